@@ -9,7 +9,7 @@ import { openOffline } from '../src/relay/replay/offline.ts';
 import { runsOf } from '../src/relay/store/scan.ts';
 import { BenchEngine, anyKey } from './engine.ts';
 
-const HELPER = new URL('../dist/cli/audit-worker.js', import.meta.url);
+const HELPER = new URL('../dist/program/audit-worker.js', import.meta.url);
 
 const EVENTS = Number(process.env['POSTE_BENCH_EVENTS'] ?? 100_000);
 const ITEMS_PER_REQUEST = 500;

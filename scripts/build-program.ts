@@ -1,13 +1,12 @@
-/** Bundles `poste` into `dist/cli`, and its help beside it. */
+/** Bundles `poste` into `dist`, with its help. */
 import { rm, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
 import { readyHelp } from './program-help.ts';
-import { programOptions } from './program-options.ts';
+import { buildProgram } from './program-options.ts';
 
 const DIST = fileURLToPath(new URL('../dist/', import.meta.url));
 
 // Whole: what an earlier build left beside it would be packed with it.
 await rm(DIST, { recursive: true, force: true });
-for (const options of programOptions(DIST)) await build(options);
+await buildProgram(DIST);
 await writeFile(`${DIST}cli/help.json`, JSON.stringify(await readyHelp()));

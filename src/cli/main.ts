@@ -5,7 +5,6 @@ import type { BegunInput } from './mail/run-as-hook.ts';
 
 // Asked for by a function: an import of a part of Node.js makes all that it has, which takes as long as a hook's call.
 const { fstatSync, readFileSync, readSync, writeSync } = process.getBuiltinModule('node:fs');
-const { fileURLToPath } = process.getBuiltinModule('node:url');
 const { env } = process;
 
 const argv = process.argv.slice(2);
@@ -23,7 +22,7 @@ const context: CommandContext = {
   env,
   platform: process.platform,
   signals: process,
-  program: fileURLToPath(new URL('main.js', import.meta.url)),
+  program: `${import.meta.dirname}/main.js`,
   abort: (code) => process.exit(code),
   nowMs: () => Date.now(),
   exitCode: 0,
@@ -69,7 +68,7 @@ function inputAtOnce(bytesMax: number): BegunInput {
 /** Scripts ask for it, and it needs nothing of the command line. */
 function version(): boolean {
   if (argv.length !== 1 || (argv[0] !== '--version' && argv[0] !== '-V')) return false;
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  const text = readFileSync(`${import.meta.dirname}/../../package.json`, 'utf8');
   try {
     writeSync(1, `${(JSON.parse(text) as { version: string }).version}\n`);
   } catch {
@@ -95,7 +94,7 @@ function help(): boolean {
   if (!isAlone && (argv.length !== 1 || (argv[0] !== '--help' && argv[0] !== '-h'))) return false;
   const descriptor = isAlone ? 2 : 1;
   try {
-    const ready = JSON.parse(readFileSync(new URL('help.json', import.meta.url), 'utf8')) as ReadyHelp;
+    const ready = JSON.parse(readFileSync(`${import.meta.dirname}/help.json`, 'utf8')) as ReadyHelp;
     const { isTTY, columns } = fstatSync(descriptor).isCharacterDevice() ? outputOf(isAlone) : NO_TERMINAL;
     if (isTTY && columns < ready.wideFrom) return false;
     writeSync(descriptor, isTTY ? ready.wide : ready.text);
@@ -128,4 +127,8 @@ async function command(): Promise<void> {
   else if (exitCode !== EXIT.ok) stdout.write('', () => process.exit());
 }
 
-if (!(await hook()) && !version() && !help()) await command();
+async function main(): Promise<void> {
+  if (!(await hook()) && !version() && !help()) await command();
+}
+
+void main();

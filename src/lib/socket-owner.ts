@@ -6,7 +6,6 @@
  */
 import { type Stats, lstatSync, realpathSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { getgid, getuid } from 'node:process';
 
 const SUPERUSER = 0;
 const STICKY = 0o1000;
@@ -24,8 +23,8 @@ export interface SocketUser {
 
 /** Why nothing may be sent to the socket at `path`, or `undefined`, as where there is none: opening it will fail. */
 export function socketFault(path: string): string | undefined {
-  const uid = getuid?.();
-  const gid = getgid?.();
+  const uid = process.getuid?.();
+  const gid = process.getgid?.();
   if (uid === undefined || gid === undefined) return undefined;
   let socket: Stats | undefined;
   let folder: Stats | undefined;

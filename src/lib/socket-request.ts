@@ -158,15 +158,54 @@ export class Answer {
 
 /** What each chunk of the connection has of the body. Nothing is read that nobody takes. Leaving it ends the connection. */
 async function* partsOf(socket: Socket, reader: AnswerReader): AsyncGenerator<Buffer[]> {
+  const chunks = new Chunks(socket);
   try {
-    for await (const bytes of socket) {
-      yield reader.read(bytes as Buffer);
+    for (let bytes = await chunks.next(); bytes; bytes = await chunks.next()) {
+      yield reader.read(bytes);
       if (reader.isWhole) return;
     }
   } catch (error) {
     throw failureOf(error);
+  } finally {
+    socket.destroy();
   }
   throw new SocketRequestFailed('gone');
+}
+
+/** The chunks of a connection, one at a time. Its own iterator takes as long to make as a hook's call takes to answer. */
+class Chunks {
+  readonly #socket: Socket;
+  #error: Error | undefined;
+  #isOver = false;
+  #changed: () => void = () => undefined;
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+    const over = (): void => {
+      this.#isOver = true;
+      this.#changed();
+    };
+    socket.on('readable', () => this.#changed());
+    socket.on('end', over);
+    socket.on('close', over);
+    socket.on('error', (error) => {
+      this.#error ??= error;
+      this.#changed();
+    });
+  }
+
+  /** `undefined` at the end. Throws what broke the connection. */
+  async next(): Promise<Buffer | undefined> {
+    for (;;) {
+      const chunk = this.#error || this.#isOver ? null : (this.#socket.read() as Buffer | null);
+      if (chunk) return chunk;
+      if (this.#error) throw this.#error;
+      if (this.#isOver) return undefined;
+      await new Promise<void>((resolve) => {
+        this.#changed = resolve;
+      });
+    }
+  }
 }
 
 async function* piecesOf(first: readonly Buffer[], parts: AsyncGenerator<Buffer[]>): AsyncGenerator<Buffer> {

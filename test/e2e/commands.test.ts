@@ -202,7 +202,7 @@ test('poste alone and its help are printed without the rest of the program, as t
   const dist = join(import.meta.dirname, '../../dist/cli');
   const folder = join(await temporaryFolder(), 'cli');
   await mkdir(folder);
-  for (const name of ['main.js', 'help.json']) await cp(join(dist, name), join(folder, name));
+  for (const name of ['main.js', 'package.json', 'help.json']) await cp(join(dist, name), join(folder, name));
   for (const args of [[], ['--help'], ['-h']]) {
     const { text, exitCode } = await shownBy(args);
     const said = args.length === 0 ? { stdout: '', stderr: text } : { stdout: text, stderr: '' };

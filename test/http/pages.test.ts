@@ -15,7 +15,7 @@ import { RawConnection, rawRequest, requestBytes } from '../support/raw-http.ts'
 import { withRawLevel } from '../support/raw-level.ts';
 
 /** Of the bundle: a thread does not run TypeScript. */
-const BUNDLED = new URL('../../dist/cli/wire-worker.js', import.meta.url);
+const BUNDLED = new URL('../../dist/program/wire-worker.js', import.meta.url);
 const ITEMS = '/v2/relay/items';
 const KIB = 1024;
 const PAGE_DEADLINE_MS = 60_000;

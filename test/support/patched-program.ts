@@ -1,8 +1,8 @@
 /** `poste` with something changed: what a test leaves out on purpose, to see that it is missed. Built from the sources. */
-import { mkdir, readFile, symlink } from 'node:fs/promises';
+import { readFile, symlink } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { type Plugin, build } from 'esbuild';
-import { SOURCES, programOptions } from '../../scripts/program-options.ts';
+import type { Plugin } from 'esbuild';
+import { SOURCES, buildProgram } from '../../scripts/program-options.ts';
 
 const ROOT = resolve(SOURCES, '..');
 
@@ -19,7 +19,6 @@ export async function patchedProgram(folder: string, patches: readonly Patch[]):
   // What a program looks for above its own file.
   for (const name of ['node_modules', 'package.json']) await symlink(join(ROOT, name), join(folder, name));
   const dist = join(folder, 'dist/');
-  await mkdir(dist);
   const unseen = new Set(patches.map(({ file }) => file));
   const patching: Plugin = {
     name: 'patching',
@@ -33,8 +32,7 @@ export async function patchedProgram(folder: string, patches: readonly Patch[]):
       });
     },
   };
-  const [, program] = programOptions(dist);
-  await build({ ...program, sourcemap: false, plugins: [...(program?.plugins ?? []), patching] });
+  await buildProgram(dist, patching);
   if (unseen.size > 0) throw new Error(`not in the program: ${[...unseen].join(', ')}`);
   return join(dist, 'cli/main.js');
 }

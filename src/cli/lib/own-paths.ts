@@ -1,12 +1,10 @@
 /** Where the host of this user lies, by the environment. It loads little, as hooks need it. */
-import { homedir } from 'node:os';
-import { getuid } from 'node:process';
 import { type HostPaths, hostPaths, ownsFolder } from '../../host/paths.ts';
 import type { CommandContext } from './context.ts';
 
 /** The home folder of the user. */
 export function homeFolder({ env }: CommandContext): string {
-  return env['HOME'] ?? homedir();
+  return env['HOME'] ?? process.getBuiltinModule('node:os').homedir();
 }
 
 export function ownPaths(context: CommandContext): HostPaths {
@@ -14,7 +12,7 @@ export function ownPaths(context: CommandContext): HostPaths {
     environment: context.env,
     homeFolder: homeFolder(context),
     workingFolder: process.cwd(),
-    userId: getuid?.(),
+    userId: process.getuid?.(),
     owns: ownsFolder,
   });
 }

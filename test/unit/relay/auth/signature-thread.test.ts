@@ -11,7 +11,7 @@ import { SignatureThread } from '../../../../src/relay/auth/signature-thread.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 /** Of the bundle: a thread does not run TypeScript. */
-const BUNDLED = new URL('../../../../dist/cli/signature-worker.js', import.meta.url);
+const BUNDLED = new URL('../../../../dist/program/signature-worker.js', import.meta.url);
 const SIGNER = signerFromSeed(Buffer.alloc(32, 7));
 
 /** Counts what the thread pool signs. */

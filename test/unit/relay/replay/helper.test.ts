@@ -15,7 +15,7 @@ import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { openTestRelay } from '../../../support/test-relay.ts';
 
 /** Of the bundle: a thread does not run TypeScript. */
-const BUNDLED = new URL('../../../../dist/cli/audit-worker.js', import.meta.url);
+const BUNDLED = new URL('../../../../dist/program/audit-worker.js', import.meta.url);
 
 async function livedStore(): Promise<string> {
   const relay = await openTestRelay();

@@ -16,7 +16,7 @@ import { liveALife } from '../../../support/life.ts';
 import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
 
 /** Of the bundle: a thread does not run TypeScript. */
-const BUNDLED = new URL('../../../../dist/cli/served-worker.js', import.meta.url);
+const BUNDLED = new URL('../../../../dist/program/served-worker.js', import.meta.url);
 
 async function lived(): Promise<TestRelay> {
   const relay = await openTestRelay();

@@ -15,7 +15,7 @@ import { alice, bob, carol } from '../../../support/hosts.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 /** Of the bundle: a thread does not run TypeScript. */
-const BUNDLED = new URL('../../../../dist/cli/wire-worker.js', import.meta.url);
+const BUNDLED = new URL('../../../../dist/program/wire-worker.js', import.meta.url);
 const KIB = 1024;
 
 async function sharedLevel(): Promise<Level> {
