@@ -52,22 +52,33 @@ function peersTable(summary: Summary): string {
   ].join('\n');
 }
 
-function goalsTable({ figures, machine, node }: Summary): string {
-  const rows = figures
-    .filter(({ goal }) => goal !== undefined)
-    .map((figure) => {
-      const { cell, name, unit, goal = 0, better, note, at, commit, load } = figure;
-      const wanted = `${better === 'more' ? 'at least' : 'at most'} ${withUnit(goal, unit)}`;
-      const explained = note === undefined ? '' : `; ${note}`;
-      return `| ${cell} | ${name}${explained} | ${spread(figure)} | ${wanted} | ${reaches(figure) ? 'reached' : 'not reached'} | ${at} on ${commit}, load ${load} |`;
-    });
+function goalsTable({ figures }: Summary): string {
+  const aims = figures.filter(({ goal }) => goal !== undefined);
+  const usual = mostOften(aims.map(machineOf));
+  const rows = aims.map((figure) => {
+    const { cell, name, unit, goal = 0, better, note, at, commit, load } = figure;
+    const other = machineOf(figure) === usual ? '' : `, on ${machineOf(figure)}`;
+    const wanted = `${better === 'more' ? 'at least' : 'at most'} ${withUnit(goal, unit)}`;
+    const explained = note === undefined ? '' : `; ${note}`;
+    return `| ${cell} | ${name}${explained} | ${spread(figure)} | ${wanted} | ${reaches(figure) ? 'reached' : 'not reached'} | ${at} on ${commit}, load ${load}${other} |`;
+  });
   return [
-    `What is to be reached, on ${machine}, Node.js ${node.replace('v', '')}; medians, and the least and most of the rounds:`,
+    `What is to be reached, on ${usual}, unless a row names another machine; medians, and the least and most of the rounds:`,
     '',
     '| cell | figure | measured | goal | | run of |',
     '|---|---|---|---|---|---|',
     ...rows,
   ].join('\n');
+}
+
+function machineOf({ machine, node }: SummaryFigure): string {
+  return `${machine}, Node.js ${node.replace('v', '')}`;
+}
+
+function mostOften(names: readonly string[]): string {
+  const counts = new Map<string, number>();
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return [...counts].toSorted(([, a], [, b]) => b - a)[0]?.[0] ?? '';
 }
 
 function spread(figure: SummaryFigure | undefined): string {

@@ -69,11 +69,11 @@ export interface SummaryFigure {
   commit: string;
   /** As `loadBefore` of the run. */
   load: number;
+  machine: string;
+  node: string;
 }
 
 export interface Summary {
-  machine: string;
-  node: string;
   figures: SummaryFigure[];
 }
 
@@ -147,7 +147,7 @@ export function readSummary(): Summary | undefined {
 /** What earlier runs said stays where the new ones do not measure it again. */
 export function summaryOf(runs: readonly Run[], earlier?: Summary): Summary {
   const figures = new Map(earlier?.figures.map((figure) => [keyOf(figure.cell, figure.name), figure]));
-  for (const { at, commit, loadBefore, cells } of runs)
+  for (const { at, commit, loadBefore, machine, node, cells } of runs)
     for (const { cell, figures: measured } of cells) {
       // A figure that the cell no longer has is of a program that is gone.
       for (const [key, { cell: of }] of figures) if (of === cell) figures.delete(key);
@@ -167,15 +167,12 @@ export function summaryOf(runs: readonly Run[], earlier?: Summary): Summary {
           at: at.slice(0, 10),
           commit,
           load: Math.round(loadBefore),
+          machine,
+          node,
         });
       }
     }
-  const last = runs.at(-1);
-  return {
-    machine: last?.machine ?? earlier?.machine ?? '',
-    node: last?.node ?? earlier?.node ?? '',
-    figures: [...figures.values()].toSorted((a, b) => (a.cell < b.cell ? -1 : a.cell > b.cell ? 1 : 0)),
-  };
+  return { figures: [...figures.values()].toSorted((a, b) => (a.cell < b.cell ? -1 : a.cell > b.cell ? 1 : 0)) };
 }
 
 /** A line for each ratio of the run that is worse than in the summary by more than the margin. */
