@@ -32,9 +32,16 @@ const builtinsAsNeeded: Plugin = {
   name: 'builtins-as-needed',
   setup(building) {
     building.onResolve({ filter: /^node:/ }, ({ path }) => ({ path, namespace: 'builtin', sideEffects: false }));
-    building.onLoad({ filter: /^/, namespace: 'builtin' }, ({ path }) => ({
-      contents: `module.exports = process.getBuiltinModule(${JSON.stringify(path)});`,
-    }));
+    building.onLoad({ filter: /^/, namespace: 'builtin' }, ({ path }) => {
+      // What is marked as pure is left out where nothing uses it.
+      const members = Object.keys(process.getBuiltinModule(path) ?? {}).filter((name) => /^[A-Za-z]\w*$/.test(name));
+      const lines = members.map((name) => `const $${name} = /* @__PURE__ */ member('${name}');`);
+      const exported = members.map((name) => `$${name} as ${name}`).join(', ');
+      const part = `const part = /* @__PURE__ */ process.getBuiltinModule('${path}');`;
+      return {
+        contents: [part, 'const member = (name) => part[name];', ...lines, `export { ${exported} };`].join('\n'),
+      };
+    });
   },
 };
 

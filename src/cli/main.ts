@@ -112,23 +112,10 @@ function outputOf(isAlone: boolean): typeof NO_TERMINAL {
   return isAlone ? process.stderr : process.stdout;
 }
 
-async function command(): Promise<void> {
-  const { stdout } = process;
-  const [{ run }, { EXIT }, { exitOnEpipe }] = await Promise.all([
-    import('./run.ts'),
-    import('./lib/exit.ts'),
-    import('./lib/output.ts'),
-  ]);
-  exitOnEpipe(stdout, (code) => process.exit(code));
-  const exitCode = await run(argv, context);
-  process.exitCode = exitCode;
-  // A failed command may hold handles that never close, and nobody may read what an interrupted one wrote.
-  if (exitCode === EXIT.interrupted) process.exit();
-  else if (exitCode !== EXIT.ok) stdout.write('', () => process.exit());
-}
-
 async function main(): Promise<void> {
-  if (!(await hook()) && !version() && !help()) await command();
+  if ((await hook()) || version() || help()) return;
+  const { runToExit } = await import('./run.ts');
+  process.exitCode = await runToExit(argv, context);
 }
 
 void main();

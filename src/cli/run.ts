@@ -2,7 +2,8 @@
  * The `poste` command as a function: arguments in, exit code out. Data goes to stdout, everything else to stderr; errors
  * are one sentence and an exit code.
  *
- * Nothing here belongs to a process: `main.ts` runs it with the streams and signals of its own.
+ * Nothing here belongs to a process: `main.ts` runs it with the streams and signals of its own. Both are bundled apart, so
+ * `main.ts` takes nothing from the rest of the program but `runToExit`.
  */
 import { Command, CommanderError } from 'commander';
 import { printable } from '../protocol/printable.ts';
@@ -12,6 +13,7 @@ import { optionsOf } from './lib/command-tree.ts';
 import { CommandFailed, EXIT, systemFailure } from './lib/exit.ts';
 import { jsonLine } from './lib/format.ts';
 import { filled } from './lib/help-text.ts';
+import { exitOnEpipe } from './lib/output.ts';
 import { screenOf, styled } from './lib/screen.ts';
 import { softwareVersion } from '../lib/package-root.ts';
 
@@ -20,6 +22,17 @@ const NO_COLOR_FLAG = '--no-color';
 
 /** The width of help that goes to a file or a pipe. */
 const HELP_COLUMNS = 80;
+
+/** As `run`, for a process: it ends when nobody reads what it prints, and behind an error whatever it still holds. */
+export async function runToExit(args: readonly string[], context: CommandContext): Promise<number> {
+  const { stdout, abort } = context;
+  exitOnEpipe(stdout, abort);
+  const exitCode = await run(args, context);
+  // A failed command may hold handles that never close, and nobody may read what an interrupted one wrote.
+  if (exitCode === EXIT.interrupted) abort(exitCode);
+  else if (exitCode !== EXIT.ok) stdout.write('', () => abort(exitCode));
+  return exitCode;
+}
 
 /** Runs `poste` with these arguments (without node and the script) and resolves with its exit code. Throws bugs only. */
 export async function run(args: readonly string[], given: CommandContext): Promise<number> {

@@ -13,6 +13,10 @@ function run(...figures: Figure[]): Run {
   return { ...about, cells: [{ cell: 'push', title: '', figures }] };
 }
 
+function aim(name: string): Figure {
+  return { ...ratio('more', 0.5), name, goal: 0.75 };
+}
+
 function ratio(better: 'more' | 'less', ...values: number[]): Figure {
   return { name: 'push / floor', unit: 'ratio', better, values };
 }
@@ -61,7 +65,18 @@ describe('the summary', () => {
       at: '2026-11-23',
       commit: 'abc',
       load: 0,
+      machine: 'one',
+      node: 'v20',
     });
+  });
+
+  test('names the machine of a run where it is not that of most', () => {
+    const cells = [{ cell: 'start', title: '', figures: [aim('c')] }];
+    const summary = summaryOf([run(aim('a'), aim('b')), { ...run(), machine: 'two', node: 'v22.1.0', cells }]);
+    const table = figuresPage(readFileSync(join(DOCS, 'figures.md'), 'utf8'), summary);
+    expect(table).toContain('on one, Node.js 20, unless a row names another machine');
+    expect(table.match(/^\| .*\| c \|.*$/m)?.[0]).toContain('load 0, on two, Node.js 22.1.0 |');
+    expect(table.match(/^\| .*\| a \|.*$/m)?.[0]).toContain('load 0 |');
   });
 
   test('says that a goal is reached by the median', () => {
