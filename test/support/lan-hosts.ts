@@ -180,10 +180,16 @@ export async function pair(here: LanHost, there: LanHost): Promise<PeerView> {
   return accepted;
 }
 
+/** Paired, and each has asked the other for its agents: neither calls again by itself, as nothing changes. */
 export async function pairedLanHosts(): Promise<[here: LanHost, there: LanHost]> {
   const [here, there] = [await openLanHost('here'), await openLanHost('there')];
   await pair(here, there);
+  await Promise.all([knowsAgentsOf(here, 'there'), knowsAgentsOf(there, 'here')]);
   return [here, there];
+}
+
+async function knowsAgentsOf(host: LanHost, name: string): Promise<void> {
+  await until(host, async () => (await peerOf(host, name))?.directory ?? undefined);
 }
 
 export function peerOf({ context }: LanHost, name: string): Promise<PeerRow | undefined> {
