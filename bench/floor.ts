@@ -2,22 +2,19 @@
  * The floor: a program that does only the unavoidable work of pushes, in one process and without HTTP. For each request:
  * hash the body and verify one hop, parse the JSON, decode and hash every item, write them in a synced LevelDB batch, and
  * sign a receipt for each while a batch is being synced. Requests that wait for the disk share the next batch. Nothing is
- * checked, counted or indexed.
+ * checked, counted or indexed. It signs and verifies by the same library as the relay.
  */
-import { createPrivateKey, createPublicKey, hash, sign, verify } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ClassicLevel } from 'classic-level';
+import { verifySignature } from '../src/protocol/ed25519.ts';
 import { hopV2Message } from '../src/protocol/hop.ts';
-import { publicKeyBytes } from '../src/protocol/public-key.ts';
 import { sha256Hex } from '../src/protocol/digest.ts';
 import { type Timing, timed } from './figures.ts';
 import { GroupCommit } from './group-commit.ts';
 import { PUSH_TARGET, namedSigner, pushRequests } from './work.ts';
-
-const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex');
-const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 
 export interface FloorWork {
   /** Requests side by side. */
@@ -34,16 +31,6 @@ export async function floor({ lanes, requestsPerLane, itemsPerRequest, itemBytes
   const committed = new GroupCommit(level);
   const sender = namedSigner('sender');
   const relay = namedSigner('relay');
-  const relayKey = createPrivateKey({
-    key: Buffer.concat([PKCS8_PREFIX, hash('sha256', 'bench relay', 'buffer')]),
-    format: 'der',
-    type: 'pkcs8',
-  });
-  const senderKey = createPublicKey({
-    key: Buffer.concat([SPKI_PREFIX, publicKeyBytes(sender.publicKey)]),
-    format: 'der',
-    type: 'spki',
-  });
   const target = namedSigner('target').publicKey;
   const work = { sender, target, requests: requestsPerLane, itemsPerRequest, itemBytes, relayPubkey: relay.publicKey };
   const prepared = Array.from({ length: lanes }, () => pushRequests(work));
@@ -51,7 +38,7 @@ export async function floor({ lanes, requestsPerLane, itemsPerRequest, itemBytes
   const timing = await timed(prepared, async ({ body, timestamp, signature }) => {
     const fields = { method: 'POST', target: PUSH_TARGET, timestamp, bodyHash: sha256Hex(body) };
     const message = hopV2Message(fields, relay.publicKey);
-    if (!verify(null, message, senderKey, Buffer.from(signature, 'base64'))) throw new Error('the hop does not verify');
+    if (!verifySignature(sender.publicKey, message, signature)) throw new Error('the hop does not verify');
     const { items } = JSON.parse(body.toString('utf8')) as {
       items: { item_id: string; targets: { host_pubkey: string; wire_b64: string }[] }[];
     };
@@ -64,7 +51,7 @@ export async function floor({ lanes, requestsPerLane, itemsPerRequest, itemBytes
     const written = committed.put(stored.map(({ key, wire }) => [key, wire]));
     for (const { item, wireHash, seq: at } of stored) {
       const receipt = JSON.stringify({ at, item_id: item.item_id, host: item.targets[0]!.host_pubkey, wireHash });
-      sign(null, Buffer.from(receipt), relayKey).toString('base64');
+      relay.sign(Buffer.from(receipt));
     }
     await written;
   });

@@ -2,7 +2,8 @@
  * The floor of mail end to end: a program that does only the sealing, signing, verifying and synced writes of two hosts,
  * and of the relay between them, in one process and without a network. Writes that wait for a disk share the next batch.
  *
- * Sealing is what HPKE does, by node:crypto: an ephemeral key, a key agreement, two derivations, one encryption.
+ * Sealing is what HPKE does, by node:crypto: an ephemeral key, a key agreement, two derivations, one encryption. Signatures
+ * are by the same library as those of hosts and relays.
  */
 import {
   type KeyObject,
@@ -14,13 +15,12 @@ import {
   generateKeyPairSync,
   hkdfSync,
   randomBytes,
-  sign,
-  verify,
 } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ClassicLevel } from 'classic-level';
+import { type Signer, signerFromSeed, verifySignature } from '../src/protocol/ed25519.ts';
 import { GroupCommit } from './group-commit.ts';
 import { BODY_BYTES } from './mail-host.ts';
 
@@ -44,7 +44,7 @@ interface MailWork {
 /** A host or a relay: its keys and its store. */
 class Party {
   readonly seal = generateKeyPairSync('x25519');
-  readonly #signing = generateKeyPairSync('ed25519');
+  readonly #signer: Signer = signerFromSeed(randomBytes(KEY_BYTES));
   readonly #store: GroupCommit;
   #written = 0;
 
@@ -52,12 +52,12 @@ class Party {
     this.#store = new GroupCommit(level);
   }
 
-  sign(message: Buffer): Buffer {
-    return sign(null, message, this.#signing.privateKey);
+  sign(message: Buffer): string {
+    return this.#signer.sign(message);
   }
 
-  verify(message: Buffer, signature: Buffer): void {
-    if (!verify(null, message, this.#signing.publicKey, signature)) throw new Error('a signature does not verify');
+  verify(message: Buffer, signature: string): void {
+    if (!verifySignature(this.#signer.publicKey, message, signature)) throw new Error('a signature does not verify');
   }
 
   write(value: Buffer): Promise<void> {
@@ -98,15 +98,15 @@ interface Parties {
 async function oneMessage({ alice, bob, relay, isRelayed }: Parties, body: Buffer): Promise<void> {
   const envelope = Buffer.concat([HEAD, sealed(body, bob.seal.publicKey)]);
   const signature = alice.sign(envelope);
-  await alice.write(Buffer.concat([body, envelope, signature]));
+  await alice.write(Buffer.concat([body, envelope, Buffer.from(signature)]));
   if (isRelayed) await relayed(envelope, relay);
   alice.verify(envelope, signature);
   const opened = unsealed(envelope.subarray(HEAD.length), bob.seal.privateKey);
   const receipt = bob.sign(RECEIPT);
-  await bob.write(Buffer.concat([opened, RECEIPT, receipt]));
+  await bob.write(Buffer.concat([opened, RECEIPT, Buffer.from(receipt)]));
   if (isRelayed) await relayed(RECEIPT, relay);
   bob.verify(RECEIPT, receipt);
-  await alice.write(Buffer.concat([RECEIPT, receipt]));
+  await alice.write(Buffer.concat([RECEIPT, Buffer.from(receipt)]));
 }
 
 /** The relay stores an item and signs a receipt for it, which the host that pushed it verifies. */

@@ -1,12 +1,15 @@
 /**
- * Ed25519 signatures (RFC 8032, strict) by node:crypto.
+ * Ed25519 signatures (RFC 8032, strict) by libsodium where it loads, and by node:crypto.
  *
  * `verifySignature` is the only verifier of the project. OpenSSL checks S < L and recomputes R. With the key checks of
- * public-key.ts nothing lenient is left; the tests compare it with @noble/ed25519 in every known edge case.
+ * public-key.ts nothing lenient is left; the tests compare it with @noble/ed25519 in every known edge case. libsodium
+ * checks the same and a little more (it refuses an R of small order), so what it accepts is right, and what it does not
+ * OpenSSL decides: every host gives the same verdict, with libsodium or without.
  */
 import { type KeyObject, createPrivateKey, createPublicKey, sign, verify } from 'node:crypto';
 import { decodeBase64 } from './base64.ts';
-import { type PublicKey, publicKeyBytes, publicKeyFromBytes } from './public-key.ts';
+import { libsodium } from './libsodium.ts';
+import { PUBLIC_KEY_BYTES, type PublicKey, publicKeyBytes, publicKeyFromBytes } from './public-key.ts';
 
 export const SEED_BYTES = 32;
 const SIGNATURE_BYTES = 64;
@@ -17,7 +20,7 @@ export const SIGNATURE_CHARACTERS = 88;
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex');
 const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 
-/** A private key that signs. Only OpenSSL's key object holds the seed. */
+/** A private key that signs. Only OpenSSL's key object holds the seed, and libsodium's guarded memory. */
 export interface Signer {
   readonly publicKey: PublicKey;
   /** For a thread of this process. */
@@ -36,7 +39,7 @@ export function signerFromSeed(seed: Uint8Array): Signer {
   return {
     publicKey: publicKeyFromBytes(spki.subarray(SPKI_PREFIX.length)),
     privateKey: key,
-    sign: (message) => sign(null, message, key).toString('base64'),
+    sign: signingWith(key),
     signInPool: (message) =>
       new Promise((resolve, reject) => {
         sign(null, message, key, (error, signature) => {
@@ -44,6 +47,25 @@ export function signerFromSeed(seed: Uint8Array): Signer {
           else resolve(signature.toString('base64'));
         });
       }),
+  };
+}
+
+/** Signs messages with a private key, in base64: Ed25519 has one signature for a message, whichever library makes it. */
+export function signingWith(key: KeyObject): (message: Uint8Array) => string {
+  let secret: Buffer | undefined;
+  return (message) => {
+    const sodium = libsodium();
+    if (!sodium) return sign(null, message, key).toString('base64');
+    if (!secret) {
+      secret = sodium.sodium_malloc(sodium.crypto_sign_SECRETKEYBYTES);
+      const seed = Buffer.from(key.export({ format: 'jwk' }).d ?? '', 'base64url');
+      sodium.crypto_sign_seed_keypair(Buffer.allocUnsafe(PUBLIC_KEY_BYTES), secret, seed);
+      sodium.sodium_memzero(seed);
+      sodium.sodium_mprotect_readonly(secret);
+    }
+    const signature = Buffer.allocUnsafe(SIGNATURE_BYTES);
+    sodium.crypto_sign_detached(signature, message, secret);
+    return signature.toString('base64');
   };
 }
 
@@ -67,5 +89,7 @@ function keyObject(key: PublicKey): KeyObject {
 export function verifySignature(key: PublicKey, message: Uint8Array, signature: unknown): boolean {
   if (typeof signature !== 'string' || signature.length !== SIGNATURE_CHARACTERS) return false;
   const bytes = decodeBase64(signature);
-  return bytes?.length === SIGNATURE_BYTES && verify(null, message, keyObject(key), bytes);
+  if (bytes?.length !== SIGNATURE_BYTES) return false;
+  if (libsodium()?.crypto_sign_verify_detached(bytes, message, publicKeyBytes(key))) return true;
+  return verify(null, message, keyObject(key), bytes);
 }

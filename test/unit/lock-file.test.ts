@@ -55,9 +55,13 @@ test('every package comes from the default registry', () => {
 
 test('every direct dependency has one version, no range', () => {
   const manifest = JSON.parse(readFileSync(join(import.meta.dirname, '../../package.json'), 'utf8')) as Record<
-    'dependencies' | 'devDependencies',
+    'dependencies' | 'devDependencies' | 'optionalDependencies',
     Record<string, string>
   >;
-  const ranges = Object.values({ ...manifest.dependencies, ...manifest.devDependencies });
+  const ranges = Object.values({
+    ...manifest.dependencies,
+    ...manifest.optionalDependencies,
+    ...manifest.devDependencies,
+  });
   for (const range of ranges) expect(range).toMatch(/^(?:npm:@uwsjs\/core@)?\d+\.\d+\.\d+$/);
 });

@@ -4,9 +4,9 @@
  * Texts to sign come as one string, with a line break after each, and their signatures go back as one string, each in
  * base64: a string crosses between threads for less than its parts would.
  */
-import { type KeyObject, sign } from 'node:crypto';
+import type { KeyObject } from 'node:crypto';
 import { parentPort, workerData } from 'node:worker_threads';
-import { verifySignature } from '../../protocol/ed25519.ts';
+import { signingWith, verifySignature } from '../../protocol/ed25519.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 
 /** What the thread is given: the key that it signs with. */
@@ -26,7 +26,7 @@ export interface SignatureAnswer {
   valid: boolean[];
 }
 
-const { key } = workerData as SignatureTask;
+const sign = signingWith((workerData as SignatureTask).key);
 const port = parentPort;
 
 port?.on('message', ({ texts, claims }: SignatureWork) => {
@@ -36,8 +36,7 @@ port?.on('message', ({ texts, claims }: SignatureWork) => {
     valid.push(verifySignature(by, Buffer.from(message, 'latin1'), signature));
   }
   let signatures = '';
-  for (const text of texts.split('\n').slice(0, -1))
-    signatures += sign(null, Buffer.from(text), key).toString('base64');
+  for (const text of texts.split('\n').slice(0, -1)) signatures += sign(Buffer.from(text));
   const answer: SignatureAnswer = { signatures, valid };
   // oxlint-disable-next-line unicorn/require-post-message-target-origin -- that of a window, and this is a thread
   port.postMessage(answer);

@@ -131,6 +131,22 @@ describe('the signature thread', () => {
     expect(await eventually(together, (verdicts) => verdicts.every(Boolean))).toEqual(VERDICTS.map(() => true));
   });
 
+  test('a request is verified before the receipts that waited in front of it are signed', async () => {
+    const thread = await running(new CountedSigner());
+    const order: string[] = [];
+    const texts = listOf(2_000, 'a');
+    const asked = thread.sign(texts).then((signatures) => {
+      order.push('signed');
+      return signatures;
+    });
+    // The thread has its first messages, and the rest waits.
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(await verifiedBy(thread)).toEqual(VERDICTS);
+    order.push('verified');
+    expect(await asked).toEqual(signed(texts));
+    expect(order).toEqual(['verified', 'signed']);
+  });
+
   test('what it was asked when it was closed is done all the same, and what comes afterwards too', async () => {
     const signer = new CountedSigner();
     const thread = await running(signer);
