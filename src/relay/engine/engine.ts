@@ -167,6 +167,7 @@ export class Engine {
   /** An engine over an opened store. Continues what a crash cut short. */
   static async start(options: EngineOptions, nowMs: number): Promise<Engine> {
     const { store } = options;
+    void store.fillKnownItems();
     const memory = { directory: new Directory(), admissions: new Admissions() };
     const engine = new Engine(options, memory);
     await engine.#heads.countStored();
@@ -335,8 +336,7 @@ export class Engine {
   }
 
   /**
-   * The wire bytes of queue rows as base64 between texts; `undefined` where no thread does that (store/wire-thread.ts), or
-   * where some are not what was stored.
+   * The wire bytes of queue rows as base64 between texts; `undefined` where no thread does that, or where some are wrong.
    */
   encodedPayloads(rows: readonly QueueRow[], texts: WireTexts): Promise<EncodedWires | undefined> {
     return this.#store.encodedPayloads(rows, texts);

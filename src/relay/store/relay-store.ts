@@ -11,7 +11,16 @@
 import { BatchEffects } from './batch-effects.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import { NO_USAGE, type QueueRow, type RowChange, type TargetRow, type UsageRow, rowKey } from '../core/rows.ts';
+import {
+  NO_USAGE,
+  type QueueRow,
+  type RowChange,
+  type TableName,
+  type Tables,
+  type TargetRow,
+  type UsageRow,
+  rowKey,
+} from '../core/rows.ts';
 import { type CollectedSlice, Collector, collectedMark } from './collect.ts';
 import {
   PREFIX,
@@ -25,6 +34,7 @@ import {
   checkpointPartKey,
   checkpointKey,
 } from './keys.ts';
+import { KnownItems } from './known-items.ts';
 import type { Level } from './level.ts';
 import type { Growth, LogTree } from './log-tree.ts';
 import { DueEntries, OldestItem, yieldToEventLoop } from './due.ts';
@@ -96,6 +106,7 @@ export class RelayStore extends StoreReader implements EventLog {
   readonly oldestItem: OldestItem;
   #failed = false;
   readonly #wires: WireThread | undefined;
+  readonly #knownItems = new KnownItems();
   /** What waited in all queues together after the record at `lsn`. */
   #walked: { lsn: number; waiting: UsageRow } | undefined;
   /** Of the last batch that set one, or of the relay row. */
@@ -119,6 +130,16 @@ export class RelayStore extends StoreReader implements EventLog {
   /** Whether a write failed: nothing is written any more. */
   get isFailed(): boolean {
     return this.#failed;
+  }
+
+  override get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
+    if (table === 'dedup' && this.#knownItems.lacks(rowKeyBytes(table, key))) return undefined;
+    return super.get(table, key);
+  }
+
+  /** Reads into memory which dedup rows there are, so that LevelDB need not be asked for new items. Before the first batch. */
+  fillKnownItems(): Promise<void> {
+    return this.#knownItems.fill(this.level);
   }
 
   async append(batch: LogBatch, ahead?: EncodedAhead, written: () => void = () => undefined): Promise<void> {
@@ -303,6 +324,7 @@ export class RelayStore extends StoreReader implements EventLog {
     switch (change.table) {
       case 'relay': {
         encoded.epoch = change.row.epoch;
+        this.#knownItems.purged(change.row.dedupPurgedMs);
         const schema = Buffer.alloc(4);
         schema.writeUInt32BE(change.row.schemaVersion);
         writes.put(SCHEMA_KEY, schema);
@@ -312,6 +334,7 @@ export class RelayStore extends StoreReader implements EventLog {
         due.add(PREFIX.expiry, change.row.expiresAtMs, key.subarray(1));
         return;
       case 'dedup':
+        this.#knownItems.add(key, change.row.dedupUntilMs);
         due.add(PREFIX.dedupUntil, change.row.dedupUntilMs, keyBytes(change.row.senderPubkey), key.subarray(1));
         return;
       default:

@@ -1,0 +1,120 @@
+/** What is in memory of the dedup rows: never less than what is stored and not forgotten. */
+import { hash } from 'node:crypto';
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { PREFIX, dedupKey, dueKey } from '../../../../src/relay/store/keys.ts';
+import { KnownItems } from '../../../../src/relay/store/known-items.ts';
+import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
+
+function keyOf(name: number): Buffer {
+  return dedupKey(hash('sha256', `item ${name}`, 'buffer'));
+}
+
+async function levelWith(rows: readonly number[], untilMs: number): Promise<Level> {
+  const level = levelAt(await temporaryFolder());
+  await level.open();
+  const batch = level.batch();
+  for (const name of rows) batch.put(keyOf(name), Buffer.of(1));
+  if (rows.length > 0) batch.put(dueKey(PREFIX.dedupUntil, untilMs, 1), Buffer.of(1));
+  await batch.write();
+  return level;
+}
+
+function range(count: number, from = 0): number[] {
+  return Array.from({ length: count }, (_none, at) => from + at);
+}
+
+describe('the items that are known in memory', () => {
+  test('before they are read nothing is known to be new', async () => {
+    const known = new KnownItems();
+    expect(known.lacks(keyOf(1))).toBe(false);
+    known.add(keyOf(1), 10);
+    expect(known.lacks(keyOf(2))).toBe(false);
+  });
+
+  test('what is stored, and what was added while that was being read and afterwards, is never new', async () => {
+    const level = await levelWith(range(5_000), 100);
+    const known = new KnownItems(2_000);
+    const filled = known.fill(level);
+    known.add(keyOf(5_000), 200);
+    expect(known.lacks(keyOf(9_000))).toBe(false);
+    await filled;
+    known.add(keyOf(5_001), 200);
+    for (const name of range(5_002)) expect(known.lacks(keyOf(name))).toBe(false);
+    await level.close();
+  });
+
+  test('of what is neither, all but a few in a thousand are new', async () => {
+    const level = await levelWith(range(5_000), 100);
+    const known = new KnownItems();
+    await known.fill(level);
+    expect(range(20_000, 10_000).filter((name) => !known.lacks(keyOf(name))).length).toBeLessThan(200);
+    await level.close();
+  });
+
+  test('a filter goes when all of its rows may be forgotten, and not a moment before', async () => {
+    const level = await levelWith(range(10), 100);
+    const known = new KnownItems(10);
+    await known.fill(level);
+    known.add(keyOf(10), 300);
+    known.purged(99);
+    for (const name of range(11)) expect(known.lacks(keyOf(name))).toBe(false);
+    known.purged(100);
+    expect(known.lacks(keyOf(0))).toBe(true);
+    expect(known.lacks(keyOf(10))).toBe(false);
+    known.purged(300);
+    expect(known.lacks(keyOf(10))).toBe(true);
+    await level.close();
+  });
+
+  test('with more rows than the filters are for, LevelDB is asked', async () => {
+    const level = await levelWith([], 0);
+    const known = new KnownItems(1);
+    await known.fill(level);
+    for (const name of range(16)) known.add(keyOf(name), 10);
+    expect(known.lacks(keyOf(99))).toBe(true);
+    known.add(keyOf(16), 10);
+    expect(known.lacks(keyOf(99))).toBe(false);
+    known.add(keyOf(17), 10);
+    known.purged(20);
+    expect(known.lacks(keyOf(99))).toBe(false);
+    await level.close();
+  });
+
+  test('a database that is closed meanwhile leaves everything to LevelDB', async () => {
+    const level = await levelWith(range(5_000), 100);
+    const known = new KnownItems();
+    const filled = known.fill(level);
+    await level.close();
+    await filled;
+    expect(known.lacks(keyOf(9_000))).toBe(false);
+  });
+
+  test('property: against a set of rows with their times', async () => {
+    const level = await levelWith([], 0);
+    const step = fc.oneof(
+      { weight: 8, arbitrary: fc.record({ name: fc.nat(200), untilMs: fc.nat(50) }) },
+      { weight: 1, arbitrary: fc.record({ purgedMs: fc.nat(50) }) },
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+        const known = new KnownItems(7);
+        await known.fill(level);
+        const rows = new Map<number, number>();
+        let purgedMs = -1;
+        for (const one of steps) {
+          if ('purgedMs' in one) known.purged((purgedMs = Math.max(purgedMs, one.purgedMs)));
+          else {
+            const untilMs = Math.max(one.untilMs, purgedMs + 1);
+            known.add(keyOf(one.name), untilMs);
+            rows.set(one.name, Math.max(untilMs, rows.get(one.name) ?? 0));
+          }
+          for (const [name, until] of rows) if (until > purgedMs) expect(known.lacks(keyOf(name))).toBe(false);
+        }
+      }),
+      { numRuns: 50 },
+    );
+    await level.close();
+  });
+});
