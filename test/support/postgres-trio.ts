@@ -95,6 +95,15 @@ export class PostgresTrio {
     if (!areThere) throw new Error(`not both standbys follow ${this.#primary.name}:\n${this.#primary.log}`);
   }
 
+  /** Both standbys have on disk what the primary had when this was called. */
+  async caughtUp(): Promise<void> {
+    const [now] = await this.#primary.query('SELECT pg_current_wal_lsn()::text AS lsn');
+    const ask = 'SELECT count(*)::int AS standbys FROM pg_stat_replication WHERE flush_lsn >= $1::pg_lsn';
+    const flushed = async () => (await this.#primary.query(ask, [now?.['lsn']]))[0]?.['standbys'];
+    const are = await eventually(flushed, (count) => count === this.standbys.length);
+    if (are !== this.standbys.length) throw new Error(`not both standbys caught up with ${this.#primary.name}`);
+  }
+
   async #follows({ name }: PostgresServer): Promise<boolean> {
     const ask = "SELECT 1 FROM pg_stat_replication WHERE state = 'streaming' AND application_name = $1";
     return (await this.#primary.query(ask, [name])).length > 0;

@@ -123,6 +123,8 @@ async function sendsOne(world: World): Promise<void> {
 export async function loseWhatWasAccepted(world: World, trick: Trick, away: 'one' | 'both'): Promise<Fault[]> {
   const { trio, traffic } = world;
   await sendsOne(world);
+  // One standby is enough for an ack, and the other one may be promoted.
+  await trio.caughtUp();
   const leader = await world.leader();
   world.other(leader).pause(true);
   const [lagging] = trio.standbys;
