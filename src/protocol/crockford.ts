@@ -7,11 +7,18 @@ const ALPHABET = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
 const DIGIT_BITS = 5;
 
 export function encodeCrockford(bytes: Uint8Array): string {
-  let value = BigInt(`0x0${Buffer.from(bytes).toString('hex')}`);
+  const digits = Math.ceil((bytes.length * 8) / DIGIT_BITS);
   let text = '';
-  for (let digit = 0; digit < Math.ceil((bytes.length * 8) / DIGIT_BITS); digit++) {
-    text = ALPHABET.charAt(Number(value & 31n)) + text;
-    value >>= 5n;
+  let value = 0;
+  // Of those in `value` that are not in `text` yet.
+  let bits = digits * DIGIT_BITS - bytes.length * 8;
+  for (const byte of bytes) {
+    value = (value << 8) | byte;
+    for (bits += 8; bits >= DIGIT_BITS; ) {
+      bits -= DIGIT_BITS;
+      text += ALPHABET.charAt((value >>> bits) & 31);
+    }
+    value &= (1 << bits) - 1;
   }
   return text;
 }
