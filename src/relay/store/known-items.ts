@@ -5,20 +5,27 @@
  * store and 13 to 26 among millions of rows. Here it takes less than one.
  *
  * Rows cannot be taken out of a filter. So there are several, each of the rows of one time, and one goes when all of its
- * rows may be forgotten (`DedupPurged`). While the rows that were stored before are being read, and when there are more
- * than the filters are for, nothing is known here, and LevelDB is asked.
+ * rows may be forgotten (`DedupPurged`). While the rows that were stored before are being read, when there are more than
+ * the filters are for, and when their index is damaged, nothing is known here, and LevelDB is asked.
  */
-import { PREFIX, dueTimeOf, prefixRange } from './keys.ts';
-import type { Level } from './level.ts';
+import { withoutChecksum } from './checksum.ts';
+import { DEDUP_RUN_BYTES, PREFIX, dueTimeOf, prefixRange } from './keys.ts';
+import type { Level, LevelSnapshot } from './level.ts';
+import { decodeRow } from './row-codec.ts';
+import { runsOf } from './scan.ts';
 
 /** 2 MiB; with `ROWS_MAX` rows one key in 200 that is not there may seem to be. */
 const FILTER_BITS_LOG2 = 24;
 const ROWS_MAX = 1_600_000;
 /** 32 MiB, for 25,600,000 rows. */
 const FILTERS_MAX = 16;
-/** A dedup key is a hash: each probe is four bytes of it, behind the prefix. */
+/** A dedup key is a hash behind its prefix: each probe is four bytes of it. */
 const PROBES = 7;
-const KEYS_AT_ONCE = 1000;
+const PREFIX_BYTES = 1;
+/** In an entry of the index: a key of a host is in front of the hash. */
+const HASH_AT = 32;
+/** Some 4,000 rows, which are a millisecond's work. */
+const READ_BYTES = 256 << 10;
 
 interface Filter {
   bits: Uint8Array;
@@ -39,11 +46,15 @@ export class KnownItems {
 
   /** Whether no row is stored under `key`, and none was added. */
   lacks(key: Buffer): boolean {
-    return this.#state === 'complete' && !this.#filters.some(({ bits }) => mayHold(bits, key));
+    return this.#state === 'complete' && !this.#filters.some(({ bits }) => mayHold(bits, key, PREFIX_BYTES));
   }
 
   /** To be called before the row is written. */
   add(key: Buffer, untilMs: number): void {
+    this.#add(key, PREFIX_BYTES, untilMs);
+  }
+
+  #add(bytes: Buffer, at: number, untilMs: number): void {
     if (this.#state === 'off') return;
     let filter = this.#filters.at(-1);
     if (!filter || filter.rows >= this.#rowsMax) {
@@ -56,7 +67,7 @@ export class KnownItems {
     }
     filter.rows++;
     filter.untilMs = Math.max(filter.untilMs, untilMs);
-    mark(filter.bits, key);
+    mark(filter.bits, bytes, at);
   }
 
   /** Rows that may be forgotten at `beforeMs` or earlier count as gone, whether or not they are stored. */
@@ -67,27 +78,36 @@ export class KnownItems {
   }
 
   /**
-   * Reads which rows are stored. From this call on, rows that are written must be added. Resolves when all are known, or
-   * when the database was closed before.
+   * Reads which rows are stored, from the index of when they may be forgotten: it is a third as long as the rows. From this
+   * call on, rows that are written must be added. Resolves when all are known, or when that cannot be told.
    */
   async fill(level: Level): Promise<void> {
     this.#state = 'filling';
     try {
-      const [newest] = await level.keys({ ...prefixRange(PREFIX.dedupUntil), reverse: true, limit: 1 }).all();
-      const untilMs = newest ? dueTimeOf(newest) : Infinity;
-      const keys = level.keys({ ...prefixRange(PREFIX.dedup), fillCache: false });
+      const snapshot = level.snapshot();
       try {
-        for (let run = await keys.nextv(KEYS_AT_ONCE); run.length > 0; run = await keys.nextv(KEYS_AT_ONCE))
-          for (const key of run) this.add(key, untilMs);
+        const found = await this.#addStored(level, snapshot);
+        if (found < (await countedRows(level, snapshot))) this.#giveUp();
       } finally {
-        await keys.close();
+        await snapshot.close();
       }
     } catch {
-      // LevelDB can be asked all the same, and says what is wrong.
+      // A damaged entry, or a database that was closed or cannot be read: LevelDB says so when it is asked.
       this.#giveUp();
-      return;
     }
     if (this.#isFilling) this.#state = 'complete';
+  }
+
+  async #addStored(level: Level, snapshot: LevelSnapshot): Promise<number> {
+    let found = 0;
+    for await (const run of runsOf(level, prefixRange(PREFIX.dedupUntil), { snapshot, bytes: READ_BYTES })) {
+      for (const [key, value] of run) {
+        const untilMs = dueTimeOf(key);
+        const names = withoutChecksum(key, value);
+        for (let at = HASH_AT; at < names.length; at += DEDUP_RUN_BYTES, found++) this.#add(names, at, untilMs);
+      }
+    }
+    return found;
   }
 
   get #isFilling(): boolean {
@@ -100,21 +120,29 @@ export class KnownItems {
   }
 }
 
-function mayHold(bits: Uint8Array, key: Buffer): boolean {
+/** How many rows the senders are said to have. */
+async function countedRows(level: Level, snapshot: LevelSnapshot): Promise<number> {
+  let rows = 0;
+  for await (const run of runsOf(level, prefixRange(PREFIX.sender), { snapshot }))
+    for (const [key, value] of run) rows += decodeRow('sender', key, value).dedupRows;
+  return rows;
+}
+
+function mayHold(bits: Uint8Array, bytes: Buffer, at: number): boolean {
   for (let probe = 0; probe < PROBES; probe++) {
-    const bit = bitOf(key, probe);
+    const bit = bitOf(bytes, at, probe);
     if (((bits[bit >>> 3] ?? 0) & (1 << (bit & 7))) === 0) return false;
   }
   return true;
 }
 
-function mark(bits: Uint8Array, key: Buffer): void {
+function mark(bits: Uint8Array, bytes: Buffer, at: number): void {
   for (let probe = 0; probe < PROBES; probe++) {
-    const bit = bitOf(key, probe);
+    const bit = bitOf(bytes, at, probe);
     bits[bit >>> 3] = (bits[bit >>> 3] ?? 0) | (1 << (bit & 7));
   }
 }
 
-function bitOf(key: Buffer, probe: number): number {
-  return key.readUInt32BE(1 + 4 * probe) >>> (32 - FILTER_BITS_LOG2);
+function bitOf(bytes: Buffer, at: number, probe: number): number {
+  return bytes.readUInt32BE(at + 4 * probe) >>> (32 - FILTER_BITS_LOG2);
 }

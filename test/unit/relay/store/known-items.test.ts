@@ -2,9 +2,13 @@
 import { hash } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { PREFIX, dedupKey, dueKey } from '../../../../src/relay/store/keys.ts';
+import { withChecksum } from '../../../../src/relay/store/checksum.ts';
+import { PREFIX, dedupKey, dueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { KnownItems } from '../../../../src/relay/store/known-items.ts';
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
+import { encodeRow } from '../../../../src/relay/store/row-codec.ts';
+import { publicKeyBytes } from '../../../../src/protocol/public-key.ts';
+import { alice } from '../../../support/hosts.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 function keyOf(name: number): Buffer {
@@ -15,8 +19,15 @@ async function levelWith(rows: readonly number[], untilMs: number): Promise<Leve
   const level = levelAt(await temporaryFolder());
   await level.open();
   const batch = level.batch();
-  for (const name of rows) batch.put(keyOf(name), Buffer.of(1));
-  if (rows.length > 0) batch.put(dueKey(PREFIX.dedupUntil, untilMs, 1), Buffer.of(1));
+  // As they are written: an entry for each batch, with the sender and the name of each row.
+  const entries = rows.length > 0 ? [rows.slice(0, 1), rows.slice(1)] : [];
+  for (const [at, names] of entries.entries()) {
+    const key = dueKey(PREFIX.dedupUntil, untilMs, at + 1);
+    const runs = names.flatMap((name) => [publicKeyBytes(alice.key), keyOf(name).subarray(1)]);
+    batch.put(key, withChecksum(key, Buffer.concat(runs)));
+  }
+  const sender = rowKeyBytes('sender', alice.key);
+  if (rows.length > 0) batch.put(sender, encodeRow('sender', sender, { dedupRows: rows.length }));
   await batch.write();
   return level;
 }
@@ -80,6 +91,20 @@ describe('the items that are known in memory', () => {
     known.purged(20);
     expect(known.lacks(keyOf(99))).toBe(false);
     await level.close();
+  });
+
+  test('where an entry of the index is damaged or gone, LevelDB is asked', async () => {
+    const key = dueKey(PREFIX.dedupUntil, 100, 2);
+    for (const damage of ['flipped', 'gone'] as const) {
+      const level = await levelWith(range(5_000), 100);
+      const value = (await level.get(key)) ?? Buffer.alloc(0);
+      value[200] = (value[200] ?? 0) ^ 1;
+      await (damage === 'gone' ? level.del(key) : level.put(key, value));
+      const known = new KnownItems();
+      await known.fill(level);
+      expect(known.lacks(keyOf(9_000))).toBe(false);
+      await level.close();
+    }
   });
 
   test('a database that is closed meanwhile leaves everything to LevelDB', async () => {
