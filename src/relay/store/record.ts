@@ -26,6 +26,7 @@ import {
   orNull,
   tuple,
 } from './packing.ts';
+import { ACCEPTED_TAG, ACKED_TAG, packedEvent, plainEvent } from './plain-items.ts';
 import { ITEM_KINDS, PUSHED_KINDS } from '../../protocol/items.ts';
 import type { DenySelectors, RestoreRow } from '../core/rows.ts';
 
@@ -81,7 +82,7 @@ const LAYOUTS_OF_MAIL = {
   SendersRenewed: [31, { hostPubkey: key, iatMs: asIs, atMs: asIs }],
   EncKeyPublished: [14, { hostPubkey: key, encPub: asIs, advertisedAtMs: asIs, sig: asIs, atMs: asIs }],
   ItemAccepted: [
-    20,
+    ACCEPTED_TAG,
     {
       senderPubkey: key,
       itemId: asIs,
@@ -93,7 +94,7 @@ const LAYOUTS_OF_MAIL = {
     },
   ],
   ItemsAcked: [
-    21,
+    ACKED_TAG,
     {
       targetPubkey: key,
       through: asIs,
@@ -200,7 +201,7 @@ export const EVENT_TYPES: readonly RelayEvent['type'][] = Object.keys(EVENT_CODE
 export class DamagedRecord extends Error {}
 
 export function encodeRecord({ lsn, event }: LogEntry): Buffer {
-  const body = pack(encodeEvent(event));
+  const body = packedEvent(event) ?? pack(encodeEvent(event));
   const record = Buffer.allocUnsafe(HEADER_BYTES + body.length);
   record[0] = FORMAT;
   record.writeUInt32BE(checksum(lsn, body), 1);
@@ -219,7 +220,7 @@ export function checkRecord(lsn: number, record: Buffer): void {
 
 export function decodeRecord(lsn: number, record: Buffer): LogEntry {
   checkRecord(lsn, record);
-  const event = decodeEvent(unpackArray(record.subarray(HEADER_BYTES)));
+  const event = plainEvent(record, HEADER_BYTES) ?? decodeEvent(unpackArray(record.subarray(HEADER_BYTES)));
   if (typeof event === 'string') throw new DamagedRecord(`log record ${lsn} ${event}`);
   return { lsn, event };
 }

@@ -5,12 +5,11 @@
  * What a row's textual key already says is not stored again. DO NOT CHANGE a layout: add a version.
  */
 import { ITEM_KINDS } from '../../protocol/items.ts';
-import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { AuthorityName, TableName, Tables } from '../core/rows.ts';
 import { DamagedRow, ROW_AT, withChecksum, withoutChecksum } from './checksum.ts';
-import { firstKeyOf, queueRowKey, seqOf } from './keys.ts';
+import { firstKeyOf, queueRowKey } from './keys.ts';
 import {
   ENROLMENT_LAYOUT,
   hashBytes,
@@ -29,6 +28,7 @@ import {
   orNull,
   tuple,
 } from './packing.ts';
+import { packedDedupRow, packedQueueRow, plainDedupRow, plainQueueRow } from './plain-items.ts';
 
 interface Codec<Row> {
   fields(row: Row): unknown[];
@@ -79,57 +79,6 @@ const queueCodec: Codec<Tables['queue']> = {
 
 /** How MessagePack begins the array of a queue row whose bytes lie under its own key. */
 const UNMOVED_ARRAY = 0x98;
-
-/**
- * As `decodeRow`, of a queue row of `target`, in half of its time: a page reads 500 of them. What it does not expect where it
- * stands is left to `decodeRow`. Throws `DamagedRow`.
- */
-export function decodeQueueRow(target: PublicKey, key: Buffer, value: Buffer): Tables['queue'] {
-  const bytes = withoutChecksum(key, value);
-  return plainQueueRow(target, seqOf(key), bytes) ?? rowOf('queue', key, bytes);
-}
-
-/** How MessagePack begins a text of 32 to 255 bytes, 32 bytes of a key or hash, and a large number. */
-const TEXT_8 = 0xd9;
-const BYTES_32 = 0xc420;
-const FLOAT_64 = 0xcb;
-const UINT_16 = 0xcd;
-const UINT_32 = 0xce;
-
-/** The row of an array that was not moved, in the forms of numbers and texts that almost every row has. */
-function plainQueueRow(target: PublicKey, seq: number, stored: Buffer): Tables['queue'] | undefined {
-  const isShort = (Number(stored[3]) & 0xe0) === 0xa0;
-  if (stored[0] !== UNMOVED_ARRAY || stored[1] !== VERSION || !(isShort || stored[3] === TEXT_8)) return undefined;
-  const idAt = isShort ? 4 : 5;
-  const senderAt = idAt + (isShort ? Number(stored[3]) & 0x1f : Number(stored[4])) + 2;
-  const hashAt = senderAt + 34;
-  const sizeAt = hashAt + 33;
-  const sizeForm = stored[sizeAt - 1];
-  const acceptedAt = sizeAt + (sizeForm === UINT_16 ? 3 : 5);
-  const kind = ITEM_KINDS[Number(stored[2])];
-  const isPlain =
-    kind !== undefined &&
-    (sizeForm === UINT_16 || sizeForm === UINT_32) &&
-    stored.length === acceptedAt + 17 &&
-    stored.readUInt16BE(senderAt - 2) === BYTES_32 &&
-    stored.readUInt16BE(hashAt - 2) === BYTES_32 &&
-    stored[acceptedAt - 1] === FLOAT_64 &&
-    stored[acceptedAt + 8] === FLOAT_64;
-  if (!isPlain) return undefined;
-  return {
-    targetPubkey: target,
-    seq,
-    kind,
-    itemId: stored.toString('utf8', idAt, senderAt - 2) as ItemId,
-    senderPubkey: stored.toString('base64', senderAt, senderAt + 32) as PublicKey,
-    wireHash: stored.toString('hex', hashAt, hashAt + 32) as Sha256Hex,
-    bytes: sizeForm === UINT_16 ? stored.readUInt16BE(sizeAt) : stored.readUInt32BE(sizeAt),
-    acceptedAtMs: stored.readDoubleBE(acceptedAt),
-    expiresAtMs: stored.readDoubleBE(acceptedAt + 9),
-    payloadTarget: target,
-    payloadSeq: seq,
-  };
-}
 
 /** Whether a stored queue row may name a payload under another key than its own, without reading all of it. */
 export function namesAnother(value: Buffer): boolean {
@@ -201,7 +150,13 @@ function codecOf<Row extends object>(layout: Layout<Row>): Codec<Row> {
 
 /** What is stored under `key` for a row of the table. */
 export function encodeRow<T extends TableName>(table: T, key: Buffer, row: Tables[T]): Buffer {
-  return withChecksum(key, pack([VERSION, ...codecs[table].fields(row)]));
+  return withChecksum(key, packedRow(table, row) ?? pack([VERSION, ...codecs[table].fields(row)]));
+}
+
+/** In the form that almost every row has, of the tables of which every item has one. */
+function packedRow<T extends TableName>(table: T, row: Tables[T]): Buffer | undefined {
+  if (table === 'queue') return packedQueueRow(row as Tables['queue']);
+  return table === 'dedup' ? packedDedupRow(row as Tables['dedup']) : undefined;
 }
 
 /**
@@ -215,6 +170,16 @@ export function decodeRow<T extends TableName>(table: T, key: Buffer, value: Buf
 
 /** The row of bytes that have no checksum, as schema 1 and the parts of a checkpoint have them. Throws `DamagedRow`. */
 export function rowOf<T extends TableName>(table: T, key: Buffer, bytes: Buffer, text?: string): Tables[T] {
+  return (plainRow(table, key, bytes, text) as Tables[T] | undefined) ?? anyRowOf(table, key, bytes, text);
+}
+
+/** As `packedRow`. */
+function plainRow(table: TableName, key: Buffer, bytes: Buffer, text = ''): Tables['queue' | 'dedup'] | undefined {
+  if (table === 'queue') return plainQueueRow(key, bytes);
+  return table === 'dedup' ? plainDedupRow(text, bytes) : undefined;
+}
+
+function anyRowOf<T extends TableName>(table: T, key: Buffer, bytes: Buffer, text?: string): Tables[T] {
   let unpacked: unknown[];
   try {
     unpacked = unpackArray(bytes);

@@ -42,7 +42,7 @@ import {
 } from './scan.ts';
 import { RowCheckpoints, canonicalRows } from './row-checkpoints.ts';
 import { DamagedRow } from './checksum.ts';
-import { decodeQueueRow, decodeRow } from './row-codec.ts';
+import { decodeRow } from './row-codec.ts';
 import type { Pruned } from './position.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 
@@ -140,7 +140,7 @@ export class StoreReader implements RowReader {
     const rows: QueueRow[] = [];
     // With one pair more LevelDB sees the end at once.
     for await (const run of runsOf(this.level, range, { pairs: limit + 1, bytes: READ_BYTES, fillCache: true }))
-      for (const [key, value] of run) rows.push(this.#noted(() => decodeQueueRow(target, key, value)));
+      for (const [key, value] of run) rows.push(this.#noted(() => decodeRow('queue', key, value)));
     return rows;
   }
 
