@@ -1,16 +1,17 @@
 /**
- * What a verification asks of the stored bytes alone, whatever the replay gives: whether the wire bytes are what was
- * accepted, and whether a look-up of every key answers as a walk does. Runs as a thread beside the replay (helper.ts),
- * on the same open database.
+ * The thread of helper.ts, on the same open database: it walks over what the replay is held against, and over the records that are
+ * replayed, and hands over blocks of many pairs; and it verifies the wire bytes.
  *
  * It says that all is well, or that it is not: then the verification looks itself, and names what is wrong.
  */
 import { parentPort, workerData } from 'node:worker_threads';
+import type { Pair } from '../../lib/pair-block.ts';
 import { levelAt } from '../store/level.ts';
+import type { KeyRange } from '../store/scan.ts';
 import { openScratch } from '../store/scratch.ts';
 import { Findings } from './finding.ts';
 import { verifyPayloads } from './verify-store.ts';
-import { verifyLookUps } from './walks.ts';
+import { leafedPair, leafedRecords, withLookUps } from './walks.ts';
 
 /** What the thread is given. */
 export interface HelperTask {
@@ -20,37 +21,172 @@ export interface HelperTask {
   stop: Int32Array;
 }
 
+export type HelperRequest =
+  /** Pairs as they are stored, which are looked up besides; or records with their hashes. */
+  | { type: 'walk'; walk: number; of: 'rows' | 'records'; range: KeyRange }
+  /** A block of this walk is in use. */
+  | { type: 'taken'; walk: number }
+  /** Nobody wants the rest of it. */
+  | { type: 'left'; walk: number }
+  | { type: 'end' };
+
 export type HelperMessage =
   | { type: 'progress'; stage: string; done: number }
   | { type: 'sound'; payloads: number; bytes: number }
-  | { type: 'unsound' };
+  | { type: 'unsound' }
+  | { type: 'block'; walk: number; block: ArrayBuffer; size: number }
+  /** To the end of the range; whether look-ups answered the same. */
+  | { type: 'walked'; walk: number; isSound: boolean }
+  /** The database could not be read. */
+  | { type: 'cut'; walk: number };
 
-async function answer({ location, stop }: HelperTask, say: (message: HelperMessage) => void): Promise<void> {
-  const level = levelAt(location, { isShared: true });
-  await level.open({ createIfMissing: false });
-  try {
-    const scratch = await openScratch();
-    try {
-      const findings = new Findings();
-      const payloads = verifyPayloads(level, scratch.pairs, findings);
-      let step = await payloads.next();
-      for (; !step.done; step = await payloads.next()) {
-        say({ type: 'progress', ...step.value });
-        if (Atomics.load(stop, 0) === 1) return;
-      }
-      for await (const { stage, done } of verifyLookUps(level, findings)) {
-        say({ type: 'progress', stage, done });
-        if (Atomics.load(stop, 0) === 1) return;
-      }
-      say(findings.total > 0 ? { type: 'unsound' } : { type: 'sound', ...step.value });
-    } finally {
-      await scratch.close();
+const BLOCK_BYTES = 512 << 10;
+/** Of one walk, that wait to be used. */
+const BLOCKS_MAX = 8;
+const LENGTHS_BYTES = 8;
+
+const { location, stop } = workerData as HelperTask;
+const port = parentPort;
+const level = levelAt(location, { isShared: true });
+const walks = new Map<number, Blocks>();
+
+function say(message: HelperMessage, transferred: ArrayBuffer[] = []): void {
+  port?.postMessage(message, transferred);
+}
+
+function isStopped(): boolean {
+  return Atomics.load(stop, 0) === 1;
+}
+
+/** The pairs of one walk on their way to the other thread (lib/pair-block.ts), a few blocks ahead of what it has used. */
+class Blocks {
+  readonly #walk: number;
+  #block = new ArrayBuffer(0);
+  #bytes = Buffer.from(this.#block);
+  #used = 0;
+  #ahead = 0;
+  #isLeft = false;
+  #go: () => void = () => undefined;
+
+  constructor(walk: number) {
+    this.#walk = walk;
+  }
+
+  /** Whether nobody wants any more. */
+  get isLeft(): boolean {
+    return this.#isLeft || isStopped();
+  }
+
+  taken(): void {
+    this.#ahead--;
+    this.#go();
+  }
+
+  left(): void {
+    this.#isLeft = true;
+    this.#go();
+  }
+
+  /** Whether there was room; otherwise the block is to be sent first. */
+  add([key, value]: Pair): boolean {
+    const size = LENGTHS_BYTES + key.length + value.length;
+    if (this.#used + size > this.#bytes.length) {
+      if (this.#used > 0) return false;
+      this.#block = new ArrayBuffer(Math.max(BLOCK_BYTES, size));
+      this.#bytes = Buffer.from(this.#block);
     }
-  } finally {
-    await level.close();
+    const bytes = this.#bytes;
+    const keyAt = bytes.writeUInt32BE(value.length, bytes.writeUInt32BE(key.length, this.#used));
+    bytes.set(key, keyAt);
+    bytes.set(value, keyAt + key.length);
+    this.#used += size;
+    return true;
+  }
+
+  async send(): Promise<void> {
+    while (this.#ahead >= BLOCKS_MAX && !this.isLeft) {
+      await new Promise<void>((resolve) => {
+        this.#go = resolve;
+      });
+    }
+    if (this.#used === 0 || this.isLeft) return;
+    this.#ahead++;
+    say({ type: 'block', walk: this.#walk, block: this.#block, size: this.#used }, [this.#block]);
+    this.#block = new ArrayBuffer(0);
+    this.#bytes = Buffer.from(this.#block);
+    this.#used = 0;
   }
 }
 
-const port = parentPort;
-// oxlint-disable-next-line unicorn/require-post-message-target-origin -- that of a window, and this is a thread
-await answer(workerData as HelperTask, (message) => port?.postMessage(message));
+async function feed({ walk, of, range }: Extract<HelperRequest, { type: 'walk' }>, blocks: Blocks): Promise<void> {
+  const findings = new Findings();
+  try {
+    for await (const pairs of of === 'rows' ? withLookUps(level, range, findings) : leafedPairs(range)) {
+      for (const pair of pairs) {
+        if (blocks.add(pair)) continue;
+        await blocks.send();
+        blocks.add(pair);
+      }
+      if (blocks.isLeft) return;
+    }
+    await blocks.send();
+    say({ type: 'walked', walk, isSound: findings.total === 0 });
+  } catch {
+    // Whatever the reason is, the caller reads for itself, and meets it again.
+    say({ type: 'cut', walk });
+  } finally {
+    walks.delete(walk);
+  }
+}
+
+async function* leafedPairs(range: KeyRange): AsyncGenerator<Pair[]> {
+  for await (const records of leafedRecords(level, range, true)) yield records.map(leafedPair);
+}
+
+async function verifyWires(): Promise<void> {
+  const scratch = await openScratch();
+  try {
+    const findings = new Findings();
+    const payloads = verifyPayloads(level, scratch.pairs, findings);
+    let step = await payloads.next();
+    for (; !step.done; step = await payloads.next()) {
+      say({ type: 'progress', stage: step.value.stage, done: step.value.done });
+      if (isStopped()) return;
+    }
+    say(findings.total > 0 ? { type: 'unsound' } : { type: 'sound', ...step.value });
+  } finally {
+    await scratch.close();
+  }
+}
+
+/** Buffers come out of a message as arrays of bytes. */
+function rangeOf({ gt, gte, lt, lte }: KeyRange): KeyRange {
+  return Object.fromEntries(
+    Object.entries({ gt, gte, lt, lte }).flatMap(([name, key]) => (key ? [[name, Buffer.from(key)]] : [])),
+  );
+}
+
+const tasks: Promise<void>[] = [];
+await level.open({ createIfMissing: false });
+const ended = new Promise<void>((resolve) => {
+  port?.on('message', (request: HelperRequest) => {
+    if (request.type === 'end') {
+      for (const blocks of walks.values()) blocks.left();
+      resolve();
+    } else if (request.type === 'taken') walks.get(request.walk)?.taken();
+    else if (request.type === 'left') walks.get(request.walk)?.left();
+    else {
+      const blocks = new Blocks(request.walk);
+      walks.set(request.walk, blocks);
+      tasks.push(feed({ ...request, range: rangeOf(request.range) }, blocks));
+    }
+  });
+});
+try {
+  await verifyWires();
+  await ended;
+  await Promise.all(tasks);
+} finally {
+  await level.close();
+  port?.close();
+}

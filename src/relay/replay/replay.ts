@@ -19,6 +19,7 @@ import {
   queueKey,
   seqOf,
   rowKeyBytes,
+  writeNumber,
   DEDUP_RUN_BYTES,
   dueTimeOf,
   PREFIX,
@@ -181,7 +182,7 @@ export class ReplayedRows implements RowReader {
 /** Under the key of a dedup row: until when it is known, and the sender, whom the row's own bytes do not name. */
 function dedupOwnerPair(key: Buffer, dedupUntilMs: number, sender: Buffer): Pair {
   const value = Buffer.allocUnsafe(TIME + KEY);
-  value.writeBigUInt64BE(BigInt(dedupUntilMs));
+  writeNumber(value, dedupUntilMs, 0);
   value.set(sender, TIME);
   return [dedupOwnerKey(key), value];
 }
@@ -228,12 +229,12 @@ export class ReplayedTree {
     }
   }
 
-  /** Adds the record of `entry`, as it is stored. Throws `ReplayFailed`. */
-  add(entry: LogEntry, record: Buffer): void {
+  /** Adds the record of `entry`, as it is stored; with its hash, where that is known. Throws `ReplayFailed`. */
+  add(entry: LogEntry, record: Buffer, leaf?: Buffer): void {
     if (this.#growth.starts.length === 0 && entry.event.type !== 'RelayInitialised') {
       throw new ReplayFailed('the first record of a store says which store it is');
     }
-    this.#growth.add(entry, record);
+    this.#growth.add(entry, record, leaf);
     this.#write();
   }
 

@@ -6,8 +6,17 @@
  * the index is walked, and then the next part.
  */
 import { displayFingerprint, publicKeyFromBytes } from '../../protocol/public-key.ts';
-import { spread } from '../store/scratch.ts';
-import { DEDUP_OWNERS, DEDUP_RUN_BYTES, EXPIRY_RUN_BYTES, PREFIX, prefixRange, seqOf } from '../store/keys.ts';
+import { areSame, spread } from '../store/held-pairs.ts';
+import {
+  DEDUP_OWNERS,
+  DEDUP_RUN_BYTES,
+  EXPIRY_RUN_BYTES,
+  PREFIX,
+  numberAt,
+  prefixRange,
+  seqOf,
+  writeNumber,
+} from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { runsOf } from '../store/scan.ts';
 import type { ReplayedRows } from './replay.ts';
@@ -80,7 +89,7 @@ function dedupIndex(purgedMs: number): Index {
     senderBytes: KEY,
     rows: DEDUP_OWNERS,
     due: (_key, owner) => {
-      const dueMs = Number(owner.readBigUInt64BE(0));
+      const dueMs = numberAt(owner, 0);
       return dueMs <= purgedMs ? undefined : { dueMs, sender: owner.subarray(TIME) };
     },
     words: (key, sender) => {
@@ -124,9 +133,9 @@ class Part {
     const due = this.#index.due(key, value);
     if (!due) return;
     const at = this.#size * this.#stride;
-    key.copy(this.#rows, at, 1);
-    this.#rows.writeBigUInt64BE(BigInt(due.dueMs), at + this.#keyBytes);
-    due.sender.copy(this.#rows, at + this.#keyBytes + TIME);
+    this.#rows.set(key.subarray(1), at);
+    writeNumber(this.#rows, due.dueMs, at + this.#keyBytes);
+    this.#rows.set(due.sender, at + this.#keyBytes + TIME);
     this.#places[this.#slotOf(this.#rows, at)] = ++this.#size;
   }
 
@@ -165,12 +174,11 @@ class Part {
       const nth = (this.#places[this.#slotOf(runs, at + senderBytes)] ?? 0) - 1;
       if (nth < 0) continue;
       const timeAt = nth * this.#stride + this.#keyBytes;
-      if (this.#rows.compare(key, 1, 1 + TIME, timeAt, timeAt + TIME) !== 0) continue;
-      const sender = this.#senderOf(nth);
-      if (sender.compare(runs, at, at + senderBytes) === 0) this.#isNamed[nth] = 1;
+      if (!areSame(key, 1, this.#rows, timeAt, TIME)) continue;
+      if (areSame(runs, at, this.#rows, timeAt + TIME, senderBytes)) this.#isNamed[nth] = 1;
       else {
         // The purge would count the row against whom the entry names.
-        const message = `a due entry names another sender than the dedup row of ${senderText(sender)} has. ${ADVICE}`;
+        const message = `a due entry names another sender than the dedup row of ${senderText(this.#senderOf(nth))} has. ${ADVICE}`;
         findings.add('DUE_DAMAGED', message);
       }
     }
@@ -187,7 +195,7 @@ class Part {
     const end = at + this.#keyBytes;
     for (let slot = spread(bytes.readUInt32LE(at), bytes.readUInt32LE(end - 4)) & mask; ; slot = (slot + 1) & mask) {
       const from = ((this.#places[slot] ?? 0) - 1) * this.#stride;
-      if (from < 0 || this.#rows.compare(bytes, at, end, from, from + this.#keyBytes) === 0) return slot;
+      if (from < 0 || areSame(bytes, at, this.#rows, from, this.#keyBytes)) return slot;
     }
   }
 }

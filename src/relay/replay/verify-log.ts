@@ -22,11 +22,11 @@ import {
 } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { leafIndex, type TreeStart, treeStarts } from '../store/log-tree.ts';
-import { DamagedRecord, decodeRecord, guessEvent } from '../store/record.ts';
+import { DamagedRecord, decodeRecord, decodeWholeRecord, guessEvent } from '../store/record.ts';
 import type { RowCheckpoint } from '../store/row-checkpoints.ts';
 import { byFingerprint, describeEvent } from '../core/describe-event.ts';
 import { FINDINGS_LISTED_MAX, type FindingCode, Findings, type Progress, type Finding } from './finding.ts';
-import { readableRow, runsOf } from '../store/scan.ts';
+import { type KeyRange, readableRow, runsOf } from '../store/scan.ts';
 import { decodeTreePart, TILE_HASHES } from '../store/tiles.ts';
 import type { OfflineStore } from './offline.ts';
 import { auditedRecords } from './records.ts';
@@ -38,7 +38,7 @@ import {
   findCheckpoints,
   hasRowsOf,
 } from './replay.ts';
-import { type StoredWalk, isOfStore, joined } from './walks.ts';
+import { type LeafedRecord, type StoredWalk, isOfStore, joined, leafedRecords } from './walks.ts';
 import { readPruned } from '../store/position.ts';
 
 /** What the log is replayed into, and from where. */
@@ -54,6 +54,8 @@ interface Replayed {
   checkpoints: ReadonlyMap<number, RowCheckpoint>;
   /** The first record that is looked at; that of the store when absent. */
   firstLsn?: number;
+  /** Reads them; when absent, this thread does. */
+  records?: ((range: KeyRange) => AsyncIterable<LeafedRecord[]>) | undefined;
 }
 
 interface LogAudit {
@@ -83,8 +85,9 @@ export async function* verifyLog(
     broken({ code: 'CHECKPOINT_MISSING', lsn: firstLsn, what });
   }
   const range = { ...prefixRange(PREFIX.log), ...(replayed.firstLsn !== undefined && { gte: logKey(firstLsn) }) };
-  for await (const run of runsOf(level, range)) {
-    for (const [key, bytes] of run) {
+  for await (const run of replayed.records?.(range) ?? leafedRecords(level, range, false)) {
+    for (const stored of run) {
+      const { key, record: bytes } = stored;
       const lsn = lsnOf(key);
       if (!isOfStore(key, findings)) continue;
       if (lsn < expected) {
@@ -95,7 +98,7 @@ export async function* verifyLog(
       expected = lsn + 1;
       audit.records++;
       audit.bytes += key.length + bytes.length;
-      const fault = taken(lsn, bytes, replayed, audit.firstBadLsn !== undefined);
+      const fault = taken(lsn, stored, replayed, audit.firstBadLsn !== undefined);
       if (fault) broken(fault);
       if (replayed.rows.isFull) await replayed.rows.flush();
       const checkpoint = replayed.checkpoints.get(lsn);
@@ -123,15 +126,15 @@ interface BadRecord {
 /** Replays the record unless one before it is bad. */
 function taken(
   lsn: number,
-  bytes: Buffer,
+  { record: bytes, leaf }: LeafedRecord,
   { rows, tree, startLsn = 0 }: Replayed,
   isBroken: boolean,
 ): BadRecord | undefined {
   try {
-    const entry = decodeRecord(lsn, bytes);
+    const entry = leaf ? decodeWholeRecord(lsn, bytes) : decodeRecord(lsn, bytes);
     if (isBroken) return undefined;
     if (lsn > startLsn) rows.apply(entry);
-    tree?.add(entry, bytes);
+    tree?.add(entry, bytes, leaf);
     return undefined;
   } catch (error) {
     if (error instanceof DamagedRecord) return { code: 'RECORD_DAMAGED', lsn, what: error.message, bytes };
@@ -212,15 +215,17 @@ export async function* verifyTree(
   let bytes = 0;
   for (const prefix of TREE_PREFIXES) {
     const range = prefixRange(prefix);
-    for await (const { key, left, right } of joined(walk(range), scratch.runs(range))) {
-      bytes += key.length + (left?.length ?? 0);
-      if (!isOfStore(key, findings) || (left && right?.equals(left))) continue;
-      const part = nameTreePart(key);
-      const details = { key: key.toString('hex') };
-      if (!left) findings.add('TREE_MISSING', `${part} is not in the store. ${TREE_ADVICE}`, details);
-      else if (right) findings.add('TREE_DIFFERS', `${part} is not that of the records. ${TREE_ADVICE}`, details);
-      else
-        findings.add('TREE_UNEXPECTED', `${part} is in the store, and by the log it is not. ${TREE_ADVICE}`, details);
+    for await (const run of joined(walk(range), scratch.runs(range))) {
+      for (const { key, left, right } of run) {
+        bytes += key.length + (left?.length ?? 0);
+        if (!isOfStore(key, findings) || (left && right?.equals(left))) continue;
+        const part = nameTreePart(key);
+        const details = { key: key.toString('hex') };
+        if (!left) findings.add('TREE_MISSING', `${part} is not in the store. ${TREE_ADVICE}`, details);
+        else if (right) findings.add('TREE_DIFFERS', `${part} is not that of the records. ${TREE_ADVICE}`, details);
+        else
+          findings.add('TREE_UNEXPECTED', `${part} is in the store, and by the log it is not. ${TREE_ADVICE}`, details);
+      }
     }
     yield { stage: 'tree', done: bytes, of: undefined };
   }

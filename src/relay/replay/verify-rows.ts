@@ -12,6 +12,7 @@ import { rowKey, type TableName, type Tables, NO_USAGE, type UsageRow } from '..
 import { MARK_PREFIXES, ROW_PREFIXES, verifiedBytes, rowName, rowOwner } from '../store/checksum.ts';
 import {
   firstKeyOf,
+  numberAt,
   PREFIX,
   prefixRange,
   REPLAYED_TABLES,
@@ -20,6 +21,7 @@ import {
   queueKey,
   sharesOf,
 } from '../store/keys.ts';
+import { keyTextAt } from '../store/plain-forms.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { readableRow } from '../store/scan.ts';
 import { type StoredWalk, joined, isOfStore } from './walks.ts';
@@ -34,7 +36,6 @@ interface RowsAudit {
   bytes: number;
 }
 
-const PROGRESS_ROWS = 10_000;
 const ADVICE = 'poste relay log rebuild makes it anew from the log';
 
 export async function* verifyRows(
@@ -49,13 +50,16 @@ export async function* verifyRows(
   for (const table of REPLAYED_TABLES) {
     const isOut = leftOut(table, replayed);
     const range = prefixRange(PREFIX[table]);
-    for await (const { key, left, right } of joined(walk(range), replayed.runs(range))) {
-      audit.bytes += key.length + (left?.length ?? 0);
-      if (++audit.rows % PROGRESS_ROWS === 0) yield { stage: 'rows', done: audit.rows, of: undefined };
-      if (!isOfStore(key, findings)) continue;
-      if ((left && right?.equals(left)) || isOut(key, left, right)) continue;
-      if (differences.length < FINDINGS_LISTED_MAX) differences.push({ table, key, stored: left, byLog: right });
-      else untold++;
+    for await (const run of joined(walk(range), replayed.runs(range))) {
+      for (const { key, left, right } of run) {
+        audit.bytes += key.length + (left?.length ?? 0);
+        if (!isOfStore(key, findings)) continue;
+        if ((left && right?.equals(left)) || isOut(key, left, right)) continue;
+        if (differences.length < FINDINGS_LISTED_MAX) differences.push({ table, key, stored: left, byLog: right });
+        else untold++;
+      }
+      audit.rows += run.length;
+      yield { stage: 'rows', done: audit.rows, of: undefined };
     }
   }
   await tell(offline, differences, untold, findings);
@@ -179,7 +183,6 @@ function isHashed(table: TableName): boolean {
   return table === 'account' || table === 'deny' || table === 'dedup';
 }
 
-const KEY = 32;
 const TIME = 8;
 const CHARGE_ADVICE =
   'What would be released beyond that cannot be acked and cannot expire, and poste relay log rebuild counts the same: restore the newest backup that verifies';
@@ -288,8 +291,8 @@ class ChargesAudit {
     const kept = new Map<PublicKey, number>();
     for await (const run of this.#rows.runs(prefixRange(DEDUP_OWNERS))) {
       for (const [, owner] of run) {
-        if (Number(owner.readBigUInt64BE(0)) <= purgedMs) continue;
-        const sender = publicKeyFromBytes(owner.subarray(TIME, TIME + KEY));
+        if (numberAt(owner, 0) <= purgedMs) continue;
+        const sender = keyTextAt(owner, TIME);
         kept.set(sender, (kept.get(sender) ?? 0) + 1);
       }
     }

@@ -30,7 +30,6 @@ import { verifiedBytes, rowName } from '../store/checksum.ts';
 import type { Findings, Progress } from './finding.ts';
 import { isOfStore, joined } from './walks.ts';
 import type { ScratchPairs } from '../store/scratch.ts';
-import { hashBytes } from '../store/packing.ts';
 import { namesAnother } from '../store/row-codec.ts';
 import { isMoved } from '../store/wire-check.ts';
 import type { Pair } from '../../lib/pair-block.ts';
@@ -169,7 +168,6 @@ interface PayloadsAudit {
   bytes: number;
 }
 
-const PROGRESS_PAYLOADS = 1_000;
 const HASH_BYTES = 32;
 
 /**
@@ -183,15 +181,18 @@ export async function* verifyPayloads(
 ): AsyncGenerator<Progress, PayloadsAudit> {
   const audit: PayloadsAudit = { payloads: 0, bytes: 0 };
   const acked = await ackedThroughs(level);
-  const names = withMoved(unmovedNames(level, acked), yield* movedNames(level, acked, scratch));
+  const moved = yield* movedNames(level, acked, scratch);
+  const unmoved = unmovedNames(level, acked);
   const payloads = runsOf(level, prefixRange(PREFIX.payload));
-  for await (const { key, left: name, right: wire } of joined(names, payloads)) {
-    if (wire) {
-      audit.bytes += 1 + key.length + wire.length;
-      if (++audit.payloads % PROGRESS_PAYLOADS === 0) yield { stage: 'payloads', done: audit.payloads, of: undefined };
+  for await (const run of joined(moved ? withMoved(unmoved, moved) : unmoved, payloads)) {
+    for (const { key, left: name, right: wire } of run) {
+      if (wire) {
+        audit.bytes += 1 + key.length + wire.length;
+        audit.payloads++;
+      }
+      if (isOfStore(key, findings)) judge(key, name, wire, level, findings);
     }
-    if (!isOfStore(key, findings)) continue;
-    judge(key, name, wire, level, findings);
+    yield { stage: 'payloads', done: audit.payloads, of: undefined };
   }
   return audit;
 }
@@ -211,23 +212,25 @@ async function* unmovedNames(level: Level, acked: Acked): AsyncGenerator<Pair[]>
   }
 }
 
-/** Those of moved rows, in a scratch, which sorts them. */
+/** Those of moved rows, in a scratch, which sorts them; `undefined` where no row was moved. */
 async function* movedNames(
   level: Level,
   acked: Acked,
   scratch: ScratchPairs,
-): AsyncGenerator<Progress, AsyncGenerator<Pair[]>> {
+): AsyncGenerator<Progress, AsyncGenerator<Pair[]> | undefined> {
+  let isAnyMoved = false;
   for await (const run of runsOf(level, prefixRange(PREFIX.queue))) {
     for (const [key, value] of run) {
       const row = namesAnother(value) ? queueRow(key, value) : undefined;
       if (!row || !isMoved(row)) continue;
       const [payload, name] = nameOf(key, row, acked);
       scratch.put(prefixed(PAYLOAD_NAMES, payload), name);
+      isAnyMoved = true;
       if (scratch.isFull) await scratch.spill();
     }
     yield { stage: 'payloads', done: 0, of: undefined };
   }
-  return renamed(scratch.runs(prefixRange(PAYLOAD_NAMES)));
+  return isAnyMoved ? renamed(scratch.runs(prefixRange(PAYLOAD_NAMES))) : undefined;
 }
 
 async function* renamed(runs: AsyncIterable<readonly Pair[]>): AsyncGenerator<Pair[]> {
@@ -239,7 +242,8 @@ async function* withMoved(
   unmoved: AsyncIterable<readonly Pair[]>,
   moved: AsyncIterable<readonly Pair[]>,
 ): AsyncGenerator<Pair[]> {
-  for await (const { key, left, right } of joined(unmoved, moved)) yield [[key, (right ?? left) as Buffer]];
+  for await (const run of joined(unmoved, moved))
+    yield run.map(({ key, left, right }): Pair => [key, (right ?? left) as Buffer]);
 }
 
 /** A row that cannot be read differs from the replay. */
@@ -248,8 +252,10 @@ function queueRow(key: Buffer, value: Buffer): QueueRow | undefined {
 }
 
 function nameOf(key: Buffer, row: QueueRow, acked: Acked): Pair {
-  const waits = row.seq > (acked.get(row.targetPubkey) ?? 0);
-  const name = Buffer.concat([Buffer.of(waits ? 1 : 0), hashBytes(row.wireHash), key.subarray(1)]);
+  const name = Buffer.allocUnsafe(HASH_BYTES + key.length);
+  name[0] = row.seq > (acked.get(row.targetPubkey) ?? 0) ? 1 : 0;
+  name.write(row.wireHash, 1, 'hex');
+  name.set(key.subarray(1), 1 + HASH_BYTES);
   return [payloadKey(row.payloadTarget, row.payloadSeq), name];
 }
 
@@ -260,21 +266,23 @@ function judge(
   level: Level,
   findings: Findings,
 ): void {
+  if (name && (name[0] === 0 || (wire && hasNamedHash(wire, name)))) return;
   const place = `${displayFingerprint(firstKeyOf(key))} at seq ${seqOf(key)}`;
   const details = { host_pubkey: firstKeyOf(key), seq: seqOf(key) };
   if (!name) {
     const message = `wire bytes lie for ${place} and no queued item names them: mail that should be deleted is still on disk`;
     findings.add('PAYLOAD_UNEXPECTED', message, details);
-    return;
-  }
-  if (name[0] === 0) return;
-  if (!wire) {
+  } else if (!wire) {
     const message = `the wire bytes of ${nameItem(level, name)} are gone: when it is pulled, the relay reports it lost and begins a new epoch, and its sender pushes it again`;
     findings.add('PAYLOAD_MISSING', message, details);
-  } else if (!hash('sha256', wire, 'buffer').equals(name.subarray(1, 1 + HASH_BYTES))) {
+  } else {
     const message = `the wire bytes of ${nameItem(level, name)} are not the ones that were accepted: they are not served; when it is pulled, the relay reports it lost and begins a new epoch, and its sender pushes it again`;
     findings.add('PAYLOAD_DIFFERS', message, details);
   }
+}
+
+function hasNamedHash(wire: Buffer, name: Buffer): boolean {
+  return hash('sha256', wire, 'binary') === name.toString('latin1', 1, 1 + HASH_BYTES);
 }
 
 /** The item whose queue row names the payload. */

@@ -14,7 +14,7 @@ import { DamagedRecord } from '../store/record.ts';
 import { ReplayedRows, ReplayedTree } from './replay.ts';
 import { type Finding, Findings, type FindingCode, type Progress } from './finding.ts';
 import { Helper } from './helper.ts';
-import { runsOf } from '../store/scan.ts';
+import type { KeyRange } from '../store/scan.ts';
 import { type StoredWalk, verifyLookUps, withLookUps } from './walks.ts';
 import { verifyDue } from './verify-due.ts';
 import { verifyLog, verifyTree, verifyCheckpoints } from './verify-log.ts';
@@ -71,7 +71,7 @@ export async function* verify(
   const findings = new Findings();
   const isLong = store.lastLsn - store.pruned.throughLsn >= helpedFrom;
   const helper = isLong ? Helper.start(level, file) : undefined;
-  const walk: StoredWalk = (range) => (helper ? runsOf(level, range) : withLookUps(level, range, findings));
+  const walk: StoredWalk = (range) => (helper ? helper.rows(range) : withLookUps(level, range, findings));
   const scratch = await openScratch(memoryBytes).catch(async (error: unknown) => {
     await helper?.close();
     throw error;
@@ -88,6 +88,7 @@ export async function* verify(
       scratch: pairs,
       startLsn: kept?.startLsn,
       checkpoints: kept?.whole ?? new Map(),
+      records: helper && ((range: KeyRange) => helper.records(range)),
     };
     const log = yield* readable('the log', findings, verifyLog(offline, parts, findings));
     const isReplayed = log !== undefined && log.firstBadLsn === undefined;
@@ -105,10 +106,11 @@ export async function* verify(
       helped?.type === 'sound'
         ? helped
         : yield* readable('the wire bytes', findings, verifyPayloads(level, pairs, findings));
-    if (helper && helped?.type !== 'sound') yield* readable('the rows', findings, verifyLookUps(level, findings));
     const due = isReplayed
       ? yield* readable('the due indexes', findings, verifyDue(level, walk, replayed, partRows, findings))
       : undefined;
+    if (helper && !(helper.areLookUpsSound && isReplayed && isTreeKnown))
+      yield* readable('the rows', findings, verifyLookUps(level, findings));
     const relay = isReplayed ? replayed.get('relay', '') : undefined;
     yield* readable('the keys', findings, only(verifyStore(offline, relay, places, findings)));
     return {

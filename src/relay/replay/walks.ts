@@ -1,18 +1,18 @@
 /** Walks of a verification: in step with another walk, and with a look-up of every key that they pass. */
 import type { Pair } from '../../lib/pair-block.ts';
 import { MARK_PREFIXES, ROW_PREFIXES } from '../store/checksum.ts';
-import { CHECKPOINT_PREFIXES, KEY_BYTES, TREE_PREFIXES, prefixRange } from '../store/keys.ts';
+import { HASH_BYTES, leafHash } from '../../protocol/merkle.ts';
+import { CHECKPOINT_PREFIXES, KEY_BYTES, TREE_PREFIXES, lsnOf, prefixRange } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
+import { isWholeRecord } from '../store/record.ts';
 import { type KeyRange, runsOf } from '../store/scan.ts';
 import type { Findings, Progress } from './finding.ts';
 
 /** The runs of the range; a key that a look-up answers otherwise is a finding. */
 export async function* withLookUps(level: Level, range: KeyRange, findings: Findings): AsyncGenerator<Pair[]> {
-  for await (const run of runsOf(level, range)) {
-    const values = await level.getMany(
-      run.map(([key]) => key),
-      { fillCache: false },
-    );
+  // A block that the walk came by need not be unpacked again for each of its keys.
+  for await (const run of runsOf(level, range, { fillCache: true })) {
+    const values = await level.getMany(run.map(([key]) => key));
     for (const [at, [key, value]] of run.entries()) {
       if (values[at]?.equals(value)) continue;
       const answer = values[at] ? 'with another value' : 'with nothing';
@@ -28,6 +28,39 @@ export async function* withLookUps(level: Level, range: KeyRange, findings: Find
 
 /** A walk over stored pairs. */
 export type StoredWalk = (range: KeyRange) => AsyncIterable<Pair[]>;
+
+/** A record as it is stored, and its hash in the tree where another thread saw that it is whole. */
+export interface LeafedRecord {
+  key: Buffer;
+  record: Buffer;
+  leaf: Buffer | undefined;
+}
+
+/** The records of the range, in runs; their hashes, if they are wanted, where the checksum is right. */
+export async function* leafedRecords(
+  level: Level,
+  range: KeyRange,
+  withLeaves: boolean,
+): AsyncGenerator<LeafedRecord[]> {
+  for await (const run of runsOf(level, range))
+    yield run.map(([key, record]) => {
+      const isWhole = withLeaves && isWholeRecord(lsnOf(key), record);
+      return { key, record, leaf: isWhole ? leafHash(record) : undefined };
+    });
+}
+
+/** As a pair, for another thread: whether there is a leaf u8, the leaf, the record. */
+export function leafedPair({ key, record, leaf }: LeafedRecord): Pair {
+  return [key, leaf ? Buffer.concat([LEAFED, leaf, record]) : Buffer.concat([BARE, record])];
+}
+
+export function leafedRecord([key, value]: Pair): LeafedRecord {
+  if (value[0] === BARE[0]) return { key, record: value.subarray(1), leaf: undefined };
+  return { key, record: value.subarray(1 + HASH_BYTES), leaf: value.subarray(1, 1 + HASH_BYTES) };
+}
+
+const BARE = Buffer.of(0);
+const LEAFED = Buffer.of(1);
 
 /** What is asked for by key: rows, due entries, hash trees, checkpoints. */
 const LOOKED_UP: readonly number[] = [
@@ -62,48 +95,68 @@ interface Joined {
   right: Buffer | undefined;
 }
 
-/** Two walks in step. Both ascend by key, and their keys begin with the same prefix or with none. */
+/**
+ * Two walks in step, in runs of what both have at hand: to wait for each pair would take longer than to compare it. Both
+ * ascend by key, and their keys begin with the same prefix or with none.
+ */
 export async function* joined(
   left: AsyncIterable<readonly Pair[]>,
   right: AsyncIterable<readonly Pair[]>,
-): AsyncGenerator<Joined> {
-  const walks = [new Walk(left), new Walk(right)] as const;
+): AsyncGenerator<Joined[]> {
+  const [ofLeft, ofRight] = [new Walk(left), new Walk(right)];
   try {
-    let [ofLeft, ofRight] = [await walks[0].next(), await walks[1].next()];
-    while (ofLeft || ofRight) {
-      const order = !ofLeft ? 1 : !ofRight ? -1 : Buffer.compare(ofLeft[0], ofRight[0]);
-      const key = (order <= 0 ? ofLeft?.[0] : ofRight?.[0]) as Buffer;
-      yield { key, left: order <= 0 ? ofLeft?.[1] : undefined, right: order >= 0 ? ofRight?.[1] : undefined };
-      if (order <= 0) ofLeft = walks[0].ready() ?? (await walks[0].next());
-      if (order >= 0) ofRight = walks[1].ready() ?? (await walks[1].next());
+    for (;;) {
+      await ofLeft.advance();
+      await ofRight.advance();
+      const run: Joined[] = [];
+      while (!ofLeft.isBehind && !ofRight.isBehind) {
+        const [one, other] = [ofLeft.pair, ofRight.pair];
+        if (!one && !other) break;
+        const order = !one ? 1 : !other ? -1 : Buffer.compare(one[0], other[0]);
+        if (order <= 0) ofLeft.take();
+        if (order >= 0) ofRight.take();
+        const key = ((order <= 0 ? one : other) as Pair)[0];
+        run.push({ key, left: order <= 0 ? one?.[1] : undefined, right: order >= 0 ? other?.[1] : undefined });
+      }
+      if (run.length === 0) return;
+      yield run;
     }
   } finally {
-    for (const walk of walks) await walk.close();
+    await ofLeft.close();
+    await ofRight.close();
   }
 }
 
-/** Pairs one by one off a walk in runs: what is at hand is taken without waiting. */
+/** Pairs one by one off a walk in runs. */
 class Walk {
   readonly #runs: AsyncIterator<readonly Pair[]>;
   #run: readonly Pair[] = [];
   #at = 0;
+  #isDone = false;
 
   constructor(runs: AsyncIterable<readonly Pair[]>) {
     this.#runs = runs[Symbol.asyncIterator]();
   }
 
-  ready(): Pair | undefined {
-    return this.#run[this.#at++];
+  /** The next pair; `undefined` at the end, or where the walk has to `advance` first. */
+  get pair(): Pair | undefined {
+    return this.#run[this.#at];
   }
 
-  async next(): Promise<Pair | undefined> {
-    for (;;) {
-      const pair = this.ready();
-      if (pair) return pair;
+  /** Whether the next pair is not at hand. */
+  get isBehind(): boolean {
+    return this.#at >= this.#run.length && !this.#isDone;
+  }
+
+  take(): void {
+    this.#at++;
+  }
+
+  async advance(): Promise<void> {
+    while (this.isBehind) {
       const { done, value } = await this.#runs.next();
-      if (done) return undefined;
-      this.#run = value;
-      this.#at = 0;
+      if (done) this.#isDone = true;
+      else [this.#run, this.#at] = [value, 0];
     }
   }
 

@@ -54,6 +54,7 @@ const KEY = 32;
 const NUMBER = 8;
 const PART = 4;
 const EPOCH_CHARACTERS = 26;
+const WORD = 2 ** 32;
 
 export const PREFIX = {
   schema: 0x01,
@@ -256,7 +257,7 @@ export function checkpointKey(lsn: number): Buffer {
 
 /** Of a log key, and of the first leaf of a tree; 0 for a key that is of neither. */
 export function lsnOf(key: Buffer): number {
-  return key.length === LOG_KEY_BYTES ? Number(key.readBigUInt64BE(1)) : 0;
+  return key.length === LOG_KEY_BYTES ? numberAt(key, 1) : 0;
 }
 
 export function queueKey(target: PublicKey, seq: number): Buffer {
@@ -268,8 +269,7 @@ export function payloadKey(target: PublicKey, seq: number): Buffer {
 }
 
 export function seqOf(key: Buffer): number {
-  // Without a BigInt, which costs more than all the rest.
-  return key.readUInt32BE(1 + KEY) * 2 ** 32 + key.readUInt32BE(1 + KEY + NUMBER / 2);
+  return numberAt(key, 1 + KEY);
 }
 
 export function queueRowKey(key: Buffer): string {
@@ -338,7 +338,7 @@ function keyed(prefix: number, key: PublicKey): Buffer {
 function numbered(prefix: number, value: number): Buffer {
   const bytes = Buffer.allocUnsafe(1 + NUMBER);
   bytes[0] = prefix;
-  bytes.writeBigUInt64BE(BigInt(value), 1);
+  writeNumber(bytes, value, 1);
   return bytes;
 }
 
@@ -346,6 +346,17 @@ function keyedAndNumbered(prefix: number, key: PublicKey, value: number): Buffer
   const bytes = Buffer.allocUnsafe(1 + KEY + NUMBER);
   bytes[0] = prefix;
   bytes.write(key, 1, 'base64');
-  bytes.writeBigUInt64BE(BigInt(value), 1 + KEY);
+  writeNumber(bytes, value, 1 + KEY);
   return bytes;
+}
+
+/** As u64. Without a BigInt, which costs more than all the rest. */
+export function writeNumber(bytes: Buffer, value: number, at: number): void {
+  bytes.writeUInt32BE(Math.floor(value / WORD), at);
+  bytes.writeUInt32BE(value % WORD, at + NUMBER / 2);
+}
+
+/** A u64 that a double holds. */
+export function numberAt(bytes: Buffer, at: number): number {
+  return bytes.readUInt32BE(at) * WORD + bytes.readUInt32BE(at + NUMBER / 2);
 }

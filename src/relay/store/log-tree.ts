@@ -175,10 +175,11 @@ export class Growth {
     return new Growth(this.#last, this.edge.copy());
   }
 
-  add({ lsn, event }: LogEntry, record: Buffer): void {
+  /** `leaf` is the hash of the record. */
+  add({ lsn, event }: LogEntry, record: Buffer, leaf: Buffer = leafHash(record)): void {
     // At open, the tree that a record began is there before the record is read again.
     if (lsn !== this.#last?.firstLsn) this.#beginWith(event, lsn);
-    this.#addLeaf(record);
+    this.addHash(leaf);
   }
 
   /** Begins a tree whose first record was pruned. */
@@ -218,11 +219,7 @@ export class Growth {
     const link = logLinkBytes({ relay_pubkey: relayPubkey, epoch, previous });
     const key = logLinkKey(firstLsn);
     this.writes.push([key, encodeChecked(key, link)]);
-    this.#addLeaf(link);
-  }
-
-  #addLeaf(leaf: Buffer): void {
-    this.addHash(leafHash(leaf));
+    this.addHash(leafHash(link));
   }
 
   #put({ firstLsn }: TreeStart, { level, index, hashes }: Tile): void {

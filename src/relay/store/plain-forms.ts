@@ -7,7 +7,8 @@
  * that msgpackr would write otherwise; a property test compares them.
  */
 import type { Sha256Hex } from '../../protocol/digest.ts';
-import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { areSame } from './held-pairs.ts';
 
 const KEY = 32;
 /** How MessagePack begins 32 bytes, a text of 32 to 255 bytes, a large number, and others. */
@@ -32,16 +33,11 @@ const knownTexts: (PublicKey | undefined)[] = Array.from({ length: TEXTS });
 export function keyTextAt(bytes: Buffer, at: number): PublicKey {
   const slot = ((bytes[at] as number) << 4) | ((bytes[at + 1] as number) >> 4);
   const known = knownTexts[slot];
-  if (known !== undefined && areEqual(bytes, at, slot * KEY)) return known;
+  if (known !== undefined && areSame(bytes, at, knownBytes, slot * KEY, KEY)) return known;
   const text = bytes.toString('base64', at, at + KEY) as PublicKey;
   bytes.copy(knownBytes, slot * KEY, at, at + KEY);
   knownTexts[slot] = text;
   return text;
-}
-
-function areEqual(bytes: Buffer, at: number, known: number): boolean {
-  for (let nth = 0; nth < KEY; nth++) if (bytes[at + nth] !== knownBytes[known + nth]) return false;
-  return true;
 }
 
 export class PlainReader {
@@ -134,43 +130,6 @@ export class PlainReader {
   }
 }
 
-const BASE64 = digitsOf('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/');
-const HEX = digitsOf('0123456789abcdef');
-
-function digitsOf(alphabet: string): Uint8Array {
-  const digits = new Uint8Array(256);
-  for (let digit = 0; digit < alphabet.length; digit++) digits[alphabet.charCodeAt(digit)] = digit;
-  return digits;
-}
-
-/** Writes the bytes of a key to `at`. */
-export function writeKey(text: PublicKey, bytes: Uint8Array, at: number): void {
-  let to = at;
-  for (let from = 0; from < 40; from += 4) {
-    const four =
-      (digit(BASE64, text, from) << 18) |
-      (digit(BASE64, text, from + 1) << 12) |
-      (digit(BASE64, text, from + 2) << 6) |
-      digit(BASE64, text, from + 3);
-    bytes[to++] = four >> 16;
-    bytes[to++] = four >> 8;
-    bytes[to++] = four;
-  }
-  const three = (digit(BASE64, text, 40) << 12) | (digit(BASE64, text, 41) << 6) | digit(BASE64, text, 42);
-  bytes[to++] = three >> 10;
-  bytes[to] = three >> 2;
-}
-
-/** Writes the bytes of a hash to `at`. */
-function writeHash(text: Sha256Hex, bytes: Uint8Array, at: number): void {
-  for (let nth = 0; nth < KEY; nth++)
-    bytes[at + nth] = (digit(HEX, text, 2 * nth) << 4) | digit(HEX, text, 2 * nth + 1);
-}
-
-function digit(digits: Uint8Array, text: string, at: number): number {
-  return digits[text.charCodeAt(at)] as number;
-}
-
 /** Fields of a record or a row that is short, behind room for what stands before them. */
 const MEMORY_BYTES = 4096;
 /** More than any field but a text needs. */
@@ -257,22 +216,19 @@ export class PlainWriter {
   }
 
   key(value: PublicKey): void {
-    const at = this.#begin32(value.length === PUBLIC_KEY_CHARACTERS);
-    if (this.#isPlain) writeKey(value, this.#memory, at);
+    this.#bytes32(value, 'base64');
   }
 
   hash(value: Sha256Hex): void {
-    const at = this.#begin32(value.length === 2 * KEY);
-    if (this.#isPlain) writeHash(value, this.#memory, at);
+    this.#bytes32(value, 'hex');
   }
 
-  #begin32(isLong: boolean): number {
+  #bytes32(value: string, encoding: 'base64' | 'hex'): void {
     this.#need(FIELD_BYTES);
-    if (!isLong) this.#isPlain = false;
-    if (!this.#isPlain) return 0;
+    if (!this.#isPlain) return;
     const at = this.#memory.writeUInt16BE(BYTES_32, this.#at);
+    if (this.#memory.write(value, at, encoding) !== KEY) this.#isPlain = false;
     this.#at = at + KEY;
-    return at;
   }
 
   #need(bytes: number): void {

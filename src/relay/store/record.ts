@@ -209,7 +209,16 @@ export function encodeRecord({ lsn, event }: LogEntry): Buffer {
   return record;
 }
 
-/** Whether the bytes are what was written at `lsn`; throws `DamagedRecord` otherwise. */
+/** Whether the bytes are what was written at `lsn`. */
+export function isWholeRecord(lsn: number, record: Buffer): boolean {
+  return (
+    record.length > HEADER_BYTES &&
+    record[0] === FORMAT &&
+    record.readUInt32BE(1) === checksum(lsn, record.subarray(HEADER_BYTES))
+  );
+}
+
+/** As `isWholeRecord`; throws `DamagedRecord` where they are not. */
 export function checkRecord(lsn: number, record: Buffer): void {
   if (record.length <= HEADER_BYTES || record[0] !== FORMAT)
     throw new DamagedRecord(`log record ${lsn} has no known format`);
@@ -220,6 +229,11 @@ export function checkRecord(lsn: number, record: Buffer): void {
 
 export function decodeRecord(lsn: number, record: Buffer): LogEntry {
   checkRecord(lsn, record);
+  return decodeWholeRecord(lsn, record);
+}
+
+/** As `decodeRecord`, of bytes that are known to be whole. Throws `DamagedRecord` for what this software does not know. */
+export function decodeWholeRecord(lsn: number, record: Buffer): LogEntry {
   const event = plainEvent(record, HEADER_BYTES) ?? decodeEvent(unpackArray(record.subarray(HEADER_BYTES)));
   if (typeof event === 'string') throw new DamagedRecord(`log record ${lsn} ${event}`);
   return { lsn, event };
