@@ -12,8 +12,9 @@
  * file that is cut, has a byte too many, or has an altered byte.
  */
 import { type Hash, createHash } from 'node:crypto';
+import { finished } from 'node:stream/promises';
 import { promisify } from 'node:util';
-import { type ZlibOptions, constants, gunzip, gzip } from 'node:zlib';
+import { type ZlibOptions, constants, createGzip, gunzip } from 'node:zlib';
 import Type, { type Static } from 'typebox';
 import { parserOf } from '../protocol/schemas.ts';
 import { Count, HashText } from '../protocol/shapes.ts';
@@ -22,7 +23,7 @@ import { type Pair, PairBlock, unpackedPairs } from './pair-block.ts';
 
 const LENGTH = 4;
 /** Bytes of pairs that are compressed together. */
-const BLOCK_BYTES = 1 << 20;
+const BLOCK_BYTES = 2 << 20;
 /** The longest block or trailer that is read: more than the writer makes, and little enough for memory. */
 const BLOCK_BYTES_MAX = 64 << 20;
 /**
@@ -104,24 +105,25 @@ async function* blocksOf(
   totals: { pairs: number; bytes: number },
 ): AsyncGenerator<Buffer> {
   const compressing: Promise<Buffer>[] = [];
-  const block = new PairBlock();
   // Blocks that were compressed leave their memory to later ones: what V8 collects of it costs as much as compressing.
   const memories: Buffer[] = [];
+  const memoryOfBlock = (): Buffer => memories.pop() ?? Buffer.allocUnsafeSlow(2 * BLOCK_BYTES);
+  const pairs = new PairBlock(memoryOfBlock());
   const compress = (): void => {
-    totals.bytes += block.bytes;
-    totals.pairs += block.pairs;
-    const memory = memories.pop() ?? Buffer.allocUnsafeSlow(2 * BLOCK_BYTES);
-    const compressed = gzipped(block.taken(memory)).finally(() => memories.push(memory));
+    totals.bytes += pairs.bytes;
+    totals.pairs += pairs.pairs;
+    const { block, memory } = pairs.taken(memoryOfBlock());
+    const compressed = gzipped(block).finally(() => memories.push(memory));
     // A failure after the reader has gone must not end the process.
     compressed.catch(() => undefined);
     compressing.push(compressed);
   };
   for await (const run of runs) {
-    for (const pair of run) block.add(pair);
-    if (block.bytes >= BLOCK_BYTES) compress();
+    for (const pair of run) pairs.add(pair);
+    if (pairs.bytes >= BLOCK_BYTES) compress();
     while (compressing.length > BLOCKS_AHEAD) yield await (compressing.shift() as Promise<Buffer>);
   }
-  if (block.bytes > 0) compress();
+  if (pairs.bytes > 0) compress();
   for (const compressed of compressing) yield await compressed;
 }
 
@@ -134,9 +136,28 @@ async function gzipped(block: Buffer): Promise<Buffer> {
   return gzipAs(block, isLooked ? REPETITIONS : BYTES_ALONE, ratio);
 }
 
-/** `ratio` is how large the result is expected to be: it gets so much memory at once, and more when it needs it. */
+/**
+ * `ratio` is how large the result is expected to be: it gets so much memory at once, and more when it needs it. What
+ * `gzip` itself gives is always copied, as the last bytes come apart from the others.
+ */
 function gzipAs(bytes: Buffer, options: ZlibOptions, ratio = 1): Promise<Buffer> {
-  return promisify(gzip)(bytes, { ...options, chunkSize: Math.ceil(bytes.length * ratio * SPARE) + SPARE_BYTES });
+  const packing = createGzip({ ...options, chunkSize: Math.ceil(bytes.length * ratio * SPARE) + SPARE_BYTES });
+  const parts: Buffer[] = [];
+  packing.on('data', (part: Buffer) => parts.push(part));
+  packing.end(bytes);
+  return finished(packing).then(() => joined(parts));
+}
+
+/** Parts that lie one behind the other in memory become one without being copied. */
+function joined(parts: readonly Buffer[]): Buffer {
+  const [first] = parts;
+  if (!first) return Buffer.alloc(0);
+  let end = first.byteOffset;
+  for (const part of parts) {
+    if (part.buffer !== first.buffer || part.byteOffset !== end) return Buffer.concat(parts);
+    end += part.length;
+  }
+  return Buffer.from(first.buffer, first.byteOffset, end - first.byteOffset);
 }
 
 /** A backup as it is read. Believe nothing of it before `pairs` has ended without throwing. */
@@ -264,15 +285,18 @@ class ByteReader {
     return taken;
   }
 
-  /** Whether the stream has so many bytes, which are at hand then. */
+  /** Whether the stream has so many bytes, which are at hand then. What came as one chunk is not copied. */
   async #gather(count: number): Promise<boolean> {
-    const parts = [this.#rest];
-    for (let held = this.#rest.length; held < count; held += parts.at(-1)?.length ?? 0) {
+    const parts = this.#rest.length > 0 ? [this.#rest] : [];
+    let held = this.#rest.length;
+    while (held < count) {
       const next = await this.#chunks.next();
       if (next.done) return false;
       parts.push(next.value);
+      held += next.value.length;
     }
-    this.#rest = Buffer.concat(parts);
+    const [only] = parts;
+    this.#rest = only && parts.length === 1 ? only : Buffer.concat(parts);
     return true;
   }
 

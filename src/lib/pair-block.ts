@@ -12,35 +12,50 @@ export function pairLengths([key, value]: Pair): Buffer {
   return lengths;
 }
 
-/** Collects pairs for a block. */
+/** What a block begins with, unless it is given memory; it grows as it must. */
+const FIRST_BYTES = 64 << 10;
+
+/** Collects pairs for a block. They are copied at once, so that nothing holds what LevelDB gave for longer. */
 export class PairBlock {
-  #parts: Buffer[] = [];
+  #memory: Buffer;
+  #end = 0;
   /** The size of the keys and values. */
   bytes = 0;
   pairs = 0;
 
-  add(pair: Pair): void {
-    const [key, value] = pair;
-    this.#parts.push(pairLengths(pair), key, value);
+  constructor(memory: Buffer = Buffer.allocUnsafeSlow(FIRST_BYTES)) {
+    this.#memory = memory;
+  }
+
+  add([key, value]: Pair): void {
+    const keyAt = this.#end + 2 * LENGTH;
+    const valueAt = keyAt + key.length;
+    const end = valueAt + value.length;
+    if (end > this.#memory.length) this.#grow(end);
+    const memory = this.#memory;
+    memory.writeUInt32BE(key.length, this.#end);
+    memory.writeUInt32BE(value.length, this.#end + LENGTH);
+    memory.set(key, keyAt);
+    memory.set(value, valueAt);
+    this.#end = end;
     this.bytes += key.length + value.length;
     this.pairs++;
   }
 
-  /** The block of the pairs so far, in `memory` where it fits; the next pair begins another block. */
-  taken(memory?: Buffer): Buffer {
-    const block = this.#into(memory) ?? Buffer.concat(this.#parts);
-    this.#parts = [];
+  /** The block of the pairs so far, and the memory in which it lies; the next pair begins another block, in `memory`. */
+  taken(memory: Buffer = Buffer.allocUnsafeSlow(this.#memory.length)): { block: Buffer; memory: Buffer } {
+    const taken = { block: this.#memory.subarray(0, this.#end), memory: this.#memory };
+    this.#memory = memory;
+    this.#end = 0;
     this.bytes = 0;
     this.pairs = 0;
-    return block;
+    return taken;
   }
 
-  #into(memory: Buffer | undefined): Buffer | undefined {
-    const size = this.bytes + 2 * LENGTH * this.pairs;
-    if (!memory || memory.length < size) return undefined;
-    let at = 0;
-    for (const part of this.#parts) at += part.copy(memory, at);
-    return memory.subarray(0, size);
+  #grow(size: number): void {
+    const memory = Buffer.allocUnsafeSlow(Math.max(size, 2 * this.#memory.length));
+    this.#memory.copy(memory, 0, 0, this.#end);
+    this.#memory = memory;
   }
 }
 

@@ -102,7 +102,7 @@ export async function* encodedParts(image: StoreImage, tally: PartsTally): Async
   const canonical = new CanonicalPairs();
   const block = new PairBlock();
   const part = async (): Promise<Buffer> => {
-    const packed = await promisify(gzip)(block.taken(), { level: GZIP_LEVEL });
+    const packed = await promisify(gzip)(block.taken().block, { level: GZIP_LEVEL });
     const body = framed(tally.parts + 1, packed);
     tally.add(body);
     return body;

@@ -79,7 +79,7 @@ export async function* checkpointParts(
   const block = new PairBlock();
   let part = 0;
   const packed = async (): Promise<PackedPart> => {
-    return { throughLsn, part: part++, packed: await promisify(gzip)(block.taken(), { level: GZIP_LEVEL }) };
+    return { throughLsn, part: part++, packed: await promisify(gzip)(block.taken().block, { level: GZIP_LEVEL }) };
   };
   for await (const run of runs) {
     for (const pair of run) {
