@@ -142,10 +142,7 @@ export async function unpackBackup(
     // Opened in the same breath: a level that is not opens itself, and would not mind what is there.
     level = levelAt(levelFolder, sharing);
     await level.open({ createIfMissing: true, errorIfExists: true });
-    for await (const run of pairs) {
-      signal?.throwIfAborted();
-      await writePairs(level, run);
-    }
+    await writeRuns(level, pairs, signal);
     return { level, header };
   } catch (error) {
     await level?.close();
@@ -156,10 +153,31 @@ export async function unpackBackup(
   }
 }
 
+function batchOf(level: Level, run: readonly Pair[]): ReturnType<Level['batch']> {
+  const batch = level.batch();
+  for (const [key, value] of run) batch.put(key, value);
+  return batch;
+}
+
 export async function writePairs(level: Level, run: readonly Pair[]): Promise<void> {
-  const writes = level.batch();
-  for (const [key, value] of run) writes.put(key, value);
-  await writes.write();
+  await batchOf(level, run).write();
+}
+
+/** Writes the pairs of all runs. A batch is made of the next run while LevelDB writes the one before. */
+async function writeRuns(level: Level, runs: AsyncIterable<readonly Pair[]>, signal?: AbortSignal): Promise<void> {
+  let writing = Promise.resolve();
+  try {
+    for await (const run of runs) {
+      signal?.throwIfAborted();
+      const batch = batchOf(level, run);
+      await writing;
+      writing = batch.write();
+      // Seen when its turn comes.
+      writing.catch(() => undefined);
+    }
+  } finally {
+    await writing;
+  }
 }
 
 const UNREADABLE: Readonly<Record<string, RefusedReason>> = {

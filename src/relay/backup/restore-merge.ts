@@ -27,7 +27,7 @@ import { Directory } from '../core/directory.ts';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
 import { type RelaySettings, type Waiting, rotateFacts, targetRow } from '../core/facts.ts';
 import { reduce } from '../core/reduce.ts';
-import type { RowChange, RowReader } from '../core/rows.ts';
+import type { QueueRow, RowChange, RowReader } from '../core/rows.ts';
 import { OverlaidRows } from '../engine/row-overlay.ts';
 import type { Level } from '../store/level.ts';
 import type { RelayStore } from '../store/relay-store.ts';
@@ -135,15 +135,24 @@ export class RestoreMerge {
   /** An item that could not be served is not kept: its sender pushes it again. */
   async #forgetLost(): Promise<void> {
     await this.#flush();
-    for await (const { rows } of waitingRows(this.#level)) {
-      const wires = await this.#store.payloads(rows);
-      for (const [at, row] of rows.entries()) {
-        const wire = wires[at];
-        if (hasHash(wire, row.wireHash)) continue;
-        const account = this.#rows.get('enrolment', row.targetPubkey)?.account ?? null;
-        await this.apply([itemLost(row, account, wire ? 'corrupt' : 'missing', this.#nowMs)]);
-      }
+    for await (const [row, wire] of this.#waitingWires()) {
+      if (hasHash(wire, row.wireHash)) continue;
+      const account = this.#rows.get('enrolment', row.targetPubkey)?.account ?? null;
+      await this.apply([itemLost(row, account, wire ? 'corrupt' : 'missing', this.#nowMs)]);
     }
+  }
+
+  /** What waits, with its wire bytes. Those of the next items are read while some are in use. */
+  async *#waitingWires(): AsyncGenerator<[row: QueueRow, wire: Buffer | undefined]> {
+    let before: ReturnType<typeof withWires> | undefined;
+    for await (const { rows } of waitingRows(this.#level)) {
+      const wires = this.#store.payloads(rows);
+      // Seen when its turn comes; the caller may leave before that.
+      wires.catch(() => undefined);
+      if (before) yield* before;
+      before = withWires(rows, wires);
+    }
+    if (before) yield* before;
   }
 
   async #rotate(replaced: ReplacedStore, gone: RotatedRow): Promise<void> {
@@ -232,4 +241,12 @@ export class RestoreMerge {
       default:
     }
   }
+}
+
+async function* withWires(
+  rows: readonly QueueRow[],
+  reading: Promise<readonly (Buffer | undefined)[]>,
+): AsyncGenerator<[row: QueueRow, wire: Buffer | undefined]> {
+  const wires = await reading;
+  for (const [at, row] of rows.entries()) yield [row, wires[at]];
 }

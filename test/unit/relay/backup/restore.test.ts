@@ -237,6 +237,23 @@ describe('a restored store', () => {
     await offline.close();
   });
 
+  test('leaves out the first and the last of more items than are read at once', async () => {
+    const relay = await openTestRelay({ newEpoch: anyEpoch });
+    await relay.enrolAll(alice, bob);
+    const ids = Array.from({ length: 150 }, (_none, at) => `m${at}`);
+    const seqs: number[] = [];
+    for (const id of ids) seqs.push((await relay.pushOne(pushOf(alice, id, [[bob, id]]))).seqs[0] ?? 0);
+    await relay.close();
+    await withRawLevel(relay.folder, async (level) => {
+      for (const seq of [seqs[0], seqs[149]]) await level.del(payloadKey(bob.key, seq ?? 0));
+    });
+    await relay.open();
+    const file = join(await temporaryFolder(), 'backup');
+    await backUp(relay, file);
+    expect(await restore({ relay, file })).toMatchObject({ items: 148, carried: { lost: 2 } });
+    expect(await relay.wires(bob)).toEqual(ids.slice(1, -1));
+  });
+
   test('leaves out items whose wire bytes the backup lacks or has altered: they are pushed again', async () => {
     const relay = await openTestRelay({ newEpoch: anyEpoch });
     await relay.enrolAll(alice, bob);
