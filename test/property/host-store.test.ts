@@ -5,7 +5,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { AgentId } from '../../src/host/core/rows.ts';
-import type { HostStore, Transaction } from '../../src/host/store/host-store.ts';
+import type { HostStore, RangeOptions, Reader, Transaction } from '../../src/host/store/host-store.ts';
 import { createHostStore, openHostStore } from '../../src/host/store/open.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
 import { share } from '../support/thorough.ts';
@@ -71,6 +71,9 @@ test('every read of every transaction is what a sorted map says, and so is the s
           // One after the other, in the order they were asked for.
           const expected = group.map((one) => runOnModel(model, one));
           expect(seen.map((result) => (result.status === 'fulfilled' ? result.value : 'threw'))).toEqual(expected);
+          const asked = group.flatMap(({ steps }) => steps).filter((taken) => taken.type === 'range');
+          const read = (one: Ranged): Promise<unknown[]> => store.read((reader) => ranged(reader, one));
+          expect(await Promise.all(asked.map(read))).toEqual(asked.map((one) => rangedOnModel(model, one)));
           if (!reopens) continue;
           await store.close();
           store = await openHostStore(folder, failed);
@@ -97,16 +100,20 @@ async function run(tx: Transaction, { steps, throws }: Work): Promise<unknown[]>
   return seen;
 }
 
-async function ranged(tx: Transaction, asked: Step & { type: 'range' }): Promise<unknown[]> {
-  const { agent: owner, from, until, reverse, limit } = asked;
-  const found: unknown[] = [];
-  const rows = tx.range('unread', [owner], {
+type Ranged = Step & { type: 'range' };
+
+/** The rows; their keys alone must be the same ones. */
+async function ranged(reader: Reader, { agent: owner, from, until, reverse, limit }: Ranged): Promise<unknown[]> {
+  const found: [string, boolean][] = [];
+  const options: RangeOptions<'unread'> = {
     reverse,
     ...(from !== undefined && { from: [owner, from] }),
     ...(until !== undefined && { until: [owner, until] }),
     ...(limit !== undefined && { limit }),
-  });
-  for await (const { key, row } of rows) found.push([nameOf(key[0], key[1]), row]);
+  };
+  for await (const { key, row } of reader.range('unread', [owner], options)) found.push([nameOf(key[0], key[1]), row]);
+  const keys = await reader.keys('unread', [owner], options);
+  expect(keys.map((key) => nameOf(key[0], key[1]))).toEqual(found.map(([name]) => name));
   return found;
 }
 
@@ -125,7 +132,7 @@ function runOnModel(model: Model, { steps, throws }: Work): unknown[] | 'threw' 
   return seen;
 }
 
-function rangedOnModel(model: Model, asked: Step & { type: 'range' }): unknown[] {
+function rangedOnModel(model: Model, asked: Ranged): unknown[] {
   const { agent: owner, from = 0, until = 99, reverse, limit = 99 } = asked;
   const inside = [...model].filter(
     ([name]) => name.startsWith(`${owner} `) && name >= nameOf(owner, from) && name < nameOf(owner, until),

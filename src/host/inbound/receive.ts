@@ -7,8 +7,7 @@
  *
  * A message of which only some recipients exist here is delivered to those, and kept for the others.
  */
-import type { PublicKey } from '../../protocol/public-key.ts';
-import { type IncomingItem, Inspection, isGivenUp, type Judgement, keep } from './verify.ts';
+import { type IncomingItem, Inspection, type Judgement, keep } from './verify.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../context.ts';
 import {
@@ -37,8 +36,8 @@ export function inspectItem(context: HostContext, item: IncomingItem): Promise<I
   return context.store.read((reader) => inspected(reader, context, item));
 }
 
-/** `inspectItem` for several items in parallel: seals are opened in the thread pool. */
-export function inspectItems(context: HostContext, items: readonly IncomingItem[]): Promise<Inspection[]> {
+/** `inspectItem` for several items. */
+function inspectItems(context: HostContext, items: readonly IncomingItem[]): Promise<Inspection[]> {
   return context.store.read((reader) => Promise.all(items.map((item) => inspected(reader, context, item))));
 }
 
@@ -65,35 +64,66 @@ export async function receiveItem(tx: Transaction, context: HostContext, inspect
   return row.isBare && item.via === 'lan' ? { status: 'rejected', code: QUARANTINE_FULL } : { status };
 }
 
-/** Receives items in their order, in one transaction. */
-export async function receiveItems(context: HostContext, items: readonly IncomingItem[]): Promise<Received[]> {
-  const inspections = await inspectItems(context, items);
-  return context.store.transact((tx) => receiveInspected(tx, context, inspections));
+/** Items and wire bytes of one transaction. */
+const CHUNK_ITEMS_MAX = 32;
+const CHUNK_BYTES_MAX = 1 << 20;
+
+interface ChunkRules {
+  /** Asked in each transaction before it receives anything. */
+  goesOn?: (tx: Transaction) => boolean;
+  /** Told in each transaction how many of the first items are done with it. */
+  done?: (tx: Transaction, count: number) => void;
 }
 
 /**
- * `receiveItems` for items that a hop under `hopKey` brought. Returns `undefined`, and receives nothing, when a paired host
- * gave up that key: the rotation may have been learned while the body arrived, after the hop was verified.
+ * Receives items in their order, in chunks: each is one transaction, and its receipts leave while the next one is received.
+ * Signatures and seals of a chunk are checked before its transaction, while the batch of the chunk before is written.
+ *
+ * Resolves when all of it is durable, with the outcomes of the first items: of all of them, unless `goesOn` said no.
  */
-export async function receiveUnderHop(
+export async function receiveItems(
   context: HostContext,
   items: readonly IncomingItem[],
-  hopKey: PublicKey,
-): Promise<Received[] | undefined> {
-  const inspections = await inspectItems(context, items);
-  return context.store.transact(async (tx) =>
-    isGivenUp(tx, hopKey) ? undefined : receiveInspected(tx, context, inspections),
-  );
-}
-
-async function receiveInspected(
-  tx: Transaction,
-  context: HostContext,
-  inspections: readonly Inspection[],
+  { goesOn, done }: ChunkRules = {},
 ): Promise<Received[]> {
   const received: Received[] = [];
-  for (const inspection of inspections) received.push(await receiveItem(tx, context, inspection));
+  const chunks = chunksOf(items);
+  let ahead = inspectItems(context, chunks[0] ?? []);
+  for (let at = 0; at < chunks.length; at++) {
+    const inspections = await ahead;
+    const written = context.store.transact(async (tx) => {
+      if (goesOn?.(tx) === false) return false;
+      for (const inspection of inspections) received.push(await receiveItem(tx, context, inspection));
+      done?.(tx, received.length);
+      return true;
+    });
+    ahead = nextTurn().then(() => inspectItems(context, chunks[at + 1] ?? []));
+    const [isReceived] = await Promise.all([written, ahead]);
+    if (!isReceived) break;
+  }
   return received;
+}
+
+/** The next turn of the event loop: what this one began to write is being written by then. */
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+}
+
+function chunksOf(items: readonly IncomingItem[]): IncomingItem[][] {
+  const chunks: IncomingItem[][] = [];
+  let bytes = 0;
+  for (const item of items) {
+    bytes += item.wire.length;
+    const chunk = chunks.at(-1);
+    if (chunk && chunk.length < CHUNK_ITEMS_MAX && bytes <= CHUNK_BYTES_MAX) chunk.push(item);
+    else {
+      chunks.push([item]);
+      bytes = item.wire.length;
+    }
+  }
+  return chunks;
 }
 
 async function judge(

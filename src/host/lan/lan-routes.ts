@@ -28,10 +28,10 @@ import { RotateRequest, parserOf } from '../../protocol/schemas.ts';
 import { isRefusal } from '../core/refusal.ts';
 import type { PeerRow } from '../core/rows.ts';
 import { ownDirectory } from '../agents/agents.ts';
-import type { IncomingItem } from '../inbound/verify.ts';
+import { type IncomingItem, isGivenUp } from '../inbound/verify.ts';
 import type { HostContext } from '../context.ts';
 import { encKeyOf, learnDirectory, learnEncKey, learnRotation, pinPeer } from '../peers/peers.ts';
-import { receiveUnderHop } from '../inbound/receive.ts';
+import { receiveItems } from '../inbound/receive.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
 import { isDialledAt } from './peer-address.ts';
 import { inviterMessage, type ListeningAt, type PairingInvite } from '../peers/pairing.ts';
@@ -195,7 +195,10 @@ async function pair(request: LanRequest, parts: LanRouteParts): Promise<Reply> {
   return ok(inviterMessage(context, redeemed.secret, parties, listening(), said.mac));
 }
 
-/** In their order and in one transaction: the answer is given when all of it is durable. */
+/**
+ * In their order: the answer is given when all of it is durable. A rotation of the caller may be learned while the body
+ * arrives, after the hop was verified: from then on nothing is received under its former key.
+ */
 async function takeItems(request: LanRequest, context: HostContext): Promise<Reply> {
   const { caller } = request;
   const said = parseItems(bodyOf(request));
@@ -203,8 +206,8 @@ async function takeItems(request: LanRequest, context: HostContext): Promise<Rep
     return problemReply('BAD_REQUEST', 'send {items: [{kind, item_id, wire_b64}]}, 1 to 200 of them');
   const items = said.items.map((raw) => incomingOf(raw, caller.key));
   const whole = items.filter((item) => item !== undefined);
-  const received = await receiveUnderHop(context, whole, caller.key);
-  if (!received) return problemReply('NOT_ENROLLED', RETIRED_HOP_KEY);
+  const received = await receiveItems(context, whole, { goesOn: (tx) => !isGivenUp(tx, caller.key) });
+  if (received.length < whole.length) return problemReply('NOT_ENROLLED', RETIRED_HOP_KEY);
   const results: LanItemsAnswer['results'] = items.map((item, at) => {
     const outcome = item && received.shift();
     if (!outcome) return { item_id: idOf(said.items[at]), status: 'rejected:malformed' };

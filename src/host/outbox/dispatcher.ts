@@ -6,7 +6,8 @@
  *                                                      └─▶ none: `time-passed`
  *
  * A peer is looked at when a row of it was queued or may be tried again (`outbox-changed`), when a request to it ended,
- * and when its next row is due: one timer waits for the first of these moments of all peers. Nothing is polled.
+ * and when its next row is due: one timer waits for the first of these moments of all peers. Nothing is polled. When all
+ * rows of a request were taken, the next request leaves while that is stored.
  *
  * Invariants:
  *   - of one peer one look runs at a time, one request at most is under way over each transport, and no row is in two;
@@ -25,6 +26,19 @@ import { signReceiptAnew } from '../mail/receipts.ts';
 import { markReached, markUnreached } from '../peers/peers.ts';
 import type { Carrier, RelayTransport, Sent } from './carrier.ts';
 import { afterAttempt, dueRows, nextOpenRow } from './outbox.ts';
+import {
+  earliest,
+  firstMessageOf,
+  isAllTaken,
+  isFailure,
+  isUnderWay,
+  type Lane,
+  lanesOf,
+  lookAgainBy,
+  newPeerWork,
+  type PeerWork,
+  type Way,
+} from './peer-work.ts';
 
 /** Due rows of a peer that one look reads: for a request, and to note that the peer did not answer. */
 const DUE_MAX = 2000;
@@ -45,33 +59,6 @@ interface DispatcherOptions {
   context: HostContext;
   lan: Carrier;
   relay: RelayTransport;
-}
-
-/** Over what a request goes. */
-type Way = 'lan' | 'relay';
-
-/** The request of one peer that is under way over one transport. */
-interface Lane {
-  rowIds: ReadonlySet<number>;
-  /** The first message among its rows that nobody has taken yet; `Infinity` without one. */
-  firstMessage: number;
-  /** By the monotonic clock. */
-  sinceMs: number;
-  ended: Promise<void>;
-}
-
-/** What the dispatcher knows of one peer. */
-interface PeerWork {
-  look: Promise<void> | undefined;
-  /** Something happened after the look under way began. */
-  isStale: boolean;
-  lanes: Partial<Record<Way, Lane>>;
-  /** Rows wait for the end of a request that is under way. */
-  isBlocked: boolean;
-  /** The relay is being asked about the peer. */
-  asking: Promise<void> | undefined;
-  /** When it is looked at next, if nothing happens before; null when nothing is to be waited for. */
-  nextMs: number | null;
 }
 
 export class OutboxDispatcher {
@@ -116,8 +103,8 @@ export class OutboxDispatcher {
     this.#stopping.abort();
     clearTimeout(this.#timer);
     const underWay = (): Promise<void>[] =>
-      [...this.#peers.values()].flatMap(({ look, asking, lanes }) =>
-        [look, asking, lanes.lan?.ended, lanes.relay?.ended].filter((one) => one !== undefined),
+      [...this.#peers.values()].flatMap(({ look, asking, lanes, settling }) =>
+        [look, asking, lanes.lan?.ended, lanes.relay?.ended, settling?.ended].filter((one) => one !== undefined),
       );
     for (let ending = underWay(); ending.length > 0; ending = underWay()) await Promise.all(ending);
   }
@@ -125,14 +112,7 @@ export class OutboxDispatcher {
   #workOf(peerId: PeerId): PeerWork {
     const known = this.#peers.get(peerId);
     if (known) return known;
-    const work: PeerWork = {
-      look: undefined,
-      isStale: false,
-      lanes: {},
-      isBlocked: false,
-      asking: undefined,
-      nextMs: null,
-    };
+    const work = newPeerWork();
     this.#peers.set(peerId, work);
     return work;
   }
@@ -162,16 +142,17 @@ export class OutboxDispatcher {
   async #look(peerId: PeerId, work: PeerWork): Promise<number | null> {
     const { context, relay } = this.#options;
     const nowMs = context.nowMs();
-    const { lan: overLan, relay: overRelay } = work.lanes;
+    const { answers } = work;
     const peer = await context.store.read((reader) => reader.get('peer', peerId));
     if (!peer) return null;
     if (this.#isBusy(peer, work)) {
       work.isBlocked = true;
       return null;
     }
-    const found = await dueRows(context, peerId, DUE_MAX + (overLan?.rowIds.size ?? 0) + (overRelay?.rowIds.size ?? 0));
+    const rowsUnderWay = lanesOf(work).reduce((sum, { rowIds }) => sum + rowIds.size, 0);
+    const found = await dueRows(context, peerId, DUE_MAX + rowsUnderWay);
     // A request ended meanwhile, so what was read of its rows may be older than its answer: all is read again.
-    if (work.lanes.lan !== overLan || work.lanes.relay !== overRelay) {
+    if (work.answers !== answers) {
       work.isStale = true;
       return null;
     }
@@ -262,26 +243,46 @@ export class OutboxDispatcher {
         ended: Promise.resolve(),
       };
       work.lanes[way] = lane;
-      lane.ended = this.#send(way, peer, rows, work);
+      lane.ended = this.#send(way, peer, rows, { work, lane });
     }
     return rows.length < chosen.length ? context.nowMs() + heldMs : null;
   }
 
-  async #send(way: Way, peer: PeerRow, rows: readonly OutboxRow[], work: PeerWork): Promise<void> {
+  async #send(
+    way: Way,
+    peer: PeerRow,
+    rows: readonly OutboxRow[],
+    { work, lane }: { work: PeerWork; lane: Lane },
+  ): Promise<void> {
     const { context } = this.#options;
+    const { peerId } = peer;
     let isProgress = false;
     try {
       const sent = await this.#options[way].send(peer, rows, this.#stopping.signal);
-      const nextMs = await this.#store(peer.peerId, sent);
+      work.answers++;
+      if (isAllTaken(sent) && !work.settling) {
+        lane.rowIds = new Set(sent.events.map(({ rowId }) => rowId));
+        work.settling = lane;
+        delete work.lanes[way];
+        this.wake(peerId);
+      }
+      const nextMs = await this.#store(peerId, sent);
       isProgress = sent.events.some(({ event }) => !isFailure(event));
-      if (!isProgress)
+      if (work.settling === lane) lookAgainBy(work, nextMs);
+      else if (!isProgress)
         lookAgainBy(work, earliest([nextMs, context.nowMs() + Math.min(REST_MS, context.retry.firstMs)]));
     } catch (error) {
       this.#noteBroken(work, error);
     } finally {
-      delete work.lanes[way];
+      work.answers++;
     }
-    if (isProgress || work.isBlocked) this.wake(peer.peerId);
+    if (work.settling === lane) {
+      work.settling = undefined;
+      this.#setTimer();
+      return;
+    }
+    delete work.lanes[way];
+    if (isProgress || work.isBlocked) this.wake(peerId);
     else this.#setTimer();
   }
 
@@ -372,29 +373,7 @@ function isForRelay(row: OutboxRow, peer: PeerRow, nowMs: number): boolean {
   return row.state !== 'lan-accepted' || isOutOfReach(peer) || nowMs >= lanDoubtAtMs(row);
 }
 
-function firstMessageOf(rows: readonly OutboxRow[]): number {
-  return rows.find(isToSend)?.rowId ?? Infinity;
-}
-
-/** Whether a request with this event alone brought nothing on: what is due besides would fare the same now. */
-function isFailure({ type }: OutboxEvent): boolean {
-  return type === 'lan-failed' || type === 'relay-failed';
-}
-
 /** A relay refuses a receipt that is signed by a key which it does not know for one of this host. */
 function isRefusedReceipt(event: OutboxEvent): boolean {
   return event.type === 'relay-refused' && event.code === 'bad receipt';
-}
-
-function lookAgainBy(work: PeerWork, atMs: number | null): void {
-  work.nextMs = earliest([work.nextMs, atMs]);
-}
-
-function isUnderWay({ lanes }: PeerWork, rowId: number): boolean {
-  return lanes.lan?.rowIds.has(rowId) === true || lanes.relay?.rowIds.has(rowId) === true;
-}
-
-function earliest(moments: readonly (number | null)[]): number | null {
-  const known = moments.filter((moment) => moment !== null);
-  return known.length === 0 ? null : Math.min(...known);
 }

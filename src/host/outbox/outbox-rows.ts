@@ -89,20 +89,27 @@ export async function lastSentMs(reader: Reader, peerId: PeerId, sinceMs: number
   return lastMs;
 }
 
-/** The rows of a peer that something is still to be done about, soonest first; those due in a time, both ends included. */
-export async function* openRows(
+/** The rows of a peer that something is still to be done about, soonest first. */
+export async function* openRows(reader: Reader, peerId: PeerId): AsyncGenerator<OutboxRow> {
+  for await (const { key } of reader.range('outboxDue', [peerId])) yield openRow(reader, key);
+}
+
+export type DueKey = [PeerId, nextAtMs: number, rowId: number];
+
+/** The keys of `openRows` that are due in a time, both ends included. */
+export function openKeys(
   reader: Reader,
   peerId: PeerId,
-  { fromMs = 0, untilMs, limit }: { fromMs?: number; untilMs?: number; limit?: number } = {},
-): AsyncGenerator<OutboxRow> {
-  const options: RangeOptions<'outboxDue'> = { from: [peerId, fromMs] };
-  if (untilMs !== undefined) options.until = [peerId, untilMs + 1];
-  if (limit !== undefined) options.limit = limit;
-  for await (const { key } of reader.range('outboxDue', [peerId], options)) {
-    const row = reader.get('outbox', key[2]);
-    if (!row) throw new Error('invariant: a due row is in the outbox');
-    yield row;
-  }
+  { fromMs = 0, untilMs, limit }: { fromMs?: number; untilMs?: number; limit: number },
+): Promise<DueKey[]> {
+  const until = untilMs === undefined ? {} : { until: [peerId, untilMs + 1] as [PeerId, number] };
+  return reader.keys('outboxDue', [peerId], { from: [peerId, fromMs], limit, ...until });
+}
+
+export function openRow(reader: Reader, [, , rowId]: DueKey): OutboxRow {
+  const row = reader.get('outbox', rowId);
+  if (!row) throw new Error('invariant: a due row is in the outbox');
+  return row;
 }
 
 function putDue(tx: Transaction, row: OutboxRow): void {

@@ -18,7 +18,16 @@ import {
 import { bySending, sendOrder } from '../core/send-order.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../context.ts';
-import { addOutboxRow, dropOutboxRow, dropOutboxWire, openRows, putOutboxRow } from './outbox-rows.ts';
+import {
+  addOutboxRow,
+  type DueKey,
+  dropOutboxRow,
+  dropOutboxWire,
+  openKeys,
+  openRow,
+  openRows,
+  putOutboxRow,
+} from './outbox-rows.ts';
 import { reportToAgent } from '../mailbox/reports.ts';
 import { sealEnvelope } from '../mail/sealing.ts';
 import { markRecipients } from '../mail/sent.ts';
@@ -99,20 +108,23 @@ async function openNow(
   { retry }: HostContext,
   { peerId, nowMs, limit }: { peerId: PeerId; nowMs: number; limit: number },
 ): Promise<OpenRows> {
-  const due: OutboxRow[] = [];
-  for await (const row of openRows(reader, peerId, { untilMs: nowMs })) if (due.push(row) >= limit) break;
-  const waiting: OutboxRow[] = [];
+  const untilMs = nowMs + retry.longestMs;
+  const keysMax = limit + WAITING_MAX;
+  const keys = await openKeys(reader, peerId, { untilMs, limit: keysMax });
+  const due = keys.filter(([, nextAtMs]) => nextAtMs <= nowMs);
   // They matter for those that are due.
-  if (due.length === 0) return { due, waiting };
-  const soon = { fromMs: nowMs + 1, untilMs: nowMs + retry.longestMs };
-  for await (const row of openRows(reader, peerId, soon)) if (waiting.push(row) >= WAITING_MAX) break;
-  return { due, waiting };
+  if (due.length === 0) return { due: [], waiting: [] };
+  let waiting = keys.slice(due.length, due.length + WAITING_MAX);
+  if (keys.length === keysMax && waiting.length < WAITING_MAX)
+    waiting = await openKeys(reader, peerId, { fromMs: nowMs + 1, untilMs, limit: WAITING_MAX });
+  const rows = (those: readonly DueKey[]): OutboxRow[] => those.map((key) => openRow(reader, key));
+  return { due: rows(due.slice(0, limit)), waiting: rows(waiting) };
 }
 
 /** The first row of a peer that is due after `nowMs`. */
 export async function nextOpenRow(reader: Reader, peerId: PeerId, nowMs: number): Promise<OutboxRow | undefined> {
-  for await (const row of openRows(reader, peerId, { fromMs: nowMs + 1, limit: 1 })) return row;
-  return undefined;
+  const [key] = await openKeys(reader, peerId, { fromMs: nowMs + 1, limit: 1 });
+  return key && openRow(reader, key);
 }
 
 /** The bytes to send. Throws when the row is not one to be sent any more. */

@@ -13,7 +13,8 @@ import { cursorIn, positionIn, putCursor, putPosition } from './relay-rows.ts';
 import { RelayCallFailed } from './relay-request.ts';
 import type { V1Page } from './relay-v1-client.ts';
 import type { PeerRotations } from './peer-rotations.ts';
-import { itemOfV1, placedItems, takeItems } from './pulled-items.ts';
+import { receiveItems } from '../inbound/receive.ts';
+import { itemOfV1, placedItems } from './pulled-items.ts';
 import type { RelayLink, RelayTiming } from './relay-link.ts';
 import type { RelaySession, V1Session, V2Session } from './connect.ts';
 
@@ -138,10 +139,10 @@ export class PullLoop {
     const items = placed.map(({ item }) => item);
     await this.#options.rotations.learnSenders(session, items);
     const throughOf = (count: number): number => placed[count - 1]?.through ?? after;
-    const done = await takeItems(items, {
-      context,
+    // Whatever becomes of an item, it is done: what cannot be let in is in quarantine, if need be without its bytes.
+    const { length: done } = await receiveItems(context, items, {
+      goesOn: () => !stopping.aborted,
       done: (tx, count) => putPosition(tx, context, scope, throughOf(count)),
-      stopping,
     });
     if (done < items.length) return 0;
     // All of it is in quarantine, and the same page would come again.
@@ -172,12 +173,11 @@ export class PullLoop {
     this.#isHeldBack = false;
     const { envelopes, cursor, more } = page;
     const items = envelopes.map((envelope) => itemOfV1(envelope, scope));
-    const done = await takeItems(items, {
-      context,
+    const { length: done } = await receiveItems(context, items, {
+      goesOn: () => !stopping.aborted,
       done: (tx, count) => {
         if (count === items.length) putCursor(tx, context, scope, cursor);
       },
-      stopping,
     });
     if (done < items.length) return 0;
     // Receipts and notices were passed over; and a cursor is what a new epoch shows itself by.

@@ -1,5 +1,5 @@
 /**
- * Makes the items of a page into items to receive (`placedItems`, `itemOfV1`), and receives them (`takeItems`).
+ * Makes the items of a page into items to receive (`placedItems`, `itemOfV1`).
  *
  * Nothing that the relay showed is trusted, and all of it can be kept: an item that cannot be read goes into quarantine
  * as it came, and does not hold up those behind it.
@@ -12,9 +12,6 @@ import { parsePublicKey } from '../../protocol/public-key.ts';
 import { type IncomingItem, NOBODYS_KEY } from '../inbound/verify.ts';
 import type { RelayScope } from './relay-rows.ts';
 import type { PulledItem, PulledPage } from './relay-client.ts';
-import type { HostContext } from '../context.ts';
-import { inspectItems, receiveItem } from '../inbound/receive.ts';
-import type { Transaction } from '../store/host-store.ts';
 
 /** An item of a page, and received-through when it and those before it are done. */
 interface PlacedItem {
@@ -96,50 +93,4 @@ function canonicalOf(value: unknown): Buffer | undefined {
     if (!(error instanceof NotCanonicalisable)) throw error;
     return undefined;
   }
-}
-
-/** Items and wire bytes of one transaction. */
-const CHUNK_ITEMS_MAX = 32;
-const CHUNK_BYTES_MAX = 1 << 20;
-
-interface Taking {
-  context: HostContext;
-  /** How many of the first items are done, in the transaction that makes it so; more than before. */
-  done: (tx: Transaction, count: number) => void;
-  stopping: AbortSignal;
-}
-
-/**
- * Takes items in their order: chunks, each one transaction together with how far it brings us. Signatures and seals of a
- * chunk are checked before its transaction, so other writers wait for the writing alone.
- *
- * Returns how many of the first items are done: all, unless this host stops.
- */
-export async function takeItems(items: readonly IncomingItem[], taking: Taking): Promise<number> {
-  const { stopping } = taking;
-  let done = 0;
-  while (done < items.length && !stopping.aborted) {
-    const chunk = firstChunk(items.slice(done));
-    await takeChunk(chunk, done, taking);
-    done += chunk.length;
-  }
-  return done;
-}
-
-async function takeChunk(chunk: readonly IncomingItem[], before: number, { context, done }: Taking): Promise<void> {
-  const inspections = await inspectItems(context, chunk);
-  await context.store.transact(async (tx) => {
-    // Whatever becomes of an item, it is done: what cannot be let in is in quarantine, if need be without its bytes.
-    for (const inspection of inspections) await receiveItem(tx, context, inspection);
-    done(tx, before + chunk.length);
-  });
-}
-
-function firstChunk(items: readonly IncomingItem[]): readonly IncomingItem[] {
-  let bytes = 0;
-  const end = items.findIndex(({ wire }, at) => {
-    bytes += wire.length;
-    return at > 0 && (at >= CHUNK_ITEMS_MAX || bytes > CHUNK_BYTES_MAX);
-  });
-  return end === -1 ? items : items.slice(0, end);
 }

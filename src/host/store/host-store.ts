@@ -9,7 +9,6 @@
  *   - after the first failed batch nothing is written or answered again (fail-stop): the handle may acknowledge what
  *     it loses.
  */
-import { Packr } from 'msgpackr';
 import {
   type Keys,
   type TableName,
@@ -23,36 +22,15 @@ import {
 } from './keys.ts';
 import { Level } from 'level';
 import { type KeyRange, cutRange, mergedPairs } from './merged-pairs.ts';
+import { decodeRow, encodeRow } from './row-codec.ts';
 import { type Found, RowCache, type Writes, type Written, kept } from './row-cache.ts';
-
-/** DO NOT CHANGE what a version means: a row that changes its meaning gets a version of its own and is read as both. */
-const VERSION = 1;
-// Every row must be readable by itself, and own its bytes.
-const packr = new Packr({ useRecords: false, copyBuffers: true });
-
-/** msgpack of `[version, row]`; wire bytes and bodies stand as they are. */
-function encodeRow<T extends TableName>(table: T, row: Tables[T]): Buffer {
-  if (table === 'outboxWire' || table === 'quarantineWire') return row as Buffer;
-  if (table === 'body') return Buffer.from(row as string, 'utf8');
-  return Buffer.from(packr.pack([VERSION, row]));
-}
-
-/** Throws when the bytes are no row: the store is damaged. */
-function decodeRow<T extends TableName>(table: T, bytes: Buffer): Tables[T] {
-  if (table === 'outboxWire' || table === 'quarantineWire') return Buffer.from(bytes) as Tables[T];
-  if (table === 'body') return bytes.toString('utf8') as Tables[T];
-  const stored: unknown = packr.unpack(bytes);
-  if (!Array.isArray(stored) || stored.length !== 2 || stored[0] !== VERSION) {
-    throw new RangeError(`a row of ${table} has a layout that this software does not know`);
-  }
-  return stored[1] as Tables[T];
-}
 
 /** A group with this many writes or bytes takes no more transactions. */
 const GROUP_WRITES_MAX = 5000;
 const GROUP_BYTES_MAX = 16 << 20;
 /** How many rows of a range are read at once. */
 const ROWS_AT_ONCE = 200;
+const KEYS_AT_ONCE = 4096;
 const READ_BYTES = 1 << 20;
 const NO_OPTIONS = {};
 
@@ -79,6 +57,8 @@ export interface Reader {
   get<T extends TableName>(table: T, ...key: Keys[T]): Tables[T] | undefined;
   /** The rows whose keys begin with `start`, in the order of their keys. */
   range<T extends TableName>(table: T, start: KeyStart<T>, options?: RangeOptions<T>): AsyncGenerator<Found<T>>;
+  /** The keys of `range`, at once: for many of them, which one by one would cost more than what is done with them. */
+  keys<T extends TableName>(table: T, start: KeyStart<T>, options?: RangeOptions<T>): Promise<Keys[T][]>;
 }
 
 /** Reads the store with the transaction's own writes, and writes. */
@@ -256,21 +236,41 @@ class View implements Reader {
     start: KeyStart<T>,
     options: RangeOptions<T> = {},
   ): AsyncGenerator<Found<T>> {
-    const { reverse = false, limit = Number.POSITIVE_INFINITY } = options;
+    const { limit = Number.POSITIVE_INFINITY } = options;
     const gte = keyBytes(table, start);
     if (start.length === 0 && Object.keys(options).length === 0 && this.#isUnwritten(gte)) {
       yield* await this.#whole(table, gte);
       return;
     }
-    const from = options.from && keyBytes(table, options.from);
-    const until = options.until && keyBytes(table, options.until);
-    const range = cutRange({ gte, lt: endOfRange(gte), reverse }, { from, until });
-    if (Buffer.compare(range.gte, range.lt) >= 0) return;
+    const range = rangeOf(table, start, options);
+    if (!range) return;
     let left = limit;
     for await (const [bytes, value] of mergedPairs(range, this.#stored(range), this.#layers)) {
       if (left-- <= 0) return;
       yield { key: keyParts(table, bytes), row: decodeRow(table, value) };
     }
+  }
+
+  async keys<T extends TableName>(table: T, start: KeyStart<T>, options: RangeOptions<T> = {}): Promise<Keys[T][]> {
+    const keys: Keys[T][] = [];
+    const range = rangeOf(table, start, options);
+    if (!range) return keys;
+    const { limit = Number.POSITIVE_INFINITY } = options;
+    if (this.#layers.some((layer) => layer.size > 0)) {
+      for await (const { key } of this.range(table, start, options)) keys.push(key);
+      return keys;
+    }
+    const iterator = this.#iterator(range, { values: false });
+    try {
+      while (keys.length < limit) {
+        const found = await iterator.nextv(Math.min(limit - keys.length, KEYS_AT_ONCE));
+        if (found.length === 0) break;
+        for (const [bytes] of found) keys.push(keyParts(table, bytes));
+      }
+    } finally {
+      await iterator.close();
+    }
+    return keys;
   }
 
   /** All rows of a table of which no layer writes one. */
@@ -289,14 +289,8 @@ class View implements Reader {
     return true;
   }
 
-  async *#stored({ gte, lt, reverse }: KeyRange): AsyncGenerator<[Buffer, Buffer]> {
-    const iterator = this.#level.iterator({
-      gte,
-      lt,
-      reverse,
-      highWaterMarkBytes: READ_BYTES,
-      ...(this.#snapshot && { snapshot: this.#snapshot }),
-    });
+  async *#stored(range: KeyRange): AsyncGenerator<[Buffer, Buffer]> {
+    const iterator = this.#iterator(range);
     try {
       for (let rows = await iterator.nextv(ROWS_AT_ONCE); rows.length > 0; rows = await iterator.nextv(ROWS_AT_ONCE)) {
         yield* rows;
@@ -305,6 +299,23 @@ class View implements Reader {
       await iterator.close();
     }
   }
+
+  #iterator(range: KeyRange, options: { values?: boolean } = {}) {
+    const snapshot = this.#snapshot && { snapshot: this.#snapshot };
+    return this.#level.iterator({ ...range, ...options, ...snapshot, highWaterMarkBytes: READ_BYTES });
+  }
+}
+
+/** The keys that begin with `start`, cut at both ends where that is asked; `undefined` when none is left. */
+function rangeOf<T extends TableName>(
+  table: T,
+  start: KeyStart<T>,
+  { from, until, reverse = false }: RangeOptions<T>,
+): KeyRange | undefined {
+  const gte = keyBytes(table, start);
+  const ends = { from: from && keyBytes(table, from), until: until && keyBytes(table, until) };
+  const range = cutRange({ gte, lt: endOfRange(gte), reverse }, ends);
+  return Buffer.compare(range.gte, range.lt) < 0 ? range : undefined;
 }
 
 class OpenTransaction extends View implements Transaction {

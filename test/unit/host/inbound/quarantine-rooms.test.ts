@@ -13,7 +13,6 @@ import type { IncomingItem } from '../../../../src/host/inbound/verify.ts';
 import { discardQuarantined, listQuarantine, retryQuarantine } from '../../../../src/host/inbound/quarantine.ts';
 import { LOSS_REPORT_EVERY_MS, reportQuarantineLosses } from '../../../../src/host/inbound/quarantine-rows.ts';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
-import { takeItems } from '../../../../src/host/relay/pulled-items.ts';
 import type { Epoch } from '../../../../src/protocol/epoch.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { hostNamed, relay } from '../../../support/hosts.ts';
@@ -120,12 +119,9 @@ test('free keys fill a small room, their oldest goes, and nothing of hosts and r
   const { id } = await sendTo(alice, bob, { from: 'anna', to: ['nobody'] });
   const misaddressed = await itemFor(alice, bob, id);
   let through = 0;
-  const stopping = new AbortController().signal;
   const behind = overRelay(garbage(stranger(9), 'behind'), 2);
-  await takeItems([overRelay(misaddressed), behind], {
-    context: bob.context,
+  await receiveItems(bob.context, [overRelay(misaddressed), behind], {
     done: (_tx, count) => void (through = count),
-    stopping,
   });
   expect(through).toBe(2);
   expect((await rowsOf(p)).slice(-2)).toMatchObject([

@@ -1,4 +1,5 @@
 /** What leaves when, and over which transport: the test plays both carriers and the clock. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
 import type { OutboxEvent } from '../../../../src/host/core/outbox-event.ts';
 import type { OutboxRow, PeerRow } from '../../../../src/host/core/rows.ts';
@@ -291,4 +292,56 @@ test('order: it does not pass one whose request fails while rows are put off', a
   expect(world.requests).toEqual([]);
   await world.pass(2_000);
   expect(shown(world.requests)).toEqual([['relay', 'bob', [1]]]);
+});
+
+/** A store that begins no transaction until it is let. */
+function heldBack(world: DispatcherWorld): () => void {
+  const { store } = world.context;
+  const transact = store.transact.bind(store);
+  let release = (): void => undefined;
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  vi.spyOn(store, 'transact').mockImplementation((work) => released.then(() => transact(work)));
+  return release;
+}
+
+/** Until the reads of a look are over; the store is held back, so that it never gets quiet. */
+async function someTurns(): Promise<void> {
+  for (let turn = 0; turn < 50; turn++) await nextTurn();
+}
+
+test('the next request leaves while it is stored that all of the one before was taken, and carries none of that', async () => {
+  const { world, bob } = await mailForBob({ facts: null, rows: [{}] });
+  const first = only(world);
+  await world.queue(bob);
+  const release = heldBack(world);
+  first.answer(everyRow(first, { type: 'lan-accepted' }));
+  await someTurns();
+  expect(shown(world.requests)).toEqual([['lan', 'bob', [2]]]);
+  expect((await world.rowsOf(bob)).map(({ state }) => state)).toEqual(['pending', 'pending']);
+  release();
+  await world.settled();
+  expect((await world.rowsOf(bob)).map(({ state }) => state)).toEqual(['lan-accepted', 'pending']);
+  expect(shown(world.requests)).toEqual([['lan', 'bob', [2]]]);
+  // What was stored has a moment of its own, at which the peer is looked at again.
+  only(world).answer(everyRow(only(world), { type: 'lan-accepted' }));
+  await world.settled();
+  await world.pass(300_000);
+  expect(shown(world.requests)).toEqual([['lan', 'bob', [1, 2]]]);
+});
+
+test.each<OutboxEvent>([
+  { type: 'lan-rejected', code: 'quarantine full' },
+  { type: 'lan-failed', reason: 'no answer' },
+])('order: what is behind a row that was not taken waits until that is stored (%o)', async (event) => {
+  const { world, bob } = await mailForBob({ facts: null, rows: [{}] });
+  const first = only(world);
+  await world.queue(bob);
+  const release = heldBack(world);
+  first.answer(everyRow(first, event));
+  await someTurns();
+  expect(world.requests).toEqual([]);
+  release();
+  await world.settled();
 });

@@ -115,6 +115,7 @@ describe('the outbox', () => {
             return reader.get(table, ...key);
           },
           range: (...range) => reader.range(...range),
+          keys: (...range) => reader.keys(...range),
         });
     };
     const store = { read: (work: (reader: Reader) => unknown) => w.alice.store().read(counted(work)) } as HostStore;
@@ -149,6 +150,7 @@ describe('the outbox', () => {
               return reader.get(table, ...key);
             },
             range: (...range) => reader.range(...range),
+            keys: (...range) => reader.keys(...range),
           }),
         ),
     } as HostStore;

@@ -3,7 +3,7 @@ import type { IncomingItem } from '../../../../src/host/inbound/verify.ts';
 import { wireOf } from '../../../../src/host/outbox/outbox.ts';
 import { sealSuite } from '../../../../src/host/mail/seal-suite.ts';
 import type { HostStore } from '../../../../src/host/store/host-store.ts';
-import { takeItems } from '../../../../src/host/relay/pulled-items.ts';
+import { receiveItems } from '../../../../src/host/inbound/receive.ts';
 import type { Epoch } from '../../../../src/protocol/epoch.ts';
 import { relay } from '../../../support/hosts.ts';
 import { RelayContext, pinEachOther } from '../../../support/relay-contexts.ts';
@@ -59,10 +59,29 @@ test('seals are opened once each, and never while a transaction is open', async 
   });
   onTestFinished(() => spy.mockRestore());
   const counts: number[] = [];
-  const stopping = new AbortController().signal;
   const done = (_tx: unknown, count: number): void => void counts.push(count);
-  expect(await takeItems(items, { context: bob.context, done, stopping })).toBe(COUNT);
+  expect(await receiveItems(bob.context, items, { done })).toHaveLength(COUNT);
   expect(whileOpen).toEqual(items.map(() => 0));
   expect(counts).toEqual([32, COUNT]);
   expect(await bob.mailOf('bert')).toHaveLength(COUNT);
+});
+
+test('what is not to go on ends between two transactions: what came before it is received, and nothing of the rest', async () => {
+  const { bob, items } = await waiting();
+  let asked = 0;
+  const received = await receiveItems(bob.context, items, { goesOn: () => ++asked < 2 });
+  expect(received.map(({ status }) => status)).toEqual(Array.from({ length: 32 }, () => 'accepted'));
+  expect(await bob.mailOf('bert')).toHaveLength(32);
+  expect(await bob.store.read((reader) => reader.get('counter', 'outbox'))).toBe(32);
+});
+
+test('the receipts of a chunk may leave before all of the items are received', async () => {
+  const { bob, items } = await waiting();
+  const stored: number[] = [];
+  let receipts = 0;
+  bob.context.subscribe(({ type }) => {
+    if (type === 'outbox-changed') receipts++;
+  });
+  await receiveItems(bob.context, items, { goesOn: () => stored.push(receipts) > 0 });
+  expect(stored).toEqual([0, 32]);
 });

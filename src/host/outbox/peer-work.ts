@@ -1,0 +1,85 @@
+/** What the dispatcher knows of its work for one peer: requests under way, and when it looks at the peer next. */
+import type { OutboxEvent } from '../core/outbox-event.ts';
+import type { OutboxRow } from '../core/rows.ts';
+import { isToSend } from '../core/send-order.ts';
+import type { Sent } from './carrier.ts';
+
+/** Over what a request goes. */
+export type Way = 'lan' | 'relay';
+
+/** The request of one peer that is under way over one transport. */
+export interface Lane {
+  rowIds: ReadonlySet<number>;
+  /** The first message among its rows that nobody has taken yet; `Infinity` without one. */
+  firstMessage: number;
+  /** By the monotonic clock. */
+  sinceMs: number;
+  ended: Promise<void>;
+}
+
+/** What the dispatcher knows of one peer. */
+export interface PeerWork {
+  look: Promise<void> | undefined;
+  /** Something happened after the look under way began. */
+  isStale: boolean;
+  lanes: Partial<Record<Way, Lane>>;
+  /** The last request of which all rows were taken, while that is stored. */
+  settling: Lane | undefined;
+  /** How many answers came or were stored. */
+  answers: number;
+  /** Rows wait for the end of a request that is under way. */
+  isBlocked: boolean;
+  /** The relay is being asked about the peer. */
+  asking: Promise<void> | undefined;
+  /** When it is looked at next, if nothing happens before; null when nothing is to be waited for. */
+  nextMs: number | null;
+}
+
+export function newPeerWork(): PeerWork {
+  return {
+    look: undefined,
+    isStale: false,
+    lanes: {},
+    settling: undefined,
+    answers: 0,
+    isBlocked: false,
+    asking: undefined,
+    nextMs: null,
+  };
+}
+
+export function lookAgainBy(work: PeerWork, atMs: number | null): void {
+  work.nextMs = earliest([work.nextMs, atMs]);
+}
+
+export function lanesOf({ lanes, settling }: PeerWork): Lane[] {
+  return [lanes.lan, lanes.relay, settling].filter((lane) => lane !== undefined);
+}
+
+export function isUnderWay(work: PeerWork, rowId: number): boolean {
+  return lanesOf(work).some(({ rowIds }) => rowIds.has(rowId));
+}
+
+/** Whether what stands behind the rows of a request in the order of messages need not wait until its answer is stored. */
+export function isAllTaken({ events, lan }: Sent): boolean {
+  return lan !== 'unreached' && events.length > 0 && events.every(({ event }) => isTaken(event));
+}
+
+function isTaken(event: OutboxEvent): boolean {
+  if (event.type === 'relay-accepted') return event.isVerified;
+  return event.type === 'lan-accepted' || event.type === 'lan-quarantined';
+}
+
+export function earliest(moments: readonly (number | null)[]): number | null {
+  const known = moments.filter((moment) => moment !== null);
+  return known.length === 0 ? null : Math.min(...known);
+}
+
+export function firstMessageOf(rows: readonly OutboxRow[]): number {
+  return rows.find(isToSend)?.rowId ?? Infinity;
+}
+
+/** Whether a request with this event alone brought nothing on: what is due besides would fare the same now. */
+export function isFailure({ type }: OutboxEvent): boolean {
+  return type === 'lan-failed' || type === 'relay-failed';
+}
