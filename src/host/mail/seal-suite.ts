@@ -1,5 +1,6 @@
 /**
- * The suite of sealed mail: HPKE (RFC 9180) by its library, and what it rests on by node:crypto.
+ * The suite of sealed mail: HPKE (RFC 9180) by its library, and what it rests on by libsodium where that loads, and by
+ * node:crypto.
  *
  * Through Web Cryptography, as the library does it, each step imports a key object and runs as a job of the thread pool,
  * a dozen of them for a message: that costs several times as much as the arithmetic.
@@ -16,6 +17,7 @@ import {
 import { Chacha20Poly1305 } from '@hpke/chacha20poly1305';
 import { CipherSuite, DeserializeError, DhkemX25519HkdfSha256, HkdfSha256 } from '@hpke/core';
 import { systemRandom } from '../../lib/clock.ts';
+import { libsodium } from '../../protocol/libsodium.ts';
 
 type Bytes = Parameters<HkdfSha256['extract']>[0];
 type LibraryKey = Parameters<DhkemX25519HkdfSha256['serializePublicKey']>[0];
@@ -97,30 +99,25 @@ class X25519Key {
   }
 
   static public(bytes: Bytes): LibraryKey {
-    const key = { ...CURVE, x: base64UrlOf(bytes) };
-    return X25519Key.#of(bytes, () => createPublicKey({ key, format: 'jwk' }));
+    return X25519Key.#of(bytes, (x) => createPublicKey({ key: { ...CURVE, x }, format: 'jwk' }));
   }
 
   /** OpenSSL computes the public half from `bytes` and ignores the one that is named. */
   static private(bytes: Bytes): LibraryKey {
-    const d = base64UrlOf(bytes);
-    return X25519Key.#of(bytes, () => createPrivateKey({ key: { ...CURVE, x: d, d }, format: 'jwk' }));
+    return X25519Key.#of(bytes, (d) => createPrivateKey({ key: { ...CURVE, x: d, d }, format: 'jwk' }));
   }
 
-  static #of(bytes: Bytes, read: () => KeyObject): LibraryKey {
-    return new X25519Key(new Uint8Array(viewOf(bytes)).buffer, read);
+  static #of(bytes: Bytes, read: (base64Url: string) => KeyObject): LibraryKey {
+    const { byteLength } = bytes;
+    if (byteLength !== KEY_BYTES) throw new DeserializeError(new RangeError('an X25519 key has 32 bytes'));
+    const raw = new Uint8Array(viewOf(bytes)).buffer;
+    return new X25519Key(raw, () => read(Buffer.from(raw).toString('base64url')));
   }
 
   static read(key: LibraryKey): X25519Key {
     if (!(key instanceof X25519Key)) throw new TypeError('invariant: a key comes from the KEM of this suite');
     return key;
   }
-}
-
-function base64UrlOf(bytes: Bytes): string {
-  const { buffer, byteOffset, length } = viewOf(bytes);
-  if (length !== KEY_BYTES) throw new DeserializeError(new RangeError('an X25519 key has 32 bytes'));
-  return Buffer.from(buffer, byteOffset, length).toString('base64url');
 }
 
 /** RFC 9180, section 4.1: `"KEM"` and the id of the KEM, in two bytes. */
@@ -149,7 +146,7 @@ class NodeDhkem extends DhkemX25519HkdfSha256 {
           privateKey: X25519Key.private(await library.serializePrivateKey(privateKey)),
         };
       },
-      derivePublicKey: async (key) => publicOf(X25519Key.read(key).keyObject),
+      derivePublicKey: async (key) => publicOf(X25519Key.read(key)),
       dh: async (privateKey, publicKey) => sharedSecret(X25519Key.read(privateKey), X25519Key.read(publicKey)),
     };
   }
@@ -162,17 +159,29 @@ class NodeDhkem extends DhkemX25519HkdfSha256 {
  */
 function newKeyPair(): LibraryKeyPair {
   const privateKey = X25519Key.private(systemRandom(KEY_BYTES));
-  return { publicKey: publicOf(X25519Key.read(privateKey).keyObject), privateKey };
+  return { publicKey: publicOf(X25519Key.read(privateKey)), privateKey };
 }
 
-function publicOf(privateKey: KeyObject): LibraryKey {
-  const { x = '' } = privateKey.export({ format: 'jwk' });
+function publicOf(privateKey: X25519Key): LibraryKey {
+  const sodium = libsodium();
+  if (sodium) {
+    const bytes = new Uint8Array(KEY_BYTES);
+    sodium.crypto_scalarmult_base(bytes, viewOf(privateKey.raw));
+    return X25519Key.public(bytes);
+  }
+  const { x = '' } = privateKey.keyObject.export({ format: 'jwk' });
   return X25519Key.public(Buffer.from(x, 'base64url'));
 }
 
-/** Throws where the result is zero: OpenSSL refuses it, as RFC 7748 says. */
-function sharedSecret({ keyObject: privateKey }: X25519Key, { keyObject: publicKey }: X25519Key): ArrayBuffer {
-  return arrayBufferOf(diffieHellman({ privateKey, publicKey }));
+/** Throws where the result is zero: both libraries refuse it, as RFC 7748 says. */
+function sharedSecret(privateKey: X25519Key, publicKey: X25519Key): ArrayBuffer {
+  const sodium = libsodium();
+  if (!sodium) {
+    return arrayBufferOf(diffieHellman({ privateKey: privateKey.keyObject, publicKey: publicKey.keyObject }));
+  }
+  const shared = new Uint8Array(KEY_BYTES);
+  sodium.crypto_scalarmult(shared, viewOf(privateKey.raw), viewOf(publicKey.raw));
+  return shared.buffer;
 }
 
 const CIPHER = 'chacha20-poly1305';
@@ -182,6 +191,13 @@ class NodeChacha20Poly1305 extends Chacha20Poly1305 {
   override createEncryptionContext(key: Bytes): Aead {
     return {
       seal: async (iv, data, aad) => {
+        const sodium = libsodium();
+        if (sodium) {
+          const both = new Uint8Array(data.byteLength + TAG.authTagLength);
+          const parts = [viewOf(data), viewOf(aad)] as const;
+          sodium.crypto_aead_chacha20poly1305_ietf_encrypt(both, ...parts, null, viewOf(iv), viewOf(key));
+          return both.buffer;
+        }
         const cipher = createCipheriv(CIPHER, viewOf(key), viewOf(iv), TAG);
         cipher.setAAD(viewOf(aad), { plaintextLength: data.byteLength });
         const sealed = [cipher.update(viewOf(data)), cipher.final()];
@@ -190,6 +206,13 @@ class NodeChacha20Poly1305 extends Chacha20Poly1305 {
       open: async (iv, data, aad) => {
         const length = data.byteLength - TAG.authTagLength;
         if (length < 0) throw new RangeError('shorter than its tag');
+        const sodium = libsodium();
+        if (sodium) {
+          const message = new Uint8Array(length);
+          const parts = [viewOf(data), viewOf(aad), viewOf(iv), viewOf(key)] as const;
+          sodium.crypto_aead_chacha20poly1305_ietf_decrypt(message, null, ...parts);
+          return message.buffer;
+        }
         const decipher = createDecipheriv(CIPHER, viewOf(key), viewOf(iv), TAG);
         decipher.setAuthTag(viewOf(data).subarray(length));
         decipher.setAAD(viewOf(aad), { plaintextLength: length });
