@@ -1,6 +1,6 @@
 /**
  * How fast a store is verified and rebuilt: a log of pushes and acks, half of the mail still waiting. Beside it a bare walk
- * over the same pairs. The thread of a verification comes from the bundle: a thread does not run TypeScript.
+ * over the same pairs. The thread of both comes from the bundle: a thread does not run TypeScript.
  */
 import { rebuild } from '../src/relay/replay/rebuild.ts';
 import type { Progress } from '../src/relay/replay/finding.ts';
@@ -72,7 +72,7 @@ export async function audit(): Promise<AuditFigures> {
     if (report.found > 0) throw new Error(`invariant: the store is sound, not ${JSON.stringify(report.findings[0])}`);
     const clock = { nowMs: () => Date.now(), monotonicMs: () => performance.now() };
     const rebuildingMs = performance.now();
-    const { events, replayMs } = await resultOf(rebuild(offline, relay.folder, clock));
+    const { events, replayMs } = await resultOf(rebuild(offline, relay.folder, clock, { helper: HELPER }));
     const rebuildMs = performance.now() - rebuildingMs;
     await offline.close();
     return {

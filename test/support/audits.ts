@@ -23,10 +23,10 @@ export async function verified(folder: string, options: VerifyOptions = {}): Pro
 }
 
 /** Rebuilds the closed store in `folder`, with a clock that stands still. */
-export async function rebuilt(folder: string): Promise<Rebuilt> {
+export async function rebuilt(folder: string, helped: Parameters<typeof rebuild>[3] = {}): Promise<Rebuilt> {
   const offline = await openOffline(folder);
   try {
-    return await resultOf(rebuild(offline, folder, { nowMs: () => NOON_MS, monotonicMs: () => 0 }));
+    return await resultOf(rebuild(offline, folder, { nowMs: () => NOON_MS, monotonicMs: () => 0 }, helped));
   } finally {
     await offline.close();
   }

@@ -17,6 +17,8 @@ import { leafedPair, leafedRecords, withLookUps } from './walks.ts';
 export interface HelperTask {
   /** Of the database, which is open and shared. */
   location: string;
+  /** Whether it is to verify the wire bytes, besides what it is asked for. */
+  verifiesWires: boolean;
   /** Its first number becomes 1 when nobody wants an answer any more. */
   stop: Int32Array;
 }
@@ -45,7 +47,7 @@ const BLOCK_BYTES = 512 << 10;
 const BLOCKS_MAX = 8;
 const LENGTHS_BYTES = 8;
 
-const { location, stop } = workerData as HelperTask;
+const { location, verifiesWires, stop } = workerData as HelperTask;
 const port = parentPort;
 const level = levelAt(location, { isShared: true });
 const walks = new Map<number, Blocks>();
@@ -183,7 +185,7 @@ const ended = new Promise<void>((resolve) => {
   });
 });
 try {
-  await verifyWires();
+  if (verifiesWires) await verifyWires();
   await ended;
   await Promise.all(tasks);
 } finally {

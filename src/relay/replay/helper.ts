@@ -9,23 +9,39 @@ import { extname } from 'node:path';
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { type Pair, unpackedPairs } from '../../lib/pair-block.ts';
+import { logKey } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { type KeyRange, runsOf } from '../store/scan.ts';
 import type { HelperMessage, HelperRequest, HelperTask } from './audit-worker.ts';
 import type { Progress } from './finding.ts';
-import { type LeafedRecord, leafedRecord, leafedRecords } from './walks.ts';
+import { type LeafedRecord, type RecordRange, leafedRecord, leafedRecords } from './walks.ts';
 
 /** Beside this file, in the sources and in the bundle. */
 const WORKER = new URL(`./audit-worker${extname(import.meta.url)}`, import.meta.url);
+
+/** The thread takes a tenth of a second to begin, in which so many records are replayed. */
+const HELPED_FROM = 20_000;
+const FIRST_RECORDS = 5_000;
+
+export interface HelperOptions {
+  /** Records from which on there is a thread, and the file that it runs. */
+  helpedFrom?: number | undefined;
+  helper?: URL | undefined;
+  /** Records that this thread reads before. */
+  firstRecords?: number | undefined;
+  verifiesWires?: boolean;
+}
 
 /** What the thread found: that the wire bytes are sound, and so many, or that something is not. */
 export type HelperAnswer = Extract<HelperMessage, { type: 'sound' | 'unsound' }>;
 
 interface Walk {
+  id: number;
+  range: KeyRange;
   /** Those that came and were not taken yet. */
   blocks: Buffer[];
-  /** Absent while more may come. */
-  end?: 'whole' | 'cut';
+  /** `undefined` while more may come. */
+  end: 'whole' | 'cut' | undefined;
 }
 
 export class Helper {
@@ -33,6 +49,7 @@ export class Helper {
   readonly #worker: Worker;
   readonly #stop: Int32Array;
   readonly #ended: Promise<void>;
+  readonly #firstRecords: number;
   readonly #walks = new Map<number, Walk>();
   #begun = 0;
   #answer: Exclude<HelperMessage, { walk: number }> = { type: 'progress', stage: 'payloads', done: 0 };
@@ -40,8 +57,9 @@ export class Helper {
   #areLookUpsSound = true;
   #told: () => void = () => undefined;
 
-  private constructor(level: Level, worker: Worker, stop: Int32Array) {
+  private constructor(level: Level, worker: Worker, stop: Int32Array, firstRecords: number) {
     this.#level = level;
+    this.#firstRecords = firstRecords;
     this.#worker = worker;
     this.#stop = stop;
     worker.on('message', (message: HelperMessage) => {
@@ -60,13 +78,26 @@ export class Helper {
     });
   }
 
-  /** On the open database, which must be shared; `undefined` on one core, or where threads cannot be had. */
-  static start(level: Level, file: URL = WORKER): Helper | undefined {
+  /**
+   * On the open database, which must be shared, where a log of `records` is worth it; `undefined` where it is not, on one core,
+   * or where threads cannot be had.
+   */
+  static start(
+    level: Level,
+    records: number,
+    {
+      helpedFrom = HELPED_FROM,
+      helper: file = WORKER,
+      firstRecords = FIRST_RECORDS,
+      verifiesWires = false,
+    }: HelperOptions,
+  ): Helper | undefined {
+    if (records < helpedFrom) return undefined;
     if (availableParallelism() < 2) return undefined;
     const stop = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
-    const task: HelperTask = { location: level.location, stop };
+    const task: HelperTask = { location: level.location, verifiesWires, stop };
     try {
-      return new Helper(level, new Worker(file, { workerData: task, name: 'poste-audit' }), stop);
+      return new Helper(level, new Worker(file, { workerData: task, name: 'poste-audit' }), stop, firstRecords);
     } catch {
       return undefined;
     }
@@ -90,15 +121,20 @@ export class Helper {
 
   /** The pairs of the range, ascending, which the thread also looks up. */
   async *rows(range: KeyRange): AsyncGenerator<Pair[]> {
-    const rest = yield* this.#fed('rows', range, (pair) => pair);
+    const rest = yield* this.#fed(this.#begin('rows', range), (pair) => pair);
     if (!rest) return;
     this.#areLookUpsSound = false;
     yield* runsOf(this.#level, rest);
   }
 
-  /** The records of the range, those that are whole with their hashes in the tree. */
-  async *records(range: KeyRange): AsyncGenerator<LeafedRecord[]> {
-    const rest = yield* this.#fed('records', range, leafedRecord);
+  /** The records of the range, which begins with `firstLsn`; those that are whole with their hashes in the tree. */
+  async *records(range: RecordRange, firstLsn: number): AsyncGenerator<LeafedRecord[]> {
+    const handover = logKey(firstLsn + this.#firstRecords);
+    const { lt } = range;
+    const begun = this.#begin('records', { gte: handover, lt });
+    const first = { ...range, lt: Buffer.compare(handover, lt) < 0 ? handover : lt };
+    yield* leafedRecords(this.#level, first, false);
+    const rest = yield* this.#fed(begun, leafedRecord);
     if (rest) yield* leafedRecords(this.#level, rest, false);
   }
 
@@ -109,43 +145,43 @@ export class Helper {
     await this.#ended;
   }
 
-  /** A walk of the thread. Answers what of the range is left to the caller. */
-  async *#fed<T>(
-    of: 'rows' | 'records',
-    range: KeyRange,
-    read: (pair: Pair) => T,
-  ): AsyncGenerator<T[], KeyRange | undefined> {
-    const walk = ++this.#begun;
-    const state: Walk = { blocks: [] };
-    this.#walks.set(walk, state);
-    this.#say({ type: 'walk', walk, of, range });
+  #begin(of: 'rows' | 'records', range: KeyRange): Walk {
+    const walk: Walk = { id: ++this.#begun, range, blocks: [], end: undefined };
+    this.#walks.set(walk.id, walk);
+    this.#say({ type: 'walk', walk: walk.id, of, range });
+    return walk;
+  }
+
+  /** A walk of the thread. Answers what of its range is left to the caller. */
+  async *#fed<T>(walk: Walk, read: (pair: Pair) => T): AsyncGenerator<T[], KeyRange | undefined> {
+    const { id, range, blocks } = walk;
     let last: Buffer | undefined;
     try {
-      while (state.end === undefined || state.blocks.length > 0) {
-        const block = state.blocks.shift();
+      while (walk.end === undefined || blocks.length > 0) {
+        const block = blocks.shift();
         if (block) {
-          this.#say({ type: 'taken', walk });
+          this.#say({ type: 'taken', walk: id });
           const pairs = unpackedPairs(block) ?? [];
           last = pairs.at(-1)?.[0] ?? last;
           yield pairs.map(read);
-        } else if (this.#isEnded) state.end = 'cut';
+        } else if (this.#isEnded) walk.end = 'cut';
         else await this.#news();
       }
-      if (state.end === 'whole') return undefined;
+      if (walk.end === 'whole') return undefined;
       const { gte: _gte, ...below } = range;
       return last ? { ...below, gt: last } : range;
     } finally {
-      this.#walks.delete(walk);
-      if (state.end === undefined) this.#say({ type: 'left', walk });
+      this.#walks.delete(id);
+      if (walk.end === undefined) this.#say({ type: 'left', walk: id });
     }
   }
 
   #hear(message: Extract<HelperMessage, { walk: number }>): void {
-    const state = this.#walks.get(message.walk);
-    if (message.type === 'block') state?.blocks.push(Buffer.from(message.block, 0, message.size));
+    const walk = this.#walks.get(message.walk);
+    if (message.type === 'block') walk?.blocks.push(Buffer.from(message.block, 0, message.size));
     else {
       if (message.type === 'walked' && !message.isSound) this.#areLookUpsSound = false;
-      if (state) state.end = message.type === 'walked' ? 'whole' : 'cut';
+      if (walk) walk.end = message.type === 'walked' ? 'whole' : 'cut';
     }
   }
 

@@ -24,6 +24,7 @@ import {
   SCHEMA_KEY,
   TREE_PREFIXES,
   checkpointLsnOf,
+  logKey,
   lsnOf,
   payloadKey,
   prefixRange,
@@ -33,8 +34,8 @@ import type { Pair } from '../../lib/pair-block.ts';
 import type { OfflineStore } from './offline.ts';
 import { SCHEMA_VERSION } from '../store/open.ts';
 import type { Level } from '../store/level.ts';
-import { runsOf } from '../store/scan.ts';
-import { DamagedRecord } from '../store/record.ts';
+import { missingRecord, runsOf } from '../store/scan.ts';
+import { DamagedRecord, decodeRecord, decodeWholeRecord } from '../store/record.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { type ViewMark, logPlace, readViewMark } from '../store/view-mark.ts';
 import { ReplayedRows, ReplayedTree, ReplayFailed, beginReplay, findCheckpoints, hasRowsOf } from './replay.ts';
@@ -43,7 +44,9 @@ import { DueEntries } from '../store/due.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { dropRebuilt, REBUILDING_FOLDER, cutOverToRebuilt } from '../store/cutover.ts';
 import type { Progress } from './finding.ts';
-import { auditedRecords } from './records.ts';
+import { Helper, type HelperOptions } from './helper.ts';
+import { leafedRecords } from './walks.ts';
+import type { LogEntry } from '../core/event.ts';
 import type { QueueRow } from '../core/rows.ts';
 import { prunedMark } from '../store/position.ts';
 
@@ -72,6 +75,7 @@ export async function* rebuild(
   offline: OfflineStore,
   folder: string,
   clock: { nowMs: () => number; monotonicMs: () => number },
+  helped: Omit<HelperOptions, 'verifiesWires'> = {},
 ): AsyncGenerator<Progress, Rebuilt> {
   const view = await readViewMark(offline.level);
   if (view) throw new StoreRefused('view', viewSentence(folder, view));
@@ -79,7 +83,7 @@ export async function* rebuild(
   try {
     const startedMs = clock.monotonicMs();
     const replayed = new ReplayedRows(scratch.pairs);
-    const { checkpoints, events } = yield* replay(offline, scratch.pairs, replayed);
+    const { checkpoints, events } = yield* replay(offline, scratch.pairs, replayed, helped);
     const replayMs = clock.monotonicMs() - startedMs;
     const fresh = join(folder, REBUILDING_FOLDER);
     await dropRebuilt(folder);
@@ -120,8 +124,10 @@ async function* replay(
   offline: OfflineStore,
   scratch: ScratchPairs,
   rows: ReplayedRows,
+  helped: Omit<HelperOptions, 'verifiesWires'>,
 ): AsyncGenerator<Progress, RebuiltLog> {
   const { lastLsn, pruned } = offline.store;
+  const helper = Helper.start(offline.level, lastLsn - pruned.throughLsn, helped);
   const tree = new ReplayedTree(scratch);
   const checkpoints: RowCheckpoint[] = [];
   let startLsn = 0;
@@ -131,15 +137,15 @@ async function* replay(
     const start = yield* beginReplay(offline, found, scratch);
     if (!start) throw new DamagedRecord('no checkpoint that is whole stands for what was pruned');
     startLsn = start.throughLsn;
-    for await (const run of auditedRecords(offline)) {
-      for (const entry of run) {
+    for await (const run of leafedEntries(offline, helper)) {
+      for (const { entry, record, leaf } of run) {
         if (entry.lsn > startLsn) rows.apply(entry);
-        tree.add(entry, entry.record);
+        tree.add(entry, record, leaf);
         if (rows.isFull) await rows.flush();
         const checkpoint = found.whole.find(({ throughLsn }) => throughLsn === entry.lsn);
         if (checkpoint && (await hasRowsOf(checkpoint, rows, scratch))) checkpoints.push(checkpoint);
       }
-      yield { stage: 'replay', done: run.at(-1)?.lsn ?? 0, of: lastLsn };
+      yield { stage: 'replay', done: run.at(-1)?.entry.lsn ?? 0, of: lastLsn };
     }
     const base = found.whole.find(({ throughLsn }) => throughLsn === startLsn);
     if (base && !checkpoints.includes(base)) checkpoints.unshift(base);
@@ -149,11 +155,37 @@ async function* replay(
       'damaged',
       `nothing was rebuilt, because the log is damaged (${error.message}): run poste relay log verify for details; restore the newest backup that verifies`,
     );
+  } finally {
+    await helper?.close();
   }
   if (lastLsn === 0)
     throw new StoreRefused('damaged', 'nothing was rebuilt, because the log is empty: restore a backup');
   await rows.flush();
   return { events: lastLsn - startLsn, checkpoints };
+}
+
+interface LeafedEntry {
+  entry: LogEntry;
+  record: Buffer;
+  leaf: Buffer | undefined;
+}
+
+/** Every record that was not pruned, in order. Throws `DamagedRecord` at the first that is missing or altered. */
+async function* leafedEntries(
+  { level, store }: OfflineStore,
+  helper: Helper | undefined,
+): AsyncGenerator<LeafedEntry[]> {
+  let expected = store.firstLsn;
+  const range = { gte: logKey(expected), lt: logKey(store.lastLsn + 1) };
+  for await (const run of helper?.records(range, expected) ?? leafedRecords(level, range, false)) {
+    yield run.map(({ key, record, leaf }) => {
+      if (lsnOf(key) !== expected) throw missingRecord(expected);
+      const entry = leaf ? decodeWholeRecord(expected, record) : decodeRecord(expected, record);
+      expected++;
+      return { entry, record, leaf };
+    });
+  }
+  if (expected <= store.lastLsn) throw missingRecord(expected);
 }
 
 type Filled = Pick<Rebuilt, 'rows' | 'payloads' | 'lost' | 'lostItems'>;

@@ -26,7 +26,7 @@ import { DamagedRecord, decodeRecord, decodeWholeRecord, guessEvent } from '../s
 import type { RowCheckpoint } from '../store/row-checkpoints.ts';
 import { byFingerprint, describeEvent } from '../core/describe-event.ts';
 import { FINDINGS_LISTED_MAX, type FindingCode, Findings, type Progress, type Finding } from './finding.ts';
-import { type KeyRange, readableRow, runsOf } from '../store/scan.ts';
+import { readableRow, runsOf } from '../store/scan.ts';
 import { decodeTreePart, TILE_HASHES } from '../store/tiles.ts';
 import type { OfflineStore } from './offline.ts';
 import { auditedRecords } from './records.ts';
@@ -38,7 +38,7 @@ import {
   findCheckpoints,
   hasRowsOf,
 } from './replay.ts';
-import { type LeafedRecord, type StoredWalk, isOfStore, joined, leafedRecords } from './walks.ts';
+import { type LeafedRecord, type RecordRange, type StoredWalk, isOfStore, joined, leafedRecords } from './walks.ts';
 import { readPruned } from '../store/position.ts';
 
 /** What the log is replayed into, and from where. */
@@ -55,7 +55,7 @@ interface Replayed {
   /** The first record that is looked at; that of the store when absent. */
   firstLsn?: number;
   /** Reads them; when absent, this thread does. */
-  records?: ((range: KeyRange) => AsyncIterable<LeafedRecord[]>) | undefined;
+  records?: ((range: RecordRange) => AsyncIterable<LeafedRecord[]>) | undefined;
 }
 
 interface LogAudit {

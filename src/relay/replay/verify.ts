@@ -13,28 +13,21 @@ import type { OfflineStore } from './offline.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { ReplayedRows, ReplayedTree } from './replay.ts';
 import { type Finding, Findings, type FindingCode, type Progress } from './finding.ts';
-import { Helper } from './helper.ts';
-import type { KeyRange } from '../store/scan.ts';
-import { type StoredWalk, verifyLookUps, withLookUps } from './walks.ts';
+import { Helper, type HelperOptions } from './helper.ts';
+import { type RecordRange, type StoredWalk, verifyLookUps, withLookUps } from './walks.ts';
 import { verifyDue } from './verify-due.ts';
 import { verifyLog, verifyTree, verifyCheckpoints } from './verify-log.ts';
 import { verifyChecksums, verifyRows, verifyCharges } from './verify-rows.ts';
 import { type StorePlaces, verifyStore, verifyPayloads } from './verify-store.ts';
 
-export interface VerifyOptions {
+export interface VerifyOptions extends Omit<HelperOptions, 'verifiesWires'> {
   /** Absent for a backup. */
   places?: StorePlaces | undefined;
   /** Rows whose due times are held in memory together. */
   partRows?: number;
   /** What the replay may hold in memory. */
   memoryBytes?: number;
-  /** Records from which on a thread of its own verifies the stored bytes meanwhile, and the file that it runs. */
-  helpedFrom?: number;
-  helper?: URL;
 }
-
-/** The thread takes a tenth of a second to begin. */
-const HELPED_FROM = 20_000;
 
 /** Some 40 MB. */
 const PART_ROWS = 400_000;
@@ -65,20 +58,21 @@ export interface VerifyReport {
 
 export async function* verify(
   offline: OfflineStore,
-  { places, partRows = PART_ROWS, memoryBytes, helpedFrom = HELPED_FROM, helper: file }: VerifyOptions = {},
+  { places, partRows = PART_ROWS, memoryBytes, ...helped }: VerifyOptions = {},
 ): AsyncGenerator<Progress, VerifyReport> {
   const { level, store } = offline;
   const findings = new Findings();
-  const isLong = store.lastLsn - store.pruned.throughLsn >= helpedFrom;
-  const helper = isLong ? Helper.start(level, file) : undefined;
-  const walk: StoredWalk = (range) => (helper ? helper.rows(range) : withLookUps(level, range, findings));
+  const records = store.lastLsn - store.pruned.throughLsn;
+  const helper = Helper.start(level, records, { ...helped, verifiesWires: true });
+  const ownWalk: StoredWalk = (range) => withLookUps(level, range, findings);
+  const walk: StoredWalk = helper ? (range) => helper.rows(range) : ownWalk;
   const scratch = await openScratch(memoryBytes).catch(async (error: unknown) => {
     await helper?.close();
     throw error;
   });
   const { pairs } = scratch;
   try {
-    const kept = yield* readable('the checkpoints', findings, verifyCheckpoints(offline, walk, pairs, findings));
+    const kept = yield* readable('the checkpoints', findings, verifyCheckpoints(offline, ownWalk, pairs, findings));
     const replayed = new ReplayedRows(pairs);
     const tree = new ReplayedTree(pairs);
     const isTreeKnown = yield* readable('the hash trees', findings, takePrunedHashes(tree, offline, findings));
@@ -88,7 +82,7 @@ export async function* verify(
       scratch: pairs,
       startLsn: kept?.startLsn,
       checkpoints: kept?.whole ?? new Map(),
-      records: helper && ((range: KeyRange) => helper.records(range)),
+      records: helper && ((range: RecordRange) => helper.records(range, store.firstLsn)),
     };
     const log = yield* readable('the log', findings, verifyLog(offline, parts, findings));
     const isReplayed = log !== undefined && log.firstBadLsn === undefined;
@@ -100,11 +94,11 @@ export async function* verify(
       ? yield* readable('the rows', findings, verifyRows(offline, walk, replayed, findings))
       : yield* readable('the rows', findings, verifyChecksums(walk, findings));
     if (isReplayed) yield* readable('the charges', findings, verifyCharges(replayed, findings));
-    const helped = helper && (yield* helper.answer());
+    const answer = helper && (yield* helper.answer());
     // Whatever is wrong there is looked for again, here, where it is named.
     const payloads =
-      helped?.type === 'sound'
-        ? helped
+      answer?.type === 'sound'
+        ? answer
         : yield* readable('the wire bytes', findings, verifyPayloads(level, pairs, findings));
     const due = isReplayed
       ? yield* readable('the due indexes', findings, verifyDue(level, walk, replayed, partRows, findings))

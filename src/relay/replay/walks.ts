@@ -29,6 +29,12 @@ export async function* withLookUps(level: Level, range: KeyRange, findings: Find
 /** A walk over stored pairs. */
 export type StoredWalk = (range: KeyRange) => AsyncIterable<Pair[]>;
 
+/** Of keys under the prefix of the log. */
+export interface RecordRange {
+  gte: Buffer;
+  lt: Buffer;
+}
+
 /** A record as it is stored, and its hash in the tree where another thread saw that it is whole. */
 export interface LeafedRecord {
   key: Buffer;

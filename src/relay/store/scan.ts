@@ -108,7 +108,7 @@ export async function* storedRecords(level: Level, fromLsn: number, throughLsn: 
   for await (const run of recordRuns(level, fromLsn, throughLsn)) yield* run;
 }
 
-function missingRecord(lsn: number): DamagedRecord {
+export function missingRecord(lsn: number): DamagedRecord {
   return new DamagedRecord(`log record ${lsn} is missing`);
 }
 

@@ -1,14 +1,16 @@
 /** The thread beside a verification: its answers, and what is done where it gives none. */
-import { writeFile } from 'node:fs/promises';
+import { cp, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { describe, expect, test } from 'vitest';
+import type { Pair } from '../../../../src/lib/pair-block.ts';
 import type { Level } from '../../../../src/relay/store/level.ts';
 import { Helper } from '../../../../src/relay/replay/helper.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
 import { verify } from '../../../../src/relay/replay/verify.ts';
 import { PREFIX, prefixRange } from '../../../../src/relay/store/keys.ts';
-import { resultOf, verified } from '../../../support/audits.ts';
+import { rebuilt, resultOf, verified } from '../../../support/audits.ts';
+import { collected } from '../../../support/collected.ts';
 import { liveALife } from '../../../support/life.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
@@ -26,7 +28,7 @@ async function livedStore(): Promise<string> {
 
 async function answerIn(folder: string, file: URL): Promise<unknown> {
   const offline = await openOffline(folder);
-  const helper = Helper.start(offline.level, file);
+  const helper = Helper.start(offline.level, 1, { helpedFrom: 1, helper: file, verifiesWires: true });
   try {
     return helper && (await resultOf(helper.answer()));
   } finally {
@@ -76,7 +78,7 @@ describe('a thread beside a verification', () => {
     for (const prefix of prefixes) await withRawLevel(folder, flipped(prefix));
     const alone = await verified(folder);
     expect(alone.found > 0).toBe(prefixes.length > 0);
-    expect(await verified(folder, { helpedFrom: 1, helper: BUNDLED })).toEqual(alone);
+    expect(await verified(folder, { helpedFrom: 1, helper: BUNDLED, firstRecords: 3 })).toEqual(alone);
   });
 
   test.each([
@@ -91,17 +93,85 @@ describe('a thread beside a verification', () => {
     const folder = await livedStore();
     const file = await threadOf(source);
     expect(await answerIn(folder, file)).toBeUndefined();
-    expect((await verified(folder, { helpedFrom: 1, helper: file })).findings).toEqual([]);
+    expect((await verified(folder, { helpedFrom: 1, helper: file, firstRecords: 0 })).findings).toEqual([]);
     await withRawLevel(folder, flipped(PREFIX.payload));
-    const { findings } = await verified(folder, { helpedFrom: 1, helper: file });
+    const { findings } = await verified(folder, { helpedFrom: 1, helper: file, firstRecords: 0 });
     expect(findings.map(({ code }) => code)).toEqual(['PAYLOAD_DIFFERS']);
+  });
+
+  test.each([1, 2, 4, 7])('that dies behind block %i is done without from there on', async (nth) => {
+    const folder = await livedStore();
+    const file = await threadOf(`
+      import { parentPort } from 'node:worker_threads';
+      const post = parentPort.postMessage.bind(parentPort);
+      let blocks = 0;
+      parentPort.postMessage = (message, transferred) => {
+        post(message, transferred);
+        if (message.type === 'block' && ++blocks === ${nth}) process.exit();
+      };
+      await import(${JSON.stringify(BUNDLED.href)});
+    `);
+    const helped = { helpedFrom: 1, helper: file, firstRecords: 0 };
+    const alone = await verified(folder);
+    expect(await verified(folder, helped)).toEqual(alone);
+    await withRawLevel(folder, flipped(PREFIX.dedup));
+    const { findings } = await verified(folder, helped);
+    expect(findings.map(({ code }) => code)).toEqual(['ROW_DAMAGED']);
+  });
+
+  test('hands over what a walk gives, a few blocks ahead, also pairs that are larger than a block', async () => {
+    const folder = await livedStore();
+    const pairs = Array.from(
+      { length: 60 },
+      (_none, nth): Pair => [Buffer.from([0xee, nth]), Buffer.alloc(nth % 7 === 0 ? 700_000 : 200_000, nth)],
+    );
+    await withRawLevel(folder, async (level) => {
+      for (const [key, value] of pairs) await level.put(key, value);
+    });
+    const offline = await openOffline(folder);
+    const helper = Helper.start(offline.level, 1, { helpedFrom: 1, helper: BUNDLED });
+    try {
+      const walked = await collected(helper!.rows(prefixRange(0xee)));
+      expect(walked.length).toBeGreaterThan(20);
+      // Without a comparison of each byte for a message.
+      expect(walked.flat()).toHaveLength(pairs.length);
+      const differing = walked
+        .flat()
+        .filter(([key, value], nth) => !pairs[nth]![0].equals(key) || !pairs[nth]![1].equals(value));
+      expect(differing).toEqual([]);
+      expect(helper!.areLookUpsSound).toBe(true);
+      for await (const run of helper!.rows({ gt: Buffer.of(0xee, 5), lte: Buffer.of(0xee, 40) })) {
+        expect(run[0]![0]).toEqual(pairs[6]![0]);
+        // Left in the middle.
+        break;
+      }
+    } finally {
+      await helper?.close();
+      await offline.close();
+    }
+  });
+
+  test('changes nothing of what a rebuild gives, or refuses', async () => {
+    const [folder, other] = [await livedStore(), await temporaryFolder()];
+    await cp(folder, other, { recursive: true });
+    const helped = { helpedFrom: 1, helper: BUNDLED, firstRecords: 3 };
+    const { replaced: _alone, ...alone } = await rebuilt(folder);
+    const { replaced: _helped, ...withThread } = await rebuilt(other, helped);
+    expect(withThread).toEqual(alone);
+    const pairsOf = (level: Level) => level.iterator().all();
+    expect(await withRawLevel(other, pairsOf)).toEqual(await withRawLevel(folder, pairsOf));
+    for (const one of [folder, other]) await withRawLevel(one, flipped(PREFIX.log));
+    const refused = await rebuilt(folder).catch((error: Error) => error.message);
+    expect(refused).toMatch('log record 1 does not match its checksum');
+    for (const firstRecords of [0, 3])
+      await expect(rebuilt(other, { ...helped, firstRecords })).rejects.toThrow(refused as string);
   });
 
   test('ends with the verification, wherever that is left', async () => {
     const folder = await livedStore();
     for (let steps = 1; steps < 8; steps++) {
       const offline = await openOffline(folder);
-      const work = verify(offline, { helpedFrom: 1, helper: BUNDLED });
+      const work = verify(offline, { helpedFrom: 1, helper: BUNDLED, firstRecords: 0 });
       for (let step = 0; step < steps; step++) await work.next();
       await work.return(undefined as never);
       await offline.close();

@@ -28,6 +28,7 @@ const key = fc.oneof(
 const step = fc.oneof(
   { weight: 6, arbitrary: fc.record({ put: key, value: fc.uint8Array({ maxLength: 12 }) }) },
   { weight: 2, arbitrary: fc.record({ del: key }) },
+  { weight: 2, arbitrary: fc.record({ get: key }) },
   { weight: 1, arbitrary: fc.constant('spill' as const) },
 );
 
@@ -38,6 +39,7 @@ describe('the pairs of a scratch', () => {
         const model = new Map<string, string>();
         for (const one of steps) {
           if (one === 'spill') await pairs.spill();
+          else if ('get' in one) expect(pairs.get(one.get)?.toString('hex')).toBe(model.get(one.get.toString('hex')));
           else if ('put' in one) {
             pairs.put(one.put, Buffer.from(one.value));
             model.set(one.put.toString('hex'), Buffer.from(one.value).toString('hex'));
@@ -57,6 +59,18 @@ describe('the pairs of a scratch', () => {
       });
     });
     await fc.assert(property, { numRuns: 60 });
+  });
+
+  test('are found among so many that their table grows, the newest of each key', async () => {
+    await withScratch(8 << 20, async (pairs) => {
+      for (let round = 0; round < 2; round++) {
+        for (let seq = 1; seq <= 5000; seq++) pairs.put(queueKey(alice.key, seq), Buffer.of(round, seq & 255));
+        for (let seq = 1; seq <= 5000; seq += 7)
+          expect(pairs.get(queueKey(alice.key, seq))).toEqual(Buffer.of(round, seq & 255));
+        expect(pairs.get(queueKey(alice.key, 5001))).toBe(undefined);
+      }
+      expect((await collected(pairs.runs({}))).flat()).toHaveLength(5000);
+    });
   });
 
   test('say when memory is full, and take more than it holds at first', async () => {
