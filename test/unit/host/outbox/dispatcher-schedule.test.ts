@@ -10,6 +10,7 @@ import {
   everyRow,
   takenByRelay,
 } from '../../../support/scripted-carriers.ts';
+import { eventually } from '../../../support/eventually.ts';
 import { CONTEXT_START_MS } from '../../../support/test-context.ts';
 
 const UNKNOWN_TARGET = { type: 'relay-refused', code: 'unknown target' } as const;
@@ -306,7 +307,7 @@ function heldBack(world: DispatcherWorld): () => void {
   return release;
 }
 
-/** Until the reads of a look are over; the store is held back, so that it never gets quiet. */
+/** Time for the reads of a look; the store is held back, so that it never gets quiet. */
 async function someTurns(): Promise<void> {
   for (let turn = 0; turn < 50; turn++) await nextTurn();
 }
@@ -317,8 +318,12 @@ test('the next request leaves while it is stored that all of the one before was 
   await world.queue(bob);
   const release = heldBack(world);
   first.answer(everyRow(first, { type: 'lan-accepted' }));
-  await someTurns();
-  expect(shown(world.requests)).toEqual([['lan', 'bob', [2]]]);
+  expect(
+    await eventually(
+      async () => shown(world.requests),
+      ({ length }) => length > 0,
+    ),
+  ).toEqual([['lan', 'bob', [2]]]);
   expect((await world.rowsOf(bob)).map(({ state }) => state)).toEqual(['pending', 'pending']);
   release();
   await world.settled();
