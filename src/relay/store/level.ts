@@ -12,11 +12,13 @@ const MIB = 1 << 20;
 const LEVEL_OPTIONS = {
   keyEncoding: 'buffer',
   valueEncoding: 'buffer',
-  // Half the processor time of compactions that 16 MiB need, for 50 MB more memory (bench/README.md).
-  writeBufferSize: 64 * MIB,
-  cacheSize: 32 * MIB,
+  // There may be two of them, and a file as long is deleted under LevelDB's lock; a smaller one is compacted more often
+  // (bench/README.md).
+  writeBufferSize: 32 * MIB,
+  cacheSize: 16 * MIB,
   maxFileSize: 8 * MIB,
-  maxOpenFiles: 500,
+  // An open file is mapped, and what was read of it counts as memory of the relay. LevelDB takes no less than this.
+  maxOpenFiles: 74,
 } as const;
 
 /** Makes the folder of a new database, for its owner alone: LevelDB itself would let everybody read it. */
