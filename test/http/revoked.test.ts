@@ -32,15 +32,15 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const ids = ['m1', 'm2', 'm3'];
       await relay.client(alice).push(ids.map((id) => itemTo([bob], id, envelopeWire(id, ITEM_BYTES))));
       const { engine } = relay.relay;
-      const payloads = engine.payloads.bind(engine);
+      const encodedPayloads = engine.encodedPayloads.bind(engine);
       const [begun, gate] = [deferred(), deferred()];
       let reads = 0;
-      engine.payloads = async (rows) => {
+      engine.encodedPayloads = async (...asked) => {
         if (++reads === 2) {
           begun.resolve();
           await gate.promise;
         }
-        return payloads(rows);
+        return encodedPayloads(...asked);
       };
       const connection = await RawConnection.open(relay.port);
       connection.send(hopBytes(relay.hop(bob, 'GET', ITEMS)));
@@ -57,10 +57,10 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       const relay = await started();
       await relay.client(alice).push([itemTo([bob], 'm1')]);
       const { engine } = relay.relay;
-      const payloads = engine.payloads.bind(engine);
-      engine.payloads = async (rows) => {
+      const encodedPayloads = engine.encodedPayloads.bind(engine);
+      engine.encodedPayloads = async (...asked) => {
         await ends(relay);
-        return payloads(rows);
+        return encodedPayloads(...asked);
       };
       expect(await relay.send(relay.hop(bob, 'GET', ITEMS))).toBeProblem('NOT_ENROLLED');
     });

@@ -7,6 +7,7 @@
  *
  * Here: the composition, reads, and the commands of one row. Pushes, acks, admissions and expiry have files of their own.
  */
+import type { TextsAround } from '../../protocol/base64.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { ItemRejection } from '../../protocol/items.ts';
@@ -27,7 +28,7 @@ import { type RelaySettings, lineageOf, presentKey, relayRow, targetRow } from '
 import type { EncKeyRow, RotationRow, EnrolmentRow, QueueRow, TargetRow, UsageRow } from '../core/rows.ts';
 import type { QueueSlice, FoundRow } from '../store/scan.ts';
 import type { RelayStore } from '../store/relay-store.ts';
-import type { EncodedWires, WireTexts } from '../store/wire-thread.ts';
+import type { EncodedWires } from '../store/wire-blocks.ts';
 import { Committer, type StoreFailed } from './committer.ts';
 import { AccessControl } from './access-control.ts';
 import { DurableHeads, OnceListeners } from './durable-heads.ts';
@@ -64,7 +65,7 @@ interface EngineOptions {
   observer?: EngineObserver;
 }
 
-export type { EncodedWires, WireTexts };
+export type { EncodedWires };
 
 /** One pull: the rows of a page, in order; their wire bytes are read with `payloads`. */
 export interface Page {
@@ -303,7 +304,7 @@ export class Engine {
     await this.#queues.migrated(target);
     const { headSeq, ackedThrough } = this.#heads.get(target);
     const { max_pull_bytes: bytesMax } = this.settings.limits;
-    const rows = await this.#store.queueRows(target, Math.max(after, ackedThrough), headSeq, limit + 1);
+    const rows = await this.#store.durableQueueRows(target, Math.max(after, ackedThrough), headSeq, limit + 1);
     if (this.#heads.isLosing(target)) {
       await this.#committer.durable();
       return this.page(target, after, limit);
@@ -335,10 +336,8 @@ export class Engine {
     return this.#store.payloads(rows);
   }
 
-  /**
-   * The wire bytes of queue rows as base64 between texts; `undefined` where no thread does that, or where some are wrong.
-   */
-  encodedPayloads(rows: readonly QueueRow[], texts: WireTexts): Promise<EncodedWires | undefined> {
+  /** As `RelayStore.encodedPayloads`. */
+  encodedPayloads(rows: readonly QueueRow[], texts: TextsAround): Promise<EncodedWires | undefined> {
     return this.#store.encodedPayloads(rows, texts);
   }
 

@@ -7,12 +7,12 @@
  * straight into one buffer of their exact size: building a string first costs half of all the time that a page takes. A
  * thread of the store does so where it runs, and in memory that is used again.
  */
-import { base64Length } from '../../protocol/base64.ts';
+import { type TextsAround, lengthBetween, writeBetween } from '../../protocol/base64.ts';
 import { hasHash } from '../../protocol/digest.ts';
 import { Budget, type Claim, type Holder } from '../../http/budget.ts';
 import type { QueueRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
-import type { EncodedWires, Engine, Page, WireTexts } from '../engine/engine.ts';
+import type { EncodedWires, Engine, Page } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
@@ -21,8 +21,6 @@ import type { Epoch } from '../../protocol/epoch.ts';
 
 /** Wire bytes of one slice, about. */
 const SLICE_BYTES = 512 << 10;
-/** Less is read and encoded on the event loop: a thread costs more than it saves. */
-const THREAD_BYTES_MIN = 64 << 10;
 /** What a page under way may hold in memory: slices as read and as encoded, and what the connection has not sent. */
 const PAGE_HELD_BYTES_MAX = 2 << 20;
 /** A page of 64 KiB of wire bytes: up to here it has room of its own. */
@@ -123,7 +121,7 @@ export class PageWriter {
   /** The rows as they are sent, up to the first that cannot be served; those acked meanwhile are left out. */
   async #readSlice(rows: readonly QueueRow[], encoder: PageEncoder): Promise<Slice> {
     const { engine, lostItems } = this.#options;
-    const encoded = await this.#encodedInThread(rows, encoder);
+    const encoded = await this.#encodedWhole(rows, encoder);
     if (encoded) return { ...encoded, lastSeq: rows.at(-1)?.seq, isCut: false };
     const found = await engine.payloads(rows);
     const whole: QueueRow[] = [];
@@ -145,9 +143,9 @@ export class PageWriter {
     return { bytes: encoder.items(whole, wires), lastSeq, isCut };
   }
 
-  /** Where all of them are what was stored, and enough for a thread to be worth its while. */
-  async #encodedInThread(rows: readonly QueueRow[], encoder: PageEncoder): Promise<EncodedWires | undefined> {
-    const texts = wireBytes(rows) < THREAD_BYTES_MIN ? undefined : encoder.texts?.(rows);
+  /** Where the store has all of them as they are sent, and they are what was stored. */
+  async #encodedWhole(rows: readonly QueueRow[], encoder: PageEncoder): Promise<EncodedWires | undefined> {
+    const texts = rows.length > 0 ? encoder.texts?.(rows) : undefined;
     const encoded = texts && (await this.#options.engine.encodedPayloads(rows, texts));
     if (encoded) encoder.wrote?.();
     return encoded;
@@ -227,7 +225,7 @@ export interface PageEncoder {
   /** The next items, in order; what is written before the first of them is in front. */
   items(rows: readonly QueueRow[], wires: readonly Buffer[]): Buffer;
   /** What `items` would write around the base64 of each wire; absent where it does not write base64. */
-  texts?(rows: readonly QueueRow[]): WireTexts;
+  texts?(rows: readonly QueueRow[]): TextsAround;
   /** These texts were written, with the wires between them. */
   wrote?(): void;
   end(lastSeq: number, more: boolean): string;
@@ -241,24 +239,15 @@ export class ItemsEncoder implements PageEncoder {
   }
 
   items(rows: readonly QueueRow[], wires: readonly Buffer[]): Buffer {
-    const { before, after } = this.texts(rows);
+    const texts = this.texts(rows);
     if (rows.length > 0) this.wrote();
-    let size = 0;
-    for (const [position, text] of before.entries()) {
-      size += text.length + base64Length(wires[position]?.length ?? 0) + after.length;
-    }
-    const bytes = Buffer.allocUnsafeSlow(size);
-    let at = 0;
-    for (const [position, text] of before.entries()) {
-      at += bytes.write(text, at, 'latin1');
-      at += bytes.write(wires[position]?.toString('base64') ?? '', at, 'latin1');
-      at += bytes.write(after, at, 'latin1');
-    }
-    if (at !== size) throw new Error('invariant: a page has the size it was planned with');
+    const lengths = wires.map(({ length }) => length);
+    const bytes = Buffer.allocUnsafeSlow(lengthBetween(lengths, texts));
+    writeBetween(bytes, wires, texts);
     return bytes;
   }
 
-  texts(rows: readonly QueueRow[]): WireTexts {
+  texts(rows: readonly QueueRow[]): TextsAround {
     return { before: rows.map((row, at) => (at === 0 ? this.#lead : ',') + itemHead(row)), after: ITEM_TAIL };
   }
 

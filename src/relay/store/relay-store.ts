@@ -9,6 +9,7 @@
  *   - after one rejected write nothing is written again (LevelDB would acknowledge into a misaligned log).
  */
 import { BatchEffects } from './batch-effects.ts';
+import type { TextsAround } from '../../protocol/base64.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import {
@@ -55,7 +56,9 @@ import {
 import { type LogBounds, StoreReader } from './store-reader.ts';
 import { type Pruned, prunedMark } from './position.ts';
 import { type ViewMark, viewMarkPair } from './view-mark.ts';
-import type { EncodedWires, WireTexts, WireThread } from './wire-thread.ts';
+import { RecentItems } from './recent-items.ts';
+import { type EncodedWires, WireBlocks, encodedWires } from './wire-blocks.ts';
+import type { WireThread } from './wire-thread.ts';
 
 /** LevelDB batches that are given as arrays cost ten times as much of the event loop. */
 type LevelBatch = ReturnType<Level['batch']>;
@@ -95,6 +98,8 @@ class Encoding implements EncodedAhead {
   }
 }
 
+/** Less is read and encoded on the event loop: a thread costs more than it saves. */
+const THREAD_BYTES_MIN = 64 << 10;
 /** Keys that are encoded and handed to LevelDB before other work gets its turn: a few milliseconds. */
 const HANDED_OVER_AT_ONCE = 500;
 
@@ -107,6 +112,8 @@ export class RelayStore extends StoreReader implements EventLog {
   #failed = false;
   readonly #wires: WireThread | undefined;
   readonly #knownItems = new KnownItems();
+  readonly #recent = new RecentItems();
+  readonly #blocks: WireBlocks;
   /** What waited in all queues together after the record at `lsn`. */
   #walked: { lsn: number; waiting: UsageRow } | undefined;
   /** Of the last batch that set one, or of the relay row. */
@@ -122,6 +129,7 @@ export class RelayStore extends StoreReader implements EventLog {
     super(level, bounds);
     this.#log = log;
     this.#wires = wires;
+    this.#blocks = wires?.blocks ?? new WireBlocks();
     this.tree = tree;
     this.collector = new Collector(level);
     this.oldestItem = new OldestItem(level);
@@ -157,6 +165,7 @@ export class RelayStore extends StoreReader implements EventLog {
       written();
     };
     const newest = this.#appending;
+    const heads = this.#recent.headsBefore(batch.payloads, (target) => this.get('target', target)?.headSeq ?? 0);
     try {
       const viewBatch = { firstLsn, lastLsn, records, epoch: this.#epoch, batch, effects };
       await this.#log.append(viewBatch, writes, nextMayCome);
@@ -168,6 +177,7 @@ export class RelayStore extends StoreReader implements EventLog {
     this.bounds = { lastLsn, pruned: batch.pruned ?? this.pruned };
     this.tree.grown(growth);
     this.#noteDurable(batch);
+    this.#recent.durable(batch, heads);
   }
 
   /** `ahead`, or the batch encoded behind the newest one that is not durable. */
@@ -273,9 +283,21 @@ export class RelayStore extends StoreReader implements EventLog {
     await this.level.put(...viewMarkPair(mark), { sync: true });
   }
 
-  /** As `WireThread.encode`. */
-  encodedPayloads(rows: readonly QueueRow[], texts: WireTexts): Promise<EncodedWires | undefined> {
-    return this.#wires?.encode(rows, texts) ?? Promise.resolve(undefined);
+  /** As `queueRows`, and without those that are not durable; from memory where they became durable lately. */
+  async durableQueueRows(target: PublicKey, after: number, headSeq: number, limit: number): Promise<QueueRow[]> {
+    return this.#recent.rows(target, after, headSeq, limit) ?? this.queueRows(target, after, headSeq, limit);
+  }
+
+  /**
+   * The wire bytes of queue rows as base64 between their texts; `undefined` where neither memory nor a thread has them, or
+   * where some are not what was stored.
+   */
+  async encodedPayloads(rows: readonly QueueRow[], texts: TextsAround): Promise<EncodedWires | undefined> {
+    const recent = this.#recent.wires(rows);
+    if (recent) return encodedWires(recent, texts, this.#blocks);
+    return rows.reduce((sum, { bytes }) => sum + bytes, 0) < THREAD_BYTES_MIN
+      ? undefined
+      : this.#wires?.encode(rows, texts);
   }
 
   override async close(): Promise<void> {

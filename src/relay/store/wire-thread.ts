@@ -9,29 +9,15 @@ import { availableParallelism } from 'node:os';
 import { extname } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import { type TextsAround, lengthBetween } from '../../protocol/base64.ts';
 import type { QueueRow } from '../core/rows.ts';
-import { base64Length } from '../../protocol/base64.ts';
+import { type EncodedWires, WireBlocks } from './wire-blocks.ts';
 import type { WireAnswer, WireTask, WireWork } from './wire-worker.ts';
 
 /** Beside this file in the bundle. In the sources there is none: a thread does not run TypeScript. */
 const WORKER = extname(import.meta.url) === '.js' ? new URL('./wire-worker.js', import.meta.url) : undefined;
 /** For the strings that it reads and writes: with a quarter of it the collector takes a tenth of the time of a page. */
 const YOUNG_GENERATION_MB = 24;
-/** Memory that is used again: fresh memory costs as much as writing to it ten times. */
-const BLOCK_BYTES = 800 << 10;
-const FREE_BLOCKS_MAX = 8;
-
-/** The texts around each payload: in Latin-1, without line breaks. */
-export interface WireTexts {
-  before: readonly string[];
-  after: string;
-}
-
-export interface EncodedWires {
-  bytes: Buffer;
-  /** To be called when the bytes are not read any more. */
-  release(this: void): void;
-}
 
 export class WireThread {
   readonly #location: string;
@@ -40,7 +26,7 @@ export class WireThread {
   #state: 'new' | 'starting' | 'running' | 'ended' = 'new';
   readonly #asked = new Map<number, (answer: WireAnswer | undefined) => void>();
   #lastId = 0;
-  readonly #free: SharedArrayBuffer[] = [];
+  readonly blocks = new WireBlocks();
 
   /** `location` is that of a database that is open in this process and shared. */
   constructor(location: string, file: URL | undefined = WORKER) {
@@ -49,15 +35,16 @@ export class WireThread {
   }
 
   /** The wire bytes of the rows between their texts. */
-  async encode(rows: readonly QueueRow[], texts: WireTexts): Promise<EncodedWires | undefined> {
+  async encode(rows: readonly QueueRow[], texts: TextsAround): Promise<EncodedWires | undefined> {
     if (this.#state === 'new') this.#start();
     const target = rows[0]?.payloadTarget;
     // A rotation moved some of them: the keys of others are not among them.
     if (this.#state !== 'running' || !target || rows.some((row) => row.payloadTarget !== target)) return undefined;
-    const size = encodedSize(rows, texts);
-    const into = (size <= BLOCK_BYTES && this.#free.pop()) || new SharedArrayBuffer(Math.max(size, BLOCK_BYTES));
+    const lengths = rows.map(({ bytes }) => bytes);
+    const size = lengthBetween(lengths, texts);
+    const into = this.blocks.take(size);
     const answer = await this.#ask(target, rows, texts, into);
-    const release = (): void => this.#release(into);
+    const release = (): void => this.blocks.giveBack(into);
     // A row may say another size than its bytes have.
     if (answer?.size === size) return { bytes: Buffer.from(into, 0, size), release };
     if (answer) release();
@@ -103,7 +90,7 @@ export class WireThread {
   #ask(
     target: PublicKey,
     rows: readonly QueueRow[],
-    { before, after }: WireTexts,
+    { before, after }: TextsAround,
     into: SharedArrayBuffer,
   ): Promise<WireAnswer | undefined> {
     const id = ++this.#lastId;
@@ -136,20 +123,9 @@ export class WireThread {
     for (const resolve of this.#asked.values()) resolve(undefined);
     this.#asked.clear();
   }
-
-  #release(into: SharedArrayBuffer): void {
-    if (into.byteLength === BLOCK_BYTES && this.#free.length < FREE_BLOCKS_MAX) this.#free.push(into);
-  }
 }
 
 function send(worker: Worker, message: WireWork | 'end'): void {
   // oxlint-disable-next-line unicorn/require-post-message-target-origin -- that of a window, and this is a thread
   worker.postMessage(message);
-}
-
-function encodedSize(rows: readonly QueueRow[], { before, after }: WireTexts): number {
-  let size = rows.length * after.length;
-  for (const text of before) size += text.length;
-  for (const { bytes } of rows) size += base64Length(bytes);
-  return size;
 }

@@ -121,6 +121,38 @@ describe('append', () => {
   });
 });
 
+describe('items that became durable lately', () => {
+  const TEXTS = { before: ['<', ','], after: '>' };
+
+  test('are handed over from memory, with the rows that LevelDB has', async () => {
+    const { store, level } = await freshStore();
+    await accept(store, 'm1', [bob, 100, 'one'], [carol, 200, 'for carol']);
+    await accept(store, 'm2', [bob, 107, 'two']);
+    await level.del(payloadKey(bob.key, 107));
+    const rows = await store.durableQueueRows(bob.key, 0, 107, 10);
+    expect(rows).toEqual(await store.queueRows(bob.key, 0, 107, 10));
+    expect((await store.encodedPayloads(rows, TEXTS))?.bytes.toString()).toBe('<b25l>,dHdv>');
+    expect(seqs(await store.durableQueueRows(bob.key, 0, 100, 10))).toEqual([100]);
+  });
+
+  test('are read from LevelDB when they were acked, and by another reader of the same database', async () => {
+    const { store, folder } = await freshStore();
+    await accept(store, 'm1', [bob, 100, 'one']);
+    const rows = await store.durableQueueRows(bob.key, 0, 100, 10);
+    await append(store, acked(bob, 100, [[alice, 1, 3]]));
+    expect(await store.encodedPayloads(rows, TEXTS)).toBeUndefined();
+    await store.close();
+    const level = levelAt(join(folder, 'level'));
+    const { file } = await PositionFile.open(join(folder, POSITION_FILE));
+    await level.open();
+    const bounds = { lastLsn: 3, pruned: NOT_PRUNED };
+    const again = new RelayStore(level, new EmbeddedLog(file), bounds, await LogTree.open(level, 3));
+    onTestFinished(() => again.close());
+    expect(await again.durableQueueRows(bob.key, 0, 100, 10)).toEqual(rows);
+    expect(await again.encodedPayloads(rows, TEXTS)).toBeUndefined();
+  });
+});
+
 describe('read', () => {
   test('yields every record from any LSN on', async () => {
     const { store } = await freshStore();
