@@ -1,26 +1,26 @@
 /**
  * The items that became durable last, in memory: their rows and wire bytes, so that a host which pulls soon after a push
  * waits for no look-up, and nothing is decoded, hashed or read anew. These bytes were compared with their hash when they
- * came, and have not been on a disk since.
+ * came, and have not been on a disk since. They are copied into one ring of memory: kept as they came, each would be
+ * memory outside of V8's heap that waits for a full collection.
  *
  * Invariants:
  *   - of a queue that is here, every durable row above its floor is here;
  *   - nothing is here before it is durable;
- *   - all together they hold no more than `bytesMax`.
+ *   - items and queues have their most; the items that came first go first, and the queue that was pushed to the longest ago.
  */
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import { type QueueRow, type RowChange, rowKey } from '../core/rows.ts';
 import type { Payload } from './durable-log.ts';
 
-/** 5,000 items of 1 KiB, about. */
-const RECENT_BYTES_MAX = 8 << 20;
-/** A row and what holds it, and a queue without any, about. */
-const ROW_BYTES = 600;
-const QUEUE_BYTES = 300;
+/** Each is room for a page of items of 8 KiB, and for several of smaller ones. */
+const LIMITS = { bytesMax: 4 << 20, itemsMax: 4000, queuesMax: 10_000 };
 
 interface RecentItem {
   row: QueueRow;
-  wire: Buffer;
+  queue: RecentQueue;
+  /** Where its bytes are, counted from the first that was ever put in. */
+  at: number;
 }
 
 interface RecentQueue {
@@ -40,13 +40,17 @@ interface DurableBatch {
 export type HeadsBefore = ReadonlyMap<PublicKey, number>;
 
 export class RecentItems {
-  readonly #bytesMax: number;
+  readonly #limits: typeof LIMITS;
   /** The one that was pushed to last is the last. */
   readonly #queues = new Map<PublicKey, RecentQueue>();
-  #bytes = 0;
+  /** As they came. Those that were acked or removed stay until it is their turn. */
+  readonly #order: RecentItem[] = [];
+  #ring = Buffer.alloc(0);
+  /** How many bytes were ever put in. */
+  #end = 0;
 
-  constructor(bytesMax: number = RECENT_BYTES_MAX) {
-    this.#bytesMax = bytesMax;
+  constructor(limits: Partial<typeof LIMITS> = {}) {
+    this.#limits = { ...LIMITS, ...limits };
   }
 
   /** To be called before the batch is written. `headOf` reads the head that the batches before it left. */
@@ -66,7 +70,11 @@ export class RecentItems {
       if (change.row) this.#added(change.row, wires.get(change.key), heads);
       else this.#removed(change.key);
     }
-    this.#makeRoom();
+    // Not before: what a batch adds to a queue that went would be taken for all that is above the head before it.
+    for (const target of this.#queues.keys()) {
+      if (this.#queues.size <= this.#limits.queuesMax) break;
+      this.#queues.delete(target);
+    }
   }
 
   /** Durable rows with `after` < seq <= `through`, ascending, at most `limit`; `undefined` when some may not be here. */
@@ -83,7 +91,7 @@ export class RecentItems {
     return rows;
   }
 
-  /** The wire bytes of rows of one queue, which are in order; `undefined` when some are not here. */
+  /** The wire bytes of rows of one queue, which are in order; `undefined` when some are not here. To be read at once. */
   wires(rows: readonly QueueRow[]): Buffer[] | undefined {
     const [first] = rows;
     const items = first && this.#queues.get(first.targetPubkey)?.items;
@@ -94,27 +102,27 @@ export class RecentItems {
       const item = items[at++];
       const isIt = item?.row.seq === seq && item.row.targetPubkey === targetPubkey && item.row.wireHash === wireHash;
       if (!isIt) return undefined;
-      wires.push(item.wire);
+      wires.push(this.#bytesAt(item.at, item.row.bytes));
     }
     return wires;
   }
 
   #added(row: QueueRow, wire: Buffer | undefined, heads: HeadsBefore): void {
     const { targetPubkey: target, seq } = row;
-    const known = this.#queues.get(target);
-    const queue = known ?? { floor: heads.get(target) ?? seq - 1, items: [] };
-    if (!known) this.#bytes += QUEUE_BYTES;
+    const queue = this.#queues.get(target) ?? { floor: heads.get(target) ?? seq - 1, items: [] };
     const last = queue.items.at(-1)?.row.seq ?? queue.floor;
-    if (wire && seq > last) {
-      queue.items.push({ row, wire });
-      this.#bytes += bytesOf(row);
+    this.#queues.delete(target);
+    this.#queues.set(target, queue);
+    if (wire && wire.length === row.bytes && wire.length <= this.#limits.bytesMax && seq > last) {
+      const item = { row, queue, at: this.#put(wire) };
+      queue.items.push(item);
+      this.#order.push(item);
     } else {
       // A rotation moves rows and leaves their bytes, which are read from where they lie.
       queue.floor = Math.max(last, seq);
-      this.#drop(queue.items, 0, queue.items.length);
+      queue.items = [];
     }
-    this.#queues.delete(target);
-    this.#queues.set(target, queue);
+    this.#makeRoom();
   }
 
   #removed(key: string): void {
@@ -122,35 +130,41 @@ export class RecentItems {
     if (!items) return;
     const seq = Number(key.slice(PUBLIC_KEY_CHARACTERS));
     const at = placeOf(items, seq);
-    if (items[at]?.row.seq === seq) this.#drop(items, at, 1);
+    if (items[at]?.row.seq === seq) items.splice(at, 1);
   }
 
   #ackedThrough(target: PublicKey, through: number): void {
     const items = this.#queues.get(target)?.items;
-    if (items) this.#drop(items, 0, placeOf(items, through + 1));
+    if (items) items.splice(0, placeOf(items, through + 1));
+  }
+
+  /** Copies the bytes over the oldest ones, in one piece. Returns where they are. */
+  #put(wire: Buffer): number {
+    const { bytesMax } = this.#limits;
+    if (this.#ring.length === 0) this.#ring = Buffer.allocUnsafeSlow(bytesMax);
+    const left = bytesMax - (this.#end % bytesMax);
+    const at = this.#end + (wire.length > left ? left : 0);
+    this.#end = at + wire.length;
+    wire.copy(this.#bytesAt(at, wire.length));
+    return at;
+  }
+
+  #bytesAt(at: number, length: number): Buffer {
+    const from = at % this.#limits.bytesMax;
+    return this.#ring.subarray(from, from + length);
   }
 
   #makeRoom(): void {
-    for (const [target, queue] of this.#queues) {
-      while (this.#bytes > this.#bytesMax) {
-        const [oldest] = queue.items;
-        if (!oldest) break;
-        queue.floor = oldest.row.seq;
-        this.#drop(queue.items, 0, 1);
-      }
-      if (this.#bytes <= this.#bytesMax) return;
-      this.#queues.delete(target);
-      this.#bytes -= QUEUE_BYTES;
+    const { bytesMax, itemsMax } = this.#limits;
+    const isOver = ({ at }: RecentItem): boolean => at < this.#end - bytesMax || this.#order.length > itemsMax;
+    for (let [oldest] = this.#order; oldest && isOver(oldest); [oldest] = this.#order) {
+      this.#order.shift();
+      const { queue, row } = oldest;
+      if (queue.items[0] !== oldest) continue;
+      queue.items.shift();
+      queue.floor = row.seq;
     }
   }
-
-  #drop(items: RecentItem[], at: number, count: number): void {
-    for (const { row } of items.splice(at, count)) this.#bytes -= bytesOf(row);
-  }
-}
-
-function bytesOf({ bytes }: QueueRow): number {
-  return bytes + ROW_BYTES;
 }
 
 /** Where the first item with at least this seq is. */

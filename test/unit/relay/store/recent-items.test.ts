@@ -36,8 +36,8 @@ class Subject {
   #changes: RowChange[] = [];
   #payloads: Payload[] = [];
 
-  constructor(bytesMax?: number) {
-    this.recent = new RecentItems(bytesMax);
+  constructor(limits?: ConstructorParameters<typeof RecentItems>[0]) {
+    this.recent = new RecentItems(limits);
   }
 
   head(target: PublicKey): { headSeq: number; ackedThrough: number } {
@@ -137,21 +137,29 @@ describe('rows and wire bytes', () => {
     expect(subject.recent.wires([])).toBeUndefined();
   });
 
-  test('more than may be held: the queue that was pushed to the longest ago goes first, its oldest first', () => {
-    const subject = new Subject(12_000);
+  test('the oldest go when there are more bytes than may be held, and what never fits is not there', () => {
+    const subject = new Subject({ bytesMax: 10_000 });
     commit(subject, () => subject.add(bob.key, { length: 4000 }));
     commit(subject, () => subject.add(carol.key, { length: 4000 }));
     commit(subject, () => subject.add(carol.key, { length: 4000 }));
     expect(subject.recent.rows(bob.key, 0, 9, 10)).toBeUndefined();
-    expect(seqs(subject.recent.rows(carol.key, 0, 9, 10))).toEqual([1, 2]);
-    commit(subject, () => subject.add(carol.key, { length: 4000 }));
-    expect(subject.recent.rows(carol.key, 0, 9, 10)).toBeUndefined();
-    expect(seqs(subject.recent.rows(carol.key, 1, 9, 10))).toEqual([2, 3]);
-    commit(subject, () => subject.add(carol.key, { length: 20_000 }));
-    expect(subject.recent.rows(carol.key, 3, 9, 10)).toBeUndefined();
-    expect(subject.recent.rows(carol.key, 4, 9, 10)).toEqual([]);
-    commit(subject, () => subject.ack(carol.key, 4).add(bob.key, { length: 100 }));
-    expect(seqs(subject.recent.rows(bob.key, 1, 9, 10))).toEqual([2]);
+    expect(subject.recent.rows(bob.key, 1, 9, 10)).toEqual([]);
+    expect(subject.recent.wires(subject.stored(carol.key))).toEqual([wireAt(1, 4000), wireAt(2, 4000)]);
+    commit(subject, () => subject.add(carol.key, { length: 10_001 }));
+    expect(subject.recent.rows(carol.key, 2, 9, 10)).toBeUndefined();
+    expect(subject.recent.rows(carol.key, 3, 9, 10)).toEqual([]);
+  });
+
+  test('the oldest go when there are more items or queues than may be held', () => {
+    const items = new Subject({ itemsMax: 2 });
+    commit(items, () => items.add(bob.key).add(carol.key).add(bob.key));
+    expect(seqs(items.recent.rows(bob.key, 1, 9, 10))).toEqual([2]);
+    expect(seqs(items.recent.rows(carol.key, 0, 9, 10))).toEqual([1]);
+    expect(items.recent.rows(bob.key, 0, 9, 10)).toBeUndefined();
+    const queues = new Subject({ queuesMax: 1 });
+    commit(queues, () => queues.add(bob.key).add(carol.key));
+    expect(queues.recent.rows(bob.key, 1, 9, 10)).toBeUndefined();
+    expect(seqs(queues.recent.rows(carol.key, 0, 9, 10))).toEqual([1]);
   });
 });
 
@@ -164,10 +172,15 @@ test('whatever happens, rows and bytes are those that are stored, or not handed 
     { weight: 1, arbitrary: fc.tuple(fc.constant('remove'), target, fc.nat(8)) },
   );
   const batches = fc.array(fc.array(step, { minLength: 1, maxLength: 8 }), { minLength: 1, maxLength: 30 });
+  const limits = fc.record({
+    bytesMax: fc.integer({ min: 3000, max: 30_000 }),
+    itemsMax: fc.integer({ min: 1, max: 40 }),
+    queuesMax: fc.integer({ min: 1, max: 3 }),
+  });
   let handedOver = 0;
   fc.assert(
-    fc.property(batches, fc.integer({ min: 3000, max: 30_000 }), fc.nat(5), (steps, bytesMax, back) => {
-      const subject = new Subject(bytesMax);
+    fc.property(batches, limits, fc.nat(5), (steps, most, back) => {
+      const subject = new Subject(most);
       for (const batch of steps) {
         commit(subject, () => {
           for (const [what, of, number] of batch) {
