@@ -3,6 +3,7 @@ import { bare } from './bare.ts';
 import { type Timing, quantile } from './figures.ts';
 import { floor } from './floor.ts';
 import { pull } from './pull.ts';
+import { pushElsewhere } from './push-elsewhere.ts';
 import { push, pushPaced } from './push.ts';
 import { startBenchRelay } from './relay-process.ts';
 import type { Figure } from './report.ts';
@@ -91,7 +92,7 @@ export async function pages(rounds: number): Promise<Figure[]> {
     const count = CONNECTIONS * perConnection;
     const of = await inRounds(rounds, async () => {
       const relay = await startBenchRelay();
-      await push({ relay, connections: CONNECTIONS, requestsPerConnection, itemsPerRequest, itemBytes });
+      await pushElsewhere({ relay, connections: CONNECTIONS, requestsPerConnection, itemsPerRequest, itemBytes });
       const pulled = await pull({ relay, connections: CONNECTIONS, pagesPerConnection: perConnection });
       const peakMb = relay.peakMb() ?? Number.NaN;
       await relay.stop();

@@ -6,7 +6,7 @@ import type { BenchRelay } from './relay-process.ts';
 import { PUSH_TARGET, namedSigner, pushRequests, requestBytes } from './work.ts';
 
 export interface PushLoad {
-  relay: BenchRelay;
+  relay: Pick<BenchRelay, 'port' | 'relayPubkey'>;
   connections: number;
   requestsPerConnection: number;
   itemsPerRequest: number;
@@ -72,7 +72,7 @@ export function targetName(lane: number): string {
   return `target-${lane}`;
 }
 
-export async function enrolled(relay: BenchRelay, name: string): Promise<ReturnType<typeof namedSigner>> {
+export async function enrolled(relay: PushLoad['relay'], name: string): Promise<ReturnType<typeof namedSigner>> {
   const signer = namedSigner(name);
   const url = `http://127.0.0.1:${relay.port}`;
   await new RelayClient({ url, signer, hostName: name, nowMs: () => Date.now() }).enrol();
