@@ -22,81 +22,33 @@ import {
   type UsageRow,
   rowKey,
 } from '../core/rows.ts';
-import { type CollectedSlice, Collector, collectedMark } from './collect.ts';
+import { Collector } from './collect.ts';
 import {
-  PREFIX,
-  SCHEMA_KEY,
-  dueKey,
-  logKey,
-  payloadKey,
-  queueKey,
-  rowKeyBytes,
-  dedupKey,
-  checkpointPartKey,
-  checkpointKey,
-} from './keys.ts';
+  type BatchWrites,
+  Encoding,
+  type LevelBatch,
+  addCheckpoint,
+  addCollected,
+  addHeartbeat,
+  forgottenKeys,
+} from './encoding.ts';
+import { PREFIX, SCHEMA_KEY, logKey, payloadKey, rowKeyBytes } from './keys.ts';
 import { KnownItems } from './known-items.ts';
 import type { Level } from './level.ts';
-import type { Growth, LogTree } from './log-tree.ts';
-import { DueEntries, OldestItem, yieldToEventLoop } from './due.ts';
+import type { LogTree } from './log-tree.ts';
+import { OldestItem, yieldToEventLoop } from './due.ts';
 import { keyBytes } from './packing.ts';
 import { encodeRecord } from './record.ts';
 import { readableRow } from './scan.ts';
-import { checkpointMark, checkpointPart } from './row-checkpoints.ts';
+import { checkpointMark } from './row-checkpoints.ts';
 import { encodeRow } from './row-codec.ts';
-import {
-  type DurableLog,
-  type EncodedAhead,
-  type EventLog,
-  type Forgotten,
-  type LogBatch,
-  type CheckpointWrite,
-  PRUNED_AT_ONCE,
-} from './durable-log.ts';
+import { type DurableLog, type EncodedAhead, type EventLog, type LogBatch, PRUNED_AT_ONCE } from './durable-log.ts';
 import { type LogBounds, StoreReader } from './store-reader.ts';
 import { type Pruned, prunedMark } from './position.ts';
 import { type ViewMark, viewMarkPair } from './view-mark.ts';
 import { RecentItems } from './recent-items.ts';
 import { type EncodedWires, WireBlocks, encodedWires } from './wire-blocks.ts';
 import type { WireThread } from './wire-thread.ts';
-
-/** LevelDB batches that are given as arrays cost ten times as much of the event loop. */
-type LevelBatch = ReturnType<Level['batch']>;
-
-interface BatchWrites {
-  put(key: Buffer, value: Buffer): unknown;
-  del(key: Buffer): unknown;
-}
-
-/** A batch as keys and values. */
-class Encoding implements EncodedAhead {
-  readonly writes: LevelBatch;
-  readonly effects: BatchEffects | undefined;
-  /** What every copy of the log does alike; the rest is of this node alone, or follows from the records. */
-  readonly shared: BatchWrites;
-  readonly firstLsn: number;
-  readonly growth: Growth;
-  readonly records: Buffer[] = [];
-  readonly due = new DueEntries();
-  /** The one that the batch sets. */
-  epoch: Epoch | undefined;
-
-  constructor(
-    writes: LevelBatch,
-    effects: BatchEffects | undefined,
-    { firstLsn, growth }: { firstLsn: number; growth: Growth },
-  ) {
-    this.writes = writes;
-    this.effects = effects;
-    this.shared = effects ? bothOf(writes, effects) : writes;
-    this.firstLsn = firstLsn;
-    this.growth = growth;
-  }
-
-  get lastLsn(): number {
-    return this.firstLsn + this.records.length - 1;
-  }
-}
 
 /** Less is read and encoded on the event loop: a thread costs more than it saves. */
 const THREAD_BYTES_MIN = 64 << 10;
@@ -377,42 +329,4 @@ export class RelayStore extends StoreReader implements EventLog {
 
 function dropsPayload(change: RowChange): boolean {
   return change.row === null && change.table === 'queue' && !change.leavesPayload;
-}
-
-function bothOf(one: BatchWrites, other: BatchWrites): BatchWrites {
-  return {
-    put: (key, value) => {
-      one.put(key, value);
-      other.put(key, value);
-    },
-    del: (key) => {
-      one.del(key);
-      other.del(key);
-    },
-  };
-}
-
-function* forgottenKeys({ expiryEntries, dedupEntries, dedupRows }: Forgotten): Generator<Buffer> {
-  for (const { dueMs, lsn } of expiryEntries) yield dueKey(PREFIX.expiry, dueMs, lsn);
-  for (const { dueMs, lsn } of dedupEntries) yield dueKey(PREFIX.dedupUntil, dueMs, lsn);
-  for (const name of dedupRows) yield dedupKey(name);
-}
-
-function addCheckpoint(writes: LevelBatch, write: CheckpointWrite): void {
-  if (write.type === 'part') writes.put(...checkpointPart(write));
-  else if (write.type === 'drop part') writes.del(checkpointPartKey(write.throughLsn, write.part));
-  else writes.del(checkpointKey(write.throughLsn));
-}
-
-function addHeartbeat(writes: LevelBatch, atMs: number): void {
-  const key = rowKeyBytes('heartbeat', rowKey.heartbeat);
-  writes.put(key, encodeRow('heartbeat', key, { atMs }));
-}
-
-function addCollected(writes: BatchWrites, { targetPubkey, items, through }: CollectedSlice): void {
-  for (const { seq, payloadTarget, payloadSeq } of items) {
-    writes.del(queueKey(targetPubkey, seq));
-    writes.del(payloadKey(payloadTarget, payloadSeq));
-  }
-  writes.put(...collectedMark(targetPubkey, through));
 }

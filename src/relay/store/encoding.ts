@@ -1,0 +1,97 @@
+/** A batch of the relay's store while it becomes keys and values, and those of its parts that are no rows (relay-store.ts). */
+import type { Epoch } from '../../protocol/epoch.ts';
+import { rowKey } from '../core/rows.ts';
+import type { BatchEffects } from './batch-effects.ts';
+import { type CollectedSlice, collectedMark } from './collect.ts';
+import { DueEntries } from './due.ts';
+import type { CheckpointWrite, EncodedAhead, Forgotten } from './durable-log.ts';
+import {
+  PREFIX,
+  checkpointKey,
+  checkpointPartKey,
+  dedupKey,
+  dueKey,
+  payloadKey,
+  queueKey,
+  rowKeyBytes,
+} from './keys.ts';
+import type { Level } from './level.ts';
+import type { Growth } from './log-tree.ts';
+import { checkpointPart } from './row-checkpoints.ts';
+import { encodeRow } from './row-codec.ts';
+
+/** LevelDB batches that are given as arrays cost ten times as much of the event loop. */
+export type LevelBatch = ReturnType<Level['batch']>;
+
+export interface BatchWrites {
+  put(key: Buffer, value: Buffer): unknown;
+  del(key: Buffer): unknown;
+}
+
+/** A batch as keys and values. */
+export class Encoding implements EncodedAhead {
+  readonly writes: LevelBatch;
+  readonly effects: BatchEffects | undefined;
+  /** What every copy of the log does alike; the rest is of this node alone, or follows from the records. */
+  readonly shared: BatchWrites;
+  readonly firstLsn: number;
+  readonly growth: Growth;
+  readonly records: Buffer[] = [];
+  readonly due = new DueEntries();
+  /** The one that the batch sets. */
+  epoch: Epoch | undefined;
+
+  constructor(
+    writes: LevelBatch,
+    effects: BatchEffects | undefined,
+    { firstLsn, growth }: { firstLsn: number; growth: Growth },
+  ) {
+    this.writes = writes;
+    this.effects = effects;
+    this.shared = effects ? bothOf(writes, effects) : writes;
+    this.firstLsn = firstLsn;
+    this.growth = growth;
+  }
+
+  get lastLsn(): number {
+    return this.firstLsn + this.records.length - 1;
+  }
+}
+
+function bothOf(one: BatchWrites, other: BatchWrites): BatchWrites {
+  return {
+    put: (key, value) => {
+      one.put(key, value);
+      other.put(key, value);
+    },
+    del: (key) => {
+      one.del(key);
+      other.del(key);
+    },
+  };
+}
+
+export function* forgottenKeys({ expiryEntries, dedupEntries, dedupRows }: Forgotten): Generator<Buffer> {
+  for (const { dueMs, lsn } of expiryEntries) yield dueKey(PREFIX.expiry, dueMs, lsn);
+  for (const { dueMs, lsn } of dedupEntries) yield dueKey(PREFIX.dedupUntil, dueMs, lsn);
+  for (const name of dedupRows) yield dedupKey(name);
+}
+
+export function addCheckpoint(writes: LevelBatch, write: CheckpointWrite): void {
+  if (write.type === 'part') writes.put(...checkpointPart(write));
+  else if (write.type === 'drop part') writes.del(checkpointPartKey(write.throughLsn, write.part));
+  else writes.del(checkpointKey(write.throughLsn));
+}
+
+export function addHeartbeat(writes: LevelBatch, atMs: number): void {
+  const key = rowKeyBytes('heartbeat', rowKey.heartbeat);
+  writes.put(key, encodeRow('heartbeat', key, { atMs }));
+}
+
+export function addCollected(writes: BatchWrites, { targetPubkey, items, through }: CollectedSlice): void {
+  for (const { seq, payloadTarget, payloadSeq } of items) {
+    writes.del(queueKey(targetPubkey, seq));
+    writes.del(payloadKey(payloadTarget, payloadSeq));
+  }
+  writes.put(...collectedMark(targetPubkey, through));
+}
