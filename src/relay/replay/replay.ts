@@ -28,7 +28,7 @@ import {
 } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { Growth, storedLeafHashes, treeStarts } from '../store/log-tree.ts';
-import { keyBytes } from '../store/packing.ts';
+import { keyTextAt } from '../store/plain-forms.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { decodeRow, encodeRow } from '../store/row-codec.ts';
 import { TreeEdge } from '../store/tiles.ts';
@@ -156,13 +156,13 @@ export class ReplayedRows implements RowReader {
   }
 
   #write(change: RowChange): void {
-    const key = rowKeyBytes(change.table, change.key);
+    const key = rowKeyOf(change);
     if (!change.row) this.#scratch.del(key);
     else this.#scratch.put(key, encodeRow(change.table, key, change.row));
     if (change.table !== 'dedup') return;
     if (change.row) {
       const { dedupUntilMs, senderPubkey } = change.row;
-      this.#scratch.put(...dedupOwnerPair(key, dedupUntilMs, keyBytes(senderPubkey)));
+      this.#scratch.put(...dedupOwnerPair(key, dedupUntilMs, senderPubkey));
     } else this.#scratch.del(dedupOwnerKey(key));
   }
 
@@ -179,16 +179,22 @@ export class ReplayedRows implements RowReader {
   }
 }
 
+/** A queue row says what its key does, without a text that is taken apart again. */
+function rowKeyOf({ table, key, row }: RowChange): Buffer {
+  return table === 'queue' && row ? queueKey(row.targetPubkey, row.seq) : rowKeyBytes(table, key);
+}
+
 /** Under the key of a dedup row: until when it is known, and the sender, whom the row's own bytes do not name. */
-function dedupOwnerPair(key: Buffer, dedupUntilMs: number, sender: Buffer): Pair {
+function dedupOwnerPair(key: Buffer, dedupUntilMs: number, sender: PublicKey): Pair {
   const value = Buffer.allocUnsafe(TIME + KEY);
   writeNumber(value, dedupUntilMs, 0);
-  value.set(sender, TIME);
+  value.write(sender, TIME, 'base64');
   return [dedupOwnerKey(key), value];
 }
 
 function dedupOwnerKey(key: Buffer): Buffer {
-  const owner = Buffer.from(key);
+  const owner = Buffer.allocUnsafe(key.length);
+  owner.set(key);
   owner[0] = DEDUP_OWNERS;
   return owner;
 }
@@ -349,7 +355,7 @@ async function addOwners([due, runs]: Pair, scratch: ScratchPairs): Promise<void
     const key = Buffer.concat([Buffer.of(PREFIX.dedup), runs.subarray(at + KEY, at + DEDUP_RUN_BYTES)]);
     const row = scratch.get(key);
     if (!row || decodeRow('dedup', key, row).dedupUntilMs !== dueMs) continue;
-    scratch.put(...dedupOwnerPair(key, dueMs, runs.subarray(at, at + KEY)));
+    scratch.put(...dedupOwnerPair(key, dueMs, keyTextAt(runs, at)));
   }
   if (scratch.isFull) await scratch.spill();
 }

@@ -82,7 +82,7 @@ export function withChecksum(key: Buffer, bytes: Buffer): Buffer {
   const value = Buffer.allocUnsafe(HEADER_BYTES + bytes.length);
   value[0] = FORM;
   value.writeUInt32BE(checksumOf(key, bytes), 1);
-  bytes.copy(value, HEADER_BYTES);
+  value.set(bytes, HEADER_BYTES);
   return value;
 }
 

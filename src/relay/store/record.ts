@@ -205,7 +205,7 @@ export function encodeRecord({ lsn, event }: LogEntry): Buffer {
   const record = Buffer.allocUnsafe(HEADER_BYTES + body.length);
   record[0] = FORMAT;
   record.writeUInt32BE(checksum(lsn, body), 1);
-  body.copy(record, HEADER_BYTES);
+  record.set(body, HEADER_BYTES);
   return record;
 }
 
