@@ -1,17 +1,17 @@
 /**
- * The thread of helper.ts, on the same open database: it walks over what the replay is held against, and over the records that are
- * replayed, and hands over blocks of many pairs; and it verifies the wire bytes.
+ * The thread of helper.ts, on the same open database: it walks over the records that are replayed and the rows that the replay
+ * is held against, and hands over blocks of many pairs; and it verifies the wire bytes.
  *
- * It says that all is well, or that it is not: then the verification looks itself, and names what is wrong.
+ * Of those it says that all is well, or that it is not: then the verification looks itself, and names what is wrong.
  */
 import { parentPort, workerData } from 'node:worker_threads';
 import type { Pair } from '../../lib/pair-block.ts';
 import { levelAt } from '../store/level.ts';
-import type { KeyRange } from '../store/scan.ts';
+import { type KeyRange, runsOf } from '../store/scan.ts';
 import { openScratch } from '../store/scratch.ts';
 import { Findings } from './finding.ts';
 import { verifyPayloads } from './verify-store.ts';
-import { leafedPair, leafedRecords, withLookUps } from './walks.ts';
+import { leafedPair, leafedRecords } from './walks.ts';
 
 /** What the thread is given. */
 export interface HelperTask {
@@ -24,7 +24,7 @@ export interface HelperTask {
 }
 
 export type HelperRequest =
-  /** Pairs as they are stored, which are looked up besides; or records with their hashes. */
+  /** Pairs as they are stored, or records with their hashes. */
   | { type: 'walk'; walk: number; of: 'rows' | 'records'; range: KeyRange }
   /** A block of this walk is in use. */
   | { type: 'taken'; walk: number }
@@ -37,8 +37,8 @@ export type HelperMessage =
   | { type: 'sound'; payloads: number; bytes: number }
   | { type: 'unsound' }
   | { type: 'block'; walk: number; block: ArrayBuffer; size: number }
-  /** To the end of the range; whether look-ups answered the same. */
-  | { type: 'walked'; walk: number; isSound: boolean }
+  /** To the end of the range. */
+  | { type: 'walked'; walk: number }
   /** The database could not be read. */
   | { type: 'cut'; walk: number };
 
@@ -121,9 +121,9 @@ class Blocks {
 }
 
 async function feed({ walk, of, range }: Extract<HelperRequest, { type: 'walk' }>, blocks: Blocks): Promise<void> {
-  const findings = new Findings();
   try {
-    for await (const pairs of of === 'rows' ? withLookUps(level, range, findings) : leafedPairs(range)) {
+    const runs = of === 'rows' ? runsOf(level, range, { fillCache: true }) : leafedPairs(range);
+    for await (const pairs of runs) {
       for (const pair of pairs) {
         if (blocks.add(pair)) continue;
         await blocks.send();
@@ -132,7 +132,7 @@ async function feed({ walk, of, range }: Extract<HelperRequest, { type: 'walk' }
       if (blocks.isLeft) return;
     }
     await blocks.send();
-    say({ type: 'walked', walk, isSound: findings.total === 0 });
+    say({ type: 'walked', walk });
   } catch {
     // Whatever the reason is, the caller reads for itself, and meets it again.
     say({ type: 'cut', walk });

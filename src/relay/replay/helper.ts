@@ -54,7 +54,6 @@ export class Helper {
   #begun = 0;
   #answer: Exclude<HelperMessage, { walk: number }> = { type: 'progress', stage: 'payloads', done: 0 };
   #isEnded = false;
-  #areLookUpsSound = true;
   #told: () => void = () => undefined;
 
   private constructor(level: Level, worker: Worker, stop: Int32Array, firstRecords: number) {
@@ -103,11 +102,6 @@ export class Helper {
     }
   }
 
-  /** Whether the thread looked up every pair that it handed over in `rows`, and was answered rightly. */
-  get areLookUpsSound(): boolean {
-    return this.#areLookUpsSound;
-  }
-
   /** What the thread says of the wire bytes, when it has. */
   async *answer(): AsyncGenerator<Progress, HelperAnswer | undefined> {
     for (;;) {
@@ -119,12 +113,10 @@ export class Helper {
     }
   }
 
-  /** The pairs of the range, ascending, which the thread also looks up. */
+  /** The pairs of the range, ascending, which the cache of LevelDB keeps for a while. */
   async *rows(range: KeyRange): AsyncGenerator<Pair[]> {
     const rest = yield* this.#fed(this.#begin('rows', range), (pair) => pair);
-    if (!rest) return;
-    this.#areLookUpsSound = false;
-    yield* runsOf(this.#level, rest);
+    if (rest) yield* runsOf(this.#level, rest, { fillCache: true });
   }
 
   /** The records of the range, which begins with `firstLsn`; those that are whole with their hashes in the tree. */
@@ -179,10 +171,7 @@ export class Helper {
   #hear(message: Extract<HelperMessage, { walk: number }>): void {
     const walk = this.#walks.get(message.walk);
     if (message.type === 'block') walk?.blocks.push(Buffer.from(message.block, 0, message.size));
-    else {
-      if (message.type === 'walked' && !message.isSound) this.#areLookUpsSound = false;
-      if (walk) walk.end = message.type === 'walked' ? 'whole' : 'cut';
-    }
+    else if (walk) walk.end = message.type === 'walked' ? 'whole' : 'cut';
   }
 
   #news(): Promise<void> {

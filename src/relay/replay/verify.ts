@@ -7,6 +7,7 @@
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import { runsOf } from '../store/scan.ts';
 import { openScratch } from '../store/scratch.ts';
 import { isSystemError } from '../store/refused.ts';
 import type { OfflineStore } from './offline.ts';
@@ -14,7 +15,7 @@ import { DamagedRecord } from '../store/record.ts';
 import { ReplayedRows, ReplayedTree } from './replay.ts';
 import { type Finding, Findings, type FindingCode, type Progress } from './finding.ts';
 import { Helper, type HelperOptions } from './helper.ts';
-import { type RecordRange, type StoredWalk, verifyLookUps, withLookUps } from './walks.ts';
+import { type RecordRange, type StoredWalk, lookedUp, verifyLookUps } from './walks.ts';
 import { verifyDue } from './verify-due.ts';
 import { verifyLog, verifyTree, verifyCheckpoints } from './verify-log.ts';
 import { verifyChecksums, verifyRows, verifyCharges } from './verify-rows.ts';
@@ -64,8 +65,9 @@ export async function* verify(
   const findings = new Findings();
   const records = store.lastLsn - store.pruned.throughLsn;
   const helper = Helper.start(level, records, { ...helped, verifiesWires: true });
-  const ownWalk: StoredWalk = (range) => withLookUps(level, range, findings);
-  const walk: StoredWalk = helper ? (range) => helper.rows(range) : ownWalk;
+  const ownRuns: StoredWalk = (range) => runsOf(level, range, { fillCache: true });
+  const ownWalk: StoredWalk = (range) => lookedUp(level, ownRuns(range), findings);
+  const walk: StoredWalk = helper ? (range) => lookedUp(level, helper.rows(range), findings) : ownWalk;
   const scratch = await openScratch(memoryBytes).catch(async (error: unknown) => {
     await helper?.close();
     throw error;
@@ -103,8 +105,7 @@ export async function* verify(
     const due = isReplayed
       ? yield* readable('the due indexes', findings, verifyDue(level, walk, replayed, partRows, findings))
       : undefined;
-    if (helper && !(helper.areLookUpsSound && isReplayed && isTreeKnown))
-      yield* readable('the rows', findings, verifyLookUps(level, findings));
+    if (!isReplayed || !isTreeKnown) yield* readable('the hash trees', findings, verifyLookUps(walk));
     const relay = isReplayed ? replayed.get('relay', '') : undefined;
     yield* readable('the keys', findings, only(verifyStore(offline, relay, places, findings)));
     return {

@@ -1,17 +1,18 @@
 /** Walks of a verification: in step with another walk, and with a look-up of every key that they pass. */
 import type { Pair } from '../../lib/pair-block.ts';
-import { MARK_PREFIXES, ROW_PREFIXES } from '../store/checksum.ts';
 import { HASH_BYTES, leafHash } from '../../protocol/merkle.ts';
-import { CHECKPOINT_PREFIXES, KEY_BYTES, TREE_PREFIXES, lsnOf, prefixRange } from '../store/keys.ts';
+import { KEY_BYTES, TREE_PREFIXES, lsnOf, prefixRange } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { isWholeRecord } from '../store/record.ts';
 import { type KeyRange, runsOf } from '../store/scan.ts';
 import type { Findings, Progress } from './finding.ts';
 
-/** The runs of the range; a key that a look-up answers otherwise is a finding. */
-export async function* withLookUps(level: Level, range: KeyRange, findings: Findings): AsyncGenerator<Pair[]> {
-  // A block that the walk came by need not be unpacked again for each of its keys.
-  for await (const run of runsOf(level, range, { fillCache: true })) {
+/**
+ * The runs of a walk; a key that a look-up answers otherwise is a finding. A block that a walk left in the cache need not be
+ * unpacked again for each of its keys.
+ */
+export async function* lookedUp(level: Level, runs: AsyncIterable<Pair[]>, findings: Findings): AsyncGenerator<Pair[]> {
+  for await (const run of runs) {
     const values = await level.getMany(run.map(([key]) => key));
     for (const [at, [key, value]] of run.entries()) {
       if (values[at]?.equals(value)) continue;
@@ -68,21 +69,12 @@ export function leafedRecord([key, value]: Pair): LeafedRecord {
 const BARE = Buffer.of(0);
 const LEAFED = Buffer.of(1);
 
-/** What is asked for by key: rows, due entries, hash trees, checkpoints. */
-const LOOKED_UP: readonly number[] = [
-  ...CHECKPOINT_PREFIXES,
-  ...TREE_PREFIXES,
-  ...ROW_PREFIXES.filter((prefix) => !MARK_PREFIXES.has(prefix)),
-];
-
-/** Look-ups of all of it; what is found there otherwise is left to the walks that judge it. */
-export async function* verifyLookUps(level: Level, findings: Findings): AsyncGenerator<Progress, void> {
+/** Look-ups of hash trees that nothing is held against. */
+export async function* verifyLookUps(walk: StoredWalk): AsyncGenerator<Progress, void> {
   let done = 0;
-  for (const prefix of LOOKED_UP) {
-    for await (const run of withLookUps(level, prefixRange(prefix), findings)) {
+  for (const prefix of TREE_PREFIXES)
+    for await (const run of walk(prefixRange(prefix)))
       yield { stage: 'look-ups', done: (done += run.length), of: undefined };
-    }
-  }
 }
 
 /** Whether software of ours wrote the key. Where a bit of a key fell over, the value of another one lies there. */

@@ -143,7 +143,6 @@ describe('a thread beside a verification', () => {
         .flat()
         .filter(([key, value], nth) => !pairs[nth]![0].equals(key) || !pairs[nth]![1].equals(value));
       expect(differing).toEqual([]);
-      expect(helper!.areLookUpsSound).toBe(true);
       for await (const run of helper!.rows({ gt: Buffer.of(0xee, 5), lte: Buffer.of(0xee, 40) })) {
         expect(run[0]![0]).toEqual(pairs[6]![0]);
         // Left in the middle.
