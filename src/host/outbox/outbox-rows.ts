@@ -54,8 +54,9 @@ export function addOutboxRow(tx: Transaction, context: HostContext, item: NewOut
 
 /** Puts what became of a row; the due index follows. */
 export function putOutboxRow(tx: Transaction, before: OutboxRow, after: OutboxRow): void {
-  dropDue(tx, before);
   tx.put('outbox', [after.rowId], after);
+  if (after.nextAtMs === before.nextAtMs) return;
+  dropDue(tx, before);
   putDue(tx, after);
 }
 

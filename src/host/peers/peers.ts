@@ -236,6 +236,9 @@ export function learnDirectory(
   changePeer(tx, peerId, { directory });
 }
 
+/** A peer that answers again and again is noted in its row no more often than this: nearly all that is read reads that row. */
+const NOTE_REACHED_MS = 1_000;
+
 /** Records that the peer answered over the LAN, or called from `address`. */
 export async function markReached(
   tx: Transaction,
@@ -246,6 +249,8 @@ export async function markReached(
   const peer = tx.get('peer', peerId);
   if (!peer || peer.unpairedAtMs !== null) return;
   const isNews = peer.lanFailures > 0 || (address !== undefined && address !== peer.address);
+  const sinceMs = context.nowMs() - (peer.reachedAtMs ?? 0);
+  if (!isNews && sinceMs >= 0 && sinceMs < NOTE_REACHED_MS) return;
   changePeer(tx, peerId, { reachedAtMs: context.nowMs(), lanFailures: 0, ...(address !== undefined && { address }) });
   if (isNews) await afterPeerChange(tx, context, peerId, { type: 'peer-reached' });
 }

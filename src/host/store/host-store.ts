@@ -32,7 +32,8 @@ const GROUP_BYTES_MAX = 16 << 20;
 const ROWS_AT_ONCE = 200;
 const KEYS_AT_ONCE = 4096;
 const READ_BYTES = 1 << 20;
-const NO_OPTIONS = {};
+/** As the database has them: named, they are not looked up and copied for each read. */
+const BYTES = { keyEncoding: 'buffer', valueEncoding: 'buffer' } as const;
 
 /** A batch failed. Thrown to every caller that waits: the outcome is unknown, and the daemon is ending. */
 export class StoreFailed extends Error {
@@ -203,6 +204,7 @@ class View implements Reader {
   /** The store's, when this began. */
   readonly #version: number;
   readonly #snapshot: Snapshot | undefined;
+  readonly #reading: { snapshot?: Snapshot; keyEncoding: 'buffer'; valueEncoding: 'buffer' };
   readonly #layers: readonly Writes[];
 
   constructor(level: HostLevel, cache: RowCache, snapshot: Snapshot | undefined, layers: readonly Writes[]) {
@@ -210,6 +212,7 @@ class View implements Reader {
     this.#cache = cache;
     this.#version = cache.version;
     this.#snapshot = snapshot;
+    this.#reading = snapshot ? { ...BYTES, snapshot } : BYTES;
     this.#layers = layers;
   }
 
@@ -222,10 +225,7 @@ class View implements Reader {
     }
     const cached = this.#cache.get(table, text, this.#version);
     if (cached) return cached.row;
-    const bytes = this.#level.getSync(
-      Buffer.from(text, 'latin1'),
-      this.#snapshot ? { snapshot: this.#snapshot } : NO_OPTIONS,
-    );
+    const bytes = this.#level.getSync(Buffer.from(text, 'latin1'), this.#reading);
     const row = bytes && decodeRow(table, bytes);
     this.#cache.keep(table, text, { row, bytes }, this.#version);
     return row;

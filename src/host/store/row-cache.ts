@@ -6,8 +6,8 @@
  *
  * A batch moves the store from one version to the next. Invariants:
  *   - what is answered is what a reader of that version would read from LevelDB;
- *   - a row leaves the cache before the batch that changes it is written, so that a reader which began before the batch
- *     and one which began after it never meet in the cache; it comes back, as it was written, for readers of the version
+ *   - a row leaves the cache before the batch that changes it is written, and is not kept meanwhile, so that a reader which
+ *     began before the batch and one which began after it never meet in the cache; it comes back, as it was written, for readers of the version
  *     that the batch made;
  *   - rows are frozen: several readers share them.
  */
@@ -41,7 +41,7 @@ const OF_MAIL: ReadonlySet<TableName> = new Set([
 /** More rows than most hosts have in the small tables. */
 const ROWS_MAX = 10_000;
 /** Rows of mail: at least so many of the last ones, at most twice as many. */
-const LAST_ROWS_MAX = 4_000;
+const LAST_ROWS_MAX = 12_000;
 /** A row of mail with more recipients than fit into this, encoded, is not kept. */
 const ROW_BYTES_MAX = 2_048;
 /** A longer table is not kept as a whole. */
@@ -87,7 +87,8 @@ export class RowCache {
   /** Whole tables, by the character with which their keys begin. */
   readonly #tables = new Map<string, Cached<readonly Found<TableName>[]>>();
   #version = 0;
-  #isChanging = false;
+  /** The batch that is being written. */
+  #changing: Writes | undefined;
 
   /** Which batches the store holds now. While one is being written, a reader may see it or not, whole. */
   get version(): number {
@@ -107,7 +108,8 @@ export class RowCache {
     { row, bytes }: { row: Tables[T] | undefined; bytes: Buffer | undefined },
     version: number,
   ): void {
-    if (!this.#mayKeep(version)) return;
+    // A reader may see the batch that is being written or not: what that does not change is the same for both.
+    if (version !== this.#version || this.#changing?.has(key)) return;
     if (row === undefined || bytes === undefined) {
       if (OF_MAIL.has(table)) this.#set(key, undefined);
     } else if (kept(table, row, bytes) !== undefined) this.#set(key, row);
@@ -121,7 +123,8 @@ export class RowCache {
 
   /** As `keep`, for a small table. */
   keepWhole<T extends TableName>(table: T, rows: readonly Found<T>[], version: number): readonly Found<T>[] {
-    if (SMALL.has(table) && this.#mayKeep(version) && rows.length <= WHOLE_ROWS_MAX)
+    const mayKeep = version === this.#version && !this.#changing;
+    if (SMALL.has(table) && mayKeep && rows.length <= WHOLE_ROWS_MAX)
       this.#tables.set(firstOf(table), { value: frozen(rows), since: version });
     return rows;
   }
@@ -134,9 +137,9 @@ export class RowCache {
       this.#older.delete(key);
       this.#tables.delete(key.charAt(0));
     }
-    this.#isChanging = true;
+    this.#changing = writes;
     await write();
-    this.#isChanging = false;
+    this.#changing = undefined;
     this.#version++;
     for (const [key, { row }] of writes) if (row !== undefined) this.#set(key, row);
   }
@@ -158,10 +161,6 @@ export class RowCache {
       this.#newer = new Map();
     }
     this.#newer.set(key, cached);
-  }
-
-  #mayKeep(version: number): boolean {
-    return !this.#isChanging && version === this.#version;
   }
 }
 

@@ -22,7 +22,7 @@ test('a row is kept for readers that began when it was read or later', () => {
   expect(cache.get('agentName', NAME_KEY, cache.version - 1)).toBeUndefined();
 });
 
-test('a batch: what it changes is gone before it is written, and nothing is kept meanwhile or by those who began before', async () => {
+test('a batch: what it changes is gone before it is written, and none of that is kept meanwhile or by those who began before', async () => {
   const cache = new RowCache();
   const before = cache.version;
   cache.keep('agentName', NAME_KEY, first, before);
@@ -35,6 +35,9 @@ test('a batch: what it changes is gone before it is written, and nothing is kept
   cache.keep('agentName', NAME_KEY, first, before);
   expect(cache.get('agentName', NAME_KEY, before)).toBeUndefined();
   expect(cache.get('peerName', PEER_KEY, before)).toEqual({ row: FIRST });
+  // What the batch does not change is the same before it and after it.
+  cache.keep('held', HELD_KEY, NONE, before);
+  expect(cache.get('held', HELD_KEY, before)).toEqual({ row: undefined });
   writing.resolve();
   await changed;
   cache.keep('agentName', NAME_KEY, first, before);
@@ -70,12 +73,12 @@ function keyOf(at: number): string {
   return `${HELD_KEY}${at}`;
 }
 
-test('rows of mail: the last 4,000 are kept, and no more than 8,000', () => {
+test('rows of mail: the last 12,000 are kept, and no more than 24,000', () => {
   const cache = new RowCache();
-  for (let at = 0; at < 12_000; at++) cache.keep('held', keyOf(at), { row: at, bytes: BYTES }, cache.version);
-  const known = Array.from({ length: 12_000 }, (_, at) => cache.get('held', keyOf(at), cache.version)?.row);
-  expect(known.filter((row) => row !== undefined).length).toBeLessThanOrEqual(8_000);
-  expect(known.slice(-4_000)).toEqual(Array.from({ length: 4_000 }, (_, at) => 8_000 + at));
+  for (let at = 0; at < 36_000; at++) cache.keep('held', keyOf(at), { row: at, bytes: BYTES }, cache.version);
+  const known = Array.from({ length: 36_000 }, (_, at) => cache.get('held', keyOf(at), cache.version)?.row);
+  expect(known.filter((row) => row !== undefined).length).toBeLessThanOrEqual(24_000);
+  expect(known.slice(-12_000)).toEqual(Array.from({ length: 12_000 }, (_, at) => 24_000 + at));
 });
 
 test('rows that several readers share cannot be changed', async () => {
