@@ -7,8 +7,8 @@
  * A batch moves the store from one version to the next. Invariants:
  *   - what is answered is what a reader of that version would read from LevelDB;
  *   - a row leaves the cache before the batch that changes it is written, and is not kept meanwhile, so that a reader which
- *     began before the batch and one which began after it never meet in the cache; it comes back, as it was written, for readers of the version
- *     that the batch made;
+ *     began before the batch and one which began after it never meet in the cache; it comes back, as it was written, for
+ *     readers of the version that the batch made;
  *   - rows are frozen: several readers share them.
  */
 import { type Keys, PREFIX, type TableName, type Tables } from './keys.ts';

@@ -1,10 +1,11 @@
 /** Where libsodium does not load: OpenSSL opens what libsodium sealed, and the other way round. */
 import * as fc from 'fast-check';
 import { expect, test, vi } from 'vitest';
+import type * as Libsodium from '../../../../src/protocol/libsodium.ts';
 
 const { sodiumHere } = vi.hoisted(() => ({ sodiumHere: { loads: true } }));
 vi.mock('../../../../src/protocol/libsodium.ts', async (original) => {
-  const { libsodium } = await original<typeof import('../../../../src/protocol/libsodium.ts')>();
+  const { libsodium } = await original<typeof Libsodium>();
   return { libsodium: () => (sodiumHere.loads ? libsodium() : undefined) };
 });
 const { sealSuite } = await import('../../../../src/host/mail/seal-suite.ts');
@@ -47,8 +48,8 @@ test('property: each opens what either sealed to a pair that either made, and ne
       expect(Buffer.from(await open(ct))).toEqual(Buffer.from(message));
       const changed = new Uint8Array(ct.slice(0));
       changed[0]! ^= 1;
-      await expect(open(changed.buffer)).rejects.toThrow();
-      await expect(open(ct.slice(0, 15))).rejects.toThrow();
+      await expect(open(changed.buffer)).rejects.toThrow(Error);
+      await expect(open(ct.slice(0, 15))).rejects.toThrow(Error);
     }),
     { numRuns: 60 },
   );
@@ -69,6 +70,6 @@ test.each([
     const sealing = withSodium(loads, async () =>
       sealed(await sealSuite.kem.deserializePublicKey(key), Buffer.from('a message'), Buffer.alloc(0)),
     );
-    await expect(sealing).rejects.toThrow();
+    await expect(sealing).rejects.toThrow(Error);
   }
 });

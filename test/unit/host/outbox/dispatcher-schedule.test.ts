@@ -11,6 +11,7 @@ import {
   takenByRelay,
 } from '../../../support/scripted-carriers.ts';
 import { eventually } from '../../../support/eventually.ts';
+import { deferred } from '../../../support/deferred.ts';
 import { CONTEXT_START_MS } from '../../../support/test-context.ts';
 
 const UNKNOWN_TARGET = { type: 'relay-refused', code: 'unknown target' } as const;
@@ -299,12 +300,9 @@ test('order: it does not pass one whose request fails while rows are put off', a
 function heldBack(world: DispatcherWorld): () => void {
   const { store } = world.context;
   const transact = store.transact.bind(store);
-  let release = (): void => undefined;
-  const released = new Promise<void>((resolve) => {
-    release = resolve;
-  });
-  vi.spyOn(store, 'transact').mockImplementation((work) => released.then(() => transact(work)));
-  return release;
+  const held = deferred();
+  vi.spyOn(store, 'transact').mockImplementation((work) => held.promise.then(() => transact(work)));
+  return held.resolve;
 }
 
 /** Time for the reads of a look; the store is held back, so that it never gets quiet. */
