@@ -10,7 +10,6 @@ import {
   everyRow,
   takenByRelay,
 } from '../../../support/scripted-carriers.ts';
-import { eventually } from '../../../support/eventually.ts';
 import { deferred } from '../../../support/deferred.ts';
 import { CONTEXT_START_MS } from '../../../support/test-context.ts';
 
@@ -315,13 +314,11 @@ test('the next request leaves while it is stored that all of the one before was 
   const first = only(world);
   await world.queue(bob);
   const release = heldBack(world);
+  const next = deferred();
+  world.onRequest = next.resolve;
   first.answer(everyRow(first, { type: 'lan-accepted' }));
-  expect(
-    await eventually(
-      async () => shown(world.requests),
-      ({ length }) => length > 0,
-    ),
-  ).toEqual([['lan', 'bob', [2]]]);
+  await next.promise;
+  expect(shown(world.requests)).toEqual([['lan', 'bob', [2]]]);
   expect((await world.rowsOf(bob)).map(({ state }) => state)).toEqual(['pending', 'pending']);
   release();
   await world.settled();
