@@ -2,29 +2,19 @@
  * The floor of mail end to end: a program that does only the sealing, signing, verifying and synced writes of two hosts,
  * and of the relay between them, in one process and without a network. Writes that wait for a disk share the next batch.
  *
- * Sealing is what HPKE does, by node:crypto: an ephemeral key, a key agreement, two derivations, one encryption. Signatures
- * are by the same library as those of hosts and relays.
+ * Sealing is what HPKE does: an ephemeral key, a key agreement, two derivations, one encryption. It is by the same libraries
+ * as that of hosts, and so are signatures.
  */
-import {
-  type KeyObject,
-  createCipheriv,
-  createDecipheriv,
-  createPrivateKey,
-  createPublicKey,
-  diffieHellman,
-  generateKeyPairSync,
-  hkdfSync,
-  randomBytes,
-} from 'node:crypto';
+import { hkdfSync, randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ClassicLevel } from 'classic-level';
 import { type Signer, signerFromSeed, verifySignature } from '../src/protocol/ed25519.ts';
+import { libsodium } from '../src/protocol/libsodium.ts';
 import { GroupCommit } from './group-commit.ts';
 import { BODY_BYTES } from './mail-host.ts';
 
-const AEAD = 'chacha20-poly1305';
 const TAG_BYTES = 16;
 const NONCE_BYTES = 12;
 const KEY_BYTES = 32;
@@ -41,9 +31,15 @@ interface MailWork {
   isRelayed: boolean;
 }
 
+/** An X25519 key. */
+interface SealKey {
+  secret: Buffer;
+  publicKey: Buffer;
+}
+
 /** A host or a relay: its keys and its store. */
 class Party {
-  readonly seal = generateKeyPairSync('x25519');
+  readonly seal = newSealKey();
   readonly #signer: Signer = signerFromSeed(randomBytes(KEY_BYTES));
   readonly #store: GroupCommit;
   #written = 0;
@@ -101,7 +97,7 @@ async function oneMessage({ alice, bob, relay, isRelayed }: Parties, body: Buffe
   await alice.write(Buffer.concat([body, envelope, Buffer.from(signature)]));
   if (isRelayed) await relayed(envelope, relay);
   alice.verify(envelope, signature);
-  const opened = unsealed(envelope.subarray(HEAD.length), bob.seal.privateKey);
+  const opened = unsealed(envelope.subarray(HEAD.length), bob.seal);
   const receipt = bob.sign(RECEIPT);
   await bob.write(Buffer.concat([opened, RECEIPT, Buffer.from(receipt)]));
   if (isRelayed) await relayed(RECEIPT, relay);
@@ -117,30 +113,46 @@ async function relayed(item: Buffer, relay: Party): Promise<void> {
   relay.verify(RECEIPT, accepted);
 }
 
-/** As a JSON Web Key, which OpenSSL reads fastest (bench/README.md). */
-const CURVE = { kty: 'OKP', crv: 'X25519' } as const;
+const SODIUM = libsodium();
 const ENC_BYTES = 32;
 
-function sealed(body: Buffer, to: KeyObject): Buffer {
-  const d = randomBytes(ENC_BYTES).toString('base64url');
-  const privateKey = createPrivateKey({ key: { ...CURVE, x: d, d }, format: 'jwk' });
-  const enc = Buffer.from(privateKey.export({ format: 'jwk' }).x ?? '', 'base64url');
-  const { key, nonce } = derived(diffieHellman({ privateKey, publicKey: to }), enc);
-  const cipher = createCipheriv(AEAD, key, nonce, { authTagLength: TAG_BYTES });
-  return Buffer.concat([enc, cipher.update(body), cipher.final(), cipher.getAuthTag()]);
+function sodium(): NonNullable<typeof SODIUM> {
+  if (!SODIUM) throw new Error('the floor of mail is by libsodium, which does not load here');
+  return SODIUM;
 }
 
-function unsealed(envelope: Buffer, privateKey: KeyObject): Buffer {
+function newSealKey(): SealKey {
+  const secret = randomBytes(KEY_BYTES);
+  const publicKey = Buffer.alloc(KEY_BYTES);
+  sodium().crypto_scalarmult_base(publicKey, secret);
+  return { secret, publicKey };
+}
+
+function agreed(secret: Buffer, publicKey: Buffer): Buffer {
+  const shared = Buffer.alloc(KEY_BYTES);
+  sodium().crypto_scalarmult(shared, secret, publicKey);
+  return shared;
+}
+
+function sealed(body: Buffer, to: Buffer): Buffer {
+  const { secret, publicKey: enc } = newSealKey();
+  const { key, nonce } = derived(agreed(secret, to), enc);
+  const both = Buffer.alloc(ENC_BYTES + body.length + TAG_BYTES);
+  enc.copy(both);
+  sodium().crypto_aead_chacha20poly1305_ietf_encrypt(both.subarray(ENC_BYTES), body, EMPTY, null, nonce, key);
+  return both;
+}
+
+function unsealed(envelope: Buffer, { secret }: SealKey): Buffer {
   const enc = envelope.subarray(0, ENC_BYTES);
-  const publicKey = createPublicKey({ key: { ...CURVE, x: enc.toString('base64url') }, format: 'jwk' });
-  const { key, nonce } = derived(diffieHellman({ privateKey, publicKey }), enc);
-  const decipher = createDecipheriv(AEAD, key, nonce, { authTagLength: TAG_BYTES });
-  decipher.setAuthTag(envelope.subarray(-TAG_BYTES));
-  return Buffer.concat([decipher.update(envelope.subarray(ENC_BYTES, -TAG_BYTES)), decipher.final()]);
+  const { key, nonce } = derived(agreed(secret, enc), enc);
+  const body = Buffer.alloc(envelope.length - ENC_BYTES - TAG_BYTES);
+  sodium().crypto_aead_chacha20poly1305_ietf_decrypt(body, null, envelope.subarray(ENC_BYTES), EMPTY, nonce, key);
+  return body;
 }
 
-function derived(agreed: Buffer, enc: Buffer): { key: Buffer; nonce: Buffer } {
-  const shared = hkdfSync('sha256', agreed, EMPTY, enc, KEY_BYTES);
+function derived(secret: Buffer, enc: Buffer): { key: Buffer; nonce: Buffer } {
+  const shared = hkdfSync('sha256', secret, EMPTY, enc, KEY_BYTES);
   const both = Buffer.from(hkdfSync('sha256', Buffer.from(shared), EMPTY, EMPTY, KEY_BYTES + NONCE_BYTES));
   return { key: both.subarray(0, KEY_BYTES), nonce: both.subarray(KEY_BYTES) };
 }

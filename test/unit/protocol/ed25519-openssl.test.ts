@@ -3,10 +3,11 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import { expect, test, vi } from 'vitest';
+import type * as Libsodium from '../../../src/protocol/libsodium.ts';
 
 const { sodiumHere } = vi.hoisted(() => ({ sodiumHere: { loads: true } }));
 vi.mock('../../../src/protocol/libsodium.ts', async (original) => {
-  const { libsodium } = await original<typeof import('../../../src/protocol/libsodium.ts')>();
+  const { libsodium } = await original<typeof Libsodium>();
   return { libsodium: () => (sodiumHere.loads ? libsodium() : undefined) };
 });
 const { signerFromSeed, signingWith, verifySignature } = await import('../../../src/protocol/ed25519.ts');

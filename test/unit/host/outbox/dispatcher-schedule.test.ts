@@ -304,7 +304,7 @@ function heldBack(world: DispatcherWorld): () => void {
   return held.resolve;
 }
 
-/** Time for the reads of a look; the store is held back, so that it never gets quiet. */
+/** Until the reads of a look are over; the store is held back, so that it never gets quiet. */
 async function someTurns(): Promise<void> {
   for (let turn = 0; turn < 50; turn++) await nextTurn();
 }
