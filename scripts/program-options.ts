@@ -81,6 +81,10 @@ const PROGRAM_OPTIONS: BuildOptions = {
     `${SOURCES}relay/auth/signature-worker.ts`,
     `${SOURCES}relay/store/wire-worker.ts`,
   ],
+  // A third fewer bytes to install and to read; names stay, and lines, for stacks.
+  minifyWhitespace: true,
+  minifySyntax: true,
+  lineLimit: 160,
   // All in one folder: what a module finds by its own place is found from every file.
   entryNames: '[name]',
   chunkNames: '[name]-[hash]',
