@@ -58,9 +58,11 @@ export function signingWith(key: KeyObject): (message: Uint8Array) => string {
     if (!sodium) return sign(null, message, key).toString('base64');
     if (!secret) {
       secret = sodium.sodium_malloc(sodium.crypto_sign_SECRETKEYBYTES);
-      const seed = Buffer.from(key.export({ format: 'jwk' }).d ?? '', 'base64url');
+      // No text of the seed: a buffer can be wiped.
+      const exported = key.export({ format: 'der', type: 'pkcs8' });
+      const seed = exported.subarray(PKCS8_PREFIX.length);
       sodium.crypto_sign_seed_keypair(Buffer.allocUnsafe(PUBLIC_KEY_BYTES), secret, seed);
-      sodium.sodium_memzero(seed);
+      sodium.sodium_memzero(exported);
       sodium.sodium_mprotect_readonly(secret);
     }
     const signature = Buffer.allocUnsafe(SIGNATURE_BYTES);

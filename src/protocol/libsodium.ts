@@ -40,19 +40,22 @@ interface Libsodium {
   sodium_memzero(memory: Uint8Array): void;
 }
 
-let found: Libsodium | null | undefined;
-
 /** Loaded by the first call: a command that signs nothing does not wait for it. `undefined` where it does not run. */
-export function libsodium(): Libsodium | undefined {
-  found ??= load();
-  return found ?? undefined;
+export const libsodium: () => Libsodium | undefined = loadedOnce(
+  () => createRequire(import.meta.url)('sodium-native') as Libsodium,
+);
+
+/** What `load` returned when it was first asked for; `undefined` where it threw: what is not there is looked for once. */
+export function loadedOnce<T>(load: () => T): () => T | undefined {
+  let found: { value: T | undefined } | undefined;
+  return () => (found ??= { value: orNothing(load) }).value;
 }
 
-function load(): Libsodium | null {
+function orNothing<T>(load: () => T): T | undefined {
   try {
-    return createRequire(import.meta.url)('sodium-native') as Libsodium;
+    return load();
   } catch {
     // Not installed, or no binary for this platform.
-    return null;
+    return undefined;
   }
 }

@@ -87,21 +87,27 @@ export async function receiveItems(
   { goesOn, done }: ChunkRules = {},
 ): Promise<Received[]> {
   const received: Received[] = [];
-  const chunks = chunksOf(items);
-  let ahead = inspectItems(context, chunks[0] ?? []);
-  for (let at = 0; at < chunks.length; at++) {
-    const inspections = await ahead;
+  const [first, ...others] = chunksOf(items);
+  if (!first) return received;
+  let inspections = await inspectItems(context, first);
+  for (;;) {
+    const next = others.shift();
+    const present = inspections;
     const written = context.store.transact(async (tx) => {
       if (goesOn?.(tx) === false) return false;
-      for (const inspection of inspections) received.push(await receiveItem(tx, context, inspection));
+      for (const inspection of present) received.push(await receiveItem(tx, context, inspection));
       done?.(tx, received.length);
       return true;
     });
-    ahead = nextTurn().then(() => inspectItems(context, chunks[at + 1] ?? []));
-    const [isReceived] = await Promise.all([written, ahead]);
-    if (!isReceived) break;
+    if (!next) {
+      await written;
+      return received;
+    }
+    const ahead = nextTurn().then(() => inspectItems(context, next));
+    const [isReceived, inspected] = await Promise.all([written, ahead]);
+    if (!isReceived) return received;
+    inspections = inspected;
   }
-  return received;
 }
 
 /** The next turn of the event loop: what this one began to write is being written by then. */

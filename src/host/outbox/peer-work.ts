@@ -23,9 +23,9 @@ export interface PeerWork {
   /** Something happened after the look under way began. */
   isStale: boolean;
   lanes: Partial<Record<Way, Lane>>;
-  /** The last request of which all rows were taken, while that is stored. */
+  /** A request of which all rows were taken, while its answer is being stored. */
   settling: Lane | undefined;
-  /** How many answers came or were stored. */
+  /** Raised when an answer came and when it was stored: a look that finds another number has read old rows. */
   answers: number;
   /** Rows wait for the end of a request that is under way. */
   isBlocked: boolean;

@@ -2,8 +2,9 @@
  * Makes and verifies signatures in a thread of its own (signature-worker.ts), so that they cost the event loop next to
  * nothing: a verification takes 50 to 100 µs, a signature 20 to 40. To hand one to the thread pool costs 12; what comes in
  * one turn of the event loop, and what waits here while the thread works, goes to it together, up to a few milliseconds'
- * work: what was signed first is answered while the rest is being signed, and no request waits to be verified behind
- * hundreds of receipts. Verifications go first, as a request begins with one.
+ * work: one request is answered while the receipts of another are signed, and none waits to be verified behind
+ * hundreds of receipts. Verifications go first, as a request begins with one, and leave half of the room to what waits for
+ * its signatures.
  *
  * The thread begins when it is first asked. Until it runs, where there is none to be had, and after it ended, the thread pool
  * signs, and the caller's thread verifies.
@@ -145,7 +146,9 @@ export class SignatureThread {
   }
 
   #nextMessage(): Asked {
-    const verifications = this.#verifications.splice(0, SIGNATURES_A_MESSAGE / SIGNATURES_A_VERIFICATION);
+    const most = SIGNATURES_A_MESSAGE / SIGNATURES_A_VERIFICATION;
+    // However many come, as with wrong signatures from anywhere, what was accepted gets its receipts.
+    const verifications = this.#verifications.splice(0, this.#signings.length > 0 ? most / 2 : most);
     let room = SIGNATURES_A_MESSAGE - SIGNATURES_A_VERIFICATION * verifications.length;
     const parts: SigningPart[] = [];
     for (let [signing] = this.#signings; signing && room > 0; [signing] = this.#signings) {

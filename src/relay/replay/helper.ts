@@ -108,8 +108,10 @@ export class Helper {
       const answer = this.#answer;
       if (answer.type !== 'progress') return answer;
       if (this.#isEnded) return undefined;
+      // Asked for before the caller has its turn, so that nothing comes unheard meanwhile.
+      const news = this.#news();
       yield { stage: answer.stage, done: answer.done, of: undefined };
-      await this.#news();
+      await news;
     }
   }
 

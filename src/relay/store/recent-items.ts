@@ -53,11 +53,16 @@ export class RecentItems {
     this.#limits = { ...LIMITS, ...limits };
   }
 
-  /** To be called before the batch is written. `headOf` reads the head that the batches before it left. */
-  headsBefore(payloads: readonly Payload[], headOf: (target: PublicKey) => number): HeadsBefore {
+  /**
+   * To be called before the batch is written. `headOf` reads the head that the batches before it left, where it can: above
+   * an unknown head only what comes behind the batch's first item is known to be here.
+   */
+  headsBefore(payloads: readonly Payload[], headOf: (target: PublicKey) => number | undefined): HeadsBefore {
     const heads = new Map<PublicKey, number>();
-    for (const { targetPubkey: target } of payloads)
-      if (!heads.has(target) && !this.#queues.has(target)) heads.set(target, headOf(target));
+    for (const { targetPubkey: target } of payloads) {
+      const head = heads.has(target) || this.#queues.has(target) ? undefined : headOf(target);
+      if (head !== undefined) heads.set(target, head);
+    }
     return heads;
   }
 
@@ -70,7 +75,7 @@ export class RecentItems {
       if (change.row) this.#added(change.row, wires.get(change.key), heads);
       else this.#removed(change.key);
     }
-    // Not before: what a batch adds to a queue that went would be taken for all that is above the head before it.
+    // Behind the whole batch: a queue that went in its middle and came back would lack what came before.
     for (const target of this.#queues.keys()) {
       if (this.#queues.size <= this.#limits.queuesMax) break;
       this.#queues.delete(target);

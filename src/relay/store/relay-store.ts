@@ -9,6 +9,7 @@
  *   - after one rejected write nothing is written again (LevelDB would acknowledge into a misaligned log).
  */
 import { BatchEffects } from './batch-effects.ts';
+import { DamagedRow } from './checksum.ts';
 import type { TextsAround } from '../../protocol/base64.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -117,7 +118,7 @@ export class RelayStore extends StoreReader implements EventLog {
       written();
     };
     const newest = this.#appending;
-    const heads = this.#recent.headsBefore(batch.payloads, (target) => this.get('target', target)?.headSeq ?? 0);
+    const heads = this.#recent.headsBefore(batch.payloads, (target) => this.#headOf(target));
     try {
       const viewBatch = { firstLsn, lastLsn, records, epoch: this.#epoch, batch, effects };
       await this.#log.append(viewBatch, writes, nextMayCome);
@@ -269,6 +270,16 @@ export class RelayStore extends StoreReader implements EventLog {
       }
     this.#walked = { lsn, waiting };
     return waiting;
+  }
+
+  /** That of the target's row; `undefined` for a row that is damaged, which is written anew with the batch. */
+  #headOf(target: PublicKey): number | undefined {
+    try {
+      return this.get('target', target)?.headSeq ?? 0;
+    } catch (error) {
+      if (!(error instanceof DamagedRow)) throw error;
+      return undefined;
+    }
   }
 
   #noteDurable({ changes }: LogBatch): void {

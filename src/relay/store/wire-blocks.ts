@@ -4,7 +4,7 @@ import { type TextsAround, lengthBetween, writeBetween } from '../../protocol/ba
 const BLOCK_BYTES = 800 << 10;
 const FREE_BLOCKS_MAX = 8;
 /** Less has memory of its own. */
-const SMALL_BYTES = 64 << 10;
+const SMALL_BYTES = 256 << 10;
 
 export interface EncodedWires {
   bytes: Buffer;

@@ -85,3 +85,10 @@ test('the receipts of a chunk may leave before all of the items are received', a
   await receiveItems(bob.context, items, { goesOn: () => stored.push(receipts) > 0 });
   expect(stored).toEqual([0, 32]);
 });
+
+test('nothing is received of nothing, and the store is not asked', async () => {
+  const bob = await RelayContext.open('bob');
+  const read = vi.spyOn(bob.context.store, 'read');
+  expect(await receiveItems(bob.context, [])).toEqual([]);
+  expect(read).not.toHaveBeenCalled();
+});

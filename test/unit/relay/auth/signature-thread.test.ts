@@ -147,6 +147,18 @@ describe('the signature thread', () => {
     expect(order).toEqual(['verified', 'signed']);
   });
 
+  test('receipts are signed however many requests are to be verified', async () => {
+    const thread = await running(new CountedSigner());
+    let verified = 0;
+    const claims = Array.from({ length: 400 }, () =>
+      thread.verify(alice.key, Buffer.of(1), 'no signature').finally(() => verified++),
+    );
+    const texts = listOf(20, 'a');
+    expect(await thread.sign(texts)).toEqual(signed(texts));
+    expect(verified).toBeLessThan(claims.length);
+    expect(await Promise.all(claims)).toEqual(claims.map(() => false));
+  });
+
   test('what it was asked when it was closed is done all the same, and what comes afterwards too', async () => {
     const signer = new CountedSigner();
     const thread = await running(signer);

@@ -1,4 +1,5 @@
 /** The thread beside a verification: its answers, and what is done where it gives none. */
+import { existsSync } from 'node:fs';
 import { cp, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -11,6 +12,7 @@ import { verify } from '../../../../src/relay/replay/verify.ts';
 import { PREFIX, prefixRange } from '../../../../src/relay/store/keys.ts';
 import { rebuilt, resultOf, verified } from '../../../support/audits.ts';
 import { collected } from '../../../support/collected.ts';
+import { eventually } from '../../../support/eventually.ts';
 import { liveALife } from '../../../support/life.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
@@ -101,6 +103,28 @@ describe('a thread beside a verification', () => {
     await withRawLevel(folder, flipped(PREFIX.payload));
     const { findings } = await verified(folder, { helpedFrom: 1, helper: file, firstRecords: 0 });
     expect(findings.map(({ code }) => code)).toEqual(['PAYLOAD_DIFFERS']);
+  });
+
+  test('is heard where it answers while its caller does something else', async () => {
+    const folder = await livedStore();
+    const said = join(await temporaryFolder(), 'said');
+    const file = await threadOf(`
+      import { writeFileSync } from 'node:fs';
+      import { parentPort } from 'node:worker_threads';
+      parentPort.on('message', () => parentPort.close());
+      parentPort.postMessage({ type: 'unsound' });
+      writeFileSync(${JSON.stringify(said)}, '');`);
+    const offline = await openOffline(folder);
+    const helper = Helper.start(offline.level, 1, { helpedFrom: 1, helper: file, verifiesWires: true });
+    const steps = helper?.answer();
+    expect((await steps?.next())?.done).toBe(false);
+    expect(await eventually(async () => existsSync(said), Boolean)).toBe(true);
+    for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve));
+    let step = await steps?.next();
+    while (step?.done === false) step = await steps?.next();
+    expect(step?.value).toEqual({ type: 'unsound' });
+    await helper?.close();
+    await offline.close();
   });
 
   test.each([1, 2, 4, 7])('that dies behind block %i is done without from there on', async (nth) => {

@@ -4,7 +4,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
 import { reduce } from '../../../../src/relay/core/reduce.ts';
 import type { QueueRow } from '../../../../src/relay/core/rows.ts';
-import { PREFIX, logKey, payloadKey, prefixRange } from '../../../../src/relay/store/keys.ts';
+import { PREFIX, logKey, payloadKey, prefixRange, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
 import { type Payload, EmbeddedLog } from '../../../../src/relay/store/durable-log.ts';
 import { LogTree } from '../../../../src/relay/store/log-tree.ts';
@@ -289,6 +289,22 @@ test('rawRows shows every row table and none of the indexes', async () => {
     PREFIX.queue,
     PREFIX.dedup,
   ]);
+});
+
+test('a target row that is damaged is written anew with the next item, which is handed over all the same', async () => {
+  const { store, level } = await freshStore();
+  const entry = { lsn: store.lastLsn + 1, event: accepted(alice, 'm1', [[bob, 100, 'one']]) };
+  const changes = reduce(entry, store);
+  // As where it rots behind what the engine keeps of it in memory.
+  await level.put(rowKeyBytes('target', bob.key), Buffer.from('no row'));
+  await store.append({
+    entries: [entry],
+    changes,
+    payloads: [{ targetPubkey: bob.key, seq: 100, wire: wireOf('one') }],
+  });
+  expect(store.get('target', bob.key)?.headSeq).toBe(100);
+  expect(seqs(await store.durableQueueRows(bob.key, 99, 100, 10))).toEqual([100]);
+  expect(seqs(await store.durableQueueRows(bob.key, 0, 100, 10))).toEqual([100]);
 });
 
 test('an item that is lost takes its wire bytes with it', async () => {
