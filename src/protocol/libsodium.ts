@@ -41,7 +41,7 @@ interface Libsodium {
 }
 
 /** Loaded by the first call: a command that signs nothing does not wait for it. `undefined` where it does not run. */
-export const libsodium: () => Libsodium | undefined = loadedOnce(
+export const libsodium: () => Libsodium | undefined = /* @__PURE__ */ loadedOnce(
   () => createRequire(import.meta.url)('sodium-native') as Libsodium,
 );
 
