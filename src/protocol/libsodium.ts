@@ -41,9 +41,11 @@ interface Libsodium {
 }
 
 /** Loaded by the first call: a command that signs nothing does not wait for it. `undefined` where it does not run. */
-export const libsodium: () => Libsodium | undefined = /* @__PURE__ */ loadedOnce(
-  () => createRequire(import.meta.url)('sodium-native') as Libsodium,
-);
+export const libsodium: () => Libsodium | undefined = /* @__PURE__ */ loadedOnce(required);
+
+function required(): Libsodium {
+  return createRequire(import.meta.url)('sodium-native') as Libsodium;
+}
 
 /** What `load` returned when it was first asked for; `undefined` where it threw: what is not there is looked for once. */
 export function loadedOnce<T>(load: () => T): () => T | undefined {
