@@ -64,7 +64,8 @@ export const START_OPTIONS: BuildOptions = {
   format: 'cjs',
   entryPoints: [`${SOURCES}cli/main.ts`],
   plugins: [commandLineApart, builtinsAsNeeded],
-  define: { 'import.meta.dirname': '__dirname' },
+  // For `createRequire` a path is as good.
+  define: { 'import.meta.dirname': '__dirname', 'import.meta.url': '__filename' },
   // Half the bytes to read at each start; names stay, for stacks.
   minifyWhitespace: true,
   minifySyntax: true,
