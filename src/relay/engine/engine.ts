@@ -304,7 +304,7 @@ export class Engine {
     await this.#queues.migrated(target);
     const { headSeq, ackedThrough } = this.#heads.get(target);
     const { max_pull_bytes: bytesMax } = this.settings.limits;
-    const rows = await this.#store.durableQueueRows(target, Math.max(after, ackedThrough), headSeq, limit + 1);
+    const rows = await this.#store.queueRows(target, Math.max(after, ackedThrough), headSeq, limit + 1);
     if (this.#heads.isLosing(target)) {
       await this.#committer.durable();
       return this.page(target, after, limit);

@@ -9,7 +9,6 @@
  *   - after one rejected write nothing is written again (LevelDB would acknowledge into a misaligned log).
  */
 import { BatchEffects } from './batch-effects.ts';
-import { DamagedRow } from './checksum.ts';
 import type { TextsAround } from '../../protocol/base64.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -47,8 +46,7 @@ import { type DurableLog, type EncodedAhead, type EventLog, type LogBatch, PRUNE
 import { type LogBounds, StoreReader } from './store-reader.ts';
 import { type Pruned, prunedMark } from './position.ts';
 import { type ViewMark, viewMarkPair } from './view-mark.ts';
-import { RecentItems } from './recent-items.ts';
-import { type EncodedWires, WireBlocks, encodedWires } from './wire-blocks.ts';
+import type { EncodedWires } from './wire-blocks.ts';
 import type { WireThread } from './wire-thread.ts';
 
 /** Less is read and encoded on the event loop: a thread costs more than it saves. */
@@ -65,8 +63,6 @@ export class RelayStore extends StoreReader implements EventLog {
   #failed = false;
   readonly #wires: WireThread | undefined;
   readonly #knownItems = new KnownItems();
-  readonly #recent = new RecentItems();
-  readonly #blocks: WireBlocks;
   /** What waited in all queues together after the record at `lsn`. */
   #walked: { lsn: number; waiting: UsageRow } | undefined;
   /** Of the last batch that set one, or of the relay row. */
@@ -82,7 +78,6 @@ export class RelayStore extends StoreReader implements EventLog {
     super(level, bounds);
     this.#log = log;
     this.#wires = wires;
-    this.#blocks = wires?.blocks ?? new WireBlocks();
     this.tree = tree;
     this.collector = new Collector(level);
     this.oldestItem = new OldestItem(level);
@@ -118,7 +113,6 @@ export class RelayStore extends StoreReader implements EventLog {
       written();
     };
     const newest = this.#appending;
-    const heads = this.#recent.headsBefore(batch.payloads, (target) => this.#headOf(target));
     try {
       const viewBatch = { firstLsn, lastLsn, records, epoch: this.#epoch, batch, effects };
       await this.#log.append(viewBatch, writes, nextMayCome);
@@ -130,7 +124,6 @@ export class RelayStore extends StoreReader implements EventLog {
     this.bounds = { lastLsn, pruned: batch.pruned ?? this.pruned };
     this.tree.grown(growth);
     this.#noteDurable(batch);
-    this.#recent.durable(batch, heads);
   }
 
   /** `ahead`, or the batch encoded behind the newest one that is not durable. */
@@ -236,18 +229,11 @@ export class RelayStore extends StoreReader implements EventLog {
     await this.level.put(...viewMarkPair(mark), { sync: true });
   }
 
-  /** As `queueRows`, and without those that are not durable; from memory where they became durable lately. */
-  async durableQueueRows(target: PublicKey, after: number, headSeq: number, limit: number): Promise<QueueRow[]> {
-    return this.#recent.rows(target, after, headSeq, limit) ?? this.queueRows(target, after, headSeq, limit);
-  }
-
   /**
-   * The wire bytes of queue rows as base64 between their texts; `undefined` where neither memory nor a thread has them, or
-   * where some are not what was stored.
+   * The wire bytes of queue rows as base64 between their texts; `undefined` where no thread does that, or where some are
+   * not what was stored.
    */
   async encodedPayloads(rows: readonly QueueRow[], texts: TextsAround): Promise<EncodedWires | undefined> {
-    const recent = this.#recent.wires(rows);
-    if (recent) return encodedWires(recent, texts, this.#blocks);
     return rows.reduce((sum, { bytes }) => sum + bytes, 0) < THREAD_BYTES_MIN
       ? undefined
       : this.#wires?.encode(rows, texts);
@@ -270,16 +256,6 @@ export class RelayStore extends StoreReader implements EventLog {
       }
     this.#walked = { lsn, waiting };
     return waiting;
-  }
-
-  /** That of the target's row; `undefined` for a row that is damaged, which is written anew with the batch. */
-  #headOf(target: PublicKey): number | undefined {
-    try {
-      return this.get('target', target)?.headSeq ?? 0;
-    } catch (error) {
-      if (!(error instanceof DamagedRow)) throw error;
-      return undefined;
-    }
   }
 
   #noteDurable({ changes }: LogBatch): void {

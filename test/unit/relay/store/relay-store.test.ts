@@ -121,38 +121,6 @@ describe('append', () => {
   });
 });
 
-describe('items that became durable lately', () => {
-  const TEXTS = { before: ['<', ','], after: '>' };
-
-  test('are handed over from memory, with the rows that LevelDB has', async () => {
-    const { store, level } = await freshStore();
-    await accept(store, 'm1', [bob, 100, 'one'], [carol, 200, 'for carol']);
-    await accept(store, 'm2', [bob, 107, 'two']);
-    await level.del(payloadKey(bob.key, 107));
-    const rows = await store.durableQueueRows(bob.key, 0, 107, 10);
-    expect(rows).toEqual(await store.queueRows(bob.key, 0, 107, 10));
-    expect((await store.encodedPayloads(rows, TEXTS))?.bytes.toString()).toBe('<b25l>,dHdv>');
-    expect(seqs(await store.durableQueueRows(bob.key, 0, 100, 10))).toEqual([100]);
-  });
-
-  test('are read from LevelDB when they were acked, and by another reader of the same database', async () => {
-    const { store, folder } = await freshStore();
-    await accept(store, 'm1', [bob, 100, 'one']);
-    const rows = await store.durableQueueRows(bob.key, 0, 100, 10);
-    await append(store, acked(bob, 100, [[alice, 1, 3]]));
-    expect(await store.encodedPayloads(rows, TEXTS)).toBeUndefined();
-    await store.close();
-    const level = levelAt(join(folder, 'level'));
-    const { file } = await PositionFile.open(join(folder, POSITION_FILE));
-    await level.open();
-    const bounds = { lastLsn: 3, pruned: NOT_PRUNED };
-    const again = new RelayStore(level, new EmbeddedLog(file), bounds, await LogTree.open(level, 3));
-    onTestFinished(() => again.close());
-    expect(await again.durableQueueRows(bob.key, 0, 100, 10)).toEqual(rows);
-    expect(await again.encodedPayloads(rows, TEXTS)).toBeUndefined();
-  });
-});
-
 describe('read', () => {
   test('yields every record from any LSN on', async () => {
     const { store } = await freshStore();
@@ -289,22 +257,6 @@ test('rawRows shows every row table and none of the indexes', async () => {
     PREFIX.queue,
     PREFIX.dedup,
   ]);
-});
-
-test('a target row that is damaged is written anew with the next item, which is handed over all the same', async () => {
-  const { store, level } = await freshStore();
-  const entry = { lsn: store.lastLsn + 1, event: accepted(alice, 'm1', [[bob, 100, 'one']]) };
-  const changes = reduce(entry, store);
-  // As where it rots behind what the engine keeps of it in memory.
-  await level.put(rowKeyBytes('target', bob.key), Buffer.from('no row'));
-  await store.append({
-    entries: [entry],
-    changes,
-    payloads: [{ targetPubkey: bob.key, seq: 100, wire: wireOf('one') }],
-  });
-  expect(store.get('target', bob.key)?.headSeq).toBe(100);
-  expect(seqs(await store.durableQueueRows(bob.key, 99, 100, 10))).toEqual([100]);
-  expect(seqs(await store.durableQueueRows(bob.key, 0, 100, 10))).toEqual([100]);
 });
 
 test('an item that is lost takes its wire bytes with it', async () => {
