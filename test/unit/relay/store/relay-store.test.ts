@@ -4,7 +4,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
 import { reduce } from '../../../../src/relay/core/reduce.ts';
 import type { QueueRow } from '../../../../src/relay/core/rows.ts';
-import { PREFIX, logKey, payloadKey, prefixRange, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
+import { PREFIX, logKey, payloadKey, prefixRange } from '../../../../src/relay/store/keys.ts';
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
 import { type Payload, EmbeddedLog } from '../../../../src/relay/store/durable-log.ts';
 import { LogTree } from '../../../../src/relay/store/log-tree.ts';
