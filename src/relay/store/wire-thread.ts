@@ -26,7 +26,7 @@ export class WireThread {
   #state: 'new' | 'starting' | 'running' | 'ended' = 'new';
   readonly #asked = new Map<number, (answer: WireAnswer | undefined) => void>();
   #lastId = 0;
-  readonly blocks = new WireBlocks();
+  readonly #blocks = new WireBlocks();
 
   /** `location` is that of a database that is open in this process and shared. */
   constructor(location: string, file: URL | undefined = WORKER) {
@@ -42,9 +42,9 @@ export class WireThread {
     if (this.#state !== 'running' || !target || rows.some((row) => row.payloadTarget !== target)) return undefined;
     const lengths = rows.map(({ bytes }) => bytes);
     const size = lengthBetween(lengths, texts);
-    const into = this.blocks.take(size);
+    const into = this.#blocks.take(size);
     const answer = await this.#ask(target, rows, texts, into);
-    const release = (): void => this.blocks.giveBack(into);
+    const release = (): void => this.#blocks.giveBack(into);
     // A row may say another size than its bytes have.
     if (answer?.size === size) return { bytes: Buffer.from(into, 0, size), release };
     if (answer) release();
