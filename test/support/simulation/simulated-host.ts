@@ -234,7 +234,7 @@ export class SimulatedHost {
     // Another answer may have begun an epoch meanwhile, or a rotation: then this page is of a place that it left.
     if (key !== this.key || epoch !== this.epoch || after !== this.receivedThrough) return true;
     if (!page || page.type !== 'page') return this.#refused(page);
-    if (epoch === undefined) this.epoch = page.epoch;
+    if (epoch === undefined) this.#noteEpoch(page.epoch);
     if (page.headSeq < this.receivedThrough) return this.#rewound(page.epoch);
     for (const item of page.items) this.#receive(item);
     this.receivedThrough = Math.max(this.receivedThrough, page.lastSeq);
@@ -337,10 +337,11 @@ export class SimulatedHost {
     if (epoch === this.epoch) return;
     const isFirst = this.epoch === undefined;
     this.epoch = epoch;
+    // What it was told of its rotations and its enrolment may be of an epoch that ended.
+    this.#isEnrolled = false;
     if (isFirst) return;
     this.receivedThrough = 0;
     this.#ackedThrough = 0;
-    this.#isEnrolled = false;
     for (const row of this.outbox) if (row.state === 'accepted') row.isAgain = true;
     this.#wake();
   }
