@@ -145,3 +145,20 @@ function isFilled(object: Record<string, unknown>, name: string): boolean {
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
+
+/**
+ * An item of a page up to the base64 of its wire bytes, behind which `PULLED_ITEM_TAIL` stands. Ids, kinds and keys are
+ * ASCII without quotes or backslashes, by the patterns that they passed when they were stored.
+ */
+export function pulledItemHead({ seq, kind, itemId, senderPubkey }: PulledItem): string {
+  return `{"seq":${seq},"kind":"${kind}","item_id":"${itemId}","sender_pubkey":"${senderPubkey}","wire_b64":"`;
+}
+
+export const PULLED_ITEM_TAIL = '"}';
+
+interface PulledItem {
+  seq: number;
+  kind: ItemKind;
+  itemId: ItemId;
+  senderPubkey: PublicKey;
+}

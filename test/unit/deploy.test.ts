@@ -399,7 +399,7 @@ async function exportedLabels(): Promise<Map<string, Set<string>>> {
   metrics.unread('unknown target', 1);
   metrics.finished({ id: '', method: 'GET', route: '/', status: 429, code: 'RATE_LIMITED', durationMs: 1 });
   const event = { type: 'EpochRotated', epoch: FIRST_EPOCH, reason: 'reset', atMs: 0 } as const;
-  metrics.committed({ entries: [{ lsn: 1, event }], changes: [], durationMs: 1 });
+  metrics.committed({ entries: [{ lsn: 1, event }], changes: [], payloads: [], durationMs: 1 });
   const { body } = await metrics.reply(NOTHING_YET);
   const labels = new Map<string, Set<string>>();
   for (const { groups } of String(body).matchAll(/^(?<name>[a-z0-9_]+)\{(?<pairs>.*)\} /gm)) {

@@ -327,8 +327,8 @@ export class Committer implements FactSource {
     await before;
     if (this.#failure) return;
     this.#unconfirmed.shift();
-    const { entries, allChanges: changes } = batch;
-    this.#published({ entries, changes, durationMs: this.#monotonicMs() - startedMs });
+    const { entries, allChanges: changes, payloads } = batch;
+    this.#published({ entries, changes, payloads, durationMs: this.#monotonicMs() - startedMs });
     this.#collector.published(changes);
     batch.resolve();
     if (this.#unconfirmed.length > 0) return;

@@ -28,7 +28,6 @@ import { type RelaySettings, lineageOf, presentKey, relayRow, targetRow } from '
 import type { EncKeyRow, RotationRow, EnrolmentRow, QueueRow, TargetRow, UsageRow } from '../core/rows.ts';
 import type { QueueSlice, FoundRow } from '../store/scan.ts';
 import type { RelayStore } from '../store/relay-store.ts';
-import type { EncodedWires } from '../store/wire-blocks.ts';
 import { Committer, type StoreFailed } from './committer.ts';
 import { AccessControl } from './access-control.ts';
 import { DurableHeads, OnceListeners } from './durable-heads.ts';
@@ -43,6 +42,7 @@ import { QueueIndexes } from './queue-indexes.ts';
 import { TimeSlice } from './time-slice.ts';
 import { Acks } from './acks.ts';
 import { type Pushed, Pushes } from './pushes.ts';
+import { type EncodedWires, RecentItems } from './recent-items.ts';
 import { QueueReadiness } from './queue-readiness.ts';
 import type { StoreSnapshot } from '../store/store-reader.ts';
 import { pageRows } from '../core/decide-queue.ts';
@@ -65,8 +65,6 @@ interface EngineOptions {
   observer?: EngineObserver;
 }
 
-export type { EncodedWires };
-
 /** One pull: the rows of a page, in order; their wire bytes are read with `payloads`. */
 export interface Page {
   epoch: Epoch;
@@ -86,6 +84,7 @@ export class Engine {
   readonly lost: LostItemCommands;
   readonly log: LogProofs;
   readonly logRetention: LogRetention;
+  readonly recent = new RecentItems();
   readonly #store: RelayStore;
   readonly #monotonicMs: () => number;
   readonly #committer: Committer;
@@ -304,7 +303,8 @@ export class Engine {
     await this.#queues.migrated(target);
     const { headSeq, ackedThrough } = this.#heads.get(target);
     const { max_pull_bytes: bytesMax } = this.settings.limits;
-    const rows = await this.#store.queueRows(target, Math.max(after, ackedThrough), headSeq, limit + 1);
+    const range = [target, Math.max(after, ackedThrough), headSeq, limit + 1] as const;
+    const rows = this.recent.rows(...range) ?? (await this.#store.queueRows(...range));
     if (this.#heads.isLosing(target)) {
       await this.#committer.durable();
       return this.page(target, after, limit);
@@ -385,6 +385,7 @@ export class Engine {
     const { entries, changes } = batch;
     const { epoch } = this;
     for (const change of changes) if (change.table === 'relay' && change.row) this.#epoch = change.row.epoch;
+    this.recent.durable(batch, (target) => this.#heads.get(target).headSeq);
     this.#heads.published(entries, changes);
     // Long polls of the epoch that ended would wait for items that come in another.
     if (this.epoch !== epoch) this.#heads.wakeAll();

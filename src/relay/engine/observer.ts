@@ -4,11 +4,13 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushOutcome } from '../core/decision.ts';
 import type { LogEntry } from '../core/event.ts';
 import type { RowChange } from '../core/rows.ts';
+import type { Payload } from '../store/durable-log.ts';
 
 /** What one synced batch made durable. A batch without entries is a heartbeat or gives back space. */
 export interface CommittedBatch {
   entries: readonly LogEntry[];
   changes: readonly RowChange[];
+  payloads: readonly Payload[];
   /** Of the write, its sync and the note of the position. */
   durationMs: number;
 }

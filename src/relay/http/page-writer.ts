@@ -9,11 +9,13 @@
  */
 import { type TextsAround, lengthBetween, writeBetween } from '../../protocol/base64.ts';
 import { hasHash } from '../../protocol/digest.ts';
+import { PULLED_ITEM_TAIL, pulledItemHead } from '../../protocol/items.ts';
 import { Budget, type Claim, type Holder } from '../../http/budget.ts';
 import type { QueueRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
-import type { EncodedWires, Engine, Page } from '../engine/engine.ts';
+import type { Engine, Page } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
+import type { EncodedWires } from '../engine/recent-items.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
 import type { HopRelayRequest } from './route.ts';
@@ -143,10 +145,14 @@ export class PageWriter {
     return { bytes: encoder.items(whole, wires), lastSeq, isCut };
   }
 
-  /** Where the store has all of them as they are sent, and they are what was stored. */
+  /** Where memory or the store has all of them as they are sent, and they are what was stored. */
   async #encodedWhole(rows: readonly QueueRow[], encoder: PageEncoder): Promise<EncodedWires | undefined> {
-    const texts = rows.length > 0 ? encoder.texts?.(rows) : undefined;
-    const encoded = texts && (await this.#options.engine.encodedPayloads(rows, texts));
+    if (rows.length === 0) return undefined;
+    const { engine } = this.#options;
+    const { lead } = encoder;
+    const recent = lead === undefined ? undefined : engine.recent.encoded(rows, lead);
+    const texts = recent ? undefined : encoder.texts?.(rows);
+    const encoded = recent ?? (texts && (await engine.encodedPayloads(rows, texts)));
     if (encoded) encoder.wrote?.();
     return encoded;
   }
@@ -226,13 +232,19 @@ export interface PageEncoder {
   items(rows: readonly QueueRow[], wires: readonly Buffer[]): Buffer;
   /** What `items` would write around the base64 of each wire; absent where it does not write base64. */
   texts?(rows: readonly QueueRow[]): TextsAround;
-  /** These texts were written, with the wires between them. */
+  /** What stands in front of the next item as a page has it (`pulledItemHead`); absent where it does not write such items. */
+  readonly lead?: string;
+  /** The next items were written, by these texts or behind `lead`. */
   wrote?(): void;
   end(lastSeq: number, more: boolean): string;
 }
 
 export class ItemsEncoder implements PageEncoder {
   #lead: string;
+
+  get lead(): string {
+    return this.#lead;
+  }
 
   constructor({ epoch, headSeq }: Page) {
     this.#lead = `{"epoch":${JSON.stringify(epoch)},"head_seq":${headSeq},"items":[`;
@@ -248,7 +260,10 @@ export class ItemsEncoder implements PageEncoder {
   }
 
   texts(rows: readonly QueueRow[]): TextsAround {
-    return { before: rows.map((row, at) => (at === 0 ? this.#lead : ',') + itemHead(row)), after: ITEM_TAIL };
+    return {
+      before: rows.map((row, at) => (at === 0 ? this.#lead : ',') + pulledItemHead(row)),
+      after: PULLED_ITEM_TAIL,
+    };
   }
 
   wrote(): void {
@@ -300,11 +315,4 @@ export function parseCursor(text: string): { epoch: Epoch; seq: number } | undef
   return parts?.['epoch'] !== undefined && Number.isSafeInteger(seq)
     ? { epoch: parts['epoch'] as Epoch, seq }
     : undefined;
-}
-
-const ITEM_TAIL = '"}';
-
-/** Ids, kinds and keys are ASCII without quotes or backslashes, by the patterns they passed when they were stored. */
-function itemHead({ seq, kind, itemId, senderPubkey }: QueueRow): string {
-  return `{"seq":${seq},"kind":"${kind}","item_id":"${itemId}","sender_pubkey":"${senderPubkey}","wire_b64":"`;
 }

@@ -36,7 +36,7 @@ test('what is taken is counted from zero again, and commit times ascend', () => 
     { type: 'ItemStored', status: 'duplicate', targets: [], atMs: 1 },
     { type: 'ItemRejected', rejection: 'conflict' },
   ]);
-  for (const durationMs of [3, 1, 20]) activity.committed({ entries: [], changes: [], durationMs });
+  for (const durationMs of [3, 1, 20]) activity.committed({ entries: [], changes: [], payloads: [], durationMs });
   const { commitMs, ...counted } = activity.take();
   expect(counted).toEqual({ accepted: 1, acked: 0, rejected: 1, requests: 0 });
   expect([...commitMs]).toEqual([1, 3, 20]);

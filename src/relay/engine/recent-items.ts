@@ -1,0 +1,226 @@
+/**
+ * The items that became durable last, in memory, so that a host which pulls soon after a push waits for no look-up, and
+ * nothing is decoded, hashed or read anew: their rows, and beside them each item as a page has it, written once. The wire
+ * bytes were compared with their hash when they came, and have not been on a disk since. The texts lie in one ring of
+ * memory: a buffer for each would be memory outside of V8's heap that waits for a full collection.
+ *
+ * The invariant: of a queue that is here, the durable rows with `floor` < seq <= `through` are its items, all of them and
+ * no others, and `through` is its durable head. A page is made from memory for that head alone. So mail can be hidden only
+ * where this is broken, and only one thing is ever done to keep it:
+ *   - no row lies above the head of its queue, so what lies between the heads before and after a batch is what the batch
+ *     wrote there. Where that is nothing but new items, each behind the one before and the last of them at the new head,
+ *     they continue the queue; or they begin it, and the head before the batch, as the engine knows it, is the floor;
+ *   - whatever else happens to a queue row or a head ends the memory of that queue: a row that was moved, expired, lost or
+ *     written without its bytes, a place that is kept for later, a head that was raised.
+ *
+ * An ack does nothing here, since nobody asks for rows at or below it. Items have their most in bytes and in number; those
+ * that came first go first, and raise their queue's floor.
+ */
+import { base64Length } from '../../protocol/base64.ts';
+import { PULLED_ITEM_TAIL, pulledItemHead } from '../../protocol/items.ts';
+import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
+import { type QueueRow, type RowChange, rowKey } from '../core/rows.ts';
+import type { Payload } from '../store/durable-log.ts';
+import { type EncodedWires, WireBlocks } from '../store/wire-blocks.ts';
+
+export type { EncodedWires };
+
+/** Room for a page of the largest items that are kept, and for several of smaller ones. */
+const LIMITS = { bytesMax: 6 << 20, itemsMax: 4000, itemBytesMax: 8 << 10 };
+/** Pages that are shorter have memory of their own. */
+const SMALL_BYTES = 256 << 10;
+/** Between items. */
+const COMMA = ',';
+
+interface RecentItem {
+  row: QueueRow;
+  /** Where its text is, with a comma in front, counted from the first byte that was ever put in. */
+  at: number;
+  length: number;
+}
+
+interface RecentQueue {
+  floor: number;
+  through: number;
+  /** By seq; never empty. */
+  items: RecentItem[];
+}
+
+/** What became durable together. */
+interface DurableBatch {
+  changes: Iterable<RowChange>;
+  payloads: readonly Payload[];
+}
+
+/** What a batch did to one queue. */
+interface Written {
+  /** New items, each behind the one before, and their bytes. */
+  rows: QueueRow[];
+  wires: Buffer[];
+  /** The head after the batch; `undefined` where that was not written. */
+  headSeq: number | undefined;
+  /** Whether it did anything else to a row of it. */
+  isOther: boolean;
+}
+
+export class RecentItems {
+  readonly #limits: typeof LIMITS;
+  readonly #queues = new Map<PublicKey, RecentQueue>();
+  /** As they came; also those of queues that are not here any more. */
+  readonly #order: RecentItem[] = [];
+  readonly #blocks = new WireBlocks();
+  #ring = Buffer.alloc(0);
+  /** How many bytes were ever put in. */
+  #end = 0;
+
+  constructor(limits: Partial<typeof LIMITS> = {}) {
+    this.#limits = { ...LIMITS, ...limits };
+  }
+
+  /** To be called for every batch, in their order, when it is durable. `headOf` reads the heads as they were before it. */
+  durable({ changes, payloads }: DurableBatch, headOf: (target: PublicKey) => number): void {
+    for (const [target, written] of writtenTo(changes, payloads)) this.#follow(target, written, headOf(target));
+  }
+
+  /**
+   * The durable rows with `after` < seq <= `headSeq`, which is the durable head, ascending and at most `limit`; `undefined`
+   * when some may not be here.
+   */
+  rows(target: PublicKey, after: number, headSeq: number, limit: number): QueueRow[] | undefined {
+    const queue = this.#queues.get(target);
+    if (!queue || after < queue.floor || headSeq !== queue.through) return undefined;
+    const from = placeOf(queue.items, after + 1);
+    return queue.items.slice(from, from + limit).map(({ row }) => row);
+  }
+
+  /**
+   * Rows of one queue, which are in order, as a page has them behind `lead`; `undefined` when some are not here. Also those
+   * that were acked or went meanwhile, as long as they are here.
+   */
+  encoded(rows: readonly QueueRow[], lead: string): EncodedWires | undefined {
+    const items = this.#itemsOf(rows);
+    if (!items) return undefined;
+    let size = lead.length - COMMA.length;
+    for (const { length } of items) size += length;
+    const block = size < SMALL_BYTES ? undefined : this.#blocks.take(size);
+    const bytes = block ? Buffer.from(block, 0, size) : Buffer.allocUnsafeSlow(size);
+    // Over the comma in front of the first.
+    this.#copy(items, bytes, lead.length - COMMA.length);
+    bytes.write(lead, 0, 'latin1');
+    return { bytes, release: () => block && this.#blocks.giveBack(block) };
+  }
+
+  #itemsOf(rows: readonly QueueRow[]): RecentItem[] | undefined {
+    const [first] = rows;
+    const queued = first && this.#queues.get(first.targetPubkey)?.items;
+    if (!queued) return undefined;
+    const from = placeOf(queued, first.seq);
+    const items = queued.slice(from, from + rows.length);
+    const areIt = rows.every(({ targetPubkey, seq, wireHash }, at) => {
+      const row = items[at]?.row;
+      return row?.seq === seq && row.targetPubkey === targetPubkey && row.wireHash === wireHash;
+    });
+    return areIt ? items : undefined;
+  }
+
+  /** Those that lie side by side at once. */
+  #copy(items: readonly RecentItem[], into: Buffer, start: number): void {
+    let [to, from, end] = [start, 0, 0];
+    const copyRun = (): void => {
+      to += this.#ring.copy(into, to, from % this.#limits.bytesMax, (from % this.#limits.bytesMax) + end - from);
+    };
+    for (const { at, length } of items) {
+      if (at !== end || at % this.#limits.bytesMax === 0) {
+        copyRun();
+        from = at;
+      }
+      end = at + length;
+    }
+    copyRun();
+  }
+
+  #follow(target: PublicKey, { rows, wires, headSeq, isOther }: Written, before: number): void {
+    if (rows.length === 0 && !isOther && headSeq === before) return;
+    const isNew = !isOther && (rows[0]?.seq ?? 0) > before && rows.at(-1)?.seq === headSeq;
+    if (!isNew || rows.some(({ bytes }) => bytes > this.#limits.itemBytesMax)) {
+      this.#queues.delete(target);
+      return;
+    }
+    const known = this.#queues.get(target);
+    const queue = known?.through === before ? known : { floor: before, through: before, items: [] };
+    this.#queues.set(target, queue);
+    for (const [position, row] of rows.entries()) {
+      const item = this.#put(row, wires[position] as Buffer);
+      queue.items.push(item);
+      queue.through = row.seq;
+      this.#order.push(item);
+      this.#makeRoom();
+    }
+  }
+
+  /** Writes the item over the oldest ones, in one piece. */
+  #put(row: QueueRow, wire: Buffer): RecentItem {
+    const { bytesMax } = this.#limits;
+    if (this.#ring.length === 0) this.#ring = Buffer.allocUnsafeSlow(bytesMax);
+    const head = COMMA + pulledItemHead(row);
+    const length = head.length + base64Length(wire.length) + PULLED_ITEM_TAIL.length;
+    if (length > bytesMax) throw new Error('invariant: there is room for the largest item');
+    const left = bytesMax - (this.#end % bytesMax);
+    const at = this.#end + (length > left ? left : 0);
+    this.#end = at + length;
+    this.#ring.write(head + wire.toString('base64') + PULLED_ITEM_TAIL, at % bytesMax, 'latin1');
+    return { row, at, length };
+  }
+
+  /** Takes out what was written over, and what is too many. */
+  #makeRoom(): void {
+    const { bytesMax, itemsMax } = this.#limits;
+    const isOver = ({ at }: RecentItem): boolean => at < this.#end - bytesMax || this.#order.length > itemsMax;
+    for (let [oldest] = this.#order; oldest && isOver(oldest); [oldest] = this.#order) {
+      this.#order.shift();
+      const { targetPubkey, seq } = oldest.row;
+      const queue = this.#queues.get(targetPubkey);
+      if (queue?.items[0] !== oldest) continue;
+      queue.items.shift();
+      queue.floor = seq;
+      if (queue.items.length === 0) this.#queues.delete(targetPubkey);
+    }
+  }
+}
+
+/** What a batch did to each queue that it changed. */
+function writtenTo(changes: Iterable<RowChange>, payloads: readonly Payload[]): Map<PublicKey, Written> {
+  const queues = new Map<PublicKey, Written>();
+  const of = (target: PublicKey): Written => {
+    let written = queues.get(target);
+    if (!written) queues.set(target, (written = { rows: [], wires: [], headSeq: undefined, isOther: false }));
+    return written;
+  };
+  // Wire bytes come in the order of the rows that they came with.
+  let next = 0;
+  for (const { table, key, row } of changes) {
+    if (table === 'target') of(key as PublicKey).headSeq = row?.headSeq;
+    if (table !== 'queue') continue;
+    const written = of(key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey);
+    const payload = payloads[next];
+    const hasCome = payload && key === rowKey.queue(payload.targetPubkey, payload.seq);
+    if (hasCome) next++;
+    const isNew = hasCome && row && payload.wire.length === row.bytes && row.seq > (written.rows.at(-1)?.seq ?? -1);
+    if (isNew) {
+      written.rows.push(row);
+      written.wires.push(payload.wire);
+    } else written.isOther = true;
+  }
+  return queues;
+}
+
+/** Where the first item with at least this seq is. */
+function placeOf(items: readonly RecentItem[], seq: number): number {
+  let [low, high] = [0, items.length];
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((items[middle]?.row.seq ?? Infinity) < seq) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

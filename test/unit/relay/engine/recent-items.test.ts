@@ -1,0 +1,147 @@
+/** Items in memory: which pages come from there. Any history at all is in test/property/recent-items.test.ts. */
+import { expect, test } from 'vitest';
+import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import type { ItemId } from '../../../../src/protocol/names.ts';
+import type { PublicKey } from '../../../../src/protocol/public-key.ts';
+import { EMPTY_TARGET, type QueueRow, type RowChange, rowKey } from '../../../../src/relay/core/rows.ts';
+import { RecentItems } from '../../../../src/relay/engine/recent-items.ts';
+import type { Payload } from '../../../../src/relay/store/durable-log.ts';
+import { pushOf } from '../../../support/commands.ts';
+import { alice, bob, carol } from '../../../support/hosts.ts';
+import { openTestRelay } from '../../../support/test-relay.ts';
+
+function rowAt(targetPubkey: PublicKey, seq: number, wire: Buffer): QueueRow {
+  return {
+    targetPubkey,
+    seq,
+    kind: 'envelope',
+    itemId: `m${seq}` as ItemId,
+    senderPubkey: alice.key,
+    wireHash: sha256Hex(wire),
+    bytes: wire.length,
+    acceptedAtMs: 0,
+    expiresAtMs: 0,
+    payloadTarget: targetPubkey,
+    payloadSeq: seq,
+  };
+}
+
+/** Batches, each told to the memory with the heads before it. */
+class Subject {
+  readonly recent: RecentItems;
+  readonly #heads = new Map<PublicKey, number>();
+
+  constructor(limits?: ConstructorParameters<typeof RecentItems>[0]) {
+    this.recent = new RecentItems(limits);
+  }
+
+  /** New items: the target, the seq and the length of each. */
+  accept(...items: readonly (readonly [PublicKey, number, number?])[]): this {
+    const changes: RowChange[] = [];
+    const payloads: Payload[] = [];
+    const heads = new Map<PublicKey, number>();
+    for (const [target, seq, length = 100] of items) {
+      const wire = Buffer.alloc(length, `${seq} `);
+      changes.push({ table: 'queue', key: rowKey.queue(target, seq), row: rowAt(target, seq, wire) });
+      payloads.push({ targetPubkey: target, seq, wire });
+      heads.set(target, seq);
+    }
+    for (const [key, headSeq] of heads) changes.push({ table: 'target', key, row: { ...EMPTY_TARGET, headSeq } });
+    return this.told(changes, payloads);
+  }
+
+  told(changes: RowChange[], payloads: Payload[] = []): this {
+    this.recent.durable({ changes, payloads }, (target) => this.head(target));
+    for (const { table, key, row } of changes) if (table === 'target') this.#heads.set(key as PublicKey, row!.headSeq);
+    return this;
+  }
+
+  head(target: PublicKey): number {
+    return this.#heads.get(target) ?? 0;
+  }
+
+  seqs(target: PublicKey, after: number, limit = 100): number[] | undefined {
+    return this.recent.rows(target, after, this.head(target), limit)?.map(({ seq }) => seq);
+  }
+}
+
+test('a queue that was empty is there from its first item on', () => {
+  const subject = new Subject().accept([bob.key, 1000], [bob.key, 1001]).accept([bob.key, 1008]);
+  expect(subject.seqs(bob.key, 0)).toEqual([1000, 1001, 1008]);
+  expect(subject.seqs(bob.key, 0, 2)).toEqual([1000, 1001]);
+  expect(subject.seqs(bob.key, 1000)).toEqual([1001, 1008]);
+  expect(subject.seqs(carol.key, 0)).toBeUndefined();
+});
+
+test('a queue in which others wait already is there for those who have the others', () => {
+  const subject = new Subject().told([{ table: 'target', key: bob.key, row: { ...EMPTY_TARGET, headSeq: 50 } }]);
+  subject.accept([bob.key, 100]);
+  expect(subject.seqs(bob.key, 49)).toBeUndefined();
+  expect(subject.seqs(bob.key, 50)).toEqual([100]);
+});
+
+test('a row that comes to a kept place ends the memory of its queue, which begins anew behind everything', () => {
+  const subject = new Subject();
+  subject.told([{ table: 'target', key: bob.key, row: { ...EMPTY_TARGET, headSeq: 50 } }]).accept([bob.key, 60]);
+  const moved = { ...rowAt(bob.key, 40, Buffer.from('x')), payloadTarget: carol.key };
+  subject.told([{ table: 'queue', key: rowKey.queue(bob.key, 40), row: moved }]);
+  for (const after of [39, 40, 50, 60]) expect(subject.seqs(bob.key, after)).toBeUndefined();
+  subject.accept([bob.key, 61]);
+  expect(subject.seqs(bob.key, 59)).toBeUndefined();
+  expect(subject.seqs(bob.key, 60)).toEqual([61]);
+});
+
+test('a page of another head than the one that is durable is not there', () => {
+  const subject = new Subject().accept([bob.key, 1], [bob.key, 2]);
+  expect(subject.recent.rows(bob.key, 0, 1, 10)).toBeUndefined();
+  expect(subject.recent.rows(bob.key, 0, 3, 10)).toBeUndefined();
+});
+
+test('the oldest go when there are more bytes than may be held, and a large item ends the memory of its queue', () => {
+  const subject = new Subject({ bytesMax: 12_000, itemBytesMax: 4000 });
+  subject.accept([bob.key, 1, 4000]).accept([carol.key, 1, 4000]).accept([carol.key, 2, 4000]);
+  expect(subject.seqs(bob.key, 0)).toBeUndefined();
+  expect(subject.seqs(carol.key, 0)).toEqual([1, 2]);
+  subject.accept([carol.key, 3, 4001]);
+  expect(subject.seqs(carol.key, 2)).toBeUndefined();
+});
+
+test('the oldest go when there are more items than may be held', () => {
+  const subject = new Subject({ itemsMax: 2 }).accept([bob.key, 1], [carol.key, 1], [bob.key, 2]);
+  expect(subject.seqs(bob.key, 0)).toBeUndefined();
+  expect(subject.seqs(bob.key, 1)).toEqual([2]);
+  expect(subject.seqs(carol.key, 0)).toEqual([1]);
+});
+
+test('items are written as a page has them, behind what the page has in front of them', () => {
+  const subject = new Subject({ bytesMax: 1000 });
+  // The last one does not fit behind the others, so it lies in front of them.
+  subject.accept([bob.key, 1, 100], [bob.key, 2, 100], [bob.key, 3, 100], [bob.key, 4, 100]);
+  const rows = subject.recent.rows(bob.key, 2, 4, 10)!;
+  const texts = rows.map(({ seq }) => {
+    const wire = Buffer.alloc(100, `${seq} `).toString('base64');
+    return `{"seq":${seq},"kind":"envelope","item_id":"m${seq}","sender_pubkey":"${alice.key}","wire_b64":"${wire}"}`;
+  });
+  expect(subject.recent.encoded(rows, '{"items":[')?.bytes.toString()).toBe(`{"items":[${texts.join()}`);
+  expect(subject.recent.encoded(rows.slice(1), ',')?.bytes.toString()).toBe(`,${texts[1]}`);
+});
+
+test('bytes of another hash than the row has are not handed over', () => {
+  const subject = new Subject().accept([bob.key, 1, 3]);
+  expect(subject.recent.encoded([rowAt(bob.key, 1, Buffer.alloc(3, '1 '))], ',')).toBeDefined();
+  expect(subject.recent.encoded([rowAt(bob.key, 1, Buffer.from('abc'))], ',')).toBeUndefined();
+  expect(subject.recent.encoded([], ',')).toBeUndefined();
+});
+
+test('an engine hands over what became durable lately from memory, and after a start what is stored', async () => {
+  const relay = await openTestRelay();
+  await relay.enrolAll(alice, bob);
+  await relay.push(pushOf(alice, 'm1', [[bob, 'one']]), pushOf(alice, 'm2', [[bob, 'two']]));
+  const { rows } = await relay.engine.page(bob.key, 0, 10);
+  expect(rows).toHaveLength(2);
+  const text = relay.engine.recent.encoded(rows, '[')?.bytes.toString();
+  expect(JSON.parse(`${text}]`)).toMatchObject([{ wire_b64: 'b25l' }, { wire_b64: 'dHdv' }]);
+  await relay.reopen();
+  expect((await relay.engine.page(bob.key, 0, 10)).rows).toEqual(rows);
+  expect(relay.engine.recent.encoded(rows, '[')).toBeUndefined();
+});
