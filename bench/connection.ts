@@ -1,4 +1,7 @@
-/** A keep-alive HTTP connection that costs its process next to nothing: one request at a time, replies not parsed. */
+/**
+ * A keep-alive HTTP connection that costs its process next to nothing: one request at a time, replies not parsed. It reads
+ * into one piece of memory: with one for each read, V8's collector took two thirds of a core from the server it measured.
+ */
 import { type Socket, connect } from 'node:net';
 
 export interface ReplySize {
@@ -11,19 +14,29 @@ export interface ReplySize {
 }
 
 const HEAD_END = Buffer.from('\r\n\r\n');
+const READ_BYTES = 64 << 10;
 
 export class Connection {
   readonly #socket: Socket;
+  /** Takes what comes; it is valid during the call. */
+  #onData: (chunk: Buffer) => void = () => undefined;
 
-  private constructor(socket: Socket) {
-    this.#socket = socket;
+  private constructor(port: number) {
+    const onread = {
+      buffer: Buffer.allocUnsafeSlow(READ_BYTES),
+      callback: (length: number, buffer: Uint8Array): boolean => {
+        this.#onData(Buffer.from(buffer.buffer, buffer.byteOffset, length));
+        return true;
+      },
+    };
+    this.#socket = connect({ host: '127.0.0.1', port, noDelay: true, onread });
   }
 
   static open(port: number): Promise<Connection> {
     return new Promise((resolve, reject) => {
-      const socket = connect({ host: '127.0.0.1', port, noDelay: true });
-      socket.once('error', reject);
-      socket.once('connect', () => resolve(new Connection(socket)));
+      const connection = new Connection(port);
+      connection.#socket.once('error', reject);
+      connection.#socket.once('connect', () => resolve(connection));
     });
   }
 
@@ -38,7 +51,7 @@ export class Connection {
       let start = '';
       let end = '';
       const finish = (): void => {
-        this.#socket.off('data', onData);
+        this.#onData = () => undefined;
         this.#socket.off('close', onClose);
         resolve({ status, bytes, start, end });
       };
@@ -48,7 +61,7 @@ export class Connection {
         onClose();
         return;
       }
-      const onData = (chunk: Buffer): void => {
+      this.#onData = (chunk) => {
         let body = chunk;
         if (status === 0) {
           head = Buffer.concat([head, chunk]);
@@ -65,7 +78,6 @@ export class Connection {
         end = (end + body.subarray(-64).toString('latin1')).slice(-64);
         if (isChunked ? end.endsWith('\r\n0\r\n\r\n') : bytes >= wanted) finish();
       };
-      this.#socket.on('data', onData);
       this.#socket.on('close', onClose);
       this.#socket.write(request);
     });
