@@ -51,6 +51,8 @@ import type { WireThread } from './wire-thread.ts';
 
 /** Less is read and encoded on the event loop: a thread costs more than it saves. */
 const THREAD_BYTES_MIN = 64 << 10;
+/** A payload of this size will be read by the thread, unless it is pulled alone. */
+const LARGE_BYTES = 8 << 10;
 /** Keys that are encoded and handed to LevelDB before other work gets its turn: a few milliseconds. */
 const HANDED_OVER_AT_ONCE = 500;
 
@@ -258,7 +260,8 @@ export class RelayStore extends StoreReader implements EventLog {
     return waiting;
   }
 
-  #noteDurable({ changes }: LogBatch): void {
+  #noteDurable({ changes, payloads }: LogBatch): void {
+    if (payloads.some(({ wire }) => wire.length > LARGE_BYTES)) this.#wires?.begin();
     for (const { table, row } of changes) if (table === 'queue' && row) this.oldestItem.added(row.expiresAtMs);
   }
 

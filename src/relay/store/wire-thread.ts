@@ -2,8 +2,8 @@
  * Reads wire bytes, compares each with its hash and writes it as base64 between texts, in a thread of its own
  * (wire-worker.ts): two thirds of what a large page costs. So the event loop only hands over what is finished.
  *
- * The thread begins when it is first asked. Until it runs, where there is none to be had, after it ended, and where a
- * payload is not what was stored, there is no answer, and the caller does that work itself.
+ * The thread begins when large payloads come, or when it is first asked. Until it runs, where there is none to be had,
+ * after it ended, and where a payload is not what was stored, there is no answer, and the caller does that work itself.
  */
 import { availableParallelism } from 'node:os';
 import { extname } from 'node:path';
@@ -26,7 +26,7 @@ export class WireThread {
   #state: 'new' | 'starting' | 'running' | 'ended' = 'new';
   readonly #asked = new Map<number, (answer: WireAnswer | undefined) => void>();
   #lastId = 0;
-  readonly #blocks = new WireBlocks();
+  readonly #blocks = new WireBlocks((bytes) => new SharedArrayBuffer(bytes));
 
   /** `location` is that of a database that is open in this process and shared. */
   constructor(location: string, file: URL | undefined = WORKER) {
@@ -34,12 +34,21 @@ export class WireThread {
     this.#file = availableParallelism() > 1 ? file : undefined;
   }
 
+  get isRunning(): boolean {
+    return this.#state === 'running';
+  }
+
+  /** Begins the thread, which is ready some 100 ms later, unless it was begun before. */
+  begin(): void {
+    if (this.#state === 'new') this.#start();
+  }
+
   /** The wire bytes of the rows between their texts. */
   async encode(rows: readonly QueueRow[], texts: TextsAround): Promise<EncodedWires | undefined> {
-    if (this.#state === 'new') this.#start();
+    this.begin();
     const target = rows[0]?.payloadTarget;
     // A rotation moved some of them: the keys of others are not among them.
-    if (this.#state !== 'running' || !target || rows.some((row) => row.payloadTarget !== target)) return undefined;
+    if (!this.isRunning || !target || rows.some((row) => row.payloadTarget !== target)) return undefined;
     const lengths = rows.map(({ bytes }) => bytes);
     const size = lengthBetween(lengths, texts);
     const into = this.#blocks.take(size);

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
 import { reduce } from '../../../../src/relay/core/reduce.ts';
 import type { QueueRow } from '../../../../src/relay/core/rows.ts';
@@ -12,6 +12,7 @@ import { POSITION_FILE, openStore } from '../../../../src/relay/store/open.ts';
 import { PositionFile, NOT_PRUNED } from '../../../../src/relay/store/position.ts';
 import { DamagedRecord } from '../../../../src/relay/store/record.ts';
 import { RelayStore } from '../../../../src/relay/store/relay-store.ts';
+import { WireThread } from '../../../../src/relay/store/wire-thread.ts';
 import { wireOf } from '../../../support/commands.ts';
 import { collected } from '../../../support/collected.ts';
 import { epochSource } from '../../../support/epochs.ts';
@@ -21,7 +22,9 @@ import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
 /** A store over a fresh database, with the handles that lie beneath it. */
-async function freshStore(): Promise<{ store: RelayStore; level: Level; position: PositionFile; folder: string }> {
+async function freshStore(
+  wires?: WireThread,
+): Promise<{ store: RelayStore; level: Level; position: PositionFile; folder: string }> {
   const folder = await temporaryFolder();
   const level = levelAt(join(folder, 'level'));
   await level.open();
@@ -31,6 +34,7 @@ async function freshStore(): Promise<{ store: RelayStore; level: Level; position
     new EmbeddedLog(file),
     { lastLsn: 0, pruned: NOT_PRUNED },
     await LogTree.open(level, 0),
+    wires,
   );
   onTestFinished(() => store.close());
   await append(store, initialised);
@@ -72,6 +76,16 @@ describe('append', () => {
     const record = (await level.get(logKey(2))) ?? Buffer.alloc(0);
     const recordHash = createHash('sha256').update(record).digest();
     expect(position).toEqual({ lsn: 2, recordHash, epoch: initialised.epoch });
+  });
+
+  test('begins the thread that reads wire bytes with the first large ones', async () => {
+    const wires = new WireThread('nowhere', undefined);
+    const begin = vi.spyOn(wires, 'begin');
+    const { store } = await freshStore(wires);
+    await accept(store, 'm1', [bob, 100, Buffer.alloc(8192)]);
+    expect(begin).not.toHaveBeenCalled();
+    await accept(store, 'm2', [bob, 101, Buffer.alloc(8193)]);
+    expect(begin).toHaveBeenCalled();
   });
 
   test('refuses a gap, and writes nothing of the batch', async () => {

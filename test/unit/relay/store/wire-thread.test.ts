@@ -93,6 +93,19 @@ test('writes payloads of every length and alphabet between their texts', async (
   );
 });
 
+test('answers its first question where it was begun before', async () => {
+  const level = await sharedLevel();
+  const thread = new WireThread(level.location, BUNDLED);
+  onTestFinished(async () => {
+    await thread.close();
+    await level.close();
+  });
+  thread.begin();
+  await expect.poll(() => thread.isRunning, { interval: 5 }).toBe(true);
+  const rows = await stored(level, [Buffer.from('the first')]);
+  expect((await thread.encode(rows, around(rows)))?.bytes.toString('latin1')).toBe('1:dGhlIGZpcnN0;');
+});
+
 test.each<[string, (row: QueueRow) => QueueRow, Buffer | undefined]>([
   ['altered', (row) => row, Buffer.from('changed')],
   ['cut short', (row) => row, Buffer.from('whol')],
