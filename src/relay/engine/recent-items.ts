@@ -68,7 +68,7 @@ export class RecentItems {
   readonly #queues = new Map<PublicKey, RecentQueue>();
   /** As they came; also those of queues that are not here any more. */
   readonly #order: RecentItem[] = [];
-  readonly #blocks = new WireBlocks();
+  readonly #blocks = new WireBlocks((bytes) => new ArrayBuffer(bytes));
   #ring = Buffer.alloc(0);
   /** How many bytes were ever put in. */
   #end = 0;

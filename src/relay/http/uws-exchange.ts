@@ -29,6 +29,8 @@ export class UwsExchange implements Exchange, ReplyStream {
   readonly #abortListeners: (() => void)[] = [];
   #writable: (() => void) | undefined;
   #taken: ((bytes: number) => void) | undefined;
+  /** Of a reply in pieces: it goes out with the first of them, where that comes at once. */
+  #writeHead: (() => void) | undefined;
 
   constructor(res: HttpResponse, head: RequestHead, connection: ExchangeConnection) {
     this.#res = res;
@@ -75,7 +77,10 @@ export class UwsExchange implements Exchange, ReplyStream {
         resume?.();
         return true;
       });
-      this.#res.cork(() => writeHead(this.#res, status, headers));
+      this.#writeHead = () => writeHead(this.#res, status, headers);
+      queueMicrotask(() => {
+        if (this.#writeHead && this.#state === 'open') this.#res.cork(() => this.#takeHead());
+      });
     }
     return this;
   }
@@ -97,7 +102,10 @@ export class UwsExchange implements Exchange, ReplyStream {
   }
 
   end(): void {
-    this.#end(() => void this.#res.end());
+    this.#end(() => {
+      this.#takeHead();
+      this.#res.end();
+    });
   }
 
   abort(): void {
@@ -135,9 +143,15 @@ export class UwsExchange implements Exchange, ReplyStream {
     if (this.#state !== 'open') return true;
     let hasRoom = true;
     this.#res.cork(() => {
+      this.#takeHead();
       hasRoom = this.#res.write(bytes);
     });
     return hasRoom;
+  }
+
+  #takeHead(): void {
+    this.#writeHead?.();
+    this.#writeHead = undefined;
   }
 
   async #untilWritable(): Promise<void> {
