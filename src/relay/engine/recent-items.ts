@@ -168,15 +168,18 @@ export class RecentItems {
     const left = bytesMax - (this.#end % bytesMax);
     const at = this.#end + (length > left ? left : 0);
     this.#end = at + length;
-    this.#ring.write(head + wire.toString('base64') + PULLED_ITEM_TAIL, at % bytesMax, 'latin1');
+    let to = at % bytesMax;
+    to += this.#ring.write(head, to, 'latin1');
+    to += this.#ring.write(wire.toString('base64'), to, 'latin1');
+    this.#ring.write(PULLED_ITEM_TAIL, to, 'latin1');
     return { row, at, length };
   }
 
   /** Takes out what was written over, and what is too many. */
   #makeRoom(): void {
     const { bytesMax, itemsMax } = this.#limits;
-    const isOver = ({ at }: RecentItem): boolean => at < this.#end - bytesMax || this.#order.length > itemsMax;
-    for (let [oldest] = this.#order; oldest && isOver(oldest); [oldest] = this.#order) {
+    for (let oldest = this.#order[0]; oldest; oldest = this.#order[0]) {
+      if (oldest.at >= this.#end - bytesMax && this.#order.length <= itemsMax) return;
       this.#order.shift();
       const { targetPubkey, seq } = oldest.row;
       const queue = this.#queues.get(targetPubkey);
