@@ -30,6 +30,15 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     expect(response.headers.get('x-request-id')).toMatch(/^[0-9a-f]{16}$/);
   });
 
+  test('a page from memory is the same bytes as after a restart, from the store', async () => {
+    const { relay, wires } = await queued(adapter, 300, 4 * KIB);
+    const recent = await rawRequest(relay.port, pullBytes(relay));
+    expectBytes(jsonOf(recent)['items'] as PulledItem[], wires);
+    await relay.restart();
+    const stored = await rawRequest(relay.port, pullBytes(relay));
+    expect(stored.body.toString() === recent.body.toString()).toBe(true);
+  });
+
   test('a reader that takes nothing does not hold up others, and gets its whole page when it goes on', async () => {
     const { relay, wires } = await queued(adapter, 16, 512 * KIB);
     const slow = await RawConnection.open(relay.port);
