@@ -55,7 +55,8 @@ describe.each(ADAPTERS)('%s', (adapter) => {
 
     test('a page is read is told so', async () => {
       const relay = await started();
-      await relay.client(alice).push([itemTo([bob], 'm1')]);
+      // So large that it is not kept in memory: a page that is made there waits for nothing.
+      await relay.client(alice).push([itemTo([bob], 'm1', envelopeWire('m1', ITEM_BYTES))]);
       const { engine } = relay.relay;
       const encodedPayloads = engine.encodedPayloads.bind(engine);
       engine.encodedPayloads = async (...asked) => {
