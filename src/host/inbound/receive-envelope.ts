@@ -5,8 +5,9 @@
  * that the sender lives on that host and the recipients here, what came under its id before, the seal, the content, and
  * each recipient. What fails is kept in quarantine with its reason.
  *
- * Judging only reads, so it runs before the transaction and again in it; `Inspection` caches the expensive checks.
+ * Judging only reads. The expensive checks come before the transaction (`checkEnvelope`); `Inspection` keeps their results.
  */
+import type { Sha256Hex } from '../../protocol/digest.ts';
 import { type ItemId, parseMessageId } from '../../protocol/names.ts';
 import { OWNER_NAME, foldName, isSameHost, partsOfAddress } from '../core/address.ts';
 import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
@@ -22,6 +23,7 @@ import {
   type PeerRow,
   type SealKey,
 } from '../core/rows.ts';
+import { quarantinedRow } from './quarantine-rows.ts';
 import { accept, duplicate, type Inspection, type Judgement, keep, keepFor, signingPeer } from './verify.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { type Delivery, storeMessage } from '../mailbox/mailbox.ts';
@@ -40,17 +42,9 @@ export async function judgeEnvelope(
   inspection: Inspection,
   only: readonly Address[] | null,
 ): Promise<Judgement> {
-  const { item } = inspection;
-  const parsed = inspection.envelope();
-  if ('malformed' in parsed) return keep('malformed', parsed.malformed);
-  const { envelope, contentHash } = parsed;
-  if (envelope.id !== item.itemId) return keep('id-mismatch', 'the envelope has another id than the item');
-  const { from_host_pubkey: key, created_at: writtenAtMs } = envelope;
-  const peer = signingPeer(reader, context, item, { key, writtenAtMs });
-  if (!isPeer(peer)) return peer;
-  if (!inspection.isSigned(key, parsed.signedBytes, envelope.sig)) {
-    return keep('bad-signature', `the signature is not that of ${peer.hostName}`);
-  }
+  const signed = signedEnvelope(reader, context, inspection);
+  if ('status' in signed) return signed;
+  const { envelope, contentHash, peer } = signed;
   const misaddressed = judgeAddresses(context, envelope, peer);
   if (misaddressed) return misaddressed;
   const arrival = reader.get('arrival', peer.peerId, envelope.id);
@@ -64,6 +58,39 @@ export async function judgeEnvelope(
   if (!isContent(content)) return content;
   const first = arrival ?? { contentHash, ...arrivalOf(reader, context, envelope, inspection) };
   return judgeRecipients(reader, context, { envelope, content, peer, arrival: first, only });
+}
+
+/** Verifies an envelope, and opens it unless it came before. */
+export async function checkEnvelope(reader: Reader, context: HostContext, inspection: Inspection): Promise<void> {
+  const signed = signedEnvelope(reader, context, inspection);
+  if ('status' in signed) return;
+  const { envelope, peer } = signed;
+  const isKnown = reader.get('arrival', peer.peerId, envelope.id) !== undefined;
+  // What came before may still be in quarantine for some of its recipients.
+  if (isKnown && !quarantinedRow(reader, inspection.item, inspection.wireHash)) return;
+  await openContent(reader, context, inspection, envelope);
+}
+
+interface SignedEnvelope {
+  envelope: Envelope;
+  contentHash: Sha256Hex;
+  peer: PeerRow;
+}
+
+/** The envelope and the paired host that signed it; else the judgement that keeps it. */
+function signedEnvelope(reader: Reader, context: HostContext, inspection: Inspection): SignedEnvelope | Judgement {
+  const { item } = inspection;
+  const parsed = inspection.envelope();
+  if ('malformed' in parsed) return keep('malformed', parsed.malformed);
+  const { envelope, contentHash } = parsed;
+  if (envelope.id !== item.itemId) return keep('id-mismatch', 'the envelope has another id than the item');
+  const { from_host_pubkey: key, created_at: writtenAtMs } = envelope;
+  const peer = signingPeer(reader, context, item, { key, writtenAtMs });
+  if ('status' in peer) return peer;
+  if (!inspection.isSigned(key, parsed.signedBytes, envelope.sig)) {
+    return keep('bad-signature', `the signature is not that of ${peer.hostName}`);
+  }
+  return { envelope, contentHash, peer };
 }
 
 function judgeAddresses(context: HostContext, envelope: Envelope, peer: PeerRow): Judgement | undefined {
@@ -218,10 +245,6 @@ function messageOf(
     storedAtMs: context.nowMs(),
     bodyBytes: Buffer.byteLength(content.body, 'utf8'),
   };
-}
-
-function isPeer(value: PeerRow | Judgement): value is PeerRow {
-  return 'peerId' in value;
 }
 
 function isContent(value: SealedContent | Judgement): value is SealedContent {

@@ -5,9 +5,11 @@
  * host sent there, to that recipient, in these bytes ("Receiving host rules", 2). A retired key counts
  * under the rules of core/peer-keys.ts, and for no message that was sent after it was given up.
  */
+import type { DeliveryReceipt, ExpiryNotice } from '../../protocol/documents.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import { messageIdTimeMs } from '../core/message-id.ts';
 import { retiredAt } from '../core/peer-keys.ts';
-import type { Address } from '../core/rows.ts';
+import type { Address, PeerRow } from '../core/rows.ts';
 import { accept, duplicate, type Inspection, type Judgement, keep, peerOfKey, signingPeer } from './verify.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../context.ts';
@@ -18,19 +20,10 @@ import { noteKnowsOurKey } from '../peers/peers.ts';
 import { applyToSent } from '../mail/sent.ts';
 
 export function judgeReceipt(reader: Reader, context: HostContext, inspection: Inspection): Judgement {
-  const { item } = inspection;
-  const parsed = inspection.record(parseReceipt);
-  if ('malformed' in parsed) return keep('malformed', parsed.malformed);
-  const { rec, signedBytes, sig } = parsed;
+  const signed = signedReceipt(reader, context, inspection);
+  if ('status' in signed) return signed;
+  const { rec, peer } = signed;
   const { msg, recipient, seq, state, at: atMs } = rec;
-  if (item.itemId !== `receipt:${msg}:${recipient}:${seq}`) {
-    return keep('id-mismatch', 'the receipt is not the one that the item names');
-  }
-  const peer = signingPeer(reader, context, item, { key: rec.host_pubkey, writtenAtMs: atMs });
-  if ('status' in peer) return peer;
-  if (!inspection.isSigned(rec.host_pubkey, signedBytes, sig)) {
-    return keep('bad-signature', `the signature is not that of ${peer.hostName}`);
-  }
   const address = recipient as Address;
   const row = outboxRowOf(reader, peer.peerId, msg);
   // It was applied before, or its message was deleted since: nothing to apply it to.
@@ -60,7 +53,41 @@ export function judgeReceipt(reader: Reader, context: HostContext, inspection: I
   return isKnown ? duplicate() : accept(apply);
 }
 
+/** The receipt and the paired host that signed it; else the judgement that keeps it. */
+export function signedReceipt(
+  reader: Reader,
+  context: HostContext,
+  inspection: Inspection,
+): { rec: DeliveryReceipt; peer: PeerRow } | Judgement {
+  const { item } = inspection;
+  const parsed = inspection.record(parseReceipt);
+  if ('malformed' in parsed) return keep('malformed', parsed.malformed);
+  const { rec, signedBytes, sig } = parsed;
+  if (item.itemId !== `receipt:${rec.msg}:${rec.recipient}:${rec.seq}`) {
+    return keep('id-mismatch', 'the receipt is not the one that the item names');
+  }
+  const peer = signingPeer(reader, context, item, { key: rec.host_pubkey, writtenAtMs: rec.at });
+  if ('status' in peer) return peer;
+  if (!inspection.isSigned(rec.host_pubkey, signedBytes, sig)) {
+    return keep('bad-signature', `the signature is not that of ${peer.hostName}`);
+  }
+  return { rec, peer };
+}
+
 export function judgeNotice(reader: Reader, context: HostContext, inspection: Inspection): Judgement {
+  const signed = signedNotice(inspection);
+  if ('status' in signed) return signed;
+  const { rec, relayPubkey } = signed;
+  const peer = peerOfKey(reader, rec.target_pubkey);
+  const row = peer && outboxRowOf(reader, peer.peerId, rec.item_id);
+  if (!row && isForgotten(reader, rec.item_id)) return duplicate();
+  if (!row) return keep('unknown-message', 'no message of this id was sent to that key');
+  const notice = { type: 'expired', relayPubkey, expiredAtMs: rec.expired_at } as const;
+  return accept((tx) => void afterAttempt(tx, context, row.rowId, notice));
+}
+
+/** The notice and the relay that signed it; else the judgement that keeps it. */
+export function signedNotice(inspection: Inspection): { rec: ExpiryNotice; relayPubkey: PublicKey } | Judgement {
   const { item } = inspection;
   const parsed = inspection.record(parseNotice);
   if ('malformed' in parsed) return keep('malformed', parsed.malformed);
@@ -73,12 +100,7 @@ export function judgeNotice(reader: Reader, context: HostContext, inspection: In
   if (!inspection.isSigned(relayPubkey, signedBytes, sig)) {
     return keep('bad-signature', 'the signature is not that of the relay');
   }
-  const peer = peerOfKey(reader, rec.target_pubkey);
-  const row = peer && outboxRowOf(reader, peer.peerId, rec.item_id);
-  if (!row && isForgotten(reader, rec.item_id)) return duplicate();
-  if (!row) return keep('unknown-message', 'no message of this id was sent to that key');
-  const notice = { type: 'expired', relayPubkey, expiredAtMs: rec.expired_at } as const;
-  return accept((tx) => void afterAttempt(tx, context, row.rowId, notice));
+  return { rec, relayPubkey };
 }
 
 function isOwnKey(reader: Reader, context: HostContext, key: string): boolean {

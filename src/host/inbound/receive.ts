@@ -3,7 +3,7 @@
  * in quarantine. A repeated item changes nothing.
  *
  * The expensive checks, signatures and seals, run before the transaction (`inspectItem`), so that other writers
- * do not wait. The transaction judges again by the rows at that time.
+ * do not wait. The transaction judges by the rows at that time.
  *
  * A message of which only some recipients exist here is delivered to those, and kept for the others.
  */
@@ -17,8 +17,8 @@ import {
   quarantinedRow,
   removeFromQuarantine,
 } from './quarantine-rows.ts';
-import { judgeEnvelope } from './receive-envelope.ts';
-import { judgeNotice, judgeReceipt } from './receive-signed-record.ts';
+import { checkEnvelope, judgeEnvelope } from './receive-envelope.ts';
+import { judgeNotice, judgeReceipt, signedNotice, signedReceipt } from './receive-signed-record.ts';
 
 /** The reason after `rejected:` when there is no room for the bytes of an item to keep. */
 const QUARANTINE_FULL = 'quarantine full';
@@ -43,7 +43,9 @@ function inspectItems(context: HostContext, items: readonly IncomingItem[]): Pro
 
 async function inspected(reader: Reader, context: HostContext, item: IncomingItem): Promise<Inspection> {
   const inspection = new Inspection(item);
-  await judge(reader, context, inspection, quarantinedRow(reader, item, inspection.wireHash)?.recipients ?? null);
+  if (item.kind === 'envelope') await checkEnvelope(reader, context, inspection);
+  if (item.kind === 'receipt') signedReceipt(reader, context, inspection);
+  if (item.kind === 'expired') signedNotice(inspection);
   return inspection;
 }
 

@@ -6,9 +6,9 @@
  *
  * A batch moves the store from one version to the next. Invariants:
  *   - what is answered is what a reader of that version would read from LevelDB;
- *   - a row leaves the cache before the batch that changes it is written, and is not kept meanwhile, so that a reader which
- *     began before the batch and one which began after it never meet in the cache; it comes back, as it was written, for
- *     readers of the version that the batch made;
+ *   - before a batch is written, what it writes takes the place of the rows that it changes, for readers of the version that
+ *     it makes, which begin when it is written; the rows before are not kept meanwhile. So a reader which began before the
+ *     batch and one which began after it never meet in the cache;
  *   - rows are frozen: several readers share them.
  */
 import { type Keys, PREFIX, type TableName, type Tables } from './keys.ts';
@@ -110,9 +110,11 @@ export class RowCache {
   ): void {
     // A reader may see the batch that is being written or not: what that does not change is the same for both.
     if (version !== this.#version || this.#changing?.has(key)) return;
-    if (row === undefined || bytes === undefined) {
-      if (OF_MAIL.has(table)) this.#set(key, undefined);
-    } else if (kept(table, row, bytes) !== undefined) this.#set(key, row);
+    const cached = { value: row, since: version };
+    const isKept = row === undefined || bytes === undefined || kept(table, row, bytes) !== undefined;
+    if (OF_MAIL.has(table)) {
+      if (isKept) this.#setOfMail(key, cached);
+    } else if (row !== undefined && isKept) this.#setSmall(key, cached);
   }
 
   /** As `get`: every row of a table, in the order of their keys. */
@@ -129,33 +131,49 @@ export class RowCache {
     return rows;
   }
 
-  /** Writes the batch that changes these keys. */
+  /** Writes the batch that changes these keys. After a batch that failed nothing is read any more. */
   async change(writes: Writes, write: () => Promise<void>): Promise<void> {
-    for (const key of writes.keys()) {
-      this.#small.delete(key);
-      this.#newer.delete(key);
-      this.#older.delete(key);
-      this.#tables.delete(key.charAt(0));
-    }
+    const version = this.#version + 1;
+    for (const [key, { bytes, row }] of writes) this.#changeOne(key, bytes, row, version);
     this.#changing = writes;
     await write();
     this.#changing = undefined;
-    this.#version++;
-    for (const [key, { row }] of writes) if (row !== undefined) this.#set(key, row);
+    this.#version = version;
+  }
+
+  #changeOne(key: string, bytes: Buffer | null, row: unknown, version: number): void {
+    switch (CLASSES[key.charCodeAt(0)]) {
+      case 'small':
+        this.#tables.delete(key.charAt(0));
+        if (row === undefined) this.#small.delete(key);
+        else this.#setSmall(key, { value: row, since: version });
+        break;
+      case 'of mail':
+        // A row that is too long to be kept hides the one before from all readers.
+        this.#setOfMail(key, { value: row, since: bytes === null || row !== undefined ? version : Infinity });
+        break;
+      default:
+    }
   }
 
   #found(table: TableName, key: string): Cached<unknown> | undefined {
-    if (SMALL.has(table)) return this.#small.get(key);
-    return OF_MAIL.has(table) ? (this.#newer.get(key) ?? this.#older.get(key)) : undefined;
+    switch (CLASSES[PREFIX[table]]) {
+      case 'small':
+        return this.#small.get(key);
+      case 'of mail':
+        return this.#newer.get(key) ?? this.#older.get(key);
+      default:
+        return undefined;
+    }
   }
 
-  #set(key: string, row: unknown): void {
-    const cached = { value: row, since: this.#version };
-    if (SMALL_FIRST.has(key.charAt(0))) {
-      if (this.#small.size >= ROWS_MAX) this.#small.clear();
-      this.#small.set(key, cached);
-      return;
-    }
+  #setSmall(key: string, cached: Cached<unknown>): void {
+    if (this.#small.size >= ROWS_MAX) this.#small.clear();
+    this.#small.set(key, cached);
+  }
+
+  /** What the older ones hold of the same key is forgotten when these become the older ones. */
+  #setOfMail(key: string, cached: Cached<unknown>): void {
     if (this.#newer.size >= LAST_ROWS_MAX) {
       this.#older = this.#newer;
       this.#newer = new Map();
@@ -175,4 +193,9 @@ function frozen<V>(value: V): V {
   return Object.freeze(value);
 }
 
-const SMALL_FIRST: ReadonlySet<string> = new Set([...SMALL].map(firstOf));
+/** How the rows of a table are kept, by the byte that their keys begin with. */
+const CLASSES: readonly ('small' | 'of mail' | undefined)[] = Array.from({ length: 256 }, (_, prefix) => {
+  const has = (tables: ReadonlySet<TableName>): boolean => [...tables].some((table) => PREFIX[table] === prefix);
+  if (has(SMALL)) return 'small';
+  return has(OF_MAIL) ? 'of mail' : undefined;
+});

@@ -57,7 +57,12 @@ test('what a batch wrote is known to readers that begin after it, and to none be
   });
   expect(cache.get('held', HELD_KEY, before)).toBeUndefined();
   expect(cache.get('held', HELD_KEY, cache.version)).toEqual({ row: 1 });
-  await cache.change(new Map([[HELD_KEY, { bytes: null }]]), async () => undefined);
+  await cache.change(new Map([[HELD_KEY, { bytes: null }]]), async () => {
+    expect(cache.get('held', HELD_KEY, cache.version)).toBeUndefined();
+  });
+  expect(cache.get('held', HELD_KEY, cache.version)).toEqual({ row: undefined });
+  // Too long to be kept.
+  await cache.change(new Map([[HELD_KEY, { bytes: Buffer.alloc(3000) }]]), async () => undefined);
   expect(cache.get('held', HELD_KEY, cache.version)).toBeUndefined();
 });
 
