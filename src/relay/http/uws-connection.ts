@@ -32,7 +32,7 @@ class UwsConnections {
   readonly #connections: Connections;
   /** Without an `onData`: their last request has come whole. */
   readonly #unarmed = new Set<UwsConnection>();
-  #arriving: { res: HttpResponse; head: RequestHead } | undefined;
+  #arriving: { res: HttpResponse; head: SentHead } | undefined;
   /** Requests of doubtful framing that are not answered yet. */
   readonly #doubtful = new Set<DoubtfulExchange>();
   #isClosingDoubtful = false;
@@ -59,8 +59,8 @@ class UwsConnections {
     // A second request may have come in the same bytes as the one before.
     for (const connection of this.#unarmed) connection.awaitData();
     this.#unarmed.clear();
-    const head = headOf(res, req);
-    if (isDoubtful(head)) this.#refuse(res, head);
+    const head = headOf(req);
+    if (isDoubtful(head)) this.#refuse(res, { ...head, peerAddress: addressOf(res) });
     else this.#arriving = { res, head };
   }
 
@@ -79,7 +79,7 @@ class UwsConnections {
   begun(connection: UwsConnection): UwsExchange | undefined {
     const { res, head } = this.#arriving ?? {};
     this.#arriving = undefined;
-    return res && head && new UwsExchange(res, head, connection);
+    return res && head && new UwsExchange(res, { ...head, peerAddress: connection.peerAddress }, connection);
   }
 
   handle(exchange: UwsExchange): void {
@@ -114,7 +114,7 @@ class UwsConnection implements ExchangeConnection {
   /** As it is counted; there from the moment on in which it is. */
   counted: Connection | undefined;
   readonly #res: HttpResponse;
-  readonly #peerAddress: string;
+  readonly peerAddress: string;
   readonly #all: UwsConnections;
   readonly #whenData = (chunk: ArrayBuffer, isLast: boolean): void => this.#data(new Uint8Array(chunk), isLast);
   readonly #whenAborted = (): void => this.gone();
@@ -123,7 +123,7 @@ class UwsConnection implements ExchangeConnection {
 
   constructor(res: HttpResponse, peerAddress: string, all: UwsConnections) {
     this.#res = res;
-    this.#peerAddress = peerAddress;
+    this.peerAddress = peerAddress;
     this.#all = all;
     this.#awaitEnd();
     this.awaitData();
@@ -150,7 +150,7 @@ class UwsConnection implements ExchangeConnection {
     if (this.#isGone) return;
     this.#isGone = true;
     this.counted?.closed();
-    this.#all.gone(this, this.#exchange ? undefined : this.#peerAddress);
+    this.#all.gone(this, this.#exchange ? undefined : this.peerAddress);
     this.#exchange?.peerGone();
   }
 
@@ -169,7 +169,10 @@ class UwsConnection implements ExchangeConnection {
   }
 }
 
-function headOf(res: HttpResponse, req: HttpRequest): RequestHead {
+/** What the peer sent of it. Its address takes a system call, and that of its connection is known. */
+type SentHead = Omit<RequestHead, 'peerAddress'>;
+
+function headOf(req: HttpRequest): SentHead {
   const headers: [string, string][] = [];
   req.forEach((name, value) => headers.push([name, value]));
   const query = req.getQuery() as string | undefined;
@@ -177,7 +180,6 @@ function headOf(res: HttpResponse, req: HttpRequest): RequestHead {
     method: req.getCaseSensitiveMethod(),
     target: query === undefined ? req.getUrl() : `${req.getUrl()}?${query}`,
     headers,
-    peerAddress: addressOf(res),
   };
 }
 
@@ -186,7 +188,7 @@ function addressOf(res: HttpResponse): string {
 }
 
 /** Whether its data may come later than its head, or never. framing.ts refuses every such request. */
-function isDoubtful({ headers }: RequestHead): boolean {
+function isDoubtful({ headers }: SentHead): boolean {
   return headers.some(
     ([name, value]) => name === 'transfer-encoding' || (name === 'content-length' && !PLAIN_LENGTH.test(value)),
   );
