@@ -14,22 +14,25 @@ export interface ReplySize {
 }
 
 const HEAD_END = Buffer.from('\r\n\r\n');
+const LAST_CHUNK = '\r\n0\r\n\r\n';
 const READ_BYTES = 64 << 10;
+const START_BYTES = 200;
+const END_BYTES = 64;
 
 export class Connection {
   readonly #socket: Socket;
-  /** Takes what comes; it is valid during the call. */
-  #onData: (chunk: Buffer) => void = () => undefined;
+  #reply: Reply | undefined;
 
   private constructor(port: number) {
     const onread = {
       buffer: Buffer.allocUnsafeSlow(READ_BYTES),
       callback: (length: number, buffer: Uint8Array): boolean => {
-        this.#onData(Buffer.from(buffer.buffer, buffer.byteOffset, length));
+        if (this.#reply?.isWholeWith(Buffer.from(buffer.buffer, buffer.byteOffset, length)) === true) this.#replied();
         return true;
       },
     };
     this.#socket = connect({ host: '127.0.0.1', port, noDelay: true, onread });
+    this.#socket.on('close', () => this.#reply?.reject(closed()));
   }
 
   static open(port: number): Promise<Connection> {
@@ -42,48 +45,69 @@ export class Connection {
 
   /** Sends a request and reads its reply to the end. */
   send(request: Buffer): Promise<ReplySize> {
+    // A server ends connections on which nothing came for a while.
+    if (this.#socket.closed) return Promise.reject(closed());
     return new Promise((resolve, reject) => {
-      let head = Buffer.alloc(0);
-      let status = 0;
-      let wanted = 0;
-      let isChunked = false;
-      let bytes = 0;
-      let start = '';
-      let end = '';
-      const finish = (): void => {
-        this.#onData = () => undefined;
-        this.#socket.off('close', onClose);
-        resolve({ status, bytes, start, end });
-      };
-      const onClose = (): void => reject(new Error('the connection closed before the reply was whole'));
-      // A server ends connections on which nothing came for a while.
-      if (this.#socket.closed) {
-        onClose();
-        return;
-      }
-      this.#onData = (chunk) => {
-        let body = chunk;
-        if (status === 0) {
-          head = Buffer.concat([head, chunk]);
-          const at = head.indexOf(HEAD_END);
-          if (at === -1) return;
-          const text = head.toString('latin1', 0, at).toLowerCase();
-          status = Number(text.slice(9, 12));
-          isChunked = text.includes('transfer-encoding: chunked');
-          wanted = Number(/content-length: (\d+)/.exec(text)?.[1] ?? 0);
-          body = head.subarray(at + HEAD_END.length);
-        }
-        bytes += body.length;
-        if (start.length < 200) start = (start + body.toString('latin1', 0, 200)).slice(0, 200);
-        end = (end + body.subarray(-64).toString('latin1')).slice(-64);
-        if (isChunked ? end.endsWith('\r\n0\r\n\r\n') : bytes >= wanted) finish();
-      };
-      this.#socket.on('close', onClose);
+      this.#reply = new Reply(resolve, reject);
       this.#socket.write(request);
     });
+  }
+
+  #replied(): void {
+    const reply = this.#reply;
+    this.#reply = undefined;
+    reply?.resolve(reply);
   }
 
   close(): void {
     this.#socket.destroy();
   }
+}
+
+/** What has come of a reply. */
+class Reply implements ReplySize {
+  readonly resolve: (whole: ReplySize) => void;
+  readonly reject: (error: Error) => void;
+  status = 0;
+  bytes = 0;
+  start = '';
+  end = '';
+  #head: Buffer | undefined;
+  #wanted = 0;
+  #isChunked = false;
+
+  constructor(resolve: (whole: ReplySize) => void, reject: (error: Error) => void) {
+    this.resolve = resolve;
+    this.reject = reject;
+  }
+
+  /** `chunk` is valid during the call. */
+  isWholeWith(chunk: Buffer): boolean {
+    const body = this.status === 0 ? this.#bodyAfterHead(chunk) : chunk;
+    if (!body) return false;
+    this.bytes += body.length;
+    if (this.start.length < START_BYTES)
+      this.start += body.toString('latin1', 0, Math.min(body.length, START_BYTES - this.start.length));
+    const last = body.toString('latin1', Math.max(0, body.length - END_BYTES), body.length);
+    this.end = last.length < END_BYTES ? (this.end + last).slice(-END_BYTES) : last;
+    return this.#isChunked ? this.end.endsWith(LAST_CHUNK) : this.bytes >= this.#wanted;
+  }
+
+  #bodyAfterHead(chunk: Buffer): Buffer | undefined {
+    const came = this.#head ? Buffer.concat([this.#head, chunk]) : chunk;
+    const at = came.indexOf(HEAD_END);
+    if (at === -1) {
+      this.#head = Buffer.from(came);
+      return undefined;
+    }
+    const text = came.toString('latin1', 0, at);
+    this.status = Number(text.slice(9, 12));
+    this.#wanted = Number(/content-length: (\d+)/i.exec(text)?.[1] ?? 0);
+    this.#isChunked = /transfer-encoding: chunked/i.test(text);
+    return came.subarray(at + HEAD_END.length);
+  }
+}
+
+function closed(): Error {
+  return new Error('the connection closed before the reply was whole');
 }

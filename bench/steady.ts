@@ -74,7 +74,8 @@ function figuresOf({ minutes, pushes, idleMb, peakMb, peakAnonMb, sizesMb }: See
   });
   const [first = Number.NaN, ...later] = rates;
   const times = pushes.map(({ atMs }) => atMs).toSorted((a, b) => a - b);
-  const gaps = times.map((atMs, at) => atMs - (times[at - 1] ?? 0));
+  // Before the first answer the hosts are enrolled and the first requests signed.
+  const gaps = times.slice(1).map((atMs, at) => atMs - (times[at] ?? 0));
   const took = pushes.map(({ tookMs }) => tookMs);
   const shownParts = rates.map((rate) => rate.toFixed(0)).join(' ');
   const perItem = (((sizesMb.at(-1) ?? 0) - (sizesMb[0] ?? 0)) * 1e6) / (pushes.length * PUSHED.itemsPerRequest);
