@@ -25,11 +25,8 @@ interface Accept {
   expiresAtMs: number;
 }
 
-/** When the relay last wrote that it is alive, and when it last began to. */
-export interface Beat {
-  beatenMs: number;
-  askedMs: number;
-}
+/** What the heartbeat in the store may be: the last that is durable for sure, and those that were begun since. */
+export type Beats = readonly number[];
 
 interface OracleOptions {
   simulator: Simulator;
@@ -47,8 +44,9 @@ export class Oracle implements RelayWatcher {
   mayLoseItems = false;
   /** Whether the disk of the next start holds less than one before it did. */
   isDiskOlder = false;
-  /** The last heartbeat that is durable for sure, and the latest that may be. */
-  #beat: Beat = { beatenMs: 0, askedMs: 0 };
+  #beats: Beats = [0];
+  /** Hosts whose keys were joined since an older disk came back that may have known them apart. */
+  #joined: Set<number | undefined> | undefined;
   /** The last record that a process opened or wrote. */
   lastLsn = 0;
   /** The latest that the clock of the relay has said. */
@@ -80,12 +78,17 @@ export class Oracle implements RelayWatcher {
     simulator.note(`FAULT ${sentence}`);
   }
 
+  opening(wallMs: number): void {
+    this.beat(wallMs, false);
+  }
+
   opened({ initialised, epochBegun, epoch, lastLsn }: Parameters<RelayWatcher['opened']>[0], wallMs: number): void {
     this.#options.simulator.note(`store opened, new epoch: ${epochBegun ?? 'none'}`);
-    const isOld = wallMs - this.#beat.beatenMs > HEARTBEAT_STALE_MS;
-    const isBack = wallMs < this.#beat.askedMs;
+    const before = this.#beats.slice(0, -1);
+    const isOld = wallMs - Math.min(...before) > HEARTBEAT_STALE_MS;
+    const isBack = wallMs < Math.max(...before);
     this.lastLsn = lastLsn;
-    if (initialised || epochBegun !== undefined) this.beat(wallMs, true);
+    this.#beats = initialised || epochBegun !== undefined ? [wallMs] : before;
     if (initialised) return;
     if (epochBegun !== undefined && !isOld && !isBack && !this.isDiskOlder)
       this.fault(`a new epoch began (${epochBegun}) after nothing but an end of the process`);
@@ -100,22 +103,27 @@ export class Oracle implements RelayWatcher {
    * A copy of the volume comes back. With a clock that went back too nothing keeps the relay from giving out the numbers of
    * the history that is gone: its new epoch tells everybody.
    *
-   * @param beat the newest heartbeat when the copy was taken
+   * @param beats what the heartbeat may have been when the copy was taken
    */
-  copyComesBack(isOlder: boolean, beat: Beat): void {
+  copyComesBack(isOlder: boolean, beats: Beats): void {
     this.isDiskOlder ||= isOlder;
-    this.#beat = beat;
+    if (isOlder) this.#joined = new Set();
+    this.#beats = beats;
     this.mayLoseItems = true;
     if (this.#options.wallMs() < this.maxWallMs) this.#itemAt.clear();
   }
 
-  get newestBeat(): Beat {
-    return this.#beat;
+  get beats(): Beats {
+    return this.#beats;
   }
 
   beat(atMs: number, isDurable: boolean): void {
-    const { beatenMs, askedMs } = this.#beat;
-    this.#beat = isDurable ? { beatenMs: atMs, askedMs: atMs } : { beatenMs, askedMs: Math.max(askedMs, atMs) };
+    this.#beats = isDurable ? [atMs] : [...this.#beats, atMs];
+  }
+
+  /** The clock of the relay is about to be set. */
+  clockIsSet(): void {
+    this.maxWallMs = Math.max(this.maxWallMs, this.#options.wallMs());
   }
 
   committed({ entries }: CommittedBatch): void {
@@ -149,8 +157,10 @@ export class Oracle implements RelayWatcher {
         if (answer.epoch !== undefined) this.#epochSaid(answer.epoch, startedMs);
         if (answer.code === 'BAD_ACK') this.fault(`an ack of ${request.caller.name} lies beyond the head`);
         return;
-      case 'challenge':
       case 'done':
+        if (request.type === 'rotate') this.#joined?.add(this.#options.ownerOf(request.caller.key));
+        return;
+      case 'challenge':
     }
   }
 
@@ -190,7 +200,9 @@ export class Oracle implements RelayWatcher {
       const other = this.#noted(this.#itemAt, `${key} ${seq}`, item);
       if (other !== item) this.fault(`${item} is at the seq ${seq} of ${other}`);
       const first = this.#firstSeq(`shown ${epoch} ${key}`, item, seq);
-      if (first !== seq && kind !== 'expired') this.fault(`${item} is doubled: at ${first} and at ${seq} in ${epoch}`);
+      // Both keys of a host may have been given an item while an older disk did not know that one came after the other.
+      const mayBeTwice = kind === 'expired' || this.#joined?.has(target) === true;
+      if (first !== seq && !mayBeTwice) this.fault(`${item} is doubled: at ${first} and at ${seq} in ${epoch}`);
       const acked = this.#acked.get(`${epoch} ${key}`);
       if (acked && acked.saidMs < startedMs && seq <= acked.through) this.fault(`${item} came again after its ack`);
       this.#shown.add(item);

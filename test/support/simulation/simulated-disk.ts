@@ -5,7 +5,7 @@
  * after a crash some first part of what was not synced may be there. A batch can be read before its write is confirmed.
  * The position file keeps what was synced; of what was written since, each write may be there, in part, or not at all.
  */
-import type { PositionHandle } from '../../../src/relay/store/position.ts';
+import { PositionFile, type PositionHandle } from '../../../src/relay/store/position.ts';
 import type { Level } from '../../../src/relay/store/level.ts';
 import { logKey } from '../../../src/relay/store/keys.ts';
 import type { SeededRandom } from '../seeded-random.ts';
@@ -171,4 +171,19 @@ export class SimulatedDisk {
   #syncMs(): number {
     return (0.5 + this.#random.unit() * 5) * this.faults.slowness;
   }
+}
+
+/** The LSN that the position on a disk names; 0 where it names none. */
+export async function lsnInPosition({ position: bytes }: DiskImage): Promise<number> {
+  const { position } = await PositionFile.over({
+    read: async (into, offset, length, at) => bytes.copy(into, offset, at, at + length),
+    write: onlyRead,
+    datasync: onlyRead,
+    close: async () => undefined,
+  });
+  return position?.lsn ?? 0;
+}
+
+function onlyRead(): Promise<never> {
+  return Promise.reject(new Error('invariant: the position is only read'));
 }

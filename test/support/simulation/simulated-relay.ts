@@ -49,6 +49,8 @@ export interface RelayOptions {
 
 /** Is told what no host sees. */
 export interface RelayWatcher {
+  /** A process opens the store, and may begin an epoch with a heartbeat, whether or not it lives to be `opened`. */
+  opening(wallMs: number): void;
   opened(
     opened: Pick<OpenedStore, 'initialised' | 'epochBegun'> & { epoch: Epoch | undefined; lastLsn: number },
     wallMs: number,
@@ -164,6 +166,8 @@ export class SimulatedRelay {
     const schema = await declaredSchema(level);
     const nowMs = clock.nowMs();
     const newEpoch = (): Epoch => this.newEpoch();
+    if (!process.isAlive) return;
+    watcher.opening(nowMs);
     const opened = await storeOver(
       { level, schema, signer: relayHost.signer, file, position },
       { folder: 'simulated', nowMs, newEpoch },

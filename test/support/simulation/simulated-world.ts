@@ -15,9 +15,9 @@ import { relay as relayHost } from '../hosts.ts';
 import { storedAndReplayed } from '../replay.ts';
 import { SeededRandom } from '../seeded-random.ts';
 import { CALM, SimulatedNetwork } from './network.ts';
-import { type Beat, Oracle } from './oracle.ts';
+import { type Beats, Oracle } from './oracle.ts';
 import type { Schedule, Step, StepType } from './schedule.ts';
-import { type DiskImage, SimulatedDisk } from './simulated-disk.ts';
+import { type DiskImage, SimulatedDisk, lsnInPosition } from './simulated-disk.ts';
 import { SimulatedHost, keyOf } from './simulated-host.ts';
 import { type Plant, SimulatedRelay } from './simulated-relay.ts';
 import { Simulator } from './simulator.ts';
@@ -70,7 +70,7 @@ class SimulatedWorld {
   readonly #network: SimulatedNetwork;
   readonly #hosts: SimulatedHost[] = [];
   readonly #owners = new Map<PublicKey, number>();
-  #copy: { image: DiskImage; takenMs: number; beat: Beat } | undefined;
+  #copy: { image: DiskImage; takenMs: number; beats: Beats } | undefined;
   #backup: { image: DiskImage; header: BackupHeader } | undefined;
   /** Whether the relay is being stopped, restored or started by its operator. */
   #isAttended = false;
@@ -216,7 +216,7 @@ class SimulatedWorld {
 
   /** A copy of the volume, of some moment. */
   copy(): void {
-    this.#copy = { image: this.#relay.disk.image, takenMs: this.#relay.clock.nowMs(), beat: this.oracle.newestBeat };
+    this.#copy = { image: this.#relay.disk.image, takenMs: this.#relay.clock.nowMs(), beats: this.oracle.beats };
   }
 
   /**
@@ -230,9 +230,11 @@ class SimulatedWorld {
       const now = this.#relay.disk.image;
       const isOld = this.#relay.clock.nowMs() - copy.takenMs > 700_000;
       const position = isOld && random.chance(0.5) ? copy.image.position : now.position;
-      const isOlder = !hasRecordOf(copy.image, now, this.oracle.lastLsn) || position !== now.position;
+      // A process may have ended after it wrote its position, and before it said so.
+      const lastLsn = Math.max(this.oracle.lastLsn, await lsnInPosition(now));
+      const isOlder = !hasRecordOf(copy.image, now, lastLsn) || position !== now.position;
       this.#relay.disk.replace({ ...copy.image, position });
-      this.oracle.copyComesBack(isOlder, copy.beat);
+      this.oracle.copyComesBack(isOlder, copy.beats);
     });
   }
 
@@ -281,6 +283,7 @@ class SimulatedWorld {
 
   clock(random: SeededRandom): void {
     const byMs = random.pick([1000, 20_000, 120_000, 900_000, 3 * DAY_MS]);
+    this.oracle.clockIsSet();
     this.#relay.offsetMs += random.chance(0.5) ? byMs : -byMs;
   }
 
