@@ -11,7 +11,7 @@ import { inRounds } from './rounds.ts';
 
 const MESSAGES = 2000;
 /** Sent before, by the floor too: daemons run for days, and a new process compiles what it runs for its first messages. */
-const WARMING = 1000;
+const WARMING = 3000;
 /** Senders that each wait until their message is durable before they send again. */
 const SENDERS = 50;
 const ONE_BY_ONE = 200;
