@@ -370,7 +370,14 @@ class OpenTransaction extends View implements Transaction {
 
 export type HostLevel = Level<Buffer, Buffer>;
 
+/** Each message is 16 rows in either host: LevelDB's own 4 MiB are full, and are compacted, every few hundred messages. */
+const WRITE_BUFFER_BYTES = 16 << 20;
+
 /** The database at `folder`, not yet opened. */
 export function levelAt(folder: string): HostLevel {
-  return new Level<Buffer, Buffer>(folder, { keyEncoding: 'buffer', valueEncoding: 'buffer' });
+  return new Level<Buffer, Buffer>(folder, {
+    keyEncoding: 'buffer',
+    valueEncoding: 'buffer',
+    writeBufferSize: WRITE_BUFFER_BYTES,
+  });
 }
