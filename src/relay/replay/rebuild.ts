@@ -45,7 +45,7 @@ import { decodeRow } from '../store/row-codec.ts';
 import { dropRebuilt, REBUILDING_FOLDER, cutOverToRebuilt } from '../store/cutover.ts';
 import type { Progress } from './finding.ts';
 import { Helper, type HelperOptions } from './helper.ts';
-import { leafedRecords } from './walks.ts';
+import { type LeafedRecord, leafedRecords, readAhead } from './walks.ts';
 import type { LogEntry } from '../core/event.ts';
 import type { QueueRow } from '../core/rows.ts';
 import { prunedMark } from '../store/position.ts';
@@ -66,7 +66,7 @@ export interface Rebuilt {
   lostItems: readonly QueueRow[];
   /** The folder of the former database. */
   replaced: string;
-  /** How long the replay took, without copying. */
+  /** How long the replay took, in which the log is copied too. */
   replayMs: number;
 }
 
@@ -81,31 +81,42 @@ export async function* rebuild(
   if (view) throw new StoreRefused('view', viewSentence(folder, view));
   const scratch = await openScratch();
   try {
-    const startedMs = clock.monotonicMs();
-    const replayed = new ReplayedRows(scratch.pairs);
-    const { checkpoints, events } = yield* replay(offline, scratch.pairs, replayed, helped);
-    const replayMs = clock.monotonicMs() - startedMs;
-    const fresh = join(folder, REBUILDING_FOLDER);
-    await dropRebuilt(folder);
-    const database = await BulkDatabase.create(fresh);
-    let filled: Filled | undefined;
-    let isWhole = false;
-    try {
-      filled = yield* fill(database, offline, scratch.pairs, replayed, checkpoints);
-      await database.finish();
-      isWhole = true;
-    } finally {
-      // Also when the caller leaves in the middle.
-      if (!isWhole) {
-        await database.close();
-        await rm(fresh, { recursive: true, force: true });
-      }
-    }
+    const filled = yield* filledAnew(offline, folder, scratch.pairs, clock, helped);
     await offline.close();
     const replaced = await cutOverToRebuilt(folder, clock.nowMs());
-    return { events, ...filled, replaced, replayMs };
+    return { ...filled, replaced };
   } finally {
     await scratch.close();
+  }
+}
+
+/** Makes the new database, and leaves it only when it is whole. */
+async function* filledAnew(
+  offline: OfflineStore,
+  folder: string,
+  scratch: ScratchPairs,
+  clock: { monotonicMs: () => number },
+  helped: Omit<HelperOptions, 'verifiesWires'>,
+): AsyncGenerator<Progress, Omit<Rebuilt, 'replaced'>> {
+  const fresh = join(folder, REBUILDING_FOLDER);
+  await dropRebuilt(folder);
+  const database = await BulkDatabase.create(fresh);
+  let isWhole = false;
+  try {
+    const startedMs = clock.monotonicMs();
+    const replayed = new ReplayedRows(scratch);
+    const { checkpoints, events } = yield* replay(database, offline, scratch, replayed, helped);
+    const replayMs = clock.monotonicMs() - startedMs;
+    const filled = yield* fill(database, offline, scratch, replayed, checkpoints);
+    await database.finish();
+    isWhole = true;
+    return { events, ...filled, replayMs };
+  } finally {
+    // Also when the caller leaves in the middle.
+    if (!isWhole) {
+      await database.close();
+      await rm(fresh, { recursive: true, force: true });
+    }
   }
 }
 
@@ -119,8 +130,9 @@ interface RebuiltLog {
   checkpoints: RowCheckpoint[];
 }
 
-/** Throws `StoreRefused` at a damaged record: what follows cannot be replayed. */
+/** Copies the log as it is replayed. Throws `StoreRefused` at a damaged record: what follows cannot be replayed. */
 async function* replay(
+  database: BulkDatabase,
   offline: OfflineStore,
   scratch: ScratchPairs,
   rows: ReplayedRows,
@@ -138,7 +150,9 @@ async function* replay(
     if (!start) throw new DamagedRecord('no checkpoint that is whole stands for what was pruned');
     startLsn = start.throughLsn;
     for await (const run of leafedEntries(offline, helper)) {
-      for (const { entry, record, leaf } of run) {
+      for (const { key, entry, record, leaf } of run) {
+        database.put(key, record);
+        if (database.isFull) await database.handOver();
         if (entry.lsn > startLsn) rows.apply(entry);
         tree.add(entry, record, leaf);
         if (rows.isFull) await rows.flush();
@@ -164,10 +178,8 @@ async function* replay(
   return { events: lastLsn - startLsn, checkpoints };
 }
 
-interface LeafedEntry {
+interface LeafedEntry extends LeafedRecord {
   entry: LogEntry;
-  record: Buffer;
-  leaf: Buffer | undefined;
 }
 
 /** Every record that was not pruned, in order. Throws `DamagedRecord` at the first that is missing or altered. */
@@ -182,7 +194,7 @@ async function* leafedEntries(
       if (lsnOf(key) !== expected) throw missingRecord(expected);
       const entry = leaf ? decodeWholeRecord(expected, record) : decodeRecord(expected, record);
       expected++;
-      return { entry, record, leaf };
+      return { key, entry, record, leaf };
     });
   }
   if (expected <= store.lastLsn) throw missingRecord(expected);
@@ -200,13 +212,8 @@ async function* fill(
   const filled = { rows: 0, payloads: 0, lost: 0, lostItems: [] as QueueRow[] };
   const put = async (key: Buffer, value: Buffer): Promise<void> => {
     database.put(key, value);
-    if (database.isFull) await database.flush();
+    if (database.isFull) await database.handOver();
   };
-  for await (const run of runsOf(level, prefixRange(PREFIX.log))) {
-    // What lies under the log's prefix and is no record of it stays behind.
-    for (const [key, value] of run) if (lsnOf(key) >= store.firstLsn) await put(key, value);
-    yield { stage: 'log', done: lsnOf(run.at(-1)?.[0] ?? Buffer.of()), of: store.lastLsn };
-  }
   if (store.pruned.throughLsn > 0) await put(...prunedMark(store.pruned));
   const kept = new Set(checkpoints.map(({ throughLsn }) => throughLsn));
   for (const prefix of CHECKPOINT_PREFIXES) {
@@ -231,14 +238,17 @@ async function* fill(
   const purgedMs = replayed.get('relay', '')?.dedupPurgedMs ?? 0;
   const expiry = new DueWriter(database, PREFIX.expiry, store.lastLsn);
   for (const table of REPLAYED_TABLES) {
-    for await (const run of replayed.runs(prefixRange(PREFIX[table]))) {
-      if (table === 'queue') await fillQueue(database, level, run, { filled, expiry });
-      else
-        for (const [key, value] of run) {
-          if (table === 'dedup' && decodeRow('dedup', key, value).dedupUntilMs <= purgedMs) continue;
-          await put(key, value);
-          filled.rows++;
-        }
+    const runs = replayed.runs(prefixRange(PREFIX[table]));
+    if (table === 'queue') {
+      yield* fillQueue(database, level, runs, { filled, expiry });
+      continue;
+    }
+    for await (const run of runs) {
+      for (const [key, value] of run) {
+        if (table === 'dedup' && decodeRow('dedup', key, value).dedupUntilMs <= purgedMs) continue;
+        await put(key, value);
+        filled.rows++;
+      }
       yield { stage: 'rows', done: filled.rows, of: undefined };
     }
   }
@@ -250,28 +260,24 @@ async function* fill(
       if (dueMs <= purgedMs) continue;
       dedup.add(dueMs, owner.subarray(8), key.subarray(1));
     }
-    if (database.isFull) await database.flush();
+    if (database.isFull) await database.handOver();
   }
   dedup.write();
   return filled;
 }
 
 /** Brings over items that wait, with their wire bytes where those are what was accepted. */
-async function fillQueue(
+async function* fillQueue(
   database: BulkDatabase,
   level: Level,
-  run: readonly Pair[],
+  runs: AsyncIterable<readonly Pair[]>,
   { filled, expiry }: { filled: Filled & { lostItems: QueueRow[] }; expiry: DueWriter },
-): Promise<void> {
-  const rows = run.map(([key, value]) => ({ key, value, row: decodeRow('queue', key, value) }));
-  for (const some of bySize(rows)) {
-    const keys = some.map(({ row }) => payloadKey(row.payloadTarget, row.payloadSeq));
-    const wires = await level.getMany(keys, { fillCache: false });
-    for (const [at, { key, value, row }] of some.entries()) {
-      const wire = wires[at];
+): AsyncGenerator<Progress, void> {
+  for await (const items of readAhead(waitingItems(runs), (some) => withWires(level, some))) {
+    for (const { key, value, row, wireKey, wire } of items) {
       expiry.add(row.expiresAtMs, key.subarray(1));
       if (hasHash(wire, row.wireHash)) {
-        database.put(keys[at] as Buffer, wire);
+        database.put(wireKey, wire);
         filled.payloads++;
       } else {
         filled.lost++;
@@ -279,12 +285,39 @@ async function fillQueue(
       }
       database.put(key, value);
       filled.rows++;
-      if (database.isFull) await database.flush();
+      if (database.isFull) await database.handOver();
     }
+    yield { stage: 'rows', done: filled.rows, of: undefined };
   }
 }
 
-/** Rows whose wire bytes are read together. */
+interface WaitingItem {
+  key: Buffer;
+  value: Buffer;
+  row: QueueRow;
+  wireKey: Buffer;
+}
+
+/** Items whose wire bytes are read together. */
+async function* waitingItems(runs: AsyncIterable<readonly Pair[]>): AsyncGenerator<WaitingItem[]> {
+  for await (const run of runs)
+    yield* bySize(
+      run.map(([key, value]) => {
+        const row = decodeRow('queue', key, value);
+        return { key, value, row, wireKey: payloadKey(row.payloadTarget, row.payloadSeq) };
+      }),
+    );
+}
+
+async function withWires(
+  level: Level,
+  items: readonly WaitingItem[],
+): Promise<(WaitingItem & { wire: Buffer | undefined })[]> {
+  const keys = items.map(({ wireKey }) => wireKey);
+  const wires = await level.getMany(keys, { fillCache: false });
+  return items.map((item, at) => ({ ...item, wire: wires[at] }));
+}
+
 function* bySize<T extends { row: QueueRow }>(rows: readonly T[]): Generator<T[]> {
   let some: T[] = [];
   let bytes = 0;

@@ -12,8 +12,8 @@ import type { Findings, Progress } from './finding.ts';
  * unpacked again for each of its keys.
  */
 export async function* lookedUp(level: Level, runs: AsyncIterable<Pair[]>, findings: Findings): AsyncGenerator<Pair[]> {
-  for await (const run of runs) {
-    const values = await level.getMany(run.map(([key]) => key));
+  const answered = async (run: Pair[]) => ({ run, values: await level.getMany(run.map(([key]) => key)) });
+  for await (const { run, values } of readAhead(runs, answered)) {
     for (const [at, [key, value]] of run.entries()) {
       if (values[at]?.equals(value)) continue;
       const answer = values[at] ? 'with another value' : 'with nothing';
@@ -25,6 +25,19 @@ export async function* lookedUp(level: Level, runs: AsyncIterable<Pair[]>, findi
     }
     yield run;
   }
+}
+
+/** What `read` makes of each, in their order: it reads the next one while one is in use. */
+export async function* readAhead<T, U>(all: AsyncIterable<T>, read: (one: T) => Promise<U>): AsyncGenerator<U> {
+  let ahead: Promise<U> | undefined;
+  for await (const one of all) {
+    const next = read(one);
+    // Seen when its turn comes; the caller may leave before that.
+    next.catch(() => undefined);
+    if (ahead) yield await ahead;
+    ahead = next;
+  }
+  if (ahead) yield await ahead;
 }
 
 /** A walk over stored pairs. */

@@ -10,6 +10,8 @@ import { syncFolder } from '../../lib/files.ts';
 /** Writes are handed to LevelDB when this many bytes or writes have come together. */
 const BATCH_BYTES = 4 << 20;
 const BATCH_WRITES = 10_000;
+/** Files that are synced together. */
+const SYNCS = 4;
 
 /** Thrown when such a database cannot be written. The message completes a sentence. */
 export class BulkFailed extends Error {}
@@ -19,6 +21,8 @@ export class BulkDatabase {
   readonly #folder: string;
   #batch: ReturnType<Level['batch']>;
   #bytes = 0;
+  /** Of the last batch that was handed over. */
+  #writing: Promise<void> = Promise.resolve();
 
   private constructor(level: Level, folder: string) {
     this.level = level;
@@ -39,7 +43,7 @@ export class BulkDatabase {
     }
   }
 
-  /** Not to be read before the next `flush`. */
+  /** To be read after the next `flush`. */
   put(key: Buffer, value: Buffer): void {
     this.#batch.put(key, value);
     this.#bytes += key.length + value.length;
@@ -54,11 +58,21 @@ export class BulkDatabase {
     return this.#bytes >= BATCH_BYTES || this.#batch.length >= BATCH_WRITES;
   }
 
+  /** What was put can be read when this resolves. */
   async flush(): Promise<void> {
+    await this.handOver();
+    await this.#writing;
+  }
+
+  /** Hands over what was put: LevelDB writes it while the next batch is filled. Waits for the batch before it. */
+  async handOver(): Promise<void> {
     const batch = this.#batch;
     this.#batch = this.level.batch();
     this.#bytes = 0;
-    await this.#written(batch.write());
+    await this.#writing;
+    this.#writing = this.#written(batch.write());
+    // Seen by whoever waits for it, or closes.
+    this.#writing.catch(() => undefined);
   }
 
   /** Deletes the keys of a range that was flushed. */
@@ -70,18 +84,17 @@ export class BulkDatabase {
   async finish(): Promise<void> {
     await this.flush();
     await this.close();
-    for (const name of await readdir(this.#folder)) {
-      const file = await open(join(this.#folder, name), 'r+');
-      try {
-        await file.sync();
-      } finally {
-        await file.close();
-      }
-    }
+    const names = (await readdir(this.#folder)).values();
+    const syncs = Array.from({ length: SYNCS }, async () => {
+      for (const name of names) await syncFile(join(this.#folder, name));
+    });
+    await Promise.all(syncs);
     await syncFolder(this.#folder);
   }
 
   async close(): Promise<void> {
+    // Where it failed, the database is worth nothing, and whoever filled it has heard or left.
+    await this.#writing.catch(() => undefined);
     await this.level.close();
   }
 
@@ -92,5 +105,14 @@ export class BulkDatabase {
       const said = (error as Error).message;
       throw new BulkFailed(`the database at ${this.#folder} cannot be written (${said})`, { cause: error });
     }
+  }
+}
+
+async function syncFile(path: string): Promise<void> {
+  const file = await open(path, 'r+');
+  try {
+    await file.sync();
+  } finally {
+    await file.close();
   }
 }

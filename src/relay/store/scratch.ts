@@ -75,7 +75,7 @@ export class ScratchPairs {
       const [key, value] = held.take();
       if (value === undefined) this.#database.del(key);
       else if (!isDropped(key)) this.#database.put(key, value);
-      if (this.#database.isFull) await this.#database.flush();
+      if (this.#database.isFull) await this.#database.handOver();
     }
     await this.#database.flush();
     this.#isSpilled = true;
