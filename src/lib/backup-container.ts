@@ -20,6 +20,7 @@ import { parserOf } from '../protocol/schemas.ts';
 import { Count, HashText } from '../protocol/shapes.ts';
 import type { Sha256Hex } from '../protocol/digest.ts';
 import { type Pair, PairBlock, unpackedPairs } from './pair-block.ts';
+import { releaseMemory } from './released-memory.ts';
 
 const LENGTH = 4;
 /** Bytes of pairs that are compressed together. */
@@ -167,6 +168,12 @@ export interface ReadContainer<Header> {
   pairs: AsyncGenerator<Pair[], BackupTrailer>;
   /** The SHA-256 of all its bytes, when `pairs` has ended. */
   fileHash: () => Sha256Hex;
+}
+
+/** Gives back the memory of a run of `pairs` at once: its keys and values are empty then. */
+export function releaseRun([first]: readonly Pair[]): void {
+  // The pairs of a run are parts of one block.
+  if (first) releaseMemory([first[0].buffer]);
 }
 
 /** Reads the beginning of a backup. Throws `BackupDamaged`. */

@@ -11,11 +11,12 @@ import { randomBytes } from 'node:crypto';
 import { type Stats, statSync } from 'node:fs';
 import { type FileHandle, link, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { BackupDamaged, type BackupKind, type ContentDamage, readContainer } from './backup-container.ts';
+import { BackupDamaged, type BackupKind, type ContentDamage, readContainer, releaseRun } from './backup-container.ts';
 import type { Pair } from './pair-block.ts';
 import { syncFolder } from './files.ts';
 
 const PART_RANDOM_BYTES = 4;
+const SYNCED_TOGETHER_BYTES = 16 << 20;
 
 /** A backup that was read to its end and found complete and unaltered. */
 export interface CheckedContainer<Header> {
@@ -134,7 +135,10 @@ async function takeName(aside: string, path: string): Promise<void> {
   await rm(aside);
 }
 
-/** Reads a backup to its end and checks all of it. Throws `BackupDamaged`, or what `source` throws. */
+/**
+ * Reads a backup to its end and checks all of it. The bytes that `seen` is given are gone when it returns. Throws
+ * `BackupDamaged`, or what `source` throws.
+ */
 export async function checkedContainer<Header>(
   source: AsyncIterable<Buffer>,
   kind: BackupKind<Header>,
@@ -157,13 +161,29 @@ export async function checkedContainer<Header>(
       return { checked: { header, bytes, contentBytes, sha256: fileHash() }, damage };
     }
     seen(next.value);
+    releaseRun(next.value);
   }
 }
 
+/** What was written goes to the disk beside what follows, so that little is left for the sync at the end. */
 async function* writtenTo(file: FileHandle, source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  for await (const chunk of source) {
-    for (let at = 0; at < chunk.length; ) at += (await file.write(chunk, at)).bytesWritten;
-    yield chunk;
+  let syncing = Promise.resolve();
+  let unsynced = 0;
+  try {
+    for await (const chunk of source) {
+      for (let at = 0; at < chunk.length; ) at += (await file.write(chunk, at)).bytesWritten;
+      unsynced += chunk.length;
+      if (unsynced >= SYNCED_TOGETHER_BYTES) {
+        await syncing;
+        syncing = file.datasync();
+        // Seen when its turn comes.
+        syncing.catch(() => undefined);
+        unsynced = 0;
+      }
+      yield chunk;
+    }
+  } finally {
+    await syncing;
   }
 }
 

@@ -8,6 +8,7 @@ import {
   type BackupKind,
   type ReadContainer,
   readContainer,
+  releaseRun,
   writeContainer,
   BackupDamaged,
 } from '../../lib/backup-container.ts';
@@ -30,6 +31,7 @@ import { WireCheck, type WireDamage } from '../store/wire-check.ts';
 import { createReadStream } from 'node:fs';
 import { type RefusedReason, StoreRefused } from '../store/refused.ts';
 import { fileFault } from '../../lib/file-fault.ts';
+import { releaseMemory } from '../../lib/released-memory.ts';
 import type { StoreSnapshot } from '../store/store-reader.ts';
 
 /** DO NOT CHANGE. */
@@ -115,6 +117,8 @@ async function* checkedRuns(
   for await (const run of runsOf(level, {}, reading)) {
     await check.pass(run);
     yield run;
+    // It was copied, and there is more of it than of anything else.
+    releaseMemory(run.map(([, value]) => value.buffer));
   }
 }
 
@@ -170,6 +174,8 @@ async function writeRuns(level: Level, runs: AsyncIterable<readonly Pair[]>, sig
     for await (const run of runs) {
       signal?.throwIfAborted();
       const batch = batchOf(level, run);
+      // LevelDB copied it.
+      releaseRun(run);
       await writing;
       writing = batch.write();
       // Seen when its turn comes.
