@@ -16,8 +16,8 @@ const LEVEL_OPTIONS = {
   // (bench/README.md).
   writeBufferSize: 32 * MIB,
   cacheSize: 16 * MIB,
-  maxFileSize: 8 * MIB,
-  // An open file is mapped, and what was read of it counts as memory of the relay. LevelDB takes no less than this.
+  // An open file is mapped, and what was read of it counts as memory of the relay. LevelDB takes no fewer than these.
+  maxFileSize: 4 * MIB,
   maxOpenFiles: 74,
 } as const;
 
