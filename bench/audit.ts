@@ -26,7 +26,7 @@ export interface AuditFigures {
   events: number;
   verifyMbPerS: number;
   verifySeconds: number;
-  /** Of the replay alone, and with the new database. */
+  /** Of the replay, which copies the log, and with the new database. */
   rebuildEventsPerS: number;
   wholeRebuildEventsPerS: number;
   /** Of a walk over every pair. */

@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { BulkDatabase, BulkFailed } from '../../../../src/relay/store/bulk.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
@@ -16,4 +16,24 @@ test('a database that is there already is not taken for a new one', async () => 
   const folder = join(await temporaryFolder(), 'rows');
   await (await BulkDatabase.create(folder)).close();
   await expect(BulkDatabase.create(folder)).rejects.toBeInstanceOf(BulkFailed);
+});
+
+test('a batch that fails behind the one that is filled is told at the next, and the database can be closed', async () => {
+  const database = await BulkDatabase.create(join(await temporaryFolder(), 'rows'));
+  const batch = database.level.batch.bind(database.level) as () => ReturnType<typeof database.level.batch>;
+  const failing = vi.spyOn(database.level, 'batch') as unknown as { mockImplementation(made: () => unknown): void };
+  onTestFinished(() => void vi.restoreAllMocks());
+  failing.mockImplementation(() =>
+    Object.assign(batch(), { write: () => Promise.reject(new Error('no space is left')) }),
+  );
+  database.put(Buffer.from('1'), Buffer.from('written'));
+  await database.handOver();
+  database.put(Buffer.from('2'), Buffer.from('lost'));
+  await database.handOver();
+  database.put(Buffer.from('3'), Buffer.from('behind it'));
+  const told = database.handOver();
+  await expect(told).rejects.toBeInstanceOf(BulkFailed);
+  await expect(told).rejects.toThrow(/no space is left/);
+  await expect(database.flush()).rejects.toBeInstanceOf(BulkFailed);
+  await database.close();
 });
