@@ -212,9 +212,9 @@ function keyOf(cell: string, name: string): string {
   return `${cell}\n${name}`;
 }
 
-/** Three digits: more of them only make the summary change with each run. */
+/** With three digits a goal that was just missed looks reached; more than four only make the summary change with each run. */
 function significant(value: number): number {
-  return Number(value.toPrecision(3));
+  return Number(value.toPrecision(4));
 }
 
 function commitOf(): string {
