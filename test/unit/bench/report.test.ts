@@ -58,7 +58,7 @@ describe('the summary', () => {
       unit: 'ratio',
       better: 'more',
       median: 0.4,
-      least: 0.123,
+      least: 0.1235,
       most: 0.6,
       rounds: 3,
       goal: 0.75,
