@@ -71,7 +71,7 @@ export class BulkDatabase {
     this.#bytes = 0;
     await this.#writing;
     this.#writing = this.#written(batch.write());
-    // Seen by whoever waits for it, or closes.
+    // The next `handOver` or `flush` throws its error.
     this.#writing.catch(() => undefined);
   }
 
@@ -93,7 +93,7 @@ export class BulkDatabase {
   }
 
   async close(): Promise<void> {
-    // Where it failed, the database is worth nothing, and whoever filled it has heard or left.
+    // After a write that failed, the caller deletes the database.
     await this.#writing.catch(() => undefined);
     await this.level.close();
   }
