@@ -77,9 +77,15 @@ export class RecentItems {
     this.#limits = { ...LIMITS, ...limits };
   }
 
-  /** To be called for every batch, in their order, when it is durable. `headOf` reads the heads as they were before it. */
+  /**
+   * To be called for every batch, in their order, when it is durable. `headOf` says what a head was before it, and is asked
+   * only for heads that the batch wrote.
+   */
   durable({ changes, payloads }: DurableBatch, headOf: (target: PublicKey) => number): void {
-    for (const [target, written] of writtenTo(changes, payloads)) this.#follow(target, written, headOf(target));
+    for (const [target, written] of writtenTo(changes, payloads)) {
+      if (written.isOther || written.headSeq === undefined) this.#queues.delete(target);
+      else this.#follow(target, written, headOf(target));
+    }
   }
 
   /**
@@ -139,9 +145,9 @@ export class RecentItems {
     copyRun();
   }
 
-  #follow(target: PublicKey, { rows, wires, headSeq, isOther }: Written, before: number): void {
-    if (rows.length === 0 && !isOther && headSeq === before) return;
-    const isNew = !isOther && (rows[0]?.seq ?? 0) > before && rows.at(-1)?.seq === headSeq;
+  #follow(target: PublicKey, { rows, wires, headSeq }: Written, before: number): void {
+    if (rows.length === 0 && headSeq === before) return;
+    const isNew = (rows[0]?.seq ?? 0) > before && rows.at(-1)?.seq === headSeq;
     if (!isNew || rows.some(({ bytes }) => bytes > this.#limits.itemBytesMax)) {
       this.#queues.delete(target);
       return;

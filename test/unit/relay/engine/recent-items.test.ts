@@ -80,6 +80,24 @@ test('a queue in which others wait already is there for those who have the other
   expect(subject.seqs(bob.key, 50)).toEqual([100]);
 });
 
+test('a head is asked for only where the batch wrote it', () => {
+  const recent = new RecentItems();
+  const asked: PublicKey[] = [];
+  const headOf = (target: PublicKey): number => {
+    asked.push(target);
+    return 0;
+  };
+  const moved = { ...rowAt(bob.key, 40, Buffer.from('x')), payloadTarget: carol.key };
+  const changes: RowChange[] = [
+    { table: 'queue', key: rowKey.queue(bob.key, 40), row: moved },
+    { table: 'queue', key: rowKey.queue(carol.key, 1), row: rowAt(carol.key, 1, Buffer.from('y')) },
+    { table: 'target', key: carol.key, row: { ...EMPTY_TARGET, headSeq: 1 } },
+  ];
+  recent.durable({ changes, payloads: [{ targetPubkey: carol.key, seq: 1, wire: Buffer.from('y') }] }, headOf);
+  expect(asked).toEqual([carol.key]);
+  expect(recent.rows(carol.key, 0, 1, 10)).toHaveLength(1);
+});
+
 test('a row that comes to a kept place ends the memory of its queue, which begins anew behind everything', () => {
   const subject = new Subject();
   subject.told([{ table: 'target', key: bob.key, row: { ...EMPTY_TARGET, headSeq: 50 } }]).accept([bob.key, 60]);
