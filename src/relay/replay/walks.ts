@@ -27,15 +27,22 @@ export async function* lookedUp(level: Level, runs: AsyncIterable<Pair[]>, findi
   }
 }
 
-/** What `read` makes of each, in their order: it reads the next one while one is in use. */
+/** What `read` makes of each, in their order: it reads the next one while one is in use. An error comes behind what came before it. */
 export async function* readAhead<T, U>(all: AsyncIterable<T>, read: (one: T) => Promise<U>): AsyncGenerator<U> {
   let ahead: Promise<U> | undefined;
-  for await (const one of all) {
-    const next = read(one);
-    // Seen when its turn comes; the caller may leave before that.
-    next.catch(() => undefined);
+  try {
+    for await (const one of all) {
+      const next = read(one);
+      // Seen when its turn comes; the caller may leave before that.
+      next.catch(() => undefined);
+      const due = ahead;
+      ahead = undefined;
+      if (due) yield await due;
+      ahead = next;
+    }
+  } catch (error) {
     if (ahead) yield await ahead;
-    ahead = next;
+    throw error;
   }
   if (ahead) yield await ahead;
 }

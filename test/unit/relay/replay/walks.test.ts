@@ -8,6 +8,11 @@ async function* counted(upTo: number, asked: number[] = []): AsyncGenerator<numb
   }
 }
 
+async function* breaking(): AsyncGenerator<number> {
+  yield* counted(2);
+  throw new Error('a damaged table');
+}
+
 async function allButTwo(number: number): Promise<number> {
   if (number === 2) throw new Error('unreadable');
   return number;
@@ -42,6 +47,15 @@ test('a read that fails is told when its turn comes', async () => {
   })();
   await expect(all).rejects.toThrow('unreadable');
   expect(came).toEqual([1]);
+});
+
+test('what was read before the source broke comes before its error', async () => {
+  const came: number[] = [];
+  const all = (async () => {
+    for await (const one of readAhead(breaking(), async (number) => number)) came.push(one);
+  })();
+  await expect(all).rejects.toThrow('a damaged table');
+  expect(came).toEqual([1, 2]);
 });
 
 test('a read that fails after its reader left is nobody\u2019s fault', async () => {
