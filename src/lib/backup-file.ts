@@ -182,8 +182,10 @@ async function* writtenTo(file: FileHandle, source: AsyncIterable<Buffer>): Asyn
       }
       yield chunk;
     }
-  } finally {
     await syncing;
+  } finally {
+    // The file is closed next; an error of the source is told and not one of this.
+    await syncing.catch(() => undefined);
   }
 }
 
