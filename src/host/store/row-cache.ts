@@ -131,7 +131,7 @@ export class RowCache {
     return rows;
   }
 
-  /** Writes the batch that changes these keys. After a batch that failed nothing is read any more. */
+  /** Writes the batch that changes these keys. After a batch that failed no reader begins any more. */
   async change(writes: Writes, write: () => Promise<void>): Promise<void> {
     const version = this.#version + 1;
     for (const [key, { bytes, row }] of writes) this.#changeOne(key, bytes, row, version);
