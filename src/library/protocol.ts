@@ -59,10 +59,10 @@ export type { ProblemCode, ProblemDocument } from '../protocol/problem.ts';
 export {
   displayFingerprint,
   hostFingerprint,
-  isAcceptablePoint,
   parseFingerprint,
   parsePublicKey,
   publicKeyBytes,
   publicKeyFromBytes,
 } from '../protocol/public-key.ts';
+export { isAcceptablePoint } from '../protocol/acceptable-point.ts';
 export type { PublicKey } from '../protocol/public-key.ts';

@@ -1,11 +1,7 @@
 /** Invites as the operator makes and sees them: over the control socket and on the console. */
 import Type, { type Static } from 'typebox';
-import { DAY_MS } from './limits.ts';
+import { INVITE_LABEL_CHARACTERS_MAX, INVITE_LIFETIME_MAX_MS, INVITE_LIFETIME_MIN_MS } from './limits.ts';
 import { CLOSED, Count, HashText, Time } from './shapes.ts';
-
-export const INVITE_LABEL_CHARACTERS_MAX = 100;
-export const INVITE_LIFETIME_MIN_MS = 60_000;
-export const INVITE_LIFETIME_MAX_MS = 365 * DAY_MS;
 
 export const InviteRequest = Type.Object({
   label: Type.String({ maxLength: INVITE_LABEL_CHARACTERS_MAX }),

@@ -11,6 +11,7 @@ import { canonicalBytes } from './canonical-json.ts';
 import { type Sha256Hex, sha256Hex } from './digest.ts';
 import { DELIVERY_STATES } from './documents.ts';
 import { verifySignature } from './ed25519.ts';
+import { isObject } from './json-object.ts';
 import { ITEM_ID_CHARACTERS_MAX, type ItemId, parseMessageId, parseReceiptId } from './names.ts';
 import { type PublicKey, parsePublicKey } from './public-key.ts';
 
@@ -140,10 +141,6 @@ export function isSignedReceipt(wire: Buffer, itemId: ItemId, signers: readonly 
 function isFilled(object: Record<string, unknown>, name: string): boolean {
   const member = Object.hasOwn(object, name) ? object[name] : undefined;
   return typeof member === 'string' && member !== '';
-}
-
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /**

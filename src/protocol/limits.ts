@@ -63,3 +63,8 @@ export const LOG_READS_PER_MINUTE = 120;
 export const HEARTBEAT_EVERY_MS = 30_000;
 /** If the stored heartbeat is older than this at startup, the relay begins a new epoch. */
 export const HEARTBEAT_STALE_MS = 600_000;
+
+/** Of an invite that an operator makes. */
+export const INVITE_LABEL_CHARACTERS_MAX = 100;
+export const INVITE_LIFETIME_MIN_MS = 60_000;
+export const INVITE_LIFETIME_MAX_MS = 365 * DAY_MS;

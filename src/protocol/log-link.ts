@@ -8,7 +8,7 @@
 import { canonicalBytes } from './canonical-json.ts';
 import type { Sha256Hex } from './digest.ts';
 import type { Epoch } from './epoch.ts';
-import { isObject } from './items.ts';
+import { isObject } from './json-object.ts';
 import { type PublicKey, parsePublicKey } from './public-key.ts';
 
 export interface LogLink {

@@ -1,11 +1,4 @@
-/**
- * Ed25519 public keys in the form of the wire, and the checks that every key passes once, when it enters.
- *
- * OpenSSL accepts keys that are not canonical, have small order, or have a torsion component; under some of them one
- * fixed signature verifies for any message. So the point of a key is checked where the key enters (enrolment, rotation,
- * sender lists, pinning), and the verifier only gets keys that passed.
- */
-import { Point } from '@noble/ed25519';
+/** Ed25519 public keys in the form of the wire. */
 import { decodeBase64 } from './base64.ts';
 import { type Sha256Hex, sha256Hex } from './digest.ts';
 
@@ -16,7 +9,7 @@ export type PublicKey = string & { readonly [publicKeyBrand]: true };
 export const PUBLIC_KEY_BYTES = 32;
 export const PUBLIC_KEY_CHARACTERS = 44;
 
-/** The key if `text` is canonical base64 of 32 bytes. This does not check its point. */
+/** The key if `text` is canonical base64 of 32 bytes. `isAcceptablePoint` checks its point. */
 export function parsePublicKey(text: unknown): PublicKey | undefined {
   if (typeof text !== 'string' || text.length !== PUBLIC_KEY_CHARACTERS) return undefined;
   return decodeBase64(text)?.length === PUBLIC_KEY_BYTES ? (text as PublicKey) : undefined;
@@ -30,16 +23,6 @@ export function publicKeyFromBytes(bytes: Uint8Array): PublicKey {
 
 export function publicKeyBytes(key: PublicKey): Buffer {
   return Buffer.from(key, 'base64');
-}
-
-/** Whether the key is a canonically encoded point of the prime-order subgroup. Costs about 1 ms. */
-export function isAcceptablePoint(key: PublicKey): boolean {
-  try {
-    const point = Point.fromBytes(publicKeyBytes(key), false);
-    return !point.isSmallOrder() && point.isTorsionFree();
-  } catch {
-    return false;
-  }
 }
 
 /** `host_fp`: lowercase hex SHA-256 of the 32 key bytes. */

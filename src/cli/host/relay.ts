@@ -2,7 +2,8 @@
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
-import { CA_CHARACTERS_MAX, type RelaySetResult, type RelayStatusResult } from '../../host/api/schemas/peers.ts';
+import type { RelaySetResult, RelayStatusResult } from '../../host/api/schemas/peers.ts';
+import { CA_CHARACTERS_MAX } from '../../host/api/limits.ts';
 import { countText } from '../../host/core/spans.ts';
 import { certificatesOf } from '../../lib/certificates.ts';
 import { printable } from '../../protocol/printable.ts';

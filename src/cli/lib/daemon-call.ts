@@ -12,8 +12,7 @@ import { isAgentName } from '../../protocol/names.ts';
 import { printable } from '../../protocol/printable.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import { agentOption, type CommandContext } from './context.ts';
-import { CommandFailed, EXIT } from './exit.ts';
-import { hostFailure } from './host-paths.ts';
+import { CommandFailed, EXIT, type ExitName, exitOfStatus } from './exit.ts';
 import { ownPaths } from './own-paths.ts';
 
 export interface DaemonFlags {
@@ -63,14 +62,39 @@ export async function ask<N extends OperationName>(
   try {
     return await once();
   } catch (error) {
-    if (!flags.start || !(error instanceof CallFailed) || error.code !== 'DAEMON_NOT_RUNNING') throw hostFailure(error);
+    if (!flags.start || !(error instanceof CallFailed) || error.code !== 'DAEMON_NOT_RUNNING') throw callFailure(error);
   }
   await startInBackground(context, paths);
   try {
     return await once();
   } catch (error) {
-    throw hostFailure(error);
+    throw callFailure(error);
   }
+}
+
+/** A code says more than the status of the answer. */
+const EXIT_OF_CODE: Readonly<Record<string, ExitName>> = {
+  NOT_THE_OWNER: 'refused',
+  SOCKET_NOT_TRUSTED: 'refused',
+  DAEMON_GONE: 'temporary',
+  DAEMON_SILENT: 'temporary',
+};
+
+/** What a person may do about a refusal: the command that shows what there is. */
+const NEXT_OF_CODE: Readonly<Record<string, string>> = {
+  UNKNOWN_RECIPIENT: 'See poste agents for all names',
+  NO_SUCH_MESSAGE: 'See poste inbox --state all, or poste sent',
+};
+
+/** How the command ends when the daemon does not do what it asks for; every other error unchanged. */
+export function callFailure(error: unknown): unknown {
+  if (!(error instanceof CallFailed)) return error;
+  const { code, status, message, details } = error;
+  const exit = EXIT_OF_CODE[code] ?? (status === 413 ? 'usage' : exitOfStatus(status));
+  const next = details['quarantine'] === undefined ? NEXT_OF_CODE[code] : undefined;
+  // The daemon sends a whole sentence; `run` adds the full stop.
+  const said = message.replace(/\.$/, '');
+  return new CommandFailed(exit, code, next === undefined ? said : `${said}. ${next}`, details);
 }
 
 /** Commands that said it. */

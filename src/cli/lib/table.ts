@@ -1,5 +1,6 @@
 /** Tables of a command: whole in a pipe, and as wide as the terminal for a person. */
-import stringWidth from 'string-width';
+import { createRequire } from 'node:module';
+import type stringWidth from 'string-width';
 import { printable } from '../../protocol/printable.ts';
 import { formatTime, type Screen, type Style, styled } from './screen.ts';
 
@@ -34,7 +35,7 @@ export function table<Row>(screen: Screen, columns: readonly Column<Row>[], rows
   const lines = [undefined, ...rows].map((row, line) => {
     const cells = laid.map((column, at) => {
       const text = cutTo(column.cells[line] ?? '', column.width);
-      const space = ' '.repeat(Math.max(0, column.width - stringWidth(text)));
+      const space = ' '.repeat(Math.max(0, column.width - textWidth(text)));
       const shown = styled(screen, row === undefined ? 'bold' : stylesOf[at]?.(row), text);
       return column.isRight ? space + shown : shown + space;
     });
@@ -52,7 +53,7 @@ function laidColumn<Row>(screen: Screen, column: Column<Row>, rows: readonly Row
   const shown = cellsOf(screen, column, rows).map((cell) => printable(cell));
   const cells = [column.title, ...shown];
   // Not as arguments of one call: a long table has more rows than a call may have.
-  const width = cells.reduce((widest, cell) => Math.max(widest, stringWidth(cell)), 0);
+  const width = cells.reduce((widest, cell) => Math.max(widest, textWidth(cell)), 0);
   const isRight = 'cell' in column && column.isNumber === true;
   return { cells, isRight, mayBeCut: 'cell' in column && !isRight, width };
 }
@@ -107,16 +108,29 @@ function shrink(laid: readonly Laid[], columns: number | undefined): void {
   }
 }
 
+/** Each character takes one column: those of Latin scripts, and signs that Poste writes itself. */
+const ONE_COLUMN_EACH = /^[\u0020-\u007e\u00a0-\u00ac\u00ae-\u02ff–—…]*$/;
+let library: { default: typeof stringWidth } | undefined;
+
+/** How many columns of a terminal the text takes. */
+function textWidth(text: string): number {
+  if (ONE_COLUMN_EACH.test(text)) return text.length;
+  // Loaded here: its tables of Unicode take half as long to load as Node.js.
+  library ??= createRequire(import.meta.url)('string-width') as { default: typeof stringWidth };
+  return library.default(text);
+}
+
 const ELLIPSIS = '…';
-const graphemes = new Intl.Segmenter();
 
 /** The text, or as much of it as fits with an ellipsis. Never half of a character. */
 export function cutTo(text: string, columns: number): string {
-  if (stringWidth(text) <= columns) return text;
+  if (textWidth(text) <= columns) return text;
   let kept = '';
   let width = 0;
+  // Made here: it takes longer than a table without it.
+  const graphemes = new Intl.Segmenter();
   for (const { segment } of graphemes.segment(text)) {
-    width += stringWidth(segment);
+    width += textWidth(segment);
     if (width > columns - 1) break;
     kept += segment;
   }

@@ -1,15 +1,17 @@
 /** Parses the text of flags and environment variables. Throws one sentence that says what is wrong. */
 import { suggestions } from '../../host/core/suggestions.ts';
 import { InvalidArgumentError } from 'commander';
-import { BODY_BYTES_MAX, DAY_MS, DEFAULT_LIMITS, type Limits } from '../../protocol/limits.ts';
-import { isTrustedTransport } from '../../relay/auth/fetch-key-set.ts';
-import { isPrintable } from '../../protocol/printable.ts';
 import {
+  BODY_BYTES_MAX,
+  DAY_MS,
+  DEFAULT_LIMITS,
   INVITE_LABEL_CHARACTERS_MAX,
   INVITE_LIFETIME_MAX_MS,
   INVITE_LIFETIME_MIN_MS,
-} from '../../protocol/invite-documents.ts';
-import { parseHostReference } from '../../relay/operator/documents.ts';
+  type Limits,
+} from '../../protocol/limits.ts';
+import { isPrintable } from '../../protocol/printable.ts';
+import { parseHostReference } from '../../relay/operator/host-reference.ts';
 import { isFingerprintStart } from './short-id.ts';
 import { type ListenAddress, parseListenAddress } from '../../lib/listen-address.ts';
 
@@ -136,6 +138,12 @@ export function trustedUrl(text: string): string {
     );
   }
   return text;
+}
+
+/** Whether the keys cannot be replaced on the way: https, or plain http to this machine. */
+function isTrustedTransport({ protocol, hostname }: URL): boolean {
+  if (protocol === 'https:') return true;
+  return protocol === 'http:' && /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])$/.test(hostname);
 }
 
 /** As `trustedUrl`, without a query (RFC 8414). */

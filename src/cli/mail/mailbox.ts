@@ -1,16 +1,16 @@
 /** `poste inbox` and `poste sent`: the mail that an agent, or the owner, received and sent. */
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
-import {
-  type InboxInput,
-  type InboxResult,
-  READ_MAX,
-  type SearchResult,
-  type SentInput,
-  type SentMessage,
-  type SentResult,
-  UNTRUSTED_TEXT,
+import type {
+  InboxInput,
+  InboxResult,
+  SearchResult,
+  SentInput,
+  SentMessage,
+  SentResult,
 } from '../../host/api/schemas/mail.ts';
+import { UNTRUSTED_TEXT } from '../../host/core/untrusted-text.ts';
+import { READ_MAX } from '../../host/api/limits.ts';
 import { OWNER_NAME } from '../../host/core/address.ts';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';

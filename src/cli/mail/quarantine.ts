@@ -2,14 +2,14 @@
 import { Command, Option } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { QUARANTINE_REASONS } from '../../host/core/quarantine.ts';
-import {
-  QUARANTINE_PAGE_MAX,
-  type QuarantineInput,
-  type QuarantineResult,
-  type QuarantineRetryResult,
-  type QuarantineShowResult,
-  type QuarantinedItem,
+import type {
+  QuarantineInput,
+  QuarantineResult,
+  QuarantineRetryResult,
+  QuarantineShowResult,
+  QuarantinedItem,
 } from '../../host/api/schemas/outbox.ts';
+import { QUARANTINE_PAGE_MAX } from '../../host/api/limits.ts';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import { printable } from '../../protocol/printable.ts';
 import { confirmed } from '../lib/input.ts';

@@ -2,7 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { text as readAll } from 'node:stream/consumers';
 import { Command, Option } from 'commander';
-import { BODY_CHARACTERS_MAX, type SendInput } from '../../host/api/schemas/mail.ts';
+import type { SendInput } from '../../host/api/schemas/mail.ts';
+import { BODY_CHARACTERS_MAX } from '../../host/api/limits.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
 import type { CommandContext, InputStream } from '../lib/context.ts';
 import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';

@@ -19,7 +19,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { fingerprintMeant } from '../lib/short-id.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
 import { STORE_DIR_DEFAULT, storeRefused } from './store-dir.ts';
-import { parseHostReference } from '../../relay/operator/documents.ts';
+import { parseHostReference } from '../../relay/operator/host-reference.ts';
 
 export interface AuditedStoreFlags {
   storeDir: string;

@@ -2,7 +2,7 @@
 import type { TSchema } from 'typebox';
 import type { Timers } from '../../lib/clock.ts';
 import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.ts';
-import { isObject } from '../../protocol/items.ts';
+import { isObject } from '../../protocol/json-object.ts';
 import type { Directories } from '../agents/address-book.ts';
 import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from '../agents/agents.ts';
 import { listAgents } from '../agents/directory.ts';

@@ -1,17 +1,17 @@
 /** The owner's operations on the quarantine (list, show, retry, discard), and the retries after this host learns a key. */
 import { encodeBase64 } from '../../protocol/base64.ts';
-import {
-  QUARANTINE_PAGE_MAX,
-  type QuarantineDiscardInput,
-  type QuarantineDiscardResult,
-  type QuarantinedItem,
-  type QuarantineInput,
-  type QuarantineResult,
-  type QuarantineRetryInput,
-  type QuarantineRetryResult,
-  type QuarantineShowInput,
-  type QuarantineShowResult,
+import type {
+  QuarantineDiscardInput,
+  QuarantineDiscardResult,
+  QuarantinedItem,
+  QuarantineInput,
+  QuarantineResult,
+  QuarantineRetryInput,
+  QuarantineRetryResult,
+  QuarantineShowInput,
+  QuarantineShowResult,
 } from '../api/schemas/outbox.ts';
+import { QUARANTINE_PAGE_MAX } from '../api/limits.ts';
 import { SingleFlightTask } from '../../lib/periodic-task.ts';
 import { type HostContext, isStoreFailure } from '../context.ts';
 import { isSameHost } from '../core/address.ts';

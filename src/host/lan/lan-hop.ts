@@ -18,7 +18,8 @@ import {
   parseHopTimestamp,
 } from '../../protocol/hop.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
-import { type PublicKey, isAcceptablePoint, parsePublicKey } from '../../protocol/public-key.ts';
+import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
+import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 
 interface LanHopCaller {
   signer: Signer;

@@ -20,7 +20,7 @@ import {
   LAN_BODY_BYTES_MAX,
   LAN_ROUTES,
 } from '../../protocol/lan.ts';
-import { isObject } from '../../protocol/items.ts';
+import { isObject } from '../../protocol/json-object.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { parseHostName } from '../../protocol/names.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';

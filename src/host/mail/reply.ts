@@ -7,7 +7,8 @@
  */
 import { addressBook, refuseUnresolved, unresolvedInWords } from '../agents/address-book.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
-import { type ReplyInput, type SendResult, SUBJECT_CHARACTERS_MAX } from '../api/schemas/mail.ts';
+import type { ReplyInput, SendResult } from '../api/schemas/mail.ts';
+import { SUBJECT_CHARACTERS_MAX } from '../api/limits.ts';
 import type { HostContext } from '../context.ts';
 import { parseAddress, partsOfAddress } from '../core/address.ts';
 import { codeUnitAfter } from '../core/code-points.ts';

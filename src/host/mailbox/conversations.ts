@@ -4,7 +4,7 @@
  *
  * As a search, one answer looks at a bounded part of the mailbox, says how far it came, and its cursor goes on there.
  */
-import { CONVERSATION_MESSAGES_MAX, PREVIEW_CHARACTERS_MAX } from '../api/schemas/owner-page.ts';
+import { CONVERSATION_MESSAGES_MAX, PREVIEW_CHARACTERS_MAX } from '../api/limits.ts';
 import type {
   ConversationSummary,
   ConversationsInput,
@@ -12,7 +12,7 @@ import type {
   ReadAllInput,
   ReadAllResult,
 } from '../api/schemas/owner-page.ts';
-import { UNTRUSTED_NOTICE } from '../api/schemas/mail.ts';
+import { UNTRUSTED_NOTICE } from '../core/untrusted-text.ts';
 import { badInput } from '../api/schemas/parse-input.ts';
 import type { HostContext } from '../context.ts';
 import { type Refusal, isRefusal } from '../core/refusal.ts';

@@ -2,7 +2,8 @@
  * Finds messages by the beginning of their id, as a person types it: among what an agent may name, or among everything that
  * this host knows, by the ids of senders too.
  */
-import { FIND_CHARACTERS_MIN, FOUND_MAX, type FindMessageInput, type FindMessageResult } from '../api/schemas/mail.ts';
+import type { FindMessageInput, FindMessageResult } from '../api/schemas/mail.ts';
+import { FIND_CHARACTERS_MIN, FOUND_MAX } from '../api/limits.ts';
 import type { HostContext } from '../context.ts';
 import type { Refusal } from '../core/refusal.ts';
 import type { AgentId, MessageRef } from '../core/rows.ts';

@@ -7,7 +7,8 @@
 import { codeUnitAfter, fittingRun } from '../core/code-points.ts';
 import type { Refusal } from '../core/refusal.ts';
 import type { AgentId, EntryRow, MessageRef, MessageRow } from '../core/rows.ts';
-import { type MessageSummary, SHOWN_TO_MAX, type WholeMessage } from '../api/schemas/mail.ts';
+import type { MessageSummary, WholeMessage } from '../api/schemas/mail.ts';
+import { SHOWN_TO_MAX } from '../api/limits.ts';
 import { badInput } from '../api/schemas/parse-input.ts';
 import type { Reader } from '../store/host-store.ts';
 

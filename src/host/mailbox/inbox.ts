@@ -7,18 +7,16 @@
 import type { DeliveryState } from '../../protocol/documents.ts';
 import { type Refusal, isRefusal } from '../core/refusal.ts';
 import type { AgentId, MessageRef } from '../core/rows.ts';
-import {
-  type InboxInput,
-  type InboxResult,
-  LIST_LIMIT_MAX,
-  type MessageSummary,
-  READ_BYTES_DEFAULT,
-  UNTRUSTED_NOTICE,
-  type WholeMessage,
-  UNREAD_SHOWN_MAX,
-  type WatchInboxInput,
-  type WatchInboxResult,
+import type {
+  InboxInput,
+  InboxResult,
+  MessageSummary,
+  WholeMessage,
+  WatchInboxInput,
+  WatchInboxResult,
 } from '../api/schemas/mail.ts';
+import { UNTRUSTED_NOTICE } from '../core/untrusted-text.ts';
+import { LIST_LIMIT_MAX, READ_BYTES_DEFAULT, UNREAD_SHOWN_MAX } from '../api/limits.ts';
 import { badInput } from '../api/schemas/parse-input.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { BodyBudget, cursorOf, entryOf, parseCursor, summaryAt } from './inbox-pages.ts';

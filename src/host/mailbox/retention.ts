@@ -4,7 +4,7 @@
  *
  * Every slice decides anew inside its transaction. The next sweep takes what a stop of the daemon leaves.
  */
-import { IDEMPOTENCY_MS } from '../api/schemas/mail.ts';
+import { IDEMPOTENCY_MS } from '../api/limits.ts';
 import type { HostContext } from '../context.ts';
 import {
   type AgentId,

@@ -4,7 +4,8 @@
  */
 import { type Refusal, isRefusal } from '../core/refusal.ts';
 import type { AgentId, MessageRow } from '../core/rows.ts';
-import { type MessageSummary, type SearchInput, type SearchResult, UNTRUSTED_NOTICE } from '../api/schemas/mail.ts';
+import type { MessageSummary, SearchInput, SearchResult } from '../api/schemas/mail.ts';
+import { UNTRUSTED_NOTICE } from '../core/untrusted-text.ts';
 import { badInput } from '../api/schemas/parse-input.ts';
 import type { Reader } from '../store/host-store.ts';
 import { cursorOf, parseCursor, summaryOf } from './inbox-pages.ts';

@@ -12,11 +12,11 @@ import {
   PUBLIC_KEY_BYTES,
   type PublicKey,
   displayFingerprint,
-  isAcceptablePoint,
   parseFingerprint,
   hostFingerprint,
   parsePublicKey,
 } from '../../protocol/public-key.ts';
+import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 import { isSameHost } from '../core/address.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { PeerEncKey, PeerId, PeerKey, PeerRow, SignedRotation } from '../core/rows.ts';

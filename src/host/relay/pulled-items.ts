@@ -7,7 +7,7 @@
 import { decodeBase64 } from '../../protocol/base64.ts';
 import { ENVELOPE_JSON_BOUNDS, ITEM_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { NotCanonicalisable, canonicalBytes } from '../../protocol/canonical-json.ts';
-import { isObject } from '../../protocol/items.ts';
+import { isObject } from '../../protocol/json-object.ts';
 import { parsePublicKey } from '../../protocol/public-key.ts';
 import { type IncomingItem, NOBODYS_KEY } from '../inbound/verify.ts';
 import type { RelayScope } from './relay-rows.ts';

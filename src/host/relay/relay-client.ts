@@ -10,7 +10,8 @@ import { sha256Hex } from '../../protocol/digest.ts';
 import type { AcceptReceipt, SenderList } from '../../protocol/documents.ts';
 import { parseEpoch } from '../../protocol/epoch.ts';
 import { HOP_HEADERS, hopV2Message } from '../../protocol/hop.ts';
-import { type ItemKind, type PushedKind, isObject } from '../../protocol/items.ts';
+import type { ItemKind, PushedKind } from '../../protocol/items.ts';
+import { isObject } from '../../protocol/json-object.ts';
 import type { Limits } from '../../protocol/limits.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import {

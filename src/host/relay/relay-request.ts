@@ -6,7 +6,7 @@ import { REQUEST_JSON_BOUNDS, parseJsonBounded, splitJsonArray } from '../../pro
 import { enrolClaim, signDocument } from '../../protocol/documents.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import { parseEpoch } from '../../protocol/epoch.ts';
-import { isObject } from '../../protocol/items.ts';
+import { isObject } from '../../protocol/json-object.ts';
 import { printableWithin } from '../../protocol/printable.ts';
 import { problemCodeOf, problemText } from '../../protocol/problem.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';

@@ -2,7 +2,8 @@
  * Everything of the relay that the daemon runs: the link, the carrier of the outbox, the pulls, and what the owner sets
  * and sees.
  */
-import { displayFingerprint, hostFingerprint, isAcceptablePoint, parseFingerprint } from '../../protocol/public-key.ts';
+import { displayFingerprint, hostFingerprint, parseFingerprint } from '../../protocol/public-key.ts';
+import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 import { OPERATORS_KEY } from '../doctor/relay-checks.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { RelayProofSource, RelayRow } from '../core/rows.ts';

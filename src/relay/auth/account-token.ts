@@ -6,7 +6,7 @@
  */
 import { type JWK, calculateJwkThumbprint } from 'jose';
 import { cloudKeyCertificate, isDocumentSigned } from '../../protocol/documents.ts';
-import { isObject } from '../../protocol/items.ts';
+import { isObject } from '../../protocol/json-object.ts';
 import { hostFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import { AccountProof, parserOf } from '../../protocol/schemas.ts';
 import type { AuthorityAnswer } from '../core/command.ts';

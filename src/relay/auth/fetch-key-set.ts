@@ -1,7 +1,7 @@
 /**
  * Fetches a JWK Set: one request, no redirect, a bounded answer.
  *
- * The keys decide who is let in, so they come over TLS or from this machine only (`isTrustedTransport`).
+ * The keys decide who is let in: the settings take a URL only of https or of this machine.
  */
 import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { KeySet } from './key-set.ts';
@@ -29,12 +29,6 @@ export async function fetchKeySet(fetch: Fetch, url: string, signal: AbortSignal
   const keySet = KeySet.from(parseJsonBounded(await boundedBytes(response), KEY_SET_JSON_BOUNDS));
   if (!keySet) throw new FetchFailed('the answer was no JWK Set');
   return keySet;
-}
-
-/** Whether the keys cannot be replaced on the way: https, or plain http to this machine. */
-export function isTrustedTransport({ protocol, hostname }: URL): boolean {
-  if (protocol === 'https:') return true;
-  return protocol === 'http:' && /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])$/.test(hostname);
 }
 
 /** Counted as they arrive, unpacked: a length header proves nothing. */

@@ -2,7 +2,8 @@
  * Keys that were found to be acceptable points, so that none is inspected twice: an inspection costs a millisecond, and
  * a sender list names 256 keys. Those that are not acceptable end the request that names them and are not kept.
  */
-import { type PublicKey, isAcceptablePoint } from '../../protocol/public-key.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 
 /** About 1 MB. */
 const KEYS_MAX = 10_000;

@@ -9,7 +9,7 @@
  */
 import { type CryptoKey, compactVerify, decodeProtectedHeader } from 'jose';
 import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.ts';
-import { isObject } from '../../protocol/items.ts';
+import { isObject } from '../../protocol/json-object.ts';
 import type { Jwks } from './jwks.ts';
 import { KID_CHARACTERS_MAX, SIGNING_ALGORITHMS, type SigningAlgorithm } from './key-set.ts';
 

@@ -7,7 +7,7 @@
  *   - a `kid` that two usable keys carry names neither.
  */
 import { type CryptoKey, type JWK, createLocalJWKSet } from 'jose';
-import { isObject } from '../../protocol/items.ts';
+import { isObject } from '../../protocol/json-object.ts';
 
 export const SIGNING_ALGORITHMS = ['EdDSA', 'ES256', 'RS256'] as const;
 export type SigningAlgorithm = (typeof SIGNING_ALGORITHMS)[number];

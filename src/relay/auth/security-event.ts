@@ -7,7 +7,7 @@
  *   is taken for a day after `iat`, as long as an entry stands. An issuer whose delivery took longer issues it anew.
  */
 import type { Sha256Hex } from '../../protocol/digest.ts';
-import { isObject } from '../../protocol/items.ts';
+import { isObject } from '../../protocol/json-object.ts';
 import { DENY_KEPT_MS } from '../../protocol/limits.ts';
 import type { DenySelectors } from '../core/rows.ts';
 import { type Issuer, type JwtRefused, isName, jwtRefused } from './issuer.ts';

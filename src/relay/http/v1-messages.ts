@@ -9,7 +9,8 @@ import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-js
 import { NotCanonicalisable, canonicalBytes } from '../../protocol/canonical-json.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import { type PushedItem, isObject } from '../../protocol/items.ts';
+import type { PushedItem } from '../../protocol/items.ts';
+import { isObject } from '../../protocol/json-object.ts';
 import { parseHostName, parseMessageId } from '../../protocol/names.ts';
 import { V1AckRequest, V1PushRequest, parserOf, WellFormedV1Push } from '../../protocol/schemas.ts';
 import type { PushItem } from '../core/command.ts';

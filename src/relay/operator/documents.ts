@@ -5,9 +5,7 @@
  */
 import Type from 'typebox';
 import type { HostShown, SharedLogShown } from '../../protocol/operator-documents.ts';
-import { type PublicKey, parseFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
-import type { Sha256Hex } from '../../protocol/digest.ts';
-import { type HostName, parseHostName } from '../../protocol/names.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 
 export type HostDocument = HostShown & { host_pubkey: PublicKey; rotated_to: PublicKey | null };
 
@@ -104,21 +102,6 @@ export const RevokeRequest = Type.Object({
 export interface ConsoleUrlDocument {
   url: string;
   expires_at: number;
-}
-
-type HostReference =
-  | { type: 'Fingerprint'; fingerprint: Sha256Hex }
-  | { type: 'Key'; hostPubkey: PublicKey }
-  | { type: 'Name'; name: HostName };
-
-/** How an operator names a host: by a fingerprint, by a public key, or by its name. No text is two of them. */
-export function parseHostReference(text: string): HostReference | undefined {
-  const fingerprint = parseFingerprint(text);
-  if (fingerprint) return { type: 'Fingerprint', fingerprint };
-  const hostPubkey = parsePublicKey(text);
-  if (hostPubkey) return { type: 'Key', hostPubkey };
-  const name = parseHostName(text);
-  return name && { type: 'Name', name };
 }
 
 /** Every request of the control socket, and the document of its answer; of a list, that of one line. */

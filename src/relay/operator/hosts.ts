@@ -16,8 +16,8 @@ import {
   type HostDocument,
   type RevokedHostDocument,
   RevokeRequest,
-  parseHostReference,
 } from './documents.ts';
+import { parseHostReference } from './host-reference.ts';
 
 /** Problems that only the control socket knows. */
 const CONTROL_PROBLEMS = {

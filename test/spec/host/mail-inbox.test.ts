@@ -1,6 +1,7 @@
 /** mail_inbox: what a mailbox shows, page by page, and what reading changes. */
 import { describe, expect, test } from 'vitest';
-import { InboxInput, type InboxResult, UNTRUSTED_NOTICE } from '../../../src/host/api/schemas/mail.ts';
+import { InboxInput, type InboxResult } from '../../../src/host/api/schemas/mail.ts';
+import { UNTRUSTED_NOTICE } from '../../../src/host/core/untrusted-text.ts';
 import { parseInput } from '../../../src/host/api/schemas/parse-input.ts';
 import { removeAgent } from '../../../src/host/agents/agents.ts';
 import { useInbox } from '../../../src/host/mailbox/inbox.ts';

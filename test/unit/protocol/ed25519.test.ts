@@ -7,12 +7,8 @@ import { sha512 } from '@noble/hashes/sha2.js';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { signerFromSeed, verifySignature } from '../../../src/protocol/ed25519.ts';
-import {
-  type PublicKey,
-  isAcceptablePoint,
-  publicKeyBytes,
-  publicKeyFromBytes,
-} from '../../../src/protocol/public-key.ts';
+import { type PublicKey, publicKeyBytes, publicKeyFromBytes } from '../../../src/protocol/public-key.ts';
+import { isAcceptablePoint } from '../../../src/protocol/acceptable-point.ts';
 import {
   FIELD_PRIME,
   GROUP_ORDER,

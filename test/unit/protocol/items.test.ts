@@ -2,13 +2,13 @@ import { hash } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
-  isObject,
   type ItemBounds,
   itemIdToEcho,
   parsePushedItem as parseBounded,
   PUSHED_KINDS,
   type PushedItem,
 } from '../../../src/protocol/items.ts';
+import { isObject } from '../../../src/protocol/json-object.ts';
 
 const BOUNDS: ItemBounds = { targetsMax: 64, itemBytesMax: 524_288 };
 

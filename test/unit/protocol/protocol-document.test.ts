@@ -12,7 +12,8 @@ import { canonicalBytes, canonicalJson } from '../../../src/protocol/canonical-j
 import { sha256Hex } from '../../../src/protocol/digest.ts';
 import { verifySignature } from '../../../src/protocol/ed25519.ts';
 import { HOP_SKEW_MAX_MS, hopV2Message } from '../../../src/protocol/hop.ts';
-import { ITEM_REJECTIONS, isObject } from '../../../src/protocol/items.ts';
+import { ITEM_REJECTIONS } from '../../../src/protocol/items.ts';
+import { isObject } from '../../../src/protocol/json-object.ts';
 import {
   BODY_BYTES_MAX,
   CHALLENGE_LIFETIME_MS,

@@ -7,12 +7,12 @@ import {
   type PublicKey,
   displayFingerprint,
   hostFingerprint,
-  isAcceptablePoint,
   parseFingerprint,
   parsePublicKey,
   publicKeyBytes,
   publicKeyFromBytes,
 } from '../../../src/protocol/public-key.ts';
+import { isAcceptablePoint } from '../../../src/protocol/acceptable-point.ts';
 import {
   FIELD_PRIME,
   GROUP_ORDER,

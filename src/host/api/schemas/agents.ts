@@ -5,7 +5,7 @@ import { DOORBELL_LINES_MAX } from '../../core/doorbell.ts';
 import { SESSION_WAIT_MS_MAX, WAKE_ARGUMENT_CHARACTERS_MAX } from '../socket-protocol.ts';
 import { CLOSED, Count, Time, orNull } from '../../../protocol/shapes.ts';
 
-export const ROLES_MAX = 20;
+const ROLES_MAX = 20;
 
 const name = Type.String({
   pattern: AGENT_NAME_PATTERN,

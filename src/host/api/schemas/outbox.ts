@@ -6,10 +6,8 @@ import { AcceptReceiptShape } from '../../../protocol/responses.ts';
 import { EpochText, orNull, PublicKeyText, Seq, Time } from '../../../protocol/shapes.ts';
 import { QUARANTINE_REASONS, QUARANTINE_ROOMS } from '../../core/quarantine.ts';
 import { MESSAGE_KINDS, OUTBOX_STATES } from '../../core/rows.ts';
+import { OUTBOX_PAGE_MAX, QUARANTINE_PAGE_MAX } from '../limits.ts';
 import { SentMessage } from './mail.ts';
-
-export const OUTBOX_PAGE_MAX = 200;
-export const QUARANTINE_PAGE_MAX = 200;
 
 const count = Type.Integer({ minimum: 0 });
 const time = Type.Integer({ description: 'Milliseconds since the Unix epoch.' });

@@ -2,18 +2,8 @@
 import { type Static, Type } from 'typebox';
 import { CLOSED, Count, Time, orNull } from '../../../protocol/shapes.ts';
 import { MESSAGE_KINDS } from '../../core/rows.ts';
-import {
-  ADDRESS_CHARACTERS_MAX,
-  InboxResult,
-  LIST_LIMIT_MAX,
-  MessageSummary,
-  SEARCH_CHARACTERS_MAX,
-  SearchResult,
-} from './mail.ts';
-
-/** How many messages of one conversation are counted, the newest first. */
-export const CONVERSATION_MESSAGES_MAX = 100;
-export const PREVIEW_CHARACTERS_MAX = 160;
+import { InboxResult, MessageSummary, SearchResult } from './mail.ts';
+import { ADDRESS_CHARACTERS_MAX, LIST_LIMIT_MAX, SEARCH_CHARACTERS_MAX } from '../limits.ts';
 
 /** Which messages are meant; each member narrows it. */
 const filters = {

@@ -3,6 +3,7 @@ import { type Static, Type } from 'typebox';
 import { LanAddressText } from '../../../protocol/lan.ts';
 import { LimitsShape } from '../../../protocol/responses.ts';
 import { Count, EpochText, HostNameText, orNull, PublicKeyText, Seq, Time } from '../../../protocol/shapes.ts';
+import { CA_CHARACTERS_MAX } from '../limits.ts';
 
 const PeerName = Type.String({
   minLength: 1,
@@ -78,9 +79,6 @@ export const RotateKeyResult = Type.Object({
 export type RotateKeyResult = Static<typeof RotateKeyResult>;
 
 const Text = Type.String({ minLength: 1, maxLength: 4096 });
-
-/** Twice the size of a bundle of all public authorities. */
-export const CA_CHARACTERS_MAX = 1 << 19;
 
 export const RelaySetInput = Type.Object({
   url: Type.String({ minLength: 1, maxLength: 4096, description: 'The address of the relay.' }),

@@ -80,6 +80,27 @@ describe('URLs are taken as they are written', () => {
     expect(trustedUrl('https://a.example/jwks?tenant=1')).toBe('https://a.example/jwks?tenant=1');
     expect(() => issuerUrl('https://a.example/?tenant=1')).toThrow(InvalidArgumentError);
   });
+
+  test.each([
+    'https://accounts.example/jwks',
+    'http://127.0.0.1:9000/jwks',
+    'http://127.9.9.9/',
+    'http://[::1]:9000/',
+    'http://localhost/',
+  ])('%s may bring keys', (url) => {
+    expect(trustedUrl(url)).toBe(url);
+  });
+
+  test.each([
+    'http://accounts.example/',
+    'http://127.0.0.1.example/',
+    'http://localhost.example/',
+    'http://192.168.0.1/',
+    'ftp://127.0.0.1/',
+    'file:///etc/passwd',
+  ])('%s may not', (url) => {
+    expect(() => trustedUrl(url)).toThrow(InvalidArgumentError);
+  });
 });
 
 describe('limitsOverridden', () => {

@@ -1,9 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import {
-  CONVERSATION_MESSAGES_MAX,
-  type ConversationsInput,
-  type ConversationsResult,
-} from '../../../../src/host/api/schemas/owner-page.ts';
+import type { ConversationsInput, ConversationsResult } from '../../../../src/host/api/schemas/owner-page.ts';
+import { CONVERSATION_MESSAGES_MAX } from '../../../../src/host/api/limits.ts';
 import { OWNER_ID } from '../../../../src/host/core/rows.ts';
 import { listSent } from '../../../../src/host/mail/sent.ts';
 import { listConversations, markAllRead, previewOf } from '../../../../src/host/mailbox/conversations.ts';

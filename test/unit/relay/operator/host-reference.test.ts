@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { displayFingerprint, hostFingerprint } from '../../../../src/protocol/public-key.ts';
 import { alice } from '../../../support/hosts.ts';
-import { parseHostReference } from '../../../../src/relay/operator/documents.ts';
+import { parseHostReference } from '../../../../src/relay/operator/host-reference.ts';
 
 const fingerprint = hostFingerprint(alice.key);
 

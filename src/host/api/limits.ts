@@ -1,0 +1,47 @@
+/**
+ * How much the operations take and answer. Apart from their schemas, because commands need these numbers, and the library
+ * of schemas takes as long to load as all of Node.js.
+ */
+
+export const TO_MAX = 20;
+export const SUBJECT_CHARACTERS_MAX = 200;
+export const BODY_CHARACTERS_MAX = 262_144;
+export const REFS_MAX = 20;
+/** The specification names no bound of one reference; something must. */
+export const REF_CHARACTERS_MAX = 2000;
+export const ADDRESS_CHARACTERS_MAX = 200;
+export const IDEMPOTENCY_KEY_CHARACTERS_MAX = 100;
+/** How long an idempotency key is remembered. */
+export const IDEMPOTENCY_MS = 30 * 86_400_000;
+/** How many concrete agents one message may go to, groups expanded. */
+export const RECIPIENTS_MAX = 500;
+/** How many addresses of a message's recipients a summary shows. */
+export const SHOWN_TO_MAX = 20;
+
+export const LIST_LIMIT_MAX = 100;
+export const READ_MAX = 20;
+/** The bytes of bodies in one answer, when the input names no bound. */
+export const READ_BYTES_DEFAULT = 65_536;
+export const READ_BYTES_MAX = 1 << 20;
+
+/** Fewer characters find only the id that they are: more than a few minutes of mail begins with them. */
+export const FIND_CHARACTERS_MIN = 6;
+/** The most ids of one answer. */
+export const FOUND_MAX = 6;
+
+/** The longest wait; a client then waits again. */
+export const INBOX_WAIT_MS_MAX = 55_000;
+/** How many of the unread messages are shown, the newest first. */
+export const UNREAD_SHOWN_MAX = 20;
+
+export const SEARCH_CHARACTERS_MAX = 200;
+
+/** How many messages of one conversation are counted, the newest first. */
+export const CONVERSATION_MESSAGES_MAX = 100;
+export const PREVIEW_CHARACTERS_MAX = 160;
+
+export const OUTBOX_PAGE_MAX = 200;
+export const QUARANTINE_PAGE_MAX = 200;
+
+/** Of the authorities that a host trusts for its relay: twice the size of a bundle of all public ones. */
+export const CA_CHARACTERS_MAX = 1 << 19;
