@@ -88,8 +88,7 @@ async function beside(
         unit: 'ratio',
         better: 'less',
         values: toNode(command),
-        // Nothing waits for a list as an agent waits for its hook.
-        ...(command !== 'inbox' && { goal: 1.5 }),
+        goal: 1.5,
       },
     ]),
   ];

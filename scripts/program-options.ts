@@ -3,12 +3,14 @@
  * thousand modules takes a second; from the bundle it takes a fifth of one. A command is still loaded only when it is
  * called: what `import()` names is a file of its own.
  *
- *     dist/cli/main.js       CommonJS: the start, `--version`, the help, hooks. Node.js needs a fifth longer to begin with an ES module
- *     dist/program/run.js    ES modules: the command line and everything behind it, with the workers
+ *     dist/cli/main.js           CommonJS: the start, `--version`, the help, hooks. Node.js needs a fifth longer to begin with an ES module
+ *     dist/program/client.cjs    CommonJS: the command line, with the commands that only ask the daemon
+ *     dist/program/run.js        ES modules: the command line and everything behind it, with the workers
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { type BuildOptions, type Plugin, build } from 'esbuild';
+import { LARGE_COMMANDS } from '../src/cli/large-commands.ts';
 
 export const SOURCES = fileURLToPath(new URL('../src/', import.meta.url));
 
@@ -20,6 +22,26 @@ const commandLineApart: Plugin = {
   name: 'command-line-apart',
   setup(building) {
     building.onResolve({ filter: /^\.\/run\.ts$/ }, () => ({ path: '../program/run.js', external: true }));
+    // By `require`: an `import()` loads what Node.js has for ES modules, which takes longer than this file.
+    building.onResolve({ filter: /^\.\/client\.ts$/ }, ({ path }) => ({ path, namespace: 'client' }));
+    building.onLoad({ filter: /^/, namespace: 'client' }, () => ({
+      contents: `module.exports = require('${CLIENT}');`,
+    }));
+    building.onResolve({ filter: /^/, namespace: 'client' }, ({ path }) => ({ path, external: true }));
+  },
+};
+
+/** Where `main.js` finds it. */
+const CLIENT = '../program/client.cjs';
+
+/** Leaves the modules of `LARGE_COMMANDS` out of the small file, which is not asked for those. */
+const largeCommandsApart: Plugin = {
+  name: 'large-commands-apart',
+  setup(building) {
+    const modules = Object.values(LARGE_COMMANDS).flat();
+    building.onResolve({ filter: /^\.\// }, ({ path, kind }) =>
+      kind === 'dynamic-import' && modules.some((one) => path.startsWith(one)) ? { path, external: true } : undefined,
+    );
   },
 };
 
@@ -31,7 +53,9 @@ const commandLineApart: Plugin = {
 const builtinsAsNeeded: Plugin = {
   name: 'builtins-as-needed',
   setup(building) {
-    building.onResolve({ filter: /^node:/ }, ({ path }) => ({ path, namespace: 'builtin', sideEffects: false }));
+    building.onResolve({ filter: /^node:/ }, ({ path, kind }) =>
+      kind === 'require-call' ? { path, external: true } : { path, namespace: 'builtin', sideEffects: false },
+    );
     building.onLoad({ filter: /^/, namespace: 'builtin' }, ({ path }) => {
       // What is marked as pure is left out where nothing uses it.
       const members = Object.keys(process.getBuiltinModule(path) ?? {}).filter((name) => /^[A-Za-z]\w*$/.test(name));
@@ -58,17 +82,28 @@ const SHARED: BuildOptions = {
   logLevel: 'warning',
 };
 
-/** One file, since a hook is called at every prompt, and each further file costs a millisecond or two. */
-export const START_OPTIONS: BuildOptions = {
+/** One file, since each further one costs a millisecond or two. */
+const ONE_FILE: BuildOptions = {
   ...SHARED,
   format: 'cjs',
-  entryPoints: [`${SOURCES}cli/main.ts`],
-  plugins: [commandLineApart, builtinsAsNeeded],
   // For `createRequire` a path is as good.
   define: { 'import.meta.dirname': '__dirname', 'import.meta.url': '__filename' },
   // Half the bytes to read at each start; names stay, for stacks.
   minifyWhitespace: true,
   minifySyntax: true,
+};
+
+/** A hook is called at every prompt, so it needs no other file. */
+export const START_OPTIONS: BuildOptions = {
+  ...ONE_FILE,
+  entryPoints: [`${SOURCES}cli/main.ts`],
+  plugins: [commandLineApart, builtinsAsNeeded],
+};
+
+export const CLIENT_OPTIONS: BuildOptions = {
+  ...ONE_FILE,
+  entryPoints: [`${SOURCES}cli/client.ts`],
+  plugins: [largeCommandsApart, builtinsAsNeeded],
 };
 
 const PROGRAM_OPTIONS: BuildOptions = {
@@ -104,5 +139,6 @@ export async function buildProgram(dist: string, changed?: Plugin): Promise<void
   // The package is one of ES modules.
   await writeFile(`${dist}cli/package.json`, '{"type":"commonjs"}\n');
   await build({ ...START_OPTIONS, outfile: `${dist}cli/main.js`, ...changes(START_OPTIONS.plugins) });
+  await build({ ...CLIENT_OPTIONS, outfile: `${dist}program/client.cjs`, ...changes(CLIENT_OPTIONS.plugins) });
   await build({ ...PROGRAM_OPTIONS, outdir: `${dist}program`, ...changes() });
 }

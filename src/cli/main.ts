@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 /** The process of the `poste` command: `run` with its arguments, streams, environment and signals. */
+import { LARGE_COMMANDS } from './large-commands.ts';
 import type { CommandContext } from './lib/context.ts';
 import type { BegunInput } from './mail/run-as-hook.ts';
 
@@ -114,7 +115,9 @@ function outputOf(isAlone: boolean): typeof NO_TERMINAL {
 
 async function main(): Promise<void> {
   if ((await hook()) || version() || help()) return;
-  const { runToExit } = await import('./run.ts');
+  // A word may name another thing than a command: then more is loaded than is needed.
+  const isLarge = argv.some((word) => Object.hasOwn(LARGE_COMMANDS, word));
+  const { runToExit } = isLarge ? await import('./run.ts') : await import('./client.ts');
   process.exitCode = await runToExit(argv, context);
 }
 

@@ -14,7 +14,6 @@ import { READ_MAX } from '../../host/api/limits.ts';
 import { OWNER_NAME } from '../../host/core/address.ts';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
-import { openInBrowser } from '../lib/browser.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
@@ -107,6 +106,7 @@ async function openPage(context: CommandContext, flags: MailboxFlags): Promise<v
   }
   const file = join(ownPaths(context).dataFolder, PAGE_FILE);
   const isPerson = screenOf(context).columns !== undefined;
+  const { openInBrowser } = await import('../lib/browser.ts');
   const isOpened = isPerson && (await openInBrowser(context, issued.url, file));
   if (isOpened) context.stderr.write('Your mailbox opens in the browser. If it does not, paste this link there:\n');
   context.stdout.write(`${issued.url}\n`);

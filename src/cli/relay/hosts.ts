@@ -15,7 +15,7 @@ import { jsonLine } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { fingerprintMeant, isFingerprintStart } from '../lib/short-id.ts';
-import { hostReference, inviteLabel, inviteLifetimeMs } from '../lib/values.ts';
+import { hostReference, inviteLabel, inviteLifetimeMs } from './values.ts';
 import { type ControlClient, relayOf } from './control-client.ts';
 import { withRelayConfig } from './relay-config.ts';
 import { type StoreDirFlags, storeDirOption } from './store-dir.ts';

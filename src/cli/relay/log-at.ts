@@ -25,7 +25,8 @@ import { withProgress } from '../lib/output.ts';
 import { formatBytes, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
-import { hostReference, moment, wholeNumber } from '../lib/values.ts';
+import { wholeNumber } from '../lib/values.ts';
+import { hostReference, moment } from './values.ts';
 import { documentOf } from '../../relay/replay/records.ts';
 
 interface AtFlags extends AuditedStoreFlags {

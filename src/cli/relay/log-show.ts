@@ -20,7 +20,8 @@ import type { CommandContext } from '../lib/context.ts';
 import { write } from '../lib/output.ts';
 import { jsonLine } from '../lib/format.ts';
 import { itemMeant } from './item-meant.ts';
-import { hostReference, moment, wholeNumber } from '../lib/values.ts';
+import { wholeNumber } from '../lib/values.ts';
+import { hostReference, moment } from './values.ts';
 
 interface ShowFlags extends AuditedStoreFlags {
   host?: string;

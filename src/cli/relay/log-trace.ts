@@ -19,7 +19,7 @@ import { CommandFailed } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
 import { jsonLine } from '../lib/format.ts';
 import { itemMeant } from './item-meant.ts';
-import { hostReference } from '../lib/values.ts';
+import { hostReference } from './values.ts';
 import { documentOf, type TracedItem, trace } from '../../relay/replay/records.ts';
 
 interface TraceFlags extends AuditedStoreFlags {

@@ -17,6 +17,7 @@ import {
   acceptSettingsOption,
 } from './shared-log-options.ts';
 import { STORE_DIR_DEFAULT } from './store-dir.ts';
+import { wholeNumber } from '../lib/values.ts';
 import {
   bodyBytes,
   intervalMs,
@@ -27,8 +28,7 @@ import {
   seconds,
   trustedUrl,
   webUrl,
-  wholeNumber,
-} from '../lib/values.ts';
+} from './values.ts';
 
 /**
  * What a setting is in the config file. A `path` starts at the folder of the file there, and at the working folder as a flag

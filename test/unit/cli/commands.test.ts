@@ -1,9 +1,12 @@
 /** The table of commands: a command is loaded only when it is named, so that the rest starts fast. */
 import { readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
+import { build } from 'esbuild';
 import { afterEach, expect, test, vi } from 'vitest';
+import { CLIENT_OPTIONS } from '../../../scripts/program-options.ts';
 import { COMMANDS, type CommandTable } from '../../../src/cli/commands.ts';
 import { commandsBelow } from '../../../src/cli/lib/command-tree.ts';
+import { LARGE_COMMANDS } from '../../../src/cli/large-commands.ts';
 import { EXIT } from '../../../src/cli/lib/exit.ts';
 import { posteCommand } from '../../../src/cli/run.ts';
 import { commandContext, runHere } from '../../support/command-run.ts';
@@ -64,12 +67,26 @@ test.each([
 });
 
 test('nothing that starting the program imports is part of a command', () => {
-  // A hook runs main.ts at every prompt: nothing comes with it.
-  expect(staticImports(join(SOURCES, 'cli/main.ts'))).toEqual(['cli/main.ts']);
+  // A hook runs main.ts at every prompt: nothing comes with it but names.
+  expect(staticImports(join(SOURCES, 'cli/main.ts'))).toEqual(['cli/main.ts', 'cli/large-commands.ts']);
   const files = staticImports(join(SOURCES, 'cli/run.ts'));
   expect(files).toContain('cli/commands.ts');
   expect(files.filter((file) => !/^cli\/(?:[a-z]+|lib\/[a-z-]+)\.ts$|^lib\/|^protocol\//.test(file))).toEqual([]);
   expect(files.length).toBeLessThan(15);
+});
+
+test('the commands that ask the daemon are one file, with the parser of the command line as its only package', async () => {
+  const { metafile } = await build({ ...CLIENT_OPTIONS, outfile: '/nowhere/client.cjs', write: false, metafile: true });
+  const output = Object.values(metafile.outputs).find(({ entryPoint }) => entryPoint !== undefined);
+  const held = Object.entries(output?.inputs ?? {}).filter(([, { bytesInOutput }]) => bytesInOutput > 0);
+  const packages = held.map(([path]) => /^node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1]);
+  expect(new Set(packages)).toEqual(new Set([undefined, 'commander']));
+  expect(output?.bytes).toBeLessThan(220_000);
+  const leftOut = output?.imports.filter(({ kind }) => kind === 'dynamic-import').map(({ path }) => path) ?? [];
+  for (const [name, modules] of Object.entries(LARGE_COMMANDS)) {
+    expect(Object.keys(COMMANDS)).toContain(name);
+    for (const module of modules) expect(leftOut.some((path) => path.startsWith(module))).toBe(true);
+  }
 });
 
 test('a hook loads neither the command line nor the schemas of the operations', () => {

@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from 'commander';
 import { describe, expect, test } from 'vitest';
+import { wholeNumber } from '../../../../src/cli/lib/values.ts';
 import {
   inviteLabel,
   intervalMs,
@@ -12,8 +13,7 @@ import {
   seconds,
   trustedUrl,
   webUrl,
-  wholeNumber,
-} from '../../../../src/cli/lib/values.ts';
+} from '../../../../src/cli/relay/values.ts';
 import { DEFAULT_LIMITS } from '../../../../src/protocol/limits.ts';
 
 describe('listenAddress', () => {
