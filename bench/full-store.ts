@@ -3,7 +3,8 @@
  * and pulls beside those of a relay with an empty store in the same round, how long does it take to start, and what does
  * it need of memory? The store is made in this process before the relay starts.
  */
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { cpuSecondsOf } from './cpu-seconds.ts';
 import { BenchEngine, anyKey } from './engine.ts';
@@ -36,17 +37,21 @@ interface Filled {
   hosts: number;
 }
 
-/** `kept` is a folder in which the store is made, if it is not there, and stays. */
+/**
+ * `kept` is a folder in which the store is made, if it is not there, and stays. Throws when there is a folder that does not
+ * hold all of it, as after a run that was interrupted.
+ */
 export async function fullStore(rounds: number, scale: number, kept?: string): Promise<Figure[]> {
   const filled: Filled = {
     queued: Math.round(FULL.queued * scale),
     dedupRows: Math.round(FULL.dedupRows * scale),
     hosts: Math.round(FULL.hosts * scale),
   };
-  const isThere = kept !== undefined && existsSync(kept);
+  const isThere = kept !== undefined && holds(kept, filled);
   const made = await BenchEngine.start(LIMITS, kept === undefined ? {} : { folder: kept });
   if (!isThere) await fill(made, filled);
   await closeAlive(made);
+  if (kept !== undefined) writeFileSync(join(kept, FILLED_FILE), JSON.stringify(filled));
   try {
     const of = await inRounds(rounds, async () => {
       const empty = await loaded(await startBenchRelay());
@@ -71,6 +76,16 @@ export async function fullStore(rounds: number, scale: number, kept?: string): P
   } finally {
     if (kept === undefined) made.removeClosed();
   }
+}
+
+/** Written when all of the store is made. */
+const FILLED_FILE = 'filled.json';
+
+function holds(folder: string, filled: Filled): boolean {
+  if (!existsSync(folder)) return false;
+  const file = join(folder, FILLED_FILE);
+  if (existsSync(file) && readFileSync(file, 'utf8') === JSON.stringify(filled)) return true;
+  throw new Error(`${folder} does not hold this store: name a folder that is not there yet`);
 }
 
 /** Pulls begin when LevelDB has compacted what was pushed: it would take a core from them, and more of it in a full store. */
