@@ -160,6 +160,11 @@ export class PageWindow {
 
   /** Every violation that axe finds in the page as it is now, contrast included: the rule, and what breaks it. */
   async violations(): Promise<string[]> {
+    // Half way from one colour to the next the contrast is that of neither. A transition may begin when another ends.
+    await this.page.evaluate(`(async () => {
+      for (let moving; (moving = document.getAnimations()).length > 0; )
+        await Promise.allSettled(moving.map(({ finished }) => finished));
+    })()`);
     // The policy of the page lets no script of others in: the browser's debugger runs this one.
     await this.page.evaluate(`globalThis.axe ?? (() => {${readFileSync(AXE, 'utf8')}})()`);
     return this.page.evaluate<string[]>(`axe.run().then(({ violations }) =>
