@@ -38,7 +38,7 @@ interface Filled {
 }
 
 /**
- * `kept` is a folder in which the store is made, if it is not there, and stays. Throws when there is a folder that does not
+ * `kept` is a folder in which the store is made, if it is not there, and stays with what the rounds push. Throws when there is a folder that does not
  * hold all of it, as after a run that was interrupted.
  */
 export async function fullStore(rounds: number, scale: number, kept?: string): Promise<Figure[]> {
@@ -62,7 +62,8 @@ export async function fullStore(rounds: number, scale: number, kept?: string): P
     const [queued, dedupRows, hosts] = [filled.queued, filled.dedupRows, filled.hosts].map(grouped);
     // What is to be reached is so with all of them.
     const aim = (goal: number): Pick<Figure, 'goal'> => (scale >= 1 ? { goal } : {});
-    const note = `${queued} items wait, ${dedupRows} dedup rows, ${hosts} hosts`;
+    const left = grouped(CONNECTIONS * REQUESTS_PER_CONNECTION * ITEMS_OF_REQUEST);
+    const note = `${queued} items wait, ${dedupRows} dedup rows, ${hosts} hosts; each round leaves ${left} items more`;
     return [
       { name: 'ready in', unit: 's', better: 'less', values: of('readyS'), ...aim(2), note },
       { name: 'RSS when it is ready', unit: 'MB', better: 'less', values: of('readyMb') },
