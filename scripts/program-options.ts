@@ -17,22 +17,27 @@ export const SOURCES = fileURLToPath(new URL('../src/', import.meta.url));
 /** These find native parts or workers beside themselves, so they stay where npm put them. */
 const BESIDE = ['classic-level', 'level', 'msgpackr', 'pino', 'prom-client', 'uws-compat', 'uws-current'];
 
-/** What `main.ts` loads for all that it does not do itself. */
+/** The path of the small file from `main.js`. */
+const CLIENT = '../program/client.cjs';
+
+/** Leaves the two files out of `main.js` that its `main()` loads. */
 const commandLineApart: Plugin = {
   name: 'command-line-apart',
   setup(building) {
-    building.onResolve({ filter: /^\.\/run\.ts$/ }, () => ({ path: '../program/run.js', external: true }));
+    const isFromStart = (importer: string): boolean => importer === `${SOURCES}cli/main.ts`;
+    building.onResolve({ filter: /^\.\/run\.ts$/ }, ({ importer }) =>
+      isFromStart(importer) ? { path: '../program/run.js', external: true } : undefined,
+    );
     // By `require`: an `import()` loads what Node.js has for ES modules, which takes longer than this file.
-    building.onResolve({ filter: /^\.\/client\.ts$/ }, ({ path }) => ({ path, namespace: 'client' }));
+    building.onResolve({ filter: /^\.\/client\.ts$/ }, ({ path, importer }) =>
+      isFromStart(importer) ? { path, namespace: 'client' } : undefined,
+    );
     building.onLoad({ filter: /^/, namespace: 'client' }, () => ({
       contents: `module.exports = require('${CLIENT}');`,
     }));
     building.onResolve({ filter: /^/, namespace: 'client' }, ({ path }) => ({ path, external: true }));
   },
 };
-
-/** Where `main.js` finds it. */
-const CLIENT = '../program/client.cjs';
 
 /** Leaves the modules of `LARGE_COMMANDS` out of the small file, which is not asked for those. */
 const largeCommandsApart: Plugin = {
@@ -66,6 +71,20 @@ const builtinsAsNeeded: Plugin = {
         contents: [part, 'const member = (name) => part[name];', ...lines, `export { ${exported} };`].join('\n'),
       };
     });
+  },
+};
+
+/** A library whose one function few commands call: it is made at the first call, since that takes longer than a command. */
+const madeWhenCalled: Plugin = {
+  name: 'made-when-called',
+  setup(building) {
+    building.onResolve({ filter: /^string-width$/ }, ({ path, kind }) =>
+      kind === 'import-statement' ? { path, namespace: 'when-called' } : undefined,
+    );
+    building.onLoad({ filter: /^/, namespace: 'when-called' }, ({ path }) => ({
+      contents: `let made; export default (text) => (made ??= require('${path}').default)(text);`,
+      resolveDir: SOURCES,
+    }));
   },
 };
 
@@ -103,12 +122,13 @@ export const START_OPTIONS: BuildOptions = {
 export const CLIENT_OPTIONS: BuildOptions = {
   ...ONE_FILE,
   entryPoints: [`${SOURCES}cli/client.ts`],
-  plugins: [largeCommandsApart, builtinsAsNeeded],
+  plugins: [largeCommandsApart, madeWhenCalled, builtinsAsNeeded],
 };
 
 const PROGRAM_OPTIONS: BuildOptions = {
   ...SHARED,
   format: 'esm',
+  plugins: [madeWhenCalled],
   entryPoints: [
     `${SOURCES}cli/run.ts`,
     // Threads, which the files that start them find beside themselves.
@@ -140,5 +160,5 @@ export async function buildProgram(dist: string, changed?: Plugin): Promise<void
   await writeFile(`${dist}cli/package.json`, '{"type":"commonjs"}\n');
   await build({ ...START_OPTIONS, outfile: `${dist}cli/main.js`, ...changes(START_OPTIONS.plugins) });
   await build({ ...CLIENT_OPTIONS, outfile: `${dist}program/client.cjs`, ...changes(CLIENT_OPTIONS.plugins) });
-  await build({ ...PROGRAM_OPTIONS, outdir: `${dist}program`, ...changes() });
+  await build({ ...PROGRAM_OPTIONS, outdir: `${dist}program`, ...changes(PROGRAM_OPTIONS.plugins) });
 }

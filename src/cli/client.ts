@@ -1,5 +1,5 @@
 /**
- * The command line for the commands that ask the daemon. A person or an agent waits for them, and the whole program takes
- * longer to load than they take: so the build makes one file of this, without the modules of `LARGE_COMMANDS`.
+ * The command line without the modules of `LARGE_COMMANDS`: the build bundles it as one small file. A person or an agent
+ * waits for the commands that ask the daemon, and these take less time than the whole program takes to load.
  */
 export { runToExit } from './run.ts';

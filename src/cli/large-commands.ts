@@ -1,6 +1,7 @@
 /**
- * The commands that do more than ask the daemon and print its answer, each with the modules by which commands.ts loads it:
- * a file, or a folder. Every other command is also in one small file (client.ts).
+ * The commands that the small file of client.ts leaves out, each with the modules by which commands.ts loads it: a file, or a
+ * folder. Most do more than ask the daemon and print its answer. `relay` is left out whole, as its first word is all that
+ * main.ts looks at.
  */
 export const LARGE_COMMANDS: Readonly<Record<string, readonly string[]>> = {
   backup: ['./host/backup.ts'],

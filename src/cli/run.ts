@@ -2,8 +2,8 @@
  * The `poste` command as a function: arguments in, exit code out. Data goes to stdout, everything else to stderr; errors
  * are one sentence and an exit code.
  *
- * Nothing here belongs to a process: `main.ts` runs it with the streams and signals of its own. Both are bundled apart, so
- * `main.ts` takes nothing from the rest of the program but `runToExit`.
+ * Nothing here belongs to a process: `main.ts` runs it with the streams and signals of its own. They are bundled apart, so
+ * `main.ts` takes nothing from here but `runToExit`, by `import()`.
  */
 import { Command, CommanderError } from 'commander';
 import { printable } from '../protocol/printable.ts';

@@ -20,7 +20,7 @@ interface Packed {
 let packed: Packed;
 let home: Awaited<ReturnType<typeof disposableFolder>>;
 
-/** Its dependencies are those of this checkout; `npm install` of the package itself is tried by `npm run test:thorough`. */
+/** Its dependencies are those of this checkout. */
 beforeAll(async () => {
   home = await disposableFolder();
   // Without its scripts: they would build anew what other tests are running.
@@ -43,6 +43,8 @@ test('holds what it runs and what people read, and no tests, sources or maps', (
   const paths = packed.files.map(({ path }) => path);
   for (const path of [
     'dist/cli/main.js',
+    'dist/program/client.cjs',
+    'dist/program/run.js',
     'dist/library/core.js',
     'docs/openapi.json',
     'man/poste.1',
@@ -54,10 +56,14 @@ test('holds what it runs and what people read, and no tests, sources or maps', (
   expect(packed.unpackedSize).toBeLessThan(6_000_000);
 });
 
+/** A command of each of the three files of the program. */
 test('npx poste runs from it', async () => {
+  const poste = async (...args: string[]): Promise<string> =>
+    (await run('npx', ['--no-install', 'poste', ...args], { cwd: home.folder })).stdout;
   const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
-  const { stdout } = await run('npx', ['--no-install', 'poste', '--version'], { cwd: home.folder });
-  expect(stdout.trim()).toBe(version);
+  expect((await poste('--version')).trim()).toBe(version);
+  expect(await poste('inbox', '--help')).toContain('Usage: poste inbox');
+  expect(await poste('relay', 'serve', '--help')).toContain('Usage: poste relay serve');
 });
 
 /** What an example prints. */

@@ -1,7 +1,8 @@
 /**
  * Fetches a JWK Set: one request, no redirect, a bounded answer.
  *
- * The keys decide who is let in: the settings take a URL only of https or of this machine.
+ * The keys decide who is let in, so the settings take a URL only of https or of this machine (`trustedUrl` in
+ * cli/relay/values.ts).
  */
 import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { KeySet } from './key-set.ts';
