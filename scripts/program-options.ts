@@ -17,6 +17,7 @@ export const SOURCES = fileURLToPath(new URL('../src/', import.meta.url));
 /** These find native parts or workers beside themselves, so they stay where npm put them. */
 const BESIDE = ['classic-level', 'level', 'msgpackr', 'pino', 'prom-client', 'uws-compat', 'uws-current'];
 
+const START = `${SOURCES}cli/main.ts`;
 /** The path of the small file from `main.js`. */
 const CLIENT = '../program/client.cjs';
 
@@ -24,13 +25,12 @@ const CLIENT = '../program/client.cjs';
 const commandLineApart: Plugin = {
   name: 'command-line-apart',
   setup(building) {
-    const isFromStart = (importer: string): boolean => importer === `${SOURCES}cli/main.ts`;
     building.onResolve({ filter: /^\.\/run\.ts$/ }, ({ importer }) =>
-      isFromStart(importer) ? { path: '../program/run.js', external: true } : undefined,
+      importer === START ? { path: '../program/run.js', external: true } : undefined,
     );
     // By `require`: an `import()` loads what Node.js has for ES modules, which takes longer than this file.
     building.onResolve({ filter: /^\.\/client\.ts$/ }, ({ path, importer }) =>
-      isFromStart(importer) ? { path, namespace: 'client' } : undefined,
+      importer === START ? { path, namespace: 'client' } : undefined,
     );
     building.onLoad({ filter: /^/, namespace: 'client' }, () => ({
       contents: `module.exports = require('${CLIENT}');`,
@@ -115,7 +115,7 @@ const ONE_FILE: BuildOptions = {
 /** A hook is called at every prompt, so it needs no other file. */
 export const START_OPTIONS: BuildOptions = {
   ...ONE_FILE,
-  entryPoints: [`${SOURCES}cli/main.ts`],
+  entryPoints: [START],
   plugins: [commandLineApart, builtinsAsNeeded],
 };
 

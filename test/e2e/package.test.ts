@@ -56,10 +56,13 @@ test('holds what it runs and what people read, and no tests, sources or maps', (
   expect(packed.unpackedSize).toBeLessThan(6_000_000);
 });
 
+async function poste(...args: string[]): Promise<string> {
+  const { stdout } = await run('npx', ['--no-install', 'poste', ...args], { cwd: home.folder });
+  return stdout;
+}
+
 /** A command of each of the three files of the program. */
 test('npx poste runs from it', async () => {
-  const poste = async (...args: string[]): Promise<string> =>
-    (await run('npx', ['--no-install', 'poste', ...args], { cwd: home.folder })).stdout;
   const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
   expect((await poste('--version')).trim()).toBe(version);
   expect(await poste('inbox', '--help')).toContain('Usage: poste inbox');
