@@ -1,7 +1,7 @@
 /**
  * Receives a request body: limits its size, counts it against the budget of all bodies, and hashes it as it arrives.
  */
-import { createHash } from 'node:crypto';
+import { type Hash, createHash, hash as hashOf } from 'node:crypto';
 import type { Sha256Hex } from '../protocol/digest.ts';
 import { EMPTY_BODY_HASH } from '../protocol/hop.ts';
 import type { Budget, Claim, Holder } from './budget.ts';
@@ -63,7 +63,7 @@ export class BodyReader {
   read(): Promise<Body | BodyFailure> {
     return new Promise((resolve) => {
       const chunks: Buffer[] = [];
-      const hash = createHash('sha256');
+      let hash: Hash | undefined;
       this.#finish = (result) => {
         this.#finish = undefined;
         resolve(result);
@@ -74,7 +74,8 @@ export class BodyReader {
         if (chunk.length > 0) {
           this.#received += chunk.length;
           if (this.#received > this.#bytesMax) return this.#finish('too large');
-          hash.update(chunk);
+          // A body that comes whole needs no object for its hash.
+          if (!isLast || this.#received > chunk.length) (hash ??= createHash('sha256')).update(chunk);
           if (this.#keepsBytes) {
             this.#claim?.moved(chunk.length);
             if (!this.#claim?.grow(chunk.length)) return this.#finish('no budget');
@@ -85,7 +86,8 @@ export class BodyReader {
         this.#claim?.peerDone();
         if (this.#received === 0) return this.#finish(EMPTY);
         const bytes = chunks.length === 1 ? chunks[0] : Buffer.concat(chunks);
-        this.#finish({ type: 'Body', bytes: bytes ?? EMPTY.bytes, hash: hash.digest('hex') as Sha256Hex });
+        const hex = hash ? hash.digest('hex') : hashOf('sha256', chunk, 'hex');
+        this.#finish({ type: 'Body', bytes: bytes ?? EMPTY.bytes, hash: hex as Sha256Hex });
       });
     });
   }

@@ -91,7 +91,9 @@ export interface PipelineOptions<R extends PipelineRoute> {
 export class RequestPipeline<R extends PipelineRoute> {
   readonly #options: PipelineOptions<R>;
   readonly #routes = new Map<string, R[]>();
-  readonly #active = new Set<Promise<void>>();
+  #active = 0;
+  #drained: Promise<void> | undefined;
+  #whenIdle: (() => void) | undefined;
   #isDraining = false;
 
   constructor(options: PipelineOptions<R>) {
@@ -102,27 +104,29 @@ export class RequestPipeline<R extends PipelineRoute> {
   /** Starts to handle an exchange. Never throws. */
   handle(exchange: Exchange): void {
     const id = this.#options.randomId();
-    const done = this.#run(exchange, id).catch((error: unknown) => {
-      this.#options.unexpected(error, id);
-      exchange.abort();
-    });
-    this.#active.add(done);
-    void done.finally(() => this.#active.delete(done));
+    this.#active++;
+    void this.#run(exchange, id)
+      .catch((error: unknown) => {
+        this.#options.unexpected(error, id);
+        exchange.abort();
+      })
+      .finally(() => {
+        if (--this.#active === 0) this.#whenIdle?.();
+      });
   }
 
   /** From now on new requests get 503. Resolves when every earlier request is answered. */
   async drain(): Promise<void> {
     this.#isDraining = true;
-    while (this.#active.size > 0) await Promise.all(this.#active);
+    if (this.#active > 0) await (this.#drained ??= new Promise((resolve) => (this.#whenIdle = resolve)));
   }
 
   async #run(exchange: Exchange, id: string): Promise<void> {
     const { complete, finished } = this.#options;
     const { path, result } = await this.#result(exchange, id);
     if (result === 'streamed') return finished?.(exchange, { id, route: path, status: 200 });
-    const reply = complete?.(result, id) ?? result;
-    exchange.reply({ ...reply, close: reply.close === true || this.#isDraining });
-    const { status, problem } = reply;
+    const { status, headers, body, problem, close } = complete?.(result, id) ?? result;
+    exchange.reply({ status, headers, body, close: close === true || this.#isDraining });
     finished?.(exchange, { id, route: path, status, ...(problem && { code: problem }) });
   }
 

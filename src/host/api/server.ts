@@ -134,7 +134,7 @@ export class LocalServer {
           if (isRefusal(input)) return refused(input);
           const caller = await this.#caller(agentName, OPERATIONS[operation].acting, signal);
           if (isRefusal(caller)) return refused(caller);
-          const output = await perform(this.#options.handlers, operation, { ...caller, sessionId }, input);
+          const output = await perform(this.#options.handlers, operation, { sessionId, ...caller }, input);
           return isRefusal(output) ? refused(output) : jsonReply(200, output);
         }),
     };
@@ -215,7 +215,7 @@ function problem(status: number, code: string, message: string, details: Problem
 function localReply(reply: Reply, version: string): Reply {
   const said =
     reply.problem === undefined ? reply : { ...localAnswer(reply, reply.problem), close: reply.close ?? false };
-  return { ...said, headers: { ...said.headers, [VERSION_HEADER]: version } };
+  return { ...said, headers: { [VERSION_HEADER]: version, ...said.headers } };
 }
 
 function localAnswer({ status, body }: Reply, code: ProblemCode): Reply {

@@ -214,7 +214,7 @@ export class LanServer {
         this.#room.notePaired(request.socket);
         this.#options.called(caller.peer, callerAddress);
       }
-      return await route.handle({ ...lanRequest, caller });
+      return await route.handle({ method, target, body, callerAddress, calledAt, caller });
     } finally {
       release();
     }
@@ -286,7 +286,7 @@ function answer(
   // What is left of other bodies is passed over, so that the answer is read.
   const isLast = (problem && ENDS_CONNECTION.has(problem)) || isUpgrade(request);
   if (isLast) response.setHeader('connection', 'close');
-  response.writeHead(status, { ...headers, 'content-length': Buffer.byteLength(body) });
+  response.writeHead(status, { 'content-length': Buffer.byteLength(body), ...headers });
   response.end(body);
   return !isLast;
 }

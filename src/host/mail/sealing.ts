@@ -85,8 +85,8 @@ export async function sealEnvelope(
     key_id: keyId,
   };
   // Members that stand in canonical order are written several times as fast.
-  const sig = signDocument(signer, inOrder({ ...head, sealed }));
-  return inOrder({ ...head, hops: 0, sealed, sig });
+  const sig = signDocument(signer, inOrder({ sealed, ...head }));
+  return inOrder({ hops: 0, sealed, sig, ...head });
 }
 
 function inOrder<Members extends object>(members: Members): Members {

@@ -41,9 +41,12 @@ export async function sendMail(
     const book = await addressBook(tx, context, agentId, forms);
     const { targets, unresolved } = expandRecipients(forms, book);
     if (unresolved.length > 0) return refuseUnresolved(tx, context, agentId, unresolved);
-    const mail = { subject, body, kind, needsReply: needs_reply, refs, origin, answers, targets, leftOut: [] };
-    const lists = forms.some(({ type }) => type !== 'agent') ? book.peers.map((peer) => listAge(context, peer)) : [];
-    return postMail(tx, context, agentId, { ...mail, directories: lists }, idempotency);
+    const directories = forms.some(({ type }) => type !== 'agent')
+      ? book.peers.map((peer) => listAge(context, peer))
+      : [];
+    const words = { subject, body, kind, needsReply: needs_reply, refs, origin };
+    const mail = { answers, targets, leftOut: [], directories, ...words };
+    return postMail(tx, context, agentId, mail, idempotency);
   });
 }
 

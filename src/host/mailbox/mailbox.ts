@@ -241,7 +241,6 @@ export function newMessage(
   }
   const ref = id as string as MessageRef;
   return {
-    ...given,
     id,
     ref,
     thread: thread ?? ref,
@@ -249,5 +248,6 @@ export function newMessage(
     createdAtMs: nowMs,
     storedAtMs: nowMs,
     bodyBytes: Buffer.byteLength(body, 'utf8'),
+    ...given,
   };
 }

@@ -28,7 +28,6 @@ export function addOutboxRow(tx: Transaction, context: HostContext, item: NewOut
   if (outboxRowOf(tx, item.peerId, item.itemId)) throw new Error('invariant: an item is queued once for a peer');
   const nowMs = context.nowMs();
   const row: OutboxRow = {
-    ...named,
     rowId: tx.next('outbox'),
     wireHash: sha256Hex(wire),
     wireBytes: wire.length,
@@ -43,6 +42,7 @@ export function addOutboxRow(tx: Transaction, context: HostContext, item: NewOut
     alertedAtMs: null,
     lastError: null,
     confirmed: [],
+    ...named,
   };
   tx.put('outbox', [row.rowId], row);
   tx.put('outboxWire', [row.rowId], wire);

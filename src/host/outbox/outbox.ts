@@ -156,7 +156,7 @@ export function afterAttempt(
         alertSender(tx, context, row, peer, effect);
         break;
       case 'MarkRecipients':
-        markRecipients(tx, context, row.ref, row.peerId, { ...effect, atMs: nowMs });
+        markRecipients(tx, context, row.ref, row.peerId, { atMs: nowMs, ...effect });
         break;
       case 'DropWire':
         dropOutboxWire(tx, row);

@@ -212,7 +212,7 @@ class View implements Reader {
     this.#cache = cache;
     this.#version = cache.version;
     this.#snapshot = snapshot;
-    this.#reading = snapshot ? { ...BYTES, snapshot } : BYTES;
+    this.#reading = snapshot ? { snapshot, ...BYTES } : BYTES;
     this.#layers = layers;
   }
 
@@ -302,7 +302,7 @@ class View implements Reader {
 
   #iterator(range: KeyRange, options: { values?: boolean } = {}) {
     const snapshot = this.#snapshot && { snapshot: this.#snapshot };
-    return this.#level.iterator({ ...range, ...options, ...snapshot, highWaterMarkBytes: READ_BYTES });
+    return this.#level.iterator({ highWaterMarkBytes: READ_BYTES, ...snapshot, ...options, ...range });
   }
 }
 

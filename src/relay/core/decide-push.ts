@@ -103,7 +103,8 @@ function storedTarget({ pushed: { hostPubkey, wireHash }, target, kept }: Target
 }
 
 function acceptedTarget(state: TargetState, nowMs: number): AcceptedTarget {
-  return { ...storedTarget(state, nowMs), bytes: state.pushed.bytes };
+  const { hostPubkey, seq, wireHash } = storedTarget(state, nowMs);
+  return { hostPubkey, seq, wireHash, bytes: state.pushed.bytes };
 }
 
 /**

@@ -60,7 +60,7 @@ export function decideExpire(command: ExpireItems, facts: ExpireFacts): DecidedE
 /** The notice as it is queued for its sender. `signer` is the relay's. */
 export function signNotice({ rec, ...notice }: UnsignedNotice, signer: Signer): QueuedNotice {
   const wire = canonicalJson({ rec, sig: signDocument(signer, rec) });
-  return { ...notice, wire, wireHash: sha256Hex(wire) };
+  return { wire, wireHash: sha256Hex(wire), ...notice };
 }
 
 export function decidePurge({ beforeMs, senders, nowMs }: PurgeDedup): Decided<Done> {

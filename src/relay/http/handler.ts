@@ -95,7 +95,7 @@ export class Handler {
       discardBytesMax: BODY_BYTES_MAX,
       accept: (head) => this.#accept(head),
       failed: (error, id) => this.#failed(error, id),
-      complete: (reply, id) => ({ ...reply, headers: { ...reply.headers, 'x-request-id': id } }),
+      complete: (reply, id) => ({ ...reply, headers: { 'x-request-id': id, ...reply.headers } }),
       finished: (exchange, how) => this.#finished(exchange, how),
     });
   }
@@ -117,7 +117,7 @@ export class Handler {
     const { method: word } = exchange.head;
     const method = word === 'GET' || word === 'POST' ? word : 'other';
     const nowMs = clock.monotonicMs();
-    finished({ ...how, method, durationMs: nowMs - (this.#startedMs.get(exchange) ?? nowMs) });
+    finished({ method, durationMs: nowMs - (this.#startedMs.get(exchange) ?? nowMs), ...how });
   }
 
   #failed(error: unknown, id: string): Reply {
@@ -170,7 +170,7 @@ export class Handler {
     if (method === 'GET') return undefined;
     const ofAddress: Holder = { kind: 'address', name: address };
     if (!claim) {
-      const holders = [{ ...ofAddress, bytesMax: OPEN_BODIES_SHARE_BYTES }];
+      const holders: Holder[] = [{ bytesMax: OPEN_BODIES_SHARE_BYTES, ...ofAddress }];
       return { budget: this.#openBodies, holders, expectedBytes };
     }
     // Nothing is verified yet: who claims the key of another from elsewhere does not use up that one's share.
@@ -204,7 +204,7 @@ export class Handler {
         return route.handle(request, caller);
       case 'hop':
         if (!caller) throw new Error('invariant: a hop route is called by a verified host');
-        return this.#rateRefusal(route.counted, caller.hostPubkey) ?? route.handle({ ...request, caller });
+        return this.#rateRefusal(route.counted, caller.hostPubkey) ?? route.handle({ caller, ...request });
     }
   }
 

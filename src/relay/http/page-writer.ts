@@ -124,7 +124,7 @@ export class PageWriter {
   async #readSlice(rows: readonly QueueRow[], encoder: PageEncoder): Promise<Slice> {
     const { engine, lostItems } = this.#options;
     const encoded = await this.#encodedWhole(rows, encoder);
-    if (encoded) return { ...encoded, lastSeq: rows.at(-1)?.seq, isCut: false };
+    if (encoded) return { lastSeq: rows.at(-1)?.seq, isCut: false, ...encoded };
     const found = await engine.payloads(rows);
     const whole: QueueRow[] = [];
     const wires: Buffer[] = [];

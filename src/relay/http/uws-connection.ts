@@ -60,7 +60,7 @@ class UwsConnections {
     for (const connection of this.#unarmed) connection.awaitData();
     this.#unarmed.clear();
     const head = headOf(req);
-    if (isDoubtful(head)) this.#refuse(res, { ...head, peerAddress: addressOf(res) });
+    if (isDoubtful(head)) this.#refuse(res, wholeHead(head, addressOf(res)));
     else this.#arriving = { res, head };
   }
 
@@ -79,7 +79,7 @@ class UwsConnections {
   begun(connection: UwsConnection): UwsExchange | undefined {
     const { res, head } = this.#arriving ?? {};
     this.#arriving = undefined;
-    return res && head && new UwsExchange(res, { ...head, peerAddress: connection.peerAddress }, connection);
+    return res && head && new UwsExchange(res, wholeHead(head, connection.peerAddress), connection);
   }
 
   handle(exchange: UwsExchange): void {
@@ -171,6 +171,10 @@ class UwsConnection implements ExchangeConnection {
 
 /** What the peer sent of it. Its address takes a system call, and that of its connection is known. */
 type SentHead = Omit<RequestHead, 'peerAddress'>;
+
+function wholeHead({ method, target, headers }: SentHead, peerAddress: string): RequestHead {
+  return { method, target, headers, peerAddress };
+}
 
 function headOf(req: HttpRequest): SentHead {
   const headers: [string, string][] = [];

@@ -53,16 +53,13 @@ async function push({ body, caller, nowMs }: HopRelayRequest, parts: RelayParts)
   for (const value of values) {
     if (slice.isOver) await slice.pause();
     const item = parsePushedItem(value, { targetsMax, itemBytesMax });
-    const shared = {
-      type: 'PushItem' as const,
-      senderPubkey: caller.hostPubkey,
-      isKnownById: false,
-      freshEpoch,
-      nowMs,
-    };
-    const command = item && { ...shared, item };
-    if (command) parsed.push({ ...command, wireVerdict: wireVerdict(command.item, caller.hostPubkey, engine) });
-    else parsed.push({ type: 'Malformed', itemId: itemIdToEcho(value) });
+    if (!item) {
+      parsed.push({ type: 'Malformed', itemId: itemIdToEcho(value) });
+      continue;
+    }
+    const senderPubkey = caller.hostPubkey;
+    const verdict = wireVerdict(item, senderPubkey, engine);
+    parsed.push({ type: 'PushItem', senderPubkey, item, wireVerdict: verdict, isKnownById: false, freshEpoch, nowMs });
   }
   const commands = parsed.filter((one) => one.type === 'PushItem');
   engine.noteUnread('malformed', parsed.length - commands.length);

@@ -315,7 +315,7 @@ async function withWires(
 ): Promise<(WaitingItem & { wire: Buffer | undefined })[]> {
   const keys = items.map(({ wireKey }) => wireKey);
   const wires = await level.getMany(keys, { fillCache: false });
-  return items.map((item, at) => ({ ...item, wire: wires[at] }));
+  return items.map((item, at) => ({ wire: wires[at], ...item }));
 }
 
 function* bySize<T extends { row: QueueRow }>(rows: readonly T[]): Generator<T[]> {

@@ -30,7 +30,7 @@ export async function* auditedRecords(
   for await (const run of recordRuns(level, Math.max(fromLsn, store.firstLsn), throughLsn)) {
     const entries: StoredEntry[] = [];
     try {
-      for (const [lsn, record] of run) entries.push({ ...decodeRecord(lsn, record), record });
+      for (const [lsn, record] of run) entries.push({ lsn, event: decodeRecord(lsn, record).event, record });
     } catch (error) {
       yield entries;
       throw error;

@@ -1,0 +1,64 @@
+/**
+ * What is made anew for each item has one hidden class of V8. In Node.js 20 `{ ...object, added }` makes a hidden class for
+ * each object, in the old generation: half a microsecond each, and slow access wherever such objects are read. It does so
+ * once the code has run a few times.
+ */
+import { setFlagsFromString } from 'node:v8';
+import { runInThisContext } from 'node:vm';
+import { expect, test } from 'vitest';
+import type { Exchange, Reply } from '../../../src/http/exchange.ts';
+import { RequestPipeline } from '../../../src/http/pipeline.ts';
+import { systemTimers } from '../../../src/lib/clock.ts';
+import { pushOf } from '../../support/commands.ts';
+import { enrolled } from '../../support/events.ts';
+import { given } from '../../support/given.ts';
+import { alice, bob } from '../../support/hosts.ts';
+
+setFlagsFromString('--allow-natives-syntax');
+const haveSameShape = runInThisContext('(a, b) => %HaveSameMap(a, b)') as (a: object, b: object) => boolean;
+
+const COUNT = 100;
+const ids = Array.from({ length: COUNT }, (_none, at) => `m${at}`);
+
+function expectOneShape(objects: readonly object[]): void {
+  expect(objects).toHaveLength(COUNT);
+  const [last, before] = objects.toReversed();
+  expect(haveSameShape(last!, before!)).toBe(true);
+}
+
+test('objects of one literal have one shape, others have not', () => {
+  const made = [1, 2].map((a) => ({ a, b: 2 }));
+  expect(haveSameShape(made[0]!, made[1]!)).toBe(true);
+  expect(haveSameShape(made[0]!, { b: 2, a: 1 })).toBe(false);
+});
+
+test('the replies of the pipeline', async () => {
+  const pipeline = new RequestPipeline({
+    routes: [{ method: 'GET', path: '/', bodyBytesMax: 0 }],
+    timers: systemTimers,
+    randomId: () => 'id',
+    stopping: 'stopping',
+    discardBytesMax: 0,
+    accept: () => ({ status: 200, headers: {}, body: '' }),
+    failed: () => ({ status: 500, headers: {}, body: '' }),
+    unexpected: (error) => {
+      throw error;
+    },
+  });
+  const replies: Reply[] = [];
+  const exchange: Partial<Exchange> = {
+    head: { method: 'GET', target: '/', headers: [['host', 'relay.example']], peerAddress: '127.0.0.1' },
+    reply: (reply) => replies.push(reply),
+  };
+  for (let count = 0; count < COUNT; count++) pipeline.handle(exchange as Exchange);
+  await pipeline.drain();
+  expectOneShape(replies);
+});
+
+test('the targets of accepted items', () => {
+  const targets = ids.flatMap((itemId) => {
+    const [event] = given(enrolled(bob)).when(pushOf(alice, itemId, [[bob, 'x']])).events;
+    return event?.type === 'ItemAccepted' ? event.targets : [];
+  });
+  expectOneShape(targets);
+});
