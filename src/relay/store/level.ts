@@ -51,7 +51,7 @@ export function atThisMoment(level: Level): Level {
       const before = typeof name === 'string' ? READS[name] : undefined;
       if (before === undefined) return member.bind(target) as unknown;
       return (...given: unknown[]) => {
-        const options = { snapshot, ...(given[before] as object | undefined) };
+        const options = { ...(given[before] as object | undefined), snapshot };
         return (member as (...all: unknown[]) => unknown).apply(target, [...given.slice(0, before), options]);
       };
     },
