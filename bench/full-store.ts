@@ -38,8 +38,8 @@ interface Filled {
 }
 
 /**
- * `kept` is a folder in which the store is made, if it is not there, and stays with what the rounds push. Throws when there is a folder that does not
- * hold all of it, as after a run that was interrupted.
+ * `kept` is a folder in which the store is made, if it is not there, and stays with what the rounds push. Throws when
+ * there is a folder that does not hold all of it, as after a run that was interrupted.
  */
 export async function fullStore(rounds: number, scale: number, kept?: string): Promise<Figure[]> {
   const filled: Filled = {
