@@ -11,9 +11,12 @@ import { hostFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import { AccountProof, parserOf } from '../../protocol/schemas.ts';
 import type { AuthorityAnswer } from '../core/command.ts';
 import { type Authority, AuthorityUnavailable, type EnrolmentQuestion } from './authority.ts';
-import { type IssuedJwt, type Issuer, isName, isNameOrEmpty } from './issuer.ts';
+import { type IssuedJwt, type Issuer, type TokenKind, isName, isNameOrEmpty } from './issuer.ts';
 import { hasSecretMember } from './key-set.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
+
+/** An access token (RFC 9068), or a JWT that says nothing more of itself. */
+const ACCOUNT_TOKEN: TokenKind = { name: 'account token', types: [undefined, 'jwt', 'at+jwt'] };
 
 /** `exp` lies at most this long after `iat`. */
 const TOKEN_LIFETIME_MAX_MS = 900_000;
@@ -43,7 +46,7 @@ async function ask(
   if (!isDocumentSigned(hostPubkey, cloudKeyCertificate({ host_pubkey: hostPubkey, jkt }), parsed.cert)) {
     return refused('the host key has not certified cloud_key');
   }
-  const jwt = await issuer.verify(parsed.token);
+  const jwt = await issuer.verify(parsed.token, ACCOUNT_TOKEN);
   if (jwt.type === 'JwtRefused') return refused(jwt.reason);
   const grant = grantOf(jwt);
   if (!grant) return refused('a claim of the token is missing or malformed');

@@ -1,7 +1,7 @@
 /**
  * What the issuer of account tokens says: JWTs that one of its keys signed for this relay.
  *
- * Checked for every kind of token alike: form, algorithm, key, signature, `iss`, `aud`, and its times. `iss` and `aud`
+ * Checked for every kind of token alike: form, algorithm, key, signature, `typ`, `iss`, `aud`, and its times. `iss` and `aud`
  * are compared as strings, character for character: a trailing slash is significant. What the kinds need beyond that
  * is checked by account-token.ts and security-event.ts.
  *
@@ -11,7 +11,7 @@ import { type CryptoKey, compactVerify, decodeProtectedHeader } from 'jose';
 import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { isObject } from '../../protocol/json-object.ts';
 import type { Jwks } from './jwks.ts';
-import { KID_CHARACTERS_MAX, SIGNING_ALGORITHMS, type SigningAlgorithm } from './key-set.ts';
+import { KID_CHARACTERS_MAX, type SigningAlgorithm, signingAlgorithm } from './key-set.ts';
 
 /** How far `iat` and `nbf` may lie ahead of the relay's clock. */
 const ISSUER_AHEAD_MAX_MS = 60_000;
@@ -28,10 +28,16 @@ export interface IssuerSettings {
   jwksUrl: string;
 }
 
+/** A kind of token: the issuer's other tokens for this relay have the same `iss` and `aud`. */
+export interface TokenKind {
+  name: string;
+  /** In lower case and without `application/`; `undefined`: a token without `typ` is of this kind. */
+  types: readonly (string | undefined)[];
+}
+
 /** A JWT of the issuer for this relay, in force now. Times in milliseconds since the Unix epoch. */
 export interface IssuedJwt {
   type: 'IssuedJwt';
-  typ: unknown;
   claims: Readonly<Record<string, unknown>>;
   jti: string;
   iatMs: number;
@@ -58,20 +64,22 @@ export class Issuer {
     this.#options = options;
   }
 
-  async verify(token: string): Promise<IssuedJwt | JwtRefused> {
+  /** `kind`: what the token must be, by its `typ`. */
+  async verify(token: string, kind: TokenKind): Promise<IssuedJwt | JwtRefused> {
     const header = readHeader(token);
     if ('type' in header) return header;
-    const { alg, kid, typ } = header;
-    const key = await this.#options.jwks.key(kid, alg);
+    const { alg, signing, kid, typ } = header;
+    const key = await this.#options.jwks.key(kid, signing);
     if (!key) return jwtRefused('signature', 'the token names no key of the issuer for its algorithm');
     const payload = await verifiedPayload(token, key, alg);
     if (!payload) return jwtRefused('signature', 'the signature of the token does not verify');
     const claims = parseJsonBounded(payload, CLAIMS_JSON_BOUNDS);
     if (!isObject(claims)) return jwtRefused('form', 'the token holds no claims');
-    return this.#addressed(claims, typ);
+    if (!isOfKind(typ, kind)) return jwtRefused('claims', `the token is no ${kind.name}`);
+    return this.#addressed(claims);
   }
 
-  #addressed(claims: Readonly<Record<string, unknown>>, typ: unknown): IssuedJwt | JwtRefused {
+  #addressed(claims: Readonly<Record<string, unknown>>): IssuedJwt | JwtRefused {
     const { issuer, relayUrl } = this.#options;
     const nowMs = this.#options.nowMs();
     const { iss, aud, iat, nbf, exp, jti } = claims;
@@ -89,7 +97,7 @@ export class Issuer {
       return jwtRefused('claims', 'the token is not valid yet');
     }
     if (expMs !== undefined && expMs <= nowMs) return jwtRefused('claims', 'the token has expired');
-    return { type: 'IssuedJwt', typ, claims, jti, iatMs, expMs };
+    return { type: 'IssuedJwt', claims, jti, iatMs, expMs };
   }
 }
 
@@ -106,7 +114,9 @@ export function isNameOrEmpty(value: unknown): value is string {
 }
 
 interface JwtHeader {
-  alg: SigningAlgorithm;
+  /** As the token names it, and what that is. */
+  alg: string;
+  signing: SigningAlgorithm;
   kid: string;
   typ: unknown;
 }
@@ -118,18 +128,26 @@ function readHeader(token: string): JwtHeader | JwtRefused {
   } catch {
     return jwtRefused('form', 'the token is no signed JWT');
   }
-  const alg = SIGNING_ALGORITHMS.find((one) => one === header.alg);
-  if (!alg) return jwtRefused('signature', 'the token is signed with an algorithm that is not taken');
+  const { alg } = header;
+  const signing = signingAlgorithm(alg);
+  if (alg === undefined || !signing)
+    return jwtRefused('signature', 'the token is signed with an algorithm that is not taken');
   const { kid, typ, crit } = header as Readonly<Record<string, unknown>>;
   if (typeof kid !== 'string' || kid === '' || kid.length > KID_CHARACTERS_MAX) {
     return jwtRefused('signature', 'the token names no key');
   }
   // Nothing that may stand in `crit` is understood here.
   if (crit !== undefined) return jwtRefused('signature', 'the token asks for an extension that is not known');
-  return { alg, kid, typ };
+  return { alg, signing, kid, typ };
 }
 
-async function verifiedPayload(token: string, key: CryptoKey, alg: SigningAlgorithm): Promise<Buffer | undefined> {
+/** RFC 7515, section 4.1.9: `application/` may be left out, and media types ignore case. */
+function isOfKind(typ: unknown, { types }: TokenKind): boolean {
+  const type = typeof typ === 'string' ? typ.toLowerCase().replace(/^application\//, '') : typ;
+  return types.some((one) => one === type);
+}
+
+async function verifiedPayload(token: string, key: CryptoKey, alg: string): Promise<Buffer | undefined> {
   try {
     const { payload } = await compactVerify(token, key, { algorithms: [alg] });
     return Buffer.from(payload);

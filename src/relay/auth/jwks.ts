@@ -68,10 +68,10 @@ export class Jwks {
   async key(kid: string, alg: SigningAlgorithm): Promise<CryptoKey | undefined> {
     const calledMs = this.#options.monotonicMs();
     if (!this.#fresh()) await this.#fetchUnlessFailing();
-    if (this.#isUnknown(kid, calledMs) && this.#underWay) await this.#underWay;
-    if (this.#isUnknown(kid, calledMs)) await this.#refetchForUnknownKid();
+    if (this.#isUnknown(kid, alg, calledMs) && this.#underWay) await this.#underWay;
+    if (this.#isUnknown(kid, alg, calledMs)) await this.#refetchForUnknownKid();
     const held = this.#fresh();
-    if (!held || (this.#failedMs !== undefined && !held.keys.has(kid))) {
+    if (!held || (this.#failedMs !== undefined && !held.keys.has(kid, alg))) {
       throw new AuthorityUnavailable("the issuer's keys cannot be fetched");
     }
     return held.keys.key(kid, alg);
@@ -83,9 +83,9 @@ export class Jwks {
   }
 
   /** Whether a newer set than the one held may have the key. */
-  #isUnknown(kid: string, calledMs: number): boolean {
+  #isUnknown(kid: string, alg: SigningAlgorithm, calledMs: number): boolean {
     const held = this.#fresh();
-    return held !== undefined && !held.keys.has(kid) && held.askedMs < calledMs;
+    return held !== undefined && !held.keys.has(kid, alg) && held.askedMs < calledMs;
   }
 
   async #refetchForUnknownKid(): Promise<void> {

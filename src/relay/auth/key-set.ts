@@ -4,13 +4,18 @@
  * Invariants (trap: a verifier that takes the algorithm from the token):
  *   - a key verifies one algorithm only, the one its JWK names or, without a name, the one of its type and curve;
  *   - symmetric keys, private keys, keys for encryption and short RSA keys are as if they were not there;
- *   - a `kid` that two usable keys carry names neither.
+ *   - a token names a key by `kid` and algorithm; what two usable keys carry names neither.
  */
 import { type CryptoKey, type JWK, createLocalJWKSet } from 'jose';
 import { isObject } from '../../protocol/json-object.ts';
 
 export const SIGNING_ALGORITHMS = ['EdDSA', 'ES256', 'RS256'] as const;
 export type SigningAlgorithm = (typeof SIGNING_ALGORITHMS)[number];
+
+/** The algorithm that an `alg` names, of a token or of a key; RFC 9864 names EdDSA over this curve Ed25519. */
+export function signingAlgorithm(alg: unknown): SigningAlgorithm | undefined {
+  return alg === 'Ed25519' ? 'EdDSA' : SIGNING_ALGORITHMS.find((one) => one === alg);
+}
 
 const RSA_BITS_MIN = 2048;
 const RSA_BITS_MAX = 8192;
@@ -25,11 +30,11 @@ interface SigningJwk extends JWK {
 }
 
 export class KeySet {
-  readonly #algorithms: ReadonlyMap<string, SigningAlgorithm>;
+  readonly #names: ReadonlySet<string>;
   readonly #resolve: ReturnType<typeof createLocalJWKSet>;
 
   private constructor(keys: readonly SigningJwk[]) {
-    this.#algorithms = new Map(keys.map(({ kid, alg }) => [kid, alg]));
+    this.#names = new Set(keys.map(nameOf));
     this.#resolve = createLocalJWKSet({ keys: [...keys] });
   }
 
@@ -38,20 +43,24 @@ export class KeySet {
     if (!isObject(document) || !Array.isArray(document['keys'])) return undefined;
     const usable = document['keys'].flatMap((jwk) => signingJwk(jwk) ?? []);
     const uses = new Map<string, number>();
-    for (const { kid } of usable) uses.set(kid, (uses.get(kid) ?? 0) + 1);
-    return new KeySet(usable.filter(({ kid }) => uses.get(kid) === 1));
+    for (const jwk of usable) uses.set(nameOf(jwk), (uses.get(nameOf(jwk)) ?? 0) + 1);
+    return new KeySet(usable.filter((jwk) => uses.get(nameOf(jwk)) === 1));
   }
 
-  has(kid: string): boolean {
-    return this.#algorithms.has(kid);
+  has(kid: string, alg: SigningAlgorithm): boolean {
+    return this.#names.has(nameOf({ kid, alg }));
   }
 
-  /** The key that verifies `alg`, or `undefined` when there is none of this `kid` that does. */
+  /** The key of this `kid` that verifies `alg`, or `undefined` when there is none. */
   async key(kid: string, alg: SigningAlgorithm): Promise<CryptoKey | undefined> {
-    if (this.#algorithms.get(kid) !== alg) return undefined;
+    if (!this.has(kid, alg)) return undefined;
     // What cannot be imported is no key: a point off its curve, say.
     return this.#resolve({ kid, alg }).catch(() => undefined);
   }
+}
+
+function nameOf({ kid, alg }: Pick<SigningJwk, 'kid' | 'alg'>): string {
+  return `${alg} ${kid}`;
 }
 
 /** Whether `jwk` holds anything that its owner must not show. */
@@ -67,7 +76,7 @@ function signingJwk(value: unknown): SigningJwk | undefined {
   if (use !== undefined && use !== 'sig') return undefined;
   if (operations !== undefined && !(Array.isArray(operations) && operations.includes('verify'))) return undefined;
   const alg = algorithmOf(value);
-  if (!alg || (value['alg'] !== undefined && value['alg'] !== alg)) return undefined;
+  if (!alg || (value['alg'] !== undefined && signingAlgorithm(value['alg']) !== alg)) return undefined;
   const { kty, crv, x, y, n, e } = value as JWK;
   // Nothing else of it shall steer the import.
   const members = Object.entries({ kty, crv, x, y, n, e }).filter(([, member]) => typeof member === 'string');

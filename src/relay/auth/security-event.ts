@@ -1,7 +1,7 @@
 /**
  * Reads a deny entry out of a Security Event Token (RFC 8417) that the issuer pushed.
  *
- * - `typ` must be `secevent+jwt`: the issuer's other tokens for this relay have the same `iss` and `aud`.
+ * - `typ` must be `secevent+jwt`.
  * - A token may be delivered again, by the issuer or by a third party that saw it: the entry it makes is the same, and its
  *   time to stand begins anew. Were it good for ever, it could keep out hosts that the issuer let in again later; so it
  *   is taken for a day after `iat`, as long as an entry stands. An issuer whose delivery took longer issues it anew.
@@ -10,9 +10,10 @@ import type { Sha256Hex } from '../../protocol/digest.ts';
 import { isObject } from '../../protocol/json-object.ts';
 import { DENY_KEPT_MS } from '../../protocol/limits.ts';
 import type { DenySelectors } from '../core/rows.ts';
-import { type Issuer, type JwtRefused, isName, jwtRefused } from './issuer.ts';
+import { type Issuer, type JwtRefused, type TokenKind, isName, jwtRefused } from './issuer.ts';
 
 export const DENY_EVENT = 'urn:mail-relay:deny';
+const SECURITY_EVENT: TokenKind = { name: 'security event token', types: ['secevent+jwt'] };
 const HOST_FP_PATTERN = /^[0-9a-f]{64}$/;
 const REASON_CHARACTERS_MAX = 256;
 
@@ -22,20 +23,14 @@ interface DenyEvent extends DenySelectors {
 }
 
 export async function readDenyEvent(token: string, issuer: Issuer, nowMs: number): Promise<DenyEvent | JwtRefused> {
-  const jwt = await issuer.verify(token);
+  const jwt = await issuer.verify(token, SECURITY_EVENT);
   if (jwt.type === 'JwtRefused') return jwt;
-  if (!isSecurityEventType(jwt.typ)) return jwtRefused('claims', 'the token is no security event token');
   if (nowMs - jwt.iatMs >= DENY_KEPT_MS) {
     return jwtRefused('claims', 'the token was issued more than a day ago: issue it anew');
   }
   const { events } = jwt.claims;
   const deny = isObject(events) && Object.keys(events).length === 1 ? events[DENY_EVENT] : undefined;
   return denyEvent(deny) ?? jwtRefused('form', `the token does not hold one event, ${DENY_EVENT}, with a selector`);
-}
-
-/** RFC 7515, section 4.1.9: `application/` may be left out, and media types ignore case. */
-function isSecurityEventType(typ: unknown): boolean {
-  return typeof typ === 'string' && /^(?:application\/)?secevent\+jwt$/i.test(typ);
 }
 
 /** `undefined` unless at least one selector is set and all that are set are valid: an entry without any would match every host. */

@@ -109,6 +109,23 @@ describe('enrolment rule 7: the algorithm is one of three and that of the key', 
     }
   });
 
+  test('one kid may be of two keys of different algorithms', async () => {
+    const relay = await hosted();
+    for (const alg of ['EdDSA', 'ES256'] as const) await relay.issuer.publish('shared', alg);
+    for (const alg of ['EdDSA', 'ES256'] as const) {
+      expect(await relay.askChanged({ pair: await signingPair(alg, 'shared') })).toMatchObject({ ok: true });
+    }
+  });
+
+  test.each(['Ed25519', 'EdDSA', undefined])('Ed25519 is EdDSA, for a key that names %s', async (alg) => {
+    const relay = await hosted();
+    const { privateKey, jwk } = await signingPair('EdDSA', 'key-2');
+    relay.issuer.published.push({ ...jwk, ...(alg === undefined ? { alg: undefined as never } : { alg }) });
+    for (const named of ['Ed25519', 'EdDSA']) {
+      expect(await relay.askChanged({ pair: { privateKey, jwk }, header: { alg: named } })).toMatchObject({ ok: true });
+    }
+  });
+
   test('none, symmetric with the public key as its secret, and every other one are refused', async () => {
     const relay = await hosted();
     const { jwk } = await relay.issuer.publish('rsa', 'RS256');
@@ -119,7 +136,7 @@ describe('enrolment rule 7: the algorithm is one of three and that of the key', 
       createHmac('sha256', pem)
         .update(`${encoded(header)}.${claims}`)
         .digest('base64url');
-    const tokens = ['none', 'None', '', 'HS256', 'HS512', 'PS256', 'ES512', 'Ed25519', undefined, 7].flatMap((alg) => {
+    const tokens = ['none', 'None', '', 'HS256', 'HS512', 'PS256', 'ES512', 'Ed448', undefined, 7].flatMap((alg) => {
       const header = { alg, kid: 'rsa' };
       return [`${encoded(header)}.${claims}.`, `${encoded(header)}.${claims}.${hmac(header)}`];
     });
@@ -130,6 +147,22 @@ describe('enrolment rule 7: the algorithm is one of three and that of the key', 
       });
     }
   });
+});
+
+describe('enrolment rule 7: the types that enrol are named', () => {
+  test.each([undefined, 'JWT', 'jwt', 'at+jwt', 'application/at+jwt', 'AT+JWT'])('%s does', async (typ) => {
+    const relay = await hosted();
+    expect(await relay.askChanged({ header: typ === undefined ? {} : { typ } })).toMatchObject({ ok: true });
+  });
+
+  test.each(['secevent+jwt', 'logout+jwt', 'dpop+jwt', 'id+jwt', '', 'application/', 'at+jwt ', 7])(
+    '%j does not',
+    async (typ) => {
+      const relay = await hosted();
+      const answer = await relay.askChanged({ header: { typ: typ as string } });
+      expect(answer).toEqual({ ok: false, reason: 'the token is no account token' });
+    },
+  );
 });
 
 describe('enrolment rule 7: the key is named and the signature is its own', () => {

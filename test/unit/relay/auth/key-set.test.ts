@@ -73,18 +73,26 @@ test('an RSA key has 2,048 bits at least, leading zeros not counted', async () =
 test('a point that is not on its curve is no key, and its kid is known all the same', async () => {
   const jwk = { ...(await jwkOf('ES256')), y: Buffer.alloc(32, 1).toString('base64url') };
   const keys = KeySet.from({ keys: [jwk] });
-  expect(keys?.has('k')).toBe(true);
+  expect(keys?.has('k', 'ES256')).toBe(true);
   expect(await keys?.key('k', 'ES256')).toBeUndefined();
 });
 
-test('a kid that two keys carry names neither; one that is not usable does not count', async () => {
+test('two keys of one kid and algorithm are neither; of different algorithms they are both', async () => {
   const [first, second] = [await jwkOf('EdDSA'), await jwkOf('ES256')];
   const { publicKey } = await generateKeyPair('EdDSA', { extractable: true });
-  const third = { ...(await exportJWK(publicKey)), kid: 'other', alg: 'EdDSA' };
-  const both = KeySet.from({ keys: [first, third, second] });
-  expect([both?.has('k'), both?.has('other')]).toEqual([false, true]);
-  const one = KeySet.from({ keys: [first, { ...second, use: 'enc' }, null, 'k', [first]] });
+  const third = { ...(await exportJWK(publicKey)), kid: 'k' };
+  const keys = KeySet.from({ keys: [first, second, third, { ...third, kid: 'other' }] });
+  expect([keys?.has('k', 'EdDSA'), keys?.has('k', 'ES256'), keys?.has('other', 'EdDSA')]).toEqual([false, true, true]);
+  expect(await keys?.key('k', 'EdDSA')).toBeUndefined();
+  const both = KeySet.from({ keys: [first, second] });
+  for (const alg of ['EdDSA', 'ES256'] as const) expect(await both?.key('k', alg)).toBeDefined();
+  const one = KeySet.from({ keys: [first, { ...third, use: 'enc' }, null, 'k', [first]] });
   expect(await one?.key('k', 'EdDSA')).toBeDefined();
+});
+
+test('a key may name EdDSA by its curve, as RFC 9864 does', async () => {
+  expect(await verifiable({ ...(await jwkOf('EdDSA')), alg: 'Ed25519' }, 'EdDSA')).toBe(true);
+  expect(await verifiable({ ...(await jwkOf('ES256')), alg: 'Ed25519' }, 'ES256')).toBe(false);
 });
 
 test.each([undefined, null, [], 'keys', {}, { keys: {} }, { keys: null }])('%j is no JWK Set', (document) => {
