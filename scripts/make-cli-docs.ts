@@ -40,6 +40,7 @@ const CONTEXT: CommandContext = {
   stdin: process.stdin,
   stdout: new PassThrough(),
   stderr: new PassThrough(),
+  hasBrokenWords: false,
   env: {},
   platform: 'linux',
   signals: new EventEmitter(),

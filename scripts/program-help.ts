@@ -30,6 +30,7 @@ export async function shownBy(args: readonly string[], columns?: number): Promis
     stdin: process.stdin,
     stdout: stream,
     stderr: stream,
+    hasBrokenWords: false,
     env: {},
     platform: 'linux',
     signals: new EventEmitter(),

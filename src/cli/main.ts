@@ -20,6 +20,15 @@ const context: CommandContext = {
   get stderr() {
     return process.stderr;
   },
+  get hasBrokenWords() {
+    if (!argv.some((word) => word.includes('\uFFFD'))) return false;
+    try {
+      return !process.getBuiltinModule('node:buffer').isUtf8(readFileSync('/proc/self/cmdline'));
+    } catch {
+      // Where the system does not show it, the character may be meant.
+      return false;
+    }
+  },
   env,
   platform: process.platform,
   signals: process,

@@ -20,6 +20,9 @@ import { softwareVersion } from '../lib/package-root.ts';
 /** Taken anywhere on the command line, as --help is, and known to every command. */
 const NO_COLOR_FLAG = '--no-color';
 
+const BROKEN_WORDS =
+  'the command line holds bytes that are no UTF-8: turn the text into UTF-8, as iconv does, and give the command again';
+
 /** The width of help that goes to a file or a pipe. */
 const HELP_COLUMNS = 80;
 
@@ -39,6 +42,7 @@ export async function run(args: readonly string[], given: CommandContext): Promi
   const { argv, context } = withoutColorFlag(args, given);
   const isJson = argv.includes('--json');
   try {
+    if (context.hasBrokenWords) throw new CommandFailed('usage', 'USAGE', BROKEN_WORDS);
     const poste = await posteCommand(argv, context, isJson);
     await poste.parseAsync(argv, { from: 'user' });
     return context.exitCode;

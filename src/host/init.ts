@@ -5,13 +5,14 @@
  * half of a host. An existing config file is kept.
  */
 import { randomBytes } from 'node:crypto';
-import { existsSync, readFileSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { SEED_BYTES } from '../protocol/ed25519.ts';
 import { type HostName, parseHostName } from '../protocol/names.ts';
 import type { PublicKey } from '../protocol/public-key.ts';
 import { syncFolder } from '../lib/files.ts';
+import { configText } from '../lib/config-file.ts';
 import { fileFault } from '../lib/file-fault.ts';
 import { configOfToml, newConfigText } from './config.ts';
 import { newIdentityRow } from './peers/identity.ts';
@@ -49,7 +50,7 @@ export async function initialiseHost(paths: HostPaths, hostName: HostName, nowMs
   await finishRestore(store);
   if (holdsStore(store)) throw exists(store);
   const keptConfig = existsSync(configFile);
-  if (keptConfig) configOfToml(readFileSync(configFile, 'utf8'), configFile);
+  if (keptConfig) configOfToml(configText(configFile) ?? '', configFile);
   const aside = `${store}.making-${randomBytes(4).toString('hex')}`;
   try {
     makePrivateFolder(dataFolder);

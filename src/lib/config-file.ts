@@ -1,7 +1,7 @@
 /** A config file in TOML: its settings, each with the line on which it stands, so that a refusal can name it. */
-import { readFileSync } from 'node:fs';
 import { TomlError, type TomlTable, parse } from 'smol-toml';
 import { fileFault } from './file-fault.ts';
+import { readText } from './user-text.ts';
 
 /** The configuration cannot be used; the message says where and why. */
 export class ConfigRefused extends Error {}
@@ -17,7 +17,7 @@ export interface ReadSetting {
 /** The text of the file; `undefined` without one. Throws `ConfigRefused`. */
 export function configText(file: string): string | undefined {
   try {
-    return readFileSync(file, 'utf8');
+    return readText(file);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return undefined;

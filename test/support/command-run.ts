@@ -30,7 +30,7 @@ export interface CommandWorld {
   /** Of this process's environment a command has PATH and HOME besides. */
   environment?: Environment;
   /** All of standard input, which then ends; or where it comes from. */
-  stdin?: string | Readable;
+  stdin?: string | Buffer | Readable;
   /** What a person types at a terminal instead, on which standard error is read too. */
   typed?: string;
   /** How wide the terminal is that standard output is; without it that is a pipe. */
@@ -44,12 +44,13 @@ export type CommandEnded = Ended;
 
 export function commandContext({ environment = {}, stdin = '', typed, ...world }: CommandWorld = {}): OwnContext {
   const given = typed ?? stdin;
-  const input = typeof given === 'string' ? Readable.from(given === '' ? [] : [Buffer.from(given)]) : given;
+  const input = given instanceof Readable ? given : Readable.from(given.length === 0 ? [] : [Buffer.from(given)]);
   const isTTY = typed !== undefined;
   return {
     stdin: Object.assign(input, { isTTY }),
     stdout: Object.assign(new Collected(), world.columns !== undefined && { isTTY: true, columns: world.columns }),
     stderr: Object.assign(new Collected(), { isTTY }),
+    hasBrokenWords: false,
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], NO_COLOR: '1', ...environment },
     platform: world.platform ?? 'linux',
     signals: new EventEmitter(),

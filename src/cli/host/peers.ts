@@ -1,10 +1,10 @@
 /** `poste pair`, `poste peers` and `poste unpair`: the hosts that exchange mail with this one. */
-import { text as readAll } from 'node:stream/consumers';
 import { Command } from 'commander';
 import type { InviteResult, PeerView } from '../../host/api/schemas/peers.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
+import { givenText } from '../lib/given-text.ts';
 import { jsonLine } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
@@ -48,7 +48,8 @@ function acceptCommand(context: CommandContext): Command {
   return withDaemonFlags(command, 'print the paired host as one JSON document')
     .addHelpText('after', '\nExample:\n  $ poste pair accept - 192.168.1.7:8789 < code.txt')
     .action(async (said: string, address: string, flags: DaemonFlags) => {
-      const code = said === '-' ? (await readAll(context.stdin)).trim() : said;
+      const advice = 'give the code as it was printed';
+      const code = said === '-' ? (await givenText(context, said, { code: 'BAD_INPUT', advice })).trim() : said;
       const peer = await ask(context, 'pair-accept', { code, address }, flags, { silenceMs: ACCEPT_SILENCE_MS });
       context.stdout.write(flags.json ? jsonLine(peer) : pairedText(peer));
     });

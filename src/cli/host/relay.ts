@@ -1,5 +1,4 @@
 /** `poste relay set`, `status` and `unset`: the relay that carries the mail of this host, pinned by its key. */
-import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
 import type { RelaySetResult, RelayStatusResult } from '../../host/api/schemas/peers.ts';
@@ -12,7 +11,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
-import { unreadableFile } from '../lib/unreadable-file.ts';
+import { givenText } from '../lib/given-text.ts';
 import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 
 interface SetFlags extends DaemonFlags {
@@ -77,7 +76,7 @@ async function setRelay(context: CommandContext, url: string, flags: SetFlags): 
     ...(key !== undefined && { key }),
     ...(tokenFile !== undefined && { token_file: resolve(tokenFile) }),
     ...(tokenCommand !== undefined && { token_command: tokenCommand }),
-    ...(ca !== undefined && { ca: await certificatesIn(resolve(ca)) }),
+    ...(ca !== undefined && { ca: await certificatesIn(context, resolve(ca)) }),
   };
   try {
     return await ask(context, 'relay-set', input, flags);
@@ -91,13 +90,8 @@ async function setRelay(context: CommandContext, url: string, flags: SetFlags): 
   }
 }
 
-async function certificatesIn(path: string): Promise<{ pem: string; path: string }> {
-  let text: string;
-  try {
-    text = await readFile(path, 'utf8');
-  } catch (error) {
-    throw unreadableFile(error, 'BAD_INPUT', path, 'name another file with --ca');
-  }
+async function certificatesIn(context: CommandContext, path: string): Promise<{ pem: string; path: string }> {
+  const text = await givenText(context, path, { code: 'BAD_INPUT', advice: 'name another file with --ca' });
   if (text.length > CA_CHARACTERS_MAX) {
     throw new CommandFailed(
       'usage',

@@ -195,10 +195,10 @@ function removal(context: CommandContext, entry: EditEntry): TextChange {
 
 /** The copies that are not the file as it is now: those are of no use to anybody, and go. */
 function copiesOf(file: string, copies: readonly (string | null)[]): { copies?: string[] } {
-  const now = existsSync(file) ? readFileSync(file, 'utf8') : undefined;
+  const now = existsSync(file) ? readFileSync(file) : undefined;
   const left = copies.filter((copy): copy is string => {
     if (copy === null || !existsSync(copy)) return false;
-    if (readFileSync(copy, 'utf8') !== now) return true;
+    if (now === undefined || !readFileSync(copy).equals(now)) return true;
     rmSync(copy);
     return false;
   });

@@ -17,6 +17,8 @@ export interface CommandContext {
   readonly stdin: InputStream;
   readonly stdout: OutputStream;
   readonly stderr: OutputStream;
+  /** The command line holds bytes that are no UTF-8: each is U+FFFD in the words that a command gets. */
+  readonly hasBrokenWords: boolean;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** `linux`, `darwin` and the like: what starts services here. */
   readonly platform: NodeJS.Platform;

@@ -1,14 +1,12 @@
 /** `poste send` and `poste reply`: a new message, or an answer to one. */
-import { readFileSync } from 'node:fs';
-import { text as readAll } from 'node:stream/consumers';
 import { Command, Option } from 'commander';
 import type { SendInput } from '../../host/api/schemas/mail.ts';
 import { BODY_CHARACTERS_MAX } from '../../host/api/limits.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
-import type { CommandContext, InputStream } from '../lib/context.ts';
+import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { unreadableFile } from '../lib/unreadable-file.ts';
+import { givenText } from '../lib/given-text.ts';
 import { jsonLine } from '../lib/format.ts';
 import { sentText } from './format-mail.ts';
 import { messageMeant } from './message-meant.ts';
@@ -107,12 +105,12 @@ export function withMessageFlags(context: CommandContext, command: Command): Com
 
 /** The part of the input that both commands have. Throws `CommandFailed`. */
 export async function messageOf(
-  { stdin }: CommandContext,
+  context: CommandContext,
   flags: MessageFlags,
 ): Promise<Pick<SendInput, 'body' | 'kind' | 'needs_reply' | 'refs' | 'idempotency_key' | 'origin'>> {
   const { kind, needsReply, ref, idempotencyKey, origin } = flags;
   return {
-    body: await bodyOf(stdin, flags),
+    body: await bodyOf(context, flags),
     ...(kind && { kind }),
     ...(needsReply && { needs_reply: true }),
     ...(ref && { refs: ref }),
@@ -121,7 +119,7 @@ export async function messageOf(
   };
 }
 
-async function bodyOf(stdin: InputStream, { body, bodyFile }: MessageFlags): Promise<string> {
+async function bodyOf(context: CommandContext, { body, bodyFile }: MessageFlags): Promise<string> {
   if (body !== undefined) return body;
   if (bodyFile === undefined) {
     throw new CommandFailed(
@@ -130,19 +128,12 @@ async function bodyOf(stdin: InputStream, { body, bodyFile }: MessageFlags): Pro
       'no body given: use --body TEXT, --body-file FILE, or --body-file - for standard input',
     );
   }
-  const text = bodyFile === '-' ? await readAll(stdin) : contentsOf(bodyFile);
+  const advice = 'name another file with --body-file';
+  const text = await givenText(context, bodyFile, { code: 'BODY_UNREADABLE', advice });
   if (text.length > 2 * BODY_CHARACTERS_MAX) {
     throw new CommandFailed('usage', 'BAD_INPUT', `the body is too long: at most ${BODY_CHARACTERS_MAX} characters`, {
       field: 'body',
     });
   }
   return text;
-}
-
-function contentsOf(file: string): string {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch (error) {
-    throw unreadableFile(error, 'BODY_UNREADABLE', file, 'name another file with --body-file');
-  }
 }

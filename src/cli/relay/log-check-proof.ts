@@ -1,11 +1,9 @@
 /** `poste relay log check-proof`: verifies offline what a relay proved of its log. */
-import { readFile } from 'node:fs/promises';
-import { text } from 'node:stream/consumers';
 import { Command, InvalidArgumentError } from 'commander';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { unreadableFile } from '../lib/unreadable-file.ts';
+import { givenText, nameOf } from '../lib/given-text.ts';
 import { type CheckedProofs, NotVerified, checkProofs } from '../../relay/replay/proof-check.ts';
 
 interface CheckProofFlags {
@@ -88,16 +86,8 @@ async function jsonOf(context: CommandContext, file: string): Promise<unknown> {
   }
 }
 
-async function textOf(context: CommandContext, file: string): Promise<string> {
-  try {
-    return file === '-' ? await text(context.stdin) : await readFile(file, 'utf8');
-  } catch (error) {
-    throw unreadableFile(error, 'NO_FILE', nameOf(file), 'name a file that you can read');
-  }
-}
-
-function nameOf(file: string): string {
-  return file === '-' ? 'standard input' : file;
+function textOf(context: CommandContext, file: string): Promise<string> {
+  return givenText(context, file, { code: 'NO_FILE', advice: 'name a file that you can read' });
 }
 
 function oneMore(file: string, files: readonly string[] = []): readonly string[] {

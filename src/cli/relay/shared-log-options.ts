@@ -1,5 +1,4 @@
 /** Where a relay keeps its log when not in its store: `--log`, `MAIL_RELAY_LOG`, and what belongs to them. */
-import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { Option } from 'commander';
 import { LEASE_MS } from '../../relay/shared-log/leadership.ts';
@@ -17,7 +16,7 @@ import {
 } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { unreadableFile } from '../lib/unreadable-file.ts';
+import { givenText } from '../lib/given-text.ts';
 
 export interface SharedLogFlags {
   log?: string;
@@ -66,16 +65,16 @@ export function acceptSettingsOption(): Option {
 
 /** Where the log is, and what is asked of it; `undefined` when neither flags nor environment name one. Throws `CommandFailed`. */
 export async function sharedLogPlace(
-  { env }: CommandContext,
+  context: CommandContext,
   flags: SharedLogFlags,
 ): Promise<{ endpoints: LogEndpoint[]; durability: Durability } | undefined> {
-  const address = flags.log ?? env['MAIL_RELAY_LOG'];
+  const address = flags.log ?? context.env['MAIL_RELAY_LOG'];
   if (address === undefined || address === '') {
     const idle = idleFlag(flags);
     if (idle === undefined) return undefined;
     throw new CommandFailed('usage', 'USAGE', `${idle} has no effect without --log`);
   }
-  const password = flags.logPasswordFile === undefined ? undefined : await passwordIn(flags.logPasswordFile);
+  const password = flags.logPasswordFile === undefined ? undefined : await passwordIn(context, flags.logPasswordFile);
   return { endpoints: orUsage(() => logEndpoints(address, password)), durability: flags.durability ?? 'standby' };
 }
 
@@ -122,14 +121,11 @@ function idleFlag({ logPasswordFile, durability, acceptSettings, ...flags }: Sha
   return acceptSettings ? '--accept-settings' : undefined;
 }
 
-async function passwordIn(file: string): Promise<string> {
+async function passwordIn(context: CommandContext, file: string): Promise<string> {
   const path = resolve(file);
-  try {
-    return (await readFile(path, 'utf8')).replace(/\r?\n$/, '');
-  } catch (error) {
-    const advice = 'name one that you can read with --log-password-file';
-    throw unreadableFile(error, 'PASSWORD_FILE', `the password file ${path}`, advice);
-  }
+  const advice = 'name one that you can read with --log-password-file';
+  const text = await givenText(context, path, { code: 'PASSWORD_FILE', what: `the password file ${path}`, advice });
+  return text.replace(/\r?\n$/, '');
 }
 
 function orUsage<T>(read: () => T): T {

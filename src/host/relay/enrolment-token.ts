@@ -11,6 +11,8 @@ import { calculateJwkThumbprint } from 'jose';
 import { cloudKeyCertificate, signDocument } from '../../protocol/documents.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import { isObject } from '../../protocol/json-object.ts';
+import { fileFault } from '../../lib/file-fault.ts';
+import { utf8Text } from '../../lib/user-text.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { RelayProofSource } from '../core/rows.ts';
 
@@ -54,21 +56,27 @@ export async function freshToken(source: RelayProofSource, signer: Signer, stopp
 
 async function fileText(path: string): Promise<string> {
   try {
-    return await readFile(path, 'utf8');
+    return utf8Text(await readFile(path));
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new TokenUnavailable(`the token for the relay cannot be read from ${path} (${code ?? 'unknown error'})`);
+    throw new TokenUnavailable(`the token for the relay cannot be read from ${path} (${fileFault(error)})`);
   }
 }
 
 function printed(command: string, stopping: AbortSignal): Promise<string> {
-  const options = { timeout: COMMAND_TIMEOUT_MS, maxBuffer: 64 << 10, signal: stopping };
+  const options = { timeout: COMMAND_TIMEOUT_MS, maxBuffer: 64 << 10, signal: stopping, encoding: 'buffer' } as const;
   return new Promise((resolve, reject) => {
     execFile('/bin/sh', ['-c', command], options, (error, stdout) => {
-      if (!error) resolve(stdout);
-      else {
+      if (error) {
         const why = error.killed ? 'took too long or printed too much' : `ended with ${String(error.code)}`;
         reject(new TokenUnavailable(`the command for the relay's token ${why}`));
+        return;
+      }
+      try {
+        resolve(utf8Text(stdout));
+      } catch (broken) {
+        reject(
+          new TokenUnavailable(`what the command for the relay's token printed cannot be read (${fileFault(broken)})`),
+        );
       }
     });
   });

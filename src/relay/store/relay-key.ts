@@ -7,12 +7,12 @@ import { randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { open, rename, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { text as textOf } from 'node:stream/consumers';
 import { decodeBase64, encodeBase64 } from '../../protocol/base64.ts';
 import { SEED_BYTES, type Signer, signerFromSeed } from '../../protocol/ed25519.ts';
 import { syncFolder } from '../../lib/files.ts';
 import { fileFault } from '../../lib/file-fault.ts';
 import { shellWord } from '../../lib/shell-word.ts';
+import { readAllText } from '../../lib/user-text.ts';
 import { StoreRefused } from './refused.ts';
 
 export const RELAY_KEY_FILE = 'relay.key';
@@ -58,7 +58,7 @@ export async function readRelayKey(folder: string): Promise<Signer | undefined> 
 export async function readKeyFile(path: string): Promise<Signer | undefined> {
   let text: string;
   try {
-    text = await textOf(createReadStream(path, { end: KEY_FILE_BYTES_MAX - 1 }));
+    text = await readAllText(createReadStream(path, { end: KEY_FILE_BYTES_MAX - 1 }));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
