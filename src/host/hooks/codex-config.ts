@@ -11,7 +11,7 @@ import {
   type ServerThere,
   serverThere,
 } from './server-command.ts';
-import { badLayout, SettingsRefused } from './settings-text.ts';
+import { badLayout, lineEndOf, SettingsRefused } from './settings-text.ts';
 
 type Json = Record<string, unknown>;
 
@@ -30,18 +30,23 @@ export function withCodexServer(text: string, server: ServerCommand, earlier: re
   const { command, args, env } = server;
   const value = { command, args: [...args], ...(Object.keys(env).length > 0 && { env: { ...env } }) };
   if (!(NAME in servers)) {
-    const above = text === '' || text.endsWith('\n') ? text : `${text}\n`;
-    const after = `${above}${above === '' ? '' : '\n'}${[HEADER, ...lines].join('\n')}\n`;
+    const end = lineEndOf(text);
+    const table = [HEADER, ...lines].join(end);
+    // As the text ends now, it ends below the table too.
+    const isOpen = text !== '' && !text.endsWith('\n');
+    const after = text === '' ? `${table}\n` : `${text}${end}${isOpen ? `${end}${table}` : `${table}${end}`}`;
     return checked(after, { ...config, mcp_servers: { ...servers, [NAME]: value } });
   }
   const there = before && commandOf(before);
   if (!there || isSameServer(there, server) || !earlier.some((one) => isSameServer(there, one))) return text;
   const { command: _command, args: _args, env: _env, ...added } = before;
   const all = text.split('\n');
+  const tail = lineEndOf(text).slice(0, -1);
   const start = all.findIndex((line) => SERVER_HEADER.test(line));
   const end = tableEnd(all, start);
   const kept = all.slice(start + 1, end).filter((line) => !COMMAND_LINE.test(line));
-  const after = [...all.slice(0, start + 1), ...lines, ...kept, ...all.slice(end)].join('\n');
+  const written = lines.map((line) => `${line}${tail}`);
+  const after = [...all.slice(0, start + 1), ...written, ...kept, ...all.slice(end)].join('\n');
   return checked(after, { ...config, mcp_servers: { ...servers, [NAME]: { ...added, ...value } } });
 }
 
@@ -81,7 +86,7 @@ export function withCodexApproval(text: string): string {
   const at = lines.findIndex((line) => SERVER_HEADER.test(line));
   if (at === -1) throw new SettingsRefused(`has no line ${HEADER}, which ${APPROVAL} could follow`);
   const allowed = { ...server, [MODE]: 'approve' };
-  const after = lines.toSpliced(at + 1, 0, APPROVAL).join('\n');
+  const after = lines.toSpliced(at + 1, 0, `${APPROVAL}${lineEndOf(text).slice(0, -1)}`).join('\n');
   return checked(after, { ...config, mcp_servers: { ...servers, [NAME]: allowed } });
 }
 
@@ -132,7 +137,9 @@ function parsed(text: string): Json {
   }
 }
 
-function checked(text: string, meant: Json): string {
+function checked(after: string, meant: Json): string {
+  // The last line may have no end any more.
+  const text = after.replace(/\r$/, '');
   let means: Json;
   try {
     means = parseToml(text);

@@ -1,7 +1,6 @@
 /**
- * The text of a settings file in JSON: what it means, and how it is changed. Some programs allow comments and commas
- * before a closing bracket; where a text has those, only the members that change are written, and the rest stays to the
- * byte.
+ * The text of a settings file in JSON: what it means, and how it is changed. Only the members that change are written;
+ * the rest stays to the byte, as do the comments, and the commas before a closing bracket, that some programs allow.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { findNodeAtLocation, type JSONPath, type Node, parse, type ParseError, parseTree } from 'jsonc-parser';
@@ -26,21 +25,15 @@ export function badLayout(): SettingsRefused {
 /** What the text means; no text means no settings. Throws `SettingsRefused`. */
 export function settingsOf(text = ''): unknown {
   if (text.trim() === '') return {};
-  const plain = plainJson(text);
-  if (plain) return plain.value;
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    // It may be JSON with comments.
+  }
   const errors: ParseError[] = [];
   const settings: unknown = parse(text, errors, { allowTrailingComma: true });
   if (errors.length > 0) throw new SettingsRefused('is no JSON');
   return settings;
-}
-
-/** `undefined` when the text is no JSON, or not JSON alone. */
-function plainJson(text: string): { value: unknown } | undefined {
-  try {
-    return { value: JSON.parse(text) as unknown };
-  } catch {
-    return undefined;
-  }
 }
 
 /**
@@ -51,13 +44,7 @@ export function changedJson(text: string | undefined, change: (settings: unknown
   const settings = settingsOf(text);
   const changed = change(settings);
   if (text === undefined ? Object.keys(changed).length === 0 : isDeepStrictEqual(settings, changed)) return text;
-  if (text !== undefined && text.trim() !== '' && !plainJson(text)) return editedJson(text, settings, changed);
-  // Keep the indentation.
-  const indent = /^[[{]\s*?\n([ \t]+)/.exec(text ?? '')?.[1] ?? '  ';
-  return `${JSON.stringify(changed, null, indent)}\n`;
-}
-
-function editedJson(text: string, settings: unknown, changed: object): string {
+  if (text === undefined || text.trim() === '') return `${JSON.stringify(changed, null, '  ')}\n`;
   const after = edited(text, [], settings, changed);
   let means: unknown;
   try {
@@ -136,8 +123,9 @@ function unitOf(text: string): string {
   return /\n([ \t]+)\S/.exec(text)?.[1] ?? '  ';
 }
 
-function lineEndOf(text: string): string {
-  return text.includes('\r\n') ? '\r\n' : '\n';
+/** How the lines of a text end: as its first one does. */
+export function lineEndOf(text: string): string {
+  return /\r?\n/.exec(text)?.[0] ?? '\n';
 }
 
 function replaced(text: string, path: JSONPath, value: unknown): string {
@@ -146,19 +134,26 @@ function replaced(text: string, path: JSONPath, value: unknown): string {
   return `${text.slice(0, node.offset)}${shown}${text.slice(endOf(node))}`;
 }
 
-/** With the value at the end of an object, by its name, or of a list. A comment beside the last one stays beside it. */
+/**
+ * With the value at the end of an object, by its name, or of a list: on a line of its own, unless all of them stand on one
+ * line. A comment beside the last one stays beside it.
+ */
 function added(text: string, path: JSONPath, value: unknown, name?: string): string {
   const parent = nodeAt(text, path);
   const outer = indentAt(text, parent.offset);
   const last = parent.children?.at(-1);
   const isBelow = last !== undefined && text.slice(parent.offset, last.offset).includes('\n');
   const indent = isBelow ? indentAt(text, last.offset) : `${outer}${unitOf(text)}`;
-  const label = name === undefined ? '' : `${JSON.stringify(name)}: `;
-  const line = `${lineEndOf(text)}${indent}${label}${written(text, indent, value)}`;
   const close = endOf(parent) - 1;
+  const inside = text.slice(parent.offset + 1, close);
+  const isOneLine = last !== undefined && !inside.includes('\n');
+  const gap = isOneLine && !/[:,]\s/.test(inside) ? '' : ' ';
+  const label = name === undefined ? '' : `${JSON.stringify(name)}:${gap}`;
+  const line = isOneLine
+    ? `${gap}${label}${JSON.stringify(value)}`
+    : `${lineEndOf(text)}${indent}${label}${written(text, indent, value)}`;
   if (!last) {
-    const inside = text.slice(parent.offset + 1, close).trimEnd();
-    return `${text.slice(0, parent.offset + 1)}${inside}${line}${lineEndOf(text)}${outer}${text.slice(close)}`;
+    return `${text.slice(0, parent.offset + 1)}${inside.trimEnd()}${line}${lineEndOf(text)}${outer}${text.slice(close)}`;
   }
   const next = afterTrivia(text, endOf(last));
   const hasComma = text[next] === ',';
@@ -166,7 +161,8 @@ function added(text: string, path: JSONPath, value: unknown, name?: string): str
   const lineEnd = afterLineComment(text, from);
   const before = `${text.slice(0, endOf(last))}${hasComma ? text.slice(endOf(last), from) : ','}`;
   const tail = text.slice(lineEnd);
-  const closing = isBelow || tail.startsWith('\n') || tail.startsWith('\r') ? '' : `${lineEndOf(text)}${outer}`;
+  const isClosed = isBelow || isOneLine || tail.startsWith('\n') || tail.startsWith('\r');
+  const closing = isClosed ? '' : `${lineEndOf(text)}${outer}`;
   return `${before}${text.slice(from, lineEnd)}${line}${hasComma ? ',' : ''}${closing}${tail}`;
 }
 
@@ -178,6 +174,10 @@ function removed(text: string, path: JSONPath, name: string | number): string {
   const next = afterTrivia(text, endOf(child));
   if (text[next] === ',') return cut(text, child.offset, next + 1);
   const before = siblings[siblings.indexOf(child) - 1];
+  const from = before ? endOf(before) : (child.parent?.offset ?? 0) + 1;
+  // As it was added: with the white space between the value before, or the bracket, and this one.
+  if (/^\s*,?\s*$/.test(text.slice(from, child.offset)) && /^\s*$/.test(text.slice(endOf(child), next)))
+    return `${text.slice(0, from)}${text.slice(before ? endOf(child) : next)}`;
   const left = cut(text, child.offset, endOf(child));
   if (!before) return left;
   const comma = afterTrivia(text, endOf(before));

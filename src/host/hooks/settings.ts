@@ -3,11 +3,13 @@
  *
  *     { "hooks": { "<event>": [ { "matcher"?: …, "hooks": [ { "type": "command", "command": … } ] } ] } }
  */
-import { lstatSync, mkdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
+import { lstatSync, mkdirSync, realpathSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { parse as parseToml, TomlError } from 'smol-toml';
+import { fileFault } from '../../lib/file-fault.ts';
 import { copyBeside, replaceFile } from '../../lib/files.ts';
 import { shellWord } from '../../lib/shell-word.ts';
+import { readText } from '../../lib/user-text.ts';
 import type { HookProgram, HookProgramName } from './programs.ts';
 import { settingsOf, SettingsRefused } from './settings-text.ts';
 
@@ -76,7 +78,7 @@ const BYTE_ORDER_MARK = '\uFEFF';
 export function readSettings(path: string): SettingsFile {
   const real = realPath(path);
   try {
-    const text = readFileSync(real, 'utf8');
+    const text = readText(real);
     const hasMark = text.startsWith(BYTE_ORDER_MARK);
     return { path: real, text: hasMark ? text.slice(1) : text, hasMark };
   } catch (error) {
@@ -87,7 +89,7 @@ export function readSettings(path: string): SettingsFile {
       if (isLink) throw new SettingsRefused('is a symbolic link to a file that is not there');
       return { path: real, text: undefined, hasMark: false };
     }
-    throw new SettingsRefused(`cannot be read (${code ?? 'unknown error'})`);
+    throw new SettingsRefused(`cannot be read (${fileFault(error)})`);
   }
 }
 

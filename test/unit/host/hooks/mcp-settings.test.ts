@@ -112,6 +112,25 @@ describe('config.toml of Codex', () => {
     expect(codex?.remove(after)).toBe(text);
   });
 
+  test.each(['model = "o"', 'model = "o"\r\n', '# mine\r\nmodel = "o"\r\n[z]\r\na = 1', 'model = "o"\n'])(
+    'ends its lines as the text does, also the last one: %j',
+    (text) => {
+      const end = text.includes('\r\n') ? '\r\n' : '\n';
+      const add = withServer('codex', SERVER);
+      const after = add(text) ?? '';
+      const allowed = codex?.add(after) ?? '';
+      for (const now of [after, allowed]) {
+        expect(now.startsWith(`${text}${text.endsWith('\n') ? '' : end}${end}[mcp_servers.poste]${end}`)).toBe(true);
+        expect(now.replaceAll(end, '')).not.toMatch(/[\r\n]/);
+        expect(now.endsWith(end)).toBe(text.endsWith(end));
+      }
+      const moved = withServer('codex', { ...SERVER, command: '/new/node' }, [SERVER])(after) ?? '';
+      expect(moved).toBe(after.replace(SERVER.command, '/new/node'));
+      expect(codex?.remove(allowed)).toBe(after);
+      expect(withoutServer('codex', SERVER)(after)).toBe(text);
+    },
+  );
+
   test.each([
     ['model = "o"\n', 'has no MCP server poste yet'],
     ['[mcp_servers.poste]\ncommand = "p"\ndefault_tools_approval_mode = "prompt"\n', 'to "prompt" already'],

@@ -1,4 +1,5 @@
-/** Settings with comments: Poste's members come and go, and nobody else's byte changes. */
+/** Settings in JSON, some with comments: Poste's members come and go, and nobody else's byte changes. */
+import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { CLAUDE_CODE } from '../../../../src/host/hooks/programs.ts';
 import { SETTLED_PROGRAMS, withoutServer, withServer } from '../../../../src/host/hooks/mcp-settings.ts';
@@ -7,7 +8,17 @@ import { changedJson, settingsOf, SettingsRefused } from '../../../../src/host/h
 
 const SERVER = { command: '/n', args: ['/m/cli/main.js', 'mcp', '--agent', 'x'], env: {} };
 
-const COMMENTED = {
+const LAYOUTS = {
+  'tabs, and a number that no program writes so': '{\n\t"theme": "dark",\n\t"n": 1.0e2\n}\n',
+  'three spaces, and no last line end': '{\n   "theme": "dark"\n}',
+  'members side by side': '{\n  "theme": "dark", "list": [1, 2],\n\n\n  "escaped": "\\u00e9\\/"\n}\n\n',
+  'lines that end in CR and LF, alone': '{\r\n  "theme": "dark",\r\n  "mcpServers": {\r\n    "o": {}\r\n  }\r\n}\r\n',
+  'one line without a space': '{"theme":"dark","permissions":{"allow":["a","b"]}}',
+  'one line with spaces': '{ "b": 1, "a": [] }\n',
+  nothing: '{}\n',
+  'others of each list, alone':
+    '{\n  "mcpServers": {"other": {"command": "o"}},\n  "mcp": {\n    "other": {}\n  },\n  "hooks": {\n    "Stop": [ { "hooks": [{"type": "command", "command": "x"}] } ]\n  }\n}\n',
+
   'a comment above, beside and below': '{\n  // why\n  "theme": "dark" // at night\n  // the end\n}\n',
   'commas before brackets': '{\n\t"theme": "dark", // at night\n\t"list": [1, 2,],\n}\n',
   'lines that end in CR and LF': '{\r\n    /* why */\r\n    "theme": "dark"\r\n}\r\n',
@@ -26,23 +37,44 @@ function hooked(now: string | undefined, agent: string): string {
   return changedJson(now, (settings) => withHooks(settings, CLAUDE_CODE, command)) ?? '';
 }
 
-describe.each(Object.entries(COMMENTED))('settings with %s', (_name, text) => {
+describe.each(Object.entries(LAYOUTS))('settings with %s', (_name, text) => {
   test.each(SETTLED_PROGRAMS.filter((program) => program !== 'codex'))('the server of %s', (program) => {
     const after = withServer(program, SERVER)(text) ?? '';
     expect(JSON.stringify(settingsOf(after))).toContain('/m/cli/main.js');
     expect(comments(after)).toEqual(comments(text));
-    const left = withoutServer(program, SERVER)(after) ?? '';
-    expect(settingsOf(left)).toEqual(settingsOf(text));
-    expect(comments(left)).toEqual(comments(text));
+    expect(withoutServer(program, SERVER)(after)).toBe(text);
   });
 
   test('hooks, and then those of another agent', () => {
     const after = hooked(hooked(text, 'a'), 'b');
     expect(comments(after)).toEqual(comments(text));
     expect(settingsOf(after)).toEqual(settingsOf(hooked(JSON.stringify(settingsOf(text)), 'b')));
-    const left = changedJson(after, (settings) => withoutHooks(settings, CLAUDE_CODE)) ?? '';
-    expect(comments(left)).toEqual(comments(text));
+    expect(changedJson(after, (settings) => withoutHooks(settings, CLAUDE_CODE))).toBe(text);
   });
+});
+
+function withPoste(settings: unknown): object {
+  return { ...(settings as object), poste: { args: ['x', 1] } };
+}
+
+test('whatever stands in it and however it is laid out, what Poste adds is all that changes', () => {
+  const settings = fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 }), { minKeys: 1 });
+  const layout = fc.record({
+    indent: fc.constantFrom(0, 1, 4, '\t'),
+    end: fc.constantFrom('\n', '\r\n'),
+    last: fc.boolean(),
+  });
+  fc.assert(
+    fc.property(settings, layout, (value, { indent, end, last }) => {
+      const text = JSON.stringify(value, null, indent).replaceAll('\n', end) + (last ? end : '');
+      const after = changedJson(text, withPoste) ?? '';
+      expect(settingsOf(after)).toEqual(withPoste(JSON.parse(text)));
+      const at = text.lastIndexOf('}') - (indent === 0 ? 0 : end.length);
+      expect([after.slice(0, at), after.endsWith(text.slice(at))]).toEqual([text.slice(0, at), true]);
+      expect(after.split(end).join('')).not.toMatch(/[\r\n]/);
+      expect(changedJson(after, () => JSON.parse(text) as object)).toBe(text);
+    }),
+  );
 });
 
 test('a member is added below the others, and its comment stays with each', () => {

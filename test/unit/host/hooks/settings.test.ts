@@ -170,7 +170,7 @@ describe('a settings file', () => {
     const file = readSettings(path);
     expect(file.text).toBe('{"a":1}');
     await writeSettings(file, changedJson(file.text, withB), 0);
-    expect(await readFile(path, 'utf8')).toBe('\uFEFF{\n  "a": 1,\n  "b": 2\n}\n');
+    expect(await readFile(path, 'utf8')).toBe('\uFEFF{"a":1,"b":2}');
   });
 
   test('is refused when it is no JSON or cannot be read', async () => {
@@ -178,7 +178,9 @@ describe('a settings file', () => {
     await writeFile(join(folder, 'broken.json'), '{"a": 1');
     const { text } = readSettings(join(folder, 'broken.json'));
     expect(() => changedJson(text, () => ({}))).toThrow(new SettingsRefused('is no JSON'));
-    expect(() => readSettings(folder)).toThrow('cannot be read (EISDIR)');
+    expect(() => readSettings(folder)).toThrow('cannot be read (it is a folder)');
+    await writeFile(join(folder, 'latin1.json'), Buffer.from('{\n  "name": "J\xfcrgen"\n}\n', 'latin1'));
+    expect(() => readSettings(join(folder, 'latin1.json'))).toThrow('cannot be read (line 2 is no UTF-8)');
   });
 });
 
