@@ -4,7 +4,7 @@
 import { type Hash, createHash, hash as hashOf } from 'node:crypto';
 import type { Sha256Hex } from '../protocol/digest.ts';
 import { EMPTY_BODY_HASH } from '../protocol/hop.ts';
-import type { Budget, Claim, Holder } from './budget.ts';
+import { Budget, type Claim, type Holder } from './budget.ts';
 import type { Exchange } from './exchange.ts';
 
 /** A request fails when its body has not arrived within this time. */
@@ -33,6 +33,62 @@ export interface BodyRoom {
   holders: readonly Holder[];
   /** The declared length of the body. */
   expectedBytes: number;
+}
+
+/** Up to here a body is small. */
+const SMALL_BODY_BYTES_MAX = 64 << 10;
+
+/** How many bytes of bodies are held at once. */
+export interface BodyLimits {
+  bytesMax: number;
+  /** Small bodies have so many of their own; absent: none. */
+  smallBytesMax?: number;
+  /** Of one host key from one address, or of one address when no key counts. */
+  shareBytesMax: number;
+}
+
+export interface BodyBudgetsOptions {
+  /** Of requests whose hop names a known host. */
+  hops: BodyLimits;
+  others: BodyLimits;
+  monotonicMs: () => number;
+}
+
+/**
+ * The budgets of the bodies at a listener of hosts. A claim grows by the bytes that have come: a head that declares a
+ * long body takes nothing.
+ */
+export class BodyBudgets {
+  readonly #options: BodyBudgetsOptions;
+  readonly #hops: Budget;
+  readonly #others: Budget;
+
+  constructor(options: BodyBudgetsOptions) {
+    this.#options = options;
+    this.#hops = budgetOf(options.hops, options.monotonicMs);
+    this.#others = budgetOf(options.others, options.monotonicMs);
+  }
+
+  /** `hostKey`: of the known host that the hop names, whose signature covers the body and is not verified yet. */
+  room(method: string, address: string, hostKey: string | undefined, expectedBytes: number): BodyRoom | undefined {
+    // A GET has nothing to say in its body, so that a stranger cannot fill the budget with it.
+    if (method === 'GET') return undefined;
+    const { hops, others } = this.#options;
+    const ofAddress: Holder = { kind: 'address', name: address };
+    if (hostKey === undefined) {
+      const holders: Holder[] = [{ ...ofAddress, bytesMax: others.shareBytesMax }];
+      return { budget: this.#others, holders, expectedBytes };
+    }
+    // Who claims the key of another from elsewhere does not use up that one's share.
+    const share: Holder = { kind: 'key', name: `${address} ${hostKey}`, bytesMax: hops.shareBytesMax };
+    return { budget: this.#hops, holders: [share, ofAddress], expectedBytes };
+  }
+}
+
+function budgetOf({ bytesMax, smallBytesMax }: BodyLimits, monotonicMs: () => number): Budget {
+  if (smallBytesMax === undefined) return new Budget({ bytesMax, monotonicMs });
+  const small = { bytesMax: smallBytesMax, claimBytesMax: SMALL_BODY_BYTES_MAX };
+  return new Budget({ bytesMax, small, monotonicMs });
 }
 
 /**

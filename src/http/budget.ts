@@ -2,8 +2,8 @@
  * Limits the bytes that all requests together hold in memory. Each request has a claim, which measures how fast its
  * peer sends or receives.
  *
- * A slow peer keeps its claim for long. So a full budget makes room: it cuts slow claims, the slowest first. When none
- * is slow, it cuts the slowest claim of a holder that has more claims and more bytes than the newcomer's holder. A
+ * A slow peer keeps its claim for long. So a full budget, and a holder's full share of it, makes room: it cuts slow
+ * claims, the slowest first. When none is slow, a full budget cuts the slowest claim of a holder that has more claims and more bytes than the newcomer's holder. A
  * holder is a host key, a client address or an account; a claim counts against each of its holders.
  *
  * Invariants: the claims of a pool never exceed its size; a claim is cut at most once, and its bytes are free then.
@@ -127,14 +127,11 @@ export class Budget {
     const { pool } = claim;
     if (bytes > pool.bytesMax) return false;
     for (const holder of claim.holders) {
-      const held = pool.held.get(holderName(holder))?.bytes ?? 0;
-      if (holder.bytesMax !== undefined && held + bytes > holder.bytesMax) return false;
+      const { bytesMax = Infinity } = holder;
+      const fits = (): boolean => (pool.held.get(holderName(holder))?.bytes ?? 0) + bytes <= bytesMax;
+      if (!cutSlow(claimsOf(pool, holder), claim, fits)) return false;
     }
-    if (pool.free >= bytes) return true;
-    for (const victim of slowestFirst(pool.claims, claim)) {
-      victim.cut();
-      if (pool.free >= bytes) return true;
-    }
+    if (cutSlow(pool.claims, claim, () => pool.free >= bytes)) return true;
     for (let cuts = 0; pool.free < bytes; cuts++) {
       const victim = cuts < HEAVIEST_CUT_MAX ? heaviest(pool, claim, bytes) : undefined;
       if (!victim) return false;
@@ -237,13 +234,23 @@ export class Claim {
   }
 }
 
-/** The slow claims, the slowest first, without claims that hold no bytes. */
-function slowestFirst(claims: Iterable<Claim>, newcomer: Claim): Claim[] {
+/** Cuts slow claims that hold bytes, the slowest first, until `isEnough`. Returns whether it is. */
+function cutSlow(claims: Iterable<Claim>, newcomer: Claim, isEnough: () => boolean): boolean {
+  if (isEnough()) return true;
   const slow: { claim: Claim; speed: number }[] = [];
   for (const claim of claims) {
     if (claim !== newcomer && claim.bytes > 0 && claim.isSlow) slow.push({ claim, speed: claim.speed ?? 0 });
   }
-  return slow.toSorted((a, b) => a.speed - b.speed).map(({ claim }) => claim);
+  for (const { claim } of slow.toSorted((a, b) => a.speed - b.speed)) {
+    claim.cut();
+    if (isEnough()) return true;
+  }
+  return false;
+}
+
+function* claimsOf(pool: Pool, holder: Holder): Generator<Claim> {
+  const name = holderName(holder);
+  for (const claim of pool.claims) if (claim.holders.some((one) => holderName(one) === name)) yield claim;
 }
 
 /**

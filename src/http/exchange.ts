@@ -15,6 +15,8 @@ export interface RequestHead {
   headers: readonly (readonly [name: string, value: string])[];
   /** The peer of the connection: IPv4 or IPv6 text. */
   peerAddress: string;
+  /** This end of the connection, where the server names it. */
+  calledAt?: { host: string; port: number };
 }
 
 export interface Reply {

@@ -1,5 +1,5 @@
 /**
- * The way of every request, in every server but the listener of the LAN (host/lan/lan-server.ts):
+ * The way of every request, in every server:
  *
  *     target ─▶ route and method ─▶ framing and size ─▶ caller (the server decides) ─▶ body ─▶ the route ─▶ reply
  *

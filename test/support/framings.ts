@@ -43,6 +43,7 @@ export function framingsAt({ postTarget, getTarget, host = 'x', headBytesMax }: 
     ['no length', `${post}\r\n`],
     ['two hosts', `${get}host: y\r\n\r\n`],
     ['the same host twice', `${get}host: x\r\n\r\n`],
+    ['another host behind a thousand headers', `${get}${'a:\r\n'.repeat(1_100)}host: y\r\n\r\n`],
     ['no host', `GET ${getTarget} HTTP/1.1\r\n\r\n`],
     ['a target with a fragment', `GET ${getTarget}#x HTTP/1.1\r\nhost: x\r\n\r\n`],
     ['a query with a fragment', `GET ${getTarget}?a#b HTTP/1.1\r\nhost: x\r\n\r\n`],

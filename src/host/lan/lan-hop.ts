@@ -63,17 +63,13 @@ export interface HopFault {
 }
 
 /** What the headers claim: judged before a body is read. */
-export function claimedHop(
-  headers: Readonly<Record<string, string | string[] | undefined>>,
-  nowMs: number,
-): ClaimedHop | HopFault {
-  const key = parsePublicKey(headers[HOP_HEADERS.key]);
-  const timestamp = headers[HOP_HEADERS.timestamp];
-  const nonce = headers[HOP_HEADERS.nonce];
-  const signature = headers[HOP_HEADERS.signature];
-  const atMs = typeof timestamp === 'string' ? parseHopTimestamp(timestamp) : undefined;
-  const isWhole = typeof timestamp === 'string' && atMs !== undefined && typeof signature === 'string';
-  if (!key || !isWhole || !isHopNonce(nonce)) {
+export function claimedHop(header: (name: string) => string | undefined, nowMs: number): ClaimedHop | HopFault {
+  const key = parsePublicKey(header(HOP_HEADERS.key));
+  const timestamp = header(HOP_HEADERS.timestamp);
+  const nonce = header(HOP_HEADERS.nonce);
+  const signature = header(HOP_HEADERS.signature);
+  const atMs = timestamp === undefined ? undefined : parseHopTimestamp(timestamp);
+  if (!key || timestamp === undefined || atMs === undefined || signature === undefined || !isHopNonce(nonce)) {
     return { code: 'BAD_SIGNATURE', detail: 'a header of the hop is missing or malformed' };
   }
   if (Math.abs(atMs - nowMs) > HOP_SKEW_MAX_MS) {
@@ -85,18 +81,13 @@ export function claimedHop(
 /** Whether the hop is `key`'s over this request, for one of the keys that the called host has or had. */
 export function isHopSigned(
   { key, timestamp, nonce, signature }: ClaimedHop,
-  request: Pick<HopFields, 'method' | 'target'> & { body: Buffer },
+  request: Pick<HopFields, 'method' | 'target' | 'bodyHash'>,
   calledKeys: readonly PublicKey[],
   isPinned: boolean,
 ): boolean {
   // A pinned key was inspected when it was pinned.
   if (!isPinned && !isAcceptablePoint(key)) return false;
-  const fields: HopFields = {
-    method: request.method,
-    target: request.target,
-    timestamp,
-    bodyHash: sha256Hex(request.body),
-  };
+  const fields: HopFields = { ...request, timestamp };
   return calledKeys.some((called) => verifySignature(key, hopLanMessage(fields, called, nonce), signature));
 }
 

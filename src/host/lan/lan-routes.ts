@@ -52,8 +52,8 @@ export interface LanRequest {
 export interface LanRoute {
   method: 'GET' | 'POST';
   path: string;
-  /** `paired`: a hop of a paired host. `signed`: a hop of any host. `open`: no hop. */
-  access: 'open' | 'signed' | 'paired';
+  /** `paired`: a hop of a paired host. `signed`: a hop of any host. `proof`: no hop, the body proves itself. `open`: no hop. */
+  access: 'open' | 'proof' | 'signed' | 'paired';
   bodyBytesMax: number;
   handle(request: LanRequest): Promise<Reply>;
 }
@@ -100,7 +100,7 @@ export function lanRoutes(parts: LanRouteParts): readonly LanRoute[] {
     {
       method: 'POST',
       path: LAN_ROUTES.pair,
-      access: 'open',
+      access: 'proof',
       bodyBytesMax: SMALL_BODY_BYTES_MAX,
       handle: (request) => pair(request, parts),
     },
@@ -128,7 +128,7 @@ export function lanRoutes(parts: LanRouteParts): readonly LanRoute[] {
     {
       method: 'POST',
       path: LAN_ROUTES.rotate,
-      access: 'open',
+      access: 'proof',
       bodyBytesMax: SMALL_BODY_BYTES_MAX,
       handle: (request) => takeRotation(request, parts),
     },

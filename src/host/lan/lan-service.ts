@@ -4,6 +4,7 @@
  *
  * The listener is up only while a host is paired or an invitation is open.
  */
+import { ListenFailed } from '../../http/listen-failed.ts';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import { parseHostName } from '../../protocol/names.ts';
 import { isCodeOf, parsePairingCode } from '../../protocol/pairing-code.ts';
@@ -127,7 +128,7 @@ export class LanService {
       await this.#listenAsNeeded();
     } catch (error) {
       this.#invite.close();
-      return cannotListen(this.#options.listen, error);
+      return cannotListen(error);
     }
     clearTimeout(this.#inviteTimer);
     // For the listener alone: the invitation itself looks at the clock.
@@ -175,7 +176,7 @@ export class LanService {
       await this.#listenAsNeeded();
       return await this.#acceptAt(code, address);
     } catch (error) {
-      if (!(error instanceof LanCallFailed)) return cannotListen(this.#options.listen, error);
+      if (!(error instanceof LanCallFailed)) return cannotListen(error);
       if (PAIRING_FAULTS.has(error.code)) {
         return refusal('PAIRING_REFUSED', `${error.message}: ask for a new code (poste pair invite)`);
       }
@@ -295,7 +296,7 @@ export class LanService {
 
   #logNotListening(error: unknown): void {
     if (isStoreFailure(error)) return;
-    this.#context.log('error', cannotListen(this.#options.listen, error).message);
+    this.#context.log('error', cannotListen(error).message);
   }
 
   #logFailed(error: unknown): void {
@@ -303,12 +304,7 @@ export class LanService {
   }
 }
 
-function cannotListen(listen: ListenAddress, error: unknown): Refusal {
-  const { code, syscall } = error as NodeJS.ErrnoException;
-  if (code === undefined || (syscall !== 'listen' && syscall !== 'getaddrinfo')) throw error;
-  const where = listenAddressText(listen);
-  return refusal(
-    'UNAVAILABLE',
-    `${where} cannot be listened at (${code}): choose another with lan.listen in the config file.`,
-  );
+function cannotListen(error: unknown): Refusal {
+  if (!(error instanceof ListenFailed)) throw error;
+  return refusal('UNAVAILABLE', `${error.message} with lan.listen in the config file.`);
 }

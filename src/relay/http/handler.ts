@@ -8,7 +8,7 @@ import type { HostName } from '../../protocol/names.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type HopClaim, isAdmitted, readHop, verifiedHop } from '../auth/hop.ts';
-import type { RateLimiter } from '../auth/rate-limit.ts';
+import type { RateLimiter } from '../../http/rate-limit.ts';
 import type { SignatureThread } from '../auth/signature-thread.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
@@ -21,8 +21,7 @@ import {
   isDamagedRow,
   isRowFault,
 } from '../engine/queue-faults.ts';
-import type { Body, BodyRoom } from '../../http/body.ts';
-import { Budget, type Holder } from '../../http/budget.ts';
+import { type Body, BodyBudgets } from '../../http/body.ts';
 import { type TrustProxy, clientAddress } from './client-address.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { type AcceptedRequest, type Finished, RequestPipeline, type RoutedHead } from '../../http/pipeline.ts';
@@ -30,8 +29,6 @@ import { problemReply } from '../../http/replies.ts';
 import { type CountedAs, type RelayRequest, type Route, type RouteResult, refusalReply } from './route.ts';
 import type { HeldBytes } from './page-writer.ts';
 
-/** A body up to here has room of its own. */
-const SMALL_BODY_BYTES_MAX = 64 << 10;
 /** Of one host key from one address: two bodies of full size. */
 const BODIES_SHARE_BYTES = 16 << 20;
 /** Bodies of requests without a hop, which are small: of all, and of one client address. */
@@ -76,18 +73,18 @@ export interface FinishedRequest {
 export class Handler {
   readonly #options: HandlerOptions;
   readonly #pipeline: RequestPipeline<Route>;
-  readonly #bodies: Budget;
-  readonly #openBodies: Budget;
+  readonly #bodies: BodyBudgets;
   /** When each exchange under way began, in monotonic milliseconds. */
   readonly #startedMs = new WeakMap<Exchange, number>();
 
   constructor(options: HandlerOptions) {
     this.#options = options;
-    const monotonicMs = () => options.clock.monotonicMs();
     const { bodies, smallBodies } = options.heldBytes;
-    const small = { bytesMax: smallBodies, claimBytesMax: SMALL_BODY_BYTES_MAX };
-    this.#bodies = new Budget({ bytesMax: bodies, small, monotonicMs });
-    this.#openBodies = new Budget({ bytesMax: OPEN_BODIES_BYTES_MAX, monotonicMs });
+    this.#bodies = new BodyBudgets({
+      hops: { bytesMax: bodies, smallBytesMax: smallBodies, shareBytesMax: BODIES_SHARE_BYTES },
+      others: { bytesMax: OPEN_BODIES_BYTES_MAX, shareBytesMax: OPEN_BODIES_SHARE_BYTES },
+      monotonicMs: () => options.clock.monotonicMs(),
+    });
     this.#pipeline = new RequestPipeline({
       ...options,
       routePath: signedTarget,
@@ -148,7 +145,7 @@ export class Handler {
     }
     const required = route.access === 'hop' ? claim : undefined;
     return {
-      room: this.#bodyRoom(route, address, claim, framing.contentLength),
+      room: this.#bodies.room(route.method, address, claim?.candidates[0]?.hostPubkey, framing.contentLength),
       ...(required && { watch: (end) => this.#whenEnded(required, () => end(hopRefusal('not enrolled'))) }),
       handle: async (body) => {
         const caller = claim && (await this.#verifiedCaller(claim, body, exchange));
@@ -158,25 +155,6 @@ export class Handler {
         return this.#callRoute(route, request, typeof caller === 'string' ? undefined : caller);
       },
     };
-  }
-
-  #bodyRoom(
-    { method }: Route,
-    address: string,
-    claim: HopClaim | undefined,
-    expectedBytes: number,
-  ): BodyRoom | undefined {
-    // A GET has nothing to say in its body, so that a stranger cannot fill the budget through `info`.
-    if (method === 'GET') return undefined;
-    const ofAddress: Holder = { kind: 'address', name: address };
-    if (!claim) {
-      const holders: Holder[] = [{ bytesMax: OPEN_BODIES_SHARE_BYTES, ...ofAddress }];
-      return { budget: this.#openBodies, holders, expectedBytes };
-    }
-    // Nothing is verified yet: who claims the key of another from elsewhere does not use up that one's share.
-    const name = `${address} ${claim.candidates[0]?.hostPubkey ?? ''}`;
-    const holders: Holder[] = [{ kind: 'key', name, bytesMax: BODIES_SHARE_BYTES }, ofAddress];
-    return { budget: this.#bodies, holders, expectedBytes };
   }
 
   /** Calls `ended` when every host that a hop may come from has lost its enrolment. Returns a function that stops it. */

@@ -172,3 +172,15 @@ test('where thousands stall, making room looks at each of them about once, and c
   expect(cut).toEqual(Array.from({ length: 500 }, () => 2));
   expect(looks).toBeLessThan(20 * 4_000);
 });
+
+test('a full share makes room too: a slow claim of its holder goes, and nobody else’s', () => {
+  const { claim, cut, clock } = budgetWith({ bytesMax: 1_000_000 });
+  claim('other', { bytes: 50_000, holders: [key('other', 60_000)] });
+  const stalled = claim('stalled', { bytes: 50_000, holders: [key('own', 60_000)] });
+  const goesOn = (name: string): Claim | undefined => claim(name, { bytes: 20_000, holders: [key('own', 60_000)] });
+  expect(goesOn('too early')).toBeUndefined();
+  clock.nowMs += SLOW_AFTER_MS;
+  expect(goesOn('next')).toBeDefined();
+  expect(cut).toEqual(['stalled']);
+  expect(stalled?.grow(1)).toBe(false);
+});

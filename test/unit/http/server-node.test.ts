@@ -31,3 +31,15 @@ test('a head that does not come to its end in time ends the connection, however 
   expect(answers.map(({ status }) => status)).toEqual([408]);
   expect(heads).toEqual([]);
 });
+
+test('no header is left out, however many there are: framing.ts has to see them all', async () => {
+  const { heads, open } = await serving({});
+  const connection = await open();
+  connection.send(`GET / HTTP/1.1\r\nhost: x\r\n${'a:\r\n'.repeat(1_100)}host: y\r\n\r\n`);
+  expect((await connection.response())?.status).toBe(200);
+  expect(heads[0]?.headers.filter(([name]) => name === 'host')).toEqual([
+    ['host', 'x'],
+    ['host', 'y'],
+  ]);
+  connection.close();
+});
