@@ -9,12 +9,12 @@
  * Standard output carries the protocol alone.
  */
 import { randomBytes } from 'node:crypto';
-import type { Readable, Writable } from 'node:stream';
 import { isJSONRPCNotification, type JSONRPCMessage, type McpServer } from '@modelcontextprotocol/server';
-import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/stdio';
+import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import type { DaemonClient } from '../api/client.ts';
 import { AgentSession } from './agent-session.ts';
 import type { ClaudeInbox } from './claude-inbox.ts';
+import { type ClientStreams, ClientTransport } from './client-transport.ts';
 import { DaemonLink } from './daemon-link.ts';
 import { INBOX_URI, InboxWatch } from './inbox-resource.ts';
 import { type ServerLog, toolServer } from './tools.ts';
@@ -32,11 +32,6 @@ export interface McpOptions {
   inbox: ClaudeInbox | undefined;
   /** The process that started this one, while it runs: the client. */
   parentPid: () => number;
-}
-
-export interface ClientStreams {
-  stdin: Readable;
-  stdout: Writable;
 }
 
 export interface ServedMcp {
@@ -60,7 +55,9 @@ export function serveMcp({ client, agent, version, log, start, streams, inbox, p
     server = toolServer({ link, watch, version, log });
     return server;
   };
-  const transport = new ClientTransport(streams, () => watch.begin());
+  const transport = new ClientTransport(streams, (message) => {
+    if (grantsInbox(message)) watch.begin();
+  });
   const served = serveStdio(makeServer, { transport, onerror });
   const session = new AgentSession({ link, sessionId, inbox, parentPid, log });
   return {
@@ -70,31 +67,6 @@ export function serveMcp({ client, agent, version, log, start, streams, inbox, p
       await served.close();
     },
   };
-}
-
-/** The client's streams; also reports what `serveStdio` does not: that the client subscribed to the inbox, or disconnected. */
-class ClientTransport extends StdioServerTransport {
-  readonly closed: Promise<void>;
-  readonly #listens: () => void;
-  #tellClosed!: () => void;
-
-  constructor({ stdin, stdout }: ClientStreams, listens: () => void) {
-    super(stdin, stdout);
-    this.#listens = listens;
-    this.closed = new Promise((resolve) => {
-      this.#tellClosed = resolve;
-    });
-  }
-
-  override async send(message: JSONRPCMessage): Promise<void> {
-    if (grantsInbox(message)) this.#listens();
-    return super.send(message);
-  }
-
-  override async close(): Promise<void> {
-    await super.close();
-    this.#tellClosed();
-  }
 }
 
 /** Whether the message acknowledges the client's subscription to the inbox. */

@@ -1,0 +1,186 @@
+/**
+ * The client's stdio: a JSON-RPC message, or a batch of them, on each line. No line is left without an answer: what is no
+ * message gets the error that JSON-RPC has for it. The answers to a batch are one line too.
+ */
+import type { Readable, Writable } from 'node:stream';
+import {
+  isJSONRPCErrorResponse,
+  isJSONRPCNotification,
+  isJSONRPCRequest,
+  isJSONRPCResultResponse,
+  type JSONRPCMessage,
+  type RequestId,
+  type Transport,
+} from '@modelcontextprotocol/server';
+import { utf8Text } from '../../lib/user-text.ts';
+
+export interface ClientStreams {
+  stdin: Readable;
+  stdout: Writable;
+}
+
+/** A longer line ends the connection. */
+const LINE_BYTES_MAX = 10 << 20;
+const LINE_END = 0x0a;
+
+const PARSE_ERROR = -32_700;
+const INVALID_REQUEST = -32_600;
+
+interface Batch {
+  waiting: Set<RequestId>;
+  answers: object[];
+}
+
+export class ClientTransport implements Transport {
+  onclose?: (() => void) | undefined;
+  onerror?: ((error: Error) => void) | undefined;
+  onmessage?: Transport['onmessage'];
+  /** Resolves when the client has disconnected. */
+  readonly closed: Promise<void>;
+  #tellClosed!: () => void;
+  readonly #streams: ClientStreams;
+  /** What a message that is sent may also mean. */
+  readonly #watch: (message: JSONRPCMessage) => void;
+  readonly #begun: Buffer[] = [];
+  #begunBytes = 0;
+  readonly #batches = new Map<RequestId, Batch>();
+  #isClosed = false;
+
+  constructor(streams: ClientStreams, watch: (message: JSONRPCMessage) => void) {
+    this.#streams = streams;
+    this.#watch = watch;
+    this.closed = new Promise((resolve) => {
+      this.#tellClosed = resolve;
+    });
+  }
+
+  async start(): Promise<void> {
+    const { stdin, stdout } = this.#streams;
+    const end = (): void => void this.close();
+    const fail = (error: Error): void => {
+      if (!this.#isClosed) this.onerror?.(error);
+    };
+    if (stdin.readableEnded || stdin.destroyed) setImmediate(end);
+    stdin.on('data', this.#take).on('error', fail).on('end', end).on('close', end);
+    // It stays: an error of what was written last would end the process.
+    stdout.on('error', (error) => {
+      fail(error);
+      end();
+    });
+  }
+
+  async send(message: JSONRPCMessage): Promise<void> {
+    if (this.#isClosed) throw new Error('the client has disconnected');
+    this.#watch(message);
+    const id = isJSONRPCRequest(message) || isJSONRPCNotification(message) ? undefined : message.id;
+    const batch = id === undefined ? undefined : this.#batches.get(id);
+    if (id === undefined || !batch) return this.#write(message);
+    batch.answers.push(message);
+    return this.#answered(batch, id);
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    const { stdin } = this.#streams;
+    stdin.off('data', this.#take);
+    // The process may end, though the client holds the other end open.
+    stdin.pause();
+    this.onclose?.();
+    this.#tellClosed();
+  }
+
+  #write(document: object): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#streams.stdout.write(`${JSON.stringify(document)}\n`, (error) => (error ? reject(error) : resolve()));
+    });
+  }
+
+  readonly #take = (chunk: Buffer): void => {
+    let from = 0;
+    for (let end = chunk.indexOf(LINE_END); end !== -1; end = chunk.indexOf(LINE_END, from)) {
+      const line = Buffer.concat([...this.#begun.splice(0), chunk.subarray(from, end)]);
+      this.#begunBytes = 0;
+      from = end + 1;
+      this.#line(line);
+    }
+    this.#begun.push(chunk.subarray(from));
+    this.#begunBytes += chunk.length - from;
+    if (this.#begunBytes <= LINE_BYTES_MAX) return;
+    this.onerror?.(new RangeError(`a line of more than ${LINE_BYTES_MAX} bytes`));
+    void this.close();
+  };
+
+  #line(bytes: Buffer): void {
+    if (this.#isClosed) return;
+    const text = bytes.toString('utf8').replace(/^\uFEFF/, '');
+    if (text.trim() === '') return;
+    let document: unknown;
+    try {
+      document = JSON.parse(text);
+    } catch {
+      this.#refuse(undefined, PARSE_ERROR, 'the line is no JSON');
+      return;
+    }
+    try {
+      utf8Text(bytes);
+    } catch {
+      this.#refuse(document, PARSE_ERROR, 'the line holds bytes that are no UTF-8');
+      return;
+    }
+    if (Array.isArray(document) && document.length > 0) this.#takeBatch(document);
+    else if (isMessage(document)) this.#deliver(document);
+    else this.#refuse(document, INVALID_REQUEST, 'the line is no JSON-RPC message');
+  }
+
+  #takeBatch(documents: readonly unknown[]): void {
+    const messages = documents.filter(isMessage);
+    const broken = documents.filter((document) => !isMessage(document));
+    const answers = broken.map((document) => refusal(document, INVALID_REQUEST, 'this is no JSON-RPC message'));
+    const ids = messages.filter(isJSONRPCRequest).map(({ id }) => id);
+    const batch = { waiting: new Set(ids.filter((id) => !this.#batches.has(id))), answers };
+    for (const id of batch.waiting) this.#batches.set(id, batch);
+    if (batch.waiting.size === 0 && answers.length > 0) this.#write(answers).catch(ignored);
+    for (const message of messages) this.#deliver(message);
+  }
+
+  #deliver(message: JSONRPCMessage): void {
+    if (isJSONRPCNotification(message) && message.method === 'notifications/cancelled') {
+      const id = message.params?.['requestId'] as RequestId;
+      const batch = this.#batches.get(id);
+      // It gets no answer.
+      if (batch) this.#answered(batch, id).catch(ignored);
+    }
+    this.onmessage?.(message);
+  }
+
+  async #answered(batch: Batch, id: RequestId): Promise<void> {
+    this.#batches.delete(id);
+    batch.waiting.delete(id);
+    if (batch.waiting.size === 0 && batch.answers.length > 0) await this.#write(batch.answers);
+  }
+
+  #refuse(document: unknown, code: number, message: string): void {
+    // Never the line itself: it may hold mail.
+    this.onerror?.(new Error(message));
+    this.#write(refusal(document, code, message)).catch(ignored);
+  }
+}
+
+/** The stream tells it too, as an event. */
+function ignored(): void {}
+
+function isMessage(document: unknown): document is JSONRPCMessage {
+  return (
+    isJSONRPCRequest(document) ||
+    isJSONRPCNotification(document) ||
+    isJSONRPCResultResponse(document) ||
+    isJSONRPCErrorResponse(document)
+  );
+}
+
+function refusal(document: unknown, code: number, message: string): object {
+  const { id } = Object(document) as { id?: unknown };
+  const isKnown = typeof id === 'string' || typeof id === 'number';
+  return { jsonrpc: '2.0', id: isKnown ? id : null, error: { code, message } };
+}

@@ -1,0 +1,117 @@
+/** What a client of `poste mcp` may write on a line, and that every line is answered. */
+import { once } from 'node:events';
+import { PassThrough } from 'node:stream';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { serveMcp } from '../../../../src/host/mcp/serve.ts';
+import { mcpDaemon } from '../../../support/mcp-in-process.ts';
+
+type Answer = { id?: unknown; result?: object; error?: { code: number; message: string } };
+
+const CLIENT = { protocolVersion: '2025-03-26', capabilities: {}, clientInfo: { name: 'test', version: '0' } };
+const BOM = '\uFEFF';
+const READY = { jsonrpc: '2.0', method: 'notifications/initialized' };
+
+function request(id: number | string, method: string, params: object = {}): object {
+  return { jsonrpc: '2.0', id, method, params };
+}
+
+/** `poste mcp` of an agent, whose client has said nothing yet. */
+async function client() {
+  const daemon = await mcpDaemon(['bob']);
+  const stdin = new PassThrough();
+  const stdout = new PassThrough();
+  const served = serveMcp({
+    client: daemon.client,
+    agent: 'bob',
+    version: '1',
+    log: () => {},
+    start: undefined,
+    streams: { stdin, stdout },
+    inbox: undefined,
+    parentPid: () => process.ppid,
+  });
+  onTestFinished(() => served.close());
+  let text = '';
+  stdout.on('data', (chunk: Buffer) => {
+    text += chunk.toString();
+  });
+  const say = (line: string | Buffer | object): void => {
+    const isWritten = typeof line === 'string' || Buffer.isBuffer(line);
+    stdin.write(Buffer.concat([isWritten ? Buffer.from(line) : Buffer.from(JSON.stringify(line)), Buffer.from('\n')]));
+  };
+  /** The next line that the server writes. */
+  const heard = async <T = Answer>(): Promise<T> => {
+    while (!text.includes('\n')) await once(stdout, 'data');
+    const [line = '', ...rest] = text.split('\n');
+    text = rest.join('\n');
+    return JSON.parse(line) as T;
+  };
+  return { say, heard, stdin, served };
+}
+
+async function initialised() {
+  const here = await client();
+  here.say(request(0, 'initialize', CLIENT));
+  expect(await here.heard()).toMatchObject({ id: 0, result: { protocolVersion: '2025-03-26' } });
+  here.say(READY);
+  return here;
+}
+
+describe('a line of the client', () => {
+  test('may begin with a byte order mark, end in CR and LF, and come in pieces', async () => {
+    const { say, heard, stdin } = await client();
+    say(`${BOM}${JSON.stringify(request(1, 'initialize', CLIENT))}`);
+    expect(await heard()).toMatchObject({ id: 1, result: { protocolVersion: '2025-03-26' } });
+    say(`${BOM}${JSON.stringify(READY)}\r`);
+    for (const byte of Buffer.from(`${BOM}${JSON.stringify(request('ü', 'ping'))}\r\n`)) stdin.write(Buffer.of(byte));
+    expect(await heard()).toEqual({ jsonrpc: '2.0', id: 'ü', result: {} });
+  });
+
+  test('may hold a batch, whose answers are one line too', async () => {
+    const { say, heard } = await initialised();
+    say([request(1, 'ping'), READY, request(2, 'tools/list'), request(3, 'no/such')]);
+    const answers = await heard<Answer[]>();
+    expect(answers.toSorted((a, b) => Number(a.id) - Number(b.id))).toMatchObject([
+      { id: 1, result: {} },
+      { id: 2, result: { tools: expect.any(Array) as unknown } },
+      { id: 3, error: { code: -32_601 } },
+    ]);
+    say([READY]);
+    say([{ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 1 } }, request(4, 'ping')]);
+    expect(await heard()).toMatchObject([{ id: 4, result: {} }]);
+    say(request(5, 'ping'));
+    expect(await heard()).toMatchObject({ id: 5, result: {} });
+  });
+
+  test('that is no message gets the error that says so, and the next one its answer', async () => {
+    const { say, heard } = await initialised();
+    const latin1 = Buffer.from(JSON.stringify(request(7, 'tools/call', { name: 'J\xfcrgen' })), 'latin1');
+    const refused: [line: string | Buffer | object, id: unknown, code: number][] = [
+      [latin1, 7, -32_700],
+      ['{"jsonrpc":"2.0","id":8,', null, -32_700],
+      [Buffer.from([0xff, 0xfe]), null, -32_700],
+      [{ id: 9 }, 9, -32_600],
+      ['7', null, -32_600],
+      [[], null, -32_600],
+    ];
+    for (const [line, id, code] of refused) {
+      say(line);
+      expect(await heard()).toMatchObject({ jsonrpc: '2.0', id, error: { code } });
+    }
+    say([1, { id: 'x' }]);
+    const invalid = { code: -32_600, message: 'this is no JSON-RPC message' };
+    expect(await heard()).toMatchObject([
+      { id: null, error: invalid },
+      { id: 'x', error: invalid },
+    ]);
+    for (const empty of ['', '  ', '\r', BOM]) say(empty);
+    say(request(10, 'ping'));
+    expect(await heard()).toMatchObject({ id: 10, result: {} });
+  });
+
+  test('that is too long ends the connection', async () => {
+    const { stdin, served } = await initialised();
+    stdin.write(Buffer.alloc((10 << 20) + 1, 'a'));
+    await expect(served.ended).resolves.toBeUndefined();
+  });
+});
