@@ -81,10 +81,11 @@ function version(): boolean {
   const text = readFileSync(`${import.meta.dirname}/../../package.json`, 'utf8');
   try {
     writeSync(1, `${(JSON.parse(text) as { version: string }).version}\n`);
-  } catch {
-    // Nobody reads it.
+    return true;
+  } catch (error) {
+    // The command line says of other errors what is wrong.
+    return (error as NodeJS.ErrnoException).code === 'EPIPE';
   }
-  return true;
 }
 
 /** What `poste` prints of itself, made by the build (scripts/program-help.ts). */

@@ -13,7 +13,7 @@ import { optionsOf } from './lib/command-tree.ts';
 import { CommandFailed, EXIT, systemFailure } from './lib/exit.ts';
 import { jsonLine } from './lib/format.ts';
 import { filled } from './lib/help-text.ts';
-import { exitOnEpipe } from './lib/output.ts';
+import { endWithOutput } from './lib/output.ts';
 import { screenOf, styled } from './lib/screen.ts';
 import { softwareVersion } from '../lib/package-root.ts';
 
@@ -26,10 +26,12 @@ const BROKEN_WORDS =
 /** The width of help that goes to a file or a pipe. */
 const HELP_COLUMNS = 80;
 
-/** As `run`, for a process: it ends when nobody reads what it prints, and behind an error whatever it still holds. */
+/** As `run`, for a process: it ends when its output takes no more, and behind an error whatever it still holds. */
 export async function runToExit(args: readonly string[], context: CommandContext): Promise<number> {
-  const { stdout, abort } = context;
-  exitOnEpipe(stdout, abort);
+  const { stdout, stderr, abort } = context;
+  endWithOutput(context, (failure) =>
+    stderr.write(failureText(failure, context, args.includes('--json')), () => abort(EXIT[failure.exit])),
+  );
   const exitCode = await run(args, context);
   // A failed command may hold handles that never close, and nobody may read what an interrupted one wrote.
   if (exitCode === EXIT.interrupted) abort(exitCode);
@@ -49,10 +51,7 @@ export async function run(args: readonly string[], given: CommandContext): Promi
   } catch (error) {
     const failure = error instanceof CommandFailed ? error : systemFailure(error);
     if (failure) {
-      const { code, message, details } = failure;
-      context.stderr.write(
-        isJson ? jsonLine({ code, message, details }) : `${errorPrefix(context)} ${printable(message)}.\n`,
-      );
+      context.stderr.write(failureText(failure, context, isJson));
       return EXIT[failure.exit];
     }
     if (!(error instanceof CommanderError)) throw error;
@@ -64,6 +63,10 @@ export async function run(args: readonly string[], given: CommandContext): Promi
     }
     return EXIT.usage;
   }
+}
+
+function failureText({ code, message, details }: CommandFailed, context: CommandContext, isJson: boolean): string {
+  return isJson ? jsonLine({ code, message, details }) : `${errorPrefix(context)} ${printable(message)}.\n`;
 }
 
 /** Reads the flag, and takes it out of the arguments, so that commands need not know it. Behind `--` it is none. */

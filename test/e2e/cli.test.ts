@@ -132,6 +132,48 @@ describe('a command as a process', () => {
     expect(usage.stderr).not.toMatch(STACK);
     expect(existsSync(storeDir)).toBe(false);
   });
+
+  test.skipIf(!existsSync('/proc/self/cmdline'))(
+    'words that are no UTF-8 are refused, and U+FFFD is none of them',
+    async () => {
+      const message = ['send', '--as', 'a', '--to', 'b', '--body', 'x', '--subject'];
+      const under = ['/bin/sh', '-c', 'exec "$0" "$@" "$(printf "J\\374rgen")"'];
+      const environment = { POSTE_HOME: await temporaryFolder() };
+      const refused = await poste(message, environment, { under }).ended();
+      expect(sentenceOf(refused)).toContain('the command line holds bytes that are no UTF-8');
+      expect(refused.code).toBe(EXIT.usage);
+      expect(sentenceOf(await run([...message, 'J\uFFFDrgen'], environment))).toContain('no daemon is running');
+    },
+  );
+});
+
+describe.skipIf(!existsSync('/dev/full'))('on a disk that is full', () => {
+  test.each(['--version', '--help', 'relay keygen', 'relay serve --print-config'])(
+    '%s is one sentence and exit code 1',
+    async (words) => {
+      const ended = await poste(
+        words.split(' '),
+        {},
+        { under: ['/bin/sh', '-c', 'exec "$0" "$@" >/dev/full'] },
+      ).ended();
+      expect(sentenceOf(ended)).toContain('standard output cannot be written (ENOSPC)');
+      expect(ended.code).toBe(EXIT.failure);
+    },
+  );
+
+  test('with --json it is one document, and what was done stays done', async () => {
+    const environment = { POSTE_HOME: await temporaryFolder() };
+    const under = ['/bin/sh', '-c', 'exec "$0" "$@" >/dev/full'];
+    const ended = await poste(['init', '--host', 'here', '--json'], environment, { under }).ended();
+    expect(JSON.parse(ended.stderr)).toMatchObject({ code: 'OUTPUT_FAILED' });
+    expect(ended.code).toBe(EXIT.failure);
+    expect(existsSync(join(environment.POSTE_HOME, 'store'))).toBe(true);
+  });
+
+  test('an error that standard error does not take is its exit code alone', async () => {
+    const under = ['/bin/sh', '-c', 'exec "$0" "$@" 2>/dev/full'];
+    expect(await poste(['nosuch'], {}, { under }).ended()).toMatchObject({ code: EXIT.usage, signal: null });
+  });
 });
 
 function portOf({ start }: RelayProcess): number {

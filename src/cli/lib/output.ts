@@ -7,13 +7,18 @@ import { CommandFailed, EXIT } from './exit.ts';
 /** Outputs that are useless unless complete, as a backup is. `writeChunk` handles their errors. */
 const NEEDED_COMPLETE = new WeakSet<OutputStream>();
 
-/** Ends the process with 0 when the reader of stdout closes it early, as head does. Throws other errors. Call it once. */
-export function exitOnEpipe(stdout: OutputStream, exit: (exitCode: number) => void): void {
-  stdout.on('error', (error: NodeJS.ErrnoException) => {
+/**
+ * Ends the process when standard output takes no more: with 0 when its reader closed it early, as head does, and else by
+ * `fail`. Standard error may take as little as it likes. Call it once.
+ */
+export function endWithOutput({ stdout, stderr, abort }: CommandContext, fail: (failure: CommandFailed) => void): void {
+  stdout.on('error', ({ code = 'unknown error' }: NodeJS.ErrnoException) => {
     if (NEEDED_COMPLETE.has(stdout)) return;
-    if (error.code !== 'EPIPE') throw error;
-    exit(EXIT.ok);
+    if (code === 'EPIPE') abort(EXIT.ok);
+    const said = `standard output cannot be written (${code}): make room where it goes; what else the command did stays done`;
+    fail(new CommandFailed('failure', 'OUTPUT_FAILED', said));
   });
+  stderr.on('error', () => {});
 }
 
 /** Waits while the reader is slower. */
