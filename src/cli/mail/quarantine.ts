@@ -153,11 +153,16 @@ const ROOM_TEXT: Readonly<Record<Room['room'], string>> = {
   strangers: 'unpaired hosts',
 };
 
+/** Why bytes are missing. */
+function withoutBytesText(room: Room['room'] | null): string {
+  return room === 'strangers' ? 'as no paired host brought them' : 'because the quota was full';
+}
+
 /** Empty for a quota that was never used. */
 function roomText({ room, items, bytes, items_max, bytes_max, without_bytes, dropped }: Room): string {
   if (items + without_bytes + dropped === 0) return '';
   const parts = [`${items} of at most ${items_max}, ${formatBytes(bytes)} of at most ${formatBytes(bytes_max)}`];
-  if (without_bytes > 0) parts.push(`${without_bytes} more without their bytes, because the quota was full`);
+  if (without_bytes > 0) parts.push(`${without_bytes} more without their bytes, ${withoutBytesText(room)}`);
   if (dropped > 0) parts.push(`${dropped} dropped for newer ones`);
   return `  ${ROOM_TEXT[room]}: ${parts.join('; ')}\n`;
 }
@@ -208,7 +213,7 @@ export function quarantinedItemText(screen: Screen, { item, wire_b64 }: Quaranti
   ];
   const shown =
     wire_b64 === null
-      ? `  Its ${countText(item.bytes, 'byte was', 'bytes were')} not kept, because the quota was full: it must be sent again.`
+      ? `  Its ${countText(item.bytes, 'byte was', 'bytes were')} not kept, ${withoutBytesText(item.room)}: it must be sent again.`
       : `  | ${printable(wire.slice(0, WIRE_CHARACTERS_SHOWN))}${cut}`;
   return `Number ${item.number}\n${formatFields(rows, 10)}${shown}\n`;
 }

@@ -3,7 +3,9 @@
  *
  *     hosts      brought over the LAN by a paired host: each has a share
  *     relays     brought by a relay: each sender has a share, and all senders that are not paired have one together
- *     strangers  brought over the LAN by anybody else: small, and the oldest item goes first
+ *     strangers  brought over the LAN by anybody else: small, and the oldest item goes first; what is written of them in a
+ *                minute has a bound, and bytes under a key that was never paired are kept only where a rotation may be
+ *                awaited: when the item claims to be from a paired host, whose next key this may be
  *
  * A relay only claims who sent an item, so what it brings takes no room from what hosts bring themselves. When there is
  * no room for the bytes of an item, its row is kept without them ("bare"), as long as there is room for the row.
@@ -86,7 +88,7 @@ export interface QuarantineUsage {
 export interface QuarantineLossRow {
   /** Items kept without their bytes. */
   bare: number;
-  /** Items deleted to make room for newer ones. */
+  /** Items of which nothing is left: deleted to make room for newer ones, or beyond what is recorded in a minute. */
   dropped: number;
   toldBare: number;
   toldDropped: number;
@@ -137,6 +139,11 @@ export const QUARANTINE_BOUNDS: Readonly<Record<QuarantineRoom, RoomBounds>> = {
     bare: { itemsMax: 500, bytesMax: MIB },
   },
 };
+
+/** What is written of the strangers' room in a minute, rows and bytes. More than that is not recorded at all. */
+export const STRANGERS_BYTES_PER_MINUTE = MIB;
+/** Bytes of one item under a key that was never paired: a longer one is recorded without them. */
+export const UNKNOWN_KEY_ITEM_BYTES_MAX = 64 << 10;
 
 /** A count with a bound. */
 export interface QuarantineScope {

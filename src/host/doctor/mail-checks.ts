@@ -68,7 +68,7 @@ function unconfirmedCheck({ count, oldestAtMs }: MailFacts['outbox']['unconfirme
 function kept({ items, bare, dropped }: MailFacts['quarantine']): Check {
   const subject = { area: 'mail', id: 'quarantine' } as const;
   if (items === 0) return ok(subject, 'nothing is in quarantine');
-  const gone = dropped === 0 ? '' : `; ${dropped} of hosts that are not paired made room for newer ones`;
+  const gone = dropped === 0 ? '' : `; ${dropped} of hosts that are not paired cannot be shown any more`;
   const sentence = `${countText(items, 'item')} came and ${items === 1 ? 'was' : 'were'} not let in${gone}`;
   if (bare === 0) return note(subject, sentence, 'poste quarantine');
   const full = `${sentence}; it is full: ${bare} of them came without room for the bytes and must come again`;

@@ -8,7 +8,7 @@ import { ENVELOPE_JSON_BOUNDS, parseJsonBounded, RECEIPT_JSON_BOUNDS } from '../
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
 import { DELIVERY_STATES, type DeliveryReceipt, type ExpiryNotice } from '../../protocol/documents.ts';
 import { isObject } from '../../protocol/json-object.ts';
-import { parseHostName, parseMessageId } from '../../protocol/names.ts';
+import { type HostName, parseHostName, parseMessageId } from '../../protocol/names.ts';
 import { parsePublicKey } from '../../protocol/public-key.ts';
 import { isTime } from '../../protocol/time.ts';
 import { BODY_CHARACTERS_MAX, REF_CHARACTERS_MAX, REFS_MAX, SUBJECT_CHARACTERS_MAX } from '../api/limits.ts';
@@ -44,6 +44,18 @@ export function parseEnvelope(wire: Buffer): Envelope {
   checkSealed(value['sealed']);
   checkCanonical(wire, value);
   return value as unknown as Envelope;
+}
+
+/** The host that an item says it is from. Nobody has checked it. */
+export function claimedHost({ kind, wire }: { kind: string; wire: Buffer }): HostName | undefined {
+  try {
+    if (kind === 'envelope') return partsOfAddress(parseEnvelope(wire).from)?.host;
+    if (kind === 'receipt') return partsOfAddress(parseReceipt(wire).rec.recipient)?.host;
+    return undefined;
+  } catch (error) {
+    if (error instanceof Malformed) return undefined;
+    throw error;
+  }
 }
 
 /** What the host key signs: the envelope without its signature and hops. */

@@ -4,16 +4,21 @@
  *
  * Invariants:
  *   - every item to keep is written: when its room is full (core/quarantine.ts), either the room's oldest item
- *     is deleted, or the new one is kept without its bytes, so that later items need not wait behind it;
- *   - items that were deleted or kept without bytes are counted and reported to the owner.
+ *     is deleted, or the new one is kept without its bytes, so that later items need not wait behind it. Only of strangers
+ *     nothing is kept beyond a number of bytes a minute;
+ *   - items that were deleted, or kept without bytes for want of room, are counted and reported to the owner.
  */
+import { isDeepStrictEqual } from 'node:util';
 import { type Sha256Hex, sha256Hex } from '../../protocol/digest.ts';
-import { ITEM_ID_CHARACTERS_MAX } from '../../protocol/names.ts';
+import { foldHostName, ITEM_ID_CHARACTERS_MAX } from '../../protocol/names.ts';
 import { printableWithin } from '../../protocol/printable.ts';
 import type { HostContext } from '../context.ts';
 import {
   bareScopeOf,
   QUARANTINE_ROOMS,
+  REASONS_OF_UNKNOWN_KEYS,
+  STRANGERS_BYTES_PER_MINUTE,
+  UNKNOWN_KEY_ITEM_BYTES_MAX,
   type QuarantinePlace,
   type QuarantineRoom,
   type QuarantineScope,
@@ -25,6 +30,7 @@ import { OWNER_ID, type PeerId } from '../core/rows.ts';
 import { countText } from '../core/spans.ts';
 import { type Report, reportToAgent } from '../mailbox/reports.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
+import { claimedHost } from './parse.ts';
 import { type IncomingItem, type Kept, peerOfKey } from './verify.ts';
 
 const KIND_CHARACTERS_MAX = 64;
@@ -44,24 +50,25 @@ export function usageOf(reader: Reader, scope: string): QuarantineUsage {
   return reader.get('quarantineUsage', scope) ?? NOTHING;
 }
 
-/** The items and bytes of the whole quarantine, and how many items are without their bytes (`bare`). */
+/** The items and bytes of the whole quarantine, and how many came without room for their bytes (`bare`). */
 export function quarantineUsage(reader: Reader): QuarantineUsage & { bare: number } {
   const whole = [BEFORE_ROOMS, ...QUARANTINE_ROOMS].map((scope) => usageOf(reader, scope));
-  const bare = QUARANTINE_ROOMS.reduce((sum, room) => sum + usageOf(reader, bareScopeOf(room).name).items, 0);
+  const bareOf = (room: QuarantineRoom): number => usageOf(reader, bareScopeOf(room).name).items;
+  const bare = bareOf('hosts') + bareOf('relays');
   return {
-    items: whole.reduce((sum, { items }) => sum + items, bare),
+    items: whole.reduce((sum, { items }) => sum + items, bare + bareOf('strangers')),
     bytes: whole.reduce((sum, { bytes }) => sum + bytes, 0),
     bare,
   };
 }
 
-/** Adds an item that is not in quarantine yet, with its bytes if there is room for them. */
+/** Adds an item that is not in quarantine yet, with its bytes if there is room for them; `undefined`: nothing is kept of it. */
 export async function addToQuarantine(
   tx: Transaction,
   context: HostContext,
   item: IncomingItem,
   kept: Kept,
-): Promise<QuarantineRow> {
+): Promise<QuarantineRow | undefined> {
   const { via, relay, kind, senderPubkey, wire } = item;
   const row: QuarantineRow = {
     number: tx.next('quarantine'),
@@ -77,7 +84,7 @@ export async function addToQuarantine(
     atMs: context.nowMs(),
     ...placeOf(tx, item),
   };
-  return put(tx, context, row, wire, { wasBare: false });
+  return put(tx, context, row, item, { wasBare: false });
 }
 
 /** Updates an item that stays in quarantine: its reason, its recipients, and its bytes if they were missing and there is room now. */
@@ -86,16 +93,16 @@ export async function keepInQuarantine(
   context: HostContext,
   row: QuarantineRow,
   kept: Kept,
-  { wire }: IncomingItem,
-): Promise<QuarantineRow> {
+  item: IncomingItem,
+): Promise<QuarantineRow | undefined> {
   const next = { ...row, ...written(kept) };
-  if (!row.isBare) {
-    tx.put('quarantine', [row.number], next);
+  const { isBare, ...whole } = next;
+  if (!isBare || !mayKeepBytes(tx, whole, item) || !isWithinMinute(context, whole)) {
+    if (!isDeepStrictEqual(next, row)) tx.put('quarantine', [row.number], next);
     return next;
   }
   removeFromQuarantine(tx, row);
-  const { isBare: _isBare, ...whole } = next;
-  return put(tx, context, whole, wire, { wasBare: true });
+  return put(tx, context, whole, item, { wasBare: true });
 }
 
 export function removeFromQuarantine(tx: Transaction, row: QuarantineRow): void {
@@ -122,22 +129,60 @@ async function put(
   tx: Transaction,
   context: HostContext,
   row: QuarantineRow,
-  wire: Buffer,
+  item: IncomingItem,
   { wasBare }: { wasBare: boolean },
-): Promise<QuarantineRow> {
+): Promise<QuarantineRow | undefined> {
   const { room } = row;
   if (room === undefined) throw new Error('invariant: what comes now has a room');
-  const fits = await makeRoom(tx, context, room, scopesOfRow(row), sizeOf(row));
+  const isWanted = mayKeepBytes(tx, row, item);
+  const hasRoom = async (one: QuarantineRow): Promise<boolean> =>
+    isWithinMinute(context, one) && (await makeRoom(tx, context, room, scopesOfRow(one), sizeOf(one)));
+  const fits = isWanted && (await hasRoom(row));
   const kept: QuarantineRow = fits ? row : { ...row, isBare: true };
   if (!fits) {
+    if (!isWithinMinute(context, kept)) {
+      noteLoss(tx, context, room, { dropped: 1 });
+      return undefined;
+    }
     await makeRoom(tx, context, room, scopesOfRow(kept), sizeOf(kept));
-    if (!wasBare) noteLoss(tx, context, room, { bare: 1 });
+    if (isWanted && !wasBare) noteLoss(tx, context, room, { bare: 1 });
   }
+  noteWritten(context, kept);
   tx.put('quarantine', [kept.number], kept);
-  if (fits) tx.put('quarantineWire', [kept.number], wire);
+  if (fits) tx.put('quarantineWire', [kept.number], item.wire);
   tx.put('quarantineItem', [digestOf(kept, kept.wireHash)], kept.number);
   count(tx, kept, 1);
   return kept;
+}
+
+/** Whether the bytes of the item may be kept, if there is room. */
+function mayKeepBytes(reader: Reader, { room, reason, senderPubkey }: QuarantineRow, item: IncomingItem): boolean {
+  if (room !== 'strangers' || peerOfKey(reader, senderPubkey)) return true;
+  if (item.wire.length > UNKNOWN_KEY_ITEM_BYTES_MAX || !REASONS_OF_UNKNOWN_KEYS.has(reason)) return false;
+  const host = claimedHost(item);
+  return host !== undefined && reader.get('peerName', foldHostName(host)) !== undefined;
+}
+
+const MINUTE_MS = 60_000;
+/** What was written of strangers in the last minute. */
+const writtenOfStrangers = new WeakMap<HostContext, { atMs: number; bytes: number }[]>();
+
+function isWithinMinute(context: HostContext, row: QuarantineRow): boolean {
+  if (row.room !== 'strangers') return true;
+  const nowMs = context.monotonicMs();
+  const recent = (writtenOfStrangers.get(context) ?? []).filter(({ atMs }) => nowMs - atMs < MINUTE_MS);
+  writtenOfStrangers.set(context, recent);
+  return recent.reduce((sum, { bytes }) => sum + bytes, bytesOf(row)) <= STRANGERS_BYTES_PER_MINUTE;
+}
+
+function noteWritten(context: HostContext, row: QuarantineRow): void {
+  if (row.room === 'strangers')
+    writtenOfStrangers.get(context)?.push({ atMs: context.monotonicMs(), bytes: bytesOf(row) });
+}
+
+/** Of the row, and of the wire bytes that are kept with it. */
+function bytesOf(row: QuarantineRow): number {
+  return Buffer.byteLength(JSON.stringify(row)) + (row.isBare ? 0 : row.wireBytes);
 }
 
 /** Deletes the oldest rows in scopes that do so. Returns whether every scope then has room for `bytes` more. */
@@ -225,7 +270,7 @@ function shareBeforeRooms(senderPubkey: string, peerId: PeerId | null): string {
 
 /** Its size in its scopes: its bytes, or the size of its row when they are not kept. */
 function sizeOf(row: QuarantineRow): number {
-  return row.isBare ? Buffer.byteLength(JSON.stringify(row)) : row.wireBytes;
+  return row.isBare ? bytesOf(row) : row.wireBytes;
 }
 
 function count(tx: Transaction, row: QuarantineRow, sign: 1 | -1): void {
@@ -274,7 +319,8 @@ export function logQuarantined(context: HostContext, { number, reason, via, room
   logged.set(context, { atMs: nowMs, unlogged: 0 });
   const more = last && last.unlogged > 0 ? { others_before: last.unlogged } : {};
   const facts = { number, reason, via, room, ...more };
-  if (isBare) context.log('error', 'the quarantine is full: an item is kept without its bytes', facts);
+  if (isBare && room !== 'strangers')
+    context.log('error', 'the quarantine is full: an item is kept without its bytes', facts);
   else context.log('warn', 'an item went into quarantine', facts);
 }
 
@@ -319,7 +365,9 @@ function lossText(room: QuarantineRoom, loss: QuarantineLossRow): Omit<Report, '
     );
   }
   if (dropped > 0)
-    sentences.push(`${countText(dropped, 'older item')} made room for newer ones and cannot be shown any more.`);
+    sentences.push(
+      `${countText(dropped, 'item')} cannot be shown any more: newer ones took their room, or too many came at once.`,
+    );
   sentences.push('poste quarantine lists what is there, and poste quarantine discard makes room.');
   return { subject: `Quarantine full for ${ROOM_TEXT[room]}`, body: sentences.join(' ') };
 }

@@ -24,7 +24,7 @@ import { judgeNotice, judgeReceipt, signedNotice, signedReceipt } from './receiv
 const QUARANTINE_FULL = 'quarantine full';
 
 /**
- * `rejected`: only the row of the item was kept, without its bytes. A LAN peer gets this answer, still has the bytes, and
+ * `rejected`: only the row of the item was kept, without its bytes, or not even that. A LAN peer gets this answer, still has the bytes, and
  * may bring the item again; a relay's queue moves on. With any other outcome the item is done.
  */
 export type Received =
@@ -62,8 +62,8 @@ export async function receiveItem(tx: Transaction, context: HostContext, inspect
   const row = before
     ? await keepInQuarantine(tx, context, before, kept, item)
     : await addToQuarantine(tx, context, item, kept);
-  if (!before) tx.afterCommit(() => logQuarantined(context, row));
-  return row.isBare && item.via === 'lan' ? { status: 'rejected', code: QUARANTINE_FULL } : { status };
+  if (!before && row) tx.afterCommit(() => logQuarantined(context, row));
+  return (!row || row.isBare) && item.via === 'lan' ? { status: 'rejected', code: QUARANTINE_FULL } : { status };
 }
 
 /** Items and wire bytes of one transaction. */

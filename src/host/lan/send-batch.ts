@@ -43,8 +43,9 @@ export class LanCarrier implements Carrier {
     try {
       await sendOwnKey(context, client, { ...host, peer });
       const results = await client.items(host, [...items.values()]);
-      // A host that forgot this one quarantines its items as a stranger's.
-      if (results.some(({ status }) => status === 'quarantined')) onDoubt(peerId);
+      // A host that forgot this one takes its items for a stranger's.
+      if (results.some(({ status }) => status === 'quarantined' || status === 'rejected:quarantine full'))
+        onDoubt(peerId);
       return { events: rowIds.map((rowId, at) => ({ rowId, event: outboxEventOf(results[at]) })), lan: 'reached' };
     } catch (error) {
       if (!(error instanceof LanCallFailed)) throw error;

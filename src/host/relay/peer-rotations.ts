@@ -5,13 +5,11 @@
  * Invariant: nothing rests on the relay's word. A record counts exactly as it would over the LAN: it begins at the key
  * that is pinned, and both signatures verify (`learnRotation`). A relay that shows none changes nothing.
  */
-import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { partsOfAddress } from '../core/address.ts';
 import type { PeerId, PeerRow } from '../core/rows.ts';
 import { type IncomingItem, peerOfKey } from '../inbound/verify.ts';
 import type { HostContext } from '../context.ts';
-import { Malformed, parseEnvelope, parseReceipt } from '../inbound/parse.ts';
+import { claimedHost } from '../inbound/parse.ts';
 import { currentKey, learnRotation, peerOfName } from '../peers/peers.ts';
 import { RelayCallFailed, RelayProblem } from './relay-request.ts';
 import type { RelaySession } from './connect.ts';
@@ -106,16 +104,4 @@ function isNoAnswerToThis(error: RelayCallFailed): boolean {
   const { status } = error;
   if (!(error instanceof RelayProblem)) return status === 200;
   return status === 501 || (status >= 400 && status < 500 && !NOT_OF_THE_REQUEST.has(status));
-}
-
-/** The host that an item says it is from. Nobody has checked it. */
-function claimedHost({ kind, wire }: IncomingItem): HostName | undefined {
-  try {
-    if (kind === 'envelope') return partsOfAddress(parseEnvelope(wire).from)?.host;
-    if (kind === 'receipt') return partsOfAddress(parseReceipt(wire).rec.recipient)?.host;
-    return undefined;
-  } catch (error) {
-    if (error instanceof Malformed) return undefined;
-    throw error;
-  }
 }

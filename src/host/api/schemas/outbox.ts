@@ -106,9 +106,9 @@ export const QuarantineResult = Type.Object({
       bytes: count,
       items_max: count,
       bytes_max: count,
-      /** Items kept without their bytes, for want of room. */
+      /** Items kept without their bytes: for want of room, or as a key that was never paired brought them. */
       without_bytes: count,
-      /** Items ever deleted to make room for newer ones. */
+      /** Items of which nothing is left: they made room for newer ones, or too many came in a minute. */
       dropped: count,
     }),
   ),

@@ -418,7 +418,7 @@ test.each<[given: string, when: Partial<MailFacts>, then: string[]]>([
     quarantined(9, 0, 4),
     [
       NOTHING_WAITS,
-      'quarantine note: 9 items came and were not let in; 4 of hosts that are not paired made room for newer ones',
+      'quarantine note: 9 items came and were not let in; 4 of hosts that are not paired cannot be shown any more',
     ],
   ],
 ])('in words, of mail: %s', (_given, when, then) => {

@@ -7,12 +7,20 @@ import {
   bareScopeOf,
   scopesOf,
   type QuarantineRow,
+  STRANGERS_BYTES_PER_MINUTE,
+  UNKNOWN_KEY_ITEM_BYTES_MAX,
 } from '../../../../src/host/core/quarantine.ts';
-import { OWNER_ID } from '../../../../src/host/core/rows.ts';
+import { OWNER_ID, type PeerId } from '../../../../src/host/core/rows.ts';
 import type { IncomingItem } from '../../../../src/host/inbound/verify.ts';
 import { discardQuarantined, listQuarantine, retryQuarantine } from '../../../../src/host/inbound/quarantine.ts';
-import { LOSS_REPORT_EVERY_MS, reportQuarantineLosses } from '../../../../src/host/inbound/quarantine-rows.ts';
+import {
+  LOSS_REPORT_EVERY_MS,
+  quarantineUsage,
+  reportQuarantineLosses,
+} from '../../../../src/host/inbound/quarantine-rows.ts';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
+import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
+import { sha256Hex } from '../../../../src/protocol/digest.ts';
 import type { Epoch } from '../../../../src/protocol/epoch.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { hostNamed, relay } from '../../../support/hosts.ts';
@@ -50,6 +58,22 @@ function bounded(bounds: QuarantineBounds, changes: Partial<QuarantineBounds>): 
 function garbage(senderPubkey: PublicKey, name: string, bytes = 10): IncomingItem {
   const wire = Buffer.alloc(bytes, name);
   return { via: 'lan', relay: null, kind: 'envelope', itemId: name, wire, senderPubkey };
+}
+
+/** A receipt that says it is from a host, and may be under the next key of that host. */
+function awaited(senderPubkey: PublicKey, name: string, bytes = 600, host = 'alice'): IncomingItem {
+  const recipient = `anna@${host}`;
+  const hash = 'a'.repeat(64);
+  const keys = { host_pubkey: senderPubkey, sender_host_pubkey: senderPubkey };
+  const rec = { v: 1, type: 'receipt', msg: name, recipient, seq: 1, state: 'read', at: 1, ...keys, wire_hash: hash };
+  const short = canonicalBytes({ rec: { ...rec, more: '' }, sig: '' });
+  const wire = canonicalBytes({ rec: { ...rec, more: 'x'.repeat(bytes - short.length) }, sig: '' });
+  return { via: 'lan', relay: null, kind: 'receipt', itemId: `receipt:${name}:${recipient}:1`, wire, senderPubkey };
+}
+
+/** The name that an item was made under. */
+function nameOf({ itemId }: { itemId: string }): string {
+  return itemId.split(':')[1] ?? itemId;
 }
 
 function overRelay(item: IncomingItem, seq = 1): IncomingItem {
@@ -103,17 +127,17 @@ test('free keys fill a small room, their oldest goes, and nothing of hosts and r
   const p = await pair();
   const { alice, bob } = p;
   for (let key = 0; key < 5; key++) {
-    const items = Array.from({ length: 200 }, (_, at) => garbage(stranger(key), `s${key}-${at}`));
+    const items = Array.from({ length: 100 }, (_, at) => awaited(stranger(key), `s${key}-${at}`));
     expect(new Set((await receiveItems(bob.context, items)).map(({ status }) => status))).toEqual(
       new Set(['quarantined']),
     );
   }
   const { itemsMax } = QUARANTINE_BOUNDS.strangers.key;
   const kept = await rowsOf(p);
-  expect(kept.map(({ itemId }) => itemId)).toEqual(
+  expect(kept.map(nameOf)).toEqual(
     Array.from(
       { length: 5 * itemsMax },
-      (_, at) => `s${Math.floor(at / itemsMax)}-${200 - itemsMax + (at % itemsMax)}`,
+      (_, at) => `s${Math.floor(at / itemsMax)}-${100 - itemsMax + (at % itemsMax)}`,
     ),
   );
   const { id } = await sendTo(alice, bob, { from: 'anna', to: ['nobody'] });
@@ -135,20 +159,20 @@ test('free keys fill a small room, their oldest goes, and nothing of hosts and r
 test('strangers all together have their room, and one of them no more than a share of it', async () => {
   bounded(QUARANTINE_BOUNDS.strangers.all, { itemsMax: 5 });
   bounded(QUARANTINE_BOUNDS.strangers.unknown, { itemsMax: 5 });
-  bounded(QUARANTINE_BOUNDS.strangers.key, { itemsMax: 2, bytesMax: 100 });
+  bounded(QUARANTINE_BOUNDS.strangers.key, { itemsMax: 2, bytesMax: 6_000 });
   const p = await pair();
   const bring = (...items: IncomingItem[]): Promise<unknown> => receiveItems(p.bob.context, items);
-  const names = async (): Promise<string[]> => (await rowsOf(p)).map(({ itemId }) => itemId);
-  await bring(garbage(stranger(1), 'a1'), garbage(stranger(1), 'a2'), garbage(stranger(2), 'b1'));
-  await bring(garbage(stranger(1), 'a3'));
+  const names = async (): Promise<string[]> => (await rowsOf(p)).map(nameOf);
+  await bring(awaited(stranger(1), 'a1'), awaited(stranger(1), 'a2'), awaited(stranger(2), 'b1'));
+  await bring(awaited(stranger(1), 'a3'));
   expect(await names()).toEqual(['a2', 'b1', 'a3']);
-  await bring(garbage(stranger(3), 'c1'), garbage(stranger(4), 'd1'), garbage(stranger(5), 'e1'));
+  await bring(awaited(stranger(3), 'c1'), awaited(stranger(4), 'd1'), awaited(stranger(5), 'e1'));
   expect(await names()).toEqual(['b1', 'a3', 'c1', 'd1', 'e1']);
   // By bytes too; and one that could never fit keeps its record alone.
-  await bring(garbage(stranger(1), 'a4', 95));
+  await bring(awaited(stranger(1), 'a4', 5_700));
   expect(await names()).toEqual(['b1', 'c1', 'd1', 'e1', 'a4']);
-  await bring(garbage(stranger(1), 'a5', 101));
-  expect((await rowsOf(p)).at(-1)).toMatchObject({ itemId: 'a5', isBare: true, wireBytes: 101 });
+  await bring(awaited(stranger(1), 'a5', 6_001));
+  expect((await rowsOf(p)).at(-1)).toMatchObject({ isBare: true, wireBytes: 6_001 });
   expect(await names()).toEqual(['b1', 'c1', 'd1', 'e1', 'a4', 'a5']);
   await expectSound(p);
 });
@@ -211,10 +235,10 @@ test('the owner is told what there was no room for, once a day, and what came si
       }
       return bodies;
     });
-  await receiveItems(bob.context, [garbage(stranger(1), 'a1')]);
+  await receiveItems(bob.context, [awaited(stranger(1), 'a1')]);
   await reportQuarantineLosses(bob.context);
   expect(await told()).toEqual([]);
-  await receiveItems(bob.context, [garbage(stranger(1), 'a2'), garbage(stranger(1), 'a3')]);
+  await receiveItems(bob.context, [awaited(stranger(1), 'a2'), awaited(stranger(1), 'a3')]);
   await receiveItems(bob.context, [overRelay(garbage(stranger(1), 'r1')), overRelay(garbage(stranger(1), 'r2'))]);
   await reportQuarantineLosses(bob.context);
   await reportQuarantineLosses(bob.context);
@@ -223,19 +247,87 @@ test('the owner is told what there was no room for, once a day, and what came si
   expect(relays).toMatch(
     /^Quarantine full for what a relay brings\n.*1 item came .* their senders have to send them again/,
   );
-  expect(strangers).toMatch(/^Quarantine full for what hosts bring that are not paired\n.*2 older items made room/);
-  await receiveItems(bob.context, [garbage(stranger(1), 'a4')]);
+  expect(strangers).toMatch(
+    /^Quarantine full for what hosts bring that are not paired\n.*2 items cannot be shown any more/,
+  );
+  await receiveItems(bob.context, [awaited(stranger(1), 'a4')]);
   await reportQuarantineLosses(bob.context);
   expect(await told()).toHaveLength(2);
   bob.clock.nowMs += LOSS_REPORT_EVERY_MS;
   await reportQuarantineLosses(bob.context);
-  expect((await told())[2]).toContain('1 older item made room');
+  expect((await told())[2]).toContain('1 item cannot be shown any more');
   // What comes again and is known, or has no bytes still, is no other loss.
-  await receiveItems(bob.context, [overRelay(garbage(stranger(1), 'r2')), garbage(stranger(1), 'a4')]);
+  await receiveItems(bob.context, [overRelay(garbage(stranger(1), 'r2')), awaited(stranger(1), 'a4')]);
   bob.clock.nowMs += LOSS_REPORT_EVERY_MS;
   await reportQuarantineLosses(bob.context);
   expect(await told()).toHaveLength(3);
 });
+
+test('under a key that was never paired bytes are kept of what may wait for the next key of a paired host, up to 64 KiB', async () => {
+  const p = await pair();
+  const { bob } = p;
+  const key = stranger(1);
+  const items = [
+    garbage(key, 'garbage'),
+    awaited(key, 'awaited', UNKNOWN_KEY_ITEM_BYTES_MAX),
+    awaited(key, 'long', UNKNOWN_KEY_ITEM_BYTES_MAX + 1),
+    awaited(key, 'of-another', 600, 'zoe'),
+  ];
+  const received = await receiveItems(bob.context, items);
+  expect(received.map(({ status }) => status)).toEqual(['rejected', 'quarantined', 'rejected', 'rejected']);
+  expect((await rowsOf(p)).map((row) => [nameOf(row), row.isBare ?? false, row.wireBytes, row.wireHash])).toEqual(
+    items.map((item, at) => [nameOf(item), at !== 1, item.wire.length, sha256Hex(item.wire)]),
+  );
+  // A quarantine that only strangers filled is not full, and nothing is lost: what is not kept is not taken.
+  expect(await bob.store().read(quarantineUsage)).toMatchObject({ items: 4, bare: 0 });
+  expect((await listQuarantine(bob.context, {})).rooms[2]).toMatchObject({ without_bytes: 3, dropped: 0 });
+  // What came without its bytes gets them when it comes again and is awaited now; what changes nothing writes nothing.
+  await bob.store().transact((tx) => tx.put('peerName', ['zoe'], 'peer-zoe' as PeerId));
+  const writes = watchedWrites(bob);
+  await receiveItems(bob.context, items);
+  expect(writes.filter((table) => table === 'quarantineWire')).toHaveLength(1);
+  expect((await rowsOf(p)).filter(({ isBare }) => !isBare).map(nameOf)).toEqual(['awaited', 'of-another']);
+  writes.length = 0;
+  await receiveItems(bob.context, items);
+  expect(writes).toEqual([]);
+  await expectSound(p);
+});
+
+test('no stranger has more than 1 MiB written in a minute, of whatever number of items', async () => {
+  const p = await pair();
+  const { bob } = p;
+  const requests = Array.from({ length: 12 }, (_, request) =>
+    Array.from({ length: 100 }, (_none, at) => awaited(stranger(request), `r${request}-${at}`, 60_000)),
+  );
+  for (const items of requests) await receiveItems(bob.context, items);
+  const written = (await rowsOf(p)).map((row) => JSON.stringify(row).length + (row.isBare ? 0 : row.wireBytes));
+  const bytes = written.reduce((sum, each) => sum + each, 0);
+  expect(bytes).toBeGreaterThan(STRANGERS_BYTES_PER_MINUTE / 2);
+  expect(bytes).toBeLessThanOrEqual(STRANGERS_BYTES_PER_MINUTE);
+  const [last = garbage(stranger(1), '')] = requests.at(-1)?.slice(-1) ?? [];
+  expect(await receiveItems(bob.context, [last])).toMatchObject([{ status: 'rejected', code: 'quarantine full' }]);
+  expect((await listQuarantine(bob.context, {})).rooms[2]?.dropped).toBeGreaterThan(100);
+  bob.clock.nowMs += 60_000;
+  expect(await receiveItems(bob.context, [last])).toMatchObject([{ status: 'quarantined' }]);
+  await expectSound(p);
+});
+
+/** The tables that transactions of a host write to from now on. */
+function watchedWrites(host: PairedContext): string[] {
+  const tables: string[] = [];
+  const own = host.store();
+  const transact = own.transact.bind(own);
+  own.transact = (work) =>
+    transact((tx) => {
+      const put = tx.put.bind(tx);
+      tx.put = (table, key, row) => {
+        tables.push(table);
+        put(table, key, row);
+      };
+      return work(tx);
+    });
+  return tables;
+}
 
 test('the log has a line a minute of it, however many senders bring however much', async () => {
   const p = await pair();
@@ -280,7 +372,8 @@ test('property: after anything that may happen, what is counted is what is there
   const keys = [alice.host.key, stranger(1), stranger(2), '' as PublicKey];
   for (let step = 0; step < 60; step++) {
     const items = Array.from({ length: 1 + random.below(5) }, () => {
-      const item = garbage(random.pick(keys), `n${random.below(40)}`, 1 + random.below(1500));
+      const [key, name, bytes] = [random.pick(keys), `n${random.below(40)}`, 1 + random.below(1500)];
+      const item = random.chance(0.5) ? garbage(key, name, bytes) : awaited(key || stranger(3), name, 600 + bytes);
       return random.chance(0.5) ? overRelay(item, 1 + random.below(99)) : item;
     });
     await receiveItems(bob.context, items);

@@ -147,8 +147,11 @@ describe('items', () => {
     const item = { kind: 'envelope', item_id: 'a', wire_b64: Buffer.from('{}').toString('base64') };
     const stranger = signerFromSeed(randomBytes(32));
     const answer = await hop(here, { signer: stranger, called: keyOf(here), ...ITEMS, body: { items: [item] } });
-    expect(answer).toMatchObject({ status: 200, document: { results: [{ item_id: 'a', status: 'quarantined' }] } });
-    expect(await quarantineOf(here)).toMatchObject([{ senderPubkey: stranger.publicKey, peerId: null }]);
+    expect(answer).toMatchObject({
+      status: 200,
+      document: { results: [{ item_id: 'a', status: 'rejected:quarantine full' }] },
+    });
+    expect(await quarantineOf(here)).toMatchObject([{ senderPubkey: stranger.publicKey, peerId: null, isBare: true }]);
     expect(await quarantineOf(there)).toEqual([]);
   });
 });
