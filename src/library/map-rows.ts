@@ -7,7 +7,7 @@ import type { PublicKey } from '../protocol/public-key.ts';
 import { Admissions } from '../relay/core/admissions.ts';
 import { Directory } from '../relay/core/directory.ts';
 import type { RelayEvent } from '../relay/core/event.ts';
-import type { FactSource } from '../relay/core/facts.ts';
+import { type FactSource, type KnownKeyPair, everyPair } from '../relay/core/facts.ts';
 import type { Released } from '../relay/core/queue-index.ts';
 import { reduce } from '../relay/core/reduce.ts';
 import { type QueueRow, type RowChange, type TableName, type Tables, rowKey } from '../relay/core/rows.ts';
@@ -15,7 +15,7 @@ import { type QueueRow, type RowChange, type TableName, type Tables, rowKey } fr
 export class MapRows implements FactSource {
   readonly directory = new Directory();
   readonly admissions = new Admissions();
-  /** Payloads that are gone, by textual queue key. */
+  /** Payloads that are gone, by the textual queue key of the place where they were put (`payloadTarget`, `payloadSeq`). */
   readonly missingPayloads = new Set<string>();
   readonly #rows = new Map<string, RowChange>();
   #lastLsn = 0;
@@ -45,8 +45,12 @@ export class MapRows implements FactSource {
     return this.#rows.get(markOf(table, key))?.row as Tables[T] | undefined;
   }
 
-  hasPayload(row: QueueRow): boolean {
-    return !this.missingPayloads.has(rowKey.queue(row.targetPubkey, row.seq));
+  hasPayload({ payloadTarget, payloadSeq }: QueueRow): boolean {
+    return !this.missingPayloads.has(rowKey.queue(payloadTarget, payloadSeq));
+  }
+
+  knownPairs(senders: readonly PublicKey[], targets: readonly PublicKey[]): KnownKeyPair[] {
+    return everyPair(senders, targets);
   }
 
   copy(): MapRows {

@@ -151,7 +151,7 @@ export class DurableHistory {
       }
       case 'find missing': {
         const row = this.#waiting(step.to, step.at);
-        if (row) this.rows.missingPayloads.add(rowKey.queue(row.targetPubkey, row.seq));
+        if (row) this.rows.missingPayloads.add(rowKey.queue(row.payloadTarget, row.payloadSeq));
         return;
       }
       case 'raise': {

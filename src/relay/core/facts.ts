@@ -5,6 +5,7 @@
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { type Limits, dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
+import type { ItemId } from '../../protocol/names.ts';
 import { type PublicKey, hostFingerprint } from '../../protocol/public-key.ts';
 import type { Admissions } from './admissions.ts';
 import type { AckItems, EnrolHost, ExpireItems, ExtendDedup, ReportLostItem, RotateKey } from './command.ts';
@@ -36,6 +37,15 @@ export interface RelaySettings {
 /** How facts are read: the rows, and whether a queued row's payload is there (checked for duplicates only). */
 export interface FactSource extends RowReader {
   hasPayload(row: QueueRow): boolean;
+  /** Of the pairs of these keys, those under which the item may be known. */
+  knownPairs(senders: readonly PublicKey[], targets: readonly PublicKey[], itemId: ItemId): KnownKeyPair[];
+}
+
+/** A key of the sender and a key of a target under which an item may be known. */
+export type KnownKeyPair = readonly [sender: PublicKey, target: PublicKey];
+
+export function everyPair(senders: readonly PublicKey[], targets: readonly PublicKey[]): KnownKeyPair[] {
+  return senders.flatMap((sender) => targets.map((target) => [sender, target] as const));
 }
 
 export function relayRow(rows: RowReader): RelayRow {

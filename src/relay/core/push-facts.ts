@@ -16,7 +16,7 @@ import {
   type UsageRow,
   rowKey,
 } from './rows.ts';
-import { type FactSource, type RelaySettings, lineageOf, relayRow, targetRow } from './facts.ts';
+import { type FactSource, type KnownKeyPair, type RelaySettings, lineageOf, relayRow, targetRow } from './facts.ts';
 
 /** A (sender, item, target) that is known, over every key of both lineages. */
 interface KnownItem {
@@ -60,9 +60,6 @@ export interface PushFacts {
   targets: PushTargetFacts[];
 }
 
-/** A key of the sender and a key of a target under which an item may be known. */
-export type KnownKeyPair = readonly [sender: PublicKey, target: PublicKey];
-
 /** Under which keys the item of a push may be known. */
 export interface KnownKeys {
   /** Every key of the sender, and those of them under which anything is known. */
@@ -70,24 +67,26 @@ export interface KnownKeys {
   known: readonly PublicKey[];
   /** The keys of each target, in the order of the command; none when there are more targets than the limit. */
   lineages: readonly (readonly PublicKey[])[];
-  /** How many rows there are to ask for. */
+  /** Of each target, the pairs for which there are rows to ask. */
+  pairs: readonly (readonly KnownKeyPair[])[];
+  /** How many they are. */
   asked: number;
 }
 
-export function knownKeys({ senderPubkey, item }: PushItem, rows: RowReader, { limits }: RelaySettings): KnownKeys {
+export function knownKeys({ senderPubkey, item }: PushItem, rows: FactSource, { limits }: RelaySettings): KnownKeys {
   const senders = lineageOf(rows, senderPubkey);
   const known = senders.filter((sender) => rows.get('sender', sender));
-  const { targets } = item;
+  const { targets, itemId } = item;
   const hosts = targets.length > limits.max_targets ? [] : targets;
   const lineages = hosts.map(({ hostPubkey }) => lineageOf(rows, hostPubkey));
-  const asked = lineages.reduce((sum, members) => sum + members.length, 0) * Math.max(known.length, 1);
-  return { senders, known, lineages, asked };
+  const pairs = lineages.map((members) => rows.knownPairs(known, members, itemId));
+  return { senders, known, lineages, pairs, asked: pairs.reduce((sum, { length }) => sum + length, 0) };
 }
 
-/** `found`: where the item is known, for each target, when that was looked for before. */
+/** `found`: where the item is known, for each target, when more were looked for than may be asked here. */
 export function pushFacts(
   command: PushItem,
-  { senders, known, lineages, asked }: KnownKeys,
+  { senders, known, lineages, pairs, asked }: KnownKeys,
   rows: FactSource,
   directory: Directory,
   settings: RelaySettings,
@@ -100,8 +99,7 @@ export function pushFacts(
   let dedupRows = 0;
   for (const sender of known) dedupRows += rows.get('sender', sender)?.dedupRows ?? 0;
   const isTooMany = asked > KNOWN_ROWS_ASKED_MAX && !found;
-  const placesAt = (at: number): readonly KnownKeyPair[] =>
-    found?.[at] ?? known.flatMap((sender) => (lineages[at] ?? []).map((member) => [sender, member] as const));
+  const places = found ?? pairs;
   return {
     limits,
     retentionMs: retentionMs(limits),
@@ -110,7 +108,7 @@ export function pushFacts(
     dedupRows,
     dedupRowsMax: settings.dedupRowsMax,
     targets: targets.slice(0, isTooMany ? 0 : lineages.length).map(({ hostPubkey: target }, at) => {
-      const items = placesAt(at).flatMap(([sender, member]) => {
+      const items = (places[at] ?? []).flatMap(([sender, member]) => {
         const row = rows.get('dedup', rowKey.dedup(sender, member, itemId));
         return row && row.dedupUntilMs > dedupPurgedMs ? knownItem(row, rows) : [];
       });

@@ -135,6 +135,7 @@ export class Engine {
           this.#heads.changing(change);
           admissions.apply(change);
           if (change.table === 'enrolment') directory.apply(change.key as PublicKey, change.row);
+          if (change.table === 'dedup' && change.row) store.noteKnown(change.row);
         },
       },
     });

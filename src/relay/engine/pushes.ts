@@ -11,12 +11,11 @@ import type { PushItem } from '../core/command.ts';
 import { decidePush } from '../core/decide-push.ts';
 import { type PushOutcome, type Refusal, refusal } from '../core/decision.ts';
 import type { RelayEvent } from '../core/event.ts';
-import { relayRow } from '../core/facts.ts';
+import { type KnownKeyPair, relayRow } from '../core/facts.ts';
 import {
   KNOWN_ROWS_ASKED_MAX,
   KNOWN_ROWS_SEARCHED_MAX,
   type KnownKeys,
-  type KnownKeyPair,
   knownKeys,
   pushFacts,
 } from '../core/push-facts.ts';
@@ -169,16 +168,14 @@ class WideSearch {
   }
 
   /** Where the item is known, for each target. */
-  async find({ item }: PushItem, { known, lineages }: KnownKeys): Promise<KnownKeyPair[][]> {
+  async find({ item }: PushItem, { pairs }: KnownKeys): Promise<KnownKeyPair[][]> {
     const slice = new TimeSlice(this.#monotonicMs);
     const found: KnownKeyPair[][] = [];
-    for (const members of lineages) {
+    for (const ofTarget of pairs) {
       const places: KnownKeyPair[] = [];
-      for (const sender of known) {
-        for (const member of members) {
-          if (this.#rows.get('dedup', rowKey.dedup(sender, member, item.itemId))) places.push([sender, member]);
-          if (slice.isOver) await slice.pause();
-        }
+      for (const pair of ofTarget) {
+        if (this.#rows.get('dedup', rowKey.dedup(...pair, item.itemId))) places.push(pair);
+        if (slice.isOver) await slice.pause();
       }
       found.push(places);
     }

@@ -7,17 +7,27 @@
  * Rows cannot be taken out of a filter. So there are several, each of the rows of one time, and one goes when all of its
  * rows may be forgotten (`DedupPurged`). While the rows that were stored before are being read, when there are more than
  * the filters are for, and when their index is damaged, nothing is known here, and LevelDB is asked.
+ *
+ * A host that changed its key often may know an item under each pair of keys, and to hash 4,096 of them takes 10 ms. So a
+ * row is also held under numbers of its names, which cost a few nanoseconds a pair (`pairs`). What is stored does not say
+ * the names of a row: of those from before the start it is known which senders have any.
  */
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { ItemId } from '../../protocol/names.ts';
+import { type KnownKeyPair, everyPair } from '../core/facts.ts';
+import type { DedupRow } from '../core/rows.ts';
 import { withoutChecksum } from './checksum.ts';
+import { spread } from './held-pairs.ts';
+import { keyFrom } from './packing.ts';
 import { DEDUP_RUN_BYTES, PREFIX, dueTimeOf, prefixRange } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
 import { decodeRow } from './row-codec.ts';
 import { runsOf } from './scan.ts';
 
-/** 2 MiB; with `ROWS_MAX` rows one key in 200 that is not there may seem to be. */
+/** 2 MiB; with `ROWS_MAX` entries one key in 200 that is not there may seem to be. */
 const FILTER_BITS_LOG2 = 24;
 const ROWS_MAX = 1_600_000;
-/** 32 MiB, for 25,600,000 rows. */
+/** 32 MiB, for 25,600,000 rows from before the start, or half as many from after it, which have two entries. */
 const FILTERS_MAX = 16;
 /** A dedup key is a hash behind its prefix: each probe is four bytes of it. */
 const PROBES = 7;
@@ -37,6 +47,9 @@ interface Filter {
 export class KnownItems {
   readonly #rowsMax: number;
   readonly #filters: Filter[] = [];
+  /** The senders of the rows from before the start, and when the last of those may be forgotten. */
+  readonly #earlier = new Set<PublicKey>();
+  #earlierUntilMs = 0;
   #state: 'off' | 'filling' | 'complete' = 'off';
 
   /** `rowsMax` of one filter, for tests. */
@@ -51,23 +64,57 @@ export class KnownItems {
 
   /** To be called before the row is written. */
   add(key: Buffer, untilMs: number): void {
-    this.#add(key, PREFIX_BYTES, untilMs);
+    const filter = this.#filterFor(untilMs);
+    if (filter) mark(filter.bits, key, PREFIX_BYTES);
   }
 
-  #add(bytes: Buffer, at: number, untilMs: number): void {
-    if (this.#state === 'off') return;
+  /** To be called before anybody may ask for the row. */
+  note({ senderPubkey, targetPubkey, itemId, dedupUntilMs }: DedupRow): void {
+    const bits = this.#filterFor(dedupUntilMs)?.bits;
+    if (!bits) return;
+    const first = spread(numberOf(senderPubkey), spread(numberOf(targetPubkey), numberOf(itemId)));
+    for (let probe = 0; probe < PROBES; probe++) markBit(bits, namedBit(first, probe));
+  }
+
+  /** Of the pairs of these keys, those under which the item may be stored or noted. */
+  pairs(senders: readonly PublicKey[], targets: readonly PublicKey[], itemId: ItemId): KnownKeyPair[] {
+    if (this.#state !== 'complete' || senders.length * targets.length <= 1) return everyPair(senders, targets);
+    const item = numberOf(itemId);
+    const places = targets.map((target) => spread(numberOf(target), item));
+    const found: KnownKeyPair[] = [];
+    for (const sender of senders) {
+      const number = numberOf(sender);
+      const hasEarlier = this.#earlier.has(sender);
+      for (const [at, target] of targets.entries())
+        if (hasEarlier || this.#mayHold(spread(number, places[at] as number))) found.push([sender, target]);
+    }
+    return found;
+  }
+
+  #mayHold(first: number): boolean {
+    for (const { bits } of this.#filters) {
+      let probe = 0;
+      while (probe < PROBES && hasBit(bits, namedBit(first, probe))) probe++;
+      if (probe === PROBES) return true;
+    }
+    return false;
+  }
+
+  /** The filter for one entry more, which is counted; `undefined` where there is none. */
+  #filterFor(untilMs: number): Filter | undefined {
+    if (this.#state === 'off') return undefined;
     let filter = this.#filters.at(-1);
     if (!filter || filter.rows >= this.#rowsMax) {
       if (this.#filters.length === FILTERS_MAX) {
         this.#giveUp();
-        return;
+        return undefined;
       }
       filter = { bits: new Uint8Array(2 ** FILTER_BITS_LOG2 / 8), rows: 0, untilMs };
       this.#filters.push(filter);
     }
     filter.rows++;
     filter.untilMs = Math.max(filter.untilMs, untilMs);
-    mark(filter.bits, bytes, at);
+    return filter;
   }
 
   /** Rows that may be forgotten at `beforeMs` or earlier count as gone, whether or not they are stored. */
@@ -75,6 +122,7 @@ export class KnownItems {
     if (this.#state !== 'complete') return;
     const left = this.#filters.filter(({ untilMs }) => untilMs > beforeMs);
     this.#filters.splice(0, this.#filters.length, ...left);
+    if (this.#earlierUntilMs <= beforeMs) this.#earlier.clear();
   }
 
   /**
@@ -104,7 +152,12 @@ export class KnownItems {
       for (const [key, value] of run) {
         const untilMs = dueTimeOf(key);
         const names = withoutChecksum(key, value);
-        for (let at = HASH_AT; at < names.length; at += DEDUP_RUN_BYTES, found++) this.#add(names, at, untilMs);
+        for (let at = HASH_AT; at < names.length; at += DEDUP_RUN_BYTES, found++) {
+          const filter = this.#filterFor(untilMs);
+          if (filter) mark(filter.bits, names, at);
+          this.#earlier.add(keyFrom(names.subarray(at - HASH_AT, at)));
+        }
+        this.#earlierUntilMs = Math.max(this.#earlierUntilMs, untilMs);
       }
     }
     return found;
@@ -117,6 +170,7 @@ export class KnownItems {
   #giveUp(): void {
     this.#state = 'off';
     this.#filters.length = 0;
+    this.#earlier.clear();
   }
 }
 
@@ -133,17 +187,35 @@ async function countedRows(level: Level, snapshot: LevelSnapshot): Promise<numbe
 
 function mayHold(bits: Uint8Array, bytes: Buffer, at: number): boolean {
   for (let probe = 0; probe < PROBES; probe++) {
-    const bit = bitOf(bytes, at, probe);
-    if (((bits[bit >>> 3] ?? 0) & (1 << (bit & 7))) === 0) return false;
+    if (!hasBit(bits, bitOf(bytes, at, probe))) return false;
   }
   return true;
 }
 
+function hasBit(bits: Uint8Array, bit: number): boolean {
+  return ((bits[bit >>> 3] ?? 0) & (1 << (bit & 7))) !== 0;
+}
+
+function markBit(bits: Uint8Array, bit: number): void {
+  bits[bit >>> 3] = (bits[bit >>> 3] ?? 0) | (1 << (bit & 7));
+}
+
 function mark(bits: Uint8Array, bytes: Buffer, at: number): void {
   for (let probe = 0; probe < PROBES; probe++) {
-    const bit = bitOf(bytes, at, probe);
-    bits[bit >>> 3] = (bits[bit >>> 3] ?? 0) | (1 << (bit & 7));
+    markBit(bits, bitOf(bytes, at, probe));
   }
+}
+
+/** FNV-1a. */
+function numberOf(text: string): number {
+  let number = 0x811c_9dc5;
+  for (let at = 0; at < text.length; at++) number = Math.imul(number ^ text.charCodeAt(at), 0x0100_0193);
+  return number;
+}
+
+/** Of the number of a row's names: 32 bits, of which two rows may have the same; that row is asked for in vain. */
+function namedBit(first: number, probe: number): number {
+  return (probe === 0 ? first : spread(first, probe)) >>> (32 - FILTER_BITS_LOG2);
 }
 
 function bitOf(bytes: Buffer, at: number, probe: number): number {

@@ -12,7 +12,9 @@ import { BatchEffects } from './batch-effects.ts';
 import type { TextsAround } from '../../protocol/base64.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
+import type { FactSource, KnownKeyPair } from '../core/facts.ts';
 import {
+  type DedupRow,
   NO_USAGE,
   type QueueRow,
   type RowChange,
@@ -56,7 +58,7 @@ const LARGE_BYTES = 8 << 10;
 /** Keys that are encoded and handed to LevelDB before other work gets its turn: a few milliseconds. */
 const HANDED_OVER_AT_ONCE = 500;
 
-export class RelayStore extends StoreReader implements EventLog {
+export class RelayStore extends StoreReader implements EventLog, FactSource {
   readonly #log: DurableLog;
   readonly collector: Collector;
   /** The Merkle trees over the log. */
@@ -93,6 +95,15 @@ export class RelayStore extends StoreReader implements EventLog {
   override get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
     if (table === 'dedup' && this.#knownItems.lacks(rowKeyBytes(table, key))) return undefined;
     return super.get(table, key);
+  }
+
+  /** To be called before the row is admitted. */
+  noteKnown(row: DedupRow): void {
+    this.#knownItems.note(row);
+  }
+
+  knownPairs(...query: Parameters<FactSource['knownPairs']>): KnownKeyPair[] {
+    return this.#knownItems.pairs(...query);
   }
 
   /** Reads into memory which dedup rows there are, so that LevelDB need not be asked for new items. Before the first batch. */

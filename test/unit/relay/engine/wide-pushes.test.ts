@@ -41,8 +41,21 @@ async function countOf(relay: TestRelay, host: TestHost, id: string): Promise<nu
   return (await relay.queue(host)).filter(({ itemId }) => itemId === id).length;
 }
 
+test('since the start of the relay, only the pairs of keys under which an item may be known are asked', async () => {
+  const { relay, seqs } = await relayOfManyKeys();
+  const askedFor = (id: string): number => knownKeys(itemFor(targets, sender, id), relay.store, relay.settings).asked;
+  expect([askedFor('old'), askedFor('new')]).toEqual([64, 0]);
+  expect(await relay.pushOne(itemFor(targets, sender, 'old'))).toEqual({ verdict: 'duplicate', seqs });
+  const once = relay.push(itemFor(targets, sender, 'new'), itemFor(targets, sender, 'new', 'y'));
+  // Known from the moment at which it is admitted, before it is durable.
+  expect((await once).map((outcome) => outcomeOf(outcome).verdict)).toEqual(['accepted', 'rejected:conflict']);
+  expect(askedFor('new')).toBe(64);
+});
+
 test('are decided as others, whatever comes in between', async () => {
   const { relay, seqs } = await relayOfManyKeys();
+  // Of rows from before the start it is known whose they are, and no more.
+  await relay.reopen();
   const { asked } = knownKeys(itemFor(targets, sender, 'old'), relay.store, relay.settings);
   expect(asked).toBe(64 * 66);
   expect(asked).toBeGreaterThan(KNOWN_ROWS_ASKED_MAX);
