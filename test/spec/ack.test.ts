@@ -47,6 +47,17 @@ test('ack: the same ack again, or an older one, changes nothing', async () => {
   expect(await relay.wires(bob)).toEqual(['m2']);
 });
 
+test('ack: one that releases nothing answers what is recorded', async () => {
+  const relay = await waiting();
+  await relay.ack(bob, NOON_MS + 2);
+  relay.clock.move(5000);
+  await relay.pushOne(pushOf(alice, 'm9', [[bob, 'x']]));
+  // Below the item that waits, and above what was acked.
+  const acked = await relay.ack(bob, NOON_MS + 4000);
+  expect(acked).toEqual({ type: 'Acked', ackedThrough: NOON_MS + 2, deleted: 0, headSeq: NOON_MS + 5000 });
+  expect(relay.engine.head(bob.key)).toMatchObject({ ackedThrough: NOON_MS + 2 });
+});
+
 test('ack: in another epoch it is refused with the current one and deletes nothing', async () => {
   const relay = await waiting();
   const answer = await relay.ack(bob, NOON_MS + 1, { epoch: epochNumbered(200) });

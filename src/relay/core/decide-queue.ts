@@ -5,7 +5,7 @@
  * Invariants ("POST /v2/relay/ack"; "Item at the relay"; "Expiry notice"; "Dedup record"):
  *   - `acked_through` never goes back, never passes the head, and is only moved in the epoch its caller knows;
  *   - an ack that says nothing new changes nothing, nor does one that releases nothing short of the head: there are as
- *     many of those as milliseconds, and each would be a record that stays;
+ *     many of those as milliseconds, and each would be a record that stays. Both answer what is recorded;
  *   - an expired envelope leaves a tombstone, and its sender gets one notice;
  *   - an expired receipt or notice is dropped without a notice;
  *   - nothing expires before its time, and nothing is forgotten before its horizon.
@@ -101,11 +101,10 @@ export function decideAck(command: AckItems, facts: AckFacts): Decided<AckOutcom
   if (through > headSeq) {
     return refusal('BAD_ACK', 'through lies beyond the head', { head_seq: headSeq });
   }
-  if (through <= ackedThrough) return decided<AckOutcome>({ type: 'Acked', ackedThrough, deleted: 0, headSeq });
   // An ack that releases the items of many senders is decided in steps; `released` says how far this one goes.
   const { released, account } = facts;
-  if (released.items + released.notices === 0 && through < headSeq)
-    return decided<AckOutcome>({ type: 'Acked', ackedThrough: through, deleted: 0, headSeq });
+  if (through <= ackedThrough || (released.items + released.notices === 0 && through < headSeq))
+    return decided<AckOutcome>({ type: 'Acked', ackedThrough, deleted: 0, headSeq });
   const outcome: AckOutcome = {
     type: 'Acked',
     ackedThrough: released.through,

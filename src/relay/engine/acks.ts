@@ -58,7 +58,7 @@ export class Acks {
       batch.run(() => committer.admit([...this.#extended(targetPubkey, late, nowMs), ...decision.events]));
       const { outcome } = decision;
       deleted += outcome.deleted;
-      if (outcome.ackedThrough >= through) {
+      if (decision.events.length === 0 || outcome.ackedThrough >= through) {
         return committer.answer({ ...decision, events: [], outcome: { ...outcome, deleted } });
       }
       if (slice.isOver) await slice.pause();

@@ -6,6 +6,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { vectorFiles } from '../../../scripts/make-vectors.ts';
+import { LINEAGE_KEYS_MAX } from '../../../src/relay/core/decide-rotation.ts';
 import { relayServeCommand } from '../../../src/cli/relay/serve.ts';
 import { commandContext } from '../../support/command-run.ts';
 import { canonicalBytes, canonicalJson } from '../../../src/protocol/canonical-json.ts';
@@ -65,6 +66,7 @@ describe('the protocol document: tables', () => {
       pushes: defaultOf('--pushes-per-minute'),
       'challenges, and enrolments': defaultOf('--enrol-rate'),
       'checkpoints, links and consistency proofs': LOG_READS_PER_MINUTE,
+      'keys of a host': LINEAGE_KEYS_MAX,
       'live enrolments': defaultOf('--max-enrolments'),
       'dedup rows': defaultOf('--max-dedup-rows'),
     });

@@ -38,7 +38,6 @@ test('an ack inside the queue leaves the rest', () => {
 test('an ack between two seqs moves acked_through there', () => {
   const sparse = given(accepted(alice, 'm1', [[bob, 100, 'a']]), accepted(alice, 'm2', [[bob, 200, 'b']]));
   expect(sparse.when(ackOf(bob, 150)).outcome).toMatchObject({ ackedThrough: 150, deleted: 1, headSeq: 200 });
-  expect(sparse.when(ackOf(bob, 99)).outcome).toMatchObject({ ackedThrough: 99, deleted: 0 });
 });
 
 test('an ack that releases nothing is no record short of the head, and one at the head', () => {
@@ -46,7 +45,8 @@ test('an ack that releases nothing is no record short of the head, and one at th
   for (const through of [1, 50, 99]) {
     const ack = sparse.when(ackOf(bob, through));
     expect(ack.events).toEqual([]);
-    expect(ack.outcome).toEqual({ type: 'Acked', ackedThrough: through, deleted: 0, headSeq: 200 });
+    // What is recorded, as a pull and `info` show it.
+    expect(ack.outcome).toEqual({ type: 'Acked', ackedThrough: 0, deleted: 0, headSeq: 200 });
   }
   expect(sparse.when(ackOf(bob, 100)).events).toHaveLength(1);
   const emptied = given({ type: 'SeqFloorsRaised', floors: [{ targetPubkey: bob.key, headSeq: 200 }], atMs: NOON_MS });
