@@ -7,7 +7,7 @@ import type { PublicKey } from '../protocol/public-key.ts';
 import { Admissions } from '../relay/core/admissions.ts';
 import { Directory } from '../relay/core/directory.ts';
 import type { RelayEvent } from '../relay/core/event.ts';
-import { type FactSource, type KnownKeyPair, everyPair } from '../relay/core/facts.ts';
+import type { FactSource } from '../relay/core/facts.ts';
 import type { Released } from '../relay/core/queue-index.ts';
 import { reduce } from '../relay/core/reduce.ts';
 import { type QueueRow, type RowChange, type TableName, type Tables, rowKey } from '../relay/core/rows.ts';
@@ -47,10 +47,6 @@ export class MapRows implements FactSource {
 
   hasPayload({ payloadTarget, payloadSeq }: QueueRow): boolean {
     return !this.missingPayloads.has(rowKey.queue(payloadTarget, payloadSeq));
-  }
-
-  knownPairs(senders: readonly PublicKey[], targets: readonly PublicKey[]): KnownKeyPair[] {
-    return everyPair(senders, targets);
   }
 
   copy(): MapRows {

@@ -37,12 +37,17 @@ export interface RelaySettings {
 /** How facts are read: the rows, and whether a queued row's payload is there (checked for duplicates only). */
 export interface FactSource extends RowReader {
   hasPayload(row: QueueRow): boolean;
-  /** Of the pairs of these keys, those under which the item may be known. */
-  knownPairs(senders: readonly PublicKey[], targets: readonly PublicKey[], itemId: ItemId): KnownKeyPair[];
 }
 
 /** A key of the sender and a key of a target under which an item may be known. */
 export type KnownKeyPair = readonly [sender: PublicKey, target: PublicKey];
+
+/** Of the pairs of these keys, those under which the item may be known. */
+export type KnownPairs = (
+  senders: readonly PublicKey[],
+  targets: readonly PublicKey[],
+  itemId: ItemId,
+) => KnownKeyPair[];
 
 export function everyPair(senders: readonly PublicKey[], targets: readonly PublicKey[]): KnownKeyPair[] {
   return senders.flatMap((sender) => targets.map((target) => [sender, target] as const));

@@ -16,7 +16,16 @@ import {
   type UsageRow,
   rowKey,
 } from './rows.ts';
-import { type FactSource, type KnownKeyPair, type RelaySettings, lineageOf, relayRow, targetRow } from './facts.ts';
+import {
+  type FactSource,
+  type KnownKeyPair,
+  type KnownPairs,
+  type RelaySettings,
+  everyPair,
+  lineageOf,
+  relayRow,
+  targetRow,
+} from './facts.ts';
 
 /** A (sender, item, target) that is known, over every key of both lineages. */
 interface KnownItem {
@@ -73,13 +82,18 @@ export interface KnownKeys {
   asked: number;
 }
 
-export function knownKeys({ senderPubkey, item }: PushItem, rows: FactSource, { limits }: RelaySettings): KnownKeys {
+export function knownKeys(
+  { senderPubkey, item }: PushItem,
+  rows: RowReader,
+  { limits }: RelaySettings,
+  knownPairs: KnownPairs = everyPair,
+): KnownKeys {
   const senders = lineageOf(rows, senderPubkey);
   const known = senders.filter((sender) => rows.get('sender', sender));
   const { targets, itemId } = item;
   const hosts = targets.length > limits.max_targets ? [] : targets;
   const lineages = hosts.map(({ hostPubkey }) => lineageOf(rows, hostPubkey));
-  const pairs = lineages.map((members) => rows.knownPairs(known, members, itemId));
+  const pairs = lineages.map((members) => knownPairs(known, members, itemId));
   return { senders, known, lineages, pairs, asked: pairs.reduce((sum, { length }) => sum + length, 0) };
 }
 

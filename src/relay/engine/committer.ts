@@ -14,7 +14,7 @@
  */
 import { type Decided, type Refusal, BrokenQueue, queueOf } from '../core/decision.ts';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
-import type { FactSource, KnownKeyPair } from '../core/facts.ts';
+import type { FactSource } from '../core/facts.ts';
 import { reduce } from '../core/reduce.ts';
 import { type QueueRow, type RowChange, type RowReader, type TableName, type Tables, rowKey } from '../core/rows.ts';
 import type { CheckpointWrite, EncodedAhead, EventLog, Forgotten, Payload } from '../store/durable-log.ts';
@@ -120,10 +120,6 @@ export class Committer implements FactSource {
     const key = rowKey.queue(targetPubkey, seq);
     const pending = this.#pending('queue', key);
     return (pending && payloadTarget === targetPubkey && payloadSeq === seq) || this.#view.hasPayload(row);
-  }
-
-  knownPairs(...query: Parameters<FactSource['knownPairs']>): KnownKeyPair[] {
-    return this.#view.knownPairs(...query);
   }
 
   assertWorking(): void {

@@ -140,23 +140,12 @@ export class Engine {
       },
     });
     this.#committer = committer;
-    const migrations = new QueueMigrations({ store, committer, monotonicMs, faults });
+    const shared = { store, committer, monotonicMs, faults };
+    const migrations = new QueueMigrations(shared);
     this.#migrations = migrations;
     const queues = new QueueReadiness({ indexes, migrations, faults });
     this.#queues = queues;
-    const parts = {
-      store,
-      committer,
-      settings,
-      signer,
-      directory,
-      admissions,
-      queues,
-      migrations,
-      faults,
-      observer,
-      monotonicMs,
-    };
+    const parts = { ...shared, settings, signer, directory, admissions, queues, migrations, observer };
     this.#pushes = new Pushes(parts);
     this.#acks = new Acks(parts);
     this.admissions = new AccessControl(parts);

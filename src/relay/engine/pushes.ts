@@ -101,7 +101,8 @@ export class Pushes {
   }
 
   #knownKeys(command: PushItem): KnownKeys {
-    return knownKeys(command, this.#parts.committer, this.#parts.settings);
+    const { committer, settings, store } = this.#parts;
+    return knownKeys(command, committer, settings, (...keys) => store.knownPairs(...keys));
   }
 
   /** What a push waits for; `undefined` when it is to be decided now, in the same synchronous run. */

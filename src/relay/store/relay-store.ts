@@ -12,7 +12,7 @@ import { BatchEffects } from './batch-effects.ts';
 import type { TextsAround } from '../../protocol/base64.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import type { FactSource, KnownKeyPair } from '../core/facts.ts';
+import type { KnownKeyPair, KnownPairs } from '../core/facts.ts';
 import {
   type DedupRow,
   NO_USAGE,
@@ -58,7 +58,7 @@ const LARGE_BYTES = 8 << 10;
 /** Keys that are encoded and handed to LevelDB before other work gets its turn: a few milliseconds. */
 const HANDED_OVER_AT_ONCE = 500;
 
-export class RelayStore extends StoreReader implements EventLog, FactSource {
+export class RelayStore extends StoreReader implements EventLog {
   readonly #log: DurableLog;
   readonly collector: Collector;
   /** The Merkle trees over the log. */
@@ -102,7 +102,7 @@ export class RelayStore extends StoreReader implements EventLog, FactSource {
     this.#knownItems.note(row);
   }
 
-  knownPairs(...query: Parameters<FactSource['knownPairs']>): KnownKeyPair[] {
+  knownPairs(...query: Parameters<KnownPairs>): KnownKeyPair[] {
     return this.#knownItems.pairs(...query);
   }
 

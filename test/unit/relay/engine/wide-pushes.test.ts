@@ -1,6 +1,6 @@
 /** Items whose sender and targets had so many keys between them that what is known of them is looked for before. */
 import { expect, test } from 'vitest';
-import { KNOWN_ROWS_ASKED_MAX, knownKeys } from '../../../../src/relay/core/push-facts.ts';
+import { KNOWN_ROWS_ASKED_MAX, type KnownKeys, knownKeys } from '../../../../src/relay/core/push-facts.ts';
 import type { PushItem } from '../../../../src/relay/core/command.ts';
 import { pushOf, rotateOf } from '../../../support/commands.ts';
 import { type TestHost, alice, hostNamed } from '../../../support/hosts.ts';
@@ -37,13 +37,17 @@ async function relayOfManyKeys(): Promise<{ relay: TestRelay; seqs: number[] }> 
   return { relay, seqs };
 }
 
+function keysOf({ store, settings }: TestRelay, id: string): KnownKeys {
+  return knownKeys(itemFor(targets, sender, id), store, settings, (...keys) => store.knownPairs(...keys));
+}
+
 async function countOf(relay: TestRelay, host: TestHost, id: string): Promise<number> {
   return (await relay.queue(host)).filter(({ itemId }) => itemId === id).length;
 }
 
 test('since the start of the relay, only the pairs of keys under which an item may be known are asked', async () => {
   const { relay, seqs } = await relayOfManyKeys();
-  const askedFor = (id: string): number => knownKeys(itemFor(targets, sender, id), relay.store, relay.settings).asked;
+  const askedFor = (id: string): number => keysOf(relay, id).asked;
   expect([askedFor('old'), askedFor('new')]).toEqual([64, 0]);
   expect(await relay.pushOne(itemFor(targets, sender, 'old'))).toEqual({ verdict: 'duplicate', seqs });
   const once = relay.push(itemFor(targets, sender, 'new'), itemFor(targets, sender, 'new', 'y'));
@@ -56,7 +60,7 @@ test('are decided as others, whatever comes in between', async () => {
   const { relay, seqs } = await relayOfManyKeys();
   // Of rows from before the start it is known whose they are, and no more.
   await relay.reopen();
-  const { asked } = knownKeys(itemFor(targets, sender, 'old'), relay.store, relay.settings);
+  const { asked } = keysOf(relay, 'old');
   expect(asked).toBe(64 * 66);
   expect(asked).toBeGreaterThan(KNOWN_ROWS_ASKED_MAX);
 
