@@ -18,6 +18,7 @@ import type { SharedLogOptions } from './shared-log/node-options.ts';
 import { LogWatch } from './shared-log/log-watch.ts';
 import { LogRefused, type SharedLog } from './shared-log/shared-log.ts';
 import { SnapshotJob } from './shared-log/snapshot-job.ts';
+import { isSettled } from './shared-log/doubt.ts';
 import { settingsThatDiffer } from './shared-log/takeover-rules.ts';
 import type { Engine } from './engine/engine.ts';
 import type { QueueRow } from './core/rows.ts';
@@ -156,14 +157,18 @@ export class SharedLead {
     const { newEpoch, options } = this.#options;
     this.#beginning = new SingleFlightTask({
       work: async () => {
-        await engine.rotateEpoch({
-          type: 'RotateEpoch',
-          epoch: newEpoch(),
-          reason: 'log-in-doubt',
-          nowMs: options.clock.nowMs(),
-        });
-        await this.#leading.settleDoubt();
-        options.log.error({ why: this.#doubt }, 'the log is in doubt: a new epoch begins');
+        const doubt = this.#doubt;
+        const isAnswered = isSettled(doubt, this.#leading.store.tree);
+        if (!isAnswered)
+          await engine.rotateEpoch({
+            type: 'RotateEpoch',
+            epoch: newEpoch(),
+            reason: 'log-in-doubt',
+            nowMs: options.clock.nowMs(),
+          });
+        await this.#leading.settleDoubt(doubt);
+        if (isAnswered) options.log.info({ why: doubt }, 'the epoch of the log answers its doubt: none begins');
+        else options.log.error({ why: doubt }, 'the log is in doubt: a new epoch begins');
       },
       onError: (error) => options.log.error({ err: error }, 'the log is in doubt, and no new epoch could be begun'),
     });
@@ -210,11 +215,12 @@ export class SharedLead {
 
   async #join(following: Following): Promise<LeadingNode> {
     const { options, sharedLog, newEpoch, onLost } = this.#options;
-    const { storeDir, clock, timers, log, version } = options;
+    const { storeDir, positionFile, clock, timers, log, version } = options;
     const node = await joinLog({
       ...sharedLog,
       log: this.#log,
       folder: storeDir,
+      positionFile,
       version,
       signer: keyFromOutside(options),
       settings: decidingSettings(options),

@@ -1,10 +1,11 @@
 /** Relays that share a log: one leads, the others follow whole batches, and the next leader goes on where the log ends. */
 import { existsSync, readdirSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { cp, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import type { PulledItem } from '../../src/host/relay/relay-client.ts';
 import type { Epoch } from '../../src/protocol/epoch.ts';
+import { HEARTBEAT_STALE_MS } from '../../src/protocol/limits.ts';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
 import { StoppedFollowing } from '../../src/relay/follower.ts';
 import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
@@ -371,6 +372,119 @@ describe('the epoch of the next leader', () => {
     expect(epochs.after).not.toBe(epochs.before);
     expect(epochs.notices.join()).toContain('put aside as');
     expect(epochs.notices.join()).toContain('in doubt');
+  });
+});
+
+describe('Versioning 5: an older copy of a log', () => {
+  test.each([
+    ['older than ten minutes', -HEARTBEAT_STALE_MS - 1, 'minutes old: it may be an older copy'],
+    ['of a time to come', 60_001, 'lies in the future'],
+  ])('whose heartbeat is %s begins a new epoch, also where nobody saw more', async (_which, awayMs, sentence) => {
+    const aged = (server: MemoryLogServer): void => {
+      if (server.row) server.row.beatMs += awayMs;
+    };
+    const epochs = await epochsAround(aged, { isOtherNode: true });
+    expect(epochs.after).not.toBe(epochs.before);
+    expect(epochs.notices.join()).toContain(sentence);
+  });
+
+  test('that is put back with the view is found by what was noted outside both, once for all nodes', async () => {
+    const server = newServer();
+    const notes = await temporaryFolder();
+    const first = await started(server);
+    await first.enrol(alice, bob);
+    first.timers.pass(LEASE_MS / 6);
+    const others = await Promise.all([1, 2].map((at) => node(server, { positionFile: join(notes, `position-${at}`) })));
+    const back = structuredClone(server.stored);
+    // Each follows to the end of the log and is stopped; then all that the notes are not in goes back.
+    const run = async (relay: HttpRelay, noted: number): Promise<void> => {
+      const stopped = new AbortController();
+      const starting = relay.start({ stopFollowing: stopped.signal });
+      starting.catch(() => undefined);
+      relay.logged.length = 0;
+      await follows(relay);
+      await passUntil(relay, () => server.nodes.size === noted);
+      stopped.abort();
+      await expect(starting).rejects.toThrow(StoppedFollowing);
+    };
+    for (const [at, relay] of others.entries()) {
+      await run(relay, at + 2);
+      await cp(relay.folder, `${relay.folder}-copy`, { recursive: true });
+      onTestFinished(() => rm(`${relay.folder}-copy`, { recursive: true, force: true }));
+    }
+    await first.client(alice).push([itemTo([bob], 'one')]);
+    first.timers.pass(LEASE_MS / 6);
+    await expect.poll(() => server.row?.ackedNo).toBe(server.stored.length);
+    for (const relay of others) {
+      await run(relay, 3);
+      await rm(relay.folder, { recursive: true });
+      await rename(`${relay.folder}-copy`, relay.folder);
+    }
+    const { epoch } = first;
+    await first.stop();
+    server.stored.splice(
+      0,
+      Infinity,
+      ...back.map((batch) => ({ ...batch, effects: Buffer.from(batch.effects), body: Buffer.from(batch.body) })),
+    );
+    server.wire.clear();
+    if (server.row) server.row.ackedNo = back.length;
+
+    const [one, other] = others as [HttpRelay, HttpRelay];
+    await one.start();
+    expect(one.epoch).not.toBe(epoch);
+    expect(one.relay.notices.join()).toContain('The log lacks batch');
+    expect(one.relay.notices.join()).not.toContain('put aside');
+    const begun = one.epoch;
+    expect((await one.client(alice).push([itemTo([bob], 'one')])).results[0]?.status).toBe('accepted');
+    other.logged.length = 0;
+    const { leads } = await startFollowing(other, server);
+    expect(server.row?.doubt).toContain('a node had seen batch');
+    one.timers.pass(LEASE_MS / 6);
+    await expect.poll(() => server.row?.doubt).toBeUndefined();
+    expect(one.epoch).toBe(begun);
+    expect(one.logged.map(({ message }) => message)).toContain('the epoch of the log answers its doubt: none begins');
+    await one.stop();
+    await passUntil(other, () => server.row?.holder !== undefined && server.row.term === 3);
+    await leads;
+    expect(other.epoch).toBe(begun);
+  });
+
+  test('is found by a leader that appends nothing, with its next sign of life', async () => {
+    const server = newServer();
+    const relay = await started(server);
+    await relay.enrol(alice, bob);
+    server.stored.pop();
+    relay.timers.pass(LEASE_MS / 6);
+    expect((await relay.relay.failed).cause).toBeInstanceOf(Fenced);
+  });
+});
+
+describe('a leader whose clock jumps', () => {
+  test.each([3_600_000, -3_600_000])('by %i ms gives the lead back, and another takes it', async (jumpMs) => {
+    const server = newServer();
+    const first = await started(server);
+    await first.enrol(alice, bob);
+    const second = await node(server);
+    const { leads } = await startFollowing(second, server);
+    first.clock.wallMs += 60_000;
+    first.timers.pass(LEASE_MS / 6);
+    await expect.poll(() => server.row?.beat).toBeGreaterThan(1);
+    expect(await Promise.race([first.relay.handedOver, Promise.resolve('leads on')])).toBe('leads on');
+    first.clock.wallMs += jumpMs;
+    first.timers.pass(LEASE_MS / 6);
+    expect(await first.relay.handedOver).toMatchObject({
+      type: 'clock',
+      why: expect.stringContaining('its clock differs'),
+    });
+    await first.stop();
+    const again = first.start();
+    again.catch(() => undefined);
+    await expect.poll(() => first.errors.map(({ message }) => message).join()).toContain('does not take the lead');
+    await passUntil(second, () => server.row?.term === 2);
+    await leads;
+    expect((await second.client(alice).push([itemTo([bob], 'one')])).results[0]?.status).toBe('accepted');
+    first.logged.length = 0;
   });
 });
 

@@ -177,13 +177,13 @@ describe('a shared log in PostgreSQL', () => {
     await expect(log.open()).rejects.toThrow('no answer came in time');
     other.mend();
     // By another way now. A batch that is on its way may still come.
-    await inTime(() => log.renew(tenure, 1));
+    await inTime(() => log.renew(tenure, batchOf(1, 1, [])));
     let isOver = false;
     appended.finally(() => (isOver = true)).catch(() => undefined);
-    await inTime(() => log.renew(tenure, 1));
+    await inTime(() => log.renew(tenure, batchOf(1, 1, [])));
     expect(isOver).toBe(false);
     nowMs += 200;
-    await inTime(() => log.renew(tenure, 1));
+    await inTime(() => log.renew(tenure, batchOf(1, 1, [])));
     await expect(appended).rejects.toThrow(OutcomeUnknown);
   });
 
@@ -194,7 +194,12 @@ describe('a shared log in PostgreSQL', () => {
     await log.close();
     await expect.poll(() => primary().query(connections)).toEqual([]);
     const other = client();
-    const asked = [other.open(), other.renew(tenure, 0), other.batches(tenure.logId, 0), other.batch(tenure.logId, 1)];
+    const asked = [
+      other.open(),
+      other.renew(tenure, batchOf(0, 1, [])),
+      other.batches(tenure.logId, 0),
+      other.batch(tenure.logId, 1),
+    ];
     await Promise.all(asked);
     expect(await primary().query(connections)).toHaveLength(1);
     const late = client();
@@ -323,7 +328,7 @@ test('the command has the lead given to a relay that follows, and to no other', 
   expect((await takeLead('two')).stderr).toContain('the relay two does not follow the log now');
   await log.noteNode(tenure.logId, { name: 'two', version: '1.0.0' });
   const asked = takeLead('two');
-  await expect.poll(async () => (await log.renew(tenure, 0)).wantedBy).toBe('two');
+  await expect.poll(async () => (await log.renew(tenure, batchOf(0, 1, []))).wantedBy).toBe('two');
   await log.resign(tenure, 0);
   await leading(client(), 'two');
   expect(await asked).toMatchObject({ code: 0, stdout: 'two leads.\n' });
@@ -338,8 +343,8 @@ test('a new epoch is asked for from any machine: the relay that leads begins it,
   const log = client();
   const tenure = await leading(log, 'one');
   const asking = rotateEpoch('--json');
-  await expect.poll(async () => (await log.renew(tenure, 0)).doubt).toContain('rotate-epoch --log');
-  await log.clearDoubt(tenure);
+  await expect.poll(async () => (await log.renew(tenure, batchOf(0, 1, []))).doubt).toContain('rotate-epoch --log');
+  await log.clearDoubt(tenure, (await log.open()).state?.doubt ?? '');
   const { code, stdout } = await asking;
   expect({ code, ...(JSON.parse(stdout) as object) }).toEqual({
     code: 0,
@@ -463,7 +468,7 @@ describe('with a synchronous standby', () => {
     await primary().synchronousWith('');
     for (let time = 0; time < 2; time++)
       await expect(log.append(tenure, batchOf(3, 3, ['c']), 2)).rejects.toThrow(NotWritten);
-    expect((await log.renew(tenure, 2)).copyFault).toContain('names no standby');
+    expect((await log.renew(tenure, batchOf(2, 1, []))).copyFault).toContain('names no standby');
     // It goes on following, and takes no lead.
     const { state, copyFault } = await log.open();
     expect(state).toMatchObject({ lastNo: 2 });
@@ -473,7 +478,10 @@ describe('with a synchronous standby', () => {
     await primary().synchronousWith('second');
     await log.append(tenure, batchOf(3, 3, ['c']), 2);
     expect((await log.open()).state?.lastNo).toBe(3);
-    expect(await log.renew(tenure, 3)).toMatchObject({ copyFault: undefined, server: (await log.open()).server });
+    expect(await log.renew(tenure, batchOf(3, 1, []))).toMatchObject({
+      copyFault: undefined,
+      server: (await log.open()).server,
+    });
   });
 
   /** A lead that waits because the standby takes nothing. */
@@ -553,7 +561,7 @@ test('of two commands that ask for the lead at once one gets it, and the other s
   const misspelt = await takeLead('thre');
   expect(misspelt).toMatchObject({ code: 5, stdout: '' });
   expect(misspelt.stderr).toContain('did you mean three?');
-  const wish = async (): Promise<string | undefined> => (await log.renew(tenure, 0)).wantedBy;
+  const wish = async (): Promise<string | undefined> => (await log.renew(tenure, batchOf(0, 1, []))).wantedBy;
   const first = takeLead('two');
   await expect.poll(wish, { timeout: 30_000 }).toBe('two');
   const second = takeLead('three');

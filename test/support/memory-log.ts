@@ -25,6 +25,7 @@ import {
   type Tenure,
   refuseNewer,
 } from '../../src/relay/shared-log/shared-log.ts';
+import { doubtWith } from '../../src/relay/shared-log/doubt.ts';
 import { isSameServer } from '../../src/relay/shared-log/takeover-rules.ts';
 
 /** What is stored of one log. */
@@ -122,6 +123,7 @@ class MemoryLog implements SharedLog {
       isFree: true,
       holder: '',
       beat: 0,
+      beatMs: this.#at.nowMs(),
       ackedNo: 0,
       ledOn: { systemId: '0', timeline: 0 },
       settings: Buffer.alloc(0),
@@ -144,19 +146,22 @@ class MemoryLog implements SharedLog {
       holder,
       settings,
       beat: row.beat + 1,
+      beatMs: this.#at.nowMs(),
       ledOn: server,
       wantedBy: undefined,
-      doubt: row.doubt ?? doubt,
+      doubt: withReason(row.doubt, doubt),
     });
     return { logId: row.logId, term: row.term, tenure };
   }
 
-  async renew(tenure: Tenure, ackedNo: number): Promise<Renewal> {
+  async renew(tenure: Tenure, { no, effects }: Parameters<SharedLog['renew']>[1]): Promise<Renewal> {
     const row = this.#at.fence(tenure);
     row.beat++;
-    row.ackedNo = Math.max(row.ackedNo, ackedNo);
-    const { server, copyFault } = this.#at;
-    return { doubt: row.doubt, wantedBy: row.wantedBy, nowMs: this.#at.nowMs(), server, copyFault };
+    row.beatMs = this.#at.nowMs();
+    row.ackedNo = Math.max(row.ackedNo, no);
+    const { server, copyFault, stored } = this.#at;
+    const holds = no <= row.prunedNo || stored[no - 1]?.effects.equals(effects) === true;
+    return { holds, doubt: row.doubt, wantedBy: row.wantedBy, nowMs: this.#at.nowMs(), server, copyFault };
   }
 
   async append(tenure: Tenure, batch: EncodedBatch, ackedNo: number): Promise<Appended> {
@@ -197,11 +202,12 @@ class MemoryLog implements SharedLog {
   }
 
   async doubt(_logId: string, reason: string): Promise<void> {
-    if (this.#at.row) this.#at.row.doubt ??= reason;
+    if (this.#at.row) this.#at.row.doubt = withReason(this.#at.row.doubt, reason);
   }
 
-  async clearDoubt(tenure: Tenure): Promise<void> {
-    this.#at.fence(tenure).doubt = undefined;
+  async clearDoubt(tenure: Tenure, doubt: string): Promise<void> {
+    const row = this.#at.fence(tenure);
+    if (row.doubt?.startsWith(doubt)) row.doubt = row.doubt.slice(doubt.length + 2) || undefined;
   }
 
   async want(logId: string, holder: string): Promise<void> {
@@ -240,7 +246,7 @@ class MemoryLog implements SharedLog {
     if (!replacedBy) return true;
     const { logId, no } = replacedBy;
     const begins = { ackedNo: no, prunedNo: no, snapshotNo: no, settings: Buffer.alloc(0), doubt: undefined };
-    Object.assign(row, { logId, holder: '', ledOn: server, ...begins });
+    Object.assign(row, { logId, holder: '', ledOn: server, beatMs: this.#at.nowMs(), ...begins });
     return true;
   }
 
@@ -280,6 +286,10 @@ class MemoryLog implements SharedLog {
   async close(): Promise<void> {
     // It holds nothing of its own.
   }
+}
+
+function withReason(doubt: string | undefined, reason: string | undefined): string | undefined {
+  return reason === undefined || doubt?.includes(reason) ? doubt : doubtWith(doubt, reason);
 }
 
 function putPart({ parts }: StoredLog, throughNo: number, part: number, body: Buffer): void {

@@ -135,8 +135,8 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
     const after = await leading(other, 'two');
     expect(after.term).toBe(before.term + 1);
     await expect(log.append(before, batchOf(2, 2, ['late']), 1)).rejects.toThrow(Fenced);
-    await expect(log.renew(before, 1)).rejects.toThrow(Fenced);
-    await expect(log.clearDoubt(before)).rejects.toThrow(Fenced);
+    await expect(log.renew(before, batchOf(1, 1, []))).rejects.toThrow(Fenced);
+    await expect(log.clearDoubt(before, '')).rejects.toThrow(Fenced);
     await other.append(after, batchOf(2, 2, ['b']), 1);
     expect((await other.batches(after.logId, 1, after)).map(({ records }) => records.map(String))).toEqual([['b']]);
   });
@@ -154,7 +154,7 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
     const log = client();
     const tenure = await begun(log);
     const seen = await stateOf(log);
-    await log.renew(tenure, 0);
+    await log.renew(tenure, batchOf(0, 1, []));
     expect(await client().lead(seen, { ...CANDIDATE, holder: 'two' })).toBe('held');
     const now = await stateOf(log);
     for (const other of [{ tenure: randomUUID() }, { tenure: undefined }, { logId: randomUUID() }, { term: 0 }])
@@ -173,9 +173,10 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
     await log.lead(await stateOf(log), { ...CANDIDATE, doubt: 'another server' });
     expect((await stateOf(log)).doubt).toBe('another server');
     await log.lead(await stateOf(log), { ...CANDIDATE, doubt: 'a third server' });
+    await log.lead(await stateOf(log), { ...CANDIDATE, doubt: 'another server' });
     await log.lead(await stateOf(log), CANDIDATE);
-    expect((await stateOf(log)).doubt).toBe('another server');
-    await expect(log.clearDoubt(tenure)).rejects.toThrow(Fenced);
+    expect((await stateOf(log)).doubt).toBe('another server; a third server');
+    await expect(log.clearDoubt(tenure, '')).rejects.toThrow(Fenced);
   });
 
   test('a lead that was given back is free, and its tenure is over', async () => {
@@ -195,7 +196,7 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
     await log.append(tenure, batchOf(2, 2, ['b']), 1);
     const follower = client();
     expect((await follower.batches(tenure.logId, 0)).map(({ no }) => no)).toEqual([1]);
-    await log.renew(tenure, 2);
+    await log.renew(tenure, batchOf(2, 1, []));
     expect((await follower.batches(tenure.logId, 0)).map(({ no }) => no)).toEqual([1, 2]);
   });
 
@@ -216,18 +217,40 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
     expect(await log.payloads(tenure.logId, [])).toEqual([]);
   });
 
-  test('a doubt is told with appends and renewals until the leader ends it; the first reason stays', async () => {
+  test('a doubt is told with appends and renewals until the leader ends it; reasons are added to it, and end one by one', async () => {
     const log = client();
     const tenure = await begun(log);
     expect(await log.append(tenure, batchOf(1, 1, ['a']), 0)).toEqual({ doubt: undefined });
     const other = client();
     await other.open();
     await other.doubt(tenure.logId, 'a batch is missing');
-    await other.doubt(tenure.logId, 'another reason');
     expect(await log.append(tenure, batchOf(2, 2, ['b']), 1)).toEqual({ doubt: 'a batch is missing' });
-    expect(await log.renew(tenure, 2)).toMatchObject({ doubt: 'a batch is missing' });
-    await log.clearDoubt(tenure);
-    expect(await log.renew(tenure, 2)).toMatchObject({ doubt: undefined });
+    for (const reason of ['another reason', 'a batch is missing']) await other.doubt(tenure.logId, reason);
+    const both = 'a batch is missing; another reason';
+    expect(await log.renew(tenure, batchOf(2, 2, []))).toMatchObject({ doubt: both });
+    await log.clearDoubt(tenure, 'a third reason');
+    await log.clearDoubt(tenure, 'a batch is missing');
+    expect(await log.renew(tenure, batchOf(2, 2, []))).toMatchObject({ doubt: 'another reason' });
+    await log.clearDoubt(tenure, 'another reason');
+    expect(await log.renew(tenure, batchOf(2, 2, []))).toMatchObject({ doubt: undefined });
+  });
+
+  test('a renewal says whether the batch that was acknowledged is still there', async () => {
+    const log = client();
+    const tenure = await begun(log);
+    const one = batchOf(1, 1, ['a']);
+    await log.append(tenure, one, 0);
+    expect(await log.renew(tenure, batchOf(0, 1, []))).toMatchObject({ holds: true });
+    expect(await log.renew(tenure, one)).toMatchObject({ holds: true });
+    expect(await log.renew(tenure, { ...one, effects: Buffer.alloc(32, 9) })).toMatchObject({ holds: false });
+    expect(await log.renew(tenure, batchOf(2, 2, []))).toMatchObject({ holds: false });
+  });
+
+  test('its heartbeat is that of the last renewal, by the server', async () => {
+    const log = client();
+    const tenure = await begun(log);
+    const { nowMs } = await log.renew(tenure, batchOf(0, 1, []));
+    expect(Math.abs((await stateOf(log)).beatMs - nowMs)).toBeLessThan(1000);
   });
 
   test('a change of the row is made once, from what was seen, and ends every tenure before', async () => {
@@ -242,7 +265,7 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
     expect(changed.holder).toBe('one');
     expect(await log.change(seen, change)).toBe(false);
     await expect(log.append(before, batchOf(2, 2, ['late']), 1)).rejects.toThrow(Fenced);
-    await expect(log.renew(before, 1)).rejects.toThrow(Fenced);
+    await expect(log.renew(before, batchOf(1, 1, []))).rejects.toThrow(Fenced);
     expect(await log.lead(changed, CANDIDATE)).toBe('held');
     expect(await log.change({ ...changed, state: 'unknown two' }, { ...change, state: 'serving' })).toBe(false);
     expect(await log.change(changed, { state: 'serving', tenure: randomUUID() })).toBe(true);
@@ -383,7 +406,7 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
     const tenure = await begun(log);
     await client().want(tenure.logId, 'two');
     await client().want(randomUUID(), 'three');
-    expect(await log.renew(tenure, 0)).toMatchObject({ wantedBy: 'two' });
+    expect(await log.renew(tenure, batchOf(0, 1, []))).toMatchObject({ wantedBy: 'two' });
     await log.resign(tenure, 0);
     expect(await stateOf(log)).toMatchObject({ wantedBy: 'two', isFree: true });
     await leading(log, 'two');

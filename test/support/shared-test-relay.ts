@@ -33,6 +33,7 @@ const OF_THIS_NODE: ReadonlySet<number | undefined> = new Set([
 const NOBODY = { info: () => undefined, warn: () => undefined, error: () => undefined };
 
 export class SharedTestRelay extends TestRelay {
+  /** Its log shows life whenever it is opened: no renewal comes meanwhile, and other tests judge its age. */
   override readonly doubtsOldHeartbeats = false;
   readonly server = new MemoryLogServer();
   /** Of the nodes, in the order in which they lead. */
@@ -81,7 +82,11 @@ export class SharedTestRelay extends TestRelay {
   #log(): SharedLog {
     const log = this.#client();
     const open = log.open.bind(log);
-    log.open = async () => ({ ...(await open()), nowMs: this.clock.nowMs });
+    log.open = async () => {
+      const { nowMs } = this.clock;
+      const { state, ...opened } = await open();
+      return { ...opened, nowMs, state: state && { ...state, beatMs: nowMs } };
+    };
     return log;
   }
 

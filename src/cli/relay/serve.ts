@@ -143,7 +143,8 @@ async function endOf(relay: Relay, signalled: Promise<string>, log: RelayOptions
     log.info({ signal: ended }, 'stopping');
     return false;
   }
-  if (ended.type === 'other-node')
+  if (ended.type === 'clock') log.error({}, `this node leads no more, so that another does: ${ended.why}`);
+  else if (ended.type === 'other-node')
     log.info({ by: ended.by }, 'another node of the relay is to lead: this one stops, and follows');
   else
     log.warn({}, 'the log lies on another server now: this node stops, looks whether that has everything, and leads');

@@ -2,7 +2,7 @@
  * Leads a shared log at once, for an operator's command: the node that leads now is stopped, and does not take the lead back
  * before a lease is over.
  */
-import { CLOCK_OFF_MS, epochFault } from './takeover-rules.ts';
+import { clockFault, clocked, epochFault } from './takeover-rules.ts';
 import { joinLog } from './node.ts';
 import type { NodeLogger, NodeOptions } from './node-options.ts';
 import { nodeName } from './open-view.ts';
@@ -12,12 +12,13 @@ import type { LeadingNode } from './take-lead.ts';
 
 /** What a command that moves a log is given. */
 export interface MoveOptions
-  extends Pick<NodeOptions, 'log' | 'durability' | 'folder' | 'signer' | 'clock' | 'timers' | 'newEpoch' | 'version'> {
+  extends Pick<
+    NodeOptions,
+    'log' | 'durability' | 'folder' | 'positionFile' | 'signer' | 'clock' | 'timers' | 'newEpoch' | 'version'
+  > {
   /** Another client of that log. */
   newLog: () => Promise<SharedLog>;
   logger: NodeLogger;
-  /** Where the position slots lie; inside `folder` when absent. */
-  positionFile?: string;
   /** Ends what waits for a server, and nothing that was decided. */
   signal: AbortSignal;
   /** Asked before anybody is stopped, with what will happen, as a clause; throws to leave everything as it is. */
@@ -37,12 +38,9 @@ const LEASE_MS = 1_000;
 export async function leadNow(options: MoveOptions): Promise<LeadingNode> {
   const { log, clock, signal } = options;
   for (;;) {
-    const { state, nowMs } = served(await seenLog(log));
-    const offMs = Math.abs(clock.nowMs() - nowMs);
-    if (offMs > CLOCK_OFF_MS)
-      throw new LogRefused(
-        `the clock of this machine differs by ${Math.round(offMs / 1000)} s from that of the server of the log: set it first`,
-      );
+    const { state, offMs } = served(await clocked(clock, () => seenLog(log)));
+    const ofClock = clockFault(offMs);
+    if (ofClock !== undefined) throw new LogRefused(`this machine cannot lead: ${ofClock}; set it first`);
     const { settings } = state;
     let isFollowing!: () => void;
     const following = new Promise<void>((resolve) => (isFollowing = resolve));
@@ -80,10 +78,10 @@ export async function leadNow(options: MoveOptions): Promise<LeadingNode> {
 async function stopOther({ log, folder, durability }: MoveOptions): Promise<void> {
   const holder = await nodeName(folder);
   for (;;) {
-    const { state, server } = served(await seenLog(log));
+    const { state, server, nowMs } = served(await seenLog(log));
     if (state.isFree || state.holder === holder) return;
     // What this node could prove is not asked: it did not lead last.
-    const fault = epochFault(state, server, durability, { ledLast: undefined, isWhole: false });
+    const fault = epochFault(state, server, durability, { ledLast: undefined, isWhole: false }, nowMs);
     const taken = await log.lead(state, { holder, settings: state.settings, doubt: fault?.sentence });
     if (taken !== 'held') return;
   }

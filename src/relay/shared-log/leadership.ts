@@ -9,6 +9,7 @@
 import type { Clock, Timers } from '../../lib/clock.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
 import {
+  type EncodedBatch,
   Fenced,
   LogRefused,
   type LogServer,
@@ -17,7 +18,7 @@ import {
   type SharedLog,
   type Tenure,
 } from './shared-log.ts';
-import { isSameServer } from './takeover-rules.ts';
+import { clockFault, clocked, isSameServer } from './takeover-rules.ts';
 
 export const LEASE_MS = 6_000;
 const RENEWALS_A_LEASE = 6;
@@ -39,7 +40,7 @@ interface LeaseWatchOptions {
 /** Watches the fence row for signs of life of the node that leads. */
 export class LeaseWatch {
   readonly #options: LeaseWatchOptions;
-  #seen: { term: number; beat: number; lastNo: number; sinceMs: number } | undefined;
+  #seen: { term: number; beat: number; lastNo: number; sinceMs: number; serverMs: number } | undefined;
   #twinBeats = 0;
 
   constructor(options: LeaseWatchOptions) {
@@ -47,24 +48,31 @@ export class LeaseWatch {
   }
 
   /**
-   * Whether the lead may be taken from what this state shows. What this node led itself it takes back at once, for the lock on
-   * its view shows that it does not run twice. What is kept for a node that asked for it is free after a lease.
+   * Whether the lead may be taken from what this state shows at `serverMs`, by the server's clock. What this node led itself
+   * it takes back at once, for the lock on its view shows that it does not run twice. What is kept for a node that asked for
+   * it is free after a lease.
    *
    * Throws `LogRefused` when another process leads under the name of this node.
    */
-  isFree({ isFree, holder, tenure, term, beat, lastNo, wantedBy }: LogState): boolean {
+  isFree({ isFree, holder, tenure, term, beat, lastNo, wantedBy }: LogState, serverMs: number): boolean {
     const { leaseMs, monotonicMs, holder: own, hasLed } = this.#options;
     const isOwn = holder === own && tenure !== undefined && hasLed(tenure);
-    if ((isFree || isOwn) && (wantedBy === undefined || wantedBy === own)) return true;
+    const mayTake = (isFree || isOwn) && (wantedBy === undefined || wantedBy === own);
     const seen = this.#seen;
     const nowMs = monotonicMs();
     if (seen && seen.term === term && seen.beat === beat && seen.lastNo === lastNo)
-      return nowMs - seen.sinceMs >= leaseMs;
+      return mayTake || nowMs - seen.sinceMs >= leaseMs;
     const isTwin = holder === own && !isOwn && !isFree && seen?.term === term && seen.beat !== beat;
     this.#twinBeats = isTwin ? this.#twinBeats + 1 : 0;
     if (this.#twinBeats >= TWIN_BEATS) throw new LogRefused(twinSentence(own));
-    this.#seen = { term, beat, lastNo, sinceMs: nowMs };
-    return false;
+    this.#seen = { term, beat, lastNo, sinceMs: nowMs, serverMs };
+    return mayTake;
+  }
+
+  /** When the newest sign of life was first seen, by the server's clock. */
+  get seenMs(): number {
+    if (!this.#seen) throw new Error('invariant: a state was looked at');
+    return this.#seen.serverMs;
   }
 }
 
@@ -73,11 +81,12 @@ function twinSentence(name: string): string {
 }
 
 /**
- * Why a node that leads is to stop, and to follow: another node asked for the lead; or the log lies on another server than
- * when this node took the lead. Then it takes the lead anew, because only a takeover finds out whether that server has
- * everything, and notes that the log lies there.
+ * Why a node that leads is to stop, and to follow: another node asked for the lead; or its clock is not that of the server, so
+ * that it refuses hosts, and another may do better; or the log lies on another server than when this node took the lead. Then
+ * it takes the lead anew, because only a takeover finds out whether that server has everything, and notes that the log lies
+ * there.
  */
-export type HandOver = { type: 'other-node'; by: string } | { type: 'other-server' };
+export type HandOver = { type: 'other-node'; by: string } | { type: 'other-server' } | { type: 'clock'; why: string };
 
 interface LeadershipOptions {
   log: SharedLog;
@@ -92,7 +101,7 @@ interface LeadershipOptions {
   /** When the statement that took the lead was sent, by the monotonic clock. */
   takenMs: number;
   /** The last batch that was acknowledged. */
-  ackedNo: () => number;
+  acked: () => Pick<EncodedBatch, 'no' | 'effects'>;
   /** Called once, when another node leads. */
   onLost: (error: Fenced) => void;
   /** Called when a renewal does not get through, and when one does again. */
@@ -138,7 +147,7 @@ export class Leadership {
   /** Gives the lead back. To be called when nothing is appended any more. */
   async resign(): Promise<void> {
     await this.#renewals.stop();
-    if (!this.#isLost) await this.#options.log.resign(this.tenure, this.#options.ackedNo());
+    if (!this.#isLost) await this.#options.log.resign(this.tenure, this.#options.acked().no);
   }
 
   /** Renews no more, and leaves the lead to end by itself. */
@@ -147,15 +156,17 @@ export class Leadership {
   }
 
   async #renew(): Promise<void> {
-    const { log, clock, ackedNo, onLost, onDoubt, onRenewed, onCopies, onHandOver } = this.#options;
+    const { log, clock, acked, onLost, onDoubt, onRenewed, onCopies, onHandOver } = this.#options;
     const sentMs = clock.monotonicMs();
     try {
-      const renewal = await log.renew(this.tenure, ackedNo());
+      const renewal = await clocked(clock, () => log.renew(this.tenure, acked()));
       this.#confirmedMs = sentMs;
       onRenewed(undefined);
       onCopies(renewal.copyFault);
       if (renewal.doubt !== undefined) onDoubt(renewal.doubt);
       const why = this.#handOver(renewal);
+      // A copy of before was put in its place: what this node appends next would be refused as well.
+      if (!why && !renewal.holds) throw new Fenced();
       if (!why || this.#isHandedOver) return;
       this.#isHandedOver = true;
       onHandOver(why);
@@ -167,9 +178,11 @@ export class Leadership {
     }
   }
 
-  #handOver({ server, wantedBy }: Renewal): HandOver | undefined {
+  #handOver({ server, wantedBy, offMs }: Renewal & { offMs: number }): HandOver | undefined {
     const { ledOn, name } = this.#options;
     if (!isSameServer(server, ledOn)) return { type: 'other-server' };
+    const ofClock = clockFault(offMs);
+    if (ofClock !== undefined) return { type: 'clock', why: ofClock };
     return wantedBy === undefined || wantedBy === name ? undefined : { type: 'other-node', by: wantedBy };
   }
 }

@@ -93,8 +93,8 @@ export class LogWatch {
         }
         return tenure;
       },
-      renew: async (tenure, ackedNo) => {
-        const renewal = await this.#reaching(this.#fencedBy(log.renew(tenure, ackedNo))).catch((error: unknown) => {
+      renew: async (tenure, acked) => {
+        const renewal = await this.#reaching(this.#fencedBy(log.renew(tenure, acked))).catch((error: unknown) => {
           this.#observer?.renewed(false);
           throw error;
         });
@@ -110,8 +110,8 @@ export class LogWatch {
         this.#lastNo = batch.no;
         return appended;
       },
-      clearDoubt: async (tenure) => {
-        await this.#fencedBy(log.clearDoubt(tenure));
+      clearDoubt: async (tenure, doubt) => {
+        await this.#fencedBy(log.clearDoubt(tenure, doubt));
         this.#doubt = undefined;
       },
     };

@@ -8,6 +8,7 @@ import type { HandOver } from './leadership.ts';
 import type { SnapshotDue } from './snapshot-job.ts';
 import type { Fenced, SharedLog } from './shared-log.ts';
 import type { ViewLog } from './view-log.ts';
+import type { NotesPlace } from './witness.ts';
 
 export interface NodeLogger {
   info(fields: object, message: string): void;
@@ -31,8 +32,7 @@ export interface FollowedView {
   log: ViewLog;
 }
 
-export interface NodeOptions extends SharedLogOptions {
-  folder: string;
+export interface NodeOptions extends SharedLogOptions, NotesPlace {
   /** Of this software. */
   version: string;
   signer: Signer;

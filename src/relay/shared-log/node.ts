@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { rowKey } from '../core/rows.ts';
 import { refuseForeignKey } from '../store/open.ts';
-import type { ViewMark } from '../store/view-mark.ts';
+import { epochsOf, lackingDoubt } from './doubt.ts';
 import { progressOf } from './fill-view.ts';
 import { LogWentBack, ViewTooOld, catchUp } from './follow.ts';
 import { LeaseWatch } from './leadership.ts';
@@ -21,8 +21,8 @@ import {
   served,
 } from './shared-log.ts';
 import { type BegunLog, type LeadingNode, takeLead } from './take-lead.ts';
-import { isSameServer, obstacle } from './takeover-rules.ts';
-import { type SeenBatch, forgetWitness, isHeld, readWitness, refuseOlder, writeWitness } from './witness.ts';
+import { clocked, obstacle } from './takeover-rules.ts';
+import { type SeenBatch, WitnessKeeper, forgetWitness, isHeld, readWitness, refuseOlder } from './witness.ts';
 
 /** How often a node that follows looks for new batches and for signs of life. */
 export const LOOK_EVERY_MS = 100;
@@ -78,6 +78,7 @@ class Node {
   #tenure: string | undefined;
   /** Where the log was seen last. */
   #server: LogServer | undefined;
+  #witness: WitnessKeeper | undefined;
 
   constructor(options: NodeOptions) {
     this.#options = options;
@@ -92,22 +93,29 @@ class Node {
     if (!opened) return undefined;
     this.#reach.noteCopies(undefined);
     const { state, server } = opened;
-    const witness = await readWitness(folder);
-    const seen = witness?.logId === state.logId ? witness : undefined;
-    this.#server = seen?.server;
-    if (seen) refuseOlder(server, seen.server);
+    const witness = await readWitness(this.#options);
+    const noted = witness?.logId === state.logId ? witness : undefined;
+    this.#server = noted?.server;
+    if (noted) refuseOlder(server, noted.server);
     const view = await this.#viewOf(state);
-    const lacking = await this.#lacking(view, state, [view.log.mark, ...(seen ? [seen] : [])]);
-    if (lacking === undefined) return view;
-    const why = `a node had seen batch ${lacking}, which the log lacks`;
-    const isTold = await this.#reach.reached(() => log.doubt(state.logId, why).then(() => true));
-    if (!isTold) return undefined;
-    const notices = [`The log lacks batch ${lacking}, as this node had seen it.`];
-    if (view.log.no > 0) notices.push(`The view was put aside as ${await putAside(folder, clock.nowMs())}.`);
-    // Each start compares both with the log: one that was left would begin another epoch.
-    await forgetWitness(folder);
-    const fresh = await this.#viewOf(state);
-    return { ...fresh, notices: [...view.notices, ...notices, ...fresh.notices] };
+    const held: SeenBatch = { ...view.log.mark, epochs: epochsOf(view.store.tree) };
+    const lacking = await this.#lacking(view, state, noted ? [held, noted] : [held]);
+    const [most] = lacking.toSorted((one, other) => other.no - one.no);
+    if (!most) return view;
+    // A view that was put back with the log goes on: only what was noted outside it shows that both had more.
+    const goesOn = !lacking.includes(held);
+    if (!goesOn) await view.store.close();
+    const isTold = await this.#reach.reached(() => log.doubt(state.logId, lackingDoubt(most)).then(() => true));
+    if (!isTold) {
+      if (goesOn) await view.store.close();
+      return undefined;
+    }
+    const notices = [`The log lacks batch ${most.no}, as this node had seen it.`];
+    if (!goesOn) notices.push(`The view was put aside as ${await putAside(folder, clock.nowMs())}.`);
+    // Each start compares both with the log, and tells it of what it lacks once.
+    await forgetWitness(this.#options);
+    const next = goesOn ? { ...view, survived: false, notices: [] } : await this.#viewOf(state);
+    return { ...next, notices: [...view.notices, ...notices, ...next.notices] };
   }
 
   /** Whether to go on with a view that is opened anew after this error. */
@@ -125,7 +133,13 @@ class Node {
 
   /** To be called before the view is closed. */
   async leaveView(): Promise<void> {
+    await this.#stopWitness();
     await this.#options.onViewLeft?.();
+  }
+
+  async #stopWitness(): Promise<void> {
+    await this.#witness?.stop();
+    this.#witness = undefined;
   }
 
   async followUntilLead(view: View): Promise<LeadingNode | undefined> {
@@ -134,6 +148,9 @@ class Node {
     const presence = new Presence({ ...this.#options, logId: view.log.logId, name: this.#name });
     const watch = new LeaseWatch({ leaseMs, monotonicMs: () => clock.monotonicMs(), holder: this.#name, hasLed });
     this.#options.onView?.(view, this.#name);
+    const onError = (error: unknown): void =>
+      logger.error({ err: error }, 'how far the view has come could not be noted');
+    const keeping = { ...this.#options, onError };
     let isTold = false;
     for (;;) {
       const opened = await this.#reach.reached(() => this.#openedLog());
@@ -153,10 +170,12 @@ class Node {
       const relay = view.store.get('relay', rowKey.relay);
       if (relay) refuseForeignKey(relay, signer, 'log', log.place);
       this.#options.onFollowed?.();
-      await this.#noteServer(server, view.log.mark);
+      this.#server = server;
+      this.#witness ??= new WitnessKeeper(keeping, view);
+      this.#witness.seenOn(server);
       await this.#reach.reached(() => presence.note());
-      if (watch.isFree(state) && copyFault === undefined && this.#mayLead(opened)) {
-        const led = await this.#takeLead(view, opened, presence);
+      if (watch.isFree(state, opened.nowMs) && copyFault === undefined && this.#mayLead(opened)) {
+        const led = await this.#takeLead(view, opened, presence, watch.seenMs);
         if (led) return led;
       } else if (!isTold) {
         isTold = true;
@@ -166,42 +185,36 @@ class Node {
     }
   }
 
-  /** Notes where the log was seen, so that an older server is known for what it is. */
-  async #noteServer(server: LogServer, mark: ViewMark): Promise<void> {
-    if (mark.no === 0 || (this.#server && isSameServer(server, this.#server))) return;
-    await writeWitness(this.#options.folder, mark, server);
-    this.#server = server;
-  }
-
   async #viewOf(state: LogState): Promise<View> {
-    const { folder, log, clock, timers, logger, onStalled, onDoubt } = this.#options;
+    const { log, clock, timers, logger, onStalled, onDoubt } = this.#options;
     const pause = (ms: number): Promise<void> => new Promise((resolve) => timers.after(ms, resolve));
     const bootId = await thisBoot();
     const filling = {
       asked: <T>(work: () => Promise<T>): Promise<T> => this.#reach.asked(work),
       onProgress: progressOf(logger),
     };
-    const given = { folder, log, state, nowMs: clock.nowMs(), bootId };
+    const { folder, positionFile } = this.#options;
+    const given = { folder, positionFile, log, state, nowMs: clock.nowMs(), bootId };
     const view = await openView({ ...given, filling, pause, onStalled, onDoubt });
     this.#name = await nodeName(folder);
     return view;
   }
 
-  /** The number of a batch that was seen and that the log does not hold; closes the view unless there is none. */
-  async #lacking({ store }: View, state: LogState, seen: readonly SeenBatch[]): Promise<number | undefined> {
+  /** Those of the batches that were seen and that the log does not hold. Closes the view when it fails. */
+  async #lacking({ store }: View, state: LogState, seen: readonly SeenBatch[]): Promise<SeenBatch[]> {
     const { log } = this.#options;
-    let isRight = false;
+    const lacking: SeenBatch[] = [];
     try {
       for (const batch of seen)
-        if ((await this.#reach.reached(() => isHeld(log, state.logId, batch))) === false) return batch.no;
-      isRight = true;
-      return undefined;
-    } finally {
-      if (!isRight) await store.close();
+        if ((await this.#reach.reached(() => isHeld(log, state.logId, batch))) === false) lacking.push(batch);
+      return lacking;
+    } catch (error) {
+      await store.close();
+      throw error;
     }
   }
 
-  #takeLead(view: View, opened: BegunLog, presence: Presence): Promise<LeadingNode | undefined> {
+  #takeLead(view: View, opened: BegunLog, presence: Presence, seenMs: number): Promise<LeadingNode | undefined> {
     const onTaken = ({ tenure }: Tenure): void => void (this.#tenure = tenure);
     const parts = {
       options: this.#options,
@@ -210,13 +223,15 @@ class Node {
       reach: this.#reach,
       presence,
       onTaken,
+      seenMs,
+      stopWitness: () => this.#stopWitness(),
     };
     return takeLead(parts, view, opened);
   }
 
-  #mayLead({ state, nowMs }: BegunLog): boolean {
-    const { clock, acceptsSettings, logger, viewFault } = this.#options;
-    const own = { holder: this.#name, settings: this.#settings, acceptsSettings, offMs: clock.nowMs() - nowMs };
+  #mayLead({ state, offMs }: BegunLog): boolean {
+    const { acceptsSettings, logger, viewFault } = this.#options;
+    const own = { holder: this.#name, settings: this.#settings, acceptsSettings, offMs };
     const why = viewFault?.() ?? obstacle(state, own);
     if (why !== undefined && this.#said !== why) logger.error({}, `this node does not take the lead: ${why}`);
     this.#said = why;
@@ -224,16 +239,16 @@ class Node {
   }
 
   async #openedLog(): Promise<BegunLog> {
-    const { log, folder } = this.#options;
-    const opened = await log.open();
+    const { log, folder, clock } = this.#options;
+    const opened = await clocked(clock, () => log.open());
     if (opened.state) return served({ ...opened, state: opened.state });
-    if (hasDatabase(folder) || (await readWitness(folder)) !== undefined)
+    if (hasDatabase(folder) || (await readWitness(this.#options)) !== undefined)
       throw new LogRefused(
         `the database of the log is empty, and ${folder} holds a relay already: see that --log names the right one, or name another folder with --store-dir`,
       );
     copied(opened);
     await log.initialise(randomUUID());
-    const begun = await log.open();
+    const begun = await clocked(clock, () => log.open());
     if (!begun.state) throw new LogRefused('the log could not be begun in this database');
     return served({ ...begun, state: begun.state });
   }

@@ -32,7 +32,7 @@ import { type FillOptions, fillView } from './fill-view.ts';
 import { LogRefused, type LogState, type SharedLog } from './shared-log.ts';
 import { SnapshotDamaged } from './snapshot-format.ts';
 import { ViewLog } from './view-log.ts';
-import { witnessFile } from './witness.ts';
+import { type NotesPlace, witnessFile } from './witness.ts';
 
 export const NODE_FILE = 'node-name';
 const NODE_BYTES = 4;
@@ -50,8 +50,7 @@ export interface View {
   notices: string[];
 }
 
-interface ViewOptions {
-  folder: string;
+interface ViewOptions extends NotesPlace {
   log: SharedLog;
   state: LogState;
   nowMs: number;
@@ -78,7 +77,7 @@ async function open(options: ViewOptions, notices: string[] = []): Promise<View>
   const levelFolder = join(folder, LEVEL_FOLDER);
   const existed = hasDatabase(folder);
   const level = await openServing(folder, () =>
-    openLevel(levelFolder, existed, witnessFile(folder), { isShared: true }),
+    openLevel(levelFolder, existed, witnessFile(options), { isShared: true }),
   );
   if (!level) return open(options, notices);
   try {

@@ -22,6 +22,7 @@ export interface StateRow {
   is_free: boolean;
   holder: string;
   beat: string;
+  beat_ms: string;
   settings: Buffer;
   doubt: string | null;
   wanted_by: string | null;
@@ -35,6 +36,7 @@ export interface StateRow {
 }
 
 export interface RenewalRow {
+  holds: boolean;
   doubt: string | null;
   wanted_by: string | null;
   now_ms: string;
@@ -99,6 +101,7 @@ export function stateOf(row: StateRow): LogState {
     isFree: row.is_free,
     holder: row.holder,
     beat: Number(row.beat),
+    beatMs: Number(row.beat_ms),
     lastNo: Number(row.last_no),
     lastLsn: Number(row.last_lsn ?? 0),
     ackedNo: Number(row.acked_no),

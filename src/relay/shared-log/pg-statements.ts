@@ -81,7 +81,8 @@ SELECT ${SYSTEM}::text AS system_identifier, ${TIMELINE} AS timeline,
   current_setting('synchronous_standby_names') AS standby_names`;
 
 export const STATE = `
-SELECT l.log_id::text, l.state, l.format, l.term, l.tenure::text, l.is_free, l.holder, l.beat, l.settings, l.doubt, l.wanted_by,
+SELECT l.log_id::text, l.state, l.format, l.term, l.tenure::text, l.is_free, l.holder, l.beat,
+  (extract(epoch FROM l.beat_at) * 1000)::int8 AS beat_ms, l.settings, l.doubt, l.wanted_by,
   l.system_identifier::text, l.timeline, l.pruned_no, l.snapshot_no,
   coalesce(b.no, l.pruned_no) AS last_no, b.last_lsn, greatest(l.acked_no, b.acked_no) AS acked_no
 FROM relay_log l LEFT JOIN LATERAL (SELECT no, last_lsn, acked_no FROM batch WHERE log_id = l.log_id ORDER BY no DESC LIMIT 1) b ON true`;
@@ -90,27 +91,37 @@ export const INITIALISE = `
 INSERT INTO relay_log SELECT true, $4::int4, $1::uuid, 'serving', 0, NULL, true, '', 0, clock_timestamp(), 0, $2::int8, $3::int4,
   '\\x'::bytea, NULL, NULL, 0, 0 WHERE ${ARMED} ON CONFLICT DO NOTHING`;
 
+/** The doubt with a reason that it may have already. What is added comes last (doubt.ts). */
+const doubtWith = (reason: string): string =>
+  `CASE WHEN ${reason} IS NULL OR position(${reason} IN doubt) > 0 THEN doubt ELSE concat_ws('; ', doubt, ${reason}) END`;
+
 /**
  * $1 log, $2 term, $3 beat, $4 tenure or null as seen; $5 new tenure, $6 holder, $7 settings, $8 and $9 the server as seen,
  * $10 doubt or null.
  */
 export const LEAD = `
 UPDATE relay_log SET term = term + 1, tenure = $5::uuid, is_free = false, holder = $6, beat = beat + 1, beat_at = clock_timestamp(),
-  settings = $7, system_identifier = $8::int8, timeline = $9::int4, wanted_by = NULL, doubt = coalesce(doubt, $10::text)
+  settings = $7, system_identifier = $8::int8, timeline = $9::int4, wanted_by = NULL, doubt = ${doubtWith('$10::text')}
 WHERE one AND log_id = $1::uuid AND term = $2::int8 AND beat = $3::int8 AND tenure IS NOT DISTINCT FROM $4::uuid
   AND state = 'serving' AND ${SYSTEM} = $8::int8 AND ${TIMELINE} = $9::int4 AND ${ARMED} RETURNING term`;
 
 const LEADS = `one AND log_id = $1::uuid AND term = $2::int8 AND tenure = $3::uuid AND NOT is_free`;
 const OF_TENURE = `${LEADS} AND ${ARMED}`;
 
+/** $4 and $5 number and effects of the last batch that was acknowledged. */
 export const RENEW = `
 UPDATE relay_log SET beat = beat + 1, beat_at = clock_timestamp(), acked_no = greatest(acked_no, $4::int8)
-WHERE ${OF_TENURE} RETURNING doubt, wanted_by, (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now_ms,
+WHERE ${OF_TENURE} RETURNING doubt, wanted_by,
+  $4::int8 <= pruned_no OR EXISTS (SELECT 1 FROM batch b WHERE b.log_id = $1::uuid AND b.no = $4::int8 AND b.effects = $5::bytea) AS holds,
+  (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now_ms,
   ${SYSTEM}::text AS system_identifier, ${TIMELINE} AS timeline,
   current_setting('synchronous_standby_names') AS standby_names`;
 
-/** $1 log, $2 term, $3 beat, $4 tenure or null, $5 state as seen; $6 and $7 the server as seen; $8 new state, $9 new tenure. */
-const CHANGED = `term = term + 1, beat = beat + 1, beat_at = clock_timestamp(), is_free = true, wanted_by = NULL, state = $8, tenure = $9::uuid`;
+/**
+ * $1 log, $2 term, $3 beat, $4 tenure or null, $5 state as seen; $6 and $7 the server as seen; $8 new state, $9 new tenure. The
+ * heartbeat stays: who changes the row does not know whether this is an older copy of the log.
+ */
+const CHANGED = `term = term + 1, beat = beat + 1, is_free = true, wanted_by = NULL, state = $8, tenure = $9::uuid`;
 const UNCHANGED = `one AND log_id = $1::uuid AND term = $2::int8 AND beat = $3::int8 AND tenure IS NOT DISTINCT FROM $4::uuid AND state = $5
   AND ${SYSTEM} = $6::int8 AND ${TIMELINE} = $7::int4 AND ${ARMED}`;
 
@@ -118,7 +129,7 @@ export const CHANGE = `UPDATE relay_log SET ${CHANGED} WHERE ${UNCHANGED} RETURN
 
 /** $10 new log, $11 the batch that its snapshot stands for. */
 export const REPLACE = `
-UPDATE relay_log SET ${CHANGED}, log_id = $10::uuid, holder = '', acked_no = $11::int8, pruned_no = $11::int8, snapshot_no = $11::int8,
+UPDATE relay_log SET ${CHANGED}, beat_at = clock_timestamp(), log_id = $10::uuid, holder = '', acked_no = $11::int8, pruned_no = $11::int8, snapshot_no = $11::int8,
   settings = '\\x'::bytea, doubt = NULL, system_identifier = $6::int8, timeline = $7::int4
 WHERE ${UNCHANGED} RETURNING one`;
 
@@ -146,9 +157,12 @@ SELECT name, version, format, (extract(epoch FROM seen_at) * 1000)::int8 AS seen
 
 export const WANT = `UPDATE relay_log SET wanted_by = $2 WHERE one AND log_id = $1::uuid AND ${ARMED}`;
 
-export const CLEAR_DOUBT = `UPDATE relay_log SET doubt = NULL WHERE ${OF_TENURE} RETURNING one`;
+/** $4 what is settled: the beginning of the doubt, or nothing of it. */
+export const CLEAR_DOUBT = `
+UPDATE relay_log SET doubt = CASE WHEN starts_with(doubt, $4::text) THEN nullif(substr(doubt, length($4::text) + 3), '') ELSE doubt END
+WHERE ${OF_TENURE} RETURNING one`;
 
-export const DOUBT = `UPDATE relay_log SET doubt = coalesce(doubt, $2) WHERE one AND log_id = $1::uuid AND ${ARMED}`;
+export const DOUBT = `UPDATE relay_log SET doubt = ${doubtWith('$2::text')} WHERE one AND log_id = $1::uuid AND ${ARMED}`;
 
 /**
  * $15 null, or the names of standbys that were read: where others are named by now, nothing is written. The form of the

@@ -148,15 +148,16 @@ export class PostgresLog implements SharedLog {
     return rows;
   }
 
-  async renew(tenure: Tenure, ackedNo: number): Promise<Renewal> {
+  async renew(tenure: Tenure, { no, effects }: Parameters<SharedLog['renew']>[1]): Promise<Renewal> {
     const sentMs = this.#monotonicMs();
-    const { rows } = await this.#session.store<RenewalRow>('renew', sql.RENEW, [...named(tenure), ackedNo]);
+    const { rows } = await this.#session.store<RenewalRow>('renew', sql.RENEW, [...named(tenure), no, effects]);
     const [row] = rows;
     if (!row) throw new Fenced();
     // A batch that is under way in the server holds the row against this statement: the answer to it is lost.
     if (this.#appendingSinceMs !== undefined && sentMs - this.#appendingSinceMs >= this.#answerWithinMs)
       this.#session.closeAppends();
     return {
+      holds: row.holds,
       doubt: row.doubt ?? undefined,
       wantedBy: row.wanted_by ?? undefined,
       nowMs: Number(row.now_ms),
@@ -203,8 +204,9 @@ export class PostgresLog implements SharedLog {
     await this.#session.store('doubt', sql.DOUBT, [logId, reason]);
   }
 
-  async clearDoubt(tenure: Tenure): Promise<void> {
-    if ((await this.#session.store('clear doubt', sql.CLEAR_DOUBT, named(tenure))).rowCount === 0) throw new Fenced();
+  async clearDoubt(tenure: Tenure, doubt: string): Promise<void> {
+    const values = [...named(tenure), doubt];
+    if ((await this.#session.store('clear doubt', sql.CLEAR_DOUBT, values)).rowCount === 0) throw new Fenced();
   }
 
   async want(logId: string, holder: string): Promise<void> {

@@ -85,6 +85,8 @@ export interface LogState {
   holder: string;
   /** Rises with each renewal. */
   beat: number;
+  /** When a node last led or renewed, by the server's clock: the heartbeat of the log. */
+  beatMs: number;
   /** The last batch that is stored, and its last record. */
   lastNo: number;
   lastLsn: number;
@@ -94,7 +96,7 @@ export interface LogState {
   ledOn: LogServer;
   /** What that node decides by. */
   settings: Buffer;
-  /** Why the next leader must begin a new epoch. */
+  /** Why a new epoch must begin (doubt.ts). */
   doubt: string | undefined;
   /** The node that asked for the lead. */
   wantedBy: string | undefined;
@@ -117,6 +119,8 @@ export interface OpenedLog {
 }
 
 export interface Renewal {
+  /** Whether the log holds the batch that was named. */
+  holds: boolean;
   doubt: string | undefined;
   wantedBy: string | undefined;
   /** The server's clock. */
@@ -134,8 +138,8 @@ export interface Candidate {
   /** A digest of what it decides by. */
   settings: Buffer;
   /**
-   * Why it must begin a new epoch, if it must. It becomes the doubt of the log with the lead, so that the next leader knows
-   * it when this one ends before the new epoch is durable.
+   * Why it must begin a new epoch, if it must. It is added to the doubt of the log with the lead, so that the next leader
+   * knows it when this one ends before the new epoch is durable.
    */
   doubt?: string | undefined;
 }
@@ -202,8 +206,8 @@ export interface SharedLog {
   initialise(logId: string): Promise<void>;
   /** Takes the lead if nothing has changed since `seen`, nor the server since the last `open`; else `'held'`. */
   lead(seen: LogState, candidate: Candidate): Promise<Tenure | 'held'>;
-  /** The heartbeat of the tenure. Throws `Fenced`. */
-  renew(tenure: Tenure, ackedNo: number): Promise<Renewal>;
+  /** The heartbeat of the tenure, which names the last batch that was acknowledged. Throws `Fenced`. */
+  renew(tenure: Tenure, acked: Pick<EncodedBatch, 'no' | 'effects'>): Promise<Renewal>;
   /** The first batch of a tenure follows `lastNo` and `lastLsn` of the state that it was taken from. */
   append(tenure: Tenure, batch: EncodedBatch, ackedNo: number): Promise<Appended>;
   /** The batches after `afterNo`, at most those that were acknowledged unless `tenure` leads; a run of them. */
@@ -212,10 +216,10 @@ export interface SharedLog {
   batch(logId: string, no: number): Promise<FoundBatch | 'pruned' | undefined>;
   /** By their places; `undefined` where there is none. */
   payloads(logId: string, places: readonly Buffer[]): Promise<(Buffer | undefined)[]>;
-  /** Notes that the next leader, or this one, must begin a new epoch. */
+  /** Adds to the doubt why the next leader, or this one, must begin a new epoch. */
   doubt(logId: string, reason: string): Promise<void>;
-  /** Ends a doubt, after the new epoch is durable. Throws `Fenced`. */
-  clearDoubt(tenure: Tenure): Promise<void>;
+  /** Takes `doubt` away, after the new epoch is durable; what was added to it meanwhile stays. Throws `Fenced`. */
+  clearDoubt(tenure: Tenure, doubt: string): Promise<void>;
   /** Notes that the node of that name is to lead: the leader is told with its next renewal. */
   want(logId: string, holder: string): Promise<void>;
   /** Notes that this node lives; a crash of the server may lose it. */

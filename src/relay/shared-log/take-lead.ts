@@ -16,14 +16,15 @@ import type { Presence } from './presence.ts';
 import type { LogReach } from './reach.ts';
 import { Fenced, type LogState, type OpenedLog, OutcomeUnknown, type Tenure, isPassing } from './shared-log.ts';
 import type { SnapshotParts } from './snapshot-job.ts';
+import { doubtWith, isSettled } from './doubt.ts';
 import { type EpochFault, epochFault } from './takeover-rules.ts';
-import { isHeld, keepWitness } from './witness.ts';
+import { isHeld } from './witness.ts';
 
 /** A batch that a leader appends while it stops gets this long: it may wait for a standby that is away. */
 const LAST_BATCH_WITHIN_MS = 5_000;
 
-/** What a log that has begun says of itself. */
-export type BegunLog = OpenedLog & { state: LogState };
+/** What a log that has begun says of itself, and by how much this clock is off that of its server. */
+export type BegunLog = OpenedLog & { state: LogState; offMs: number };
 
 /** A node that leads. */
 export interface LeadingNode {
@@ -36,8 +37,8 @@ export interface LeadingNode {
   wireBytes(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]>;
   /** What its job of snapshots works with. */
   snapshotParts: SnapshotParts;
-  /** Ends a doubt of the log, after a new epoch is durable. */
-  settleDoubt(): Promise<void>;
+  /** Ends that doubt of the log, after a new epoch is durable. */
+  settleDoubt(doubt: string): Promise<void>;
   /** A batch that the log does not take fails from now on. */
   stopRetrying(): void;
   /** Gives the lead back and closes the view. To be called when nothing is appended any more. */
@@ -53,23 +54,27 @@ interface LeadParts {
   presence: Presence;
   /** Called with a tenure as soon as this node has it. */
   onTaken: (tenure: Tenure) => void;
+  /** When the sign of life of the node before was first seen, by the server's clock. */
+  seenMs: number;
+  /** Notes once more what was seen, and ends that. */
+  stopWitness: () => Promise<void>;
 }
 
 /** `undefined` when another was faster, or the log cannot be reached now. */
 export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): Promise<LeadingNode | undefined> {
-  const { folder, log, leaseMs, clock, timers, logger, onLost, onDoubt, onHandOver } = parts.options;
+  const { log, leaseMs, clock, timers, onLost, onDoubt, onHandOver } = parts.options;
   const { state, server } = opened;
   const takenMs = clock.monotonicMs();
   const taken = await take(parts, view, opened);
   if (!taken) return undefined;
-  const { tenure, fault } = taken;
+  const { tenure } = taken;
   parts.onTaken(tenure);
   const { store } = view;
   let isServing = false;
   const given = { log, tenure, name: parts.name, ledOn: server, leaseMs, clock, timers, takenMs };
   const leadership = new Leadership({
     ...given,
-    ackedNo: () => view.log.no,
+    acked: () => view.log.mark,
     onLost: (error) => {
       if (isServing) onLost(error);
     },
@@ -82,13 +87,9 @@ export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): 
     await catchUp({ log, store, view: view.log }, tenure);
     await view.log.leads(tenure);
     await store.append({ entries: [], changes: [], payloads: [] });
-    const begun = await begin(parts.options, view, fault);
-    if (fault) await log.clearDoubt(tenure);
+    const begun = await begin(parts.options, view, taken);
+    if (taken.doubt !== undefined) await log.clearDoubt(tenure, taken.doubt);
     if (leadership.isLost) throw new Fenced();
-    const stopWitness = keepWitness(folder, view.log, server, {
-      timers,
-      onError: (error) => logger.error({ err: error }, 'how far the view has come could not be noted'),
-    });
     const present = parts.presence.keep(tenure, state.format, timers);
     let cancelGiveUp: Cancel | undefined;
     isServing = true;
@@ -103,13 +104,13 @@ export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): 
       },
       wireBytes: (rows) => log.payloads(tenure.logId, rows.map(placeOf)),
       snapshotParts: { log, tenure, view: view.log },
-      settleDoubt: () => log.clearDoubt(tenure),
+      settleDoubt: (doubt) => log.clearDoubt(tenure, doubt),
       close: async () => {
         cancelGiveUp?.();
         // First: another node waits for it. A node that is not reached leads until its lease is over.
         await leadership.resign().catch((error: unknown) => parts.reach.note(error));
         await present.stop();
-        await stopWitness();
+        await parts.stopWitness();
         await closeView(view);
         await log.close();
       },
@@ -123,18 +124,25 @@ export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): 
   }
 }
 
-/** Takes the lead, and says why a new epoch must begin. */
+interface Taken {
+  tenure: Tenure;
+  /** Why a new epoch must begin, apart from a doubt that was there. */
+  fault: EpochFault | undefined;
+  /** The whole doubt, as it stands in the row now. */
+  doubt: string | undefined;
+}
+
 async function take(
-  { options, name, settings, reach }: LeadParts,
+  { options, name, settings, reach, seenMs }: LeadParts,
   { found, survived }: View,
   { state, server }: BegunLog,
-): Promise<{ tenure: Tenure; fault: EpochFault | undefined } | undefined> {
+): Promise<Taken | undefined> {
   const { log, durability } = options;
   try {
     const isWhole = survived && found !== undefined && found.no > 0 && (await isHeld(log, state.logId, found));
-    const fault = epochFault(state, server, durability, { ledLast: found?.tenure, isWhole });
+    const fault = epochFault(state, server, durability, { ledLast: found?.tenure, isWhole }, seenMs);
     const tenure = await log.lead(state, { holder: name, settings, doubt: fault?.sentence });
-    return tenure === 'held' ? undefined : { tenure, fault };
+    return tenure === 'held' ? undefined : { tenure, fault, doubt: doubtWith(state.doubt, fault?.sentence) };
   } catch (error) {
     // The row tells next time whether this node leads.
     if (!isPassing(error) && !(error instanceof OutcomeUnknown)) throw error;
@@ -147,7 +155,7 @@ async function take(
 async function begin(
   { log, signer, clock, newEpoch }: NodeOptions,
   { store }: View,
-  fault: EpochFault | undefined,
+  { fault: own, doubt }: Taken,
 ): Promise<Pick<LeadingNode, 'initialised' | 'notices' | 'epochBegun'>> {
   const nowMs = clock.nowMs();
   const relay = store.get('relay', rowKey.relay);
@@ -157,6 +165,12 @@ async function begin(
     return { initialised: true, notices: [], epochBegun: undefined };
   }
   refuseForeignKey(relay, signer, 'log', log.place);
+  // What the log holds is all applied now: also the epoch that another leader may have begun for this doubt.
+  const ofDoubt: EpochFault | undefined =
+    doubt === undefined || doubt === own?.sentence || isSettled(doubt, store.tree)
+      ? undefined
+      : { reason: 'log-in-doubt', sentence: `The log is in doubt (${doubt}).` };
+  const fault = ofDoubt ?? own;
   if (!fault) return { initialised: false, notices: [], epochBegun: undefined };
   const event: RelayEvent = { type: 'EpochRotated', epoch: newEpoch(), reason: fault.reason, atMs: nowMs };
   await appendAtOnce(store, event, nowMs);

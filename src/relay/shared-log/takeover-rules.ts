@@ -1,23 +1,42 @@
-/** Whether a node may take the lead of a shared log, and whether the epoch goes on when it does. */
+/** Whether a node may lead a shared log, and whether the epoch goes on when it does. */
+import type { Clock } from '../../lib/clock.ts';
 import type { EpochReason } from '../core/event.ts';
+import { heartbeatFault } from '../store/position.ts';
 import type { Durability } from './durability.ts';
 import type { LogServer, LogState } from './shared-log.ts';
 
 /** A node whose clock differs more from that of the server does not lead. */
 export const CLOCK_OFF_MS = 60_000;
 
+/** What the server answers, and by how much this clock is off its: not at all where the answer may be as old as it took. */
+export async function clocked<T extends { nowMs: number }>(
+  clock: Clock,
+  ask: () => Promise<T>,
+): Promise<T & { offMs: number }> {
+  const sentMs = clock.nowMs();
+  const answer = await ask();
+  const [nowMs, atMs] = [clock.nowMs(), answer.nowMs];
+  return { ...answer, offMs: Math.max(0, Math.min(sentMs, nowMs) - atMs, atMs - Math.max(sentMs, nowMs)) };
+}
+
+/** Why a node with this clock must not lead, as the end of a sentence; `undefined` when it may. */
+export function clockFault(offMs: number): string | undefined {
+  if (offMs <= CLOCK_OFF_MS) return undefined;
+  return `its clock differs by ${Math.round(offMs / 1000)} s from that of the server of the log`;
+}
+
 interface Own {
   holder: string;
   settings: Buffer;
   acceptsSettings: boolean;
-  /** By how much this clock is ahead of that of the server. */
+  /** By how much this clock is off that of the server. */
   offMs: number;
 }
 
 /** Why this node must not lead, as the end of a sentence; `undefined` when it may. */
 export function obstacle({ settings, holder }: LogState, own: Own): string | undefined {
-  if (Math.abs(own.offMs) > CLOCK_OFF_MS)
-    return `its clock differs by ${Math.round(Math.abs(own.offMs) / 1000)} s from that of the server`;
+  const ofClock = clockFault(own.offMs);
+  if (ofClock !== undefined) return ofClock;
   const isOther = settings.length > 0 && !settings.equals(own.settings);
   if (!isOther || holder === own.holder || own.acceptsSettings) return undefined;
   return `it was started with other settings than ${holder} (${settingsThatDiffer(settings, own.settings).join(', ')}): start both alike, or this one with --accept-settings`;
@@ -41,18 +60,25 @@ export function isSameServer(one: LogServer, other: LogServer): boolean {
 }
 
 /**
- * Why the epoch may not go on; `undefined` when it may. The log lies on the server that it lay on: it lost nothing. It
- * lies on another: then only a node can prove that it is whole that led last, and whose last batch is in it; or the
- * operator says that its storage loses nothing.
+ * Why the epoch may not go on, apart from a doubt; `undefined` when it may. Its heartbeat must be recent, as that of any log:
+ * what was put back from an older copy says the same of itself as before. Then, where the log lies on the server that it lay
+ * on, it lost nothing. Where it lies on another, only a node can prove that it is whole that led last, and whose last batch
+ * is in it; or the operator says that its storage loses nothing.
+ *
+ * `seenMs` is when this node first saw the heartbeat, by the server's clock: what it saw while that was recent, and sees
+ * again, was not put back, however long the server was away since.
  */
 export function epochFault(
-  { term, tenure, ledOn, doubt }: LogState,
+  { term, tenure, ledOn, beatMs }: LogState,
   server: LogServer,
   durability: Durability,
   { ledLast, isWhole }: Proof,
+  seenMs: number,
 ): EpochFault | undefined {
-  if (doubt !== undefined) return { reason: 'log-in-doubt', sentence: `The log is in doubt (${doubt}).` };
-  if (term === 0 || isSameServer(ledOn, server) || durability === 'storage') return undefined;
+  if (term === 0) return undefined;
+  const stale = heartbeatFault(beatMs, seenMs, 'log');
+  if (stale) return { reason: stale.reason, sentence: `${stale.clause[0]?.toUpperCase()}${stale.clause.slice(1)}.` };
+  if (isSameServer(ledOn, server) || durability === 'storage') return undefined;
   const provesAll = ledLast !== undefined && ledLast === tenure && isWhole;
   if (durability === 'standby' && provesAll) return undefined;
   return {

@@ -96,7 +96,7 @@ async function becomeOwn(options: MoveOptions, { state }: SeenLog): Promise<void
       );
     await becomeOwnLog(level, positionFile ?? join(folder, POSITION_FILE), clock.nowMs());
   });
-  await forgetWitness(folder);
+  await forgetWitness(options);
 }
 
 function isWhole(mark: ViewMark | undefined, { logId, lastNo, lastLsn }: SeenLog['state']): boolean {

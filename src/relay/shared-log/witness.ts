@@ -1,74 +1,120 @@
 /**
- * What a node has seen of the log, kept in a file beside the view: a log that lacks it has lost something, and a server
- * that is older than the one where it was seen was replaced by another.
+ * What a node has seen of the log, kept in a file outside the view: a log that lacks it has lost something, and a server that
+ * is older than the one where it was seen was replaced by another. The file lies beside the position that a store with a log
+ * of its own would have, so that a store folder that is put back does not bring it along.
  */
 import { readFile, rm } from 'node:fs/promises';
-import { join } from 'node:path';
-import type { Timers } from '../../lib/clock.ts';
+import { dirname, join } from 'node:path';
+import type { Cancel, Timers } from '../../lib/clock.ts';
 import { replaceFile, syncFolder } from '../../lib/files.ts';
+import type { LogTree } from '../store/log-tree.ts';
 import type { ViewMark } from '../store/view-mark.ts';
-import { LogRefused, type LogServer, type SharedLog } from './shared-log.ts';
-import type { ViewLog } from './view-log.ts';
+import { epochsOf } from './doubt.ts';
+import { type EncodedBatch, LogRefused, type LogServer, type SharedLog } from './shared-log.ts';
 
 const WITNESS_FILE = 'witness.json';
 const WITNESS_EVERY_MS = 1_000;
 
 /** A batch that was seen. */
-export type SeenBatch = Pick<ViewMark, 'logId' | 'no' | 'lastLsn' | 'effects'>;
+export interface SeenBatch extends Pick<ViewMark, 'logId' | 'no' | 'lastLsn' | 'effects'> {
+  /** Those that the log had then (doubt.ts). */
+  epochs: string;
+}
 
 interface Witness extends SeenBatch {
   /** Where the log lay. */
   server: LogServer;
 }
 
-export function witnessFile(folder: string): string {
-  return join(folder, WITNESS_FILE);
+/** Those without epochs were written. */
+type StoredWitness = Omit<Witness, 'effects' | 'epochs'> & { effects: string; epochs?: string };
+
+/** Where a store notes what it has seen: its folder, and the file of its position where that lies elsewhere. */
+export interface NotesPlace {
+  folder: string;
+  positionFile?: string | undefined;
 }
 
-/** What this node noted last; `undefined` when it noted nothing that can be read. */
-export async function readWitness(folder: string): Promise<Witness | undefined> {
-  const text = await readFile(witnessFile(folder), 'utf8').catch(() => undefined);
-  if (text === undefined) return undefined;
+export function witnessFile({ folder, positionFile }: NotesPlace): string {
+  return positionFile === undefined ? join(folder, WITNESS_FILE) : `${positionFile}.${WITNESS_FILE}`;
+}
+
+/** What this node noted last; `undefined` when it noted nothing that can be read. One of before lies in the folder. */
+export async function readWitness(place: NotesPlace): Promise<Witness | undefined> {
+  for (const path of [witnessFile(place), witnessFile({ folder: place.folder })]) {
+    const text = await readFile(path, 'utf8').catch(() => undefined);
+    const witness = text === undefined ? undefined : witnessIn(text);
+    if (witness) return witness;
+  }
+  return undefined;
+}
+
+function witnessIn(text: string): Witness | undefined {
   try {
-    const { effects, ...witness } = JSON.parse(text) as Omit<Witness, 'effects'> & { effects: string };
-    return { ...witness, effects: Buffer.from(effects, 'hex') };
+    const { effects, epochs = '', ...witness } = JSON.parse(text) as StoredWitness;
+    return { ...witness, epochs, effects: Buffer.from(effects, 'hex') };
   } catch {
     return undefined;
   }
 }
 
-export async function writeWitness(folder: string, { logId, no, lastLsn, effects }: SeenBatch, server: LogServer) {
-  const text = JSON.stringify({ logId, no, lastLsn, effects: effects.toString('hex'), server });
-  await replaceFile(witnessFile(folder), `${text}\n`);
-}
-
 /** To be called when the log was told of what it lacks: it is told once. */
-export async function forgetWitness(folder: string): Promise<void> {
-  await rm(witnessFile(folder), { force: true });
-  await syncFolder(folder);
+export async function forgetWitness(place: NotesPlace): Promise<void> {
+  for (const path of [witnessFile(place), witnessFile({ folder: place.folder })]) {
+    await rm(path, { force: true });
+    await syncFolder(dirname(path));
+  }
 }
 
-/** Notes once a second how far the view has come. The function that it returns notes it once more, and ends that. */
-export function keepWitness(
-  folder: string,
-  view: ViewLog,
-  server: LogServer,
-  { timers, onError }: { timers: Timers; onError: (error: unknown) => void },
-): () => Promise<void> {
-  let noted = -1;
-  let writing: Promise<void> = Promise.resolve();
-  const write = (): void => {
-    const { mark } = view;
-    if (mark.no === noted) return;
-    noted = mark.no;
-    writing = writing.then(() => writeWitness(folder, mark, server)).catch(onError);
-  };
-  const cancel = timers.every(WITNESS_EVERY_MS, write);
-  return () => {
-    cancel();
-    write();
-    return writing;
-  };
+interface KeptView {
+  log: { readonly mark: ViewMark };
+  store: { readonly tree: LogTree };
+}
+
+interface KeeperOptions extends NotesPlace {
+  timers: Timers;
+  onError: (error: unknown) => void;
+}
+
+/** Notes how far a view has come: at once when the log is seen on another server, then once a second. */
+export class WitnessKeeper {
+  readonly #options: KeeperOptions;
+  readonly #view: KeptView;
+  readonly #cancel: Cancel;
+  #server: LogServer | undefined;
+  #notedNo = 0;
+  #writing: Promise<void> = Promise.resolve();
+
+  constructor(options: KeeperOptions, view: KeptView) {
+    this.#options = options;
+    this.#view = view;
+    this.#cancel = options.timers.every(WITNESS_EVERY_MS, () => this.#write());
+  }
+
+  seenOn(server: LogServer): void {
+    if (JSON.stringify(server) !== JSON.stringify(this.#server)) this.#notedNo = 0;
+    this.#server = server;
+    if (this.#notedNo === 0) this.#write();
+  }
+
+  /** Notes it once more, and ends that. */
+  stop(): Promise<void> {
+    this.#cancel();
+    this.#write();
+    return this.#writing;
+  }
+
+  #write(): void {
+    const { logId, no, lastLsn, effects } = this.#view.log.mark;
+    const server = this.#server;
+    if (no === this.#notedNo || no === 0 || !server) return;
+    this.#notedNo = no;
+    const epochs = epochsOf(this.#view.store.tree);
+    const text = JSON.stringify({ logId, no, lastLsn, effects: effects.toString('hex'), epochs, server });
+    this.#writing = this.#writing
+      .then(() => replaceFile(witnessFile(this.#options), `${text}\n`))
+      .catch(this.#options.onError);
+  }
 }
 
 /** Throws `LogRefused` for a server that another took the place of. */
@@ -83,7 +129,7 @@ export function refuseOlder(server: LogServer, seen: LogServer): void {
 export async function isHeld(
   log: SharedLog,
   logId: string,
-  { no, effects }: Pick<SeenBatch, 'no' | 'effects'>,
+  { no, effects }: Pick<EncodedBatch, 'no' | 'effects'>,
 ): Promise<boolean> {
   if (no === 0) return true;
   const found = await log.batch(logId, no);

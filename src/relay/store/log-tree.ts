@@ -93,6 +93,11 @@ export class LogTree {
     return view && leafIndex(view, lsn) < view.size ? view : undefined;
   }
 
+  /** The first leaves of the newest trees, in order. */
+  newest(count: number): readonly TreeStart[] {
+    return this.#starts.slice(-count);
+  }
+
   /** Records up to here may be deleted: every tree stands without them. */
   get prunableThrough(): number {
     const last = this.#starts.at(-1);

@@ -12,7 +12,7 @@ import { eventTimeMs } from '../core/event.ts';
 import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
 import { declaredSchema, readableRelayRow } from './migrate.ts';
 import { checkNewestRecords } from './open.ts';
-import { type Position, heartbeatFault, positionFault } from './position.ts';
+import { type Position, heartbeatFault, heartbeatOf, positionFault } from './position.ts';
 import { decodeRecord } from './record.ts';
 import { refusedIfDamaged } from './refused.ts';
 import { logKey } from './keys.ts';
@@ -73,7 +73,7 @@ async function looked(level: Level, position: Position | undefined, nowMs: numbe
   const { lastLsn, pruned } = bounds;
   const newest = await level.get(logKey(lastLsn));
   const store = new StoreReader(level, bounds);
-  const fault = (await positionFault(level, position, pruned)) ?? heartbeatFault(store, nowMs);
+  const fault = (await positionFault(level, position, pruned)) ?? heartbeatFault(heartbeatOf(store), nowMs);
   return {
     schema,
     view,

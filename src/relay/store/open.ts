@@ -21,7 +21,14 @@ import { isSystemError, refusedIfDamaged, StoreRefused, fileThere } from './refu
 import { LEVEL_FOLDER, type Level, type LevelSharing, levelAt, makeLevelFolder } from './level.ts';
 import { LogTree } from './log-tree.ts';
 import { MIGRATIONS, type Migration, migrate, relayRowOf, declaredSchema } from './migrate.ts';
-import { type OpenedPosition, PositionFile, readPruned, heartbeatFault, positionFault } from './position.ts';
+import {
+  type OpenedPosition,
+  PositionFile,
+  readPruned,
+  heartbeatFault,
+  heartbeatOf,
+  positionFault,
+} from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
 import { type ViewMark, logPlace, readViewMark } from './view-mark.ts';
 import { dropRebuilt, finishCutovers, isRestoreUnderWay, POSITION_FILE } from './cutover.ts';
@@ -160,7 +167,7 @@ export async function storeOver(
     await migrate(level, store, relay, newest.version, newest.migrations, nowMs);
     notices.push(`The store was brought from schema ${relay.schemaVersion} to ${newest.version}; its epoch goes on.`);
   }
-  const ofHeartbeat = heartbeatFault(store, nowMs);
+  const ofHeartbeat = heartbeatFault(heartbeatOf(store), nowMs);
   const reset = (await positionFault(level, position, bounds.pruned)) ?? ofHeartbeat;
   if (reset) {
     notices.push(`${capitalised(reset.clause)}. A new epoch begins; senders will push again what was not confirmed.`);

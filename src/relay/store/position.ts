@@ -215,25 +215,31 @@ export async function positionFault(
   return { reason: 'position-differs', clause };
 }
 
-/** Why the heartbeat does not show that the store is recent; `undefined` when it does. */
-export function heartbeatFault(rows: RowReader, nowMs: number): EpochReset | undefined {
-  const atMs = heartbeatOf(rows);
+/**
+ * Why a heartbeat does not show that what holds it is recent; `undefined` when it does. The rule of every log: of one in
+ * its own store by the relay's clock, of one that is shared by the clock of its server.
+ */
+export function heartbeatFault(
+  atMs: number | undefined,
+  nowMs: number,
+  where: 'store' | 'log' = 'store',
+): EpochReset | undefined {
   if (atMs === undefined) {
-    const clause = 'the heartbeat in the store is missing or unreadable, so nothing says how old this copy of it is';
+    const clause = `the heartbeat in the ${where} is missing or unreadable, so nothing says how old this copy of it is`;
     return { reason: 'stale-heartbeat', clause };
   }
   const ageMs = nowMs - atMs;
   if (ageMs > HEARTBEAT_STALE_MS) {
-    const clause = `the last heartbeat in the store is ${Math.floor(ageMs / 60_000)} minutes old: it may be an older copy`;
+    const clause = `the last heartbeat in the ${where} is ${Math.floor(ageMs / 60_000)} minutes old: it may be an older copy`;
     return { reason: 'stale-heartbeat', clause };
   }
   if (ageMs >= -HEARTBEAT_AHEAD_MS) return undefined;
-  const clause = 'the last heartbeat in the store lies in the future: this clock, or the one before it, is wrong';
+  const clause = `the last heartbeat in the ${where} lies in the future: this clock, or the one before it, is wrong`;
   return { reason: 'future-heartbeat', clause };
 }
 
-/** Every store has one from its first record on. */
-function heartbeatOf(rows: RowReader): number | undefined {
+/** Every store has one from its first record on; `undefined` when it cannot be read. */
+export function heartbeatOf(rows: RowReader): number | undefined {
   try {
     const atMs = rows.get('heartbeat', rowKey.heartbeat)?.atMs;
     return Number.isSafeInteger(atMs) ? atMs : undefined;
