@@ -6,7 +6,7 @@ import Type, { type Static } from 'typebox';
 import { CLOSED } from './shapes.ts';
 
 export const PageSession = Type.Object(
-  { csrf: Type.String({ description: 'to be sent as x-poste-csrf with every action' }) },
+  { csrf: Type.String({ description: 'to be sent as x-poste-csrf with every request besides the cookie' }) },
   CLOSED,
 );
 export type PageSession = Static<typeof PageSession>;
@@ -18,7 +18,6 @@ export const PAGE_PROBLEMS = {
   NO_SESSION: { status: 401, title: 'No Session' },
   FOREIGN_HOST: { status: 403, title: 'Foreign Host' },
   FOREIGN_ORIGIN: { status: 403, title: 'Foreign Origin' },
-  BAD_CSRF_TOKEN: { status: 403, title: 'Bad CSRF Token' },
   BAD_PAGE_TOKEN: { status: 403, title: 'Bad Page Token' },
   TOO_MANY_STREAMS: { status: 503, title: 'Too Many Streams' },
 } as const;

@@ -71,7 +71,7 @@ export const HopByKeyOrName = Type.Object({
 
 export const OptionalHop = Type.Partial(HopByKey);
 
-/** What each action of the operator's console needs besides its cookie. */
-export const ConsoleAction = Type.Object({
+/** What each request of a session of the operator's console needs besides its cookie. */
+export const ConsoleSession = Type.Object({
   'x-poste-csrf': Type.String({ description: 'the token of the session' }),
 });

@@ -245,11 +245,11 @@ test('a burst of mail is shown as the answers come: no answer is given up for th
   const { page } = window;
   await page.addInitScript(`
     globalThis.mailEvents = 0;
-    globalThis.EventSource = class extends EventSource {
-      constructor(url) {
-        super(url);
-        this.addEventListener('mail', () => mailEvents++);
-      }
+    const pipe = ReadableStream.prototype.pipeThrough;
+    ReadableStream.prototype.pipeThrough = function (...passed) {
+      const [mine, counted] = pipe.apply(this, passed).tee();
+      void counted.pipeTo(new WritableStream({ write: (text) => void (mailEvents += text.split('event: mail').length - 1) }));
+      return mine;
     };
   `);
   await page.clock.install();

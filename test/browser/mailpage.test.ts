@@ -1,9 +1,12 @@
 /** The owner's page in headless Chromium: reading, searching, writing and following mail, by mouse and keyboard, and words of others. */
 import { readFile, writeFile } from 'node:fs/promises';
+import { once } from 'node:events';
+import { type IncomingHttpHeaders, createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { platform } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { openInBrowser } from '../../src/cli/lib/browser.ts';
 import { OWNER_ID } from '../../src/host/core/rows.ts';
 import { useInbox } from '../../src/host/mailbox/inbox.ts';
@@ -47,6 +50,36 @@ describe('the page of the owner', () => {
     await one.page.reload();
     await one.heading('Poste mail');
     expect((await one.context.cookies()).filter(({ value }) => value !== '')).toEqual([]);
+  });
+
+  test('is open in a second window too, and a server at another port that gets its cookie does nothing with it', async () => {
+    const mail = await started();
+    const window = await MailWindow.open(suite);
+    await window.enter(mail);
+    await window.heading('Inbox');
+    const second = await window.context.newPage();
+    await second.goto(window.page.url());
+    await second.getByRole('heading', { name: 'Inbox' }).waitFor();
+
+    const stolen: IncomingHttpHeaders[] = [];
+    const thief = createServer(({ headers }, response) => {
+      stolen.push(headers);
+      response.end('a page of another user');
+    }).listen(0, '127.0.0.1');
+    onTestFinished(() => void thief.close());
+    await once(thief, 'listening');
+    await second.goto(`http://127.0.0.1:${(thief.address() as AddressInfo).port}/mail/`);
+    const [{ cookie = '' } = {}] = stolen;
+    expect(cookie).toMatch(/^poste_mail_/);
+    expect(JSON.stringify(await second.evaluate('[{...sessionStorage}, {...localStorage}]'))).toBe('[{},{}]');
+    const { origin } = new URL(window.page.url());
+    for (const path of ['session', 'live']) {
+      expect((await fetch(`${origin}/mail/${path}`, { headers: { cookie } })).status).toBe(401);
+    }
+    const read = { method: 'POST', headers: { cookie, origin, 'content-type': 'application/json' }, body: '{}' };
+    expect((await fetch(`${origin}/mail/mail-inbox`, read)).status).toBe(401);
+    await window.page.reload();
+    await window.heading('Inbox');
   });
 
   test('opens from the file that poste inbox --web gives to the browser', async () => {

@@ -86,7 +86,9 @@ describe('a host', () => {
 
     const session = { cookie: cookie.split(';', 1)[0] ?? '', 'x-poste-csrf': csrf };
     expect(await (await ask('mail-inbox', {}, session)).json()).toMatchObject({ unread: 0 });
-    expect(await (await ask('mail-inbox', {})).json()).toMatchObject({ code: 'NO_SESSION' });
+    for (const part of [{}, { cookie: session.cookie }, { 'x-poste-csrf': csrf }]) {
+      expect(await (await ask('mail-inbox', {}, part)).json()).toMatchObject({ code: 'NO_SESSION' });
+    }
     daemon.signal('SIGTERM');
     expect(await daemon.ended()).toMatchObject({ code: 0 });
     await expect(fetch(`${page}/`)).rejects.toThrow('fetch failed');

@@ -142,24 +142,31 @@ describe('the session', () => {
     const [name = '', value = ''] = cookie.split('=');
     for (const bad of ['', `${name}=`, `${name}=${'x'.repeat(43)}`, `other=${value}`, `${cookie}; ${name}=x`]) {
       for (const path of READS) {
-        expect(verdict(await ask(relay, 'GET', path, { cookie: bad }))).toEqual([401, 'NO_SESSION']);
+        expect(verdict(await ask(relay, 'GET', path, { cookie: bad, 'x-poste-csrf': csrf }))).toEqual([
+          401,
+          'NO_SESSION',
+        ]);
       }
       for (const path of ACTIONS) {
         const headers = { cookie: bad, 'x-poste-csrf': csrf };
         expect(verdict(await ask(relay, 'POST', path, headers, {}))).toEqual([401, 'NO_SESSION']);
       }
     }
-    expect((await ask(relay, 'GET', '/session', { cookie: `a=1; ${cookie}; b=2` })).status).toBe(200);
+    const among = { cookie: `a=1; ${cookie}; b=2`, 'x-poste-csrf': csrf };
+    expect((await ask(relay, 'GET', '/session', among)).status).toBe(200);
   });
 
-  test('no action is taken without its own CSRF token', async () => {
+  test('nothing is shown or done with the cookie alone, which goes to every port of the machine', async () => {
     const relay = await started();
     await relay.enrol(alice);
     const [session, other] = [await enterConsole(relay), await enterConsole(relay)];
     const body = { host_pubkey: alice.key, confirm: 'alice' };
     for (const token of ['', other.csrf, session.csrf.slice(1), `${session.csrf}x`]) {
       for (const path of ACTIONS) {
-        expect(verdict(await session.post(path, body, { 'x-poste-csrf': token }))).toEqual([403, 'BAD_CSRF_TOKEN']);
+        expect(verdict(await session.post(path, body, { 'x-poste-csrf': token }))).toEqual([401, 'NO_SESSION']);
+      }
+      for (const path of READS) {
+        expect(verdict(await session.get(path, { 'x-poste-csrf': token }))).toEqual([401, 'NO_SESSION']);
       }
     }
     expect(relay.relay.engine.directory.get(alice.key)?.revokedAtMs).toBeNull();
@@ -177,7 +184,7 @@ describe('the session', () => {
     expect(verdict(await idle.get('/session'))).toEqual([401, 'NO_SESSION']);
     expect((await kept.get('/session')).status).toBe(200);
     await relay.restart();
-    expect(verdict(await ask(relay, 'GET', '/session', { cookie: kept.cookie }))).toEqual([401, 'NO_SESSION']);
+    expect(verdict(await kept.get('/session'))).toEqual([401, 'NO_SESSION']);
   });
 });
 
@@ -212,12 +219,12 @@ describe('every answer', () => {
 
   test('to anything else is 404 or 405, and the public port knows nothing of it', async () => {
     const relay = await started();
-    const { cookie } = await enterConsole(relay);
+    const { cookie, csrf } = await enterConsole(relay);
     for (const path of ['/x', '/session/', '/../livez', '/page.js.map', '/page.html']) {
-      expect((await ask(relay, 'GET', path, { cookie })).status).toBe(404);
+      expect((await ask(relay, 'GET', path, { cookie, 'x-poste-csrf': csrf })).status).toBe(404);
     }
     for (const path of ['/', '/overview', '/log'])
-      expect((await ask(relay, 'POST', path, { cookie }, {})).status).toBe(405);
+      expect((await ask(relay, 'POST', path, { cookie, 'x-poste-csrf': csrf }, {})).status).toBe(405);
     expect((await fetch(`${relay.url}/console/`)).status).toBe(404);
   });
 });
@@ -525,9 +532,9 @@ async function filled(): Promise<{ relay: HttpRelay; session: EnteredSession }> 
 }
 
 /** A stream that has begun. */
-async function open(relay: HttpRelay, { cookie }: EnteredSession): Promise<RawConnection> {
+async function open(relay: HttpRelay, { cookie, csrf }: EnteredSession): Promise<RawConnection> {
   const connection = await RawConnection.open(adminPort(relay));
-  connection.send(requestBytes('GET', '/console/live', { host: ownHost(relay), cookie }));
+  connection.send(requestBytes('GET', '/console/live', { host: ownHost(relay), cookie, 'x-poste-csrf': csrf }));
   await expect.poll(() => connection.receivedBytes, { interval: 2 }).toBeGreaterThan(0);
   return connection;
 }

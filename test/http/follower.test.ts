@@ -139,14 +139,14 @@ describe('a relay that follows', () => {
     const entered = await follower.post('/console/session', { token }, { origin });
     const cookie = (entered.headers.get('set-cookie') ?? '').split(';')[0] ?? '';
     const { csrf } = (await entered.json()) as { csrf: string };
-    expect(await (await follower.ask('/console/overview', { cookie })).json()).toMatchObject({
+    expect(await (await follower.ask('/console/overview', { cookie, 'x-poste-csrf': csrf })).json()).toMatchObject({
       role: 'following',
       faults: [],
       shared_log: { leader: server.row?.holder, behind_batches: 0, fences: 0, fenced_at: null },
       log_kept: { first_at: NOON_MS, is_pruned: false },
     });
     for (const path of ['hosts', 'host', 'log', 'trace']) {
-      const answer = await follower.ask(`/console/${path}`, { cookie });
+      const answer = await follower.ask(`/console/${path}`, { cookie, 'x-poste-csrf': csrf });
       expect([answer.status, await answer.json()]).toMatchObject([409, { code: 'NOT_LEADING' }]);
     }
     const revoke = { host_pubkey: bob.key, confirm: 'bob' };
@@ -157,9 +157,12 @@ describe('a relay that follows', () => {
     });
     const check = await follower.post('/console/rows-check', {}, { origin, cookie, 'x-poste-csrf': csrf });
     expect([check.status, await check.json()]).toMatchObject([409, { code: 'NOT_LEADING' }]);
-    // As everywhere: nothing without a session, and no action without its token.
-    expect((await follower.ask('/console/overview')).status).toBe(401);
-    expect((await follower.post('/console/revoke', revoke, { origin, cookie })).status).toBe(403);
+    // As everywhere: nothing without both secrets of a session.
+    for (const path of ['overview', 'session', 'live', 'hosts']) {
+      expect((await follower.ask(`/console/${path}`)).status).toBe(401);
+      expect((await follower.ask(`/console/${path}`, { cookie })).status).toBe(401);
+    }
+    expect((await follower.post('/console/revoke', revoke, { origin, cookie })).status).toBe(401);
     expect((await follower.post('/console/revoke', revoke, { cookie, 'x-poste-csrf': csrf })).status).toBe(403);
   });
 

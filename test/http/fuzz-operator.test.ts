@@ -123,7 +123,7 @@ function operatorRequest(
 ): FuzzedRequest {
   if (random.chance(0.02)) {
     const target = STREAM + random.pick(['', '?', '?x']);
-    const headers = { host: ownHost(relay), cookie };
+    const headers = { host: ownHost(relay), cookie, 'x-poste-csrf': csrf };
     return { ...varied({ method: 'GET', target, headers, body: Buffer.alloc(0) }, random), isWhole: false };
   }
   const operation = random.pick(OPERATIONS);
@@ -136,7 +136,7 @@ function operatorRequest(
   const headers: Record<string, string> = { host: random.chance(0.95) ? ownHost(relay) : 'elsewhere.example' };
   if (random.chance(0.9)) headers['cookie'] = random.chance(0.95) ? cookie : `${cookie}x`;
   if (method === 'POST' && random.chance(0.95)) headers['origin'] = `http://${headers['host']}`;
-  if (method === 'POST' && random.chance(0.95)) headers['x-poste-csrf'] = csrf;
+  if (random.chance(0.95)) headers['x-poste-csrf'] = csrf;
   const isBodyless = method === 'GET' && random.chance(0.9);
   const body = isBodyless ? Buffer.alloc(0) : bodyOf(consoleDocuments(path, token, random), random);
   return varied({ method, target, headers, body }, random);

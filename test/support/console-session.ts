@@ -50,7 +50,7 @@ export async function enterConsole(relay: HttpRelay): Promise<EnteredSession> {
   return {
     cookie,
     csrf,
-    get: (path, headers = {}) => ask(relay, 'GET', path, { cookie, ...headers }),
+    get: (path, headers = {}) => ask(relay, 'GET', path, { cookie, 'x-poste-csrf': csrf, ...headers }),
     post: (path, body, headers = {}) => ask(relay, 'POST', path, { cookie, 'x-poste-csrf': csrf, ...headers }, body),
   };
 }

@@ -1,9 +1,9 @@
 /**
- * The checks that each request to a page must pass (Host, Origin, session, CSRF token), and the headers of its answers.
+ * The checks that each request to a page must pass (Host, Origin, both secrets of a session), and the headers of its
+ * answers.
  *
  * Any web page in any browser of this machine can reach a loopback port. So each check works without the others.
  */
-import { timingSafeEqual } from 'node:crypto';
 import { isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { PAGE_PROBLEMS, type PageProblemCode } from '../../protocol/page-documents.ts';
@@ -117,13 +117,7 @@ export class AccessControl {
     if (!session) {
       return pageProblem(
         'NO_SESSION',
-        `there is no session: ${this.#options.page.command} prints a link that opens one`,
-      );
-    }
-    if (level === 'action' && !isSame(headersOf(request, CSRF_HEADER), session.csrf)) {
-      return pageProblem(
-        'BAD_CSRF_TOKEN',
-        'the CSRF token is missing or belongs to another session: load the page again',
+        `this window has no session: ${this.#options.page.command} prints a link that opens one`,
       );
     }
     return session;
@@ -133,8 +127,10 @@ export class AccessControl {
     const start = `${this.#cookieName()}=`;
     const pairs = headersOf(request, 'cookie').flatMap((line) => line.split(';'));
     const values = pairs.map((pair) => pair.trim()).filter((pair) => pair.startsWith(start));
+    const tokens = headersOf(request, CSRF_HEADER);
     // With two cookies of one name, another program set one of them.
-    return values.length === 1 ? this.#options.sessions.use(values[0]?.slice(start.length) ?? '') : undefined;
+    if (values.length !== 1 || tokens.length !== 1) return undefined;
+    return this.#options.sessions.use(values[0]?.slice(start.length) ?? '', tokens[0] ?? '');
   }
 }
 
@@ -144,12 +140,6 @@ function isOwnOrigin(request: PageRequest, host: string, isChange: boolean): boo
   const isOwn = origins.every((origin) => origin.toLowerCase() === `http://${host}`);
   const sites = headersOf(request, 'sec-fetch-site');
   return isOwn && (origins.length === 1 || !isChange) && sites.every((site) => site === 'same-origin');
-}
-
-function isSame(values: readonly string[], expected: string): boolean {
-  const [value = ''] = values;
-  const [given, wanted] = [Buffer.from(value), Buffer.from(expected)];
-  return values.length === 1 && given.length === wanted.length && timingSafeEqual(given, wanted);
 }
 
 function headersOf({ exchange }: PageRequest, name: string): string[] {

@@ -1,6 +1,6 @@
 /**
  * Live events for pages, as server-sent events. The number of streams is small, and little is buffered for each: a
- * stream that falls behind is cut, and the browser opens a new one.
+ * stream that falls behind is cut, and the page opens a new one.
  */
 import type { Exchange, Reply, ReplyStream } from '../exchange.ts';
 import { problemReply } from '../replies.ts';

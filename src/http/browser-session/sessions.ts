@@ -1,9 +1,12 @@
 /**
  * The sessions of a page, and the one-time tokens that open them.
  *
+ * A session has two secrets. Browsers send the cookie to every port of a host, so to servers of other users too; the
+ * CSRF token is kept by the page alone, where only its own origin, port included, can read it. Neither works alone.
+ *
  * Invariants:
  *   - a token works once, within a minute;
- *   - tokens and cookies are stored as hashes, so that the time of a look-up reveals nothing of them;
+ *   - secrets are compared as hashes, so that the time of a look-up reveals nothing of them;
  *   - a session ends when it was not used for twelve hours, and only a few exist at a time.
  */
 import { hash } from 'node:crypto';
@@ -16,7 +19,7 @@ const SESSIONS_MAX = 4;
 const SECRET_BYTES = 32;
 
 export interface Session {
-  /** Each action must send this besides the cookie. */
+  /** Every request sends this besides the cookie. It is told once, in the answer that opens the session. */
   readonly csrf: string;
   lastUsedMs: number;
 }
@@ -54,11 +57,11 @@ export class Sessions {
     return { cookie, session };
   }
 
-  /** The session of a cookie. This counts as a use. */
-  use(cookie: string): Session | undefined {
+  /** The session of both secrets. This counts as a use. */
+  use(cookie: string, csrf: string): Session | undefined {
     const cookieHash = hashOf(cookie);
     const session = this.#sessions.get(cookieHash);
-    if (!session || !this.isOpen(session)) return undefined;
+    if (!session || hashOf(csrf) !== hashOf(session.csrf) || !this.isOpen(session)) return undefined;
     session.lastUsedMs = this.#monotonicMs();
     // Moves it to the end: `makeRoom` removes the session whose last use is longest ago.
     this.#sessions.delete(cookieHash);

@@ -57,8 +57,8 @@ const HOP_PARAMETERS: Readonly<Record<Access, TObject | undefined>> = {
   'hop by key or name': parameters.HopByKeyOrName,
   'console page': undefined,
   'console entry': undefined,
-  'console read': undefined,
-  'console action': parameters.ConsoleAction,
+  'console read': parameters.ConsoleSession,
+  'console action': parameters.ConsoleSession,
 };
 
 export function openApiDocument({ version, operations }: OpenApiOptions): OpenApiDocument {

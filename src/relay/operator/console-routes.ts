@@ -79,7 +79,7 @@ export const ofConsole = {
 export const actionOfConsole = { ...ofConsole, method: 'POST', access: 'console action' } as const;
 /** The answers of the console to a request without access. */
 export const NO_READ = [...refusals('NO_SESSION'), ...refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN')];
-export const NO_ACTION = [...refusals('NO_SESSION'), ...refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN', 'BAD_CSRF_TOKEN')];
+export const NO_ACTION = [...refusals('NO_SESSION'), ...refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN')];
 
 export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
   {

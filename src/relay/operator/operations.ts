@@ -95,7 +95,7 @@ export const OPERATOR_OPERATIONS: readonly Operation[] = [
     method: 'POST',
     path: '/console/session',
     access: 'console entry',
-    summary: 'Turns the one-time token of `poste relay console` into a session: a cookie.',
+    summary: 'Turns the one-time token of `poste relay console` into a session: a cookie, and a token besides it.',
     request: { schema: PageTokenRequest },
     successes: [ok(PageSession, 'a session'), ...NO_ENTRY],
   },
@@ -103,7 +103,7 @@ export const OPERATOR_OPERATIONS: readonly Operation[] = [
     ...ofConsole,
     id: 'consoleSession',
     path: '/console/session',
-    summary: 'Shows the session of the cookie.',
+    summary: 'Shows the session of the cookie and the token.',
     successes: [ok(PageSession, 'the session'), ...NO_READ],
   },
   {

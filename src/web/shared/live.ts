@@ -1,5 +1,6 @@
 /** Receives live events as server-sent events while the page is visible, and while it is hidden if the page wants that. */
 import { signal } from '@preact/signals';
+import { liveText } from './api.ts';
 import { session } from './session.ts';
 
 const LOST_RETRY_MS = 10_000;
@@ -19,7 +20,11 @@ interface LiveOptions {
 /** Held by the hidden page that receives events. */
 const HIDDEN_LOCK = 'poste-live-hidden';
 
-let stream: EventSource | undefined;
+/** An event as `formatEvent` writes it; comments keep the stream open. */
+const EVENT = /^event: (.*)\ndata: (.*)$/;
+
+/** Ends the open stream. */
+let stream: AbortController | undefined;
 
 /**
  * Starts to receive events. Call it once. Hidden pages have no stream, but for one: a browser has few connections to one
@@ -57,25 +62,35 @@ function followHidden(options: LiveOptions): () => void {
   return () => ending.abort();
 }
 
-/** A browser reopens a lost stream by itself, but not a refused one. */
 function openStream(options: LiveOptions): void {
   if (stream || session.value !== 'open') return;
-  const opened = new EventSource('live');
+  const opened = new AbortController();
   stream = opened;
-  opened.addEventListener('open', () => {
-    connection.value = 'live';
-    void options.refresh();
-  });
-  for (const [name, handle] of Object.entries(options.events)) {
-    opened.addEventListener(name, (event: MessageEvent<string>) => handle(JSON.parse(event.data)));
-  }
-  opened.addEventListener('error', () => {
+  void receive(options, opened.signal).catch(() => {
+    if (stream !== opened) return;
     connection.value = 'lost';
-    if (opened.readyState !== EventSource.CLOSED) return;
     stream = undefined;
     // The session may have ended; the refresh finds out.
     void options.refresh().then(() => setTimeout(() => reopen(options), LOST_RETRY_MS));
   });
+}
+
+/** Hands on the events of a new stream. Throws when it is refused or lost. */
+async function receive(options: LiveOptions, signal: AbortSignal): Promise<never> {
+  const reader = (await liveText(signal)).getReader();
+  connection.value = 'live';
+  void options.refresh();
+  let text = '';
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) throw new Error('the stream ended');
+    const events = (text + value).split('\n\n');
+    text = events.pop() ?? '';
+    for (const event of events) {
+      const [, name = '', data = ''] = EVENT.exec(event) ?? [];
+      options.events[name]?.(JSON.parse(data));
+    }
+  }
 }
 
 /** A page that was hidden meanwhile opens its stream when it is visible again. */
@@ -84,7 +99,7 @@ function reopen(options: LiveOptions): void {
 }
 
 function closeStream(): void {
-  stream?.close();
+  stream?.abort();
   stream = undefined;
   connection.value = 'connecting';
 }

@@ -147,7 +147,7 @@ describe('every door', () => {
     expect((await mail.get('/session', inside)).status).toBe(200);
   });
 
-  test('nothing is shown or done without a session, nor without its own CSRF token', async () => {
+  test('nothing is shown or done without both secrets of one session: the cookie alone goes to every port of the machine', async () => {
     const mail = await opened();
     const [inside, other] = [await entered(mail), await entered(mail)];
     const [name = '', value = ''] = inside.cookie.split('=');
@@ -159,7 +159,7 @@ describe('every door', () => {
       `${inside.cookie}; ${name}=x`,
     ]) {
       for (const path of ['/session', '/live'])
-        expect(verdict(await mail.get(path, { cookie }))).toEqual([401, 'NO_SESSION']);
+        expect(verdict(await mail.get(path, { ...inside, cookie }))).toEqual([401, 'NO_SESSION']);
       for (const action of ACTIONS) {
         expect(verdict(await mail.post(`/${action}`, {}, { ...inside, cookie }))).toEqual([401, 'NO_SESSION']);
       }
@@ -167,7 +167,10 @@ describe('every door', () => {
     for (const token of ['', other['x-poste-csrf'], `${inside['x-poste-csrf']}x`]) {
       for (const action of ACTIONS) {
         const headers = { ...inside, 'x-poste-csrf': token };
-        expect(verdict(await mail.post(`/${action}`, {}, headers))).toEqual([403, 'BAD_CSRF_TOKEN']);
+        expect(verdict(await mail.post(`/${action}`, {}, headers))).toEqual([401, 'NO_SESSION']);
+      }
+      for (const path of ['/session', '/live']) {
+        expect(verdict(await mail.get(path, { ...inside, 'x-poste-csrf': token }))).toEqual([401, 'NO_SESSION']);
       }
     }
     expect((await mail.post('/leave', {}, inside)).headers['set-cookie']).toEqual([
@@ -261,10 +264,10 @@ describe('behind them', () => {
 
   test('a stream tells that there is something new, and ends when the daemon stops', async () => {
     const mail = await opened();
-    const { cookie } = await entered(mail);
+    const inside = await entered(mail);
     const told: string[] = [];
     const ended = new Promise<void>((resolve, reject) => {
-      const headers = { host: mail.host, cookie };
+      const headers = { host: mail.host, ...inside };
       const outgoing = request({ host: '127.0.0.1', port: mail.port, path: '/mail/live', headers }, (response) => {
         response.setEncoding('utf8').on('data', (chunk: string) => told.push(chunk));
         response.on('end', resolve);

@@ -35,28 +35,32 @@ describe('one-time tokens', () => {
 });
 
 describe('sessions', () => {
-  test('one is found by its cookie alone', () => {
+  test('one is found by both of its secrets, and by neither alone', () => {
     const { sessions } = started();
-    const { cookie, csrf } = enter(sessions);
-    expect(sessions.use(cookie)).toMatchObject({ csrf });
-    for (const other of ['', csrf, cookie.slice(1), `${cookie}=`]) expect(sessions.use(other)).toBeUndefined();
+    const [{ cookie, csrf }, other] = [enter(sessions), enter(sessions)];
+    expect(sessions.use(cookie, csrf)).toMatchObject({ csrf });
+    for (const bad of ['', csrf, cookie.slice(1), `${cookie}=`]) expect(sessions.use(bad, csrf)).toBeUndefined();
+    for (const bad of ['', cookie, csrf.slice(1), `${csrf}=`, other.csrf]) {
+      expect(sessions.use(cookie, bad)).toBeUndefined();
+    }
   });
 
   test('one that is used goes on; one that was idle for twelve hours is over', () => {
     const { sessions, pass } = started();
-    const { cookie } = enter(sessions);
+    const { cookie, csrf } = enter(sessions);
     for (let day = 0; day < 3; day++) {
       pass(SESSION_IDLE_MS - 1);
-      expect(sessions.use(cookie)).toBeDefined();
+      expect(sessions.use(cookie, csrf)).toBeDefined();
     }
     pass(SESSION_IDLE_MS);
-    expect(sessions.use(cookie)).toBeUndefined();
-    expect(sessions.use(cookie)).toBeUndefined();
+    expect(sessions.use(cookie, csrf)).toBeUndefined();
+    expect(sessions.use(cookie, csrf)).toBeUndefined();
   });
 
   test('asking whether one is open is no use of it', () => {
     const { sessions, pass } = started();
-    const session = sessions.use(enter(sessions).cookie);
+    const { cookie, csrf } = enter(sessions);
+    const session = sessions.use(cookie, csrf);
     if (!session) throw new Error('it was opened just now');
     pass(SESSION_IDLE_MS - 1);
     expect(sessions.isOpen(session)).toBe(true);
@@ -66,24 +70,32 @@ describe('sessions', () => {
 
   test('there are four at a time: one more ends the one that was used longest ago', () => {
     const { sessions } = started();
-    const cookies = Array.from({ length: 4 }, () => enter(sessions).cookie);
-    sessions.use(cookies[0] ?? '');
+    const entered = Array.from({ length: 4 }, () => enter(sessions));
+    const isIn = ({ cookie, csrf }: Entered): boolean => sessions.use(cookie, csrf) !== undefined;
+    entered.slice(0, 1).forEach(isIn);
     enter(sessions);
-    expect(cookies.map((cookie) => sessions.use(cookie) !== undefined)).toEqual([true, false, true, true]);
+    expect(entered.map(isIn)).toEqual([true, false, true, true]);
   });
 
   test('one that was left is over', () => {
     const { sessions } = started();
-    const { cookie } = enter(sessions);
-    const other = enter(sessions).cookie;
-    const session = sessions.use(cookie);
+    const [{ cookie, csrf }, other] = [enter(sessions), enter(sessions)];
+    const session = sessions.use(cookie, csrf);
     if (session) sessions.end(session);
-    expect([sessions.use(cookie), sessions.use(other) !== undefined]).toEqual([undefined, true]);
+    expect([sessions.use(cookie, csrf), sessions.use(other.cookie, other.csrf) !== undefined]).toEqual([
+      undefined,
+      true,
+    ]);
   });
 });
 
+interface Entered {
+  cookie: string;
+  csrf: string;
+}
+
 /** Opens a session with a fresh token. */
-function enter(sessions: Sessions): { cookie: string; csrf: string } {
+function enter(sessions: Sessions): Entered {
   const entered = sessions.exchange(sessions.issueToken());
   if (!entered) throw new Error('a fresh token is good');
   return { cookie: entered.cookie, csrf: entered.session.csrf };
