@@ -51,6 +51,27 @@ describe('relay serve', () => {
     }
   });
 
+  test.skipIf(process.platform !== 'linux')(
+    'nothing that it prints or logs can be written: it serves, and a signal ends it with 0',
+    async () => {
+      const home = await temporaryFolder();
+      const port = await freePort();
+      const under = ['/bin/sh', '-c', 'exec "$0" "$@" >/dev/full 2>/dev/full'];
+      const args = serveArgs(home, ['--listen', `127.0.0.1:${port}`, '--log-level', 'info']);
+      const relay = poste(args, {}, { under });
+      await expect
+        .poll(() =>
+          rawRequest(port, requestBytes('GET', '/v2/relay/info')).then(
+            ({ status }) => status,
+            () => 0,
+          ),
+        )
+        .toBe(200);
+      relay.signal('SIGTERM');
+      expect(await relay.ended()).toMatchObject({ code: 0, signal: null });
+    },
+  );
+
   test('SIGTERM and SIGINT end it with 0, within 25 s, also while a pull is held', async () => {
     for (const [signal, server] of [
       ['SIGTERM', FIRST_ADAPTER],

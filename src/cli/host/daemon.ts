@@ -12,6 +12,7 @@ import { CommandFailed, stopSignal } from '../lib/exit.ts';
 import { hostFailure, ownConfig } from '../lib/host-paths.ts';
 import { ownPaths } from '../lib/own-paths.ts';
 import { commandLog } from '../lib/log.ts';
+import { announce } from '../lib/output.ts';
 import { jsonLine, formatFields } from '../lib/format.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
@@ -83,7 +84,7 @@ async function serve(context: CommandContext, { logLevel, json }: DaemonFlags): 
     config: paths.configFile,
     pid: process.pid,
   };
-  context.stdout.write(json ? jsonLine(start) : textOf(start));
+  announce(context, json ? jsonLine(start) : textOf(start));
   const ended = await Promise.race([daemon.failed, signalled]);
   if (ended instanceof Error) {
     log.error({ err: ended.cause }, 'the store failed: nothing more is acknowledged');

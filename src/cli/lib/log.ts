@@ -1,10 +1,14 @@
 /**
  * The log of a command that serves: JSON lines on standard error. What others said may be in it: it is escaped, so that
  * no terminal obeys it, and an error is written in a few lines, whatever is attached to it.
+ *
+ * The log never decides over the service. A line that cannot be written now, because the disk is full or nobody reads, is
+ * left out and counted, and the next line that can be written says how many were.
  */
+import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import pino from 'pino';
 import { jsonEscape, printable } from '../../protocol/printable.ts';
-import type { CommandContext } from './context.ts';
+import type { CommandContext, OutputStream } from './context.ts';
 
 /** Of an error's message, and of its stack with those of its causes. */
 const MESSAGE_CHARACTERS_MAX = 2_000;
@@ -12,8 +16,6 @@ const STACK_CHARACTERS_MAX = 8_000;
 const CODE_CHARACTERS_MAX = 100;
 
 export function commandLog({ stderr }: CommandContext, level: string): pino.Logger {
-  // What a process says before it ends on the spot is to be seen, so a descriptor is written to synchronously.
-  const destination = stderr.fd === undefined ? stderr : pino.destination({ dest: stderr.fd, sync: true });
   return pino(
     {
       level,
@@ -22,8 +24,81 @@ export function commandLog({ stderr }: CommandContext, level: string): pino.Logg
       serializers: { err: errorDocument },
       hooks: { streamWrite: printableLine },
     },
-    destination,
+    new LogDestination(stderr),
   );
+}
+
+/** What a stream may hold that its reader has not taken. */
+const UNREAD_BYTES_MAX = 1 << 20;
+
+/** Writes whole lines to `stream`, or counts them; neither waits nor throws. */
+class LogDestination {
+  readonly #write: (line: string) => boolean;
+  #lost = 0;
+
+  constructor(stream: OutputStream) {
+    const descriptor = stream.fd === undefined ? undefined : unhurriedDescriptor(stream.fd);
+    this.#write = descriptor === undefined ? streamWriter(stream) : descriptorWriter(descriptor);
+  }
+
+  /** Called by pino with each line. */
+  write(line: string): void {
+    if (this.#write(this.#lost === 0 ? line : `${lossLine(this.#lost)}${line}`)) this.#lost = 0;
+    else this.#lost++;
+  }
+}
+
+function lossLine(lost: number): string {
+  const msg = `${lost} lines of this log could not be written: make room where it goes, or see that its reader reads`;
+  return `${JSON.stringify({ level: pino.levels.values['warn'], time: new Date().toISOString(), lost, msg })}\n`;
+}
+
+/**
+ * A descriptor that is written to at once, so that what a process says before it ends on the spot is seen: of a file, or of
+ * a device such as a terminal, which is opened once more so that it does not block. `undefined` for pipes and sockets.
+ */
+function unhurriedDescriptor(fd: number): number | undefined {
+  try {
+    const kind = fstatSync(fd);
+    if (kind.isFile()) return fd;
+    if (!kind.isCharacterDevice()) return undefined;
+    const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = constants;
+    return openSync(`/dev/fd/${fd}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
+  } catch {
+    return undefined;
+  }
+}
+
+function descriptorWriter(descriptor: number): (line: string) => boolean {
+  /** The rest of a line whose beginning was written. */
+  let rest: Buffer = Buffer.alloc(0);
+  const flush = (): boolean => {
+    try {
+      while (rest.length > 0) rest = rest.subarray(writeSync(descriptor, rest));
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  return (line) => {
+    if (!flush()) return false;
+    rest = Buffer.from(line);
+    const { length } = rest;
+    if (flush() || rest.length < length) return true;
+    rest = Buffer.alloc(0);
+    return false;
+  };
+}
+
+/** A pipe takes what it has room for at once, and the rest when its reader goes on. */
+function streamWriter(stream: OutputStream): (line: string) => boolean {
+  // The next write is tried all the same.
+  stream.on('error', () => undefined);
+  return (line) => {
+    if (stream.destroyed || stream.writableLength + line.length > UNREAD_BYTES_MAX) return false;
+    stream.write(line);
+    return true;
+  };
 }
 
 /** JSON holds no line break but the one at its end. */

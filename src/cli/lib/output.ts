@@ -7,13 +7,22 @@ import { CommandFailed, EXIT } from './exit.ts';
 /** Outputs that are useless unless complete, as a backup is. `writeChunk` handles their errors. */
 const NEEDED_COMPLETE = new WeakSet<OutputStream>();
 
+/** Outputs of commands that serve: the service goes on without them. */
+const NOT_NEEDED = new WeakSet<OutputStream>();
+
+/** Says where a service is; whether anybody reads it decides nothing. */
+export function announce({ stdout }: CommandContext, text: string): void {
+  NOT_NEEDED.add(stdout);
+  stdout.write(text);
+}
+
 /**
  * Ends the process when standard output takes no more: with 0 when its reader closed it early, as head does, and else by
  * `fail`. Standard error may take as little as it likes. Call it once.
  */
 export function endWithOutput({ stdout, stderr, abort }: CommandContext, fail: (failure: CommandFailed) => void): void {
   stdout.on('error', ({ code = 'unknown error' }: NodeJS.ErrnoException) => {
-    if (NEEDED_COMPLETE.has(stdout)) return;
+    if (NEEDED_COMPLETE.has(stdout) || NOT_NEEDED.has(stdout)) return;
     if (code === 'EPIPE') abort(EXIT.ok);
     const said = `standard output cannot be written (${code}): make room where it goes; what else the command did stays done`;
     fail(new CommandFailed('failure', 'OUTPUT_FAILED', said));

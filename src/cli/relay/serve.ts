@@ -20,6 +20,7 @@ import { formatFields } from '../lib/format.ts';
 import { deployKey } from './relay-key.ts';
 import { CommandFailed, stopSignal } from '../lib/exit.ts';
 import { commandLog } from '../lib/log.ts';
+import { announce } from '../lib/output.ts';
 import { storeRefused } from './store-dir.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { effectiveSettings, printedConfig } from './serve-config.ts';
@@ -110,7 +111,8 @@ async function serve(context: CommandContext, flags: ServeFlags, isJson: boolean
       notices: [...(key?.notices ?? []), ...backupNotice, ...relay.notices],
     };
     for (const notice of start.notices) log.warn({}, notice);
-    context.stdout.write(
+    announce(
+      context,
       isJson ? `${JSON.stringify(startDocument(start, flags, storeDir))}\n` : startText(start, flags, storeDir),
     );
     const isToFollow = await endOf(relay, signalled, log);

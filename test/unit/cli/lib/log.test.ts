@@ -1,9 +1,15 @@
 /** What the log of a daemon or a relay makes of the words of others. */
-import { PassThrough } from 'node:stream';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { PassThrough, type Writable } from 'node:stream';
 import { expect, test } from 'vitest';
 import { commandLog } from '../../../../src/cli/lib/log.ts';
 import { isPrintable } from '../../../../src/protocol/printable.ts';
 import { commandContext } from '../../../support/command-run.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
+import { atTestEnd } from '../../../support/test-end.ts';
 
 function logged(write: (log: ReturnType<typeof commandLog>) => void): { text: string; line: Record<string, unknown> } {
   const stderr = new PassThrough();
@@ -36,4 +42,52 @@ test('an error is written with its cause in some length, and without what is att
   const short = logged((log) => log.error({ err: new Error('outer', { cause: new Error('the root') }) }, 'it failed'));
   expect(short.line['err']).toMatchObject({ message: 'outer: the root', stack: expect.stringContaining('log.test') });
   expect(logged((log) => log.error({ err: 'thrown words' }, 'it failed')).line['err']).toBe('thrown words');
+});
+
+const LONG = 'x'.repeat(1000);
+
+function linesOf(text: string): { msg: string; lost?: number }[] {
+  return text.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line) as { msg: string; lost?: number }]));
+}
+
+test('a reader that stops loses lines and stops nobody; when it reads again it is told how many', async () => {
+  const reader = spawn('cat', { stdio: ['pipe', 'pipe', 'inherit'] });
+  atTestEnd(() => void reader.kill('SIGKILL'));
+  reader.kill('SIGSTOP');
+  const log = commandLog({ ...commandContext(), stderr: reader.stdin }, 'info');
+  const written = 5_000;
+  for (let line = 0; line < written; line++) log.info({}, `${line} ${LONG}`);
+  expect(reader.stdin.writableLength).toBeLessThan(2 << 20);
+  let read = '';
+  reader.stdout.on('data', (chunk: Buffer) => (read += chunk.toString()));
+  const drained = once(reader.stdin, 'drain');
+  reader.kill('SIGCONT');
+  await drained;
+  log.info({}, 'afterwards');
+  reader.stdin.end();
+  await once(reader.stdout, 'end');
+  const lines = linesOf(read);
+  const { lost = 0 } = lines.at(-2) ?? {};
+  expect(lost).toBeGreaterThan(0);
+  expect(lines.at(-2)?.msg).toMatch(/^\d+ lines of this log could not be written: /);
+  expect(lines.length - 2 + lost).toBe(written);
+  expect(lines.slice(0, -2).map(({ msg }) => Number.parseInt(msg, 10))).toEqual([...lines.slice(0, -2).keys()]);
+  expect(lines.at(-1)?.msg).toBe('afterwards');
+});
+
+test.skipIf(process.platform !== 'linux')('a full disk under the log loses lines and ends nobody', () => {
+  const fd = openSync('/dev/full', 'w');
+  atTestEnd(() => closeSync(fd));
+  const log = commandLog({ ...commandContext(), stderr: Object.assign(new PassThrough(), { fd }) }, 'info');
+  expect(() => Array.from({ length: 10 }, () => log.info({}, LONG))).not.toThrow();
+});
+
+test('a file has each line as soon as it was logged, with the rights that its descriptor has', async () => {
+  const path = join(await temporaryFolder(), 'log');
+  writeFileSync(path, '');
+  const fd = openSync(path, 'a');
+  atTestEnd(() => closeSync(fd));
+  const stderr: Writable & { fd: number } = Object.assign(new PassThrough(), { fd });
+  commandLog({ ...commandContext(), stderr }, 'info').info({}, 'at once');
+  expect(linesOf(readFileSync(path, 'utf8'))).toMatchObject([{ msg: 'at once' }]);
 });
