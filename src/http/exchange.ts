@@ -6,6 +6,12 @@ import type { Tls } from './tls-files.ts';
 import type { ProblemCode } from '../protocol/problem.ts';
 import type { Connections } from './connections.ts';
 
+/**
+ * No server of ours closes a connection that has been idle for less. Proxies are told less, or a request goes out on a
+ * connection that is just being closed and is lost.
+ */
+export const IDLE_TIMEOUT_MS = 12_000;
+
 export interface RequestHead {
   /** As sent; methods are case-sensitive. */
   method: string;

@@ -7,15 +7,16 @@ import { TLSSocket } from 'node:tls';
 import type { Connection, Connections } from './connections.ts';
 import { type IncomingMessage, STATUS_CODES, type Server, type ServerResponse, createServer } from 'node:http';
 import { type Server as TlsServer, createServer as createTlsServer } from 'node:https';
-import type {
-  BodySink,
-  Exchange,
-  ExchangeHandler,
-  HttpServer,
-  Listen,
-  Reply,
-  ReplyStream,
-  RequestHead,
+import {
+  type BodySink,
+  type Exchange,
+  type ExchangeHandler,
+  type HttpServer,
+  IDLE_TIMEOUT_MS,
+  type Listen,
+  type Reply,
+  type ReplyStream,
+  type RequestHead,
 } from './exchange.ts';
 import { ListenFailed } from './listen-failed.ts';
 import type { Tls } from './tls-files.ts';
@@ -28,8 +29,8 @@ const HEAD_TIMEOUT_MS = 10_000;
 const TIMEOUT_CHECK_MS = 5_000;
 /** The handler has its own deadlines; this one ends requests that never reach it. */
 const REQUEST_TIMEOUT_MS = 120_000;
-/** A connection without traffic for this long is closed; longer than any long poll. */
-const IDLE_TIMEOUT_MS = 60_000;
+/** A request without traffic for this long ends with its connection; longer than any long poll. */
+const SILENCE_TIMEOUT_MS = 60_000;
 
 /** Replies are written in pieces of this size, to measure how fast the peer receives. */
 const PIECE_BYTES = 64 << 10;
@@ -40,8 +41,8 @@ const HANDSHAKE_TIMEOUT_MS = 10_000;
 export interface ServerLimits {
   /** Counts and limits the connections; absent: no limit. */
   connections?: Connections | undefined;
-  /** How long a connection may be without traffic; 0: no limit. */
-  idleTimeoutMs?: number;
+  /** How long a request may be without traffic; 0: no limit. */
+  silenceTimeoutMs?: number;
   /** How long the head of a request may take. */
   headTimeoutMs?: number;
   /** Absent: without TLS. */
@@ -51,7 +52,7 @@ export interface ServerLimits {
 /** A server that passes its requests to `handler`. The caller makes it listen. */
 export function exchangeServer(
   handler: ExchangeHandler,
-  { connections, idleTimeoutMs = IDLE_TIMEOUT_MS, headTimeoutMs = HEAD_TIMEOUT_MS, tls }: ServerLimits = {},
+  { connections, silenceTimeoutMs = SILENCE_TIMEOUT_MS, headTimeoutMs = HEAD_TIMEOUT_MS, tls }: ServerLimits = {},
 ): Server | TlsServer {
   const open = new WeakMap<Socket, Connection>();
   // A request that arrives before the one ahead of it is answered, or after a closing answer, is never served: after
@@ -61,6 +62,7 @@ export function exchangeServer(
     maxHeaderSize: HEADER_BYTES_MAX,
     headersTimeout: headTimeoutMs,
     requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: IDLE_TIMEOUT_MS,
     connectionsCheckingInterval: Math.min(headTimeoutMs, TIMEOUT_CHECK_MS),
     joinDuplicateHeaders: false,
     // Node would answer a request without Host itself, and go on with the data after it. framing.ts refuses it.
@@ -95,7 +97,7 @@ export function exchangeServer(
   // Their bytes are limited. Node would leave headers out beyond a number of them, and framing.ts would not see those.
   server.maxHeadersCount = 0;
   if (connections) count(server, connections, open);
-  server.setTimeout(idleTimeoutMs);
+  server.setTimeout(silenceTimeoutMs);
   return server;
 }
 

@@ -13,6 +13,7 @@ import { parse as parseToml } from 'smol-toml';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import { relayServeCommand } from '../../src/cli/relay/serve.ts';
+import { IDLE_TIMEOUT_MS } from '../../src/http/exchange.ts';
 import { ITEM_REJECTIONS } from '../../src/protocol/items.ts';
 import { BODY_BYTES_MAX, DEFAULT_LIMITS, WAIT_SECONDS_MAX } from '../../src/protocol/limits.ts';
 import { PROBLEMS } from '../../src/protocol/problem.ts';
@@ -220,6 +221,13 @@ describe('the proxies', () => {
     expect(Number.parseInt(nginxSetting('proxy_read_timeout'), 10)).toBeGreaterThan(WAIT_SECONDS_MAX);
     expect(nginxSetting('proxy_pass')).toMatch(/^http:\/\/[a-z_]+$/);
     expect(nginxSetting('proxy_set_header X-Forwarded-For')).toBe('$remote_addr');
+  });
+
+  test('drop idle connections well before the relay does, as the guide says that every proxy must', () => {
+    const nginxS = Number(/^(?<count>[0-9]+)s$/.exec(nginxSetting('keepalive_timeout'))?.groups?.['count']);
+    const caddyS = Number(/^\s+keepalive (?<count>[0-9]+)s$/m.exec(caddy)?.groups?.['count']);
+    const guideS = Number(/drop idle connections to the relay before (?<count>[0-9]+) s/.exec(operatorsGuide())?.[1]);
+    for (const seconds of [nginxS, caddyS, guideS]) expect(seconds * 1000).toBeLessThanOrEqual(IDLE_TIMEOUT_MS - 2_000);
   });
 
   test('pass every public route on, and nothing of the operator', () => {

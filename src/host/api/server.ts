@@ -83,7 +83,7 @@ export class LocalServer {
     });
     this.#server = exchangeServer((exchange) => this.#pipeline.handle(exchange), {
       // A caller that waits for mail says nothing for as long as it waits.
-      idleTimeoutMs: 0,
+      silenceTimeoutMs: 0,
     });
     // One more is refused: a connection that is idle is an agent that waits for mail.
     this.#server.maxConnections = CONNECTIONS_MAX;

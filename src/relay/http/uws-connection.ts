@@ -18,7 +18,13 @@
  * of its address closes before, as that may be its own.
  */
 import { type Connection, type Connections, connectionsOfAll } from '../../http/connections.ts';
-import type { ExchangeHandler, RequestHead, HttpServer, Listen } from '../../http/exchange.ts';
+import {
+  type ExchangeHandler,
+  type HttpServer,
+  IDLE_TIMEOUT_MS,
+  type Listen,
+  type RequestHead,
+} from '../../http/exchange.ts';
 import { ListenFailed, whyNotListening } from '../../http/listen-failed.ts';
 import { DoubtfulExchange, type ExchangeConnection, UwsExchange } from './uws-exchange.ts';
 import { NotListening, type Tls } from '../../http/tls-files.ts';
@@ -26,6 +32,9 @@ import type { HttpRequest, HttpResponse, TemplatedApp, UwsBinding, us_listen_soc
 
 /** Of a length that both releases read. */
 const PLAIN_LENGTH = /^[0-9]{1,9}$/;
+
+/** uWebSockets.js closes an idle connection 8 to 12 s after its last answer or `resume`, whichever is later. */
+const UWS_IDLE_MS = 8_000;
 
 class UwsConnections {
   readonly #handler: ExchangeHandler;
@@ -120,6 +129,8 @@ class UwsConnection implements ExchangeConnection {
   readonly #whenAborted = (): void => this.gone();
   #exchange: UwsExchange | undefined;
   #isGone = false;
+  /** Fires while the connection is idle, before uWebSockets.js would close it. */
+  #idling: NodeJS.Timeout | undefined;
 
   constructor(res: HttpResponse, peerAddress: string, all: UwsConnections) {
     this.#res = res;
@@ -138,7 +149,12 @@ class UwsConnection implements ExchangeConnection {
     this.#all.ending(this, end);
     if (this.#isGone) return;
     this.#awaitEnd();
+    this.#idling = this.#idling?.refresh() ?? setTimeout(() => this.#stayOpen(), IDLE_TIMEOUT_MS - UWS_IDLE_MS).unref();
     this.counted?.settled();
+  }
+
+  #stayOpen(): void {
+    if (!this.#exchange && !this.#isGone) this.#res.resume();
   }
 
   close(): void {
@@ -149,6 +165,7 @@ class UwsConnection implements ExchangeConnection {
   gone(): void {
     if (this.#isGone) return;
     this.#isGone = true;
+    clearTimeout(this.#idling);
     this.counted?.closed();
     this.#all.gone(this, this.#exchange ? undefined : this.peerAddress);
     this.#exchange?.peerGone();

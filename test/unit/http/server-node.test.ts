@@ -1,7 +1,7 @@
 /** The limits of time that the adapter of node:http sets; test/http tries what it does with requests. */
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import type { RequestHead } from '../../../src/http/exchange.ts';
+import { IDLE_TIMEOUT_MS, type RequestHead } from '../../../src/http/exchange.ts';
 import { type ServerLimits, exchangeServer } from '../../../src/http/server-node.ts';
 import { RawConnection } from '../../support/raw-http.ts';
 
@@ -42,4 +42,8 @@ test('no header is left out, however many there are: framing.ts has to see them 
     ['host', 'y'],
   ]);
   connection.close();
+});
+
+test('an idle connection is kept as long as every server keeps one', () => {
+  expect(exchangeServer(() => undefined).keepAliveTimeout).toBe(IDLE_TIMEOUT_MS);
 });
