@@ -25,18 +25,27 @@ export class RateLimiter {
 
   /** Counts one request. 0 when it may pass, else the whole seconds to wait. */
   take(caller: string): number {
+    const waitS = this.waitS(caller, 1);
+    this.add(caller, waitS === 0 ? 1 : 0);
+    return waitS;
+  }
+
+  /** How many whole seconds it takes until so much may pass; 0 when it may now. */
+  waitS(caller: string, count: number): number {
     const nowMs = this.#monotonicMs();
-    const intervalMs = this.#periodMs / this.#count;
-    const evenAtMs = Math.max(this.#evenAtMs.get(caller) ?? nowMs, nowMs);
-    const waitMs = evenAtMs + intervalMs - this.#periodMs - nowMs;
-    this.#evenAtMs.delete(caller);
-    if (waitMs > ROUNDING_MS) {
-      this.#evenAtMs.set(caller, evenAtMs);
-      return Math.ceil(waitMs / 1000);
-    }
-    if (this.#evenAtMs.size >= RATE_TABLE_MAX) this.#forgetLeastRecent();
-    this.#evenAtMs.set(caller, evenAtMs + intervalMs);
-    return 0;
+    const waitMs = this.#evenAt(caller, nowMs) + (count * this.#periodMs) / this.#count - this.#periodMs - nowMs;
+    return waitMs > ROUNDING_MS ? Math.ceil(waitMs / 1000) : 0;
+  }
+
+  /** Counts so much, whether or not it may pass; what is below zero is given back. */
+  add(caller: string, count: number): void {
+    const evenAtMs = this.#evenAt(caller, this.#monotonicMs());
+    if (!this.#evenAtMs.delete(caller) && this.#evenAtMs.size >= RATE_TABLE_MAX) this.#forgetLeastRecent();
+    this.#evenAtMs.set(caller, evenAtMs + (count * this.#periodMs) / this.#count);
+  }
+
+  #evenAt(caller: string, nowMs: number): number {
+    return Math.max(this.#evenAtMs.get(caller) ?? nowMs, nowMs);
   }
 
   #forgetLeastRecent(): void {

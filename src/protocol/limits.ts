@@ -60,6 +60,22 @@ export const OPEN_CHALLENGES_PER_KEY_AND_ADDRESS = 4;
 /** How many checkpoints, links and consistency proofs one client address may request in total. */
 export const LOG_READS_PER_MINUTE = 120;
 
+/**
+ * Work that a relay does for a host beyond what the host brings and what is new to it, in units of about 20 µs of a
+ * processor. For each push that a host may make in a minute it may ask for so many, and a client address for four times as
+ * many.
+ */
+export const WORK_PER_PUSH = 100;
+export const WORK_OF_ADDRESS = 4;
+/** A request that brings and gets nothing new. */
+export const WORK_OF_REQUEST = 10;
+/** An item that is moved to another key. */
+export const WORK_OF_MOVED_ITEM = 10;
+/** Of a page that was handed over before: one for each item, and one for so many of its bytes. */
+export const PAGE_BYTES_A_WORK = 4_096;
+/** One for so many places where an item may be known, beyond those of hosts that changed their keys a few times. */
+export const PLACES_A_WORK = 8;
+
 export const HEARTBEAT_EVERY_MS = 30_000;
 /** If the stored heartbeat is older than this at startup, the relay begins a new epoch. */
 export const HEARTBEAT_STALE_MS = 600_000;

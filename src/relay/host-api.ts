@@ -40,7 +40,7 @@ export const OPERATIONS: readonly Operation[] = [
 ];
 
 export function hostApi({ relay, shared, challenges, lostItems, newEpoch, finished }: HostApiOptions): HostApi {
-  const { engine, relayPubkey, signatures, clock, timers, heldBytes } = shared;
+  const { engine, relayPubkey, signatures, clock, timers, heldBytes, work } = shared;
   const hosted = hostedParts(relay, shared);
   const parts = {
     engine,
@@ -51,6 +51,7 @@ export function hostApi({ relay, shared, challenges, lostItems, newEpoch, finish
     authority: hosted?.authority ?? hostKeyAuthority,
     issuer: hosted?.issuer,
     pageWriter: new PageWriter({ engine, clock, timers, lostItems, heldBytes }),
+    work,
     newEpoch,
     clock,
     timers,

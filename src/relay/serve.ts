@@ -21,6 +21,7 @@ import { StoreFailed } from './engine/committer.ts';
 import { Engine } from './engine/engine.ts';
 import { LostItems } from './engine/lost-items.ts';
 import { SharedLead, answeringWhile } from './follower.ts';
+import { WorkBudget } from './http/work-budget.ts';
 import { hostApi, rateLimits } from './host-api.ts';
 import { openApiDocument } from './http/openapi.ts';
 import { loadUws } from './http/uws-binding.ts';
@@ -270,6 +271,11 @@ function sharedByHandlers({ options, services, engine, signer, lead }: ServePart
     trustProxy,
     heldBytes,
     rates: rateLimits(options),
+    work: new WorkBudget({
+      pushesPerMinute: options.pushesPerMinute,
+      keysOf: (key) => engine.directory.keysOf(key),
+      monotonicMs: () => clock.monotonicMs(),
+    }),
     unexpected: (error: unknown, requestId: string) =>
       log.error({ err: error, requestId }, 'a request met an unexpected error'),
   };

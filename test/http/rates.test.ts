@@ -2,12 +2,13 @@
 import { describe, expect, test } from 'vitest';
 import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
 import { encKeyAdvertisement, senderList } from '../../src/protocol/documents.ts';
-import { PUBLICATIONS_PER_HOUR } from '../../src/protocol/limits.ts';
+import { PUBLICATIONS_PER_HOUR, WORK_OF_REQUEST, WORK_PER_PUSH } from '../../src/protocol/limits.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { askChallenge, enrolBody, postJson } from '../support/enrolments.ts';
 import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
-import { type TestHost, alice, bob, carol, hostNamed } from '../support/hosts.ts';
-import { itemTo } from '../support/mail.ts';
+import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
+import { envelopeWire, itemTo } from '../support/mail.ts';
+import { rotationBody } from '../support/rotations.ts';
 import { jsonOf } from '../support/problems.ts';
 import type { RawResponse } from '../support/raw-http.ts';
 
@@ -67,15 +68,92 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect((await relay.lastLsn()) - lsn).toBe(2 * PUBLICATIONS_PER_HOUR + 2);
   });
 
-  test('pulls, acks and info are not counted', async () => {
-    const relay = await relayForTest(adapter, { pushesPerMinute: 1, enrolRate: 2 });
-    await relay.enrol(alice);
-    for (let count = 0; count < 10; count++) {
-      await relay.client(alice).pull();
-      await relay.client(alice).ack(relay.epoch, 0);
-      await relay.client(alice).ownInfo();
+  test('what is new to a host costs it nothing, and what is asked again is counted for all of its keys', async () => {
+    const relay = await relayForTest(adapter, { pushesPerMinute: 10 });
+    const work = 10 * WORK_PER_PUSH;
+    await relay.enrol(alice, bob, carol);
+    expect(await pushOf(relay, alice, numbered(40))).toBe(200);
+    let after = 0;
+    for (let count = 0; count < 40; count++) {
+      const { last_seq } = await relay.client(bob).pull({ after, limit: 1 });
+      after = (await relay.client(bob).ack(relay.epoch, last_seq)).acked_through;
     }
-    expect(await pushOf(relay, alice, [])).toBe(200);
+    const empty = (host: TestHost): Promise<number> => statusOfPull(relay, host, after);
+    for (let count = 0; count < work / WORK_OF_REQUEST; count++) expect(await empty(bob)).toBe(200);
+    const body = JSON.stringify({ epoch: relay.epoch, through: after });
+    const refused = await relay.send(relay.hop(bob, 'POST', '/v2/relay/ack', body));
+    expect(refused).toBeProblem('RATE_LIMITED');
+    expect(Number(refused.headers.get('retry-after'))).toBe(1);
+    expect([await empty(bob), await empty(carol)]).toEqual([429, 200]);
+    // What is new is handed over all the same, once.
+    expect(await pushOf(relay, alice, ['new'])).toBe(200);
+    expect([await empty(bob), await empty(bob)]).toEqual([200, 429]);
+    expect((await postJson(relay, '/v2/relay/rotate', rotationBody(bob, dave))).status).toBe(429);
+    relay.clock.move(1000);
+    expect((await postJson(relay, '/v2/relay/rotate', rotationBody(bob, dave))).status).toBe(200);
+    const { last_seq: moved } = await relay.client(dave).pull({});
+    relay.clock.move(1000);
+    for (let count = 0; count < 2; count++) await relay.client(dave).pull({ after: moved });
+    expect(await statusOfPull(relay, dave, moved)).toBe(429);
+  });
+
+  test('a page that is replayed is charged by its items and bytes, before they are read', async () => {
+    const relay = await relayForTest(adapter, { pushesPerMinute: 10 });
+    await relay.enrol(alice, bob);
+    expect(await pushOf(relay, alice, numbered(50), 40_000)).toBe(200);
+    const replayed = relay.hop(bob, 'GET', '/v2/relay/items?after=0&limit=50');
+    const statuses: number[] = [];
+    for (let count = 0; count < 5; count++) statuses.push((await relay.send(replayed)).status);
+    // Two million bytes: the second time costs half of the budget.
+    expect(statuses).toEqual([200, 200, 429, 429, 429]);
+    relay.clock.move(60_000);
+    expect((await relay.send({ ...replayed, timestamp: relay.clock.nowMs() })).status).toBe(200);
+  });
+
+  test('replays at once are charged as replays one after the other are', async () => {
+    const relay = await relayForTest(adapter, { pushesPerMinute: 10 });
+    await relay.enrol(alice, bob);
+    expect(await pushOf(relay, alice, numbered(50), 40_000)).toBe(200);
+    const replayed = relay.hop(bob, 'GET', '/v2/relay/items?after=0&limit=50');
+    const replies = await Promise.all(numbered(20).map(() => relay.send(replayed)));
+    expect(replies.filter(({ status }) => status === 200)).toHaveLength(2);
+  });
+
+  test('a rotation is charged for what it moves, to the host and to the address', async () => {
+    const relay = await relayForTest(adapter, { pushesPerMinute: 1 });
+    const keys = [bob, carol, dave];
+    await relay.enrol(alice, bob);
+    expect(await pushOf(relay, alice, numbered(30))).toBe(200);
+    const rotate = async (turn: number) =>
+      postJson(relay, '/v2/relay/rotate', rotationBody(keys[turn]!, keys[turn + 1]!));
+    // A queue that is dearer than a whole minute moves too, when nothing else is owed.
+    expect((await rotate(0)).status).toBe(200);
+    const refused = await rotate(1);
+    expect(refused).toBeProblem('RATE_LIMITED');
+    expect(relay.relay.engine.presentKey(bob.key)).toBe(carol.key);
+    relay.clock.move(Number(refused.headers.get('retry-after')) * 1000);
+    expect((await rotate(1)).status).toBe(200);
+  });
+
+  test('a host owes for places of its former keys at which its items must be looked for', async () => {
+    const relay = await relayForTest(adapter, { pushesPerMinute: 2 });
+    let host = hostNamed('places-0');
+    await relay.enrol(host);
+    const push = (ids: readonly string[]): Promise<number> => pushOf(relay, host, ids, 0, host);
+    for (let turn = 1; turn <= 5; turn++) {
+      relay.clock.move(60_000);
+      expect(await push([`under-${turn}`])).toBe(200);
+      const next = hostNamed(`places-${turn}`);
+      const iat = relay.clock.nowMs();
+      expect((await postJson(relay, '/v2/relay/rotate', rotationBody(host, next, { rec: { iat } }))).status).toBe(200);
+      host = next;
+    }
+    // Of what was pushed before the start it is not known under which of the keys.
+    await relay.restart();
+    expect(await push(numbered(200))).toBe(200);
+    expect(await push(['one-more'])).toBe(429);
+    relay.clock.move(60_000);
+    expect(await push(['one-more'])).toBe(200);
   });
 
   test('enrolment rule 3: challenge and enrol are limited for a client address, each apart', async () => {
@@ -157,8 +235,22 @@ function from(...lines: string[]): Record<string, string> {
   return Object.fromEntries(lines.map((line, at) => [at === 0 ? 'x-forwarded-for' : 'X-Forwarded-For', line]));
 }
 
-async function pushOf(relay: HttpRelay, from: TestHost, ids: readonly string[]): Promise<number> {
-  const body = JSON.stringify({ items: ids.map((id) => itemTo([bob], id)) });
+function numbered(count: number): string[] {
+  return Array.from({ length: count }, (_none, at) => `n-${at}`);
+}
+
+async function statusOfPull(relay: HttpRelay, host: TestHost, after: number): Promise<number> {
+  return (await relay.send(relay.hop(host, 'GET', `/v2/relay/items?after=${after}`))).status;
+}
+
+async function pushOf(
+  relay: HttpRelay,
+  from: TestHost,
+  ids: readonly string[],
+  bytes = 0,
+  to: TestHost = bob,
+): Promise<number> {
+  const body = JSON.stringify({ items: ids.map((id) => itemTo([to], id, envelopeWire(id, bytes))) });
   return (await relay.send(relay.hop(from, 'POST', '/v2/relay/items', body))).status;
 }
 

@@ -83,7 +83,11 @@ export const SERVE_OPTIONS: OptionTable = {
     environment: 'RELAY_MAX_BODY',
     parse: bodyBytes,
   },
-  pushesPerMinute: count('--pushes-per-minute <n>', 'push requests of one host', 600),
+  pushesPerMinute: count(
+    '--pushes-per-minute <n>',
+    'push requests of one host, and 100 units of other work for each',
+    600,
+  ),
   enrolRate: count('--enrol-rate <n>', 'challenges, and enrolments, per minute of one client address', 30),
   maxEnrolments: count('--max-enrolments <n>', 'live enrolments', 10_000),
   maxConnections: {

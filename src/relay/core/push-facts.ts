@@ -42,6 +42,8 @@ export const KNOWN_ROWS_ASKED_MAX = 4096;
 /** The same with a search before: the keys of a sender and of 64 targets, all of whom have as many as there may be. */
 export const KNOWN_ROWS_SEARCHED_MAX = 262_144;
 
+/** For which a target's item is charged nothing: sender and target may have had four keys each. */
+export const FREE_PLACES = 16;
 /** Of a host, to be looked for one by one. */
 const FEW_KEYS = 16;
 

@@ -8,11 +8,13 @@ import type { AckItems } from '../core/command.ts';
 import type { AckOutcome, Refusal } from '../core/decision.ts';
 import type { RelayEvent } from '../core/event.ts';
 import { ackFacts, extendFacts } from '../core/facts.ts';
+import type { Released } from '../core/queue-index.ts';
 import type { EngineParts } from './parts.ts';
 import { brokenQueueRefusal, isBrokenQueue } from './queue-faults.ts';
 import { AdaptiveBatch, TimeSlice } from './time-slice.ts';
 import { EXTENDED_AT_ONCE, decideAck, decideExtend } from '../core/decide-queue.ts';
 
+const NOTHING: Released = { through: 0, items: 0, bytes: 0, notices: 0, shares: [] };
 /** Senders whose shares one step releases: each is a row to read and to write. */
 const ACK_SENDERS_MAX = 250;
 
@@ -43,6 +45,9 @@ export class Acks {
         await committer.room();
         continue;
       }
+      // What needs no look at the queue: the index of 10,000 items may have to be read for it.
+      const early = decideAck(command, ackFacts(command, committer, NOTHING));
+      if (early.type === 'Refusal' || early.outcome.ackedThrough >= through) return committer.answer(early);
       const index = queues.index(targetPubkey);
       if (!index) {
         await queues.loadIndex(targetPubkey);

@@ -13,6 +13,7 @@ import { type PushOutcome, type Refusal, refusal } from '../core/decision.ts';
 import type { RelayEvent } from '../core/event.ts';
 import { type KnownKeyPair, relayRow } from '../core/facts.ts';
 import {
+  FREE_PLACES,
   KNOWN_ROWS_ASKED_MAX,
   KNOWN_ROWS_SEARCHED_MAX,
   type KnownKeys,
@@ -29,6 +30,8 @@ import { type RowReader, rowKey } from '../core/rows.ts';
 export interface Pushed<T> {
   type: 'Pushed';
   answer: T;
+  /** Where the items were looked for, beyond the places of hosts that changed their keys a few times. */
+  places: number;
 }
 
 export class Pushes {
@@ -49,9 +52,10 @@ export class Pushes {
     const { committer, observer, monotonicMs } = this.#parts;
     const outcomes: PushOutcome[] = [];
     const slice = new TimeSlice(monotonicMs);
+    const asked = { places: 0 };
     for (const command of commands) {
       if (slice.isOver) await slice.pause();
-      const outcome = await this.#pushOne(command);
+      const outcome = await this.#pushOne(command, asked);
       if (outcome.type === 'Refusal') return committer.answer(outcome);
       outcomes.push(outcome);
       if (stopsAt(outcome)) break;
@@ -59,15 +63,16 @@ export class Pushes {
     const durable = committer.durable();
     const [answer] = await Promise.all([prepare(outcomes, relayRow(committer).epoch), durable]);
     observer.pushed(outcomes);
-    return { type: 'Pushed', answer };
+    return { type: 'Pushed', answer, ...asked };
   }
 
-  async #pushOne(command: PushItem): Promise<PushOutcome | Refusal> {
+  async #pushOne(command: PushItem, asked: { places: number }): Promise<PushOutcome | Refusal> {
     try {
       const { itemId } = command.item;
       const obstacle = () => this.#obstacle(command) ?? this.#wide.pendingFor(itemId);
       for (let wait = obstacle(); wait; wait = obstacle()) await wait;
       const keys = this.#knownKeys(command);
+      asked.places += Math.max(0, keys.asked - FREE_PLACES * keys.pairs.length);
       if (keys.asked <= KNOWN_ROWS_ASKED_MAX) return this.#decide(command, keys);
       return await this.#wide.inTurn(itemId, () => this.#pushWide(command));
     } catch (error) {

@@ -38,7 +38,8 @@ export const ENC_KEY_BY_NAME = {
   summary: 'Shows the advertised key of the host with this name.',
   query: EncKeyByNameQuery,
   successes: [ok(EncKeyShown, 'what the host signed')],
-  problems: [],
+  problems: ['RATE_LIMITED'],
+  counted: 'work',
   handle: readByName,
 } as const satisfies HostOperation;
 
@@ -50,7 +51,8 @@ export const ENC_KEY_BY_KEY = {
   summary: 'Shows the advertised key of the host with this host key.',
   query: EncKeyByKeyQuery,
   successes: [ok(EncKeyShown, 'what the host signed')],
-  problems: [],
+  problems: ['RATE_LIMITED'],
+  counted: 'work',
   handle: readByKey,
 } as const satisfies HostOperation;
 

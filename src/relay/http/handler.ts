@@ -2,7 +2,7 @@
  * What the relay does with a request inside the pipeline (http/pipeline.ts): enrolled → skew → body → signature → rate
  * → content. What the headers decide is decided before the body is read.
  */
-import { BODY_BYTES_MAX } from '../../protocol/limits.ts';
+import { BODY_BYTES_MAX, WORK_OF_REQUEST } from '../../protocol/limits.ts';
 import { signedTarget } from '../../protocol/hop.ts';
 import type { HostName } from '../../protocol/names.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
@@ -26,8 +26,16 @@ import { type TrustProxy, clientAddress } from './client-address.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { type AcceptedRequest, type Finished, RequestPipeline, type RoutedHead } from '../../http/pipeline.ts';
 import { problemReply } from '../../http/replies.ts';
-import { type CountedAs, type RelayRequest, type Route, type RouteResult, refusalReply } from './route.ts';
+import {
+  type CountedAs,
+  type CountedForHosts,
+  type RelayRequest,
+  type Route,
+  type RouteResult,
+  refusalReply,
+} from './route.ts';
 import type { HeldBytes } from './page-writer.ts';
+import type { WorkBudget } from './work-budget.ts';
 
 /** Of one host key from one address: two bodies of full size. */
 const BODIES_SHARE_BYTES = 16 << 20;
@@ -50,7 +58,8 @@ export interface HandlerOptions {
   room: { take: (bytes: number) => boolean };
   trustProxy: TrustProxy;
   heldBytes: HeldBytes;
-  rates: Readonly<Record<CountedAs, RateLimiter>>;
+  rates: Readonly<Record<Exclude<CountedAs, 'work'>, RateLimiter>>;
+  work: WorkBudget;
   /** Called with an unexpected error and the request in which it occurred. */
   unexpected: (error: unknown, requestId: string) => void;
   /** Called for every finished request, for logs and metrics. */
@@ -182,7 +191,7 @@ export class Handler {
         return route.handle(request, caller);
       case 'hop':
         if (!caller) throw new Error('invariant: a hop route is called by a verified host');
-        return this.#rateRefusal(route.counted, caller.hostPubkey) ?? route.handle({ caller, ...request });
+        return this.#hostRefusal(route.counted, caller.hostPubkey, request) ?? route.handle({ caller, ...request });
     }
   }
 
@@ -209,7 +218,13 @@ export class Handler {
     return enrolment;
   }
 
-  #rateRefusal(counted: CountedAs | undefined, caller: string): Reply | undefined {
+  #hostRefusal(counted: CountedForHosts | undefined, key: PublicKey, request: RelayRequest): Reply | undefined {
+    const { work } = this.#options;
+    if (counted === 'work') return work.charge(key, request.clientAddress, WORK_OF_REQUEST);
+    return (counted === 'push' ? work.debt(key) : undefined) ?? this.#rateRefusal(counted, key);
+  }
+
+  #rateRefusal(counted: Exclude<CountedAs, 'work'> | undefined, caller: string): Reply | undefined {
     if (!counted) return undefined;
     const retryAfterS = this.#options.rates[counted].take(caller);
     return retryAfterS === 0 ? undefined : problemReply('RATE_LIMITED', 'too many requests', { retryAfterS });

@@ -16,6 +16,7 @@ import type { SignatureThread } from '../auth/signature-thread.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { PageWriter } from './page-writer.ts';
+import type { WorkBudget } from './work-budget.ts';
 import type {
   CountedForAddresses,
   CountedForHosts,
@@ -88,6 +89,7 @@ export interface RelayParts {
   authority: Authority;
   issuer: Issuer | undefined;
   pageWriter: PageWriter;
+  work: WorkBudget;
   newEpoch: () => Epoch;
   clock: Clock;
   timers: Timers;

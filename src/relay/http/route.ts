@@ -24,10 +24,10 @@ export interface HopRelayRequest extends RelayRequest {
 /** A reply, or `streamed` when the route writes it piece by piece itself. */
 export type RouteResult = Reply | 'streamed';
 
-/** What requests are counted as, each against a limit of its own. */
-export type CountedAs = 'challenge' | 'enrol' | 'rotate' | 'deny' | 'push' | 'senders' | 'encKey' | 'log';
+/** What requests are counted as, each against a limit of its own; `work` against the budget of work. */
+export type CountedAs = 'challenge' | 'enrol' | 'rotate' | 'deny' | 'push' | 'senders' | 'encKey' | 'log' | 'work';
 /** What is counted for each host; everything else is counted for each client address. */
-export type CountedForHosts = 'push' | 'senders' | 'encKey';
+export type CountedForHosts = 'push' | 'senders' | 'encKey' | 'work';
 export type CountedForAddresses = Exclude<CountedAs, CountedForHosts>;
 
 interface RouteBase {

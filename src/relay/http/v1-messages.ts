@@ -22,7 +22,7 @@ import type { Reply } from '../../http/exchange.ts';
 import { EnvelopesEncoder, cursorText, parseCursor } from './page-writer.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import { type HopRelayRequest, type RouteResult, refusalReply } from './route.ts';
-import { epochChanged, pageReply } from './v2-pull.ts';
+import { chargedAck, chargedPage, epochChanged, pageReply } from './v2-pull.ts';
 import { wireVerdict } from './v2-push.ts';
 
 export const V1_PUSH = {
@@ -54,7 +54,7 @@ export const V1_PULL = {
   summary: 'Hands over a page of the envelopes that wait for the caller.',
   query: V1PullQuery,
   successes: [ok(V1PullResponse, 'a page')],
-  problems: ['EPOCH_CHANGED'],
+  problems: ['EPOCH_CHANGED', 'RATE_LIMITED'],
   handle: pull,
 } as const satisfies HostOperation;
 
@@ -66,7 +66,7 @@ export const V1_ACK = {
   summary: 'Says that the caller has everything up to the cursor: it is deleted.',
   request: { schema: V1AckRequest },
   successes: [ok(V1AckResponse, 'what is acked')],
-  problems: ['BAD_ACK', 'EPOCH_CHANGED'],
+  problems: ['BAD_ACK', 'EPOCH_CHANGED', 'RATE_LIMITED'],
   handle: ack,
 } as const satisfies HostOperation;
 
@@ -84,7 +84,7 @@ interface V1Result {
 /** An envelope to be pushed, or why it is not. */
 type Parsed = PushItem | V1Result;
 
-async function push({ body, caller, nowMs }: HopRelayRequest, parts: RelayParts): Promise<Reply> {
+async function push({ body, caller, clientAddress, nowMs }: HopRelayRequest, parts: RelayParts): Promise<Reply> {
   const { engine, monotonicMs } = parts;
   const { max_batch: batchMax } = engine.settings.limits;
   const values = parsePush(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS))?.envelopes;
@@ -102,7 +102,9 @@ async function push({ body, caller, nowMs }: HopRelayRequest, parts: RelayParts)
   engine.noteUnread('malformed', malformed);
   engine.noteUnread('unknown target', parsed.length - commands.length - malformed);
   const pushed = await engine.push(commands, (outcomes) => answer(parsed, outcomes), isOverLimit);
-  return pushed.type === 'Refusal' ? refusalReply(pushed) : pushed.answer;
+  if (pushed.type === 'Refusal') return refusalReply(pushed);
+  parts.work.owePlaces(caller.hostPubkey, clientAddress, pushed.places);
+  return pushed.answer;
 }
 
 function parseEnvelope(value: unknown, caller: EnrolmentRow, freshEpoch: Epoch, nowMs: number, engine: Engine): Parsed {
@@ -159,7 +161,8 @@ function resultOf(id: string, outcome: PushOutcome): V1Result {
   return { id, status: outcome.status === 'accepted' ? 'stored' : 'duplicate' };
 }
 
-async function pull(request: HopRelayRequest, { engine, pageWriter }: RelayParts): Promise<RouteResult> {
+async function pull(request: HopRelayRequest, parts: RelayParts): Promise<RouteResult> {
+  const { engine } = parts;
   const values = new URLSearchParams(request.query ?? '').getAll('after');
   const text = values.at(0) ?? '';
   const cursor = text === '' ? undefined : parseCursor(text);
@@ -168,13 +171,13 @@ async function pull(request: HopRelayRequest, { engine, pageWriter }: RelayParts
   const changed = epochChanged(cursor?.epoch, engine.epoch);
   if (changed) return changed;
   const after = cursor?.seq ?? 0;
-  const page = await engine.page(request.caller.hostPubkey, after, engine.settings.limits.max_pull);
-  return (
-    epochChanged(cursor?.epoch, page.epoch) ?? pageReply(page, after, new EnvelopesEncoder(page), request, pageWriter)
-  );
+  const page = await chargedPage(request, after, engine.settings.limits.max_pull, parts);
+  if ('status' in page) return page;
+  return epochChanged(cursor?.epoch, page.epoch) ?? pageReply(page, after, new EnvelopesEncoder(page), request, parts);
 }
 
-async function ack({ body, caller, nowMs }: HopRelayRequest, { engine }: RelayParts): Promise<Reply> {
+async function ack(request: HopRelayRequest, parts: RelayParts): Promise<Reply> {
+  const { body, caller, nowMs } = request;
   const cursor = parseCursor(parseAck(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS))?.cursor ?? '');
   if (!cursor) return problemReply('BAD_REQUEST', 'send {cursor}: the one that a pull gave');
   const command = {
@@ -184,7 +187,7 @@ async function ack({ body, caller, nowMs }: HopRelayRequest, { engine }: RelayPa
     through: cursor.seq,
     nowMs,
   } as const;
-  const outcome = await engine.ack(command);
-  if (outcome.type === 'Refusal') return refusalReply(outcome);
+  const outcome = await chargedAck(request, command, parts);
+  if ('status' in outcome) return outcome;
   return jsonReply(200, { cursor: cursorText(cursor.epoch, outcome.ackedThrough) });
 }

@@ -64,7 +64,8 @@ export const LOG_PROOF = {
   summary: 'Proves to the sender of an item that the record which accepted it is in the log.',
   query: LogProofQuery,
   successes: [ok(LogProofResponse, 'an inclusion proof of the record')],
-  problems: ['NOT_FOUND'],
+  problems: ['NOT_FOUND', 'RATE_LIMITED'],
+  counted: 'work',
   handle: proof,
 } as const satisfies HostOperation;
 

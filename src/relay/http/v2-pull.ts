@@ -5,13 +5,15 @@
 import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { PullResponse, AckResponse } from '../../protocol/responses.ts';
 import { PullQuery } from '../../protocol/parameters.ts';
-import { WAIT_SECONDS_MAX } from '../../protocol/limits.ts';
+import { WAIT_SECONDS_MAX, WORK_OF_REQUEST } from '../../protocol/limits.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { isAdmitted } from '../auth/hop.ts';
+import type { AckItems } from '../core/command.ts';
+import type { AckOutcome } from '../core/decision.ts';
 import type { Page } from '../engine/engine.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
-import { type PageWriter, ItemsEncoder, type PageEncoder } from './page-writer.ts';
+import { ItemsEncoder, type PageEncoder } from './page-writer.ts';
 import { problemReply, jsonReply } from '../../http/replies.ts';
 import { type HopRelayRequest, type RouteResult, wholeNumber, refusalReply } from './route.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
@@ -25,7 +27,7 @@ export const PULL = {
   summary: 'Hands over a page of what waits for the caller, and with `wait` holds an empty one back.',
   query: PullQuery,
   successes: [ok(PullResponse, 'a page')],
-  problems: ['EPOCH_CHANGED'],
+  problems: ['EPOCH_CHANGED', 'RATE_LIMITED'],
   handle: pull,
 } as const satisfies HostOperation;
 
@@ -37,23 +39,45 @@ interface PullChoice {
 }
 
 async function pull(request: HopRelayRequest, parts: RelayParts): Promise<RouteResult> {
-  const { query, caller, exchange } = request;
-  const { engine, clock, pageWriter } = parts;
+  const { query, caller, exchange, clientAddress } = request;
+  const { engine, clock, work } = parts;
   const parsed = parsePullQuery(query, engine.settings.limits.max_pull);
   if (typeof parsed === 'string') return problemReply('BAD_REQUEST', parsed);
   const { after, limit, epoch, waitS } = parsed;
   const { hostPubkey } = caller;
   const changed = epochChanged(epoch, engine.epoch);
   if (changed) return changed;
-  let page = await engine.page(hostPubkey, after, limit);
+  let page = await chargedPage(request, after, limit, parts);
+  if ('status' in page) return page;
   if (page.rows.length === 0 && waitS > 0) {
     await arrival(hostPubkey, page, waitS, exchange, parts);
     // Revoked or rotated while it waited, or its token ended.
     const enrolment = engine.directory.get(hostPubkey);
     if (!enrolment || !isAdmitted(enrolment, clock.nowMs())) return problemReply('NOT_ENROLLED', 'not enrolled');
     page = await engine.page(hostPubkey, after, limit);
+    if (page.rows.length > 0) {
+      // Mail that came is what it asked for.
+      work.owe(hostPubkey, clientAddress, -WORK_OF_REQUEST);
+      const refused = work.chargePage(hostPubkey, clientAddress, page.rows);
+      if (refused) return refused;
+    }
   }
-  return epochChanged(epoch, page.epoch) ?? pageReply(page, after, new ItemsEncoder(page), request, pageWriter);
+  return epochChanged(epoch, page.epoch) ?? pageReply(page, after, new ItemsEncoder(page), request, parts);
+}
+
+/** A page, charged as `WorkBudget.chargePage` says; or why it is not handed over. */
+export async function chargedPage(
+  { caller: { hostPubkey }, clientAddress }: HopRelayRequest,
+  after: number,
+  limit: number,
+  { engine, work }: RelayParts,
+): Promise<Page | Reply> {
+  // Before they are read: replays would all be read otherwise, and then refused.
+  const reserved = work.isRepeated(hostPubkey, after) ? Math.max(limit, WORK_OF_REQUEST) : 0;
+  const refused = reserved > 0 ? work.charge(hostPubkey, clientAddress, reserved) : undefined;
+  if (refused) return refused;
+  const page = await engine.page(hostPubkey, after, limit);
+  return work.chargePage(hostPubkey, clientAddress, page.rows, reserved) ?? page;
 }
 
 export function pageReply(
@@ -61,9 +85,9 @@ export function pageReply(
   after: number,
   encoder: PageEncoder,
   request: HopRelayRequest,
-  writer: PageWriter,
+  { pageWriter }: RelayParts,
 ): RouteResult | Promise<RouteResult> {
-  if (page.rows.length > 0) return writer.write(page, after, encoder, request);
+  if (page.rows.length > 0) return pageWriter.write(page, after, encoder, request);
   return { status: 200, headers: { 'content-type': 'application/json' }, body: encoder.end(after, page.more) };
 }
 
@@ -121,19 +145,36 @@ export const ACK = {
   summary: 'Says that the caller has everything up to `through`: it is deleted.',
   request: { schema: AckRequest },
   successes: [ok(AckResponse, 'what is acked')],
-  problems: ['BAD_ACK', 'EPOCH_CHANGED'],
+  problems: ['BAD_ACK', 'EPOCH_CHANGED', 'RATE_LIMITED'],
   handle: ack,
 } as const satisfies HostOperation;
 
 const parseAck = parserOf(AckRequest);
 
-async function ack({ body, caller, nowMs }: HopRelayRequest, { engine }: RelayParts): Promise<Reply> {
+async function ack(request: HopRelayRequest, parts: RelayParts): Promise<Reply> {
+  const { body, caller, nowMs } = request;
   const parsed = parseAck(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   if (!parsed) return problemReply('BAD_REQUEST', 'send {epoch, through}: a text and a sequence number');
   const { epoch, through } = parsed;
   const targetPubkey = caller.hostPubkey;
-  const outcome = await engine.ack({ type: 'AckItems', targetPubkey, epoch: epoch as Epoch, through, nowMs });
-  if (outcome.type === 'Refusal') return refusalReply(outcome);
+  const command = { type: 'AckItems', targetPubkey, epoch: epoch as Epoch, through, nowMs } as const;
+  const outcome = await chargedAck(request, command, parts);
+  if ('status' in outcome) return outcome;
   const { ackedThrough, deleted, headSeq } = outcome;
   return jsonReply(200, { acked_through: ackedThrough, deleted, head_seq: headSeq });
+}
+
+/** What became of an ack, charged when it releases nothing; or the reply where it is refused. */
+export async function chargedAck(
+  { caller: { hostPubkey }, clientAddress }: HopRelayRequest,
+  command: AckItems,
+  { engine, work }: RelayParts,
+): Promise<AckOutcome | Reply> {
+  const isOld = command.through <= engine.head(hostPubkey).ackedThrough;
+  const refused = isOld ? work.charge(hostPubkey, clientAddress, WORK_OF_REQUEST) : undefined;
+  if (refused) return refused;
+  const outcome = await engine.ack(command);
+  const isVain = outcome.type === 'Refusal' || outcome.deleted === 0;
+  if (isVain && !isOld) work.owe(hostPubkey, clientAddress, WORK_OF_REQUEST);
+  return outcome.type === 'Refusal' ? refusalReply(outcome) : outcome;
 }

@@ -41,7 +41,7 @@ const parsePush = parserOf(PushRequest);
 /** One element of the request: a command, or the item's id when it is malformed. */
 type Parsed = PushItem | { type: 'Malformed'; itemId: string | null };
 
-async function push({ body, caller, nowMs }: HopRelayRequest, parts: RelayParts): Promise<Reply> {
+async function push({ body, caller, clientAddress, nowMs }: HopRelayRequest, parts: RelayParts): Promise<Reply> {
   const { engine, monotonicMs } = parts;
   const { max_batch: batchMax, max_targets: targetsMax, max_item_bytes: itemBytesMax } = engine.settings.limits;
   const values = parsePush(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS))?.items;
@@ -66,7 +66,9 @@ async function push({ body, caller, nowMs }: HopRelayRequest, parts: RelayParts)
   const pushed = await engine.push(commands, (outcomes, epoch) =>
     answer(parsed, outcomes, epoch, caller.hostPubkey, parts),
   );
-  return pushed.type === 'Refusal' ? refusalReply(pushed) : pushed.answer;
+  if (pushed.type === 'Refusal') return refusalReply(pushed);
+  parts.work.owePlaces(caller.hostPubkey, clientAddress, pushed.places);
+  return pushed.answer;
 }
 
 /** Every target's bytes are read; those of an item that is refused for its size are not. */

@@ -6,6 +6,7 @@ import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { RotateResponse, RotationShown } from '../../protocol/responses.ts';
 import { RotationQuery } from '../../protocol/parameters.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { WORK_OF_MOVED_ITEM } from '../../protocol/limits.ts';
 import { canonicalJson } from '../../protocol/canonical-json.ts';
 import { parsePublicKey } from '../../protocol/public-key.ts';
 import { RotateRequest, parserOf } from '../../protocol/schemas.ts';
@@ -36,13 +37,15 @@ export const ROTATION = {
   summary: 'Shows the record by which a host replaced this key, as both keys signed it.',
   query: RotationQuery,
   successes: [ok(RotationShown, 'what the host signed')],
-  problems: [],
+  problems: ['RATE_LIMITED'],
+  counted: 'work',
   handle: showRotation,
 } as const satisfies HostOperation;
 
 const parseRotate = parserOf(RotateRequest);
 
-async function rotate({ body, nowMs }: RelayRequest, { engine, keys }: RelayParts): Promise<Reply> {
+async function rotate({ body, clientAddress, nowMs }: RelayRequest, parts: RelayParts): Promise<Reply> {
+  const { engine, keys, work } = parts;
   const parsed = parseRotate(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   const oldPubkey = parsePublicKey(parsed?.rotation.rec.old_pubkey);
   const newPubkey = parsePublicKey(parsed?.rotation.rec.new_pubkey);
@@ -55,6 +58,9 @@ async function rotate({ body, nowMs }: RelayRequest, { engine, keys }: RelayPart
   if (!isDocumentSigned(oldPubkey, rec, oldSig) || !isDocumentSigned(newPubkey, rec, newSig)) {
     return problemReply('BAD_SIGNATURE', 'the rotation is not signed by both keys');
   }
+  const moved = engine.head(oldPubkey).queueItems;
+  const refused = moved > 0 ? work.charge(oldPubkey, clientAddress, moved * WORK_OF_MOVED_ITEM) : undefined;
+  if (refused) return refused;
   const signed = { record: canonicalJson(rec), oldSig, newSig };
   const outcome = await engine.admissions.rotateKey({
     type: 'RotateKey',

@@ -28,6 +28,11 @@ import {
   OPEN_CHALLENGES_PER_KEY_AND_ADDRESS,
   SMALL_BODY_BYTES_MAX,
   WAIT_SECONDS_MAX,
+  PAGE_BYTES_A_WORK,
+  PLACES_A_WORK,
+  WORK_OF_MOVED_ITEM,
+  WORK_OF_REQUEST,
+  WORK_PER_PUSH,
 } from '../../../src/protocol/limits.ts';
 import { HOST_NAME_PATTERN, ITEM_ID_CHARACTERS_MAX, OWNER_FP_PATTERN } from '../../../src/protocol/names.ts';
 import { PROBLEMS } from '../../../src/protocol/problem.ts';
@@ -62,6 +67,7 @@ describe('the protocol document: tables', () => {
       wait: WAIT_SECONDS_MAX,
       'sender lists, and encryption keys': PUBLICATIONS_PER_HOUR,
       'senders in a list': LISTED_SENDERS_MAX,
+      work: defaultOf('--pushes-per-minute') * WORK_PER_PUSH,
       'crowded name': CROWDED_NAME_ENROLMENTS,
       pushes: defaultOf('--pushes-per-minute'),
       'challenges, and enrolments': defaultOf('--enrol-rate'),
@@ -70,6 +76,13 @@ describe('the protocol document: tables', () => {
       'live enrolments': defaultOf('--max-enrolments'),
       'dedup rows': defaultOf('--max-dedup-rows'),
     });
+    const units = tableRows(PROTOCOL_DOCUMENT, 'work', 'units').map(([, words]) => words);
+    expect(units).toEqual([
+      `${WORK_OF_REQUEST}`,
+      `1, and 1 for each ${PAGE_BYTES_A_WORK.toLocaleString('en')} bytes`,
+      `${WORK_OF_MOVED_ITEM}`,
+      `1 for each ${PLACES_A_WORK}`,
+    ]);
     const challenge = rows.find(([name]) => name === 'challenge');
     const open = `at most ${OPEN_CHALLENGES_MAX.toLocaleString('en')} open, ${OPEN_CHALLENGES_PER_KEY_AND_ADDRESS} per key`;
     expect(challenge?.[2]).toContain(open);
