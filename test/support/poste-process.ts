@@ -131,6 +131,15 @@ export class PosteProcess {
     this.#child.stdout?.pause();
   }
 
+  /** Takes nothing of its log. */
+  stallLog(): void {
+    this.#child.stderr?.pause();
+  }
+
+  readLog(): void {
+    this.#child.stderr?.resume();
+  }
+
   signal(name: NodeJS.Signals): void {
     this.#child.kill(name);
   }
@@ -177,8 +186,9 @@ export async function relayProcess(
   storeDir: string,
   args: readonly string[] = [],
   environment: Environment = {},
+  options: ProcessOptions = {},
 ): Promise<RelayProcess> {
-  const started = poste([...serveArgs(storeDir, args), '--json'], environment);
+  const started = poste([...serveArgs(storeDir, args), '--json'], environment, options);
   await started.printed('}\n');
   return { process: started, start: JSON.parse(started.stdout) as StartDocument };
 }

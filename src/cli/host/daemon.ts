@@ -11,7 +11,7 @@ import { installCommand, uninstallCommand } from './daemon-service.ts';
 import { CommandFailed, stopSignal } from '../lib/exit.ts';
 import { hostFailure, ownConfig } from '../lib/host-paths.ts';
 import { ownPaths } from '../lib/own-paths.ts';
-import { commandLog } from '../lib/log.ts';
+import { commandLog, endLog } from '../lib/log.ts';
 import { announce } from '../lib/output.ts';
 import { jsonLine, formatFields } from '../lib/format.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
@@ -95,6 +95,7 @@ async function serve(context: CommandContext, { logLevel, json }: DaemonFlags): 
   log.info({ signal: ended }, 'stopping');
   await daemon.stop();
   log.info({}, 'stopped');
+  endLog(context);
 }
 
 function startFailure(error: unknown): unknown {

@@ -9,6 +9,7 @@ import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import pino from 'pino';
 import { jsonEscape, printable } from '../../protocol/printable.ts';
 import type { CommandContext, OutputStream } from './context.ts';
+import { EXIT } from './exit.ts';
 
 /** Of an error's message, and of its stack with those of its causes. */
 const MESSAGE_CHARACTERS_MAX = 2_000;
@@ -99,6 +100,14 @@ function streamWriter(stream: OutputStream): (line: string) => boolean {
     stream.write(line);
     return true;
   };
+}
+
+/** How long the last lines of a process may take. */
+const LAST_LINES_MS = 1000;
+
+/** Called at the end of a process that served: a log that nobody reads does not keep it. */
+export function endLog({ stderr, abort }: CommandContext): void {
+  if (stderr.writableLength > 0) setTimeout(() => abort(EXIT.ok), LAST_LINES_MS).unref();
 }
 
 /** JSON holds no line break but the one at its end. */

@@ -19,7 +19,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { formatFields } from '../lib/format.ts';
 import { deployKey } from './relay-key.ts';
 import { CommandFailed, stopSignal } from '../lib/exit.ts';
-import { commandLog } from '../lib/log.ts';
+import { commandLog, endLog } from '../lib/log.ts';
 import { announce } from '../lib/output.ts';
 import { storeRefused } from './store-dir.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
@@ -120,6 +120,7 @@ async function serve(context: CommandContext, flags: ServeFlags, isJson: boolean
     if (!isToFollow) break;
   }
   log.info({}, 'stopped');
+  endLog(context);
 }
 
 /** `undefined` when it was stopped while it followed. */

@@ -1,0 +1,50 @@
+/** A daemon and a relay whose log cannot be written: a full disk, and a pipe that nobody reads. */
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { type PosteProcess, type ProcessOptions, poste, relayProcess } from '../support/poste-process.ts';
+import { posteHome } from '../support/poste-home.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+
+const FULL: ProcessOptions = { under: ['/bin/sh', '-c', 'exec "$@" 2>/dev/full', 'sh'] };
+/** Their lines are more than a pipe holds. */
+const REQUESTS = 2000;
+
+async function answersTo(url: string): Promise<Set<number>> {
+  const statuses = new Set<number>();
+  for (let at = 0; at < REQUESTS; at += 50) {
+    const some = Array.from({ length: 50 }, () => fetch(`${url}/v2/relay/none?${'x'.repeat(200)}`));
+    for (const { status } of await Promise.all(some)) statuses.add(status);
+  }
+  return statuses;
+}
+
+async function stopped(process: PosteProcess): Promise<void> {
+  process.signal('SIGTERM');
+  expect(await process.ended()).toMatchObject({ code: 0, signal: null });
+}
+
+test('a relay whose log is on a full disk serves, and stops when it is told', async () => {
+  const store = join(await temporaryFolder(), 'store');
+  const { process, start } = await relayProcess(store, ['--log-level', 'debug'], {}, FULL);
+  expect([...(await answersTo(start.url))]).toEqual([404]);
+  await stopped(process);
+}, 180_000);
+
+test('a relay whose log nobody reads serves, and stops when it is told', async () => {
+  const store = join(await temporaryFolder(), 'store');
+  const { process, start } = await relayProcess(store, ['--log-level', 'debug']);
+  process.stallLog();
+  expect([...(await answersTo(start.url))]).toEqual([404]);
+  process.signal('SIGTERM');
+  await expect.poll(() => process.isRunning, { timeout: 60_000 }).toBe(false);
+  process.readLog();
+  expect(await process.ended()).toMatchObject({ code: 0, signal: null });
+}, 180_000);
+
+test('a daemon whose log is on a full disk serves, and stops when it is told', async () => {
+  const home = await posteHome();
+  const daemon = poste(['daemon', '--json', '--log-level', 'debug'], home.environment, FULL);
+  await daemon.printed('}\n');
+  expect(await home.json('status')).toMatchObject({ host: 'here' });
+  await stopped(daemon);
+}, 180_000);
