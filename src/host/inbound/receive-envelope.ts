@@ -9,7 +9,7 @@
  */
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import { type ItemId, parseMessageId } from '../../protocol/names.ts';
-import { OWNER_NAME, foldName, isSameHost, partsOfAddress } from '../core/address.ts';
+import { HOST_VOICE, OWNER_NAME, foldName, isSameHost, isSameName, partsOfAddress } from '../core/address.ts';
 import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
 import {
   type Address,
@@ -97,6 +97,8 @@ function judgeAddresses(context: HostContext, envelope: Envelope, peer: PeerRow)
   const { hostName } = context.identity();
   if (!livesOn(envelope.from, peer.hostName))
     return keep('wrong-from', `${envelope.from} does not live on ${peer.hostName}`);
+  if (isSameName(partsOfAddress(envelope.from)?.name ?? '', HOST_VOICE))
+    return keep('wrong-from', `${envelope.from} is no agent: it is how a host speaks to its own agents`);
   if (!isSameHost(envelope.to_host, hostName)) return keep('wrong-target', `it is for the host ${envelope.to_host}`);
   const elsewhere = envelope.to.find((address) => !livesOn(address, hostName));
   return elsewhere === undefined ? undefined : keep('wrong-target', `${elsewhere} does not live here`);

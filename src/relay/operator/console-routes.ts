@@ -244,8 +244,10 @@ async function hosts(request: RelayRequest, options: ConsoleRoutesOptions): Prom
 
 async function host(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {
   const { engine } = options;
-  const key = new Query(request.query).publicKey('key');
-  const row = key && engine.directory.get(key);
+  const query = new Query(request.query);
+  const key = query.publicKey('key');
+  if (key === undefined || !query.isGood) return badQuery();
+  const row = engine.directory.get(key);
   await engine.durable();
   return row ? jsonReply(200, await hostView(row, options)) : unknownHost();
 }

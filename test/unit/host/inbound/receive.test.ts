@@ -350,6 +350,7 @@ describe('an envelope with a wrong member is kept with its reason, and nobody ge
     ['another subject than was signed', 'bad-signature', { after: { subject: 'Other' } }],
     ['a member that was not signed', 'bad-signature', { after: { more: 1 } }],
     ['a sender on another host', 'wrong-from', { head: { from: 'anna@carol' } }],
+    ['the voice of a host, which speaks to its own agents alone', 'wrong-from', { head: { from: 'Poste@alice' } }],
     ['another target host', 'wrong-target', { head: { to_host: 'carol' } }],
     ['a recipient on another host', 'wrong-target', { head: { to: ['bert@bob', 'bert@carol'] } }],
     ['a seal for another key', 'no-seal-key', { encPub: '3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=' }],
