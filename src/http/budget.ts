@@ -129,7 +129,7 @@ export class Budget {
     for (const holder of claim.holders) {
       const { bytesMax = Infinity } = holder;
       const fits = (): boolean => (pool.held.get(holderName(holder))?.bytes ?? 0) + bytes <= bytesMax;
-      if (!cutSlow(claimsOf(pool, holder), claim, fits)) return false;
+      if (!fits() && !cutSlow(claimsOf(pool, holder), claim, fits)) return false;
     }
     if (cutSlow(pool.claims, claim, () => pool.free >= bytes)) return true;
     for (let cuts = 0; pool.free < bytes; cuts++) {
