@@ -68,6 +68,7 @@ function officeOver(store: HostContext['store']): HostContext {
   return {
     store,
     identity: () => ({ hostName: BENCH, signer, sealKey }),
+    momentMs: (atMs) => atMs,
     nowMs: () => Date.now(),
     monotonicMs: () => performance.now(),
     randomBytes,

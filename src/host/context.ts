@@ -4,7 +4,8 @@
  * An operation is a function of the context and its input that resolves, after the commit, to its output or a
  * `Refusal`. It reads and writes inside one transaction, and the pure core decides.
  */
-import { systemRandom } from '../lib/clock.ts';
+import { ClockGuard } from '../lib/clock-guard.ts';
+import { systemClock, systemRandom } from '../lib/clock.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import type { HostName } from '../protocol/names.ts';
 import type { RetryTiming } from './core/outbox-event.ts';
@@ -50,6 +51,8 @@ export interface HostContext {
   identity(): Identity;
   /** Milliseconds since the Unix epoch. */
   nowMs(): number;
+  /** What the clock of now would have shown at a moment that this host dated: deadlines count the time that passed. */
+  momentMs(datedMs: number): number;
   /** Milliseconds of a clock that never goes back, to measure time spans. */
   monotonicMs(): number;
   randomBytes(count: number): Buffer;
@@ -63,12 +66,16 @@ export interface HostContext {
   log(level: 'info' | 'warn' | 'error', message: string, facts?: Readonly<Record<string, unknown>>): void;
 }
 
+/** What it takes to tell how long ago a stored date was. */
+export type HostClock = Pick<HostContext, 'nowMs' | 'momentMs'>;
+
 /** The context of this process over an open store, with the real clocks and randomness. */
 export function createHostContext(
   store: HostStore,
   first: Identity,
   retry: RetryTiming,
   log: HostContext['log'],
+  clock = new ClockGuard(systemClock),
 ): HostContext {
   const events = new EventBus();
   let current = first;
@@ -79,8 +86,9 @@ export function createHostContext(
   return {
     store,
     identity: () => current,
-    nowMs: () => Date.now(),
-    monotonicMs: () => performance.now(),
+    nowMs: () => clock.nowMs(),
+    momentMs: (datedMs) => clock.momentMs(datedMs),
+    monotonicMs: () => clock.monotonicMs(),
     randomBytes: systemRandom,
     retry,
     emit: (event) => events.emit(event),

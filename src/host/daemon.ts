@@ -11,6 +11,7 @@ import { dirname } from 'node:path';
 import { DAY_MS } from '../protocol/limits.ts';
 import { isListening } from '../lib/unix-socket.ts';
 import { loadIdentity } from './peers/identity.ts';
+import { clockNotes, noteClock, openClock } from './host-clock.ts';
 import { createHostContext, type HostContext, type Identity, isStoreFailure } from './context.ts';
 import { reportQuarantineLosses } from './inbound/quarantine-rows.ts';
 import { sweepRetention } from './mailbox/retention.ts';
@@ -100,7 +101,15 @@ async function startServices(
   services: Services,
 ): Promise<Daemon['identity']> {
   const timing = timingOf(config);
-  const context = createHostContext(store, await loadIdentity(store), timing.retry, log);
+  const notes: { task?: PeriodicTask } = {};
+  const clock = await openClock(store, ({ beforeMs, afterMs }) => {
+    log('warn', 'the clock jumped: deadlines count the time that passed', { by_ms: afterMs - beforeMs });
+    void notes.task?.rerun();
+  });
+  const context = createHostContext(store, await loadIdentity(store), timing.retry, log, clock);
+  notes.task = clockNotes(context, clock, systemTimers);
+  services.add('clock', { stop: () => notes.task?.rerun().then(() => notes.task?.stop()) });
+  await noteClock(context, clock);
   const { store: folder, configFile, socket: socketPath } = paths;
   const daemon = { version, pid: process.pid, startedAtMs: Date.now() };
   const facts = { ...daemon, store: folder, config: configFile, socket: socketPath };

@@ -40,7 +40,8 @@ async function faultsOf(world: DispatcherWorld, request: Request, others: readon
   const nowMs = world.context.nowMs();
   const facts = world.facts === 'unknown' ? null : world.facts;
   for (const row of rows) {
-    if (chooseTransport(row, peer, facts, nowMs) !== way) faults.push(`row ${row.rowId} does not go over the ${way}`);
+    if (chooseTransport(row, peer, facts, { nowMs, momentMs: (atMs) => atMs }) !== way)
+      faults.push(`row ${row.rowId} does not go over the ${way}`);
   }
   const last = Math.max(...messages);
   for (const other of ofPeer.filter(({ sinceMs }) => nowMs - sinceMs < ORDER_WAIT_MS)) {

@@ -1,7 +1,8 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type OutboxEvent, RETRY_TIMING } from '../../src/host/core/outbox-event.ts';
-import { GIVE_UP_MS, stepOutbox } from '../../src/host/core/outbox.ts';
+import { GIVE_UP_MS } from '../../src/host/core/outbox-deadlines.ts';
+import { stepOutbox } from '../../src/host/core/outbox.ts';
 import type { OutboxRow } from '../../src/host/core/rows.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
 import { epochNumbered } from '../support/epochs.ts';
@@ -77,7 +78,13 @@ function live(life: Life, { event, jitter, hasPeerConfirmed, isOld }: Moment): L
       ? { ...event, acceptance: { ...event.acceptance, acceptedAtMs: isOld ? NOON_MS : nowMs } }
       : event;
   const before = structuredClone(life.row);
-  const { row, effects } = stepOutbox(life.row, stamped, { nowMs, jitter, retry: RETRY_TIMING, hasPeerConfirmed });
+  const { row, effects } = stepOutbox(life.row, stamped, {
+    nowMs,
+    momentMs: (atMs) => atMs,
+    jitter,
+    retry: RETRY_TIMING,
+    hasPeerConfirmed,
+  });
   expect(life.row).toEqual(before);
   const drops = effects.filter(({ type }) => type === 'DropWire').length;
   expect(drops).toBeLessThanOrEqual(life.hasWire ? 1 : 0);
@@ -148,7 +155,13 @@ test('a receipt of every recipient makes any row done, whatever happened before'
         const receipt = { type: 'receipt', recipient, state: 'delivered' } as const;
         return (
           row &&
-          stepOutbox(row, receipt, { nowMs: before.nowMs, jitter: 0, retry: RETRY_TIMING, hasPeerConfirmed: true }).row
+          stepOutbox(row, receipt, {
+            nowMs: before.nowMs,
+            momentMs: (atMs) => atMs,
+            jitter: 0,
+            retry: RETRY_TIMING,
+            hasPeerConfirmed: true,
+          }).row
         );
       }, before.row);
       expect(after).toMatchObject({ state: 'done', nextAtMs: null });

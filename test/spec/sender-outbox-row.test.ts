@@ -1,14 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { RETRY_TIMING, type OutboxEvent, alertText } from '../../src/host/core/outbox-event.ts';
+import { RETRY_TIMING, type OutboxClock, type OutboxEvent, alertText } from '../../src/host/core/outbox-event.ts';
+import { GIVE_UP_MS, LAN_DOUBT_MS, mayPush } from '../../src/host/core/outbox-deadlines.ts';
 import {
   ASK_AGAIN_MS,
-  GIVE_UP_MS,
   LAN_CONFIRM_MS,
-  LAN_DOUBT_MS,
   QUARANTINE_ALERT_MS,
   UNDELIVERED_ALERT_MS,
   backoffMs,
-  mayPush,
 } from '../../src/host/core/outbox.ts';
 import { type Address, OUTBOX_STATES, type OutboxState } from '../../src/host/core/rows.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
@@ -24,6 +22,7 @@ const passed: OutboxEvent = { type: 'time-passed' };
 const epoch2: OutboxEvent = { type: 'new-epoch', relayPubkey: relay.key, epoch: epochNumbered(2) };
 const ready: OutboxEvent = { type: 'relay-ready', relayPubkey: relay.key, epoch: epochNumbered(1) };
 const rewound: OutboxEvent = { type: 'relay-rewound', relayPubkey: relay.key };
+const at = (nowMs: number): OutboxClock => ({ nowMs, momentMs: (datedMs) => datedMs });
 const dropWire = { type: 'DropWire' } as const;
 
 describe('sender outbox row, over the relay', () => {
@@ -38,7 +37,8 @@ describe('sender outbox row, over the relay', () => {
       row: outboxRow({
         state: 'relay-accepted',
         acceptance: taken,
-        nextAtMs: NOON_MS + 5 + RETENTION_MS + DAY_MS,
+        firstAccepted: { atMs: NOON_MS, retentionMs: RETENTION_MS },
+        nextAtMs: DEADLINE_MS,
       }),
       effects: [],
     });
@@ -113,13 +113,13 @@ describe('sender outbox row, over the relay', () => {
     expect(again).toEqual({ row: outboxRow(relayAccepted({ nextAtMs: nowMs })), effects: [] });
     const same: OutboxEvent = { ...epoch2, epoch: epochNumbered(1) };
     expect(givenRow(relayAccepted()).when(same, { nowMs }).row).toEqual(outboxRow(relayAccepted()));
-    // The new acceptance counts from then on.
+    // The deadline stands on the first acceptance: a relay moves it by no epoch.
     const taken = acceptance(nowMs, epochNumbered(2));
     const accepted = givenRow(relayAccepted({ nextAtMs: nowMs })).when(
       { type: 'relay-accepted', acceptance: taken, isVerified: true },
       { nowMs },
     );
-    expect(accepted.row).toMatchObject({ acceptance: taken, nextAtMs: nowMs + RETENTION_MS + DAY_MS });
+    expect(accepted.row).toMatchObject({ acceptance: taken, nextAtMs: DEADLINE_MS });
   });
 
   test('relay-accepted: when the push of a new epoch fails it stays accepted, retried, and its deadline holds', () => {
@@ -154,12 +154,12 @@ describe('sender outbox row, over the relay', () => {
     expect(row).toMatchObject({ firstPushAtMs: NOON_MS + 1, state: 'pending' });
     const again = givenRow({ firstPushAtMs: NOON_MS + 1 }).when({ type: 'relay-pushing' }, { nowMs: NOON_MS + 2 });
     expect(again.row).toMatchObject({ firstPushAtMs: NOON_MS + 1 });
-    expect(mayPush(outboxRow(), NOON_MS + GIVE_UP_MS, RETENTION_MS)).toBe(true);
+    expect(mayPush(outboxRow(), at(NOON_MS + GIVE_UP_MS), RETENTION_MS)).toBe(true);
     const pushed = outboxRow({ firstPushAtMs: NOON_MS });
-    expect(mayPush(pushed, NOON_MS + RETENTION_MS - 1, RETENTION_MS)).toBe(true);
-    expect(mayPush(pushed, NOON_MS + RETENTION_MS, RETENTION_MS)).toBe(false);
-    expect(mayPush(outboxRow(relayAccepted()), DEADLINE_MS - 1, RETENTION_MS)).toBe(true);
-    expect(mayPush(outboxRow({ state: 'done' }), NOON_MS, RETENTION_MS)).toBe(false);
+    expect(mayPush(pushed, at(NOON_MS + RETENTION_MS - 1), RETENTION_MS)).toBe(true);
+    expect(mayPush(pushed, at(NOON_MS + RETENTION_MS), RETENTION_MS)).toBe(false);
+    expect(mayPush(outboxRow(relayAccepted()), at(DEADLINE_MS - 1), RETENTION_MS)).toBe(true);
+    expect(mayPush(outboxRow({ state: 'done' }), at(NOON_MS), RETENTION_MS)).toBe(false);
   });
 
   test('a relay of v1 gives no receipt: the row stays pending and is shown to it again after a day', () => {
@@ -489,12 +489,44 @@ describe('sender outbox row: what is learned of the relay', () => {
     expect(givenRow({}).when({ type: 'relay-refused', code: 'conflict' }).effects).toEqual([]);
   });
 
-  test('a notice of the very moment of acceptance counts', () => {
-    const notice: OutboxEvent = { type: 'expired', relayPubkey: relay.key, expiredAtMs: NOON_MS };
-    expect(givenRow(relayAccepted()).when(notice).row).toMatchObject({ state: 'expired' });
-    expect(givenRow(relayAccepted()).when({ ...notice, expiredAtMs: NOON_MS - 1 }).row).toMatchObject({
-      state: 'relay-accepted',
-    });
+  test('a notice of before the retention can have passed by this clock is not believed, whatever it is dated', () => {
+    const notice: OutboxEvent = { type: 'expired', relayPubkey: relay.key, expiredAtMs: NOON_MS + RETENTION_MS };
+    const row = outboxRow(relayAccepted());
+    for (const nowMs of [NOON_MS + 1, NOON_MS + RETENTION_MS - 60_001])
+      expect(givenRow(row).when(notice, { nowMs })).toEqual({ row, effects: [] });
+    const late = { nowMs: NOON_MS + RETENTION_MS };
+    expect(givenRow(row).when(notice, late).row).toMatchObject({ state: 'expired' });
+    expect(givenRow(row).when({ ...notice, expiredAtMs: NOON_MS - 1 }, late).row).toEqual(row);
+    // A relay that said that it keeps items for less.
+    const short = relayAccepted({ acceptance: { ...acceptance(NOON_MS), retentionMs: DAY_MS } });
+    expect(givenRow(short).when(notice, { nowMs: NOON_MS + DAY_MS }).row).toMatchObject({ state: 'expired' });
+  });
+
+  test('an acceptance that is dated 1970 neither ends the row nor drops its bytes', () => {
+    const taken: OutboxEvent = { type: 'relay-accepted', acceptance: acceptance(1), isVerified: true };
+    const { row, effects } = givenRow({ firstPushAtMs: NOON_MS }).when(taken);
+    expect(row).toMatchObject({ state: 'relay-accepted', nextAtMs: DEADLINE_MS });
+    expect(effects).toEqual([]);
+    // In an old row the relay's date is all there is: the row is no older than itself.
+    const old = relayAccepted({ acceptance: acceptance(1) });
+    expect(givenRow(old).when(passed, { nowMs: DEADLINE_MS - 1 }).row).toMatchObject({ state: 'relay-accepted' });
+    const receipt = givenRow({ kind: 'receipt', firstPushAtMs: NOON_MS }).when(taken);
+    expect(receipt.row).toMatchObject({ state: 'relay-accepted', nextAtMs: NOON_MS + RETENTION_MS });
+  });
+
+  test('an epoch every ten days moves no deadline, and neither does a relay that keeps items for ever', () => {
+    let row = outboxRow(relayAccepted());
+    for (let number = 2; number < 40 && row.state === 'relay-accepted'; number++) {
+      const nowMs = NOON_MS + (number - 1) * 10 * DAY_MS;
+      const taken = acceptance(nowMs, epochNumbered(number));
+      const again = givenRow(row).when({ type: 'new-epoch', relayPubkey: relay.key, epoch: taken.epoch }, { nowMs });
+      const event: OutboxEvent = { type: 'relay-accepted', acceptance: taken, isVerified: true };
+      row = givenRow(again.row ?? row).when(event, { nowMs }).row ?? row;
+    }
+    expect(row).toMatchObject({ state: 'unconfirmed', alertedAtMs: NOON_MS + 20 * DAY_MS });
+    const forEver = { ...acceptance(NOON_MS), retentionMs: 1e15 };
+    const kept = givenRow().when({ type: 'relay-accepted', acceptance: forEver, isVerified: true });
+    expect(kept.row).toMatchObject({ nextAtMs: NOON_MS + GIVE_UP_MS + DAY_MS });
   });
 });
 

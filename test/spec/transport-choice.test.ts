@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { LAN_DOUBT_MS } from '../../src/host/core/outbox.ts';
+import { LAN_DOUBT_MS } from '../../src/host/core/outbox-deadlines.ts';
 import { type RelayFacts, chooseTransport, mayNeedRelay } from '../../src/host/core/transport-choice.ts';
 import type { OutboxRow } from '../../src/host/core/rows.ts';
 import { epochNumbered } from '../support/epochs.ts';
@@ -21,7 +21,10 @@ function chosen(
   peer: Partial<typeof REACHABLE | { address: null }> = {},
   facts: RelayFacts | null = RELAY,
 ): string {
-  return chooseTransport(outboxRow(changes), { ...REACHABLE, ...peer }, facts, NOON_MS);
+  return chooseTransport(outboxRow(changes), { ...REACHABLE, ...peer }, facts, {
+    nowMs: NOON_MS,
+    momentMs: (atMs) => atMs,
+  });
 }
 
 test('transport choice rule 1: to the relay after two failed attempts over the LAN, when the target is enrolled', () => {

@@ -75,6 +75,7 @@ export async function openLanHost(name: string, home?: Awaited<ReturnType<typeof
     },
     identity: () => identity,
     nowMs: () => Date.now() + clock.aheadMs,
+    momentMs: (atMs) => atMs,
     monotonicMs: () => performance.now() + clock.aheadMs,
     randomBytes: (count) => randomBytes(count),
     retry: RETRY_TIMING,

@@ -80,6 +80,7 @@ export function givenRow(changes: Partial<OutboxRow> = {}): {
     when: (event, facts = {}) =>
       stepOutbox(row, event, {
         nowMs: NOON_MS,
+        momentMs: (atMs) => atMs,
         jitter: 0.5,
         retry: RETRY_TIMING,
         hasPeerConfirmed: true,

@@ -69,6 +69,7 @@ export class RelayContext {
       store,
       identity: () => this.#identity,
       nowMs: () => this.clock.nowMs(),
+      momentMs: (atMs) => atMs,
       monotonicMs: () => this.clock.steadyMs?.() ?? performance.now(),
       randomBytes: (count) => randomBytes(count),
       retry: RETRY_TIMING,

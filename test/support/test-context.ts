@@ -44,6 +44,7 @@ export function contextWithoutStore({ identity, clock, randomBytes, bus }: Conte
   return {
     identity,
     nowMs: () => clock.nowMs,
+    momentMs: (atMs) => atMs,
     monotonicMs: () => clock.nowMs,
     randomBytes,
     retry: RETRY_TIMING,

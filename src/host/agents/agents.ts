@@ -153,7 +153,7 @@ async function endSessions(tx: Transaction, context: HostContext, agentId: Agent
   for await (const { key, row } of tx.range('session', [agentId])) {
     if (row.endedAtMs !== null) continue;
     tx.put('session', key, { ...row, endedAtMs: nowMs });
-    if (!isLive(row, nowMs)) continue;
+    if (!isLive(row, context)) continue;
     tx.afterCommit(() => context.emit({ type: 'session-ended', agentId, sessionId: row.sessionId }));
   }
 }

@@ -5,7 +5,7 @@
  * silent for `SESSION_LIVE_MS` is not live, and neither is one that ended, by its own word or with its program.
  */
 import type { SessionEndResult, SessionListResult, SessionState } from '../api/schemas/agents.ts';
-import type { HostContext } from '../context.ts';
+import type { HostClock, HostContext } from '../context.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import type { AgentId } from '../core/rows.ts';
 import type { ProcessMark, SessionDoing, SessionRow, WakeMethod, WakeMethodName } from '../core/session-rows.ts';
@@ -43,9 +43,9 @@ export function registerSession(
     const absent = refuseAbsentAgent(tx, agentId);
     if (absent) return absent;
     const before = tx.get('session', agentId, sessionId);
-    const isKnown = before !== undefined && isLive(before, nowMs) && isSame(before, wake, process);
+    const isKnown = before !== undefined && isLive(before, context) && isSame(before, wake, process);
     if (!before) {
-      const full = await makeRoom(tx, agentId, nowMs);
+      const full = await makeRoom(tx, context, agentId);
       if (full) return full;
     }
     const row: SessionRow = {
@@ -101,13 +101,12 @@ export function listSessions(context: HostContext, agentId: AgentId | null): Pro
     const found: SessionRow[] = [];
     const start: [] | [AgentId] = agentId === null ? [] : [agentId];
     for await (const { row } of reader.range('session', start)) found.push(row);
-    const nowMs = context.nowMs();
     const sessions = found
       .toSorted((a, b) => b.seenAtMs - a.seenAtMs)
       .map((row) => ({
         agent: nameOf(reader, row.agentId),
         session_id: row.sessionId,
-        presence: presenceOf(row, nowMs),
+        presence: presenceOf(row, context),
         registered_at: row.registeredAtMs,
         seen_at: row.seenAtMs,
         ended_at: row.endedAtMs,
@@ -121,9 +120,9 @@ export function listSessions(context: HostContext, agentId: AgentId | null): Pro
 }
 
 /** The last seen first. */
-export async function liveSessions(reader: Reader, agentId: AgentId, nowMs: number): Promise<SessionRow[]> {
+export async function liveSessions(reader: Reader, clock: HostClock, agentId: AgentId): Promise<SessionRow[]> {
   const live: SessionRow[] = [];
-  for await (const { row } of reader.range('session', [agentId])) if (isLive(row, nowMs)) live.push(row);
+  for await (const { row } of reader.range('session', [agentId])) if (isLive(row, clock)) live.push(row);
   return live.toSorted((a, b) => b.seenAtMs - a.seenAtMs);
 }
 
@@ -131,7 +130,7 @@ export async function liveSessions(reader: Reader, agentId: AgentId, nowMs: numb
 export function agentsPresent(context: HostContext): Promise<Set<AgentId>> {
   return context.store.read(async (reader) => {
     const present = new Set<AgentId>();
-    for await (const { row } of reader.range('session', [])) if (isLive(row, context.nowMs())) present.add(row.agentId);
+    for await (const { row } of reader.range('session', [])) if (isLive(row, context)) present.add(row.agentId);
     return present;
   });
 }
@@ -184,8 +183,7 @@ export function tidySessions(context: HostContext, running: readonly SessionRow[
         markSeen(tx, context, agentId, sessionId, false);
       }
     }
-    const nowMs = context.nowMs();
-    for await (const { key, row } of tx.range('session', [])) if (isForgotten(row, nowMs)) tx.delete('session', key);
+    for await (const { key, row } of tx.range('session', [])) if (isForgotten(row, context)) tx.delete('session', key);
   });
 }
 
@@ -204,10 +202,9 @@ function markSeen(
       { session_id: sessionId },
     );
   }
-  const nowMs = context.nowMs();
-  tx.put('session', [agentId, sessionId], { ...session, seenAtMs: nowMs });
+  tx.put('session', [agentId, sessionId], { ...session, seenAtMs: context.nowMs() });
   // Mail that came while it was silent could not wake it.
-  const isBack = !isLive(session, nowMs) && !showsText;
+  const isBack = !isLive(session, context) && !showsText;
   if (isBack) tx.afterCommit(() => context.emit({ type: 'session-registered', agentId, sessionId }));
   return undefined;
 }
@@ -232,11 +229,11 @@ function isSame(session: SessionRow, wake: readonly WakeMethod[], process: Proce
 }
 
 /** Deletes the session that was silent for the longest time when there are too many. */
-async function makeRoom(tx: Transaction, agentId: AgentId, nowMs: number): Promise<Refusal | undefined> {
+async function makeRoom(tx: Transaction, context: HostContext, agentId: AgentId): Promise<Refusal | undefined> {
   const sessions: SessionRow[] = [];
   for await (const { row } of tx.range('session', [agentId])) sessions.push(row);
   if (sessions.length < SESSIONS_PER_AGENT_MAX) return undefined;
-  const [oldest] = sessions.filter((row) => !isLive(row, nowMs)).toSorted((a, b) => a.seenAtMs - b.seenAtMs);
+  const [oldest] = sessions.filter((row) => !isLive(row, context)).toSorted((a, b) => a.seenAtMs - b.seenAtMs);
   if (!oldest) {
     return refusal(
       'UNAVAILABLE',
@@ -249,7 +246,7 @@ async function makeRoom(tx: Transaction, agentId: AgentId, nowMs: number): Promi
 
 /** Whether the agent has a live session. */
 export async function hasLiveSession(reader: Reader, context: HostContext, agentId: AgentId): Promise<boolean> {
-  for await (const { row } of reader.range('session', [agentId])) if (isLive(row, context.nowMs())) return true;
+  for await (const { row } of reader.range('session', [agentId])) if (isLive(row, context)) return true;
   return false;
 }
 
@@ -274,17 +271,18 @@ export const SILENT_KEPT_MS = 7 * 86_400_000;
 
 type Presence = 'live' | 'silent' | 'ended';
 
-function presenceOf(session: SessionRow, nowMs: number): Presence {
+function presenceOf(session: SessionRow, clock: HostClock): Presence {
   if (session.endedAtMs !== null) return 'ended';
-  return isLive(session, nowMs) ? 'live' : 'silent';
+  return isLive(session, clock) ? 'live' : 'silent';
 }
 
 /** Whether its row can be deleted. */
-function isForgotten({ seenAtMs, endedAtMs }: SessionRow, nowMs: number): boolean {
-  return endedAtMs === null ? nowMs - seenAtMs >= SILENT_KEPT_MS : nowMs - endedAtMs >= ENDED_KEPT_MS;
+function isForgotten({ seenAtMs, endedAtMs }: SessionRow, clock: HostClock): boolean {
+  const sinceMs = clock.nowMs() - clock.momentMs(endedAtMs ?? seenAtMs);
+  return sinceMs >= (endedAtMs === null ? SILENT_KEPT_MS : ENDED_KEPT_MS);
 }
 
-export function isLive({ seenAtMs, endedAtMs }: SessionRow, nowMs: number): boolean {
+export function isLive({ seenAtMs, endedAtMs }: SessionRow, clock: HostClock): boolean {
   // Seen in the future: the clock was set back, and a live session calls again soon.
-  return endedAtMs === null && Math.abs(nowMs - seenAtMs) < SESSION_LIVE_MS;
+  return endedAtMs === null && Math.abs(clock.nowMs() - clock.momentMs(seenAtMs)) < SESSION_LIVE_MS;
 }

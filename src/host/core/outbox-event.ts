@@ -45,14 +45,21 @@ export type OutboxEvent =
   /** The peer answers over the LAN again. */
   | { type: 'peer-reached' }
   | { type: 'peer-unpaired' }
+  /** The wall clock jumped: the time of the next attempt means nothing any more. */
+  | { type: 'clock-jumped' }
   /** It is tried then, before or after its own time, to keep the order of the messages for one host. */
   | { type: 'rescheduled'; atMs: number }
   | { type: 'cancelled' }
   /** It is due and there is no way to send it now, or only time passed. */
   | { type: 'time-passed' };
 
-export interface OutboxFacts {
+export interface OutboxClock {
   nowMs: number;
+  /** A stored date as the clock of now would have dated it: deadlines count the time that passed. */
+  momentMs: (datedMs: number) => number;
+}
+
+export interface OutboxFacts extends OutboxClock {
   /** From 0 to below 1, thrown for this step: spreads attempts. */
   jitter: number;
   retry: RetryTiming;

@@ -2,7 +2,8 @@
  * The states of an outbox row: the transition for one event, and its side effects.
  *
  * Specification, "Sender outbox row (relay path)" and "Limits". It leaves the path over the LAN open: decided here.
- * Pure: the time and the random jitter are facts, and signatures were verified before. Invariants:
+ * Pure: the time and the random jitter are facts, and signatures were verified before. Deadlines stand on this host's clock
+ * and count the time that passed; a relay's word moves none. Invariants:
  *   - the row of an envelope ends done or cancelled, or its sender has been alerted: none is lost in silence;
  *   - a delivery receipt of every recipient makes it done from any state, and corrects an earlier alert;
  *   - `nextAtMs` is null exactly when nothing is to be done any more, and wire bytes are kept exactly as long as they
@@ -14,20 +15,21 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import { printableWithin } from '../../protocol/printable.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { OutboxAlert, OutboxEffect, OutboxEvent, OutboxFacts, OutboxStep } from './outbox-event.ts';
+import {
+  GIVE_UP_MS,
+  LAN_DOUBT_MS,
+  firstAcceptance,
+  isExpiryInTime,
+  keptUntilMs,
+  lanDoubtAtMs,
+} from './outbox-deadlines.ts';
+import type { OutboxAlert, OutboxClock, OutboxEffect, OutboxEvent, OutboxFacts, OutboxStep } from './outbox-event.ts';
 import type { Address, OutboxRow, OutboxState, RecipientState, RelayAcceptance } from './rows.ts';
 
-/** A row that is not delivered by then alerts its sender, once, and goes on. */
-export const UNDELIVERED_ALERT_MS = 3 * DAY_MS;
-/** A receiver keeps retired keys so long: what was sealed before may open for nobody, so it is not sent any more. */
-export const GIVE_UP_MS = 60 * DAY_MS;
 /** How long after its retention a relay's item may still be confirmed. */
 export const RELAY_GRACE_MS = DAY_MS;
-/**
- * A row that the peer accepted over the LAN and did not confirm within this time is sent over the relay too, and to the
- * peer again, so that it confirms again: answers over the LAN are not signed, so another host may have given this one.
- */
-export const LAN_DOUBT_MS = 300_000;
+/** A row that is not delivered by then alerts its sender, once, and goes on. */
+export const UNDELIVERED_ALERT_MS = 3 * DAY_MS;
 /** The longest pause between two such repeats: at first it is `LAN_DOUBT_MS`, then as long as the row has waited. */
 export const ASK_AGAIN_MS = DAY_MS;
 /** After so long without a receipt the sender is told. */
@@ -61,18 +63,6 @@ export function stepOutbox(row: OutboxRow, event: OutboxEvent, facts: OutboxFact
   return { row: late.row, effects };
 }
 
-/** Whether a row may be pushed to a relay that keeps items for `retentionMs`: later its dedup may be gone. */
-export function mayPush(row: OutboxRow, nowMs: number, retentionMs: number): boolean {
-  if (row.state === 'relay-accepted') return true;
-  const isUnconfirmed = row.state === 'pending' || row.state === 'lan-accepted';
-  return isUnconfirmed && (row.firstPushAtMs === null || nowMs < row.firstPushAtMs + retentionMs);
-}
-
-/** From when on an acceptance over the LAN that nobody confirmed is doubted. */
-export function lanDoubtAtMs({ lanAcceptedAtMs, createdAtMs }: OutboxRow): number {
-  return (lanAcceptedAtMs ?? createdAtMs) + LAN_DOUBT_MS;
-}
-
 /** The pause after the `attempts`-th failure in a row: it doubles each time, and jitter takes up to half of it away. */
 export function backoffMs(attempts: number, { jitter, retry }: Pick<OutboxFacts, 'jitter' | 'retry'>): number {
   const whole = Math.min(retry.longestMs, retry.firstMs * 2 ** Math.min(attempts - 1, 30));
@@ -86,11 +76,6 @@ function lanBackoffMs(attempts: number, facts: OutboxFacts): number {
   return backoffMs(1, { jitter, retry: { ...retry, firstMs: Math.min(BEFORE_RELAY_MS, retry.firstMs) } });
 }
 
-/** When the sender of a relay-accepted row is told that nobody confirmed it. */
-function unconfirmedAtMs({ acceptedAtMs, retentionMs }: RelayAcceptance): number {
-  return acceptedAtMs + retentionMs + RELAY_GRACE_MS;
-}
-
 function moveEnvelope(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): OutboxStep {
   const { nowMs } = facts;
   switch (event.type) {
@@ -102,7 +87,7 @@ function moveEnvelope(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): O
         lanAttempts: 0,
         relayAttempts: 0,
         lastError: null,
-        nextAtMs: nowMs + askAgainMs(row, nowMs),
+        nextAtMs: nowMs + askAgainMs(row, facts),
       });
     case 'lan-quarantined': {
       if (row.state !== 'pending' && row.state !== 'lan-accepted') return unchanged(row);
@@ -111,13 +96,13 @@ function moveEnvelope(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): O
     }
     case 'relay-accepted':
       if (!event.isVerified) return failedAtRelay(row, 'the accept receipt does not verify', facts);
-      return acceptedByRelay(row, event.acceptance, unconfirmedAtMs(event.acceptance));
+      return acceptedByRelay(row, event.acceptance, RELAY_GRACE_MS, facts);
     case 'relay-stored':
       // An acceptance by a relay of v2 stands: v1 proves nothing.
       if (!isSending(row)) return unchanged(row);
       // The peer is asked next, where the LAN reaches it.
       if (row.state === 'lan-accepted')
-        return changed(row, { relayAttempts: 1, nextAtMs: nowMs + askAgainMs(row, nowMs) });
+        return changed(row, { relayAttempts: 1, nextAtMs: nowMs + askAgainMs(row, facts) });
       return changed(row, {
         relayAttempts: 0,
         lastError: null,
@@ -128,7 +113,8 @@ function moveEnvelope(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): O
       const { state, acceptance } = row;
       // A notice of before this acceptance comes again when a relay's queue is read anew.
       const isOfIt = event.relayPubkey === acceptance?.relayPubkey && event.expiredAtMs >= acceptance.acceptedAtMs;
-      return state === 'relay-accepted' && isOfIt ? ended(row, 'expired', 'expired', facts) : unchanged(row);
+      if (state !== 'relay-accepted' || !isOfIt || !isExpiryInTime(row, facts)) return unchanged(row);
+      return ended(row, 'expired', 'expired', facts);
     }
     case 'receipt':
       return confirmed(row, event.recipient);
@@ -153,6 +139,7 @@ function moveEnvelope(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): O
     case 'new-epoch':
     case 'relay-rewound':
     case 'relay-ready':
+    case 'clock-jumped':
     case 'rescheduled':
     case 'time-passed':
       return moveAny(row, event, facts);
@@ -180,9 +167,14 @@ function moveAny(row: OutboxRow, event: Exclude<OutboxEvent, { type: OwnEvent }>
     case 'lan-failed':
       return failedOverLan(row, event.reason, facts, lanBackoffMs);
     case 'peer-reached':
-      if (row.state === 'lan-accepted') return doubtedSoon(row, facts.nowMs);
+      if (row.state === 'lan-accepted') return doubtedSoon(row, facts);
       if (row.state !== 'pending') return unchanged(row);
       return changed(row, { lanAttempts: 0, nextAtMs: Math.min(row.nextAtMs ?? facts.nowMs, facts.nowMs) });
+    case 'clock-jumped': {
+      if (row.nextAtMs === null) return unchanged(row);
+      const pauseMs = row.state === 'quarantined' ? QUARANTINE_ALERT_MS : 0;
+      return changed(row, { nextAtMs: facts.nowMs + pauseMs });
+    }
     case 'rescheduled':
       return row.state === 'pending' ? changed(row, { nextAtMs: event.atMs }) : unchanged(row);
     case 'relay-pushing':
@@ -203,7 +195,7 @@ function moveAny(row: OutboxRow, event: Exclude<OutboxEvent, { type: OwnEvent }>
     }
     case 'relay-ready': {
       const { relayPubkey, epoch } = event;
-      if (row.state === 'lan-accepted') return doubtedSoon(row, facts.nowMs);
+      if (row.state === 'lan-accepted') return doubtedSoon(row, facts);
       const isToPush = row.state === 'relay-accepted' && !isAcceptedIn(row, relayPubkey, epoch);
       if (row.state !== 'pending' && !isToPush) return unchanged(row);
       return changed(row, { relayAttempts: 0, nextAtMs: Math.min(row.nextAtMs ?? facts.nowMs, facts.nowMs) });
@@ -234,13 +226,13 @@ function failedOverLan(
 }
 
 /** How long to wait for the receipt of a row that the peer accepted over the LAN before the row is sent again. */
-function askAgainMs({ lanAcceptedAtMs }: OutboxRow, nowMs: number): number {
-  return Math.min(ASK_AGAIN_MS, Math.max(LAN_DOUBT_MS, nowMs - (lanAcceptedAtMs ?? nowMs)));
+function askAgainMs({ lanAcceptedAtMs }: OutboxRow, { nowMs, momentMs }: OutboxClock): number {
+  return Math.min(ASK_AGAIN_MS, Math.max(LAN_DOUBT_MS, nowMs - momentMs(lanAcceptedAtMs ?? nowMs)));
 }
 
 /** The peer can be reached another way, or at another address: its earlier acceptance is doubted now, or soon. */
-function doubtedSoon(row: OutboxRow, nowMs: number): OutboxStep {
-  const atMs = Math.max(nowMs, lanDoubtAtMs(row));
+function doubtedSoon(row: OutboxRow, now: OutboxClock): OutboxStep {
+  const atMs = Math.max(now.nowMs, lanDoubtAtMs(row, now));
   return changed(row, { nextAtMs: Math.min(row.nextAtMs ?? atMs, atMs) });
 }
 
@@ -251,9 +243,14 @@ function failedAtRelay(row: OutboxRow, error: string, facts: OutboxFacts): Outbo
   return changed(row, { relayAttempts, lastError, nextAtMs: facts.nowMs + backoffMs(relayAttempts, facts) });
 }
 
-function acceptedByRelay(row: OutboxRow, acceptance: RelayAcceptance, nextAtMs: number): OutboxStep {
+/** Nothing is due until `graceMs` after the relay's retention. */
+function acceptedByRelay(row: OutboxRow, acceptance: RelayAcceptance, graceMs: number, facts: OutboxFacts): OutboxStep {
   if (!isSending(row)) return unchanged(row);
-  return changed(row, { state: 'relay-accepted', acceptance, relayAttempts: 0, lastError: null, nextAtMs });
+  const { retentionMs } = acceptance;
+  const firstAccepted = row.acceptance ? firstAcceptance(row, row.acceptance) : { atMs: facts.nowMs, retentionMs };
+  const accepted: OutboxRow = { ...row, state: 'relay-accepted', acceptance, firstAccepted };
+  const nextAtMs = keptUntilMs(accepted, acceptance, facts) + graceMs;
+  return changed(accepted, { relayAttempts: 0, lastError: null, nextAtMs });
 }
 
 function confirmed(row: OutboxRow, recipient: Address): OutboxStep {
@@ -267,12 +264,13 @@ function confirmed(row: OutboxRow, recipient: Address): OutboxStep {
 
 /** Applies the deadlines of the row's state, after every event. */
 function meetDeadlines(row: OutboxRow, facts: OutboxFacts): OutboxStep {
-  const { nowMs, hasPeerConfirmed } = facts;
+  const { nowMs, momentMs, hasPeerConfirmed } = facts;
+  const createdAtMs = momentMs(row.createdAtMs);
   const unconfirmed = hasPeerConfirmed ? 'unconfirmed' : 'never-confirmed';
   switch (row.state) {
     case 'pending': {
-      const alertAtMs = row.createdAtMs + UNDELIVERED_ALERT_MS;
-      const isGivenUp = nowMs >= row.createdAtMs + GIVE_UP_MS;
+      const alertAtMs = createdAtMs + UNDELIVERED_ALERT_MS;
+      const isGivenUp = nowMs >= createdAtMs + GIVE_UP_MS;
       if (isGivenUp && isWithNobody(row)) return ended(row, 'undelivered', 'given-up', facts);
       if (isGivenUp) return ended(row, 'unconfirmed', unconfirmed, facts);
       if (row.alertedAtMs !== null) return unchanged(row);
@@ -281,12 +279,12 @@ function meetDeadlines(row: OutboxRow, facts: OutboxFacts): OutboxStep {
       return changed(row, { nextAtMs: Math.min(row.nextAtMs ?? alertAtMs, alertAtMs) });
     }
     case 'lan-accepted': {
-      const atMs = (row.lanAcceptedAtMs ?? row.createdAtMs) + LAN_CONFIRM_MS;
+      const atMs = momentMs(row.lanAcceptedAtMs ?? row.createdAtMs) + LAN_CONFIRM_MS;
       if (nowMs >= atMs) return ended(row, 'unconfirmed', unconfirmed, facts);
       return changed(row, { nextAtMs: Math.min(row.nextAtMs ?? atMs, atMs) });
     }
     case 'relay-accepted': {
-      const atMs = row.acceptance ? unconfirmedAtMs(row.acceptance) : row.createdAtMs + GIVE_UP_MS;
+      const atMs = row.acceptance ? keptUntilMs(row, row.acceptance, facts) + RELAY_GRACE_MS : createdAtMs + GIVE_UP_MS;
       if (nowMs >= atMs) return ended(row, 'unconfirmed', unconfirmed, facts);
       return changed(row, { nextAtMs: Math.min(row.nextAtMs ?? atMs, atMs) });
     }
@@ -335,7 +333,7 @@ function stepReceiptRow(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts):
   const moved = moveReceipt(row, event, facts);
   if (!moved) return DROPPED;
   const { acceptance, createdAtMs } = moved;
-  const endsAtMs = acceptance ? acceptance.acceptedAtMs + acceptance.retentionMs : createdAtMs + GIVE_UP_MS;
+  const endsAtMs = acceptance ? keptUntilMs(moved, acceptance, facts) : facts.momentMs(createdAtMs) + GIVE_UP_MS;
   if (facts.nowMs >= endsAtMs) return DROPPED;
   return changed(moved, { nextAtMs: Math.min(moved.nextAtMs ?? endsAtMs, endsAtMs) });
 }
@@ -349,7 +347,7 @@ function moveReceipt(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): Ou
     case 'relay-accepted': {
       const { acceptance, isVerified } = event;
       if (!isVerified) return failedAtRelay(row, 'the accept receipt does not verify', facts).row;
-      return acceptedByRelay(row, acceptance, acceptance.acceptedAtMs + acceptance.retentionMs).row;
+      return acceptedByRelay(row, acceptance, 0, facts).row;
     }
     case 'lan-rejected':
     case 'lan-failed':
@@ -360,6 +358,7 @@ function moveReceipt(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): Ou
     case 'new-epoch':
     case 'relay-rewound':
     case 'relay-ready':
+    case 'clock-jumped':
     case 'rescheduled':
     case 'time-passed':
       return moveAny(row, event, facts).row;

@@ -12,7 +12,7 @@
  */
 import { HOP_SKEW_MAX_MS } from '../../protocol/hop.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { GIVE_UP_MS } from './outbox.ts';
+import { GIVE_UP_MS } from './outbox-deadlines.ts';
 import type { QuarantineReason } from './quarantine.ts';
 import type { PeerRow } from './rows.ts';
 
@@ -30,6 +30,8 @@ export interface Bringing {
   /** When it was written, by its own claim. */
   writtenAtMs: number;
   nowMs: number;
+  /** A date of this host's as the clock of now would have given it. */
+  momentMs: (datedMs: number) => number;
 }
 
 interface SignatureDoubt {
@@ -49,7 +51,8 @@ export function doubtOfSignature(peer: PeerRow, bringing: Bringing): SignatureDo
   // A new key of the peer may be seen at a relay before it is learned.
   if (retiredAtMs === null) return undefined;
   const given = `${hostName} gave up the key that signed it`;
-  if (nowMs >= retiredAtMs + RETIRED_KEY_MS) return { reason: 'retired-key', detail: `${given} more than 60 days ago` };
+  if (nowMs >= bringing.momentMs(retiredAtMs) + RETIRED_KEY_MS)
+    return { reason: 'retired-key', detail: `${given} more than 60 days ago` };
   if (!bringer) return { reason: 'unknown-sender', detail: `${given}, and it came under a key of no paired host` };
   if (retiredAt(peer, bringingKey) === null) return undefined;
   if (bringing.via === 'lan') return { reason: 'retired-key', detail: `${given}, and it came under such a key` };

@@ -37,6 +37,7 @@ export const QUARANTINE_REASONS = [
   'unknown-message', // a receipt for what was never sent to that host
   'wrong-recipient', // a receipt for somebody whom the message did not go to there
   'wrong-hash', // a receipt for other bytes than were sent
+  'too-early', // an expiry notice of before the relay's retention can have passed
 ] as const;
 export type QuarantineReason = (typeof QUARANTINE_REASONS)[number];
 

@@ -195,6 +195,7 @@ export interface RelayAcceptance {
   seq: number;
   accept: AcceptReceipt;
   sig: string;
+  /** By the relay's word: no deadline depends on it. */
   acceptedAtMs: number;
   /** The relay's retention when it accepted the item. */
   retentionMs: number;
@@ -226,6 +227,8 @@ export interface OutboxRow {
   /** When the peer accepted it over the LAN. That is no proof: only a delivery receipt is. */
   lanAcceptedAtMs: number | null;
   acceptance: RelayAcceptance | null;
+  /** The first acceptance by a relay, by this host's clock; absent before it, and in rows from before this was recorded. */
+  firstAccepted?: { atMs: number; retentionMs: number };
   /** When a relay of version 1 last answered that it has it: without proof, and without confirmation. */
   relayStoredAtMs?: number;
   /** When the host alerted the sender that it is still not delivered. */
@@ -233,6 +236,13 @@ export interface OutboxRow {
   lastError: string | null;
   /** Recipients whose delivery receipt came. */
   confirmed: Address[];
+}
+
+/** What this host knew of its clock, so that a start notices a jump (host-clock.ts). */
+export interface ClockRow {
+  seenMs: number;
+  /** Oldest first. */
+  jumps: readonly { beforeMs: number; afterMs: number }[];
 }
 
 export interface PeerKey {

@@ -1,7 +1,9 @@
 /** Which way a row of the outbox goes now. Specification, "Transport choice", rules 1 to 3. Pure. */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { LAN_ATTEMPTS_BEFORE_RELAY, isAcceptedIn, lanDoubtAtMs, mayPush } from './outbox.ts';
+import type { OutboxClock } from './outbox-event.ts';
+import { lanDoubtAtMs, mayPush } from './outbox-deadlines.ts';
+import { LAN_ATTEMPTS_BEFORE_RELAY, isAcceptedIn } from './outbox.ts';
 import type { OutboxRow, PeerRow } from './rows.ts';
 
 /** The relay as it is known now, and whether it can take mail for the peer. */
@@ -33,18 +35,18 @@ export function chooseTransport(
   row: OutboxRow,
   peer: Pick<PeerRow, 'address' | 'lanFailures' | 'unpairedAtMs'>,
   relay: RelayFacts | null,
-  nowMs: number,
+  now: OutboxClock,
 ): Transport {
   // Rule 2.
-  if (row.nextAtMs === null || row.nextAtMs > nowMs || peer.unpairedAtMs !== null) return 'wait';
+  if (row.nextAtMs === null || row.nextAtMs > now.nowMs || peer.unpairedAtMs !== null) return 'wait';
   const overLan = peer.address === null ? 'wait' : 'lan';
   const isCarried = relay !== null && (row.kind === 'envelope' || relay.carriesReceipts);
   switch (row.state) {
     case 'pending':
     case 'lan-accepted': {
-      if (!isCarried || !relay.isTargetEnrolled || !mayPush(row, nowMs, relay.retentionMs)) return overLan;
+      if (!isCarried || !relay.isTargetEnrolled || !mayPush(row, now, relay.retentionMs)) return overLan;
       // Rules 1 and 3: a peer that answers again has no failures, and its rows none either.
-      const isDoubted = row.state === 'lan-accepted' && nowMs >= lanDoubtAtMs(row);
+      const isDoubted = row.state === 'lan-accepted' && now.nowMs >= lanDoubtAtMs(row, now);
       if (!isDoubted && !isOutOfReach(peer) && row.lanAttempts < LAN_ATTEMPTS_BEFORE_RELAY) return overLan;
       // Where both fail, they take turns.
       return row.relayAttempts > row.lanAttempts && overLan === 'lan' ? 'lan' : 'relay';

@@ -58,7 +58,7 @@ async function examine(parts: DiagnosisParts, signal: AbortSignal): Promise<Doct
   const { lan: lanMs, relay: relayMs } = parts.probeMs ?? { lan: PROBE_MS, relay: PROBE_MS };
   const lanTime = AbortSignal.any([signal, AbortSignal.timeout(lanMs)]);
   const relayTime = AbortSignal.any([signal, AbortSignal.timeout(relayMs)]);
-  const stored = await context.store.read((reader) => storedFacts(reader, context.nowMs()));
+  const stored = await context.store.read((reader) => storedFacts(reader, context));
   const unaware = stored.peers.map(({ row }) => row).filter((row) => !knowsOurKey(row, signer.publicKey));
   const [peers, relay, wake] = await Promise.all([
     calledPeers(context, stored, lanTime),

@@ -256,13 +256,14 @@ export async function idleStore(
   { folders }: PlaceFacts,
   nowMs: number,
 ): Promise<{ store: StoreFacts; stored: StoredFacts | undefined }> {
+  const clock = { nowMs: () => nowMs, momentMs: (datedMs: number) => datedMs };
   const folder = folders.find(({ path }) => path === store)?.found;
   // Opening it would leave files that its owner cannot replace.
   if (folder && (!folder.isOwn || !folder.isFolder)) return { store: { type: 'foreign' }, stored: undefined };
   try {
     const opened = await openHostStore(store, () => undefined);
     try {
-      return { store: { type: 'opens' }, stored: await opened.read((reader) => storedFacts(reader, nowMs)) };
+      return { store: { type: 'opens' }, stored: await opened.read((reader) => storedFacts(reader, clock)) };
     } finally {
       await opened.close();
     }

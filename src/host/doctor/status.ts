@@ -28,7 +28,7 @@ export async function hostStatus({ context, facts, lan, lanListen, relay }: Stat
   const nowMs = context.nowMs();
   const [link, stored, ownerUnread] = await Promise.all([
     relay.status(),
-    context.store.read((reader) => storedFacts(reader, nowMs)),
+    context.store.read((reader) => storedFacts(reader, context)),
     context.store.read((reader) => reader.get('mailbox', OWNER_ID)?.unread ?? 0),
   ]);
   const { pending, unconfirmed } = stored.mail.outbox;

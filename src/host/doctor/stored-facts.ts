@@ -1,5 +1,6 @@
 /** Reads from the store what the checks of mail, agents and paired hosts judge. It calls nobody. */
 import { liveSessions } from '../agents/sessions.ts';
+import type { HostClock } from '../context.ts';
 import type { AgentRow, PeerRow } from '../core/rows.ts';
 import type { SessionRow } from '../core/session-rows.ts';
 import { lossOf, quarantineUsage } from '../inbound/quarantine-rows.ts';
@@ -20,7 +21,7 @@ export interface StoredFacts {
 /** The last error of a row whose target does not accept mail from this host. */
 const REFUSED_BY_LIST = 'rejected:sender not accepted by target';
 
-export async function storedFacts(reader: Reader, nowMs: number): Promise<StoredFacts> {
+export async function storedFacts(reader: Reader, clock: HostClock): Promise<StoredFacts> {
   const pending: MailFacts['outbox']['pending'] = { count: 0, oldestAtMs: null, lastError: null };
   const unconfirmed: MailFacts['outbox']['unconfirmed'] = { count: 0, oldestAtMs: null };
   const refusedReceipts: MailFacts['outbox']['refusedReceipts'] = { count: 0, lastError: null };
@@ -59,7 +60,7 @@ export async function storedFacts(reader: Reader, nowMs: number): Promise<Stored
   return {
     mail: { outbox: { pending, unconfirmed, refusedReceipts }, quarantine: quarantineFacts(reader) },
     peers,
-    agents: await agentsIn(reader, nowMs),
+    agents: await agentsIn(reader, clock),
   };
 }
 
@@ -69,12 +70,12 @@ function quarantineFacts(reader: Reader): MailFacts['quarantine'] {
   return { items, bare, dropped };
 }
 
-async function agentsIn(reader: Reader, nowMs: number): Promise<StoredFacts['agents']> {
+async function agentsIn(reader: Reader, clock: HostClock): Promise<StoredFacts['agents']> {
   const agents: StoredFacts['agents'] = [];
   for await (const { row: agent } of reader.range('agent', [])) {
     if (agent.removedAtMs !== null) continue;
     const { unreadWaking } = mailboxOf(reader, agent.agentId);
-    agents.push({ agent, unreadWaking, sessions: await liveSessions(reader, agent.agentId, nowMs) });
+    agents.push({ agent, unreadWaking, sessions: await liveSessions(reader, clock, agent.agentId) });
   }
   return agents;
 }

@@ -333,7 +333,7 @@ export async function reportQuarantineLosses(context: HostContext): Promise<void
   await context.store.transact((tx) => {
     for (const room of QUARANTINE_ROOMS) {
       const loss = lossOf(tx, room);
-      const sinceMs = loss.toldAtMs === null ? Infinity : Math.abs(nowMs - loss.toldAtMs);
+      const sinceMs = loss.toldAtMs === null ? Infinity : Math.abs(nowMs - context.momentMs(loss.toldAtMs));
       if ((loss.bare === loss.toldBare && loss.dropped === loss.toldDropped) || sinceMs < LOSS_REPORT_EVERY_MS)
         continue;
       reportToAgent(tx, context, OWNER_ID, { ...lossText(room, loss), kind: 'alert' });

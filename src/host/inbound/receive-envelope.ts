@@ -125,7 +125,7 @@ async function openContent(
 function sealKeysOf(reader: Reader, context: HostContext): SealKey[] {
   const keys = reader.get('identity')?.sealKeys ?? [context.identity().sealKey];
   const sinceMs = context.nowMs() - RETIRED_SEAL_KEY_MS;
-  return keys.filter(({ retiredAtMs }) => retiredAtMs === null || retiredAtMs > sinceMs);
+  return keys.filter(({ retiredAtMs }) => retiredAtMs === null || context.momentMs(retiredAtMs) > sinceMs);
 }
 
 /** The new `ArrivalRow` of an envelope that comes for the first time, with its id on this host. */

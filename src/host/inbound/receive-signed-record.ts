@@ -8,6 +8,7 @@
 import type { DeliveryReceipt, ExpiryNotice } from '../../protocol/documents.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { messageIdTimeMs } from '../core/message-id.ts';
+import { isExpiryInTime } from '../core/outbox-deadlines.ts';
 import { retiredAt } from '../core/peer-keys.ts';
 import type { Address, PeerRow } from '../core/rows.ts';
 import { accept, duplicate, type Inspection, type Judgement, keep, peerOfKey, signingPeer } from './verify.ts';
@@ -82,6 +83,9 @@ export function judgeNotice(reader: Reader, context: HostContext, inspection: In
   const row = peer && outboxRowOf(reader, peer.peerId, rec.item_id);
   if (!row && isForgotten(reader, rec.item_id)) return duplicate();
   if (!row) return keep('unknown-message', 'no message of this id was sent to that key');
+  const clock = { nowMs: context.nowMs(), momentMs: (datedMs: number) => context.momentMs(datedMs) };
+  if (row.state === 'relay-accepted' && row.acceptance?.relayPubkey === relayPubkey && !isExpiryInTime(row, clock))
+    return keep('too-early', 'the relay said that it keeps items longer than it can have had this one');
   const notice = { type: 'expired', relayPubkey, expiredAtMs: rec.expired_at } as const;
   return accept((tx) => void afterAttempt(tx, context, row.rowId, notice));
 }

@@ -135,6 +135,7 @@ export function signingPeer(
     bringer: peerOfKey(reader, item.senderPubkey),
     writtenAtMs: signing.writtenAtMs,
     nowMs: context.nowMs(),
+    momentMs: (datedMs) => context.momentMs(datedMs),
   });
   return doubt ? keep(doubt.reason, doubt.detail) : peer;
 }

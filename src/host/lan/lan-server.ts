@@ -175,7 +175,7 @@ export class LanServer {
     const keys = await context.store.read((reader) => reader.get('identity')?.keys ?? []);
     const sinceMs = context.nowMs() - RETIRED_KEY_MS;
     const called = keys
-      .filter(({ retiredAtMs }) => retiredAtMs === null || retiredAtMs > sinceMs)
+      .filter(({ retiredAtMs }) => retiredAtMs === null || context.momentMs(retiredAtMs) > sinceMs)
       .map(({ publicKey }) => publicKey)
       .toReversed();
     if (!isHopSigned(hop, { method, target, bodyHash: hash }, called, peer !== undefined)) {

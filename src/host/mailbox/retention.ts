@@ -84,12 +84,12 @@ async function sweepEntries(
     let seen = 0;
     let last = from;
     for await (const { key, row } of tx.range('entry', [agentId], { from: [agentId, from], limit: SLICE_ROWS })) {
-      const isTooYoung = retentionMs !== null && row.storedAtMs + retentionMs > nowMs;
+      const isTooYoung = retentionMs !== null && context.momentMs(row.storedAtMs) + retentionMs > nowMs;
       // An entry is read after it is stored, and later entries were stored later, unless the clock was ahead then.
       if (isTooYoung && row.storedAtMs <= nowMs) return { dropped, next: null };
       seen++;
       last = key[1];
-      if (retentionMs !== null && !isEntryDue(row, nowMs, retentionMs)) continue;
+      if (retentionMs !== null && !isEntryDue(row, context, retentionMs)) continue;
       dropEntry(tx, agentId, last, row);
       dropped++;
     }
@@ -108,10 +108,10 @@ async function sweepSent(context: HostContext, agentId: AgentId, retentionMs: nu
       const [, createdAtMs, ref] = key;
       // A slice ends where the time changes: the next one begins at a time.
       if (seen >= SLICE_ROWS && createdAtMs > last) return { dropped, next: createdAtMs };
-      if (createdAtMs + retentionMs > nowMs) return { dropped, next: null };
+      if (context.momentMs(createdAtMs) + retentionMs > nowMs) return { dropped, next: null };
       seen++;
       last = createdAtMs;
-      if (dropSentIfDue(tx, agentId, ref, nowMs, retentionMs)) dropped++;
+      if (dropSentIfDue(tx, context, agentId, ref, retentionMs)) dropped++;
     }
     return { dropped, next: null };
   });
@@ -119,16 +119,16 @@ async function sweepSent(context: HostContext, agentId: AgentId, retentionMs: nu
 
 function dropSentIfDue(
   tx: Transaction,
+  context: HostContext,
   agentId: AgentId,
   ref: MessageRef,
-  nowMs: number,
   retentionMs: number,
 ): boolean {
   const sent = tx.get('sent', ref);
   const message = tx.get('message', ref);
   if (!sent || !message) throw new Error('invariant: what was sent is kept with its message');
   const outbox = outboxOf(tx, sent, message.id);
-  if (!isSentDue(sent, outbox, nowMs, retentionMs)) return false;
+  if (!isSentDue(sent, outbox, context, retentionMs)) return false;
   for (const row of outbox) dropOutboxRow(tx, row);
   const identity = tx.get('identity');
   if (identity && (identity.sentForgottenMs ?? 0) < sent.createdAtMs) {
@@ -152,7 +152,7 @@ async function sweepIdempotency(context: HostContext): Promise<Slice> {
     let dropped = 0;
     for await (const { key } of tx.range('idempotencyDue', [], { limit: SLICE_ROWS })) {
       const [atMs, agentId, keyHash] = key;
-      if (atMs + IDEMPOTENCY_MS > nowMs) return { dropped, next: null };
+      if (context.momentMs(atMs) + IDEMPOTENCY_MS > nowMs) return { dropped, next: null };
       tx.delete('idempotencyDue', key);
       tx.delete('idempotency', [agentId, keyHash]);
       dropped++;
@@ -165,17 +165,20 @@ async function sweepIdempotency(context: HostContext): Promise<Slice> {
  * Whether an entry may be deleted. Unread mail never is; read or acked mail is kept for `retentionMs` after that. The ids of
  * received mail are kept for ever (`ArrivalRow`), so that a repeat is never new.
  */
-function isEntryDue({ state, readAtMs, ackedAtMs }: EntryRow, nowMs: number, retentionMs: number): boolean {
+function isEntryDue({ state, readAtMs, ackedAtMs }: EntryRow, context: HostContext, retentionMs: number): boolean {
   if (state === 'unread') return false;
-  return Math.max(readAtMs ?? 0, ackedAtMs ?? 0) + retentionMs <= nowMs;
+  const handledAtMs = [readAtMs, ackedAtMs].filter((atMs) => atMs !== null).map((atMs) => context.momentMs(atMs));
+  return Math.max(0, ...handledAtMs) + retentionMs <= context.nowMs();
 }
 
 /** `outbox`: the rows that carry the message; a finished row has no next time. */
 function isSentDue(
   { createdAtMs }: SentRow,
   outbox: readonly OutboxRow[],
-  nowMs: number,
+  context: HostContext,
   retentionMs: number,
 ): boolean {
-  return createdAtMs + retentionMs <= nowMs && outbox.every(({ nextAtMs }) => nextAtMs === null);
+  return (
+    context.momentMs(createdAtMs) + retentionMs <= context.nowMs() && outbox.every(({ nextAtMs }) => nextAtMs === null)
+  );
 }

@@ -16,8 +16,8 @@
  *     under way over one transport, a later one does not leave over the other before `ORDER_WAIT_MS` have passed;
  *   - a row that no transport can take gets `time-passed`, so that its deadlines hold.
  */
-import type { OutboxEvent } from '../core/outbox-event.ts';
-import { lanDoubtAtMs } from '../core/outbox.ts';
+import type { OutboxClock, OutboxEvent } from '../core/outbox-event.ts';
+import { lanDoubtAtMs } from '../core/outbox-deadlines.ts';
 import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
 import { isToSend } from '../core/send-order.ts';
 import { type RelayFacts, chooseTransport, isOutOfReach, mayNeedRelay } from '../core/transport-choice.ts';
@@ -162,7 +162,7 @@ export class OutboxDispatcher {
     const next = await context.store.read((reader) => nextOpenRow(reader, peerId, nowMs));
     moments.push(next?.nextAtMs ?? null);
     // Rows that the relay did not take, as it did not know the peer, go there as soon as it does.
-    if (next && isForRelay(next, peer, nowMs)) moments.push(this.#untilRelayKnows(peer, work));
+    if (next && isForRelay(next, peer, nowOf(context))) moments.push(this.#untilRelayKnows(peer, work));
     return earliest(moments);
   }
 
@@ -194,10 +194,9 @@ export class OutboxDispatcher {
     facts: RelayFacts | null,
     work: PeerWork,
   ): Promise<number | null> {
-    const { context } = this.#options;
-    const nowMs = context.nowMs();
+    const now = nowOf(this.#options.context);
     const by = { lan: [], relay: [], wait: [] } as Record<Way | 'wait', OutboxRow[]>;
-    for (const row of rows) by[chooseTransport(row, peer, facts, nowMs)].push(row);
+    for (const row of rows) by[chooseTransport(row, peer, facts, now)].push(row);
     const ways: Way[] = firstMessageOf(by.relay) < firstMessageOf(by.lan) ? ['relay', 'lan'] : ['lan', 'relay'];
     // First, while what was read of the rows still holds: a request may end while others are put off.
     const nextMs = earliest(ways.map((way) => this.#sendOver(way, peer, by[way], work)));
@@ -210,10 +209,10 @@ export class OutboxDispatcher {
     const { context, relay } = this.#options;
     await context.store.transact((tx) => {
       const facts = relay.factsFor(peer);
-      const nowMs = context.nowMs();
+      const now = nowOf(context);
       for (const row of rows) {
         const isAsking = peer.unpairedAtMs === null && mayNeedRelay(row, peer);
-        const isStuck = facts !== 'unknown' && chooseTransport(row, peer, facts, nowMs) === 'wait';
+        const isStuck = facts !== 'unknown' && chooseTransport(row, peer, facts, now) === 'wait';
         if (isStuck || !isAsking) afterAttempt(tx, context, row.rowId, { type: 'time-passed' });
         else work.isStale = true;
       }
@@ -365,12 +364,16 @@ export class OutboxDispatcher {
   }
 }
 
+function nowOf(context: HostContext): OutboxClock {
+  return { nowMs: context.nowMs(), momentMs: (datedMs) => context.momentMs(datedMs) };
+}
+
 /** Whether the row, which waits, could go to the relay now, should the relay know the peer. */
-function isForRelay(row: OutboxRow, peer: PeerRow, nowMs: number): boolean {
+function isForRelay(row: OutboxRow, peer: PeerRow, now: OutboxClock): boolean {
   if (peer.unpairedAtMs !== null || !mayNeedRelay(row, peer)) return false;
   // It was accepted once; in another epoch the relay refused it.
   if (row.state === 'relay-accepted') return row.relayAttempts > 0;
-  return row.state !== 'lan-accepted' || isOutOfReach(peer) || nowMs >= lanDoubtAtMs(row);
+  return row.state !== 'lan-accepted' || isOutOfReach(peer) || now.nowMs >= lanDoubtAtMs(row, now);
 }
 
 /** A relay refuses a receipt that is signed by a key which it does not know for one of this host. */

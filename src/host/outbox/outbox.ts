@@ -148,7 +148,9 @@ export function afterAttempt(
   const peer = row && tx.get('peer', row.peerId);
   if (!row || !peer) return undefined;
   const nowMs = context.nowMs();
-  const facts = { nowMs, jitter: diceOf(context), retry: context.retry, hasPeerConfirmed: peer.hasConfirmed };
+  const momentMs = (datedMs: number): number => context.momentMs(datedMs);
+  const { hasConfirmed: hasPeerConfirmed } = peer;
+  const facts = { nowMs, momentMs, jitter: diceOf(context), retry: context.retry, hasPeerConfirmed };
   const step = stepOutbox(row, event, facts);
   for (const effect of step.effects) {
     switch (effect.type) {
@@ -174,7 +176,7 @@ export function afterAttempt(
 /** What happens to all rows of a peer. */
 export type PeerEvent = Extract<
   OutboxEvent,
-  { type: 'peer-reached' | 'peer-unpaired' | 'new-epoch' | 'relay-rewound' | 'relay-ready' }
+  { type: 'peer-reached' | 'peer-unpaired' | 'clock-jumped' | 'new-epoch' | 'relay-rewound' | 'relay-ready' }
 >;
 
 /** Something happened to the peer itself: every row of it that is open takes note. */

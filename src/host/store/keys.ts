@@ -16,6 +16,7 @@ import type {
   AgentNameRow,
   AgentRow,
   ArrivalRow,
+  ClockRow,
   EntryRow,
   IdempotencyRow,
   IdentityRow,
@@ -71,6 +72,7 @@ export interface Keys {
   relay: [];
   relayEnrolment: [relayPubkey: PublicKey, Epoch, hostPubkey: PublicKey];
   relayPosition: [relayPubkey: PublicKey, Epoch, hostPubkey: PublicKey];
+  clock: [];
 }
 
 export interface Tables {
@@ -115,6 +117,7 @@ export interface Tables {
   relay: RelayRow;
   relayEnrolment: RelayEnrolmentRow;
   relayPosition: RelayPositionRow;
+  clock: ClockRow;
 }
 
 export type TableName = keyof Tables;
@@ -157,6 +160,7 @@ export const PREFIX: { readonly [T in TableName]: number } = {
   relay: 0x60,
   relayEnrolment: 0x61,
   relayPosition: 0x62,
+  clock: 0x70,
 };
 
 /** DO NOT CHANGE: how each part of a key is written. */
@@ -197,6 +201,7 @@ const PARTS: { readonly [T in TableName]: readonly ('text' | 'number')[] } = {
   relay: [],
   relayEnrolment: ['text', 'text', 'text'],
   relayPosition: ['text', 'text', 'text'],
+  clock: [],
 };
 
 /** The prefix of the schema's version, which is in no table. DO NOT CHANGE. */

@@ -56,7 +56,7 @@ export async function tryWakeMethods(
   text: string,
   signal: AbortSignal,
 ): Promise<WakeAttempt> {
-  const sessions = await context.store.read((reader) => liveSessions(reader, agentId, context.nowMs()));
+  const sessions = await context.store.read((reader) => liveSessions(reader, context, agentId));
   const over = new Set<SessionRow>();
   const ring = rings.open(text, sessions);
   const failed: WakeAttempt = { outcome: 'nobody', by: null, isHeldBy: null };

@@ -1,6 +1,6 @@
 /**
  * The jobs that submit commands by the clock: the heartbeat, and the sweep that expires and forgets what its time has
- * passed. Neither deletes anything while the clock is not trusted (clock-guard.ts).
+ * passed. Neither deletes anything while the clock is not trusted (lib/clock-guard.ts).
  */
 import type { Clock, Timers } from '../../lib/clock.ts';
 import { PeriodicTask, stopSignal } from '../../lib/periodic-task.ts';
@@ -9,7 +9,7 @@ import type { Challenges } from '../auth/challenges.ts';
 import { StoreFailed } from '../engine/committer.ts';
 import type { Engine } from '../engine/engine.ts';
 import { isRowFault } from '../engine/queue-faults.ts';
-import { ClockGuard } from './clock-guard.ts';
+import { ClockGuard } from '../../lib/clock-guard.ts';
 
 interface SweepOptions {
   engine: Engine;
@@ -32,7 +32,7 @@ export class Sweeps {
   constructor(options: SweepOptions) {
     const { engine, clock, timers, everyMs, isClockSuspect, onError } = options;
     this.#options = options;
-    this.#guard = new ClockGuard(clock, isClockSuspect);
+    this.#guard = new ClockGuard(clock, { isDoubted: isClockSuspect });
     const beat = (): void => {
       // Also looks at the clock, so that a jump is seen soon.
       void this.#guard.isTrusted;

@@ -30,6 +30,7 @@ const honest: Bringing = {
   bringer: peer,
   writtenAtMs: NOON_MS - 1,
   nowMs: NOON_MS + 86_400_000,
+  momentMs: (atMs) => atMs,
 };
 const reasonOf = (changes: Partial<Bringing>): string | undefined =>
   doubtOfSignature(peer, { ...honest, ...changes })?.reason;
