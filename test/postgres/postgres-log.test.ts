@@ -1,7 +1,10 @@
 /** The shared log in PostgreSQL: what every shared log promises, and what real servers do to it. */
 import { randomUUID } from 'node:crypto';
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { logFailure, sharedLogOf } from '../../src/cli/relay/shared-log-options.ts';
 import { logEndpoints } from '../../src/relay/shared-log/log-address.ts';
 import type { Durability } from '../../src/relay/shared-log/durability.ts';
 import { type LogInspection, inspectLog } from '../../src/relay/shared-log/inspect-log.ts';
@@ -14,10 +17,14 @@ import {
   NotWritten,
   OutcomeUnknown,
   type SharedLog,
+  StatementRefused,
   type Tenure,
+  isPassing,
 } from '../../src/relay/shared-log/shared-log.ts';
 import { type PostgresServer, type Servers, startPostgres } from '../support/postgres.ts';
+import { commandContext } from '../support/command-run.ts';
 import { run } from '../support/poste-process.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 import { POSTGRES, findProgram, neededProgram } from '../support/programs.ts';
 import { keepsWhatADurableLogPromises, sharedForm } from '../support/durable-log-conformance.ts';
 import { batchOf, keepsWhatASharedLogPromises } from '../support/shared-log-conformance.ts';
@@ -294,6 +301,92 @@ describe('what a server does not allow', () => {
     await log.noteNode(logId, { name: 'one', version: '1.0.0' });
     expect(await log.nodes(logId)).toHaveLength(1);
   });
+});
+
+/** Whatever changes that table ends with this code. */
+async function failing(table: string, code: string): Promise<void> {
+  const raise = `CREATE OR REPLACE FUNCTION failing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'failed' USING ERRCODE = '${code}'; END $$`;
+  await primary().query(raise, [], database);
+  await primary().query(
+    `CREATE TRIGGER failing BEFORE INSERT OR UPDATE ON ${table} EXECUTE FUNCTION failing()`,
+    [],
+    database,
+  );
+}
+
+describe('an error of the server', () => {
+  test.each(['58030', '58P01', '25006', '08P01', '57P03', '53100'])(
+    '%s passes: the batch is given to it again',
+    async (code) => {
+      const log = client();
+      const tenure = await leading(log);
+      await failing('batch', code);
+      await expect(log.append(tenure, batchOf(1, 1, ['a']), 0)).rejects.toThrow(NotWritten);
+      await primary().query('DROP TRIGGER failing ON batch', [], database);
+      await log.append(tenure, batchOf(1, 1, ['a']), 0);
+      await failing('relay_log', code);
+      const failure: unknown = await log.renew(tenure, batchOf(1, 1, [])).catch((error: unknown) => error);
+      expect(isPassing(failure)).toBe(true);
+      await primary().query('DROP TRIGGER failing ON relay_log', [], database);
+      expect(await log.renew(tenure, batchOf(1, 1, []))).toMatchObject({ holds: true });
+    },
+  );
+
+  test('that does not pass ends a relay with a code for which a supervisor starts it again', async () => {
+    const log = client();
+    const tenure = await leading(log);
+    await failing('batch', 'XX001');
+    const failure: unknown = await log.append(tenure, batchOf(1, 1, ['a']), 0).catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(StatementRefused);
+    expect(logFailure(failure)).toMatchObject({
+      exit: 'failure',
+      message: 'the server of the log refuses a statement: failed',
+    });
+  });
+
+  test('of a statement that another backend prepared names the pooler', async () => {
+    const log = client();
+    await leading(log);
+    await failing('relay_log', '26000');
+    await expect(log.doubt((await log.open()).state?.logId ?? '', 'why')).rejects.toThrow(
+      'a pooler in transaction mode',
+    );
+  });
+
+  test('of tables that are gone for a while is waited for', async () => {
+    const log = client();
+    const tenure = await leading(log);
+    await primary().query('ALTER TABLE batch RENAME TO gone', [], database);
+    await expect(log.append(tenure, batchOf(1, 1, ['a']), 0)).rejects.toThrow(NotWritten);
+    await primary().query('ALTER TABLE gone RENAME TO batch', [], database);
+    await log.append(tenure, batchOf(1, 1, ['a']), 0);
+  });
+});
+
+test('the password file is read anew with each connection', async () => {
+  const role = `renewed_${database}`;
+  await primary().query(`CREATE ROLE ${role} SUPERUSER LOGIN PASSWORD 'first'`);
+  const hba = join(primary().folder, 'pg_hba.conf');
+  await writeFile(hba, `host all ${role} 127.0.0.1/32 scram-sha-256\n${await readFile(hba, 'utf8')}`);
+  await primary().query('SELECT pg_reload_conf()');
+  const file = join(await temporaryFolder(), 'password');
+  await writeFile(file, 'first\n');
+  const url = primary().url(database).replace('postgres@', `${role}@`);
+  const shared = await sharedLogOf(commandContext(), { log: url, logPasswordFile: file, durability: 'single' });
+  if (!shared) throw new Error('no log was named');
+  onTestFinished(() => shared.log.close());
+  await leading(client());
+  await shared.log.open();
+  await primary().query(`ALTER ROLE ${role} PASSWORD 'second'`);
+  const cut = 'SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = $1';
+  await primary().query(cut, [role]);
+  const opened = (): Promise<unknown> => shared.log.open().catch((error: unknown) => error);
+  await expect.poll(opened).toMatchObject({ message: expect.stringContaining('password authentication failed') });
+  expect(await opened()).toBeInstanceOf(LogUnreachable);
+  await rm(file);
+  expect(await opened()).toBeInstanceOf(LogUnreachable);
+  await writeFile(file, 'second\n');
+  expect((await shared.log.open()).state).toBeDefined();
 });
 
 test('the command begins a log once, prints what its relays need, and shows no password', async () => {

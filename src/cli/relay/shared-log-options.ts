@@ -13,6 +13,7 @@ import {
   NoSecondCopy,
   NotWritten,
   OutcomeUnknown,
+  StatementRefused,
 } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
@@ -63,19 +64,27 @@ export function acceptSettingsOption(): Option {
   return new Option('--accept-settings', 'take the lead although the relay that led before decided by other settings');
 }
 
+interface LogPlace {
+  endpoints: LogEndpoint[];
+  /** The same, with what the password file holds then. */
+  currentEndpoints: () => Promise<LogEndpoint[]>;
+  durability: Durability;
+}
+
 /** Where the log is, and what is asked of it; `undefined` when neither flags nor environment name one. Throws `CommandFailed`. */
-export async function sharedLogPlace(
-  context: CommandContext,
-  flags: SharedLogFlags,
-): Promise<{ endpoints: LogEndpoint[]; durability: Durability } | undefined> {
+export async function sharedLogPlace(context: CommandContext, flags: SharedLogFlags): Promise<LogPlace | undefined> {
   const address = flags.log ?? context.env['MAIL_RELAY_LOG'];
   if (address === undefined || address === '') {
     const idle = idleFlag(flags);
     if (idle === undefined) return undefined;
     throw new CommandFailed('usage', 'USAGE', `${idle} has no effect without --log`);
   }
-  const password = flags.logPasswordFile === undefined ? undefined : await passwordIn(context, flags.logPasswordFile);
-  return { endpoints: orUsage(() => logEndpoints(address, password)), durability: flags.durability ?? 'standby' };
+  const { logPasswordFile: file, durability = 'standby' } = flags;
+  const currentEndpoints = async (): Promise<LogEndpoint[]> => {
+    const password = file === undefined ? undefined : await passwordIn(context, file);
+    return orUsage(() => logEndpoints(address, password));
+  };
+  return { endpoints: await currentEndpoints(), currentEndpoints, durability };
 }
 
 /** The log that the flags or the environment name; `undefined` when they name none. Throws `CommandFailed`. */
@@ -97,6 +106,8 @@ export async function sharedLogOf(
 
 /** A failure of the command for what a log throws; any other error as it is. */
 export function logFailure(error: unknown): unknown {
+  // A supervisor starts a relay again for it, and not for what its operator must mend before.
+  if (error instanceof StatementRefused) return new CommandFailed('failure', 'LOG_REFUSED', error.message);
   if (error instanceof LogRefused) return new CommandFailed('refused', 'LOG_REFUSED', error.message);
   // A relay waits; somebody who gave a command is there to mend it.
   if (error instanceof NoSecondCopy) return new CommandFailed('refused', 'NO_SECOND_COPY', error.message);

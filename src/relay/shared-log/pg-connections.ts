@@ -6,12 +6,13 @@
  * it may be repaired meanwhile: it waits, as for a server that does not answer.
  */
 import type { LogEndpoint } from './log-address.ts';
-import { type PgLink, type ServerError, answerError, isForbidden } from './pg-link.ts';
+import { type PgLink, type ServerError, answerError, mayBeMended, reasonOf } from './pg-link.ts';
 import { openPrimary } from './pg-primary.ts';
 import { LogRefused, LogUnreachable, NotWritten } from './shared-log.ts';
 
 export interface ConnectionOptions {
-  endpoints: readonly LogEndpoint[];
+  /** Asked with each new connection: a password may have changed meanwhile. */
+  endpoints: () => Promise<readonly LogEndpoint[]>;
   answerWithinMs: number;
 }
 
@@ -52,7 +53,10 @@ export class PgConnections {
   async #newLink(): Promise<PgLink> {
     if (this.#isClosed) throw new LogUnreachable('the log was closed');
     const { endpoints, answerWithinMs } = this.#options;
-    const link = await openPrimary(endpoints, answerWithinMs).catch((error: unknown) => {
+    const named = await endpoints().catch((error: unknown) => {
+      throw new LogUnreachable(reasonOf(error), { cause: error });
+    });
+    const link = await openPrimary(named, answerWithinMs).catch((error: unknown) => {
       throw error instanceof LogRefused && this.isProven ? new LogUnreachable(error.message) : error;
     });
     if (!this.#isClosed) return link;
@@ -61,9 +65,9 @@ export class PgConnections {
   }
 
   /** What an error that the server answered with means. */
-  meaning(error: ServerError): Error {
-    if (this.isProven && isForbidden(error)) return new NotWritten(error.message, { cause: error });
-    return answerError(error);
+  meaning(link: PgLink, error: ServerError): Error {
+    if (this.isProven && mayBeMended(error)) return new NotWritten(error.message, { cause: error });
+    return answerError(link, error);
   }
 
   /** At once, and for good. */

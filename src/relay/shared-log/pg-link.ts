@@ -6,7 +6,7 @@
  */
 import type { Socket } from 'node:net';
 import type { Client, QueryResultRow } from 'pg';
-import { LogRefused, type LogServer, LogUnreachable, NotWritten } from './shared-log.ts';
+import { LogRefused, type LogServer, LogUnreachable, NotWritten, StatementRefused } from './shared-log.ts';
 import type { LogEndpoint } from './log-address.ts';
 import { SERVER, SESSION } from './pg-statements.ts';
 
@@ -17,11 +17,23 @@ const CONNECT_WITHIN_MS = 3_000;
 export const ANSWER_WITHIN_MS = 10_000;
 
 /**
- * Errors after which the same statement may be tried again: no room, no memory, no connection left (class 53), a lock that
- * was not had in time (55P03), a conflict with another statement (40001, 40P01), or somebody who cancelled it (57014). The
- * server undoes a statement that ends in an error whole.
+ * Errors after which the same statement may be tried again: no room, no memory, no connection left (class 53), a disk that
+ * failed (class 58), a lock that was not had in time (55P03), a conflict with another statement (40001, 40P01), or somebody
+ * who cancelled it (57014). The server undoes a statement that ends in an error whole.
  */
-const TRY_AGAIN = /^(?:53...|55P03|40001|40P01|57014)$/;
+const TRY_AGAIN = /^(?:53...|58...|55P03|40001|40P01|57014)$/;
+
+/**
+ * Errors after which another connection is needed: the server ends this one (57P), a pooler or the protocol failed (class 08),
+ * or the server is no primary any more and writes nothing (25006, 55000).
+ */
+const CONNECT_AGAIN = /^(?:57P..|08...|25006|55000)$/;
+
+/** A statement that was prepared on this connection is not there, or another's is: each goes to another backend. */
+const OF_A_POOLER: ReadonlySet<string> = new Set(['26000', '42P05']);
+
+/** The tables, or their schema, are not there: a database that is being restored. */
+const MISSING: ReadonlySet<string> = new Set(['42P01', '3F000']);
 
 /** A password or a user that is wrong, a database that does not exist, a right that is missing. */
 const NOT_ALLOWED: ReadonlySet<string> = new Set(['28P01', '28000', '3D000', '42501']);
@@ -167,18 +179,23 @@ export function isForbidden(error: unknown): error is ServerError {
   return isAnswer(error) && NOT_ALLOWED.has(error.code);
 }
 
-/** The codes with which a server ends a connection, or takes none. */
-function isEnding({ code }: ServerError): boolean {
-  return code.startsWith('57P');
+/** What may be mended while a relay that was let in before waits for it. */
+export function mayBeMended({ code }: ServerError): boolean {
+  return NOT_ALLOWED.has(code) || MISSING.has(code);
 }
 
-export function answerError(error: ServerError): Error {
-  if (isEnding(error)) return new LogUnreachable(error.message, { cause: error });
-  if (TRY_AGAIN.test(error.code)) return new NotWritten(error.message, { cause: error });
-  return new LogRefused(`the server of the log refuses a statement: ${error.message}`, { cause: error });
+/** What an error means that the server answered with on `link`, which is closed where another is needed. */
+export function answerError(link: PgLink, error: ServerError): Error {
+  const { code, message } = error;
+  if (TRY_AGAIN.test(code)) return new NotWritten(message, { cause: error });
+  if (CONNECT_AGAIN.test(code)) return linkError(link, error);
+  const what = OF_A_POOLER.has(code)
+    ? `there is a pooler in transaction mode before the server of the log (${message}): let it run in session mode, or name the server itself in --log`
+    : `the server of the log refuses a statement: ${message}`;
+  return new StatementRefused(what, { cause: error });
 }
 
-/** What an error on `link` means that is no answer. The link is closed. */
+/** What an error means after which another connection is needed. The link is closed. */
 export function linkError(link: PgLink, error: unknown): Error {
   link.close();
   return new LogUnreachable(reasonOf(error), { cause: error });

@@ -11,7 +11,7 @@ import { type ConnectionOptions, PgConnections } from './pg-connections.ts';
 import { type Answered, type PgLink, isAnswer, isForbidden, linkError, reasonOf } from './pg-link.ts';
 import type { LackingRow, NamesRow } from './pg-rows.ts';
 import * as sql from './pg-statements.ts';
-import { LogRefused, NotWritten, OutcomeUnknown } from './shared-log.ts';
+import { LogRefused, LogUnreachable, NotWritten, OutcomeUnknown } from './shared-log.ts';
 
 /** Another makes the tables: a name is taken (of a row in the catalogue, a relation, a type), or its lock was not given. */
 const MADE_MEANWHILE: ReadonlySet<string> = new Set(['23505', '42P07', '42710', '55P03']);
@@ -85,7 +85,11 @@ export class PgSession {
       const [appended, named] = await Promise.allSettled([appending, naming]);
       if (appended.status === 'rejected') {
         // Of a server that goes down in the middle of a commit, nobody knows: only one that goes on has undone it.
-        if (isAnswer(appended.reason) && named.status === 'fulfilled') throw this.#meaning(link, appended.reason);
+        if (isAnswer(appended.reason) && named.status === 'fulfilled') {
+          const meaning = this.#meaning(link, appended.reason);
+          // The next try finds another connection.
+          throw meaning instanceof LogUnreachable ? new NotWritten(meaning.message, { cause: meaning }) : meaning;
+        }
         link.close();
         throw new OutcomeUnknown(reasonOf(appended.reason), { cause: appended.reason });
       }
@@ -174,7 +178,7 @@ export class PgSession {
 
   /** A link that failed itself is closed. */
   #meaning(link: PgLink, error: unknown): Error {
-    return isAnswer(error) ? this.#connections.meaning(error) : linkError(link, error);
+    return isAnswer(error) ? this.#connections.meaning(link, error) : linkError(link, error);
   }
 }
 

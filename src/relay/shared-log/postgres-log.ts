@@ -57,6 +57,8 @@ const BATCHES_AT_ONCE = 64;
 
 interface PostgresLogOptions {
   endpoints: readonly LogEndpoint[];
+  /** The same with the password that counts now; asked with each new connection. */
+  currentEndpoints?: () => Promise<readonly LogEndpoint[]>;
   durability: Durability;
   /** How long an answer may take that does not wait for a standby. */
   answerWithinMs?: number;
@@ -79,6 +81,7 @@ export class PostgresLog implements SharedLog {
 
   constructor({
     endpoints,
+    currentEndpoints = async () => endpoints,
     durability,
     answerWithinMs = ANSWER_WITHIN_MS,
     monotonicMs = () => performance.now(),
@@ -88,7 +91,7 @@ export class PostgresLog implements SharedLog {
     this.#answerWithinMs = answerWithinMs;
     this.#monotonicMs = monotonicMs;
     this.format = format;
-    this.#session = new PgSession({ endpoints, durability, answerWithinMs });
+    this.#session = new PgSession({ endpoints: currentEndpoints, durability, answerWithinMs });
   }
 
   async open(): Promise<OpenedLog> {
