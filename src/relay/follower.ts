@@ -2,7 +2,7 @@
  * A relay whose log is shared, until it leads: it follows, and tells hosts and load balancers that it does not serve. And
  * what keeps a leader from answering when another node may lead already.
  */
-import type { Exchange, ExchangeHandler, Reply, ReplyStream } from '../http/exchange.ts';
+import type { BodySink, Exchange, ExchangeHandler, Reply, ReplyStream } from '../http/exchange.ts';
 import { SingleFlightTask } from '../lib/periodic-task.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import type { Epoch } from '../protocol/epoch.ts';
@@ -45,6 +45,7 @@ export class SharedLead {
   #node: LeadingNode | undefined;
   #isStalled = false;
   #snapshots: SnapshotJob | undefined;
+  #gate: LeaderGate | undefined;
   readonly #log: SharedLog;
   readonly #logWatch: LogWatch;
   readonly #settings: Buffer;
@@ -90,6 +91,12 @@ export class SharedLead {
       epochBegun,
       isClockSuspect: false,
     };
+  }
+
+  /** As `handler` while this node may answer. */
+  gated(randomId: () => string, handler: ExchangeHandler): ExchangeHandler {
+    this.#gate = new LeaderGate(() => this.mayAnswer, randomId);
+    return this.#gate.before(handler);
   }
 
   /** Whether no other node can lead yet. */
@@ -240,6 +247,7 @@ export class SharedLead {
       viewFault: () => following.viewFault,
       onFollowed: () => following.caughtUp(),
       onStalled: (why) => this.#noteStalled(why),
+      onUnreached: () => this.#gate?.refuseUnderWay(),
       onDoubt: (why) => {
         this.#doubt = why;
         void this.#beginning?.run();
@@ -279,25 +287,46 @@ function decidingSettings({
   return { limits, admission, enrolmentsMax, dedupRowsMax, authority, logKeepMs: logRetention?.keepMs ?? null };
 }
 
-/** As `handler` while `mayAnswer`; what it answers later is not sent: another node may have answered otherwise by then. */
-export function answeringWhile(
-  mayAnswer: () => boolean,
-  randomId: () => string,
-  handler: ExchangeHandler,
-): ExchangeHandler {
-  return (exchange) => {
-    if (mayAnswer()) handler(new GatedExchange(exchange, mayAnswer));
-    else refuse(exchange, randomId());
-  };
+/**
+ * What stands between hosts and a leader: it answers while it may. What is ready later is not sent, for another node may have
+ * answered otherwise by then; and who waits while the log is not reached is told so at once.
+ */
+class LeaderGate {
+  readonly #mayAnswer: () => boolean;
+  readonly #randomId: () => string;
+  readonly #underWay = new Set<GatedExchange>();
+
+  constructor(mayAnswer: () => boolean, randomId: () => string) {
+    this.#mayAnswer = mayAnswer;
+    this.#randomId = randomId;
+  }
+
+  before(handler: ExchangeHandler): ExchangeHandler {
+    return (exchange) => {
+      if (!this.#mayAnswer()) return refuse(exchange, this.#randomId());
+      const gated = new GatedExchange(exchange, this.#mayAnswer, () => void this.#underWay.delete(gated));
+      this.#underWay.add(gated);
+      handler(gated);
+    };
+  }
+
+  refuseUnderWay(): void {
+    for (const exchange of this.#underWay) exchange.refuse(this.#randomId());
+  }
 }
 
 class GatedExchange implements Exchange {
   readonly #exchange: Exchange;
   readonly #mayAnswer: () => boolean;
+  readonly #onAnswered: () => void;
+  readonly #abortListeners: (() => void)[] = [];
+  #isRefused = false;
 
-  constructor(exchange: Exchange, mayAnswer: () => boolean) {
+  constructor(exchange: Exchange, mayAnswer: () => boolean, onAnswered: () => void) {
     this.#exchange = exchange;
     this.#mayAnswer = mayAnswer;
+    this.#onAnswered = onAnswered;
+    exchange.onAborted(() => this.#ended());
   }
 
   get head(): Exchange['head'] {
@@ -305,22 +334,35 @@ class GatedExchange implements Exchange {
   }
 
   get isAborted(): boolean {
-    return this.#exchange.isAborted;
+    return this.#isRefused || this.#exchange.isAborted;
   }
 
-  receive(...given: Parameters<Exchange['receive']>): void {
-    this.#exchange.receive(...given);
+  receive(sink: BodySink): void {
+    this.#exchange.receive((chunk, isLast) => {
+      if (!this.#isRefused) sink(chunk, isLast);
+    });
   }
 
   onAborted(listener: () => void): void {
-    this.#exchange.onAborted(listener);
+    this.#abortListeners.push(listener);
+  }
+
+  /** Answers that this node does not lead, whatever becomes of the request. */
+  refuse(requestId: string): void {
+    this.#isRefused = true;
+    this.#exchange.reply({ ...notLeadingReply(requestId), close: true });
+    this.#ended();
   }
 
   reply(reply: Reply): void {
+    if (this.#isRefused) return;
+    this.#onAnswered();
     this.#exchange.reply(this.#mayAnswer() ? reply : notLeadingReply(reply.headers['x-request-id'] ?? ''));
   }
 
   startReply(...given: Parameters<Exchange['startReply']>): ReplyStream {
+    if (this.#isRefused) return { write: () => Promise.resolve(), end: () => undefined };
+    this.#onAnswered();
     if (!this.#mayAnswer()) this.#exchange.abort();
     return this.#exchange.startReply(...given);
   }
@@ -335,5 +377,10 @@ class GatedExchange implements Exchange {
 
   isProven(): void {
     this.#exchange.isProven();
+  }
+
+  #ended(): void {
+    this.#onAnswered();
+    for (const listener of this.#abortListeners.splice(0)) listener();
   }
 }

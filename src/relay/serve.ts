@@ -20,7 +20,7 @@ import { connectionLimits, hostConnections, openFilesMax } from './connection-li
 import { StoreFailed } from './engine/committer.ts';
 import { Engine } from './engine/engine.ts';
 import { LostItems } from './engine/lost-items.ts';
-import { SharedLead, answeringWhile } from './follower.ts';
+import { SharedLead } from './follower.ts';
 import { WorkBudget } from './http/work-budget.ts';
 import { hostApi, rateLimits } from './host-api.ts';
 import { openApiDocument } from './http/openapi.ts';
@@ -299,7 +299,7 @@ async function listenToHosts(
   const handle: ExchangeHandler = (exchange) => handler.handle(exchange);
   const server = await chooseServer(options.server)({
     ...listen,
-    handler: lead ? answeringWhile(() => lead.mayAnswer, randomId, handle) : handle,
+    handler: lead ? lead.gated(randomId, handle) : handle,
     connections,
     tls,
   });

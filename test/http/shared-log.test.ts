@@ -12,11 +12,13 @@ import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
 import { joinLog } from '../../src/relay/shared-log/node.ts';
 import type { SharedLogOptions } from '../../src/relay/shared-log/node-options.ts';
 import {
+  type EncodedBatch,
   Fenced,
   LogRefused,
   LogUnreachable,
   NotWritten,
   OutcomeUnknown,
+  type Tenure,
 } from '../../src/relay/shared-log/shared-log.ts';
 import { payloadKey } from '../../src/relay/store/keys.ts';
 import { LEVEL_FOLDER, levelAt } from '../../src/relay/store/level.ts';
@@ -217,20 +219,85 @@ describe('a relay whose log is shared', () => {
       .toBe('duplicate');
   });
 
-  test('a batch of which nobody knows the outcome ends the relay, and is there once or not at all afterwards', async () => {
+  test.each(['stored', 'absent'])(
+    'a batch whose answer was lost is asked for, and is there once: it was %s; who waited is told at once',
+    async (outcome) => {
+      const server = newServer();
+      const { log, fail } = faulty(server.client());
+      const relay = await started(server, sharing(log));
+      await relay.enrol(alice, bob);
+      const { epoch } = relay;
+      const before = server.stored.length;
+      fail.append = async (tenure, batch, ackedNo) => {
+        if (outcome === 'stored')
+          await server.client().append(tenure as Tenure, batch as EncodedBatch, ackedNo as number);
+        throw new OutcomeUnknown('the connection was lost');
+      };
+      fail.settle = rejecting(new LogUnreachable('held'));
+      await expect(relay.client(alice).push([itemTo([bob], 'unknown')])).rejects.toThrow('503');
+      await relay.timers.begun(500);
+      relay.timers.pass(500);
+      expect(server.stored).toHaveLength(before + (outcome === 'stored' ? 1 : 0));
+      delete fail.append;
+      delete fail.settle;
+      await passUntil(relay, () => relay.logged.some(({ message }) => message === 'the log takes batches again'), 500);
+      const again = await relay.client(alice).push([itemTo([bob], 'unknown')]);
+      expect([again.results[0]?.status, again.epoch]).toEqual(['duplicate', epoch]);
+      expect((await relay.client(bob).pull()).items).toHaveLength(1);
+      relay.logged.length = 0;
+    },
+  );
+
+  test('a batch whose answer was lost ends the relay when another leads meanwhile', async () => {
     const server = newServer();
     const { log, fail } = faulty(server.client());
     const first = await started(server, sharing(log));
     await first.enrol(alice, bob);
     fail.append = rejecting(new OutcomeUnknown('the connection was lost'));
+    fail.settle = rejecting(new Fenced());
     await expect(first.client(alice).push([itemTo([bob], 'unknown')])).rejects.toThrow('503');
+    await first.timers.begun(500);
+    first.timers.pass(500);
     const failure = await first.relay.failed;
     expect(failure).toBeInstanceOf(StoreFailed);
-    expect(failure.cause).toBeInstanceOf(OutcomeUnknown);
+    expect(failure.cause).toBeInstanceOf(Fenced);
     await first.stop();
     const second = await started(server);
     expect((await second.client(alice).push([itemTo([bob], 'unknown')])).results[0]?.status).toBe('accepted');
     expect((await second.client(bob).pull()).items).toHaveLength(1);
+    first.logged.length = 0;
+  });
+
+  test('who waits for a log that does not answer is told when the lease is over, and not later', async () => {
+    const server = newServer();
+    const { log, fail } = faulty(server.client());
+    const relay = await started(server, sharing(log));
+    await relay.enrol(alice, bob);
+    let release: (() => void) | undefined;
+    fail.append = () => new Promise((resolve) => (release = resolve));
+    fail.renew = rejecting(new LogUnreachable('held'));
+    const push = relay.client(alice).push([itemTo([bob], 'held')]);
+    push.catch(() => undefined);
+    await expect.poll(() => release).toBeDefined();
+    relay.clock.move(LEASE_MS);
+    relay.timers.pass(LEASE_MS);
+    await expect(push).rejects.toThrow('503');
+    delete fail.append;
+    delete fail.renew;
+    release?.();
+    relay.timers.pass(LEASE_MS / 6);
+    await expect
+      .poll(() =>
+        relay
+          .client(bob)
+          .pull()
+          .then(
+            ({ items }) => items.length,
+            () => 0,
+          ),
+      )
+      .toBe(1);
+    relay.logged.length = 0;
   });
 
   test('gives a batch that the log did not take to it again, and refuses pushes meanwhile', async () => {

@@ -1,4 +1,7 @@
-/** Relays whose database was set back on its own server, as a copied folder or the snapshot of a machine does it. */
+/**
+ * Relays whose database was set back on its own server, as a copied folder or the snapshot of a machine does it; and relays
+ * that lose its answers, or the server for a while.
+ */
 import { rm } from 'node:fs/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { RelayClient } from '../../src/host/relay/relay-client.ts';
@@ -45,10 +48,13 @@ async function pushed(nodes: readonly RelayNode[], id: string): Promise<string> 
   return answer?.epoch ?? '';
 }
 
-async function begin(count: number): Promise<{ nodes: RelayNode[]; database: string; end: () => Promise<void> }> {
+async function begin(
+  count: number,
+  port = primary().port,
+): Promise<{ nodes: RelayNode[]; database: string; end: () => Promise<void> }> {
   const database = await primary().newDatabase();
   const folder = await temporaryFolder();
-  const args = ['--log', primary().url(database), '--durability', 'single', '--lease-seconds', '2'];
+  const args = ['--log', primary().url(database, port), '--durability', 'single', '--lease-seconds', '2'];
   const nodes: RelayNode[] = [];
   for (let at = 1; at <= count; at++) nodes.push(await RelayNode.start(folder, `node-${at}`, { args }));
   const leader = await leaderOf(nodes);
@@ -100,4 +106,28 @@ describe('Versioning 5: a database that was set back on its own server', () => {
     node.startAgain();
     expect(await pushed(nodes, 'two')).not.toBe(before);
   });
+});
+
+test('a relay that loses an answer, or its database for a while, goes on in its process and its epoch', {
+  timeout: 120_000,
+}, async () => {
+  const link = await primary().link();
+  const { nodes, database } = await begin(1, link.port);
+  const [node] = nodes as [RelayNode];
+  const { pid } = node;
+  const before = await pushed(nodes, 'one');
+  link.loseAnswer(/append/);
+  // Its sender is told at once, and what was stored is a duplicate.
+  await expect(client(node, alice).push([itemTo([bob], 'two')])).rejects.toThrow('503');
+  link.mend();
+  expect(await pushed(nodes, 'two')).toBe(before);
+  await primary().kill();
+  await expect(client(node, alice).push([itemTo([bob], 'three')])).rejects.toThrow('503');
+  await primary().start();
+  expect(await pushed(nodes, 'three')).toBe(before);
+  const page = await client(node, bob).pull();
+  expect(page.items.map(({ item_id: id }) => id)).toEqual(['one', 'two', 'three']);
+  expect([node.pid, node.ends]).toEqual([pid, []]);
+  const [row] = await primary().query('SELECT count(*)::int - max(no)::int AS missing FROM batch', [], database);
+  expect(row).toEqual({ missing: 0 });
 });

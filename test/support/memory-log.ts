@@ -179,6 +179,14 @@ class MemoryLog implements SharedLog {
     return { doubt: row.doubt };
   }
 
+  async settle(tenure: Tenure, { no, effects }: Parameters<SharedLog['settle']>[1]): Promise<'stored' | 'absent'> {
+    const { ledOn, state } = this.#at.fence(tenure);
+    const found = this.#at.stored[no - 1];
+    const isOther = state !== 'serving' || !isSameServer(ledOn, this.#at.server);
+    if (isOther || (found && !found.effects.equals(effects))) throw new Fenced();
+    return found ? 'stored' : 'absent';
+  }
+
   async batches(logId: string, afterNo: number, tenure?: Tenure): Promise<FollowedBatch[]> {
     const through = tenure ? Infinity : (this.#at.row?.ackedNo ?? 0);
     const { batches, deletedNo } = this.#at.of(logId);

@@ -246,6 +246,18 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
     expect(await log.renew(tenure, batchOf(2, 2, []))).toMatchObject({ holds: false });
   });
 
+  test('says of a batch whose answer was lost whether it is there; then it is not appended twice', async () => {
+    const log = client();
+    const tenure = await begun(log);
+    const one = batchOf(1, 1, ['a']);
+    expect(await log.settle(tenure, one)).toBe('absent');
+    await log.append(tenure, one, 0);
+    expect(await log.settle(tenure, one)).toBe('stored');
+    await expect(log.settle(tenure, { ...one, effects: Buffer.alloc(32, 9) })).rejects.toThrow(Fenced);
+    await leading(client(), 'two');
+    await expect(log.settle(tenure, one)).rejects.toThrow(Fenced);
+  });
+
   test('its heartbeat is that of the last renewal, by the server', async () => {
     const log = client();
     const tenure = await begun(log);

@@ -6,7 +6,7 @@
  * last confirmed renewal is older than the lease less a margin, counted from when it was sent; it may answer again when a
  * renewal gets through.
  */
-import type { Clock, Timers } from '../../lib/clock.ts';
+import type { Cancel, Clock, Timers } from '../../lib/clock.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
 import {
   type EncodedBatch,
@@ -111,6 +111,8 @@ interface LeadershipOptions {
   onDoubt: (why: string) => void;
   /** Called once. */
   onHandOver: (why: HandOver) => void;
+  /** Called when the last confirmed renewal is too old for this node to answer. */
+  onSilent: () => void;
 }
 
 export class Leadership {
@@ -120,6 +122,7 @@ export class Leadership {
   #confirmedMs: number;
   #isLost = false;
   #isHandedOver = false;
+  #cancelSilence: Cancel;
 
   constructor(options: LeadershipOptions) {
     this.#options = options;
@@ -131,12 +134,19 @@ export class Leadership {
       work: () => this.#renew(),
       onError: (error) => options.onRenewed(error),
     });
+    this.#cancelSilence = this.#silence();
   }
 
   /** Whether no other node can lead yet, so that this one may answer. */
   get isCurrent(): boolean {
     const { clock, leaseMs } = this.#options;
     return !this.#isLost && clock.monotonicMs() - this.#confirmedMs < leaseMs * (1 - MARGIN);
+  }
+
+  /** Tells when this node falls silent, unless a renewal is confirmed before. */
+  #silence(): Cancel {
+    const { clock, timers, leaseMs, onSilent } = this.#options;
+    return timers.after(this.#confirmedMs + leaseMs * (1 - MARGIN) - clock.monotonicMs(), onSilent);
   }
 
   /** Whether another node took the lead. */
@@ -146,13 +156,14 @@ export class Leadership {
 
   /** Gives the lead back. To be called when nothing is appended any more. */
   async resign(): Promise<void> {
-    await this.#renewals.stop();
+    await this.stop();
     if (!this.#isLost) await this.#options.log.resign(this.tenure, this.#options.acked().no);
   }
 
   /** Renews no more, and leaves the lead to end by itself. */
   async stop(): Promise<void> {
     await this.#renewals.stop();
+    this.#cancelSilence();
   }
 
   async #renew(): Promise<void> {
@@ -161,6 +172,8 @@ export class Leadership {
     try {
       const renewal = await clocked(clock, () => log.renew(this.tenure, acked()));
       this.#confirmedMs = sentMs;
+      this.#cancelSilence();
+      this.#cancelSilence = this.#silence();
       onRenewed(undefined);
       onCopies(renewal.copyFault);
       if (renewal.doubt !== undefined) onDoubt(renewal.doubt);

@@ -51,6 +51,8 @@ export interface NodeOptions extends SharedLogOptions, NotesPlace {
   /** Called when the log asks the leader for a new epoch. */
   onDoubt: (why: string) => void;
   onStalled: (why: string | undefined) => void;
+  /** Called when the leader does not reach the log: whoever waits for it is to be told. */
+  onUnreached?: () => void;
   /** Called with the view that this node follows with from now on, and the name of the node. */
   onView?: (view: FollowedView, node: string) => void;
   /** Called before a view that this node followed with is closed; whatever reads it has left it when this resolves. */

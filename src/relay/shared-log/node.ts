@@ -186,7 +186,7 @@ class Node {
   }
 
   async #viewOf(state: LogState): Promise<View> {
-    const { log, clock, timers, logger, onStalled, onDoubt } = this.#options;
+    const { log, clock, timers, logger, onStalled, onUnreached, onDoubt } = this.#options;
     const pause = (ms: number): Promise<void> => new Promise((resolve) => timers.after(ms, resolve));
     const bootId = await thisBoot();
     const filling = {
@@ -195,7 +195,7 @@ class Node {
     };
     const { folder, positionFile } = this.#options;
     const given = { folder, positionFile, log, state, nowMs: clock.nowMs(), bootId };
-    const view = await openView({ ...given, filling, pause, onStalled, onDoubt });
+    const view = await openView({ ...given, filling, pause, onStalled, onUnreached, onDoubt });
     this.#name = await nodeName(folder);
     return view;
   }

@@ -59,6 +59,7 @@ interface ViewOptions extends NotesPlace {
   /** As the options of `ViewLog`. */
   pause: (ms: number) => Promise<void>;
   onStalled: (why: string | undefined) => void;
+  onUnreached?: (() => void) | undefined;
   onDoubt: (why: string) => void;
 }
 

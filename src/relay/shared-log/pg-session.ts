@@ -15,6 +15,8 @@ import { LogRefused, LogUnreachable, NotWritten, OutcomeUnknown } from './shared
 
 /** Another makes the tables: a name is taken (of a row in the catalogue, a relation, a type), or its lock was not given. */
 const MADE_MEANWHILE: ReadonlySet<string> = new Set(['23505', '42P07', '42710', '55P03']);
+/** A row of that key. */
+const IS_THERE = '23505';
 /** Each time, another one has made them or has failed. */
 const CREATE_TRIES = 5;
 
@@ -86,6 +88,8 @@ export class PgSession {
       if (appended.status === 'rejected') {
         // Of a server that goes down in the middle of a commit, nobody knows: only one that goes on has undone it.
         if (isAnswer(appended.reason) && named.status === 'fulfilled') {
+          // A batch whose outcome was unknown was given to the server again, and came there both times.
+          if (appended.reason.code === IS_THERE) throw new OutcomeUnknown(reasonOf(appended.reason));
           const meaning = this.#meaning(link, appended.reason);
           // The next try finds another connection.
           throw meaning instanceof LogUnreachable ? new NotWritten(meaning.message, { cause: meaning }) : meaning;

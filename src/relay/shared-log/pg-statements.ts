@@ -138,6 +138,14 @@ export const RESIGN = `
 UPDATE relay_log SET is_free = true, beat = beat + 1, beat_at = clock_timestamp(), acked_no = greatest(acked_no, $4::int8)
 WHERE ${OF_TENURE} AND system_identifier = ${SYSTEM} AND timeline = ${TIMELINE}`;
 
+/**
+ * A write that waits for the standbys, on the server where the lead was taken: they have everything that was stored before
+ * it. It waits for an append that still runs.
+ */
+export const SETTLE = `
+UPDATE relay_log SET beat = beat + 1, beat_at = clock_timestamp()
+WHERE ${OF_TENURE} AND state = 'serving' AND system_identifier = ${SYSTEM} AND timeline = ${TIMELINE}`;
+
 /** $4 the newest format that the leader knows, $5 how many milliseconds a node counts that is not seen any more. */
 export const RAISE = `
 WITH raised AS (

@@ -183,6 +183,23 @@ export class PostgresLog implements SharedLog {
     }
   }
 
+  async settle(tenure: Tenure, { no, effects }: Parameters<SharedLog['settle']>[1]): Promise<'stored' | 'absent'> {
+    const holds = async (): Promise<boolean> => {
+      const found = await this.batch(tenure.logId, no);
+      if (found === undefined) return false;
+      if (found === 'pruned' || !found.effects.equals(effects)) throw new Fenced();
+      return true;
+    };
+    for (;;) {
+      // Seen before a write that waits for the standbys, it is on them after it.
+      const isStored = await holds();
+      const { rowCount } = await this.#session.change('settle', sql.SETTLE, named(tenure));
+      if (rowCount === 0) throw new Fenced();
+      if (isStored) return 'stored';
+      if (!(await holds())) return 'absent';
+    }
+  }
+
   async batches(logId: string, afterNo: number, tenure?: Tenure): Promise<FollowedBatch[]> {
     const values = [logId, afterNo, BATCHES_AT_ONCE, tenure !== undefined, BATCH_BYTES_AT_ONCE];
     const { rows } = await this.#session.ask<BatchRow>('batches', sql.BATCHES, values);

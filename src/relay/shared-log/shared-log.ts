@@ -210,6 +210,12 @@ export interface SharedLog {
   renew(tenure: Tenure, acked: Pick<EncodedBatch, 'no' | 'effects'>): Promise<Renewal>;
   /** The first batch of a tenure follows `lastNo` and `lastLsn` of the state that it was taken from. */
   append(tenure: Tenure, batch: EncodedBatch, ackedNo: number): Promise<Appended>;
+  /**
+   * What became of a batch of which nobody knew it: every copy has it, or nobody has, and it may be appended again. Throws
+   * `Fenced`, also where the log lies on another server than the one on which the lead was taken; `OutcomeUnknown`,
+   * `LogUnreachable` and `NotWritten` while it is not known.
+   */
+  settle(tenure: Tenure, batch: Pick<EncodedBatch, 'no' | 'effects'>): Promise<'stored' | 'absent'>;
   /** The batches after `afterNo`, at most those that were acknowledged unless `tenure` leads; a run of them. */
   batches(logId: string, afterNo: number, tenure?: Tenure): Promise<FollowedBatch[]>;
   /** The batch of that number; `undefined` when the log does not hold it. */
@@ -264,7 +270,7 @@ export class Fenced extends Error {
   }
 }
 
-/** Nobody knows whether the batch is stored on every copy. The node that led stops answering. */
+/** Nobody knows whether the batch is stored on every copy, until `settle` finds out. */
 export class OutcomeUnknown extends Error {
   constructor(why: string, options?: ErrorOptions) {
     super(`nobody knows whether the batch is stored on every copy of the log: ${why}`, options);
@@ -297,6 +303,12 @@ export class StatementRefused extends LogRefused {}
 /** Whether the same may be tried again, and nothing was changed. */
 export function isPassing(error: unknown): boolean {
   return error instanceof LogUnreachable || error instanceof NotWritten || error instanceof NoSecondCopy;
+}
+
+/** Whether an error says that no server of the log was reached, or that its answer was lost. */
+export function isUnreached(error: unknown): boolean {
+  const { cause } = error as Error;
+  return [error, cause].some((one) => one instanceof LogUnreachable || one instanceof OutcomeUnknown);
 }
 
 /** `opened`, if a batch has a second copy on its server. Throws `NoSecondCopy`. */

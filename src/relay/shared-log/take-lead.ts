@@ -62,7 +62,7 @@ interface LeadParts {
 
 /** `undefined` when another was faster, or the log cannot be reached now. */
 export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): Promise<LeadingNode | undefined> {
-  const { log, leaseMs, clock, timers, onLost, onDoubt, onHandOver } = parts.options;
+  const { log, leaseMs, clock, timers, onLost, onDoubt, onHandOver, onUnreached } = parts.options;
   const { state, server } = opened;
   const takenMs = clock.monotonicMs();
   const taken = await take(parts, view, opened);
@@ -82,6 +82,7 @@ export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): 
     onCopies: (fault) => parts.reach.noteCopies(fault),
     onDoubt,
     onHandOver,
+    onSilent: () => onUnreached?.(),
   });
   try {
     await catchUp({ log, store, view: view.log }, tenure);

@@ -5,7 +5,7 @@
  * batch the view gets its mark (store/view-mark.ts). A batch that concerns this node alone never goes to the log.
  *
  * A batch of which the log takes nothing (its disk is full) is given to it again until it is taken, or until another node
- * leads.
+ * leads. Of one whose answer was lost the log is asked what became of it: nothing is acknowledged before it says so.
  */
 import type { ViewBatch, DurableLog, LogBatch, ViewWrites } from '../store/durable-log.ts';
 import type { BatchEffects } from '../store/batch-effects.ts';
@@ -17,9 +17,12 @@ import {
   type FollowedBatch,
   LogRefused,
   NotWritten,
+  OutcomeUnknown,
   type SharedLog,
   type StoredPayload,
   type Tenure,
+  isPassing,
+  isUnreached,
 } from './shared-log.ts';
 
 const AGAIN_MS = 500;
@@ -48,6 +51,8 @@ interface ViewLogOptions {
   pause: (ms: number) => Promise<void>;
   /** Called when the log took nothing, and when it takes batches again. */
   onStalled?: (why: string | undefined) => void;
+  /** Called each time that a batch has to wait because the log is not reached. */
+  onUnreached?: (() => void) | undefined;
   /** Called when the log asks for a new epoch. */
   onDoubt?: (why: string) => void;
 }
@@ -179,15 +184,21 @@ export class ViewLog implements DurableLog {
   }
 
   async #appendUntilTaken(tenure: Tenure, batch: EncodedBatch): Promise<{ doubt: string | undefined }> {
-    const { pause, onStalled } = this.#options;
+    const { pause, onStalled, onUnreached } = this.#options;
+    let unknown: OutcomeUnknown | undefined;
     for (let isStalled = false; ; isStalled = true) {
       try {
-        const appended = await this.#log.append(tenure, batch, this.#mark.no);
+        const isStored = unknown !== undefined && (await this.#log.settle(tenure, batch)) === 'stored';
+        unknown = undefined;
+        const appended = isStored ? { doubt: undefined } : await this.#log.append(tenure, batch, this.#mark.no);
         if (isStalled) onStalled?.(undefined);
         return appended;
       } catch (error) {
-        if (!(error instanceof NotWritten) || this.#isStopped) throw error;
-        onStalled?.(error.message);
+        if (error instanceof OutcomeUnknown) unknown ??= error;
+        else if (!(error instanceof NotWritten) && !(unknown !== undefined && isPassing(error))) throw error;
+        if (this.#isStopped) throw unknown ?? error;
+        if (isUnreached(error)) onUnreached?.();
+        onStalled?.((error as Error).message);
         await pause(AGAIN_MS);
       }
     }
