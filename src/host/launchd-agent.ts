@@ -53,6 +53,16 @@ export function isOwnAgent(text: string): boolean {
   return text.startsWith(FIRST_LINES);
 }
 
+function plain(word: string): string {
+  return word.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&quot;', '"').replaceAll('&amp;', '&');
+}
+
+/** What an agent of ours runs. */
+export function agentWords(text: string): string[] {
+  const [, list = ''] = /<key>ProgramArguments<\/key>\s*<array>(.*?)<\/array>/s.exec(text) ?? [];
+  return [...list.matchAll(/<string>(.*?)<\/string>/g)].map(([, word = '']) => plain(word));
+}
+
 /** The path of the user's agent. */
 export function agentPath(homeFolder: string): string {
   return join(homeFolder, 'Library', 'LaunchAgents', `${AGENT_LABEL}.plist`);

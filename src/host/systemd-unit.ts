@@ -50,6 +50,16 @@ export function isOwnUnit(text: string): boolean {
   return text.startsWith(`${FIRST_LINE}\n`);
 }
 
+/** What a unit of ours runs. */
+export function unitWords(text: string): string[] {
+  const [, line = ''] = /^ExecStart=(.*)$/m.exec(text) ?? [];
+  const words = line.match(/"(?:[^"\\]|\\.)*"|\S+/g) ?? [];
+  return words.map((word, at) => {
+    const plain = word.replaceAll(/^"|"$/g, '').replaceAll(/\\(.)|%(?=%)/g, '$1');
+    return at === 0 ? plain : plain.replaceAll('$$', '$');
+  });
+}
+
 /** The path of the user's unit. */
 export function unitPath(environment: Readonly<Record<string, string | undefined>>, homeFolder: string): string {
   const named = environment['XDG_CONFIG_HOME'];

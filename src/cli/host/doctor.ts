@@ -19,11 +19,13 @@ import type { HostPaths } from '../../host/paths.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { reportChecks } from '../lib/checks.ts';
 import { ownPaths } from '../lib/own-paths.ts';
+import { installedChecks } from './installed.ts';
 import { serviceManager } from './service-manager.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
 const NOTES = `
-Checks the config, the folders, the daemon and its store. Then the daemon checks every paired host, the relay (its key,
+Checks the config, the folders, the daemon and its store, and whether what Poste wrote for other programs (hooks, mail tools,
+the service) runs programs that are there. Then the daemon checks every paired host, the relay (its key,
 epoch and clock, and what it knows about this host), the mail that waits or is in quarantine, and how agents can be woken.
 Nothing is changed. If something is broken, the command ends with 1, and shows below each broken check the command that
 repairs it. Without a daemon it checks what can be checked without one.
@@ -67,7 +69,7 @@ async function examine(context: CommandContext): Promise<Examined> {
     store: paths.store,
     isUnit: existsSync(serviceManager(context).file),
   };
-  const local = placeChecks(place);
+  const local = [...placeChecks(place), ...installedChecks(context)];
   const asked = await askDaemon(paths);
   if ('checks' in asked) {
     const { host, fingerprint, checks, ...running } = asked;

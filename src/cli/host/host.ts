@@ -7,6 +7,7 @@ import { printable } from '../../protocol/printable.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
+import { installedChecks } from './installed.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf, type Style, styled } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
@@ -24,7 +25,9 @@ export function statusCommand(context: CommandContext): Command {
   return withDaemonFlags(command, 'print it as one JSON document')
     .addHelpText('after', STATUS_NOTES)
     .action(async (flags: DaemonFlags) => {
-      const status = await ask(context, 'status', {}, flags);
+      const asked = await ask(context, 'status', {}, flags);
+      const here = installedChecks(context).filter(({ state }) => state === 'broken');
+      const status = { ...asked, problems: [...asked.problems, ...here] };
       context.stdout.write(flags.json ? jsonLine(status) : statusText(screenOf(context), status));
     });
 }

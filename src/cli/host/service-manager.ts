@@ -5,8 +5,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { isAbsolute } from 'node:path';
 import { getuid } from 'node:process';
-import { AGENT_LABEL, agentPath, agentText, isOwnAgent } from '../../host/launchd-agent.ts';
-import { UNIT_NAME, isOwnUnit, unitPath, unitText } from '../../host/systemd-unit.ts';
+import { AGENT_LABEL, agentPath, agentText, agentWords, isOwnAgent } from '../../host/launchd-agent.ts';
+import { UNIT_NAME, isOwnUnit, unitPath, unitText, unitWords } from '../../host/systemd-unit.ts';
 import { runBounded } from '../../host/wake/processes.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
@@ -31,6 +31,8 @@ export interface ServiceManager {
   text: () => string;
   /** Whether poste wrote this text. */
   isOwn: (text: string) => boolean;
+  /** What such a text runs. */
+  words: (text: string) => string[];
   /** After the file was written; `isNew` when it says something else than before. */
   install: (isNew: boolean) => ServiceCommand[];
   /** Ends the service, while its file is there. */
@@ -75,6 +77,7 @@ function systemd(context: CommandContext): ServiceManager {
     text: () =>
       serviceText(() => unitText({ node: process.execPath, main: context.program, environment: folders(context) })),
     isOwn: isOwnUnit,
+    words: unitWords,
     // A service that runs with an older unit is restarted.
     install: (isNew) => [
       user('daemon-reload'),
@@ -107,6 +110,7 @@ function launchd(context: CommandContext): ServiceManager {
         agentText({ node: process.execPath, main: context.program, environment: folders(context), logFile }),
       ),
     isOwn: isOwnAgent,
+    words: agentWords,
     install: (isNew) => [
       ...(isNew ? [end] : []),
       { words: ['enable', target] },

@@ -77,7 +77,12 @@ export function toolsFile(context: CommandContext, name: SettledProgram): string
 
 /** What the program has under the name of our server. Throws `CommandFailed`. */
 export function serverOfProgram(path: string, name: SettledProgram): ServerThere {
-  return refusing(path, () => serverIn(name, readSettings(path).text));
+  return settingsText(path, (text) => serverIn(name, text));
+}
+
+/** Reads a file of settings. Throws `CommandFailed`. */
+export function settingsText<T>(path: string, read: (text: string | undefined) => T): T {
+  return refusing(path, () => read(readSettings(path).text));
 }
 
 const SHOWN_CHARACTERS_MAX = 120;

@@ -39,7 +39,8 @@ export function withPlugin(text: string | undefined, { node, main, agent, home }
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 
-const POSTE = ${JSON.stringify([node, main])};
+const WRITTEN = ${JSON.stringify([node, main])};
+${POSTE_OF_NOW}
 const AGENT = ${agent === undefined ? 'process.env.POSTE_AGENT' : JSON.stringify(agent)};
 const HOME = ${home === undefined ? 'process.env.POSTE_HOME' : JSON.stringify(home)};
 const PAUSE_MS = 2000;
@@ -47,9 +48,12 @@ const PAUSE_MS_MAX = 60_000;
 ${PLUGIN_BODY}`;
 }
 
+/** After an upgrade of Node.js it is the one of the PATH, and so is Poste. */
+const POSTE_OF_NOW = `const POSTE = !existsSync(WRITTEN[1]) ? ['poste'] : existsSync(WRITTEN[0]) ? WRITTEN : ['node', WRITTEN[1]];`;
+
 const PLUGIN_BODY = `
 export const Poste = async ({ client }) => {
-  if (!AGENT || !POSTE.every((file) => existsSync(file))) return {};
+  if (!AGENT) return {};
   let session;
   let given;
   let over = new AbortController();
@@ -59,7 +63,7 @@ export const Poste = async ({ client }) => {
   const poste = (words, id, signal) =>
     new Promise((resolve) => {
       const env = HOME ? { ...process.env, POSTE_HOME: HOME } : process.env;
-      const args = [POSTE[1], 'session', ...words, id, '--as', AGENT];
+      const args = [...POSTE.slice(1), 'session', ...words, id, '--as', AGENT];
       if (words[0] === 'register') args.push('--hook', '--pid', String(process.pid));
       const child = spawn(POSTE[0], args, { env, signal, stdio: ['ignore', 'pipe', 'ignore'] });
       let text = '';
@@ -117,6 +121,15 @@ export const Poste = async ({ client }) => {
   };
 };
 `;
+
+/** What the plugin runs, in any version of it; undefined when there is none of ours. */
+export function pluginWords(text: string | undefined): string[] | undefined {
+  if (text?.startsWith(`${FIRST_LINE}\n`) !== true) return undefined;
+  const list = /^const (?:POSTE|WRITTEN) = (\["[^\n]*"\]);$/m.exec(text)?.[1];
+  if (list === undefined) return undefined;
+  const agent = /^const AGENT = (".*");$/m.exec(text)?.[1];
+  return [...(JSON.parse(list) as string[]), ...(agent === undefined ? [] : ['--agent', JSON.parse(agent) as string])];
+}
 
 /** Without the file. Throws `SettingsRefused` when somebody else wrote what is there. */
 export function withoutPlugin(text: string | undefined): undefined {

@@ -8,7 +8,7 @@ import { dirname, join } from 'node:path';
 import { parse as parseToml, TomlError } from 'smol-toml';
 import { fileFault } from '../../lib/file-fault.ts';
 import { copyBeside, replaceFile } from '../../lib/files.ts';
-import { shellWord } from '../../lib/shell-word.ts';
+import { shellWord, shellWords } from '../../lib/shell-word.ts';
 import { readText } from '../../lib/user-text.ts';
 import type { HookProgram, HookProgramName } from './programs.ts';
 import { settingsOf, SettingsRefused } from './settings-text.ts';
@@ -184,8 +184,14 @@ export function codexNotices(folder: string): string[] {
  * installed any more it does nothing: a hook that fails would wake its agent again and again.
  */
 
-/** DO NOT CHANGE: installed hooks are recognised by it. */
-const GUARD = `/bin/sh -c '[ -x "$1" ] && [ -f "$2" ] || exit 0; exec "$@"' poste-hook `;
+/**
+ * After an upgrade of Node.js neither it nor what it had installed may be where it was: then it is the one of the PATH, and
+ * so is Poste. DO NOT CHANGE: installed hooks are recognised by these; a new one comes first.
+ */
+const GUARDS = [
+  `/bin/sh -c '[ -x "$1" ] && [ -f "$2" ] && exec "$@"; m=$2; shift 2; [ -f "$m" ] && command -v node >/dev/null && exec node "$m" "$@"; command -v poste >/dev/null && exec poste "$@"; exit 0' poste-hook `,
+  `/bin/sh -c '[ -x "$1" ] && [ -f "$2" ] || exit 0; exec "$@"' poste-hook `,
+] as const;
 
 interface HookCommand {
   program: HookProgramName;
@@ -201,11 +207,30 @@ interface HookCommand {
 export function hookCommand({ program, node, main, agent, home }: HookCommand): string {
   const words = [node, main, 'hooks', 'run', program, ...(agent === undefined ? [] : ['--agent', agent])];
   const environment = home === undefined ? '' : `env ${shellWord(`POSTE_HOME=${home}`)} `;
-  return `exec ${environment}${GUARD}${words.map(shellWord).join(' ')}`;
+  return `exec ${environment}${GUARDS[0]}${words.map(shellWord).join(' ')}`;
 }
 
 /** Whether Poste wrote this command, in any version and from any folder. */
 export function isHookCommand(command: string, program: HookProgramName): boolean {
-  const [before, words] = command.split(GUARD);
-  return before?.startsWith('exec ') === true && words?.includes(` hooks run ${program}`) === true;
+  return hookWords(command, program) !== undefined;
+}
+
+/** The words that such a command runs; undefined when it is none. */
+function hookWords(command: string, program: HookProgramName): string[] | undefined {
+  for (const guard of GUARDS) {
+    const [before, words] = command.split(guard);
+    if (before?.startsWith('exec ') && words?.includes(` hooks run ${program}`)) return shellWords(words);
+  }
+  return undefined;
+}
+
+/** What our hooks in these settings run. Throws `SettingsRefused`. */
+export function hooksIn(text: string | undefined, { name }: HookProgram): string[][] {
+  const found: string[][] = [];
+  JSON.stringify(settingsOf(text), (key, value: unknown) => {
+    const words = key === 'command' && typeof value === 'string' ? hookWords(value, name) : undefined;
+    if (words) found.push(words);
+    return value;
+  });
+  return found;
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { agentPath, agentText, isOwnAgent } from '../../../src/host/launchd-agent.ts';
+import { agentPath, agentText, agentWords, isOwnAgent } from '../../../src/host/launchd-agent.ts';
 
 const PARTS = { node: '/usr/bin/node', main: '/opt/poste/main.js', environment: {}, logFile: '/home/ada/daemon.log' };
 
@@ -78,4 +78,10 @@ test('is known as its own by its first lines, and lies with the agents of the us
   expect(isOwnAgent(agentText(PARTS))).toBe(true);
   expect(isOwnAgent('<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE plist>\n')).toBe(false);
   expect(agentPath('/Users/ada')).toBe('/Users/ada/Library/LaunchAgents/org.poste.daemon.plist');
+});
+
+test('what an agent runs is read back', () => {
+  const path = '/a b/<node> & "co"&amp;/x';
+  const text = agentText({ node: path, main: path, environment: {}, logFile: '/l' });
+  expect(agentWords(text)).toEqual([path, path, 'daemon']);
 });

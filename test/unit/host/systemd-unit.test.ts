@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { isOwnUnit, unitPath, unitText } from '../../../src/host/systemd-unit.ts';
+import { isOwnUnit, unitPath, unitText, unitWords } from '../../../src/host/systemd-unit.ts';
 
 const PARTS = { node: '/usr/bin/node', main: '/opt/poste/main.js', environment: {} };
 
@@ -39,6 +39,8 @@ describe('the unit of the daemon', () => {
 
   test('is known as its own by its first line, and no other is', () => {
     expect(isOwnUnit(unitText(PARTS))).toBe(true);
+    for (const path of ['/usr/bin/node', '/a b/100% "n\\ode" $HOME $$/x'])
+      expect(unitWords(unitText({ ...PARTS, node: path, main: path }))).toEqual([path, path, 'daemon']);
     expect(isOwnUnit('[Unit]\n# Written by poste daemon install. poste daemon uninstall takes it away.\n')).toBe(false);
   });
 

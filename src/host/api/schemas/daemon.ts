@@ -39,6 +39,7 @@ const CHECK_IDS = [
   'outbox',
   'quarantine',
   'wake',
+  'installed',
 ] as const;
 export type CheckId = (typeof CHECK_IDS)[number];
 

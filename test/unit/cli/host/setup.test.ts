@@ -184,3 +184,36 @@ test('a daemon that undo started to remove the agents does not stay', async () =
   expect(steps).toContainEqual({ step: 'the daemon that was started', state: 'undone' });
   await expect.poll(() => daemonPid(here)).toBeUndefined();
 });
+
+test('doctor and status name what setup wrote that runs a program which is not there, and how to write it again', async () => {
+  const here = await machine('claude', 'codex', 'gemini', 'opencode');
+  await served(here);
+  await setup(here, '--yes', '--no-service');
+  const found = async (): Promise<string[][]> => {
+    const { stdout } = await runHere(['doctor', '--json'], { environment: here });
+    const { checks } = JSON.parse(stdout) as { checks: Record<'id' | 'state' | 'sentence' | 'command', string>[] };
+    return checks
+      .filter(({ id }) => id === 'installed')
+      .map(({ state, sentence, command }) => [state, command, sentence]);
+  };
+  expect(await found()).toEqual([['ok', null, expect.stringContaining('programs that are there')]]);
+  const node = '/gone/v22/bin/node';
+  const files = [['.claude.json'], ['.claude', 'settings.json'], ['.codex', 'config.toml'], ['.codex', 'hooks.json']];
+  files.push(['.gemini', 'settings.json'], ['config', 'opencode', 'opencode.json']);
+  files.push(['config', 'opencode', 'plugins', 'poste.js']);
+  for (const file of files) {
+    const text = (await read(here, ...file)).replaceAll(process.execPath, node);
+    await writeFile(join(here['HOME'] ?? '', ...file), text);
+  }
+  const programs = ['claude-code', 'codex', 'gemini', 'opencode'];
+  const missing = expect.stringContaining(`runs ${node}, which is not there`);
+  const agents = ['claude', 'codex', 'gemini', 'opencode'];
+  expect(await found()).toEqual(
+    programs.flatMap((program, at) => [
+      ['broken', `poste hooks install ${program} --agent ${agents[at]}`, missing],
+      ['broken', 'poste setup', missing],
+    ]),
+  );
+  const status = await runHere(['status'], { environment: here });
+  expect(status.stdout).toContain(`runs ${node}, which is not there.\n    poste hooks install codex --agent codex\n`);
+});

@@ -102,10 +102,12 @@ describe('the command of a hook', () => {
     expect(isHookCommand(hookCommand({ program: 'codex', ...command }), 'codex')).toBe(true);
     expect(isHookCommand(hookCommand({ program: 'codex', ...command }), 'claude-code')).toBe(false);
     expect(isHookCommand('poste hooks run codex', 'codex')).toBe(false);
+    const before = `exec /bin/sh -c '[ -x "$1" ] && [ -f "$2" ] || exit 0; exec "$@"' poste-hook /n /m hooks run codex`;
+    expect(isHookCommand(before, 'codex')).toBe(true);
   });
 
   test.for(['sh', 'bash'])(
-    'runs in %s with every word whole, and does nothing when Poste is gone',
+    'runs in %s with every word whole, by another Node.js or Poste of the PATH when its own are gone, and without does nothing',
     async (name, context) => {
       const shell = name === 'bash' ? neededProgram(context, BASH) : name;
       const folder = join(await temporaryFolder(), "it's $HOME");
@@ -113,14 +115,26 @@ describe('the command of a hook', () => {
       const main = join(folder, 'main.mjs');
       await writeFile(main, 'console.log(JSON.stringify([process.argv.slice(2), process.env.POSTE_HOME]))');
       const given = { program: 'codex', node: process.execPath, agent: 'x', home: folder } as const;
-      const run = async (command: string): Promise<string> =>
-        (await promisify(execFile)(shell, ['-c', command])).stdout;
+      const bin = join(folder, 'bin');
+      await mkdir(bin);
+      const run = async (command: string, PATH = process.env['PATH']): Promise<string> => {
+        const line = name === 'sh' ? '/bin/sh' : shell;
+        return (await promisify(execFile)(line, ['-c', command], { env: { PATH } })).stdout;
+      };
       expect(JSON.parse(await run(hookCommand({ ...given, main })))).toEqual([
         ['hooks', 'run', 'codex', '--agent', 'x'],
         folder,
       ]);
-      expect(await run(hookCommand({ ...given, main: `${main}.gone` }))).toBe('');
-      expect(await run(hookCommand({ ...given, main, node: '/no/such/node' }))).toBe('');
+      // `env` is all that it needs of the PATH.
+      await symlink('/usr/bin/env', join(bin, 'env'));
+      const gone = hookCommand({ ...given, main: `${main}.gone` });
+      const other = hookCommand({ ...given, main, node: '/no/such/node' });
+      for (const command of [gone, other]) expect(await run(command, bin)).toBe('');
+      await symlink(process.execPath, join(bin, 'node'));
+      expect(JSON.parse(await run(other, bin))).toEqual([['hooks', 'run', 'codex', '--agent', 'x'], folder]);
+      expect(await run(gone, bin)).toBe('');
+      await writeFile(join(bin, 'poste'), '#!/bin/sh\necho "poste $*"\n', { mode: 0o755 });
+      expect(await run(gone, bin)).toBe('poste hooks run codex --agent x\n');
     },
   );
 });

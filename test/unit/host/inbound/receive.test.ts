@@ -14,7 +14,7 @@ import type { AgentId, MessageRef, OutboxRow } from '../../../../src/host/core/r
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
 import { type DeliveryReceipt, expiryNotice, hostRotation, signDocument } from '../../../../src/protocol/documents.ts';
 import type { Signer } from '../../../../src/protocol/ed25519.ts';
-import { DAY_MS } from '../../../../src/protocol/limits.ts';
+import { DAY_MS, HOUR_MS } from '../../../../src/protocol/limits.ts';
 import type { HostName, ItemId } from '../../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
@@ -738,7 +738,7 @@ describe('an expiry notice', () => {
         accept: { ...accept, targets: [] },
         sig: '',
         acceptedAtMs: nowMs,
-        retentionMs: 10,
+        retentionMs: HOUR_MS,
       };
       afterAttempt(tx, alice.context, row?.rowId ?? 0, { type: 'relay-accepted', acceptance: taken, isVerified: true });
     });
@@ -755,6 +755,11 @@ describe('an expiry notice', () => {
     await alice.store().transact((tx) => {
       tx.put('identity', [], { ...tx.get('identity')!, sentForgottenMs: nowMs + 1 });
     });
+    // The relay keeps items for an hour, as it said, and a moment has passed.
+    expect(await statusAt(alice, notice)).toBe('quarantined');
+    expect(await reasons()).toContain('too-early');
+    expect(await outboxOf(alice)).toMatchObject([{ state: 'relay-accepted' }]);
+    alice.clock.nowMs += HOUR_MS;
     expect(await statusAt(alice, notice)).toBe('accepted');
     expect(await outboxOf(alice)).toMatchObject([{ state: 'expired' }]);
     expect(await sentStates(alice, message.ref)).toEqual({ 'bert@bob': 'undelivered' });

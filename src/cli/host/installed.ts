@@ -1,0 +1,113 @@
+/**
+ * What setup, `poste hooks install` and `poste daemon install` wrote for other programs, read back: each names Node.js and a
+ * file of Poste by their paths, and an upgrade may have removed either.
+ */
+import { accessSync, constants, existsSync } from 'node:fs';
+import type { Check } from '../../host/api/schemas/daemon.ts';
+import { SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/mcp-settings.ts';
+import { pluginWords } from '../../host/hooks/opencode.ts';
+import { PROGRAM_OF } from '../../host/hooks/programs.ts';
+import { mailToolsOf } from '../../host/hooks/server-command.ts';
+import { hooksIn } from '../../host/hooks/settings.ts';
+import { broken, note, ok } from '../../lib/check.ts';
+import { shellWord } from '../../lib/shell-word.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { findProgram } from '../lib/find-program.ts';
+import { hookFile, serverOfProgram, settingsText, toolsFile } from '../lib/program-settings.ts';
+import { serviceManager } from './service-manager.ts';
+
+interface Installed {
+  area: 'wake' | 'daemon';
+  file: string;
+  /** As the subject of a sentence. */
+  what: string;
+  words: readonly string[];
+  /** What writes it again. */
+  remedy: string;
+}
+
+/** Broken for each thing that runs a program which is not there; nothing where nothing is installed. */
+export function installedChecks(context: CommandContext): Check[] {
+  const { found, unread } = installed(context);
+  const wrong = found.flatMap(({ area, file, what, words, remedy }) => {
+    const missing = missingOf(context, words);
+    const sentence = `${what} in ${file} runs ${missing}, which is not there`;
+    return missing === undefined ? [] : [broken({ area, id: 'installed', about: file } as const, sentence, remedy)];
+  });
+  if (wrong.length > 0 || found.length === 0) return [...wrong, ...unread];
+  const files = new Set(found.map(({ file }) => file)).size;
+  const sentence = `what is installed for other programs, in files: ${files}, runs programs that are there`;
+  return [ok({ area: 'wake', id: 'installed' }, sentence), ...unread];
+}
+
+function missingOf({ env }: CommandContext, [program = '', main = '']: readonly string[]): string | undefined {
+  if (!program.includes('/')) return findProgram(program, env['PATH']) === undefined ? program : undefined;
+  if (!isExecutable(program)) return program;
+  return main.startsWith('/') && !existsSync(main) ? main : undefined;
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function installed(context: CommandContext): { found: Installed[]; unread: Check[] } {
+  const found: Installed[] = [];
+  const unread: Check[] = [];
+  for (const name of SETTLED_PROGRAMS) {
+    for (const read of [hooksOf, toolsOf]) {
+      try {
+        found.push(...read(context, name));
+      } catch (error) {
+        if (!(error instanceof CommandFailed)) throw error;
+        unread.push(note({ area: 'wake', id: 'installed', about: name }, error.message));
+      }
+    }
+  }
+  return {
+    found: [...new Map([...found, ...serviceOf(context)].map((one) => [JSON.stringify(one), one])).values()],
+    unread,
+  };
+}
+
+function hooksOf(context: CommandContext, name: SettledProgram): Installed[] {
+  const file = hookFile(context, name);
+  const commands = settingsText(file, (text) => {
+    if (name !== 'opencode') return hooksIn(text, PROGRAM_OF[name]);
+    const words = pluginWords(text);
+    return words ? [words] : [];
+  });
+  return commands.map((words) => {
+    const at = words.indexOf('--agent');
+    const agent = at === -1 ? '' : ` --agent ${shellWord(words[at + 1] ?? '')}`;
+    const remedy = `poste hooks install ${name}${agent}`;
+    return {
+      area: 'wake',
+      file,
+      what: name === 'opencode' ? 'the plugin' : 'a hook',
+      words: words.slice(0, 2),
+      remedy,
+    };
+  });
+}
+
+function toolsOf(context: CommandContext, name: SettledProgram): Installed[] {
+  const file = toolsFile(context, name);
+  const there = serverOfProgram(file, name);
+  if (there.type !== 'command' || !mailToolsOf(there.server)) return [];
+  const { command, args } = there.server;
+  return [{ area: 'wake', file, what: 'the MCP server poste', words: [command, ...args], remedy: 'poste setup' }];
+}
+
+function serviceOf(context: CommandContext): Installed[] {
+  const { file, isOwn, words } = serviceManager(context);
+  return settingsText(file, (text) => {
+    if (text === undefined || !isOwn(text)) return [];
+    return [{ area: 'daemon', file, what: 'the service', words: words(text), remedy: 'poste daemon install' }];
+  });
+}
