@@ -16,3 +16,16 @@ export function fileFault(error: unknown): string {
   const { code = 'unknown error' } = error as NodeJS.ErrnoException;
   return FAULTS[code] ?? code;
 }
+
+/** What an operator does about what the system refused, by its code or by its words, which LevelDB passes on. */
+const REMEDIES: readonly (readonly [said: RegExp, remedy: string])[] = [
+  [/EMFILE|ENFILE|Too many open files/i, 'raise the limit of open files (LimitNOFILE of the unit, or ulimit -n)'],
+  [/ENOSPC|EDQUOT|No space left|quota exceeded/i, 'make room on the disk'],
+  [/EROFS|Read-only file system/i, 'make the disk writable again'],
+  [/EACCES|EPERM|Permission denied|not permitted/i, 'give this user the right to it'],
+  [/EIO|Input\/output error/i, 'look at the disk, of which the log of the kernel says more'],
+];
+
+export function systemRemedy(said: string): string {
+  return REMEDIES.find(([words]) => words.test(said))?.[1] ?? 'look at the disk';
+}

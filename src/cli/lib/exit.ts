@@ -1,4 +1,5 @@
 /** How commands end: exit codes that scripts can switch on, one clear sentence on stderr, and signals. */
+import { systemRemedy } from '../../lib/file-fault.ts';
 import type { CommandContext } from './context.ts';
 
 /** DO NOT CHANGE: scripts switch on these. */
@@ -38,7 +39,7 @@ const SYSTEM_CODES = new Set(['EIO', 'ENOSPC', 'EDQUOT', 'EROFS', 'EMFILE', 'ENF
 export function systemFailure(error: unknown): CommandFailed | undefined {
   const { code, message } = error as NodeJS.ErrnoException;
   if (code !== 'LEVEL_IO_ERROR' && (code === undefined || !SYSTEM_CODES.has(code))) return undefined;
-  const said = `the system could not read or write (${message}): look at the disk, and give the command again`;
+  const said = `the system could not read or write (${message}): ${systemRemedy(`${code} ${message}`)}, and give the command again`;
   return new CommandFailed('failure', 'SYSTEM_ERROR', said);
 }
 

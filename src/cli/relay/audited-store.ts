@@ -14,6 +14,7 @@ import { ReplayFailed } from '../../relay/replay/replay.ts';
 import { BulkFailed } from '../../relay/store/bulk.ts';
 import { type OfflineStore, openArchive, openBackup, openOffline } from '../../relay/replay/offline.ts';
 import { DamagedRecord } from '../../relay/store/record.ts';
+import { systemRemedy } from '../../lib/file-fault.ts';
 import { isSystemError, StoreRefused } from '../../relay/store/refused.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { fingerprintMeant } from '../lib/short-id.ts';
@@ -90,7 +91,7 @@ function auditFailure(error: unknown, place: string): unknown {
   const { code, message } = error as NodeJS.ErrnoException;
   if (code === 'LEVEL_CORRUPTION' || code === 'LEVEL_IO_ERROR') {
     if (isSystemError(message)) {
-      const sentence = `the database of ${place} cannot be read (${message}): repair that first; the data itself may be intact`;
+      const sentence = `the database of ${place} cannot be read (${message}): ${systemRemedy(message)} first; the data itself may be intact`;
       return new CommandFailed('failure', 'UNUSABLE', sentence);
     }
     return new CommandFailed(

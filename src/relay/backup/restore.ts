@@ -25,7 +25,7 @@ import { SCHEMA_VERSION, makeFolder, unusablePosition } from '../store/open.ts';
 import { PositionFile, positionPathFault, readPruned } from '../store/position.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { syncFolder } from '../../lib/files.ts';
-import { fileFault } from '../../lib/file-fault.ts';
+import { fileFault, systemRemedy } from '../../lib/file-fault.ts';
 import { readRelayKey } from '../store/relay-key.ts';
 import { LogTree } from '../store/log-tree.ts';
 import { RelayStore } from '../store/relay-store.ts';
@@ -106,7 +106,10 @@ export async function restoreRelay(options: RestoreOptions): Promise<RestoreRepo
     const isOfSystem = typeof errno === 'number';
     if (typeof code !== 'string' || !(isOfSystem || code.startsWith('LEVEL_'))) throw error;
     const what = isOfSystem ? fileFault(error) : message;
-    throw new StoreRefused('unusable', `the store at ${options.folder} cannot be restored (${what}): mend that first`);
+    throw new StoreRefused(
+      'unusable',
+      `the store at ${options.folder} cannot be restored (${what}): ${systemRemedy(`${code} ${message}`)} first`,
+    );
   }
 }
 

@@ -9,6 +9,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { runsOf } from '../store/scan.ts';
 import { openScratch } from '../store/scratch.ts';
+import { systemRemedy } from '../../lib/file-fault.ts';
 import { isSystemError } from '../store/refused.ts';
 import type { OfflineStore } from './offline.ts';
 import { DamagedRecord } from '../store/record.ts';
@@ -165,7 +166,7 @@ async function* readable<T>(
     const { code, message } = error as NodeJS.ErrnoException;
     if (code !== 'LEVEL_CORRUPTION' && code !== 'LEVEL_IO_ERROR') throw error;
     const advice = isSystemError(message)
-      ? 'the system could not read a file, whose bytes may all be right: look at the disk, and verify again'
+      ? `the system could not read a file, whose bytes may all be right: ${systemRemedy(message)}, and verify again`
       : 'a table file is damaged; restore the newest backup that verifies';
     findings.add('DATABASE_DAMAGED', `the database cannot read ${what} (${message}): ${advice}`);
     return undefined;

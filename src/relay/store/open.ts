@@ -33,7 +33,7 @@ import { DamagedRecord, checkRecord } from './record.ts';
 import { type ViewMark, logPlace, readViewMark } from './view-mark.ts';
 import { dropRebuilt, finishCutovers, isRestoreUnderWay, POSITION_FILE } from './cutover.ts';
 import { syncFolder } from '../../lib/files.ts';
-import { fileFault } from '../../lib/file-fault.ts';
+import { fileFault, systemRemedy } from '../../lib/file-fault.ts';
 import { unreadableFile } from '../../lib/recovered-files.ts';
 import { createRelayKey, readRelayKey } from './relay-key.ts';
 import { RelayStore } from './relay-store.ts';
@@ -89,7 +89,7 @@ export function unusableStore(error: unknown, folder: string): unknown {
   const what = code.startsWith('LEVEL_') ? message : code;
   return new StoreRefused(
     'unusable',
-    `the store at ${folder} cannot be used (${what}): mend that, and start the relay again`,
+    `the store at ${folder} cannot be used (${what}): ${systemRemedy(what)}, and start the relay again`,
   );
 }
 
@@ -278,7 +278,7 @@ export async function openLevel(
     if (isSystemError(said)) {
       throw new StoreRefused(
         'unusable',
-        `the database at ${folder} cannot be opened (${said}): mend that, and start the relay again`,
+        `the database at ${folder} cannot be opened (${said}): ${systemRemedy(said)}, and start the relay again`,
       );
     }
     throw new StoreRefused(
@@ -294,7 +294,7 @@ async function refuseUnreadableFiles(folder: string): Promise<void> {
   if (!unreadable) return;
   throw new StoreRefused(
     'unusable',
-    `the database at ${folder} cannot be opened (${unreadable.code} while reading ${unreadable.name}): mend that, and start the relay again`,
+    `the database at ${folder} cannot be opened (${unreadable.code} while reading ${unreadable.name}): ${systemRemedy(unreadable.code)}, and start the relay again`,
   );
 }
 

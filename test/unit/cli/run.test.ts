@@ -90,8 +90,18 @@ test.each(['EIO', 'ENOSPC', 'LEVEL_IO_ERROR'])(
     const error = Object.assign(new Error('IO error: /x/000005.ldb: Input/output error'), { code });
     expect(systemFailure(error)).toMatchObject({
       exit: 'failure',
-      message: expect.stringMatching(/^the system could not read or write \(IO error: .* error\): look at the disk/),
+      message: expect.stringMatching(
+        /^the system could not read or write \(IO error: .* error\): .+, and give the command again$/,
+      ),
     });
+    const remedies = [
+      ['EMFILE', 'EMFILE: too many open files, open', 'raise the limit of open files'],
+      ['LEVEL_IO_ERROR', 'IO error: /x/000005.ldb: Too many open files', 'raise the limit of open files'],
+      ['LEVEL_IO_ERROR', 'IO error: /x/000005.log: No space left on device', 'make room on the disk'],
+      ['EROFS', 'EROFS: read-only file system, open', 'make the disk writable'],
+    ] as const;
+    for (const [refusal, said, remedy] of remedies)
+      expect(systemFailure(Object.assign(new Error(said), { code: refusal }))?.message).toContain(`): ${remedy}`);
     expect(systemFailure(new Error('a bug'))).toBeUndefined();
     expect(systemFailure(Object.assign(new Error('no such file'), { code: 'ENOENT' }))).toBeUndefined();
   },

@@ -130,8 +130,17 @@ export async function positionChecks(subject: RelaySubject, look: StoreLook | un
         ),
       ];
     const [file, folder] = await Promise.all([stat(positionFile), stat(join(storeDir, LEVEL_FOLDER))]);
+    const sentence = `${positionFile} is of log record ${position.lsn}`;
+    if (dirname(positionFile) === storeDir)
+      return [
+        note(
+          POSITION,
+          `${sentence}, and lies in the store folder: an older copy of the folder brings an older position along, and nothing here shows that it is one. The first start with another place begins a new epoch, which loses nothing`,
+          settingCommand(subject, '--position-file', '<file beyond the folder>'),
+        ),
+      ];
     const where = file.dev === folder.dev ? 'on the disk of the store' : 'on another disk than the store';
-    return [ok(POSITION, `${positionFile} is of log record ${position.lsn}, ${where}`)];
+    return [ok(POSITION, `${sentence}, ${where}`)];
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (typeof code !== 'string') throw error;

@@ -149,7 +149,8 @@ describe('a relay that is well', () => {
   test('runs: every check is ok, on one page, and the exit code is 0', async () => {
     const storeDir = await temporaryFolder();
     const backups = join(await temporaryFolder(), 'backups');
-    await relayHere(storeDir, ['--backup-dir', backups]);
+    const position = join(await temporaryFolder(), 'position');
+    await relayHere(storeDir, ['--backup-dir', backups, '--position-file', position]);
     await expect.poll(() => readdir(backups)).toEqual([expect.stringMatching(/\.backup$/)]);
     const { document, of } = await examined(storeDir, ['--backup-dir', backups]);
     expect(document).toMatchObject({ ok: true, broken: 0, notes: 0, store: storeDir, pid: process.pid });
@@ -180,7 +181,7 @@ describe('a relay that is well', () => {
       finding('broken', 'it does not run', `poste relay serve --store-dir ${storeDir}`),
     );
     expect(of('store').sentence).toMatch(/nobody has .* open; it has schema 2, and its log ends with record 1$/);
-    expect(of('position').state).toBe('ok');
+    expect(of('position')).toMatchObject(finding('note', 'lies in the store folder', '--position-file'));
     expect(of('clock').state).toBe('ok');
     expect(await files()).toEqual(before);
   });

@@ -528,7 +528,9 @@ describe('a restore is refused, and the store is what it was', () => {
     const { relay, file } = await backedUp();
     const full = Object.assign(new Error('IO error: No space left on device'), { code: 'LEVEL_IO_ERROR' });
     const said = await refusal(relay, file, { confirm: () => Promise.reject(full) });
-    expect(said).toMatch(/^unusable: .*cannot be restored \(IO error: No space left on device\): mend that first$/);
+    expect(said).toMatch(
+      /^unusable: .*cannot be restored \(IO error: No space left on device\): make room on the disk first$/,
+    );
   });
 
   test('when the person who is asked says no', async () => {

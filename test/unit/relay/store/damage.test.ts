@@ -40,7 +40,9 @@ test('what the system cannot read while opening is told as that, without advice 
   // Reading it fails as a disk does that fails: by the system's own word.
   await mkdir(log);
   await expect(relay.open()).rejects.toMatchObject({ reason: 'unusable' });
-  await expect(relay.open()).rejects.toThrow(/\(EISDIR while reading .*\): mend that, and start the relay again$/);
+  await expect(relay.open()).rejects.toThrow(
+    /\(EISDIR while reading .*\): look at the disk, and start the relay again$/,
+  );
   await expect(openOffline(relay.folder)).rejects.toMatchObject({ reason: 'unusable' });
   // Nothing was made of it meanwhile: with the disk well again, everything is there.
   await rm(log, { recursive: true });
