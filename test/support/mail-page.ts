@@ -21,7 +21,9 @@ import type { TestContext } from './test-context.ts';
 
 const unasked = (): Promise<never> => Promise.reject(new Error('no test of the page asks for this'));
 /** No relay is set. */
-const relay = { set: unasked, unset: unasked, status: () => Promise.resolve({ state: 'unset' } as RelayStatusResult) };
+const carrier = { factsFor: () => null };
+const status = () => Promise.resolve({ state: 'unset' } as RelayStatusResult);
+const relay = { set: unasked, unset: unasked, status, carrier };
 const diagnosis = { doctor: unasked, trace: unasked };
 const pairing = { invite: unasked, accept: unasked, freshenDirectories: () => Promise.resolve() };
 const sessions = {

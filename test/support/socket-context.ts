@@ -9,7 +9,7 @@ import { temporaryFolder } from './temporary-folder.ts';
 import type { WakeContext } from './wake-context.ts';
 
 const unasked = (): Promise<never> => Promise.reject(new Error('no test over this socket asks for that'));
-const relay = { set: unasked, unset: unasked, status: unasked };
+const relay = { set: unasked, unset: unasked, status: unasked, carrier: { factsFor: () => null } };
 const pairing = { invite: unasked, accept: unasked, freshenDirectories: () => Promise.resolve() };
 const web = { link: unasked };
 const diagnosis = { doctor: unasked, trace: unasked };

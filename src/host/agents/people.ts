@@ -1,23 +1,23 @@
 /** Whom the owner can write to, as the owner's page shows it: agents with their presence, and hosts with the way there. */
 import type { PeopleResult } from '../api/schemas/owner-page.ts';
-import type { RelayStatusResult } from '../api/schemas/peers.ts';
 import type { HostContext } from '../context.ts';
 import { OWNER_NAME, addressOf } from '../core/address.ts';
 import { isRefusal, type Refusal } from '../core/refusal.ts';
-import { isOutOfReach } from '../core/transport-choice.ts';
-import { listPeers } from '../peers/peers.ts';
+import { wayOfMail } from '../core/transport-choice.ts';
+import type { RelayTransport } from '../outbox/carrier.ts';
+import { livePeers, peerView } from '../peers/peers.ts';
 import type { Directories } from './address-book.ts';
 import { listAgents } from './directory.ts';
 import { listSessions } from './sessions.ts';
 
 export interface PeopleParts {
   directories: Directories;
-  relayStatus: () => Promise<RelayStatusResult | Refusal>;
+  carrier: Pick<RelayTransport, 'factsFor'>;
 }
 
 export async function listPeople(
   context: HostContext,
-  { directories, relayStatus }: PeopleParts,
+  { directories, carrier }: PeopleParts,
 ): Promise<PeopleResult | Refusal> {
   const listed = await listAgents(context, null, {}, directories);
   if (isRefusal(listed)) return listed;
@@ -29,8 +29,6 @@ export async function listPeople(
     const seen_at = presence === 'remote' ? null : (seenAt.get(name) ?? null);
     return { address, name, host, roles, presence, seen_at };
   });
-  const relay = await relayStatus();
-  const isRelayReady = !isRefusal(relay) && relay.state === 'ready';
   const { hostName } = context.identity();
   const here = {
     host: hostName,
@@ -39,11 +37,10 @@ export async function listPeople(
     agents: agents.filter(({ presence }) => presence !== 'remote').length,
     directory_age_seconds: null,
   };
-  const { peers } = await listPeers(context);
-  const hosts = peers.map(({ host, address, lan_failures, reached_at, agents: known, directory_age_seconds }) => {
-    const isNear = !isOutOfReach({ address, lanFailures: lan_failures });
-    const way = isNear ? ('lan' as const) : isRelayReady ? ('relay' as const) : ('none' as const);
-    return { host, way, reached_at, agents: known, directory_age_seconds };
+  const peers = await context.store.read(livePeers);
+  const hosts = peers.map((peer) => {
+    const { host, reached_at, agents: known, directory_age_seconds } = peerView(context, peer);
+    return { host, way: wayOfMail(peer, carrier.factsFor(peer)), reached_at, agents: known, directory_age_seconds };
   });
   return { you: addressOf(OWNER_NAME, hostName), agents, hosts: [here, ...hosts] };
 }

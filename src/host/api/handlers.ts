@@ -6,6 +6,7 @@ import { isObject } from '../../protocol/json-object.ts';
 import type { Directories } from '../agents/address-book.ts';
 import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from '../agents/agents.ts';
 import { listAgents } from '../agents/directory.ts';
+import type { RelayTransport } from '../outbox/carrier.ts';
 import { listPeople } from '../agents/people.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
 import type { HostContext } from '../context.ts';
@@ -105,6 +106,7 @@ export interface HandlerParts {
     set(input: InputOf<'relay-set'>): Answer<'relay-set'>;
     unset(): Answer<'relay-unset'>;
     status(): Answer<'relay-status'>;
+    readonly carrier: Pick<RelayTransport, 'factsFor'>;
   };
   /** Checks the whole host, or traces one message; asks paired hosts and the relay, for a bounded time. */
   diagnosis: {
@@ -156,7 +158,7 @@ export function handlersOf(parts: HandlerParts): Handlers {
     'mail-read-all': ({ agentId }, input) => markAllRead(context, agentId, input),
     people: async () => {
       await sessions.endGone(null);
-      return listPeople(context, { directories: pairing, relayStatus: () => relay.status() });
+      return listPeople(context, { directories: pairing, carrier: relay.carrier });
     },
     'web-link': () => web.link(),
     peers: () => listPeers(context),

@@ -274,6 +274,8 @@ export interface PeerRow {
   reachedAtMs: number | null;
   /** Failed LAN attempts since it was last reached. */
   lanFailures: number;
+  /** Requests with mail over the LAN since one was taken, and whether the peer answered the last: calls of its say nothing. */
+  mailFailed?: { count: number; isAnswered: boolean };
   /** The last list of agents that it sent. */
   directory: { agents: DirectoryAgent[]; fetchedAtMs: number } | null;
   /** Whether it ever confirmed a delivery: an older program never does. */

@@ -30,6 +30,24 @@ export function isOutOfReach({ address, lanFailures }: Pick<PeerRow, 'address' |
   return address === null || lanFailures >= LAN_ATTEMPTS_BEFORE_RELAY;
 }
 
+/** Whether the LAN reaches the peer, and yet the last mail to it failed there. */
+export function failsOverLan({
+  mailFailed,
+  ...peer
+}: Pick<PeerRow, 'address' | 'lanFailures' | 'mailFailed'>): boolean {
+  return !isOutOfReach(peer) && (mailFailed?.count ?? 0) >= LAN_ATTEMPTS_BEFORE_RELAY;
+}
+
+/** The way that mail to the peer takes now, by the last attempts. For whoever shows it. */
+export function wayOfMail(
+  peer: Pick<PeerRow, 'address' | 'lanFailures' | 'mailFailed' | 'reachedAtMs'>,
+  relay: RelayFacts | null | 'unknown',
+): 'lan' | 'relay' | 'none' | 'unknown' {
+  if (!isOutOfReach(peer) && !failsOverLan(peer)) return peer.reachedAtMs === null ? 'unknown' : 'lan';
+  if (relay === 'unknown') return 'unknown';
+  return relay?.isTargetEnrolled ? 'relay' : 'none';
+}
+
 /** `relay` is null when none is configured or it may not be used. */
 export function chooseTransport(
   row: OutboxRow,

@@ -75,7 +75,7 @@ async function examine(parts: DiagnosisParts, signal: AbortSignal): Promise<Doct
     atRelay: relay ? relay.rotations : 'no-relay',
   };
   const nowMs = context.nowMs();
-  const isNeeded = reached.some(({ probe }) => probe?.type !== 'answered');
+  const isNeeded = reached.some(({ probe, mailFails }) => probe?.type !== 'answered' || mailFails);
   const checks: Check[] = [
     ...lanChecks({ listen: listenAddressText(lanListen), port: lan.port ?? null }, reached.length),
     ...reached.map((peer) => peerCheck(peer, nowMs)),

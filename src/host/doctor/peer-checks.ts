@@ -37,6 +37,8 @@ export interface PeerFacts {
   host: string;
   address: string | null;
   reachedAtMs: number | null;
+  /** The LAN reaches it, and yet the last mail to it failed there. */
+  mailFails: boolean;
   /** Envelopes that neither the peer nor the relay has accepted yet. */
   waiting: number;
   /** Null exactly when none waits. */
@@ -92,7 +94,9 @@ function answered(
   { agents, aheadMs, isDoubted }: Extract<PeerProbe, { type: 'answered' }>,
   nowMs: number,
 ): Check {
-  const sentence = `answers at ${peer.address}, ${countText(agents, 'agent')}${waitingText(peer, nowMs)}`;
+  const answers = `answers at ${peer.address}`;
+  if (peer.mailFails) return outOfReach(subject, peer, `${answers}, and yet the last mail to it failed there`, nowMs);
+  const sentence = `${answers}, ${countText(agents, 'agent')}${waitingText(peer, nowMs)}`;
   if (isDoubted) {
     const why = 'a tunnel or a router passes calls on to it, or something else answers there in its name';
     const mend = `lan.advertise in the config of ${peer.host} lets it prove this address`;

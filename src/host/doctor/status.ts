@@ -6,8 +6,8 @@ import { broken } from '../../lib/check.ts';
 import type { Check, StatusResult } from '../api/schemas/daemon.ts';
 import type { RelayStatusResult } from '../api/schemas/peers.ts';
 import type { HostContext } from '../context.ts';
-import { OWNER_ID, type PeerRow } from '../core/rows.ts';
-import { isOutOfReach } from '../core/transport-choice.ts';
+import { OWNER_ID } from '../core/rows.ts';
+import { wayOfMail } from '../core/transport-choice.ts';
 import type { RelayTransport } from '../outbox/carrier.ts';
 import { mailChecks } from './mail-checks.ts';
 import { lanChecks } from './peer-checks.ts';
@@ -47,7 +47,7 @@ export async function hostStatus({ context, facts, lan, lanListen, relay }: Stat
     relay: link.relay && { url: link.relay.url, state: link.state, problem: link.problem?.message ?? null },
     peers: stored.peers.map(({ row, facts: { waiting, oldestAtMs } }) => ({
       host: row.hostName,
-      reach: reachOf(row, relay.carrier),
+      reach: wayOfMail(row, relay.carrier.factsFor(row)),
       address: row.address,
       reached_at: row.reachedAtMs,
       waiting,
@@ -57,16 +57,6 @@ export async function hostStatus({ context, facts, lan, lanListen, relay }: Stat
     quarantined: stored.mail.quarantine.items,
     problems: checks.filter(({ state }) => state === 'broken'),
   };
-}
-
-type Reach = StatusResult['peers'][number]['reach'];
-
-/** The way that mail for the peer would take now. */
-function reachOf(row: PeerRow, carrier: Pick<RelayTransport, 'factsFor'>): Reach {
-  if (!isOutOfReach(row)) return row.reachedAtMs === null ? 'unknown' : 'lan';
-  const relay = carrier.factsFor(row);
-  if (relay === 'unknown') return 'unknown';
-  return relay?.isTargetEnrolled ? 'relay' : 'none';
 }
 
 function relayFault({ relay, state, problem }: RelayStatusResult): Check[] {

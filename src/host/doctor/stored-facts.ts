@@ -3,6 +3,7 @@ import { liveSessions } from '../agents/sessions.ts';
 import type { HostClock } from '../context.ts';
 import type { AgentRow, PeerRow } from '../core/rows.ts';
 import type { SessionRow } from '../core/session-rows.ts';
+import { failsOverLan } from '../core/transport-choice.ts';
 import { lossOf, quarantineUsage } from '../inbound/quarantine-rows.ts';
 import { mailboxOf } from '../mailbox/mailbox.ts';
 import { openRows } from '../outbox/outbox-rows.ts';
@@ -32,6 +33,7 @@ export async function storedFacts(reader: Reader, clock: HostClock): Promise<Sto
       host,
       address,
       reachedAtMs,
+      mailFails: failsOverLan(row),
       waiting: 0,
       oldestAtMs: null,
       refusedByList: 0,

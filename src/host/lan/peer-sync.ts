@@ -10,7 +10,7 @@ import { SingleFlightTask } from '../../lib/periodic-task.ts';
 import { type HostContext, isStoreFailure } from '../context.ts';
 import { ownDirectory } from '../agents/agents.ts';
 import { encKeyDocument, rotationsSince } from '../peers/identity.ts';
-import { currentKey, learnDirectory, livePeers, markPinnedOurKey, markReached } from '../peers/peers.ts';
+import { currentKey, learnDirectory, livePeers, markPinnedOurKey, markReached, noteAnswered } from '../peers/peers.ts';
 import { type CalledHost, type LanClient, LanCallFailed } from './lan-client.ts';
 
 /** How old the names of a peer's agents get before they are asked for again. */
@@ -101,7 +101,8 @@ export class PeerSync {
       if (reasons.has('agents-changed')) await this.#tellAgents(host);
       if (!reasons.has('doubt')) {
         // While its mail goes over the relay, only this finds out that it is back.
-        const isNeeded = this.wasUnanswered(peerId) || peer.lanFailures > 0 || !isFresh(peer, context.nowMs());
+        const isAway = peer.lanFailures > 0 || peer.mailFailed?.isAnswered === false;
+        const isNeeded = this.wasUnanswered(peerId) || isAway || !isFresh(peer, context.nowMs());
         if (!reasons.has('needed') || !isNeeded) return;
       }
       // Noted before the answer comes: the answer is as old as the question.
@@ -111,6 +112,7 @@ export class PeerSync {
       await context.store.transact(async (tx) => {
         learnDirectory(tx, peerId, { agents, fetchedAtMs }, context.nowMs());
         await markReached(tx, context, peerId);
+        noteAnswered(tx, peerId);
       });
     } catch (error) {
       if (!(error instanceof LanCallFailed)) throw error;

@@ -23,12 +23,13 @@ import { isToSend } from '../core/send-order.ts';
 import { type RelayFacts, chooseTransport, isOutOfReach, mayNeedRelay } from '../core/transport-choice.ts';
 import { type HostContext, isStoreFailure } from '../context.ts';
 import { signReceiptAnew } from '../mail/receipts.ts';
-import { markReached, markUnreached } from '../peers/peers.ts';
+import { markReached, markUnreached, noteMailOverLan } from '../peers/peers.ts';
 import type { Carrier, RelayTransport, Sent } from './carrier.ts';
 import { afterAttempt, dueRows, nextOpenRow } from './outbox.ts';
 import {
   earliest,
   firstMessageOf,
+  becameOfMail,
   isAllTaken,
   isFailure,
   isUnderWay,
@@ -288,6 +289,7 @@ export class OutboxDispatcher {
   /** What became of the rows of a request, and of the peer: one transaction. Answers when the first of them is due again. */
   async #store(peerId: PeerId, { events, lan }: Sent): Promise<number | null> {
     const { context } = this.#options;
+    const became = becameOfMail(events, lan);
     if (events.length === 0 && lan === undefined) return null;
     return context.store.transact(async (tx) => {
       const nextMs: (number | null)[] = [];
@@ -295,6 +297,7 @@ export class OutboxDispatcher {
         if (isRefusedReceipt(event) && signReceiptAnew(tx, context, rowId)) continue;
         nextMs.push(afterAttempt(tx, context, rowId, event)?.nextAtMs ?? null);
       }
+      if (became !== undefined) noteMailOverLan(tx, peerId, became);
       if (lan === 'reached') await markReached(tx, context, peerId);
       if (lan === 'unreached') markUnreached(tx, peerId);
       return earliest(nextMs);

@@ -70,6 +70,14 @@ function isTaken(event: OutboxEvent): boolean {
   return event.type === 'lan-accepted' || event.type === 'lan-quarantined';
 }
 
+/** What became of the mail of one request over the LAN; undefined when it was none. */
+export function becameOfMail(events: Sent['events'], lan: Sent['lan']): 'taken' | 'failed' | 'unreached' | undefined {
+  const types = events.map(({ event }) => event.type);
+  if (types.some((type) => type === 'lan-accepted' || type === 'lan-quarantined')) return 'taken';
+  if (!types.some((type) => type === 'lan-failed' || type === 'lan-rejected')) return undefined;
+  return lan === 'unreached' ? 'unreached' : 'failed';
+}
+
 export function earliest(moments: readonly (number | null)[]): number | null {
   const known = moments.filter((moment) => moment !== null);
   return known.length === 0 ? null : Math.min(...known);

@@ -260,6 +260,20 @@ export function markUnreached(tx: Transaction, peerId: PeerId): void {
   if (peer) changePeer(tx, peerId, { lanFailures: peer.lanFailures + 1 });
 }
 
+/** Records what became of a request with mail over the LAN. */
+export function noteMailOverLan(tx: Transaction, peerId: PeerId, became: 'taken' | 'failed' | 'unreached'): void {
+  const peer = tx.get('peer', peerId);
+  if (!peer || (became === 'taken' && !peer.mailFailed)) return;
+  const { mailFailed, ...others } = peer;
+  if (became === 'taken') putPeer(tx, others);
+  else putPeer(tx, { ...peer, mailFailed: { count: (mailFailed?.count ?? 0) + 1, isAnswered: became === 'failed' } });
+}
+
+/** The peer answered a request of this host: mail that did not reach it says nothing any more. */
+export function noteAnswered(tx: Transaction, peerId: PeerId): void {
+  if (tx.get('peer', peerId)?.mailFailed?.isAnswered === false) noteMailOverLan(tx, peerId, 'taken');
+}
+
 /** Records that the peer pinned this key of ours. */
 export function markPinnedOurKey(tx: Transaction, peerId: PeerId, pinnedOurKey: PublicKey): void {
   changePeer(tx, peerId, { pinnedOurKey });
@@ -283,7 +297,8 @@ export function setAddress(context: HostContext, named: string, address: string)
     const peer = await findPeer(tx, named);
     if (!peer)
       return refusal('NO_SUCH_PEER', `This host is not paired with ${named}: see poste peers.`, { host: named });
-    const moved = { ...peer, address, lanFailures: 0 };
+    const { mailFailed: _mailFailed, ...others } = peer;
+    const moved = { ...others, address, lanFailures: 0 };
     putPeer(tx, moved);
     await afterPeerChange(tx, context, peer.peerId, { type: 'peer-reached' });
     tx.afterCommit(() => context.emit({ type: 'peers-changed' }));

@@ -20,6 +20,7 @@ export const WAY_TEXTS: Readonly<Record<Host['way'], string>> = {
   lan: 'over the LAN',
   relay: 'over the relay',
   none: 'not reachable now',
+  unknown: 'not known yet',
 };
 
 export function People(): VNode {

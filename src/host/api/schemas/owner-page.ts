@@ -92,8 +92,8 @@ export const PeopleResult = Type.Object({
   hosts: Type.Array(
     Type.Object({
       host: Type.String(),
-      /** How mail goes there now: the LAN, else the relay, if it is ready and the host is enrolled there. */
-      way: Type.Enum(['here', 'lan', 'relay', 'none']),
+      /** How mail goes there now, as `reach` of `status`. */
+      way: Type.Enum(['here', 'lan', 'relay', 'none', 'unknown']),
       /** When it was last reached over the LAN. */
       reached_at: orNull(Time),
       agents: orNull(Count),

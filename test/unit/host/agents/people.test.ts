@@ -1,14 +1,10 @@
 /** Whom the owner's page shows: agents with their presence, and hosts with the way there. */
 import { expect, test } from 'vitest';
 import { listPeople } from '../../../../src/host/agents/people.ts';
-import type { RelayStatusResult } from '../../../../src/host/api/schemas/peers.ts';
 import { accepted, addPeer, addSession, contextOf } from '../../../support/mail-context.ts';
+import { RELAY_FACTS } from '../../../support/scripted-carriers.ts';
 
 const directories = { freshenDirectories: () => Promise.resolve() };
-
-function relayStatus(state: RelayStatusResult['state']): () => Promise<RelayStatusResult> {
-  return () => Promise.resolve({ state } as RelayStatusResult);
-}
 
 test('agents are live, seen before, or of another host; hosts are reached over the LAN, else the relay, else not', async () => {
   const context = await contextOf(['alice:review', 'bob']);
@@ -17,7 +13,10 @@ test('agents are live, seen before, or of another host; hosts are reached over t
   await addPeer(context, 'near', [{ name: 'nora', roles: ['qa'] }], { address: '10.0.0.2:1', reachedAtMs: seenAt });
   await addPeer(context, 'far', null);
   await addPeer(context, 'lost', [], { address: '10.0.0.3:1', lanFailures: 2 });
-  const people = accepted(await listPeople(context, { directories, relayStatus: relayStatus('ready') }));
+  const mailFailed = { count: 2, isAnswered: true };
+  await addPeer(context, 'deaf', [], { address: '10.0.0.4:1', reachedAtMs: seenAt, mailFailed });
+  await addPeer(context, 'new', [], { address: '10.0.0.5:1' });
+  const people = accepted(await listPeople(context, { directories, carrier: { factsFor: () => RELAY_FACTS } }));
   expect(people.you).toBe('owner@here');
   expect(people.agents).toEqual([
     { address: 'alice@here', name: 'alice', host: 'here', roles: ['review'], presence: 'live', seen_at: seenAt },
@@ -31,16 +30,18 @@ test('agents are live, seen before, or of another host; hosts are reached over t
       ['near', 'lan', 1],
       ['far', 'relay', null],
       ['lost', 'relay', 0],
+      ['deaf', 'relay', 0],
+      ['new', 'unknown', 0],
     ]),
   );
 
   context.clock.nowMs += 86_400_000;
-  const later = accepted(await listPeople(context, { directories, relayStatus: relayStatus('failing') }));
+  const later = accepted(await listPeople(context, { directories, carrier: { factsFor: () => null } }));
   expect(later.agents[0]).toMatchObject({ presence: 'offline', seen_at: seenAt });
   expect(
     later.hosts
       .filter(({ way }) => way === 'none')
       .map(({ host }) => host)
       .toSorted(),
-  ).toEqual(['far', 'lost']);
+  ).toEqual(['deaf', 'far', 'lost']);
 });

@@ -46,7 +46,7 @@ async function started(changes: Partial<Handlers> = {}, backup = small): Promise
   const asked: PeerId[][] = [];
   const freshenDirectories = async (peerIds: ReadonlySet<PeerId>): Promise<void> => void asked.push([...peerIds]);
   const pairing = { invite: broken, accept: broken, freshenDirectories };
-  const relay = { set: broken, unset: broken, status: broken };
+  const relay = { set: broken, unset: broken, status: broken, carrier: { factsFor: () => null } };
   const operations = { register: broken, heartbeat: broken, end: broken, wait: broken, heard: broken, list: broken };
   const sessions = { ...operations, usedTool: broken, endGone: () => Promise.resolve() };
   const web = { link: broken };

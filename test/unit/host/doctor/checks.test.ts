@@ -182,6 +182,7 @@ const PEER: PeerFacts = {
   host: 'server',
   address: '10.0.0.2:8789',
   reachedAtMs: NOON_MS - 3 * DAY_MS,
+  mailFails: false,
   waiting: 0,
   oldestAtMs: null,
   refusedByList: 0,
@@ -195,6 +196,20 @@ const ADDRESS = 'poste peers address server <host:port>';
 
 test.each<[given: string, when: Partial<PeerFacts>, state: Check['state'], command: string | null, words: RegExp]>([
   ['it answers', { probe: ANSWERED }, 'ok', null, /answers at 10\.0\.0\.2:8789, 2 agents$/],
+  [
+    'it answers, and mail to it fails and goes over the relay',
+    { probe: ANSWERED, mailFails: true, atRelay: 'carried' },
+    'ok',
+    null,
+    /the last mail to it failed there; its mail goes over the relay$/,
+  ],
+  [
+    'it answers, and mail to it fails and waits',
+    { probe: ANSWERED, mailFails: true, ...WAITING },
+    'broken',
+    ADDRESS,
+    /failed there, and it is not at the relay either/,
+  ],
   [
     'it does not prove where it is',
     { probe: { ...ANSWERED, isDoubted: true } },

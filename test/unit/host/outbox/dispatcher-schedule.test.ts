@@ -2,6 +2,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
 import type { OutboxEvent } from '../../../../src/host/core/outbox-event.ts';
+import { failsOverLan, wayOfMail } from '../../../../src/host/core/transport-choice.ts';
+import { markReached, noteAnswered } from '../../../../src/host/peers/peers.ts';
 import type { OutboxRow, PeerRow } from '../../../../src/host/core/rows.ts';
 import {
   DispatcherWorld,
@@ -345,3 +347,37 @@ test.each<OutboxEvent>([
   release();
   await world.settled();
 });
+
+test.each([undefined, 'unreached'] as const)(
+  'mail goes over the relay, as all are told, while each request with mail over the LAN fails (%s), whoever calls',
+  async (lan) => {
+    const { world, bob } = await mailForBob({ facts: RELAY_FACTS, peer: { reachedAtMs: CONTEXT_START_MS } });
+    const { store } = world.context;
+    const now = async (): Promise<PeerRow> => (await store.read((reader) => reader.get('peer', bob.peerId))) ?? bob;
+    const way = async (): Promise<string> => wayOfMail(await now(), RELAY_FACTS);
+    expect(await way()).toBe('lan');
+    for (let failure = 0; failure < 2; failure++) {
+      const { rows, answer } = only(world);
+      answer({ events: rows.map(({ rowId }) => ({ rowId, event: NO_ANSWER })), ...(lan && { lan }) });
+      await world.settled();
+      // It calls: it is up, and that is all that is known of it.
+      await store.transact((tx) => markReached(tx, world.context, bob.peerId));
+      await world.pass(100);
+    }
+    expect([await way(), failsOverLan(await now())]).toEqual(['relay', true]);
+    // An answer to another request of this host ends that, unless the mail itself was refused.
+    await store.transact((tx) => noteAnswered(tx, bob.peerId));
+    expect(await way()).toBe(lan ? 'lan' : 'relay');
+    // Each message is tried over the LAN first: one that is taken there ends it too.
+    for (const request of world.requests)
+      request.answer(everyRow(request, takenByRelay(RELAY_FACTS, CONTEXT_START_MS)));
+    await world.settled();
+    await world.queue(bob);
+    await world.settled();
+    const request = only(world);
+    expect(request.way).toBe('lan');
+    request.answer(everyRow(request, { type: 'lan-accepted' }));
+    await world.settled();
+    expect(await way()).toBe('lan');
+  },
+);
