@@ -111,6 +111,7 @@ export function anyCommand({ hosts, fromMs }: AnyCommandOptions): fc.Arbitrary<A
       arbitrary: fc.record({
         type: fc.constant('NoteHostSeen' as const),
         hostPubkey: host.map(({ publicKey }) => publicKey),
+        hopVersion: fc.constantFrom(1 as const, 2 as const),
         nowMs,
       }),
     },

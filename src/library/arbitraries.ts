@@ -113,6 +113,7 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     atMs: wholeNumber,
   }),
   HostSeen: fc.record({ type: fc.constant('HostSeen' as const), hostPubkey: publicKey, atMs: wholeNumber }),
+  V2HopMade: fc.record({ type: fc.constant('V2HopMade' as const), hostPubkey: publicKey, atMs: wholeNumber }),
   EnrolmentLapsed: fc.record({
     type: fc.constant('EnrolmentLapsed' as const),
     hostPubkey: publicKey,
@@ -319,7 +320,11 @@ export const keyedRow: { [T in keyof Tables]: fc.Arbitrary<KeyedRow<T>> } = {
       rotatedTo: fc.option(publicKey),
       seen: fc.boolean(),
     })
-    .map((row) => ({ key: row.hostPubkey, row })),
+    // Without a draw of their own, so that the rest is as when it was recorded.
+    .map(({ enrolledAtMs, ...row }) => ({
+      key: row.hostPubkey,
+      row: { ...row, enrolledAtMs, madeV2Hop: enrolledAtMs % 2 === 1 },
+    })),
   lineage: fc
     .record({ members: fc.array(lineageMember, { minLength: 1, maxLength: 5 }) })
     .map((row) => ({ key: row.members.at(-1)?.hostPubkey ?? '', row })),

@@ -37,6 +37,8 @@ export interface RelayOptions {
   enrolRate: number;
   enrolmentsMax: number;
   admission: RelaySettings['admission'];
+  /** Whether hops of v1 are taken; absent: they are. */
+  takesV1?: boolean;
   dedupRowsMax: number;
   /** The issuer whose account tokens admit hosts; absent: the host-key challenge alone does. */
   issuer?: IssuerSettings;

@@ -254,7 +254,7 @@ async function startDiskGuard({ options, services }: ServeParts): Promise<DiskGu
 function sharedByHandlers({ options, services, engine, signer, lead }: ServeParts, disk: DiskGuard) {
   const signatures = new SignatureThread(signer);
   services.add('signature thread', { stop: () => signatures.close() });
-  const { clock, timers, randomBytes, log, trustProxy, heldBytes = HELD_BYTES } = options;
+  const { clock, timers, randomBytes, log, trustProxy, takesV1 = true, heldBytes = HELD_BYTES } = options;
   return {
     engine,
     relayPubkey: signer.publicKey,
@@ -269,6 +269,7 @@ function sharedByHandlers({ options, services, engine, signer, lead }: ServePart
       },
     },
     trustProxy,
+    takesV1,
     heldBytes,
     rates: rateLimits(options),
     work: new WorkBudget({

@@ -11,6 +11,9 @@ const V1 = '/v1/relay/enc-key';
 const V2 = '/v2/relay/enc-key';
 const ENC_PUB = Buffer.alloc(32, 7).toString('base64');
 
+/** Hosts of v1, until they make a hop by key. */
+const [early, late] = [hostNamed('early'), hostNamed('late')];
+
 describe.each(ANY_ADAPTER)('%s', (adapter) => {
   const suite = relayForSuite(adapter);
   let ats = 0;
@@ -51,19 +54,21 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     const shown = { host_pubkey: bob.key, ...body };
     expect(await read(`${V2}?key=${encodeURIComponent(bob.key)}`)).toEqual(shown);
     expect(await read(`${V1}?host=BOB`)).toEqual(shown);
-    const byName = await suite.current.sendByName(carol, 'GET', `${V1}?host=bob`);
+    await suite.current.enrolInV1(early);
+    const byName = await suite.current.sendByName(early, 'GET', `${V1}?host=bob`);
     expect(jsonOf(byName)).toEqual({ enc_key: shown });
   });
 
   test('a newer one replaces, the same again is 200, an older one or another of its time is STALE_LIST', async () => {
-    const body = advertisement(alice);
-    expect((await suite.current.sendByName(alice, 'POST', V1, body)).status).toBe(200);
-    expect((await publish(alice, body)).status).toBe(200);
+    await suite.current.enrolInV1(late);
+    const body = advertisement(late);
+    expect((await suite.current.sendByName(late, 'POST', V1, body)).status).toBe(200);
+    expect((await publish(late, body)).status).toBe(200);
     const other = Buffer.alloc(32, 9).toString('base64');
-    expect(await publish(alice, advertisement(alice, { at: body['at'], enc_pub: other }))).toBeProblem('STALE_LIST');
-    expect(await publish(alice, advertisement(alice, { at: Number(body['at']) - 1 }))).toBeProblem('STALE_LIST');
-    expect((await publish(alice, advertisement(alice, { enc_pub: other }))).status).toBe(200);
-    expect(await read(`${V1}?host=alice`)).toMatchObject({ enc_pub: other });
+    expect(await publish(late, advertisement(late, { at: body['at'], enc_pub: other }))).toBeProblem('STALE_LIST');
+    expect(await publish(late, advertisement(late, { at: Number(body['at']) - 1 }))).toBeProblem('STALE_LIST');
+    expect((await publish(late, advertisement(late, { enc_pub: other }))).status).toBe(200);
+    expect(await read(`${V1}?host=late`)).toMatchObject({ enc_pub: other });
   });
 
   test('a signature of another or over something else is BAD_SIGNATURE, a time ahead is IAT_IN_FUTURE', async () => {

@@ -59,6 +59,8 @@ function signed(host: TestHost, name: string, document: Record<string, unknown>)
   return { [name]: document, sig: host.signer.sign(Buffer.from(canonicalize(document))) };
 }
 
+/** Hosts of v1. */
+const [erin, frank] = [hostNamed('erin'), hostNamed('frank')];
 const daveAnew = { ...hostNamed('dave anew'), name: dave.name };
 
 describe.each(ANY_ADAPTER)('%s', (adapter) => {
@@ -66,6 +68,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   const recorded = async (): Promise<{ relay: HttpRelay; recorder: Recorder }> => {
     const relay = await relayForTest(adapter, { limits: { max_queue_items: 6 } });
     await relay.enrol(alice, bob, carol, dave);
+    await relay.enrolInV1(erin, frank);
     const recorder = new Recorder(relay);
     const { epoch } = relay;
     const wires = ['m1', 'm2', 'm3', 'm4'].map((id) => itemTo([bob], id));
@@ -87,11 +90,11 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     const { sig } = signed(bob, 'of', { v: 1, type: 'relay-enc-key', host_pubkey: bob.key, ...advertised });
     await recorder.send(bob, 'POST', '/v1/relay/enc-key', { ...advertised, sig });
     await recorder.send(alice, 'GET', `/v2/relay/enc-key?key=${encodeURIComponent(bob.key)}`);
-    await recorder.sendByName(alice, 'GET', '/v1/relay/enc-key?host=bob');
-    const envelopes = ['v1-1', 'v1-2'].map((id) => v1Envelope(id, 'carol'));
-    await recorder.sendByName(alice, 'POST', '/v1/relay/messages', { envelopes });
-    const { cursor } = await recorder.sendByName(carol, 'GET', '/v1/relay/messages');
-    await recorder.sendByName(carol, 'POST', '/v1/relay/ack', { cursor });
+    await recorder.sendByName(erin, 'GET', '/v1/relay/enc-key?host=bob');
+    const envelopes = ['v1-1', 'v1-2'].map((id) => v1Envelope(id, 'frank'));
+    await recorder.sendByName(erin, 'POST', '/v1/relay/messages', { envelopes });
+    const { cursor } = await recorder.sendByName(frank, 'GET', '/v1/relay/messages');
+    await recorder.sendByName(frank, 'POST', '/v1/relay/ack', { cursor });
     await recorder.send(alice, 'POST', '/v2/relay/items', { items: [itemTo([dave], 'm0')] });
     const rotated = await recorder.sendOpen('/v2/relay/rotate', rotationBody(dave, daveAnew));
     expect(rotated['moved_items']).toBe(1);

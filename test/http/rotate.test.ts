@@ -137,7 +137,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
 
   test('a v1 hop and v1 mail by name find the new key', async () => {
     const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob);
+    await relay.enrolInV1(alice, bob);
     const anew = { ...hostNamed('bob anew'), name: bob.name };
     const envelope = { ...(JSON.parse(envelopeWire('v1-1').toString()) as object), to_host: 'bob' };
     const push = (): Promise<RawResponse> =>

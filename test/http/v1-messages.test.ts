@@ -5,8 +5,10 @@ import { epochNumbered } from '../support/epochs.ts';
 import { type HttpRelay, type HttpRelayChanges, relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, hostNamed } from '../support/hosts.ts';
 import { itemTo, receiptId, receiptWire } from '../support/mail.ts';
+import { hopV1Bytes } from '../support/hops.ts';
 import { jsonOf } from '../support/problems.ts';
-import type { RawResponse } from '../support/raw-http.ts';
+import { type RawResponse, rawRequest, requestBytes } from '../support/raw-http.ts';
+import { rotationBody } from '../support/rotations.ts';
 
 const PATH = '/v1/relay/messages';
 const ACK = '/v1/relay/ack';
@@ -36,7 +38,7 @@ const pull = async (
 describe.each(ANY_ADAPTER)('%s', (adapter) => {
   const opened = async (changes: HttpRelayChanges = {}): Promise<HttpRelay> => {
     const relay = await relayForTest(adapter, changes);
-    await relay.enrol(alice, bob, carol);
+    await relay.enrolInV1(alice, bob, carol);
     return relay;
   };
 
@@ -68,11 +70,13 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     await relay.client(alice).push([itemTo([bob], 'm2')]);
     const again = [envelope('m1', 'bob', 'other'), envelope('m2'), envelope('m1')];
     const duplicates = again.map(({ id }) => ({ id, status: 'duplicate' }));
-    expect(jsonOf(await push(relay, again))).toEqual({ results: duplicates, stopped: false });
+    const pushByKey = async (): Promise<unknown> =>
+      jsonOf(await relay.send(relay.hop(alice, 'POST', PATH, JSON.stringify({ envelopes: again }))));
+    expect(await pushByKey()).toEqual({ results: duplicates, stopped: false });
     const { cursor, envelopes } = await pull(relay);
     expect(envelopes).toHaveLength(2);
     await relay.sendByName(bob, 'POST', ACK, { cursor });
-    expect(jsonOf(await push(relay, again))).toEqual({ results: duplicates, stopped: false });
+    expect(await pushByKey()).toEqual({ results: duplicates, stopped: false });
     // Another sender's item of the same id is another item.
     expect(jsonOf(await push(relay, [envelope('m1')], carol))).toMatchObject({ results: [{ status: 'stored' }] });
     expect((await relay.client(alice).push([itemTo([bob], 'm1')])).results[0]?.status).toBe('rejected:conflict');
@@ -130,7 +134,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
 
   test('enrolment record rule 7: an ambiguous name is said to be one and stores nothing', async () => {
     const relay = await opened();
-    await relay.enrol(named('other bob', 'BOB'));
+    await relay.enrolInV1(named('other bob', 'BOB'));
     expect(jsonOf(await push(relay, [envelope('m1')]))).toEqual({
       results: [{ id: 'm1', status: 'error', error: 'recipient host ambiguous' }],
       stopped: false,
@@ -141,7 +145,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   test('enrolment record rule 6 and 7: 16 namesakes hop by name, each as itself; 17 only by key', async () => {
     const relay = await opened();
     const namesakes = Array.from({ length: 17 }, (_none, at) => named(`namesake ${at}`, at % 2 ? 'Same' : 'same'));
-    await relay.enrol(...namesakes.slice(0, 16));
+    await relay.enrolInV1(...namesakes.slice(0, 16));
     for (const [at, host] of namesakes.slice(0, 16).entries()) {
       await relay.client(alice).push([itemTo([host], `m${at}`)]);
       expect((await pull(relay, '', host)).envelopes).toEqual([expect.objectContaining({ id: `m${at}` })]);
@@ -150,7 +154,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     await relay.enrol(namesakes[16]!);
     expect((await relay.sendByName(namesakes[0]!, 'GET', PATH)).status).toBe(401);
     expect((await relay.send(relay.hop(namesakes[0]!, 'GET', PATH))).status).toBe(200);
-    expect(jsonOf(await push(relay, [envelope('n1', 'same')]))).toMatchObject({
+    expect(jsonOf(await push(relay, [envelope('n1', 'same')], bob))).toMatchObject({
       results: [{ error: 'recipient host ambiguous' }],
     });
   });
@@ -160,6 +164,34 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     const body = JSON.stringify({ envelopes: [envelope('m1')] });
     expect((await relay.send(relay.hop(alice, 'POST', PATH, body))).status).toBe(200);
     expect((await relay.send(relay.hop(bob, 'GET', `${PATH}?after=`))).status).toBe(200);
+  });
+
+  test('a v1 hop is refused once the key made a v2 hop, also after a restart, and so is that of its next key', async () => {
+    const relay = await opened();
+    const forAnother = hopV1Bytes(relay.hop(bob, 'GET', PATH));
+    const replay = (): Promise<RawResponse> => rawRequest(relay.port, forAnother);
+    expect((await replay()).status).toBe(200);
+    await relay.client(bob).ownInfo();
+    expect(await replay()).toBeProblem('NOT_ENROLLED');
+    await relay.restart();
+    expect(await replay()).toBeProblem('NOT_ENROLLED');
+    expect((await pull(relay, '', carol)).envelopes).toEqual([]);
+    const anew = named('bob anew', bob.name);
+    const rotate = requestBytes('POST', '/v2/relay/rotate', {}, JSON.stringify(rotationBody(bob, anew)));
+    expect((await rawRequest(relay.port, rotate)).status).toBe(200);
+    expect(await relay.sendByName(anew, 'GET', PATH)).toBeProblem('NOT_ENROLLED');
+    expect((await relay.send(relay.hop(anew, 'GET', PATH))).status).toBe(200);
+    // Enrolled again, it is no new host.
+    await relay.client(anew).enrol();
+    expect(await relay.sendByName(anew, 'POST', ACK, { cursor: '' })).toBeProblem('NOT_ENROLLED');
+  });
+
+  test('a relay without v1 takes hops by key alone, on every route', async () => {
+    const relay = await opened({ takesV1: false });
+    for (const target of [PATH, '/v1/relay/enc-key?host=bob']) {
+      expect(await relay.sendByName(alice, 'GET', target)).toBeProblem('NOT_ENROLLED');
+      expect((await relay.send(relay.hop(alice, 'GET', target))).status).toBe(200);
+    }
   });
 
   test('an unknown or malformed name opens nothing', async () => {
@@ -172,8 +204,8 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   test('receipts and notices are passed over by the cursor and deleted by its ack', async () => {
     const relay = await opened({ limits: { max_pull: 2 } });
     for (const seq of [1, 2, 3]) {
-      const wire = receiptWire(alice, 'm', 'coder@bob', seq);
-      await relay.client(alice).push([itemTo([bob], receiptId('m', 'coder@bob', seq), wire)]);
+      const wire = receiptWire(carol, 'm', 'coder@bob', seq);
+      await relay.client(carol).push([itemTo([bob], receiptId('m', 'coder@bob', seq), wire)]);
     }
     await push(relay, [envelope('m1')]);
     const first = await pull(relay);

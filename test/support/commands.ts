@@ -148,7 +148,7 @@ export function accountEnrolOf(host: TestHost, account: string, changes: Partial
 }
 
 export function hostSeenOf(host: TestHost, nowMs: number = NOON_MS): NoteHostSeen {
-  return { type: 'NoteHostSeen', hostPubkey: host.key, nowMs };
+  return { type: 'NoteHostSeen', hostPubkey: host.key, hopVersion: 1, nowMs };
 }
 
 export function rotateEpochOf(epoch: Epoch, changes: Partial<RotateEpoch> = {}): RotateEpoch {

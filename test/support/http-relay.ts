@@ -106,6 +106,14 @@ export class HttpRelay {
     }
   }
 
+  /** As `enrol`, of hosts of the earlier protocol. */
+  async enrolInV1(...hosts: readonly TestHost[]): Promise<void> {
+    for (const host of hosts) {
+      await this.client(host).enrol();
+      await this.sendByName(host, 'GET', '/v1/relay/messages');
+    }
+  }
+
   /** A signed request in its parts, with what is needed filled in. */
   hop(host: TestHost, method: string, target: string, body?: string | Uint8Array): Hop {
     const { key: relayPubkey } = relayHost;

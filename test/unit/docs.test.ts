@@ -122,7 +122,7 @@ describe('commands', () => {
     for (const { title, level, body } of reference.headings) {
       if (level !== 2) continue;
       const rows = [...body.matchAll(/^\| `(?<flags>-[^`]+)` \|/gm)].map(({ groups }) => groups?.['flags'] ?? '');
-      const flags = new Set(rows.flatMap((row) => row.match(/(?<![\w-])--?[a-zA-Z][a-z-]*/g) ?? []));
+      const flags = new Set(rows.flatMap((row) => row.match(/(?<![\w-])--?[a-zA-Z][a-z\d-]*/g) ?? []));
       const usage = /^ {4}(?<usage>poste.*)$/m.exec(body)?.groups?.['usage'] ?? '';
       const byDefault = /^Without a command: `(?<name>[^`]+)`/m.exec(body)?.groups?.['name'] ?? '';
       known.set(title, {

@@ -111,6 +111,10 @@ export const SERVE_OPTIONS: OptionTable = {
       ).default('open'),
     ['open', 'invite'],
   ),
+  v1: oneOf(
+    () => new Option('--v1 <state>', 'whether hosts that make no v2 hop are answered, on the v1 routes').default('on'),
+    ['on', 'off'],
+  ),
   authority: oneOf(
     () =>
       new Option('--authority <name>', 'what lets a host in: its key alone, or a token of an account service').default(

@@ -52,6 +52,7 @@ export interface ServeFlags extends SharedLogFlags {
   maxConnections?: number;
   maxConnectionsPerAddress?: number;
   admission: 'open' | 'invite';
+  v1: 'on' | 'off';
   authority: AuthorityName;
   issuer?: string;
   relayUrl?: string;
@@ -97,6 +98,7 @@ export function relayOptions(
       ...(flags.maxConnectionsPerAddress !== undefined && { perAddressMax: flags.maxConnectionsPerAddress }),
     },
     admission: flags.admission,
+    takesV1: flags.v1 === 'on',
     dedupRowsMax: flags.maxDedupRows,
     ...(issuer && { issuer }),
     ...(backups && { backups }),

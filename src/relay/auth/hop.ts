@@ -31,7 +31,7 @@ export interface HopClaim {
 
 interface HopLookUps {
   byKey: (key: PublicKey) => EnrolmentRow | undefined;
-  /** `undefined` on routes that take no hop by name. None when the name is crowded. */
+  /** `undefined` where no hop by name is taken. None when the name is crowded. */
   byName: ((name: HostName) => EnrolmentRow[]) | undefined;
 }
 
@@ -47,7 +47,8 @@ interface HopRequest {
 export function readHop(header: HeaderLookup, lookUps: HopLookUps, nowMs: number): HopClaim | Refusal {
   const claimed = candidates(header, lookUps);
   if (!Array.isArray(claimed)) return claimed;
-  const live = claimed.filter((row) => isAdmitted(row, nowMs));
+  const version = header(HOP_HEADERS.key) === undefined ? 1 : 2;
+  const live = claimed.filter((row) => isAdmitted(row, nowMs, version));
   if (live.length === 0) return refusal('NOT_ENROLLED', 'not enrolled');
   const timestamp = header(HOP_HEADERS.timestamp);
   const timestampMs = timestamp === undefined ? undefined : parseHopTimestamp(timestamp);
@@ -61,13 +62,16 @@ export function readHop(header: HeaderLookup, lookUps: HopLookUps, nowMs: number
   }
   const signature = header(HOP_HEADERS.signature);
   if (signature === undefined) return refusal('BAD_SIGNATURE', `${HOP_HEADERS.signature} is missing`);
-  const version = header(HOP_HEADERS.key) === undefined ? 1 : 2;
   return { type: 'HopClaim', version, candidates: live, timestamp, signature };
 }
 
-/** Whether a host may make hops now: a hosted enrolment is good as long as its token. */
-export function isAdmitted({ revokedAtMs, validUntilMs }: EnrolmentRow, nowMs: number): boolean {
-  return revokedAtMs === null && (validUntilMs === null || validUntilMs > nowMs);
+/**
+ * Whether a host may make hops now: a hosted enrolment is good as long as its token. A v1 hop names no relay, so one that
+ * was made for another relay would be good here; a key that made a v2 hop here needs none of v1.
+ */
+export function isAdmitted(row: EnrolmentRow, nowMs: number, version: HopClaim['version'] = 2): boolean {
+  const { revokedAtMs, validUntilMs, madeV2Hop } = row;
+  return revokedAtMs === null && (validUntilMs === null || validUntilMs > nowMs) && (version === 2 || !madeV2Hop);
 }
 
 function candidates(header: HeaderLookup, { byKey, byName }: HopLookUps): EnrolmentRow[] | Refusal {

@@ -37,6 +37,7 @@ export interface EnrolHost {
 export interface NoteHostSeen {
   type: 'NoteHostSeen';
   hostPubkey: PublicKey;
+  hopVersion: 1 | 2;
   nowMs: number;
 }
 

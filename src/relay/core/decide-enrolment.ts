@@ -71,11 +71,16 @@ function notAdmitted(reason: string): Refusal {
   return refusal('ENROL_REFUSED', reason, { reason });
 }
 
-/** The first accepted hop of a key is recorded, so that the enrolment does not lapse. */
+/**
+ * The first accepted hop of a key is recorded, so that the enrolment does not lapse; and the first v2 hop, so that none of
+ * v1 is taken afterwards.
+ */
 export function decideHostSeen(command: NoteHostSeen, enrolment: EnrolmentRow | undefined): Decided<Done> {
+  const { hostPubkey, hopVersion, nowMs: atMs } = command;
   const done: Done = { type: 'Done' };
-  if (!enrolment || enrolment.seen) return decided(done);
-  return decided(done, { type: 'HostSeen', hostPubkey: command.hostPubkey, atMs: command.nowMs });
+  const isNoted = hopVersion === 2 ? enrolment?.madeV2Hop : enrolment?.seen;
+  if (!enrolment || isNoted) return decided(done);
+  return decided(done, { type: hopVersion === 2 ? 'V2HopMade' : 'HostSeen', hostPubkey, atMs });
 }
 
 function recordAfter(command: EnrolHost, before: EnrolmentRow | undefined): EnrolmentRecord {

@@ -28,6 +28,7 @@ import {
   type RotationRow,
   type RowReader,
   type SendersRow,
+  NEW_ENROLMENT,
   rowKey,
 } from './rows.ts';
 
@@ -230,7 +231,7 @@ export function decidePreservedStatements(replaced: ReplacedStore, rows: RowRead
 
 function withoutAuthority(row: EnrolmentRow): EnrolmentRow {
   const none = { account: null, org: null, clientId: null, authorizedBy: 'host-key', validUntilMs: null } as const;
-  return { ...row, ...none, revokedAtMs: null, rotatedTo: null, seen: false };
+  return { ...row, ...none, ...NEW_ENROLMENT };
 }
 
 /** A key as the replaced store had it, so that it can be revoked. */

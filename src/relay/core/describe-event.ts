@@ -89,6 +89,7 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
     });
   },
   HostSeen: (event) => ofHost(event, (host) => `${host} made its first request`),
+  V2HopMade: (event) => ofHost(event, (host) => `${host} made its first v2 request: v1 is refused to it from here on`),
   EnrolmentLapsed: (event) => ofHost(event, (host) => `the unused enrolment of ${host} lapsed to make room`),
   HostRevoked: (event) => ofHost(event, (host) => `${host} was revoked (${event.cause})`, { cause: event.cause }),
   KeyRotated: ({ oldPubkey, newPubkey, moved, firstSeq }) => {

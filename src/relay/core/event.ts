@@ -112,6 +112,11 @@ export interface HostSeen {
   atMs: number;
 }
 
+/** The first v2 hop of a key, which may be its first hop at all: its v1 hops are refused from here on. */
+export interface V2HopMade extends Omit<HostSeen, 'type'> {
+  type: 'V2HopMade';
+}
+
 /** An enrolment that was never used lapsed to make room for a new one. */
 export interface EnrolmentLapsed {
   type: 'EnrolmentLapsed';
@@ -363,6 +368,7 @@ export type RelayEvent =
   | CheckpointTaken
   | HostEnrolled
   | HostSeen
+  | V2HopMade
   | EnrolmentLapsed
   | HostRevoked
   | KeyRotated

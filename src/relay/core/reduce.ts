@@ -14,6 +14,7 @@ import {
   type DedupRow,
   type EnrolmentRow,
   enrolmentRecord,
+  NEW_ENROLMENT,
   NO_USAGE,
 } from './rows.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -204,25 +205,21 @@ export function reduceEnrolments(event: RelayEvent, rows: RowReader): RowChange[
       const { hostPubkey } = event;
       const before = rows.get('enrolment', hostPubkey);
       const row: EnrolmentRow = {
+        ...NEW_ENROLMENT,
+        ...before,
         hostPubkey,
         ...enrolmentRecord(event),
-        revokedAtMs: before?.revokedAtMs ?? null,
-        rotatedTo: before?.rotatedTo ?? null,
-        seen: before?.seen ?? false,
       };
       return [{ table: 'enrolment', key: hostPubkey, row }];
     }
-    case 'HostSeen': {
-      const before = rows.get('enrolment', event.hostPubkey);
-      return before ? [{ table: 'enrolment', key: event.hostPubkey, row: { ...before, seen: true } }] : [];
-    }
+    case 'HostSeen':
+      return noted(event.hostPubkey, { seen: true }, rows);
+    case 'V2HopMade':
+      return noted(event.hostPubkey, { seen: true, madeV2Hop: true }, rows);
     case 'EnrolmentLapsed':
       return [{ table: 'enrolment', key: event.hostPubkey, row: null }];
-    case 'HostRevoked': {
-      const before = rows.get('enrolment', event.hostPubkey);
-      const row = before && { ...before, revokedAtMs: event.atMs };
-      return row ? [{ table: 'enrolment', key: event.hostPubkey, row }] : [];
-    }
+    case 'HostRevoked':
+      return noted(event.hostPubkey, { revokedAtMs: event.atMs }, rows);
     case 'KeyRotated':
       return rotated(event, rows);
     default:
@@ -230,16 +227,23 @@ export function reduceEnrolments(event: RelayEvent, rows: RowReader): RowChange[
   }
 }
 
+/** The enrolment, where there still is one, with what the event says of it. */
+function noted(hostPubkey: PublicKey, changes: Partial<EnrolmentRow>, rows: RowReader): RowChange[] {
+  const before = rows.get('enrolment', hostPubkey);
+  return before ? [{ table: 'enrolment', key: hostPubkey, row: { ...before, ...changes } }] : [];
+}
+
 function rotated(event: KeyRotated, rows: RowReader): RowChange[] {
   const { oldPubkey, newPubkey, seen, lineage: members, atMs } = event;
   const before = rows.get('enrolment', oldPubkey);
   if (!before) throw new Error('invariant: a key that was rotated is enrolled');
+  const replacing = rows.get('enrolment', newPubkey);
   const row: EnrolmentRow = {
+    ...NEW_ENROLMENT,
     hostPubkey: newPubkey,
     ...enrolmentRecord(event),
-    revokedAtMs: null,
-    rotatedTo: null,
     seen,
+    madeV2Hop: before.madeV2Hop || replacing?.madeV2Hop === true,
   };
   return [
     { table: 'enrolment', key: oldPubkey, row: { ...before, revokedAtMs: atMs, rotatedTo: newPubkey } },

@@ -66,7 +66,17 @@ export interface EnrolmentRow extends EnrolmentRecord {
   rotatedTo: PublicKey | null;
   /** Whether a signed hop of this key was ever accepted: an enrolment that was never used may lapse. */
   seen: boolean;
+  /** Whether a v2 hop of this key was ever accepted: a v1 hop of it, which names no relay, may be one for another relay. */
+  madeV2Hop: boolean;
 }
+
+/** What an enrolment that begins has not done yet. */
+export const NEW_ENROLMENT = {
+  revokedAtMs: null,
+  rotatedTo: null,
+  seen: false,
+  madeV2Hop: false,
+} as const satisfies Partial<EnrolmentRow>;
 
 export interface LineageMember {
   hostPubkey: PublicKey;

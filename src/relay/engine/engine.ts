@@ -258,8 +258,10 @@ export class Engine {
     return row;
   }
 
-  async noteHostSeen(command: NoteHostSeen): Promise<void> {
-    await this.#committer.answer(decideHostSeen(command, this.directory.get(command.hostPubkey)));
+  /** Notes the hop of a live host; `undefined`: it was noted before. */
+  noteHostSeen(command: NoteHostSeen): Promise<unknown> | undefined {
+    const noted = decideHostSeen(command, this.directory.get(command.hostPubkey));
+    return noted.events.length > 0 ? this.#committer.answer(noted) : undefined;
   }
 
   /**

@@ -57,6 +57,8 @@ export interface HandlerOptions {
   /** Whether there is room on the disk for this many bytes more. */
   room: { take: (bytes: number) => boolean };
   trustProxy: TrustProxy;
+  /** Whether hops of v1 are taken. */
+  takesV1: boolean;
   heldBytes: HeldBytes;
   rates: Readonly<Record<Exclude<CountedAs, 'work'>, RateLimiter>>;
   work: WorkBudget;
@@ -135,7 +137,7 @@ export class Handler {
 
   /** Before the body: room on the disk, and whose hop the headers claim. After it: whose hop it is. */
   #accept({ route, exchange, id, query, framing }: RoutedHead<Route>): AcceptedRequest | Reply {
-    const { engine, clock, room, trustProxy } = this.#options;
+    const { engine, clock, room, trustProxy, takesV1 } = this.#options;
     if (route.fillsDisk && !room.take(framing.contentLength)) {
       return problemReply('UNAVAILABLE', 'the disk of this relay is almost full', { retryAfterS: DISK_FULL_RETRY_S });
     }
@@ -146,7 +148,8 @@ export class Handler {
     if (route.access !== 'open') {
       const lookUps = {
         byKey: (key: PublicKey) => engine.directory.get(key),
-        byName: route.path.startsWith('/v1/') ? (name: HostName) => engine.directory.namesakes(name) : undefined,
+        byName:
+          takesV1 && route.path.startsWith('/v1/') ? (name: HostName) => engine.directory.namesakes(name) : undefined,
       };
       const read = readHop(framing.header, lookUps, clock.nowMs());
       if (read.type === 'HopClaim') claim = read;
@@ -173,7 +176,7 @@ export class Handler {
     const look = (): void => {
       const isAnyLeft = keys.some((key) => {
         const row = engine.directory.get(key);
-        return row && isAdmitted(row, clock.nowMs());
+        return row && isAdmitted(row, clock.nowMs(), claim.version);
       });
       if (!isAnyLeft) ended();
     };
@@ -196,25 +199,22 @@ export class Handler {
   }
 
   async #verifiedCaller(claim: HopClaim, body: Body, exchange: Exchange): Promise<EnrolmentRow | HopFailure> {
-    const { engine, clock, relayPubkey, signatures, unexpected } = this.#options;
+    const { engine, clock, relayPubkey, signatures } = this.#options;
     const { method, target } = exchange.head;
     const request = { method, target, bodyHash: body.hash };
     const hostPubkey = (await verifiedHop(claim, request, relayPubkey, signatures))?.hostPubkey;
     // Looked up again: the enrolment may have ended while the body came in, and while the thread was at it.
     if (!hostPubkey) return 'bad signature';
     const enrolment = engine.directory.get(hostPubkey);
-    if (!enrolment || !isAdmitted(enrolment, clock.nowMs())) return 'not enrolled';
+    const { version: hopVersion } = claim;
+    const nowMs = clock.nowMs();
+    if (!enrolment || !isAdmitted(enrolment, nowMs, hopVersion)) return 'not enrolled';
     exchange.isProven();
-    if (!enrolment.seen) {
-      const noted = engine.noteHostSeen({
-        type: 'NoteHostSeen',
-        hostPubkey: enrolment.hostPubkey,
-        nowMs: clock.nowMs(),
-      });
-      noted.catch((error: unknown) => {
-        if (!(error instanceof StoreFailed) && !isRowFault(error)) unexpected(error, 'none');
-      });
-    }
+    const noted = engine.noteHostSeen({ type: 'NoteHostSeen', hostPubkey, hopVersion, nowMs });
+    // What a host did over v2 is answered when no crash makes the relay forget that it speaks v2.
+    await noted?.catch((error: unknown) => {
+      if (!isRowFault(error)) throw error;
+    });
     return enrolment;
   }
 

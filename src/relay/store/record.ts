@@ -69,6 +69,7 @@ const LAYOUTS_OF_HOSTS = {
     { hostPubkey: key, ...ENROLMENT_LAYOUT, formerAccount: asIs, chargedItems: asIs, chargedBytes: asIs, atMs: asIs },
   ],
   HostSeen: [11, { hostPubkey: key, atMs: asIs }],
+  V2HopMade: [33, { hostPubkey: key, atMs: asIs }],
   EnrolmentLapsed: [12, { hostPubkey: key, account: asIs, releasedItems: asIs, releasedBytes: asIs, atMs: asIs }],
   HostRevoked: [15, { hostPubkey: key, cause: asIs, atMs: asIs }],
 } satisfies Partial<Layouts>;

@@ -41,13 +41,15 @@ const VERSION = 1;
 const AUTHORITIES: readonly AuthorityName[] = ['host-key', 'account-token'];
 
 const usage = { items: asIs, bytes: asIs };
-const enrolment = tuple<Omit<Tables['enrolment'], 'hostPubkey'>>({
+const enrolment = tuple<Omit<Tables['enrolment'], 'hostPubkey' | 'madeV2Hop'>>({
   ...ENROLMENT_LAYOUT,
   authorizedBy: oneOf(AUTHORITIES),
   revokedAtMs: asIs,
   rotatedTo: orNull(key),
   seen: asIs,
 });
+
+const ENROLMENT_FIELDS = 11;
 
 /** By hand, as is the one of dedup rows: every item has one of each, and the place of moved items is stored at the end. */
 const queueCodec: Codec<Tables['queue']> = {
@@ -124,8 +126,13 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
     replacedLsn: asIs,
   }),
   enrolment: {
-    fields: enrolment.pack,
-    row: (fields, hostPubkey) => ({ hostPubkey: hostPubkey as PublicKey, ...enrolment.unpack(fields) }),
+    // Nothing is added to a row without the mark, so that it has the bytes that it always had.
+    fields: (row) => (row.madeV2Hop ? [...enrolment.pack(row), true] : enrolment.pack(row)),
+    row: (fields, hostPubkey) => ({
+      hostPubkey: hostPubkey as PublicKey,
+      ...enrolment.unpack(fields),
+      madeV2Hop: fields[ENROLMENT_FIELDS] === true,
+    }),
   },
   lineage: codecOf({ members: listOf(tuple({ hostPubkey: key, retiredAtMs: asIs })) }),
   senders: codecOf({ senders: listOf(key), iatMs: asIs }),

@@ -107,6 +107,7 @@ const EVENT_NAMES: Record<RelayEvent['type'], string> = {
   DedupPurged: 'dedup records deleted',
   HostEnrolled: 'host enrolled',
   HostSeen: 'host seen',
+  V2HopMade: 'first v2 request',
   HostRevoked: 'host revoked',
   KeyRotated: 'key rotated',
   EnrolmentLapsed: 'enrolment lapsed',

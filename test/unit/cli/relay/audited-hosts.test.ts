@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { hostFormatter, knownKeysOf, requireKeysOf } from '../../../../src/cli/relay/audited-store.ts';
 import type { HostName } from '../../../../src/protocol/names.ts';
 import { displayFingerprint, hostFingerprint } from '../../../../src/protocol/public-key.ts';
-import type { EnrolmentRow } from '../../../../src/relay/core/rows.ts';
+import { type EnrolmentRow, NEW_ENROLMENT } from '../../../../src/relay/core/rows.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../../../support/hosts.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
@@ -17,6 +17,7 @@ function enrolment(host: TestHost, name: string, rotatedTo: TestHost | null = nu
     authorizedBy: 'host-key',
     enrolledAtMs: NOON_MS,
     validUntilMs: null,
+    ...NEW_ENROLMENT,
     revokedAtMs: rotatedTo ? NOON_MS : null,
     rotatedTo: rotatedTo?.key ?? null,
     seen: true,

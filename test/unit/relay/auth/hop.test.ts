@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { readHop } from '../../../../src/relay/auth/hop.ts';
-import type { EnrolmentRow } from '../../../../src/relay/core/rows.ts';
+import { type EnrolmentRow, NEW_ENROLMENT } from '../../../../src/relay/core/rows.ts';
 import { alice } from '../../../support/hosts.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
@@ -23,17 +23,22 @@ function read(row: Partial<EnrolmentRow>, headers: Readonly<Record<string, strin
     authorizedBy: 'host-key',
     enrolledAtMs: 0,
     validUntilMs: null,
-    revokedAtMs: null,
-    rotatedTo: null,
+    ...NEW_ENROLMENT,
     seen: true,
     ...row,
   };
   const byKey = (key: PublicKey): EnrolmentRow | undefined => (key === alice.key ? enrolment : undefined);
-  const hop = readHop((name) => headers[name], { byKey, byName: undefined }, NOON_MS);
+  const hop = readHop((name) => headers[name], { byKey, byName: () => [enrolment] }, NOON_MS);
   return hop.type === 'HopClaim' ? 'claim' : hop.code;
 }
 
 describe('a hop', () => {
+  test('of v1 is none of a key that made a v2 hop here, which names no relay', () => {
+    const byName = { 'x-mail-host': alice.name, 'x-mail-ts': String(NOON_MS), 'x-mail-sig': 'unread' };
+    expect([read({}, byName), read({ madeV2Hop: true }, byName)]).toEqual(['claim', 'NOT_ENROLLED']);
+    expect(read({ madeV2Hop: true })).toBe('claim');
+  });
+
   test('of an enrolled key in its time is a claim', () => {
     expect(read({})).toBe('claim');
   });

@@ -21,6 +21,7 @@ import {
   accountEnrolOf,
   encKeyOf,
   enrolOf,
+  hostSeenOf,
   inviteOf,
   pushOf,
   revokeOf,
@@ -185,7 +186,7 @@ describe('a restored store', () => {
   test('has no account for a revoked key that the backup does not know, and its mail expires', async () => {
     const relay = await openTestRelay({ newEpoch: anyEpoch, enrolmentsMax: 2 });
     await relay.enrol(enrolOf(alice));
-    await relay.engine.noteHostSeen({ type: 'NoteHostSeen', hostPubkey: alice.key, nowMs: relay.clock.nowMs });
+    await relay.engine.noteHostSeen(hostSeenOf(alice, relay.clock.nowMs));
     await relay.enrol(accountEnrolOf(bob, 'acme'));
     await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]));
     relay.clock.move(2 * DAY_MS);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { StoreFailed } from '../../../../src/relay/engine/committer.ts';
 import { AppendGate } from '../../../support/append-gate.ts';
-import { enrolOf, pushOf, reportLostOf, rotateEpochOf } from '../../../support/commands.ts';
+import { enrolOf, hostSeenOf, pushOf, reportLostOf, rotateEpochOf } from '../../../support/commands.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { alice, bob, carol, dave } from '../../../support/hosts.ts';
 import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
@@ -65,7 +65,7 @@ describe('after a batch failed', () => {
       relay.push(),
       relay.enrol(enrolOf(bob)),
       relay.ack(bob, NOON_MS),
-      relay.engine.noteHostSeen({ type: 'NoteHostSeen', hostPubkey: bob.key, nowMs: NOON_MS }),
+      Promise.resolve(relay.engine.noteHostSeen(hostSeenOf(bob))),
       relay.engine.lost.report(reportLostOf(bob, NOON_MS)),
       relay.engine.heartbeat(NOON_MS),
       relay.engine.durable(),

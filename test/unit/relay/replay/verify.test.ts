@@ -116,6 +116,7 @@ test('a store that lived is verified, whatever happened in it', async () => {
     'RelayRestored',
     'SchemaMigrated',
     'CheckpointTaken',
+    'V2HopMade',
     'EnrolmentLapsed',
     'InviteSpent',
     'SendersRenewed',

@@ -139,6 +139,7 @@ test('events of every type are packed as when they were recorded', () => {
     HostEnrolled: 'c89646164f679086',
     HostRevoked: 'd750fa48258c1b54',
     HostSeen: '5b566fafa5870199',
+    V2HopMade: 'c7c502192e48d3ec',
     InviteIssued: '18752831961b7e08',
     InviteSpent: 'e6b97bbeefa194d7',
     ItemAccepted: '8762a093750fdd49',
@@ -162,7 +163,9 @@ test('rows of every table are packed as when they were recorded', () => {
     const sum = createHash('sha256');
     for (const { key, row } of fc.sample(arbitrary, { numRuns: RUNS, seed: 20_261_122 })) {
       const stored = rowKeyBytes(table, key);
-      sum.update(stored).update(encodeRow(table, stored, row));
+      // Rows of enrolments without marks are those of before there were any.
+      const recorded = table === 'enrolment' ? { ...row, madeV2Hop: false } : row;
+      sum.update(stored).update(encodeRow(table, stored, recorded));
     }
     return [table, cut(sum.digest('hex'))];
   });
