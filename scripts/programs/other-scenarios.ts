@@ -29,7 +29,39 @@ async function waitsForDoorbell(world: World): Promise<void> {
   await rest(SETTLE_MS);
 }
 
+/** What its user has on the screen, by keys, and what shows it: nothing is submitted to it. */
+const OCCUPIED: Readonly<Record<string, readonly [keys: readonly string[], shown: RegExp]>> = {
+  'a prompt half typed': [['half a thought'], /> half a thought/],
+  'its shell mode': [['!'], /! +Type your shell command/],
+  'a shell command half typed': [['!', 'touch x; echo '], /! touch x; echo/],
+  'its settings open': [['/settings', 'Enter'], /Use Enter to select/],
+};
+
+const OCCUPIED_SCENARIOS = Object.entries(OCCUPIED).map(
+  ([state, [keys, shown]]): Scenario => ({
+    programs: ['gemini'],
+    name: `${state}: nothing is typed`,
+    async run(world) {
+      const terminal = await geminiSession(world);
+      await wholeTurn(world, terminal);
+      await rest(SETTLE_MS);
+      for (const key of keys) {
+        await (key === 'Enter' ? terminal.press(key) : terminal.type(key));
+        await rest(500);
+      }
+      await terminal.shows(shown);
+      await rest(SETTLE_MS);
+      const [before, settings] = [await terminal.screen(), world.read('.gemini/settings.json')];
+      const note = await saidIsWhatHappens(world, { said: 'live-next-prompt', sees: false });
+      check((await terminal.screen()) === before, 'its screen has changed');
+      check(world.read('.gemini/settings.json') === settings, 'its settings have changed');
+      return note;
+    },
+  }),
+);
+
 const GEMINI_SCENARIOS: readonly Scenario[] = [
+  ...OCCUPIED_SCENARIOS,
   {
     programs: ['gemini'],
     name: 'idle after a turn, in tmux: woken',

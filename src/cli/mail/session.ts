@@ -56,7 +56,7 @@ function registerCommand(context: CommandContext): Command {
       'after --: a program that wakes it, run without a shell, with the text as the last argument',
     )
     .option('--hook', 'the session waits with poste session wait')
-    .option('--tmux', "type into this tmux pane while it shows the session's process")
+    .option('--tmux', "type into this tmux pane while it shows the session's process and an empty line")
     .addOption(new Option('--pid <pid>', "the session's process").argParser(processNumber));
   return withActingFlags(context, command, STATE)
     .addHelpText('after', '\nExample:\n  $ poste session register build-7 --as backend --pid $$ --tmux')
@@ -96,7 +96,7 @@ function commandMethod(
 }
 
 function tmuxMethod(context: CommandContext, pid: number | undefined): NonNullable<ReturnType<typeof tmuxPane>> {
-  const method = tmuxPane(context.env);
+  const method = tmuxPane(context.env, 'unknown');
   if (method === undefined) {
     throw new CommandFailed(
       'usage',

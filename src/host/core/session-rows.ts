@@ -11,8 +11,11 @@ export type WakeMethod =
   | { type: 'codex-socket'; socket: string }
   /** A program, run without a shell; the doorbell's text comes as its last argument. */
   | { type: 'command'; argv: string[] }
-  /** Keys sent to a tmux pane, while the pane shows the session's process. */
-  | { type: 'tmux'; socket: string | null; pane: string };
+  /**
+   * Keys sent to a tmux pane, while the pane shows the session's process at an empty input line. `input` is what such a
+   * line looks like: `unknown` only where the owner asked for keys; nothing is typed where it is absent.
+   */
+  | { type: 'tmux'; socket: string | null; pane: string; input?: 'gemini' | 'unknown' };
 
 export type WakeMethodName = WakeMethod['type'];
 

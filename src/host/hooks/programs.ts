@@ -162,19 +162,21 @@ export const GEMINI: HookProgram = {
   settingsFile: 'settings.json',
   isAttended: () => true,
   wake(_sessionId, { environment }) {
-    const pane = tmuxPane(environment);
+    const pane = tmuxPane(environment, 'gemini');
     return pane ? [pane] : [];
   },
 };
 
+type PaneMethod = Extract<WakeMethods[number], { type: 'tmux' }>;
+
 /** The pane of tmux that this process runs in, as a wake method; `undefined` outside tmux. */
-export function tmuxPane({
-  TMUX = '',
-  TMUX_PANE: pane,
-}: HookSurroundings['environment']): Extract<WakeMethods[number], { type: 'tmux' }> | undefined {
+export function tmuxPane(
+  { TMUX = '', TMUX_PANE: pane }: HookSurroundings['environment'],
+  input: NonNullable<PaneMethod['input']>,
+): PaneMethod | undefined {
   const [socket = ''] = TMUX.split(',');
   if (!isAbsolute(socket) || pane === undefined || !/^%[0-9]{1,9}$/.test(pane)) return undefined;
-  return { type: 'tmux', socket, pane };
+  return { type: 'tmux', socket, pane, input };
 }
 
 export const PROGRAM_OF: Readonly<Record<HookProgramName, HookProgram>> = {

@@ -40,6 +40,7 @@ const NOT_WOKEN = {
   given: 'Its program took the doorbell, and nothing proves yet that it read it.',
   work: 'It is at work: its program took the doorbell, and shows it between two steps or after this turn.',
   approval: 'Its program took the doorbell, but waits for its user, who has to approve something first.',
+  terminal: 'Its terminal shows something else than an empty input line, so nothing was submitted there.',
   unheard: 'A doorbell was tried, and no program took it.',
   nobody: 'None of its sessions can be woken now.',
   underWay: 'Its doorbell is still being rung.',
@@ -225,7 +226,6 @@ export class Doorbells {
 
 function whyNot({ doorbell, isDueLater, last }: DoorbellState): string {
   if (doorbell.isStranded) return NOT_WOKEN.nobody;
-  if (last?.outcome === 'unheard') return NOT_WOKEN.unheard;
-  if (last?.outcome === 'given') return NOT_WOKEN[last.isHeldBy ?? 'given'];
+  if (last?.outcome === 'unheard' || last?.outcome === 'given') return NOT_WOKEN[last.isHeldBy ?? last.outcome];
   return isDueLater ? NOT_WOKEN.later : NOT_WOKEN.notified;
 }

@@ -5,12 +5,11 @@
  */
 import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
-import { setTimeout as elapsed } from 'node:timers/promises';
 import { endSession, endWithProgram, isSameProcess, liveSessions } from '../agents/sessions.ts';
 import type { HostContext } from '../context.ts';
 import type { AttemptOutcome } from '../core/doorbell.ts';
 import type { AgentId } from '../core/rows.ts';
-import type { ProcessMark, SessionRow, WakeMethod, WakeMethodName } from '../core/session-rows.ts';
+import type { SessionRow, WakeMethod, WakeMethodName } from '../core/session-rows.ts';
 import { type FactsOf, isRunning, runBounded } from './processes.ts';
 import type { Rings } from './rings.ts';
 
@@ -39,8 +38,8 @@ export interface WakeAttempt {
   outcome: AttemptOutcome;
   /** The session and the method that worked. */
   by: { session: SessionRow; method: WakeMethodName } | null;
-  /** Why a line that was given is not read yet, as far as it is known. */
-  isHeldBy: 'work' | 'approval' | null;
+  /** Why a line is not read yet, as far as it is known. */
+  isHeldBy: 'work' | 'approval' | 'terminal' | null;
 }
 
 export interface WakeParts {
@@ -87,13 +86,14 @@ export async function tryWakeMethods(
         continue;
       }
       tried++;
-      if (failed.outcome !== 'given') failed.outcome = outcome === 'unheard' ? 'unheard' : 'given';
+      if (failed.outcome !== 'given') failed.outcome = isTaken(outcome) ? 'given' : 'unheard';
       const windowMs = windowOf(outcome, method, reporter);
       if (await ring.isProven(windowMs, signal)) {
         return { outcome: 'heard', by: { session, method: method.type }, isHeldBy: null };
       }
       if (outcome === 'waits for approval') failed.isHeldBy = 'approval';
-      if (outcome !== 'unheard' && isHeld(outcome, reporter)) {
+      if (outcome === 'occupied') failed.isHeldBy ??= 'terminal';
+      if (isTaken(outcome) && isHeld(outcome, reporter)) {
         failed.isHeldBy ??= 'work';
         over.add(session);
       }
@@ -119,6 +119,10 @@ function windowOf(outcome: TryWakeOutcome, { type }: WakeMethod, reporter: Sessi
   if (outcome !== 'given') return 0;
   if (reporter?.doing === 'work') return AT_WORK_PROOF_MS;
   return type === 'command' ? COMMAND_PROOF_MS : PROOF_MS;
+}
+
+function isTaken(outcome: TryWakeOutcome): boolean {
+  return outcome !== 'unheard' && outcome !== 'occupied';
 }
 
 /** Whether the program keeps the line for its agent: then another method would only say it twice. */
@@ -151,10 +155,18 @@ function tryMethod(
 
 /**
  * `given`: the program took the line. `queued`, `waits for approval`: it took it, and its agent reads it after the turn
- * under way, or after its user's answer. `unheard`: it was tried, and not taken. `unavailable`: there was nothing to try.
- * `gone`: the program says that the session is over.
+ * under way, or after its user's answer. `unheard`: it was tried, and not taken. `occupied`: its user does something else
+ * at its terminal, and nothing was submitted there. `unavailable`: there was nothing to try. `gone`: the program says that
+ * the session is over.
  */
-export type TryWakeOutcome = 'given' | 'queued' | 'waits for approval' | 'unheard' | 'unavailable' | 'gone';
+export type TryWakeOutcome =
+  | 'given'
+  | 'queued'
+  | 'waits for approval'
+  | 'unheard'
+  | 'occupied'
+  | 'unavailable'
+  | 'gone';
 
 export type TryWake<N extends WakeMethodName = WakeMethodName> = (
   session: SessionRow,
@@ -166,6 +178,7 @@ export type TryWake<N extends WakeMethodName = WakeMethodName> = (
 export type WakeMethodTable = { readonly [N in WakeMethodName]: TryWake<N> };
 
 const COMMAND_MS = 10_000;
+export const TMUX_MS = 1000;
 
 /** Wakes a session by the program that it named, run without a shell; the text is its last argument. With exit code 0 it took it. */
 export const tryCommand: TryWake<'command'> = async (_session, { argv }, text, signal) => {
@@ -174,77 +187,6 @@ export const tryCommand: TryWake<'command'> = async (_session, { argv }, text, s
   const { code } = await runBounded(program, [...args, text], { timeoutMs: COMMAND_MS, signal });
   return code === 0 ? 'given' : 'unheard';
 };
-
-/** A program that reads pasted text as a whole takes an Enter that comes with it as part of the text. */
-const ENTER_PAUSE_MS = 200;
-const TMUX_MS = 1000;
-/** How far above a program the pane's first process may be. */
-const ANCESTORS_MAX = 32;
-
-interface TmuxParts {
-  factsOf: FactsOf;
-  /** The name or path of tmux. */
-  program?: string;
-}
-
-/**
- * Wakes a session by typing into its terminal: text, a pause, Enter, by `tmux send-keys`.
- *
- * It types only while the pane shows the session's own program, alive and in the foreground: a shell left behind in the
- * pane would run the text as a command. When it cannot be sure, it does not type.
- */
-export function tmuxMethod({ factsOf, program = 'tmux' }: TmuxParts): TryWake<'tmux'> {
-  return async (session, { socket, pane }, text, signal): Promise<TryWakeOutcome> => {
-    const at = socket === null ? [] : ['-S', socket];
-    const tmux = (...args: string[]): ReturnType<typeof runBounded> =>
-      runBounded(program, [...at, ...args], { timeoutMs: TMUX_MS, signal });
-    const isShown = async (): Promise<boolean> => {
-      const format = '#{pane_dead} #{pane_in_mode} #{pane_pid}';
-      const { code, stdout } = await tmux('display-message', '-p', '-t', pane, format);
-      const [, panePid] = /^0 0 ([0-9]+)\s*$/.exec(stdout) ?? [];
-      return code === 0 && panePid !== undefined && isInForeground(session, Number(panePid), factsOf, signal);
-    };
-    if (!(await isShown())) return 'unavailable';
-    const typed = await tmux('send-keys', '-t', pane, '-l', '--', text);
-    if (typed.code !== 0) return 'unheard';
-    try {
-      await elapsed(ENTER_PAUSE_MS, undefined, { signal });
-    } catch {
-      return 'unheard';
-    }
-    if (!(await isShown())) return 'unheard';
-    const entered = await tmux('send-keys', '-t', pane, 'Enter');
-    return entered.code === 0 ? 'given' : 'unheard';
-  };
-}
-
-async function isInForeground(
-  { process }: SessionRow,
-  panePid: number,
-  factsOf: FactsOf,
-  signal: AbortSignal,
-): Promise<boolean> {
-  if (process === null) return false;
-  const facts = await factsOf(process.pid, signal);
-  if (facts === 'unknown' || facts?.mark.startedAt !== process.startedAt || facts.group !== facts.foregroundGroup)
-    return false;
-  return descendsFrom(process, panePid, factsOf, signal);
-}
-
-async function descendsFrom(
-  { pid }: ProcessMark,
-  ancestor: number,
-  factsOf: FactsOf,
-  signal: AbortSignal,
-): Promise<boolean> {
-  let at = pid;
-  for (let steps = 0; steps < ANCESTORS_MAX && at > 1; steps++) {
-    if (at === ancestor) return true;
-    const facts = await factsOf(at, signal);
-    at = typeof facts === 'object' ? facts.parentPid : 0;
-  }
-  return false;
-}
 
 /** The wake methods that cannot work now, as far as that can be seen without waking an agent: a clause for each. */
 export async function wakeFaults(sessions: readonly SessionRow[], signal: AbortSignal): Promise<string[]> {

@@ -86,6 +86,8 @@ const WakeMethodInput = Type.Union([
       type: Type.Literal('tmux'),
       socket: Type.Union([absolutePath, Type.Null()]),
       pane: Type.String({ pattern: '^%[0-9]{1,9}$' }),
+      /** The input line of the program there; `unknown` only where the owner asked for keys. Without it nothing is typed. */
+      input: Type.Optional(Type.Enum(['gemini', 'unknown'])),
     },
     CLOSED,
   ),

@@ -79,6 +79,20 @@ describe('mail_send with doorbells', () => {
     expect(wake.tried).toEqual(['codex-socket s1']);
   });
 
+  test('says that a terminal shows something else, and rings there again', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    wake.answers.push('occupied');
+    wake.processes.set(100, { mark: { pid: 100, startedAt: 'b 1' }, parentPid: 1, group: 100, foregroundGroup: 100 });
+    const pane = { type: 'tmux', socket: null, pane: '%1', input: 'gemini' } as const;
+    await wake.register('bob', 's1', { wake: [pane], pid: 100, reports_prompts: true });
+    const why = expect.stringContaining('nothing was submitted there');
+    expect(await request(wake)).toMatchObject({ status: 'live-next-prompt', detail: why });
+    wake.pass(2 * DOORBELL_COOLDOWN_MS);
+    await wake.quiet('bob');
+    expect(wake.tried).toEqual(['tmux s1', 'tmux s1']);
+    expect(await entriesOf(wake)).toMatchObject([{ notifiedAtMs: wake.context.clock.nowMs }]);
+  });
+
   test('does not ring for kind status, nor for a message that asks for nothing', async () => {
     const wake = await wakeContext(['alice', 'bob']);
     await wake.register('bob', 's1', { wake: [COMMAND] });

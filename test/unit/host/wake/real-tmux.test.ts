@@ -1,16 +1,27 @@
 /** The tmux rung against tmux itself. */
 import { spawnSync } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test, type TestContext, vi } from 'vitest';
 import type { AgentId } from '../../../../src/host/core/rows.ts';
+import type { SessionRow } from '../../../../src/host/core/session-rows.ts';
 import { processFacts } from '../../../../src/host/wake/processes.ts';
-import { tmuxMethod } from '../../../../src/host/wake/wake-methods.ts';
+import { tmuxMethod } from '../../../../src/host/wake/terminal.ts';
 import { TMUX, neededProgram } from '../../../support/programs.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { PATIENCE_MS } from '../../../support/patience.ts';
 
-test('types into the pane of a program that runs there, and not into the shell that it leaves behind', async (context) => {
+const TEXT = 'You have 1 unread message in Poste. Read it with mail_inbox.';
+const { signal } = new AbortController();
+
+interface Pane {
+  folder: string;
+  tmux: (...args: string[]) => string;
+  /** Rings in the pane. */
+  ring: (session: SessionRow, input: 'gemini' | 'unknown', text?: string) => Promise<string>;
+}
+
+async function openPane(context: TestContext, ...command: string[]): Promise<Pane> {
   const program = neededProgram(context, TMUX);
   const folder = await temporaryFolder();
   const socket = join(folder, 'tmux');
@@ -19,18 +30,16 @@ test('types into the pane of a program that runs there, and not into the shell t
   onTestFinished(() => {
     tmux('kill-server');
   });
-  const heard = join(folder, 'heard');
-  const started = join(folder, 'pid');
-  // A program in a shell of its own: it says its number, reads one line and ends; then the shell is in front.
-  const reader = `sh -c 'echo $$ > ${started}; read line; echo "$line" > ${heard}'`;
-  tmux('new-session', '-d', '-x', '200', '-y', '50', 'sh', '-i');
-  tmux('send-keys', '-l', '--', reader);
-  tmux('send-keys', 'Enter');
-  const pid = Number(await contentOf(started));
-  const { signal } = new AbortController();
+  tmux('new-session', '-d', '-x', '200', '-y', '50', '-c', folder, ...command);
+  const pane = tmux('display-message', '-p', '#{pane_id}').trim();
+  const ring: Pane['ring'] = (session, input, text = TEXT) =>
+    tmuxMethod({ factsOf: processFacts, program })(session, { type: 'tmux', socket, pane, input }, text, signal);
+  return { folder, tmux, ring };
+}
+
+async function sessionOf(pid: number): Promise<SessionRow> {
   const facts = await processFacts(pid, signal);
-  const rung = tmuxMethod({ factsOf: processFacts, program });
-  const session = {
+  return {
     agentId: 'a'.repeat(32) as AgentId,
     sessionId: 's1',
     registeredAtMs: 0,
@@ -40,20 +49,87 @@ test('types into the pane of a program that runs there, and not into the shell t
     process: typeof facts === 'object' ? facts.mark : null,
     woken: null,
   };
-  const pane = tmux('display-message', '-p', '#{pane_id}').trim();
-  const method = { type: 'tmux', socket, pane } as const;
-  expect(await rung(session, method, 'You have 1 unread message.', signal)).toBe('given');
-  expect(await contentOf(heard)).toBe('You have 1 unread message.\n');
-  expect(await rung(session, method, `touch ${join(folder, 'obeyed')}`, signal)).toBe('unavailable');
+}
+
+test('types into the pane of a program that runs there, and not into the shell that it leaves behind', async (context) => {
+  const { folder, tmux, ring } = await openPane(context, 'sh', '-i');
+  const heard = join(folder, 'heard');
+  const started = join(folder, 'pid');
+  // A program in a shell of its own: it says its number, reads one line and ends; then the shell is in front.
+  const reader = `sh -c 'echo $$ > ${started}; read line; echo "$line" > ${heard}'`;
+  tmux('send-keys', '-l', '--', reader);
+  tmux('send-keys', 'Enter');
+  const session = await sessionOf(Number(await contentOf(started)));
+  expect(await ring(session, 'unknown')).toBe('given');
+  expect(await contentOf(heard)).toBe(`${TEXT}\n`);
+  expect(await ring(session, 'unknown', `touch ${join(folder, 'obeyed')}`)).toBe('unavailable');
   expect(tmux('capture-pane', '-p')).not.toContain('obeyed');
 });
 
-/** Resolves when the file has a line. */
-function contentOf(path: string): Promise<string> {
+/** Draws and obeys as Gemini CLI does: a prompt, a shell command after `!`, and a menu, which Enter changes something in. */
+const LIKE_GEMINI = `
+const { appendFileSync } = require('node:fs');
+let [mode, text] = ['>', ''];
+const draw = () => {
+  const placeholder = mode === '>' ? '  Type your message or @path/to/file' : '  Type your shell command';
+  const line = mode === 'menu' ? '╭────────╮\\r\\n│ ● Vim Mode    false │\\r\\n╰────────╯\\r\\n' : ' ' + mode + ' ' + (text || placeholder);
+  const cursor = mode === 'menu' ? '' : '\\x1b[' + (4 + text.length) + 'G';
+  process.stdout.write('\\x1b[H\\x1b[2Jpid ' + process.pid + ' \\r\\n' + line + cursor);
+};
+process.stdin.setRawMode(true);
+process.stdin.on('data', (data) => {
+  for (const key of String(data)) {
+    if (key === '\\r') {
+      appendFileSync('done', mode + ' ' + text + '\\n');
+      text = '';
+    } else if (key === '\\x15') [mode, text] = ['>', ''];
+    else if (key === '!' && text === '') mode = '!';
+    else if (key === '~') mode = 'menu';
+    else text += key;
+  }
+  draw();
+});
+draw();
+`;
+
+test('submits its line where an input line is empty, and nothing to a draft, a shell command or a menu', async (context) => {
+  const program = join(await temporaryFolder(), 'gemini.cjs');
+  await writeFile(program, LIKE_GEMINI);
+  const { folder, tmux, ring } = await openPane(context, process.execPath, program);
+  const shows = (what: RegExp): Promise<string> =>
+    vi.waitFor(
+      () => {
+        const screen = tmux('capture-pane', '-p');
+        expect(screen).toMatch(what);
+        return screen;
+      },
+      { timeout: PATIENCE_MS },
+    );
+  const session = await sessionOf(Number(/pid ([0-9]+)/.exec(await shows(/pid [0-9]+\n.*Type your message/))?.[1]));
+  const states: [keys: string, shown: RegExp][] = [
+    ['half a thought', /> half a thought/],
+    ['!', /! {3}Type your shell command/],
+    ['!touch x; echo ', /! touch x; echo/],
+    ['~', /Vim Mode/],
+  ];
+  for (const [keys, shown] of states) {
+    tmux('send-keys', '-l', '--', keys);
+    const before = await shows(shown);
+    for (const input of ['gemini', 'unknown'] as const) expect(await ring(session, input)).toBe('occupied');
+    expect(tmux('capture-pane', '-p')).toBe(before);
+    tmux('send-keys', 'C-u');
+    await shows(/> {3}Type your message/);
+  }
+  for (const input of ['gemini', 'unknown'] as const) expect(await ring(session, input)).toBe('given');
+  expect(await contentOf(join(folder, 'done'), 2)).toBe(`> ${TEXT}\n`.repeat(2));
+});
+
+/** Resolves when the file has so many lines. */
+function contentOf(path: string, lines = 1): Promise<string> {
   return vi.waitFor(
     async () => {
       const text = await readFile(path, 'utf8');
-      expect(text).toContain('\n');
+      expect(text.split('\n').length).toBeGreaterThan(lines);
       return text;
     },
     { timeout: PATIENCE_MS },

@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { AgentId } from '../../../../src/host/core/rows.ts';
 import type { SessionRow } from '../../../../src/host/core/session-rows.ts';
-import { tmuxMethod, tryCommand } from '../../../../src/host/wake/wake-methods.ts';
+import { tmuxMethod } from '../../../../src/host/wake/terminal.ts';
+import { tryCommand } from '../../../../src/host/wake/wake-methods.ts';
 import {
   factsByPs,
   isRunning,
@@ -89,62 +90,138 @@ interface FakeTmux {
   calls: () => Promise<string[]>;
 }
 
-/** Says `pane` of a pane and writes down what it is asked. */
-async function fakeTmux(pane: string, sendKeys = 'exit 0'): Promise<FakeTmux> {
+/** The cursor's place, and the rows of a pane. */
+type Shown = readonly [x: number, y: number, ...rows: string[]];
+
+/** Says `pane` of a pane that shows `before`, then `after` once it was typed into; writes down what it is asked. */
+async function fakeTmux(pane: string, before: Shown, after: Shown, sendKeys = 'exit 0'): Promise<FakeTmux> {
   const folder = await temporaryFolder();
   const log = join(folder, 'calls');
-  await writeFile(log, '');
+  const shown = (name: string, [x, y, ...rows]: Shown): Promise<void> =>
+    writeFile(join(folder, name), `${pane} ${x} ${y}\n${rows.join('\n')}\n`);
+  await Promise.all([writeFile(log, ''), shown('screen', before), shown('after', after)]);
   const lines = `printf '%s|' "$@" >> ${log}; echo >> ${log}
-case "$*" in *display-message*) echo '${pane}';; *send-keys*) ${sendKeys};; esac`;
+case "$*" in
+*display-message*) ${pane === '' ? 'exit 1' : `cat ${folder}/screen`};;
+*Enter*) ;;
+*send-keys*) cp ${folder}/after ${folder}/screen; ${sendKeys};;
+esac`;
   const calls = async (): Promise<string[]> => (await readFile(log, 'utf8')).trimEnd().split('\n');
   return { program: await script(folder, 'tmux', lines), calls };
 }
 
-const TYPED = ['display-message', 'send-keys', 'display-message', 'send-keys'];
-
 describe('the tmux rung', () => {
   const processes = new Map([AGENT, SHELL].map((facts) => [facts.mark.pid, facts]));
   const factsOf = (pid: number) => Promise.resolve(processes.get(pid));
-  const method = { type: 'tmux', socket: '/tmp/tmux', pane: '%3' } as const;
+  const method = { type: 'tmux', socket: '/tmp/tmux', pane: '%3', input: 'gemini' } as const;
+  const unknown = { ...method, input: 'unknown' } as const;
+  const PLACEHOLDER = ' >   Type your message or @path/to/file';
+  const EMPTY: Shown = [3, 1, ' Shift+Tab to accept edits', PLACEHOLDER, '', ' ~/project     no sandbox'];
+  const TYPED: Shown = [3 + TEXT.length, 1, ' Shift+Tab to accept edits', ` > ${TEXT}`, '', ' ~/project'];
 
-  test('types the text literally, waits, checks again and presses Enter', async () => {
-    const tmux = await fakeTmux('0 0 90');
-    const rung = tmuxMethod({ factsOf, program: tmux.program });
+  test('types the text literally, waits, looks again and presses Enter', async () => {
+    const tmux = await fakeTmux('0 0 90', EMPTY, TYPED);
     const started = performance.now();
-    expect(await rung(session(), method, TEXT, never())).toBe('given');
+    expect(await tmuxMethod({ factsOf, program: tmux.program })(session(), method, TEXT, never())).toBe('given');
     expect(performance.now() - started).toBeGreaterThanOrEqual(150);
     const calls = await tmux.calls();
-    expect(calls.map((call) => call.split('|')[2])).toEqual(TYPED);
+    expect(calls.map((call) => call.split('|')[2])).toEqual([
+      'display-message',
+      'send-keys',
+      'display-message',
+      'send-keys',
+    ]);
     expect(calls[1]).toBe(`-S|/tmp/tmux|send-keys|-t|%3|-l|--|${TEXT}|`);
     expect(calls[3]).toBe('-S|/tmp/tmux|send-keys|-t|%3|Enter|');
   });
 
+  test.each<[why: string, shown: Shown]>([
+    ['a line that is half typed', [17, 0, ' > half a thought']],
+    ['a line whose cursor was moved to its start', [3, 0, ' > half a thought']],
+    ['the words of the placeholder, typed', [38, 0, ' > Type your message or @path/to/file']],
+    ['the empty line of its shell mode', [3, 0, ' !   Type your shell command']],
+    ['a command half typed in its shell mode', [17, 0, ' ! touch x; echo']],
+    ['a search in its history', [7, 0, ' (r:)   Type your message or @path/to/file']],
+    ['an open menu, below an empty line of before', [0, 3, PLACEHOLDER, '╭──────╮', '╰──────╯', '']],
+    ['nothing yet', [0, 0, '']],
+  ])('types nothing into a Gemini CLI that shows %s', async (_why, shown) => {
+    const tmux = await fakeTmux('0 0 90', shown, TYPED);
+    const rung = tmuxMethod({ factsOf, program: tmux.program });
+    expect(await rung(session(), method, TEXT, never())).toBe('occupied');
+    expect((await tmux.calls()).every((call) => call.includes('display-message'))).toBe(true);
+  });
+
+  test.each<[why: string, shown: Shown]>([
+    ['a line that is half typed', [17, 0, '$ touch x; echo ']],
+    ['a shell escape', [2, 0, '! ']],
+    ['a menu above an empty row', [0, 2, '│ 1. Yes │', '╰────────╯', '']],
+  ])('types nothing, though its owner asked for it, into a program that shows %s', async (_why, shown) => {
+    const tmux = await fakeTmux('0 0 90', shown, shown);
+    const rung = tmuxMethod({ factsOf, program: tmux.program });
+    expect(await rung(session(), unknown, TEXT, never())).toBe('occupied');
+    expect((await tmux.calls()).every((call) => call.includes('display-message'))).toBe(true);
+  });
+
+  test.each<[why: string, shown: Shown]>([
+    ['a bare line', [TEXT.length, 0, TEXT]],
+    ['a prompt', [4 + TEXT.length, 0, `>>> ${TEXT}`]],
+    ['a frame', [4 + TEXT.length, 1, '╭──────╮', `│ ❯ ${TEXT}   │`, '╰──────╯']],
+    ['a narrow pane', [15, 2, '> You have 1 unread message in', '  Poste. Read it with', '  mail_inbox.  ']],
+  ])('presses Enter in a program that its owner named when the line stands alone in %s', async (_why, shown) => {
+    const tmux = await fakeTmux('0 0 90', [2, 0, '> Try "explain this"'], shown);
+    expect(await tmuxMethod({ factsOf, program: tmux.program })(session(), unknown, TEXT, never())).toBe('given');
+  });
+
+  test.each<[why: string, shown: Shown]>([
+    ['the line is one of a shell', [63, 0, ` ! ${TEXT}`]],
+    ['something stands before it', [68, 0, ` > half ${TEXT}`]],
+    ['something stands behind it', [63, 0, ` > ${TEXT}half`]],
+    ['its user typed on', [68, 0, ` > ${TEXT} half`]],
+    ['a part of it is missing', [60, 0, ` > ${TEXT.slice(3)}`]],
+    ['a menu took it, below a line of before', [0, 3, ` > ${TEXT}`, '╭──────╮', '╰──────╯', '']],
+  ])('presses no Enter when %s', async (_why, after) => {
+    for (const given of [method, unknown]) {
+      const tmux = await fakeTmux('0 0 90', EMPTY, after);
+      const rung = tmuxMethod({ factsOf, program: tmux.program, shownMs: 1 });
+      expect(await rung(session(), given, TEXT, never())).toBe('occupied');
+      expect((await tmux.calls()).some((call) => call.includes('Enter'))).toBe(false);
+    }
+  });
+
   test.each([
-    ['the pane is dead', '1 0 90', AGENT],
-    ['the pane shows its history', '0 1 90', AGENT],
-    ['the pane is not there', '', AGENT],
-    ['the program lives in another pane', '0 0 77', AGENT],
-    ['the program ended and its number was given to another one', '0 0 90', { ...AGENT, mark: SHELL.mark }],
-    ['another program is in the foreground', '0 0 90', { ...AGENT, foregroundGroup: 90 }],
-    ['the program ended', '0 0 90', undefined],
-  ])('types nothing when %s', async (_why, pane, facts) => {
-    const tmux = await fakeTmux(pane);
+    ['the pane is dead', '1 0 90', AGENT, 'unavailable'],
+    ['the pane shows its history', '0 1 90', AGENT, 'occupied'],
+    ['the pane is not there', '', AGENT, 'unavailable'],
+    ['the program lives in another pane', '0 0 77', AGENT, 'unavailable'],
+    [
+      'the program ended and its number was given to another one',
+      '0 0 90',
+      { ...AGENT, mark: SHELL.mark },
+      'unavailable',
+    ],
+    ['another program is in the foreground', '0 0 90', { ...AGENT, foregroundGroup: 90 }, 'unavailable'],
+    ['the program ended', '0 0 90', undefined, 'unavailable'],
+  ])('types nothing when %s', async (_why, pane, facts, outcome) => {
+    const tmux = await fakeTmux(pane, EMPTY, TYPED);
     const rung = tmuxMethod({
       factsOf: (pid) => Promise.resolve(pid === 100 ? facts : processes.get(pid)),
       program: tmux.program,
     });
-    expect(await rung(session(), method, TEXT, never())).toBe('unavailable');
+    expect(await rung(session(), method, TEXT, never())).toBe(outcome);
     expect((await tmux.calls()).every((call) => call.includes('display-message'))).toBe(true);
   });
 
-  test('types nothing for a session without a program', async () => {
-    const tmux = await fakeTmux('0 0 90');
+  test('types nothing for a session without a program, nor where nothing is known of the input line', async () => {
+    const tmux = await fakeTmux('0 0 90', EMPTY, TYPED);
     const rung = tmuxMethod({ factsOf, program: tmux.program });
     expect(await rung(session({ process: null }), method, TEXT, never())).toBe('unavailable');
+    const { input: _input, ...old } = method;
+    expect(await rung(session(), old, TEXT, never())).toBe('unavailable');
+    expect((await tmux.calls()).some((call) => call.includes('send-keys'))).toBe(false);
   });
 
   test('does not press Enter when the program ended after the text', async () => {
-    const tmux = await fakeTmux('0 0 90');
+    const tmux = await fakeTmux('0 0 90', EMPTY, TYPED);
     let asked = 0;
     const rung = tmuxMethod({
       factsOf: (pid) => Promise.resolve(pid === 100 && asked++ > 1 ? undefined : processes.get(pid)),
@@ -155,7 +232,7 @@ describe('the tmux rung', () => {
   });
 
   test('is unheard when tmux cannot type, unavailable when there is no tmux', async () => {
-    const tmux = await fakeTmux('0 0 90', 'exit 1');
+    const tmux = await fakeTmux('0 0 90', EMPTY, TYPED, 'exit 1');
     expect(await tmuxMethod({ factsOf, program: tmux.program })(session(), method, TEXT, never())).toBe('unheard');
     const none = tmuxMethod({ factsOf, program: '/no/such/tmux' });
     expect(await none(session(), method, TEXT, never())).toBe('unavailable');
