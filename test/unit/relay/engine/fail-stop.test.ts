@@ -111,7 +111,7 @@ describe('after a batch failed', () => {
 async function relayWithoutShares(): Promise<TestRelay> {
   const relay = await relayWithOneItem();
   await relay.reopen();
-  await relay.ack(bob, 0);
+  await relay.ack(bob, 1);
   const { store } = relay;
   const get = store.get.bind(store);
   store.get = (table, key) => {

@@ -154,7 +154,7 @@ test('an answer prepared during the sync is given out after it, with the epoch t
   expect(prepared).toBe(relay.engine.epoch);
   expect(await settled({ push })).toEqual([]);
   gate.open();
-  expect(await push).toEqual({ type: 'Pushed', answer: 1 });
+  expect(await push).toMatchObject({ type: 'Pushed', answer: 1 });
 });
 
 /** A relay that writes m0 and does not learn of it yet, and 300 items that came meanwhile. */

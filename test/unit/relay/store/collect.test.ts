@@ -105,7 +105,7 @@ test('queues take turns', async () => {
   await relay.enrolAll(bob, carol);
   const ofBob = await pushMany(relay, bob, 1200);
   const ofCarol = await pushMany(relay, carol, 600);
-  await Promise.all([relay.ack(bob, 0), relay.ack(carol, 0)]);
+  await Promise.all([relay.ack(bob, 1), relay.ack(carol, 1)]);
   const gate = new AppendGate(relay.store);
   await Promise.all([relay.ack(bob, ofBob.at(-1)!), relay.ack(carol, ofCarol.at(-1)!)]);
   await collectAll(relay);
@@ -117,7 +117,7 @@ test('commits go on between slices, and a slice rides with the batch that is due
   const relay = await openTestRelay();
   await relay.enrolAll(bob, carol);
   const seqs = await pushMany(relay, bob, 1200);
-  await relay.ack(bob, 0);
+  await relay.ack(bob, 1);
   const gate = new AppendGate(relay.store);
   gate.close();
   const ack = relay.ack(bob, seqs.at(-1)!);
@@ -158,7 +158,7 @@ describe('a stop in the middle', () => {
     const relay = await openTestRelay();
     await relay.enrolAll(bob);
     const seqs = await pushMany(relay, bob, 1200);
-    await relay.ack(bob, 0);
+    await relay.ack(bob, 1);
     const gate = new AppendGate(relay.store);
     await gate.holdAfter(() => relay.ack(bob, seqs.at(-1)!));
     const closed = relay.close();
@@ -175,7 +175,7 @@ describe('a stop in the middle', () => {
     const relay = await openTestRelay();
     await relay.enrolAll(bob);
     const seqs = await pushMany(relay, bob, 3);
-    await relay.ack(bob, 0);
+    await relay.ack(bob, 1);
     const gate = await closedAfterAck(relay, seqs.at(-1)!);
     expect(gate.batches.every(({ collected }) => collected === undefined)).toBe(true);
     const left = await withRawLevel(relay.folder, (level) => level.keys(prefixRange(PREFIX.queue)).all());
@@ -200,7 +200,7 @@ test('a queue that is acked again while it is collected is collected to the end'
   const relay = await openTestRelay();
   await relay.enrolAll(bob);
   const seqs = await pushMany(relay, bob, 1100);
-  await relay.ack(bob, 0);
+  await relay.ack(bob, 1);
   const gate = new AppendGate(relay.store);
   await gate.holdAfter(() => relay.ack(bob, seqs[549]!));
   const second = relay.ack(bob, seqs.at(-1)!);
