@@ -8,10 +8,12 @@ export const LARGE_COMMANDS: Readonly<Record<string, readonly string[]>> = {
   daemon: ['./host/daemon.ts'],
   doctor: ['./host/doctor.ts'],
   hooks: ['./mail/hooks.ts'],
+  host: ['./host/host.ts'],
   init: ['./host/init.ts'],
   mcp: ['./mail/mcp.ts'],
   relay: ['./relay/', './host/relay.ts'],
   restore: ['./host/restore.ts'],
   setup: ['./host/setup.ts'],
+  status: ['./host/host.ts'],
   trace: ['./mail/trace.ts'],
 };

@@ -484,7 +484,15 @@ function denyStep({ host, client, account, org }: (Step & { type: 'deny' })['sel
 /** An enrolment row as the model keeps it. */
 function enrolmentShown(row: EnrolmentRow | undefined): ModelEnrolment | undefined {
   if (!row) return undefined;
-  const { hostPubkey: key, hostName: name, revokedAtMs, ownerFp: _ownerFp, rotatedTo: _rotatedTo, madeV2Hop: _v2, ...others } = row;
+  const {
+    hostPubkey: key,
+    hostName: name,
+    revokedAtMs,
+    ownerFp: _ownerFp,
+    rotatedTo: _rotatedTo,
+    madeV2Hop: _v2,
+    ...others
+  } = row;
   return { key, name, isRevoked: revokedAtMs !== null, ...others };
 }
 

@@ -136,7 +136,7 @@ export class ClientTransport implements Transport {
   #takeBatch(documents: readonly unknown[]): void {
     const messages = documents.filter(isMessage);
     const broken = documents.filter((document) => !isMessage(document));
-    const answers = broken.map((document) => refusal(document, INVALID_REQUEST, 'this is no JSON-RPC message'));
+    const answers = broken.flatMap((document) => refusals(document, INVALID_REQUEST, 'this is no JSON-RPC message'));
     const ids = messages.filter(isJSONRPCRequest).map(({ id }) => id);
     const batch = { waiting: new Set(ids.filter((id) => !this.#batches.has(id))), answers };
     for (const id of batch.waiting) this.#batches.set(id, batch);
@@ -163,7 +163,7 @@ export class ClientTransport implements Transport {
   #refuse(document: unknown, code: number, message: string): void {
     // Never the line itself: it may hold mail.
     this.onerror?.(new Error(message));
-    this.#write(refusal(document, code, message)).catch(ignored);
+    for (const answer of refusals(document, code, message)) this.#write(answer).catch(ignored);
   }
 }
 
@@ -179,8 +179,9 @@ function isMessage(document: unknown): document is JSONRPCMessage {
   );
 }
 
-function refusal(document: unknown, code: number, message: string): object {
+/** None to what shows no id: clients of MCP take no answer whose id is null. */
+function refusals(document: unknown, code: number, message: string): object[] {
   const { id } = Object(document) as { id?: unknown };
   const isKnown = typeof id === 'string' || typeof id === 'number';
-  return { jsonrpc: '2.0', id: isKnown ? id : null, error: { code, message } };
+  return isKnown ? [{ jsonrpc: '2.0', id, error: { code, message } }] : [];
 }
