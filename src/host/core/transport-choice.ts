@@ -38,7 +38,7 @@ export function failsOverLan({
   return !isOutOfReach(peer) && (mailFailed?.count ?? 0) >= LAN_ATTEMPTS_BEFORE_RELAY;
 }
 
-/** The way that mail to the peer takes now, by the last attempts. For whoever shows it. */
+/** The way that mail to the peer takes now, by the last attempts: status, page and doctor show it. */
 export function wayOfMail(
   peer: Pick<PeerRow, 'address' | 'lanFailures' | 'mailFailed' | 'reachedAtMs'>,
   relay: RelayFacts | null | 'unknown',

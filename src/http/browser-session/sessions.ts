@@ -19,7 +19,7 @@ const SESSIONS_MAX = 4;
 const SECRET_BYTES = 32;
 
 export interface Session {
-  /** Every request sends this besides the cookie. It is told once, in the answer that opens the session. */
+  /** Every request sends this besides the cookie. Only the answer that opens the session has it. */
   readonly csrf: string;
   lastUsedMs: number;
 }

@@ -58,7 +58,7 @@ function witnessIn(text: string): Witness | undefined {
   }
 }
 
-/** To be called when the log was told of what it lacks: it is told once. */
+/** Call it after the log got the doubt about what it lacks, so that the node adds that doubt once. */
 export async function forgetWitness(place: NotesPlace): Promise<void> {
   for (const path of [witnessFile(place), witnessFile({ folder: place.folder })]) {
     await rm(path, { force: true });

@@ -25,7 +25,7 @@ const OTHER_WINDOW_MS = 500;
 const csrf = (): string => sessionStorage.getItem(KEPT) ?? '';
 const asHeader = (): { 'x-poste-csrf': string } => ({ 'x-poste-csrf': csrf() });
 
-/** A window says `''` to ask for the token, and a token to tell it; whoever hears a token keeps it. */
+/** A window sends `''` to ask for the token, and the token to answer. A window that gets a token keeps it. */
 const others = new BroadcastChannel(CHANNEL);
 // oxlint-disable-next-line unicorn/require-post-message-target-origin -- A channel has no target: it is of one origin.
 const tell = (text: string): void => others.postMessage(text);
