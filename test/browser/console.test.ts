@@ -955,7 +955,7 @@ describe('words of others', () => {
     await expect.poll(() => page.locator('main img, main script').count()).toBe(0);
     // Places that are none.
     for (const [path, refusal] of [
-      ['hosts/%3Cimg%20src=x%20onerror=hacked()%3E', '404 /console/host'],
+      ['hosts/%3Cimg%20src=x%20onerror=hacked()%3E', '400 /console/host'],
       ['items/%22onload=hacked()', '400 /console/trace'],
     ] as const) {
       await page.evaluate(`location.hash = '#/${path}'`);
@@ -968,7 +968,7 @@ describe('words of others', () => {
       await page.evaluate(`location.hash = '#/${path}'`);
       await window.heading(heading);
     }
-    expect(new Set(window.refusals.splice(0))).toEqual(new Set(['404 /console/host', '400 /console/trace']));
+    expect(new Set(window.refusals.splice(0))).toEqual(new Set(['400 /console/host', '400 /console/trace']));
     expect(await window.unsound()).toEqual([]);
     expect(relay.errors).toEqual([]);
   });
