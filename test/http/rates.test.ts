@@ -4,6 +4,7 @@ import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
 import { encKeyAdvertisement, senderList } from '../../src/protocol/documents.ts';
 import { PUBLICATIONS_PER_HOUR, WORK_OF_REQUEST, WORK_PER_PUSH } from '../../src/protocol/limits.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
+import { revokeOf } from '../support/commands.ts';
 import { askChallenge, enrolBody, postJson } from '../support/enrolments.ts';
 import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
@@ -108,6 +109,34 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(statuses).toEqual([200, 200, 429, 429, 429]);
     relay.clock.move(60_000);
     expect((await relay.send({ ...replayed, timestamp: relay.clock.nowMs() })).status).toBe(200);
+  });
+
+  test('a page that is refused costs no more than a request that gets nothing', async () => {
+    const relay = await relayForTest(adapter, { pushesPerMinute: 2 });
+    await relay.enrol(alice, bob);
+    expect(await pushOf(relay, alice, numbered(50), 40_000)).toBe(200);
+    expect(await statusOfPull(relay, bob, 0)).toBe(200);
+    const replayed = relay.hop(bob, 'GET', '/v2/relay/items?after=0&limit=50');
+    expect((await relay.send(replayed)).status).toBe(200);
+    // The host waits as long as it is told, and is handed the page then.
+    for (let turn = 0; turn < 2; turn++) {
+      let reply = await relay.send({ ...replayed, timestamp: relay.clock.nowMs() });
+      for (let refusals = 0; reply.status === 429 && refusals < 5; refusals++) {
+        relay.clock.move(Number(reply.headers.get('retry-after')) * 1000);
+        reply = await relay.send({ ...replayed, timestamp: relay.clock.nowMs() });
+      }
+      expect(reply.status).toBe(200);
+    }
+  });
+
+  test('a rotation that is refused is charged nothing', async () => {
+    const relay = await relayForTest(adapter, { pushesPerMinute: 1 });
+    await relay.enrol(alice, bob, carol);
+    await relay.relay.engine.admissions.revokeHost(revokeOf(carol));
+    expect(await pushOf(relay, alice, numbered(30))).toBe(200);
+    for (let turn = 0; turn < 3; turn++)
+      expect(await postJson(relay, '/v2/relay/rotate', rotationBody(bob, carol))).toBeProblem('ENROL_REFUSED');
+    expect((await postJson(relay, '/v2/relay/rotate', rotationBody(bob, dave))).status).toBe(200);
   });
 
   test('replays at once are charged as replays one after the other are', async () => {

@@ -344,6 +344,15 @@ describe('an error of the server', () => {
     });
   });
 
+  test('of wire bytes that lie there without their batch is no batch that came there before', async () => {
+    const log = client();
+    const tenure = await leading(log);
+    const payloads = [{ place: Buffer.alloc(40, 1), wire: Buffer.from('wire') }];
+    await log.append(tenure, batchOf(1, 1, ['a'], { payloads }), 0);
+    await expect(log.append(tenure, batchOf(1, 1, ['a'], { payloads }), 0)).rejects.toThrow(OutcomeUnknown);
+    await expect(log.append(tenure, batchOf(2, 2, ['b'], { payloads }), 1)).rejects.toThrow(StatementRefused);
+  });
+
   test('of a statement that another backend prepared names the pooler', async () => {
     const log = client();
     await leading(log);

@@ -149,7 +149,7 @@ class MemoryLog implements SharedLog {
       beatMs: this.#at.nowMs(),
       ledOn: server,
       wantedBy: undefined,
-      doubt: withReason(row.doubt, doubt),
+      doubt: doubtWith(row.doubt, doubt),
     });
     return { logId: row.logId, term: row.term, tenure };
   }
@@ -210,7 +210,7 @@ class MemoryLog implements SharedLog {
   }
 
   async doubt(_logId: string, reason: string): Promise<void> {
-    if (this.#at.row) this.#at.row.doubt = withReason(this.#at.row.doubt, reason);
+    if (this.#at.row) this.#at.row.doubt = doubtWith(this.#at.row.doubt, reason);
   }
 
   async clearDoubt(tenure: Tenure, doubt: string): Promise<void> {
@@ -294,10 +294,6 @@ class MemoryLog implements SharedLog {
   async close(): Promise<void> {
     // It holds nothing of its own.
   }
-}
-
-function withReason(doubt: string | undefined, reason: string | undefined): string | undefined {
-  return reason === undefined || doubt?.includes(reason) ? doubt : doubtWith(doubt, reason);
 }
 
 function putPart({ parts }: StoredLog, throughNo: number, part: number, body: Buffer): void {

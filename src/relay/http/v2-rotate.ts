@@ -58,8 +58,8 @@ async function rotate({ body, clientAddress, nowMs }: RelayRequest, parts: Relay
   if (!isDocumentSigned(oldPubkey, rec, oldSig) || !isDocumentSigned(newPubkey, rec, newSig)) {
     return problemReply('BAD_SIGNATURE', 'the rotation is not signed by both keys');
   }
-  const moved = engine.head(oldPubkey).queueItems;
-  const refused = moved > 0 ? work.charge(oldPubkey, clientAddress, moved * WORK_OF_MOVED_ITEM) : undefined;
+  const moving = engine.head(oldPubkey).queueItems * WORK_OF_MOVED_ITEM;
+  const refused = moving > 0 ? work.charge(oldPubkey, clientAddress, moving) : undefined;
   if (refused) return refused;
   const signed = { record: canonicalJson(rec), oldSig, newSig };
   const outcome = await engine.admissions.rotateKey({
@@ -70,7 +70,11 @@ async function rotate({ body, clientAddress, nowMs }: RelayRequest, parts: Relay
     signed,
     nowMs,
   });
-  if (outcome.type === 'Refusal') return refusalReply(outcome);
+  if (outcome.type === 'Refusal') {
+    // Nothing was moved.
+    work.owe(oldPubkey, clientAddress, -moving);
+    return refusalReply(outcome);
+  }
   const { hostPubkey, movedItems, headSeq } = outcome;
   return jsonReply(200, { host_pubkey: hostPubkey, moved_items: movedItems, head_seq: headSeq, epoch: engine.epoch });
 }

@@ -48,11 +48,15 @@ export class WorkBudget {
   /** Charges `work`, or refuses it. What is more than half of a minute's passes when that much may. */
   charge(key: PublicKey, address: string, work: number): Reply | undefined {
     const host = this.#hostOf(key);
+    const refused = this.#refusal(host, address, work);
+    if (!refused) this.#add(host, address, work);
+    return refused;
+  }
+
+  #refusal(host: PublicKey, address: string, work: number): Reply | undefined {
     const asked = Math.min(work, this.#most / 2);
     const retryAfterS = Math.max(this.#hosts.waitS(host, asked), this.#addresses.waitS(address, asked));
-    if (retryAfterS > 0) return tooMuch(retryAfterS);
-    this.#add(host, address, work);
-    return undefined;
+    return retryAfterS > 0 ? tooMuch(retryAfterS) : undefined;
   }
 
   /** Charges what is done already; what is below zero is given back. */
@@ -84,11 +88,17 @@ export class WorkBudget {
     const last = rows.at(-1)?.seq ?? 0;
     if (last === 0 && reserved === 0) return this.charge(target, address, WORK_OF_REQUEST);
     const repeated = rows.filter(({ seq }) => seq <= through);
-    const items = reserved > 0 ? Math.max(repeated.length, WORK_OF_REQUEST) : repeated.length;
-    this.owe(target, address, items - reserved);
     const bytes = repeated.reduce((sum, row) => sum + row.bytes, 0);
-    const refused = bytes > 0 ? this.charge(target, address, Math.ceil(bytes / PAGE_BYTES_A_WORK)) : undefined;
-    if (refused || last <= through) return refused;
+    const items = reserved > 0 ? Math.max(repeated.length, WORK_OF_REQUEST) : repeated.length;
+    const work = items + Math.ceil(bytes / PAGE_BYTES_A_WORK);
+    this.owe(target, address, -reserved);
+    const refused = work > 0 ? this.charge(target, address, work) : undefined;
+    if (refused) {
+      // It was read, and is handed over to nobody. The host is told when the page passes after that.
+      this.owe(target, address, WORK_OF_REQUEST);
+      return this.#refusal(this.#hostOf(target), address, work) ?? refused;
+    }
+    if (last <= through) return undefined;
     if (!this.#handedOver.delete(target) && this.#handedOver.size >= HANDED_OVER_MAX) this.#forgetLeastRecent();
     this.#handedOver.set(target, last);
     return undefined;

@@ -27,9 +27,10 @@ export function lackingDoubt({ no, epochs }: { no: number; epochs: string }): st
   return `a node had seen batch ${no}, which the log lacks (of the epochs${epochs})`;
 }
 
-/** The doubt with one more reason. */
+/** The doubt with a reason that it may have already, as the statements of the log make it (pg-statements.ts). */
 export function doubtWith(doubt: string | undefined, reason: string | undefined): string | undefined {
-  return [doubt, reason].filter((one) => one !== undefined).join(BETWEEN) || undefined;
+  if (reason === undefined || doubt?.includes(reason)) return doubt;
+  return doubt === undefined ? reason : `${doubt}${BETWEEN}${reason}`;
 }
 
 /** Whether the epoch of the log answers every reason of the doubt. */

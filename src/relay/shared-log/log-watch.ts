@@ -110,6 +110,11 @@ export class LogWatch {
         this.#lastNo = batch.no;
         return appended;
       },
+      settle: async (...asked) => {
+        const settled = await this.#fencedBy(log.settle(...asked));
+        if (settled === 'stored') this.#lastNo = asked[1].no;
+        return settled;
+      },
       clearDoubt: async (tenure, doubt) => {
         await this.#fencedBy(log.clearDoubt(tenure, doubt));
         this.#doubt = undefined;

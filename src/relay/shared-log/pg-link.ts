@@ -167,6 +167,8 @@ export function reasonOf(error: unknown): string {
 export interface ServerError extends Error {
   severity: string;
   code: string;
+  /** Of a constraint that was not kept. */
+  table?: string;
 }
 
 /** Whether the server answered with an error; any other error is one of the connection. */

@@ -89,7 +89,8 @@ export class PgSession {
         // Of a server that goes down in the middle of a commit, nobody knows: only one that goes on has undone it.
         if (isAnswer(appended.reason) && named.status === 'fulfilled') {
           // A batch whose outcome was unknown was given to the server again, and came there both times.
-          if (appended.reason.code === IS_THERE) throw new OutcomeUnknown(reasonOf(appended.reason));
+          const { code, table } = appended.reason;
+          if (code === IS_THERE && table === 'batch') throw new OutcomeUnknown(reasonOf(appended.reason));
           const meaning = this.#meaning(link, appended.reason);
           // The next try finds another connection.
           throw meaning instanceof LogUnreachable ? new NotWritten(meaning.message, { cause: meaning }) : meaning;

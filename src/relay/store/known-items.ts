@@ -9,8 +9,8 @@
  * the filters are for, and when their index is damaged, nothing is known here, and LevelDB is asked.
  *
  * A host that changed its key often may know an item under each pair of keys, and to hash 4,096 of them takes 10 ms. So a
- * row is also held under numbers of its names, which cost a few nanoseconds a pair (`pairs`). What is stored does not say
- * the names of a row: of those from before the start it is known which senders have any.
+ * row is also held under numbers of its names (`pairs`). What is stored does not say the names of a row: of those from
+ * before the start it is known which senders have any.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ItemId } from '../../protocol/names.ts';
@@ -27,8 +27,11 @@ import { runsOf } from './scan.ts';
 /** 2 MiB; with `ROWS_MAX` entries one key in 200 that is not there may seem to be. */
 const FILTER_BITS_LOG2 = 24;
 const ROWS_MAX = 1_600_000;
-/** 32 MiB, for 25,600,000 rows from before the start, or half as many from after it, which have two entries. */
-const FILTERS_MAX = 16;
+/**
+ * 64 MiB, for 51,200,000 rows from before the start, or a third as many from after it, which have three entries. A row that
+ * changes later, as by a rotation or an expiry, has as many again.
+ */
+const FILTERS_MAX = 32;
 /** A dedup key is a hash behind its prefix: each probe is four bytes of it. */
 const PROBES = 7;
 const PREFIX_BYTES = 1;
@@ -70,25 +73,26 @@ export class KnownItems {
 
   /** To be called before anybody may ask for the row. */
   note({ senderPubkey, targetPubkey, itemId, dedupUntilMs }: DedupRow): void {
-    const bits = this.#filterFor(dedupUntilMs)?.bits;
-    if (!bits) return;
-    const first = spread(numberOf(senderPubkey), spread(numberOf(targetPubkey), numberOf(itemId)));
-    for (let probe = 0; probe < PROBES; probe++) markBit(bits, namedBit(first, probe));
+    const ofSender = spread(numberOf(senderPubkey), numberOf(itemId));
+    for (const name of [ofSender, spread(ofSender, numberOf(targetPubkey))]) {
+      const bits = this.#filterFor(dedupUntilMs)?.bits;
+      for (let probe = 0; bits && probe < PROBES; probe++) markBit(bits, namedBit(name, probe));
+    }
   }
 
   /** Of the pairs of these keys, those under which the item may be stored or noted. */
   pairs(senders: readonly PublicKey[], targets: readonly PublicKey[], itemId: ItemId): KnownKeyPair[] {
     if (this.#state !== 'complete' || senders.length * targets.length <= 1) return everyPair(senders, targets);
     const item = numberOf(itemId);
-    const places = targets.map((target) => spread(numberOf(target), item));
-    const found: KnownKeyPair[] = [];
-    for (const sender of senders) {
-      const number = numberOf(sender);
-      const hasEarlier = this.#earlier.has(sender);
-      for (const [at, target] of targets.entries())
-        if (hasEarlier || this.#mayHold(spread(number, places[at] as number))) found.push([sender, target]);
-    }
-    return found;
+    return senders.flatMap((sender) => {
+      if (this.#earlier.has(sender)) return everyPair([sender], targets);
+      const ofSender = spread(numberOf(sender), item);
+      if (!this.#mayHold(ofSender)) return [];
+      return everyPair(
+        [sender],
+        targets.filter((target) => this.#mayHold(spread(ofSender, numberOf(target)))),
+      );
+    });
   }
 
   #mayHold(first: number): boolean {
@@ -149,6 +153,7 @@ export class KnownItems {
   async #addStored(level: Level, snapshot: LevelSnapshot): Promise<number> {
     let found = 0;
     for await (const run of runsOf(level, prefixRange(PREFIX.dedupUntil), { snapshot, bytes: READ_BYTES })) {
+      if (!this.#isFilling) return found;
       for (const [key, value] of run) {
         const untilMs = dueTimeOf(key);
         const names = withoutChecksum(key, value);

@@ -111,6 +111,8 @@ describe('a doubt of a node that had seen more', () => {
   test('is answered with each of its reasons; what an operator asks for is not', () => {
     const [one, other] = [doubtOf(9, [1, 'A']), doubtOf(8, [1, 'A'], [3, 'B'])];
     const both = doubtWith(one, other) ?? '';
+    // As the log has it: who ends a doubt names all of its text.
+    for (const known of [one, other, undefined]) expect(doubtWith(both, known)).toBe(both);
     expect(isSettled(both, treeOf([1, 'A'], [3, 'B']))).toBe(false);
     expect(isSettled(both, treeOf([1, 'A'], [3, 'C']))).toBe(true);
     expect(isSettled(doubtWith(one, 'somebody asked for it') ?? '', treeOf([1, 'A'], [3, 'C']))).toBe(false);

@@ -8,7 +8,9 @@ import { KnownItems } from '../../../../src/relay/store/known-items.ts';
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
 import { encodeRow } from '../../../../src/relay/store/row-codec.ts';
 import { publicKeyBytes } from '../../../../src/protocol/public-key.ts';
-import { alice } from '../../../support/hosts.ts';
+import type { ItemId } from '../../../../src/protocol/names.ts';
+import type { DedupRow } from '../../../../src/relay/core/rows.ts';
+import { alice, hostNamed } from '../../../support/hosts.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 function keyOf(name: number): Buffer {
@@ -83,11 +85,11 @@ describe('the items that are known in memory', () => {
     const level = await levelWith([], 0);
     const known = new KnownItems(1);
     await known.fill(level);
-    for (const name of range(16)) known.add(keyOf(name), 10);
+    for (const name of range(32)) known.add(keyOf(name), 10);
     expect(known.lacks(keyOf(99))).toBe(true);
-    known.add(keyOf(16), 10);
+    known.add(keyOf(32), 10);
     expect(known.lacks(keyOf(99))).toBe(false);
-    known.add(keyOf(17), 10);
+    known.add(keyOf(33), 10);
     known.purged(20);
     expect(known.lacks(keyOf(99))).toBe(false);
     await level.close();
@@ -105,6 +107,35 @@ describe('the items that are known in memory', () => {
       expect(known.lacks(keyOf(9_000))).toBe(false);
       await level.close();
     }
+  });
+
+  test('of the pairs of two hosts, those are asked that were noted, and those of senders from before', async () => {
+    const level = await levelWith(range(10), 100);
+    const known = new KnownItems();
+    const others = range(40).map((name) => hostNamed(`keys ${name}`).key);
+    const itemId = 'm1' as ItemId;
+    const note = (at: number, to: number, dedupUntilMs: number): void =>
+      known.note({ senderPubkey: others[at]!, targetPubkey: others[to]!, itemId, dedupUntilMs } as DedupRow);
+    const every = others.flatMap((sender) => others.map((target) => [sender, target]));
+    expect(known.pairs(others, others, itemId)).toEqual(every);
+    const filled = known.fill(level);
+    note(1, 2, 300);
+    expect(known.pairs(others, others, itemId)).toEqual(every);
+    await filled;
+    note(3, 4, 300);
+    note(3, 1, 300);
+    const noted = [
+      [others[1], others[2]],
+      [others[3], others[1]],
+      [others[3], others[4]],
+    ];
+    expect(known.pairs(others, others, itemId)).toEqual(noted);
+    expect(known.pairs(others, others, 'm2' as ItemId)).toEqual([]);
+    const ofAlice = others.map((target) => [alice.key, target]);
+    expect(known.pairs([alice.key, ...others], others, itemId)).toEqual([...ofAlice, ...noted]);
+    known.purged(100);
+    expect(known.pairs([alice.key, ...others], others, itemId)).toEqual(noted);
+    await level.close();
   });
 
   test('a database that is closed meanwhile leaves everything to LevelDB', async () => {
