@@ -58,9 +58,10 @@ async function costsOf(...works: readonly Work[]): Promise<number[]> {
   return measured.map((costs) => costs.toSorted((a, b) => a - b)[RUNS >> 1]!);
 }
 
-async function expectCheap(honest: Work, ...others: readonly Work[]): Promise<void> {
+/** How many times the processor of the honest work the dearest of the others takes. */
+async function timesOf(honest: Work, ...others: readonly Work[]): Promise<number> {
   const [usual = 0, ...costs] = await costsOf(honest, ...others);
-  for (const cost of costs) expect(cost).toBeLessThan(TIMES_AT_MOST * usual);
+  return Math.max(...costs) / usual;
 }
 
 /** Many requests, each answered with this status. */
@@ -85,10 +86,12 @@ test('a push of a host that had 64 keys, to itself, costs about as much as anoth
     await rotate(relay, host, next);
     host = next;
   }
-  await expectCheap(
-    () => push(relay, alice, newItems(bob)),
-    () => push(relay, host, newItems(host)),
-  );
+  expect(
+    await timesOf(
+      () => push(relay, alice, newItems(bob)),
+      () => push(relay, host, newItems(host)),
+    ),
+  ).toBeLessThan(TIMES_AT_MOST);
 });
 
 test('a page that is replayed is refused, and acks that release nothing are cheap', async () => {
@@ -102,15 +105,17 @@ test('a page that is replayed is refused, and acks that release nothing are chea
   expect(served).toBe(1 + 3);
   const body = JSON.stringify({ epoch: relay.epoch, through: 0 });
   const ack = (host: TestHost) => () => relay.send(relay.hop(host, 'POST', '/v2/relay/ack', body));
-  await expectCheap(
-    info(relay, alice),
-    repeated(() => relay.send(hop), 429),
-  );
+  expect(
+    await timesOf(
+      info(relay, alice),
+      repeated(() => relay.send(hop), 429),
+    ),
+  ).toBeLessThan(TIMES_AT_MOST);
   const acked = ack(alice);
   let charged = 0;
   while ((await acked()).status === 200) charged++;
   expect(charged).toBe(200);
-  await expectCheap(info(relay, alice), repeated(acked, 429));
+  expect(await timesOf(info(relay, alice), repeated(acked, 429))).toBeLessThan(TIMES_AT_MOST);
 });
 
 test('a rotation costs less than the items that it moves did, and the next one is refused', async () => {
@@ -122,10 +127,12 @@ test('a rotation costs less than the items that it moves did, and the next one i
   });
   const rotated = await costOf(() => rotate(relay, bob, carol));
   expect(rotated).toBeLessThan(pushed);
-  await expectCheap(
-    info(relay, alice),
-    repeated(() => postJson(relay, '/v2/relay/rotate', rotationBody(carol, hostNamed('refused'))), 429),
-  );
+  expect(
+    await timesOf(
+      info(relay, alice),
+      repeated(() => postJson(relay, '/v2/relay/rotate', rotationBody(carol, hostNamed('refused'))), 429),
+    ),
+  ).toBeLessThan(TIMES_AT_MOST);
 });
 
 test('floods of challenges and enrolments, and reads of the log, cost as much as other requests', async () => {
@@ -136,10 +143,12 @@ test('floods of challenges and enrolments, and reads of the log, cost as much as
   while ((await askChallenge(relay, carol)).status === 200);
   while ((await postJson(relay, '/v1/relay/enrol', enrolBody(carol, 'none'))).status !== 429);
   const proof = `/v2/relay/log/proof?item_id=proven&target=${encodeURIComponent(bob.key)}`;
-  await expectCheap(
-    info(relay, alice),
-    repeated(() => askChallenge(relay, carol), 429),
-    repeated(() => postJson(relay, '/v1/relay/enrol', enrolBody(carol, 'none')), 429),
-    repeated(() => relay.send(relay.hop(alice, 'GET', proof)), 200),
-  );
+  expect(
+    await timesOf(
+      info(relay, alice),
+      repeated(() => askChallenge(relay, carol), 429),
+      repeated(() => postJson(relay, '/v1/relay/enrol', enrolBody(carol, 'none')), 429),
+      repeated(() => relay.send(relay.hop(alice, 'GET', proof)), 200),
+    ),
+  ).toBeLessThan(TIMES_AT_MOST);
 });

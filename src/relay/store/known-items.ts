@@ -75,8 +75,9 @@ export class KnownItems {
   note({ senderPubkey, targetPubkey, itemId, dedupUntilMs }: DedupRow): void {
     const ofSender = spread(numberOf(senderPubkey), numberOf(itemId));
     for (const name of [ofSender, spread(ofSender, numberOf(targetPubkey))]) {
-      const bits = this.#filterFor(dedupUntilMs)?.bits;
-      for (let probe = 0; bits && probe < PROBES; probe++) markBit(bits, namedBit(name, probe));
+      const filter = this.#filterFor(dedupUntilMs);
+      if (!filter) return;
+      for (let probe = 0; probe < PROBES; probe++) markBit(filter.bits, namedBit(name, probe));
     }
   }
 
