@@ -5,6 +5,7 @@
  * (test/unit/cli/commands.test.ts); most of the time of a short command would go into loading what others need.
  */
 import { Command } from 'commander';
+import { softwareVersion } from '../lib/package-root.ts';
 import type { CommandContext } from './lib/context.ts';
 
 interface CommandEntry {
@@ -296,7 +297,7 @@ const HELP = 'Help:';
 const SHELL: CommandTable = {
   completion: {
     summary: 'Print a script by which bash, zsh or fish completes poste.',
-    load: async (context) => (await import('./host/completion.ts')).completionCommand(context),
+    load: async (context) => (await import('./host/completion.ts')).completionCommand(context, commandTree),
   },
 };
 
@@ -308,13 +309,31 @@ export const COMMANDS: CommandTable = {
   ...under(HELP, SHELL),
 };
 
+/** Taken anywhere on the command line, as --help is, and known to every command. */
+export const NO_COLOR_FLAG = '--no-color';
+
+/** `poste` with the commands loaded that `words` name, as `addCommands` takes them. */
+export async function commandTree(words: readonly string[] | undefined, context: CommandContext): Promise<Command> {
+  const poste = new Command('poste')
+    .description('Mail between coding agents on different machines.')
+    .version(softwareVersion())
+    .option(NO_COLOR_FLAG, 'print no colours, as with NO_COLOR; any command takes it')
+    .enablePositionalOptions()
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ poste init\n  $ poste daemon\n  $ poste status\n  $ poste doctor\n  $ poste relay serve',
+    );
+  await addCommands(poste, COMMANDS, context, words);
+  return poste;
+}
+
 /**
  * Adds the commands of a table to `parent`. The one that `words` name is loaded; the others have a name and a summary
  * only. Without `words` all of them are loaded.
  *
  * @param words - the arguments after `parent` that are no flags: the names of commands come first among them.
  */
-export async function addCommands(
+async function addCommands(
   parent: Command,
   table: CommandTable,
   context: CommandContext,

@@ -5,9 +5,9 @@
  * Nothing here belongs to a process: `main.ts` runs it with the streams and signals of its own. They are bundled apart, so
  * `main.ts` takes nothing from here but `runToExit`, by `import()`.
  */
-import { Command, CommanderError } from 'commander';
+import { type Command, CommanderError } from 'commander';
 import { printable } from '../protocol/printable.ts';
-import { COMMANDS, addCommands } from './commands.ts';
+import { NO_COLOR_FLAG, commandTree } from './commands.ts';
 import type { CommandContext, OutputStream } from './lib/context.ts';
 import { optionsOf } from './lib/command-tree.ts';
 import { CommandFailed, EXIT, systemFailure } from './lib/exit.ts';
@@ -15,10 +15,6 @@ import { jsonLine } from './lib/format.ts';
 import { filled } from './lib/help-text.ts';
 import { endWithOutput } from './lib/output.ts';
 import { screenOf, styled } from './lib/screen.ts';
-import { softwareVersion } from '../lib/package-root.ts';
-
-/** Taken anywhere on the command line, as --help is, and known to every command. */
-const NO_COLOR_FLAG = '--no-color';
 
 const BROKEN_WORDS =
   'the command line holds bytes that are no UTF-8: turn the text into UTF-8, as iconv does, and give the command again';
@@ -89,18 +85,9 @@ export async function posteCommand(
   context: CommandContext,
   isJson = false,
 ): Promise<Command> {
-  const poste = new Command('poste')
-    .description('Mail between coding agents on different machines.')
-    .version(softwareVersion())
-    .option(NO_COLOR_FLAG, 'print no colours, as with NO_COLOR; any command takes it')
-    .enablePositionalOptions()
-    .addHelpText(
-      'after',
-      '\nExamples:\n  $ poste init\n  $ poste daemon\n  $ poste status\n  $ poste doctor\n  $ poste relay serve',
-    );
-  poste.hook('preAction', (_poste, command) => refuseEmptyPlaces(command));
   const words = argv?.filter((word) => !word.startsWith('-'));
-  await addCommands(poste, COMMANDS, context, words);
+  const poste = await commandTree(words, context);
+  poste.hook('preAction', (_poste, command) => refuseEmptyPlaces(command));
   return withErrors(poste, context, isJson);
 }
 

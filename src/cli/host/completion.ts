@@ -4,7 +4,6 @@ import { completionLines } from '../lib/complete.ts';
 import { SCRIPTS, SHELLS, type Shell } from '../lib/completion-scripts.ts';
 import { CompletionSources } from '../lib/completion-sources.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { posteCommand } from '../run.ts';
 
 const NOTES = `
 The script asks poste itself at every tab, so it stays as it is when poste gets new commands. Agents, paired hosts, messages
@@ -15,23 +14,27 @@ Examples:
   $ poste completion zsh > "\${fpath[1]}/_poste"                             # then start zsh again
   $ poste completion fish > ~/.config/fish/completions/poste.fish`;
 
-export function completionCommand(context: CommandContext): Command {
+/** Builds `poste` with the commands loaded that `words` name. */
+type CommandTree = (words: readonly string[], context: CommandContext) => Promise<Command>;
+
+export function completionCommand(context: CommandContext, tree: CommandTree): Command {
   return new Command('completion')
     .addArgument(new Argument('<shell>', 'the shell').choices(SHELLS))
-    .addCommand(candidatesCommand(context))
+    .addCommand(candidatesCommand(context, tree))
     .addHelpText('after', NOTES)
     .action((shell: Shell) => {
       context.stdout.write(SCRIPTS[shell]);
     });
 }
 
-function candidatesCommand(context: CommandContext): Command {
+function candidatesCommand(context: CommandContext, tree: CommandTree): Command {
   return new Command('candidates')
     .description('Print what may come next, a line for each; the scripts call it.')
     .argument('[word...]', 'after --: what follows poste on the line; the last one is being typed')
     .addHelpText('after', '\nExample:\n  $ poste completion candidates -- inbox --st')
     .action(async (words: string[]) => {
-      const root = await posteCommand(words.slice(0, -1), context);
+      const named = words.slice(0, -1).filter((word) => !word.startsWith('-'));
+      const root = await tree(named, context);
       const lines = await completionLines(root, words, (as) => new CompletionSources(context, as ?? agentOf(context)));
       context.stdout.write(lines.map((line) => `${line}\n`).join(''));
     });

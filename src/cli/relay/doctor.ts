@@ -19,11 +19,11 @@ import { backupChecks, certificateChecks, diskChecks, keyChecks, unitText } from
 import { type Asked, filesCheck, plainCheck, processChecks, serverCheck } from './doctor/process-checks.ts';
 import { clockCheck, positionChecks, runningStore, stoppedStore } from './doctor/store-checks.ts';
 import { RELAY_AREAS, type RelayCheck, type RelaySubject } from './doctor/subject.ts';
-import { configFileOf } from './relay-config.ts';
 import { effectiveSettings, flagsAlone } from './serve-config.ts';
 import { configOption, withServeOptions } from './serve-options.ts';
 import { type ServeFlags, refuseUnpushable, relayOptions } from './serve-settings.ts';
 import { sharedLogPlace } from './shared-log-options.ts';
+import { configFileOf } from './store-dir.ts';
 
 /** Where docs/operating.md installs the unit. */
 const UNIT = '/etc/systemd/system/poste-relay.service';

@@ -1,13 +1,12 @@
 /**
- * Where the config file of a relay is, and what an operator's command takes from it: the settings that it has in common with
- * `poste relay serve`, so that nobody repeats as flags what stands in the file.
+ * `--config` of an operator's command: it takes from the file the settings that it has in common with `poste relay serve`, so
+ * that nobody repeats as flags what stands in the file.
  */
 import { existsSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import type { CommandContext } from '../lib/context.ts';
-import { ownPaths } from '../lib/own-paths.ts';
 import type { ServeFlags } from './serve-settings.ts';
+import { configFileOf } from './store-dir.ts';
 
 /** Which relay is meant, its key and its log. */
 const SHARED = [
@@ -18,17 +17,6 @@ const SHARED = [
   'logPasswordFile',
   'durability',
 ] as const satisfies readonly (keyof ServeFlags)[];
-
-/** Where the config file is when no flag names one: beside that of a host. */
-function usualFile(context: CommandContext): string {
-  return join(dirname(ownPaths(context).configFile), 'relay.toml');
-}
-
-/** The config file that the command uses. */
-export function configFileOf(context: CommandContext, command: Command): string {
-  const { config } = command.opts<{ config?: string }>();
-  return config === undefined ? usualFile(context) : resolve(config);
-}
 
 /** The command with `--config`, and with what the file says where no flag says otherwise. It has its other options already. */
 export function withRelayConfig(context: CommandContext, command: Command): Command {

@@ -15,9 +15,9 @@ import { printable } from '../../protocol/printable.ts';
 import { shownAddress } from '../../relay/shared-log/log-address.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { configFileOf } from './relay-config.ts';
 import { SERVE_OPTIONS, type ServeOption, settingKey, settingKeys } from './serve-options.ts';
 import type { ServeFlags } from './serve-settings.ts';
+import { configFileOf } from './store-dir.ts';
 
 export type SettingSource =
   | { type: 'flag' }

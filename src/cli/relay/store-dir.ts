@@ -1,7 +1,10 @@
-/** `--store-dir`: which store a command means, and how the command ends when it cannot be opened. */
-import { Option } from 'commander';
+/** `--store-dir` and `--config`: which relay a command means, and how the command ends when its store cannot be opened. */
+import { dirname, join, resolve } from 'node:path';
+import { type Command, Option } from 'commander';
 import type { RefusedReason, StoreRefused } from '../../relay/store/refused.ts';
+import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, type ExitName } from '../lib/exit.ts';
+import { ownPaths } from '../lib/own-paths.ts';
 
 export const STORE_DIR_DEFAULT = './poste-relay';
 
@@ -11,6 +14,17 @@ export interface StoreDirFlags {
 
 export function storeDirOption(what = 'the store folder of the running relay'): Option {
   return new Option('--store-dir <dir>', what).default(STORE_DIR_DEFAULT);
+}
+
+/** Where the config file is when no flag names one: beside that of a host. */
+function usualFile(context: CommandContext): string {
+  return join(dirname(ownPaths(context).configFile), 'relay.toml');
+}
+
+/** The config file that the command uses. */
+export function configFileOf(context: CommandContext, command: Command): string {
+  const { config } = command.opts<{ config?: string }>();
+  return config === undefined ? usualFile(context) : resolve(config);
 }
 
 const REFUSED_EXIT: Readonly<Record<RefusedReason, ExitName>> = {
