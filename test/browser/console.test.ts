@@ -9,7 +9,7 @@ import { enrolOf } from '../support/commands.ts';
 import { deferred } from '../support/deferred.ts';
 import { SOUND_ROWS, heldRowsChecks } from '../support/held-rows-check.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
-import { ConsoleWindow, consoleUrl, sample } from '../support/console-browser.ts';
+import { ConsoleWindow, consoleUrl, sample } from './console-browser.ts';
 import { browserForSuite } from '../support/page-browser.ts';
 import { HOSTILE } from '../support/hostile-words.ts';
 import { type HostedRelay, deny, enrolWithToken, hostedRelayForTest } from '../support/hosted-relay.ts';

@@ -16,7 +16,7 @@ import { type Ended, type PosteProcess, type StartDocument, poste, serveArgs } f
 import { NEEDS } from '../support/programs.ts';
 import { EXIT, STACK, saidOf } from '../support/relay-command.ts';
 import { SeededRandom } from '../support/seeded-random.ts';
-import { ServedMail } from '../support/served-mail.ts';
+import { ServedMail } from './served-mail.ts';
 import { startOn } from '../support/served-promises.ts';
 import { type Fault, faultsOf, faultyPoste, neededStrace, recordedPoste } from '../support/strace.ts';
 import { atTestEnd } from '../support/test-end.ts';

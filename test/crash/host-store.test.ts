@@ -8,7 +8,7 @@ import { SeededRandom } from '../support/seeded-random.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { share } from '../support/thorough.ts';
 
-const WRITER = fileURLToPath(new URL('../support/host-store-writer.ts', import.meta.url));
+const WRITER = fileURLToPath(new URL('./host-store-writer.ts', import.meta.url));
 const ROUNDS = share(16);
 
 test(`${ROUNDS} kills: every transaction that was acknowledged is there, whole, and no number is given twice`, async () => {

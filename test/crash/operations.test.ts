@@ -5,7 +5,7 @@
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { OPERATIONS } from '../support/broken-operations.ts';
-import { Broken } from '../support/broken-runs.ts';
+import { Broken } from './broken-runs.ts';
 import { SeededRandom } from '../support/seeded-random.ts';
 import { FAULT_KINDS, type Fault, neededStrace } from '../support/strace.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';

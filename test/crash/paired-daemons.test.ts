@@ -6,7 +6,7 @@
  */
 import { readdir } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import { Correspondent } from '../support/correspondent.ts';
+import { Correspondent } from './correspondent.ts';
 import { KilledDaemon } from '../support/killed-daemon.ts';
 import { MailOracle } from '../support/mail-oracle.ts';
 import { SeededRandom } from '../support/seeded-random.ts';

@@ -7,7 +7,7 @@ import { describe, expect, test } from 'vitest';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { RelayCallFailed } from '../../src/host/relay/relay-request.ts';
-import { Crowd } from '../support/crowd.ts';
+import { Crowd } from './crowd.ts';
 import { type TestHost, alice, bob, hostNamed } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
 import { type StartDocument, relayProcess, run } from '../support/poste-process.ts';

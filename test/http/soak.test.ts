@@ -3,7 +3,7 @@
  * torture -- --only soak` lives a week after the days that fill the store; `POSTE_TORTURE_RUNS` says how many in all.
  */
 import { expect, onTestFinished, test } from 'vitest';
-import { Soak, type Used } from '../support/soak.ts';
+import { Soak, type Used } from './soak.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { tried } from '../support/thorough.ts';
 

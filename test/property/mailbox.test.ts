@@ -9,7 +9,7 @@ import { mailboxOf } from '../../src/host/mailbox/mailbox.ts';
 import { sweepRetention } from '../../src/host/mailbox/retention.ts';
 import { sendMail } from '../../src/host/mail/send.ts';
 import { accepted } from '../support/mail-context.ts';
-import { MailboxModel } from '../support/mailbox-model.ts';
+import { MailboxModel } from './mailbox-model.ts';
 import { type TestContext, disposableContext } from '../support/test-context.ts';
 import { share } from '../support/thorough.ts';
 

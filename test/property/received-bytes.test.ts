@@ -3,7 +3,6 @@ import type { IncomingItem } from '../../src/host/inbound/verify.ts';
 import { quarantineUsage } from '../../src/host/inbound/quarantine-rows.ts';
 import { receiveItems } from '../../src/host/inbound/receive.ts';
 import { ITEM_KINDS } from '../../src/protocol/items.ts';
-import { hostileTexts } from '../support/hostile-texts.ts';
 import {
   addAgent,
   itemFor,
@@ -15,6 +14,26 @@ import {
   sendTo,
 } from '../support/paired-contexts.ts';
 import { SeededRandom } from '../support/seeded-random.ts';
+
+/** Texts that parsers, keys of a store and prototypes have stumbled over. */
+const hostileTexts: readonly string[] = [
+  '',
+  '\0',
+  'a\0b',
+  '\ud800',
+  '__proto__',
+  'constructor',
+  '{"__proto__":{"v":1}}',
+  '[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[',
+  '1e400',
+  '-0',
+  '"\\ud800"',
+  '"id":"other",',
+  'receipt:::',
+  'expired:m:k',
+  '../../etc/passwd',
+  'x'.repeat(10_000),
+];
 
 const SEED = 20_260_101;
 const ITEMS = 600;

@@ -8,13 +8,7 @@ import { sha256Hex } from '../../src/protocol/digest.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { type QueueRow, type RowChange, rowKey } from '../../src/relay/core/rows.ts';
 import { RecentItems } from '../../src/relay/engine/recent-items.ts';
-import {
-  DurableHistory,
-  type HistoryStep,
-  KEYS,
-  type TestBatch,
-  anyDurableHistory,
-} from '../support/durable-history.ts';
+import { DurableHistory, type HistoryStep, KEYS, type TestBatch, anyDurableHistory } from './durable-history.ts';
 import { share, tried } from '../support/thorough.ts';
 
 type Memory = Pick<RecentItems, 'durable' | 'rows'> & Partial<Pick<RecentItems, 'encoded'>>;

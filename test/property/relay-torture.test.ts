@@ -5,7 +5,7 @@
  * `POSTE_TORTURE_RUNS` it is the first of so many.
  */
 import { expect, test } from 'vitest';
-import { faultsAfter } from '../support/torture-oracle.ts';
+import { faultsAfter } from './torture-oracle.ts';
 import { share } from '../support/thorough.ts';
 import { TortureWorld } from '../support/torture-world.ts';
 

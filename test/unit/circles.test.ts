@@ -44,7 +44,12 @@ function circlesOf(graph: Graph): string[][] {
   const reached = new Map([...graph.keys()].map((node) => [node, reachedFrom(graph, node)]));
   const circles = [...reached]
     .filter(([node, all]) => all.has(node))
-    .map(([node, all]) => [...all].filter((other) => reached.get(other)?.has(node)).toSorted().join(' '));
+    .map(([node, all]) =>
+      [...all]
+        .filter((other) => reached.get(other)?.has(node))
+        .toSorted()
+        .join(' '),
+    );
   return [...new Set(circles)].map((names) => names.split(' '));
 }
 

@@ -4,7 +4,7 @@ import { isRefusal } from '../../../src/host/core/refusal.ts';
 import { diagnosisOf } from '../../../src/host/doctor/diagnosis.ts';
 import { WORLD_TEST_MS, inState, ready, relayWorld, until } from '../../support/relay-world.ts';
 import { ANOTHER_AUTHORITY, AUTHORITY } from '../../support/test-authority.ts';
-import { tlsBefore } from '../../support/tls-relay.ts';
+import { tlsBefore } from './tls-relay.ts';
 
 const CA = { pem: `Our authority:\n${AUTHORITY}`, path: '/etc/ssl/our.pem' };
 

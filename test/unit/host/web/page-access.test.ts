@@ -11,7 +11,7 @@ import { TOKEN_LIFETIME_MS } from '../../../../src/http/browser-session/sessions
 import { buildPage } from '../../../../scripts/build-pages.ts';
 import { accepted, idOf, refused, send } from '../../../support/mail-context.ts';
 import { type MailPage, mailPage } from '../../../support/mail-page.ts';
-import { type PlainAnswer, plainRequest } from '../../../support/plain-request.ts';
+import { type PlainAnswer, plainRequest } from './plain-request.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 const ASKED = ['mail-conversations', 'mail-inbox', 'mail-read-all', 'mail-send', 'mail-reply', 'mail-sent', 'people'];

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { join } from 'node:path';
 import { KEPT, type Kept, MUTATIONS, MutatedStore } from '../../../support/mutated-store.ts';
-import { MutationJudges, type Verdict } from '../../../support/mutation-judges.ts';
+import { MutationJudges, type Verdict } from './mutation-judges.ts';
 import { SeededRandom } from '../../../support/seeded-random.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { share, tried } from '../../../support/thorough.ts';

@@ -6,12 +6,12 @@
  * asked whether everything is there that was promised; where it is not, something must say so, and after the new epoch
  * that follows, with everything pushed again as senders do, it must be there.
  */
-import { openOffline } from '../../src/relay/replay/offline.ts';
-import { verify } from '../../src/relay/replay/verify.ts';
-import { refusedIfDamaged, StoreRefused } from '../../src/relay/store/refused.ts';
-import { resultOf } from './audits.ts';
-import type { Promises } from './mutated-store.ts';
-import { type Start, startOn } from './served-promises.ts';
+import { openOffline } from '../../../../src/relay/replay/offline.ts';
+import { verify } from '../../../../src/relay/replay/verify.ts';
+import { refusedIfDamaged, StoreRefused } from '../../../../src/relay/store/refused.ts';
+import { resultOf } from '../../../support/audits.ts';
+import type { Promises } from '../../../support/mutated-store.ts';
+import { type Start, startOn } from '../../../support/served-promises.ts';
 
 export interface ToJudge {
   audited: string;

@@ -1,8 +1,8 @@
 /** The console of a relay in this process, whose samples come when the test says that time has passed. */
 import type { BrowserContextOptions } from 'playwright-core';
 import { ControlClient } from '../../src/cli/relay/control-client.ts';
-import type { HttpRelay } from './http-relay.ts';
-import { type BrowserSuite, PageWindow } from './page-browser.ts';
+import type { HttpRelay } from '../support/http-relay.ts';
+import { type BrowserSuite, PageWindow } from '../support/page-browser.ts';
 
 const SAMPLE_MS = 2_000;
 

@@ -2,8 +2,8 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Audit, Judged, ToJudge } from './mutation-judge.ts';
-import type { Start } from './served-promises.ts';
-import { atTestEnd } from './test-end.ts';
+import type { Start } from '../../../support/served-promises.ts';
+import { atTestEnd } from '../../../support/test-end.ts';
 
 const JUDGE = fileURLToPath(new URL('mutation-judge.ts', import.meta.url));
 

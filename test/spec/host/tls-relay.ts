@@ -4,8 +4,8 @@ import { request } from 'node:http';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
-import { passedOn } from './flaky-proxy.ts';
-import { SERVER } from './test-authority.ts';
+import { passedOn } from '../../support/flaky-proxy.ts';
+import { SERVER } from '../../support/test-authority.ts';
 
 /** For one test. Answers the address; `port` is where the relay listens. */
 export async function tlsBefore(port: () => number): Promise<string> {

@@ -13,12 +13,21 @@ import { reduce } from '../../src/relay/core/reduce.ts';
 import { type QueueRow, type RowChange, rowKey } from '../../src/relay/core/rows.ts';
 import { RowOverlay } from '../../src/relay/engine/row-overlay.ts';
 import type { Payload } from '../../src/relay/store/durable-log.ts';
-import { ackOf, enrolOf, expireOf, extendOf, pushOf, reportLostOf, rotateEpochOf, rotateOf } from './commands.ts';
-import { epochNumbered } from './epochs.ts';
-import { initialised } from './events.ts';
-import { type TestHost, hostNamed, relay } from './hosts.ts';
-import { settingsWith } from './settings.ts';
-import { NOON_MS } from './test-clock.ts';
+import {
+  ackOf,
+  enrolOf,
+  expireOf,
+  extendOf,
+  pushOf,
+  reportLostOf,
+  rotateEpochOf,
+  rotateOf,
+} from '../support/commands.ts';
+import { epochNumbered } from '../support/epochs.ts';
+import { initialised } from '../support/events.ts';
+import { type TestHost, hostNamed, relay } from '../support/hosts.ts';
+import { settingsWith } from '../support/settings.ts';
+import { NOON_MS } from '../support/test-clock.ts';
 
 /** Keys that take the place of each other. */
 export const KEYS: readonly TestHost[] = ['a', 'b', 'c', 'd', 'e', 'f', 'g'].map((name) => hostNamed(name));

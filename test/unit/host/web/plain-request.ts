@@ -1,6 +1,6 @@
 /** One request over loopback with exactly these headers, as no browser would send it. */
 import { type OutgoingHttpHeaders, request } from 'node:http';
-import { PATIENCE_MS } from './patience.ts';
+import { PATIENCE_MS } from '../../../support/patience.ts';
 
 export interface PlainAnswer {
   status: number;

@@ -5,9 +5,9 @@
 import { once, setMaxListeners } from 'node:events';
 import { type Socket, connect } from 'node:net';
 import { setTimeout as elapsed } from 'node:timers/promises';
-import { hopBytes } from './hops.ts';
-import type { TestHost } from './hosts.ts';
-import { requestBytes } from './raw-http.ts';
+import { hopBytes } from '../support/hops.ts';
+import type { TestHost } from '../support/hosts.ts';
+import { requestBytes } from '../support/raw-http.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 
 /** Strangers have as many addresses as this. */

@@ -5,11 +5,11 @@
 import { cp, readdir, rm, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'vitest';
-import { type Operation, type Template, stillClock } from './broken-operations.ts';
-import { type Ended, poste } from './poste-process.ts';
-import { EXIT, STACK, saidOf } from './relay-command.ts';
-import { FAULT_KINDS, type Fault, type Recording, faultsOf, faultyPoste, recordedPoste } from './strace.ts';
-import { temporaryFolder } from './temporary-folder.ts';
+import { type Operation, type Template, stillClock } from '../support/broken-operations.ts';
+import { type Ended, poste } from '../support/poste-process.ts';
+import { EXIT, STACK, saidOf } from '../support/relay-command.ts';
+import { FAULT_KINDS, type Fault, type Recording, faultsOf, faultyPoste, recordedPoste } from '../support/strace.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 type Outcome = 'killed' | 'refused' | 'done' | 'found damaged';
 

@@ -6,9 +6,9 @@ import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { RelayCallFailed } from '../../src/host/relay/relay-request.ts';
 import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
 import { verifySignature } from '../../src/protocol/ed25519.ts';
-import { type TestHost, alice, bob } from './hosts.ts';
-import { envelopeWire, itemTo } from './mail.ts';
-import { type PromisedItem, type Promises, RECEIVERS, RELAY_SIGNER } from './mutated-store.ts';
+import { type TestHost, alice, bob } from '../support/hosts.ts';
+import { envelopeWire, itemTo } from '../support/mail.ts';
+import { type PromisedItem, type Promises, RECEIVERS, RELAY_SIGNER } from '../support/mutated-store.ts';
 
 export class ServedMail {
   readonly #url: string;

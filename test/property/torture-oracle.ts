@@ -5,8 +5,8 @@
 import { LAN_CONFIRM_MS, RELAY_GRACE_MS } from '../../src/host/core/outbox.ts';
 import type { Address, AgentId, OutboxRow } from '../../src/host/core/rows.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
-import { AGENTS, type Host } from './torture-host.ts';
-import { type Asked, RETENTION_DAYS, type TortureWorld } from './torture-world.ts';
+import { AGENTS, type Host } from '../support/torture-host.ts';
+import { type Asked, RETENTION_DAYS, type TortureWorld } from '../support/torture-world.ts';
 
 /** Turns of four minutes until everything that can arrive has arrived, and how many in which nothing moves show that. */
 const TURNS_MAX = 200;

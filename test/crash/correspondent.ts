@@ -12,9 +12,9 @@ import type {
   SentMessage,
 } from '../../src/host/api/schemas/mail.ts';
 import type { InputOf, OperationName, OutputOf } from '../../src/host/api/operations.ts';
-import type { KilledDaemon } from './killed-daemon.ts';
-import type { MailOracle } from './mail-oracle.ts';
-import type { SeededRandom } from './seeded-random.ts';
+import type { KilledDaemon } from '../support/killed-daemon.ts';
+import type { MailOracle } from '../support/mail-oracle.ts';
+import type { SeededRandom } from '../support/seeded-random.ts';
 
 const LONG_BODY_CHARACTERS = 60_000;
 /** How many unread messages are answered in one turn. */
