@@ -2,7 +2,7 @@ import { realpathSync, statfsSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { configDefaults, defineConfig } from 'vitest/config';
 import { PATIENCE_MS } from './test/support/patience.ts';
-import { SkippedPrograms } from './test/support/skipped-programs.ts';
+import { RunNotes } from './test/support/run-notes.ts';
 import { TestOrder } from './test/support/test-order.ts';
 import { thoroughFiles } from './test/support/thorough-files.ts';
 import { LONG_FILES } from './test/support/long-files.ts';
@@ -40,7 +40,7 @@ export default defineConfig({
     isolate: false,
     setupFiles: ['test/support/checked-fetch.ts'],
     env: { TMPDIR: temporaryRoot() },
-    reporters: ['default', new SkippedPrograms()],
+    reporters: ['default', new RunNotes()],
     sequence: { sequencer: TestOrder },
     // Many tests wait for other processes: one worker for each core would leave cores idle.
     maxWorkers: availableParallelism() * 2,

@@ -2,7 +2,7 @@
  * Programs outside Node that tests need: where one is found, and what happens to the tests where it is not there.
  *
  * A program is what its environment variable names, or the first of its names on PATH, or in the usual places of Linux
- * and macOS. Without it the tests that need it are skipped, and the end of the run says so (support/skipped-programs.ts).
+ * and macOS. Without it the tests that need it are skipped, and the end of the run says so (support/run-notes.ts).
  * With CI=true they fail: nothing may go untested there without anybody seeing it.
  */
 import { accessSync, constants, statSync } from 'node:fs';

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { readText } from '../../support/doc-pages.ts';
 import * as programs from '../../support/programs.ts';
 import { type Program, findProgram, neededProgram } from '../../support/programs.ts';
-import { skippedLine } from '../../support/skipped-programs.ts';
+import { skippedLine } from '../../support/run-notes.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const NAMES = ['poste-no-such-program', 'poste-none-either'];

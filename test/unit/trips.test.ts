@@ -1,0 +1,100 @@
+/**
+ * How far one push, pull, page of the console and message travel through the sources: the files and functions that really
+ * run, by the coverage of V8. A change that makes a way longer raises its bound here and says why; the end of a run prints
+ * what was counted.
+ */
+import { randomBytes } from 'node:crypto';
+import { Session, type Profiler } from 'node:inspector/promises';
+import { afterAll, beforeAll, expect, test, type TestContext } from 'vitest';
+import { alice, bob } from '../support/hosts.ts';
+import { itemTo } from '../support/mail.ts';
+import { sendMail } from '../../src/host/mail/send.ts';
+import type { AgentId } from '../../src/host/core/rows.ts';
+import { until, usedRelayWorld } from '../support/relay-world.ts';
+import { relayForTest } from '../support/http-relay.ts';
+import { enterConsole } from '../support/console-session.ts';
+
+const RELAY = /\/src\/(?<path>(?:relay|http|protocol|lib)\/.*\.ts)/;
+const HOST = /\/src\/(?<path>(?:host|protocol|lib)\/.*\.ts)/;
+
+const session = new Session();
+
+beforeAll(async () => {
+  session.connect();
+  await session.post('Profiler.enable');
+  await session.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false });
+});
+
+afterAll(async () => {
+  await session.post('Profiler.stopPreciseCoverage');
+  session.disconnect();
+});
+
+/** The functions that ran since the last call, by the path of their file. */
+async function ranSince(sources: RegExp): Promise<Map<string, Profiler.FunctionCoverage[]>> {
+  const { result } = await session.post('Profiler.takePreciseCoverage');
+  const files = result.map(({ url, functions }): [string | undefined, Profiler.FunctionCoverage[]] => [
+    sources.exec(url)?.groups?.['path'],
+    functions.filter(({ functionName, ranges }) => functionName !== '' && (ranges[0]?.count ?? 0) > 0),
+  ]);
+  return new Map(files.flatMap(([path, ran]) => (path === undefined || ran.length === 0 ? [] : [[path, ran]])));
+}
+
+/** Walks the way once, and holds it to its bound. Everything is warm: each way was walked before. */
+async function trip(
+  { task }: TestContext,
+  sources: RegExp,
+  filesMax: number,
+  walk: () => Promise<unknown>,
+): Promise<void> {
+  await ranSince(sources);
+  await walk();
+  const ran = await ranSince(sources);
+  const functions = [...ran.values()].reduce((sum, all) => sum + all.length, 0);
+  task.meta.counted = `${task.name}: ${ran.size} files, ${functions} functions`;
+  // The list says which files a longer way came through.
+  expect([...ran.keys()].toSorted().slice(filesMax)).toEqual([]);
+}
+
+async function relayInUse() {
+  const relay = await relayForTest('uws', { adminListen: { host: '127.0.0.1', port: 0 } });
+  await relay.enrol(alice, bob);
+  const push = () => relay.client(alice).push([itemTo([bob], randomBytes(6).toString('hex'))]);
+  const pull = () => relay.client(bob).pull({ after: 0 });
+  for (let round = 0; round < 2; round++) {
+    await push();
+    await pull();
+  }
+  return { relay, push, pull };
+}
+
+test('a push, at the relay', async (context) => {
+  const { push } = await relayInUse();
+  await trip(context, RELAY, 78, push);
+});
+
+test('a pull, at the relay', async (context) => {
+  const { pull } = await relayInUse();
+  await trip(context, RELAY, 40, pull);
+});
+
+test('a page of the log on the console', async (context) => {
+  const { relay } = await relayInUse();
+  const page = await enterConsole(relay);
+  await page.get('/log');
+  await trip(context, RELAY, 35, () => page.get('/log'));
+});
+
+test('a message from host to host over a relay, at both hosts', async (context) => {
+  const { alice: north, bob: south } = await usedRelayWorld();
+  const send = (body: string): Promise<unknown> =>
+    sendMail(north.context, 'agent-anna' as AgentId, { to: ['bert@bob'], subject: 'Hello', body });
+  const arrived = (count: number): Promise<void> =>
+    until(async () => expect(await south.mailOf('bert')).toHaveLength(count));
+  await send('one');
+  await arrived(1);
+  await trip(context, HOST, 69, async () => {
+    await send('two');
+    await arrived(2);
+  });
+});
