@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { type CallToolResult, Client } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import type { AgentsResult, InboxResult, SendResult } from '../../src/host/api/schemas/mail.ts';
+import type { AgentsResult, InboxResult, SendResult } from '../../src/host/contract/mail.ts';
 import { initialiseHost } from '../../src/host/init.ts';
 import { DaemonClient } from '../../src/host/api/client.ts';
-import { hostPaths, ownsFolder } from '../../src/host/paths.ts';
+import { hostPaths, ownsFolder } from '../../src/host/base/paths.ts';
 import { parseHostName } from '../../src/protocol/names.ts';
 
 const PROGRAM = ['--import', 'tsx', new URL('../../src/cli/main.ts', import.meta.url).pathname];

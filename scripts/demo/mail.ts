@@ -6,7 +6,7 @@ import { strict as assert } from 'node:assert';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { WholeMessage } from '../../src/host/api/schemas/mail.ts';
+import type { WholeMessage } from '../../src/host/contract/mail.ts';
 import { type DemoAgent, DemoHost, until } from './host.ts';
 import { step } from './step.ts';
 

@@ -18,7 +18,7 @@ import {
   generateSealKey,
   openSeal,
   sealEnvelope,
-} from '../../src/host/mail/sealing.ts';
+} from '../../src/host/wire/sealing.ts';
 import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../src/protocol/digest.ts';

@@ -2,7 +2,7 @@
 import { DaemonClient } from '../../src/host/api/client.ts';
 import { startDaemon } from '../../src/host/daemon.ts';
 import { initialiseHost } from '../../src/host/init.ts';
-import { hostPaths, ownsFolder } from '../../src/host/paths.ts';
+import { hostPaths, ownsFolder } from '../../src/host/base/paths.ts';
 import { parseHostName } from '../../src/protocol/names.ts';
 import { liveAt } from './clock.ts';
 

@@ -13,8 +13,8 @@ import {
   SEAL_INFO,
   type SealedContent,
   sealKeyId,
-} from '../../src/host/mail/sealing.ts';
-import { sealSuite } from '../../src/host/mail/seal-suite.ts';
+} from '../../src/host/wire/sealing.ts';
+import { sealSuite } from '../../src/host/wire/seal-suite.ts';
 import { encodeBase64 } from '../../src/protocol/base64.ts';
 import { canonicalBytes, canonicalJson } from '../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../src/protocol/digest.ts';

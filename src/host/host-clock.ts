@@ -7,7 +7,7 @@ import { ClockGuard, type ClockJump } from '../lib/clock-guard.ts';
 import { type Clock, systemClock, type Timers } from '../lib/clock.ts';
 import { PeriodicTask } from '../lib/periodic-task.ts';
 import { DAY_MS } from '../protocol/limits.ts';
-import { type HostContext, isStoreFailure } from './context.ts';
+import { type HostContext, isStoreFailure } from './base/context.ts';
 import type { PeerId } from './core/rows.ts';
 import { afterPeerChange } from './outbox/outbox.ts';
 import type { HostStore } from './store/host-store.ts';

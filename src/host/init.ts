@@ -14,10 +14,10 @@ import type { PublicKey } from '../protocol/public-key.ts';
 import { syncFolder } from '../lib/files.ts';
 import { configText } from '../lib/config-file.ts';
 import { fileFault } from '../lib/file-fault.ts';
-import { configOfToml, newConfigText } from './config.ts';
+import { configOfToml, newConfigText } from './base/config.ts';
 import { newIdentityRow } from './peers/identity.ts';
-import { type HostPaths, makePrivateFolder } from './paths.ts';
-import { generateSealKey } from './mail/sealing.ts';
+import { type HostPaths, makePrivateFolder } from './base/paths.ts';
+import { generateSealKey } from './wire/sealing.ts';
 import { finishRestore } from './store/restored.ts';
 import { HostStoreRefused, createHostStore, holdsStore, openHostStore } from './store/open.ts';
 

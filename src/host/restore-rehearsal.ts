@@ -9,7 +9,7 @@ import { basename, join } from 'node:path';
 import { readContainer } from '../lib/backup-container.ts';
 import { isListening } from '../lib/unix-socket.ts';
 import { DaemonClient } from './api/client.ts';
-import type { HostPaths } from './paths.ts';
+import type { HostPaths } from './base/paths.ts';
 import { planOf, type RestorePlan, storeOfFile, unreadable } from './restore.ts';
 import { HOST_BACKUP } from './store/backup.ts';
 import type { HostStore } from './store/host-store.ts';

@@ -17,8 +17,8 @@ export type {
 } from '../host/relay/relay-client.ts';
 export { AnotherRelay, RelayCallFailed, RelayProblem, callerTrusting } from '../host/relay/relay-request.ts';
 export type { RelayClientOptions } from '../host/relay/relay-request.ts';
-export { NotOpened, generateSealKey, openSeal, sealEnvelope } from '../host/mail/sealing.ts';
-export type { Envelope, EnvelopeHead, SealedContent } from '../host/mail/sealing.ts';
+export { NotOpened, generateSealKey, openSeal, sealEnvelope } from '../host/wire/sealing.ts';
+export type { Envelope, EnvelopeHead, SealedContent } from '../host/wire/sealing.ts';
 export { NotVerified, checkProofs } from '../relay/replay/proof-check.ts';
 export type { CheckedProofs, ProofDocuments } from '../relay/replay/proof-check.ts';
 export { CallFailed, DaemonClient } from '../host/api/client.ts';

@@ -2,7 +2,7 @@
 import { homedir } from 'node:os';
 import { getuid } from 'node:process';
 import { DaemonClient } from '../host/api/client.ts';
-import { hostPaths, ownsFolder } from '../host/paths.ts';
+import { hostPaths, ownsFolder } from '../host/base/paths.ts';
 
 /** By `POSTE_HOME` and the XDG variables of `environment`. Nothing is asked of the daemon yet. */
 export function ownDaemon(environment: Readonly<Record<string, string | undefined>> = process.env): DaemonClient {

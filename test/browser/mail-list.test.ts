@@ -3,7 +3,7 @@ import type { Page, Route } from 'playwright-core';
 import { describe, expect, test } from 'vitest';
 import { OWNER_ID } from '../../src/host/core/rows.ts';
 import { listSent } from '../../src/host/mail/sent.ts';
-import { useInbox } from '../../src/host/mailbox/inbox.ts';
+import { useInbox } from '../../src/host/mail/inbox.ts';
 import { accepted, addPeer, addSession, idOf, send } from '../support/mail-context.ts';
 import { type MailPage, MailWindow, mailPage, putMail, writeToOwner } from '../support/mail-page.ts';
 import { browserForSuite } from '../support/page-browser.ts';

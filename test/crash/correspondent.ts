@@ -10,7 +10,7 @@ import type {
   ReplyInput,
   SendInput,
   SentMessage,
-} from '../../src/host/api/schemas/mail.ts';
+} from '../../src/host/contract/mail.ts';
 import type { InputOf, OperationName, OutputOf } from '../../src/host/api/operations.ts';
 import type { KilledDaemon } from '../support/killed-daemon.ts';
 import type { MailOracle } from '../support/mail-oracle.ts';

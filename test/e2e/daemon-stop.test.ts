@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { readdir } from 'node:fs/promises';
 import { expect, test } from 'vitest';
 import { CallFailed } from '../../src/host/api/client.ts';
-import type { SendResult } from '../../src/host/api/schemas/mail.ts';
+import type { SendResult } from '../../src/host/contract/mail.ts';
 import { KilledDaemon } from '../support/killed-daemon.ts';
 
 const STOP_MS = 25_000;

@@ -3,8 +3,8 @@ import { statSync } from 'node:fs';
 import { chmod, readFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { InboxResult, SearchResult, SendResult, SentResult } from '../../src/host/api/schemas/mail.ts';
-import type { StatusResult } from '../../src/host/api/schemas/daemon.ts';
+import type { InboxResult, SearchResult, SendResult, SentResult } from '../../src/host/contract/mail.ts';
+import type { StatusResult } from '../../src/host/contract/daemon.ts';
 import { PosteHome, endDaemon, posteHome } from '../support/poste-home.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 

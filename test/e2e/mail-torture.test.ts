@@ -49,7 +49,7 @@ const CONTROLS: Readonly<Record<string, Control>> = {
   },
   'a receipt that says read of what was only delivered': {
     patch: {
-      file: 'host/mail/receipts.ts',
+      file: 'host/outbox/receipts.ts',
       from: 'nextReceipt(last, state, clockOf(tx, context))',
       to: "nextReceipt(last, state === 'delivered' ? 'read' : state, clockOf(tx, context))",
     },

@@ -1,8 +1,8 @@
 /** The four tools as an MCP client meets them: the official client, and `poste mcp`, as a process where that matters. */
 import { type CallToolResult, type Client, deserializeMessage } from '@modelcontextprotocol/client';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import type { InboxResult, SendResult } from '../../src/host/api/schemas/mail.ts';
-import { BODY_CHARACTERS_MAX } from '../../src/host/api/limits.ts';
+import type { InboxResult, SendResult } from '../../src/host/contract/mail.ts';
+import { BODY_CHARACTERS_MAX } from '../../src/host/contract/limits.ts';
 import { OPERATIONS } from '../../src/host/api/operations.ts';
 import { type McpProcess, REVISIONS, connectMcp, connectMcpHere, mcpProcess } from '../support/mcp-client.ts';
 import { PATIENCE_MS } from '../support/patience.ts';

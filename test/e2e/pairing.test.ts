@@ -1,8 +1,8 @@
 /** Two hosts on a LAN, by the commands of their owners. */
 import { describe, expect, test } from 'vitest';
-import type { InboxResult, SendResult } from '../../src/host/api/schemas/mail.ts';
-import type { CancelResult, OutboxResult, QuarantineResult } from '../../src/host/api/schemas/outbox.ts';
-import type { InviteResult, PeerView, PeersResult, RotateKeyResult } from '../../src/host/api/schemas/peers.ts';
+import type { InboxResult, SendResult } from '../../src/host/contract/mail.ts';
+import type { CancelResult, OutboxResult, QuarantineResult } from '../../src/host/contract/outbox.ts';
+import type { InviteResult, PeerView, PeersResult, RotateKeyResult } from '../../src/host/contract/peers.ts';
 import { freePort } from '../support/free-port.ts';
 import { type PosteHome, posteHome } from '../support/poste-home.ts';
 import type { CommandRun } from '../support/command-run.ts';

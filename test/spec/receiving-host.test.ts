@@ -1,6 +1,6 @@
 import { sha256Hex } from '../../src/protocol/digest.ts';
 import { expect, test } from 'vitest';
-import { issueReceipt } from '../../src/host/mail/receipts.ts';
+import { issueReceipt } from '../../src/host/outbox/receipts.ts';
 import { listQuarantine } from '../../src/host/inbound/quarantine.ts';
 import { receiveItems } from '../../src/host/inbound/receive.ts';
 import type { AgentId, MessageRef, SentRecipient } from '../../src/host/core/rows.ts';

@@ -4,11 +4,11 @@ import { signerFromSeed } from '../../src/protocol/ed25519.ts';
 import type { HostName } from '../../src/protocol/names.ts';
 import { type Refusal, isRefusal } from '../../src/host/core/refusal.ts';
 import type { AgentId, DirectoryAgent, PeerId, PeerRow } from '../../src/host/core/rows.ts';
-import { SendInput, type SendResult } from '../../src/host/api/schemas/mail.ts';
-import { parseInput } from '../../src/host/api/schemas/parse-input.ts';
+import { SendInput, type SendResult } from '../../src/host/contract/mail.ts';
+import { parseInput } from '../../src/host/contract/parse-input.ts';
 import { actingAgent, addAgent } from '../../src/host/agents/agents.ts';
-import type { HostContext } from '../../src/host/context.ts';
-import { generateSealKey } from '../../src/host/mail/sealing.ts';
+import type { HostContext } from '../../src/host/base/context.ts';
+import { generateSealKey } from '../../src/host/wire/sealing.ts';
 import { sendMail } from '../../src/host/mail/send.ts';
 import { type ContextOptions, type TestContext, testContext } from './test-context.ts';
 

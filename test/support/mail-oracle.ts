@@ -1,5 +1,5 @@
 /** What daemons have promised of mail: everything that was answered as accepted, by its subject, which is its own. */
-import type { SendResult } from '../../src/host/api/schemas/mail.ts';
+import type { SendResult } from '../../src/host/contract/mail.ts';
 
 export interface AcceptedMessage {
   messageId: string;

@@ -1,7 +1,7 @@
 /** The owner's page over a host of this process: agents that write, a listener on loopback, and links to it. */
 import { onTestFinished } from 'vitest';
 import type { BrowserContextOptions } from 'playwright-core';
-import type { RelayStatusResult } from '../../src/host/api/schemas/peers.ts';
+import type { RelayStatusResult } from '../../src/host/contract/peers.ts';
 import { type Handlers, handlersOf } from '../../src/host/api/handlers.ts';
 import { systemTimers } from '../../src/lib/clock.ts';
 import type { WakeAgent } from '../../src/host/agents/sessions.ts';

@@ -5,7 +5,7 @@
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { atTestEnd } from './test-end.ts';
-import type { MessageSummary } from '../../src/host/api/schemas/mail.ts';
+import type { MessageSummary } from '../../src/host/contract/mail.ts';
 import { eventually } from './eventually.ts';
 import { FlakyProxy, NO_CHANCES } from './flaky-proxy.ts';
 import { KilledDaemon } from './killed-daemon.ts';

@@ -3,7 +3,7 @@ import { RETRY_TIMING } from '../../src/host/core/outbox-event.ts';
 import { onTestFinished } from 'vitest';
 import { type Signer, signerFromSeed } from '../../src/protocol/ed25519.ts';
 import type { HostName } from '../../src/protocol/names.ts';
-import { EventBus, type HostContext, type HostEvent, type Identity } from '../../src/host/context.ts';
+import { EventBus, type HostContext, type HostEvent, type Identity } from '../../src/host/base/context.ts';
 import type { HostStore } from '../../src/host/store/host-store.ts';
 import { createHostStore } from '../../src/host/store/open.ts';
 import { SeededRandom } from './seeded-random.ts';

@@ -1,6 +1,6 @@
 /** A context with its doorbells: the test moves the time, and says what each wake method does. */
 import { onTestFinished } from 'vitest';
-import type { SessionRegisterInput, SessionState, SessionWaitResult } from '../../src/host/api/schemas/agents.ts';
+import type { SessionRegisterInput, SessionState, SessionWaitResult } from '../../src/host/contract/agents.ts';
 import type { WakeMethodName } from '../../src/host/core/session-rows.ts';
 import type { WakeAgent } from '../../src/host/agents/sessions.ts';
 import type { SessionService } from '../../src/host/api/handlers.ts';

@@ -2,7 +2,7 @@
 import { Command } from 'commander';
 import { CallFailed, DaemonClient } from '../../host/api/client.ts';
 import { loadIdentity } from '../../host/peers/identity.ts';
-import { daemonSocketFault } from '../../host/paths.ts';
+import { daemonSocketFault } from '../../host/base/paths.ts';
 import {
   type WrittenHostBackup,
   checkedHostBackup,

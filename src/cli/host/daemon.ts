@@ -1,7 +1,7 @@
 /** `poste daemon`: keeps and delivers the mail of this host until a signal stops it. */
 import { Command, Option } from 'commander';
 import type pino from 'pino';
-import { LOG_LEVELS, type LogLevel } from '../../host/config.ts';
+import { LOG_LEVELS, type LogLevel } from '../../host/base/config.ts';
 import { type Daemon, DaemonRefused, startDaemon } from '../../host/daemon.ts';
 import { StoreFailed } from '../../host/store/host-store.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { getuid } from 'node:process';
 import { Command } from 'commander';
-import type { Check, CheckArea, DoctorResult } from '../../host/api/schemas/daemon.ts';
+import type { Check, CheckArea, DoctorResult } from '../../host/contract/daemon.ts';
 import {
   daemonChecks,
   type DaemonFacts,
@@ -15,7 +15,7 @@ import {
 import { mailChecks } from '../../host/doctor/mail-checks.ts';
 import { peerCheck } from '../../host/doctor/peer-checks.ts';
 import { CallFailed, DaemonClient } from '../../host/api/client.ts';
-import type { HostPaths } from '../../host/paths.ts';
+import type { HostPaths } from '../../host/base/paths.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { reportChecks } from '../lib/checks.ts';
 import { ownPaths } from '../lib/own-paths.ts';

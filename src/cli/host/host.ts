@@ -1,7 +1,7 @@
 /** `poste status` and `poste host`: the daemon of this host, and its name and key. */
 import { setTimeout } from 'node:timers/promises';
 import { Argument, Command } from 'commander';
-import type { Check, StatusResult } from '../../host/api/schemas/daemon.ts';
+import type { Check, StatusResult } from '../../host/contract/daemon.ts';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { confirmed } from '../lib/input.ts';

@@ -3,7 +3,7 @@
  * file of Poste by their paths, and an upgrade may have removed either.
  */
 import { accessSync, constants, existsSync } from 'node:fs';
-import type { Check } from '../../host/api/schemas/daemon.ts';
+import type { Check } from '../../host/contract/daemon.ts';
 import { SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/mcp-settings.ts';
 import { pluginWords } from '../../host/hooks/opencode.ts';
 import { PROGRAM_OF } from '../../host/hooks/programs.ts';

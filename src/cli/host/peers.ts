@@ -1,6 +1,6 @@
 /** `poste pair`, `poste peers` and `poste unpair`: the hosts that exchange mail with this one. */
 import { Command } from 'commander';
-import type { InviteResult, PeerView } from '../../host/api/schemas/peers.ts';
+import type { InviteResult, PeerView } from '../../host/contract/peers.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';

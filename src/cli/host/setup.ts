@@ -9,7 +9,7 @@ import { RESERVED_NAMES } from '../../host/core/rows.ts';
 import { SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/mcp-settings.ts';
 import { mailToolsOf } from '../../host/hooks/server-command.ts';
 import { assertNever } from '../../lib/assert-never.ts';
-import { daemonSocketFault } from '../../host/paths.ts';
+import { daemonSocketFault } from '../../host/base/paths.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';

@@ -6,7 +6,7 @@ import { setTimeout as elapsed } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { CallFailed, type CallOptions, DaemonClient } from '../../host/api/client.ts';
 import type { InputOf, OperationName, OutputOf } from '../../host/api/operations.ts';
-import { daemonSocketFault, type HostPaths, makePrivateFolder } from '../../host/paths.ts';
+import { daemonSocketFault, type HostPaths, makePrivateFolder } from '../../host/base/paths.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import { printable } from '../../protocol/printable.ts';

@@ -1,7 +1,7 @@
 /** The configuration of this user's host, and how a command ends when it cannot use that host. */
-import { type HostConfig, loadConfig } from '../../host/config.ts';
+import { type HostConfig, loadConfig } from '../../host/base/config.ts';
 import { ConfigRefused } from '../../lib/config-file.ts';
-import type { HostPaths } from '../../host/paths.ts';
+import type { HostPaths } from '../../host/base/paths.ts';
 import { HostStoreRefused, type HostStoreFault } from '../../host/store/open.ts';
 import { SocketUnavailable } from '../../lib/unix-socket.ts';
 import type { CommandContext } from './context.ts';

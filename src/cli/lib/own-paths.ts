@@ -1,5 +1,5 @@
 /** Where the host of this user lies, by the environment. It loads little, as hooks need it. */
-import { type HostPaths, hostPaths, ownsFolder } from '../../host/paths.ts';
+import { type HostPaths, hostPaths, ownsFolder } from '../../host/base/paths.ts';
 import type { CommandContext } from './context.ts';
 
 /** The home folder of the user. */

@@ -5,7 +5,7 @@
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ProcessMark } from '../../host/core/session-rows.ts';
-import { makePrivateFolder } from '../../host/paths.ts';
+import { makePrivateFolder } from '../../host/base/paths.ts';
 import { isRunning, processFacts } from '../../host/wake/processes.ts';
 import type { CommandContext } from './context.ts';
 import { CommandFailed } from './exit.ts';

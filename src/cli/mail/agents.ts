@@ -1,7 +1,7 @@
 /** `poste agent`: the owner manages the agents of this host. `poste agents`: whom an agent can send mail to. */
 import { Command } from 'commander';
-import type { AgentDocument } from '../../host/api/schemas/agents.ts';
-import type { AgentsResult } from '../../host/api/schemas/mail.ts';
+import type { AgentDocument } from '../../host/contract/agents.ts';
+import type { AgentsResult } from '../../host/contract/mail.ts';
 import { countText } from '../../host/core/spans.ts';
 import { isSameName } from '../../host/core/address.ts';
 import { confirmed } from '../lib/input.ts';

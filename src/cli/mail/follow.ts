@@ -1,7 +1,7 @@
 /** `poste inbox --follow`: mail as it comes, a line each, also when the daemon restarts meanwhile. */
 import { setTimeout as elapsed } from 'node:timers/promises';
-import type { MessageSummary } from '../../host/api/schemas/mail.ts';
-import { INBOX_WAIT_MS_MAX, LIST_LIMIT_MAX } from '../../host/api/limits.ts';
+import type { MessageSummary } from '../../host/contract/mail.ts';
+import { INBOX_WAIT_MS_MAX, LIST_LIMIT_MAX } from '../../host/contract/limits.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask } from '../lib/daemon-call.ts';

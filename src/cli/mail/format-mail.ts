@@ -1,7 +1,7 @@
 /** Formats mail for a terminal: text of others is made printable and marked as theirs. */
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
-import type { MessageSummary, SendResult, WholeMessage } from '../../host/api/schemas/mail.ts';
+import type { MessageSummary, SendResult, WholeMessage } from '../../host/contract/mail.ts';
 import { formatFields } from '../lib/format.ts';
 import { formatTime, type Screen, styled } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';

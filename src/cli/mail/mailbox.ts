@@ -8,9 +8,9 @@ import type {
   SentInput,
   SentMessage,
   SentResult,
-} from '../../host/api/schemas/mail.ts';
+} from '../../host/contract/mail.ts';
 import { UNTRUSTED_TEXT } from '../../host/core/untrusted-text.ts';
-import { READ_MAX } from '../../host/api/limits.ts';
+import { READ_MAX } from '../../host/contract/limits.ts';
 import { OWNER_NAME } from '../../host/core/address.ts';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';

@@ -4,7 +4,7 @@ import { OWNER_NAME } from '../../host/core/address.ts';
 import { CallFailed, DaemonClient } from '../../host/api/client.ts';
 import { claudeInboxOf } from '../../host/mcp/claude-inbox.ts';
 import { serveMcp } from '../../host/mcp/serve.ts';
-import { daemonSocketFault } from '../../host/paths.ts';
+import { daemonSocketFault } from '../../host/base/paths.ts';
 import { printable } from '../../protocol/printable.ts';
 import { type CommandContext, agentOption } from '../lib/context.ts';
 import { CommandFailed, stopSignal } from '../lib/exit.ts';

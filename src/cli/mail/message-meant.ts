@@ -1,5 +1,5 @@
 /** Which message a person means: the daemon knows the ids that begin with what was given. */
-import type { FindMessageInput } from '../../host/api/schemas/mail.ts';
+import type { FindMessageInput } from '../../host/contract/mail.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask } from '../lib/daemon-call.ts';
 import { idMeant } from '../lib/short-id.ts';

@@ -1,7 +1,7 @@
 /** `poste outbox`: what is on its way to paired hosts. */
 import { Command, Option } from 'commander';
-import type { OutboxInput, OutboxResult, OutboxRowView } from '../../host/api/schemas/outbox.ts';
-import { OUTBOX_PAGE_MAX } from '../../host/api/limits.ts';
+import type { OutboxInput, OutboxResult, OutboxRowView } from '../../host/contract/outbox.ts';
+import { OUTBOX_PAGE_MAX } from '../../host/contract/limits.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type DaemonFlags, ask, withDaemonFlags } from '../lib/daemon-call.ts';

@@ -8,8 +8,8 @@ import type {
   QuarantineRetryResult,
   QuarantineShowResult,
   QuarantinedItem,
-} from '../../host/api/schemas/outbox.ts';
-import { QUARANTINE_PAGE_MAX } from '../../host/api/limits.ts';
+} from '../../host/contract/outbox.ts';
+import { QUARANTINE_PAGE_MAX } from '../../host/contract/limits.ts';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import { printable } from '../../protocol/printable.ts';
 import { confirmed } from '../lib/input.ts';

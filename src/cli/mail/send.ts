@@ -1,7 +1,7 @@
 /** `poste send` and `poste reply`: a new message, or an answer to one. */
 import { Command, Option } from 'commander';
-import type { SendInput } from '../../host/api/schemas/mail.ts';
-import { BODY_CHARACTERS_MAX } from '../../host/api/limits.ts';
+import type { SendInput } from '../../host/contract/mail.ts';
+import { BODY_CHARACTERS_MAX } from '../../host/contract/limits.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';

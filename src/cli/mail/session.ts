@@ -1,7 +1,7 @@
 /** `poste session`: how scripts and hooks register the session of an agent, and wait for its doorbell. */
 import { Command, InvalidArgumentError, Option } from 'commander';
-import type { SessionListResult, SessionRegisterInput, SessionState } from '../../host/api/schemas/agents.ts';
-import { SESSION_WAIT_MS_MAX } from '../../host/api/socket-protocol.ts';
+import type { SessionListResult, SessionRegisterInput, SessionState } from '../../host/contract/agents.ts';
+import { SESSION_WAIT_MS_MAX } from '../../host/contract/socket-protocol.ts';
 import { tmuxPane } from '../../host/hooks/programs.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';

@@ -1,6 +1,6 @@
 /** `poste trace`: everything this host knows about one message: outbox, relay and its proof, receiver and receipts. */
 import { Command } from 'commander';
-import type { TraceResult, TraceRow } from '../../host/api/schemas/outbox.ts';
+import type { TraceResult, TraceRow } from '../../host/contract/outbox.ts';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';

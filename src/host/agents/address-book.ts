@@ -5,7 +5,7 @@ import type { AgentId, AgentNameRow, AgentRow, PeerId, PeerRow } from '../core/r
 import { suggestions } from '../core/suggestions.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { Reader } from '../store/host-store.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 
 /** Asks paired hosts for the names of their agents (`LanService.freshenDirectories`). */
 export interface Directories {

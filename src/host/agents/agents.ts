@@ -14,8 +14,8 @@ import type {
   AgentRemoveInput,
   AgentRenameInput,
   AgentRolesInput,
-} from '../api/schemas/agents.ts';
-import type { HostContext } from '../context.ts';
+} from '../contract/agents.ts';
+import type { HostContext } from '../base/context.ts';
 import { addressOf, foldName, OWNER_NAME } from '../core/address.ts';
 import { hasLiveSession, isLive } from './sessions.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';

@@ -3,12 +3,12 @@ import { addressOf, foldName, isSameHost } from '../core/address.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { AgentId, DirectoryAgent, PeerId } from '../core/rows.ts';
 import { suggestions } from '../core/suggestions.ts';
-import type { AgentsInput, AgentsResult } from '../api/schemas/mail.ts';
+import type { AgentsInput, AgentsResult } from '../contract/mail.ts';
 import type { Reader } from '../store/host-store.ts';
 import { type Directories, pairedPeers } from './address-book.ts';
 import { presentAgents } from './agents.ts';
 import { nameOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import { hasLiveSession } from './sessions.ts';
 
 const SECOND_MS = 1000;

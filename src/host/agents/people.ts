@@ -1,6 +1,6 @@
 /** Whom the owner can write to, as the owner's page shows it: agents with their presence, and hosts with the way there. */
-import type { PeopleResult } from '../api/schemas/owner-page.ts';
-import type { HostContext } from '../context.ts';
+import type { PeopleResult } from '../contract/owner-page.ts';
+import type { HostContext } from '../base/context.ts';
 import { OWNER_NAME, addressOf } from '../core/address.ts';
 import { isRefusal, type Refusal } from '../core/refusal.ts';
 import { wayOfMail } from '../core/transport-choice.ts';

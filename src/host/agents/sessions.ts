@@ -4,13 +4,13 @@
  * A session is live while it calls (`register`, `heartbeat`, a wait for a doorbell) or while its program runs. One that is
  * silent for `SESSION_LIVE_MS` is not live, and neither is one that ended, by its own word or with its program.
  */
-import type { SessionEndResult, SessionListResult, SessionState } from '../api/schemas/agents.ts';
-import type { HostClock, HostContext } from '../context.ts';
+import type { SessionEndResult, SessionListResult, SessionState } from '../contract/agents.ts';
+import type { HostClock, HostContext } from '../base/context.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import type { AgentId } from '../core/rows.ts';
 import type { ProcessMark, SessionDoing, SessionRow, WakeMethod, WakeMethodName } from '../core/session-rows.ts';
 import { nameOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
-import { markUnreadNotified, unreadOf } from '../mailbox/waking-mail.ts';
+import { markUnreadNotified, unreadOf } from './waking-mail.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 
 /** Sessions of one agent, ended and silent ones included. */

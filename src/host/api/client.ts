@@ -5,7 +5,13 @@
 import { isObject } from '../../protocol/json-object.ts';
 import { type Answer, SocketRequestFailed, type SocketRequest, socketRequest } from '../../lib/socket-request.ts';
 import type { InputOf, OperationName, OutputOf } from './operations.ts';
-import { AGENT_HEADER, BACKUP_TARGET, SESSION_HEADER, VERSION_HEADER, operationTarget } from './socket-protocol.ts';
+import {
+  AGENT_HEADER,
+  BACKUP_TARGET,
+  SESSION_HEADER,
+  VERSION_HEADER,
+  operationTarget,
+} from '../contract/socket-protocol.ts';
 
 /** A call fails when the daemon sends nothing for this long. */
 const SILENCE_MS = 30_000;

@@ -9,22 +9,22 @@ import { listAgents } from '../agents/directory.ts';
 import type { RelayTransport } from '../outbox/carrier.ts';
 import { listPeople } from '../agents/people.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import { type Refusal, refusal, type RefusalCode } from '../core/refusal.ts';
 import type { AgentId } from '../core/rows.ts';
 import { discardQuarantined, listQuarantine, retryQuarantine, showQuarantined } from '../inbound/quarantine.ts';
 import { replyMail } from '../mail/reply.ts';
 import { sendMail } from '../mail/send.ts';
 import { listSent } from '../mail/sent.ts';
-import { findMessage } from '../mailbox/find-message.ts';
-import { listConversations, markAllRead } from '../mailbox/conversations.ts';
-import { watchInbox, useInbox } from '../mailbox/inbox.ts';
-import { searchMail } from '../mailbox/search.ts';
+import { findMessage } from '../mail/find-message.ts';
+import { listConversations, markAllRead } from '../mail/conversations.ts';
+import { watchInbox, useInbox } from '../mail/inbox.ts';
+import { searchMail } from '../mail/search.ts';
 import { cancelOutbox, listOutbox } from '../outbox/outbox-list.ts';
 import { renameHost, rotateOwnKey } from '../peers/identity.ts';
 import { listPeers, setAddress, unpair } from '../peers/peers.ts';
 import { type InputOf, type OperationName, OPERATIONS, type OutputOf } from './operations.ts';
-import { parseInput } from './schemas/parse-input.ts';
+import { parseInput } from '../contract/parse-input.ts';
 
 /** The HTTP status of each refusal. */
 export const STATUS_OF: Readonly<Record<RefusalCode, number>> = {

@@ -5,12 +5,12 @@
  * handlers.ts has the handlers; an operation without a handler does not compile.
  */
 import { type Static, type TSchema, Type } from 'typebox';
-import * as agents from './schemas/agents.ts';
-import * as mail from './schemas/mail.ts';
-import * as daemon from './schemas/daemon.ts';
-import * as outbox from './schemas/outbox.ts';
-import * as page from './schemas/owner-page.ts';
-import * as peers from './schemas/peers.ts';
+import * as agents from '../contract/agents.ts';
+import * as mail from '../contract/mail.ts';
+import * as daemon from '../contract/daemon.ts';
+import * as outbox from '../contract/outbox.ts';
+import * as page from '../contract/owner-page.ts';
+import * as peers from '../contract/peers.ts';
 
 /** Who an operation acts for: an agent (or the owner), or nobody in particular. */
 export type Acting = 'agent' | 'anybody';

@@ -16,7 +16,7 @@ import { systemTimers } from '../../lib/clock.ts';
 import { listenAt } from '../../lib/unix-socket.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
 import { actingAgent } from '../agents/agents.ts';
-import { type HostContext, isStoreFailure } from '../context.ts';
+import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { type Refusal, isRefusal, refusal } from '../core/refusal.ts';
 import { type Caller, type Handlers, parseOperationInput, perform, STATUS_OF } from './handlers.ts';
 import { OPERATIONS, type OperationName, type ProblemAnswer } from './operations.ts';
@@ -27,7 +27,7 @@ import {
   SESSION_HEADER,
   VERSION_HEADER,
   operationTarget,
-} from './socket-protocol.ts';
+} from '../contract/socket-protocol.ts';
 
 /** Enough for every session of every agent to wait at once. */
 const CONNECTIONS_MAX = 1000;

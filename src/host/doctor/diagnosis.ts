@@ -8,10 +8,10 @@
 import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { DaemonFacts, HandlerParts } from '../api/handlers.ts';
-import type { Check, DoctorResult } from '../api/schemas/daemon.ts';
-import type { RelayStatusResult } from '../api/schemas/peers.ts';
-import type { AskedProof, TraceInput, TraceResult, TraceRow } from '../api/schemas/outbox.ts';
-import type { HostContext } from '../context.ts';
+import type { Check, DoctorResult } from '../contract/daemon.ts';
+import type { RelayStatusResult } from '../contract/peers.ts';
+import type { AskedProof, TraceInput, TraceResult, TraceRow } from '../contract/outbox.ts';
+import type { HostContext } from '../base/context.ts';
 import { isRefusal, type Refusal } from '../core/refusal.ts';
 import type { PeerId, PeerRow } from '../core/rows.ts';
 import { LanClient } from '../lan/lan-client.ts';

@@ -8,10 +8,10 @@ import { statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { shellWord } from '../../lib/shell-word.ts';
 import { broken, note, ok } from '../../lib/check.ts';
-import type { Check } from '../api/schemas/daemon.ts';
+import type { Check } from '../contract/daemon.ts';
 import { ConfigRefused } from '../../lib/config-file.ts';
-import { loadConfig } from '../config.ts';
-import { daemonSocketFault, type HostPaths } from '../paths.ts';
+import { loadConfig } from '../base/config.ts';
+import { daemonSocketFault, type HostPaths } from '../base/paths.ts';
 import { HostStoreRefused, openHostStore } from '../store/open.ts';
 import { type StoredFacts, storedFacts } from './stored-facts.ts';
 

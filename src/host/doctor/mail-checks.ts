@@ -1,7 +1,7 @@
 /** Checks of mail, from the store: what waits to be sent, what is in quarantine, and whether agents can be woken. */
 import { shellWord } from '../../lib/shell-word.ts';
 import { broken, note, ok } from '../../lib/check.ts';
-import type { Check } from '../api/schemas/daemon.ts';
+import type { Check } from '../contract/daemon.ts';
 import { RETRY_TIMING } from '../core/outbox-event.ts';
 import { UNDELIVERED_ALERT_MS } from '../core/outbox.ts';
 import type { WakeMethodName } from '../core/session-rows.ts';

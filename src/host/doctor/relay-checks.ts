@@ -8,12 +8,10 @@ import { HOP_SKEW_MAX_MS } from '../../protocol/hop.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import type { RelayProofSource } from '../core/rows.ts';
 import { broken, note, ok } from '../../lib/check.ts';
-import type { Check, CheckId } from '../api/schemas/daemon.ts';
+import type { Check, CheckId } from '../contract/daemon.ts';
 import { CLOCK_NOTE_MS } from './peer-checks.ts';
 import { agoText, countText, spanText } from '../core/spans.ts';
-
-/** A placeholder for the key that only the relay's operator can confirm. */
-export const OPERATORS_KEY = "SHA256:<the fingerprint that the relay's operator gives you>";
+import { OPERATORS_KEY } from '../relay/relay-service.ts';
 
 /** The outcome of one probe; `reason` is a clause. */
 export type ProbeResult<T> = { type: 'seen'; value: T } | { type: 'failed'; reason: string; code?: string };

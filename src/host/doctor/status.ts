@@ -3,9 +3,9 @@ import { type ListenAddress, listenAddressText } from '../../lib/listen-address.
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { DaemonFacts } from '../api/handlers.ts';
 import { broken } from '../../lib/check.ts';
-import type { Check, StatusResult } from '../api/schemas/daemon.ts';
-import type { RelayStatusResult } from '../api/schemas/peers.ts';
-import type { HostContext } from '../context.ts';
+import type { Check, StatusResult } from '../contract/daemon.ts';
+import type { RelayStatusResult } from '../contract/peers.ts';
+import type { HostContext } from '../base/context.ts';
 import { OWNER_ID } from '../core/rows.ts';
 import { wayOfMail } from '../core/transport-choice.ts';
 import type { RelayTransport } from '../outbox/carrier.ts';

@@ -1,6 +1,6 @@
 /** Reads from the store what the checks of mail, agents and paired hosts judge. It calls nobody. */
 import { liveSessions } from '../agents/sessions.ts';
-import type { HostClock } from '../context.ts';
+import type { HostClock } from '../base/context.ts';
 import type { AgentRow, PeerRow } from '../core/rows.ts';
 import type { SessionRow } from '../core/session-rows.ts';
 import { failsOverLan } from '../core/transport-choice.ts';

@@ -5,8 +5,8 @@
  * the agent. What a hook does at each event is the same for all programs (run-hook.ts).
  */
 import { isAbsolute, join } from 'node:path';
-import type { SessionRegisterInput } from '../api/schemas/agents.ts';
-import { WAKE_ARGUMENT_CHARACTERS_MAX } from '../api/socket-protocol.ts';
+import type { SessionRegisterInput } from '../contract/agents.ts';
+import { WAKE_ARGUMENT_CHARACTERS_MAX } from '../contract/socket-protocol.ts';
 
 export const HOOK_PROGRAMS = ['claude-code', 'codex', 'gemini'] as const;
 export type HookProgramName = (typeof HOOK_PROGRAMS)[number];

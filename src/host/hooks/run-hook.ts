@@ -5,8 +5,8 @@
  */
 import { assertNever } from '../../lib/assert-never.ts';
 import { doorbellLines } from '../core/doorbell.ts';
-import type { SessionRegisterInput, SessionState } from '../api/schemas/agents.ts';
-import { SESSION_WAIT_MS_MAX } from '../api/socket-protocol.ts';
+import type { SessionRegisterInput, SessionState } from '../contract/agents.ts';
+import { SESSION_WAIT_MS_MAX } from '../contract/socket-protocol.ts';
 import { CallFailed, type CallOptions, type DaemonClient } from '../api/client.ts';
 import type { HookMoment, HookProgram, HookSurroundings } from './programs.ts';
 

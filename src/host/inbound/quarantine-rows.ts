@@ -12,7 +12,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { type Sha256Hex, sha256Hex } from '../../protocol/digest.ts';
 import { foldHostName, ITEM_ID_CHARACTERS_MAX } from '../../protocol/names.ts';
 import { printableWithin } from '../../protocol/printable.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import {
   bareScopeOf,
   QUARANTINE_ROOMS,
@@ -30,8 +30,9 @@ import { OWNER_ID, type PeerId } from '../core/rows.ts';
 import { countText } from '../core/spans.ts';
 import { type Report, reportToAgent } from '../mailbox/reports.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { claimedHost } from './parse.ts';
-import { type IncomingItem, type Kept, peerOfKey } from './verify.ts';
+import { claimedHost } from '../wire/parse.ts';
+import type { IncomingItem, Kept } from './verify.ts';
+import { peerOfKey } from '../peers/peers.ts';
 
 const KIND_CHARACTERS_MAX = 64;
 const DETAIL_CHARACTERS_MAX = 500;

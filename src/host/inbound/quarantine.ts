@@ -10,10 +10,10 @@ import type {
   QuarantineRetryResult,
   QuarantineShowInput,
   QuarantineShowResult,
-} from '../api/schemas/outbox.ts';
-import { QUARANTINE_PAGE_MAX } from '../api/limits.ts';
+} from '../contract/outbox.ts';
+import { QUARANTINE_PAGE_MAX } from '../contract/limits.ts';
 import { SingleFlightTask } from '../../lib/periodic-task.ts';
-import { type HostContext, isStoreFailure } from '../context.ts';
+import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { isSameHost } from '../core/address.ts';
 import {
   bareScopeOf,

@@ -27,10 +27,10 @@ import { quarantinedRow } from './quarantine-rows.ts';
 import { accept, duplicate, type Inspection, type Judgement, keep, keepFor, signingPeer } from './verify.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { type Delivery, storeMessage } from '../mailbox/mailbox.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import { noteKnowsOurKey } from '../peers/peers.ts';
-import { issueReceipt, repeatReceipts } from '../mail/receipts.ts';
-import { type Envelope, type SealedContent, sealKeyId } from '../mail/sealing.ts';
+import { issueReceipt, repeatReceipts } from '../outbox/receipts.ts';
+import { type Envelope, type SealedContent, sealKeyId } from '../wire/sealing.ts';
 
 /** How long a retired encryption key still opens mail. */
 const RETIRED_SEAL_KEY_MS = 60 * 86_400_000;

@@ -11,14 +11,15 @@ import { messageIdTimeMs } from '../core/message-id.ts';
 import { isExpiryInTime } from '../core/outbox-deadlines.ts';
 import { retiredAt } from '../core/peer-keys.ts';
 import type { Address, PeerRow } from '../core/rows.ts';
-import { accept, duplicate, type Inspection, type Judgement, keep, peerOfKey, signingPeer } from './verify.ts';
+import { accept, duplicate, type Inspection, type Judgement, keep, signingPeer } from './verify.ts';
+import { peerOfKey } from '../peers/peers.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import { outboxRowOf } from '../outbox/outbox-rows.ts';
 import { afterAttempt } from '../outbox/outbox.ts';
-import { parseNotice, parseReceipt } from './parse.ts';
+import { parseNotice, parseReceipt } from '../wire/parse.ts';
 import { noteKnowsOurKey } from '../peers/peers.ts';
-import { applyToSent } from '../mail/sent.ts';
+import { applyToSent } from '../mailbox/sent-recipients.ts';
 
 export function judgeReceipt(reader: Reader, context: HostContext, inspection: Inspection): Judgement {
   const signed = signedReceipt(reader, context, inspection);

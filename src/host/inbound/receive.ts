@@ -9,7 +9,7 @@
  */
 import { type IncomingItem, Inspection, type Judgement, keep } from './verify.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import {
   addToQuarantine,
   keepInQuarantine,

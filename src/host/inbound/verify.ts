@@ -1,15 +1,16 @@
 /** What judging an inbound item rests on: the item, its expensive checks, the peer behind a key, and the judgement. */
+import { peerOfKey } from '../peers/peers.ts';
 import { type Sha256Hex, sha256Hex } from '../../protocol/digest.ts';
 import { verifySignature } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import { parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
-import type { HostContext } from '../context.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { HostContext } from '../base/context.ts';
 import { doubtOfSignature, retiredAt } from '../core/peer-keys.ts';
 import type { QuarantineReason } from '../core/quarantine.ts';
 import type { Address, PeerRow, SealKey } from '../core/rows.ts';
-import { type Envelope, NotOpened, openSeal, type SealedContent } from '../mail/sealing.ts';
+import { type Envelope, NotOpened, openSeal, type SealedContent } from '../wire/sealing.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { Malformed, parseContent, parseEnvelope, type SignedRecord, signedBytesOf } from './parse.ts';
+import { Malformed, parseContent, parseEnvelope, type SignedRecord, signedBytesOf } from '../wire/parse.ts';
 
 interface ParsedEnvelope {
   envelope: Envelope;
@@ -144,13 +145,6 @@ export function signingPeer(
 export function isGivenUp(reader: Reader, key: PublicKey): boolean {
   const peer = peerOfKey(reader, key);
   return peer !== undefined && peer.unpairedAtMs === null && retiredAt(peer, key) !== null;
-}
-
-export function peerOfKey(reader: Reader, key: PublicKey): PeerRow | undefined {
-  // A relay may claim any text.
-  const peerId = parsePublicKey(key) && reader.get('peerKey', key);
-  const peer = peerId === undefined ? undefined : reader.get('peer', peerId);
-  return peer?.keys.some(({ publicKey }) => publicKey === key) ? peer : undefined;
 }
 
 /** Why an item, or a part of it, is kept in quarantine. */

@@ -24,7 +24,7 @@ import { parserOf } from '../../protocol/schemas.ts';
 import { type HttpAnswer, HttpCaller, HttpRequestFailed } from '../../lib/http-request.ts';
 import { limitedSignal } from '../../lib/limited-signal.ts';
 import type { SignedRotation } from '../core/rows.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import { lanHopHeaders } from './lan-hop.ts';
 
 /** For the whole of an answer to come, and more for what is sent by a slow link. */

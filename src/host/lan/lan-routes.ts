@@ -29,7 +29,7 @@ import { isRefusal } from '../core/refusal.ts';
 import type { PeerRow } from '../core/rows.ts';
 import { ownDirectory } from '../agents/agents.ts';
 import { type IncomingItem, isGivenUp } from '../inbound/verify.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import { encKeyOf, learnDirectory, learnEncKey, learnRotation, pinPeer } from '../peers/peers.ts';
 import { receiveItems } from '../inbound/receive.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';

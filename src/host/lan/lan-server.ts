@@ -22,8 +22,8 @@ import { LAN_BODY_BYTES_MAX } from '../../protocol/lan.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { RETIRED_KEY_MS, retiredAt } from '../core/peer-keys.ts';
 import type { PeerRow } from '../core/rows.ts';
-import { peerOfKey } from '../inbound/verify.ts';
-import { type HostContext, isStoreFailure } from '../context.ts';
+import { peerOfKey } from '../peers/peers.ts';
+import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { type ClaimedHop, HopNonces, claimedHop, isHopSigned } from './lan-hop.ts';
 import type { LanRequest, LanRoute } from './lan-routes.ts';
 

@@ -7,7 +7,7 @@
  * longer signs the known one.
  */
 import type { PeerId, PeerRow } from '../core/rows.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import { currentKey } from '../peers/peers.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import {

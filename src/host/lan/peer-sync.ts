@@ -7,10 +7,11 @@
  */
 import type { PeerId, PeerRow } from '../core/rows.ts';
 import { SingleFlightTask } from '../../lib/periodic-task.ts';
-import { type HostContext, isStoreFailure } from '../context.ts';
+import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { ownDirectory } from '../agents/agents.ts';
 import { encKeyDocument, rotationsSince } from '../peers/identity.ts';
-import { currentKey, learnDirectory, livePeers, markPinnedOurKey, markReached, noteAnswered } from '../peers/peers.ts';
+import { currentKey, learnDirectory, livePeers, markPinnedOurKey, noteAnswered } from '../peers/peers.ts';
+import { markReached } from '../outbox/reached.ts';
 import { type CalledHost, type LanClient, LanCallFailed } from './lan-client.ts';
 
 /** How old the names of a peer's agents get before they are asked for again. */

@@ -7,7 +7,7 @@ import { LAN_BATCH_MAX, type LanItem, type LanItemsAnswer } from '../../protocol
 import type { OutboxEvent } from '../core/outbox-event.ts';
 import { isSending } from '../core/outbox.ts';
 import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import type { Carrier, Sent } from '../outbox/carrier.ts';
 import { wireOf } from '../outbox/outbox.ts';
 import { currentKey } from '../peers/peers.ts';

@@ -7,9 +7,9 @@
  */
 import { addressBook, refuseUnresolved, unresolvedInWords } from '../agents/address-book.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
-import type { ReplyInput, SendResult } from '../api/schemas/mail.ts';
-import { SUBJECT_CHARACTERS_MAX } from '../api/limits.ts';
-import type { HostContext } from '../context.ts';
+import type { ReplyInput, SendResult } from '../contract/mail.ts';
+import { SUBJECT_CHARACTERS_MAX } from '../contract/limits.ts';
+import type { HostContext } from '../base/context.ts';
 import { parseAddress, partsOfAddress } from '../core/address.ts';
 import { codeUnitAfter } from '../core/code-points.ts';
 import {

@@ -3,11 +3,11 @@ import { type AddressForm, parseAddress } from '../core/address.ts';
 import { decidingPeers, expandRecipients } from '../core/recipients.ts';
 import { type Refusal, isRefusal } from '../core/refusal.ts';
 import type { AgentId, PeerRow } from '../core/rows.ts';
-import type { SendInput, SendResult } from '../api/schemas/mail.ts';
-import { badInput } from '../api/schemas/parse-input.ts';
+import type { SendInput, SendResult } from '../contract/mail.ts';
+import { badInput } from '../contract/parse-input.ts';
 import { type Directories, addressBook, pairedPeers, refuseUnresolved } from '../agents/address-book.ts';
 import { knownMessage, noSuchMessage, refuseAbsentAgent } from '../mailbox/mailbox.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import { idempotencyOf, postAndWake, postMail, sentBefore } from './post.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
 

@@ -2,8 +2,8 @@
 import type { Epoch } from '../../protocol/epoch.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
-import type { TraceInput, TraceResult, TraceRow } from '../api/schemas/outbox.ts';
-import type { HostContext } from '../context.ts';
+import type { TraceInput, TraceResult, TraceRow } from '../contract/outbox.ts';
+import type { HostContext } from '../base/context.ts';
 import { checkAcceptReceipt, type ReceiptFault } from '../core/accept-receipt.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import {
@@ -19,7 +19,7 @@ import { nameOf } from '../mailbox/mailbox.ts';
 import { rowView } from '../outbox/outbox-list.ts';
 import { outboxRowOf } from '../outbox/outbox-rows.ts';
 import type { Reader } from '../store/host-store.ts';
-import { receiptItemId } from './receipts.ts';
+import { receiptItemId } from '../outbox/receipts.ts';
 import { recipientViews } from './sent.ts';
 
 /** Refuses `NO_SUCH_MESSAGE`. Asks no relay. */

@@ -6,7 +6,7 @@
  *   - `MailboxRow` counts what `entry` and `unread` hold;
  *   - a message and its body are kept as long as `held` counts a mailbox or a sender.
  */
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import { OWNER_NAME } from '../core/address.ts';
 import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';

@@ -3,7 +3,7 @@ import { HOST_VOICE, addressOf } from '../core/address.ts';
 import { type AgentId, type MessageKind, type MessageRef, type MessageRow, OWNER_ID } from '../core/rows.ts';
 import type { Transaction } from '../store/host-store.ts';
 import { nameOf, newMessage, storeMessage } from './mailbox.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 
 export interface Report {
   subject: string;

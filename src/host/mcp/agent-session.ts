@@ -7,7 +7,7 @@
  */
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { CallFailed } from '../api/client.ts';
-import { SESSION_WAIT_MS_MAX } from '../api/socket-protocol.ts';
+import { SESSION_WAIT_MS_MAX } from '../contract/socket-protocol.ts';
 import type { InputOf } from '../api/operations.ts';
 import { type ClaudeInbox, InboxPoster } from './claude-inbox.ts';
 import { type DaemonLink, RETRY_MS } from './daemon-link.ts';

@@ -8,7 +8,7 @@
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { type McpServer, ProtocolError, ProtocolErrorCode, ResourceNotFoundError } from '@modelcontextprotocol/server';
 import { CallFailed } from '../api/client.ts';
-import { INBOX_WAIT_MS_MAX } from '../api/limits.ts';
+import { INBOX_WAIT_MS_MAX } from '../contract/limits.ts';
 import { type DaemonLink, RETRY_MS } from './daemon-link.ts';
 
 export const INBOX_URI = 'poste://inbox';

@@ -1,7 +1,7 @@
 /**
  * The four tools, their results, and the MCP server that offers them: each tool calls one operation of the daemon.
  *
- * A tool has the schemas of its operation (api/schemas/mail.ts); nothing is described twice.
+ * A tool has the schemas of its operation (contract/mail.ts); nothing is described twice.
  */
 import {
   type CallToolResult,

@@ -21,9 +21,10 @@ import { lanDoubtAtMs } from '../core/outbox-deadlines.ts';
 import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
 import { isToSend } from '../core/send-order.ts';
 import { type RelayFacts, chooseTransport, isOutOfReach, mayNeedRelay } from '../core/transport-choice.ts';
-import { type HostContext, isStoreFailure } from '../context.ts';
-import { signReceiptAnew } from '../mail/receipts.ts';
-import { markReached, markUnreached, noteMailOverLan } from '../peers/peers.ts';
+import { type HostContext, isStoreFailure } from '../base/context.ts';
+import { signReceiptAnew } from './receipts.ts';
+import { noteMailOverLan } from './reached.ts';
+import { markReached, markUnreached } from './reached.ts';
 import type { Carrier, RelayTransport, Sent } from './carrier.ts';
 import { afterAttempt, dueRows, nextOpenRow } from './outbox.ts';
 import {

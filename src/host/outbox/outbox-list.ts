@@ -2,10 +2,10 @@
 import { isSameHost } from '../core/address.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { OutboxRow, OutboxState } from '../core/rows.ts';
-import type { CancelInput, CancelResult, OutboxInput, OutboxResult, OutboxRowView } from '../api/schemas/outbox.ts';
-import { OUTBOX_PAGE_MAX } from '../api/limits.ts';
+import type { CancelInput, CancelResult, OutboxInput, OutboxResult, OutboxRowView } from '../contract/outbox.ts';
+import { OUTBOX_PAGE_MAX } from '../contract/limits.ts';
 import type { Reader } from '../store/host-store.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import { openRows } from './outbox-rows.ts';
 import { afterAttempt } from './outbox.ts';
 

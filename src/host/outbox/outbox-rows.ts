@@ -10,7 +10,7 @@ import type { PushedKind } from '../../protocol/items.ts';
 import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
 import type { Address, MessageRef, OutboxRow, PeerId } from '../core/rows.ts';
 import type { RangeOptions, Reader, Transaction } from '../store/host-store.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 
 interface NewOutboxItem {
   kind: PushedKind;

@@ -17,7 +17,7 @@ import {
 } from '../core/rows.ts';
 import { bySending, sendOrder } from '../core/send-order.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import {
   addOutboxRow,
   type DueKey,
@@ -29,8 +29,8 @@ import {
   putOutboxRow,
 } from './outbox-rows.ts';
 import { reportToAgent } from '../mailbox/reports.ts';
-import { sealEnvelope } from '../mail/sealing.ts';
-import { markRecipients } from '../mail/sent.ts';
+import { sealEnvelope } from '../wire/sealing.ts';
+import { markRecipients } from '../mailbox/sent-recipients.ts';
 
 /** Waiting rows of a peer that are read to keep the order: behind more than these, a message may overtake another. */
 const WAITING_MAX = 2000;

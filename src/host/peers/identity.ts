@@ -4,13 +4,13 @@ import { SEED_BYTES, signerFromSeed } from '../../protocol/ed25519.ts';
 import type { LanEncKey } from '../../protocol/lan.ts';
 import { type HostName, parseHostName } from '../../protocol/names.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
-import type { RenameHostInput, RenameHostResult, RotateKeyResult } from '../api/schemas/peers.ts';
-import type { HostContext, Identity } from '../context.ts';
+import type { RenameHostInput, RenameHostResult, RotateKeyResult } from '../contract/peers.ts';
+import type { HostContext, Identity } from '../base/context.ts';
 import { isSameHost } from '../core/address.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { HostKey, IdentityRow, PeerEncKey, PeerRow, SealKey, SignedRotation } from '../core/rows.ts';
 import { countText } from '../core/spans.ts';
-import { generateSealKey } from '../mail/sealing.ts';
+import { generateSealKey } from '../wire/sealing.ts';
 import type { HostStore } from '../store/host-store.ts';
 import { livePeers } from './peers.ts';
 

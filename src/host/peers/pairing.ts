@@ -11,7 +11,7 @@ import {
   pairingMac,
   type PairingContent,
 } from '../../protocol/pairing-code.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import { encKeyDocument } from './identity.ts';
 
 /**

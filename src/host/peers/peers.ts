@@ -20,12 +20,12 @@ import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 import { isSameHost } from '../core/address.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { PeerEncKey, PeerId, PeerKey, PeerRow, SignedRotation } from '../core/rows.ts';
-import type { PeerView } from '../api/schemas/peers.ts';
+import type { PeerView } from '../contract/peers.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { peerOfKey } from '../inbound/verify.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import { lastSentMs } from '../outbox/outbox-rows.ts';
 import { afterPeerChange } from '../outbox/outbox.ts';
+import { noteMailOverLan } from '../outbox/reached.ts';
 
 /** The most hosts that one host may be paired with: as many as a relay's sender list holds. */
 export const PEERS_MAX = 256;
@@ -157,6 +157,13 @@ export async function livePeers(reader: Reader): Promise<PeerRow[]> {
   return peers;
 }
 
+export function peerOfKey(reader: Reader, key: PublicKey): PeerRow | undefined {
+  // A relay may claim any text.
+  const peerId = parsePublicKey(key) && reader.get('peerKey', key);
+  const peer = peerId === undefined ? undefined : reader.get('peer', peerId);
+  return peer?.keys.some(({ publicKey }) => publicKey === key) ? peer : undefined;
+}
+
 export function peerOfName(reader: Reader, hostName: string): PeerRow | undefined {
   const peerId = reader.get('peerName', foldHostName(hostName));
   return peerId === undefined ? undefined : reader.get('peer', peerId);
@@ -234,39 +241,6 @@ export function learnDirectory(
   // It sent a newer list while the answer was on its way. A time in the future came from another clock.
   if (knownAtMs > directory.fetchedAtMs && knownAtMs <= nowMs) return;
   changePeer(tx, peerId, { directory });
-}
-
-/** A peer that answers again and again is noted in its row no more often than this: nearly all that is read reads that row. */
-const NOTE_REACHED_MS = 1_000;
-
-/** Records that the peer answered over the LAN, or called from `address`. */
-export async function markReached(
-  tx: Transaction,
-  context: HostContext,
-  peerId: PeerId,
-  address?: string,
-): Promise<void> {
-  const peer = tx.get('peer', peerId);
-  if (!peer || peer.unpairedAtMs !== null) return;
-  const isNews = peer.lanFailures > 0 || (address !== undefined && address !== peer.address);
-  const sinceMs = context.nowMs() - (peer.reachedAtMs ?? 0);
-  if (!isNews && sinceMs >= 0 && sinceMs < NOTE_REACHED_MS) return;
-  changePeer(tx, peerId, { reachedAtMs: context.nowMs(), lanFailures: 0, ...(address !== undefined && { address }) });
-  if (isNews) await afterPeerChange(tx, context, peerId, { type: 'peer-reached' });
-}
-
-export function markUnreached(tx: Transaction, peerId: PeerId): void {
-  const peer = tx.get('peer', peerId);
-  if (peer) changePeer(tx, peerId, { lanFailures: peer.lanFailures + 1 });
-}
-
-/** Records what became of a request with mail over the LAN. */
-export function noteMailOverLan(tx: Transaction, peerId: PeerId, became: 'taken' | 'failed' | 'unreached'): void {
-  const peer = tx.get('peer', peerId);
-  if (!peer || (became === 'taken' && !peer.mailFailed)) return;
-  const { mailFailed, ...others } = peer;
-  if (became === 'taken') putPeer(tx, others);
-  else putPeer(tx, { ...peer, mailFailed: { count: (mailFailed?.count ?? 0) + 1, isAnswered: became === 'failed' } });
 }
 
 /** The peer answered a request of this host: mail that did not reach it says nothing any more. */

@@ -5,7 +5,7 @@
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PeerRow } from '../core/rows.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import { afterPeerChange } from '../outbox/outbox.ts';
 import { currentKey, learnEncKey } from '../peers/peers.ts';
 import { RelayCallFailed } from './relay-request.ts';

@@ -7,9 +7,10 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PeerId, PeerRow } from '../core/rows.ts';
-import { type IncomingItem, peerOfKey } from '../inbound/verify.ts';
-import type { HostContext } from '../context.ts';
-import { claimedHost } from '../inbound/parse.ts';
+import type { IncomingItem } from '../inbound/verify.ts';
+import { peerOfKey } from '../peers/peers.ts';
+import type { HostContext } from '../base/context.ts';
+import { claimedHost } from '../wire/parse.ts';
 import { currentKey, learnRotation, peerOfName } from '../peers/peers.ts';
 import { RelayCallFailed, RelayProblem } from './relay-request.ts';
 import type { RelaySession } from './connect.ts';

@@ -8,7 +8,7 @@
  *   - an ack is asked for only when that is durable, never beyond it, and its failure changes nothing;
  *   - what shows that the store went back in time begins the queue at 0 again.
  */
-import { type HostContext, isStoreFailure } from '../context.ts';
+import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { cursorIn, positionIn, putCursor, putPosition } from './relay-rows.ts';
 import { RelayCallFailed } from './relay-request.ts';
 import type { V1Page } from './relay-v1-client.ts';

@@ -15,7 +15,7 @@ import type { OutboxEvent } from '../core/outbox-event.ts';
 import { isSending } from '../core/outbox.ts';
 import type { OutboxRow, PeerRow } from '../core/rows.ts';
 import type { RelayFacts } from '../core/transport-choice.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import type { RelayTransport, RowEvent, Sent } from '../outbox/carrier.ts';
 import { afterAttempt, wireOf } from '../outbox/outbox.ts';
 import { currentKey } from '../peers/peers.ts';

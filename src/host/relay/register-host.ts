@@ -13,7 +13,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import { acceptedSenders } from '../core/peer-keys.ts';
 import type { RelayEnrolmentRow, RelayProofSource } from '../core/rows.ts';
 import { signedEncKey } from '../peers/identity.ts';
-import type { Identity, HostContext } from '../context.ts';
+import type { Identity, HostContext } from '../base/context.ts';
 import { livePeers } from '../peers/peers.ts';
 import {
   type RelayScope,

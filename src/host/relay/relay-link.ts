@@ -10,7 +10,7 @@
  */
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { RelayEnrolmentRow, RelayRow } from '../core/rows.ts';
-import { type HostContext, isStoreFailure } from '../context.ts';
+import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { type RelayScope, dropEnrolment, noteSeenKey, rewindPosition, notifyOutbox } from './relay-rows.ts';
 import { AnotherRelay, RelayCallFailed, isNotEnrolled } from './relay-request.ts';
 import { type Connected, connect, type RelaySession } from './connect.ts';

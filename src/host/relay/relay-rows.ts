@@ -9,7 +9,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { RelayEnrolmentRow, RelayRow } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import { type PeerEvent, afterPeerChange } from '../outbox/outbox.ts';
 import { livePeers } from '../peers/peers.ts';
 

@@ -4,7 +4,6 @@
  */
 import { displayFingerprint, hostFingerprint, parseFingerprint } from '../../protocol/public-key.ts';
 import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
-import { OPERATORS_KEY } from '../doctor/relay-checks.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { RelayProofSource, RelayRow } from '../core/rows.ts';
 import type {
@@ -13,8 +12,8 @@ import type {
   RelaySetResult,
   RelayStatusResult,
   RelayUnsetResult,
-} from '../api/schemas/peers.ts';
-import { type HostContext, isStoreFailure } from '../context.ts';
+} from '../contract/peers.ts';
+import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { dropEnrolmentOfName, enrolmentIn, pinRelay, positionIn, unpinRelay } from './relay-rows.ts';
 import type { Reader } from '../store/host-store.ts';
 import { certificatesOf } from '../../lib/certificates.ts';
@@ -27,6 +26,9 @@ import { PullLoop } from './pull-loop.ts';
 import { RelayCarrier } from './push-batch.ts';
 import { RELAY_TIMING, RelayLink, type RelayTiming } from './relay-link.ts';
 import { EnrolledPeers } from './enrolled-peers.ts';
+
+/** A placeholder for the key that only the relay's operator can confirm. */
+export const OPERATORS_KEY = "SHA256:<the fingerprint that the relay's operator gives you>";
 
 interface RelayServiceOptions {
   context: HostContext;

@@ -12,10 +12,10 @@
 import { type Doorbell, type DoorbellEvent, QUIET_DOORBELL, stepDoorbell } from '../core/doorbell.ts';
 import type { AgentId } from '../core/rows.ts';
 import type { WakeMethodName } from '../core/session-rows.ts';
-import type { HostEvent, HostContext } from '../context.ts';
+import type { HostEvent, HostContext } from '../base/context.ts';
 import { agentsPresent, recordWoken, type WakeResult } from '../agents/sessions.ts';
 import type { Cancel, Timers } from '../../lib/clock.ts';
-import { type Unread, markUnreadNotified, unreadOf } from '../mailbox/waking-mail.ts';
+import { type Unread, markUnreadNotified, unreadOf } from '../agents/waking-mail.ts';
 import type { FactsOf } from './processes.ts';
 import type { Rings } from './rings.ts';
 import { PROOF_MS, type WakeAttempt, tryWakeMethods, type WakeMethodTable } from './wake-methods.ts';

@@ -11,9 +11,9 @@ import {
   tidySessions,
 } from '../agents/sessions.ts';
 import type { SessionService } from '../api/handlers.ts';
-import { badInput } from '../api/schemas/parse-input.ts';
-import type { SessionRegisterInput } from '../api/schemas/agents.ts';
-import type { HostContext } from '../context.ts';
+import { badInput } from '../contract/parse-input.ts';
+import type { SessionRegisterInput } from '../contract/agents.ts';
+import type { HostContext } from '../base/context.ts';
 import { isRefusal, type Refusal } from '../core/refusal.ts';
 import type { SessionRow, WakeMethod } from '../core/session-rows.ts';
 import type { ClaudeSockets } from './claude-sockets.ts';

@@ -7,7 +7,7 @@
  */
 import type { AgentId } from '../core/rows.ts';
 import type { SessionRow } from '../core/session-rows.ts';
-import type { SessionWaitResult } from '../api/schemas/agents.ts';
+import type { SessionWaitResult } from '../contract/agents.ts';
 import type { Timers } from '../../lib/clock.ts';
 import type { TryWakeOutcome } from './wake-methods.ts';
 

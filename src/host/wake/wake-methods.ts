@@ -6,7 +6,7 @@
 import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
 import { endSession, endWithProgram, isSameProcess, liveSessions } from '../agents/sessions.ts';
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import type { AttemptOutcome } from '../core/doorbell.ts';
 import type { AgentId } from '../core/rows.ts';
 import type { SessionRow, WakeMethod, WakeMethodName } from '../core/session-rows.ts';

@@ -1,5 +1,5 @@
 /** Puts together what wakes agents: doorbells, wake methods, sessions. */
-import type { HostContext } from '../context.ts';
+import type { HostContext } from '../base/context.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
 import type { SessionService } from '../api/handlers.ts';
 import type { Timers } from '../../lib/clock.ts';

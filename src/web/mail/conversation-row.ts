@@ -1,8 +1,8 @@
 /** A conversation in a list, on one line: who wrote, the newest subject, how it goes on, its marks, and the time. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
-import type { MessageSummary } from '../../host/api/schemas/mail.ts';
-import type { ConversationSummary } from '../../host/api/schemas/owner-page.ts';
+import type { MessageSummary } from '../../host/contract/mail.ts';
+import type { ConversationSummary } from '../../host/contract/owner-page.ts';
 import { isoTime } from '../../protocol/time.ts';
 import { printable } from '../../protocol/printable.ts';
 import { Untrusted } from '../shared/components.ts';

@@ -2,7 +2,7 @@
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect, useRef } from 'preact/hooks';
-import type { WholeMessage } from '../../host/api/schemas/mail.ts';
+import type { WholeMessage } from '../../host/contract/mail.ts';
 import { ErrorBoundary, Untrusted, Warning } from '../shared/components.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
 import { Message } from './message.ts';

@@ -2,11 +2,7 @@
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type {
-  ConversationSummary,
-  ConversationsInput,
-  ConversationsResult,
-} from '../../host/api/schemas/owner-page.ts';
+import type { ConversationSummary, ConversationsInput, ConversationsResult } from '../../host/contract/owner-page.ts';
 import type { MessageKind } from '../../host/core/rows.ts';
 import { act } from '../shared/api.ts';
 import { ErrorBoundary, Warning } from '../shared/components.ts';

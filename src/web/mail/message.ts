@@ -2,7 +2,7 @@
 import { html } from 'htm/preact';
 import type { VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { WholeMessage } from '../../host/api/schemas/mail.ts';
+import type { WholeMessage } from '../../host/contract/mail.ts';
 import { printable } from '../../protocol/printable.ts';
 import { Time, Untrusted, Warning } from '../shared/components.ts';
 import { failureText } from '../shared/session.ts';

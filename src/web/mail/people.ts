@@ -1,7 +1,7 @@
 /** Whom the owner can write to: hosts and how mail goes there, and agents with their presence. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
-import type { PeopleResult } from '../../host/api/schemas/owner-page.ts';
+import type { PeopleResult } from '../../host/contract/owner-page.ts';
 import { printable } from '../../protocol/printable.ts';
 import { NO_VALUE, Panel, Table, Time, Untrusted } from '../shared/components.ts';
 import { duration } from '../shared/format.ts';

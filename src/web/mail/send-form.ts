@@ -2,7 +2,7 @@
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useRef, useState } from 'preact/hooks';
-import type { SendResult } from '../../host/api/schemas/mail.ts';
+import type { SendResult } from '../../host/contract/mail.ts';
 import { type Problem, act } from '../shared/api.ts';
 import { Untrusted } from '../shared/components.ts';
 import { SelectField, onValue } from '../shared/fields.ts';

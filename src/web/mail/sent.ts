@@ -1,7 +1,7 @@
 /** The owner's sent messages, the newest first, with the state of each recipient. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
-import type { SentMessage, SentResult } from '../../host/api/schemas/mail.ts';
+import type { SentMessage, SentResult } from '../../host/contract/mail.ts';
 import { act } from '../shared/api.ts';
 import { ErrorBoundary, StateMark, Time, Untrusted, Warning } from '../shared/components.ts';
 import { useLoaded } from '../shared/use-loaded.ts';

@@ -1,7 +1,7 @@
 /** The state of the page: its route, the unread count, people, and counters of changes. Views read these signals. */
 import { signal } from '@preact/signals';
-import type { InboxResult } from '../../host/api/schemas/mail.ts';
-import type { ConversationsResult, PeopleResult } from '../../host/api/schemas/owner-page.ts';
+import type { InboxResult } from '../../host/contract/mail.ts';
+import type { ConversationsResult, PeopleResult } from '../../host/contract/owner-page.ts';
 import { act } from '../shared/api.ts';
 import { coalesced } from '../shared/coalesce.ts';
 import { follow } from '../shared/live.ts';

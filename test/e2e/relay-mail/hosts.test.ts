@@ -1,6 +1,6 @@
 /** What becomes of hosts while their mail goes over a relay: it arrives exactly once, or its sender is alerted. */
 import { DAY_MS } from '../../../src/protocol/limits.ts';
-import type { OutboxRowView } from '../../../src/host/api/schemas/outbox.ts';
+import type { OutboxRowView } from '../../../src/host/contract/outbox.ts';
 import type { KilledDaemon } from '../../support/killed-daemon.ts';
 import { clockAhead } from '../../support/poste-process.ts';
 import { type Cell, tryCells } from '../../support/relay-mail-cells.ts';

@@ -9,8 +9,8 @@ import {
   renameAgent,
   setAgentRoles,
 } from '../../../src/host/agents/agents.ts';
-import { AgentAddInput } from '../../../src/host/api/schemas/agents.ts';
-import { parseInput } from '../../../src/host/api/schemas/parse-input.ts';
+import { AgentAddInput } from '../../../src/host/contract/agents.ts';
+import { parseInput } from '../../../src/host/contract/parse-input.ts';
 import { listAgents } from '../../../src/host/agents/directory.ts';
 import {
   accepted,

@@ -1,7 +1,7 @@
 /** "What the service does" and "Message (input of mail_send)", sentence by sentence, over a real store. */
 import { describe, expect, test } from 'vitest';
 import { MESSAGE_KINDS } from '../../../src/host/core/rows.ts';
-import { REF_CHARACTERS_MAX } from '../../../src/host/api/limits.ts';
+import { REF_CHARACTERS_MAX } from '../../../src/host/contract/limits.ts';
 import { mailboxOf } from '../../../src/host/mailbox/mailbox.ts';
 import { removeAgent, renameAgent } from '../../../src/host/agents/agents.ts';
 import { sendMail } from '../../../src/host/mail/send.ts';

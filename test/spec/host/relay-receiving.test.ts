@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { issueReceipt } from '../../../src/host/mail/receipts.ts';
+import { issueReceipt } from '../../../src/host/outbox/receipts.ts';
 import { rotateOwnKey } from '../../../src/host/peers/identity.ts';
 import { learnRotation, unpair } from '../../../src/host/peers/peers.ts';
 import { listQuarantine } from '../../../src/host/inbound/quarantine.ts';

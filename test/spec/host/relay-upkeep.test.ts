@@ -11,7 +11,7 @@ import {
   retryQuarantine,
   retryUnknownKeys,
 } from '../../../src/host/inbound/quarantine.ts';
-import { issueReceipt } from '../../../src/host/mail/receipts.ts';
+import { issueReceipt } from '../../../src/host/outbox/receipts.ts';
 import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../../src/protocol/digest.ts';
 import { encKeyAdvertisement } from '../../../src/protocol/documents.ts';

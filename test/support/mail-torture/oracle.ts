@@ -4,7 +4,7 @@
  * an agent was woken whom nothing woke. Pure: it compares what the callers did and were answered with what is there.
  */
 import { DELIVERY_STATES } from '../../../src/protocol/documents.ts';
-import type { SendResult } from '../../../src/host/api/schemas/mail.ts';
+import type { SendResult } from '../../../src/host/contract/mail.ts';
 
 /** One message that an agent wrote. Times are by the monotonic clock of the test. */
 export interface Asked {

@@ -7,7 +7,7 @@ import { setMaxListeners } from 'node:events';
 import { cp } from 'node:fs/promises';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { CallFailed } from '../../../src/host/api/client.ts';
-import type { InboxInput, InboxResult, MessageSummary, SendResult } from '../../../src/host/api/schemas/mail.ts';
+import type { InboxInput, InboxResult, MessageSummary, SendResult } from '../../../src/host/contract/mail.ts';
 import type { OutputOf } from '../../../src/host/api/operations.ts';
 import { MESSAGE_KINDS } from '../../../src/host/core/rows.ts';
 import { DAY_MS } from '../../../src/protocol/limits.ts';

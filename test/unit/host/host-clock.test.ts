@@ -1,9 +1,9 @@
 /** A host whose clock jumps, while it runs and between two runs: deadlines count the time that passed. */
 import { describe, expect, test } from 'vitest';
-import { createHostContext, type HostContext } from '../../../src/host/context.ts';
+import { createHostContext, type HostContext } from '../../../src/host/base/context.ts';
 import { RETRY_TIMING } from '../../../src/host/core/outbox-event.ts';
 import { AWAY_MAX_MS, noteClock, openClock } from '../../../src/host/host-clock.ts';
-import { sweepRetention } from '../../../src/host/mailbox/retention.ts';
+import { sweepRetention } from '../../../src/host/mail/retention.ts';
 import { sendMail } from '../../../src/host/mail/send.ts';
 import { listOutbox } from '../../../src/host/outbox/outbox-list.ts';
 import { afterAttempt } from '../../../src/host/outbox/outbox.ts';

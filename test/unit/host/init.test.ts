@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { defaultHostName, initialiseHost } from '../../../src/host/init.ts';
 import { identityOf, loadIdentity, signedEncKey } from '../../../src/host/peers/identity.ts';
-import { type HostPaths, hostPaths } from '../../../src/host/paths.ts';
+import { type HostPaths, hostPaths } from '../../../src/host/base/paths.ts';
 import { openHostStore } from '../../../src/host/store/open.ts';
 import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
 import { encKeyAdvertisement } from '../../../src/protocol/documents.ts';

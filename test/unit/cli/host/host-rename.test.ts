@@ -1,7 +1,7 @@
 /** `poste host rename`: what it answers, what other commands show afterwards, and what it refuses. */
 import { expect, test } from 'vitest';
-import type { InboxResult, SendResult } from '../../../../src/host/api/schemas/mail.ts';
-import type { InviteResult } from '../../../../src/host/api/schemas/peers.ts';
+import type { InboxResult, SendResult } from '../../../../src/host/contract/mail.ts';
+import type { InviteResult } from '../../../../src/host/contract/peers.ts';
 import { EXIT } from '../../../../src/cli/lib/exit.ts';
 import { posteHome } from '../../../support/poste-home.ts';
 

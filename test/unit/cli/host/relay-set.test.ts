@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { EXIT } from '../../../../src/cli/lib/exit.ts';
-import { CA_CHARACTERS_MAX } from '../../../../src/host/api/limits.ts';
+import { CA_CHARACTERS_MAX } from '../../../../src/host/contract/limits.ts';
 import { runHere } from '../../../support/command-run.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { AUTHORITY } from '../../../support/test-authority.ts';

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { EXIT } from '../../../../src/cli/lib/exit.ts';
 import { type CommandEnded, runHere } from '../../../support/command-run.ts';
 import { accepted, idOf, send } from '../../../support/mail-context.ts';
-import { useInbox } from '../../../../src/host/mailbox/inbox.ts';
+import { useInbox } from '../../../../src/host/mail/inbox.ts';
 import { contextAtSocket } from '../../../support/socket-context.ts';
 import { wakeContext } from '../../../support/wake-context.ts';
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { deliveryText, sentListText } from '../../../../src/cli/mail/mailbox.ts';
-import type { SentMessage } from '../../../../src/host/api/schemas/mail.ts';
+import type { SentMessage } from '../../../../src/host/contract/mail.ts';
 import { PIPE } from '../../../support/screens.ts';
 
 const AT = 1_763_675_303_000;

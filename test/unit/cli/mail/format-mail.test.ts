@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { messageText, summariesText } from '../../../../src/cli/mail/format-mail.ts';
-import type { WholeMessage } from '../../../../src/host/api/schemas/mail.ts';
+import type { WholeMessage } from '../../../../src/host/contract/mail.ts';
 import { PIPE } from '../../../support/screens.ts';
 
 const MESSAGE: WholeMessage = {

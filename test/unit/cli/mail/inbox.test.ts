@@ -3,7 +3,7 @@ import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../../../src/cli/lib/exit.ts';
-import type { MessageSummary } from '../../../../src/host/api/schemas/mail.ts';
+import type { MessageSummary } from '../../../../src/host/contract/mail.ts';
 import { CommandRun, type CommandWorld, commandContext, runHere } from '../../../support/command-run.ts';
 import { posteHome, type PosteHome } from '../../../support/poste-home.ts';
 import type { Environment } from '../../../support/poste-process.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { checkRow } from '../../../../src/cli/mail/trace.ts';
-import type { TraceRow } from '../../../../src/host/api/schemas/outbox.ts';
+import type { TraceRow } from '../../../../src/host/contract/outbox.ts';
 import type { AcceptReceipt } from '../../../../src/protocol/documents.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';

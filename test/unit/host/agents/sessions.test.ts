@@ -6,7 +6,7 @@ import {
   SILENT_KEPT_MS,
   tidySessions,
 } from '../../../../src/host/agents/sessions.ts';
-import type { SessionListResult } from '../../../../src/host/api/schemas/agents.ts';
+import type { SessionListResult } from '../../../../src/host/contract/agents.ts';
 import { removeAgent } from '../../../../src/host/agents/agents.ts';
 import { SESSION_TIDY_MS, SessionKeeper } from '../../../../src/host/wake/session-service.ts';
 import type { ProcessFacts } from '../../../../src/host/wake/processes.ts';

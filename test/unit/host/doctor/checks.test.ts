@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Check } from '../../../../src/host/api/schemas/daemon.ts';
+import type { Check } from '../../../../src/host/contract/daemon.ts';
 import {
   daemonChecks,
   type DaemonFacts,

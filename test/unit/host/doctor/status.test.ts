@@ -1,9 +1,9 @@
 import { expect, test, vi } from 'vitest';
-import type { StatusResult } from '../../../../src/host/api/schemas/daemon.ts';
-import type { HostContext } from '../../../../src/host/context.ts';
+import type { StatusResult } from '../../../../src/host/contract/daemon.ts';
+import type { HostContext } from '../../../../src/host/base/context.ts';
 import type { PeerRow } from '../../../../src/host/core/rows.ts';
 import { hostStatus } from '../../../../src/host/doctor/status.ts';
-import { markUnreached } from '../../../../src/host/peers/peers.ts';
+import { markUnreached } from '../../../../src/host/outbox/reached.ts';
 import { RelayService } from '../../../../src/host/relay/relay-service.ts';
 import { statusText } from '../../../../src/cli/host/host.ts';
 import { relayForTest } from '../../../support/http-relay.ts';

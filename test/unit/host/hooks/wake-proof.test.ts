@@ -5,7 +5,7 @@
 import { chmod, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
-import type { SendResult } from '../../../../src/host/api/schemas/mail.ts';
+import type { SendResult } from '../../../../src/host/contract/mail.ts';
 import { CLAUDE_CODE, CODEX, GEMINI, type HookProgram } from '../../../../src/host/hooks/programs.ts';
 import { type HookOutcome, runHook } from '../../../../src/host/hooks/run-hook.ts';
 import type { DaemonClient } from '../../../../src/host/api/client.ts';

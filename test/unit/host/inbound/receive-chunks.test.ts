@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { IncomingItem } from '../../../../src/host/inbound/verify.ts';
 import { wireOf } from '../../../../src/host/outbox/outbox.ts';
-import { sealSuite } from '../../../../src/host/mail/seal-suite.ts';
+import { sealSuite } from '../../../../src/host/wire/seal-suite.ts';
 import type { HostStore } from '../../../../src/host/store/host-store.ts';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
 import type { Epoch } from '../../../../src/protocol/epoch.ts';

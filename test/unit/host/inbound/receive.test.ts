@@ -6,9 +6,9 @@ import { QUARANTINE_BOUNDS } from '../../../../src/host/core/quarantine.ts';
 import { retryQuarantine, retryUnknownKeys } from '../../../../src/host/inbound/quarantine.ts';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
 import { learnRotation } from '../../../../src/host/peers/peers.ts';
-import { issueReceipt } from '../../../../src/host/mail/receipts.ts';
-import { sweepRetention } from '../../../../src/host/mailbox/retention.ts';
-import { type Envelope, type EnvelopeHead, sealEnvelope } from '../../../../src/host/mail/sealing.ts';
+import { issueReceipt } from '../../../../src/host/outbox/receipts.ts';
+import { sweepRetention } from '../../../../src/host/mail/retention.ts';
+import { type Envelope, type EnvelopeHead, sealEnvelope } from '../../../../src/host/wire/sealing.ts';
 import { messageIdFrom, messageIdTimeMs } from '../../../../src/host/core/message-id.ts';
 import type { AgentId, MessageRef, OutboxRow } from '../../../../src/host/core/rows.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
@@ -236,7 +236,7 @@ describe('an envelope', () => {
 
   test('sealed to a retired key opens for 60 days', async () => {
     const { alice, bob } = await pair();
-    const { enc_pub: encPub, secret } = await (await import('../../../../src/host/mail/sealing.ts')).generateSealKey();
+    const { enc_pub: encPub, secret } = await (await import('../../../../src/host/wire/sealing.ts')).generateSealKey();
     const day = 86_400_000;
     const nowMs = bob.clock.nowMs;
     const keepRetired = (retiredAtMs: number): Promise<void> =>

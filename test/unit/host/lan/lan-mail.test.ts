@@ -1,9 +1,9 @@
 /** Mail between two hosts over real listeners: once each, receipts back, whatever of the two is down in between. */
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { OutboxState } from '../../../../src/host/core/rows.ts';
-import type { InboxResult } from '../../../../src/host/api/schemas/mail.ts';
+import type { InboxResult } from '../../../../src/host/contract/mail.ts';
 import { addAgent, removeAgent } from '../../../../src/host/agents/agents.ts';
-import { useInbox } from '../../../../src/host/mailbox/inbox.ts';
+import { useInbox } from '../../../../src/host/mail/inbox.ts';
 import { putOutboxRow } from '../../../../src/host/outbox/outbox-rows.ts';
 import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
 import { setAddress, unpair } from '../../../../src/host/peers/peers.ts';

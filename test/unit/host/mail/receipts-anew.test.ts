@@ -1,9 +1,9 @@
 /** A receipt that a relay refuses because a rotated key signed it, given again under the key of now. */
 import { expect, onTestFinished, test } from 'vitest';
 import type { OutboxRow } from '../../../../src/host/core/rows.ts';
-import { parseReceipt } from '../../../../src/host/inbound/parse.ts';
+import { parseReceipt } from '../../../../src/host/wire/parse.ts';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
-import { issueReceipt, signReceiptAnew } from '../../../../src/host/mail/receipts.ts';
+import { issueReceipt, signReceiptAnew } from '../../../../src/host/outbox/receipts.ts';
 import { hostNamed } from '../../../support/hosts.ts';
 import { addAgent, itemFor, pairedContext, pin, sendTo } from '../../../support/paired-contexts.ts';
 

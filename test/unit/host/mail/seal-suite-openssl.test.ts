@@ -8,7 +8,7 @@ vi.mock('../../../../src/protocol/libsodium.ts', async (original) => {
   const { libsodium } = await original<typeof Libsodium>();
   return { libsodium: () => (sodiumHere.loads ? libsodium() : undefined) };
 });
-const { sealSuite } = await import('../../../../src/host/mail/seal-suite.ts');
+const { sealSuite } = await import('../../../../src/host/wire/seal-suite.ts');
 const { libsodium } = await import('../../../../src/protocol/libsodium.ts');
 
 const INFO = Buffer.from('mail-envelope-v1');

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Address, MessageRef, PeerId } from '../../../../src/host/core/rows.ts';
-import type { SentResult } from '../../../../src/host/api/schemas/mail.ts';
+import type { SentResult } from '../../../../src/host/contract/mail.ts';
 import { newMessage } from '../../../../src/host/mailbox/mailbox.ts';
 import { listSent, SHOWN_RECIPIENTS_MAX } from '../../../../src/host/mail/sent.ts';
 import { accepted, idOf, contextOf } from '../../../support/mail-context.ts';

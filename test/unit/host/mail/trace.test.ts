@@ -1,7 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import { checkRow, traceText } from '../../../../src/cli/mail/trace.ts';
-import type { TraceResult } from '../../../../src/host/api/schemas/outbox.ts';
-import type { HostContext } from '../../../../src/host/context.ts';
+import type { TraceResult } from '../../../../src/host/contract/outbox.ts';
+import type { HostContext } from '../../../../src/host/base/context.ts';
 import { isRefusal } from '../../../../src/host/core/refusal.ts';
 import type { MessageRow, RelayAcceptance } from '../../../../src/host/core/rows.ts';
 import { diagnosisOf } from '../../../../src/host/doctor/diagnosis.ts';

@@ -1,7 +1,7 @@
 import { getEventListeners } from 'node:events';
 import { expect, test } from 'vitest';
 import { removeAgent } from '../../../../src/host/agents/agents.ts';
-import { useInbox, watchInbox } from '../../../../src/host/mailbox/inbox.ts';
+import { useInbox, watchInbox } from '../../../../src/host/mail/inbox.ts';
 import { ManualTimers } from '../../../support/manual-time.ts';
 import { accepted, idOf, contextOf, refused, send } from '../../../support/mail-context.ts';
 

@@ -1,8 +1,8 @@
 /** `poste://inbox` as the official client reads and watches it, over both revisions of the protocol. */
 import type { Client } from '@modelcontextprotocol/client';
 import { describe, expect, test } from 'vitest';
-import type { WatchInboxResult } from '../../../../src/host/api/schemas/mail.ts';
-import { useInbox } from '../../../../src/host/mailbox/inbox.ts';
+import type { WatchInboxResult } from '../../../../src/host/contract/mail.ts';
+import { useInbox } from '../../../../src/host/mail/inbox.ts';
 import type { DaemonLink } from '../../../../src/host/mcp/daemon-link.ts';
 import { InboxWatch } from '../../../../src/host/mcp/inbox-resource.ts';
 import { deferred } from '../../../support/deferred.ts';

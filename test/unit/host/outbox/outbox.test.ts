@@ -4,7 +4,7 @@ import type { AgentId, MessageRef, OutboxRow } from '../../../../src/host/core/r
 import { UNDELIVERED_ALERT_MS } from '../../../../src/host/core/outbox.ts';
 import { cancelOutbox, listOutbox } from '../../../../src/host/outbox/outbox-list.ts';
 import { afterAttempt, afterPeerChange, dueRows, wireOf } from '../../../../src/host/outbox/outbox.ts';
-import { type Envelope, openSeal } from '../../../../src/host/mail/sealing.ts';
+import { type Envelope, openSeal } from '../../../../src/host/wire/sealing.ts';
 import { sha256Hex } from '../../../../src/protocol/digest.ts';
 import type { HostStore, Reader } from '../../../../src/host/store/host-store.ts';
 import {

@@ -20,14 +20,13 @@ import {
   listPeers,
   livePeers,
   markPinnedOurKey,
-  markReached,
-  markUnreached,
   noteKnowsOurKey,
   peerOfName,
   pinPeer,
   setAddress,
   unpair,
 } from '../../../../src/host/peers/peers.ts';
+import { markReached, markUnreached } from '../../../../src/host/outbox/reached.ts';
 import { pinRelay } from '../../../../src/host/relay/relay-rows.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
 import { type TestHost, hostNamed, relay } from '../../../support/hosts.ts';

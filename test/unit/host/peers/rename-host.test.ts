@@ -1,7 +1,7 @@
 /** Another name for this host: what changes at once, what stays, and when it is refused. */
 import { expect, test, vi } from 'vitest';
 import type { HostName } from '../../../../src/protocol/names.ts';
-import { createHostContext } from '../../../../src/host/context.ts';
+import { createHostContext } from '../../../../src/host/base/context.ts';
 import { RETRY_TIMING } from '../../../../src/host/core/outbox-event.ts';
 import { identityOf, loadIdentity, newIdentityRow, renameHost } from '../../../../src/host/peers/identity.ts';
 import { listPeers, unpair } from '../../../../src/host/peers/peers.ts';

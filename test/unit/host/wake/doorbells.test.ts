@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { DOORBELL_COOLDOWN_MS } from '../../../../src/host/core/doorbell.ts';
 import type { EntryRow } from '../../../../src/host/core/rows.ts';
-import { SendInput, type SendResult } from '../../../../src/host/api/schemas/mail.ts';
-import { parseInput } from '../../../../src/host/api/schemas/parse-input.ts';
-import { useInbox } from '../../../../src/host/mailbox/inbox.ts';
+import { SendInput, type SendResult } from '../../../../src/host/contract/mail.ts';
+import { parseInput } from '../../../../src/host/contract/parse-input.ts';
+import { useInbox } from '../../../../src/host/mail/inbox.ts';
 import { sendMail } from '../../../../src/host/mail/send.ts';
 import { Doorbells, WAKE_WAIT_MS } from '../../../../src/host/wake/doorbells.ts';
 import { PROOF_MS } from '../../../../src/host/wake/wake-methods.ts';

@@ -1,7 +1,7 @@
 /** Sessions whose program has ended, and sockets that are not tried twice in vain. */
 import { describe, expect, test } from 'vitest';
 import { sendMail } from '../../../../src/host/mail/send.ts';
-import type { SendResult } from '../../../../src/host/api/schemas/mail.ts';
+import type { SendResult } from '../../../../src/host/contract/mail.ts';
 import type { ProcessFacts } from '../../../../src/host/wake/processes.ts';
 import type { AgentId } from '../../../../src/host/core/rows.ts';
 import type { SessionRow } from '../../../../src/host/core/session-rows.ts';

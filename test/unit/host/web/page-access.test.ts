@@ -6,7 +6,7 @@ import { request } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { OWNER_ID } from '../../../../src/host/core/rows.ts';
-import { useInbox } from '../../../../src/host/mailbox/inbox.ts';
+import { useInbox } from '../../../../src/host/mail/inbox.ts';
 import { TOKEN_LIFETIME_MS } from '../../../../src/http/browser-session/sessions.ts';
 import { buildPage } from '../../../../scripts/build-pages.ts';
 import { accepted, idOf, refused, send } from '../../../support/mail-context.ts';

@@ -1,9 +1,9 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { configOfToml, loadConfig, newConfigText } from '../../../src/host/config.ts';
-import { ConfigRefused } from '../../../src/lib/config-file.ts';
-import { temporaryFolder } from '../../support/temporary-folder.ts';
+import { configOfToml, loadConfig, newConfigText } from '../../../../src/host/base/config.ts';
+import { ConfigRefused } from '../../../../src/lib/config-file.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 const LAN = { host: '10.0.0.1', port: 9000 };
 

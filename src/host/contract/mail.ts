@@ -4,8 +4,8 @@
  * `mail_send` is the specification's table ("Message (input of mail_send)"); what it leaves open is decided here.
  */
 import { type Static, Type } from 'typebox';
-import { CLOSED } from '../../../protocol/shapes.ts';
-import { MESSAGE_KINDS, ORIGINS } from '../../core/rows.ts';
+import { CLOSED } from '../../protocol/shapes.ts';
+import { MESSAGE_KINDS, ORIGINS } from '../core/rows.ts';
 import {
   TO_MAX,
   SUBJECT_CHARACTERS_MAX,
@@ -20,7 +20,7 @@ import {
   FOUND_MAX,
   INBOX_WAIT_MS_MAX,
   SEARCH_CHARACTERS_MAX,
-} from '../limits.ts';
+} from './limits.ts';
 
 /** Some clients want a type for every value, enums too. */
 const TEXT = { type: 'string' } as const;

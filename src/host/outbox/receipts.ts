@@ -10,10 +10,11 @@ import type { ItemId } from '../../protocol/names.ts';
 import { type ReceiptClock, nextReceipt, repeatedReceipt } from '../core/receipts.ts';
 import type { Address, AgentId, ArrivalRow, MessageRef, PeerId, ReceiptRow } from '../core/rows.ts';
 import type { Transaction } from '../store/host-store.ts';
-import type { HostContext } from '../context.ts';
-import { addOutboxRow, dropOutboxRow, outboxRowOf } from '../outbox/outbox-rows.ts';
-import { parseReceipt } from '../inbound/parse.ts';
-import { markLocalRecipient } from './sent.ts';
+import type { HostContext } from '../base/context.ts';
+import { addOutboxRow, dropOutboxRow, outboxRowOf } from './outbox-rows.ts';
+import { parseReceipt } from '../wire/parse.ts';
+import { markLocalRecipient } from '../mailbox/sent-recipients.ts';
+import { advanceEntry, type EntryChange } from '../mailbox/mailbox.ts';
 
 /**
  * Tells the sender's host that an agent here has a message (`delivered`), was notified of it, read it or acked it; when the
@@ -126,4 +127,27 @@ export function receiptItemId(msg: ItemId, address: Address, { seq }: ReceiptRow
 
 function clockOf(tx: Transaction, context: HostContext): ReceiptClock {
   return { nowMs: context.nowMs(), floor: tx.get('identity')?.receiptFloor ?? 0 };
+}
+
+/** The agent, or a program on its behalf, was notified of these entries. Entries that were notified before stay as they are. */
+export function markNotified(
+  tx: Transaction,
+  context: HostContext,
+  agentId: AgentId,
+  positions: readonly number[],
+): void {
+  for (const position of positions) advance(tx, context, agentId, position, 'notified');
+}
+
+export function advance(
+  tx: Transaction,
+  context: HostContext,
+  agentId: AgentId,
+  position: number,
+  to: EntryChange,
+): boolean {
+  if (!advanceEntry(tx, agentId, position, to, context.nowMs())) return false;
+  const entry = tx.get('entry', agentId, position);
+  if (entry) issueReceipt(tx, context, { ref: entry.ref, agentId }, to satisfies DeliveryState);
+  return true;
 }

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import type { ConversationsInput, ConversationsResult } from '../../../../src/host/api/schemas/owner-page.ts';
-import { CONVERSATION_MESSAGES_MAX } from '../../../../src/host/api/limits.ts';
+import type { ConversationsInput, ConversationsResult } from '../../../../src/host/contract/owner-page.ts';
+import { CONVERSATION_MESSAGES_MAX } from '../../../../src/host/contract/limits.ts';
 import { OWNER_ID } from '../../../../src/host/core/rows.ts';
 import { listSent } from '../../../../src/host/mail/sent.ts';
-import { listConversations, markAllRead, previewOf } from '../../../../src/host/mailbox/conversations.ts';
-import { useInbox } from '../../../../src/host/mailbox/inbox.ts';
-import { SEARCH_MESSAGES_MAX } from '../../../../src/host/mailbox/search.ts';
+import { listConversations, markAllRead, previewOf } from '../../../../src/host/mail/conversations.ts';
+import { useInbox } from '../../../../src/host/mail/inbox.ts';
+import { SEARCH_MESSAGES_MAX } from '../../../../src/host/mail/search.ts';
 import { newMessage, storeMessage } from '../../../../src/host/mailbox/mailbox.ts';
 import { accepted, contextOf, idOf, refused, send } from '../../../support/mail-context.ts';
 import type { TestContext } from '../../../support/test-context.ts';

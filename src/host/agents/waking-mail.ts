@@ -2,9 +2,9 @@
 import { doorbellText, type WakingMail } from '../core/doorbell.ts';
 import type { AgentId } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { markNotified } from './inbox.ts';
-import { mailboxOf } from './mailbox.ts';
-import type { HostContext } from '../context.ts';
+import { markNotified } from '../outbox/receipts.ts';
+import { mailboxOf } from '../mailbox/mailbox.ts';
+import type { HostContext } from '../base/context.ts';
 
 /** One transaction marks at most this many messages, the newest. */
 const NOTIFIED_AT_ONCE_MAX = 500;

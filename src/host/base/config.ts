@@ -4,9 +4,9 @@
  * The file is TOML. An unknown key or an invalid value is refused with its line: a setting that is
  * ignored in silence is worse than none.
  */
-import { ConfigRefused, configText, settingsOf } from '../lib/config-file.ts';
-import { RETRY_TIMING } from './core/outbox-event.ts';
-import { type ListenAddress, listenAddressText, parseListenAddress } from '../lib/listen-address.ts';
+import { ConfigRefused, configText, settingsOf } from '../../lib/config-file.ts';
+import { RETRY_TIMING } from '../core/outbox-event.ts';
+import { type ListenAddress, listenAddressText, parseListenAddress } from '../../lib/listen-address.ts';
 
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { type PathSources, daemonSocketFault, hostPaths } from '../../../src/host/paths.ts';
+import { type PathSources, daemonSocketFault, hostPaths } from '../../../../src/host/base/paths.ts';
 
 function pathsOf(
   environment: Record<string, string>,

@@ -4,23 +4,24 @@
  *
  * As a search, one answer looks at a bounded part of the mailbox, says how far it came, and its cursor goes on there.
  */
-import { CONVERSATION_MESSAGES_MAX, PREVIEW_CHARACTERS_MAX } from '../api/limits.ts';
+import { CONVERSATION_MESSAGES_MAX, PREVIEW_CHARACTERS_MAX } from '../contract/limits.ts';
 import type {
   ConversationSummary,
   ConversationsInput,
   ConversationsResult,
   ReadAllInput,
   ReadAllResult,
-} from '../api/schemas/owner-page.ts';
+} from '../contract/owner-page.ts';
 import { UNTRUSTED_NOTICE } from '../core/untrusted-text.ts';
-import { badInput } from '../api/schemas/parse-input.ts';
-import type { HostContext } from '../context.ts';
+import { badInput } from '../contract/parse-input.ts';
+import type { HostContext } from '../base/context.ts';
 import { type Refusal, isRefusal } from '../core/refusal.ts';
 import type { AgentId, EntryRow, MessageRow } from '../core/rows.ts';
 import type { Reader } from '../store/host-store.ts';
 import { cursorOf, parseCursor, summaryOf } from './inbox-pages.ts';
-import { advanceAll, markNotified } from './inbox.ts';
-import { mailboxOf, refuseAbsentAgent } from './mailbox.ts';
+import { advanceAll } from './inbox.ts';
+import { markNotified } from '../outbox/receipts.ts';
+import { mailboxOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 import { SEARCH_BYTES_MAX, SEARCH_MESSAGES_MAX, hasAll, wordsOf } from './search.ts';
 
 const LIMIT_DEFAULT = 50;

@@ -1,12 +1,12 @@
 /** Inputs and results of the operations on the outbox and the quarantine, and of `trace`. */
 import { type Static, Type } from 'typebox';
-import { DELIVERY_STATES } from '../../../protocol/documents.ts';
-import { PUSHED_KINDS } from '../../../protocol/items.ts';
-import { AcceptReceiptShape } from '../../../protocol/responses.ts';
-import { EpochText, orNull, PublicKeyText, Seq, Time } from '../../../protocol/shapes.ts';
-import { QUARANTINE_REASONS, QUARANTINE_ROOMS } from '../../core/quarantine.ts';
-import { MESSAGE_KINDS, OUTBOX_STATES } from '../../core/rows.ts';
-import { OUTBOX_PAGE_MAX, QUARANTINE_PAGE_MAX } from '../limits.ts';
+import { DELIVERY_STATES } from '../../protocol/documents.ts';
+import { PUSHED_KINDS } from '../../protocol/items.ts';
+import { AcceptReceiptShape } from '../../protocol/responses.ts';
+import { EpochText, orNull, PublicKeyText, Seq, Time } from '../../protocol/shapes.ts';
+import { QUARANTINE_REASONS, QUARANTINE_ROOMS } from '../core/quarantine.ts';
+import { MESSAGE_KINDS, OUTBOX_STATES } from '../core/rows.ts';
+import { OUTBOX_PAGE_MAX, QUARANTINE_PAGE_MAX } from './limits.ts';
 import { SentMessage } from './mail.ts';
 
 const count = Type.Integer({ minimum: 0 });

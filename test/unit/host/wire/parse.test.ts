@@ -1,7 +1,7 @@
 /** The signed bytes of a record are taken out of its wire bytes: they are what canonical JSON makes of the record. */
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { parseNotice, parseReceipt } from '../../../../src/host/inbound/parse.ts';
+import { parseNotice, parseReceipt } from '../../../../src/host/wire/parse.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
 
 const KEY = Buffer.alloc(32, 1).toString('base64');

@@ -4,7 +4,6 @@
  * Everything in an answer comes from one snapshot of the store. An action writes only when it changes something: `read`
  * marks the messages read that it showed to the end, unless it peeks; `list` marks new entries notified.
  */
-import type { DeliveryState } from '../../protocol/documents.ts';
 import { type Refusal, isRefusal } from '../core/refusal.ts';
 import type { AgentId, MessageRef } from '../core/rows.ts';
 import type {
@@ -14,16 +13,16 @@ import type {
   WholeMessage,
   WatchInboxInput,
   WatchInboxResult,
-} from '../api/schemas/mail.ts';
+} from '../contract/mail.ts';
 import { UNTRUSTED_NOTICE } from '../core/untrusted-text.ts';
-import { LIST_LIMIT_MAX, READ_BYTES_DEFAULT, UNREAD_SHOWN_MAX } from '../api/limits.ts';
-import { badInput } from '../api/schemas/parse-input.ts';
+import { LIST_LIMIT_MAX, READ_BYTES_DEFAULT, UNREAD_SHOWN_MAX } from '../contract/limits.ts';
+import { badInput } from '../contract/parse-input.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { BodyBudget, cursorOf, entryOf, parseCursor, summaryAt } from './inbox-pages.ts';
-import { advanceEntry, type EntryChange, knownMessage, mailboxOf, refuseAbsentAgent } from './mailbox.ts';
-import type { HostContext } from '../context.ts';
-import { issueReceipt } from '../mail/receipts.ts';
+import { type EntryChange, knownMessage, mailboxOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
+import type { HostContext } from '../base/context.ts';
 import type { Timers } from '../../lib/clock.ts';
+import { advance, markNotified } from '../outbox/receipts.ts';
 
 const LIST_LIMIT_DEFAULT = 20;
 
@@ -137,16 +136,6 @@ async function listPage(
   return { summaries, next_cursor: next };
 }
 
-/** The agent, or a program on its behalf, was notified of these entries. Entries that were notified before stay as they are. */
-export function markNotified(
-  tx: Transaction,
-  context: HostContext,
-  agentId: AgentId,
-  positions: readonly number[],
-): void {
-  for (const position of positions) advance(tx, context, agentId, position, 'notified');
-}
-
 async function read(context: HostContext, agentId: AgentId, input: InboxInput): Promise<InboxResult | Refusal> {
   if (input.peek === true) return answered(context, agentId, (reader) => readPage(reader, agentId, input));
   return context.store.transact((tx) =>
@@ -217,13 +206,6 @@ export function advanceAll(
   });
   if (changed.length > 0) tx.afterCommit(() => context.emit({ type: 'mail-handled', agentId }));
   return changed;
-}
-
-function advance(tx: Transaction, context: HostContext, agentId: AgentId, position: number, to: EntryChange): boolean {
-  if (!advanceEntry(tx, agentId, position, to, context.nowMs())) return false;
-  const entry = tx.get('entry', agentId, position);
-  if (entry) issueReceipt(tx, context, { ref: entry.ref, agentId }, to satisfies DeliveryState);
-  return true;
 }
 
 /** Oldest first, with the messages that the agent sent. The id of any message names its thread. */

@@ -1,9 +1,9 @@
 /** Inputs and results of the operations that the owner's page has besides those of mail: its list, and people. */
 import { type Static, Type } from 'typebox';
-import { CLOSED, Count, Time, orNull } from '../../../protocol/shapes.ts';
-import { MESSAGE_KINDS } from '../../core/rows.ts';
+import { CLOSED, Count, Time, orNull } from '../../protocol/shapes.ts';
+import { MESSAGE_KINDS } from '../core/rows.ts';
 import { InboxResult, MessageSummary, SearchResult } from './mail.ts';
-import { ADDRESS_CHARACTERS_MAX, LIST_LIMIT_MAX, SEARCH_CHARACTERS_MAX } from '../limits.ts';
+import { ADDRESS_CHARACTERS_MAX, LIST_LIMIT_MAX, SEARCH_CHARACTERS_MAX } from './limits.ts';
 
 /** Which messages are meant; each member narrows it. */
 const filters = {

@@ -11,10 +11,10 @@ import { isObject } from '../../protocol/json-object.ts';
 import { type HostName, parseHostName, parseMessageId } from '../../protocol/names.ts';
 import { parsePublicKey } from '../../protocol/public-key.ts';
 import { isTime } from '../../protocol/time.ts';
-import { BODY_CHARACTERS_MAX, REF_CHARACTERS_MAX, REFS_MAX, SUBJECT_CHARACTERS_MAX } from '../api/limits.ts';
+import { BODY_CHARACTERS_MAX, REF_CHARACTERS_MAX, REFS_MAX, SUBJECT_CHARACTERS_MAX } from '../contract/limits.ts';
 import { partsOfAddress } from '../core/address.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../core/rows.ts';
-import { type Envelope, SEAL_ALGORITHM, type SealedContent } from '../mail/sealing.ts';
+import { type Envelope, SEAL_ALGORITHM, type SealedContent } from './sealing.ts';
 
 /** Recipients on one host: `*` and roles may mean many. */
 const ENVELOPE_RECIPIENTS_MAX = 1000;

@@ -1,7 +1,7 @@
 /** Results of the operations on the daemon itself: its checks (`doctor`), its status, the link to the owner's page. */
 import { type Static, Type } from 'typebox';
-import { type Check as AnyCheck, CHECK_STATES } from '../../../lib/check.ts';
-import { CLOSED, Count, EncKeyText, HostNameText, orNull, PublicKeyText, Time } from '../../../protocol/shapes.ts';
+import { type Check as AnyCheck, CHECK_STATES } from '../../lib/check.ts';
+import { CLOSED, Count, EncKeyText, HostNameText, orNull, PublicKeyText, Time } from '../../protocol/shapes.ts';
 import { LINK_STATES } from './peers.ts';
 
 export const WebLinkResult = Type.Object({

@@ -4,8 +4,8 @@
  *
  * Every slice decides anew inside its transaction. The next sweep takes what a stop of the daemon leaves.
  */
-import { IDEMPOTENCY_MS } from '../api/limits.ts';
-import type { HostContext } from '../context.ts';
+import { IDEMPOTENCY_MS } from '../contract/limits.ts';
+import type { HostContext } from '../base/context.ts';
 import {
   type AgentId,
   type EntryRow,
@@ -17,7 +17,7 @@ import {
 } from '../core/rows.ts';
 import { dropOutboxRow, outboxRowOf } from '../outbox/outbox-rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { dropEntry, release } from './mailbox.ts';
+import { dropEntry, release } from '../mailbox/mailbox.ts';
 
 /** How many rows one transaction reads. */
 const SLICE_ROWS = 200;

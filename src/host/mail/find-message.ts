@@ -2,13 +2,13 @@
  * Finds messages by the beginning of their id, as a person types it: among what an agent may name, or among everything that
  * this host knows, by the ids of senders too.
  */
-import type { FindMessageInput, FindMessageResult } from '../api/schemas/mail.ts';
-import { FIND_CHARACTERS_MIN, FOUND_MAX } from '../api/limits.ts';
-import type { HostContext } from '../context.ts';
+import type { FindMessageInput, FindMessageResult } from '../contract/mail.ts';
+import { FIND_CHARACTERS_MIN, FOUND_MAX } from '../contract/limits.ts';
+import type { HostContext } from '../base/context.ts';
 import type { Refusal } from '../core/refusal.ts';
 import type { AgentId, MessageRef } from '../core/rows.ts';
 import type { Reader } from '../store/host-store.ts';
-import { knownMessage, refuseAbsentAgent } from './mailbox.ts';
+import { knownMessage, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 
 type Found = FindMessageResult['found'][number];
 

@@ -4,13 +4,13 @@
  */
 import { type Refusal, isRefusal } from '../core/refusal.ts';
 import type { AgentId, MessageRow } from '../core/rows.ts';
-import type { MessageSummary, SearchInput, SearchResult } from '../api/schemas/mail.ts';
+import type { MessageSummary, SearchInput, SearchResult } from '../contract/mail.ts';
 import { UNTRUSTED_NOTICE } from '../core/untrusted-text.ts';
-import { badInput } from '../api/schemas/parse-input.ts';
+import { badInput } from '../contract/parse-input.ts';
 import type { Reader } from '../store/host-store.ts';
 import { cursorOf, parseCursor, summaryOf } from './inbox-pages.ts';
-import { refuseAbsentAgent } from './mailbox.ts';
-import type { HostContext } from '../context.ts';
+import { refuseAbsentAgent } from '../mailbox/mailbox.ts';
+import type { HostContext } from '../base/context.ts';
 
 /** How much one answer searches. */
 export const SEARCH_MESSAGES_MAX = 2000;

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import type { SearchResult } from '../../../../src/host/api/schemas/mail.ts';
+import type { SearchResult } from '../../../../src/host/contract/mail.ts';
 import { OWNER_ID } from '../../../../src/host/core/rows.ts';
 import { listSent } from '../../../../src/host/mail/sent.ts';
-import { useInbox } from '../../../../src/host/mailbox/inbox.ts';
-import { SEARCH_BYTES_MAX, searchMail } from '../../../../src/host/mailbox/search.ts';
+import { useInbox } from '../../../../src/host/mail/inbox.ts';
+import { SEARCH_BYTES_MAX, searchMail } from '../../../../src/host/mail/search.ts';
 import { accepted, idOf, contextOf, refused, send } from '../../../support/mail-context.ts';
 import type { TestContext } from '../../../support/test-context.ts';
 

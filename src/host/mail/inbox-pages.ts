@@ -7,9 +7,9 @@
 import { codeUnitAfter, fittingRun } from '../core/code-points.ts';
 import type { Refusal } from '../core/refusal.ts';
 import type { AgentId, EntryRow, MessageRef, MessageRow } from '../core/rows.ts';
-import type { MessageSummary, WholeMessage } from '../api/schemas/mail.ts';
-import { SHOWN_TO_MAX } from '../api/limits.ts';
-import { badInput } from '../api/schemas/parse-input.ts';
+import type { MessageSummary, WholeMessage } from '../contract/mail.ts';
+import { SHOWN_TO_MAX } from '../contract/limits.ts';
+import { badInput } from '../contract/parse-input.ts';
 import type { Reader } from '../store/host-store.ts';
 
 /** A cursor holds its action, and a number with a meaning for that action. */

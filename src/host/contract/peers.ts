@@ -1,9 +1,9 @@
 /** Inputs and results of the operations on paired hosts, this host's key and its relay. */
 import { type Static, Type } from 'typebox';
-import { LanAddressText } from '../../../protocol/lan.ts';
-import { LimitsShape } from '../../../protocol/responses.ts';
-import { Count, EpochText, HostNameText, orNull, PublicKeyText, Seq, Time } from '../../../protocol/shapes.ts';
-import { CA_CHARACTERS_MAX } from '../limits.ts';
+import { LanAddressText } from '../../protocol/lan.ts';
+import { LimitsShape } from '../../protocol/responses.ts';
+import { Count, EpochText, HostNameText, orNull, PublicKeyText, Seq, Time } from '../../protocol/shapes.ts';
+import { CA_CHARACTERS_MAX } from './limits.ts';
 
 const PeerName = Type.String({
   minLength: 1,

@@ -1,7 +1,7 @@
 /** Validates the input of an operation by its schema: returns a typed value, or a refusal that names the member. */
 import type { Static, TSchema } from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
-import { type Refusal, refusal } from '../../core/refusal.ts';
+import { type Refusal, refusal } from '../core/refusal.ts';
 
 /** Each schema is compiled at its first use: a command needs one of many. */
 const validators = new WeakMap<TSchema, Validator>();

@@ -13,8 +13,8 @@ import {
   openSeal,
   type SealedContent,
   sealEnvelope,
-} from '../../../../src/host/mail/sealing.ts';
-import { sealSuite } from '../../../../src/host/mail/seal-suite.ts';
+} from '../../../../src/host/wire/sealing.ts';
+import { sealSuite } from '../../../../src/host/wire/seal-suite.ts';
 import { signerFromSeed } from '../../../../src/protocol/ed25519.ts';
 
 const librarySuite = new CipherSuite({

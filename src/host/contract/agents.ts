@@ -1,9 +1,9 @@
 /** Inputs and results of the operations on agents and their sessions. */
 import { type Static, Type } from 'typebox';
-import { AGENT_NAME_PATTERN } from '../../../protocol/names.ts';
-import { DOORBELL_LINES_MAX } from '../../core/doorbell.ts';
-import { SESSION_WAIT_MS_MAX, WAKE_ARGUMENT_CHARACTERS_MAX } from '../socket-protocol.ts';
-import { CLOSED, Count, Time, orNull } from '../../../protocol/shapes.ts';
+import { AGENT_NAME_PATTERN } from '../../protocol/names.ts';
+import { DOORBELL_LINES_MAX } from '../core/doorbell.ts';
+import { SESSION_WAIT_MS_MAX, WAKE_ARGUMENT_CHARACTERS_MAX } from './socket-protocol.ts';
+import { CLOSED, Count, Time, orNull } from '../../protocol/shapes.ts';
 
 const ROLES_MAX = 20;
 

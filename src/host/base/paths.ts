@@ -10,7 +10,7 @@
  */
 import { lstatSync, mkdirSync } from 'node:fs';
 import { isAbsolute, join, resolve } from 'node:path';
-import { socketPathFault } from '../lib/unix-socket.ts';
+import { socketPathFault } from '../../lib/unix-socket.ts';
 
 /** Only their owner can read the folders that Poste makes. */
 export const FOLDER_MODE = 0o700;

@@ -4,13 +4,13 @@
  * An operation is a function of the context and its input that resolves, after the commit, to its output or a
  * `Refusal`. It reads and writes inside one transaction, and the pure core decides.
  */
-import { ClockGuard } from '../lib/clock-guard.ts';
-import { systemClock, systemRandom } from '../lib/clock.ts';
-import type { Signer } from '../protocol/ed25519.ts';
-import type { HostName } from '../protocol/names.ts';
-import type { RetryTiming } from './core/outbox-event.ts';
-import type { AgentId, PeerId, SealKey } from './core/rows.ts';
-import { type HostStore, StoreFailed } from './store/host-store.ts';
+import { ClockGuard } from '../../lib/clock-guard.ts';
+import { systemClock, systemRandom } from '../../lib/clock.ts';
+import type { Signer } from '../../protocol/ed25519.ts';
+import type { HostName } from '../../protocol/names.ts';
+import type { RetryTiming } from '../core/outbox-event.ts';
+import type { AgentId, PeerId, SealKey } from '../core/rows.ts';
+import { type HostStore, StoreFailed } from '../store/host-store.ts';
 
 /** A durable change. Emitted after the commit. */
 export type HostEvent =
