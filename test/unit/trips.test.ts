@@ -40,20 +40,14 @@ async function ranSince(sources: RegExp): Promise<Map<string, Profiler.FunctionC
   return new Map(files.flatMap(([path, ran]) => (path === undefined || ran.length === 0 ? [] : [[path, ran]])));
 }
 
-/** Walks the way once, and holds it to its bound. Everything is warm: each way was walked before. */
-async function trip(
-  { task }: TestContext,
-  sources: RegExp,
-  filesMax: number,
-  walk: () => Promise<unknown>,
-): Promise<void> {
+/** The files that one walk of the way runs through. Everything is warm: each way was walked before. */
+async function filesOf({ task }: TestContext, sources: RegExp, walk: () => Promise<unknown>): Promise<string[]> {
   await ranSince(sources);
   await walk();
   const ran = await ranSince(sources);
   const functions = [...ran.values()].reduce((sum, all) => sum + all.length, 0);
   task.meta.counted = `${task.name}: ${ran.size} files, ${functions} functions`;
-  // The list says which files a longer way came through.
-  expect([...ran.keys()].toSorted().slice(filesMax)).toEqual([]);
+  return [...ran.keys()];
 }
 
 async function relayInUse() {
@@ -70,19 +64,19 @@ async function relayInUse() {
 
 test('a push, at the relay', async (context) => {
   const { push } = await relayInUse();
-  await trip(context, RELAY, 78, push);
+  expect((await filesOf(context, RELAY, push)).length).toBeLessThanOrEqual(78);
 });
 
 test('a pull, at the relay', async (context) => {
   const { pull } = await relayInUse();
-  await trip(context, RELAY, 40, pull);
+  expect((await filesOf(context, RELAY, pull)).length).toBeLessThanOrEqual(41);
 });
 
 test('a page of the log on the console', async (context) => {
   const { relay } = await relayInUse();
   const page = await enterConsole(relay);
   await page.get('/log');
-  await trip(context, RELAY, 35, () => page.get('/log'));
+  expect((await filesOf(context, RELAY, () => page.get('/log'))).length).toBeLessThanOrEqual(32);
 });
 
 test('a message from host to host over a relay, at both hosts', async (context) => {
@@ -93,8 +87,9 @@ test('a message from host to host over a relay, at both hosts', async (context) 
     until(async () => expect(await south.mailOf('bert')).toHaveLength(count));
   await send('one');
   await arrived(1);
-  await trip(context, HOST, 69, async () => {
+  const files = await filesOf(context, HOST, async () => {
     await send('two');
     await arrived(2);
   });
+  expect(files.length).toBeLessThanOrEqual(68);
 });
