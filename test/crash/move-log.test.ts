@@ -6,8 +6,9 @@ import { randomInt } from 'node:crypto';
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { type PublishOptions, abortPublish, publishStore } from '../../src/relay/shared-log/publish.ts';
+import { abortPublish, publishStore } from '../../src/relay/shared-log/publish.ts';
 import { phaseOf } from '../../src/relay/shared-log/log-phase.ts';
+import type { MoveOptions } from '../../src/relay/shared-log/move-log.ts';
 import type { SharedLog } from '../../src/relay/shared-log/shared-log.ts';
 import { withdrawLog } from '../../src/relay/shared-log/withdraw.ts';
 import { openStore } from '../../src/relay/store/open.ts';
@@ -54,9 +55,9 @@ class Crashes {
   }
 }
 
-function publishing(relay: MovedRelay, crashes: Crashes): PublishOptions {
+function publishing(relay: MovedRelay, crashes: Crashes): MoveOptions {
   const options = relay.move(() => crashes.client(relay.server.client()));
-  return { ...options, replaces: false, step: async () => crashes.point() };
+  return { ...options, step: async () => crashes.point() };
 }
 
 function newEpoch(): never {
@@ -186,12 +187,14 @@ test('another node begins where the store ended, and both make the same of the l
 test('a move into a shared log that crashed anywhere goes on when it is begun again', {
   timeout: 300_000,
 }, async () => {
-  const points = await atEachPoint(filled, publish, async (relay, before) => {
+  const goesOn = async (relay: MovedRelay, before: object): Promise<void> => {
     await publish(relay);
     expect([await servesAlone(relay), servesShared(relay)]).toEqual([false, true]);
     expect(await relay.seen('log')).toEqual(before);
-  });
-  expect(points).toBeGreaterThan(20);
+  };
+  expect(await atEachPoint(filled, publish, goesOn)).toBeGreaterThan(20);
+  // And one that gives up the move before it, and crashes too.
+  expect(await atEachPoint(halfway, publish, goesOn)).toBeGreaterThan(20);
 });
 
 test('a move into a shared log that crashed anywhere is given up, or has happened', { timeout: 300_000 }, async () => {

@@ -1,7 +1,7 @@
 /** A relay whose log moves between the store of its folder and a shared log, and what must stay as it was. */
 import { hash } from 'node:crypto';
 import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
-import type { MoveOptions } from '../../src/relay/shared-log/lead-now.ts';
+import type { MoveOptions } from '../../src/relay/shared-log/move-log.ts';
 import { joinLog } from '../../src/relay/shared-log/node.ts';
 import type { SharedLog } from '../../src/relay/shared-log/shared-log.ts';
 import type { LeadingNode } from '../../src/relay/shared-log/take-lead.ts';

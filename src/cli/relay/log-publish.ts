@@ -1,5 +1,5 @@
 /** `poste relay log publish`: moves the log of a stopped relay into PostgreSQL. */
-import { Command, Option } from 'commander';
+import { Command } from 'commander';
 import { type PublishReport, abortPublish, publishStore } from '../../relay/shared-log/publish.ts';
 import { countText } from '../../host/core/spans.ts';
 import type { CommandContext } from '../lib/context.ts';
@@ -7,18 +7,13 @@ import { jsonLine } from '../lib/format.ts';
 import { type MoveFlags, withLog, withMoveOptions } from './move-log.ts';
 import { withRelayConfig } from './relay-config.ts';
 
-interface PublishFlags extends MoveFlags {
-  replace?: boolean;
-}
-
 const NOTES = `
 Stop the relay first. Epoch, sequence numbers, hash tree, receipts and waiting mail stay as they are; the folder becomes the
 view of the first relay of the log, and its older records stay in it. Until the move is whole the database serves nothing
 of it; after it, poste relay serve without --log refuses the folder and says where its log is.
 
-A command that was interrupted goes on when it is given again, or is given up with --abort; what is in the folder serves
-in either case. A database that holds another log is refused, unless --replace says that this one takes its place: the
-relays of that log stop, and what it holds is deleted.
+A command that was interrupted begins anew when it is given again, or is given up with --abort; what is in the folder
+serves in either case. The database must be empty: one that holds another log is refused.
 
 Environment:
   MAIL_RELAY_LOG  the address of the log, instead of --log
@@ -32,33 +27,30 @@ export function relayLogPublishCommand(context: CommandContext): Command {
   return withRelayConfig(
     context,
     withMoveOptions(new Command('publish'))
-      .option('--replace', 'take the place of another log that the database holds, and delete that')
-      .addOption(new Option('--abort', 'give up a move that was interrupted').conflicts('replace'))
-      .option('--yes', 'do not ask for confirmation')
+      .option('--abort', 'give up a move that was interrupted')
       .option('--json', 'print what was done as one JSON document')
       .addHelpText('after', NOTES)
-      .action(async (flags: PublishFlags) => publish(context, flags)),
+      .action(async (flags: MoveFlags) => publish(context, flags)),
   );
 }
 
-async function publish(context: CommandContext, flags: PublishFlags): Promise<void> {
-  const replaces = flags.replace === true;
+async function publish(context: CommandContext, flags: MoveFlags): Promise<void> {
   if (flags.abort) {
     const isOwn = await withLog(context, flags, abortPublish);
     context.stdout.write(flags.json ? jsonLine({ aborted: true, store_serves: isOwn }) : abortText(flags, isOwn));
     return;
   }
   const { report, place } = await withLog(context, flags, async (options) => {
-    return { report: await publishStore({ ...options, replaces }), place: options.log.place };
+    return { report: await publishStore(options), place: options.log.place };
   });
   context.stdout.write(flags.json ? jsonLine(publishDocument(report, place)) : publishText(report, place, flags));
 }
 
-export function publishDocument({ logId, loaded, notices }: PublishReport, place: string): object {
+function publishDocument({ logId, loaded, notices }: PublishReport, place: string): object {
   return { log_id: logId, log: place, items: loaded?.items ?? null, damaged_items: loaded?.damaged ?? null, notices };
 }
 
-export function publishText({ logId, loaded, notices }: PublishReport, place: string, { storeDir }: MoveFlags): string {
+function publishText({ logId, loaded, notices }: PublishReport, place: string, { storeDir }: MoveFlags): string {
   const lines = [
     ...notices,
     loaded

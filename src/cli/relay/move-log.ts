@@ -7,7 +7,7 @@ import { systemClock, systemRandom, systemTimers } from '../../lib/clock.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
 import { isRelayListening } from '../../relay/operator/socket.ts';
-import type { MoveOptions } from '../../relay/shared-log/lead-now.ts';
+import type { MoveOptions } from '../../relay/shared-log/move-log.ts';
 import type { SharedLogOptions } from '../../relay/shared-log/node-options.ts';
 import { unusableStore } from '../../relay/store/open.ts';
 import { StoreRefused, refuseUnusableFolder } from '../../relay/store/refused.ts';

@@ -12,7 +12,7 @@
  */
 import { assertNever } from '../../lib/assert-never.ts';
 
-interface LoadPhase {
+export interface LoadPhase {
   type: 'loading' | 'aborting';
   /** What is loaded. */
   logId: string;
@@ -61,13 +61,13 @@ export function whyNotServed(phase: LogPhase): string | undefined {
     case 'serving':
       return undefined;
     case 'loading':
-      return `the log does not serve: the store of node ${phase.node} is being moved into its place; if the command there was interrupted, run it again, or end it with poste relay log publish --abort`;
+      return `the log does not serve while the store of node ${phase.node} is moved into it: run poste relay log publish there again, or with --abort`;
     case 'aborting':
-      return `the log does not serve: a move that was begun at node ${phase.node} is being given up; run poste relay log publish --abort there again`;
+      return `the log does not serve until node ${phase.node} has given a move up: run poste relay log publish --abort there again`;
     case 'moved':
-      return `the log went to the store of node ${phase.node}: start the relay of that folder without --log, or move it back with poste relay log publish`;
+      return `the log went to the store of node ${phase.node}: start its relay without --log, or run poste relay log publish there`;
     case 'unknown':
-      return `the log does not serve: it is ${phase.text}, which this software does not know: use the newer software`;
+      return `the log does not serve, and this software does not know why (${phase.text}): use the newer software`;
     default:
       return assertNever(phase);
   }

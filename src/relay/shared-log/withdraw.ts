@@ -8,16 +8,14 @@
  * Before step 2 nothing has changed but who leads. After it the command goes on with step 3 when it is given again; or the
  * log is published again, which takes step 2 back as long as step 3 was not taken.
  */
-import { join } from 'node:path';
-import { POSITION_FILE, makeFolder } from '../store/open.ts';
-import { becomeOwnLog } from '../store/own-log.ts';
-import type { ViewMark } from '../store/view-mark.ts';
-import { type MoveOptions, leadNow } from './lead-now.ts';
+import { makeFolder } from '../store/open.ts';
 import { phaseText, whyNotServed } from './log-phase.ts';
+import { type MoveOptions, becomeOwnLog, changeRow, inStoppedStore, seenLog } from './move-log.ts';
+import { joinLog } from './node.ts';
 import { hasDatabase, nodeName } from './open-view.ts';
-import { type SeenLog, begunLog, changeRow } from './row-change.ts';
-import { Fenced, LogRefused } from './shared-log.ts';
-import { inStoppedStore } from './stopped-store.ts';
+import { Fenced, LogRefused, type LogState, served } from './shared-log.ts';
+import type { LeadingNode } from './take-lead.ts';
+import { clockFault, clocked, epochFault } from './takeover-rules.ts';
 import { forgetWitness } from './witness.ts';
 
 export interface WithdrawReport {
@@ -27,78 +25,123 @@ export interface WithdrawReport {
   notices: string[];
 }
 
-/** Throws as `publishStore` does. */
+/** By which the lead is renewed often enough for any lease that other nodes may have. */
+const LEASE_MS = 1_000;
+
+/** Throws as `publishStore` does, and what `confirm` throws. */
 export async function withdrawLog(options: MoveOptions): Promise<WithdrawReport> {
   const { log, folder } = options;
-  const seen = await begunLog(log);
+  const { state, phase } = await seenLog(log);
+  const { logId } = state;
   await makeFolder(folder);
   const node = await nodeName(folder);
-  const { state, phase } = seen;
-  const { logId } = state;
   const hasStore = hasDatabase(folder);
   const mark = hasStore ? await inStoppedStore(options, async (_level, found) => found) : undefined;
-  if (phase.type === 'moved' && phase.node === node) {
-    if (hasStore && !mark) return { logId, isDone: true, notices: [] };
-    // On every copy, whatever was seen of it: the store serves only after that.
-    await changeRow(log, (now) => asMoved(seen, now, node));
-    await becomeOwn(options, await begunLog(log));
-    return { logId, isDone: false, notices: [] };
-  }
-  const why = whyNotServed(phase);
+  const isHere = phase.type === 'moved' && phase.node === node;
+  if (isHere && hasStore && !mark) return { logId, isDone: true, notices: [] };
+  const why = isHere ? undefined : whyNotServed(phase);
   if (why !== undefined) throw new LogRefused(why);
   if (hasStore && !mark)
-    throw new LogRefused(
-      `the store at ${folder} is a relay with a log of its own: name the folder of a relay of this log, or an empty one, with --store-dir`,
-    );
+    throw new LogRefused(`the store at ${folder} has a log of its own: name an empty folder with --store-dir`);
   // It would be put aside, and another log than the one that was there would be in the folder afterwards.
-  if (mark && mark.logId !== logId)
+  if (!isHere && mark && mark.logId !== logId)
     throw new LogRefused(
-      `the store at ${folder} is a view of the log ${mark.logId}, and ${log.place} holds ${logId}: see that --log names the right database, or name an empty folder with --store-dir`,
+      `the store at ${folder} is a view of the log ${mark.logId}, and ${log.place} holds ${logId}: name the right database with --log, or an empty folder with --store-dir`,
     );
-  const notices = await moveHere(options, node, state.isFree ? undefined : state.holder);
-  await becomeOwn(options, await begunLog(log));
-  return { logId, isDone: false, notices };
-}
-
-/** Steps 1 and 2. */
-async function moveHere(options: MoveOptions, node: string, leader: string | undefined): Promise<string[]> {
-  const { log, confirm, step } = options;
-  const leads = leader === undefined || leader === node ? '' : ` (${leader} leads now)`;
-  await confirm(`every other relay of the log at ${log.place} stops for good${leads}`);
-  await step('this node takes the lead');
-  const led = await leadNow(options);
+  const led = isHere ? undefined : await askAndLead(options, node, state);
   try {
-    const { tenure } = led.leadership.tenure;
-    await step('the log is moved to this node');
-    await changeRow(log, ({ state, phase }) => {
-      if (state.tenure !== tenure || phase.type !== 'serving') throw new Fenced();
+    await options.step('the log is moved to this node');
+    const { tenure } = led?.leadership.tenure ?? state;
+    // On every copy, whatever was seen of it: the store serves only after that.
+    await changeRow(log, (now) => {
+      const isAsBefore = now.state.logId === logId && now.state.tenure === tenure && now.state.state === state.state;
+      if (!isAsBefore) throw new Fenced();
       return { state: phaseText({ type: 'moved', node }) };
     });
-    return led.notices;
   } finally {
-    await led.close();
+    await led?.close();
   }
+  await becomeOwn(options);
+  return { logId, isDone: false, notices: led?.notices ?? [] };
 }
 
-function asMoved(before: SeenLog, { state }: SeenLog, node: string): { state: string } {
-  if (state.logId !== before.state.logId || state.state !== before.state.state) throw new Fenced();
-  return { state: phaseText({ type: 'moved', node }) };
+/** Step 1. */
+async function askAndLead(options: MoveOptions, node: string, { isFree, holder }: LogState): Promise<LeadingNode> {
+  const leads = isFree || holder === node ? '' : ` (${holder} leads now)`;
+  await options.confirm(`every other relay of the log at ${options.log.place} stops for good${leads}`);
+  await options.step('this node takes the lead');
+  return leadNow(options, node);
 }
 
 /** Step 3. */
-async function becomeOwn(options: MoveOptions, { state }: SeenLog): Promise<void> {
-  const { folder, positionFile, clock, step } = options;
+async function becomeOwn(options: MoveOptions): Promise<void> {
+  const { log, folder, step } = options;
+  const { state } = await seenLog(log);
   await step('the view becomes a store of its own');
   await inStoppedStore(options, async (level, mark) => {
-    if (!isWhole(mark, state))
+    const isWhole = mark?.logId === state.logId && mark.no === state.lastNo && mark.lastLsn === state.lastLsn;
+    if (!isWhole)
       throw new LogRefused(
-        `the store at ${folder} does not hold all of the log ${state.logId}, which went to it: move the log back with poste relay log publish, and begin again`,
+        `the store at ${folder} lacks a part of the log, which went to it: move the log back with poste relay log publish, and begin again`,
       );
-    await becomeOwnLog(level, positionFile ?? join(folder, POSITION_FILE), clock.nowMs());
+    await becomeOwnLog(level, options);
   });
   await forgetWitness(options);
 }
 
-function isWhole(mark: ViewMark | undefined, { logId, lastNo, lastLsn }: SeenLog['state']): boolean {
-  return mark?.logId === logId && mark.no === lastNo && mark.lastLsn === lastLsn;
+/**
+ * Leads the log. The view of `folder` is whole then: it has caught up with the log, and nobody else appends. The node that
+ * leads is stopped only when the view has caught up with what was acknowledged, and is of the relay of this key, and it does
+ * not take the lead back before a lease is over. Throws `LogRefused`, `StoreRefused`, and why the signal aborted. The caller
+ * closes what it gets.
+ */
+async function leadNow(options: MoveOptions, node: string): Promise<LeadingNode> {
+  const { log, clock, signal } = options;
+  for (;;) {
+    const { state, offMs } = served(await clocked(clock, () => seenLog(log)));
+    const ofClock = clockFault(offMs);
+    if (ofClock !== undefined) throw new LogRefused(`this machine cannot lead: ${ofClock}; set it first`);
+    const { settings } = state;
+    let isFollowing!: () => void;
+    const following = new Promise<void>((resolve) => (isFollowing = resolve));
+    const stopped = new AbortController();
+    const joining = joinLog({
+      ...options,
+      log: await options.newLog(),
+      leaseMs: LEASE_MS,
+      acceptsSettings: true,
+      settings: settings.length === 0 ? undefined : (JSON.parse(settings.toString()) as object),
+      signal: AbortSignal.any([signal, stopped.signal]),
+      onFollowed: isFollowing,
+      onLost: () => undefined,
+      onDoubt: () => undefined,
+      onStalled: () => undefined,
+      onHandOver: () => undefined,
+    });
+    try {
+      await Promise.race([following, joining]);
+      signal.throwIfAborted();
+      await stopOther(options, node);
+    } catch (error) {
+      stopped.abort();
+      const led = await joining.catch(() => undefined);
+      await led?.close();
+      throw error;
+    }
+    const led = await joining;
+    if (led) return led;
+    signal.throwIfAborted();
+  }
+}
+
+/** Takes the lead from another node that has it: this node leads then when nobody has shown life for a lease. */
+async function stopOther({ log, durability }: MoveOptions, holder: string): Promise<void> {
+  for (;;) {
+    const { state, server, nowMs } = served(await seenLog(log));
+    if (state.isFree || state.holder === holder) return;
+    // What this node could prove is not asked: it did not lead last.
+    const fault = epochFault(state, server, durability, { ledLast: undefined, isWhole: false }, nowMs);
+    const taken = await log.lead(state, { holder, settings: state.settings, doubt: fault?.sentence });
+    if (taken !== 'held') return;
+  }
 }

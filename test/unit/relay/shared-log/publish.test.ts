@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { LogRefused } from '../../../../src/relay/shared-log/shared-log.ts';
 import { phaseOf } from '../../../../src/relay/shared-log/log-phase.ts';
-import { type PublishOptions, abortPublish, publishStore } from '../../../../src/relay/shared-log/publish.ts';
+import { abortPublish, publishStore } from '../../../../src/relay/shared-log/publish.ts';
 import { withdrawLog } from '../../../../src/relay/shared-log/withdraw.ts';
 import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
 import { alice, relay } from '../../../support/hosts.ts';
@@ -22,16 +22,12 @@ async function relayOn(server: MemoryLogServer, name: string): Promise<MovedRela
   return relay;
 }
 
-function publishing(relay: MovedRelay, changes: Partial<PublishOptions> = {}): PublishOptions {
-  return { ...relay.move(), replaces: false, ...changes };
-}
-
 /** A move that ended before this step. */
 async function stopsAt(relay: MovedRelay, step: string): Promise<void> {
   const stop = async (next: string): Promise<void> => {
     if (next === step) throw new Stopped();
   };
-  await expect(publishStore(publishing(relay, { step: stop }))).rejects.toThrow(Stopped);
+  await expect(publishStore({ ...relay.move(), step: stop })).rejects.toThrow(Stopped);
 }
 
 test.each([['what the store holds is loaded'], ['the log takes its place']])(
@@ -41,10 +37,9 @@ test.each([['what the store holds is loaded'], ['the log takes its place']])(
     const one = await relayOn(server, 'one');
     await stopsAt(one, step);
     const other = await relayOn(server, 'other');
-    const replacing = publishing(other, { replaces: true });
-    await expect(publishStore(replacing)).rejects.toThrow(/^--replace cannot take the place of what node .+ is moving/);
-    // Nothing was changed for either: the first goes on where it was, and the other serves by itself.
-    expect(await publishStore(publishing(one))).toMatchObject({ notices: [] });
+    await expect(publishStore(other.move())).rejects.toThrow(/^the log does not serve while the store of node /);
+    // Nothing was changed for either: the first begins anew, and the other serves by itself.
+    expect(await publishStore(one.move())).toMatchObject({ notices: [] });
     expect(await one.seen('log')).toMatchObject({ epoch: expect.any(String) as string });
     await other.seen('store');
   },
@@ -59,7 +54,7 @@ test('no store takes the place of a move that another node gives up', async () =
   };
   await expect(abortPublish({ ...one.move(), step })).rejects.toThrow(Stopped);
   const other = await relayOn(server, 'other');
-  await expect(publishStore(publishing(other, { replaces: true }))).rejects.toThrow('give it up there with --abort');
+  await expect(publishStore(other.move())).rejects.toThrow(/ has given a move up: run .+ --abort there again$/);
   expect(await abortPublish(one.move())).toBe(true);
   await one.seen('store');
 });
@@ -71,42 +66,50 @@ test('giving up makes no log in a database that has none', async () => {
   expect(server.row).toBeUndefined();
 });
 
+test('a database that holds a log, or what went to another node, takes no other store', async () => {
+  const server = new MemoryLogServer();
+  const one = await relayOn(server, 'one');
+  await publishStore(one.move());
+  const other = await relayOn(server, 'other');
+  await expect(publishStore(other.move())).rejects.toThrow('holds a log already: name an empty database with --log');
+  await withdrawLog(one.move());
+  await expect(publishStore(other.move())).rejects.toThrow(/^the log went to the store of node /);
+  await one.seen('store');
+  await other.seen('store');
+});
+
 test('the move of a store that is lost is given up under the name of its node, and the log before serves again', async () => {
   const server = new MemoryLogServer();
-  const before = await relayOn(server, 'before');
-  await publishStore(publishing(before));
   const one = await relayOn(server, 'one');
-  const stop = async (step: string): Promise<void> => {
-    if (step === 'the log takes its place') throw new Stopped();
-  };
-  await expect(publishStore(publishing(one, { replaces: true, step: stop }))).rejects.toThrow(Stopped);
-  await expect(before.seen('log')).rejects.toThrow('the log does not serve');
+  await stopsAt(one, 'the log takes its place');
+  const other = new MovedRelay(await temporaryFolder(), server);
+  await expect(other.seen('log')).rejects.toThrow('the log does not serve');
   await rm(join(one.folder, 'log'), { recursive: true });
   expect(await abortPublish(one.move())).toBe(false);
-  await before.seen('log');
+  await other.seen('log');
   // A folder that was never a node's is a mistake.
   const nowhere = new MovedRelay(await temporaryFolder(), server);
   await expect(abortPublish(nowhere.move())).rejects.toThrow('there is no store at');
 });
 
-test('what a database lost of a load does not take its place', async () => {
+test('what a database lost of a load is loaded anew', async () => {
   const server = new MemoryLogServer();
   const one = await relayOn(server, 'one');
+  const before = await one.seen('store');
   await stopsAt(one, 'the log takes its place');
   const loaded = phaseOf(server.row?.state ?? '');
   if (loaded.type !== 'loading') throw new Error(loaded.type);
   // As it is restored to a moment between the snapshot and the batch.
   server.of(loaded.logId).batches.length = 0;
-  await expect(publishStore(publishing(one))).rejects.toThrow('is not whole there (its batch is missing)');
-  expect(await abortPublish(one.move())).toBe(true);
-  await publishStore(publishing(one));
-  await one.seen('log');
+  expect(await publishStore(one.move())).toMatchObject({ loaded: { damaged: 0 } });
+  expect(await one.seen('log')).toEqual(before);
+  expect([...server.logs.values()].filter(({ batches }) => batches.length > 0)).toHaveLength(1);
 });
 
 test('a move back with the key of another relay takes the lead from nobody', async () => {
   const server = new MemoryLogServer();
   const one = await relayOn(server, 'one');
-  await publishStore(publishing(one));
+  await publishStore(one.move());
   one.where = 'log';
   await one.open();
   const before = server.row;
@@ -125,9 +128,11 @@ test('a move back with the key of another relay takes the lead from nobody', asy
 test('a view of another log is not put aside by a move back', async () => {
   const server = new MemoryLogServer();
   const one = await relayOn(server, 'one');
-  await publishStore(publishing(one));
+  await publishStore(one.move());
+  // The owner of the database emptied it for another one.
+  server.row = undefined;
   const other = await relayOn(server, 'other');
-  await publishStore(publishing(other, { replaces: true }));
+  await publishStore(other.move());
   const moving = withdrawLog(one.move());
   await expect(moving).rejects.toThrow(LogRefused);
   await expect(moving).rejects.toThrow(/is a view of the log .+, and memory holds /);
