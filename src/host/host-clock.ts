@@ -36,19 +36,22 @@ export async function openClock(
   return new ClockGuard(clock, { jumps: isJump ? [...row.jumps, since] : row.jumps, onJump });
 }
 
-/** Notes the clock. What waits in the outbox is due after a jump: the times of its next attempts mean nothing any more. */
+/** Notes the clock. After a jump the times at which rows of the outbox are due go with it. */
 export async function noteClock(context: HostContext, clock: ClockGuard): Promise<void> {
   await context.store.transact(async (tx) => {
     const known = tx.get('clock')?.jumps.at(-1);
     // Reading the clock may find a jump.
     const seenMs = clock.nowMs();
     const { jumps } = clock;
-    const last = jumps.at(-1);
     tx.put('clock', [], { seenMs, jumps });
-    if (last?.beforeMs === known?.beforeMs && last?.afterMs === known?.afterMs) return;
+    const isKnown = ({ beforeMs, afterMs }: ClockJump): boolean =>
+      beforeMs === known?.beforeMs && afterMs === known.afterMs;
+    const news = jumps.slice(jumps.findLastIndex(isKnown) + 1);
+    if (news.length === 0) return;
+    const byMs = news.reduce((sum, { beforeMs, afterMs }) => sum + afterMs - beforeMs, 0);
     const peerIds: PeerId[] = [];
     for await (const { row } of tx.range('peer', [])) peerIds.push(row.peerId);
-    for (const peerId of peerIds) await afterPeerChange(tx, context, peerId, { type: 'clock-jumped' });
+    for (const peerId of peerIds) await afterPeerChange(tx, context, peerId, { type: 'clock-jumped', byMs });
   });
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { RETRY_TIMING, type OutboxClock, type OutboxEvent, alertText } from '../../src/host/core/outbox-event.ts';
-import { GIVE_UP_MS, LAN_DOUBT_MS, mayPush } from '../../src/host/core/outbox-deadlines.ts';
+import { GIVE_UP_MS, LAN_DOUBT_MS, isExpiryInTime, mayPush } from '../../src/host/core/outbox-deadlines.ts';
 import {
   ASK_AGAIN_MS,
   LAN_CONFIRM_MS,
@@ -160,6 +160,48 @@ describe('sender outbox row, over the relay', () => {
     expect(mayPush(pushed, at(NOON_MS + RETENTION_MS), RETENTION_MS)).toBe(false);
     expect(mayPush(outboxRow(relayAccepted()), at(DEADLINE_MS - 1), RETENTION_MS)).toBe(true);
     expect(mayPush(outboxRow({ state: 'done' }), at(NOON_MS), RETENTION_MS)).toBe(false);
+  });
+
+  test('while this machine was suspended the relay’s time went on: for its dedup, and for what it kept', () => {
+    const pushed = outboxRow({ firstPushAtMs: NOON_MS });
+    const accepted = outboxRow(relayAccepted());
+    const [early, late] = [NOON_MS + RETENTION_MS * 0.98, NOON_MS + RETENTION_MS];
+    // The clock of this host counts nothing of it, or was set on by so much.
+    for (const momentMs of [(): number => late - 1, (datedMs: number): number => datedMs]) {
+      expect(mayPush(pushed, { nowMs: late, momentMs }, RETENTION_MS)).toBe(false);
+      expect(isExpiryInTime(accepted, { nowMs: late, momentMs })).toBe(true);
+      expect(isExpiryInTime(accepted, { nowMs: early, momentMs })).toBe(false);
+    }
+    // A clock that was set back by ten years: what passed since is what it counts.
+    const setBack = (nowMs: number): OutboxClock => ({
+      nowMs: nowMs - 3_650 * DAY_MS,
+      momentMs: (datedMs) => datedMs - 3_650 * DAY_MS,
+    });
+    expect(mayPush(pushed, setBack(late), RETENTION_MS)).toBe(false);
+    expect(isExpiryInTime(accepted, setBack(late))).toBe(true);
+    // A relay's clock may be a little faster.
+    expect(isExpiryInTime(accepted, at(NOON_MS + RETENTION_MS * 0.995))).toBe(true);
+  });
+
+  test('a clock that jumps takes with it when an accepted row is due: nothing is done at once, or again and again', () => {
+    for (const byMs of [DAY_MS, 3_650 * DAY_MS, -DAY_MS]) {
+      const nowMs = NOON_MS + byMs;
+      const clock = { nowMs, momentMs: (datedMs: number): number => datedMs + byMs };
+      const jump = { type: 'clock-jumped', byMs } as const;
+      for (const row of [
+        relayAccepted(),
+        { state: 'lan-accepted', lanAcceptedAtMs: NOON_MS, nextAtMs: NOON_MS + LAN_DOUBT_MS } as const,
+        { state: 'quarantined', nextAtMs: NOON_MS + 5 } as const,
+      ]) {
+        const due = givenRow(row).when(jump, clock).row;
+        expect(due).toEqual(outboxRow({ ...row, nextAtMs: (row.nextAtMs ?? 0) + byMs }));
+      }
+      expect(givenRow({ nextAtMs: NOON_MS + 900_000 }).when(jump, clock).row?.nextAtMs).toBeLessThanOrEqual(nowMs);
+    }
+    // Written after the jump, by the new clock, it waits no longer than it may.
+    const quarantined = givenRow({ state: 'quarantined', nextAtMs: NOON_MS + 5 });
+    const { row } = quarantined.when({ type: 'clock-jumped', byMs: DAY_MS });
+    expect(row?.nextAtMs).toBe(NOON_MS + QUARANTINE_ALERT_MS);
   });
 
   test('a relay of v1 gives no receipt: the row stays pending and is shown to it again after a day', () => {
@@ -492,7 +534,7 @@ describe('sender outbox row: what is learned of the relay', () => {
   test('a notice of before the retention can have passed by this clock is not believed, whatever it is dated', () => {
     const notice: OutboxEvent = { type: 'expired', relayPubkey: relay.key, expiredAtMs: NOON_MS + RETENTION_MS };
     const row = outboxRow(relayAccepted());
-    for (const nowMs of [NOON_MS + 1, NOON_MS + RETENTION_MS - 60_001])
+    for (const nowMs of [NOON_MS + 1, NOON_MS + RETENTION_MS * 0.98])
       expect(givenRow(row).when(notice, { nowMs })).toEqual({ row, effects: [] });
     const late = { nowMs: NOON_MS + RETENTION_MS };
     expect(givenRow(row).when(notice, late).row).toMatchObject({ state: 'expired' });

@@ -13,14 +13,19 @@ export const GIVE_UP_MS = 60 * DAY_MS;
  * peer again, so that it confirms again: answers over the LAN are not signed, so another host may have given this one.
  */
 export const LAN_DOUBT_MS = 300_000;
-/** By so much a relay's clock may be faster than this host's within one retention. */
-const CLOCKS_DRIFT_MS = 60_000;
+/** A relay whose clock is faster than this host's keeps items for a little less than its retention. */
+const RETENTION_AT_LEAST = 0.99;
 
 /** Whether a row may be pushed to a relay that keeps items for `retentionMs`: later its dedup may be gone. */
-export function mayPush(row: OutboxRow, { nowMs, momentMs }: OutboxClock, retentionMs: number): boolean {
+export function mayPush(row: OutboxRow, clock: OutboxClock, retentionMs: number): boolean {
   if (row.state === 'relay-accepted') return true;
   const isUnconfirmed = row.state === 'pending' || row.state === 'lan-accepted';
-  return isUnconfirmed && (row.firstPushAtMs === null || nowMs < momentMs(row.firstPushAtMs) + retentionMs);
+  return isUnconfirmed && (row.firstPushAtMs === null || elapsedAtMostMs(row.firstPushAtMs, clock) < retentionMs);
+}
+
+/** How long ago that may be for others: their clocks went on while this machine was suspended. */
+function elapsedAtMostMs(atMs: number, { nowMs, momentMs }: OutboxClock): number {
+  return nowMs - Math.min(atMs, momentMs(atMs));
 }
 
 /** From when on an acceptance over the LAN that nobody confirmed is doubted. */
@@ -46,8 +51,7 @@ export function keptUntilMs(row: OutboxRow, acceptance: RelayAcceptance, { momen
  * Whether an expiry notice can be true: the item cannot have been at the relay before this host first pushed it, nor
  * expire before the relay's retention has passed since.
  */
-export function isExpiryInTime(row: OutboxRow, { nowMs, momentMs }: OutboxClock): boolean {
-  const { acceptance, firstPushAtMs, createdAtMs } = row;
-  const pushedAtMs = momentMs(firstPushAtMs ?? createdAtMs);
-  return !acceptance || nowMs >= pushedAtMs + acceptance.retentionMs - CLOCKS_DRIFT_MS;
+export function isExpiryInTime({ acceptance, firstPushAtMs, createdAtMs }: OutboxRow, clock: OutboxClock): boolean {
+  if (!acceptance) return true;
+  return elapsedAtMostMs(firstPushAtMs ?? createdAtMs, clock) >= acceptance.retentionMs * RETENTION_AT_LEAST;
 }

@@ -45,8 +45,8 @@ export type OutboxEvent =
   /** The peer answers over the LAN again. */
   | { type: 'peer-reached' }
   | { type: 'peer-unpaired' }
-  /** The wall clock jumped: the time of the next attempt means nothing any more. */
-  | { type: 'clock-jumped' }
+  /** The wall clock went so far on, or back when it is negative, in no time. */
+  | { type: 'clock-jumped'; byMs: number }
   /** It is tried then, before or after its own time, to keep the order of the messages for one host. */
   | { type: 'rescheduled'; atMs: number }
   | { type: 'cancelled' }

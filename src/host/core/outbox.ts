@@ -170,11 +170,9 @@ function moveAny(row: OutboxRow, event: Exclude<OutboxEvent, { type: OwnEvent }>
       if (row.state === 'lan-accepted') return doubtedSoon(row, facts);
       if (row.state !== 'pending') return unchanged(row);
       return changed(row, { lanAttempts: 0, nextAtMs: Math.min(row.nextAtMs ?? facts.nowMs, facts.nowMs) });
-    case 'clock-jumped': {
+    case 'clock-jumped':
       if (row.nextAtMs === null) return unchanged(row);
-      const pauseMs = row.state === 'quarantined' ? QUARANTINE_ALERT_MS : 0;
-      return changed(row, { nextAtMs: facts.nowMs + pauseMs });
-    }
+      return changed(row, { nextAtMs: Math.min(row.nextAtMs + event.byMs, facts.nowMs + longestWaitMs(row)) });
     case 'rescheduled':
       return row.state === 'pending' ? changed(row, { nextAtMs: event.atMs }) : unchanged(row);
     case 'relay-pushing':
@@ -206,6 +204,16 @@ function moveAny(row: OutboxRow, event: Exclude<OutboxEvent, { type: OwnEvent }>
     default:
       return assertNever(event);
   }
+}
+
+/**
+ * How long the row may wait after a jump of the clock. It may have been written after the jump, by the new clock; and what
+ * is pending is tried at once.
+ */
+function longestWaitMs({ state }: OutboxRow): number {
+  if (state === 'quarantined') return QUARANTINE_ALERT_MS;
+  if (state === 'lan-accepted') return ASK_AGAIN_MS;
+  return state === 'pending' ? 0 : Infinity;
 }
 
 /** Whether the relay took the row in this generation of its store, as far as is known. */

@@ -81,3 +81,26 @@ test('what passes between two runs counts, and what is longer than a daemon stan
   const third = await runOf(base, clock);
   expect(third.context.nowMs() - third.context.momentMs(dated)).toBe(8 * HOUR_MS);
 });
+
+test('every jump since the clock was noted moves what an accepted row waits for, and a second note moves nothing', async () => {
+  const base = await contextOf(['anna']);
+  await addPeer(base, 'there', [{ name: 'bert', roles: [] }]);
+  const clock = new ManualClock();
+  const run = await runOf(base, clock);
+  await sendOne(base, run);
+  const dueAtMs = async (): Promise<number> => (await listOutbox(run.context, {})).rows[0]?.next_at ?? 0;
+  const rowId = (await listOutbox(run.context, {})).rows[0]?.row ?? 0;
+  await run.context.store.transact((tx) => void afterAttempt(tx, run.context, rowId, { type: 'lan-accepted' }));
+  const before = await dueAtMs();
+  for (const jumpMs of [HOUR_MS, 2 * HOUR_MS]) {
+    clock.wallMs += jumpMs;
+    run.guard.nowMs();
+  }
+  for (let times = 0; times < 2; times++) {
+    await noteClock(run.context, run.guard);
+    expect(await dueAtMs()).toBe(before + 3 * HOUR_MS);
+  }
+  clock.wallMs -= 3 * HOUR_MS;
+  await noteClock(run.context, run.guard);
+  expect(await dueAtMs()).toBe(before);
+});
