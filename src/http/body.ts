@@ -35,8 +35,8 @@ export interface BodyRoom {
   expectedBytes: number;
 }
 
-/** Up to here a body is small. */
-const SMALL_BODY_BYTES_MAX = 64 << 10;
+/** Up to here a body is small. To read it costs little more than to refuse it. */
+export const SMALL_CLAIM_BYTES_MAX = 64 << 10;
 
 /** How many bytes of bodies are held at once. */
 export interface BodyLimits {
@@ -87,7 +87,7 @@ export class BodyBudgets {
 
 function budgetOf({ bytesMax, smallBytesMax }: BodyLimits, monotonicMs: () => number): Budget {
   if (smallBytesMax === undefined) return new Budget({ bytesMax, monotonicMs });
-  const small = { bytesMax: smallBytesMax, claimBytesMax: SMALL_BODY_BYTES_MAX };
+  const small = { bytesMax: smallBytesMax, claimBytesMax: SMALL_CLAIM_BYTES_MAX };
   return new Budget({ bytesMax, small, monotonicMs });
 }
 

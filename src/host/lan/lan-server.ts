@@ -3,10 +3,11 @@
  * hosts has (http/). Here is what the LAN asks of a request: whose hop it is, and how often strangers may call.
  *
  * Only what proves nothing counts against the rate of its address. What claims to prove something is judged first, so
- * that nobody at the address of a paired host can silence it.
+ * that nobody at the address of a paired host can silence it; but after as many lies as strangers may tell, no body in the
+ * name of that host is read from there that is more than small.
  */
 import { randomBytes } from 'node:crypto';
-import { type Body, BodyBudgets } from '../../http/body.ts';
+import { type Body, BodyBudgets, SMALL_CLAIM_BYTES_MAX } from '../../http/body.ts';
 import { Connections } from '../../http/connections.ts';
 import type { HttpServer, Reply } from '../../http/exchange.ts';
 import { type Framing, isReply } from '../../http/framing.ts';
@@ -28,11 +29,11 @@ import { type ClaimedHop, HopNonces, claimedHop, isHopSigned } from './lan-hop.t
 import type { LanRequest, LanRoute } from './lan-routes.ts';
 
 const CONNECTIONS = { max: 512, perAddressMax: 64 };
-/** All the small bodies that there can be at once: a connection has one, and a small one has at most 64 KiB. */
-const SMALL_BODIES_BYTES = CONNECTIONS.max * (64 << 10);
+/** All the small bodies that there can be at once: a connection has one. */
+const SMALL_BODIES_BYTES = CONNECTIONS.max * SMALL_CLAIM_BYTES_MAX;
 const HOP_BODIES = { bytesMax: 64 << 20, smallBytesMax: SMALL_BODIES_BYTES, shareBytesMax: 2 * LAN_BODY_BYTES_MAX };
 const OTHER_BODIES = { bytesMax: 16 << 20, smallBytesMax: SMALL_BODIES_BYTES, shareBytesMax: LAN_BODY_BYTES_MAX };
-/** Requests of one address that prove nothing. */
+/** Requests of one address that prove nothing; those that name a paired host falsely count for its key alone. */
 const STRANGER_REQUESTS_PER_MINUTE = 60;
 /** How long answers may take to leave when the listener closes. */
 const CLOSE_MS = 5_000;
@@ -122,9 +123,14 @@ export class LanServer {
     const isHop = route.access === 'signed' || route.access === 'paired';
     const claim = isHop ? await this.#claim(framing, route) : undefined;
     if (claim && isReply(claim)) return claim;
-    const isProof = route.access === 'proof' || claim?.peer !== undefined;
-    const refused = isProof ? undefined : this.#rateRefusal(group);
-    if (refused) return refused;
+    const { contentLength } = framing;
+    const named = claim?.peer && claim.hop.key;
+    const liar = named ? `${group} ${named}` : group;
+    const isLarge = contentLength > SMALL_CLAIM_BYTES_MAX;
+    const isJudgedFirst = route.access === 'proof' || (named !== undefined && !isLarge);
+    const waitS = named ? this.#strangers.waitS(liar, 1) : undefined;
+    const refused = isJudgedFirst ? undefined : this.#rateRefusal(liar, waitS);
+    if (refused) return { ...refused, close: isLarge };
     const request = {
       method,
       target,
@@ -132,10 +138,10 @@ export class LanServer {
       calledAt: { ...calledAt, host: unmapped(calledAt.host) },
     };
     return {
-      room: this.#bodies.room(method, group, claim?.peer && claim.hop.key, framing.contentLength),
+      room: this.#bodies.room(method, group, named, contentLength),
       handle: async (body) => {
         const caller = claim && (await this.#signed(claim, request, body));
-        if (caller && isReply(caller)) return caller === REPLAYED ? REPLAYED : (this.#rateRefusal(group) ?? caller);
+        if (caller && isReply(caller)) return caller === REPLAYED ? REPLAYED : (this.#rateRefusal(liar) ?? caller);
         if (caller?.peer) {
           exchange.isProven();
           this.#options.called(caller.peer, request.callerAddress);
@@ -147,8 +153,7 @@ export class LanServer {
     };
   }
 
-  #rateRefusal(group: string): Reply | undefined {
-    const retryAfterS = this.#strangers.take(group);
+  #rateRefusal(caller: string, retryAfterS = this.#strangers.take(caller)): Reply | undefined {
     if (retryAfterS === 0) return undefined;
     return problemReply('RATE_LIMITED', 'too many requests from this address', { retryAfterS });
   }

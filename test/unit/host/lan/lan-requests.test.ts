@@ -195,16 +195,29 @@ describe('strangers', () => {
     expect(await hop(here, { ...peer, signer: signerOf(there), ...AGENTS })).toMatchObject({ status: 200 });
   });
 
+  test('who name a paired host falsely are soon read no long bodies, and its small ones are read all the same', async () => {
+    const [here, there] = await pairedLanHosts();
+    const lie = { signer: signerOf(there), called: keyOf(there), ...AGENTS };
+    await heard(() => hop(here, lie), 401);
+    // Refused at its head, as nothing else of it comes.
+    expect(statusesOf(await exchanged(here, longHead(here, there)))).toEqual([429]);
+    const of = (bytes: number): object => ({
+      items: [{ kind: 'envelope', item_id: 'a', wire_b64: Buffer.alloc(bytes, 'x').toString('base64') }],
+    });
+    const peer = { signer: signerOf(there), called: keyOf(here), ...ITEMS };
+    expect(await hop(here, { ...peer, body: of(32 << 10) })).toMatchObject({ status: 200 });
+    // At another address the host is heard as ever, and here when the lies are over.
+    expect(await hop(here, { ...peer, from: '127.0.0.7', body: of(3 << 20) })).toMatchObject({ status: 200 });
+    here.clock.aheadMs = 60_000;
+    expect(await hop(here, { ...peer, nowMs: Date.now() + 60_000, body: of(3 << 20) })).toMatchObject({ status: 200 });
+  });
+
   test('who declare long bodies in the name of a paired host, and send nothing, take no room from anybody', async () => {
     const [here, there] = await pairedLanHosts();
-    const caller = { signer: signerOf(there), hostName: 'there', nowMs: Date.now() };
     const declared: Connection[] = [];
     for (let at = 0; at < 8; at++) {
-      const headers = lanHopHeaders(caller, keyOf(here), ITEMS.method, ITEMS.target, 'other');
-      const lines = Object.entries({ host: 'x', ...headers, 'content-length': LAN_BODY_BYTES_MAX });
-      const head = lines.map(([name, value]) => `${name}: ${value}\r\n`).join('');
       const one = await connected(here, `127.0.0.${2 + (at % 4)}`);
-      one.socket.write(`POST ${ITEMS.target} HTTP/1.1\r\n${head}\r\n`);
+      one.socket.write(longHead(here, there));
       declared.push(one);
     }
     // Those heads came before this one, and are waited with for their bodies.
@@ -247,6 +260,14 @@ describe('strangers', () => {
     await Promise.all(strangers.map((each) => each.closed));
   });
 });
+
+/** The head of a request that declares the longest body in the name of `there`, signed for another body. */
+function longHead(here: LanHost, there: LanHost): string {
+  const caller = { signer: signerOf(there), hostName: 'there', nowMs: Date.now() };
+  const headers = lanHopHeaders(caller, keyOf(here), ITEMS.method, ITEMS.target, 'other');
+  const lines = Object.entries({ host: 'x', ...headers, 'content-length': LAN_BODY_BYTES_MAX });
+  return `POST ${ITEMS.target} HTTP/1.1\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`;
+}
 
 /** How often a caller is answered so before it is refused for its rate. One goes by in a second, so it may be more. */
 async function heard(call: () => Promise<Answer>, status: number): Promise<number> {
