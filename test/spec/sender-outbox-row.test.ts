@@ -22,6 +22,10 @@ const passed: OutboxEvent = { type: 'time-passed' };
 const epoch2: OutboxEvent = { type: 'new-epoch', relayPubkey: relay.key, epoch: epochNumbered(2) };
 const ready: OutboxEvent = { type: 'relay-ready', relayPubkey: relay.key, epoch: epochNumbered(1) };
 const rewound: OutboxEvent = { type: 'relay-rewound', relayPubkey: relay.key };
+const setBack = (nowMs: number): OutboxClock => ({
+  nowMs: nowMs - 3_650 * DAY_MS,
+  momentMs: (datedMs) => datedMs - 3_650 * DAY_MS,
+});
 const at = (nowMs: number): OutboxClock => ({ nowMs, momentMs: (datedMs) => datedMs });
 const dropWire = { type: 'DropWire' } as const;
 
@@ -173,10 +177,6 @@ describe('sender outbox row, over the relay', () => {
       expect(isExpiryInTime(accepted, { nowMs: early, momentMs })).toBe(false);
     }
     // A clock that was set back by ten years: what passed since is what it counts.
-    const setBack = (nowMs: number): OutboxClock => ({
-      nowMs: nowMs - 3_650 * DAY_MS,
-      momentMs: (datedMs) => datedMs - 3_650 * DAY_MS,
-    });
     expect(mayPush(pushed, setBack(late), RETENTION_MS)).toBe(false);
     expect(isExpiryInTime(accepted, setBack(late))).toBe(true);
     // A relay's clock may be a little faster.

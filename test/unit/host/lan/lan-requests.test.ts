@@ -201,15 +201,14 @@ describe('strangers', () => {
     await heard(() => hop(here, lie), 401);
     // Refused at its head, as nothing else of it comes.
     expect(statusesOf(await exchanged(here, longHead(here, there)))).toEqual([429]);
-    const of = (bytes: number): object => ({
-      items: [{ kind: 'envelope', item_id: 'a', wire_b64: Buffer.alloc(bytes, 'x').toString('base64') }],
-    });
     const peer = { signer: signerOf(there), called: keyOf(here), ...ITEMS };
-    expect(await hop(here, { ...peer, body: of(32 << 10) })).toMatchObject({ status: 200 });
+    expect(await hop(here, { ...peer, body: itemOf(32 << 10) })).toMatchObject({ status: 200 });
     // At another address the host is heard as ever, and here when the lies are over.
-    expect(await hop(here, { ...peer, from: '127.0.0.7', body: of(3 << 20) })).toMatchObject({ status: 200 });
+    expect(await hop(here, { ...peer, from: '127.0.0.7', body: itemOf(3 << 20) })).toMatchObject({ status: 200 });
     here.clock.aheadMs = 60_000;
-    expect(await hop(here, { ...peer, nowMs: Date.now() + 60_000, body: of(3 << 20) })).toMatchObject({ status: 200 });
+    expect(await hop(here, { ...peer, nowMs: Date.now() + 60_000, body: itemOf(3 << 20) })).toMatchObject({
+      status: 200,
+    });
   });
 
   test('who declare long bodies in the name of a paired host, and send nothing, take no room from anybody', async () => {
@@ -222,8 +221,7 @@ describe('strangers', () => {
     }
     // Those heads came before this one, and are waited with for their bodies.
     const peer = { signer: signerOf(there), called: keyOf(here), ...ITEMS, from: '127.0.0.9' };
-    const wire = Buffer.alloc(3 << 20, 'x').toString('base64');
-    const body = { items: [{ kind: 'envelope', item_id: 'a', wire_b64: wire }] };
+    const body = itemOf(3 << 20);
     for (const from of ['127.0.0.9', '127.0.0.2']) {
       expect(await hop(here, { ...peer, from, body })).toMatchObject({ status: 200 });
     }
@@ -260,6 +258,10 @@ describe('strangers', () => {
     await Promise.all(strangers.map((each) => each.closed));
   });
 });
+
+function itemOf(bytes: number): object {
+  return { items: [{ kind: 'envelope', item_id: 'a', wire_b64: Buffer.alloc(bytes, 'x').toString('base64') }] };
+}
 
 /** The head of a request that declares the longest body in the name of `there`, signed for another body. */
 function longHead(here: LanHost, there: LanHost): string {
