@@ -8,7 +8,7 @@ import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import type { AgentsResult, InboxResult, SendResult } from '../../src/host/contract/mail.ts';
 import { initialiseHost } from '../../src/host/init.ts';
 import { DaemonClient } from '../../src/host/api/client.ts';
-import { hostPaths, ownsFolder } from '../../src/host/base/paths.ts';
+import { ownPaths } from '../../src/host/base/paths.ts';
 import { parseHostName } from '../../src/protocol/names.ts';
 
 const PROGRAM = ['--import', 'tsx', new URL('../../src/cli/main.ts', import.meta.url).pathname];
@@ -69,13 +69,7 @@ export class DemoHost {
     const { PATH = '', HOME = '' } = process.env;
     // A port of this machine that nobody has.
     const environment = { PATH, HOME, POSTE_HOME: join(folder, name), POSTE_LAN_LISTEN: '127.0.0.1:0' };
-    const paths = hostPaths({
-      environment,
-      homeFolder: HOME,
-      workingFolder: folder,
-      userId: process.getuid?.(),
-      owns: ownsFolder,
-    });
+    const paths = ownPaths({ env: environment });
     const hostName = parseHostName(name);
     if (hostName === undefined) throw new Error(`${name} is no host name`);
     await initialiseHost(paths, hostName, Date.now());

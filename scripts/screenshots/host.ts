@@ -2,7 +2,7 @@
 import { DaemonClient } from '../../src/host/api/client.ts';
 import { startDaemon } from '../../src/host/daemon.ts';
 import { initialiseHost } from '../../src/host/init.ts';
-import { hostPaths, ownsFolder } from '../../src/host/base/paths.ts';
+import { ownPaths } from '../../src/host/base/paths.ts';
 import { parseHostName } from '../../src/protocol/names.ts';
 import { liveAt } from './clock.ts';
 
@@ -69,9 +69,7 @@ const MAILS: readonly Mail[] = [
 ];
 
 export async function startShownHost(folder: string, relayUrl: string): Promise<ShownHost> {
-  const environment = { POSTE_HOME: folder };
-  const userId = process.getuid?.();
-  const paths = hostPaths({ environment, homeFolder: folder, workingFolder: folder, userId, owns: ownsFolder });
+  const paths = ownPaths({ env: { POSTE_HOME: folder } });
   const hostName = parseHostName('desk');
   if (hostName === undefined) throw new Error('desk is a host name');
   liveAt(3000);

@@ -10,7 +10,7 @@ import { printable } from '../protocol/printable.ts';
 import { NO_COLOR_FLAG, commandTree } from './commands.ts';
 import type { CommandContext, OutputStream } from './lib/context.ts';
 import { optionsOf } from './lib/command-tree.ts';
-import { CommandFailed, EXIT, systemFailure } from './lib/exit.ts';
+import { CommandFailed, EXIT, failureOf } from './lib/exit.ts';
 import { jsonLine } from './lib/format.ts';
 import { filled } from './lib/help-text.ts';
 import { endWithOutput } from './lib/output.ts';
@@ -45,7 +45,7 @@ export async function run(args: readonly string[], given: CommandContext): Promi
     await poste.parseAsync(argv, { from: 'user' });
     return context.exitCode;
   } catch (error) {
-    const failure = error instanceof CommandFailed ? error : systemFailure(error);
+    const failure = failureOf(error);
     if (failure) {
       context.stderr.write(failureText(failure, context, isJson));
       return EXIT[failure.exit];

@@ -3,6 +3,7 @@
  * launchctl(1)).
  */
 import { join } from 'node:path';
+import { type Environment, homeFolder } from '../lib/user-folders.ts';
 
 /** DO NOT CHANGE: installed agents are recognised by it. */
 export const AGENT_LABEL = 'org.poste.daemon';
@@ -64,8 +65,8 @@ export function agentWords(text: string): string[] {
 }
 
 /** The path of the user's agent. */
-export function agentPath(homeFolder: string): string {
-  return join(homeFolder, 'Library', 'LaunchAgents', `${AGENT_LABEL}.plist`);
+export function agentPath(environment: Environment): string {
+  return join(homeFolder(environment), 'Library', 'LaunchAgents', `${AGENT_LABEL}.plist`);
 }
 
 function key(name: string): string {

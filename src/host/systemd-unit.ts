@@ -2,7 +2,8 @@
  * The daemon as a systemd user service: the text of its unit, and the unit's path (systemd.unit(5),
  * systemd.service(5), systemd.syntax(7)).
  */
-import { isAbsolute, join } from 'node:path';
+import { join } from 'node:path';
+import { configFolder, type Environment } from '../lib/user-folders.ts';
 
 export const UNIT_NAME = 'poste.service';
 
@@ -61,10 +62,8 @@ export function unitWords(text: string): string[] {
 }
 
 /** The path of the user's unit. */
-export function unitPath(environment: Readonly<Record<string, string | undefined>>, homeFolder: string): string {
-  const named = environment['XDG_CONFIG_HOME'];
-  const config = named !== undefined && isAbsolute(named) ? named : join(homeFolder, '.config');
-  return join(config, 'systemd', 'user', UNIT_NAME);
+export function unitPath(environment: Environment): string {
+  return join(configFolder(environment), 'systemd', 'user', UNIT_NAME);
 }
 
 /** A percent sign begins a specifier. */

@@ -1,17 +1,10 @@
 /** The daemon of this user, where the command `poste` finds it. */
-import { homedir } from 'node:os';
-import { getuid } from 'node:process';
 import { DaemonClient } from '../host/api/client.ts';
-import { hostPaths, ownsFolder } from '../host/base/paths.ts';
+import { ownPaths } from '../host/base/paths.ts';
+import type { Environment } from '../lib/user-folders.ts';
 
-/** By `POSTE_HOME` and the XDG variables of `environment`. Nothing is asked of the daemon yet. */
-export function ownDaemon(environment: Readonly<Record<string, string | undefined>> = process.env): DaemonClient {
-  const { socket, store } = hostPaths({
-    environment,
-    homeFolder: environment['HOME'] ?? homedir(),
-    workingFolder: process.cwd(),
-    userId: getuid?.(),
-    owns: ownsFolder,
-  });
+/** By `POSTE_HOME`, `HOME` and the XDG variables of `environment`. Nothing is asked of the daemon yet. */
+export function ownDaemon(environment: Environment = process.env): DaemonClient {
+  const { socket, store } = ownPaths({ env: environment });
   return new DaemonClient(socket, store);
 }

@@ -5,10 +5,10 @@ import { LAN_ATTEMPTS_BEFORE_RELAY } from '../../src/host/core/outbox.ts';
 import { initialiseHost } from '../../src/host/init.ts';
 import { addAgent } from '../../src/host/agents/agents.ts';
 import { loadIdentity, signedEncKey } from '../../src/host/peers/identity.ts';
+import { ownPaths } from '../../src/host/base/paths.ts';
 import { createHostContext, type HostContext } from '../../src/host/base/context.ts';
 import { pinPeer } from '../../src/host/peers/peers.ts';
 import { markUnreached } from '../../src/host/outbox/reached.ts';
-import { hostPaths } from '../../src/host/base/paths.ts';
 import { openHostStore } from '../../src/host/store/open.ts';
 import type { HostName } from '../../src/protocol/names.ts';
 import { accepted } from './mail-context.ts';
@@ -33,13 +33,7 @@ export async function makePairedStores(
 }
 
 async function newContext(home: string, name: HostName): Promise<HostContext> {
-  const paths = hostPaths({
-    environment: { POSTE_HOME: home },
-    homeFolder: home,
-    workingFolder: home,
-    userId: undefined,
-    owns: () => true,
-  });
+  const paths = ownPaths({ env: { POSTE_HOME: home } });
   await initialiseHost(paths, name, Date.now());
   const store = await openHostStore(paths.store, () => undefined);
   return createHostContext(store, await loadIdentity(store), RETRY_TIMING, () => undefined);

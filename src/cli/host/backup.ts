@@ -2,7 +2,7 @@
 import { Command } from 'commander';
 import { CallFailed, DaemonClient } from '../../host/api/client.ts';
 import { loadIdentity } from '../../host/peers/identity.ts';
-import { daemonSocketFault } from '../../host/base/paths.ts';
+import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
 import {
   type WrittenHostBackup,
   checkedHostBackup,
@@ -15,7 +15,6 @@ import { backupPath, unwrittenFailure, writtenToStdout } from '../lib/backup-out
 import type { CommandContext } from '../lib/context.ts';
 import { interruption } from '../lib/exit.ts';
 import { hostFailure } from '../lib/host-paths.ts';
-import { ownPaths } from '../lib/own-paths.ts';
 import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { softwareVersion } from '../../lib/package-root.ts';

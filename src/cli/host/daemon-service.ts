@@ -1,15 +1,16 @@
 /** `poste daemon install` and `uninstall`: the daemon as a service of its user, by systemd or launchd. */
-import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { Command } from 'commander';
+import { ownPaths } from '../../host/base/paths.ts';
 import { copyBeside, replaceFile } from '../../lib/files.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
-import { ownPaths } from '../lib/own-paths.ts';
 import {
   type ServiceCommand,
   type ServiceManager,
+  fileText,
   serviceManager,
   shownCommand,
   tellManager,
@@ -79,7 +80,7 @@ export async function installService(context: CommandContext, dryRun = false): P
   const manager = serviceManager(context);
   const { file } = manager;
   const text = manager.text();
-  const before = textOf(file);
+  const before = fileText(file);
   const changed = before !== text;
   let backup: string | null = null;
   if (changed && !dryRun) {
@@ -105,7 +106,7 @@ export async function installService(context: CommandContext, dryRun = false): P
 export async function uninstallService(context: CommandContext, dryRun = false): Promise<ServiceChange> {
   const manager = serviceManager(context);
   const { file, remove, forget } = manager;
-  const before = textOf(file);
+  const before = fileText(file);
   if (before !== undefined && !manager.isOwn(before)) {
     throw new CommandFailed('conflict', 'UNIT_FOREIGN', `poste did not write ${file}: remove it yourself`);
   }
@@ -134,17 +135,6 @@ export async function uninstallService(context: CommandContext, dryRun = false):
     done.notices = await tell(context, manager, forget, { dryRun, outcome });
   }
   return done;
-}
-
-function textOf(file: string): string | undefined {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch (error) {
-    const { code = 'unknown error' } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT') return undefined;
-    const message = `${file} cannot be read (${code}): repair that and try again`;
-    throw new CommandFailed('failure', 'UNIT_UNREADABLE', message);
-  }
 }
 
 async function writing<T>(file: string, write: () => Promise<T>): Promise<T> {

@@ -1,5 +1,4 @@
 /** `poste doctor`: checks everything about this host, and shows the command that repairs what is broken. */
-import { existsSync } from 'node:fs';
 import { getuid } from 'node:process';
 import { Command } from 'commander';
 import type { Check, CheckArea, DoctorResult } from '../../host/contract/daemon.ts';
@@ -15,12 +14,11 @@ import {
 import { mailChecks } from '../../host/doctor/mail-checks.ts';
 import { peerCheck } from '../../host/doctor/peer-checks.ts';
 import { CallFailed, DaemonClient } from '../../host/api/client.ts';
-import type { HostPaths } from '../../host/base/paths.ts';
+import { type HostPaths, ownPaths } from '../../host/base/paths.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { reportChecks } from '../lib/checks.ts';
-import { ownPaths } from '../lib/own-paths.ts';
 import { installedChecks } from './installed.ts';
-import { serviceManager } from './service-manager.ts';
+import { isServiceThere } from './service-manager.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
 const NOTES = `
@@ -67,7 +65,7 @@ async function examine(context: CommandContext): Promise<Examined> {
   const here: DaemonPlace = {
     version: softwareVersion(),
     store: paths.store,
-    isUnit: existsSync(serviceManager(context).file),
+    isUnit: isServiceThere(context),
   };
   const local = [...placeChecks(place), ...installedChecks(context)];
   const asked = await askDaemon(paths);

@@ -2,11 +2,11 @@
 import { hostname } from 'node:os';
 import { Command, Option } from 'commander';
 import { type InitialisedHost, defaultHostName, initialiseHost } from '../../host/init.ts';
+import { ownPaths } from '../../host/base/paths.ts';
 import type { HostName } from '../../protocol/names.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { hostFailure } from '../lib/host-paths.ts';
-import { ownPaths } from '../lib/own-paths.ts';
 import { jsonLine, formatFields } from '../lib/format.ts';
 import { hostName } from '../lib/host-name.ts';
 

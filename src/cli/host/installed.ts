@@ -12,10 +12,10 @@ import { hooksIn } from '../../host/hooks/settings.ts';
 import { broken, note, ok } from '../../lib/check.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { CommandFailed } from '../lib/exit.ts';
+import { failureOf } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { hookFile, serverOfProgram, settingsText, toolsFile } from '../lib/program-settings.ts';
-import { serviceManager } from './service-manager.ts';
+import { ownService } from './service-manager.ts';
 
 interface Installed {
   area: 'wake' | 'daemon';
@@ -57,22 +57,24 @@ function isExecutable(path: string): boolean {
 }
 
 function installed(context: CommandContext): { found: Installed[]; unread: Check[] } {
-  const found: Installed[] = [];
-  const unread: Check[] = [];
-  for (const name of SETTLED_PROGRAMS) {
-    for (const read of [hooksOf, toolsOf]) {
-      try {
-        found.push(...read(context, name));
-      } catch (error) {
-        if (!(error instanceof CommandFailed)) throw error;
-        unread.push(note({ area: 'wake', id: 'installed', about: name }, error.message));
-      }
+  const found = new Map<string, Installed>();
+  const unread = new Map<string, Check>();
+  const take = (area: Installed['area'], about: string, read: () => Installed[]): void => {
+    try {
+      for (const one of read()) found.set(JSON.stringify(one), one);
+    } catch (error) {
+      const failure = failureOf(error);
+      if (!failure) throw error;
+      const { message } = failure;
+      if (!unread.has(message)) unread.set(message, note({ area, id: 'installed', about }, message));
     }
-  }
-  return {
-    found: [...new Map([...found, ...serviceOf(context)].map((one) => [JSON.stringify(one), one])).values()],
-    unread,
   };
+  for (const name of SETTLED_PROGRAMS) {
+    take('wake', name, () => hooksOf(context, name));
+    take('wake', name, () => toolsOf(context, name));
+  }
+  take('daemon', 'service', () => serviceOf(context));
+  return { found: [...found.values()], unread: [...unread.values()] };
 }
 
 function hooksOf(context: CommandContext, name: SettledProgram): Installed[] {
@@ -105,9 +107,8 @@ function toolsOf(context: CommandContext, name: SettledProgram): Installed[] {
 }
 
 function serviceOf(context: CommandContext): Installed[] {
-  const { file, isOwn, words } = serviceManager(context);
-  return settingsText(file, (text) => {
-    if (text === undefined || !isOwn(text)) return [];
-    return [{ area: 'daemon', file, what: 'the service', words: words(text), remedy: 'poste daemon install' }];
-  });
+  const service = ownService(context);
+  if (!service) return [];
+  const { manager, words } = service;
+  return [{ area: 'daemon', file: manager.file, what: 'the service', words, remedy: 'poste daemon install' }];
 }

@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { countText } from '../../host/core/spans.ts';
+import { ownPaths } from '../../host/base/paths.ts';
 import { type RehearsalOptions, rehearseRestore, type RestoreRehearsal } from '../../host/restore-rehearsal.ts';
 import {
   type RestoreFault,
@@ -16,7 +17,6 @@ import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, type ExitName, interruption } from '../lib/exit.ts';
 import { hostFailure } from '../lib/host-paths.ts';
-import { ownPaths } from '../lib/own-paths.ts';
 import { jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 

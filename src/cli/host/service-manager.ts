@@ -6,13 +6,14 @@ import { existsSync, readFileSync } from 'node:fs';
 import { isAbsolute } from 'node:path';
 import { getuid } from 'node:process';
 import { AGENT_LABEL, agentPath, agentText, agentWords, isOwnAgent } from '../../host/launchd-agent.ts';
+import { ownPaths } from '../../host/base/paths.ts';
 import { UNIT_NAME, isOwnUnit, unitPath, unitText, unitWords } from '../../host/systemd-unit.ts';
+import { HomeUnknown } from '../../lib/user-folders.ts';
 import { runBounded } from '../../host/wake/processes.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
-import { homeFolder, ownPaths } from '../lib/own-paths.ts';
 
 /** The words after the program. */
 export interface ServiceCommand {
@@ -58,11 +59,40 @@ export function serviceManager(context: CommandContext): ServiceManager {
   return context.platform === 'darwin' ? launchd(context) : systemd(context);
 }
 
-/** The manager of the service that poste installed here; undefined when there is none, or its program is not on PATH. */
-export function installedService(context: CommandContext): ServiceManager | undefined {
+/** Whether there is a file of the service: never without a home folder. */
+export function isServiceThere(context: CommandContext): boolean {
+  try {
+    return existsSync(serviceManager(context).file);
+  } catch (error) {
+    if (error instanceof HomeUnknown) return false;
+    throw error;
+  }
+}
+
+/** The service that poste installed here, and what it runs; `undefined` when there is none. Throws `CommandFailed`. */
+export function ownService(context: CommandContext): { manager: ServiceManager; words: string[] } | undefined {
+  if (!isServiceThere(context)) return undefined;
   const manager = serviceManager(context);
-  if (!existsSync(manager.file) || !manager.isOwn(readFileSync(manager.file, 'utf8'))) return undefined;
-  return findProgram(manager.program, context.env['PATH']) === undefined ? undefined : manager;
+  const text = fileText(manager.file);
+  return text !== undefined && manager.isOwn(text) ? { manager, words: manager.words(text) } : undefined;
+}
+
+/** The manager of that service, if its program is on PATH. Throws `CommandFailed`. */
+export function installedService(context: CommandContext): ServiceManager | undefined {
+  const manager = ownService(context)?.manager;
+  return manager && findProgram(manager.program, context.env['PATH']) !== undefined ? manager : undefined;
+}
+
+/** What the file of a service says; `undefined` when there is none. Throws `CommandFailed`. */
+export function fileText(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    const { code = 'unknown error' } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return undefined;
+    const message = `${file} cannot be read (${code}): repair that and try again`;
+    throw new CommandFailed('failure', 'UNIT_UNREADABLE', message);
+  }
 }
 
 function user(...words: string[]): ServiceCommand {
@@ -73,7 +103,7 @@ function systemd(context: CommandContext): ServiceManager {
   return {
     name: 'systemd',
     program: 'systemctl',
-    file: unitPath(context.env, homeFolder(context)),
+    file: unitPath(context.env),
     text: () =>
       serviceText(() => unitText({ node: process.execPath, main: context.program, environment: folders(context) })),
     isOwn: isOwnUnit,
@@ -95,7 +125,7 @@ function systemd(context: CommandContext): ServiceManager {
 
 function launchd(context: CommandContext): ServiceManager {
   const { logFile } = ownPaths(context);
-  const file = agentPath(homeFolder(context));
+  const file = agentPath(context.env);
   const domain = `gui/${getuid?.() ?? 0}`;
   const target = `${domain}/${AGENT_LABEL}`;
   const end: ServiceCommand = { words: ['bootout', target], mayFail: true };

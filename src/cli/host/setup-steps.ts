@@ -4,6 +4,7 @@ import { hostname } from 'node:os';
 import { type SettledProgram, withServer } from '../../host/hooks/mcp-settings.ts';
 import { isSameServer, mailToolsOf, type ServerCommand } from '../../host/hooks/server-command.ts';
 import { defaultHostName, initialiseHost } from '../../host/init.ts';
+import { ownPaths } from '../../host/base/paths.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import { isSameName } from '../../host/core/address.ts';
 import { printable } from '../../protocol/printable.ts';
@@ -12,7 +13,6 @@ import { ask, startInBackground, waitForDaemon } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { hostFailure } from '../lib/host-paths.ts';
-import { ownPaths } from '../lib/own-paths.ts';
 import {
   addHooks,
   allowTools,

@@ -5,13 +5,13 @@ import { isDeepStrictEqual } from 'node:util';
 import { isSameName } from '../../host/core/address.ts';
 import { type TextChange, withoutServer } from '../../host/hooks/mcp-settings.ts';
 import { isSameServer } from '../../host/hooks/server-command.ts';
+import { ownPaths } from '../../host/base/paths.ts';
 import { assertNever } from '../../lib/assert-never.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, START_MS } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { confirmed } from '../lib/input.ts';
-import { ownPaths } from '../lib/own-paths.ts';
 import {
   allowTools,
   plannedEdit,

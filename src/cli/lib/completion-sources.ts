@@ -5,8 +5,8 @@
 import { DaemonClient } from '../../host/api/client.ts';
 import type { InputOf, OperationName, OutputOf } from '../../host/api/operations.ts';
 import { OWNER_NAME } from '../../host/core/address.ts';
+import { ownPaths } from '../../host/base/paths.ts';
 import type { CommandContext } from './context.ts';
-import { ownPaths } from './own-paths.ts';
 
 /** A word that may come next, and what it stands for. */
 export interface CompletionWord {

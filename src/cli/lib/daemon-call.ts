@@ -6,14 +6,13 @@ import { setTimeout as elapsed } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { CallFailed, type CallOptions, DaemonClient } from '../../host/api/client.ts';
 import type { InputOf, OperationName, OutputOf } from '../../host/api/operations.ts';
-import { daemonSocketFault, type HostPaths, makePrivateFolder } from '../../host/base/paths.ts';
+import { daemonSocketFault, type HostPaths, makePrivateFolder, ownPaths } from '../../host/base/paths.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import { printable } from '../../protocol/printable.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import { agentOption, type CommandContext } from './context.ts';
 import { CommandFailed, EXIT, type ExitName, exitOfStatus } from './exit.ts';
-import { ownPaths } from './own-paths.ts';
 
 export interface DaemonFlags {
   start?: boolean;

@@ -1,5 +1,6 @@
 /** How commands end: exit codes that scripts can switch on, one clear sentence on stderr, and signals. */
 import { systemRemedy } from '../../lib/file-fault.ts';
+import { HomeUnknown } from '../../lib/user-folders.ts';
 import type { CommandContext } from './context.ts';
 
 /** DO NOT CHANGE: scripts switch on these. */
@@ -35,9 +36,18 @@ export class CommandFailed extends Error {
 /** What a disk or a limit of the system refuses to any command. */
 const SYSTEM_CODES = new Set(['EIO', 'ENOSPC', 'EDQUOT', 'EROFS', 'EMFILE', 'ENFILE']);
 
-/** The failure of a command that met an error of the system, wherever that was; `undefined` for every other error. */
-export function systemFailure(error: unknown): CommandFailed | undefined {
-  const { code, message } = error as NodeJS.ErrnoException;
+const FOLDER_GONE =
+  'the folder that this is run in is not there any more: go to one that is, and give the command again';
+
+/**
+ * How a command ends that threw this, wherever that was: as it said, or met by an error of the system. `undefined` for
+ * every other error.
+ */
+export function failureOf(error: unknown): CommandFailed | undefined {
+  if (error instanceof CommandFailed) return error;
+  if (error instanceof HomeUnknown) return new CommandFailed('failure', 'HOME_UNKNOWN', error.message);
+  const { code, message, syscall } = error as NodeJS.ErrnoException;
+  if (syscall === 'uv_cwd') return new CommandFailed('notFound', 'FOLDER_GONE', FOLDER_GONE);
   if (code !== 'LEVEL_IO_ERROR' && (code === undefined || !SYSTEM_CODES.has(code))) return undefined;
   const said = `the system could not read or write (${message}): ${systemRemedy(`${code} ${message}`)}, and give the command again`;
   return new CommandFailed('failure', 'SYSTEM_ERROR', said);

@@ -1,7 +1,7 @@
 /** The settings of the programs that run agents: where Poste's parts of them lie on this machine, and how they are changed. */
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import {
   allowedTools,
   serverFile,
@@ -23,15 +23,16 @@ import {
   withoutHooks,
   writeSettings,
 } from '../../host/hooks/settings.ts';
+import { ownPaths } from '../../host/base/paths.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from './context.ts';
 import { CommandFailed } from './exit.ts';
-import { homeFolder, ownPaths } from './own-paths.ts';
 import type { Edited } from './setup-record.ts';
 
 function folderOf(context: CommandContext, name: SettledProgram): string {
-  const home = homeFolder(context);
-  return name === 'opencode' ? openCodeFolder(context.env, home) : PROGRAM_OF[name].settingsFolder(context.env, home);
+  const { settingsFolder } = name === 'opencode' ? { settingsFolder: openCodeFolder } : PROGRAM_OF[name];
+  // The path is written down for `setup --undo`, which may run elsewhere.
+  return resolve(settingsFolder(context.env));
 }
 
 /** A change of one file, which is not written yet. */
@@ -72,7 +73,7 @@ export function serverOf(context: CommandContext, agent: string): ServerCommand 
 }
 
 export function toolsFile(context: CommandContext, name: SettledProgram): string {
-  return serverFile(name, folderOf(context, name), context.env, homeFolder(context), existsSync);
+  return resolve(serverFile(name, folderOf(context, name), context.env, existsSync));
 }
 
 /** What the program has under the name of our server. Throws `CommandFailed`. */

@@ -5,11 +5,10 @@
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ProcessMark } from '../../host/core/session-rows.ts';
-import { makePrivateFolder } from '../../host/base/paths.ts';
+import { makePrivateFolder, ownPaths } from '../../host/base/paths.ts';
 import { isRunning, processFacts } from '../../host/wake/processes.ts';
 import type { CommandContext } from './context.ts';
 import { CommandFailed } from './exit.ts';
-import { ownPaths } from './own-paths.ts';
 
 /** Throws `CommandFailed` when another command holds the lock. */
 export async function withSetupLock<T>(context: CommandContext, work: () => Promise<T>): Promise<T> {

@@ -7,11 +7,10 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { SettledProgram } from '../../host/hooks/mcp-settings.ts';
 import type { ServerCommand } from '../../host/hooks/server-command.ts';
-import { makePrivateFolder } from '../../host/base/paths.ts';
+import { makePrivateFolder, ownPaths } from '../../host/base/paths.ts';
 import { replaceFile } from '../../lib/files.ts';
 import type { CommandContext } from './context.ts';
 import { CommandFailed } from './exit.ts';
-import { ownPaths } from './own-paths.ts';
 
 export type Written =
   | { type: 'host' }

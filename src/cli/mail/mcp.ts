@@ -4,11 +4,10 @@ import { OWNER_NAME } from '../../host/core/address.ts';
 import { CallFailed, DaemonClient } from '../../host/api/client.ts';
 import { claudeInboxOf } from '../../host/mcp/claude-inbox.ts';
 import { serveMcp } from '../../host/mcp/serve.ts';
-import { daemonSocketFault } from '../../host/base/paths.ts';
+import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
 import { printable } from '../../protocol/printable.ts';
 import { type CommandContext, agentOption } from '../lib/context.ts';
 import { CommandFailed, stopSignal } from '../lib/exit.ts';
-import { ownPaths } from '../lib/own-paths.ts';
 import { requireAgentName, startInBackground } from '../lib/daemon-call.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 

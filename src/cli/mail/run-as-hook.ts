@@ -5,10 +5,10 @@
 import { DaemonClient } from '../../host/api/client.ts';
 import { HOOK_PROGRAMS, type HookProgramName, PROGRAM_OF } from '../../host/hooks/programs.ts';
 import { runHook } from '../../host/hooks/run-hook.ts';
+import { type HostPaths, ownPaths } from '../../host/base/paths.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { findProgram } from '../lib/find-program.ts';
-import { ownPaths } from '../lib/own-paths.ts';
 
 interface HookRun {
   program: HookProgramName;
@@ -77,12 +77,13 @@ export async function runAsHook(
   { program, agent, waits }: HookRun,
   begun: BegunInput = NOTHING_READ,
 ): Promise<void> {
+  const paths = pathsThere(context);
+  if (!paths) return;
   const pid = process.ppid;
   const gone = new AbortController();
   const watch = setInterval(() => {
     if (process.ppid !== pid) gone.abort();
   }, PARENT_EVERY_MS);
-  const paths = ownPaths(context);
   const { exitCode, stdout, stderr } = await runHook({
     program: PROGRAM_OF[program],
     input: await hookInput(context, begun),
@@ -105,4 +106,13 @@ export async function runAsHook(
   if (stdout !== '') context.stdout.write(stdout);
   if (stderr !== '') context.stderr.write(stderr);
   context.exitCode = exitCode;
+}
+
+/** Without a home folder there is no daemon, and a hook says nothing of that: it never blocks its agent. */
+function pathsThere(context: CommandContext): HostPaths | undefined {
+  try {
+    return ownPaths(context);
+  } catch {
+    return undefined;
+  }
 }

@@ -1,9 +1,10 @@
 /** `poste relay doctor`: checks a relay and its machine for its operator, and shows how to mend what is wrong. */
 import { existsSync, statSync } from 'node:fs';
-import { userInfo } from 'node:os';
 import { join, resolve } from 'node:path';
+import { getuid } from 'node:process';
 import { Command } from 'commander';
 import { broken, ok } from '../../lib/check.ts';
+import { userEntry } from '../../lib/user-folders.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import { inspectLog } from '../../relay/shared-log/inspect-log.ts';
 import { LogRefused, LogUnreachable } from '../../relay/shared-log/shared-log.ts';
@@ -143,14 +144,14 @@ async function askRelay(storeDir: string): Promise<{ status: RelaySubject['statu
 
 /** The user of the store folder, for sudo. */
 function ownerOf(storeDir: string): string {
-  const own = userInfo();
   let uid: number | undefined;
   try {
     ({ uid } = statSync(storeDir));
   } catch {
     // It is not there, or this user may not see it: the checks of the store say so.
   }
-  return uid === undefined ? 'poste' : uid === own.uid ? own.username : `'#${uid}'`;
+  if (uid === undefined) return 'poste';
+  return (uid === getuid?.() && userEntry()?.username) || `'#${uid}'`;
 }
 
 function tlsChecks(subject: RelaySubject): Promise<RelayCheck[]> | RelayCheck[] {

@@ -98,8 +98,7 @@ function* byDefault(): Generator<[string, GivenSetting]> {
   const source = { type: 'default' } as const;
   for (const [name, entry, { defaultValue }] of entries()) {
     if (entry.kind === 'limits') yield* limitsOf({ ...DEFAULT_LIMITS }, source);
-    else if (typeof defaultValue === 'string')
-      yield [name, { text: placed(entry, defaultValue, process.cwd()), source }];
+    else if (typeof defaultValue === 'string') yield [name, { text: placed(entry, defaultValue), source }];
   }
 }
 
@@ -174,7 +173,7 @@ function* inEnvironment({ env }: CommandContext): Generator<[string, GivenSettin
       if (!(error instanceof InvalidArgumentError)) throw error;
       throw new CommandFailed('usage', 'BAD_ENVIRONMENT', refusal(variable, error));
     }
-    yield [name, { text: placed(entry, said, process.cwd()), source: { type: 'environment', variable } }];
+    yield [name, { text: placed(entry, said), source: { type: 'environment', variable } }];
   }
 }
 
@@ -190,7 +189,7 @@ function* onCommandLine(command: Command): Generator<[string, GivenSetting]> {
     if (command.getOptionValueSource(name) !== 'cli') continue;
     const value = command.getOptionValue(name) as string | true;
     if (entry.kind === 'limits') yield* limitsOf(JSON.parse(String(value)) as Record<string, number>, source);
-    else yield [name, { text: placed(entry, textOfFlag(entry, value), process.cwd()), source }];
+    else yield [name, { text: placed(entry, textOfFlag(entry, value)), source }];
   }
 }
 
@@ -208,8 +207,8 @@ function limitName(name: string): string {
   return `limits.${name}`;
 }
 
-/** A path from where it starts. */
-function placed({ kind }: ServeOption, text: string, from: string): string {
+/** A path from where it starts: the working folder, unless it is another one. */
+function placed({ kind }: ServeOption, text: string, from = ''): string {
   const isPath = kind === 'path' || (kind === 'path or off' && text !== 'off');
   return isPath ? resolve(from, text) : text;
 }

@@ -4,7 +4,7 @@ import { type Command, Option } from 'commander';
 import type { RefusedReason, StoreRefused } from '../../relay/store/refused.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, type ExitName } from '../lib/exit.ts';
-import { ownPaths } from '../lib/own-paths.ts';
+import { ownPaths } from '../../host/base/paths.ts';
 
 export const STORE_DIR_DEFAULT = './poste-relay';
 

@@ -9,7 +9,8 @@
  * Without a folder for the user's sockets, the socket is beside the store.
  */
 import { lstatSync, mkdirSync } from 'node:fs';
-import { isAbsolute, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
+import { configFolder, type Environment, homeFolder, xdgFolder } from '../../lib/user-folders.ts';
 import { socketPathFault } from '../../lib/unix-socket.ts';
 
 /** Only their owner can read the folders that Poste makes. */
@@ -25,36 +26,31 @@ export interface HostPaths {
   logFile: string;
 }
 
-export interface PathSources {
-  environment: Readonly<Record<string, string | undefined>>;
-  homeFolder: string;
-  /** The folder that relative paths start from. */
-  workingFolder: string;
+interface User {
   /** `undefined` on systems without user ids. */
   userId: number | undefined;
   /** Whether the user owns a folder of this path. */
   owns: (path: string, userId: number) => boolean;
 }
 
-export function hostPaths({ environment, homeFolder, workingFolder, userId, owns }: PathSources): HostPaths {
-  const home = environment['POSTE_HOME'];
+/** The paths of the host of this user. A relative POSTE_HOME is taken from the working folder. Throws `HomeUnknown`. */
+export function ownPaths(
+  { env }: { env: Environment },
+  { userId, owns }: User = { userId: process.getuid?.(), owns: ownsFolder },
+): HostPaths {
+  const { POSTE_HOME: home } = env;
   if (home !== undefined && home !== '') {
-    const folder = resolve(workingFolder, home);
+    const folder = resolve(home);
     return pathsIn(join(folder, 'config.toml'), folder, folder);
   }
-  // A relative path is ignored (XDG Base Directory Specification).
-  const named = (name: string): string | undefined => {
-    const path = environment[name];
-    return path !== undefined && isAbsolute(path) ? path : undefined;
-  };
-  const config = named('XDG_CONFIG_HOME') ?? join(homeFolder, '.config');
-  const data = join(named('XDG_DATA_HOME') ?? join(homeFolder, '.local', 'share'), 'poste');
+  const data = join(xdgFolder(env, 'XDG_DATA_HOME') ?? join(homeFolder(env), '.local', 'share'), 'poste');
   // A command that starts without the session's environment must find the same socket.
   const usual = userId === undefined ? undefined : `/run/user/${userId}`;
   const runtime =
-    named('XDG_RUNTIME_DIR') ??
+    xdgFolder(env, 'XDG_RUNTIME_DIR') ??
     (usual !== undefined && userId !== undefined && owns(usual, userId) ? usual : undefined);
-  return pathsIn(join(config, 'poste', 'config.toml'), data, runtime === undefined ? data : join(runtime, 'poste'));
+  const config = join(configFolder(env), 'poste', 'config.toml');
+  return pathsIn(config, data, runtime === undefined ? data : join(runtime, 'poste'));
 }
 
 function pathsIn(configFile: string, dataFolder: string, socketFolder: string): HostPaths {
@@ -67,8 +63,7 @@ function pathsIn(configFile: string, dataFolder: string, socketFolder: string): 
   };
 }
 
-/** For `PathSources.owns`. */
-export function ownsFolder(path: string, userId: number): boolean {
+function ownsFolder(path: string, userId: number): boolean {
   const found = lstatSync(path, { throwIfNoEntry: false });
   return found?.isDirectory() === true && found.uid === userId;
 }

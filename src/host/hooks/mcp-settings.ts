@@ -12,6 +12,7 @@ import {
   withoutCodexApproval,
   withoutCodexServer,
 } from './codex-config.ts';
+import { type Environment, homeFolder } from '../../lib/user-folders.ts';
 import { HOOK_PROGRAMS } from './programs.ts';
 import {
   isSameServer,
@@ -37,13 +38,12 @@ const CLAUDE_RULE = 'mcp__poste';
 export function serverFile(
   program: SettledProgram,
   folder: string,
-  { CLAUDE_CONFIG_DIR: claudeFolder }: Readonly<Record<string, string | undefined>>,
-  homeFolder: string,
+  environment: Environment,
   isThere: (path: string) => boolean,
 ): string {
   switch (program) {
     case 'claude-code':
-      return join(claudeFolder ? claudeFolder : homeFolder, '.claude.json');
+      return join(environment['CLAUDE_CONFIG_DIR'] || homeFolder(environment), '.claude.json');
     case 'codex':
       return join(folder, 'config.toml');
     case 'gemini':

@@ -6,18 +6,16 @@
  * OpenCode the line as a prompt. A prompt that comes during a turn is read between two steps, so the proof that the agent
  * has the line is the first request to the model after it (`chat.params`, which names the newest prompt).
  */
-import { isAbsolute, join } from 'node:path';
+import { join } from 'node:path';
+import { configFolder, type Environment } from '../../lib/user-folders.ts';
 import { SettingsRefused } from './settings-text.ts';
 
 /** DO NOT CHANGE: installed plugins are recognised by it. */
 const FIRST_LINE = '// Written by poste hooks install opencode. poste hooks uninstall opencode removes it.';
 
 /** The folder of the owner's settings of OpenCode. */
-export function openCodeFolder(
-  { XDG_CONFIG_HOME: named = '' }: Readonly<Record<string, string | undefined>>,
-  homeFolder: string,
-): string {
-  return join(isAbsolute(named) ? named : join(homeFolder, '.config'), 'opencode');
+export function openCodeFolder(environment: Environment): string {
+  return join(configFolder(environment), 'opencode');
 }
 
 export const PLUGIN_FILE = join('plugins', 'poste.js');

@@ -5,6 +5,7 @@
  * the agent. What a hook does at each event is the same for all programs (run-hook.ts).
  */
 import { isAbsolute, join } from 'node:path';
+import { type Environment, homeFolder } from '../../lib/user-folders.ts';
 import type { SessionRegisterInput } from '../contract/agents.ts';
 import { WAKE_ARGUMENT_CHARACTERS_MAX } from '../contract/socket-protocol.ts';
 
@@ -28,7 +29,7 @@ export interface HookEntry {
 export type WakeMethods = NonNullable<SessionRegisterInput['wake']>;
 
 export interface HookSurroundings {
-  environment: Readonly<Record<string, string | undefined>>;
+  environment: Environment;
   /** The path of a program as a shell would find it; `undefined` when there is none. */
   findProgram: (name: string) => string | undefined;
 }
@@ -39,10 +40,10 @@ export interface HookProgram {
   title: string;
   entries: readonly HookEntry[];
   /** The folder of its settings, and the file there that has the hooks. */
-  settingsFolder: (environment: HookSurroundings['environment'], homeFolder: string) => string;
+  settingsFolder: (environment: Environment) => string;
   settingsFile: string;
   /** Whether somebody sits at this session, or runs it to answer more than once: a waiting hook holds up any other. */
-  isAttended: (environment: HookSurroundings['environment']) => boolean;
+  isAttended: (environment: Environment) => boolean;
   /** How a session of it can be woken. */
   wake: (sessionId: string, surroundings: HookSurroundings) => WakeMethods;
 }
@@ -68,8 +69,8 @@ const KEPT_VARIABLES = ['PATH', 'CODEX_HOME'];
 /** Where the app server listens, in the folder of Codex. */
 const CODEX_SOCKET = join('app-server-control', 'app-server-control.sock');
 
-function codexFolder({ CODEX_HOME: folder }: HookSurroundings['environment'], homeFolder: string): string {
-  return folder ? folder : join(homeFolder, '.codex');
+function codexFolder(environment: Environment): string {
+  return environment['CODEX_HOME'] || join(homeFolder(environment), '.codex');
 }
 
 export const CODEX: HookProgram = {
@@ -86,7 +87,7 @@ export const CODEX: HookProgram = {
   settingsFile: 'hooks.json',
   isAttended: () => true,
   wake(sessionId, { environment, findProgram }) {
-    const folder = codexFolder(environment, environment['HOME'] ?? '');
+    const folder = codexFolder(environment);
     const socket = join(folder, CODEX_SOCKET);
     const methods: WakeMethods = isAbsolute(socket) ? [{ type: 'codex-socket', socket }] : [];
     const codex = findProgram('codex');
@@ -128,14 +129,14 @@ export const CLAUDE_CODE: HookProgram = {
     { event: 'Stop', moment: 'idle-wait', members: BACKGROUND },
     { event: 'SessionEnd', moment: 'end', members: { timeout: SHORT_SECONDS } },
   ],
-  settingsFolder: ({ CLAUDE_CONFIG_DIR: folder }, homeFolder) => (folder ? folder : join(homeFolder, '.claude')),
+  settingsFolder: (environment) => environment['CLAUDE_CONFIG_DIR'] || join(homeFolder(environment), '.claude'),
   settingsFile: 'settings.json',
   isAttended: isClaudeAttended,
   wake: (_sessionId, { environment }) => (isClaudeAttended(environment) ? [{ type: 'hook' }] : []),
 };
 
 /** `claude -p` ends only 30 s after its answer when a hook still waits. */
-function isClaudeAttended(environment: HookSurroundings['environment']): boolean {
+function isClaudeAttended(environment: Environment): boolean {
   if (environment['CLAUDE_CODE_SESSION_ATTENDED'] === '0') return false;
   return !environment['CLAUDE_CODE_ENTRYPOINT']?.startsWith('sdk-');
 }
@@ -158,7 +159,7 @@ export const GEMINI: HookProgram = {
     { event: 'AfterAgent', moment: 'idle', members: GEMINI_HOOK },
     { event: 'SessionEnd', moment: 'end', members: GEMINI_HOOK },
   ],
-  settingsFolder: ({ GEMINI_CLI_HOME: home }, homeFolder) => join(home ? home : homeFolder, '.gemini'),
+  settingsFolder: (environment) => join(environment['GEMINI_CLI_HOME'] || homeFolder(environment), '.gemini'),
   settingsFile: 'settings.json',
   isAttended: () => true,
   wake(_sessionId, { environment }) {
@@ -171,7 +172,7 @@ type PaneMethod = Extract<WakeMethods[number], { type: 'tmux' }>;
 
 /** The pane of tmux that this process runs in, as a wake method; `undefined` outside tmux. */
 export function tmuxPane(
-  { TMUX = '', TMUX_PANE: pane }: HookSurroundings['environment'],
+  { TMUX = '', TMUX_PANE: pane }: Environment,
   input: NonNullable<PaneMethod['input']>,
 ): PaneMethod | undefined {
   const [socket = ''] = TMUX.split(',');

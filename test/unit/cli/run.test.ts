@@ -1,8 +1,8 @@
 /** The `poste` command as a function: what it is given is all that it uses, and it ends with an exit code. */
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
-import { EXIT, systemFailure } from '../../../src/cli/lib/exit.ts';
+import { afterEach, expect, test, vi } from 'vitest';
+import { EXIT, failureOf } from '../../../src/cli/lib/exit.ts';
 import { softwareVersion } from '../../../src/lib/package-root.ts';
 import { runHere } from '../../support/command-run.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
@@ -10,8 +10,12 @@ import { temporaryFolder } from '../../support/temporary-folder.ts';
 const SOURCES = join(import.meta.dirname, '../../../src/cli');
 /** What belongs to the process: only main.ts hands it out. */
 const OF_THE_PROCESS =
-  /\bprocess\.(?:stdin|stdout|stderr|env|argv|exit|exitCode|on|once|off|kill)\b|\bconsole\.(?:log|warn|error)\(|\bhomedir\(/;
-const MAY_USE_IT = new Set(['main.ts', 'lib/context.ts', 'lib/own-paths.ts']);
+  /\bprocess\.(?:stdin|stdout|stderr|env|argv|exit|exitCode|on|once|off|kill)\b|\bconsole\.(?:log|warn|error)\(|\b(?:homedir|userInfo)\(/;
+const MAY_USE_IT = new Set(['main.ts', 'lib/context.ts']);
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
 
 test('no command uses streams, environment, signals or the exit of the process', () => {
   const all = readdirSync(SOURCES, { recursive: true, encoding: 'utf8' });
@@ -88,7 +92,7 @@ test.each(['EIO', 'ENOSPC', 'LEVEL_IO_ERROR'])(
   'an error of the system, %s, is one sentence wherever it was met',
   (code) => {
     const error = Object.assign(new Error('IO error: /x/000005.ldb: Input/output error'), { code });
-    expect(systemFailure(error)).toMatchObject({
+    expect(failureOf(error)).toMatchObject({
       exit: 'failure',
       message: expect.stringMatching(
         /^the system could not read or write \(IO error: .* error\): .+, and give the command again$/,
@@ -101,8 +105,48 @@ test.each(['EIO', 'ENOSPC', 'LEVEL_IO_ERROR'])(
       ['EROFS', 'EROFS: read-only file system, open', 'make the disk writable'],
     ] as const;
     for (const [refusal, said, remedy] of remedies)
-      expect(systemFailure(Object.assign(new Error(said), { code: refusal }))?.message).toContain(`): ${remedy}`);
-    expect(systemFailure(new Error('a bug'))).toBeUndefined();
-    expect(systemFailure(Object.assign(new Error('no such file'), { code: 'ENOENT' }))).toBeUndefined();
+      expect(failureOf(Object.assign(new Error(said), { code: refusal }))?.message).toContain(`): ${remedy}`);
+    expect(failureOf(new Error('a bug'))).toBeUndefined();
+    expect(failureOf(Object.assign(new Error('no such file'), { code: 'ENOENT' }))).toBeUndefined();
   },
 );
+
+test('where nothing says which folder is the home of the user, every command says that in one sentence', async () => {
+  vi.spyOn(process.getBuiltinModule('node:os'), 'userInfo').mockImplementation(() => {
+    throw new Error('uv_os_get_passwd returned ENOENT');
+  });
+  const environment = { HOME: '' };
+  for (const command of ['status', 'init', 'inbox', 'doctor', 'daemon', 'relay serve', 'relay doctor']) {
+    const { code, stdout, stderr } = await runHere(command.split(' '), { environment });
+    expect([command, code, stdout]).toEqual([command, EXIT.failure, '']);
+    expect(stderr).toMatch(/^poste: HOME is no absolute path, .+: set HOME to a folder of yours\.\n$/);
+  }
+  // A hook never disturbs its agent.
+  const hook = await runHere(['hooks', 'run', 'codex', '--agent', 'bob'], { environment, stdin: '{}' });
+  expect(hook).toEqual({ code: EXIT.ok, signal: null, stdout: '', stderr: '' });
+  // What needs no home folder goes on, and what can say more says the rest.
+  const folder = await temporaryFolder();
+  const doctor = await runHere(['doctor'], { environment: { ...environment, POSTE_HOME: join(folder, 'host') } });
+  expect(doctor.stdout).toMatch(/note +claude-code +HOME is no absolute path/);
+  expect(doctor.stdout.match(/HOME is no absolute path/g)).toHaveLength(1);
+  const store = { environment: { ...environment, XDG_CONFIG_HOME: folder, XDG_DATA_HOME: folder } };
+  expect((await runHere(['relay', 'doctor', '--store-dir', folder], store)).stdout).toContain(`Relay of ${folder}`);
+});
+
+test('in a folder that was deleted a command does what needs no folder, and else says so in one sentence', async () => {
+  const environment = { POSTE_HOME: join(await temporaryFolder(), 'none') };
+  vi.spyOn(process, 'cwd').mockImplementation(() => {
+    throw Object.assign(new Error('ENOENT: no such file or directory, uv_cwd'), { code: 'ENOENT', syscall: 'uv_cwd' });
+  });
+  expect((await runHere(['status'], { environment })).stderr).toContain(environment.POSTE_HOME);
+  for (const command of [['restore', 'file'], ['relay', 'serve', '--store-dir', 'x'], ['status']]) {
+    const POSTE_HOME = command[0] === 'status' ? 'relative' : environment.POSTE_HOME;
+    expect(await runHere(command, { environment: { POSTE_HOME } })).toEqual({
+      code: EXIT.notFound,
+      signal: null,
+      stdout: '',
+      stderr:
+        'poste: the folder that this is run in is not there any more: go to one that is, and give the command again.\n',
+    });
+  }
+});

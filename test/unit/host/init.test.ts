@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { defaultHostName, initialiseHost } from '../../../src/host/init.ts';
 import { identityOf, loadIdentity, signedEncKey } from '../../../src/host/peers/identity.ts';
-import { type HostPaths, hostPaths } from '../../../src/host/base/paths.ts';
+import { type HostPaths, ownPaths } from '../../../src/host/base/paths.ts';
 import { openHostStore } from '../../../src/host/store/open.ts';
 import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
 import { encKeyAdvertisement } from '../../../src/protocol/documents.ts';
@@ -14,9 +14,7 @@ import { temporaryFolder } from '../../support/temporary-folder.ts';
 const NAME = 'laptop' as HostName;
 
 async function pathsOfHost(): Promise<HostPaths> {
-  const folder = join(await temporaryFolder(), 'poste');
-  const own = { homeFolder: '/nowhere', workingFolder: '/', userId: undefined, owns: () => false };
-  return hostPaths({ environment: { POSTE_HOME: folder }, ...own });
+  return ownPaths({ env: { POSTE_HOME: join(await temporaryFolder(), 'poste') } });
 }
 
 const modeOf = async (path: string): Promise<number> => (await stat(path)).mode & 0o777;

@@ -77,7 +77,7 @@ test.each(['a\n<key>', 'a\u0000', 'a\tb'])('no path with control characters gets
 test('is known as its own by its first lines, and lies with the agents of the user', () => {
   expect(isOwnAgent(agentText(PARTS))).toBe(true);
   expect(isOwnAgent('<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE plist>\n')).toBe(false);
-  expect(agentPath('/Users/ada')).toBe('/Users/ada/Library/LaunchAgents/org.poste.daemon.plist');
+  expect(agentPath({ HOME: '/Users/ada' })).toBe('/Users/ada/Library/LaunchAgents/org.poste.daemon.plist');
 });
 
 test('what an agent runs is read back', () => {

@@ -13,8 +13,8 @@ import { createHostContext, type HostContext } from '../../../src/host/base/cont
 import { listOutbox } from '../../../src/host/outbox/outbox-list.ts';
 import { dueRows } from '../../../src/host/outbox/outbox.ts';
 import { learnDirectory, listPeers, peerOfName, pinPeer, unpair } from '../../../src/host/peers/peers.ts';
+import { type HostPaths, ownPaths } from '../../../src/host/base/paths.ts';
 import { generateSealKey } from '../../../src/host/wire/sealing.ts';
-import { type HostPaths, hostPaths } from '../../../src/host/base/paths.ts';
 import { type RestoreReport, restoreHost } from '../../../src/host/restore.ts';
 import { writeHostBackup } from '../../../src/host/store/backup.ts';
 import { openHostStore } from '../../../src/host/store/open.ts';
@@ -32,13 +32,7 @@ class Host {
 
   constructor(folder: string) {
     this.file = join(folder, 'poste.backup');
-    this.paths = hostPaths({
-      environment: { POSTE_HOME: join(folder, 'poste') },
-      homeFolder: folder,
-      workingFolder: folder,
-      userId: undefined,
-      owns: () => false,
-    });
+    this.paths = ownPaths({ env: { POSTE_HOME: join(folder, 'poste') } });
   }
 
   /** As its daemon would, while it runs. */

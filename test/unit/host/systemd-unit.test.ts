@@ -45,8 +45,8 @@ describe('the unit of the daemon', () => {
   });
 
   test('lies in the configuration of the user', () => {
-    expect(unitPath({}, '/home/ada')).toBe('/home/ada/.config/systemd/user/poste.service');
-    expect(unitPath({ XDG_CONFIG_HOME: '/c' }, '/home/ada')).toBe('/c/systemd/user/poste.service');
-    expect(unitPath({ XDG_CONFIG_HOME: 'c' }, '/home/ada')).toBe('/home/ada/.config/systemd/user/poste.service');
+    expect(unitPath({ HOME: '/home/ada' })).toBe('/home/ada/.config/systemd/user/poste.service');
+    expect(unitPath({ XDG_CONFIG_HOME: '/c' })).toBe('/c/systemd/user/poste.service');
+    expect(unitPath({ XDG_CONFIG_HOME: 'c', HOME: '/home/ada' })).toBe('/home/ada/.config/systemd/user/poste.service');
   });
 });

@@ -1,23 +1,65 @@
-import { describe, expect, test } from 'vitest';
-import { type PathSources, daemonSocketFault, hostPaths } from '../../../../src/host/base/paths.ts';
+import { resolve } from 'node:path';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { daemonSocketFault, ownPaths } from '../../../../src/host/base/paths.ts';
+import { type Environment, homeFolder } from '../../../../src/lib/user-folders.ts';
+import { ownDaemon } from '../../../../src/library/own-daemon.ts';
 
-function pathsOf(
-  environment: Record<string, string>,
-  options: Partial<PathSources> = {},
-): ReturnType<typeof hostPaths> {
-  return hostPaths({
-    environment,
-    homeFolder: '/home/ada',
-    workingFolder: '/srv',
-    userId: 1000,
-    owns: () => false,
-    ...options,
+type User = Parameters<typeof ownPaths>[1];
+
+const owns = (path: string, userId: number): boolean => path === '/run/user/1000' && userId === 1000;
+
+function pathsOf(environment: Environment, user: User = { userId: 1000, owns: () => false }) {
+  return ownPaths({ env: { HOME: '/home/ada', ...environment } }, user);
+}
+
+/** What the system has of the user; nothing: no such entry. */
+function systemKnows(homedir?: string): void {
+  const os = process.getBuiltinModule('node:os');
+  const entry = os.userInfo();
+  vi.spyOn(os, 'userInfo').mockImplementation((): never => {
+    if (homedir === undefined) throw new Error('uv_os_get_passwd returned ENOENT');
+    return { ...entry, homedir } as never;
   });
 }
 
-const owns: PathSources['owns'] = (path, userId) => path === '/run/user/1000' && userId === 1000;
+afterEach(() => {
+  vi.restoreAllMocks();
+});
 
-describe('hostPaths', () => {
+describe('homeFolder', () => {
+  test.each([undefined, '', 'ada', './ada'])('an environment whose HOME is %j leaves it to the system', (HOME) => {
+    systemKnows('/home/bob');
+    expect(homeFolder({ HOME })).toBe('/home/bob');
+    expect(ownPaths({ env: { HOME } }, { userId: 1000, owns }).store).toBe('/home/bob/.local/share/poste/store');
+  });
+
+  test('an absolute HOME is taken, and the system is not asked', () => {
+    systemKnows();
+    expect(homeFolder({ HOME: '/home/ada' })).toBe('/home/ada');
+  });
+
+  test.each([undefined, 'relative', ''])('where the system says %j it is one sentence with a remedy', (homedir) => {
+    systemKnows(homedir);
+    const sentence = /^HOME is no absolute path, and the system knows no home folder of [^\n]+: set HOME to [^\n]+$/;
+    expect(() => homeFolder({ HOME: '' })).toThrow(sentence);
+    expect(() => ownDaemon({})).toThrow(sentence);
+  });
+
+  test('it is asked for only where it is needed', () => {
+    systemKnows();
+    expect(pathsOf({ HOME: undefined, POSTE_HOME: '/mine' }).store).toBe('/mine/store');
+    const named = { XDG_CONFIG_HOME: '/c', XDG_DATA_HOME: '/d' };
+    expect(pathsOf({ HOME: undefined, ...named })).toMatchObject({ store: '/d/poste/store' });
+    expect(() => pathsOf({ HOME: undefined, XDG_DATA_HOME: '/d' })).toThrow('HOME');
+    vi.spyOn(process, 'cwd').mockImplementation(() => {
+      throw new Error('the working folder is gone');
+    });
+    expect(pathsOf({ POSTE_HOME: '/mine' }).store).toBe('/mine/store');
+    expect(pathsOf({}).dataFolder).toBe('/home/ada/.local/share/poste');
+  });
+});
+
+describe('ownPaths', () => {
   test('without any word of the environment everything lies below the home folder', () => {
     expect(pathsOf({})).toEqual({
       configFile: '/home/ada/.config/poste/config.toml',
@@ -42,7 +84,7 @@ describe('hostPaths', () => {
   });
 
   test('a process without the environment of the session finds the socket of the session', () => {
-    expect(pathsOf({}, { owns }).socket).toBe('/run/user/1000/poste/daemon.sock');
+    expect(pathsOf({}, { owns, userId: 1000 }).socket).toBe('/run/user/1000/poste/daemon.sock');
     expect(pathsOf({}, { owns, userId: 1001 }).socket).toBe('/home/ada/.local/share/poste/daemon.sock');
     expect(pathsOf({}, { owns: () => true, userId: undefined }).socket).toBe(
       '/home/ada/.local/share/poste/daemon.sock',
@@ -51,12 +93,13 @@ describe('hostPaths', () => {
 
   test('POSTE_HOME is before all of them, and may be relative', () => {
     const paths = pathsOf({ POSTE_HOME: 'mine', XDG_CONFIG_HOME: '/c', XDG_DATA_HOME: '/d', XDG_RUNTIME_DIR: '/r' });
+    const mine = resolve('mine');
     expect(paths).toEqual({
-      configFile: '/srv/mine/config.toml',
-      dataFolder: '/srv/mine',
-      store: '/srv/mine/store',
-      socket: '/srv/mine/daemon.sock',
-      logFile: '/srv/mine/daemon.log',
+      configFile: `${mine}/config.toml`,
+      dataFolder: mine,
+      store: `${mine}/store`,
+      socket: `${mine}/daemon.sock`,
+      logFile: `${mine}/daemon.log`,
     });
   });
 });

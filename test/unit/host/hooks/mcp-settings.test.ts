@@ -177,8 +177,8 @@ test.each([
 });
 
 test('the servers of Claude Code stand in its own folder, and those of OpenCode where its comments are', () => {
-  expect(serverFile('claude-code', '/c', {}, '/home', () => false)).toBe('/home/.claude.json');
-  expect(serverFile('claude-code', '/c', { CLAUDE_CONFIG_DIR: '/c' }, '/home', () => false)).toBe('/c/.claude.json');
-  expect(serverFile('opencode', '/o', {}, '/home', () => false)).toBe('/o/opencode.json');
-  expect(serverFile('opencode', '/o', {}, '/home', () => true)).toBe('/o/opencode.jsonc');
+  expect(serverFile('claude-code', '/c', { HOME: '/home' }, () => false)).toBe('/home/.claude.json');
+  expect(serverFile('claude-code', '/c', { CLAUDE_CONFIG_DIR: '/c' }, () => false)).toBe('/c/.claude.json');
+  expect(serverFile('opencode', '/o', {}, () => false)).toBe('/o/opencode.json');
+  expect(serverFile('opencode', '/o', {}, () => true)).toBe('/o/opencode.jsonc');
 });
