@@ -217,3 +217,19 @@ test('doctor and status name what setup wrote that runs a program which is not t
   const status = await runHere(['status'], { environment: here });
   expect(status.stdout).toContain(`runs ${node}, which is not there.\n    poste hooks install codex --agent codex\n`);
 });
+
+test('a service whose file cannot be read is a note of doctor and status, and not their end', async () => {
+  const here = await machine('claude');
+  await served(here);
+  const file = join(here['HOME'] ?? '', 'config', 'systemd', 'user', 'poste.service');
+  await mkdir(file, { recursive: true });
+  const sentence = `${file} cannot be read (EISDIR): repair that and try again`;
+  const doctor = await runHere(['doctor', '--json'], { environment: here });
+  expect((JSON.parse(doctor.stdout) as { checks: object[] }).checks).toContainEqual(
+    expect.objectContaining({ area: 'daemon', id: 'installed', about: 'service', state: 'note', sentence }),
+  );
+  const status = await runHere(['status'], { environment: here });
+  expect(status).toMatchObject({ code: 0, stderr: '' });
+  const stop = await runHere(['daemon', 'logs'], { environment: here });
+  expect(stop).toMatchObject({ code: 1, stderr: `poste: ${sentence}.\n` });
+});
