@@ -4,7 +4,6 @@
  */
 import { existsSync } from 'node:fs';
 import { type Command, Option } from 'commander';
-import { ownPaths } from '../../host/base/paths.ts';
 import type { CommandContext } from '../lib/context.ts';
 import type { ServeFlags } from './serve-settings.ts';
 import { configFileOf } from './store-dir.ts';
