@@ -13,20 +13,17 @@
  */
 import { type Hash, createHash } from 'node:crypto';
 import { finished } from 'node:stream/promises';
-import { promisify } from 'node:util';
-import { type ZlibOptions, constants, createGzip, gunzip } from 'node:zlib';
+import { type ZlibOptions, constants, createGzip } from 'node:zlib';
 import Type, { type Static } from 'typebox';
 import { parserOf } from '../protocol/schemas.ts';
 import { Count, HashText } from '../protocol/shapes.ts';
 import type { Sha256Hex } from '../protocol/digest.ts';
-import { type Pair, PairBlock, unpackedPairs } from './pair-block.ts';
+import { BLOCK_BYTES_MAX, type Pair, PairBlock, unpackedBlock } from './pair-block.ts';
 import { releaseMemory } from './released-memory.ts';
 
 const LENGTH = 4;
 /** Bytes of pairs that are compressed together. */
 const BLOCK_BYTES = 2 << 20;
-/** The longest block or trailer that is read: more than the writer makes, and little enough for memory. */
-const BLOCK_BYTES_MAX = 64 << 20;
 /**
  * Looks for repetitions, and shortens every byte. Sealed mail is base64 of noise, in which there are none: there the
  * second alone makes the same size in a quarter of the time (bench/README.md).
@@ -44,8 +41,6 @@ const SPARE_BYTES = 4 << 10;
  * the commits of a running relay do not wait long for a thread of the same pool.
  */
 const BLOCKS_AHEAD = 2;
-/** Memory that an unpacked block gets at once; a larger one gets more as it needs it. */
-const UNPACKED_AT_ONCE_MAX = 8 << 20;
 
 /** A kind of contents: the first line of the file, with its line feed, and how the header is read. */
 export interface BackupKind<Header> {
@@ -215,7 +210,7 @@ async function* unpackedBlocks(bytes: ByteReader): AsyncGenerator<Pair[] | undef
   let failure: unknown;
   try {
     for (let packed = await block(bytes); packed.length > 0; packed = await block(bytes)) {
-      unpacking.push(unpacked(packed));
+      unpacking.push(unpackedBlock(packed));
       if (unpacking.length > BLOCKS_AHEAD) yield unpacking.shift();
     }
   } catch (error) {
@@ -224,15 +219,6 @@ async function* unpackedBlocks(bytes: ByteReader): AsyncGenerator<Pair[] | undef
   }
   yield* unpacking;
   if (failure !== undefined) throw failure;
-}
-
-async function unpacked(packed: Buffer): Promise<Pair[] | undefined> {
-  // What gzip says of its contents at the end: no more than a hint of how much memory they need.
-  const said = packed.length < LENGTH ? 0 : packed.readUInt32LE(packed.length - LENGTH);
-  const chunkSize = Math.min(Math.max(said, 64) + 1, UNPACKED_AT_ONCE_MAX);
-  const options = { maxOutputLength: BLOCK_BYTES_MAX, chunkSize };
-  const text = await promisify(gunzip)(packed, options).catch(() => undefined);
-  return text && unpackedPairs(text);
 }
 
 /** What a trailer says of damage, as its hash covers it: nothing where nobody looked. */

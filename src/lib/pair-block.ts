@@ -1,4 +1,9 @@
-/** The bytes of a block of key-value pairs: for each u32 key length, u32 value length, key, value. Big-endian. */
+/**
+ * The bytes of a block of key-value pairs: for each u32 key length, u32 value length, key, value. Big-endian. Wherever pairs
+ * are kept or sent together they are cut into such blocks, and a block that is stored is compressed.
+ */
+import { promisify } from 'node:util';
+import { gunzip, gzip } from 'node:zlib';
 
 export type Pair = [key: Buffer, value: Buffer];
 
@@ -73,4 +78,39 @@ export function unpackedPairs(block: Buffer): Pair[] | undefined {
     at = end;
   }
   return pairs;
+}
+
+/** The longest block that is unpacked: more than any writer makes, and little enough for memory. */
+export const BLOCK_BYTES_MAX = 64 << 20;
+/** Memory that an unpacked block gets at once; a larger one gets more as it needs it. */
+const UNPACKED_AT_ONCE_MAX = 8 << 20;
+const GZIP_LEVEL = 1;
+
+/**
+ * Cuts pairs into blocks of about `blockBytes`, compressed; `undefined` where a run fills none. `seen` is called with each run
+ * when it is in its block.
+ */
+export async function* packedBlocks(
+  runs: AsyncIterable<readonly Pair[]>,
+  blockBytes: number,
+  seen: (run: readonly Pair[]) => void,
+): AsyncGenerator<Buffer | undefined> {
+  const block = new PairBlock();
+  const packed = (): Promise<Buffer> => promisify(gzip)(block.taken().block, { level: GZIP_LEVEL });
+  for await (const run of runs) {
+    for (const pair of run) block.add(pair);
+    seen(run);
+    yield block.bytes < blockBytes ? undefined : await packed();
+  }
+  if (block.pairs > 0) yield await packed();
+}
+
+/** The pairs of a compressed block; `undefined` when the bytes are not one. */
+export async function unpackedBlock(packed: Buffer): Promise<Pair[] | undefined> {
+  // What gzip says of its contents at the end: no more than a hint of how much memory they need.
+  const said = packed.length < LENGTH ? 0 : packed.readUInt32LE(packed.length - LENGTH);
+  const chunkSize = Math.min(Math.max(said, 64) + 1, UNPACKED_AT_ONCE_MAX);
+  const options = { maxOutputLength: BLOCK_BYTES_MAX, chunkSize };
+  const block = await promisify(gunzip)(packed, options).catch(() => undefined);
+  return block && unpackedPairs(block);
 }

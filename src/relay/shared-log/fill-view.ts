@@ -11,31 +11,25 @@
 import type { Pair } from '../../lib/pair-block.ts';
 import { type CheckpointTaken, eventTimeMs } from '../core/event.ts';
 import type { QueueRow } from '../core/rows.ts';
-import { PREFIX, logKey, payloadKey, prefixRange } from '../store/keys.ts';
+import { PREFIX, logKey, lsnOf, payloadKey, prefixRange } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { checkSchema, SCHEMA_VERSION } from '../store/open.ts';
 import { prunedMark } from '../store/position.ts';
 import { DamagedRecord, decodeRecord } from '../store/record.ts';
 import {
   CanonicalPairs,
-  type TakenDigest,
+  RowsDigest,
   checkpointMark,
   checkpointPart,
   checkpointParts,
+  isSameDigest,
 } from '../store/row-checkpoints.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { recordRuns, runsOf } from '../store/scan.ts';
 import type { ViewMark } from '../store/view-mark.ts';
 import type { NodeLogger } from './node-options.ts';
-import {
-  PartMissing,
-  PartsTally,
-  SnapshotDamaged,
-  type SnapshotManifest,
-  decodeManifest,
-  decodePart,
-} from './snapshot-format.ts';
 import type { LogState, SharedLog } from './shared-log.ts';
+import { type ReadSnapshot, SnapshotDamaged, type SnapshotManifest, readSnapshot } from './snapshot.ts';
 
 /** Bytes that are synced together. */
 const SYNCED_BYTES = 4 << 20;
@@ -77,11 +71,14 @@ class Filling {
   }
 
   async fill(folder: string): Promise<FilledTo> {
-    const manifest = decodeManifest(await this.#part(0));
+    const { log, asked } = this.#options;
+    const { logId, snapshotNo } = this.#state;
+    const read = await readSnapshot({ get: (part) => asked(() => log.snapshots.part(logId, snapshotNo, part)) });
+    const { manifest } = read;
     const { throughNo, lastLsn, effects, schema } = manifest;
-    if (throughNo !== this.#state.snapshotNo) throw new SnapshotDamaged('it is of another batch');
+    if (throughNo !== snapshotNo) throw new SnapshotDamaged('it is of another batch');
     checkSchema(schema, folder, SCHEMA_VERSION);
-    const keptFromLsn = await this.#takeParts(manifest);
+    const keptFromLsn = await this.#takeParts(read);
     const event = await this.#voucher(manifest);
     await this.#writes.put([checkpointMark(event.event, event.lsn)]);
     await this.#takeRecords(manifest, keptFromLsn);
@@ -90,40 +87,27 @@ class Filling {
     return { no: throughNo, lastLsn, effects };
   }
 
-  async #part(part: number): Promise<Buffer> {
-    const { log, asked } = this.#options;
-    const { logId, snapshotNo } = this.#state;
-    const body = await asked(() => log.snapshots.part(logId, snapshotNo, part));
-    if (!body) throw new PartMissing(part);
-    return body;
-  }
-
   /** What the snapshot holds, and its rows once more as a checkpoint. Returns the first record that it holds. */
-  async #takeParts(manifest: SnapshotManifest): Promise<number> {
-    const { lastLsn, checkpointLsn, partsHash } = manifest;
-    const tally = new PartsTally();
-    const rows = this.#canonicalRuns(manifest, tally);
-    for await (const part of checkpointParts(checkpointLsn, rows, tally.rows))
+  async #takeParts(read: ReadSnapshot): Promise<number> {
+    const { manifest } = read;
+    const digest = new RowsDigest();
+    for await (const part of checkpointParts(manifest.checkpointLsn, this.#canonicalRuns(read), digest))
       if (part) await this.#writes.put([checkpointPart(part)]);
     await this.#writes.flush();
-    const taken = tally.taken();
-    if (!taken.partsHash.equals(partsHash) || !isSameDigest(taken, manifest))
-      throw new SnapshotDamaged('it does not hold what was written');
+    if (!isSameDigest(digest.taken(), manifest)) throw new SnapshotDamaged('it does not hold what was written');
     const [first] = await this.#level.keys({ ...prefixRange(PREFIX.log), limit: 1 }).all();
-    if (!first) throw new SnapshotDamaged(`it lacks log record ${lastLsn}`);
-    return Number(first.readBigUInt64BE(1));
+    if (!first) throw new SnapshotDamaged(`it lacks log record ${manifest.lastLsn}`);
+    return lsnOf(first);
   }
 
   /** Writes each part, and gives those of its rows that a replay gives too. */
-  async *#canonicalRuns({ parts }: SnapshotManifest, tally: PartsTally): AsyncGenerator<Pair[]> {
+  async *#canonicalRuns({ manifest, pairs }: ReadSnapshot): AsyncGenerator<Pair[]> {
     const canonical = new CanonicalPairs();
-    for (let part = 1; part <= parts; part++) {
-      const body = await this.#part(part);
-      tally.add(body);
-      const pairs = await decodePart(part, body);
-      await this.#writes.put(pairs);
-      yield canonical.of(pairs);
-      this.#options.onProgress('snapshot', part, parts);
+    let part = 0;
+    for await (const run of pairs) {
+      await this.#writes.put(run);
+      yield canonical.of(run);
+      this.#options.onProgress('snapshot', ++part, manifest.parts);
     }
   }
 
@@ -247,10 +231,6 @@ class SyncedWrites {
     this.#bytes = 0;
     await batch.write({ sync: true });
   }
-}
-
-function isSameDigest(one: TakenDigest, other: TakenDigest): boolean {
-  return one.rows === other.rows && one.rowsHash === other.rowsHash && one.dueHash === other.dueHash;
 }
 
 /** A record that this software cannot read is refused where it is followed. */

@@ -10,14 +10,13 @@ import { reduce } from '../core/reduce.ts';
 import type { QueueRow } from '../core/rows.ts';
 import { BatchEffects } from '../store/batch-effects.ts';
 import { payloadKey } from '../store/keys.ts';
-import { type StoreImage, imageNow } from '../store/log-image.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { RowsDigest } from '../store/row-checkpoints.ts';
 import { waitingRows } from '../store/scan.ts';
 import type { ViewMark } from '../store/view-mark.ts';
 import { encodeShared } from './batch-body.ts';
-import type { EncodedBatch, LogSnapshots, SharedLog, StoredPayload, Tenure } from './shared-log.ts';
-import { writeSnapshot } from './write-snapshot.ts';
+import type { EncodedBatch, SharedLog, StoredPayload, Tenure } from './shared-log.ts';
+import { type StoreImage, imageNow, writeSnapshot } from './snapshot.ts';
 
 /** Wire bytes of one statement, about. */
 const LOADED_BYTES = 4 << 20;
@@ -53,8 +52,10 @@ export async function loadStore(store: RelayStore, options: LoadOptions): Promis
     const figures = await loadPayloads(store, image, options);
     const first = firstBatch(image.snapshot.lsn);
     await writeSnapshot({
-      log: { snapshots: snapshotsBeside(log, hold, logId) },
-      tenure: { ...hold, logId },
+      parts: {
+        put: (part, body) => log.loadPart(hold, logId, FIRST_NO, part, body),
+        get: (part) => log.snapshots.part(logId, FIRST_NO, part),
+      },
       image,
       mark: first,
       checkpointLsn,
@@ -76,7 +77,7 @@ async function vouchForRows(store: RelayStore, nowMs: number): Promise<number> {
   const digest = new RowsDigest();
   const snapshot = store.snapshot();
   try {
-    for await (const run of snapshot.rows()) for (const pair of run) digest.add(pair);
+    for await (const run of snapshot.rows()) digest.add(run);
   } finally {
     await snapshot.close();
   }
@@ -117,19 +118,6 @@ async function loadPayloads(
   }
   await load();
   return figures;
-}
-
-/** Parts of a log that is loaded; nobody else writes any of it. */
-function snapshotsBeside(
-  log: SharedLog,
-  hold: Tenure,
-  logId: string,
-): Pick<LogSnapshots, 'put' | 'part' | 'dropOthers'> {
-  return {
-    put: (_tenure, throughNo, part, body) => log.loadPart(hold, logId, throughNo, part, body),
-    part: (ofLog, throughNo, part) => log.snapshots.part(ofLog, throughNo, part),
-    dropOthers: async () => false,
-  };
 }
 
 function firstBatch(lastLsn: number): EncodedBatch {

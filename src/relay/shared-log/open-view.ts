@@ -30,7 +30,7 @@ import { WireThread } from '../store/wire-thread.ts';
 import { type ViewMark, logPlace, readViewMark, viewMarkPair } from '../store/view-mark.ts';
 import { type FillOptions, fillView } from './fill-view.ts';
 import { LogRefused, type LogState, type SharedLog } from './shared-log.ts';
-import { SnapshotDamaged } from './snapshot-format.ts';
+import { SnapshotDamaged } from './snapshot.ts';
 import { ViewLog } from './view-log.ts';
 import { type NotesPlace, witnessFile } from './witness.ts';
 

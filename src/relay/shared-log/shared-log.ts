@@ -169,7 +169,7 @@ export interface LogChange {
 
 /**
  * Snapshots of what views hold, each as it is after one batch. At most one is valid, `snapshotNo` of the state: it stands
- * for the batches up to it. Its parts are numbered from 0 (snapshot-format.ts).
+ * for the batches up to it. Its parts are numbered from 0 (snapshot.ts).
  *
  * A tenure that does not lead any more writes and deletes nothing. Nothing here waits for a standby: what is stored later
  * has it only after this.

@@ -13,12 +13,10 @@ import { PeriodicTask, type StopSignal } from '../../lib/periodic-task.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import { StoreFailed } from '../engine/committer.ts';
 import type { LogRetention } from '../engine/log-retention.ts';
-import { imageNow } from '../store/log-image.ts';
 import type { RelayStore } from '../store/relay-store.ts';
-import { SnapshotDamaged, type SnapshotManifest } from './snapshot-format.ts';
 import { Fenced, type LogState, type SharedLog, type Tenure } from './shared-log.ts';
+import { SnapshotDamaged, type SnapshotManifest, imageNow, readSnapshot, writeSnapshot } from './snapshot.ts';
 import type { ViewLog } from './view-log.ts';
-import { checkSnapshot, writeSnapshot } from './write-snapshot.ts';
 
 /** A start has enough to do. */
 const FIRST_AFTER_MS = 10_000;
@@ -117,7 +115,9 @@ export class SnapshotJob {
     const { log, onFailed } = this.#options;
     if (snapshotNo === 0 || this.#read?.throughNo === snapshotNo) return;
     try {
-      this.#read = await checkSnapshot(log, logId, snapshotNo, signal);
+      const { manifest, pairs } = await readSnapshot({ get: (part) => log.snapshots.part(logId, snapshotNo, part) });
+      for await (const _pairs of pairs) if (signal.aborted) return;
+      this.#read = manifest;
       this.#damagedNo = 0;
     } catch (error) {
       if (!(error instanceof SnapshotDamaged)) throw error;
@@ -138,11 +138,18 @@ export class SnapshotJob {
   async #take(signal: StopSignal): Promise<void> {
     const { log, tenure, view, store, retention, clock, onTaken } = this.#options;
     const startedMs = clock.monotonicMs();
+    await this.#dropOthers(signal);
+    if (signal.aborted) return;
     const { image, mark } = await retention.betweenBatches(() => ({ image: imageNow(store), mark: view.mark }));
     let manifest: SnapshotManifest | undefined;
     try {
+      const { no } = mark;
+      const parts = {
+        put: (part: number, body: Buffer) => log.snapshots.put(tenure, no, part, body),
+        get: (part: number) => log.snapshots.part(tenure.logId, no, part),
+      };
       const monotonicMs = (): number => clock.monotonicMs();
-      manifest = await writeSnapshot({ log, tenure, image, mark, atMs: clock.nowMs(), monotonicMs, signal });
+      manifest = await writeSnapshot({ parts, image, mark, atMs: clock.nowMs(), monotonicMs, signal });
     } finally {
       await image.snapshot.close();
     }
@@ -153,6 +160,11 @@ export class SnapshotJob {
     this.#read = manifest;
     this.#damagedNo = 0;
     onTaken({ batch, lsn, rows, bytes, durationMs: Math.round(clock.monotonicMs() - startedMs) });
+    await this.#dropOthers(signal);
+  }
+
+  async #dropOthers(signal: StopSignal): Promise<void> {
+    const { log, tenure } = this.#options;
     while (!signal.aborted && (await log.snapshots.dropOthers(tenure)));
   }
 

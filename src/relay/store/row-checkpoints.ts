@@ -11,9 +11,7 @@
  *   - the event counts and hashes what is in the parts; it is a leaf of the hash tree.
  */
 import { createHash } from 'node:crypto';
-import { promisify } from 'node:util';
-import { gunzip, gzip } from 'node:zlib';
-import { type Pair, PairBlock, pairLengths, unpackedPairs } from '../../lib/pair-block.ts';
+import { type Pair, packedBlocks, pairLengths, unpackedBlock } from '../../lib/pair-block.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { CheckpointTaken } from '../core/event.ts';
@@ -39,8 +37,6 @@ import type { CheckpointPartName } from './durable-log.ts';
 
 /** Bytes of pairs in a part, about. */
 const PART_BYTES = 128 << 10;
-const PART_BYTES_MAX = 64 << 20;
-const GZIP_LEVEL = 1;
 
 export type TakenDigest = Pick<CheckpointTaken, 'rows' | 'rowsHash' | 'dueHash'>;
 
@@ -76,19 +72,9 @@ export async function* checkpointParts(
   runs: AsyncIterable<readonly Pair[]>,
   digest: RowsDigest,
 ): AsyncGenerator<PackedPart | undefined> {
-  const block = new PairBlock();
   let part = 0;
-  const packed = async (): Promise<PackedPart> => {
-    return { throughLsn, part: part++, packed: await promisify(gzip)(block.taken().block, { level: GZIP_LEVEL }) };
-  };
-  for await (const run of runs) {
-    for (const pair of run) {
-      digest.add(pair);
-      block.add(pair);
-    }
-    yield block.bytes < PART_BYTES ? undefined : await packed();
-  }
-  if (block.pairs > 0) yield await packed();
+  for await (const packed of packedBlocks(runs, PART_BYTES, (run) => digest.add(run)))
+    yield packed && { throughLsn, part: part++, packed };
 }
 
 export interface ListedCheckpoints {
@@ -146,7 +132,7 @@ export class RowCheckpoints {
 
   /** What a checkpoint holds, in runs. Throws `DamagedRecord`, at the latest at the end: nothing is to be believed before. */
   async *pairs(checkpoint: TakenDigest & { throughLsn: number }): AsyncGenerator<Pair[]> {
-    const { throughLsn, ...said } = checkpoint;
+    const { throughLsn } = checkpoint;
     const damaged = (what: string): DamagedRecord => new DamagedRecord(`checkpoint ${throughLsn} ${what}`);
     const digest = new RowsDigest();
     let part = 0;
@@ -155,16 +141,13 @@ export class RowCheckpoints {
         if (key.length !== KEY_BYTES[PREFIX.checkpointPart]) continue;
         if (checkpointPartOf(key) !== part) throw damaged(`lacks its part ${part}`);
         const packed = decodeChecked(key, value, `part ${part++} of checkpoint ${throughLsn}`);
-        const block = await promisify(gunzip)(packed, { maxOutputLength: PART_BYTES_MAX }).catch(() => undefined);
-        const pairs = block && unpackedPairs(block);
+        const pairs = await unpackedBlock(packed);
         if (!pairs) throw damaged('has a part that cannot be read');
-        for (const pair of pairs) digest.add(pair);
+        digest.add(pairs);
         yield pairs;
       }
     }
-    const { rows, rowsHash, dueHash } = digest.taken();
-    if (rows !== said.rows || rowsHash !== said.rowsHash || dueHash !== said.dueHash)
-      throw damaged('does not hold what its event says');
+    if (!isSameDigest(digest.taken(), checkpoint)) throw damaged('does not hold what its event says');
   }
 
   /** Parts without a mark, at most `limit`. */
@@ -262,16 +245,22 @@ export class RowsDigest {
   readonly #rows = createHash('sha256');
   readonly #due = createHash('sha256');
 
-  add(pair: Pair): void {
-    const isRow = pair[0][0] !== PREFIX.dedupUntil;
-    if (isRow) this.rows++;
-    const hash = isRow ? this.#rows : this.#due;
-    hash.update(pairLengths(pair)).update(pair[0]).update(pair[1]);
+  add(run: readonly Pair[]): void {
+    for (const pair of run) {
+      const isRow = pair[0][0] !== PREFIX.dedupUntil;
+      if (isRow) this.rows++;
+      const hash = isRow ? this.#rows : this.#due;
+      hash.update(pairLengths(pair)).update(pair[0]).update(pair[1]);
+    }
   }
 
   /** Of everything that was added; nothing can be added afterwards. */
-  taken(): { rows: number; rowsHash: Sha256Hex; dueHash: Sha256Hex } {
+  taken(): TakenDigest {
     const { rows } = this;
     return { rows, rowsHash: this.#rows.digest('hex') as Sha256Hex, dueHash: this.#due.digest('hex') as Sha256Hex };
   }
+}
+
+export function isSameDigest(one: TakenDigest, other: TakenDigest): boolean {
+  return one.rows === other.rows && one.rowsHash === other.rowsHash && one.dueHash === other.dueHash;
 }

@@ -1,0 +1,235 @@
+/**
+ * Snapshots of what a view holds after one batch, in parts that are kept beside the shared log: how a leader takes one, and
+ * how it is read. To the byte (DO NOT CHANGE: add a format):
+ *
+ *   0      format, u8: 1
+ *   1..4   CRC-32 (ISO-HDLC) of the number of the part, u32, and what follows, u32
+ *   5..    of part 0, a MessagePack array: the members of `SnapshotManifest` in their order, hashes as bytes
+ *          of every other part, gzip of pairs (lib/pair-block.ts), which ascend over all parts (`imagePairs`)
+ *
+ * Numbers are big-endian. One that is not valid is read by nobody.
+ */
+import { createHash, hash as hashOf } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import { type Pair, packedBlocks, unpackedBlock } from '../../lib/pair-block.ts';
+import type { StopSignal } from '../../lib/periodic-task.ts';
+import { TimeSlice } from '../engine/time-slice.ts';
+import { PREFIX, REPLAYED_TABLES, logKey, prefixRange } from '../store/keys.ts';
+import { type Layout, asIs, hash, pack, tuple, unpackArray } from '../store/packing.ts';
+import type { RelayStore } from '../store/relay-store.ts';
+import { CanonicalPairs, RowsDigest, type TakenDigest } from '../store/row-checkpoints.ts';
+import { type KeyRange, runsOf } from '../store/scan.ts';
+import { type StoreSnapshot, TURN } from '../store/store-reader.ts';
+import type { ViewMark } from '../store/view-mark.ts';
+import { LogRefused } from './shared-log.ts';
+
+const SNAPSHOT_FORMAT = 1;
+const HEADER_BYTES = 5;
+/** Bytes of pairs in a part, about. */
+const PART_BYTES = 1 << 20;
+
+/**
+ * What a database holds of the log at one moment, byte for byte: every row, what is due, how far queues are collected, the
+ * hash trees, and the newest records, of which a tree needs those that no full tile holds.
+ *
+ * Left out are what is of one node alone (heartbeat, mark of the view, checkpoints, mark of pruning), the records before,
+ * which the log has, and wire bytes.
+ */
+export interface StoreImage {
+  snapshot: StoreSnapshot;
+  /** The first record in it. */
+  keptFromLsn: number;
+}
+
+const KINDS = ['schema', 'log', 'tile', 'logLink', ...REPLAYED_TABLES, 'expiry', 'collected', 'dedupUntil'] as const;
+const PREFIXES = KINDS.map((kind) => PREFIX[kind]).toSorted((a, b) => a - b);
+
+/** To be taken while no batch is in flight; the snapshot is to be closed. */
+export function imageNow(store: RelayStore): StoreImage {
+  // The last record shows how far the log has come.
+  const goneLsn = Math.min(store.tree.prunableThrough, store.lastLsn - 1);
+  return { snapshot: store.snapshot(), keptFromLsn: goneLsn + 1 };
+}
+
+/** Its pairs in the order of their keys, in runs of one turn of the event loop. */
+async function* imagePairs({ snapshot, keptFromLsn }: StoreImage): AsyncGenerator<Pair[]> {
+  const { level, handle, lsn } = snapshot;
+  for (const prefix of PREFIXES) {
+    const range: KeyRange =
+      prefix === PREFIX.log ? { gte: logKey(keptFromLsn), lte: logKey(lsn) } : prefixRange(prefix);
+    yield* runsOf(level, range, { snapshot: handle, ...TURN });
+  }
+}
+
+/** What a snapshot is of, and what its other parts hold. */
+export interface SnapshotManifest extends TakenDigest {
+  /** The batch after which the view was like this, with its last record and its effects. */
+  throughNo: number;
+  lastLsn: number;
+  effects: Buffer;
+  schema: number;
+  /** The rows are those after this record: the event `CheckpointTaken` that names it vouches for them in the log. */
+  checkpointLsn: number;
+  /** Besides this one. */
+  parts: number;
+  /** SHA-256 over those parts, one after another. */
+  partsHash: Buffer;
+  /** Of all parts but this one. */
+  bytes: number;
+  atMs: number;
+}
+
+const MANIFEST: Layout<SnapshotManifest> = {
+  throughNo: asIs,
+  lastLsn: asIs,
+  effects: asIs,
+  schema: asIs,
+  checkpointLsn: asIs,
+  rows: asIs,
+  rowsHash: hash,
+  dueHash: hash,
+  parts: asIs,
+  partsHash: asIs,
+  bytes: asIs,
+  atMs: asIs,
+};
+const manifestFields = tuple<SnapshotManifest>(MANIFEST);
+
+/** Thrown for a snapshot that is not what was written. The message completes a sentence. */
+export class SnapshotDamaged extends Error {}
+
+/** Where the parts of a snapshot lie. */
+export interface SnapshotParts {
+  put: (part: number, body: Buffer) => Promise<void>;
+  /** A part as it is stored; `undefined` when there is none: it may be of a snapshot that another took the place of. */
+  get: (part: number) => Promise<Buffer | undefined>;
+}
+
+interface WriteOptions {
+  parts: SnapshotParts;
+  image: StoreImage;
+  /** The view at the moment of the image. */
+  mark: Pick<ViewMark, 'no' | 'lastLsn' | 'effects'>;
+  /** The record after which the rows were the same already; absent: the last one, and a later one will vouch for them. */
+  checkpointLsn?: number;
+  atMs: number;
+  monotonicMs: () => number;
+  signal: StopSignal;
+}
+
+/**
+ * Writes the parts of a snapshot, and compares what is stored with what was written; `undefined` when `signal` aborted
+ * before. Throws `SnapshotDamaged`, `DamagedRow`, `Fenced`, and what keeps the log from being reached.
+ */
+export async function writeSnapshot(options: WriteOptions): Promise<SnapshotManifest | undefined> {
+  const { parts, image, mark, atMs, signal, checkpointLsn = mark.lastLsn } = options;
+  const { no: throughNo, lastLsn, effects } = mark;
+  const slice = new TimeSlice(options.monotonicMs);
+  const canonical = new CanonicalPairs();
+  const rows = new RowsDigest();
+  const tally = new PartsTally();
+  const hashes: Buffer[] = [];
+  const put = async (part: number, content: Buffer): Promise<Buffer> => {
+    const body = framed(part, content);
+    await parts.put(part, body);
+    hashes[part] = hashOf('sha256', body, 'buffer');
+    return body;
+  };
+  for await (const packed of packedBlocks(imagePairs(image), PART_BYTES, (run) => rows.add(canonical.of(run)))) {
+    if (signal.aborted) return undefined;
+    if (packed) tally.add(await put(tally.parts + 1, packed));
+    if (slice.isOver) await slice.pause();
+  }
+  const { schemaVersion: schema } = image.snapshot.relay;
+  const manifest = { throughNo, lastLsn, effects, schema, checkpointLsn, ...rows.taken(), ...tally.taken(), atMs };
+  await put(0, pack(manifestFields.pack(manifest)));
+  for (const [part, written] of hashes.entries()) {
+    if (signal.aborted) return undefined;
+    if (!hashOf('sha256', await stored(parts, part), 'buffer').equals(written))
+      throw new SnapshotDamaged(`its part ${part} does not come back as it was written`);
+  }
+  return manifest;
+}
+
+/** A snapshot as it is read. Believe nothing of it before `pairs` has ended without throwing. */
+export interface ReadSnapshot {
+  manifest: SnapshotManifest;
+  /** The pairs of each part. Throws as `readSnapshot`. */
+  pairs: AsyncGenerator<Pair[]>;
+}
+
+/** Reads the beginning of a snapshot. Throws `SnapshotDamaged`, and `LogRefused` for one of a newer software. */
+export async function readSnapshot(parts: Pick<SnapshotParts, 'get'>): Promise<ReadSnapshot> {
+  const manifest = decodeManifest(await stored(parts, 0));
+  return { manifest, pairs: pairsOf(parts, manifest) };
+}
+
+async function* pairsOf(parts: Pick<SnapshotParts, 'get'>, manifest: SnapshotManifest): AsyncGenerator<Pair[]> {
+  const tally = new PartsTally();
+  while (tally.parts < manifest.parts) {
+    const part = tally.parts + 1;
+    const body = await stored(parts, part);
+    tally.add(body);
+    const pairs = await unpackedBlock(unframed(part, body));
+    if (!pairs) throw new SnapshotDamaged(`its part ${part} cannot be read`);
+    yield pairs;
+  }
+  if (!tally.taken().partsHash.equals(manifest.partsHash))
+    throw new SnapshotDamaged('it does not hold what was written');
+}
+
+async function stored(parts: Pick<SnapshotParts, 'get'>, part: number): Promise<Buffer> {
+  const body = await parts.get(part);
+  if (!body) throw new SnapshotDamaged(`its part ${part} is missing`);
+  return body;
+}
+
+/** Throws `SnapshotDamaged`, and `LogRefused` for a format that this software does not know. */
+export function decodeManifest(body: Buffer): SnapshotManifest {
+  return manifestFields.unpack(unpackArray(unframed(0, body)));
+}
+
+/** What the parts of a snapshot come to, while they are made or read. */
+class PartsTally {
+  parts = 0;
+  bytes = 0;
+  readonly #hash = createHash('sha256');
+
+  add(body: Buffer): void {
+    this.parts++;
+    this.bytes += body.length;
+    this.#hash.update(body);
+  }
+
+  /** Of everything that was added; nothing can be added afterwards. */
+  taken(): Pick<SnapshotManifest, 'parts' | 'bytes' | 'partsHash'> {
+    const { parts, bytes } = this;
+    return { parts, bytes, partsHash: this.#hash.digest() };
+  }
+}
+
+function framed(part: number, bytes: Buffer): Buffer {
+  const body = Buffer.allocUnsafe(HEADER_BYTES + bytes.length);
+  body[0] = SNAPSHOT_FORMAT;
+  body.writeUInt32BE(checksumOf(part, bytes), 1);
+  bytes.copy(body, HEADER_BYTES);
+  return body;
+}
+
+function unframed(part: number, body: Buffer): Buffer {
+  const [format = 0] = body;
+  if (format > SNAPSHOT_FORMAT)
+    throw new LogRefused(
+      `the snapshot in the log has the format ${format} and this software knows ${SNAPSHOT_FORMAT}: start the newer software`,
+    );
+  const bytes = body.subarray(HEADER_BYTES);
+  if (format !== SNAPSHOT_FORMAT || bytes.length === 0 || body.readUInt32BE(1) !== checksumOf(part, bytes))
+    throw new SnapshotDamaged(`its part ${part} does not match its checksum`);
+  return bytes;
+}
+
+function checksumOf(part: number, bytes: Buffer): number {
+  const number = Buffer.alloc(4);
+  number.writeUInt32BE(part);
+  return crc32(bytes, crc32(number));
+}
