@@ -6,7 +6,7 @@ import { cpSync, existsSync, rmSync } from 'node:fs';
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { readContainer } from '../lib/backup-container.ts';
+import { readImage } from '../lib/image.ts';
 import { isListening } from '../lib/unix-socket.ts';
 import { DaemonClient } from './api/client.ts';
 import type { HostPaths } from './base/paths.ts';
@@ -55,7 +55,7 @@ export async function rehearseRestore({ file, paths, force, signal }: RehearsalO
 /** What the daemon holds at this moment. */
 async function copyOfDaemon({ socket, store }: HostPaths, copy: string, signal: AbortSignal): Promise<void> {
   const chunks = new DaemonClient(socket, store).backup(signal);
-  const { pairs } = await readContainer(chunks, HOST_BACKUP);
+  const { pairs } = await readImage(chunks, HOST_BACKUP);
   await fillStore(copy, pairs);
 }
 

@@ -14,7 +14,7 @@
 import { countText } from './core/spans.ts';
 import { randomBytes } from 'node:crypto';
 import { createReadStream, rmSync } from 'node:fs';
-import { BackupDamaged, type ReadContainer, readContainer } from '../lib/backup-container.ts';
+import { ImageDamaged, type ImageReader, readImage } from '../lib/image.ts';
 import { isListening } from '../lib/unix-socket.ts';
 import { fileFault } from '../lib/file-fault.ts';
 import { type IdentityRow, OWNER_ID, type PeerId } from './core/rows.ts';
@@ -166,7 +166,7 @@ export async function planOf({
 /** Makes a store of the file in `folder`, which must not exist. Throws `RestoreRefused`. */
 export async function storeOfFile(file: string, folder: string): Promise<HostBackupHeader> {
   try {
-    const { header, pairs }: ReadContainer<HostBackupHeader> = await readContainer(createReadStream(file), HOST_BACKUP);
+    const { header, pairs }: ImageReader<HostBackupHeader> = await readImage(createReadStream(file), HOST_BACKUP);
     if (header.schema_version > HOST_SCHEMA_VERSION) {
       throw new RestoreRefused(
         'newer',
@@ -176,7 +176,7 @@ export async function storeOfFile(file: string, folder: string): Promise<HostBac
     await fillStore(folder, pairs);
     return header;
   } catch (error) {
-    if (error instanceof BackupDamaged) {
+    if (error instanceof ImageDamaged) {
       throw new RestoreRefused('damaged', `${file} cannot be restored (${error.message}): use another backup`);
     }
     const { path, syscall } = error as NodeJS.ErrnoException;

@@ -8,7 +8,7 @@ import { logKey } from '../../src/relay/store/keys.ts';
 import { levelAt } from '../../src/relay/store/level.ts';
 import { LEVEL_FOLDER, POSITION_FILE } from '../../src/relay/store/open.ts';
 import { PositionFile } from '../../src/relay/store/position.ts';
-import { readContainer } from '../../src/lib/backup-container.ts';
+import { readImage } from '../../src/lib/image.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 const FIXTURES = join(import.meta.dirname, '../fixtures');
@@ -21,7 +21,7 @@ export function fixtureBackup(schema: number): string {
 /** A store folder of that schema, byte for byte, closed. Removed when the test ends. */
 export async function fixtureStore(schema: number): Promise<{ folder: string; header: BackupHeader }> {
   const folder = await temporaryFolder();
-  const { header, pairs } = await readContainer(createReadStream(fixtureBackup(schema)), BACKUP_KIND);
+  const { header, pairs } = await readImage(createReadStream(fixtureBackup(schema)), BACKUP_KIND);
   const level = levelAt(join(folder, LEVEL_FOLDER));
   await level.open({ createIfMissing: true });
   for await (const run of pairs) {

@@ -4,7 +4,7 @@ import { Command, Option } from 'commander';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { type WholeArchive, readArchive, writeArchive } from '../../relay/store/log-archive.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
-import { writeBackupAside } from '../../lib/backup-file.ts';
+import { writeImageFile } from '../../lib/image-file.ts';
 import { type AuditedStoreFlags, inAuditedStore, prunedClause, withAuditedStore } from './audited-store.ts';
 import { withRelayConfig } from './relay-config.ts';
 import { unwrittenFailure } from '../lib/backup-output.ts';
@@ -76,7 +76,7 @@ async function archive(context: CommandContext, file: string, flags: ArchiveFlag
         }
       };
       const options = { path, replaces: flags.force === true };
-      const whole = await writeBackupAside(chunks(), options, (source) => readArchive(source), 'archive');
+      const whole = await writeImageFile(chunks(), options, (source) => readArchive(source), 'archive');
       return { ...whole, bytes };
     });
     progress.end();

@@ -1,17 +1,12 @@
 /**
- * A backup of a host: every row of its store at one moment, its private keys among them, in the container of
- * lib/backup-container.ts.
+ * A backup of a host: every row of its store at one moment, its private keys among them, as an
+ * image (lib/image.ts).
  */
 import Type, { type Static } from 'typebox';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, HostNameText, PublicKeyText, Time } from '../../protocol/shapes.ts';
-import { type BackupKind, writeContainer } from '../../lib/backup-container.ts';
-import {
-  type BackupFileOptions,
-  type CheckedContainer,
-  checkedContainer,
-  writeBackupAside,
-} from '../../lib/backup-file.ts';
+import { type CheckedImage, type ImageKind, checkImage, writeImage } from '../../lib/image.ts';
+import { type ImageFileOptions, writeImageFile } from '../../lib/image-file.ts';
 import type { HostStore } from './host-store.ts';
 import { PREFIX } from './keys.ts';
 import { HOST_SCHEMA_VERSION } from './open.ts';
@@ -29,15 +24,15 @@ const HostBackupHeader = Type.Object({
 });
 export type HostBackupHeader = Static<typeof HostBackupHeader>;
 
-/** The container format of host backups. */
-export const HOST_BACKUP: BackupKind<HostBackupHeader> = {
+/** The image that a backup of a host is. */
+export const HOST_BACKUP: ImageKind<HostBackupHeader> = {
   magic: MAGIC,
   parseHeader: parserOf(HostBackupHeader),
   isNone: 'no backup of a host',
 };
 
 /** What the backup holds. */
-export interface WrittenHostBackup extends CheckedContainer<HostBackupHeader> {
+export interface WrittenHostBackup extends CheckedImage<HostBackupHeader> {
   messages: number;
 }
 
@@ -46,21 +41,21 @@ export function writeHostBackup(
   store: HostStore,
   stamp: Omit<HostBackupHeader, 'schema_version'>,
 ): AsyncGenerator<Buffer> {
-  return writeContainer(MAGIC, { ...stamp, schema_version: HOST_SCHEMA_VERSION }, store.pairs());
+  return writeImage(MAGIC, { ...stamp, schema_version: HOST_SCHEMA_VERSION }, store.pairs());
 }
 
-/** Writes the backup from `source` to a file. Throws `BackupUnwritten`, or what `source` throws. */
+/** Writes the backup from `source` to a file. Throws `ImageUnwritten`, or what `source` throws. */
 export function writeHostBackupFile(
   source: AsyncIterable<Buffer>,
-  options: BackupFileOptions,
+  options: ImageFileOptions,
 ): Promise<WrittenHostBackup> {
-  return writeBackupAside(source, options, checkedHostBackup);
+  return writeImageFile(source, options, checkedHostBackup);
 }
 
-/** Reads a whole backup and checks all of it. Throws `BackupDamaged`, or what `source` throws. */
+/** Reads a whole backup and checks all of it. Throws `ImageDamaged`, or what `source` throws. */
 export async function checkedHostBackup(source: AsyncIterable<Buffer>): Promise<WrittenHostBackup> {
   let messages = 0;
-  const { checked } = await checkedContainer(source, HOST_BACKUP, (run) => {
+  const { checked } = await checkImage(source, HOST_BACKUP, (run) => {
     for (const [key] of run) if (key[0] === PREFIX.message) messages++;
   });
   return { ...checked, messages };

@@ -1,24 +1,20 @@
 /**
- * A backup of a relay: everything that is in its database at one moment, in the container of lib/backup-container.ts.
+ * A backup of a relay: everything that is in its database at one moment, as an image (lib/image.ts).
  * Written as a stream of pieces or into a file, checked, and unpacked into a new database. The relay's private key is
  * not in it.
  */
 import Type, { type Static } from 'typebox';
 import {
-  type BackupKind,
-  type ReadContainer,
-  readContainer,
+  type CheckedImage,
+  ImageDamaged,
+  type ImageKind,
+  type ImageReader,
+  checkImage,
+  readImage,
   releaseRun,
-  writeContainer,
-  BackupDamaged,
-} from '../../lib/backup-container.ts';
-import {
-  type BackupFileOptions,
-  BackupUnwritten,
-  type CheckedContainer,
-  checkedContainer,
-  writeBackupAside,
-} from '../../lib/backup-file.ts';
+  writeImage,
+} from '../../lib/image.ts';
+import { type ImageFileOptions, ImageUnwritten, writeImageFile } from '../../lib/image-file.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, EpochText, PublicKeyText, Time } from '../../protocol/shapes.ts';
@@ -51,7 +47,7 @@ const BackupHeader = Type.Object({
 });
 export type BackupHeader = Static<typeof BackupHeader>;
 
-export const BACKUP_KIND: BackupKind<BackupHeader> = {
+export const BACKUP_KIND: ImageKind<BackupHeader> = {
   magic: MAGIC,
   parseHeader: parserOf(BackupHeader),
   isNone: 'no backup of a relay',
@@ -69,7 +65,7 @@ export async function* writeBackup(
 ): AsyncGenerator<Buffer> {
   const check = new WireCheck(level, snapshot);
   try {
-    yield* writeContainer(MAGIC, header, checkedRuns(level, snapshot, check), async () => {
+    yield* writeImage(MAGIC, header, checkedRuns(level, snapshot, check), async () => {
       const damage = await check.end();
       await checked(damage);
       return { damaged_items: damage.items, unreadable_rows: damage.unreadable };
@@ -92,13 +88,13 @@ export function backupOf(
   return writeBackup(level, { relay_pubkey, epoch, schema_version, lsn, created_at, version }, handle, checked);
 }
 
-/** Reads the beginning of a backup. The rows of one of schema 1 get their checksums. Throws `BackupDamaged`. */
-export async function readBackup(source: AsyncIterable<Buffer>): Promise<ReadContainer<BackupHeader>> {
-  const { pairs, ...read } = await readContainer(source, BACKUP_KIND);
+/** Reads the beginning of a backup. The rows of one of schema 1 get their checksums. Throws `ImageDamaged`. */
+export async function readBackup(source: AsyncIterable<Buffer>): Promise<ImageReader<BackupHeader>> {
+  const { pairs, ...read } = await readImage(source, BACKUP_KIND);
   return { ...read, pairs: read.header.schema_version < CHECKSUM_SCHEMA ? withChecksums(pairs) : pairs };
 }
 
-async function* withChecksums(pairs: ReadContainer<BackupHeader>['pairs']): ReadContainer<BackupHeader>['pairs'] {
+async function* withChecksums(pairs: ImageReader<BackupHeader>['pairs']): ImageReader<BackupHeader>['pairs'] {
   for (;;) {
     const next = await pairs.next();
     if (next.done) return next.value;
@@ -201,7 +197,7 @@ export function unreadableCopy(error: unknown, file: string): StoreRefused {
 
 /** What keeps a file from being unpacked into `folder`, in a sentence. */
 export function unpackFailure(error: unknown, file: string, advice: string, folder: string): unknown {
-  if (error instanceof BackupDamaged)
+  if (error instanceof ImageDamaged)
     return new StoreRefused('damaged', `${file} cannot be used (${error.message}): ${advice}`);
   const { code } = error as NodeJS.ErrnoException;
   if (error instanceof StoreRefused || typeof code !== 'string') return error;
@@ -210,28 +206,28 @@ export function unpackFailure(error: unknown, file: string, advice: string, fold
   return unreadableCopy(error, file);
 }
 
-export interface WrittenBackup extends CheckedContainer<BackupHeader> {
+export interface WrittenBackup extends CheckedImage<BackupHeader> {
   /** Items that wait for their targets, notices among them. */
   items: number;
   /** Those whose wire bytes were missing or altered in the store already: they are in it as they are. */
   damagedItems: number;
 }
 
-export interface RelayBackupFileOptions extends BackupFileOptions {
+export interface RelayBackupFileOptions extends ImageFileOptions {
   /** Called with the bytes of the file so far. */
   progress?: (bytes: number) => void;
 }
 
-/** Writes the backup that `source` is. Throws `BackupUnwritten`, or what `source` throws. */
+/** Writes the backup that `source` is. Throws `ImageUnwritten`, or what `source` throws. */
 export function writeBackupFile(
   source: AsyncIterable<Buffer>,
   { progress, ...options }: RelayBackupFileOptions,
 ): Promise<WrittenBackup> {
-  return writeBackupAside(source, options, (chunks) => checkedBackup(chunks, progress));
+  return writeImageFile(source, options, (chunks) => checkedBackup(chunks, progress));
 }
 
 /**
- * Reads a backup to its end and checks all of it. Throws `BackupDamaged`, `BackupUnwritten` for one that a restore would
+ * Reads a backup to its end and checks all of it. Throws `ImageDamaged`, `ImageUnwritten` for one that a restore would
  * refuse, or what `source` throws.
  */
 export async function checkedBackup(
@@ -239,7 +235,7 @@ export async function checkedBackup(
   progress?: (bytes: number) => void,
 ): Promise<WrittenBackup> {
   const tally = new ItemTally();
-  const { checked, damage } = await checkedContainer(source, BACKUP_KIND, (run) => tally.add(run), progress);
+  const { checked, damage } = await checkImage(source, BACKUP_KIND, (run) => tally.add(run), progress);
   const { damaged_items: damagedItems = 0, unreadable_rows: unreadable = 0 } = damage;
   if (unreadable > 0) throw unreadableRows(unreadable);
   return { ...checked, items: tally.items, damagedItems };
@@ -262,8 +258,8 @@ class ItemTally {
   }
 }
 
-function unreadableRows(count: number): BackupUnwritten {
-  return new BackupUnwritten(
+function unreadableRows(count: number): ImageUnwritten {
+  return new ImageUnwritten(
     'unreadable',
     `${count} of its rows ${count === 1 ? 'is' : 'are'} damaged, and a restore refuses a backup that holds one: stop the relay, run poste relay log verify and then poste relay log rebuild, and take it again`,
   );

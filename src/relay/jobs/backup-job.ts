@@ -76,7 +76,7 @@ export class BackupJob {
     const { relayPubkey, clock, timers, onFailed } = options;
     this.#options = options;
     this.#mark = hostFingerprint(relayPubkey).slice(0, MARK_CHARACTERS);
-    this.#name = new RegExp(`^poste-${this.#mark}-(?<time>[0-9]{8}T[0-9]{9}Z)\\.backup(?<part>\\.part-[0-9a-f]{8})?$`);
+    this.#name = new RegExp(`^poste-${this.#mark}-(?<time>[0-9]{8}T[0-9]{9}Z)\\.backup$`);
     this.#triedMs = clock.monotonicMs();
     const work = () => this.#attempt();
     this.#task = new PeriodicTask({ timers, everyMs: ASK_EVERY_MS, work, onError: onFailed });
@@ -116,7 +116,7 @@ export class BackupJob {
       taken = this.#take(this.#options.clock.nowMs());
       await taken.catch(() => undefined);
     });
-    if (!taken) throw stopping();
+    if (!taken) throw new Error('the relay is stopping');
     return taken;
   }
 
@@ -180,21 +180,14 @@ export class BackupJob {
 
   async #backUp(atMs: number): Promise<WrittenBackup> {
     const { engine, lostItems, folder, version } = this.#options;
-    await this.#removeParts();
     const path = join(folder, this.#nameAt(atMs));
     const snapshot = await engine.snapshot();
     try {
       const chunks = backupOf(snapshot, { created_at: atMs, version }, (damage) => lostItems.foundByBackup(damage));
-      return await writeBackupFile(this.#untilStopped(chunks), { path, replaces: false });
+      const { signal } = this.#task;
+      return await writeBackupFile(chunks, { path, replaces: false, ownNames: this.#name, signal });
     } finally {
       await snapshot.close();
-    }
-  }
-
-  async *#untilStopped(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-    for await (const chunk of chunks) {
-      if (this.#task.signal.aborted) throw stopping();
-      yield chunk;
     }
   }
 
@@ -203,20 +196,12 @@ export class BackupJob {
     for (const { name } of (await this.#files(nowMs)).slice(0, -keep)) await rm(join(folder, name), { force: true });
   }
 
-  /** What a process that ended in the middle of one left behind. */
-  async #removeParts(): Promise<void> {
-    const { folder } = this.#options;
-    for (const name of await readdir(folder)) {
-      if (this.#name.exec(name)?.groups?.['part'] !== undefined) await rm(join(folder, name), { force: true });
-    }
-  }
-
   /** The job's own files, in the order they were made. */
   async #files(nowMs: number): Promise<{ name: string; timeMs: number; bytes: number }[]> {
     const files: { name: string; timeMs: number; bytes: number }[] = [];
     for (const name of await readdir(this.#options.folder)) {
-      const { time, part } = this.#name.exec(name)?.groups ?? {};
-      if (time === undefined || part !== undefined) continue;
+      const time = this.#name.exec(name)?.groups?.['time'];
+      if (time === undefined) continue;
       const found = await stat(join(this.#options.folder, name));
       const timeMs = timeOf(time);
       if (found.isFile() && !Number.isNaN(timeMs)) files.push({ name, timeMs, bytes: found.size });
@@ -225,10 +210,6 @@ export class BackupJob {
     const ordered = (timeMs: number): number => (timeMs > nowMs ? timeMs - Number.MAX_SAFE_INTEGER : timeMs);
     return files.toSorted((a, b) => ordered(a.timeMs) - ordered(b.timeMs));
   }
-}
-
-function stopping(): Error {
-  return new Error('the relay is stopping');
 }
 
 /** `20251120T214823000Z`: to the millisecond, in UTC, sorted as text as by time. */

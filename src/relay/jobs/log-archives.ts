@@ -6,10 +6,9 @@
  *   - none is ever replaced or removed: where an archive of the same name holds other records, as after a restore, the
  *     new one gets another name.
  */
-import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type PublicKey, hostFingerprint } from '../../protocol/public-key.ts';
-import { BackupUnwritten, writeBackupAside } from '../../lib/backup-file.ts';
+import { ImageUnwritten, writeImageFile } from '../../lib/image-file.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { StopSignal } from '../../lib/periodic-task.ts';
 import { readArchive } from '../store/log-archive.ts';
@@ -30,9 +29,6 @@ const LSN_DIGITS = 12;
 /** Archives of one name that hold different records. */
 const SAME_NAME_MAX = 100;
 
-/** Thrown when the relay stops in the middle. */
-class Stopped extends Error {}
-
 export class LogArchives {
   readonly #options: LogArchivesOptions;
   readonly #mark: string;
@@ -44,11 +40,10 @@ export class LogArchives {
 
   /**
    * Archives these records, unless there is an archive of exactly them. Returns the name of the file, or `undefined` when
-   * `signal` aborted before it was complete. Throws `BackupUnwritten`.
+   * `signal` aborted before it was complete. Throws `ImageUnwritten`.
    */
   async archive(firstLsn: number, lastLsn: number, signal: StopSignal): Promise<string | undefined> {
     const { folder, store } = this.#options;
-    await this.#removeParts();
     for (let attempt = 1; attempt <= SAME_NAME_MAX; attempt++) {
       const name = this.#nameOf(firstLsn, lastLsn, attempt);
       const path = join(folder, name);
@@ -56,8 +51,8 @@ export class LogArchives {
         await this.#write(path, firstLsn, lastLsn, signal);
         return name;
       } catch (error) {
-        if (error instanceof Stopped) return undefined;
-        if (!(error instanceof BackupUnwritten && error.reason === 'exists')) throw error;
+        if (signal.aborted) return undefined;
+        if (!(error instanceof ImageUnwritten && error.reason === 'exists')) throw error;
         // From a run that ended before it could prune.
         if (await store.isArchived(path, { firstLsn, lastLsn })) return name;
       }
@@ -73,19 +68,9 @@ export class LogArchives {
   async #write(path: string, firstLsn: number, lastLsn: number, signal: StopSignal): Promise<void> {
     const { store, clock, relayPubkey, version } = this.#options;
     const stamp = { relay_pubkey: relayPubkey, created_at: clock.nowMs(), version };
-    const untilStopped = async function* (): AsyncGenerator<Buffer> {
-      for await (const chunk of store.archive({ firstLsn, lastLsn }, stamp)) {
-        if (signal.aborted) throw new Stopped('the relay is stopping');
-        yield chunk;
-      }
-    };
-    const options = { path, replaces: false };
-    await writeBackupAside(untilStopped(), options, (chunks) => readArchive(chunks), 'archive');
-  }
-
-  async #removeParts(): Promise<void> {
-    const { folder } = this.#options;
-    const part = new RegExp(`^poste-${this.#mark}-log-[0-9-]+\\.archive\\.part-[0-9a-f]{8}$`);
-    for (const name of await readdir(folder)) if (part.test(name)) await rm(join(folder, name), { force: true });
+    const ownNames = new RegExp(`^poste-${this.#mark}-log-[0-9-]+\\.archive$`);
+    const options = { path, replaces: false, ownNames, signal };
+    const chunks = store.archive({ firstLsn, lastLsn }, stamp);
+    await writeImageFile(chunks, options, (written) => readArchive(written), 'archive');
   }
 }

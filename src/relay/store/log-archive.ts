@@ -1,5 +1,5 @@
 /**
- * An archive of the log (lib/backup-container.ts): a stretch of its records as they are stored, under their keys, and
+ * An archive of the log is an image (lib/image.ts) of a stretch of its records as they are stored, under their keys, and
  * what places them in the hash trees.
  *
  * The pairs ascend by key: the records; the tiles of level 0 that hold their hashes, as far as those are stored; the
@@ -10,7 +10,7 @@ import Type, { type Static } from 'typebox';
 import { createReadStream } from 'node:fs';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, PublicKeyText, Time } from '../../protocol/shapes.ts';
-import { BackupDamaged, type BackupKind, readContainer, writeContainer } from '../../lib/backup-container.ts';
+import { ImageDamaged, type ImageKind, checkImage, writeImage } from '../../lib/image.ts';
 import { eventTimeMs } from '../core/event.ts';
 import { PREFIX, logKey, logLinkKey, lsnOf, tileKey } from './keys.ts';
 import type { Level } from './level.ts';
@@ -38,7 +38,7 @@ const ArchiveHeader = Type.Object({
 type ArchiveHeader = Static<typeof ArchiveHeader>;
 
 /** How to tell an archive from a backup. */
-const ARCHIVE: BackupKind<ArchiveHeader> = {
+const ARCHIVE: ImageKind<ArchiveHeader> = {
   magic: MAGIC,
   parseHeader: parserOf(ArchiveHeader),
   isNone: 'no archive of a log',
@@ -66,7 +66,7 @@ export async function* writeArchive(
     first_time: await timeOf(level, firstLsn),
     last_time: await timeOf(level, lastLsn),
   };
-  yield* writeContainer(MAGIC, header, archivedPairs(level, { firstLsn, lastLsn }));
+  yield* writeImage(MAGIC, header, archivedPairs(level, { firstLsn, lastLsn }));
 }
 
 async function timeOf(level: Level, lsn: number): Promise<number> {
@@ -107,35 +107,33 @@ export interface WholeArchive {
 
 /**
  * Reads an archive to its end: every byte by the SHA-256 of the file, every record by its own checksum and at its place.
- * `pairs` is called with everything in it. Throws `BackupDamaged`, or what `source` throws.
+ * `pairs` is called with everything in it. Throws `ImageDamaged`, or what `source` throws.
  */
 export async function readArchive(
   source: AsyncIterable<Buffer>,
-  pairs: (run: readonly Pair[], header: ArchiveHeader) => Promise<void> | void = () => undefined,
+  pairs: (run: readonly Pair[]) => Promise<void> | void = () => undefined,
 ): Promise<WholeArchive> {
-  const { header, pairs: runs } = await readContainer(source, ARCHIVE);
-  let expected = header.first_lsn;
-  for (;;) {
-    const next = await runs.next();
-    if (next.done) {
-      if (expected !== header.last_lsn + 1) throw new BackupDamaged('it does not hold what its header says');
-      return { header, records: expected - header.first_lsn, contentBytes: next.value.bytes };
-    }
-    for (const [key, value] of next.value) {
+  let records = 0;
+  const { checked } = await checkImage(source, ARCHIVE, async (run, { first_lsn }) => {
+    for (const [key, value] of run) {
       if (key[0] !== PREFIX.log) continue;
-      if (lsnOf(key) !== expected) throw new BackupDamaged(`log record ${expected} is not in it`);
-      expected++;
-      checkArchived(lsnOf(key), value);
+      const expected = first_lsn + records++;
+      if (lsnOf(key) !== expected) throw new ImageDamaged(`log record ${expected} is not in it`);
+      checkArchived(expected, value);
     }
-    await pairs(next.value, header);
-  }
+    await pairs(run);
+  });
+  const { header, contentBytes } = checked;
+  if (header.first_lsn + records !== header.last_lsn + 1)
+    throw new ImageDamaged('it does not hold what its header says');
+  return { header, records, contentBytes };
 }
 
 function checkArchived(lsn: number, record: Buffer): void {
   try {
     checkRecord(lsn, record);
   } catch (error) {
-    throw error instanceof DamagedRecord ? new BackupDamaged(error.message) : error;
+    throw error instanceof DamagedRecord ? new ImageDamaged(error.message) : error;
   }
 }
 
@@ -154,7 +152,7 @@ export async function holdsRange(path: string, level: Level, { firstLsn, lastLsn
     });
     return isSame && header.first_lsn === firstLsn && header.last_lsn === lastLsn;
   } catch (error) {
-    if (error instanceof BackupDamaged) return false;
+    if (error instanceof ImageDamaged) return false;
     throw error;
   } finally {
     source.destroy();

@@ -13,7 +13,7 @@ import { pushOf } from '../../../support/commands.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { openTestRelay } from '../../../support/test-relay.ts';
-import { BackupUnwritten } from '../../../../src/lib/backup-file.ts';
+import { ImageUnwritten } from '../../../../src/lib/image-file.ts';
 
 /** The chunks of a backup of two items that wait and one that was acked. */
 async function chunks(): Promise<Buffer[]> {
@@ -131,7 +131,7 @@ describe('there is no file, and nothing left of one', () => {
       ? full(parts, path)
       : written(parts, { path, replaces: true })
     ).catch((error: unknown) => error);
-    if (!(thrown instanceof BackupUnwritten)) throw thrown;
+    if (!(thrown instanceof ImageUnwritten)) throw thrown;
     expect(thrown).toMatchObject({ reason });
     expect(thrown.message).toMatch(/^[^\n]+: [^\n]+$/);
     expect((await readdir(folder)).toSorted()).toEqual(['file', 'folder']);

@@ -11,7 +11,7 @@ import { epochNumbered } from '../../../support/epochs.ts';
 import { relay } from '../../../support/hosts.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
-import { BackupDamaged } from '../../../../src/lib/backup-container.ts';
+import { ImageDamaged } from '../../../../src/lib/image.ts';
 import type { Pair } from '../../../../src/lib/pair-block.ts';
 
 const HEADER: BackupHeader = {
@@ -120,7 +120,7 @@ describe('a backup', () => {
 function isRefused(altered: Buffer): Promise<boolean> {
   return pairsOf(altered).then(
     () => false,
-    (error: unknown) => error instanceof BackupDamaged,
+    (error: unknown) => error instanceof ImageDamaged,
   );
 }
 

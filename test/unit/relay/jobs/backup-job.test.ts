@@ -278,7 +278,7 @@ describe('a backup that is asked for', () => {
     const { plan, folder, relay } = await planned();
     await rm(folder, { recursive: true });
     relay.clock.move(1);
-    await expect(plan.takeNow()).rejects.toThrow('ENOENT');
+    await expect(plan.takeNow()).rejects.toThrow('does not exist: make it');
     await mkdir(folder);
   });
 });

@@ -1,15 +1,16 @@
 /**
- * The bytes of a backup file, and of an archive of a relay's log:
+ * The image of a store at one moment, or of a part of it: pairs in order, with a header and an end that proves them. These are
+ * the bytes of a backup, and of an archive of a relay's log:
  *
  *   magic      a line that names the kind of contents, and the version of the layout
  *   header     u32 length, JSON
  *   block      u32 length, gzip of pairs (pair-block.ts)
  *   …
  *   end        u32 0
- *   trailer    u32 length, JSON: `BackupTrailer`; its hash covers every byte before it, and what it tells of damage
+ *   trailer    u32 length, JSON: `ImageTrailer`; its hash covers every byte before it, and what it tells of damage
  *
- * Numbers are big-endian. The pairs are those of a store at one moment, in the order of their keys. A reader refuses a
- * file that is cut, has a byte too many, or has an altered byte.
+ * Numbers are big-endian. The pairs are in the order of their keys. A reader refuses an image that is cut, has a byte too
+ * many, or has an altered byte.
  */
 import { type Hash, createHash } from 'node:crypto';
 import { finished } from 'node:stream/promises';
@@ -42,15 +43,15 @@ const SPARE_BYTES = 4 << 10;
  */
 const BLOCKS_AHEAD = 2;
 
-/** A kind of contents: the first line of the file, with its line feed, and how the header is read. */
-export interface BackupKind<Header> {
+/** A kind of contents: the first line of the image, with its line feed, and how the header is read. */
+export interface ImageKind<Header> {
   magic: string;
   parseHeader: (value: unknown) => Header | undefined;
-  /** Completes the sentence "it is …" about a file of another kind. */
+  /** Completes the sentence "it is …" about an image of another kind. */
   isNone: string;
 }
 
-const BackupTrailer = Type.Object({
+const ImageTrailer = Type.Object({
   pairs: Count,
   /** The size of all keys and values before compression. */
   bytes: Count,
@@ -61,18 +62,18 @@ const BackupTrailer = Type.Object({
   /** Rows that could not be read; absent where nobody looked. */
   unreadable_rows: Type.Optional(Count),
 });
-export type BackupTrailer = Static<typeof BackupTrailer>;
+export type ImageTrailer = Static<typeof ImageTrailer>;
 
-/** What the writer of a backup found wrong with its contents. */
-export type ContentDamage = Pick<BackupTrailer, 'damaged_items' | 'unreadable_rows'>;
+/** What the writer of an image found wrong with its contents. */
+export type ContentDamage = Pick<ImageTrailer, 'damaged_items' | 'unreadable_rows'>;
 
-const parseTrailer = parserOf(BackupTrailer);
+const parseTrailer = parserOf(ImageTrailer);
 
-/** Thrown for a file that is not a backup, is incomplete or was altered. The message completes a sentence. */
-export class BackupDamaged extends Error {}
+/** Thrown for what is no image of the kind, is incomplete or was altered. The message completes a sentence. */
+export class ImageDamaged extends Error {}
 
-/** The bytes of a container with these pairs, which ascend. `judged` is asked for their damage after the last one. */
-export async function* writeContainer(
+/** The bytes of an image of these pairs, which ascend. `judged` is asked for their damage after the last one. */
+export async function* writeImage(
   magic: string,
   header: object,
   runs: AsyncIterable<readonly Pair[]>,
@@ -92,7 +93,7 @@ export async function* writeContainer(
   const damage = await judged();
   yield covered(Buffer.alloc(LENGTH));
   hash.update(damageText(damage));
-  const trailer: BackupTrailer = { ...totals, sha256: hash.digest('hex'), ...damage };
+  const trailer: ImageTrailer = { ...totals, sha256: hash.digest('hex'), ...damage };
   yield prefixed(Buffer.from(JSON.stringify(trailer)));
 }
 
@@ -156,11 +157,11 @@ function joined(parts: readonly Buffer[]): Buffer {
   return Buffer.from(first.buffer, first.byteOffset, end - first.byteOffset);
 }
 
-/** A backup as it is read. Believe nothing of it before `pairs` has ended without throwing. */
-export interface ReadContainer<Header> {
+/** An image as it is read. Believe nothing of it before `pairs` has ended without throwing. */
+export interface ImageReader<Header> {
   header: Header;
-  /** The pairs, ascending, in runs. Throws `BackupDamaged`. */
-  pairs: AsyncGenerator<Pair[], BackupTrailer>;
+  /** The pairs, ascending, in runs. Throws `ImageDamaged`. */
+  pairs: AsyncGenerator<Pair[], ImageTrailer>;
   /** The SHA-256 of all its bytes, when `pairs` has ended. */
   fileHash: () => Sha256Hex;
 }
@@ -171,35 +172,76 @@ export function releaseRun([first]: readonly Pair[]): void {
   if (first) releaseMemory([first[0].buffer]);
 }
 
-/** Reads the beginning of a backup. Throws `BackupDamaged`. */
-export async function readContainer<Header>(
+/** Reads the beginning of an image. Throws `ImageDamaged`. */
+export async function readImage<Header>(
   source: AsyncIterable<Buffer>,
-  { magic, parseHeader, isNone }: BackupKind<Header>,
-): Promise<ReadContainer<Header>> {
+  { magic, parseHeader, isNone }: ImageKind<Header>,
+): Promise<ImageReader<Header>> {
   const bytes = new ByteReader(source);
   const expected = Buffer.from(magic);
   const found = await bytes.take(expected.length);
-  if (!found?.equals(expected)) throw new BackupDamaged(`it is ${isNone}, or of a newer kind`);
+  if (!found?.equals(expected)) throw new ImageDamaged(`it is ${isNone}, or of a newer kind`);
   const header = parsed(await block(bytes), parseHeader);
   return { header, pairs: pairsOf(bytes), fileHash: () => bytes.hash().digest('hex') as Sha256Hex };
 }
 
-async function* pairsOf(bytes: ByteReader): AsyncGenerator<Pair[], BackupTrailer> {
+/** An image that was read to its end and found complete and unaltered. */
+export interface CheckedImage<Header> {
+  header: Header;
+  /** Of the whole image. */
+  bytes: number;
+  /** The size of the contents before compression. */
+  contentBytes: number;
+  /** Of the whole image. */
+  sha256: string;
+}
+
+/**
+ * Reads an image to its end and checks all of it. The bytes that `seen` is given are gone when it has ended. Throws
+ * `ImageDamaged`, or what `source` or `seen` throws.
+ */
+export async function checkImage<Header>(
+  source: AsyncIterable<Buffer>,
+  kind: ImageKind<Header>,
+  seen: (run: readonly Pair[], header: Header) => Promise<void> | void,
+  progress: (bytes: number) => void = () => undefined,
+): Promise<{ checked: CheckedImage<Header>; damage: ContentDamage }> {
+  let bytes = 0;
+  const counted = async function* (): AsyncGenerator<Buffer> {
+    for await (const chunk of source) {
+      bytes += chunk.length;
+      progress(bytes);
+      yield chunk;
+    }
+  };
+  const { header, pairs, fileHash } = await readImage(counted(), kind);
+  for (;;) {
+    const next = await pairs.next();
+    if (next.done) {
+      const { bytes: contentBytes, ...damage } = next.value;
+      return { checked: { header, bytes, contentBytes, sha256: fileHash() }, damage };
+    }
+    await seen(next.value, header);
+    releaseRun(next.value);
+  }
+}
+
+async function* pairsOf(bytes: ByteReader): AsyncGenerator<Pair[], ImageTrailer> {
   const totals = { pairs: 0, bytes: 0 };
   for await (const run of unpackedBlocks(bytes)) {
-    if (!run) throw new BackupDamaged('a block of it is altered');
+    if (!run) throw new ImageDamaged('a block of it is altered');
     totals.pairs += run.length;
     for (const [key, value] of run) totals.bytes += key.length + value.length;
     yield run;
   }
   const covered = bytes.hash();
   const trailer = parsed(await block(bytes), parseTrailer);
-  if ((await bytes.take(1)) !== undefined) throw new BackupDamaged('something follows its end');
+  if ((await bytes.take(1)) !== undefined) throw new ImageDamaged('something follows its end');
   if (trailer.sha256 !== covered.update(damageText(trailer)).digest('hex')) {
-    throw new BackupDamaged('its SHA-256 does not match');
+    throw new ImageDamaged('its SHA-256 does not match');
   }
   if (trailer.pairs !== totals.pairs || trailer.bytes !== totals.bytes) {
-    throw new BackupDamaged('its counts do not match');
+    throw new ImageDamaged('its counts do not match');
   }
   return trailer;
 }
@@ -235,17 +277,17 @@ function parsed<T>(text: Buffer, parse: (value: unknown) => T | undefined): T {
     // Said below.
   }
   const document = parse(value);
-  if (!document) throw new BackupDamaged('its header or trailer is altered');
+  if (!document) throw new ImageDamaged('its header or trailer is altered');
   return document;
 }
 
 async function block(bytes: ByteReader): Promise<Buffer> {
   const length = await bytes.take(LENGTH);
-  if (!length) throw new BackupDamaged('it ends before its end');
+  if (!length) throw new ImageDamaged('it ends before its end');
   const size = length.readUInt32BE(0);
-  if (size > BLOCK_BYTES_MAX) throw new BackupDamaged('a block of it is altered');
+  if (size > BLOCK_BYTES_MAX) throw new ImageDamaged('a block of it is altered');
   const content = await bytes.take(size);
-  if (!content) throw new BackupDamaged('it ends before its end');
+  if (!content) throw new ImageDamaged('it ends before its end');
   return content;
 }
 

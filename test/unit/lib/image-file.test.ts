@@ -1,7 +1,7 @@
 import { type FileHandle, open, readdir, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
-import { writeBackupAside } from '../../../src/lib/backup-file.ts';
+import { writeImageFile } from '../../../src/lib/image-file.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 async function* source(): AsyncGenerator<Buffer> {
@@ -14,7 +14,7 @@ test('what a killed writer of the file left is removed by a later one, and what 
   for (const name of [left, written, ofAnother]) await writeFile(join(folder, name), '');
   const then = new Date(Date.now() - 2 * 3_600_000);
   for (const name of [left, ofAnother]) await utimes(join(folder, name), then, then);
-  await writeBackupAside(source(), { path: join(folder, 'a.backup'), replaces: false }, async (chunks) => {
+  await writeImageFile(source(), { path: join(folder, 'a.backup'), replaces: false }, async (chunks) => {
     for await (const chunk of chunks) expect(chunk.toString()).toBe('whole');
   });
   expect((await readdir(folder)).toSorted()).toEqual(['a.backup', written, ofAnother]);
@@ -50,7 +50,7 @@ async function* breaking(): AsyncGenerator<Buffer> {
 test('a sync that fails while more is written leaves no file and is told', async () => {
   const folder = await temporaryFolder();
   await failEarlySyncs(folder);
-  const written = writeBackupAside(large(), { path: join(folder, 'a.backup'), replaces: false }, readAll);
+  const written = writeImageFile(large(), { path: join(folder, 'a.backup'), replaces: false }, readAll);
   await expect(written).rejects.toThrow('EIO');
   expect(await readdir(folder)).toEqual(['any']);
 });
@@ -58,7 +58,7 @@ test('a sync that fails while more is written leaves no file and is told', async
 test('the error of a source is told also where a sync failed before it', async () => {
   const folder = await temporaryFolder();
   await failEarlySyncs(folder);
-  const written = writeBackupAside(breaking(), { path: join(folder, 'a.backup'), replaces: false }, readAll);
+  const written = writeImageFile(breaking(), { path: join(folder, 'a.backup'), replaces: false }, readAll);
   await expect(written).rejects.toThrow('the store failed');
   expect(await readdir(folder)).toEqual(['any']);
 });

@@ -1,5 +1,5 @@
 /**
- * Writes a backup, or an archive, into a file.
+ * Writes an image, a backup or an archive, into a file.
  *
  * Invariants:
  *   - it is written to `<file>.part-…` (mode 0600) and renamed when it is complete, checked and on disk;
@@ -11,23 +11,12 @@ import { randomBytes } from 'node:crypto';
 import { type Stats, statSync } from 'node:fs';
 import { type FileHandle, link, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { BackupDamaged, type BackupKind, type ContentDamage, readContainer, releaseRun } from './backup-container.ts';
-import type { Pair } from './pair-block.ts';
+import { ImageDamaged } from './image.ts';
 import { syncFolder } from './files.ts';
+import type { StopSignal } from './periodic-task.ts';
 
 const PART_RANDOM_BYTES = 4;
 const SYNCED_TOGETHER_BYTES = 16 << 20;
-
-/** A backup that was read to its end and found complete and unaltered. */
-export interface CheckedContainer<Header> {
-  header: Header;
-  /** The size of the file. */
-  bytes: number;
-  /** The size of the contents before compression. */
-  contentBytes: number;
-  /** The hash of the file. */
-  sha256: string;
-}
 
 export type UnwrittenReason =
   | 'exists'
@@ -41,7 +30,7 @@ export type UnwrittenReason =
   | 'failed';
 
 /** Thrown when no file was written. The message is one sentence, with the next step. */
-export class BackupUnwritten extends Error {
+export class ImageUnwritten extends Error {
   readonly reason: UnwrittenReason;
 
   constructor(reason: UnwrittenReason, message: string) {
@@ -56,45 +45,55 @@ export type WrittenKind = 'backup' | 'archive';
 /** What a command can do instead of writing a file. */
 const OR_ELSE: Readonly<Record<WrittenKind, string>> = { backup: ', or - to write to standard output', archive: '' };
 
-export interface BackupFileOptions {
+export interface ImageFileOptions {
   path: string;
   /** Whether an existing file may be replaced. */
   replaces: boolean;
+  /** The names of files of which the caller is the only writer, in the folder of this one. */
+  ownNames?: RegExp;
+  /** Gives the file up. */
+  signal?: StopSignal;
 }
 
 /** Nobody writes any more to what was not changed for so long. */
 const LEFT_PART_MS = 3_600_000;
-const PART_ENDING = /^\.part-[0-9a-f]{8}$/;
+const PART_NAME = /^(?<file>.+)\.part-[0-9a-f]{8}$/;
 
-/** Removes what writers of this file left beside it that were killed; `now` is of a file that was made just now. */
-async function removeLeftParts(path: string, now: Stats): Promise<void> {
-  const [folder, name] = [dirname(path), basename(path)];
+/**
+ * Removes what writers left beside this file that were killed: of files with a name of the caller's at once, and of this one
+ * when nobody writes it any more. `aside` was made just now.
+ */
+async function removeLeftParts({ path, ownNames }: ImageFileOptions, aside: string, now: Stats): Promise<void> {
+  const folder = dirname(path);
   for (const one of await readdir(folder).catch(() => [])) {
-    if (!one.startsWith(name) || !PART_ENDING.test(one.slice(name.length))) continue;
+    const file = PART_NAME.exec(one)?.groups?.['file'];
     const part = join(folder, one);
-    const changed = await stat(part).catch(() => undefined);
-    if (changed && now.mtimeMs - changed.mtimeMs > LEFT_PART_MS) await rm(part, { force: true }).catch(() => undefined);
+    if (file === undefined || one === basename(aside)) continue;
+    const changed = file === basename(path) ? await stat(part).catch(() => undefined) : undefined;
+    const isLeft = changed !== undefined && now.mtimeMs - changed.mtimeMs > LEFT_PART_MS;
+    if (isLeft || ownNames?.test(file)) await rm(part, { force: true }).catch(() => undefined);
   }
 }
 
 /**
- * Writes the bytes of `source`; `check` reads them all as they are written.
- * Throws `BackupUnwritten`, or what `source` or `check` throws.
+ * Writes the bytes of `source`; `check` reads them all as they are written. Throws `ImageUnwritten`, or what `source` or
+ * `check` throws, or an error when the signal aborts before the end.
  */
-export async function writeBackupAside<Checked>(
+export async function writeImageFile<Checked>(
   source: AsyncIterable<Buffer>,
-  { path, replaces }: BackupFileOptions,
+  options: ImageFileOptions,
   check: (chunks: AsyncIterable<Buffer>) => Promise<Checked>,
   what: WrittenKind = 'backup',
 ): Promise<Checked> {
+  const { path, replaces, signal } = options;
   const aside = `${path}.part-${randomBytes(PART_RANDOM_BYTES).toString('hex')}`;
   try {
     refuseTaken(path, replaces, what);
     const file = await open(aside, 'wx', 0o600);
     let written: Checked;
     try {
-      await removeLeftParts(path, await file.stat());
-      written = await check(writtenTo(file, source));
+      await removeLeftParts(options, aside, await file.stat());
+      written = await check(writtenTo(file, untilStopped(source, signal)));
       await file.sync();
     } finally {
       await file.close();
@@ -109,13 +108,20 @@ export async function writeBackupAside<Checked>(
   }
 }
 
-/** Throws `BackupUnwritten` for a name that may not be used. No file can be renamed to a device or a pipe. */
+async function* untilStopped(source: AsyncIterable<Buffer>, signal?: StopSignal): AsyncGenerator<Buffer> {
+  for await (const chunk of source) {
+    if (signal?.aborted) throw new Error('the file is given up, as its writer stops');
+    yield chunk;
+  }
+}
+
+/** Throws `ImageUnwritten` for a name that may not be used. No file can be renamed to a device or a pipe. */
 function refuseTaken(path: string, replaces: boolean, what: WrittenKind): void {
   const found = statSync(path, { throwIfNoEntry: false });
   if (!found) return;
   if (found.isDirectory()) throw isFolder(path);
   if (!found.isFile()) {
-    throw new BackupUnwritten('no-file', `${path} is not a regular file: name one${OR_ELSE[what]}`);
+    throw new ImageUnwritten('no-file', `${path} is not a regular file: name one${OR_ELSE[what]}`);
   }
   if (!replaces) throw exists(path);
 }
@@ -133,36 +139,6 @@ async function takeName(aside: string, path: string): Promise<void> {
     return;
   }
   await rm(aside);
-}
-
-/**
- * Reads a backup to its end and checks all of it. The bytes that `seen` is given are gone when it returns. Throws
- * `BackupDamaged`, or what `source` throws.
- */
-export async function checkedContainer<Header>(
-  source: AsyncIterable<Buffer>,
-  kind: BackupKind<Header>,
-  seen: (run: readonly Pair[]) => void,
-  progress: (bytes: number) => void = () => undefined,
-): Promise<{ checked: CheckedContainer<Header>; damage: ContentDamage }> {
-  let bytes = 0;
-  const counted = async function* (): AsyncGenerator<Buffer> {
-    for await (const chunk of source) {
-      bytes += chunk.length;
-      progress(bytes);
-      yield chunk;
-    }
-  };
-  const { header, pairs, fileHash } = await readContainer(counted(), kind);
-  for (;;) {
-    const next = await pairs.next();
-    if (next.done) {
-      const { bytes: contentBytes, ...damage } = next.value;
-      return { checked: { header, bytes, contentBytes, sha256: fileHash() }, damage };
-    }
-    seen(next.value);
-    releaseRun(next.value);
-  }
 }
 
 /** What was written goes to the disk beside what follows, so that little is left for the sync at the end. */
@@ -190,8 +166,8 @@ async function* writtenTo(file: FileHandle, source: AsyncIterable<Buffer>): Asyn
 }
 
 function unwritten(error: unknown, path: string, what: WrittenKind): unknown {
-  if (error instanceof BackupDamaged) {
-    return new BackupUnwritten('not-whole', `the ${what} did not arrive complete (${error.message}): take it again`);
+  if (error instanceof ImageDamaged) {
+    return new ImageUnwritten('not-whole', `the ${what} did not arrive complete (${error.message}): take it again`);
   }
   const { code, syscall } = error as NodeJS.ErrnoException;
   // The maker of the source reports errors of the network or the store.
@@ -203,31 +179,28 @@ function unwritten(error: unknown, path: string, what: WrittenKind): unknown {
       return exists(path);
     case 'ENOENT':
     case 'ENOTDIR':
-      return new BackupUnwritten('no-folder', `the folder ${dirname(path)} does not exist: make it, or name another`);
+      return new ImageUnwritten('no-folder', `the folder ${dirname(path)} does not exist: make it, or name another`);
     case 'EISDIR':
       return isFolder(path);
     case 'EACCES':
     case 'EPERM':
     case 'EROFS':
-      return new BackupUnwritten(
+      return new ImageUnwritten(
         'no-right',
         `${path} may not be written (${code}): name a folder that you may write to`,
       );
     case 'ENOSPC':
     case 'EDQUOT':
-      return new BackupUnwritten(
-        'no-space',
-        `there is no room for ${path} (${code}): make room, or name another place`,
-      );
+      return new ImageUnwritten('no-space', `there is no room for ${path} (${code}): make room, or name another place`);
     default:
-      return new BackupUnwritten('failed', `${path} cannot be written (${code}): name another place`);
+      return new ImageUnwritten('failed', `${path} cannot be written (${code}): name another place`);
   }
 }
 
-function isFolder(path: string): BackupUnwritten {
-  return new BackupUnwritten('is-folder', `${path} is a folder: name a file in it`);
+function isFolder(path: string): ImageUnwritten {
+  return new ImageUnwritten('is-folder', `${path} is a folder: name a file in it`);
 }
 
-function exists(path: string): BackupUnwritten {
-  return new BackupUnwritten('exists', `${path} exists already: name another file, or add --force to replace it`);
+function exists(path: string): ImageUnwritten {
+  return new ImageUnwritten('exists', `${path} exists already: name another file, or add --force to replace it`);
 }
