@@ -1,27 +1,47 @@
 /**
- * Makes untrusted text safe to show: terminals obey control characters, format characters reorder text, and a line
- * break can forge a line.
+ * Makes untrusted text safe to show: terminals obey control characters, format characters reorder text or hide in it, and
+ * a line break can forge a line.
  */
 
-const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]/u;
-const EVERY_UNPRINTABLE = new RegExp(UNPRINTABLE, 'gu');
+/**
+ * Invisible characters that are spelling, each where it belongs: a joiner between two letters, as in Persian and Hindi, or
+ * between two emoji; the form of an emoji, of a Han or of a Mongolian letter; and the tags of the flags of England, Scotland
+ * and Wales, the only ones in general use (RGI_Emoji_Tag_Sequence, UTS #51).
+ */
+const SPELLING = [
+  String.raw`[\u200C\u200D](?<=(?!\p{DI})[\p{L}\p{M}].)(?=(?!\p{DI})[\p{L}\p{M}])`,
+  String.raw`\u200D(?<=(?!\p{C})\p{ExtPict}[\uFE0F\p{Emoji_Modifier}]?.)(?=(?!\p{C})\p{ExtPict})`,
+  String.raw`[\uFE0E\uFE0F](?<=(?!\p{C})\p{ExtPict}.)`,
+  String.raw`\uFE0F(?<=[0-9#*].)(?=\u20E3)`,
+  String.raw`[\uFE00-\uFE02\u{E0100}-\u{E01EF}](?<=\p{Script=Han}.)`,
+  String.raw`[\u180B-\u180D\u180F](?<=(?!\p{DI})\p{Script=Mongolian}.)`,
+  String.raw`\u{1F3F4}\u{E0067}\u{E0062}(?:\u{E0065}\u{E006E}\u{E0067}|\u{E0073}\u{E0063}\u{E0074}|\u{E0077}\u{E006C}\u{E0073})\u{E007F}`,
+];
+/** Of category C, or ignorable where it is shown (Default_Ignorable_Code_Point), or a line break of Unicode. */
+const UNPRINTABLE = String.raw`[\p{C}\p{DI}\p{Zl}\p{Zp}]`;
+const SPELLED_OR_NOT = new RegExp(`(${SPELLING.join('|')})|${UNPRINTABLE}`, 'gu');
+const UNPRINTABLE_END = new RegExp(`${UNPRINTABLE}+$`, 'u');
 
-/** Whether the text has none of these characters. */
+/** Whether nothing in the text must be escaped. */
 export function isPrintable(text: string): boolean {
-  return !UNPRINTABLE.test(text);
+  return printable(text) === text;
 }
 
-/** The text with each such character escaped: by `escape`, or in the form `\u{1b}`. */
+/** The text with each character that obeys, hides or deceives escaped: by `escape`, or in the form `\u{1b}`. */
 export function printable(text: string, escape: (character: string) => string = escapeOf): string {
-  return text.replace(EVERY_UNPRINTABLE, (character) => escape(character));
+  return text.replace(SPELLED_OR_NOT, (found, spelled?: string) => spelled ?? escape(found));
 }
 
 /** As `printable`, and cut to this length: untrusted text may have any length. */
 export function printableWithin(text: string, charactersMax: number): string {
   const written = printable(text.slice(0, charactersMax));
   const isWhole = text.length <= charactersMax && written.length <= charactersMax;
-  // The cut must not leave half of a surrogate pair.
-  return isWhole ? written : `${written.slice(0, charactersMax - 1).replace(/[\uD800-\uDBFF]$/, '')}…`;
+  return isWhole ? written : `${withoutOpenEnd(written.slice(0, charactersMax - 1))}…`;
+}
+
+/** A printable text that was cut, without what may end it only inside: a joiner, or half of a surrogate pair. */
+export function withoutOpenEnd(text: string): string {
+  return text.replace(UNPRINTABLE_END, '');
 }
 
 /** The escape of JSON: `\u001b`. */

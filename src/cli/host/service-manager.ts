@@ -10,7 +10,7 @@ import { ownPaths } from '../../host/base/paths.ts';
 import { UNIT_NAME, isOwnUnit, unitPath, unitText, unitWords } from '../../host/systemd-unit.ts';
 import { HomeUnknown } from '../../lib/user-folders.ts';
 import { runBounded } from '../../host/wake/processes.ts';
-import { printable } from '../../protocol/printable.ts';
+import { printableWithin } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
@@ -207,5 +207,5 @@ export async function tellManager(
 /** The end of what a program said, on one line. */
 function lastLines(text: string): string {
   const lines = text.split('\n').flatMap((line) => (line.trim() === '' ? [] : [line.trim()]));
-  return printable(lines.slice(-SAID_LINES_MAX).join(' ')).slice(0, SAID_CHARACTERS_MAX).replace(/\.$/, '');
+  return printableWithin(lines.slice(-SAID_LINES_MAX).join(' '), SAID_CHARACTERS_MAX).replace(/\.$/, '');
 }

@@ -24,7 +24,7 @@ import {
   writeSettings,
 } from '../../host/hooks/settings.ts';
 import { ownPaths } from '../../host/base/paths.ts';
-import { printable } from '../../protocol/printable.ts';
+import { printableWithin } from '../../protocol/printable.ts';
 import type { CommandContext } from './context.ts';
 import { CommandFailed } from './exit.ts';
 import type { Edited } from './setup-record.ts';
@@ -91,7 +91,7 @@ const SHOWN_CHARACTERS_MAX = 120;
 /** A server as a person may recognise it. */
 export function shownServer(there: Exclude<ServerThere, { type: 'absent' }>): string {
   const text = there.type === 'other' ? there.text : [there.server.command, ...there.server.args].join(' ');
-  return printable(text).slice(0, SHOWN_CHARACTERS_MAX);
+  return printableWithin(text, SHOWN_CHARACTERS_MAX);
 }
 
 /** Throws `CommandFailed` when the tools that would be allowed are those of another server. */

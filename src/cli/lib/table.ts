@@ -1,6 +1,6 @@
 /** Tables of a command: whole in a pipe, and as wide as the terminal for a person. */
 import stringWidth from 'string-width';
-import { printable } from '../../protocol/printable.ts';
+import { printable, withoutOpenEnd } from '../../protocol/printable.ts';
 import { formatTime, type Screen, type Style, styled } from './screen.ts';
 
 /**
@@ -130,5 +130,5 @@ export function cutTo(text: string, columns: number): string {
     if (width > columns - 1) break;
     kept += segment;
   }
-  return kept + ELLIPSIS;
+  return withoutOpenEnd(kept) + ELLIPSIS;
 }

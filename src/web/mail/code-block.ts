@@ -1,7 +1,7 @@
 /** Code and diffs of others: lines as they are, in a box that scrolls by itself, with a button that copies what is shown. */
 import type { ComponentChildren, VNode } from 'preact';
 import { html } from 'htm/preact';
-import { printable } from '../../protocol/printable.ts';
+import { printableWithin } from '../../protocol/printable.ts';
 import { notice } from '../shared/session.ts';
 import { shownText } from './links.ts';
 
@@ -26,7 +26,7 @@ interface CodeBlockProps {
 export function CodeBlock({ text, language }: CodeBlockProps): VNode {
   const shown = shownText(text.replace(/\n$/, ''));
   const isColoured = DIFF_LANGUAGES.has(language.toLowerCase()) || isDiff(text);
-  const name = isColoured ? 'diff' : printable(language).slice(0, 40);
+  const name = isColoured ? 'diff' : printableWithin(language, 40);
   const copy = async (): Promise<void> => {
     try {
       await navigator.clipboard.writeText(shown);

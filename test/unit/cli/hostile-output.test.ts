@@ -55,6 +55,17 @@ test('hostile words are escaped by every command that shows them', { timeout: 60
   // Most of them show the words: otherwise this would say nothing.
   expect(shown).toBeGreaterThan(30);
 
+  const spelled = 'می\u200cخواهم क्\u200dष 👩\u200d👩\u200d👧\u200d👦';
+  const spelledWords = ['--subject', spelled, '--body', spelled];
+  const sent = await home.json<{ message_id: string }>('send', '--as', 'ann', '--to', 'ben', ...spelledWords);
+  const own = sent.message_id;
+  for (const args of [
+    ['sent', '--as', 'ann', own],
+    ['inbox', 'read', '--as', 'ben', own],
+    ['inbox', 'search', '--as', 'ben', 'خواهم'],
+  ])
+    expect((await runHere(args, { environment: home.environment, columns: 200 })).stdout).toContain(spelled);
+
   const following = new CommandRun(
     ['inbox', '--follow', '--as', 'ben'],
     commandContext({ environment: home.environment, columns: 400 }),

@@ -13,12 +13,45 @@ describe('printable', () => {
     ['a tag', '\u{e0041}', '\\u{e0041}'],
     ['half a character', '\ud800', '\\u{d800}'],
     ['a delete', '\u007f', '\\u{7f}'],
+    ['a joiner at the start', '\u200da', '\\u{200d}a'],
+    ['a joiner at the end', 'क्\u200d', 'क्\\u{200d}'],
+    ['a joiner before a space', 'می\u200c خ', 'می\\u{200c} خ'],
+    ['joiners in a row', 'a\u200d\u200cb', 'a\\u{200d}\\u{200c}b'],
+    ['a joiner between a letter and an emoji', 'a\u200d👩', 'a\\u{200d}👩'],
+    ['a joiner beside a letter that is not seen', 'a\u200d\u3164', 'a\\u{200d}\\u{3164}'],
+    ['letters that are not seen', '\u115f\u1160\uffa0', '\\u{115f}\\u{1160}\\u{ffa0}'],
+    ['a grapheme joiner', 'a\u034fb', 'a\\u{34f}b'],
+    ['a form of nothing', 'a\ufe0f', 'a\\u{fe0f}'],
+    ['forms in a row, which carry bytes', '😀\ufe0f\ufe01\u{e0101}', '😀\ufe0f\\u{fe01}\\u{e0101}'],
+    ['a form of a digit that is no key', '1\ufe0f', '1\\u{fe0f}'],
+    ['tags behind an emoji', '😀\u{e0041}\u{e007f}', '😀\\u{e0041}\\u{e007f}'],
+    ['a flag that is not in general use', '🏴\u{e0075}\u{e0073}\u{e007f}', '🏴\\u{e0075}\\u{e0073}\\u{e007f}'],
+    ['a flag without its end', '🏴\u{e0067}\u{e0062}\u{e0065}', '🏴\\u{e0067}\\u{e0062}\\u{e0065}'],
+    ['marks of direction', 'א\u200fb\u061c', 'א\\u{200f}b\\u{61c}'],
   ])('writes out %s', (_what, text, shown) => {
     expect(isPrintable(text)).toBe(false);
     expect(printable(text)).toBe(shown);
   });
 
-  test.each(['', 'laptop', 'Grüße 你好 😀', 'a b', '\\u{1b}', 'org/team:user@example'])('leaves %j alone', (text) => {
+  test.each([
+    '',
+    'laptop',
+    'Grüße 你好 😀',
+    'a b',
+    '\\u{1b}',
+    'org/team:user@example',
+    'می\u200cخواهم کتاب\u200cها',
+    'क्\u200dष श्री\u200cमान',
+    'র\u200d্য',
+    '👩\u200d👩\u200d👧\u200d👦',
+    '👩🏽\u200d💻 🏳\ufe0f\u200d🌈 🏴\u200d☠\ufe0f ❤\ufe0f\u200d🔥',
+    '1\ufe0f\u20e3 #\ufe0f\u20e3 ☎\ufe0e',
+    '葛\u{e0100}飾',
+    'ᠠ\u180b',
+    '🏴\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}\u{e007f}',
+    '🏴\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}',
+    '🏴\u{e0067}\u{e0062}\u{e0077}\u{e006c}\u{e0073}\u{e007f}',
+  ])('leaves %j alone', (text) => {
     expect(isPrintable(text)).toBe(true);
     expect(printable(text)).toBe(text);
   });
@@ -32,6 +65,60 @@ describe('printable', () => {
   });
 });
 
+/** What is invisible, and what it may stand beside. */
+const INVISIBLE = [
+  '\u200c',
+  '\u200d',
+  '\ufe0e',
+  '\ufe0f',
+  '\u200b',
+  '\u202e',
+  '\u3164',
+  '\u00ad',
+  '\u{e0067}',
+  '\u{e007f}',
+];
+const VISIBLE = ['a', 'م', 'क', '्', '你', '1', ' ', '.', '👩', '🏽', '☠', '🏴', '\u20e3'];
+const mixed = fc
+  .array(fc.oneof(fc.constantFrom(...INVISIBLE), fc.constantFrom(...INVISIBLE, ...VISIBLE)), { maxLength: 12 })
+  .map((pieces) => pieces.join(''));
+
+describe('what is not seen', () => {
+  test('property: alone, it is never shown', () => {
+    fc.assert(
+      fc.property(fc.array(fc.constantFrom(...INVISIBLE)), (characters) => {
+        expect(printable(characters.join(''))).toMatch(/^(?:\\u\{[0-9a-f]+\})*$/);
+      }),
+    );
+  });
+
+  test('property: what is shown of it stands between what is seen', () => {
+    const letter = '(?:a|م|क|्|你|\u20e3)';
+    const emoji = '(?:👩|☠|🏴)';
+    const joined = `(?<=${letter})[\u200c\u200d](?=${letter})|(?<=${emoji}(?:🏽|\ufe0f)?)\u200d(?=${emoji})`;
+    const formed = `(?<=${emoji})[\ufe0e\ufe0f]|(?<=1)\ufe0f(?=\u20e3)`;
+    const spelled = [new RegExp(joined, 'gu'), new RegExp(formed, 'gu')];
+    fc.assert(
+      fc.property(mixed, (text) => {
+        const left = spelled.reduce((rest, one) => rest.replace(one, ''), printable(text));
+        expect(INVISIBLE.filter((character) => left.includes(character))).toEqual([]);
+      }),
+    );
+  });
+
+  test('property: a text with escapes reads back as what it was', () => {
+    fc.assert(
+      fc.property(fc.oneof(mixed, fc.string({ unit: 'binary' })), (text) => {
+        fc.pre(!text.includes('\\u{'));
+        const read = printable(text).replaceAll(/\\u\{([0-9a-f]+)\}/g, (_escape, code: string) =>
+          String.fromCodePoint(Number.parseInt(code, 16)),
+        );
+        expect(read).toBe(text);
+      }),
+    );
+  });
+});
+
 describe('printable and bounded', () => {
   test.each([
     ['ab', 4, 'ab'],
@@ -39,13 +126,15 @@ describe('printable and bounded', () => {
     ['abcde', 4, 'abc…'],
     ['a\u202e', 20, 'a\\u{202e}'],
     ['\u202e\u202e', 10, '\\u{202e}\\…'],
+    ['👩\u200d👩\u200d👧 and more', 6, '👩\u200d👩…'],
+    ['می\u200cخواهم', 4, 'می…'],
   ])('of %j within %i', (text, max, shown) => {
     expect(printableWithin(text, max)).toBe(shown);
   });
 
   test('property: printable, never longer, and the text itself where that is both', () => {
     fc.assert(
-      fc.property(fc.string({ unit: 'binary' }), fc.integer({ min: 1, max: 12 }), (text, max) => {
+      fc.property(fc.oneof(fc.string({ unit: 'binary' }), mixed), fc.integer({ min: 1, max: 12 }), (text, max) => {
         const shown = printableWithin(text, max);
         expect(shown.length).toBeLessThanOrEqual(max);
         expect(isPrintable(shown)).toBe(true);

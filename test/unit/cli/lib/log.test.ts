@@ -31,6 +31,11 @@ test.each([
   expect(line['time']).toMatch(/^\d{4}-\d{2}-\d{2}T[0-9:.]+Z$/);
 });
 
+test('joiners that are spelling are written as they are', () => {
+  const words = 'می\u200cخواهم 👩\u200d💻';
+  expect(logged((log) => log.warn({}, words)).text).toContain(words);
+});
+
 test('an error is written with its cause in some length, and without what is attached to it', () => {
   const error = Object.assign(new Error('x'.repeat(1 << 20), { cause: new Error('the root') }), {
     document: { secret: 'y'.repeat(1 << 20) },

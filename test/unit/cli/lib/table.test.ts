@@ -95,6 +95,7 @@ describe('cutTo', () => {
     ['日本語', 5, '日本…'],
     ['日本語', 4, '日…'],
     ['👩‍👩‍👧👩‍👩‍👧', 3, '👩‍👩‍👧…'],
+    ['می\u200cخواهم', 3, 'می…'],
     ['', 1, ''],
   ])('%j in %i columns is %j', (text, columns, cut) => {
     expect(cutTo(text, columns)).toBe(cut);
