@@ -21,6 +21,7 @@ import { pinPeer } from '../src/host/peers/peers.ts';
 import { RelayService } from '../src/host/relay/relay-service.ts';
 import { createHostStore } from '../src/host/store/open.ts';
 import type { HostName } from '../src/protocol/names.ts';
+import { displayFingerprint, type PublicKey } from '../src/protocol/public-key.ts';
 
 export const BODY_BYTES = 1000;
 const BODY = 'x'.repeat(BODY_BYTES);
@@ -87,8 +88,8 @@ class MailHost {
     return this.#lan.stop();
   }
 
-  async invite(): Promise<{ code: string; address: string }> {
-    const { code } = granted(await this.#lan.invite());
+  async invite(accepting: PublicKey): Promise<{ code: string; address: string }> {
+    const { code } = granted(await this.#lan.invite({ fingerprint: displayFingerprint(accepting) }));
     return { code, address: `127.0.0.1:${this.#lan.port}` };
   }
 

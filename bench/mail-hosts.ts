@@ -29,7 +29,7 @@ export class MailPair {
     const [alice, bob] = [await startMailHost('alice'), await startMailHost('bob')];
     if (ways.lan) {
       for (const host of [alice, bob]) await host.call('startLan');
-      await alice.call('accept', await bob.call('invite'));
+      await alice.call('accept', await bob.call('invite', (await alice.call('shown')).publicKey));
     } else {
       await alice.call('pin', await bob.call('shown'));
       await bob.call('pin', await alice.call('shown'));

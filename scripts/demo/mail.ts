@@ -77,18 +77,21 @@ async function showOneHost(builder: DemoAgent, reviewer: DemoAgent): Promise<voi
 }
 
 async function showPairing(desktop: DemoHost, lab: DemoHost): Promise<void> {
-  const invite = await desktop.client.call('pair-invite', {});
+  const own = await lab.client.call('status', {});
+  const invite = await desktop.client.call('pair-invite', { fingerprint: own.fingerprint });
   const [address] = invite.addresses;
   assert.ok(address);
   const pinned = await lab.client.call('pair-accept', { code: invite.code, address });
   assert.equal(pinned.fingerprint, invite.fingerprint);
-  const own = await lab.client.call('status', {});
   const { peers } = await desktop.client.call('peers', {});
   assert.deepEqual(
     peers.map(({ host, fingerprint }) => [host, fingerprint]),
     [['lab', own.fingerprint]],
   );
-  step('The hosts are paired by a one-time code: each pins the key of the other', `desktop listens at ${address}`);
+  step(
+    'The hosts are paired by a one-time code and a fingerprint: each pins the key of the other',
+    `desktop listens at ${address}`,
+  );
 }
 
 async function showTwoHosts(desktop: DemoHost, lab: DemoHost, builder: DemoAgent, tester: DemoAgent): Promise<void> {

@@ -72,7 +72,8 @@ test(`${KILLS} kills of either of two paired daemons: what was accepted is deliv
 }, 300_000);
 
 async function pair(inviting: KilledDaemon, accepting: KilledDaemon): Promise<void> {
-  const { code } = await inviting.answered((client) => client.call('pair-invite', {}));
+  const { fingerprint } = await accepting.answered((client) => client.call('status', {}));
+  const { code } = await inviting.answered((client) => client.call('pair-invite', { fingerprint }));
   const address = inviting.lanAddress;
   await accepting.answered((client) => client.call('pair-accept', { code, address }));
 }

@@ -10,6 +10,7 @@ import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import { CLI_PAGE, cliPage, MAN_PAGE, manPage } from '../../scripts/make-cli-docs.ts';
 import { readyHelp, shownBy } from '../../scripts/program-help.ts';
+import type { InviteResult } from '../../src/host/contract/peers.ts';
 import { posteCommand } from '../../src/cli/run.ts';
 import { commandContext, relayHere } from '../support/command-run.ts';
 import { freePort } from '../support/free-port.ts';
@@ -52,7 +53,6 @@ test('of a host', { timeout: 120_000 }, async () => {
   const here = new PosteHome(environment.POSTE_HOME, environment);
   const there = await posteHome('there', { POSTE_LAN_LISTEN: '127.0.0.1:0' });
   const [daemon] = await Promise.all([here.daemon(), there.daemon()]);
-  const { code, addresses } = await there.client.call('pair-invite', {});
   const { start: relay } = await relayHere(join(await temporaryFolder(), 'relay'));
   const shown = (name: string, ...args: string[]): Promise<Document> => printed(environment, name, ...args);
 
@@ -60,7 +60,10 @@ test('of a host', { timeout: 120_000 }, async () => {
   const as = ['--as', 'eve'];
   const sent = await shown('send', ...as, '--to', 'eve', '--subject', 's', '--body', 'b');
   const id = String(sent['message_id']);
-  expect(await shown('pair', 'accept', code, addresses[0] ?? '')).toMatchObject({ host: 'there' });
+  const { fingerprint } = await there.client.call('status', {});
+  const { code, addresses } = (await shown('pair', 'invite', '--fingerprint', fingerprint)) as InviteResult;
+  const address = addresses[0] ?? '';
+  expect(await there.client.call('pair-accept', { code, address })).toMatchObject({ host: 'here' });
   expect(await shown('relay set', relay.url)).toMatchObject({ relay: { url: relay.url } });
   const backup = join(environment.POSTE_HOME, 'poste.backup');
   expect(await shown('reply', ...as, id, '--body', 'Yes.')).toMatchObject({ thread: id });

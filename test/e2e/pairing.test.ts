@@ -1,11 +1,12 @@
 /** Two hosts on a LAN, by the commands of their owners. */
+import { PassThrough, type Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import type { InboxResult, SendResult } from '../../src/host/contract/mail.ts';
 import type { CancelResult, OutboxResult, QuarantineResult } from '../../src/host/contract/outbox.ts';
-import type { InviteResult, PeerView, PeersResult, RotateKeyResult } from '../../src/host/contract/peers.ts';
+import type { InviteResult, PeersResult, RotateKeyResult } from '../../src/host/contract/peers.ts';
 import { freePort } from '../support/free-port.ts';
-import { type PosteHome, posteHome } from '../support/poste-home.ts';
-import type { CommandRun } from '../support/command-run.ts';
+import { pairHomes, type PosteHome, posteHome } from '../support/poste-home.ts';
+import { CommandRun, commandContext } from '../support/command-run.ts';
 
 interface LanHome {
   home: PosteHome;
@@ -21,10 +22,10 @@ async function lanHome(name: string, agent: string): Promise<LanHome> {
 
 async function pairedHomes(): Promise<[here: LanHome, there: LanHome]> {
   const [here, there] = await Promise.all([lanHome('here', 'eve'), lanHome('there', 'bob')]);
-  const { code, addresses } = await here.home.json<InviteResult>('pair', 'invite');
-  expect(addresses).toEqual([expect.stringMatching(/^127\.0\.0\.1:[1-9]/)]);
-  const [address = ''] = addresses;
-  expect(await there.home.json<PeerView>('pair', 'accept', code, address)).toMatchObject({ host: 'here', address });
+  const { code, stdout, stderr } = await pairHomes(here.home, there.home);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  const address = expect.stringMatching(/^127\.0\.0\.1:[1-9]/) as string;
+  expect(JSON.parse(stdout)).toMatchObject({ host: 'here', address });
   return [here, there];
 }
 
@@ -32,14 +33,66 @@ function send({ home }: LanHome, from: string, to: string, subject: string): Pro
   return home.json<SendResult>('send', '--as', from, '--to', to, '--subject', subject, '--body', 'Hello.');
 }
 
-test('a second code makes the first void, and says so', async () => {
-  const [here, there] = await Promise.all([lanHome('here', 'eve'), lanHome('there', 'bob')]);
-  const first = await here.home.json<InviteResult>('pair', 'invite');
-  expect(first.voids_earlier).toBe(false);
-  const again = await here.home.run('pair', 'invite');
-  expect(again.stdout).toMatch(/\nThe code that you printed before is void now\.\n$/);
-  const [address = ''] = first.addresses;
-  expect(await there.home.run('pair', 'accept', first.code, address)).toMatchObject({ code: 5, stdout: '' });
+/** A command at a terminal; `typed` is what its person types there. */
+function atTerminal({ home }: LanHome, typed: Readable, ...args: string[]): CommandRun {
+  return new CommandRun(args, commandContext({ environment: home.environment, typed }));
+}
+
+describe('the code', () => {
+  test('is in no command line, and pairs the host that the owner of the other sees and confirms', async () => {
+    const [here, there] = await Promise.all([lanHome('here', 'eve'), lanHome('there', 'bob')]);
+    const [hands, others] = [new PassThrough(), new PassThrough()];
+    const inviting = atTerminal(here, hands, 'pair', 'invite');
+    await inviting.printed('This host is ');
+    const [, command = ''] = /^ {2}poste (pair accept .*)$/m.exec(inviting.stdout) ?? [];
+    const [, code = ''] = /^ {2}([0-9A-Z-]{64})$/m.exec(inviting.stdout) ?? [];
+    expect(code).not.toBe('');
+    expect(command).not.toContain(code);
+    const accepting = atTerminal(there, others, ...command.split(' '));
+    others.write(`${code}\n`);
+    await inviting.asked('[y/N]');
+    const { fingerprint } = await there.home.client.call('status', {});
+    expect(inviting.stderr).toMatch(/there came with the code, from 127\.0\.0\.1:/);
+    for (const { stderr } of [inviting, accepting]) expect(stderr).toContain(fingerprint);
+    expect(await here.home.client.call('peers', {})).toEqual({ peers: [] });
+    expect(accepting.stderr).toContain('waits until its owner has confirmed');
+    hands.write('y\n');
+    expect(await inviting.ended()).toMatchObject({ code: 0, stdout: expect.stringContaining('Paired with there.') });
+    expect(await accepting.ended()).toMatchObject({ code: 0, stdout: expect.stringContaining('Paired with here.') });
+  });
+
+  test('is void when the owner does not know the host that came', async () => {
+    const [here, thief] = await Promise.all([lanHome('here', 'eve'), lanHome('there', 'bob')]);
+    const hands = new PassThrough();
+    const inviting = atTerminal(here, hands, 'pair', 'invite', '--json');
+    await inviting.printed('}\n');
+    const { code, addresses } = JSON.parse(inviting.stdout) as InviteResult;
+    const stolen = thief.home.runWith(code, 'pair', 'accept', addresses[0] ?? '');
+    await inviting.asked('[y/N]');
+    hands.write('n\n');
+    expect(await inviting.ended()).toMatchObject({ code: 1, stderr: expect.stringContaining('NOT_CONFIRMED') });
+    expect(await stolen).toMatchObject({
+      code: 5,
+      stdout: '',
+      stderr: expect.stringContaining('no invitation is open'),
+    });
+    expect(await here.home.client.call('peers', {})).toEqual({ peers: [] });
+  });
+
+  test('takes the place of the one before, and says so; its host is named where there is no terminal', async () => {
+    const [here, there] = await Promise.all([lanHome('here', 'eve'), lanHome('there', 'bob')]);
+    expect(await here.home.run('pair', 'invite')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--fingerprint'),
+    });
+    const { fingerprint } = await there.home.client.call('status', {});
+    const first = await here.home.json<InviteResult>('pair', 'invite', '--fingerprint', fingerprint);
+    expect(first.voids_earlier).toBe(false);
+    const again = await here.home.run('pair', 'invite', '--fingerprint', fingerprint);
+    expect(again.stdout).toMatch(/\nThe code that you printed before is void now\.\n$/);
+    const late = await there.home.runWith(first.code, 'pair', 'accept', first.addresses[0] ?? '');
+    expect(late).toMatchObject({ code: 5, stdout: '' });
+  });
 });
 
 /** Asks again until it is so: a command is a process, and takes its time. */
@@ -155,18 +208,21 @@ test('wrong arguments, refusals and what is not there: a sentence, its code, and
   const here = await lanHome('here', 'eve');
   const there = await lanHome('there', 'bob');
   const { home } = here;
-  const { code, addresses } = await there.home.json<InviteResult>('pair', 'invite');
+  const { fingerprint } = await home.client.call('status', {});
+  const { code, addresses } = await there.home.json<InviteResult>('pair', 'invite', '--fingerprint', fingerprint);
   const [address = ''] = addresses;
   const wrong = `${code.slice(0, -4)}${code.endsWith('0000') ? '0001' : '0000'}`;
   const nobody = `127.0.0.1:${await freePort()}`;
-  const cases: [args: string[], exit: number, code: string, says: RegExp][] = [
+  const cases: [args: string[], exit: number, code: string, says: RegExp, stdin?: string][] = [
     [['pair'], 2, '', /Usage: poste pair/],
-    [['pair', 'accept', code], 2, 'USAGE', /missing required argument 'address'/],
-    [['pair', 'accept', code, 'laptop'], 2, 'USAGE', /host:port/],
-    [['pair', 'accept', code, 'laptop/x:80'], 2, 'BAD_INPUT', /address/],
-    [['pair', 'accept', '0123', address], 2, 'BAD_INPUT', /code/],
-    [['pair', 'accept', code.replace('-', ''), nobody], 75, 'PEER_UNREACHABLE', /did not answer \(ECONNREFUSED\)/],
-    [['pair', 'accept', wrong, address], 5, 'PAIRING_REFUSED', /the code is wrong.*ask for a new code/],
+    [['pair', 'invite', '--fingerprint', 'SHA256:x'], 2, 'BAD_INPUT', /fingerprint/],
+    [['pair', 'accept'], 2, 'USAGE', /missing required argument 'address'/],
+    [['pair', 'accept', 'laptop'], 2, 'USAGE', /host:port/],
+    [['pair', 'accept', address, code], 2, 'USAGE', /too many arguments/],
+    [['pair', 'accept', 'laptop/x:80'], 2, 'BAD_INPUT', /address/, code],
+    [['pair', 'accept', address], 2, 'BAD_INPUT', /code/, '0123'],
+    [['pair', 'accept', nobody], 75, 'PEER_UNREACHABLE', /did not answer \(ECONNREFUSED\)/, code.replace('-', '')],
+    [['pair', 'accept', address], 5, 'PAIRING_REFUSED', /the code is wrong.*ask for a new code/, wrong],
     [['peers', 'lost'], 2, 'USAGE', /too many arguments|unknown command/],
     [['peers', 'address', 'nowhere', '127.0.0.1:9'], 3, 'NO_SUCH_PEER', /not paired with nowhere/],
     [['unpair', 'nowhere'], 2, 'NOT_CONFIRMED', /no terminal to ask on.*--yes/],
@@ -187,10 +243,10 @@ test('wrong arguments, refusals and what is not there: a sentence, its code, and
     [['host', 'rotate-key'], 2, 'NOT_CONFIRMED', /--yes/],
     [['host'], 2, '', /Usage: poste host/],
   ];
-  for (const [args, exit, problem, says] of cases) {
+  for (const [args, exit, problem, says, stdin = ''] of cases) {
     const [plain, json] = await Promise.all([
-      home.run(...args),
-      problem === '' ? undefined : home.run(...args, '--json'),
+      home.runWith(stdin, ...args),
+      problem === '' ? undefined : home.runWith(stdin, ...args, '--json'),
     ]);
     expect({ args, code: plain.code, stdout: plain.stdout }).toEqual({ args, code: exit, stdout: '' });
     expect(plain.stderr).toMatch(says);
@@ -205,5 +261,6 @@ test('wrong arguments, refusals and what is not there: a sentence, its code, and
   }
 
   // Wrong tries use up nothing.
-  expect(await home.run('pair', 'accept', code.toLowerCase(), address)).toMatchObject({ code: 0, stderr: '' });
+  const right = await home.runWith(`${code.toLowerCase()}\n`, 'pair', 'accept', address);
+  expect(right).toMatchObject({ code: 0, stdout: expect.stringContaining('Paired with there.') });
 }, 180_000);

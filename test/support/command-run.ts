@@ -32,7 +32,7 @@ export interface CommandWorld {
   /** All of standard input, which then ends; or where it comes from. */
   stdin?: string | Buffer | Readable;
   /** What a person types at a terminal instead, on which standard error is read too. */
-  typed?: string;
+  typed?: string | Readable;
   /** How wide the terminal is that standard output is; without it that is a pipe. */
   columns?: number;
   nowMs?: () => number;
@@ -90,10 +90,19 @@ export class CommandRun {
   }
 
   /** Resolves when standard output holds `text`. Rejects when the command ends without it. */
-  async printed(text: string): Promise<void> {
-    while (!this.stdout.includes(text)) {
+  printed(text: string): Promise<void> {
+    return this.#holds(this.#context.stdout, text);
+  }
+
+  /** The same of standard error. */
+  asked(text: string): Promise<void> {
+    return this.#holds(this.#context.stderr, text);
+  }
+
+  async #holds(stream: Collected, text: string): Promise<void> {
+    while (!stream.text.includes(text)) {
       if (this.#exitCode !== undefined) throw new Error(`ended with ${this.#exitCode}: ${this.stderr}`);
-      await Promise.race([once(this.#context.stdout, 'more'), this.#ended]);
+      await Promise.race([once(stream, 'more'), this.#ended]);
     }
   }
 

@@ -17,6 +17,7 @@ import { LanService } from '../../src/host/lan/lan-service.ts';
 import type { RelayTransport } from '../../src/host/outbox/carrier.ts';
 import { OutboxDispatcher } from '../../src/host/outbox/dispatcher.ts';
 import { parseHostName } from '../../src/protocol/names.ts';
+import { displayFingerprint } from '../../src/protocol/public-key.ts';
 import { disposableFolder } from './temporary-folder.ts';
 import { PATIENCE_MS } from './patience.ts';
 
@@ -167,16 +168,18 @@ export async function until<T>(host: LanHost, ask: () => Promise<T | undefined>)
   }
 }
 
-/** The code of an invitation that is open from now on, and where it can be accepted. */
-export async function inviteAt(host: LanHost): Promise<{ code: string; address: string }> {
-  const invited = await host.lan.invite();
+export const fingerprintOf = ({ context }: LanHost): string => displayFingerprint(context.identity().signer.publicKey);
+
+/** The code of an invitation that is open from now on, and where it can be accepted: by `acceptor` without more words. */
+export async function inviteAt(host: LanHost, acceptor?: LanHost): Promise<{ code: string; address: string }> {
+  const invited = await host.lan.invite(acceptor && { fingerprint: fingerprintOf(acceptor) });
   if (isRefusal(invited)) throw new Error(invited.message);
   return { code: invited.code, address: `127.0.0.1:${host.lan.port}` };
 }
 
 /** Pairs them: `there` accepts. */
 export async function pair(here: LanHost, there: LanHost): Promise<PeerView> {
-  const accepted = await there.lan.accept(await inviteAt(here));
+  const accepted = await there.lan.accept(await inviteAt(here, there));
   if (isRefusal(accepted)) throw new Error(accepted.message);
   return accepted;
 }

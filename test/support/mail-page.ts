@@ -25,7 +25,12 @@ const carrier = { factsFor: () => null };
 const status = () => Promise.resolve({ state: 'unset' } as RelayStatusResult);
 const relay = { set: unasked, unset: unasked, status, carrier };
 const diagnosis = { doctor: unasked, trace: unasked };
-const pairing = { invite: unasked, accept: unasked, freshenDirectories: () => Promise.resolve() };
+const pairing = {
+  invitation: { acceptor: unasked, confirm: unasked, decline: unasked },
+  invite: unasked,
+  accept: unasked,
+  freshenDirectories: () => Promise.resolve(),
+};
 const sessions = {
   register: unasked,
   heartbeat: unasked,

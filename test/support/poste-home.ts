@@ -4,6 +4,7 @@
  */
 import { join } from 'node:path';
 import { DaemonClient } from '../../src/host/api/client.ts';
+import type { InviteResult } from '../../src/host/contract/peers.ts';
 import { type Ended, type Environment, type PosteProcess, poste, run } from './poste-process.ts';
 import { type CommandRun, daemonHere, runHere } from './command-run.ts';
 import { temporaryFolder } from './temporary-folder.ts';
@@ -21,7 +22,12 @@ export class PosteHome {
   }
 
   run(...args: string[]): Promise<Ended> {
-    return runHere(args, { environment: this.environment });
+    return this.runWith('', ...args);
+  }
+
+  /** A command that reads this from standard input. */
+  runWith(stdin: string, ...args: string[]): Promise<Ended> {
+    return runHere(args, { environment: this.environment, stdin });
   }
 
   /** A command as a process of its own. */
@@ -53,6 +59,13 @@ export async function posteHome(hostName = 'here', environment: Environment = {}
   const made = new PosteHome(join(await temporaryFolder(), 'poste'), environment);
   await made.json('init', '--host', hostName);
   return made;
+}
+
+/** The commands of both: `there` accepts, as `here` has named it. Resolves with how the accepting one ended. */
+export async function pairHomes(here: PosteHome, there: PosteHome): Promise<Ended> {
+  const { fingerprint } = await there.client.call('status', {});
+  const { code, addresses } = await here.json<InviteResult>('pair', 'invite', '--fingerprint', fingerprint);
+  return there.runWith(code, 'pair', 'accept', addresses[0] ?? '', '--json');
 }
 
 /** Ends a daemon that a command started in the background, and waits until it has gone. */

@@ -10,7 +10,12 @@ import type { WakeContext } from './wake-context.ts';
 
 const unasked = (): Promise<never> => Promise.reject(new Error('no test over this socket asks for that'));
 const relay = { set: unasked, unset: unasked, status: unasked, carrier: { factsFor: () => null } };
-const pairing = { invite: unasked, accept: unasked, freshenDirectories: () => Promise.resolve() };
+const pairing = {
+  invitation: { acceptor: unasked, confirm: unasked, decline: unasked },
+  invite: unasked,
+  accept: unasked,
+  freshenDirectories: () => Promise.resolve(),
+};
 const web = { link: unasked };
 const diagnosis = { doctor: unasked, trace: unasked };
 const backup = (): AsyncIterable<Buffer> => {

@@ -1,27 +1,29 @@
 /** `poste pair`, `poste peers` and `poste unpair`: the hosts that exchange mail with this one. */
 import { Command } from 'commander';
-import type { InviteResult, PeerView } from '../../host/contract/peers.ts';
-import { confirmed } from '../lib/input.ts';
+import { INVITE_MS, PAIR_WAIT_MS_MAX } from '../../host/contract/limits.ts';
+import type { InviteResult, PairWaitResult, PeerView } from '../../host/contract/peers.ts';
+import { confirm, confirmed, isInteractive, secretGiven, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
-import { givenText } from '../lib/given-text.ts';
+import { CommandFailed } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
 import { fingerprintMeant, isFingerprintStart } from '../lib/short-id.ts';
 import { lanAddress } from '../lib/values.ts';
 
-/** Pairing sends two requests to the other host, which may be slow. */
-const ACCEPT_SILENCE_MS = 90_000;
+/** The other host answers when its owner has confirmed the pairing, at most when the code ends; and may be slow. */
+const ACCEPT_SILENCE_MS = INVITE_MS + 90_000;
 
 const PAIR_NOTES = `
-One host invites; the other accepts, with the code and the address of the first. A code pairs one host within ten minutes:
-send it where nobody else can read it. It also protects the names and addresses that the hosts exchange. You need not
-compare the fingerprints; they are shown in case you want to.
+One host invites; the other accepts, with the code and the address of the first. A code pairs one host within ten minutes.
+The command that invites shows which host came with the code, and asks you to confirm its fingerprint, which the other
+command shows. Give the code where nobody else can read it, and never on a command line, which every user of a machine
+can read.
 
 Examples:
   $ poste pair invite
-  $ poste pair accept 0123-4567-... 192.168.1.7:8789`;
+  $ poste pair accept 192.168.1.7:8789`;
 
 export function pairCommand(context: CommandContext): Command {
   return new Command('pair')
@@ -30,30 +32,78 @@ export function pairCommand(context: CommandContext): Command {
     .addHelpText('after', PAIR_NOTES);
 }
 
+const INVITE_NOTES = `
+It waits for the host that accepts, and asks you to confirm it; any other answer than yes makes the code void, as somebody
+else has it. With --fingerprint it prints the code and ends: that host alone is paired, when it accepts. poste status shows
+the fingerprint of a host.
+
+Examples:
+  $ poste pair invite
+  $ poste pair invite --fingerprint SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y --json`;
+
 function inviteCommand(context: CommandContext): Command {
-  const command = new Command('invite').description('Print a code that lets one host pair with this one.');
-  return withDaemonFlags(command, 'print the code and where to call as one JSON document')
-    .addHelpText('after', '\nExample:\n  $ poste pair invite')
-    .action(async (flags: DaemonFlags) => {
-      const invitation = await ask(context, 'pair-invite', {}, flags);
+  const command = new Command('invite')
+    .description('Print a code that lets one host pair with this one.')
+    .option('--fingerprint <fingerprint>', 'the host that will accept; without it you confirm the host that came');
+  return withDaemonFlags(command, 'print the code and where to call, then the paired host, each as one JSON document')
+    .addHelpText('after', INVITE_NOTES)
+    .action(async ({ fingerprint, ...flags }: DaemonFlags & { fingerprint?: string }) => {
+      if (fingerprint === undefined && !isInteractive(terminalOf(context))) {
+        const message =
+          'there is no terminal to confirm the other host on: name it with --fingerprint, as poste status shows it there';
+        throw new CommandFailed('usage', 'NOT_CONFIRMED', message);
+      }
+      const named = fingerprint === undefined ? {} : { fingerprint };
+      const invitation = await ask(context, 'pair-invite', named, flags);
       context.stdout.write(flags.json ? jsonLine(invitation) : invitationText(screenOf(context), invitation));
+      if (fingerprint !== undefined) return;
+      const peer = await confirmedPeer(context, invitation, flags);
+      context.stdout.write(flags.json ? jsonLine(peer) : pairedText(peer));
     });
+}
+
+/** Waits for the host that comes with the code, and pairs with it when its owner says so. */
+async function confirmedPeer(context: CommandContext, { code }: InviteResult, flags: DaemonFlags): Promise<PeerView> {
+  const terminal = terminalOf(context);
+  terminal.output.write('Waiting for the host that accepts. Ctrl-c makes the code void.\n');
+  let acceptor: PairWaitResult['acceptor'] = null;
+  while (!acceptor) ({ acceptor } = await ask(context, 'pair-wait', { code, wait_ms: PAIR_WAIT_MS_MAX }, flags));
+  const { host, fingerprint, address } = acceptor;
+  const from = address === null ? '' : `, from ${address}`;
+  terminal.output.write(`${host} came with the code${from}:\n  fingerprint  ${fingerprint}\n`);
+  try {
+    await confirm(`Pair with ${host}, if it shows this fingerprint there? Else the code is void.`, terminal);
+  } catch (error) {
+    await ask(context, 'pair-decline', { code }, flags);
+    throw error;
+  }
+  return ask(context, 'pair-confirm', { code, fingerprint }, flags);
 }
 
 function acceptCommand(context: CommandContext): Command {
   const command = new Command('accept')
     .description('Pair with the host that printed the code.')
-    .argument('<code>', 'the code; - for standard input')
     .argument('<address>', 'where that host listens, host:port', lanAddress);
   return withDaemonFlags(command, 'print the paired host as one JSON document')
-    .addHelpText('after', '\nExample:\n  $ poste pair accept - 192.168.1.7:8789 < code.txt')
-    .action(async (said: string, address: string, flags: DaemonFlags) => {
-      const advice = 'give the code as it was printed';
-      const code = said === '-' ? (await givenText(context, said, { code: 'BAD_INPUT', advice })).trim() : said;
+    .addHelpText('after', ACCEPT_NOTES)
+    .action(async (address: string, flags: DaemonFlags) => {
+      const code = await secretGiven(context, 'the code');
+      if (!flags.json) {
+        const { fingerprint } = await ask(context, 'status', {}, flags);
+        context.stderr.write(`This host is ${fingerprint}. The other one waits until its owner has confirmed that.\n`);
+      }
       const peer = await ask(context, 'pair-accept', { code, address }, flags, { silenceMs: ACCEPT_SILENCE_MS });
       context.stdout.write(flags.json ? jsonLine(peer) : pairedText(peer));
     });
 }
+
+const ACCEPT_NOTES = `
+It asks for the code; without a terminal it reads standard input. Then it waits until the owner of the other host has
+confirmed this one.
+
+Examples:
+  $ poste pair accept 192.168.1.7:8789
+  $ poste pair accept 192.168.1.7:8789 < code.txt`;
 
 function invitationText(
   screen: Screen,
@@ -63,9 +113,11 @@ function invitationText(
   const others = addresses.slice(1).map((other) => `  or at        ${other}\n`);
   return [
     `On the other host, until ${formatMoment(screen, expires_at)}, and once:\n`,
-    `  poste pair accept ${code} ${address}\n`,
+    `  poste pair accept ${address}\n`,
     ...others,
-    `  fingerprint  ${fingerprint}\n`,
+    'It asks for the code:\n',
+    `  ${code}\n`,
+    `This host is ${fingerprint}.\n`,
     ...(voids_earlier ? ['The code that you printed before is void now.\n'] : []),
   ].join('');
 }

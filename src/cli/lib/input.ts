@@ -1,7 +1,8 @@
-/** What a person gives a command while it runs: a yes or no on the terminal. */
+/** What a person gives a command while it runs: an answer on the terminal, or a secret that no command line may hold. */
 import { createInterface, type Interface } from 'node:readline/promises';
 import type { CommandContext, InputStream, OutputStream } from './context.ts';
 import { CommandFailed } from './exit.ts';
+import { givenText } from './given-text.ts';
 
 /** Where a question is asked, and answered. */
 export interface Terminal {
@@ -41,20 +42,30 @@ export async function confirmed(context: CommandContext, question: string, confi
 }
 
 /** Resolves when the answer is yes. Throws `CommandFailed` for any other answer, and when the input ends. */
-export async function confirm(question: string, { input, output }: Terminal): Promise<void> {
+export async function confirm(question: string, terminal: Terminal): Promise<void> {
+  if (!/^y(?:es)?$/i.test(await answerTo(`${question} [y/N] `, terminal))) {
+    throw new CommandFailed('failure', 'NOT_CONFIRMED', 'nothing was done, because the answer was not yes');
+  }
+}
+
+/** A line from the terminal. Throws `CommandFailed` when the input ends. */
+export async function answerTo(question: string, { input, output }: Terminal): Promise<string> {
   const lines = createInterface({ input, output });
   try {
-    const answer = await Promise.race([lines.question(`${question} [y/N] `), inputEnd(lines)]);
-    if (answer === undefined) {
-      output.write('\n');
-      throw new CommandFailed('interrupted', 'INTERRUPTED', 'nothing was done, because the question was not answered');
-    }
-    if (!/^y(?:es)?$/i.test(answer.trim())) {
-      throw new CommandFailed('failure', 'NOT_CONFIRMED', 'nothing was done, because the answer was not yes');
-    }
+    const answer = await Promise.race([lines.question(question), inputEnd(lines)]);
+    if (answer !== undefined) return answer.trim();
+    output.write('\n');
+    throw new CommandFailed('interrupted', 'INTERRUPTED', 'nothing was done, because the question was not answered');
   } finally {
     lines.close();
   }
+}
+
+/** A secret: an answer on the terminal, else standard input. Every user of the machine can read a command line. */
+export async function secretGiven(context: CommandContext, what: string): Promise<string> {
+  const terminal = terminalOf(context);
+  if (isInteractive(terminal)) return answerTo(`${what}: `, terminal);
+  return (await givenText(context, '-', { code: 'BAD_INPUT', advice: `give ${what} there as it was printed` })).trim();
 }
 
 /** Resolves when the input ends: at ctrl-c or ctrl-d the question itself stays pending. */

@@ -22,6 +22,7 @@ import { watchInbox, useInbox } from '../mail/inbox.ts';
 import { searchMail } from '../mail/search.ts';
 import { cancelOutbox, listOutbox } from '../outbox/outbox-list.ts';
 import { renameHost, rotateOwnKey } from '../peers/identity.ts';
+import type { PairingInvite } from '../peers/pairing-invite.ts';
 import { listPeers, setAddress, unpair } from '../peers/peers.ts';
 import { type InputOf, type OperationName, OPERATIONS, type OutputOf } from './operations.ts';
 import { parseInput } from '../contract/parse-input.ts';
@@ -98,8 +99,9 @@ export interface HandlerParts {
   status: () => Promise<OutputOf<'status'>>;
   /** Pairs hosts and calls them, over the LAN. */
   pairing: Directories & {
-    invite(): Answer<'pair-invite'>;
-    accept(input: InputOf<'pair-accept'>): Answer<'pair-accept'>;
+    readonly invitation: Pick<PairingInvite, 'acceptor' | 'confirm' | 'decline'>;
+    invite(input: InputOf<'pair-invite'>): Answer<'pair-invite'>;
+    accept(input: InputOf<'pair-accept'>, signal: AbortSignal): Answer<'pair-accept'>;
   };
   /** Sets and shows the relay of this host. */
   relay: {
@@ -162,8 +164,11 @@ export function handlersOf(parts: HandlerParts): Handlers {
     },
     'web-link': () => web.link(),
     peers: () => listPeers(context),
-    'pair-invite': () => pairing.invite(),
-    'pair-accept': (_caller, input) => pairing.accept(input),
+    'pair-invite': (_caller, input) => pairing.invite(input),
+    'pair-wait': ({ signal }, input) => pairing.invitation.acceptor(input, signal),
+    'pair-confirm': (_caller, input) => pairing.invitation.confirm(input),
+    'pair-decline': async (_caller, input) => pairing.invitation.decline(input),
+    'pair-accept': ({ signal }, input) => pairing.accept(input, signal),
     'peer-address': (_caller, { host, address }) => setAddress(context, host, address),
     unpair: (_caller, { host }) => unpair(context, host),
     'rename-host': (_caller, input) => renameHost(context, input),

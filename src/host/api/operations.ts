@@ -48,7 +48,11 @@ export const OPERATIONS = {
   people: { acting: 'anybody', input: Nothing, output: page.PeopleResult },
   'web-link': { acting: 'anybody', input: Nothing, output: daemon.WebLinkResult },
   peers: { acting: 'anybody', input: Nothing, output: peers.PeersResult },
-  'pair-invite': { acting: 'anybody', input: Nothing, output: peers.InviteResult },
+  'pair-invite': { acting: 'anybody', input: peers.InviteInput, output: peers.InviteResult },
+  /** A long poll of who accepts; a caller that goes ends the invitation. */
+  'pair-wait': { acting: 'anybody', input: peers.PairWaitInput, output: peers.PairWaitResult },
+  'pair-confirm': { acting: 'anybody', input: peers.ConfirmInput, output: peers.PeerView },
+  'pair-decline': { acting: 'anybody', input: peers.DeclineInput, output: Nothing },
   'pair-accept': { acting: 'anybody', input: peers.AcceptInput, output: peers.PeerView },
   'peer-address': { acting: 'anybody', input: peers.PeerAddressInput, output: peers.PeerView },
   unpair: { acting: 'anybody', input: peers.UnpairInput, output: peers.PeerView },

@@ -31,6 +31,9 @@ export const FOUND_MAX = 6;
 
 /** The longest wait; a client then waits again. */
 export const INBOX_WAIT_MS_MAX = 55_000;
+/** How long an invitation to pair is open, and how long one answer about who accepts it may wait. */
+export const INVITE_MS = 600_000;
+export const PAIR_WAIT_MS_MAX = 20_000;
 /** How many of the unread messages are shown, the newest first. */
 export const UNREAD_SHOWN_MAX = 20;
 

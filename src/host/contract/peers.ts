@@ -3,7 +3,7 @@ import { type Static, Type } from 'typebox';
 import { LanAddressText } from '../../protocol/lan.ts';
 import { LimitsShape } from '../../protocol/responses.ts';
 import { Count, EpochText, HostNameText, orNull, PublicKeyText, Seq, Time } from '../../protocol/shapes.ts';
-import { CA_CHARACTERS_MAX } from './limits.ts';
+import { CA_CHARACTERS_MAX, PAIR_WAIT_MS_MAX } from './limits.ts';
 
 const PeerName = Type.String({
   minLength: 1,
@@ -40,6 +40,13 @@ export type UnpairInput = Static<typeof UnpairInput>;
 export const PeerAddressInput = Type.Object({ host: PeerName, address: LanAddressText });
 export type PeerAddressInput = Static<typeof PeerAddressInput>;
 
+const Fingerprint = Type.String({ pattern: '^SHA256:[A-Za-z0-9+/]{43}$', description: 'SHA256: and 43 characters.' });
+const PairingCodeText = Type.String({ minLength: 52, maxLength: 100 });
+
+/** With the fingerprint of the host that will accept, that host alone is paired, and nothing is confirmed. */
+export const InviteInput = Type.Object({ fingerprint: Type.Optional(Fingerprint) });
+export type InviteInput = Static<typeof InviteInput>;
+
 export const InviteResult = Type.Object({
   /** For the other host's owner; it pairs one host, once. */
   code: Type.String(),
@@ -52,10 +59,33 @@ export const InviteResult = Type.Object({
 });
 export type InviteResult = Static<typeof InviteResult>;
 
-export const AcceptInput = Type.Object({
-  code: Type.String({ minLength: 52, maxLength: 100 }),
-  address: LanAddressText,
+export const PairWaitInput = Type.Object({
+  code: PairingCodeText,
+  wait_ms: Type.Integer({ minimum: 0, maximum: PAIR_WAIT_MS_MAX }),
 });
+export type PairWaitInput = Static<typeof PairWaitInput>;
+
+/** The host that came with the code, null while there is none. Nothing but the code has proven it. */
+export const PairWaitResult = Type.Object({
+  acceptor: orNull(
+    Type.Object({
+      host: HostNameText,
+      fingerprint: Type.String(),
+      /** Null unless it has proven where it listens. */
+      address: orNull(Type.String()),
+    }),
+  ),
+});
+export type PairWaitResult = Static<typeof PairWaitResult>;
+
+/** The fingerprint is that which the owner was shown. */
+export const ConfirmInput = Type.Object({ code: PairingCodeText, fingerprint: Fingerprint });
+export type ConfirmInput = Static<typeof ConfirmInput>;
+
+export const DeclineInput = Type.Object({ code: PairingCodeText });
+export type DeclineInput = Static<typeof DeclineInput>;
+
+export const AcceptInput = Type.Object({ code: PairingCodeText, address: LanAddressText });
 export type AcceptInput = Static<typeof AcceptInput>;
 
 export const RenameHostInput = Type.Object({ name: HostNameText });

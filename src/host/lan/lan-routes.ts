@@ -25,16 +25,16 @@ import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { parseHostName } from '../../protocol/names.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { RotateRequest, parserOf } from '../../protocol/schemas.ts';
-import { isRefusal } from '../core/refusal.ts';
 import type { PeerRow } from '../core/rows.ts';
 import { ownDirectory } from '../agents/agents.ts';
 import { type IncomingItem, isGivenUp } from '../inbound/verify.ts';
 import type { HostContext } from '../base/context.ts';
-import { encKeyOf, learnDirectory, learnEncKey, learnRotation, pinPeer } from '../peers/peers.ts';
+import { encKeyOf, learnDirectory, learnEncKey, learnRotation } from '../peers/peers.ts';
 import { receiveItems } from '../inbound/receive.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
 import { isDialledAt } from './peer-address.ts';
-import { inviterMessage, type ListeningAt, type PairingInvite } from '../peers/pairing.ts';
+import { inviterMessage, type ListeningAt } from '../peers/pairing.ts';
+import { NOT_CONFIRMED, type PairingInvite } from '../peers/pairing-invite.ts';
 
 export interface LanRequest {
   method: string;
@@ -172,7 +172,7 @@ function isBase64url(text: string): boolean {
 
 /** The acceptor's message. The acceptor is pinned before it is answered, so every host that has an answer is pinned. */
 async function pair(request: LanRequest, parts: LanRouteParts): Promise<Reply> {
-  const { context, invite, listening, addressOfCaller, keyLearned } = parts;
+  const { context, invite, listening, addressOfCaller } = parts;
   const said = parsePairing(bodyOf(request));
   const publicKey = parsePublicKey(said?.pubkey);
   const hostName = said && parseHostName(said.host);
@@ -180,19 +180,20 @@ async function pair(request: LanRequest, parts: LanRouteParts): Promise<Reply> {
     return problemReply('BAD_REQUEST', 'send {host, pubkey, enc_key, mac} as the protocol describes them');
   }
   const parties = { inviter_pubkey: context.identity().signer.publicKey, acceptor_pubkey: publicKey };
-  const redeemed = invite.redeem(said, parties);
-  if (typeof redeemed === 'string') return problemReply('ENROL_REFUSED', redeemed, { members: { reason: redeemed } });
+  const invitation = invite.proven(said, parties);
+  if (typeof invitation === 'string') return notPaired(invitation);
   const encKey = encKeyOf(said.enc_key, publicKey);
   if (!encKey) return problemReply('BAD_SIGNATURE', 'the encryption key is not signed by the host key');
   const { port } = said;
   const address = said.address ?? (await addressOfCaller({ publicKey, port, from: request.callerAddress }));
-  const pinned = await context.store.transact((tx) =>
-    pinPeer(tx, context, { hostName, publicKey, encKey, address, port }),
-  );
-  if (isRefusal(pinned)) return problemReply('ENROL_REFUSED', pinned.message, { members: { reason: pinned.message } });
-  context.log('info', 'a host was paired', { host: pinned.hostName });
-  keyLearned();
-  return ok(inviterMessage(context, redeemed.secret, parties, listening(), said.mac));
+  const fault = await invite.admit(invitation, { hostName, publicKey, encKey, address, port });
+  return fault === undefined
+    ? ok(inviterMessage(context, invitation.secret, parties, listening(), said.mac))
+    : notPaired(fault);
+}
+
+function notPaired(reason: string): Reply {
+  return problemReply(reason === NOT_CONFIRMED ? 'UNAVAILABLE' : 'ENROL_REFUSED', reason, { members: { reason } });
 }
 
 /**

@@ -4,15 +4,17 @@
  *
  * The listener is up only while a host is paired or an invitation is open.
  */
+import { setTimeout as elapsed } from 'node:timers/promises';
 import { ListenFailed } from '../../http/listen-failed.ts';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import { parseHostName } from '../../protocol/names.ts';
+import type { LanPairing } from '../../protocol/lan.ts';
 import { isCodeOf, parsePairingCode } from '../../protocol/pairing-code.ts';
 import { limitedSignal } from '../../lib/limited-signal.ts';
 import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
 import { type Refusal, isRefusal, refusal } from '../core/refusal.ts';
 import type { PeerId, PeerRow } from '../core/rows.ts';
-import type { AcceptInput, InviteResult, PeerView } from '../contract/peers.ts';
+import type { AcceptInput, InviteInput, InviteResult, PeerView } from '../contract/peers.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { encKeyOf, livePeers, peerView, pinPeer } from '../peers/peers.ts';
 import { markReached } from '../outbox/reached.ts';
@@ -21,7 +23,9 @@ import { LanCallFailed, LanClient } from './lan-client.ts';
 import { lanRoutes } from './lan-routes.ts';
 import { LanServer } from './lan-server.ts';
 import { LanCarrier } from './send-batch.ts';
-import { acceptorMessage, INVITE_MS, isFromInviter, type ListeningAt, PairingInvite } from '../peers/pairing.ts';
+import { acceptorMessage, isFromInviter, type ListeningAt } from '../peers/pairing.ts';
+import { INVITE_MS } from '../contract/limits.ts';
+import { PairingInvite } from '../peers/pairing-invite.ts';
 import { type SyncReason, PeerSync } from './peer-sync.ts';
 import { quarantineRetries } from '../inbound/quarantine.ts';
 import { systemTimers } from '../../lib/clock.ts';
@@ -40,6 +44,10 @@ const DIRECTORY_NEW_MS = 2_000;
 /** Problems of the inviter after which a new code is needed. */
 const PAIRING_FAULTS: ReadonlySet<string> = new Set(['ENROL_REFUSED', 'BAD_SIGNATURE', 'BAD_REQUEST']);
 
+/** What the inviter answers while its owner has not confirmed the pairing, or has too many strangers to listen to. */
+const WAITING: ReadonlySet<string> = new Set(['UNAVAILABLE', 'RATE_LIMITED']);
+const ASK_AGAIN_MS = 500;
+
 interface LanServiceOptions {
   context: HostContext;
   listen: ListenAddress;
@@ -48,13 +56,13 @@ interface LanServiceOptions {
 }
 
 export class LanService {
+  readonly invitation: PairingInvite;
   /** Takes what the outbox has for hosts that the LAN reaches. */
   readonly carrier: LanCarrier;
   readonly #options: LanServiceOptions;
   readonly #context: HostContext;
   readonly #stopping = new AbortController();
   readonly #client: LanClient;
-  readonly #invite: PairingInvite;
   readonly #sync: PeerSync;
   readonly #addressCheck: PeerAddressCheck;
   readonly #retries: SingleFlightTask;
@@ -71,7 +79,10 @@ export class LanService {
     this.#options = options;
     this.#context = options.context;
     this.#client = new LanClient(options.context, this.#stopping.signal);
-    this.#invite = new PairingInvite(options.context);
+    this.invitation = new PairingInvite(options.context, () => {
+      void this.#retries.rerun();
+      this.#listenAfterwards();
+    });
     this.carrier = new LanCarrier({
       context: options.context,
       client: this.#client,
@@ -109,7 +120,7 @@ export class LanService {
   async stop(): Promise<void> {
     this.#unsubscribe();
     clearTimeout(this.#inviteTimer);
-    this.#invite.close();
+    this.invitation.close();
     this.#stopping.abort();
     await Promise.all([this.#rounds?.stop(), this.#sync.stop(), this.#listening.catch(() => undefined)]);
     await this.#server?.close();
@@ -122,13 +133,13 @@ export class LanService {
     return this.#server?.port;
   }
 
-  async invite(): Promise<InviteResult | Refusal> {
-    const isAgain = this.#invite.isOpen;
-    const { code, expiresAtMs } = this.#invite.open();
+  async invite(input: InviteInput = {}): Promise<InviteResult | Refusal> {
+    const isAgain = this.invitation.isOpen;
+    const { code, expiresAtMs } = this.invitation.open(input);
     try {
       await this.#listenAsNeeded();
     } catch (error) {
-      this.#invite.close();
+      this.invitation.close();
       return cannotListen(error);
     }
     clearTimeout(this.#inviteTimer);
@@ -164,8 +175,8 @@ export class LanService {
     }
   }
 
-  /** Pairs with the host that made `code`, at `address`. */
-  async accept({ code: text, address }: AcceptInput): Promise<PeerView | Refusal> {
+  /** Pairs with the host that made `code`, at `address`: waits until its owner has confirmed that, or `signal` is aborted. */
+  async accept({ code: text, address }: AcceptInput, signal?: AbortSignal): Promise<PeerView | Refusal> {
     const code = parsePairingCode(text);
     if (!code) {
       return refusal('BAD_INPUT', 'That is no pairing code: it has 52 digits and letters in 13 groups.', {
@@ -175,7 +186,7 @@ export class LanService {
     this.#accepting++;
     try {
       await this.#listenAsNeeded();
-      return await this.#acceptAt(code, address);
+      return await this.#acceptAt(code, address, signal);
     } catch (error) {
       if (!(error instanceof LanCallFailed)) return cannotListen(error);
       if (PAIRING_FAULTS.has(error.code)) {
@@ -191,6 +202,7 @@ export class LanService {
   async #acceptAt(
     code: NonNullable<ReturnType<typeof parsePairingCode>>,
     address: string,
+    signal: AbortSignal | undefined,
   ): Promise<PeerView | Refusal> {
     const inviter = parsePublicKey((await this.#client.hello(address)).pubkey);
     if (!inviter || !isCodeOf(code, inviter)) {
@@ -202,7 +214,7 @@ export class LanService {
     const context = this.#context;
     const parties = { inviter_pubkey: inviter, acceptor_pubkey: context.identity().signer.publicKey };
     const said = acceptorMessage(context, code.secret, parties, this.#listeningAt());
-    const answer = await this.#client.pair(address, said);
+    const answer = await this.#pairAnswer(address, said, signal);
     const encKey = encKeyOf(answer.enc_key, inviter);
     const name = parseHostName(answer.host);
     if (!isFromInviter(answer, code.secret, parties, said.mac) || !encKey || name === undefined) {
@@ -232,18 +244,31 @@ export class LanService {
     return peerView(context, pinned);
   }
 
+  async #pairAnswer(address: string, said: LanPairing, signal?: AbortSignal): Promise<LanPairing> {
+    const untilMs = this.#context.monotonicMs() + INVITE_MS;
+    for (;;) {
+      try {
+        return await this.#client.pair(address, said);
+      } catch (error) {
+        const isAskedAgain = error instanceof LanCallFailed && WAITING.has(error.code);
+        if (!isAskedAgain || signal?.aborted || this.#context.monotonicMs() > untilMs) throw error;
+      }
+      await elapsed(ASK_AGAIN_MS, undefined, { signal }).catch(() => undefined);
+    }
+  }
+
   /** Changes the listener to what is needed now; throws what listening throws. */
   #listenAsNeeded(): Promise<void> {
     const change = async (): Promise<void> => {
       if (this.#stopping.signal.aborted) return;
       const peers = await this.#context.store.read(livePeers);
-      const isWanted = this.#accepting > 0 || this.#invite.isOpen || peers.length > 0;
+      const isWanted = this.#accepting > 0 || this.invitation.isOpen || peers.length > 0;
       if (isWanted && !this.#server) {
         this.#server = await LanServer.listen(this.#options.listen, {
           context: this.#context,
           routes: lanRoutes({
             context: this.#context,
-            invite: this.#invite,
+            invite: this.invitation,
             version: this.#options.version,
             listening: () => this.#listeningAt(),
             addressOfCaller: (caller) => this.#addressCheck.addressOfCaller(caller),

@@ -1,81 +1,15 @@
 /**
- * The messages of a pairing, and the open invitation. Each side sends its own data and a MAC that covers every member of it
+ * The messages of a pairing. Each side sends its own data and a MAC that covers every member of it
  * (protocol/documents.ts, `LanPair`); nothing else of the exchange is trusted.
  */
 import type { LanPair } from '../../protocol/documents.ts';
 import type { LanPairing } from '../../protocol/lan.ts';
-import {
-  isPairingMac,
-  PAIRING_SECRET_BYTES,
-  pairingCodeText,
-  pairingMac,
-  type PairingContent,
-} from '../../protocol/pairing-code.ts';
+import { isPairingMac, pairingMac, type PairingContent } from '../../protocol/pairing-code.ts';
 import type { HostContext } from '../base/context.ts';
 import { encKeyDocument } from './identity.ts';
 
-/**
- * The open invitation, if there is one: a code that pairs one host, once, within ten minutes.
- *
- * It exists only in memory: when the daemon ends, a new code is needed.
- */
-export const INVITE_MS = 600_000;
-
-interface Invitation {
-  secret: Buffer;
-  /** Of the monotonic clock. */
-  endsAt: number;
-}
-
-/** Why an attempt did not pair. */
-type InviteFault = 'no invitation is open' | 'the code is wrong';
-
-export class PairingInvite {
-  readonly #context: HostContext;
-  #invitation: Invitation | undefined;
-
-  constructor(context: HostContext) {
-    this.#context = context;
-  }
-
-  get isOpen(): boolean {
-    return this.#current() !== undefined;
-  }
-
-  /** Opens an invitation, and ends the one before. */
-  open(): { code: string; expiresAtMs: number } {
-    const secret = this.#context.randomBytes(PAIRING_SECRET_BYTES);
-    this.#invitation = { secret, endsAt: this.#context.monotonicMs() + INVITE_MS };
-    const code = pairingCodeText(this.#context.identity().signer.publicKey, secret);
-    return { code, expiresAtMs: this.#context.nowMs() + INVITE_MS };
-  }
-
-  /**
-   * The secret, when the MAC proves that the acceptor has it and sent exactly this message: that uses up the code. A wrong
-   * MAC uses up nothing: the secret has 128 bits, and else a stranger could end invitations and so prevent pairings.
-   */
-  redeem(received: LanPairing, parties: PairingParties): { secret: Buffer } | InviteFault {
-    const invitation = this.#current();
-    if (!invitation) return 'no invitation is open';
-    if (!isFromAcceptor(received, invitation.secret, parties)) return 'the code is wrong';
-    // Before anything else: two acceptors may come with one code at the same time.
-    this.close();
-    return { secret: invitation.secret };
-  }
-
-  /** Ends the invitation: its listener failed, or the daemon ends. */
-  close(): void {
-    this.#invitation = undefined;
-  }
-
-  #current(): Invitation | undefined {
-    if (this.#invitation && this.#invitation.endsAt <= this.#context.monotonicMs()) this.#invitation = undefined;
-    return this.#invitation;
-  }
-}
-
 /** The keys of both sides. */
-type PairingParties = Pick<LanPair, 'inviter_pubkey' | 'acceptor_pubkey'>;
+export type PairingParties = Pick<LanPair, 'inviter_pubkey' | 'acceptor_pubkey'>;
 
 /** The listener that a host announces; `address` when its requests come from another one. */
 export interface ListeningAt {

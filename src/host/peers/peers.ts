@@ -86,14 +86,15 @@ export async function pinPeer(tx: Transaction, context: HostContext, host: Paire
   return peer;
 }
 
-async function refusePairing(
-  tx: Transaction,
+/** Why the host cannot be pinned, if it cannot; `known` is the peer that has its key. */
+export async function refusePairing(
+  reader: Reader,
   context: HostContext,
   { hostName, publicKey }: PairedHost,
   known: PeerRow | undefined,
 ): Promise<Refusal | undefined> {
   if (!isAcceptablePoint(publicKey)) return refusal('PAIRING_REFUSED', 'The key of the other host is not a good one.');
-  const own = tx.get('identity');
+  const own = reader.get('identity');
   if (own?.keys.some((key) => key.publicKey === publicKey)) {
     return refusal('PAIRING_REFUSED', 'A host cannot be paired with itself: give this command on the other host.');
   }
@@ -103,7 +104,7 @@ async function refusePairing(
       `The other host is called ${hostName} as this one is: addresses could not tell them apart.`,
     );
   }
-  const holder = peerOfName(tx, hostName);
+  const holder = peerOfName(reader, hostName);
   if (holder && holder.peerId !== known?.peerId) {
     const hint = `if it is the same host with a new key, let it go first: poste unpair ${holder.hostName}`;
     return refusal('NAME_TAKEN', `Another paired host is called ${holder.hostName}; ${hint}`, { host: hostName });
@@ -115,7 +116,7 @@ async function refusePairing(
       `${known.hostName} has a newer key and came with an old one: rotate its key (poste host rotate-key), unpair it here (poste unpair ${known.hostName}), and pair again.`,
     );
   }
-  if (isNewPeer(known) && (await livePeers(tx)).length >= PEERS_MAX) {
+  if (isNewPeer(known) && (await livePeers(reader)).length >= PEERS_MAX) {
     return refusal(
       'PAIRING_REFUSED',
       `This host is paired with ${PEERS_MAX} hosts, and takes no more: unpair one first (poste unpair).`,

@@ -1,9 +1,8 @@
 /** `poste host rename`: what it answers, what other commands show afterwards, and what it refuses. */
 import { expect, test } from 'vitest';
 import type { InboxResult, SendResult } from '../../../../src/host/contract/mail.ts';
-import type { InviteResult } from '../../../../src/host/contract/peers.ts';
 import { EXIT } from '../../../../src/cli/lib/exit.ts';
-import { posteHome } from '../../../support/poste-home.ts';
+import { pairHomes, posteHome } from '../../../support/poste-home.ts';
 
 const LOOPBACK = { POSTE_LAN_LISTEN: '127.0.0.1:0' };
 
@@ -51,8 +50,7 @@ test('the name that it has changes nothing, and the command says so', async () =
 test('a paired host keeps its name until it is unpaired', async () => {
   const [here, there] = await Promise.all([posteHome('here', LOOPBACK), posteHome('there', LOOPBACK)]);
   await Promise.all([here.daemon(), there.daemon()]);
-  const { code: invitation, addresses } = await there.json<InviteResult>('pair', 'invite');
-  await here.json('pair', 'accept', invitation, addresses[0] ?? '');
+  expect(await pairHomes(there, here)).toMatchObject({ code: EXIT.ok, stderr: '' });
   const refused = await here.run('host', 'rename', 'server', '--json');
   expect([refused.code, refused.stdout]).toEqual([EXIT.conflict, '']);
   expect(JSON.parse(refused.stderr)).toMatchObject({ code: 'ALREADY_PAIRED', details: { hosts: ['there'] } });

@@ -45,7 +45,8 @@ async function started(changes: Partial<Handlers> = {}, backup = small): Promise
   const context = { ...(await testContext()), log: logged };
   const asked: PeerId[][] = [];
   const freshenDirectories = async (peerIds: ReadonlySet<PeerId>): Promise<void> => void asked.push([...peerIds]);
-  const pairing = { invite: broken, accept: broken, freshenDirectories };
+  const invitation = { acceptor: broken, confirm: broken, decline: broken };
+  const pairing = { invitation, invite: broken, accept: broken, freshenDirectories };
   const relay = { set: broken, unset: broken, status: broken, carrier: { factsFor: () => null } };
   const operations = { register: broken, heartbeat: broken, end: broken, wait: broken, heard: broken, list: broken };
   const sessions = { ...operations, usedTool: broken, endGone: () => Promise.resolve() };

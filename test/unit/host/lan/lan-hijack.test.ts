@@ -210,7 +210,7 @@ describe('the address of a paired host', () => {
   test('is not that of somebody through whom it was paired; it is learned when the host calls itself', async () => {
     const [here, there] = [await openLanHost('here'), await openLanHost('there')];
     await pair(there, await openLanHost('other'));
-    const { code } = await inviteAt(here);
+    const { code } = await inviteAt(here, there);
     const thief = '127.0.0.77';
     const { port } = await between(() => here.lan.port ?? 0, { address: thief });
     // It passes on what it is asked at the port where `there` listens, too.

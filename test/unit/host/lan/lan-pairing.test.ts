@@ -4,13 +4,14 @@ import { type IncomingMessage, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { isRefusal } from '../../../../src/host/core/refusal.ts';
+import type { PairWaitResult } from '../../../../src/host/contract/peers.ts';
+import { isRefusal, type Refusal } from '../../../../src/host/core/refusal.ts';
 import { encKeyDocument, rotateOwnKey } from '../../../../src/host/peers/identity.ts';
 import { listPeers, unpair } from '../../../../src/host/peers/peers.ts';
 import type { LanPairing } from '../../../../src/protocol/lan.ts';
 import { pairingCodeText, pairingMac, parsePairingCode } from '../../../../src/protocol/pairing-code.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
-import { type LanHost, inviteAt, openLanHost, pair, until } from '../../../support/lan-hosts.ts';
+import { type LanHost, fingerprintOf, inviteAt, openLanHost, pair, until } from '../../../support/lan-hosts.ts';
 
 /** What `acceptor` says to the host that made `code`; the MAC covers its words with the changes. */
 function wordOf(acceptor: LanHost, inviter: LanHost, code: string, changes: Partial<LanPairing> = {}): LanPairing {
@@ -42,10 +43,14 @@ function wrongCode(host: LanHost): string {
 const namesOf = async (host: LanHost): Promise<string[]> =>
   (await listPeers(host.context)).peers.map((peer) => peer.host);
 
+/** What the owner of `here` is shown of the host that came with the code, as soon as one came. */
+const shown = (here: LanHost, code: string): Promise<PairWaitResult | Refusal> =>
+  here.lan.invitation.acceptor({ code, wait_ms: 20_000 }, new AbortController().signal);
+
 describe('a pairing code', () => {
   test('pairs one host, once', async () => {
     const [here, there, other] = [await openLanHost('here'), await openLanHost('there'), await openLanHost('other')];
-    const invitation = await inviteAt(here);
+    const invitation = await inviteAt(here, there);
     expect(await there.lan.accept(invitation)).toMatchObject({ host: 'here' });
     expect(await other.lan.accept(invitation)).toMatchObject({ code: 'PAIRING_REFUSED' });
     expect([await namesOf(here), await namesOf(there), await namesOf(other)]).toEqual([['there'], ['here'], []]);
@@ -55,29 +60,34 @@ describe('a pairing code', () => {
     const here = await openLanHost('here');
     const others = await Promise.all(['a', 'b', 'c', 'd'].map((name) => openLanHost(name)));
     const invitation = await inviteAt(here);
-    const answers = await Promise.all(others.map((other) => other.lan.accept(invitation)));
+    const accepted = Promise.all(others.map((other) => other.lan.accept(invitation)));
+    const { acceptor } = (await shown(here, invitation.code)) as PairWaitResult;
+    const { fingerprint = '' } = acceptor ?? {};
+    await here.lan.invitation.confirm({ code: invitation.code, fingerprint });
+    const answers = await accepted;
     expect(answers.filter((answer) => !isRefusal(answer))).toHaveLength(1);
     expect(await namesOf(here)).toHaveLength(1);
   });
 
   test('is still good after any number of wrong tries', async () => {
     const [here, there] = [await openLanHost('here'), await openLanHost('there')];
-    const { code, address } = await inviteAt(here);
+    const { code, address } = await inviteAt(here, there);
     for (let tries = 1; tries <= 20; tries++) {
       const answer = await post(address, wordOf(there, here, wrongCode(here)));
       expect(answer).toMatchObject({ status: 403, detail: 'the code is wrong' });
     }
     expect(await there.lan.accept({ code, address })).toMatchObject({ host: 'here' });
-    expect(await post(address, wordOf(there, here, code))).toMatchObject({ detail: 'no invitation is open' });
+    const late = await post(address, wordOf(there, here, code, { host: 'late' }));
+    expect(late).toMatchObject({ detail: 'another host came with this code before' });
   });
 
   test('ends ten minutes after it was made, by the clock that does not go back', async () => {
     const [here, there] = [await openLanHost('here'), await openLanHost('there')];
-    const { code, address } = await inviteAt(here);
+    const { code, address } = await inviteAt(here, there);
     const word = wordOf(there, here, code);
     here.clock.aheadMs = 600_000;
     expect(await post(address, word)).toMatchObject({ status: 403, detail: 'no invitation is open' });
-    const again = await inviteAt(here);
+    const again = await inviteAt(here, there);
     here.clock.aheadMs = 1_190_000;
     expect(await post(again.address, wordOf(there, here, again.code))).toMatchObject({ status: 200 });
   });
@@ -101,10 +111,111 @@ describe('a pairing code', () => {
   });
 });
 
+describe('a host that came with the code', () => {
+  test('is no peer until the owner of the inviting host has confirmed it, and then is', async () => {
+    const [here, there] = [await openLanHost('here'), await openLanHost('there')];
+    const { code, address } = await inviteAt(here);
+    const [fingerprint, wrong] = [fingerprintOf(there), fingerprintOf(here)];
+    expect(await here.lan.invitation.confirm({ code, fingerprint })).toMatchObject({ code: 'PAIRING_REFUSED' });
+    const accepted = there.lan.accept({ code, address });
+    const { acceptor } = (await shown(here, code)) as PairWaitResult;
+    expect(acceptor).toEqual({ host: 'there', fingerprint, address: `127.0.0.1:${there.lan.port}` });
+    // What the owner was not shown is not confirmed, and nothing is taken from the host, or told to it.
+    expect(await here.lan.invitation.confirm({ code, fingerprint: wrong })).toMatchObject({ code: 'PAIRING_REFUSED' });
+    const peers = here.context.store.read(async (reader) => {
+      for await (const { row } of reader.range('peer', [])) return row;
+    });
+    expect([await peers, await namesOf(there)]).toEqual([undefined, []]);
+    expect(await here.lan.invitation.confirm({ code, fingerprint })).toMatchObject({ host: 'there', fingerprint });
+    expect(await accepted).toMatchObject({ host: 'here' });
+    expect([await namesOf(here), await namesOf(there)]).toEqual([['there'], ['here']]);
+    expect(await here.lan.invitation.confirm({ code, fingerprint })).toMatchObject({ code: 'PAIRING_REFUSED' });
+  });
+
+  test('is refused when the owner declines, and so is everybody else: the code is known to a stranger', async () => {
+    const [here, thief, there] = [await openLanHost('here'), await openLanHost('there'), await openLanHost('there')];
+    const invitation = await inviteAt(here);
+    const stolen = thief.lan.accept(invitation);
+    expect(await shown(here, invitation.code)).toMatchObject({ acceptor: { fingerprint: fingerprintOf(thief) } });
+    // Who comes second learns that somebody was before it, at once.
+    expect(await there.lan.accept(invitation)).toMatchObject({ message: expect.stringContaining('another host came') });
+    here.lan.invitation.decline({ code: invitation.code });
+    expect(await stolen).toMatchObject({ code: 'PAIRING_REFUSED', message: expect.stringContaining('no invitation') });
+    expect(await namesOf(here)).toEqual([]);
+    await until(here, async () => (here.lan.port === undefined ? true : undefined));
+  });
+
+  test('cannot change its name once it came', async () => {
+    const [here, there] = [await openLanHost('here'), await openLanHost('there')];
+    const { code, address } = await inviteAt(here);
+    const accepted = there.lan.accept({ code, address });
+    await shown(here, code);
+    const renamed = await post(address, wordOf(there, here, code, { host: 'server' }));
+    expect(renamed).toMatchObject({ status: 403, detail: 'another host came with this code before' });
+    await here.lan.invitation.confirm({ code, fingerprint: fingerprintOf(there) });
+    expect(await accepted).toMatchObject({ host: 'here' });
+  });
+
+  test('of another fingerprint than the owner named is refused, and does not use up the code', async () => {
+    const [here, there, thief] = [await openLanHost('here'), await openLanHost('there'), await openLanHost('there')];
+    const invitation = await inviteAt(here, there);
+    const refused = await thief.lan.accept(invitation);
+    expect(refused).toMatchObject({ code: 'PAIRING_REFUSED', message: expect.stringContaining('another fingerprint') });
+    expect(await there.lan.accept(invitation)).toMatchObject({ host: 'here' });
+  });
+
+  test('asks again for as long as it is told that nobody has confirmed it', async () => {
+    const [here, there] = [await openLanHost('here'), await openLanHost('there')];
+    const { code, address } = await inviteAt(here, there);
+    let asked = 0;
+    const port = await listening(async (url, body, answer) => {
+      const isPair = url === '/v1/lan/pair';
+      if (isPair && asked++ === 0) return answer({ code: 'UNAVAILABLE', detail: 'not confirmed yet' }, 503);
+      const response = await fetch(`http://${address}${url}`, isPair ? { method: 'POST', body } : {});
+      answer((await response.json()) as object, response.status);
+    });
+    expect(await there.lan.accept({ code, address: `127.0.0.1:${port}` })).toMatchObject({ host: 'here' });
+    expect(asked).toBe(2);
+  });
+
+  test('is paired by a new code when the daemon that invited ended before it was confirmed', async () => {
+    const [here, there] = [await openLanHost('here'), await openLanHost('there')];
+    const { code, address } = await inviteAt(here);
+    const accepted = there.lan.accept({ code, address });
+    await shown(here, code);
+    await here.down();
+    expect(await accepted).toMatchObject({ code: expect.stringMatching(/^(PAIRING_REFUSED|PEER_UNREACHABLE)$/) });
+    await here.up();
+    expect([await namesOf(here), await namesOf(there)]).toEqual([[], []]);
+    expect(await shown(here, code)).toMatchObject({ code: 'PAIRING_REFUSED' });
+    expect(await pair(here, there)).toMatchObject({ host: 'here' });
+  });
+
+  test('goes with the command that invited', async () => {
+    const [here, there] = [await openLanHost('here'), await openLanHost('there')];
+    const { code, address } = await inviteAt(here);
+    const command = new AbortController();
+    const ended = here.lan.invitation.acceptor({ code, wait_ms: 20_000 }, command.signal);
+    command.abort();
+    expect(await ended).toMatchObject({ code: 'PAIRING_REFUSED' });
+    expect(await there.lan.accept({ code, address })).toMatchObject({ code: expect.stringMatching(/REFUSED|UNREACH/) });
+  });
+
+  test('and was let go needs a new code', async () => {
+    const [here, there] = [await openLanHost('here'), await openLanHost('there')];
+    await pair(here, await openLanHost('other'));
+    const invitation = await inviteAt(here, there);
+    expect(await there.lan.accept(invitation)).toMatchObject({ host: 'here' });
+    await unpair(here.context, 'there');
+    expect(await there.lan.accept(invitation)).toMatchObject({ code: 'PAIRING_REFUSED' });
+    expect(await namesOf(here)).toEqual(['other']);
+  });
+});
+
 describe('an acceptor', () => {
   test('whose words were changed on the way is refused, and its code stays good', async () => {
     const [here, there, other] = [await openLanHost('here'), await openLanHost('there'), await openLanHost('other')];
-    const { code, address } = await inviteAt(here);
+    const { code, address } = await inviteAt(here, there);
     const word = wordOf(there, here, code);
     const { enc_pub } = encKeyDocument(other.context.identity());
     const bent: object[] = [
@@ -178,7 +289,7 @@ describe('an acceptor', () => {
     ['a member more in the answer', 'answer', { note: 'trust me' }],
   ])('pins nobody when somebody between them changes %s', async (_what, changed, changes) => {
     const [here, there] = [await openLanHost('here'), await openLanHost('there')];
-    const { code, address } = await inviteAt(here);
+    const { code, address } = await inviteAt(here, there);
     const port = await listening(async (url, body, answer) => {
       const asked = body === '' || changed === 'answer' ? body : JSON.stringify({ ...JSON.parse(body), ...changes });
       const response = await fetch(`http://${address}${url}`, asked === '' ? {} : { method: 'POST', body: asked });
@@ -210,14 +321,17 @@ async function listening(
 }
 
 describe('what was paired', () => {
-  test('in one half, as an answer was lost, is whole after a new code', async () => {
+  test('in one half, as an answer was lost, is whole with the same code, and after its end with a new one', async () => {
     const [here, there] = [await openLanHost('here'), await openLanHost('there')];
-    const { code, address } = await inviteAt(here);
+    const { code, address } = await inviteAt(here, there);
     // The inviter pins, and nobody hears its answer.
     await post(address, wordOf(there, here, code));
     expect([await namesOf(here), await namesOf(there)]).toEqual([['there'], []]);
+    here.clock.aheadMs = 600_000;
     expect(await there.lan.accept({ code, address })).toMatchObject({ code: 'PAIRING_REFUSED' });
-    await pair(here, there);
+    const again = await inviteAt(here, there);
+    await post(again.address, wordOf(there, here, again.code));
+    expect(await there.lan.accept(again)).toMatchObject({ host: 'here' });
     expect([await namesOf(here), await namesOf(there)]).toEqual([['there'], ['here']]);
     const [peer] = (await listPeers(here.context)).peers;
     expect(peer).toMatchObject({ address: `127.0.0.1:${there.lan.port}` });
@@ -229,7 +343,7 @@ describe('what was paired', () => {
     expect(await unpair(here.context, 'bob')).toMatchObject({ host: 'bob' });
     await pair(here, carl);
     // The first bob comes back under another name.
-    const { code, address } = await inviteAt(here);
+    const { code, address } = await inviteAt(here, bob);
     expect(await post(address, wordOf(bob, here, code, { host: 'bob2' }))).toMatchObject({
       status: 200,
     });

@@ -80,7 +80,7 @@ test('hosts that are unpaired and paired again know the new name', async () => {
 
 test('a host that is renamed while it is being paired pins nobody: the other host knows its former name', async () => {
   const [here, there] = [await openLanHost('here'), await openLanHost('there')];
-  const invitation = await inviteAt(here);
+  const invitation = await inviteAt(here, there);
   // The inviter has pinned the acceptor, and its answer is on its way.
   here.context.subscribe(({ type }) => {
     if (type === 'peers-changed') void renameHost(there.context, { name: 'server' });
@@ -90,7 +90,7 @@ test('a host that is renamed while it is being paired pins nobody: the other hos
     message: expect.stringContaining('ask for a new code'),
   });
   expect((await listPeers(there.context)).peers).toEqual([]);
-  await there.lan.accept(await inviteAt(here));
+  await there.lan.accept(await inviteAt(here, there));
   expect((await listPeers(here.context)).peers).toMatchObject([{ host: 'server' }]);
 });
 

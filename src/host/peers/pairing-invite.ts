@@ -1,0 +1,189 @@
+/**
+ * The open invitation, if there is one: a code that pairs one host, once, within ten minutes. The code alone pairs nobody:
+ * the owner has named the key of the other host before, or confirms the host that came. Until then it is no peer.
+ *
+ * It exists only in memory: when the daemon ends, a new code is needed.
+ */
+import { EventEmitter, once } from 'node:events';
+import { limitedSignal } from '../../lib/limited-signal.ts';
+import type { LanPairing } from '../../protocol/lan.ts';
+import { PAIRING_SECRET_BYTES, pairingCodeText } from '../../protocol/pairing-code.ts';
+import { displayFingerprint, hostFingerprint, parseFingerprint } from '../../protocol/public-key.ts';
+import { INVITE_MS } from '../contract/limits.ts';
+import type {
+  ConfirmInput,
+  DeclineInput,
+  InviteInput,
+  PairWaitInput,
+  PairWaitResult,
+  PeerView,
+} from '../contract/peers.ts';
+import type { HostContext } from '../base/context.ts';
+import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
+import type { PeerRow } from '../core/rows.ts';
+import { isFromAcceptor, type PairingParties } from './pairing.ts';
+import { type PairedHost, peerOfKey, peerView, pinPeer, refusePairing } from './peers.ts';
+
+/** How long one request of a host that waits for the confirmation is held: shorter than that host waits for an answer. */
+const HOLD_MS = 15_000;
+
+interface Invitation {
+  code: string;
+  secret: Buffer;
+  /** Of the monotonic clock. */
+  endsAt: number;
+  /** The fingerprint that the owner named: nothing is left to confirm. */
+  expected: string | undefined;
+  /** Who came with the code first. */
+  acceptor: PairedHost | undefined;
+  isPaired: boolean;
+}
+
+/** Why an attempt did not pair. */
+export const NO_INVITATION = 'no invitation is open';
+const WRONG_CODE = 'the code is wrong';
+const NOT_EXPECTED = 'the invitation is for a host with another fingerprint';
+const NOT_FIRST = 'another host came with this code before';
+/** Why it has not paired yet: the acceptor asks again. */
+export const NOT_CONFIRMED = 'the owner of the host that invites has not confirmed this one yet';
+
+export class PairingInvite {
+  readonly #context: HostContext;
+  readonly #ended: () => void;
+  readonly #changes = new EventEmitter().setMaxListeners(0);
+  #invitation: Invitation | undefined;
+
+  /** `ended` is called when a host is pinned, and when the owner ends the invitation. */
+  constructor(context: HostContext, ended: () => void) {
+    this.#context = context;
+    this.#ended = ended;
+  }
+
+  get isOpen(): boolean {
+    return this.#current()?.isPaired === false;
+  }
+
+  /** Opens an invitation, and ends the one before. */
+  open({ fingerprint }: InviteInput): { code: string; expiresAtMs: number } {
+    const secret = this.#context.randomBytes(PAIRING_SECRET_BYTES);
+    const code = pairingCodeText(this.#context.identity().signer.publicKey, secret);
+    const endsAt = this.#context.monotonicMs() + INVITE_MS;
+    const expected = fingerprint === undefined ? undefined : parseFingerprint(fingerprint);
+    this.#invitation = { code, secret, endsAt, expected, acceptor: undefined, isPaired: false };
+    this.#changes.emit('change');
+    return { code, expiresAtMs: this.#context.nowMs() + INVITE_MS };
+  }
+
+  /**
+   * The invitation, when the MAC proves that the acceptor has its secret and sent exactly this message. A wrong MAC uses up
+   * nothing: the secret has 128 bits, and else a stranger could end invitations and so prevent pairings.
+   */
+  proven(received: LanPairing, parties: PairingParties): Invitation | string {
+    const invitation = this.#current();
+    if (!invitation) return NO_INVITATION;
+    if (!isFromAcceptor(received, invitation.secret, parties)) return WRONG_CODE;
+    const { expected } = invitation;
+    return expected === undefined || expected === hostFingerprint(parties.acceptor_pubkey) ? invitation : NOT_EXPECTED;
+  }
+
+  /**
+   * Resolves when the host is pinned, or with the reason why it is not. Whoever comes behind the first host is refused. A
+   * host that was pinned is pinned and answered again, as the first answer may have been lost, unless its owner let it go meanwhile.
+   */
+  async admit(invitation: Invitation, host: PairedHost): Promise<string | undefined> {
+    const [unfit, known] = await this.#context.store.read(async (reader) => {
+      const peer = peerOfKey(reader, host.publicKey);
+      return [await refusePairing(reader, this.#context, host, peer), peer] as const;
+    });
+    if (unfit) return unfit.message;
+    const { acceptor } = invitation;
+    if (this.#current() !== invitation) return NO_INVITATION;
+    // What is confirmed is a key and a name.
+    if (acceptor && (acceptor.publicKey !== host.publicKey || acceptor.hostName !== host.hostName)) return NOT_FIRST;
+    if (invitation.isPaired && known?.unpairedAtMs !== null) return NO_INVITATION;
+    invitation.acceptor = host;
+    this.#changes.emit('change');
+    if (invitation.isPaired || invitation.expected !== undefined) {
+      const pinned = await this.#pin(invitation, host);
+      return isRefusal(pinned) ? pinned.message : undefined;
+    }
+    await this.#until(HOLD_MS, () => invitation.isPaired || this.#current() !== invitation);
+    if (invitation.isPaired) return undefined;
+    return this.#current() === invitation ? NOT_CONFIRMED : NO_INVITATION;
+  }
+
+  /** The host that came with the code and waits, as soon as there is one. Its owner goes: so does the invitation. */
+  async acceptor({ code, wait_ms }: PairWaitInput, signal: AbortSignal): Promise<PairWaitResult | Refusal> {
+    const invitation = this.#openBy(code);
+    if (isRefusal(invitation)) return invitation;
+    await this.#until(wait_ms, () => invitation.acceptor !== undefined || this.#current() !== invitation, signal);
+    if (signal.aborted) this.decline({ code });
+    const open = this.#openBy(code);
+    if (isRefusal(open)) return open;
+    const { acceptor } = open;
+    if (!acceptor) return { acceptor: null };
+    const { hostName: host, publicKey, address } = acceptor;
+    return { acceptor: { host, fingerprint: displayFingerprint(publicKey), address } };
+  }
+
+  /** The owner knows the host by this fingerprint: it is pinned. */
+  async confirm({ code, fingerprint }: ConfirmInput): Promise<PeerView | Refusal> {
+    const invitation = this.#openBy(code);
+    if (isRefusal(invitation)) return invitation;
+    const { acceptor } = invitation;
+    if (!acceptor || hostFingerprint(acceptor.publicKey) !== parseFingerprint(fingerprint)) {
+      return refusal('PAIRING_REFUSED', `No host with the fingerprint ${fingerprint} came with this code.`);
+    }
+    const pinned = await this.#pin(invitation, acceptor);
+    if (!isRefusal(pinned)) return peerView(this.#context, pinned);
+    this.decline({ code });
+    return pinned;
+  }
+
+  /** Another host came than the owner expects: somebody else has the code, so it pairs nobody any more. */
+  decline({ code }: DeclineInput): object {
+    if (this.#current()?.code === code) this.close();
+    this.#ended();
+    return {};
+  }
+
+  /** Ends the invitation: its listener failed, or the daemon ends. */
+  close(): void {
+    this.#invitation = undefined;
+    this.#changes.emit('change');
+  }
+
+  async #pin(invitation: Invitation, host: PairedHost): Promise<PeerRow | Refusal> {
+    const pinned = await this.#context.store.transact((tx) => pinPeer(tx, this.#context, host));
+    if (isRefusal(pinned)) return pinned;
+    invitation.isPaired = true;
+    this.#context.log('info', 'a host was paired', { host: pinned.hostName });
+    this.#changes.emit('change');
+    this.#ended();
+    return pinned;
+  }
+
+  #openBy(code: string): Invitation | Refusal {
+    const invitation = this.#current();
+    if (invitation?.code === code && !invitation.isPaired) return invitation;
+    return refusal(
+      'PAIRING_REFUSED',
+      'The code is void: it was used, has expired, or another one took its place. Invite again (poste pair invite).',
+    );
+  }
+
+  /** Resolves when it is so, at one of the changes of the invitation, when the time is up, or `signal` is aborted. */
+  async #until(ms: number, isSo: () => boolean, stopping?: AbortSignal): Promise<void> {
+    const { signal, over } = limitedSignal(ms, stopping);
+    try {
+      while (!isSo() && !signal.aborted) await once(this.#changes, 'change', { signal }).catch(() => undefined);
+    } finally {
+      over();
+    }
+  }
+
+  #current(): Invitation | undefined {
+    if (this.#invitation && this.#invitation.endsAt <= this.#context.monotonicMs()) this.#invitation = undefined;
+    return this.#invitation;
+  }
+}
