@@ -71,11 +71,11 @@ const SHARED_LOG: CommandTable = {
   },
   publish: {
     summary: 'Move the log of a stopped relay into PostgreSQL, with everything as it is.',
-    load: async (context) => (await import('./relay/log-publish.ts')).relayLogPublishCommand(context),
+    load: async (context) => (await import('./relay/move-log.ts')).relayLogPublishCommand(context),
   },
   withdraw: {
     summary: 'Move a log from PostgreSQL back into the store of one relay.',
-    load: async (context) => (await import('./relay/log-withdraw.ts')).relayLogWithdrawCommand(context),
+    load: async (context) => (await import('./relay/move-log.ts')).relayLogWithdrawCommand(context),
   },
   'take-lead': {
     summary: 'Make a relay that follows a shared log lead it.',

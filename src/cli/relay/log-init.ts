@@ -7,7 +7,6 @@ import { GRANTS } from '../../relay/shared-log/pg-statements.ts';
 import type { SharedLogOptions } from '../../relay/shared-log/node-options.ts';
 import { type LogState, copied } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { CommandFailed } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
 import {
   type SharedLogFlags,
@@ -15,7 +14,7 @@ import {
   logFailure,
   logOption,
   logPasswordFileOption,
-  sharedLogOf,
+  neededLog,
 } from './shared-log-options.ts';
 
 interface LogInitFlags extends SharedLogFlags {
@@ -44,9 +43,7 @@ export function relayLogInitCommand(context: CommandContext): Command {
 }
 
 async function initLog(context: CommandContext, flags: LogInitFlags): Promise<void> {
-  const shared = await sharedLogOf(context, flags);
-  if (!shared)
-    throw new CommandFailed('usage', 'USAGE', 'name the database of the log with --log, or in MAIL_RELAY_LOG');
+  const shared = await neededLog(context, flags);
   try {
     const { state, isNew } = await begun(shared.log);
     const document = { log_id: state.logId, initialised: isNew, state: state.state, last_batch: state.lastNo };

@@ -17,7 +17,7 @@ import {
   logFailure,
   logOption,
   logPasswordFileOption,
-  sharedLogOf,
+  neededLog,
 } from './shared-log-options.ts';
 import { withRelayConfig } from './relay-config.ts';
 import { folderRefused } from '../../relay/store/refused.ts';
@@ -61,9 +61,7 @@ export function relayLogTakeLeadCommand(context: CommandContext): Command {
 }
 
 async function takeLead(context: CommandContext, flags: TakeLeadFlags): Promise<void> {
-  const shared = await sharedLogOf(context, flags);
-  if (!shared)
-    throw new CommandFailed('usage', 'USAGE', 'name the database of the log with --log, or in MAIL_RELAY_LOG');
+  const shared = await neededLog(context, flags);
   try {
     const name = flags.node ?? (await nodeOf(resolve(flags.storeDir)));
     const before = await askedFrom(shared.log, name);

@@ -1,22 +1,26 @@
-/** What the commands share that move a relay's log into PostgreSQL and back. */
+/** `poste relay log publish` and `withdraw`: move the log of a stopped relay into PostgreSQL, and back. */
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import type { Command } from 'commander';
+import { Command } from 'commander';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { systemClock, systemRandom, systemTimers } from '../../lib/clock.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
 import { isRelayListening } from '../../relay/operator/socket.ts';
+import { countText } from '../../host/core/spans.ts';
 import type { MoveOptions } from '../../relay/shared-log/move-log.ts';
-import type { SharedLogOptions } from '../../relay/shared-log/node-options.ts';
+import { type PublishReport, abortPublish, publishStore } from '../../relay/shared-log/publish.ts';
+import { type WithdrawReport, withdrawLog } from '../../relay/shared-log/withdraw.ts';
 import { unusableStore } from '../../relay/store/open.ts';
 import { StoreRefused, refuseUnusableFolder } from '../../relay/store/refused.ts';
 import { RELAY_KEY_FILE, readRelayKey } from '../../relay/store/relay-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
+import { jsonLine } from '../lib/format.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import { commandLog } from '../lib/log.ts';
 import { ProgressLine } from '../lib/output.ts';
+import { withRelayConfig } from './relay-config.ts';
 import { deployKey, keyFileOption } from './relay-key.ts';
 import {
   type SharedLogFlags,
@@ -24,11 +28,11 @@ import {
   logFailure,
   logOption,
   logPasswordFileOption,
-  sharedLogOf,
+  neededLog,
 } from './shared-log-options.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
 
-export interface MoveFlags extends SharedLogFlags, StoreDirFlags {
+interface MoveFlags extends SharedLogFlags, StoreDirFlags {
   keyFile?: string;
   positionFile?: string;
   abort?: boolean;
@@ -36,8 +40,105 @@ export interface MoveFlags extends SharedLogFlags, StoreDirFlags {
   json?: boolean;
 }
 
+const PUBLISH_NOTES = `
+Stop the relay first. Epoch, sequence numbers, hash tree, receipts and waiting mail stay as they are; the folder becomes the
+view of the first relay of the log, and its older records stay in it. Until the move is whole the database serves nothing
+of it; after it, poste relay serve without --log refuses the folder and says where its log is.
+
+A command that was interrupted begins anew when it is given again, or is given up with --abort; what is in the folder
+serves in either case. The database must be empty: one that holds another log is refused.
+
+Environment:
+  MAIL_RELAY_LOG  the address of the log, instead of --log
+
+Examples:
+  $ poste relay log publish --log postgres://relay@db.example/mail --log-password-file log.password --store-dir /var/lib/poste
+  $ poste relay log publish --log postgres://relay@db.example/mail --log-password-file log.password --abort
+  $ poste relay log publish --log postgres://postgres@127.0.0.1/mail --durability single --json`;
+
+export function relayLogPublishCommand(context: CommandContext): Command {
+  return withRelayConfig(
+    context,
+    withMoveOptions(new Command('publish'))
+      .option('--abort', 'give up a move that was interrupted')
+      .option('--json', 'print what was done as one JSON document')
+      .addHelpText('after', PUBLISH_NOTES)
+      .action(async (flags: MoveFlags) => publish(context, flags)),
+  );
+}
+
+async function publish(context: CommandContext, flags: MoveFlags): Promise<void> {
+  if (flags.abort) {
+    const isOwn = await withLog(context, flags, abortPublish);
+    context.stdout.write(flags.json ? jsonLine({ aborted: true, store_serves: isOwn }) : abortText(flags, isOwn));
+    return;
+  }
+  const moved = await withLog(context, flags, async (options) => {
+    return { ...(await publishStore(options)), place: options.log.place };
+  });
+  const { logId, place, loaded, notices } = moved;
+  const [items, damaged_items] = [loaded?.items ?? null, loaded?.damaged ?? null];
+  const document = { log_id: logId, log: place, items, damaged_items, notices };
+  context.stdout.write(flags.json ? jsonLine(document) : publishText(moved, place, flags));
+}
+
+function publishText({ logId, loaded, notices }: PublishReport, place: string, { storeDir }: MoveFlags): string {
+  const { items = 0, damaged = 0 } = loaded ?? {};
+  const waiting = `, with ${countText(items, 'item')} that ${items === 1 ? 'waits' : 'wait'}`;
+  const lines = [
+    ...notices,
+    `The log is at ${place} as ${logId}${loaded ? waiting : ''}.`,
+    ...(damaged > 0 ? [`${damaged} more were damaged in the store already: their senders push them again.`] : []),
+    `Start the relay of ${storeDir} with --log, and others on other machines with the same key and the same settings.`,
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+function abortText({ storeDir }: MoveFlags, isOwn: boolean): string {
+  return isOwn
+    ? `The move was given up: start the relay of ${storeDir} without --log, as before.\n`
+    : `The move was given up: the log that the database held before serves again.\n`;
+}
+
+const WITHDRAW_NOTES = `
+Stop the relay of this folder first; the command stops every other relay of the log. Epoch, sequence numbers, hash tree,
+receipts and waiting mail stay as they are. Afterwards the folder holds the log itself: start its relay without --log. The
+other relays refuse to start and say where the log went. What the database holds stays there as it was, and serves no
+more: delete the database when you have a backup of the store.
+
+A command that was interrupted goes on when it is given again.
+
+Environment:
+  MAIL_RELAY_LOG  the address of the log, instead of --log
+
+Examples:
+  $ poste relay log withdraw --log postgres://relay@db.example/mail --log-password-file log.password --key-file relay.key
+  $ poste relay log withdraw --log postgres://postgres@127.0.0.1/mail --durability single --yes --json`;
+
+export function relayLogWithdrawCommand(context: CommandContext): Command {
+  return withRelayConfig(
+    context,
+    withMoveOptions(new Command('withdraw'))
+      .option('--yes', 'do not ask for confirmation')
+      .option('--json', 'print what was done as one JSON document')
+      .addHelpText('after', WITHDRAW_NOTES)
+      .action(async (flags: MoveFlags) => withdraw(context, flags)),
+  );
+}
+
+async function withdraw(context: CommandContext, flags: MoveFlags): Promise<void> {
+  const { logId, isDone, notices } = await withLog(context, flags, withdrawLog);
+  const document = { log_id: logId, was_done: isDone, notices };
+  context.stdout.write(flags.json ? jsonLine(document) : withdrawText({ logId, isDone, notices }, flags));
+}
+
+function withdrawText({ logId, isDone, notices }: WithdrawReport, { storeDir }: MoveFlags): string {
+  const what = isDone ? `The log ${logId} went to ${storeDir} before.` : `The log ${logId} is in ${storeDir} now.`;
+  return `${[...notices, what].join('\n')}\nStart its relay without --log.\n`;
+}
+
 /** The options that these commands have alike. */
-export function withMoveOptions(command: Command): Command {
+function withMoveOptions(command: Command): Command {
   return command
     .addOption(logOption())
     .addOption(logPasswordFileOption())
@@ -48,7 +149,7 @@ export function withMoveOptions(command: Command): Command {
 }
 
 /** Does `work` with what the flags name, and ends as a command does. Nothing runs on the folder meanwhile. */
-export async function withLog<T>(
+async function withLog<T>(
   context: CommandContext,
   flags: MoveFlags,
   work: (options: MoveOptions) => Promise<T>,
@@ -107,13 +208,6 @@ export async function withLog<T>(
     progress.end();
     for (const log of clients) await log.close();
   }
-}
-
-/** Throws `CommandFailed` when neither the flags nor the environment name a log. */
-export async function neededLog(context: CommandContext, flags: SharedLogFlags): Promise<SharedLogOptions> {
-  const shared = await sharedLogOf(context, flags);
-  if (shared) return shared;
-  throw new CommandFailed('usage', 'USAGE', 'name the database of the log with --log, or in MAIL_RELAY_LOG');
 }
 
 async function signerOf(context: CommandContext, { keyFile }: MoveFlags, folder: string): Promise<Signer> {

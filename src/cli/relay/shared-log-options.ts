@@ -104,6 +104,13 @@ export async function sharedLogOf(
   );
 }
 
+/** Throws `CommandFailed` when neither the flags nor the environment name a log. */
+export async function neededLog(context: CommandContext, flags: SharedLogFlags): Promise<SharedLogOptions> {
+  const shared = await sharedLogOf(context, flags);
+  if (shared) return shared;
+  throw new CommandFailed('usage', 'USAGE', 'name the database of the log with --log, or in MAIL_RELAY_LOG');
+}
+
 /** A failure of the command for what a log throws; any other error as it is. */
 export function logFailure(error: unknown): unknown {
   // A supervisor starts a relay again for it, and not for what its operator must mend before.

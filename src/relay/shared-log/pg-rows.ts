@@ -1,6 +1,5 @@
 /** What the statements of a log in PostgreSQL give and take, as the relay has it. */
 import { decodeBody } from './batch-body.ts';
-import { byteaArray, int8Array } from './pg-binary.ts';
 import type { FollowedBatch, FoundBatch, LogState, StoredPayload, Tenure } from './shared-log.ts';
 
 const PLACE_KEY_BYTES = 32;
@@ -134,4 +133,50 @@ export function keysOf(places: readonly Buffer[]): Buffer {
 
 export function seqsOf(places: readonly Buffer[]): Buffer {
   return int8Array(places.map((place) => place.readBigInt64BE(PLACE_KEY_BYTES)));
+}
+
+/**
+ * Arrays are sent as PostgreSQL's binary format has them: `pg` sends a Buffer parameter as it is, so the bytes of a bytea[] go
+ * without hex. Layout: number of dimensions i32, 0 i32, OID of the elements i32, length i32, lower bound i32 (1), then
+ * each element: its length i32 and its bytes (PostgreSQL's array_send).
+ */
+const BYTEA = 17;
+const INT8 = 20;
+const HEADER_BYTES = 20;
+const LENGTH_BYTES = 4;
+const INT8_BYTES = 8;
+
+function byteaArray(values: readonly Buffer[]): Buffer {
+  if (values.length === 0) return emptyArray(BYTEA);
+  const bytes = values.reduce((sum, value) => sum + LENGTH_BYTES + value.length, HEADER_BYTES);
+  const array = headed(bytes, BYTEA, values.length);
+  let at = HEADER_BYTES;
+  for (const value of values) {
+    at = array.writeInt32BE(value.length, at);
+    at += value.copy(array, at);
+  }
+  return array;
+}
+
+function int8Array(values: readonly (number | bigint)[]): Buffer {
+  if (values.length === 0) return emptyArray(INT8);
+  const array = headed(HEADER_BYTES + values.length * (LENGTH_BYTES + INT8_BYTES), INT8, values.length);
+  let at = HEADER_BYTES;
+  for (const value of values) {
+    at = array.writeInt32BE(INT8_BYTES, at);
+    at = array.writeBigInt64BE(BigInt(value), at);
+  }
+  return array;
+}
+
+function headed(bytes: number, oid: number, length: number): Buffer {
+  const array = Buffer.allocUnsafe(bytes);
+  for (const [position, value] of [1, 0, oid, length, 1].entries()) array.writeInt32BE(value, position * 4);
+  return array;
+}
+
+function emptyArray(oid: number): Buffer {
+  const array = Buffer.alloc(12);
+  array.writeInt32BE(oid, 8);
+  return array;
 }

@@ -10,19 +10,54 @@
  * Steps 1, 3 and 4 are each one write. Before step 4 a move can be given up, and a command that finds one of this store gives
  * it up and begins anew. To give up, the row first says so, which no late statement of step 4 outlives; the mark is taken
  * back; and the row says again what it said before step 1.
+ *
+ * The image is the wire bytes that wait, a snapshot, and a first batch without a record: the snapshot stands for that batch
+ * and everything before it. The last record of the store vouches for the rows of the snapshot.
  */
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Clock } from '../../lib/clock.ts';
+import { hasHash } from '../../protocol/digest.ts';
+import { decideCheckpoint } from '../core/decide-log.ts';
+import { reduce } from '../core/reduce.ts';
+import { BatchEffects } from '../store/batch-effects.ts';
 import { openStore } from '../store/open.ts';
 import { StoreRefused } from '../store/refused.ts';
 import type { RelayStore } from '../store/relay-store.ts';
+import { RowsDigest } from '../store/row-checkpoints.ts';
+import { waitingRows } from '../store/scan.ts';
 import type { ViewMark } from '../store/view-mark.ts';
-import { FIRST_NO, type Loaded, loadStore } from './load-store.ts';
+import { encodeShared } from './batch-body.ts';
 import { type LoadPhase, type LogPhase, SERVING, phaseText, whyNotServed } from './log-phase.ts';
 import { type ChangedLog, type MoveOptions, becomeOwnLog, changeRow, inStoppedStore, seenLog } from './move-log.ts';
 import { NODE_FILE, nodeName, thisBoot } from './open-view.ts';
-import { Fenced, LogRefused, copied } from './shared-log.ts';
+import {
+  type EncodedBatch,
+  Fenced,
+  LogRefused,
+  type SharedLog,
+  type StoredPayload,
+  type Tenure,
+  copied,
+} from './shared-log.ts';
+import { type StoreImage, imageNow, writeSnapshot } from './snapshot.ts';
+import { placeOf } from './take-lead.ts';
+
+/** Wire bytes of one statement, about. */
+const LOADED_BYTES = 4 << 20;
+/** The number of the batch with which a loaded log begins. */
+const FIRST_NO = 1;
+const NOTHING = { forgotten: { expiryEntries: [], dedupEntries: [], dedupRows: [] }, collected: undefined };
+
+interface Loaded {
+  /** Items that wait, and are in the log. */
+  items: number;
+  /** Those whose wire bytes the store lacks: the log has none either, and their senders push them again. */
+  damaged: number;
+  /** Of a view that holds exactly this. */
+  mark: Pick<ViewMark, 'logId' | 'no' | 'lastLsn' | 'effects'>;
+}
 
 export interface PublishReport {
   logId: string;
@@ -181,4 +216,97 @@ async function refuseDamagedRows(store: RelayStore, folder: string): Promise<voi
     'damaged',
     `the store at ${folder} holds damaged rows: run poste relay log verify and poste relay log rebuild, and move it then`,
   );
+}
+
+interface LoadOptions {
+  log: SharedLog;
+  /** What the row says since the load began. */
+  hold: Tenure;
+  /** What is loaded. */
+  logId: string;
+  clock: Clock;
+  signal: AbortSignal;
+}
+
+/** Step 2. Throws `Fenced` when the row is not that of `hold` any more, and why the signal aborted. */
+async function loadStore(store: RelayStore, options: LoadOptions): Promise<Loaded> {
+  const { log, hold, logId, clock, signal } = options;
+  const checkpointLsn = await vouchForRows(store, clock.nowMs());
+  const image = imageNow(store);
+  try {
+    const figures = await loadPayloads(store, image, options);
+    const first = firstBatch(image.snapshot.lsn);
+    await writeSnapshot({
+      parts: {
+        put: (part, body) => log.loadPart(hold, logId, FIRST_NO, part, body),
+        get: (part) => log.snapshots.part(logId, FIRST_NO, part),
+      },
+      image,
+      mark: first,
+      checkpointLsn,
+      atMs: clock.nowMs(),
+      monotonicMs: () => clock.monotonicMs(),
+      signal,
+    });
+    signal.throwIfAborted();
+    await log.loadBatch(hold, logId, first);
+    const { no, lastLsn, effects } = first;
+    return { ...figures, mark: { logId, no, lastLsn, effects } };
+  } finally {
+    await image.snapshot.close();
+  }
+}
+
+/** Appends the record that says what the rows are. Returns the one before it. */
+async function vouchForRows(store: RelayStore, nowMs: number): Promise<number> {
+  const digest = new RowsDigest();
+  const snapshot = store.snapshot();
+  try {
+    for await (const run of snapshot.rows()) digest.add(run);
+  } finally {
+    await snapshot.close();
+  }
+  const throughLsn = store.lastLsn;
+  const [event] = decideCheckpoint({ type: 'TakeCheckpoint', throughLsn, ...digest.taken(), nowMs }).events;
+  if (!event) throw new Error('invariant: a checkpoint is an event');
+  const entry = { lsn: throughLsn + 1, event };
+  const node = { heartbeatMs: nowMs, lacksParts: () => true };
+  await store.append({ entries: [entry], changes: reduce(entry, store), payloads: [], node });
+  return throughLsn;
+}
+
+async function loadPayloads(
+  store: RelayStore,
+  { snapshot }: StoreImage,
+  { log, hold, logId, signal }: LoadOptions,
+): Promise<Pick<Loaded, 'items' | 'damaged'>> {
+  const figures = { items: 0, damaged: 0 };
+  let [loading, bytes]: [StoredPayload[], number] = [[], 0];
+  const load = async (): Promise<void> => {
+    if (loading.length > 0) await log.loadPayloads(hold, logId, loading);
+    [loading, bytes] = [[], 0];
+  };
+  for await (const { rows } of waitingRows(snapshot.level)) {
+    signal.throwIfAborted();
+    const wires = await store.payloads(rows);
+    for (const [at, row] of rows.entries()) {
+      const wire = wires[at];
+      if (!wire || !hasHash(wire, row.wireHash)) {
+        figures.damaged++;
+        continue;
+      }
+      figures.items++;
+      loading.push({ place: placeOf(row), wire });
+      bytes += wire.length;
+      if (bytes >= LOADED_BYTES) await load();
+    }
+  }
+  await load();
+  return figures;
+}
+
+function firstBatch(lastLsn: number): EncodedBatch {
+  const { effects } = new BatchEffects().taken(Buffer.alloc(0));
+  const nothing = { records: [], payloads: [], dropped: [], shared: encodeShared(NOTHING) };
+  return { no: FIRST_NO, firstLsn: lastLsn + 1, lastLsn, effects, ...nothing };
 }
