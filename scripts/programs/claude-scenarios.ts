@@ -62,7 +62,7 @@ function modeScenario(name: string, setting: ClaudeSetting, isWoken: boolean): S
       const terminal = await claudeSession(world, setting);
       await wholeTurn(world, terminal);
       await rest(SETTLE_MS);
-      return saidIsWhatHappens(world, { said: isWoken ? 'live-wake' : 'live-next-prompt' });
+      return saidIsWhatHappens(world, { said: isWoken ? 'live-wake' : 'offline' });
     },
   };
 }
@@ -135,12 +135,12 @@ async function kill(world: World): Promise<void> {
 const OTHER_SCENARIOS: readonly Scenario[] = [
   {
     programs: ['claude'],
-    name: 'the model sees it but reads no mail, tools alone: said only for the next prompt',
+    name: 'the model sees it but reads no mail, tools alone: not said to be woken',
     async run(world) {
       const terminal = await claudeSession(world, { hasHooks: false });
       await wholeTurn(world, terminal);
       await rest(SETTLE_MS);
-      return saidIsWhatHappens(world, { said: 'live-next-prompt', sees: true });
+      return saidIsWhatHappens(world, { said: 'offline', sees: true });
     },
   },
   {
@@ -169,7 +169,7 @@ const OTHER_SCENARIOS: readonly Scenario[] = [
       const first = await saidIsWhatHappens(world, { said: 'live-wake' });
       await mailIsRead(world);
       await rest(SETTLE_MS);
-      return `${first}; ${await saidIsWhatHappens(world, { said: 'live-next-prompt', sees: false })}`;
+      return `${first}; ${await saidIsWhatHappens(world, { said: 'offline', sees: false })}`;
     },
   },
   ...(['with hooks', 'tools alone'] as const).map(
@@ -225,7 +225,7 @@ const OTHER_SCENARIOS: readonly Scenario[] = [
       await claudeHome(world);
       const running = world.run('claude', ['-p', PROMPTS.slow, '--output-format', 'json']);
       await until('the model is asked', () => world.model.turns.length > 0 || undefined);
-      const note = await saidIsWhatHappens(world, { said: 'live-next-prompt', seesWithinMs: SLOW_MS + 2000 });
+      const note = await saidIsWhatHappens(world, { said: 'offline', seesWithinMs: SLOW_MS + 2000 });
       const { stdout } = await running;
       check((JSON.parse(stdout) as { result: string }).result.endsWith(SLOW_END), `it printed ${stdout}`);
       return note;

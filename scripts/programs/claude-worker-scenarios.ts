@@ -11,6 +11,7 @@ const SETTLE_MS = 1500;
 const DIALOG = /Do you want to proceed\?/;
 
 function dialogScenario(by: string, setting: ClaudeSetting): Scenario {
+  const { hasHooks = true } = setting;
   return {
     programs: ['claude'],
     name: `at a permission dialog, ${by}: not said to be woken, the dialog stays, and read after the answer`,
@@ -29,7 +30,7 @@ function dialogScenario(by: string, setting: ClaudeSetting): Scenario {
       await prompt(world, terminal, PROMPTS.tool);
       await terminal.shows(DIALOG);
       const before = world.model.turns.length;
-      const note = await saidIsWhatHappens(world, { said: 'live-next-prompt', sees: false });
+      const note = await saidIsWhatHappens(world, { said: hasHooks ? 'live-next-prompt' : 'offline', sees: false });
       check(DIALOG.test(await terminal.screen()), 'the dialog is gone');
       await terminal.press('Enter');
       check((await world.rungWithin(SLOW_MS, before)) !== undefined, 'the model did not see it after the answer');
@@ -73,7 +74,7 @@ function workerScenario(mayBeWoken: boolean, by: string, setting: ClaudeSetting)
       say(PROMPTS.greet);
       await until('its caller has an answer', () => answers() === 1 || undefined);
       await rest(SETTLE_MS);
-      const note = await saidIsWhatHappens(world, { said: mayBeWoken ? 'live-wake' : 'live-next-prompt' });
+      const note = await saidIsWhatHappens(world, { said: mayBeWoken ? 'live-wake' : 'offline' });
       if (mayBeWoken) await until('its caller has the answer of that turn', () => answers() === 2 || undefined);
       else check(answers() === 1, `its caller has ${answers()} answers`);
       return note;

@@ -482,7 +482,7 @@ describe('people', () => {
     await window.go('People');
     const { page } = window;
     const row = (name: RegExp) => page.getByRole('row', { name });
-    await row(/^alice – awake/).waitFor();
+    await row(/^alice – running/).waitFor();
     await row(/^bob review not running/).waitFor();
     await row(/^dora@server ops its host does not tell .*over the LAN/).waitFor();
     await row(/^server over the LAN/).waitFor();
@@ -492,7 +492,7 @@ describe('people', () => {
     // Somebody who comes is seen without a reload.
     await addSession(context, 'bob');
     context.emit({ type: 'session-registered', agentId: await idOf(context, 'bob'), sessionId: 's1' });
-    await row(/bob .*awake/).waitFor();
+    await row(/bob .*running/).waitFor();
 
     await page.getByRole('link', { name: 'Write to dora@server' }).click();
     await window.heading('Write');
@@ -506,7 +506,7 @@ describe('people', () => {
       .poll(() => options.allTextContents())
       .toEqual([
         'owner you',
-        'bob here, awake',
+        'bob here, running',
         'carol here, not running',
         'role:review 2 agents',
         'role:ops one agent',

@@ -318,7 +318,8 @@ describe('the session of poste mcp', () => {
     await untilSessions(here, ['live']);
     const bob = await connectMcp(here.environment, ['--agent', 'bob']);
     const sent = await answer<SendResult>(bob.client, 'mail_send', { ...MAIL, to: ['eve'] });
-    expect(sent.recipients[0]?.status).toBe('live-next-prompt');
+    const looks = expect.stringContaining('its mail tools run; it sees the mail when it looks.');
+    expect(sent.recipients[0]).toMatchObject({ status: 'offline', detail: looks });
 
     const second = await connectMcp(here.environment, ['--agent', 'eve']);
     await untilSessions(here, ['live', 'live']);

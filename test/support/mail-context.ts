@@ -4,6 +4,7 @@ import { signerFromSeed } from '../../src/protocol/ed25519.ts';
 import type { HostName } from '../../src/protocol/names.ts';
 import { type Refusal, isRefusal } from '../../src/host/core/refusal.ts';
 import type { AgentId, DirectoryAgent, PeerId, PeerRow } from '../../src/host/core/rows.ts';
+import type { SessionRow } from '../../src/host/core/session-rows.ts';
 import { SendInput, type SendResult } from '../../src/host/contract/mail.ts';
 import { parseInput } from '../../src/host/contract/parse-input.ts';
 import { actingAgent, addAgent } from '../../src/host/agents/agents.ts';
@@ -72,12 +73,20 @@ export async function addPeer(
 }
 
 /** A session that is heard of now. */
-export async function addSession(context: HostContext, name: string): Promise<void> {
+export async function addSession(context: HostContext, name: string, given: Partial<SessionRow> = {}): Promise<void> {
   const agentId = await idOf(context, name);
   const nowMs = context.nowMs();
   const times = { registeredAtMs: nowMs, seenAtMs: nowMs, endedAtMs: null };
   await context.store.transact((tx) =>
-    tx.put('session', [agentId, 's1'], { agentId, sessionId: 's1', wake: [], process: null, woken: null, ...times }),
+    tx.put('session', [agentId, 's1'], {
+      agentId,
+      sessionId: 's1',
+      wake: [],
+      process: null,
+      woken: null,
+      ...times,
+      ...given,
+    }),
   );
 }
 

@@ -2,6 +2,7 @@
  * `poste hooks run`: the hook of an agent's program. It runs at every prompt, so `main.ts` comes here without the rest of
  * the command line, and nothing is loaded that a hook does not need.
  */
+import { readFileSync } from 'node:fs';
 import { DaemonClient } from '../../host/api/client.ts';
 import { HOOK_PROGRAMS, type HookProgramName, PROGRAM_OF } from '../../host/hooks/programs.ts';
 import { runHook } from '../../host/hooks/run-hook.ts';
@@ -70,6 +71,15 @@ export async function hookInput(context: Pick<CommandContext, 'stdin'>, begun: B
   return bytes > HOOK_INPUT_BYTES_MAX ? '' : Buffer.concat(chunks).toString('utf8');
 }
 
+/** As /proc has it; no other system tells its words apart. */
+function commandLineOf(pid: number): string[] {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+  } catch {
+    return [];
+  }
+}
+
 const NOTHING_READ: BegunInput = { bytes: Buffer.alloc(0), isWhole: false };
 
 export async function runAsHook(
@@ -98,6 +108,7 @@ export async function runAsHook(
     surroundings: {
       environment: context.env,
       findProgram: (wanted) => findProgram(wanted, context.env['PATH']),
+      commandLine: () => commandLineOf(pid),
     },
     gone: gone.signal,
   });

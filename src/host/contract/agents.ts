@@ -103,7 +103,7 @@ export const SessionRegisterInput = Type.Object({
   tell: Type.Optional(Type.Boolean()),
   /** What the agent does now. `interrupted`: its user stopped the turn. */
   doing: Type.Optional(Type.Enum(['work', 'idle', 'interrupted'])),
-  /** The caller reports every prompt of the session. */
+  /** The caller reports every prompt of the session, and more than one may come. */
   reports_prompts: Type.Optional(Type.Boolean()),
   /** The program began the session now, or cleared or resumed it. */
   begins: Type.Optional(Type.Boolean()),

@@ -38,7 +38,7 @@ export interface SessionRow {
   process: ProcessMark | null;
   /** The method that last woke it, by proof. */
   woken: { method: WakeMethodName; atMs: number } | null;
-  /** Hooks report its prompts, which prove a wake; absent when none did yet. */
+  /** Hooks report its prompts, which prove a wake and show the mail; absent when none did yet, or no more may come. */
   reportsPrompts?: true;
   /** What its hooks last said of its agent; absent when it is idle, or nothing was said. */
   doing?: SessionDoing;

@@ -32,6 +32,8 @@ export interface HookSurroundings {
   environment: Environment;
   /** The path of a program as a shell would find it; `undefined` when there is none. */
   findProgram: (name: string) => string | undefined;
+  /** The words with which the program that called the hook was started; empty where the system does not tell. */
+  commandLine: () => readonly string[];
 }
 
 export interface HookProgram {
@@ -42,9 +44,9 @@ export interface HookProgram {
   /** The folder of its settings, and the file there that has the hooks. */
   settingsFolder: (environment: Environment) => string;
   settingsFile: string;
-  /** Whether somebody sits at this session, or runs it to answer more than once: a waiting hook holds up any other. */
-  isAttended: (environment: Environment) => boolean;
-  /** How a session of it can be woken. */
+  /** Whether somebody sits at this session. Any other may have had its only prompt, and a waiting hook holds it up. */
+  isAttended: (surroundings: HookSurroundings) => boolean;
+  /** How a session of it can be woken that somebody attends. */
   wake: (sessionId: string, surroundings: HookSurroundings) => WakeMethods;
 }
 
@@ -73,6 +75,9 @@ function codexFolder(environment: Environment): string {
   return environment['CODEX_HOME'] || join(homeFolder(environment), '.codex');
 }
 
+/** The commands of Codex that answer once and end. */
+const CODEX_ONE_SHOTS: ReadonlySet<string> = new Set(['exec', 'e', 'review']);
+
 export const CODEX: HookProgram = {
   name: 'codex',
   title: 'Codex',
@@ -85,7 +90,10 @@ export const CODEX: HookProgram = {
   ],
   settingsFolder: codexFolder,
   settingsFile: 'hooks.json',
-  isAttended: () => true,
+  isAttended: ({ commandLine }) =>
+    !commandLine()
+      .slice(1)
+      .some((word) => CODEX_ONE_SHOTS.has(word)),
   wake(sessionId, { environment, findProgram }) {
     const folder = codexFolder(environment);
     const socket = join(folder, CODEX_SOCKET);
@@ -132,11 +140,11 @@ export const CLAUDE_CODE: HookProgram = {
   settingsFolder: (environment) => environment['CLAUDE_CONFIG_DIR'] || join(homeFolder(environment), '.claude'),
   settingsFile: 'settings.json',
   isAttended: isClaudeAttended,
-  wake: (_sessionId, { environment }) => (isClaudeAttended(environment) ? [{ type: 'hook' }] : []),
+  wake: () => [{ type: 'hook' }],
 };
 
 /** `claude -p` ends only 30 s after its answer when a hook still waits. */
-function isClaudeAttended(environment: Environment): boolean {
+function isClaudeAttended({ environment }: HookSurroundings): boolean {
   if (environment['CLAUDE_CODE_SESSION_ATTENDED'] === '0') return false;
   return !environment['CLAUDE_CODE_ENTRYPOINT']?.startsWith('sdk-');
 }
@@ -161,7 +169,7 @@ export const GEMINI: HookProgram = {
   ],
   settingsFolder: (environment) => join(environment['GEMINI_CLI_HOME'] || homeFolder(environment), '.gemini'),
   settingsFile: 'settings.json',
-  isAttended: () => true,
+  isAttended: ({ commandLine }) => !commandLine().some((word) => /^(?:-p|--prompt)(?:=|$)/.test(word)),
   wake(_sessionId, { environment }) {
     const pane = tmuxPane(environment, 'gemini');
     return pane ? [pane] : [];

@@ -97,7 +97,7 @@ async function handleEvent(call: HookCall, event: HookEvent, as: string): Promis
   const { client, gone, program, surroundings } = call;
   const { moment, sessionId, lines } = event;
   const options = { as, signal: AbortSignal.any([gone, AbortSignal.timeout(HOOK_MS)]) };
-  const canWait = program.isAttended(surroundings.environment);
+  const canWait = program.isAttended(surroundings);
   switch (moment) {
     case 'start':
       return contextOutcome(event, await register(call, sessionId, { tell: true, begins: true }, options));
@@ -131,8 +131,10 @@ function register(
   given: Given,
   options: CallOptions,
 ): Promise<SessionState> {
-  const wake = program.wake(sessionId, surroundings);
-  const reports_prompts = program.entries.some(({ moment }) => moment === 'prompt');
+  // One that nobody attends may never get another prompt.
+  const isAttended = program.isAttended(surroundings);
+  const wake = isAttended ? program.wake(sessionId, surroundings) : [];
+  const reports_prompts = isAttended && program.entries.some(({ moment }) => moment === 'prompt');
   const registered = { session_id: sessionId, wake, reports_prompts, ...given };
   // Process 1 takes over what another one left behind, and is the program itself in a container.
   return client.call('session-register', { ...registered, ...(pid > 1 && { pid }) }, options);

@@ -8,7 +8,7 @@ import { canonicalBytes } from '../../protocol/canonical-json.ts';
 import { type Sha256Hex, sha256Hex } from '../../protocol/digest.ts';
 import { LAN_ITEM_BYTES_MAX } from '../../protocol/lan.ts';
 import { DEFAULT_LIMITS } from '../../protocol/limits.ts';
-import { hasLiveSession, type WakeAgent } from '../agents/sessions.ts';
+import { liveSessions, type WakeAgent } from '../agents/sessions.ts';
 import type { SendResult } from '../contract/mail.ts';
 import { RECIPIENTS_MAX } from '../contract/limits.ts';
 import type { HostContext } from '../base/context.ts';
@@ -45,8 +45,8 @@ interface Idempotency {
 export interface Posted {
   result: SendResult;
   idempotency: Idempotency | null;
-  /** The recipients to wake, by their index in `result.recipients`. */
-  toWake: { agentId: AgentId; at: number }[];
+  /** The recipients to wake, with their index in `result.recipients`. */
+  toWake: { target: LocalTarget; at: number }[];
 }
 
 /** `content` is a plain JSON value. */
@@ -112,7 +112,7 @@ export async function postMail(
   const waking = new Set(entries.filter(({ wakes }) => wakes).map(({ agentId }) => agentId));
   const toWake: Posted['toWake'] = [];
   for (const [at, target] of targets.entries()) {
-    if (target.type === 'local' && waking.has(target.agentId)) toWake.push({ agentId: target.agentId, at });
+    if (target.type === 'local' && waking.has(target.agentId)) toWake.push({ target, at });
     const note =
       target.type === 'local' ? await noteLocal(tx, context, target) : noteRemote(context, target, wireBytes);
     recipients.push({ recipient: target.address, addressed_as: target.addressedAs, ...note });
@@ -175,15 +175,19 @@ function remember(
 
 type RecipientNote = Pick<SendResult['recipients'][number], 'status' | 'detail'>;
 
+/** Only hooks that report prompts tell the agent of its mail at the next one. */
+const SEES_NEXT_PROMPT = 'a session of it is live and sees it on its next prompt.';
+const SEES_WHEN_IT_LOOKS = 'its mail tools run; it sees the mail when it looks.';
+const WAITS = 'no session of it is live, the message waits.';
+
 async function noteLocal(reader: Reader, context: HostContext, target: LocalTarget): Promise<RecipientNote> {
-  const hasSession = await hasLiveSession(reader, context, target.agentId);
-  const waits = hasSession
-    ? 'In its mailbox; a session of it is live and sees it on its next prompt.'
-    : 'In its mailbox; no session of it is live, the message waits.';
+  const live = await liveSessions(reader, context, target.agentId);
+  const isPrompted = live.some(({ reportsPrompts }) => reportsPrompts);
+  const waits = `In its mailbox; ${isPrompted ? SEES_NEXT_PROMPT : live.length > 0 ? SEES_WHEN_IT_LOOKS : WAITS}`;
   if (target.forwardedFrom !== null) {
     return { status: 'forwarded', detail: `${target.forwardedFrom} is called ${target.address} now. ${waits}` };
   }
-  return { status: hasSession ? 'live-next-prompt' : 'offline', detail: waits };
+  return { status: isPrompted ? 'live-next-prompt' : 'offline', detail: waits };
 }
 
 function noteRemote(context: HostContext, { peer, isListed }: RemoteTarget, wireBytes: number): RecipientNote {
@@ -207,7 +211,7 @@ function ageInWords(ageMs: number): string {
 
 /**
  * Wakes the recipients that the message wakes, and puts the outcome into the result, also into the stored result of the
- * idempotency key. Without proof a recipient's status stays as it is.
+ * idempotency key. Without proof the status says what its sessions are after the attempt, which may have ended some.
  */
 export async function wakeRecipients(
   context: HostContext,
@@ -217,17 +221,18 @@ export async function wakeRecipients(
 ): Promise<SendResult> {
   if (!wakeAgent || toWake.length === 0) return result;
   const outcomes = await Promise.all(
-    toWake.map(async ({ agentId, at }) => ({ at, outcome: await wakeAgent(agentId) })),
+    toWake.map(async ({ target, at }) => {
+      const outcome = await wakeAgent(target.agentId);
+      return { at, outcome, note: await context.store.read((reader) => noteLocal(reader, context, target)) };
+    }),
   );
   const recipients = result.recipients.map((recipient) => ({ ...recipient }));
-  for (const { at, outcome } of outcomes) {
+  for (const { at, outcome, note } of outcomes) {
     const recipient = recipients[at];
     if (!recipient) throw new Error('invariant: who is woken is a recipient');
-    recipient.detail = `${recipient.detail} ${outcome.detail}`;
-    if (outcome.isWoken && recipient.status !== 'forwarded') {
-      recipient.status = 'live-wake';
-      recipient.detail = outcome.detail;
-    }
+    const isWoken = outcome.isWoken && note.status !== 'forwarded';
+    recipient.status = isWoken ? 'live-wake' : note.status;
+    recipient.detail = isWoken ? outcome.detail : `${note.detail} ${outcome.detail}`;
   }
   const woken = { ...result, recipients };
   if (idempotency) {

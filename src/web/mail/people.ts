@@ -11,7 +11,7 @@ type Agent = PeopleResult['agents'][number];
 type Host = PeopleResult['hosts'][number];
 
 export const PRESENCE_TEXTS: Readonly<Record<Agent['presence'], string>> = {
-  live: 'awake',
+  live: 'running',
   offline: 'not running',
   remote: 'its host does not tell',
 };

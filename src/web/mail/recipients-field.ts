@@ -22,7 +22,7 @@ interface RecipientsFieldProps {
 
 interface Choice {
   address: string;
-  /** Whom it means, or where it is and whether it is awake. */
+  /** Whom it means, or where it is and whether it runs. */
   detail: string;
 }
 

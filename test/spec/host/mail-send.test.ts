@@ -249,12 +249,14 @@ describe('message kind decides waking', () => {
 });
 
 describe('the result states per recipient', () => {
-  test('live-wake only on proof, live-next-prompt with a live session, offline without one', async () => {
-    const context = await contextOf(['alice', 'bob', 'carol', 'dave']);
-    await addSession(context, 'bob');
+  test('live-wake only on proof, live-next-prompt where a hook reports the prompts, else offline', async () => {
+    const context = await contextOf(['alice', 'bob', 'carol', 'dave', 'erin']);
+    await addSession(context, 'bob', { reportsPrompts: true });
+    await addSession(context, 'erin');
     await addSession(context, 'carol');
     const carol = await idOf(context, 'carol');
-    const input = { ...valid, to: ['bob', 'carol', 'dave'], kind: 'request' as const, idempotency_key: 'k' };
+    const to = ['bob', 'carol', 'dave', 'erin'];
+    const input = { ...valid, to, kind: 'request' as const, idempotency_key: 'k' };
     const wakeAgent = async (agentId: string) => ({ isWoken: agentId === carol, detail: 'Woken.' });
     const result = accepted(await sendMail(context, await idOf(context, 'alice'), input, { wakeAgent }));
     const statuses = result.recipients.map(({ recipient, status }) => [recipient, status]);
@@ -262,7 +264,12 @@ describe('the result states per recipient', () => {
       ['bob@here', 'live-next-prompt'],
       ['carol@here', 'live-wake'],
       ['dave@here', 'offline'],
+      ['erin@here', 'offline'],
     ]);
+    const [bob, , dave, erin] = result.recipients.map(({ detail }) => detail);
+    expect(bob).toContain('a session of it is live and sees it on its next prompt.');
+    expect(dave).toContain('no session of it is live, the message waits.');
+    expect(erin).toContain('its mail tools run; it sees the mail when it looks.');
     const again = accepted(await sendMail(context, await idOf(context, 'alice'), input, { wakeAgent }));
     expect(again).toEqual({ ...result, duplicate: true });
     context.clock.nowMs += 3_600_000;

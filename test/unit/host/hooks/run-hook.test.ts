@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { CLAUDE_CODE, CODEX, type HookProgram } from '../../../../src/host/hooks/programs.ts';
+import { CLAUDE_CODE, CODEX, type HookProgram, PROGRAM_OF } from '../../../../src/host/hooks/programs.ts';
 import { type HookOutcome, runHook } from '../../../../src/host/hooks/run-hook.ts';
 import { CallFailed } from '../../../../src/host/api/client.ts';
 
@@ -36,6 +36,7 @@ interface Given {
   waits?: boolean;
   pid?: number;
   environment?: Readonly<Record<string, string>>;
+  commandLine?: readonly string[];
 }
 
 /** A daemon that answers each operation with these, in order. */
@@ -50,7 +51,11 @@ function daemon(answers: Readonly<Record<string, Answer[]>>): Daemon {
   };
   return {
     asked,
-    run: (program, input, { gone = new AbortController().signal, waits = false, environment = {}, pid = 77 } = {}) =>
+    run: (
+      program,
+      input,
+      { gone = new AbortController().signal, waits = false, environment = {}, commandLine = [], pid = 77 } = {},
+    ) =>
       runHook({
         program,
         input: typeof input === 'string' ? input : JSON.stringify(input),
@@ -60,6 +65,7 @@ function daemon(answers: Readonly<Record<string, Answer[]>>): Daemon {
         surroundings: {
           environment: { PATH: '/bin', CODEX_HOME: '/c', ...environment },
           findProgram: (name) => `/bin/${name}`,
+          commandLine: () => commandLine,
         },
         waits,
         pause: () => Promise.resolve(),
@@ -123,7 +129,28 @@ describe('the hooks of Claude Code', () => {
       await run(CLAUDE_CODE, input('SessionStart'), { environment });
       expect(await run(CLAUDE_CODE, input('Stop'), { environment })).toEqual(QUIET);
       expect(asked.map(([name]) => name)).toEqual(['session-register', 'session-register']);
-      expect(asked[0]?.[1]).toMatchObject({ wake: [] });
+      expect(asked[0]?.[1]).toMatchObject({ wake: [], reports_prompts: false });
+    },
+  );
+
+  test.each([
+    ['codex', ['codex', '--full-auto', 'exec', 'do it'], []],
+    ['codex', ['codex', 'e', 'do it'], []],
+    ['codex', ['codex', 'review'], []],
+    ['codex', ['codex', 'say why exec fails'], ['codex-socket', 'command']],
+    ['codex', [], ['codex-socket', 'command']],
+    ['gemini', ['node', '/bin/gemini', '-p', 'do it'], []],
+    ['gemini', ['node', '/bin/gemini', '--prompt=do it'], []],
+    ['gemini', ['node', '/bin/gemini', '-i', 'do it'], ['tmux']],
+  ] as const)(
+    'the hooks of %s, started as %j, give these ways to wake it, and report prompts with them: %j',
+    async (name, commandLine, methods) => {
+      const { run, asked } = daemon({ 'session-register': [STATE] });
+      const environment = { TMUX: '/tmux,1,0', TMUX_PANE: '%1' };
+      const input = { ...CODEX_INPUT, hook_event_name: 'SessionStart' };
+      await run(PROGRAM_OF[name], input, { environment, commandLine });
+      const wake = methods.map((type) => ({ type }));
+      expect(asked[0]?.[1]).toMatchObject({ wake, reports_prompts: methods.length > 0 });
     },
   );
 
@@ -242,7 +269,7 @@ describe('a hook never hinders its agent', () => {
   test('it is quiet when nobody said whose session it is', async () => {
     const { asked } = daemon({});
     const client = { call: () => Promise.reject(new Error('not to be asked')) };
-    const surroundings = { environment: {}, findProgram: () => undefined };
+    const surroundings = { environment: {}, findProgram: () => undefined, commandLine: () => [] };
     const gone = new AbortController().signal;
     const call = {
       program: CLAUDE_CODE,

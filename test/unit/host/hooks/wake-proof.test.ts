@@ -49,7 +49,8 @@ async function hooked(program: HookProgram, programPath = '', methods: Partial<W
     here.context.subscribe(({ type }) => type === 'session-waits' && resolve());
   });
   const pane = { TMUX: '/tmux,1,0', TMUX_PANE: '%1' };
-  const surroundings = { environment: { PATH: process.env['PATH'], ...pane }, findProgram: () => programPath };
+  const environment = { PATH: process.env['PATH'], ...pane };
+  const surroundings = { environment, findProgram: () => programPath, commandLine: () => [] };
   const call = {
     program,
     agent: 'bob',

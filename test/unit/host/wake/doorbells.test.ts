@@ -60,7 +60,7 @@ describe('mail_send with doorbells', () => {
   test('says live-next-prompt when nothing proves the wake, and the mail stays as it is', async () => {
     const wake = await wakeContext(['alice', 'bob']);
     wake.answers.push('unheard');
-    await wake.register('bob', 's1', { wake: [COMMAND] });
+    await wake.register('bob', 's1', { wake: [COMMAND], reports_prompts: true });
     const recipient = await request(wake);
     expect(recipient).toMatchObject({ status: 'live-next-prompt' });
     expect(recipient.detail).toContain('no program took it');
@@ -73,7 +73,10 @@ describe('mail_send with doorbells', () => {
   ] as const)('says why the line is not read yet when it is %s, and tries nothing else', async (answer, why) => {
     const wake = await wakeContext(['alice', 'bob']);
     wake.answers.push(answer);
-    await wake.register('bob', 's1', { wake: [{ type: 'codex-socket', socket: '/s' }, COMMAND] });
+    await wake.register('bob', 's1', {
+      wake: [{ type: 'codex-socket', socket: '/s' }, COMMAND],
+      reports_prompts: true,
+    });
     const recipient = await request(wake);
     expect(recipient).toMatchObject({ status: 'live-next-prompt', detail: expect.stringContaining(why) });
     expect(wake.tried).toEqual(['codex-socket s1']);
@@ -95,7 +98,7 @@ describe('mail_send with doorbells', () => {
 
   test('does not ring for kind status, nor for a message that asks for nothing', async () => {
     const wake = await wakeContext(['alice', 'bob']);
-    await wake.register('bob', 's1', { wake: [COMMAND] });
+    await wake.register('bob', 's1', { wake: [COMMAND], reports_prompts: true });
     expect(await request(wake, { kind: 'status', needs_reply: true })).toMatchObject({ status: 'live-next-prompt' });
     expect(await request(wake, { kind: 'message' })).toMatchObject({ status: 'live-next-prompt' });
     expect(wake.tried).toEqual([]);
@@ -110,9 +113,20 @@ describe('mail_send with doorbells', () => {
     expect(await entriesOf(wake)).toMatchObject([{ notifiedAtMs: wake.context.clock.nowMs }]);
   });
 
+  test('says offline when its last session ended in the attempt, and of mail tools alone', async () => {
+    const wake = await wakeContext(['alice', 'bob', 'carol']);
+    wake.answers.push('gone', 'unheard');
+    await wake.register('bob', 's1', { wake: [COMMAND], reports_prompts: true });
+    const offline = { status: 'offline', detail: expect.stringContaining('no session of it is live') };
+    expect(await request(wake)).toMatchObject(offline);
+    await wake.register('carol', 'tools', { wake: [COMMAND] });
+    const looks = expect.stringContaining('its mail tools run; it sees the mail when it looks.');
+    expect(await request(wake, { to: ['carol'] })).toMatchObject({ status: 'offline', detail: looks });
+  });
+
   test('coalesces what comes within the cooldown into one doorbell', async () => {
     const wake = await wakeContext(['alice', 'bob']);
-    await wake.register('bob', 's1', { wake: [COMMAND] });
+    await wake.register('bob', 's1', { wake: [COMMAND], reports_prompts: true });
     await request(wake);
     const second = await request(wake);
     await request(wake);
@@ -140,7 +154,7 @@ describe('mail_send with doorbells', () => {
 
   test('waits a bounded time for a doorbell that takes long', async () => {
     const wake = await wakeContext(['alice', 'bob']);
-    await wake.register('bob', 's1', { wake: [HOOK] });
+    await wake.register('bob', 's1', { wake: [HOOK], reports_prompts: true });
     const bob = await idOf(wake.context, 'bob');
     const { answer: waiting } = await wake.wait('bob', 's1');
     const sending = request(wake);
@@ -176,7 +190,7 @@ describe('a hook that waits', () => {
 
   test('is answered at once when mail came while nobody waited', async () => {
     const wake = await wakeContext(['alice', 'bob']);
-    await wake.register('bob', 's1', { wake: [HOOK] });
+    await wake.register('bob', 's1', { wake: [HOOK], reports_prompts: true });
     expect(await request(wake)).toMatchObject({ status: 'live-next-prompt' });
     const { answer } = await wake.wait('bob', 's1');
     expect(await answer).toMatchObject({ event: 'doorbell' });
