@@ -20,7 +20,8 @@ interface SendFlags extends MessageFlags {
 const SEND_NOTES = `
 "Accepted" means that this host stored the message, or queued it for another host; it is not a delivery yet. An address
 is an agent's name, agent@host, role:<role>, * for everyone, or owner. The kinds request, task, decision and alert wake
-an idle recipient; message and reply only with --needs-reply or an @mention; status never.
+an idle recipient; message and reply only with --needs-reply, an @mention, or as the answer to
+a message of its own with --needs-reply; status never.
 
 Examples:
   $ poste send --as builder --to reviewer --subject 'Ready' --body 'Branch fix-7 is ready.'

@@ -33,7 +33,7 @@ const messageId = Type.String({
 });
 const kind = Type.Enum([...MESSAGE_KINDS], TEXT);
 const KIND_NOTE =
-  'request, task, decision and alert wake an idle recipient; message and reply only with needs_reply or an @mention; status never.';
+  'request, task, decision and alert wake an idle recipient; message and reply only with needs_reply, an @mention, or as the answer to a message of its own with needs_reply; status never.';
 const origin = Type.Enum([...ORIGINS], {
   ...TEXT,
   description: 'external when the content comes from outside: a web page, an issue, a PR comment, an e-mail.',

@@ -1,17 +1,18 @@
 /**
  * Whether a message wakes an idle recipient ("What the service does", 3): kinds `request`, `task`, `decision` and
- * `alert` do; `message` and `reply` only with `needs_reply` or when the body mentions the recipient; `status` never.
+ * `alert` do; `message` and `reply` only with `needs_reply`, when the body mentions the recipient, or, beyond the rule, when
+ * it answers a message of the recipient's own that had `needs_reply`; `status` never.
  *
  * A mention is `@name` or `@name@host` with the name of the recipient and the name of its host, without case. Names are
- * ASCII, so any other letter ends one, as in languages that write no spaces. Before the `@` stands nothing, or a
- * character that ends no e-mail address and no path; a letter of a script that writes no spaces may stand there. After
+ * ASCII, so any other letter ends one, as in languages that write no spaces. Before the `@` stands nothing that begins an
+ * e-mail address, and no end of a path; a letter of a script that writes no spaces may stand there. After
  * the name stands no `@`, and no `/` with a word behind it (`@name/package`); mentions joined by `/` all count.
  * Full stops, hyphens and underscores at the end of a sentence do not belong to the name unless the recipient is called
  * so. Quotes and code count like any text.
  */
 import { foldHostName } from '../../protocol/names.ts';
 import { foldName } from './address.ts';
-import type { MessageKind } from './rows.ts';
+import type { AgentId, MessageKind, MessageRow } from './rows.ts';
 
 interface WakingMessage {
   kind: MessageKind;
@@ -34,11 +35,17 @@ const WAKING: Readonly<Record<MessageKind, 'always' | 'when asked' | 'never'>> =
   status: 'never',
 };
 
-/** `mentioned` returns what the body mentions; it is called only when that matters. */
-export function wakesRecipient(message: WakingMessage, mentioned: () => Mentioned, recipient: Mentionable): boolean {
+/** `mentioned` returns what the body mentions; it is called only when that matters. `answered`: the message that it answers. */
+export function wakesRecipient(
+  message: WakingMessage,
+  mentioned: () => Mentioned,
+  recipient: Mentionable & { agentId: AgentId },
+  answered?: Pick<MessageRow, 'needsReply' | 'fromAgent'>,
+): boolean {
   const waking = WAKING[message.kind];
   if (waking !== 'when asked') return waking === 'always';
-  return message.needsReply || isMentioned(mentioned(), recipient);
+  const hasAsked = answered?.needsReply === true && answered.fromAgent === recipient.agentId;
+  return message.needsReply || hasAsked || isMentioned(mentioned(), recipient);
 }
 
 /** What a body mentions: `name` and `name@host`, without case, as written and without what closes a sentence. */
@@ -47,11 +54,11 @@ export type Mentioned = ReadonlySet<string>;
 const AGENT = '[A-Za-z0-9][A-Za-z0-9._-]{0,63}';
 const HOST = '[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?';
 const MENTION = `@${AGENT}(?:@${HOST}[._-]*)?`;
-/** Letters of scripts that write spaces between words: before an `@` they end an e-mail address. */
+/** Letters of scripts that write spaces between words: before an `@`, and what may follow them there, an e-mail address. */
 const SPACED = String.raw`\p{Script=Latin}\p{Script=Greek}\p{Script=Cyrillic}\p{N}`;
 /** One mention, or several joined by `/`. The end that it asks for keeps it from taking a part of a name for the name. */
 const MENTIONS = new RegExp(
-  String.raw`(?<![${SPACED}._%+/@-])${MENTION}(?:/${MENTION})*(?![A-Za-z0-9._@-]|/[A-Za-z0-9])`,
+  String.raw`(?=@)(?<![${SPACED}][_%+-]*|[/@])${MENTION}(?:/${MENTION})*(?![A-Za-z0-9._@-]|/[A-Za-z0-9])`,
   'gu',
 );
 const CLOSING = /[._-]+$/;

@@ -54,11 +54,13 @@ export function storeMessage(
   const stored: StoredEntry[] = [];
   let found: Mentioned | undefined;
   const mentioned = (): Mentioned => (found ??= mentionsIn(body));
+  const answered = message.replyTo === null ? undefined : tx.get('message', message.replyTo);
+  const host = context.identity().hostName;
   for (const { agentId, forwardedFrom } of recipients) {
     if (tx.get('place', agentId, message.ref) !== undefined) continue;
     const name = nameOf(tx, agentId);
     const names = forwardedFrom === null ? [name] : [name, forwardedFrom];
-    const wakes = wakesRecipient(message, mentioned, { names, host: context.identity().hostName });
+    const wakes = wakesRecipient(message, mentioned, { agentId, names, host }, answered);
     const position = putEntry(tx, agentId, message, { wakes, forwardedFrom });
     stored.push({ agentId, position, wakes });
     tx.afterCommit(() => context.emit({ type: 'mail-stored', agentId, position, wakes }));

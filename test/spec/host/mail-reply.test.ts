@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import type { ItemId } from '../../../src/protocol/names.ts';
 import type { Refusal } from '../../../src/host/core/refusal.ts';
-import type { Address, MessageRef, PeerRow } from '../../../src/host/core/rows.ts';
+import type { Address, MessageRef, MessageRow, PeerRow } from '../../../src/host/core/rows.ts';
 import type { ReplyInput, SendResult } from '../../../src/host/contract/mail.ts';
 import { SUBJECT_CHARACTERS_MAX } from '../../../src/host/contract/limits.ts';
 import { removeAgent, renameAgent } from '../../../src/host/agents/agents.ts';
@@ -29,7 +29,13 @@ const recipientsOf = (result: SendResult | Refusal): string[] =>
   accepted(result).recipients.map((one) => one.recipient);
 
 /** A message as it lies in bob's mailbox when a peer sent it. */
-async function storeFromPeer(context: TestContext, peer: PeerRow, from: string, to: string[]): Promise<string> {
+async function storeFromPeer(
+  context: TestContext,
+  peer: PeerRow,
+  from: string,
+  to: string[],
+  given: Partial<MessageRow> = {},
+): Promise<string> {
   const id = `m-${from}`.replace('@', '-');
   const ref = id as MessageRef;
   const message = {
@@ -49,11 +55,43 @@ async function storeFromPeer(context: TestContext, peer: PeerRow, from: string, 
     createdAtMs: 1,
     storedAtMs: context.nowMs(),
     bodyBytes: 1,
+    ...given,
   };
   const agentId = await idOf(context, 'bob');
   await context.store.transact((tx) => storeMessage(tx, context, message, 'b', [{ agentId, forwardedFrom: null }]));
   return id;
 }
+
+/** Whether the newest message of an agent's mailbox wakes it. */
+async function wakes(context: TestContext, name: string): Promise<boolean> {
+  const agentId = await idOf(context, name);
+  return context.store.read(async (reader) => {
+    const { value } = await reader.range('unread', [agentId], { reverse: true }).next();
+    return value?.row === true;
+  });
+}
+
+describe('message kind decides waking', () => {
+  test.each([
+    [true, 'reply', true],
+    [false, 'reply', false],
+    [true, 'status', false],
+  ] as const)('of an answer to a message with needs_reply %s, a %s: %s', async (needs_reply, kind, isWoken) => {
+    const context = await contextOf(['alice', 'bob', 'carol']);
+    const { message_id } = accepted(await send(context, 'alice', { to: ['bob', 'carol'], needs_reply }));
+    accepted(await reply(context, 'bob', { message_id, body: 'yes', kind, to_all: true }));
+    expect([await wakes(context, 'alice'), await wakes(context, 'carol')]).toEqual([isWoken, false]);
+  });
+
+  test('of an answer from another host to a message of the agent with needs_reply: it does', async () => {
+    const context = await contextOf(['bob']);
+    const peer = await addPeer(context, 'desktop', [{ name: 'pat', roles: [] }]);
+    const { message_id } = accepted(await send(context, 'bob', { to: ['pat@desktop'], needs_reply: true }));
+    const given = { kind: 'reply', needsReply: false } as const;
+    await storeFromPeer(context, peer, 'pat@desktop', ['bob@here'], { ...given, replyTo: message_id as MessageRef });
+    expect(await wakes(context, 'bob')).toBe(true);
+  });
+});
 
 describe('a reply', () => {
   test('goes to the sender, in the thread, as kind reply with a subject of its own', async () => {

@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import type { AgentId } from '../../../../src/host/core/rows.ts';
 import { type Mentionable, isMentioned, mentionsIn, wakesRecipient } from '../../../../src/host/core/waking.ts';
 
-const bob = { names: ['bob'], host: 'laptop' };
+const BOB = 'b'.repeat(32) as AgentId;
+const bob = { agentId: BOB, names: ['bob'], host: 'laptop' };
 
 function mentions(body: string, recipient: Mentionable): boolean {
   return isMentioned(mentionsIn(body), recipient);
@@ -34,6 +36,13 @@ describe('an @mention names the recipient', () => {
     '@carol@desktop/@bob@laptop/@dave.',
     '@bob@laptop님',
     '@bob/확인',
+    '.@bob',
+    'done.@bob, look',
+    'done ...@bob',
+    '-@bob',
+    '- one\n-@bob: two',
+    '_@bob_',
+    'either +@bob or %@bob',
   ])('%j does', (body) => {
     expect(mentions(body, bob)).toBe(true);
   });
@@ -47,6 +56,10 @@ describe('an @mention names the recipient', () => {
     'mail bob@laptop',
     'alice@bob',
     'alice+x@bob',
+    'alice.x@bob',
+    'alice_@bob',
+    'alice-+%_@bob',
+    '../@bob',
     '@@bob',
     'https://example.test/@bob',
     '@bob/package',
@@ -76,6 +89,8 @@ describe('an @mention names the recipient', () => {
     expect(mentions('@a'.repeat(131_072), bob)).toBe(false);
     expect(mentions(`${'@a/'.repeat(87_000)}@`, bob)).toBe(false);
     expect(mentions(`${'a'.repeat(262_140)}@bob`, bob)).toBe(false);
+    expect(mentions(`a${'-'.repeat(262_140)}@bob`, bob)).toBe(false);
+    expect(mentions('-@'.repeat(131_072), bob)).toBe(false);
     // Searched from each sign to the end it would take minutes.
     expect(performance.now() - started).toBeLessThan(20_000);
   });
@@ -99,6 +114,18 @@ test.each([
 function never(): never {
   throw new Error('not asked for');
 }
+
+test.each([
+  ['reply', true, BOB, true],
+  ['message', true, BOB, true],
+  ['status', true, BOB, false],
+  ['reply', false, BOB, false],
+  ['reply', true, 'c'.repeat(32) as AgentId, false],
+  ['reply', true, null, false],
+] as const)('%s wakes who asked: needs_reply %s of %s: %s', (kind, needsReply, fromAgent, wakes) => {
+  const message = { kind, needsReply: false };
+  expect(wakesRecipient(message, () => mentionsIn(''), bob, { needsReply, fromAgent })).toBe(wakes);
+});
 
 test('a body is looked through only where a mention decides', () => {
   expect(wakesRecipient({ kind: 'task', needsReply: false }, never, bob)).toBe(true);
