@@ -43,12 +43,13 @@ const INPUT_LINES: Readonly<Record<NonNullable<Extract<WakeMethod, { type: 'tmux
     isEmpty: ({ rows, x, y }) => x === 3 && /^ [>*] {3}Type your message or @path\/to\/file$/.test(rows[y] ?? ''),
   },
   unknown: {
-    // Nothing, or a sign at the end. A letter is one of a line half typed.
-    prompt: /(?:^|[>❯›»→➜$#%:?*λ])$/u,
-    isEmpty: (screen) => {
-      const { rows, x, y } = screen;
-      const isInMenu = rows[y] === '' && FRAME_END.test(rows.slice(0, y).findLast((row) => row !== '') ?? '');
-      return !isInMenu && INPUT_LINES.unknown.prompt.test(squeezed((rows[y] ?? '').slice(0, x)));
+    // Nothing, or signs of a prompt at the end and nowhere else: no question, no menu, and no line half typed behind one.
+    prompt: /^(?:[^>❯›»→➜$#%λ]*[>❯›»→➜$#%λ]+)?$/u,
+    isEmpty: ({ rows, x, y }) => {
+      const row = rows[y] ?? '';
+      const isInMenu = row === '' && FRAME_END.test(rows.slice(0, y).findLast((row) => row !== '') ?? '');
+      const isRestEmpty = squeezed(row.slice(x)) === '';
+      return !isInMenu && isRestEmpty && INPUT_LINES.unknown.prompt.test(squeezed(row.slice(0, x)));
     },
   },
 };

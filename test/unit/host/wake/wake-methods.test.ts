@@ -154,6 +154,13 @@ describe('the tmux rung', () => {
   test.each<[why: string, shown: Shown]>([
     ['a line that is half typed', [17, 0, '$ touch x; echo ']],
     ['a shell escape', [2, 0, '! ']],
+    ['a question of a command', [11, 0, 'Overwrite? ']],
+    ['a question with an answer to choose', [20, 0, 'Continue? [y/N]:    ']],
+    ['what a command asks for', [10, 0, 'Password: ']],
+    ['a list of choices', [2, 0, '* ']],
+    ['a line that is half typed and ends in a sign', [12, 0, '$ touch x >  ']],
+    ['a line whose cursor was moved to its start', [2, 0, '$ touch x']],
+    ['a text where its input may be', [2, 0, '> Try "explain this"']],
     ['a menu above an empty row', [0, 2, '│ 1. Yes │', '╰────────╯', '']],
   ])('types nothing, though its owner asked for it, into a program that shows %s', async (_why, shown) => {
     const tmux = await fakeTmux('0 0 90', shown, shown);
@@ -168,13 +175,14 @@ describe('the tmux rung', () => {
     ['a frame', [4 + TEXT.length, 1, '╭──────╮', `│ ❯ ${TEXT}   │`, '╰──────╯']],
     ['a narrow pane', [15, 2, '> You have 1 unread message in', '  Poste. Read it with', '  mail_inbox.  ']],
   ])('presses Enter in a program that its owner named when the line stands alone in %s', async (_why, shown) => {
-    const tmux = await fakeTmux('0 0 90', [2, 0, '> Try "explain this"'], shown);
+    const tmux = await fakeTmux('0 0 90', [2, 0, '> '], shown);
     expect(await tmuxMethod({ factsOf, program: tmux.program })(session(), unknown, TEXT, never())).toBe('given');
   });
 
   test.each<[why: string, shown: Shown]>([
     ['the line is one of a shell', [63, 0, ` ! ${TEXT}`]],
     ['something stands before it', [68, 0, ` > half ${TEXT}`]],
+    ['it stands behind a question', [11 + TEXT.length, 0, `Overwrite? ${TEXT}`]],
     ['something stands behind it', [63, 0, ` > ${TEXT}half`]],
     ['its user typed on', [68, 0, ` > ${TEXT} half`]],
     ['a part of it is missing', [60, 0, ` > ${TEXT.slice(3)}`]],
