@@ -1,5 +1,6 @@
 import { realpathSync, statfsSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { configDefaults, defineConfig } from 'vitest/config';
 import { PATIENCE_MS } from './test/support/patience.ts';
 import { RunNotes } from './test/support/run-notes.ts';
@@ -39,7 +40,9 @@ export default defineConfig({
     // Tests keep nothing in modules or globals, so that the files which a worker runs share what they import.
     isolate: false,
     setupFiles: ['test/support/checked-fetch.ts'],
-    env: { TMPDIR: temporaryRoot() },
+    // Relays keep positions in the state folder: that of this run is removed at its end.
+    globalSetup: ['test/support/state-folder.ts'],
+    env: { TMPDIR: temporaryRoot(), XDG_STATE_HOME: join(temporaryRoot(), `poste-test-state-${process.pid}`) },
     reporters: ['default', new RunNotes()],
     sequence: { sequencer: TestOrder },
     // Many tests wait for other processes: one worker for each core would leave cores idle.

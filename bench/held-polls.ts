@@ -3,6 +3,7 @@
  * its own: memory, processor time to begin a poll, and while all of them wait. And how long a relay takes to start, by how
  * many hosts are enrolled and how many items wait. Stores are made in this process before the relay starts.
  */
+import { join } from 'node:path';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -78,7 +79,8 @@ async function withRelay(
   work: (relay: { port: number; pid: number; startMs: number }) => Promise<void>,
 ): Promise<void> {
   const port = await steadyPort();
-  const flags = ['--store-dir', folder, '--listen', `127.0.0.1:${port}`, '--admin-listen', 'off', '--json'];
+  const place = ['--store-dir', folder, '--position-file', join(folder, 'position')];
+  const flags = [...place, '--listen', `127.0.0.1:${port}`, '--admin-listen', 'off', '--json'];
   const room = ['--max-enrolments', '200000', '--max-connections', '12000', '--max-connections-per-address', '12000'];
   const startedMs = performance.now();
   const child = spawn(process.execPath, [PROGRAM, 'relay', 'serve', ...flags, ...room, '--log-level', 'error'], {

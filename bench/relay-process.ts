@@ -45,6 +45,8 @@ export async function startBenchRelay({ log = [], folder: given }: BenchRelayOpt
   const flags = [
     '--store-dir',
     folder,
+    '--position-file',
+    join(folder, 'position'),
     '--listen',
     '127.0.0.1:0',
     '--admin-listen',

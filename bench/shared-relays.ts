@@ -84,7 +84,8 @@ class Node {
   }
 
   #started(): ChildProcess {
-    const flags = ['--store-dir', this.folder, '--listen', `127.0.0.1:${this.port}`, '--admin-listen', 'off'];
+    const place = ['--store-dir', this.folder, '--position-file', join(this.folder, 'position')];
+    const flags = [...place, '--listen', `127.0.0.1:${this.port}`, '--admin-listen', 'off'];
     const { PATH = '', HOME = '' } = process.env;
     const child = spawn(process.execPath, [PROGRAM, 'relay', 'serve', ...flags, ...this.#args], {
       stdio: ['ignore', 'ignore', 'inherit'],

@@ -264,7 +264,7 @@ export class ClusterWorld {
       port,
       args: [MAIN, 'relay', 'serve', '--store-dir', folder, '--backup-dir', 'off', ...listen, ...log],
       // The private key of `hostNamed(RELAY)`.
-      env: { MAIL_RELAY_KEY: hash('sha256', RELAY, 'buffer').toString('base64') },
+      env: { MAIL_RELAY_KEY: hash('sha256', RELAY, 'buffer').toString('base64'), XDG_STATE_HOME: this.folder },
       logFile: `${folder}.log`,
       say: this.#say,
     });

@@ -40,6 +40,8 @@ async function startRelay(folder: string): Promise<RunningRelay> {
   const flags = [
     '--store-dir',
     folder,
+    '--position-file',
+    join(folder, 'position'),
     '--listen',
     '127.0.0.1:0',
     '--admin-listen',

@@ -1,6 +1,6 @@
-/** Files that must survive a crash: names brought to the disk, and small files replaced as a whole. */
-import { constants, copyFileSync, statSync } from 'node:fs';
-import { open, rename, rm } from 'node:fs/promises';
+/** Files that must survive a crash: names brought to the disk, folders, and small files replaced as a whole. */
+import { constants, copyFileSync, existsSync, statSync } from 'node:fs';
+import { mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 /** Brings the names in `folder` to the disk: a rename or a new file is durable only then. */
@@ -11,6 +11,14 @@ export async function syncFolder(folder: string): Promise<void> {
   } finally {
     await handle.close();
   }
+}
+
+/** As `mkdir -p`, for its owner alone. Node's own recursion never ends where a folder cannot be made but its parent exists, as in /proc. */
+export async function makeFolders(folder: string): Promise<void> {
+  if (existsSync(folder) && statSync(folder).isDirectory()) return;
+  const parent = dirname(folder);
+  if (parent !== folder) await makeFolders(parent);
+  await mkdir(folder, { mode: 0o700 });
 }
 
 /** Copies `path` under a new name beside it, and returns the path of the copy. Throws errors of the system. */
@@ -28,16 +36,16 @@ export function copyBeside(path: string, nowMs: number): string {
 }
 
 /**
- * Replaces a file by `text`: after a crash it holds either all of `text` or what it held before. Only its owner can read
+ * Replaces a file by `content`: after a crash it holds either all of that or what it held before. Only its owner can read
  * a new file. Throws errors of the system.
  */
-export async function replaceFile(path: string, text: string): Promise<void> {
+export async function replaceFile(path: string, content: string | Buffer): Promise<void> {
   const mode = statSync(path, { throwIfNoEntry: false })?.mode ?? 0o600;
   const beside = `${path}.poste-${process.pid}`;
   try {
     const file = await open(beside, 'w', mode & 0o777);
     try {
-      await file.writeFile(text);
+      await file.writeFile(content);
       await file.sync();
     } finally {
       await file.close();

@@ -19,7 +19,7 @@ export function homeFolder(environment: Environment): string {
 /** The folder that a variable of the XDG Base Directory Specification names; it says to ignore a relative path. */
 export function xdgFolder(
   environment: Environment,
-  variable: 'XDG_CONFIG_HOME' | 'XDG_DATA_HOME' | 'XDG_RUNTIME_DIR',
+  variable: 'XDG_CONFIG_HOME' | 'XDG_DATA_HOME' | 'XDG_STATE_HOME' | 'XDG_RUNTIME_DIR',
 ): string | undefined {
   return absolute(environment[variable]);
 }

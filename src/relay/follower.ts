@@ -222,12 +222,13 @@ export class SharedLead {
 
   async #join(following: Following): Promise<LeadingNode> {
     const { options, sharedLog, newEpoch, onLost } = this.#options;
-    const { storeDir, positionFile, clock, timers, log, version } = options;
+    const { storeDir, positionFile, positionHome, clock, timers, log, version } = options;
     const node = await joinLog({
       ...sharedLog,
       log: this.#log,
       folder: storeDir,
       positionFile,
+      positionHome,
       version,
       signer: keyFromOutside(options),
       settings: decidingSettings(options),

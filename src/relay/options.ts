@@ -16,11 +16,11 @@ import type { StartRowsCheck } from './jobs/rows-check.ts';
 import type { TakeBackup } from './operator/console-overview.ts';
 import type { HeldBytes } from './http/page-writer.ts';
 import type { HandOver } from './shared-log/leadership.ts';
+import type { PositionPlace } from './store/position-place.ts';
 import type { SharedLogOptions } from './shared-log/node-options.ts';
 
-export interface RelayOptions {
+export interface RelayOptions extends PositionPlace {
   storeDir: string;
-  positionFile?: string;
   /** The log that this relay shares with others; absent: its store holds the log. */
   sharedLog?: SharedLogOptions;
   /** Ends the wait of a relay that follows. */

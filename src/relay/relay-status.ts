@@ -1,11 +1,11 @@
 /** How this relay is, as `poste relay doctor` asks for it over the control socket. */
-import { join } from 'node:path';
 import { listenAddressText } from '../lib/listen-address.ts';
 import type { SharedLogShown } from '../protocol/operator-documents.ts';
 import { openFilesMax } from './connection-limits.ts';
 import type { StatusDocument } from './operator/documents.ts';
 import type { RelayOptions } from './options.ts';
-import { POSITION_FILE, SCHEMA_VERSION } from './store/open.ts';
+import { SCHEMA_VERSION } from './store/open.ts';
+import { positionPathOf } from './store/position-place.ts';
 
 interface KnownStatus<Log extends SharedLogShown | null> {
   role: StatusDocument['role'];
@@ -37,7 +37,7 @@ export function statusDocument<Log extends SharedLogShown | null>(
     connections: known.connections,
     disk_floor_bytes: options.diskFloorBytes,
     schema_version: SCHEMA_VERSION,
-    position_file: positionFile ?? join(storeDir, POSITION_FILE),
+    position_file: positionPathOf(storeDir, positionFile),
     broken_queues: known.brokenQueues,
     damaged_rows: known.damagedRows,
     last_backup_at: known.lastBackupMs === 0 ? null : known.lastBackupMs,

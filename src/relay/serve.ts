@@ -41,7 +41,7 @@ export const STOP_WITHIN_MS = 20_000;
 
 /** Throws `StoreRefused`, `ListenFailed` or `TooFewFiles`. */
 export async function startRelay(given: RelayOptions): Promise<Relay> {
-  const { storeDir, positionFile, clock, randomBytes, limits, admission, enrolmentsMax, dedupRowsMax, log } = given;
+  const { storeDir, clock, randomBytes, limits, admission, enrolmentsMax, dedupRowsMax, log } = given;
   const onTimerError = (error: unknown): void => log.error({ err: error }, 'a timer met an unexpected error');
   const options = { ...given, timers: guardedTimers(given.timers, onTimerError) };
   const { limits: connectionsAtMost, notices: fileNotices } = connectionLimits(
@@ -57,15 +57,7 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
   // Nothing reads the counts of a relay without an operator listener.
   const watch = options.adminListen && new Watch(options.version, clock, { sharesLog: sharedLog !== undefined });
   const lead = sharedLog && (await SharedLead.follow({ options, watch, sharedLog, newEpoch, onLost }));
-  const opened =
-    lead?.opened ??
-    (await openStore({
-      folder: storeDir,
-      ...(positionFile !== undefined && { positionFile }),
-      ...(options.signer && { signer: options.signer }),
-      nowMs: clock.nowMs(),
-      newEpoch,
-    }));
+  const opened = lead?.opened ?? (await openOwnStore(options, newEpoch));
   const { store, signer, initialised, notices, epochBegun, isClockSuspect } = opened;
   services.add('store', { stop: () => lead?.close() ?? store.close() });
   try {
@@ -119,6 +111,15 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
     await services.stop();
     throw refusedIfDamaged(error, storeDir);
   }
+}
+
+/** The store of a relay that holds its log alone. */
+function openOwnStore(
+  { storeDir, positionFile, positionHome, signer, clock }: RelayOptions,
+  newEpoch: () => Epoch,
+): ReturnType<typeof openStore> {
+  const place = { folder: storeDir, positionFile, positionHome };
+  return openStore({ ...place, ...(signer && { signer }), nowMs: clock.nowMs(), newEpoch });
 }
 
 interface ServeParts {

@@ -4,7 +4,7 @@ import { Readable, Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import type { CommandContext } from '../../src/cli/lib/context.ts';
 import { run } from '../../src/cli/run.ts';
-import { type Ended, type Environment, type StartDocument, serveArgs } from './poste-process.ts';
+import { type Ended, type Environment, type StartDocument, ownEnvironment, serveArgs } from './poste-process.ts';
 import { atTestEnd } from './test-end.ts';
 
 /** What the built program would be called with, where a command starts another process. */
@@ -27,7 +27,7 @@ interface OwnContext extends CommandContext {
 }
 
 export interface CommandWorld {
-  /** Of this process's environment a command has PATH and HOME besides. */
+  /** Of this process's environment a command has PATH, HOME and XDG_STATE_HOME besides. */
   environment?: Environment;
   /** All of standard input, which then ends; or where it comes from. */
   stdin?: string | Buffer | Readable;
@@ -51,7 +51,7 @@ export function commandContext({ environment = {}, stdin = '', typed, ...world }
     stdout: Object.assign(new Collected(), world.columns !== undefined && { isTTY: true, columns: world.columns }),
     stderr: Object.assign(new Collected(), { isTTY }),
     hasBrokenWords: false,
-    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], NO_COLOR: '1', ...environment },
+    env: { ...ownEnvironment(), ...environment },
     platform: world.platform ?? 'linux',
     signals: new EventEmitter(),
     program: PROGRAM,

@@ -31,7 +31,8 @@ export class StoppedRelay {
 
   /** In a folder that is not there yet. */
   static async make(storeDir: string): Promise<StoppedRelay> {
-    const relay = await relayHere(storeDir);
+    // In the store folder, so that each copy has its own.
+    const relay = await relayHere(storeDir, ['--position-file', join(storeDir, 'position')]);
     for (const host of [alice, bob]) await clientOf(relay, host).enrol();
     const { results, epoch } = await clientOf(relay, alice).push(ITEMS);
     await relay.process.stop();

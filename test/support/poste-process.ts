@@ -61,6 +61,12 @@ export interface StartDocument {
   pid: number;
 }
 
+/** What commands have of this process's environment: its state folder is one of the test run. */
+export function ownEnvironment(): Environment {
+  const { PATH = '', HOME = '', XDG_STATE_HOME = '' } = process.env;
+  return { PATH, HOME, XDG_STATE_HOME, NO_COLOR: '1' };
+}
+
 export class PosteProcess {
   readonly #child: ChildProcess;
   readonly #ended: Promise<unknown>;
@@ -72,8 +78,7 @@ export class PosteProcess {
     environment: Environment,
     { openFilesMax, main = MAIN, under = [] }: ProcessOptions,
   ) {
-    const { PATH = '', HOME = '' } = process.env;
-    const env = { PATH, HOME, NO_COLOR: '1', ...environment };
+    const env = { ...ownEnvironment(), ...environment };
     const command = [...under, process.execPath, main, ...args];
     const [program = '', ...rest] =
       openFilesMax === undefined

@@ -135,7 +135,10 @@ describe('what is mounted', () => {
     const listened = [config['listen'], config['admin_listen']].map((address) => address?.split(':')[1]);
     expect(ports?.map((port) => port.split(':')[2])).toEqual(listened);
     const kept = mountsOf(service('relay')).filter(({ isFile }) => !isFile);
-    expect(kept.map(({ target }) => target)).toEqual([config['store_dir'], config['backup_dir']]);
+    const position = steps
+      .findLast(({ instruction }) => instruction === 'ENV')
+      ?.argument.replace('STATE_DIRECTORY=', '');
+    expect(kept.map(({ target }) => target)).toEqual([config['store_dir'], position, config['backup_dir']]);
     const made = steps.map(({ argument }) => /install -d -o poste -g poste -m 0700 (?<folders>[^&]*)/.exec(argument));
     const folders = made.flatMap((found) => found?.groups?.['folders']?.trim().split(' ') ?? []);
     expect(folders).toEqual(kept.map(({ target }) => target));

@@ -94,7 +94,8 @@ describe('the systemd unit', () => {
   test('stores where its state is, and may write nowhere else', () => {
     const folders = (settings.get('Service.StateDirectory')?.[0] ?? '').split(' ').map((name) => `/var/lib/${name}`);
     const config = parseToml(uncommented(deployFile('relay.toml')));
-    expect([config['store_dir'], config['backup_dir'], config['log_archive_dir']]).toEqual(folders);
+    const position = '/var/lib/poste-position';
+    expect([config['store_dir'], position, config['backup_dir'], config['log_archive_dir']]).toEqual(folders);
     expect(settings.get('Service.ProtectSystem')).toEqual(['strict']);
     expect(settings.has('Service.ReadWritePaths')).toBe(false);
   });
@@ -175,6 +176,7 @@ describe('the Dockerfile', () => {
     expect(command[command.indexOf('--admin-listen') + 1]).toBe('127.0.0.1:8788');
     expect(argumentsOf('EXPOSE')).toEqual(['8787']);
     expect(argumentsOf('VOLUME')).toEqual([command[command.indexOf('--store-dir') + 1]]);
+    expect(argumentsOf('ENV').at(-1)).toBe('STATE_DIRECTORY=/var/lib/poste-position');
     expect(argumentsOf('USER').at(-1)).toMatch(/^[1-9][0-9]*:[1-9][0-9]*$/);
   });
 

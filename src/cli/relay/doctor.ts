@@ -10,7 +10,7 @@ import { inspectLog } from '../../relay/shared-log/inspect-log.ts';
 import { LogRefused, LogUnreachable } from '../../relay/shared-log/shared-log.ts';
 import { storeHolder } from '../../relay/store/look.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
-import { POSITION_FILE } from '../../relay/store/open.ts';
+import { positionPathOf } from '../../relay/store/position-place.ts';
 import { reportChecks } from '../lib/checks.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
@@ -75,7 +75,7 @@ async function examine(
     storeDir,
     options,
     status,
-    positionFile: status?.position_file ?? options?.positionFile ?? join(storeDir, POSITION_FILE),
+    positionFile: status?.position_file ?? positionPathOf(storeDir, options?.positionFile),
     sharesLog: settings.log !== undefined,
     configFile: {
       path: configPath,

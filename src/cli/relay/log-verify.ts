@@ -48,7 +48,7 @@ export function relayLogVerifyCommand(context: CommandContext): Command {
       .addOption(
         new Option(
           '--position-file <file>',
-          'where the relay notes its position (default: in the store folder)',
+          'where the relay notes its position (default: the file that it chose)',
         ).conflicts(['backup', 'archive']),
       )
       .addOption(

@@ -145,7 +145,7 @@ function withMoveOptions(command: Command): Command {
     .addOption(durabilityOption())
     .addOption(storeDirOption('the store folder of the stopped relay'))
     .addOption(keyFileOption())
-    .option('--position-file <file>', 'the position file, as for relay serve (default: position in the store folder)');
+    .option('--position-file <file>', 'the position file, as for relay serve (default: the one that it chose)');
 }
 
 /** Does `work` with what the flags name, and ends as a command does. Nothing runs on the folder meanwhile. */

@@ -50,7 +50,7 @@ export function relayRestoreCommand(context: CommandContext): Command {
       .argument('<file>', 'a file that poste relay backup wrote')
       .addOption(storeDirOption('the store folder of the stopped relay'))
       .addOption(keyFileOption())
-      .option('--position-file <file>', 'the position file, as for relay serve (default: position in the store folder)')
+      .option('--position-file <file>', 'the position file, as for relay serve (default: the one that it chose)')
       .addOption(new Option('--dry-run', 'show what would change, and change nothing').conflicts('yes'))
       .option('--force', 'restore even if the former store is damaged, so that not all of it can be preserved')
       .option('--yes', 'do not ask for confirmation')

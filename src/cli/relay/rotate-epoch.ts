@@ -52,7 +52,7 @@ export function relayRotateEpochCommand(context: CommandContext): Command {
     new Command('rotate-epoch')
       .addOption(storeDirOption('the store folder of a stopped relay, or of a running one'))
       .addOption(keyFileOption())
-      .option('--position-file <file>', 'the position file, as for relay serve (default: position in the store folder)')
+      .option('--position-file <file>', 'the position file, as for relay serve (default: the one that it chose)')
       .addOption(logOption())
       .addOption(logPasswordFileOption())
       .addOption(durabilityOption())

@@ -138,7 +138,7 @@ export const SERVE_OPTIONS: OptionTable = {
   diskFloor: count('--disk-floor <mib>', 'refuse pushes while less is free on the disk', 256, 0),
   positionFile: path(
     '--position-file <file>',
-    'where to note how far the log had come (default: position in the store folder)',
+    'where to note how far the log had come (default: in the state folder, else in the store folder)',
   ),
   backupDir: {
     ...path(

@@ -21,6 +21,7 @@ import { deployKey } from './relay-key.ts';
 import { CommandFailed, stopSignal } from '../lib/exit.ts';
 import { commandLog, endLog } from '../lib/log.ts';
 import { announce } from '../lib/output.ts';
+import { stateFolder } from '../../host/base/paths.ts';
 import { storeRefused } from './store-dir.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { effectiveSettings, printedConfig } from './serve-config.ts';
@@ -48,6 +49,7 @@ Environment:
   MAIL_RELAY_TRUST_PROXY  xff, cloudflare or none: as --trust-proxy
   RELAY_MAX_BODY          as --max-body
   POSTE_HOME              the folder of relay.toml; else the XDG config folder
+  STATE_DIRECTORY         of the folders that systemd made, that of the position ends in -position; else XDG_STATE_HOME
 
 Examples:
   $ poste relay serve
@@ -95,7 +97,7 @@ async function serve(context: CommandContext, flags: ServeFlags, isJson: boolean
   const following = new AbortController();
   void signalled.then(() => following.abort());
   // A relay that gave its lead to another, or takes it anew on another server, starts again.
-  const options = relayOptions(flags, storeDir, key);
+  const options = { ...relayOptions(flags, storeDir, key), positionHome: positionHome(context) };
   makeOwnFolders(options);
   for (;;) {
     const sharedLog = await sharedLogOf(context, flags);
@@ -121,6 +123,12 @@ async function serve(context: CommandContext, flags: ServeFlags, isJson: boolean
   }
   log.info({}, 'stopped');
   endLog(context);
+}
+
+/** Where the position stands when nothing names its file: in the folder that the unit keeps for it, or that of the user. */
+function positionHome(context: CommandContext): string | undefined {
+  const ofUnit = context.env['STATE_DIRECTORY']?.split(':').find((folder) => folder.endsWith('-position'));
+  return ofUnit ?? stateFolder(context);
 }
 
 /** `undefined` when it was stopped while it followed. */

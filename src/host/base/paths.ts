@@ -4,13 +4,14 @@
  *                 XDG                                        POSTE_HOME
  *     config      $XDG_CONFIG_HOME/poste/config.toml         config.toml
  *     store       $XDG_DATA_HOME/poste/store                 store
+ *     state       $XDG_STATE_HOME/poste                      the folder itself
  *     socket      $XDG_RUNTIME_DIR/poste/daemon.sock         daemon.sock
  *
  * Without a folder for the user's sockets, the socket is beside the store.
  */
 import { lstatSync, mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { configFolder, type Environment, homeFolder, xdgFolder } from '../../lib/user-folders.ts';
+import { configFolder, type Environment, HomeUnknown, homeFolder, xdgFolder } from '../../lib/user-folders.ts';
 import { socketPathFault } from '../../lib/unix-socket.ts';
 
 /** Only their owner can read the folders that Poste makes. */
@@ -51,6 +52,18 @@ export function ownPaths(
     (usual !== undefined && userId !== undefined && owns(usual, userId) ? usual : undefined);
   const config = join(configFolder(env), 'poste', 'config.toml');
   return pathsIn(config, data, runtime === undefined ? data : join(runtime, 'poste'));
+}
+
+/** Where a relay of this user keeps what is not to lie in its store folder; `undefined` where no home folder is known. */
+export function stateFolder({ env }: { env: Environment }): string | undefined {
+  const { POSTE_HOME: home } = env;
+  if (home !== undefined && home !== '') return resolve(home);
+  try {
+    return join(xdgFolder(env, 'XDG_STATE_HOME') ?? join(homeFolder(env), '.local', 'state'), 'poste');
+  } catch (error) {
+    if (error instanceof HomeUnknown) return undefined;
+    throw error;
+  }
 }
 
 function pathsIn(configFile: string, dataFolder: string, socketFolder: string): HostPaths {

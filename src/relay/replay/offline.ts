@@ -13,7 +13,8 @@ import { PREFIX, lsnOf, prefixRange } from '../store/keys.ts';
 import { LEVEL_FOLDER, type Level, atThisMoment, levelAt } from '../store/level.ts';
 import { readArchive } from '../store/log-archive.ts';
 import { readableRelayRow, declaredSchema } from '../store/migrate.ts';
-import { POSITION_FILE, SCHEMA_VERSION, checkSchema, openLevel, openServing } from '../store/open.ts';
+import { SCHEMA_VERSION, checkSchema, openLevel, openServing } from '../store/open.ts';
+import { positionPathOf } from '../store/position-place.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { type LogBounds, StoreReader } from '../store/store-reader.ts';
@@ -41,7 +42,7 @@ export async function openOffline(folder: string, { isChecked = false } = {}): P
   }
   if (isChecked) await refuseDamagedTables(levelFolder);
   const level = await openServing(folder, () =>
-    openLevel(levelFolder, true, join(folder, POSITION_FILE), { isShared: true }),
+    openLevel(levelFolder, true, positionPathOf(folder, undefined), { isShared: true }),
   );
   if (!level) return openOffline(folder, { isChecked });
   try {

@@ -3,7 +3,6 @@
  * marks that are written without an event, and what lies outside the database (position, relay key, backup header).
  */
 import { hash } from 'node:crypto';
-import { join } from 'node:path';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import type { RelayRow, QueueRow } from '../core/rows.ts';
 import {
@@ -20,7 +19,8 @@ import {
 import type { Level } from '../store/level.ts';
 import type { OfflineStore } from './offline.ts';
 import { readableRelayRow, declaredSchema } from '../store/migrate.ts';
-import { POSITION_FILE, SCHEMA_VERSION, unusablePosition } from '../store/open.ts';
+import { SCHEMA_VERSION, unusablePosition } from '../store/open.ts';
+import { positionPathOf } from '../store/position-place.ts';
 import { ackedThroughs, readableRow, runsOf } from '../store/scan.ts';
 import { positionFault, readPosition } from '../store/position.ts';
 import { readViewMark } from '../store/view-mark.ts';
@@ -38,7 +38,7 @@ import { fileFault } from '../../lib/file-fault.ts';
 /** Where a store folder keeps what is not in its database. */
 export interface StorePlaces {
   folder: string;
-  /** Inside `folder` when absent. */
+  /** The one that a flag or the config names. */
   positionFile: string | undefined;
 }
 
@@ -136,7 +136,7 @@ async function verifyPosition(
     findings.add('POSITION_DIFFERS', `${ends}; at its next start the node puts it aside`);
     return;
   }
-  const path = positionFile ?? join(folder, POSITION_FILE);
+  const path = positionPathOf(folder, positionFile);
   const position = await readPosition(path).catch((error: unknown) => {
     throw unusablePosition(path, fileFault(error));
   });

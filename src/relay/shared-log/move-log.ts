@@ -9,7 +9,8 @@ import { rowKey } from '../core/rows.ts';
 import { finishCutovers } from '../store/cutover.ts';
 import { VIEW_KEY, logKey, rowKeyBytes } from '../store/keys.ts';
 import { LEVEL_FOLDER, type Level } from '../store/level.ts';
-import { POSITION_FILE, checkNewestRecords, openLevel, openServing } from '../store/open.ts';
+import { checkNewestRecords, openLevel, openServing } from '../store/open.ts';
+import { positionPathOf } from '../store/position-place.ts';
 import { PositionFile } from '../store/position.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { encodeRow } from '../store/row-codec.ts';
@@ -117,7 +118,7 @@ export async function becomeOwnLog(level: Level, { folder, positionFile, clock }
   const last = await level.get(logKey(bounds.lastLsn));
   const relay = new StoreReader(level, bounds).get('relay', rowKey.relay);
   if (!last || !relay) throw new Error('invariant: a log that moves has a record, and its relay row');
-  const { file } = await PositionFile.open(positionFile ?? join(folder, POSITION_FILE));
+  const { file } = await PositionFile.open(positionPathOf(folder, positionFile));
   try {
     await file.write({ lsn: bounds.lastLsn, recordHash: hash('sha256', last, 'buffer'), epoch: relay.epoch });
   } finally {

@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { rowKey } from '../core/rows.ts';
 import { refuseForeignKey } from '../store/open.ts';
+import { settlePosition } from '../store/position-place.ts';
 import { epochsOf, lackingDoubt } from './doubt.ts';
 import { progressOf } from './fill-view.ts';
 import { LogWentBack, ViewTooOld, catchUp } from './follow.ts';
@@ -196,6 +197,7 @@ class Node {
     const { folder, positionFile } = this.#options;
     const given = { folder, positionFile, log, state, nowMs: clock.nowMs(), bootId };
     const view = await openView({ ...given, filling, pause, onStalled, onUnreached, onDoubt });
+    await settlePosition(folder, this.#options);
     this.#name = await nodeName(folder);
     return view;
   }

@@ -166,7 +166,7 @@ async function publishOwn(options: MoveOptions, node: string): Promise<PublishRe
   const { log, folder, positionFile, signer, clock, newEpoch, signal, step } = options;
   const opened = await openStore({
     folder,
-    ...(positionFile !== undefined && { positionFile }),
+    positionFile,
     signer,
     nowMs: clock.nowMs(),
     newEpoch,

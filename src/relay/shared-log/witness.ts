@@ -1,13 +1,14 @@
 /**
  * What a node has seen of the log, kept in a file outside the view: a log that lacks it has lost something, and a server that
  * is older than the one where it was seen was replaced by another. The file lies beside the position that a store with a log
- * of its own would have, so that a store folder that is put back does not bring it along.
+ * of its own would have (position-place.ts), so that a store folder that is put back does not bring it along.
  */
 import { readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Cancel, Timers } from '../../lib/clock.ts';
 import { replaceFile, syncFolder } from '../../lib/files.ts';
 import type { LogTree } from '../store/log-tree.ts';
+import { POSITION_FILE, type PositionPlace, positionPathOf } from '../store/position-place.ts';
 import type { ViewMark } from '../store/view-mark.ts';
 import { epochsOf } from './doubt.ts';
 import { type EncodedBatch, LogRefused, type LogServer, type SharedLog } from './shared-log.ts';
@@ -29,19 +30,23 @@ interface Witness extends SeenBatch {
 /** Those without epochs were written. */
 type StoredWitness = Omit<Witness, 'effects' | 'epochs'> & { effects: string; epochs?: string };
 
-/** Where a store notes what it has seen: its folder, and the file of its position where that lies elsewhere. */
-export interface NotesPlace {
+/** Where a store notes what it has seen: in its folder, or beside its position where that stands elsewhere. */
+export interface NotesPlace extends PositionPlace {
   folder: string;
-  positionFile?: string | undefined;
 }
 
 export function witnessFile({ folder, positionFile }: NotesPlace): string {
-  return positionFile === undefined ? join(folder, WITNESS_FILE) : `${positionFile}.${WITNESS_FILE}`;
+  const position = positionPathOf(folder, positionFile);
+  return position === join(folder, POSITION_FILE) ? inFolder(folder) : `${position}.${WITNESS_FILE}`;
+}
+
+function inFolder(folder: string): string {
+  return join(folder, WITNESS_FILE);
 }
 
 /** What this node noted last; `undefined` when it noted nothing that can be read. One of before lies in the folder. */
 export async function readWitness(place: NotesPlace): Promise<Witness | undefined> {
-  for (const path of [witnessFile(place), witnessFile({ folder: place.folder })]) {
+  for (const path of [witnessFile(place), inFolder(place.folder)]) {
     const text = await readFile(path, 'utf8').catch(() => undefined);
     const witness = text === undefined ? undefined : witnessIn(text);
     if (witness) return witness;
@@ -60,7 +65,7 @@ function witnessIn(text: string): Witness | undefined {
 
 /** Call it after the log got the doubt about what it lacks, so that the node adds that doubt once. */
 export async function forgetWitness(place: NotesPlace): Promise<void> {
-  for (const path of [witnessFile(place), witnessFile({ folder: place.folder })]) {
+  for (const path of [witnessFile(place), inFolder(place.folder)]) {
     await rm(path, { force: true });
     await syncFolder(dirname(path));
   }

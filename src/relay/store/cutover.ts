@@ -17,15 +17,14 @@
  */
 import Type, { type Static } from 'typebox';
 import { existsSync } from 'node:fs';
-import { open, readFile, rename, rm } from 'node:fs/promises';
+import { readFile, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { syncFolder } from '../../lib/files.ts';
+import { replaceFile, syncFolder } from '../../lib/files.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import { LEVEL_FOLDER, levelAt } from './level.ts';
+import { positionPathOf } from './position-place.ts';
 import { StoreRefused, folderRefused } from './refused.ts';
 
-/** The position slots inside the store folder, unless they are put elsewhere. */
-export const POSITION_FILE = 'position';
 const JOURNAL = 'restore.json';
 
 /** A name in the store folder, never a path. */
@@ -38,7 +37,7 @@ const Swap = Type.Object({
   restoredPosition: FileName,
   /** What the database that served is called from now on; `null` when there was none, and then none is moved. */
   replaced: Type.Union([FileName, Type.Null()]),
-  /** Where the position is that the relay reads; `null` when it is in the store folder, which may be moved. */
+  /** The file of the position that a flag or the config names; `null` without one (position-place.ts). */
   positionFile: Type.Union([Type.String({ minLength: 1 }), Type.Null()]),
 });
 type RestoreCutover = Static<typeof Swap>;
@@ -58,7 +57,7 @@ export function isRestoreUnderWay(folder: string): boolean {
 export async function decideRestoreCutover(
   folder: string,
   cutover: RestoreCutover,
-  write = writeDurably,
+  write: (path: string, content: Buffer) => Promise<void> = replaceFile,
 ): Promise<void> {
   const journal = join(folder, JOURNAL);
   try {
@@ -105,16 +104,16 @@ const TAKEN: ReadonlySet<string> = new Set(['ENOENT', 'ENOTEMPTY', 'EEXIST']);
 async function carryOut(folder: string, cutover: RestoreCutover, options: FinishOptions): Promise<void> {
   const { step = unobserved } = options;
   const { replaced } = cutover;
-  const positionPath = options.positionFile ?? cutover.positionFile ?? join(folder, POSITION_FILE);
+  const positionPath = positionPathOf(folder, options.positionFile ?? cutover.positionFile ?? undefined);
   const [serving, restored] = [join(folder, LEVEL_FOLDER), join(folder, cutover.restored)];
   if (existsSync(restored)) {
     const positionAside = replaced && join(dirname(positionPath), basename(positionPath) + suffixOf(replaced));
     if (positionAside && existsSync(positionPath) && !existsSync(positionAside)) {
       await step('the replaced position is copied aside');
-      await writeDurably(positionAside, await readFile(positionPath));
+      await replaceFile(positionAside, await readFile(positionPath));
     }
     await step('the position is replaced');
-    await writeDurably(positionPath, await readFile(join(folder, cutover.restoredPosition)));
+    await replaceFile(positionPath, await readFile(join(folder, cutover.restoredPosition)));
     if (replaced && existsSync(serving)) {
       await step('the replaced store goes aside');
       await rename(serving, join(folder, replaced));
@@ -155,20 +154,6 @@ async function readCutover(folder: string): Promise<RestoreCutover | undefined> 
     'damaged',
     `${join(folder, JOURNAL)}, the journal of an unfinished restore, cannot be read: move it away, and restore again`,
   );
-}
-
-/** Whole or not at all, whatever happens meanwhile. */
-async function writeDurably(path: string, bytes: Buffer): Promise<void> {
-  const aside = `${path}.new`;
-  const file = await open(aside, 'w', 0o600);
-  try {
-    await file.writeFile(bytes);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  await rename(aside, path);
-  await syncFolder(dirname(path));
 }
 
 /**

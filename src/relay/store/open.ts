@@ -8,7 +8,6 @@
  */
 import { hash } from 'node:crypto';
 import { existsSync, readdirSync, statSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -31,8 +30,9 @@ import {
 } from './position.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
 import { type ViewMark, logPlace, readViewMark } from './view-mark.ts';
-import { dropRebuilt, finishCutovers, isRestoreUnderWay, POSITION_FILE } from './cutover.ts';
-import { syncFolder } from '../../lib/files.ts';
+import { POSITION_FILE, type PositionPlace, positionPathOf, settlePosition } from './position-place.ts';
+import { dropRebuilt, finishCutovers, isRestoreUnderWay } from './cutover.ts';
+import { makeFolders, syncFolder } from '../../lib/files.ts';
 import { fileFault, systemRemedy } from '../../lib/file-fault.ts';
 import { unreadableFile } from '../../lib/recovered-files.ts';
 import { createRelayKey, readRelayKey } from './relay-key.ts';
@@ -49,10 +49,8 @@ const NEWEST_SCHEMA = { version: SCHEMA_VERSION, migrations: MIGRATIONS };
 const CHECKED_RECORDS = 200_000;
 const CHECKED_AT_ONCE = 4096;
 
-export interface OpenStoreOptions {
+export interface OpenStoreOptions extends PositionPlace {
   folder: string;
-  /** Where the position slots lie; inside `folder` when absent. */
-  positionFile?: string;
   /** The deploy secret's key, when there is one; else `relay.key` in the folder, made on first start. */
   signer?: Signer;
   nowMs: number;
@@ -98,7 +96,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
   await makeFolder(folder);
   await finishCutovers(folder, { positionFile: options.positionFile });
   const levelFolder = join(folder, LEVEL_FOLDER);
-  const positionPath = options.positionFile ?? join(folder, POSITION_FILE);
+  const positionPath = positionPathOf(folder, options.positionFile);
   const existed = existsSync(positionPath) || holdsDatabase(levelFolder);
   const level = await openServing(folder, () => openLevel(levelFolder, existed, positionPath, { isShared: true }));
   if (!level) return open(options);
@@ -110,7 +108,7 @@ async function open(options: OpenStoreOptions): Promise<OpenedStore> {
     const schema = await declaredSchema(level);
     if (schema !== undefined) checkSchema(schema, levelFolder, (options.schema ?? NEWEST_SCHEMA).version);
     const signer = options.signer ?? (await readRelayKey(folder)) ?? (await firstKey(folder, schema !== undefined));
-    const { file, position } = await openPosition(positionPath);
+    const { file, position } = await openPosition(await settlePosition(folder, options));
     opened.push(file);
     const wires = new WireThread(level.location);
     const found = await storeOver({ level, wires, schema, signer, file, position }, options);
@@ -215,7 +213,7 @@ function identityOf(folder: string): bigint | undefined {
 
 export async function makeFolder(folder: string): Promise<void> {
   try {
-    await makeWithParents(folder);
+    await makeFolders(folder);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     const isFile = code === 'EEXIST' || code === 'ENOTDIR';
@@ -224,14 +222,6 @@ export async function makeFolder(folder: string): Promise<void> {
       `${folder} cannot be used as the store folder (${isFile ? `it ${fileThere(folder)}` : (code ?? 'unknown error')}): name another one with --store-dir`,
     );
   }
-}
-
-/** As `mkdir -p`. Node's own recursion never ends where a folder cannot be made but its parent exists, as in /proc. */
-async function makeWithParents(folder: string): Promise<void> {
-  if (existsSync(folder) && statSync(folder).isDirectory()) return;
-  const parent = dirname(folder);
-  if (parent !== folder) await makeWithParents(parent);
-  await mkdir(folder, { mode: 0o700 });
 }
 
 /** Whether LevelDB ever finished creating itself there, whatever was lost since. */

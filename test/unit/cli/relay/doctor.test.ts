@@ -149,14 +149,13 @@ describe('a relay that is well', () => {
   test('runs: every check is ok, on one page, and the exit code is 0', async () => {
     const storeDir = await temporaryFolder();
     const backups = join(await temporaryFolder(), 'backups');
-    const position = join(await temporaryFolder(), 'position');
-    await relayHere(storeDir, ['--backup-dir', backups, '--position-file', position]);
+    await relayHere(storeDir, ['--backup-dir', backups]);
     await expect.poll(() => readdir(backups)).toEqual([expect.stringMatching(/\.backup$/)]);
     const { document, of } = await examined(storeDir, ['--backup-dir', backups]);
     expect(document).toMatchObject({ ok: true, broken: 0, notes: 0, store: storeDir, pid: process.pid });
     expect(of('relay')).toMatchObject(finding('ok', `runs as process ${process.pid}, version`, null));
     expect(of('store').sentence).toContain(`process ${process.pid} has ${storeDir} open, of schema ${SCHEMA_VERSION}`);
-    expect(of('position').sentence).toMatch(/position is of log record [1-9]/);
+    expect(of('position').sentence).toMatch(/\/relay-position-[^/ ]+ is of log record [1-9]/);
     expect(of('key')).toMatchObject(finding('ok', 'relay.key is closed to other users', null));
     expect(of('backup')).toMatchObject(finding('ok', 'one is due every 24 hours', null));
     const { code, stdout, stderr } = await doctor(storeDir);

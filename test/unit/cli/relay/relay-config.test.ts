@@ -22,9 +22,9 @@ interface Configured {
 async function configured(): Promise<Configured> {
   const folder = await temporaryFolder();
   const [storeDir, config] = [join(folder, 'store'), join(folder, 'relay.toml')];
-  const first = await relayHere(storeDir);
+  const first = await relayHere(storeDir, ['--position-file', join(folder, 'position')]);
   await stopped(first);
-  for (const name of ['relay.key', 'position']) await rename(join(storeDir, name), join(folder, name));
+  await rename(join(storeDir, 'relay.key'), join(folder, 'relay.key'));
   const settings = { store_dir: 'store', key_file: 'relay.key', position_file: 'position', backup_dir: 'off' };
   const lines = Object.entries(settings).map(([key, value]) => `${key} = "${value}"\n`);
   await writeFile(config, lines.join(''));

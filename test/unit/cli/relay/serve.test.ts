@@ -1,7 +1,7 @@
 /** What `poste relay serve` takes from flags, environment and files, and what it refuses: in one sentence, with an exit code. */
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { chmod, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, cp, mkdir, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { RelayClient } from '../../../../src/host/relay/relay-client.ts';
@@ -164,6 +164,65 @@ describe('relay serve', () => {
     await expect.poll(() => process.stderr).toContain("the issuer's keys could not be fetched");
     process.signal('SIGTERM');
     expect(await process.ended()).toMatchObject({ code: EXIT.ok });
+  });
+});
+
+async function stoppedEpoch(
+  storeDir: string,
+  environment: Environment = {},
+): Promise<Pick<StartDocument, 'epoch' | 'notices'>> {
+  const relay = await relayHere(storeDir, [], environment);
+  await terminate(relay);
+  const { epoch, notices } = relay.start;
+  return { epoch, notices };
+}
+
+describe('the position of a relay that is told no file for it', () => {
+  test('shows an older copy of the store folder that is put back at once: a new epoch begins', async () => {
+    const folder = await temporaryFolder();
+    const [storeDir, copy] = [join(folder, 'store'), join(folder, 'copy')];
+    const { epoch } = await stoppedEpoch(storeDir);
+    await cp(storeDir, copy, { recursive: true });
+    const relay = await relayHere(storeDir);
+    await clientOf(relay, alice).enrol();
+    await terminate(relay);
+    await rm(storeDir, { recursive: true });
+    await cp(copy, storeDir, { recursive: true });
+    const setBack = await stoppedEpoch(storeDir);
+    expect(setBack.notices).toEqual([expect.stringMatching(/^The store ends before log record [0-9]+, which it had/)]);
+    expect(setBack.epoch).not.toBe(epoch);
+    expect(await stoppedEpoch(storeDir)).toEqual({ ...setBack, notices: [] });
+  });
+
+  test('is carried over from the store folder in the same epoch, and lies in the folder of the unit where that has one', async () => {
+    const folder = await temporaryFolder();
+    const storeDir = join(folder, 'store');
+    const none = { XDG_STATE_HOME: '/proc/none' };
+    const before = await stoppedEpoch(storeDir, none);
+    expect(await readdir(storeDir)).toContain('position');
+    const ofUnit = join(folder, 'poste-position');
+    const environment = { ...none, STATE_DIRECTORY: `${storeDir}:${ofUnit}` };
+    expect(await stoppedEpoch(storeDir, environment)).toMatchObject({ epoch: before.epoch, notices: [] });
+    expect(await readdir(storeDir)).not.toContain('position');
+    expect(await readdir(ofUnit)).toEqual([expect.stringMatching(/^relay-position-/)]);
+    // Whatever the environment of the next start, and of other commands, says.
+    expect(await stoppedEpoch(storeDir)).toMatchObject({ epoch: before.epoch, notices: [] });
+    expect((await runHere(['relay', 'log', 'verify', '--store-dir', storeDir])).code).toBe(EXIT.ok);
+    const rotated = await runHere(['relay', 'rotate-epoch', '--store-dir', storeDir]);
+    expect([rotated.code, rotated.stderr]).toEqual([EXIT.ok, expect.stringMatching(/^This is the epoch from now on/)]);
+    expect(await readdir(storeDir)).not.toContain('position');
+  });
+
+  test('is missing when the state folder is lost: a new epoch begins, and the next start is as any', async () => {
+    const folder = await temporaryFolder();
+    const [storeDir, state] = [join(folder, 'store'), join(folder, 'state')];
+    const environment = { XDG_STATE_HOME: state };
+    const { epoch } = await stoppedEpoch(storeDir, environment);
+    await rm(state, { recursive: true });
+    const anew = await stoppedEpoch(storeDir, environment);
+    expect(anew.notices).toEqual([expect.stringMatching(/^The position file is missing or unreadable/)]);
+    expect(anew.epoch).not.toBe(epoch);
+    expect(await stoppedEpoch(storeDir, environment)).toMatchObject({ epoch: anew.epoch, notices: [] });
   });
 });
 

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import { daemonSocketFault, ownPaths } from '../../../../src/host/base/paths.ts';
+import { daemonSocketFault, ownPaths, stateFolder } from '../../../../src/host/base/paths.ts';
 import { type Environment, homeFolder } from '../../../../src/lib/user-folders.ts';
 import { ownDaemon } from '../../../../src/library/own-daemon.ts';
 
@@ -47,6 +47,10 @@ describe('homeFolder', () => {
 
   test('it is asked for only where it is needed', () => {
     systemKnows();
+    expect(stateFolder({ env: { HOME: '' } })).toBeUndefined();
+    expect(stateFolder({ env: { POSTE_HOME: '/mine', XDG_STATE_HOME: '/s' } })).toBe('/mine');
+    expect(stateFolder({ env: { XDG_STATE_HOME: '/s' } })).toBe('/s/poste');
+    expect(stateFolder({ env: { HOME: '/home/ada', XDG_STATE_HOME: 's' } })).toBe('/home/ada/.local/state/poste');
     expect(pathsOf({ HOME: undefined, POSTE_HOME: '/mine' }).store).toBe('/mine/store');
     const named = { XDG_CONFIG_HOME: '/c', XDG_DATA_HOME: '/d' };
     expect(pathsOf({ HOME: undefined, ...named })).toMatchObject({ store: '/d/poste/store' });

@@ -1,7 +1,8 @@
-import { readFile, stat, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { cp, mkdir, readFile, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { type Position, PositionFile } from '../../../../src/relay/store/position.ts';
+import { positionPathOf, settlePosition } from '../../../../src/relay/store/position-place.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
@@ -140,4 +141,84 @@ test('a written position lies in the file at once', async () => {
 
 test('a folder in the place of the file is an error that names its code', async () => {
   await expect(PositionFile.open(await temporaryFolder())).rejects.toMatchObject({ code: 'EISDIR' });
+});
+
+const places = async (): Promise<{ folder: string; inFolder: string; home: string }> => {
+  const around = await temporaryFolder();
+  const folder = join(around, 'store');
+  await mkdir(folder);
+  return { folder, inFolder: join(folder, 'position'), home: join(around, 'state', 'poste') };
+};
+const settled = async (): Promise<{ folder: string; inFolder: string; home: string; path: string }> => {
+  const made = await places();
+  await write(made.inFolder, positionAt(7));
+  return { ...made, path: await settlePosition(made.folder, { positionHome: made.home }) };
+};
+
+describe('where the position of a store stands', () => {
+  test('one in the store folder is carried over to a file that only its owner may read, and found there by all', async () => {
+    const { folder, home, path } = await settled();
+    expect(dirname(path)).toBe(home);
+    expect(await read(path)).toEqual(positionAt(7));
+    expect([(await stat(home)).mode & 0o777, (await stat(path)).mode & 0o777]).toEqual([0o700, 0o600]);
+    expect(await readdir(folder)).toEqual(['position-place']);
+    expect(positionPathOf(folder, undefined)).toBe(path);
+    expect(await settlePosition(folder, { positionHome: join(home, 'other') })).toBe(path);
+    expect(await settlePosition(folder, {})).toBe(path);
+    const linked = join(await temporaryFolder(), 'link');
+    await symlink(folder, linked);
+    expect(positionPathOf(linked, undefined)).toBe(path);
+  });
+
+  test('what a crash left in the store folder once the pointer stood is removed, and does not count', async () => {
+    const { folder, inFolder, home, path } = await settled();
+    await write(inFolder, positionAt(6));
+    expect(positionPathOf(folder, undefined)).toBe(path);
+    expect(await settlePosition(folder, { positionHome: home })).toBe(path);
+    expect([await read(path), await readdir(folder)]).toEqual([positionAt(7), ['position-place']]);
+  });
+
+  test('before the pointer stands, the one in the store folder counts, whatever lies beyond it', async () => {
+    const { folder, inFolder, home } = await places();
+    await write(inFolder, positionAt(7));
+    await mkdir(join(folder, 'position-place'));
+    expect(await settlePosition(folder, { positionHome: home })).toBe(inFolder);
+    expect(await read(inFolder)).toEqual(positionAt(7));
+  });
+
+  test('the file that a flag names wins, and nothing is chosen or moved', async () => {
+    const { folder, inFolder, home, path } = await settled();
+    await write(inFolder, positionAt(6));
+    const named = join(dirname(folder), 'named');
+    expect(await settlePosition(folder, { positionFile: named, positionHome: home })).toBe(named);
+    expect([await read(path), await read(inFolder)]).toEqual([positionAt(7), positionAt(6)]);
+  });
+
+  test('a copy of the folder elsewhere does not share it, and chooses its own', async () => {
+    const { folder, home, path } = await settled();
+    const copy = join(dirname(folder), 'copy');
+    await cp(folder, copy, { recursive: true });
+    expect(positionPathOf(copy, undefined)).toBe(join(copy, 'position'));
+    const own = await settlePosition(copy, { positionHome: home });
+    expect([dirname(own), own === path]).toEqual([home, false]);
+    expect([positionPathOf(folder, undefined), positionPathOf(copy, undefined)]).toEqual([path, own]);
+  });
+
+  test('when the state folder is lost, it is as if the position were missing, and another place is chosen', async () => {
+    const { folder, inFolder, home } = await settled();
+    await rm(dirname(home), { recursive: true });
+    expect(positionPathOf(folder, undefined)).toBe(inFolder);
+    const path = await settlePosition(folder, { positionHome: home });
+    expect([dirname(path), await read(path)]).toEqual([home, undefined]);
+  });
+
+  test('it stays in the store folder where nothing beyond it can be written, or nothing is beyond it', async () => {
+    const { folder, inFolder } = await places();
+    await write(inFolder, positionAt(7));
+    const file = join(dirname(folder), 'file');
+    await writeFile(file, '');
+    for (const positionHome of [undefined, join(file, 'poste'), '/proc/poste', join(folder, '.local', 'state'), folder])
+      expect(await settlePosition(folder, { positionHome })).toBe(inFolder);
+    expect(await read(inFolder)).toEqual(positionAt(7));
+  });
 });
