@@ -6,7 +6,7 @@ import { ownPaths } from '../../host/base/paths.ts';
 import { copyBeside, replaceFile } from '../../lib/files.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { jsonLine } from '../lib/format.ts';
+import { formatLines, jsonLine } from '../lib/format.ts';
 import {
   type ServiceCommand,
   type ServiceManager,
@@ -206,15 +206,13 @@ function print(context: CommandContext, change: ServiceChange, json = false): vo
 }
 
 function sentences({ unit, changed, dry_run, backup, commands, notices, text }: ServiceChange): string {
-  const said = notices.map((notice) => `${notice}\n`).join('');
   if (dry_run) {
-    const file = text === undefined ? 'removed' : `this:\n${text}`;
-    const written = changed ? `${unit} would be ${file}` : `${unit} would stay as it is`;
-    return [written.trimEnd(), ...commands.map((command) => `Would run: ${command}`), said].join('\n');
+    const file = text === undefined ? ['removed'] : ['this:', ...text.trimEnd().split('\n')];
+    const [is = '', ...rest] = changed ? file : [];
+    const written = changed ? `${unit} would be ${is}` : `${unit} would stay as it is`;
+    return formatLines([written, ...rest, ...commands.map((command) => `Would run: ${command}`), ...notices]);
   }
-  const state = text === undefined ? 'is removed' : 'is written';
-  const done = changed
-    ? `${unit} ${state}.\n`
-    : `${unit} ${text === undefined ? 'is not there' : 'is as it should be'}.\n`;
-  return `${done}${backup === null ? '' : `The previous version is ${backup}.\n`}${said}`;
+  const [changes, stays] = text === undefined ? ['removed', 'not there'] : ['written', 'as it should be'];
+  const previous = backup === null ? [] : [`The previous version is ${backup}.`];
+  return formatLines([`${unit} is ${changed ? changes : stays}.`, ...previous, ...notices]);
 }

@@ -8,7 +8,7 @@ import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
 import { installedChecks } from './installed.ts';
-import { formatFields, jsonLine } from '../lib/format.ts';
+import { formatFields, formatLines, jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf, type Style, styled } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
 import { hostName } from '../lib/host-name.ts';
@@ -94,7 +94,7 @@ function peerTable(screen: Screen, peers: readonly Peer[]): string {
 }
 
 function problemText(screen: Screen, { sentence, command }: Check): string {
-  const mend = command === null ? '' : `    ${command}\n`;
+  const mend = command === null ? '' : formatLines([command], '    ');
   return `\n${styled(screen, 'red', 'Broken:')} ${printable(sentence)}.\n${mend}`;
 }
 

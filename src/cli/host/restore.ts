@@ -11,13 +11,12 @@ import {
   type RestoreReport,
   restoreHost,
 } from '../../host/restore.ts';
-import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, type ExitName, interruption } from '../lib/exit.ts';
 import { hostFailure } from '../lib/host-paths.ts';
-import { jsonLine } from '../lib/format.ts';
+import { formatLines, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 
 interface RestoreFlags {
@@ -134,8 +133,8 @@ function planDocument({ backup, holds, replaced }: RestorePlan): object {
 }
 
 function textOf(screen: Screen, report: RestoreReport): string {
-  const kept = report.keptAside === null ? '' : `  the former store is kept as ${report.keptAside}\n`;
-  return `Restored the backup ${planText(screen, report)}${kept}`;
+  const kept = report.keptAside === null ? [] : [`the former store is kept as ${report.keptAside}`];
+  return `Restored the backup ${planText(screen, report)}${formatLines(kept, '  ')}`;
 }
 
 function rehearsedText(screen: Screen, rehearsed: RestoreRehearsal): string {
@@ -158,7 +157,7 @@ function planText(screen: Screen, { backup, holds, replaced }: RestorePlan): str
     `holds ${counts.join(', ')}${waiting}`,
     ...replacedLines(replaced),
   ];
-  return `of ${formatMoment(screen, backup.created_at)}\n${lines.map((line) => `  ${printable(line)}\n`).join('')}`;
+  return `of ${formatMoment(screen, backup.created_at)}\n${formatLines(lines, '  ')}`;
 }
 
 function replacedLines(replaced: RestorePlan['replaced']): string[] {

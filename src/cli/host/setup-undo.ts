@@ -10,6 +10,7 @@ import { assertNever } from '../../lib/assert-never.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, START_MS } from '../lib/daemon-call.ts';
+import { formatLines } from '../lib/format.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { confirmed } from '../lib/input.ts';
 import {
@@ -106,8 +107,8 @@ async function undoAll(context: CommandContext, json = false): Promise<UndoneSte
 }
 
 function linesOf({ step, state, why, copies = [] }: UndoneStep): string {
-  const line = `${state === 'planned' ? 'to undo' : state}: ${step}${why === undefined ? '' : ` (${why})`}\n`;
-  return [line, ...copies.map((copy) => `  a copy of what it was: ${copy}\n`)].join('');
+  const line = `${state === 'planned' ? 'to undo' : state}: ${step}${why === undefined ? '' : ` (${why})`}`;
+  return formatLines([line, ...copies.map((copy) => `  a copy of what it was: ${copy}`)]);
 }
 
 function textOf(context: CommandContext, entry: Written): string {

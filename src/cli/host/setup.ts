@@ -14,7 +14,7 @@ import { isAgentName } from '../../protocol/names.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
-import { jsonLine } from '../lib/format.ts';
+import { formatLines, jsonLine } from '../lib/format.ts';
 import { confirmed, isInteractive, terminalOf } from '../lib/input.ts';
 import { programNotices, serverOfProgram, toolsFile } from '../lib/program-settings.ts';
 import { withSetupLock } from '../lib/setup-lock.ts';
@@ -139,7 +139,7 @@ async function setup(context: CommandContext, flags: SetupFlags): Promise<void> 
   if (json) context.stdout.write(jsonLine({ dry_run: dryRun, steps: done.shown, notices: done.notices }));
   else if (!dryRun) {
     const lines = [...done.notices, ...nextOf([...new Set(chosen.agents.values())])];
-    context.stdout.write(lines.map((line) => `${line}\n`).join(''));
+    context.stdout.write(formatLines(lines));
   }
 }
 
@@ -197,7 +197,7 @@ function shownLook({ text }: Step, look: Look): Shown {
 }
 
 function lineOf({ step, state, why }: Shown): string {
-  return `${state === 'planned' ? 'to do' : state}: ${step}${why === undefined ? '' : ` (${why})`}\n`;
+  return formatLines([`${state === 'planned' ? 'to do' : state}: ${step}${why === undefined ? '' : ` (${why})`}`]);
 }
 
 function noticesOf(plan: readonly { look: Look }[]): string[] {

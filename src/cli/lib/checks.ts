@@ -54,7 +54,7 @@ function textOf<Area extends string>(
   });
   const look = notes === 0 ? '' : `${countText(notes, 'thing')} ${notes === 1 ? 'is' : 'are'} worth a look`;
   const end = broken > 0 ? look : `Nothing is broken${look === '' ? '' : `, ${look}`}`;
-  return `${head === '' ? '' : `${head}\n\n`}${areas.join('\n')}${end === '' ? '' : `\n${end}.\n`}`;
+  return `${head === '' ? '' : `${printable(head)}\n\n`}${areas.join('\n')}${end === '' ? '' : `\n${end}.\n`}`;
 }
 
 const MARKS: Readonly<Record<Check['state'], string>> = { ok: 'ok', note: 'note', broken: 'BROKEN' };

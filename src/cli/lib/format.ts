@@ -38,6 +38,11 @@ export function formatBytes(bytes: number): string {
   return `${unit === 0 ? value : value.toFixed(1)} ${BYTE_UNITS[unit]}`;
 }
 
+/** A line for each text, printable. */
+export function formatLines(texts: readonly string[], indent = ''): string {
+  return texts.map((text) => `${indent}${printable(text)}\n`).join('');
+}
+
 /** A line for each field: its name in a column of `width`, and its value, printable. */
 export function formatFields(fields: readonly (readonly string[])[], width: number, indent = '  '): string {
   return fields.map(([name = '', value = '']) => `${indent}${name.padEnd(width)} ${printable(value)}\n`).join('');

@@ -3,6 +3,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
+import { formatLines, jsonLine } from '../lib/format.ts';
 import { givenText, nameOf } from '../lib/given-text.ts';
 import { type CheckedProofs, NotVerified, checkProofs } from '../../relay/replay/proof-check.ts';
 
@@ -56,10 +57,10 @@ async function checkProof(context: CommandContext, files: readonly string[], fla
   if (flags.json) {
     const { relayPubkey, isPinned } = checked;
     const document = { relay_pubkey: relayPubkey, fingerprint, pinned: isPinned, verified: checked.verified };
-    context.stdout.write(`${JSON.stringify(document)}\n`);
+    context.stdout.write(jsonLine(document));
     return;
   }
-  context.stdout.write(checked.verified.map(({ sentence }) => `${sentence}\n`).join(''));
+  context.stdout.write(formatLines(checked.verified.map(({ sentence }) => sentence)));
   if (!checked.isPinned)
     context.stderr.write(`poste: compare ${fingerprint} with the relay that you trust, or give --relay-key.\n`);
 }

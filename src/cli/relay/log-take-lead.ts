@@ -10,7 +10,7 @@ import { NODE_FILE } from '../../relay/shared-log/open-view.ts';
 import { type LogState, type SharedLog, copied } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { jsonLine } from '../lib/format.ts';
+import { formatLines, jsonLine } from '../lib/format.ts';
 import {
   type SharedLogFlags,
   durabilityOption,
@@ -67,7 +67,7 @@ async function takeLead(context: CommandContext, flags: TakeLeadFlags): Promise<
     const before = await askedFrom(shared.log, name);
     await taken(shared.log, name, before);
     const document = { leader: name, before: before.holder };
-    context.stdout.write(flags.json ? jsonLine(document) : `${name} leads.\n`);
+    context.stdout.write(flags.json ? jsonLine(document) : formatLines([`${name} leads.`]));
   } catch (error) {
     throw logFailure(error);
   } finally {

@@ -16,7 +16,7 @@ import { StoreRefused, refuseUnusableFolder } from '../../relay/store/refused.ts
 import { RELAY_KEY_FILE, readRelayKey } from '../../relay/store/relay-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
-import { jsonLine } from '../lib/format.ts';
+import { formatLines, jsonLine } from '../lib/format.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import { commandLog } from '../lib/log.ts';
 import { ProgressLine } from '../lib/output.ts';
@@ -91,12 +91,12 @@ function publishText({ logId, loaded, notices }: PublishReport, place: string, {
     ...(damaged > 0 ? [`${damaged} more were damaged in the store already: their senders push them again.`] : []),
     `Start the relay of ${storeDir} with --log, and others on other machines with the same key and the same settings.`,
   ];
-  return `${lines.join('\n')}\n`;
+  return formatLines(lines);
 }
 
 function abortText({ storeDir }: MoveFlags, isOwn: boolean): string {
   return isOwn
-    ? `The move was given up: start the relay of ${storeDir} without --log, as before.\n`
+    ? formatLines([`The move was given up: start the relay of ${storeDir} without --log, as before.`])
     : `The move was given up: the log that the database held before serves again.\n`;
 }
 
@@ -134,7 +134,7 @@ async function withdraw(context: CommandContext, flags: MoveFlags): Promise<void
 
 function withdrawText({ logId, isDone, notices }: WithdrawReport, { storeDir }: MoveFlags): string {
   const what = isDone ? `The log ${logId} went to ${storeDir} before.` : `The log ${logId} is in ${storeDir} now.`;
-  return `${[...notices, what].join('\n')}\nStart its relay without --log.\n`;
+  return formatLines([...notices, what, 'Start its relay without --log.']);
 }
 
 /** The options that these commands have alike. */
@@ -188,7 +188,7 @@ async function withLog<T>(
         progress.end();
         requireConfirmation(context, { yes: flags.yes, stake });
         if (flags.yes) return;
-        context.stderr.write(`${stake}.\n`);
+        context.stderr.write(formatLines([`${stake}.`]));
         await confirm('Go on?', terminalOf(context));
       },
       step: async (step) => progress.say(`${step} ...`),

@@ -3,7 +3,6 @@ import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
-import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import { systemClock, systemRandom } from '../../lib/clock.ts';
 import { isRelayListening } from '../../relay/operator/socket.ts';
@@ -16,7 +15,7 @@ import { interruption } from '../lib/exit.ts';
 import { ProgressLine } from '../lib/output.ts';
 import { withRelayConfig } from './relay-config.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
-import { jsonLine } from '../lib/format.ts';
+import { formatLines, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 
 interface RestoreFlags extends StoreDirFlags {
@@ -173,7 +172,7 @@ function textOf(screen: Screen, report: RestoreReport, subject: 'A restore' | 'T
     `preserved: ${preservedText(report)}`,
     ...missingLines(missing),
   ];
-  return `${lines.join('\n  ')}\n`;
+  return formatLines(lines.map((line, at) => (at === 0 ? line : `  ${line}`)));
 }
 
 const REVOKE_AGAIN = 'revoke again the hosts that you revoked since, and expect every invite to be closed';
@@ -210,7 +209,7 @@ function missingLines(missing: RestoreReport['missing']): string[] {
   if (missing.length === 0) return ['every item that waits in the former store is in the backup'];
   const total = missing.reduce((sum, { items }) => sum + items, 0);
   const listed = missing.slice(0, LISTED_SENDERS).map(({ senderPubkey, hostName, items }) => {
-    const name = hostName === '' ? '' : `${printable(hostName)} `;
+    const name = hostName === '' ? '' : `${hostName} `;
     return `  ${items} by ${name}${displayFingerprint(senderPubkey)}`;
   });
   const rest =

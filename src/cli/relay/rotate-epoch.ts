@@ -17,7 +17,7 @@ import { CommandFailed } from '../lib/exit.ts';
 import { relayOf } from './control-client.ts';
 import { withRelayConfig } from './relay-config.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
-import { jsonLine } from '../lib/format.ts';
+import { formatLines, jsonLine } from '../lib/format.ts';
 import {
   type SharedLogFlags,
   durabilityOption,
@@ -85,7 +85,7 @@ async function ofSharedLog(context: CommandContext, flags: RotateEpochFlags): Pr
     const leader = state.isFree ? null : state.holder;
     const begun = leader !== null && (await isSettled(log));
     const done = begun ? `${leader} has begun a new epoch.` : 'The next relay that leads the log begins a new epoch.';
-    context.stdout.write(flags.json ? jsonLine({ log_id: state.logId, leader, begun }) : `${done}\n`);
+    context.stdout.write(flags.json ? jsonLine({ log_id: state.logId, leader, begun }) : formatLines([done]));
   } catch (error) {
     throw logFailure(error);
   } finally {
@@ -140,7 +140,7 @@ async function ofStopped(
       newEpoch,
     });
     try {
-      for (const notice of notices) context.stderr.write(`poste: ${notice}\n`);
+      context.stderr.write(formatLines(notices, 'poste: '));
       const epoch = newEpoch();
       await appendAtOnce(store, { type: 'EpochRotated', epoch, reason: 'reset', atMs: nowMs }, nowMs);
       return { epoch };

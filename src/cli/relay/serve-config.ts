@@ -272,7 +272,12 @@ function unsetLine(option: Option): string {
 }
 
 function assignment(key: string, value: string | number | boolean): string {
-  return stringify({ [key]: value }).trim();
+  return printable(stringify({ [key]: value }).trim(), tomlEscape);
+}
+
+/** TOML takes it in every text that `stringify` makes. */
+function tomlEscape(character: string): string {
+  return `\\U${(character.codePointAt(0) ?? 0).toString(16).padStart(8, '0')}`;
 }
 
 function sourceText(source: SettingSource, flag: string): string {

@@ -16,7 +16,7 @@ import { makeFolder } from '../../relay/store/open.ts';
 import { StoreRefused } from '../../relay/store/refused.ts';
 import { RELAY_KEY_FILE } from '../../relay/store/relay-key.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { formatFields } from '../lib/format.ts';
+import { formatFields, jsonLine } from '../lib/format.ts';
 import { deployKey } from './relay-key.ts';
 import { CommandFailed, stopSignal } from '../lib/exit.ts';
 import { commandLog, endLog } from '../lib/log.ts';
@@ -113,10 +113,7 @@ async function serve(context: CommandContext, flags: ServeFlags, isJson: boolean
       notices: [...(key?.notices ?? []), ...backupNotice, ...relay.notices],
     };
     for (const notice of start.notices) log.warn({}, notice);
-    announce(
-      context,
-      isJson ? `${JSON.stringify(startDocument(start, flags, storeDir))}\n` : startText(start, flags, storeDir),
-    );
+    announce(context, isJson ? jsonLine(startDocument(start, flags, storeDir)) : startText(start, flags, storeDir));
     const isToFollow = await endOf(relay, signalled, log);
     await relay.stop();
     if (!isToFollow) break;

@@ -1,8 +1,11 @@
 /** What others wrote never reaches a terminal as it came, whatever command shows it. */
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { isPrintable } from '../../../src/protocol/printable.ts';
 import { CommandRun, commandContext, runHere } from '../../support/command-run.ts';
 import { posteHome } from '../../support/poste-home.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 /** Clears the screen, sets the title, moves up a line, turns text around, hides it, begins a line of ours. */
 const HOSTILE = 'x\u001b[2J\u001b]0;owned\u0007\u009b1A\u202eevil\u2066\u200b\u{e0041}\r\u0085\u2028y';
@@ -75,4 +78,38 @@ test('hostile words are escaped by every command that shows them', { timeout: 60
   await following.stop();
   expect(following.stdout).toContain('\\u{1b}');
   expect(obeyed(following.stdout)).toEqual([]);
+});
+
+test('the name of a folder is escaped by every command that shows it', { timeout: 60_000 }, async () => {
+  const folder = join(await temporaryFolder(), 'x\u001b[2J\u009b1A\u202eevil\ny');
+  await mkdir(folder);
+  const store = join(folder, 'relay');
+  const home = { POSTE_HOME: folder, HOME: folder, PATH: '' };
+  const backup = join(folder, 'host.backup');
+  const relay = ['--store-dir', store, '--key-file', join(folder, 'key')];
+  const commands: [args: string[], environment: Record<string, string>][] = [
+    [['relay', 'doctor', ...relay], {}],
+    [['relay', 'serve', '--print-config', ...relay], {}],
+    [['relay', 'backup', backup, '--store-dir', store], {}],
+    [['relay', 'rotate-epoch', '--store-dir', store], {}],
+    [['init'], home],
+    [['backup', backup], home],
+    [['restore', '--yes', '--force', backup], home],
+    [['status'], home],
+    [['doctor'], home],
+    [['daemon', 'install', '--dry-run'], { HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder }],
+    [['daemon', 'uninstall', '--dry-run'], { HOME: folder, XDG_CONFIG_HOME: folder }],
+  ];
+  const shown: string[] = [];
+  for (const [args, environment] of commands) {
+    for (const more of [[], ...(args.includes('--print-config') ? [] : [['--json']])]) {
+      const { stdout, stderr } = await runHere([...args, ...more], { environment });
+      const lines = [...obeyed(stdout), ...obeyed(stderr)];
+      expect({ args: args.slice(0, 2), lines }).toEqual({ args: args.slice(0, 2), lines: [] });
+      // A line break in it begins no line.
+      expect((stdout + stderr).split('\n').filter((line) => line.startsWith('y'))).toEqual([]);
+      if (/evil/.test(stdout + stderr)) shown.push(args.slice(0, 2).join(' '));
+    }
+  }
+  expect(new Set(shown).size).toBeGreaterThan(8);
 });
