@@ -84,7 +84,7 @@ export async function startShownHost(folder: string, relayUrl: string): Promise<
     retryLongestSeconds: 60,
     relayPollSeconds: 15,
   } as const;
-  const daemon = await startDaemon({ paths, config, version: '0.1.0', log: () => undefined });
+  const daemon = await startDaemon({ paths, config, version: '0.1.0', log: () => undefined, linesLost: () => 0 });
   const client = new DaemonClient(paths.socket, paths.store);
   for (const [name, roles] of [
     ['builder', ['build']],

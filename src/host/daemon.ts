@@ -58,6 +58,8 @@ export interface DaemonOptions {
   config: HostConfig;
   version: string;
   log: HostContext['log'];
+  /** How many lines of the log could not be written. */
+  linesLost: () => number;
 }
 
 export interface Daemon {
@@ -69,7 +71,8 @@ export interface Daemon {
 }
 
 /** Throws `DaemonRefused`, `HostStoreRefused` or `SocketUnavailable`. */
-export async function startDaemon({ paths, config, version, log }: DaemonOptions): Promise<Daemon> {
+export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
+  const { paths, log } = options;
   const fault = daemonSocketFault(paths);
   if (fault !== undefined) throw new DaemonRefused('socket-path', fault);
   let fail!: (error: StoreFailed) => void;
@@ -87,7 +90,7 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
     }
   };
   try {
-    return { identity: await startServices({ paths, config, version, log }, store, services), failed, stop };
+    return { identity: await startServices(options, store, services), failed, stop };
   } catch (error) {
     await stop().catch((failure: unknown) => log('error', 'the daemon did not end cleanly', { err: failure }));
     throw error;
@@ -96,7 +99,7 @@ export async function startDaemon({ paths, config, version, log }: DaemonOptions
 
 /** Adds each service when it has started, so that a failure of a later one stops it. Returns this host's identity. */
 async function startServices(
-  { paths, config, version, log }: DaemonOptions,
+  { paths, config, version, log, linesLost }: DaemonOptions,
   store: HostStore,
   services: Services,
 ): Promise<Daemon['identity']> {
@@ -123,7 +126,8 @@ async function startServices(
   const diagnosis = diagnosisOf({ context, facts, lan, lanListen: config.lanListen, relay });
   const { sessions, wakeAgent } = waking;
   const timers = systemTimers;
-  const status = (): Promise<StatusResult> => hostStatus({ context, facts, lan, lanListen: config.lanListen, relay });
+  const { lanListen } = config;
+  const status = (): Promise<StatusResult> => hostStatus({ context, facts, lan, lanListen, relay, linesLost });
   const handlers = handlersOf({ context, timers, status, pairing: lan, relay, diagnosis, web, sessions, wakeAgent });
   const backup = (): AsyncIterable<Buffer> => {
     const { hostName: host, signer } = context.identity();

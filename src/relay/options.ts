@@ -79,6 +79,8 @@ interface RelayLogger {
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
   error(fields: object, message: string): void;
+  /** How many lines could not be written since the start; absent: none. */
+  linesLost?: () => number;
 }
 
 export interface Relay {

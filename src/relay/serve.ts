@@ -55,7 +55,9 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
   const { sharedLog } = options;
   const onLost = (error: Error): void => onStoreFailed(new StoreFailed(error));
   // Nothing reads the counts of a relay without an operator listener.
-  const watch = options.adminListen && new Watch(options.version, clock, { sharesLog: sharedLog !== undefined });
+  const watch =
+    options.adminListen &&
+    new Watch(options.version, clock, { sharesLog: sharedLog !== undefined, linesLost: options.log.linesLost });
   const lead = sharedLog && (await SharedLead.follow({ options, watch, sharedLog, newEpoch, onLost }));
   const opened = lead?.opened ?? (await openOwnStore(options, newEpoch));
   const { store, signer, initialised, notices, epochBegun, isClockSuspect } = opened;

@@ -25,8 +25,15 @@ async function stopped(process: PosteProcess): Promise<void> {
 
 test('a relay whose log is on a full disk serves, and stops when it is told', async () => {
   const store = join(await temporaryFolder(), 'store');
-  const { process, start } = await relayProcess(store, ['--log-level', 'debug'], {}, FULL);
+  const { process, start } = await relayProcess(
+    store,
+    ['--log-level', 'debug', '--admin-listen', '127.0.0.1:0'],
+    {},
+    FULL,
+  );
   expect([...(await answersTo(start.url))]).toEqual([404]);
+  const metrics = await (await fetch(`${start.admin_url}/metrics`)).text();
+  expect(metrics).toMatch(/^poste_relay_log_lines_lost_total [1-9]\d{3,}$/m);
   await stopped(process);
 }, 180_000);
 
@@ -45,6 +52,10 @@ test('a daemon whose log is on a full disk serves, and stops when it is told', a
   const home = await posteHome();
   const daemon = poste(['daemon', '--json', '--log-level', 'debug'], home.environment, FULL);
   await daemon.printed('}\n');
-  expect(await home.json('status')).toMatchObject({ host: 'here' });
+  // It says on its log that it listens for the other host.
+  await home.json('pair', 'invite');
+  const status = await home.json<{ host: string; log_lines_lost: number }>('status');
+  expect(status).toMatchObject({ host: 'here' });
+  expect(status.log_lines_lost).toBeGreaterThan(0);
   await stopped(daemon);
 }, 180_000);

@@ -1,6 +1,5 @@
 /** `poste daemon`: keeps and delivers the mail of this host until a signal stops it. */
 import { Command, Option } from 'commander';
-import type pino from 'pino';
 import { LOG_LEVELS, type LogLevel } from '../../host/base/config.ts';
 import { type Daemon, DaemonRefused, startDaemon } from '../../host/daemon.ts';
 import { ownPaths } from '../../host/base/paths.ts';
@@ -61,7 +60,7 @@ async function serve(context: CommandContext, { logLevel, json }: DaemonFlags): 
   const signalled = stopSignal(context);
   const paths = ownPaths(context);
   let daemon: Daemon;
-  let log: pino.Logger;
+  let log: ReturnType<typeof commandLog>;
   try {
     const config = ownConfig(context, paths, logLevel === undefined ? {} : { logLevel });
     log = commandLog(context, config.logLevel);
@@ -70,6 +69,7 @@ async function serve(context: CommandContext, { logLevel, json }: DaemonFlags): 
       config,
       version: softwareVersion(),
       log: (level, message, facts = {}) => log[level](facts, message),
+      linesLost: log.linesLost,
     });
   } catch (error) {
     throw startFailure(error);

@@ -2,8 +2,8 @@
  * The log of a command that serves: JSON lines on standard error. What others said may be in it: it is escaped, so that
  * no terminal obeys it, and an error is written in a few lines, whatever is attached to it.
  *
- * The log never decides over the service. A line that cannot be written now, because the disk is full or nobody reads, is
- * left out and counted, and the next line that can be written says how many were.
+ * The log never decides over the service. A line that cannot be written, because the disk is full or nobody reads, is left
+ * out and counted, and the next line that can be written says how many were.
  */
 import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import pino from 'pino';
@@ -16,8 +16,14 @@ const MESSAGE_CHARACTERS_MAX = 2_000;
 const STACK_CHARACTERS_MAX = 8_000;
 const CODE_CHARACTERS_MAX = 100;
 
-export function commandLog({ stderr }: CommandContext, level: string): pino.Logger {
-  return pino(
+interface CommandLog extends pino.Logger {
+  /** How many lines could not be written since the start. */
+  linesLost: () => number;
+}
+
+export function commandLog({ stderr }: CommandContext, level: string): CommandLog {
+  const destination = new LogDestination(stderr);
+  const logger = pino(
     {
       level,
       base: null,
@@ -25,8 +31,9 @@ export function commandLog({ stderr }: CommandContext, level: string): pino.Logg
       serializers: { err: errorDocument },
       hooks: { streamWrite: printableLine },
     },
-    new LogDestination(stderr),
+    destination,
   );
+  return Object.assign(logger, { linesLost: () => destination.linesLost });
 }
 
 /** What a stream may hold that its reader has not taken. */
@@ -34,18 +41,22 @@ const UNREAD_BYTES_MAX = 1 << 20;
 
 /** Writes whole lines to `stream`, or counts them; neither waits nor throws. */
 class LogDestination {
+  linesLost = 0;
+  /** How many of them a line has said. */
+  #said = 0;
   readonly #write: (line: string) => boolean;
-  #lost = 0;
 
   constructor(stream: OutputStream) {
     const descriptor = stream.fd === undefined ? undefined : unhurriedDescriptor(stream.fd);
-    this.#write = descriptor === undefined ? streamWriter(stream) : descriptorWriter(descriptor);
+    const lose = (): number => this.linesLost++;
+    this.#write = descriptor === undefined ? streamWriter(stream, lose) : descriptorWriter(descriptor);
   }
 
   /** Called by pino with each line. */
   write(line: string): void {
-    if (this.#write(this.#lost === 0 ? line : `${lossLine(this.#lost)}${line}`)) this.#lost = 0;
-    else this.#lost++;
+    const lost = this.linesLost;
+    if (this.#write(lost === this.#said ? line : `${lossLine(lost - this.#said)}${line}`)) this.#said = lost;
+    else this.linesLost++;
   }
 }
 
@@ -91,13 +102,19 @@ function descriptorWriter(descriptor: number): (line: string) => boolean {
   };
 }
 
-/** A pipe takes what it has room for at once, and the rest when its reader goes on. */
-function streamWriter(stream: OutputStream): (line: string) => boolean {
-  // The next write is tried all the same.
+/**
+ * A pipe takes what it has room for at once, and the rest when its reader goes on. `lose` is called for each line that it took
+ * and never wrote, as when the reader has ended.
+ */
+function streamWriter(stream: OutputStream, lose: () => void): (line: string) => boolean {
+  // The callbacks of the lines tell it.
   stream.on('error', () => undefined);
+  const written = (error?: Error | null): void => {
+    if (error) lose();
+  };
   return (line) => {
     if (stream.destroyed || stream.writableLength + line.length > UNREAD_BYTES_MAX) return false;
-    stream.write(line);
+    stream.write(line, written);
     return true;
   };
 }

@@ -102,6 +102,8 @@ export const StatusResult = Type.Object(
     /** Messages to all paired hosts: not taken yet, and taken without a receipt. */
     outbox: Type.Object({ waiting: Count, unconfirmed: Count }),
     quarantined: Count,
+    /** Lines of the daemon's log that could not be written since it started. */
+    log_lines_lost: Count,
     /** What is broken, as far as it shows without a call. */
     problems: Type.Array(CheckDocument),
   },

@@ -20,9 +20,17 @@ interface StatusParts {
   lan: { readonly port: number | undefined };
   lanListen: ListenAddress;
   relay: { status(): Promise<RelayStatusResult>; readonly carrier: Pick<RelayTransport, 'factsFor'> };
+  linesLost: () => number;
 }
 
-export async function hostStatus({ context, facts, lan, lanListen, relay }: StatusParts): Promise<StatusResult> {
+export async function hostStatus({
+  context,
+  facts,
+  lan,
+  lanListen,
+  relay,
+  linesLost,
+}: StatusParts): Promise<StatusResult> {
   const { startedAtMs, ...daemon } = facts;
   const { hostName, signer, sealKey } = context.identity();
   const nowMs = context.nowMs();
@@ -55,6 +63,7 @@ export async function hostStatus({ context, facts, lan, lanListen, relay }: Stat
     })),
     outbox: { waiting: pending.count, unconfirmed: unconfirmed.count },
     quarantined: stored.mail.quarantine.items,
+    log_lines_lost: linesLost(),
     problems: checks.filter(({ state }) => state === 'broken'),
   };
 }

@@ -9,7 +9,7 @@ import type { PushOutcome } from '../core/decision.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { CommittedBatch, EngineObserver } from '../engine/observer.ts';
 import type { FinishedRequest } from '../http/handler.ts';
-import { RelayMetrics } from './metrics.ts';
+import { type MetricsParts, RelayMetrics } from './metrics.ts';
 import { epochBegunOf } from './log-search.ts';
 
 const MINUTE_MS = 60_000;
@@ -182,8 +182,8 @@ export class Watch {
   readonly activity: Activity;
   readonly observer: EngineObserver;
 
-  constructor(version: string, clock: Clock, shares: { sharesLog: boolean }) {
-    const metrics = new RelayMetrics(version, shares);
+  constructor(version: string, clock: Clock, parts: MetricsParts) {
+    const metrics = new RelayMetrics(version, parts);
     const activity = new Activity(clock);
     this.metrics = metrics;
     this.activity = activity;

@@ -51,6 +51,12 @@ const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 const COMMIT_SECONDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
 const BATCH_EVENTS = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000];
 
+export interface MetricsParts {
+  sharesLog: boolean;
+  /** How many lines of what the relay says on standard error were not written. */
+  linesLost?: (() => number) | undefined;
+}
+
 export class RelayMetrics implements EngineObserver {
   readonly #registry = new Registry();
   readonly #accepted = this.#counter('items_accepted_total', 'Items that were accepted: a signed receipt says so.');
@@ -115,10 +121,13 @@ export class RelayMetrics implements EngineObserver {
   readonly #diskLow = this.#gauge('disk_low', '1 while pushes are refused for want of room.');
   readonly #lastBackup = this.#gauge('last_backup_timestamp_seconds', 'When the last good backup was taken.');
   readonly #ready = this.#gauge('ready', '1 while the relay takes requests.');
+  readonly #linesLost = this.#counter('log_lines_lost_total', 'Lines on standard error that could not be written.');
+  readonly #countLost: () => number;
   /** `undefined` where the store holds the log. */
   readonly log: LogMetrics | undefined;
 
-  constructor(version: string, { sharesLog }: { sharesLog: boolean }) {
+  constructor(version: string, { sharesLog, linesLost = () => 0 }: MetricsParts) {
+    this.#countLost = linesLost;
     this.log = sharesLog ? new LogMetrics(this.#registry) : undefined;
     collectDefaultMetrics({ register: this.#registry });
     const info = new Gauge({
@@ -205,6 +214,8 @@ export class RelayMetrics implements EngineObserver {
     this.#diskFree.set(gauges.diskFreeBytes);
     if (gauges.lastBackupMs === undefined) this.#lastBackup.remove();
     else this.#lastBackup.set(gauges.lastBackupMs / 1000);
+    this.#linesLost.reset();
+    this.#linesLost.inc(this.#countLost());
     if (gauges.log) this.log?.show(gauges.log);
     const headers = { 'content-type': this.#registry.contentType };
     return { status: 200, headers, body: await this.#registry.metrics() };

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { PassThrough, type Writable } from 'node:stream';
+import { PassThrough, Writable } from 'node:stream';
 import { expect, test } from 'vitest';
 import { commandLog } from '../../../../src/cli/lib/log.ts';
 import { isPrintable } from '../../../../src/protocol/printable.ts';
@@ -76,6 +76,7 @@ test('a reader that stops loses lines and stops nobody; when it reads again it i
   expect(lost).toBeGreaterThan(0);
   expect(lines.at(-2)?.msg).toMatch(/^\d+ lines of this log could not be written: /);
   expect(lines.length - 2 + lost).toBe(written);
+  expect(log.linesLost()).toBe(lost);
   expect(lines.slice(0, -2).map(({ msg }) => Number.parseInt(msg, 10))).toEqual([...lines.slice(0, -2).keys()]);
   expect(lines.at(-1)?.msg).toBe('afterwards');
 });
@@ -85,6 +86,18 @@ test.skipIf(process.platform !== 'linux')('a full disk under the log loses lines
   atTestEnd(() => closeSync(fd));
   const log = commandLog({ ...commandContext(), stderr: Object.assign(new PassThrough(), { fd }) }, 'info');
   expect(() => Array.from({ length: 10 }, () => log.info({}, LONG))).not.toThrow();
+  expect(log.linesLost()).toBe(10);
+});
+
+test('lines that a reader never gets, as it has ended, are counted too', async () => {
+  const fault = Object.assign(new Error('write EPIPE'), { code: 'EPIPE' });
+  const stderr = new Writable({ write: (_line, _encoding, done) => void setImmediate(done, fault) });
+  const log = commandLog({ ...commandContext(), stderr }, 'info');
+  const closed = new Promise((done) => stderr.once('close', done));
+  for (let line = 0; line < 3; line++) log.info({}, 'taken, and never written');
+  await closed;
+  log.info({}, 'not taken');
+  expect(log.linesLost()).toBe(4);
 });
 
 test('a file has each line as soon as it was logged, with the rights that its descriptor has', async () => {

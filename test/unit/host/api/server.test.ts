@@ -53,7 +53,8 @@ async function started(changes: Partial<Handlers> = {}, backup = small): Promise
   const web = { link: broken };
   const diagnosis = { doctor: broken, trace: broken };
   const own = new RelayService({ context });
-  const status = () => hostStatus({ context, facts, lan: { port: undefined }, lanListen: LISTEN, relay: own });
+  const lan = { port: undefined };
+  const status = () => hostStatus({ context, facts, lan, lanListen: LISTEN, relay: own, linesLost: () => 0 });
   const parts = { context, timers: systemTimers, status, pairing, relay, diagnosis, web, sessions, wakeAgent: broken };
   const handlers = { ...handlersOf(parts), ...changes };
   const server = await LocalServer.listen({ socketPath: path, context, handlers, version: facts.version, backup });

@@ -21,7 +21,7 @@ async function statusOf(
   port?: number,
   relay = new RelayService({ context }),
 ): Promise<StatusResult> {
-  return hostStatus({ context, facts: FACTS, lan: { port }, lanListen: LISTEN, relay });
+  return hostStatus({ context, facts: FACTS, lan: { port }, lanListen: LISTEN, relay, linesLost: () => 3 });
 }
 
 /** The one host that this one is paired with. */
@@ -116,6 +116,7 @@ const WORKS = {
   ],
   outbox: { waiting: 3, unconfirmed: 1 },
   quarantined: 1,
+  log_lines_lost: 0,
   problems: [
     {
       area: 'relay' as const,
@@ -145,4 +146,9 @@ carol  not reached   2025-11-20T21:48:23.000Z        3  2025-11-20T21:48:23.000Z
 Broken: the relay does not work: \\u{1b}[31mit does not answer.
     poste doctor
 `);
+});
+
+test('lines that the log lost are said, with what to do', () => {
+  const text = statusText(PIPE, { ...WORKS, log_lines_lost: 3 });
+  expect(text).toContain('\n  log          3 lines lost: make room where it goes, or let its reader read\n');
 });
