@@ -4,6 +4,7 @@ import { mkdirSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { posteHome } from '../support/poste-home.ts';
 import { relayProcess } from '../support/poste-process.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
 import { IS_THOROUGH } from '../support/thorough.ts';
@@ -90,6 +91,21 @@ describe('the examples of the docs run against it', () => {
     const { start } = await relayProcess(join(home.folder, 'relay'));
     const said = await printed('client', start.url);
     expect(said.trim().split('\n').length).toBeGreaterThan(2);
+  });
+
+  test('the daemon, in the page of the library', async () => {
+    const page = readFileSync(join(ROOT, 'docs/library.md'), 'utf8');
+    const [, example = ''] = /^```js\n(.*?)^```$/ms.exec(page) ?? [];
+    const file = join(home.folder, 'daemon.mjs');
+    writeFileSync(file, example);
+    const host = await posteHome('server');
+    await host.daemon();
+    for (const name of ['builder', 'tester']) await host.json('agent', 'add', name);
+    await host.json('send', '--as', 'tester', '--to', 'builder', '--subject', 'Tested', '--body', 'It works.');
+    const env = { ...process.env, ...host.environment };
+    const { stdout } = await run(process.execPath, [file], { cwd: home.folder, env });
+    expect(stdout).toBe('tester@server: Tested\n');
+    expect(await host.json('inbox', '--as', 'tester')).toMatchObject({ summaries: [{ subject: 'Ready' }] });
   });
 
   test.runIf(IS_THOROUGH)('their types are those of the package', async () => {

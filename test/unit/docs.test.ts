@@ -2,7 +2,7 @@
  * What the pages say is so, wherever a machine can tell: links and anchors, commands and flags, scripts, paths, and every
  * rule that a comment or the name of a test cites.
  */
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import {
@@ -323,6 +323,21 @@ describe('the specification', () => {
 });
 
 describe('the README', () => {
+  test('begins with the checkout, and shows no package of npm as long as none is published', () => {
+    const { text } = page('README.md');
+    const [, first = ''] = /^```console\n(.*?)^```$/ms.exec(text) ?? [];
+    const words = first.split('\n').map((line) => line.replace(/^\$ /, '').replace(/ +#.*$/, ''));
+    const { repository } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+      repository: { url: string };
+    };
+    expect(words.slice(0, 3)).toEqual([
+      `git clone ${repository.url.replace('git+', '')} && cd poste`,
+      'npm ci && npm run build',
+      'npm install --global .',
+    ]);
+    expect(text).not.toMatch(/npx poste|npm install --global poste|npm i(?:nstall)? -g poste/);
+  });
+
   test('has at most 120 lines', () => {
     expect(page('README.md').text.trimEnd().split('\n').length).toBeLessThanOrEqual(120);
   });
