@@ -5,6 +5,7 @@ import type { WakeMethodName } from '../../src/host/core/session-rows.ts';
 import type { WakeAgent } from '../../src/host/agents/sessions.ts';
 import type { SessionService } from '../../src/host/api/handlers.ts';
 import { Doorbells } from '../../src/host/wake/doorbells.ts';
+import type { TurnOf } from '../../src/host/wake/codex-socket.ts';
 import { ClaudeSockets } from '../../src/host/wake/claude-sockets.ts';
 import { Rings } from '../../src/host/wake/rings.ts';
 import { Waiters } from '../../src/host/wake/waiters.ts';
@@ -29,6 +30,8 @@ export interface WakeContext {
   answers: (TryWakeOutcome | 'heard')[];
   /** The processes that run, by number. */
   processes: Map<number, ProcessFacts>;
+  /** How the turns stand that are looked at next. */
+  turns: Awaited<ReturnType<TurnOf>>[];
   rings: Rings;
   methods: WakeMethodTable;
   /** The clock and what falls due. */
@@ -74,7 +77,9 @@ export async function wakeContext(names: readonly string[], real: Partial<WakeMe
   };
   const processes = new Map<number, ProcessFacts>();
   const factsOf = (pid: number): Promise<ProcessFacts | undefined> => Promise.resolve(processes.get(pid));
-  const doorbells = new Doorbells({ context, timers, methods, rings, factsOf });
+  const turns: WakeContext['turns'] = [];
+  const turnOf: TurnOf = () => Promise.resolve(turns.shift() ?? 'unknown');
+  const doorbells = new Doorbells({ context, timers, methods, rings, factsOf, turnOf });
   const { signal } = new AbortController();
   const sessions = createSessionService({ context, waiters, rings, claudeSockets, factsOf, signal });
   // Before the store is closed.
@@ -88,6 +93,7 @@ export async function wakeContext(names: readonly string[], real: Partial<WakeMe
     tried,
     answers,
     processes,
+    turns,
     rings,
     methods,
     pass(ms) {

@@ -26,6 +26,10 @@ export type HostEvent =
   | { type: 'session-notified'; agentId: AgentId; sessionId: string }
   /** A session can be woken now: its hook begins to wait for a doorbell, or its turn is over. */
   | { type: 'session-waits'; agentId: AgentId; sessionId: string }
+  /** A turn of the session is over. */
+  | { type: 'session-turn-ended'; agentId: AgentId; sessionId: string; hasFailed: boolean }
+  /** The agent used a mail tool of its `poste mcp`. */
+  | { type: 'mail-tool-used'; agentId: AgentId }
   | { type: 'session-ended'; agentId: AgentId; sessionId: string }
   /** An outbox row for this peer is new, or may be tried again. */
   | { type: 'outbox-changed'; peerId: PeerId }

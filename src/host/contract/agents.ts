@@ -101,8 +101,8 @@ export const SessionRegisterInput = Type.Object({
   pid: Type.Optional(Type.Integer({ minimum: 2, maximum: 2 ** 31 - 1 })),
   /** The caller shows the answer's text to the agent now. */
   tell: Type.Optional(Type.Boolean()),
-  /** What the agent does now. `interrupted`: its user stopped the turn. */
-  doing: Type.Optional(Type.Enum(['work', 'idle', 'interrupted'])),
+  /** What the agent does now. `interrupted`: its user stopped the turn. `failed`: its model could not be asked, and it is idle. */
+  doing: Type.Optional(Type.Enum(['work', 'idle', 'interrupted', 'failed'])),
   /** The caller reports every prompt of the session, and more than one may come. */
   reports_prompts: Type.Optional(Type.Boolean()),
   /** The program began the session now, or cleared or resumed it. */

@@ -6,13 +6,16 @@
  *   - an agent has at most one attempt at a time, and none while no unread message wakes;
  *   - two attempts for the same unread mail are at least a cooldown apart;
  *   - mail that wakes and that the agent was not notified of gets an attempt as soon as a session can take one, after
- *     the cooldown.
+ *     the cooldown;
+ *   - so does mail that its agent was told of in a turn that ended, by a failure or by itself, before it used a mail tool.
  */
 
 /** Between the end of one attempt and the next one for the same unread mail. */
 export const DOORBELL_COOLDOWN_MS = 15_000;
 /** The longest pause between attempts for the same unread mail, and the pause after one that was taken without proof. */
 export const DOORBELL_RETRY_MAX_MS = 600_000;
+/** How often in a row mail is rung for again that an agent heard of and let lie. A turn that failed is no choice of its agent. */
+export const LET_LIE_MAX = 3;
 
 export interface Doorbell {
   /** When the last attempt for the present unread mail ended; null before the first. */
@@ -34,6 +37,14 @@ export interface Doorbell {
   isStranded: boolean;
   /** A session came that was not told of the unread mail. */
   hasNewSession: boolean;
+  /** The session that was told of the unread mail last, until that turn ends or the agent uses a mail tool. */
+  toldTo: string | null;
+  /** It was told by a ring. */
+  isRung: boolean;
+  /** The turn in which the agent was told ended before it used a mail tool. */
+  isLost: boolean;
+  /** How many such turns there were in a row. */
+  lost: number;
 }
 
 export const QUIET_DOORBELL: Doorbell = {
@@ -43,6 +54,10 @@ export const QUIET_DOORBELL: Doorbell = {
   attempt: null,
   isStranded: false,
   hasNewSession: false,
+  toldTo: null,
+  isRung: false,
+  isLost: false,
+  lost: 0,
 };
 
 /** The unread mail that wakes, at the moment of an event. */
@@ -61,8 +76,12 @@ export type DoorbellEvent =
   | { type: 'session-registered' }
   /** A session can be woken now that could not be before. */
   | { type: 'session-wakeable' }
-  /** The agent was told of its unread mail in another way. */
-  | { type: 'notified' }
+  /** A session got the count of unread mail, by a ring or in another way. */
+  | { type: 'notified'; sessionId: string }
+  /** The agent used a mail tool, or handled mail. */
+  | { type: 'used-tool' }
+  /** A turn of the session is over. */
+  | { type: 'turn-ended'; sessionId: string; hasFailed: boolean }
   /** The attempt ended. */
   | { type: 'attempted'; outcome: AttemptOutcome };
 
@@ -83,12 +102,12 @@ export interface DoorbellStep {
 /** The state after one event, and what to do now. `nowMs` is of a clock that never goes back. */
 export function stepDoorbell(before: Doorbell, mail: WakingMail, event: DoorbellEvent, nowMs: number): DoorbellStep {
   const doorbell = mail.isUnread ? afterEvent(before, event, nowMs) : drained(afterEvent(before, event, nowMs));
-  const isDue = mail.isUnread && (!mail.isNotified || doorbell.hasNewSession);
+  const isDue = mail.isUnread && (!mail.isNotified || doorbell.hasNewSession || doorbell.isLost);
   if (!isDue || doorbell.attempt || doorbell.isStranded) return { doorbell, startsAttempt: false, nextAtMs: null };
   const dueAtMs = doorbell.lastAtMs === null ? nowMs : doorbell.lastAtMs + pauseMs(doorbell, mail);
   if (nowMs < dueAtMs) return { doorbell, startsAttempt: false, nextAtMs: dueAtMs };
   const attempt = { isOutdated: false, hasNewListener: false, newest: mail.newest };
-  return { doorbell: { ...doorbell, attempt }, startsAttempt: true, nextAtMs: null };
+  return { doorbell: { ...doorbell, attempt, isLost: false }, startsAttempt: true, nextAtMs: null };
 }
 
 function afterEvent(doorbell: Doorbell, event: DoorbellEvent, nowMs: number): Doorbell {
@@ -96,7 +115,11 @@ function afterEvent(doorbell: Doorbell, event: DoorbellEvent, nowMs: number): Do
     case 'check':
       return doorbell;
     case 'notified':
-      return { ...doorbell, hasNewSession: false };
+      return { ...doorbell, hasNewSession: false, isLost: false, toldTo: event.sessionId };
+    case 'used-tool':
+      return { ...doorbell, toldTo: null, isRung: false, isLost: false, lost: 0 };
+    case 'turn-ended':
+      return afterTurn(doorbell, event, nowMs);
     case 'session-registered':
       return withListener({ ...doorbell, hasNewSession: true });
     case 'session-wakeable':
@@ -111,6 +134,18 @@ function withListener(doorbell: Doorbell): Doorbell {
   return { ...doorbell, attempt, isStranded: false, unheard: 0 };
 }
 
+function afterTurn(
+  doorbell: Doorbell,
+  { sessionId, hasFailed }: Extract<DoorbellEvent, { type: 'turn-ended' }>,
+  nowMs: number,
+): Doorbell {
+  const { toldTo, isRung, lost } = doorbell;
+  if (toldTo !== sessionId) return doorbell;
+  const over = { ...doorbell, toldTo: null, isRung: false };
+  const isLost = hasFailed || (isRung && lost < LET_LIE_MAX);
+  return isLost ? { ...over, isLost, lost: lost + 1, lastAtMs: nowMs } : { ...over, lost: 0 };
+}
+
 function afterAttempt(doorbell: Doorbell, outcome: AttemptOutcome, nowMs: number): Doorbell {
   const { attempt } = doorbell;
   if (!attempt) throw new Error('invariant: only an attempt under way can end');
@@ -119,7 +154,7 @@ function afterAttempt(doorbell: Doorbell, outcome: AttemptOutcome, nowMs: number
   const over = { ...doorbell, attempt: null, givenFor: null };
   if (attempt.isOutdated) return over;
   const rung = { ...over, lastAtMs: nowMs, unheard: 0, hasNewSession: false };
-  if (outcome === 'heard') return rung;
+  if (outcome === 'heard') return { ...rung, isRung: doorbell.toldTo !== null };
   if (outcome === 'given') return { ...rung, givenFor: attempt.newest };
   return { ...over, lastAtMs: nowMs, unheard: attempt.hasNewListener ? 0 : doorbell.unheard + 1 };
 }
@@ -130,10 +165,10 @@ function drained(doorbell: Doorbell): Doorbell {
   return { ...QUIET_DOORBELL, isStranded: doorbell.isStranded, attempt };
 }
 
-function pauseMs({ unheard, givenFor, hasNewSession }: Doorbell, { newest }: WakingMail): number {
+function pauseMs({ unheard, lost, givenFor, hasNewSession }: Doorbell, { newest }: WakingMail): number {
   // A program keeps the line that it took: the same one again would come on top of it.
   if (givenFor === newest && !hasNewSession) return DOORBELL_RETRY_MAX_MS;
-  return Math.min(DOORBELL_COOLDOWN_MS * 2 ** unheard, DOORBELL_RETRY_MAX_MS);
+  return Math.min(DOORBELL_COOLDOWN_MS * 2 ** Math.max(unheard, lost), DOORBELL_RETRY_MAX_MS);
 }
 
 /**

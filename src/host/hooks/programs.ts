@@ -13,10 +13,10 @@ export const HOOK_PROGRAMS = ['claude-code', 'codex', 'gemini'] as const;
 export type HookProgramName = (typeof HOOK_PROGRAMS)[number];
 
 /**
- * What an event means for a session: it begins, it gets a prompt, its agent is idle, its user interrupted the turn, it
- * ends. `wait` and `idle-wait` are hooks in the background, which wait for a doorbell.
+ * What an event means for a session: it begins, it gets a prompt, its agent is idle, its user interrupted the turn, its
+ * model could not be asked, it ends. `wait` and `idle-wait` are hooks in the background, which wait for a doorbell.
  */
-export type HookMoment = 'start' | 'prompt' | 'idle' | 'interrupted' | 'end' | 'wait' | 'idle-wait';
+export type HookMoment = 'start' | 'prompt' | 'idle' | 'interrupted' | 'failed' | 'end' | 'wait' | 'idle-wait';
 
 /** One hook in the program's settings. */
 export interface HookEntry {
@@ -118,7 +118,8 @@ export const CODEX: HookProgram = {
  * its stderr to the agent at once, or between two tools of a turn. `async` is for versions that do not know
  * `asyncRewake`: they run the hook in the background and wake nobody, but do not hold the turn open. One waits from the
  * start, before any prompt; a prompt and the end of a turn begin another one, because each rings once. The daemon ends
- * the older ones.
+ * the older ones. `StopFailure` comes in place of `Stop` when the model's API ended the turn; what its hooks print and how
+ * they end is ignored.
  */
 
 /** The time limit of a hook that waits. */
@@ -135,6 +136,7 @@ export const CLAUDE_CODE: HookProgram = {
     { event: 'UserPromptSubmit', moment: 'prompt', members: { timeout: SHORT_SECONDS } },
     { event: 'UserPromptSubmit', moment: 'wait', members: BACKGROUND },
     { event: 'Stop', moment: 'idle-wait', members: BACKGROUND },
+    { event: 'StopFailure', moment: 'failed', members: { timeout: SHORT_SECONDS } },
     { event: 'SessionEnd', moment: 'end', members: { timeout: SHORT_SECONDS } },
   ],
   settingsFolder: (environment) => environment['CLAUDE_CONFIG_DIR'] || join(homeFolder(environment), '.claude'),

@@ -108,7 +108,8 @@ async function handleEvent(call: HookCall, event: HookEvent, as: string): Promis
       await register(call, sessionId, { doing: 'idle' }, options);
       return moment === 'idle-wait' && canWait ? waitForDoorbell(call, sessionId, as, true) : QUIET;
     case 'interrupted':
-      await register(call, sessionId, { doing: 'interrupted' }, options);
+    case 'failed':
+      await register(call, sessionId, { doing: moment }, options);
       return QUIET;
     case 'wait':
       if (!canWait) return QUIET;

@@ -1,7 +1,7 @@
 /**
  * Wakes a Codex thread over the control socket of its app server: WebSocket over a Unix socket, with JSON-RPC messages.
  *
- * The server says what the thread does. Only an idle one gets a turn: a turn that begins while another one runs cuts that
+ * The server says what the thread does, also after a ring. Only an idle one gets a turn: a turn that begins while another one runs cuts that
  * one's answer short. What comes for an active thread is queued by the session's own command, `codex queue`.
  */
 import { connect } from 'node:net';
@@ -21,33 +21,55 @@ const INVALID_REQUEST = -32_600;
 const NO_THREAD = /^(?:thread not (?:found|loaded)|no rollout found)/;
 
 export function codexSocketMethod(queue: TryWake<'command'>): TryWake<'codex-socket'> {
-  return async (session, { socket }, text, signal): Promise<TryWakeOutcome> => {
-    // What is sent begins a turn in the name of this user: not at a socket that another one made.
-    if (socketFault(socket) !== undefined) return 'unavailable';
-    const exchange = limitedSignal(EXCHANGE_MS, signal);
-    const link = await AppServer.connected(socket, exchange.signal);
-    try {
-      if (!link) return 'unavailable';
-      const thread = await link.stateOf(session.sessionId);
+  return (session, { socket }, text, signal) =>
+    atThread<TryWakeOutcome>(session, socket, signal, (link, thread) => {
       switch (thread) {
         case 'idle':
-          return await link.startTurn(session.sessionId, text);
+        case 'failed':
+          return link.startTurn(session.sessionId, text);
         case 'active':
-          return await queued(queue, session, text, signal, 'queued');
+          return queued(queue, session, text, signal, 'queued');
         case 'waits for approval':
-          return await queued(queue, session, text, signal, 'waits for approval');
+          return queued(queue, session, text, signal, 'waits for approval');
         case 'gone':
           return 'gone';
         case 'unknown':
           return 'unheard';
       }
-    } catch {
-      return 'unheard';
-    } finally {
-      link?.close();
-      exchange.over();
-    }
-  };
+    });
+}
+
+/** How a turn that a ring began stands; `unknown` where nobody can be asked. */
+export type TurnOf = (session: SessionRow, signal: AbortSignal) => Promise<'runs' | 'over' | 'failed' | 'unknown'>;
+
+export const codexTurn: TurnOf = async (session, signal) => {
+  const method = session.wake.find(({ type }) => type === 'codex-socket');
+  if (method?.type !== 'codex-socket') return 'unknown';
+  const thread = await atThread(session, method.socket, signal, (_link, state) => state);
+  if (thread === 'active' || thread === 'waits for approval') return 'runs';
+  if (thread === 'idle') return 'over';
+  return thread === 'failed' ? 'failed' : 'unknown';
+};
+
+/** Asks the app server there for the state of the session's thread, and does something about it. Never rejects. */
+async function atThread<T>(
+  { sessionId }: SessionRow,
+  socket: string,
+  signal: AbortSignal,
+  act: (link: AppServer, state: ThreadState) => T | Promise<T>,
+): Promise<T | 'unavailable' | 'unheard'> {
+  // What is sent begins a turn in the name of this user: not at a socket that another one made.
+  if (socketFault(socket) !== undefined) return 'unavailable';
+  const exchange = limitedSignal(EXCHANGE_MS, signal);
+  const link = await AppServer.connected(socket, exchange.signal);
+  try {
+    return link ? await act(link, await link.stateOf(sessionId)) : 'unavailable';
+  } catch {
+    return 'unheard';
+  } finally {
+    link?.close();
+    exchange.over();
+  }
 }
 
 async function queued(
@@ -62,7 +84,8 @@ async function queued(
   return (await queue(session, method, text, signal)) === 'given' ? outcome : 'unheard';
 }
 
-type ThreadState = 'idle' | 'active' | 'waits for approval' | 'gone' | 'unknown';
+/** `failed`: idle, and its last turn was ended by an error. */
+type ThreadState = 'idle' | 'failed' | 'active' | 'waits for approval' | 'gone' | 'unknown';
 
 interface Answer {
   result?: unknown;
@@ -117,6 +140,8 @@ class AppServer {
     switch (status['type']) {
       case 'idle':
         return 'idle';
+      case 'systemError':
+        return 'failed';
       case 'active': {
         const flags: unknown = status['activeFlags'];
         return Array.isArray(flags) && flags.includes('waitingOnApproval') ? 'waits for approval' : 'active';

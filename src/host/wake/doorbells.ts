@@ -6,16 +6,19 @@
  *                          ▲  └─▶ timer        │
  *                          └──── `attempted` ◀─┘
  *
+ * After a ring of Codex its thread is looked at until the turn is over, since no hook tells of a turn that failed.
+ *
  * The mailbox keeps what an agent was notified of (`notifiedAtMs`), so a daemon that starts again knows it; the cooldown
  * is lost. The events of one agent are handled one after another.
  */
 import { type Doorbell, type DoorbellEvent, QUIET_DOORBELL, stepDoorbell } from '../core/doorbell.ts';
 import type { AgentId } from '../core/rows.ts';
-import type { WakeMethodName } from '../core/session-rows.ts';
+import type { SessionRow, WakeMethodName } from '../core/session-rows.ts';
 import type { HostEvent, HostContext } from '../base/context.ts';
 import { agentsPresent, recordWoken, type WakeResult } from '../agents/sessions.ts';
 import type { Cancel, Timers } from '../../lib/clock.ts';
 import { type Unread, markUnreadNotified, unreadOf } from '../agents/waking-mail.ts';
+import type { TurnOf } from './codex-socket.ts';
 import type { FactsOf } from './processes.ts';
 import type { Rings } from './rings.ts';
 import { PROOF_MS, type WakeAttempt, tryWakeMethods, type WakeMethodTable } from './wake-methods.ts';
@@ -25,6 +28,9 @@ import { PROOF_MS, type WakeAttempt, tryWakeMethods, type WakeMethodTable } from
  * later method comes too late for the answer, and the sender sees it in the state of its message.
  */
 export const WAKE_WAIT_MS = PROOF_MS + 500;
+/** Between a ring and the first look at its turn, and the longest pause between two looks. */
+export const TURN_LOOK_MS = 5000;
+const TURN_LOOK_MAX_MS = 60_000;
 
 /** The sentence in the answer to the sender. */
 const WOKEN_BY: Readonly<Record<WakeMethodName, string>> = {
@@ -55,6 +61,8 @@ interface DoorbellState {
   /** The attempt under way; absent once `attempted` is in the queue. */
   attempt: Promise<void> | undefined;
   cancelTimer: Cancel;
+  /** The next look at the turn that a ring began. */
+  cancelLook: Cancel;
   /** The last attempt that ended. */
   last: WakeAttempt | undefined;
   /** How many attempts were heard. */
@@ -69,6 +77,7 @@ export interface DoorbellParts {
   methods: WakeMethodTable;
   rings: Rings;
   factsOf: FactsOf;
+  turnOf: TurnOf;
 }
 
 export class Doorbells {
@@ -103,7 +112,10 @@ export class Doorbells {
     this.#unsubscribe();
     this.#closing.abort();
     await Promise.all([...this.#states.values()].map((state) => this.#settled(state)));
-    for (const { cancelTimer } of this.#states.values()) cancelTimer();
+    for (const { cancelTimer, cancelLook } of this.#states.values()) {
+      cancelTimer();
+      cancelLook();
+    }
   }
 
   #onHostEvent(event: HostEvent): void {
@@ -112,14 +124,19 @@ export class Doorbells {
         if (event.wakes) this.#enqueue(event.agentId, { type: 'check' });
         return;
       case 'mail-handled':
-        // An agent without a doorbell has no attempt to outdate.
-        if (this.#states.has(event.agentId)) this.#enqueue(event.agentId, { type: 'check' });
+        this.#enqueueKnown(event.agentId, { type: 'used-tool' });
+        return;
+      case 'mail-tool-used':
+        this.#enqueueKnown(event.agentId, { type: 'used-tool' });
+        return;
+      case 'session-turn-ended':
+        this.#enqueueKnown(event.agentId, { ...event, type: 'turn-ended' });
         return;
       case 'session-registered':
         this.#enqueue(event.agentId, { type: 'session-registered' });
         return;
       case 'session-notified':
-        this.#enqueue(event.agentId, { type: 'notified' });
+        this.#enqueue(event.agentId, { type: 'notified', sessionId: event.sessionId });
         this.#enqueue(event.agentId, { type: 'session-wakeable' });
         return;
       case 'session-waits':
@@ -127,6 +144,11 @@ export class Doorbells {
         return;
       default:
     }
+  }
+
+  /** An agent without a doorbell has no attempt to outdate, and was told nothing. */
+  #enqueueKnown(agentId: AgentId, event: DoorbellEvent): void {
+    if (this.#states.has(agentId)) this.#enqueue(agentId, event);
   }
 
   #enqueue(agentId: AgentId, event: DoorbellEvent): void {
@@ -186,6 +208,23 @@ export class Doorbells {
     if (result.by) state.heard++;
     state.attempt = undefined;
     this.#enqueue(agentId, { type: 'attempted', outcome: result.outcome });
+    if (result.by) this.#lookAtTurn(agentId, state, result.by.session, TURN_LOOK_MS);
+  }
+
+  /** Later, and then less and less often, looks how the turn stands that a ring began, and says when it is over. */
+  #lookAtTurn(agentId: AgentId, state: DoorbellState, session: SessionRow, afterMs: number): void {
+    const { sessionId, wake } = session;
+    const { signal } = this.#closing;
+    const look = async (): Promise<void> => {
+      if (state.doorbell.toldTo !== sessionId) return;
+      const turn = await this.#parts.turnOf(session, signal);
+      if (turn === 'runs') this.#lookAtTurn(agentId, state, session, Math.min(2 * afterMs, TURN_LOOK_MAX_MS));
+      if (turn !== 'over' && turn !== 'failed') return;
+      this.#enqueue(agentId, { type: 'turn-ended', sessionId, hasFailed: turn === 'failed' });
+    };
+    state.cancelLook();
+    if (signal.aborted || !wake.some(({ type }) => type === 'codex-socket')) return;
+    state.cancelLook = this.#parts.timers.after(afterMs, () => void look());
   }
 
   #settledInTime(state: DoorbellState): Promise<boolean> {
@@ -215,6 +254,7 @@ export class Doorbells {
       running: undefined,
       attempt: undefined,
       cancelTimer: () => undefined,
+      cancelLook: () => undefined,
       last: undefined,
       heard: 0,
       isDueLater: false,

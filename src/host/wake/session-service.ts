@@ -6,6 +6,7 @@ import {
   endWithProgram,
   heartbeatSession,
   listSessions,
+  type Registration,
   registerSession,
   sessionsWithProgram,
   tidySessions,
@@ -15,6 +16,7 @@ import { badInput } from '../contract/parse-input.ts';
 import type { SessionRegisterInput } from '../contract/agents.ts';
 import type { HostContext } from '../base/context.ts';
 import { isRefusal, type Refusal } from '../core/refusal.ts';
+import type { AgentId } from '../core/rows.ts';
 import type { SessionRow, WakeMethod } from '../core/session-rows.ts';
 import type { ClaudeSockets } from './claude-sockets.ts';
 import type { Waiters } from './waiters.ts';
@@ -41,7 +43,8 @@ export function createSessionService(parts: SessionServiceParts): SessionService
   });
   return {
     async register(agentId, input) {
-      const { session_id: sessionId, pid, tell: showsText = false, begins, doing, lines = [] } = input;
+      const { session_id: sessionId, pid, tell: showsText = false, begins, lines = [] } = input;
+      const { doing, endTurn } = turnOf(context, agentId, input);
       const wake = wakeOf(input);
       if (isRefusal(wake)) return wake;
       const facts = pid === undefined ? undefined : await factsOf(pid, signal);
@@ -54,6 +57,7 @@ export function createSessionService(parts: SessionServiceParts): SessionService
       const reportsPrompts = input.reports_prompts ?? false;
       const registration = { sessionId, wake, process, showsText, reportsPrompts, doing };
       const state = await registerSession(context, agentId, registration);
+      endTurn();
       // A terminal is left alone during a turn. What came meanwhile is due now.
       const isTypedInto = wake.some(({ type }) => type === 'tmux');
       if (doing === 'idle' && isTypedInto && !isRefusal(state)) {
@@ -61,10 +65,14 @@ export function createSessionService(parts: SessionServiceParts): SessionService
       }
       return state;
     },
-    async heartbeat(agentId, { session_id: sessionId, tell: showsText = false, doing, lines = [] }) {
+    async heartbeat(agentId, input) {
+      const { session_id: sessionId, tell: showsText = false, lines = [] } = input;
+      const { doing, endTurn } = turnOf(context, agentId, input);
       const session = await context.store.read((reader) => reader.get('session', agentId, sessionId));
       if (session) rings.reported(session, lines);
-      return heartbeatSession(context, agentId, { sessionId, showsText, doing });
+      const state = await heartbeatSession(context, agentId, { sessionId, showsText, doing });
+      endTurn();
+      return state;
     },
     end: (agentId, { session_id: sessionId }) => endSession(context, agentId, sessionId),
     async wait(agentId, { session_id: sessionId, wait_ms }, gone) {
@@ -80,6 +88,7 @@ export function createSessionService(parts: SessionServiceParts): SessionService
       return { counted: waiters.heard(agentId, session_id, ring, failed ? 'unheard' : 'given') };
     },
     async usedTool(agentId, sessionId) {
+      context.emit({ type: 'mail-tool-used', agentId });
       const session = await context.store.read((reader) => reader.get('session', agentId, sessionId));
       if (!session) return;
       rings.usedTool(session);
@@ -91,6 +100,20 @@ export function createSessionService(parts: SessionServiceParts): SessionService
       return listSessions(context, agentId);
     },
   };
+}
+
+/** What a hook says of its agent: a turn that failed leaves it idle, and `endTurn` tells those who rang in it. */
+function turnOf(
+  context: HostContext,
+  agentId: AgentId,
+  { session_id: sessionId, doing: said }: Pick<SessionRegisterInput, 'session_id' | 'doing'>,
+): { doing: Registration['doing']; endTurn: () => void } {
+  const hasFailed = said === 'failed';
+  const doing = hasFailed ? 'idle' : said;
+  const endTurn = (): void => {
+    if (doing === 'idle') context.emit({ type: 'session-turn-ended', agentId, sessionId, hasFailed });
+  };
+  return { doing, endTurn };
 }
 
 /** Looks which programs of sessions still run, of one agent or of all, and ends the sessions of the others. */

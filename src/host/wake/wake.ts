@@ -4,7 +4,7 @@ import type { WakeAgent } from '../agents/sessions.ts';
 import type { SessionService } from '../api/handlers.ts';
 import type { Timers } from '../../lib/clock.ts';
 import { ClaudeSockets } from './claude-sockets.ts';
-import { codexSocketMethod } from './codex-socket.ts';
+import { codexSocketMethod, codexTurn } from './codex-socket.ts';
 import { tmuxMethod } from './terminal.ts';
 import { tryCommand, type WakeMethodTable } from './wake-methods.ts';
 import { Doorbells } from './doorbells.ts';
@@ -34,7 +34,7 @@ export async function startWake(context: HostContext, timers: Timers): Promise<W
     command: tryCommand,
     tmux: tmuxMethod({ factsOf }),
   };
-  const doorbells = new Doorbells({ context, timers, methods, rings, factsOf });
+  const doorbells = new Doorbells({ context, timers, methods, rings, factsOf, turnOf: codexTurn });
   await doorbells.start();
   const keeper = new SessionKeeper({ context, timers, factsOf });
   return {

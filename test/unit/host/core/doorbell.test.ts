@@ -7,6 +7,7 @@ import {
   doorbellLines,
   DOORBELL_COOLDOWN_MS,
   DOORBELL_RETRY_MAX_MS,
+  LET_LIE_MAX,
   type DoorbellEvent,
   type DoorbellStep,
   doorbellText,
@@ -35,6 +36,12 @@ function given(past: Past = []): { when: (...now: Past[number]) => DoorbellStep 
 }
 
 const check = { type: 'check' } as const;
+const notified = { type: 'notified', sessionId: 's1' } as const;
+const turnEnded = (hasFailed: boolean, sessionId = 's1'): DoorbellEvent => ({
+  type: 'turn-ended',
+  sessionId,
+  hasFailed,
+});
 const attempted = (outcome: AttemptOutcome): DoorbellEvent => ({ type: 'attempted', outcome });
 const HEARD: Past = [
   [UNTOLD, check, 0],
@@ -157,7 +164,7 @@ describe('a doorbell', () => {
   test('of a new session is not needed when it was told in another way', () => {
     const past: Past = [...HEARD, [TOLD, { type: 'session-registered' }, 10]];
     expect(given(past).when(TOLD, check, 0).nextAtMs).toBe(NOW + 100 + DOORBELL_COOLDOWN_MS);
-    expect(given(past).when(TOLD, { type: 'notified' }, 0).nextAtMs).toBeNull();
+    expect(given(past).when(TOLD, notified, 0).nextAtMs).toBeNull();
   });
 
   test('that found nobody does not make a program take again the line that it holds', () => {
@@ -165,13 +172,60 @@ describe('a doorbell', () => {
       [UNTOLD, check, 0],
       [UNTOLD, attempted('given'), 0],
       [UNTOLD, { type: 'session-registered' }, DOORBELL_COOLDOWN_MS],
-      [UNTOLD, { type: 'notified' }, 0],
+      [UNTOLD, notified, 0],
       [UNTOLD, { type: 'session-wakeable' }, 0],
     ];
     expect(given(past).when(UNTOLD, attempted('nobody'), 1)).toMatchObject({
       startsAttempt: false,
       nextAtMs: NOW + DOORBELL_RETRY_MAX_MS,
     });
+  });
+
+  test('that was heard in a turn that failed rings again, after longer and longer pauses, until a mail tool is used', () => {
+    const past: Past = [...HEARD, [TOLD, notified, 0]];
+    for (const pauseMs of [2, 4, 8].map((times) => times * DOORBELL_COOLDOWN_MS)) {
+      past.push([TOLD, turnEnded(true), 10]);
+      expect(given(past).when(TOLD, check, pauseMs - 1)).toMatchObject({ startsAttempt: false });
+      expect(given(past).when(TOLD, check, pauseMs)).toMatchObject({ startsAttempt: true });
+      expect(given(past).when(TOLD, { type: 'used-tool' }, pauseMs)).toMatchObject({ startsAttempt: false });
+      expect(given(past).when(TOLD, notified, pauseMs)).toMatchObject({ startsAttempt: false });
+      expect(given(past).when(DRAINED, check, pauseMs)).toMatchObject({ startsAttempt: false });
+      past.push([TOLD, check, pauseMs], [TOLD, notified, 0], [TOLD, attempted('heard'), 0]);
+    }
+    for (let times = 0; times < 10; times++) {
+      past.push([TOLD, turnEnded(true), 10]);
+      past.push([TOLD, check, DOORBELL_RETRY_MAX_MS], [TOLD, notified, 0], [TOLD, attempted('heard'), 0]);
+    }
+    const { doorbell } = given([...past, [TOLD, { type: 'used-tool' }, 0]]).when(TOLD, turnEnded(true), 0);
+    expect(doorbell).toMatchObject({ isLost: false, lost: 0 });
+  });
+
+  test('that was lost before its attempt was over rings again', () => {
+    const past: Past = [
+      [UNTOLD, check, 0],
+      [UNTOLD, notified, 0],
+      [UNTOLD, turnEnded(true), 0],
+      [TOLD, attempted('heard'), 0],
+    ];
+    expect(given(past).when(TOLD, check, 2 * DOORBELL_COOLDOWN_MS)).toMatchObject({ startsAttempt: true });
+  });
+
+  test('whose mail its agent let lie rings again a few times, and not for a prompt of its user', () => {
+    const past: Past = [[TOLD, notified, 0]];
+    expect(given(past).when(TOLD, turnEnded(false), 0)).toMatchObject({ startsAttempt: false, nextAtMs: null });
+    past.push([UNTOLD, check, DOORBELL_RETRY_MAX_MS], [UNTOLD, notified, 0], [TOLD, attempted('heard'), 0]);
+    for (let times = 0; times < LET_LIE_MAX; times++) {
+      past.push([TOLD, turnEnded(false), 0]);
+      expect(given(past).when(TOLD, check, 0).nextAtMs).not.toBeNull();
+      past.push([TOLD, check, DOORBELL_RETRY_MAX_MS], [TOLD, notified, 0], [TOLD, attempted('heard'), 0]);
+    }
+    expect(given(past).when(TOLD, turnEnded(false), 0)).toMatchObject({ startsAttempt: false, nextAtMs: null });
+  });
+
+  test('is not lost by the turn of another session, nor once a mail tool was used', () => {
+    const past: Past = [...HEARD, [TOLD, notified, 0]];
+    expect(given(past).when(TOLD, turnEnded(true, 's2'), 0).nextAtMs).toBeNull();
+    expect(given([...past, [TOLD, { type: 'used-tool' }, 0]]).when(TOLD, turnEnded(true), 0).nextAtMs).toBeNull();
   });
 
   test('that does not ring cannot be over', () => {
@@ -209,12 +263,13 @@ class Street {
     const isNews = event.type === 'session-registered';
     const step = stepDoorbell(this.doorbell, this.mail, event, this.nowMs);
     const knewOfNewSession = this.doorbell.hasNewSession || isNews;
+    const wasLost = this.doorbell.isLost;
     this.doorbell = step.doorbell;
     this.nextAtMs = step.nextAtMs;
     if (!step.startsAttempt) return;
     assert.equal(this.attempt, null);
     assert(this.mail.isUnread);
-    assert(!this.mail.isNotified || knewOfNewSession);
+    assert(!this.mail.isNotified || knewOfNewSession || wasLost);
     if (this.lastRung?.set === this.set) {
       assert(this.nowMs - this.lastRung.endMs >= DOORBELL_COOLDOWN_MS);
       if (this.lastRung.givenFor === this.mail.newest && !knewOfNewSession) {
@@ -265,7 +320,9 @@ const steps = fc.array(
     fc.constant((street: Street) => street.drain()),
     fc.constant((street: Street) => street.happen({ type: 'session-registered' })),
     fc.constant((street: Street) => street.happen({ type: 'session-wakeable' })),
-    fc.constant((street: Street) => street.happen({ type: 'notified' })),
+    fc.constant((street: Street) => street.happen(notified)),
+    fc.constant((street: Street) => street.happen({ type: 'used-tool' })),
+    fc.boolean().map((hasFailed) => (street: Street) => street.happen(turnEnded(hasFailed))),
     outcomes.map((outcome) => (street: Street) => street.end(outcome)),
     fc.nat(3 * DOORBELL_COOLDOWN_MS).map((ms) => (street: Street) => street.pass(ms)),
   ),

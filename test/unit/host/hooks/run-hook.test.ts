@@ -154,6 +154,12 @@ describe('the hooks of Claude Code', () => {
     },
   );
 
+  test('StopFailure says that the turn failed, and waits for nothing', async () => {
+    const { run, asked } = daemon({ 'session-register': [STATE] });
+    expect(await run(CLAUDE_CODE, { ...input('StopFailure'), error: 'rate_limit' })).toEqual(QUIET);
+    expect(asked).toEqual([['session-register', expect.objectContaining({ doing: 'failed' })]]);
+  });
+
   test('Stop waits as long as it takes, and exits with 2 and the count on stderr when a doorbell is counted', async () => {
     const doorbell = { event: 'doorbell', ring: 'r', text: TEXT };
     const { run, asked } = daemon({

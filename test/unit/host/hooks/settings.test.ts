@@ -34,13 +34,14 @@ const waiting = (command: string): object => ({
 });
 
 describe('hooks in settings', () => {
-  test('Claude Code gets six hooks; one at each of three events waits in the background', () => {
+  test('Claude Code gets seven hooks; one at each of three events waits in the background', () => {
     const short = { hooks: [{ type: 'command', command: OURS, timeout: 10 }] };
     expect(withHooks({}, CLAUDE_CODE, OURS)).toEqual({
       hooks: {
         SessionStart: [short, waiting(`${OURS} --wait`)],
         UserPromptSubmit: [short, waiting(`${OURS} --wait`)],
         Stop: [waiting(OURS)],
+        StopFailure: [short],
         SessionEnd: [short],
       },
     });

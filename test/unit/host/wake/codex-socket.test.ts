@@ -6,7 +6,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { WebSocketServer } from 'ws';
 import type { AgentId } from '../../../../src/host/core/rows.ts';
 import type { SessionRow, WakeMethod } from '../../../../src/host/core/session-rows.ts';
-import { codexSocketMethod } from '../../../../src/host/wake/codex-socket.ts';
+import { codexSocketMethod, codexTurn } from '../../../../src/host/wake/codex-socket.ts';
 import type { TryWakeOutcome } from '../../../../src/host/wake/wake-methods.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
@@ -62,22 +62,26 @@ interface Rung {
   queued: string[];
 }
 
+function sessionAt(socket: string, wake: readonly WakeMethod[] = []): SessionRow {
+  return {
+    agentId: 'a'.repeat(32) as AgentId,
+    sessionId: 't-1',
+    registeredAtMs: 0,
+    seenAtMs: 0,
+    endedAtMs: null,
+    wake: [{ type: 'codex-socket', socket }, ...wake],
+    process: null,
+    woken: null,
+  };
+}
+
 async function ring(
   socket: string,
   wake: readonly WakeMethod[] = [QUEUE],
   queue: TryWakeOutcome = 'given',
 ): Promise<Rung> {
   const method = { type: 'codex-socket', socket } as const;
-  const session: SessionRow = {
-    agentId: 'a'.repeat(32) as AgentId,
-    sessionId: 't-1',
-    registeredAtMs: 0,
-    seenAtMs: 0,
-    endedAtMs: null,
-    wake: [method, ...wake],
-    process: null,
-    woken: null,
-  };
+  const session = sessionAt(socket, wake);
   const queued: string[] = [];
   const tryWake = codexSocketMethod((_session, { argv }, text) => {
     queued.push([...argv, text].join(' '));
@@ -93,6 +97,24 @@ describe('the app server of Codex', () => {
     expect(heard.map(({ method }) => method)).toEqual(['initialize', 'initialized', 'thread/read', 'turn/start']);
     expect(heard.at(-1)).toMatchObject({ params: { threadId: 't-1', input: [{ type: 'text', text: TEXT }] } });
     expect(heard.every((message) => !('jsonrpc' in message))).toBe(true);
+  });
+
+  test('begins a turn of a thread whose last turn was ended by an error', async () => {
+    const { socket } = await appServer(thread({ type: 'systemError' }));
+    expect(await ring(socket)).toEqual({ outcome: 'given', queued: [] });
+  });
+
+  test.each([
+    [thread({ type: 'idle' }), 'over'],
+    [thread({ type: 'systemError' }), 'failed'],
+    [thread({ type: 'active', activeFlags: [] }), 'runs'],
+    [thread({ type: 'active', activeFlags: ['waitingOnApproval'] }), 'runs'],
+    [thread({ type: 'notLoaded' }), 'unknown'],
+    [null, 'unknown'],
+  ])('says how the turn of a ring stands: %j is %s', async (answer, turn) => {
+    const { socket, heard } = await appServer(answer);
+    expect(await codexTurn(sessionAt(socket), new AbortController().signal)).toBe(turn);
+    expect(heard.some(({ method }) => method === 'turn/start')).toBe(false);
   });
 
   test.each([
@@ -118,7 +140,7 @@ describe('the app server of Codex', () => {
   test.each([
     ['an error of another kind', { error: { code: -32_603, message: 'no' } }],
     ['a request that it does not take', { error: { code: -32_600, message: 'Invalid request: unknown field' } }],
-    ['a state that is not known', thread({ type: 'systemError' })],
+    ['a state that is not known', thread({ type: 'asleep' })],
     ['a result of another shape', { result: 7 }],
     ['the end of the connection', null],
   ])('is not believed beyond what it says: %s', async (_what, answer) => {

@@ -5,7 +5,7 @@ import { SendInput, type SendResult } from '../../../../src/host/contract/mail.t
 import { parseInput } from '../../../../src/host/contract/parse-input.ts';
 import { useInbox } from '../../../../src/host/mail/inbox.ts';
 import { sendMail } from '../../../../src/host/mail/send.ts';
-import { Doorbells, WAKE_WAIT_MS } from '../../../../src/host/wake/doorbells.ts';
+import { Doorbells, TURN_LOOK_MS, WAKE_WAIT_MS } from '../../../../src/host/wake/doorbells.ts';
 import { PROOF_MS } from '../../../../src/host/wake/wake-methods.ts';
 import { HEARD_MS } from '../../../../src/host/wake/waiters.ts';
 import { accepted, idOf } from '../../../support/mail-context.ts';
@@ -225,6 +225,68 @@ describe('a hook that waits', () => {
   });
 });
 
+describe('a ring that was heard in a turn that failed', () => {
+  const given = { wake: [COMMAND], reports_prompts: true };
+
+  /** The prompt hook of the woken session reports the line, and the turn runs. */
+  async function rung(wake: WakeContext, methods = given): Promise<void> {
+    await wake.register('bob', 's1', methods);
+    expect(await request(wake)).toMatchObject({ status: 'live-wake' });
+    await wake.register('bob', 's1', { ...methods, tell: true, doing: 'work' });
+    await wake.quiet('bob');
+  }
+
+  test('rings again after a pause that grows, until its agent uses a mail tool', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    await rung(wake);
+    for (const pauseMs of [2, 4].map((times) => times * DOORBELL_COOLDOWN_MS)) {
+      await wake.register('bob', 's1', { ...given, doing: 'failed' });
+      await wake.quiet('bob');
+      wake.tried.splice(0);
+      wake.pass(pauseMs - 1);
+      await wake.quiet('bob');
+      expect(wake.tried).toEqual([]);
+      wake.pass(1);
+      await wake.quiet('bob');
+      expect(wake.tried).toEqual(['command s1']);
+      await wake.register('bob', 's1', { ...given, tell: true, doing: 'work' });
+    }
+    await wake.sessions.usedTool(await idOf(wake.context, 'bob'), 'tools');
+    await wake.register('bob', 's1', { ...given, doing: 'failed' });
+    wake.pass(10 * DOORBELL_COOLDOWN_MS);
+    await wake.quiet('bob');
+    expect(wake.tried).toEqual(['command s1']);
+  });
+
+  test('is not taken for lost when its mail was read before', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    await rung(wake);
+    await readAll(wake);
+    await wake.register('bob', 's1', { ...given, doing: 'failed' });
+    wake.pass(10 * DOORBELL_COOLDOWN_MS);
+    await wake.quiet('bob');
+    expect(wake.tried).toEqual(['command s1']);
+  });
+
+  test('of Codex is found by looking at the thread, less and less often while the turn runs', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    wake.turns.push('runs', 'failed');
+    await rung(wake, { wake: [{ type: 'codex-socket', socket: '/s' } as never], reports_prompts: true });
+    wake.pass(TURN_LOOK_MS);
+    await wake.quiet('bob');
+    expect(wake.turns).toEqual(['failed']);
+    wake.pass(2 * TURN_LOOK_MS - 1);
+    await wake.quiet('bob');
+    expect(wake.turns).toEqual(['failed']);
+    wake.pass(1);
+    await wake.quiet('bob');
+    expect(wake.turns).toEqual([]);
+    wake.pass(2 * DOORBELL_COOLDOWN_MS);
+    await wake.quiet('bob');
+    expect(wake.tried).toEqual(['codex-socket s1', 'codex-socket s1']);
+  });
+});
+
 test('a session that registers and tells its agent itself is not rung for', async () => {
   const wake = await wakeContext(['alice', 'bob']);
   await request(wake);
@@ -239,6 +301,7 @@ test('a session that registers and tells its agent itself is not rung for', asyn
 });
 
 const noProcess = (): Promise<undefined> => Promise.resolve(undefined);
+const noTurn = (): Promise<'unknown'> => Promise.resolve('unknown');
 
 test('doorbells that start again ring for what was not told, and only for that', async () => {
   const wake = await wakeContext(['alice', 'bob', 'carol']);
@@ -250,7 +313,7 @@ test('doorbells that start again ring for what was not told, and only for that',
   await wake.doorbells.close();
   wake.tried.splice(0);
   const { context, timers, methods, rings } = wake;
-  const again = new Doorbells({ context, timers, methods, rings, factsOf: noProcess });
+  const again = new Doorbells({ context, timers, methods, rings, factsOf: noProcess, turnOf: noTurn });
   await again.start();
   await again.wakeAgent(await idOf(context, 'bob'));
   await again.wakeAgent(await idOf(context, 'carol'));
