@@ -6,7 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../src/protocol/epoch.ts';
 import { restoreRelay } from '../src/relay/backup/restore.ts';
-import { writeBackupFile, backupOf } from '../src/relay/backup/backup.ts';
+import { writeImageFile } from '../src/lib/image-file.ts';
+import { BACKUP_KIND, backupOf } from '../src/relay/backup/backup.ts';
 import { readRelayKey } from '../src/relay/store/relay-key.ts';
 import { runsOf } from '../src/relay/store/scan.ts';
 import type { StoreSnapshot } from '../src/relay/store/store-reader.ts';
@@ -50,7 +51,7 @@ export async function backup(): Promise<BackupFigures> {
     const snapshot = await relay.engine.snapshot();
     const begun = performance.now();
     const stamp = { created_at: Date.now(), version: 'bench' };
-    const written = await writeBackupFile(backupOf(snapshot, stamp), { path: file, replaces: false });
+    const written = await writeImageFile(backupOf(snapshot, stamp), { path: file, replaces: false }, BACKUP_KIND);
     const backupS = (performance.now() - begun) / 1000;
     const bareMbPerS = await bareCopy(snapshot, join(folder, 'bare'));
     await snapshot.close();

@@ -11,7 +11,14 @@ import { randomBytes } from 'node:crypto';
 import { type Stats, statSync } from 'node:fs';
 import { type FileHandle, link, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { ImageDamaged } from './image.ts';
+import {
+  type CheckedImage,
+  type CheckOptions,
+  ImageDamaged,
+  type ImageKind,
+  type ImageNoun,
+  checkImage,
+} from './image.ts';
 import { syncFolder } from './files.ts';
 import type { StopSignal } from './periodic-task.ts';
 
@@ -39,13 +46,10 @@ export class ImageUnwritten extends Error {
   }
 }
 
-/** The kind of file, as messages name it. */
-export type WrittenKind = 'backup' | 'archive';
-
 /** What a command can do instead of writing a file. */
-const OR_ELSE: Readonly<Record<WrittenKind, string>> = { backup: ', or - to write to standard output', archive: '' };
+const OR_ELSE: Readonly<Record<ImageNoun, string>> = { backup: ', or - to write to standard output', archive: '' };
 
-export interface ImageFileOptions {
+export interface ImageFileOptions extends Pick<CheckOptions, 'progress'> {
   path: string;
   /** Whether an existing file may be replaced. */
   replaces: boolean;
@@ -76,24 +80,23 @@ async function removeLeftParts({ path, ownNames }: ImageFileOptions, aside: stri
 }
 
 /**
- * Writes the bytes of `source`; `check` reads them all as they are written. Throws `ImageUnwritten`, or what `source` or
- * `check` throws, or an error when the signal aborts before the end.
+ * Writes the image that `source` is, and checks it as it is written. Throws `ImageUnwritten`, what `source` or the check of
+ * the contents throws, or an error when the signal aborts before the end.
  */
-export async function writeImageFile<Checked>(
+export async function writeImageFile<Header, Contents extends object>(
   source: AsyncIterable<Buffer>,
   options: ImageFileOptions,
-  check: (chunks: AsyncIterable<Buffer>) => Promise<Checked>,
-  what: WrittenKind = 'backup',
-): Promise<Checked> {
-  const { path, replaces, signal } = options;
+  kind: ImageKind<Header, Contents>,
+): Promise<CheckedImage<Header, Contents>> {
+  const { path, replaces, signal, progress } = options;
   const aside = `${path}.part-${randomBytes(PART_RANDOM_BYTES).toString('hex')}`;
   try {
-    refuseTaken(path, replaces, what);
+    refuseTaken(path, replaces, kind.noun);
     const file = await open(aside, 'wx', 0o600);
-    let written: Checked;
+    let written: CheckedImage<Header, Contents>;
     try {
       await removeLeftParts(options, aside, await file.stat());
-      written = await check(writtenTo(file, untilStopped(source, signal)));
+      written = await checkImage(writtenTo(file, untilStopped(source, signal)), kind, { progress });
       await file.sync();
     } finally {
       await file.close();
@@ -104,7 +107,7 @@ export async function writeImageFile<Checked>(
     return written;
   } catch (error) {
     await rm(aside, { force: true }).catch(() => undefined);
-    throw unwritten(error, path, what);
+    throw unwritten(error, path, kind.noun);
   }
 }
 
@@ -116,7 +119,7 @@ async function* untilStopped(source: AsyncIterable<Buffer>, signal?: StopSignal)
 }
 
 /** Throws `ImageUnwritten` for a name that may not be used. No file can be renamed to a device or a pipe. */
-function refuseTaken(path: string, replaces: boolean, what: WrittenKind): void {
+function refuseTaken(path: string, replaces: boolean, what: ImageNoun): void {
   const found = statSync(path, { throwIfNoEntry: false });
   if (!found) return;
   if (found.isDirectory()) throw isFolder(path);
@@ -165,7 +168,7 @@ async function* writtenTo(file: FileHandle, source: AsyncIterable<Buffer>): Asyn
   }
 }
 
-function unwritten(error: unknown, path: string, what: WrittenKind): unknown {
+function unwritten(error: unknown, path: string, what: ImageNoun): unknown {
   if (error instanceof ImageDamaged) {
     return new ImageUnwritten('not-whole', `the ${what} did not arrive complete (${error.message}): take it again`);
   }

@@ -43,12 +43,27 @@ const SPARE_BYTES = 4 << 10;
  */
 const BLOCKS_AHEAD = 2;
 
-/** A kind of contents: the first line of the image, with its line feed, and how the header is read. */
-export interface ImageKind<Header> {
+/** A kind of images: how they are told from others, and what is checked of them besides their bytes. */
+export interface ImageKind<Header, Contents extends object> {
+  /** The first line, with its line feed. */
   magic: string;
   parseHeader: (value: unknown) => Header | undefined;
+  /** As messages name it. */
+  noun: ImageNoun;
   /** Completes the sentence "it is …" about an image of another kind. */
   isNone: string;
+  /** Begins the check of the contents of one. */
+  check: () => ContentCheck<Header, Contents>;
+}
+
+export type ImageNoun = 'backup' | 'archive';
+
+/** The check of the contents of one image. What it throws ends the reading. */
+export interface ContentCheck<Header, Contents> {
+  /** Called with each run; its bytes are gone afterwards. */
+  see: (run: readonly Pair[], header: Header) => void;
+  /** Returns what is in the image, when all of it was read and is unaltered. */
+  end: (header: Header, damage: ContentDamage) => Contents;
 }
 
 const ImageTrailer = Type.Object({
@@ -175,7 +190,7 @@ export function releaseRun([first]: readonly Pair[]): void {
 /** Reads the beginning of an image. Throws `ImageDamaged`. */
 export async function readImage<Header>(
   source: AsyncIterable<Buffer>,
-  { magic, parseHeader, isNone }: ImageKind<Header>,
+  { magic, parseHeader, isNone }: Pick<ImageKind<Header, object>, 'magic' | 'parseHeader' | 'isNone'>,
 ): Promise<ImageReader<Header>> {
   const bytes = new ByteReader(source);
   const expected = Buffer.from(magic);
@@ -185,8 +200,8 @@ export async function readImage<Header>(
   return { header, pairs: pairsOf(bytes), fileHash: () => bytes.hash().digest('hex') as Sha256Hex };
 }
 
-/** An image that was read to its end and found complete and unaltered. */
-export interface CheckedImage<Header> {
+/** An image that was read to its end and found complete and unaltered, and what the check of its contents says. */
+export type CheckedImage<Header, Contents> = Contents & {
   header: Header;
   /** Of the whole image. */
   bytes: number;
@@ -194,34 +209,39 @@ export interface CheckedImage<Header> {
   contentBytes: number;
   /** Of the whole image. */
   sha256: string;
+};
+
+export interface CheckOptions {
+  /** Called with the bytes that were read so far. */
+  progress?: ((bytes: number) => void) | undefined;
+  /** Called with each run that the check has seen; its bytes are gone when it has ended. */
+  take?: (run: readonly Pair[]) => Promise<void>;
 }
 
-/**
- * Reads an image to its end and checks all of it. The bytes that `seen` is given are gone when it has ended. Throws
- * `ImageDamaged`, or what `source` or `seen` throws.
- */
-export async function checkImage<Header>(
+/** Reads an image to its end and checks all of it. Throws `ImageDamaged`, and what `source`, the check or `take` throws. */
+export async function checkImage<Header, Contents extends object>(
   source: AsyncIterable<Buffer>,
-  kind: ImageKind<Header>,
-  seen: (run: readonly Pair[], header: Header) => Promise<void> | void,
-  progress: (bytes: number) => void = () => undefined,
-): Promise<{ checked: CheckedImage<Header>; damage: ContentDamage }> {
+  kind: ImageKind<Header, Contents>,
+  { progress, take }: CheckOptions = {},
+): Promise<CheckedImage<Header, Contents>> {
   let bytes = 0;
   const counted = async function* (): AsyncGenerator<Buffer> {
     for await (const chunk of source) {
       bytes += chunk.length;
-      progress(bytes);
+      progress?.(bytes);
       yield chunk;
     }
   };
   const { header, pairs, fileHash } = await readImage(counted(), kind);
+  const check = kind.check();
   for (;;) {
     const next = await pairs.next();
     if (next.done) {
       const { bytes: contentBytes, ...damage } = next.value;
-      return { checked: { header, bytes, contentBytes, sha256: fileHash() }, damage };
+      return { ...check.end(header, damage), header, bytes, contentBytes, sha256: fileHash() };
     }
-    await seen(next.value, header);
+    check.see(next.value, header);
+    await take?.(next.value);
     releaseRun(next.value);
   }
 }

@@ -5,7 +5,8 @@ import { once } from 'node:events';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import { controlSocketPath } from '../../src/relay/operator/socket.ts';
-import { checkedBackup } from '../../src/relay/backup/backup.ts';
+import { checkImage } from '../../src/lib/image.ts';
+import { BACKUP_KIND } from '../../src/relay/backup/backup.ts';
 import { payloadKey } from '../../src/relay/store/keys.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
@@ -49,7 +50,7 @@ describe('GET /v1/backup', () => {
     const { headers, chunks } = await streamed(relay);
     expect(headers['content-type']).toBe('application/octet-stream');
     expect(headers['x-backup-bytes-about']).toMatch(/^[0-9]+$/);
-    const written = await checkedBackup(chunks);
+    const written = await checkImage(chunks, BACKUP_KIND);
     expect(written).toMatchObject({ items: 2, header: { epoch: relay.epoch, lsn: await relay.lastLsn() } });
   });
 
@@ -62,12 +63,12 @@ describe('GET /v1/backup', () => {
     await relay.start();
     const { epoch } = relay;
     const { chunks } = await streamed(relay);
-    expect(await checkedBackup(chunks)).toMatchObject({ items: 3, damagedItems: 1, header: { epoch } });
+    expect(await checkImage(chunks, BACKUP_KIND)).toMatchObject({ items: 3, damagedItems: 1, header: { epoch } });
     expect(relay.epoch).not.toBe(epoch);
     expect((await relay.client(bob).pull()).items.map(({ item_id }) => item_id)).toEqual(['m1', 'm3']);
     expect(relay.errors).toMatchObject([{ fields: { items: 1, foundBy: 'backup' } }]);
     const again = await streamed(relay);
-    expect(await checkedBackup(again.chunks)).toMatchObject({ items: 2, damagedItems: 0 });
+    expect(await checkImage(again.chunks, BACKUP_KIND)).toMatchObject({ items: 2, damagedItems: 0 });
   });
 
   test('goes to two at once and no more, and a peer that leaves makes room', async () => {
@@ -77,7 +78,7 @@ describe('GET /v1/backup', () => {
     peers[0]?.destroy();
     const freed = async (): Promise<number> => {
       const { chunks } = await streamed(relay);
-      return (await checkedBackup(chunks)).items;
+      return (await checkImage(chunks, BACKUP_KIND)).items;
     };
     await expect.poll(() => freed().catch(() => 0), { interval: 20 }).toBe(Math.ceil(MUCH_BYTES / ITEM_BYTES));
     expect(relay.errors).toEqual([]);

@@ -4,7 +4,8 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { ControlClient } from '../../src/cli/relay/control-client.ts';
-import { checkedBackup } from '../../src/relay/backup/backup.ts';
+import { checkImage } from '../../src/lib/image.ts';
+import { BACKUP_KIND } from '../../src/relay/backup/backup.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { alice, bob, carol, hostNamed } from '../support/hosts.ts';
@@ -85,7 +86,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     const relay = await started();
     expect((await scrape(relay)).has(LAST_BACKUP)).toBe(false);
     const { chunks } = await new ControlClient(relay.folder).stream('/v1/backup', new AbortController().signal);
-    await checkedBackup(chunks);
+    await checkImage(chunks, BACKUP_KIND);
     const takenS = relay.clock.nowMs() / 1000;
     await expect.poll(async () => (await scrape(relay)).get(LAST_BACKUP), { interval: 5 }).toBe(takenS);
   });

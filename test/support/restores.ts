@@ -3,7 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../src/protocol/epoch.ts';
 import { type RestoreOptions, type RestoreReport, restoreRelay } from '../../src/relay/backup/restore.ts';
 import type { Engine } from '../../src/relay/engine/engine.ts';
-import { writeBackupFile, type WrittenBackup, backupOf } from '../../src/relay/backup/backup.ts';
+import { writeImageFile } from '../../src/lib/image-file.ts';
+import { BACKUP_KIND, type WrittenBackup, backupOf } from '../../src/relay/backup/backup.ts';
 import { relay as relayHost } from './hosts.ts';
 import type { TestRelay } from './test-relay.ts';
 
@@ -21,7 +22,7 @@ export async function backUpEngine(engine: Engine, nowMs: number, file: string):
   const snapshot = await engine.snapshot();
   try {
     const chunks = backupOf(snapshot, { created_at: nowMs, version: '0.0.0-test' });
-    return await writeBackupFile(chunks, { path: file, replaces: false });
+    return await writeImageFile(chunks, { path: file, replaces: false }, BACKUP_KIND);
   } finally {
     await snapshot.close();
   }

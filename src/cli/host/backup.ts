@@ -3,12 +3,7 @@ import { Command } from 'commander';
 import { CallFailed, DaemonClient } from '../../host/api/client.ts';
 import { loadIdentity } from '../../host/peers/identity.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
-import {
-  type WrittenHostBackup,
-  checkedHostBackup,
-  writeHostBackup,
-  writeHostBackupFile,
-} from '../../host/store/backup.ts';
+import { HOST_BACKUP, type WrittenHostBackup, writeHostBackup } from '../../host/store/backup.ts';
 import { openHostStore } from '../../host/store/open.ts';
 import { finishRestore } from '../../host/store/restored.ts';
 import { backupPath, unwrittenFailure, writtenToStdout } from '../lib/backup-output.ts';
@@ -17,6 +12,8 @@ import { interruption } from '../lib/exit.ts';
 import { hostFailure } from '../lib/host-paths.ts';
 import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
+import { checkImage } from '../../lib/image.ts';
+import { writeImageFile } from '../../lib/image-file.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
 interface BackupFlags {
@@ -50,8 +47,8 @@ async function backup(context: CommandContext, file: string, flags: BackupFlags)
     const source = chunksOf(context, interrupted.signal);
     const made =
       path === null
-        ? await checkedHostBackup(writtenToStdout(context, source, interrupted.signal))
-        : await writeHostBackupFile(source, { path, replaces: flags.force === true });
+        ? await checkImage(writtenToStdout(context, source, interrupted.signal), HOST_BACKUP)
+        : await writeImageFile(source, { path, replaces: flags.force === true }, HOST_BACKUP);
     const output = path === null ? context.stderr : context.stdout;
     output.write(flags.json ? jsonLine(documentOf(made, path)) : textOf(screenOf(context, output), made, path));
   } catch (error) {

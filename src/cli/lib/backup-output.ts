@@ -1,6 +1,7 @@
 /** What the commands that write a backup or an archive share: standard output as the file, and how they fail. */
 import { resolve } from 'node:path';
-import { ImageUnwritten, type UnwrittenReason, type WrittenKind } from '../../lib/image-file.ts';
+import type { ImageNoun } from '../../lib/image.ts';
+import { ImageUnwritten, type UnwrittenReason } from '../../lib/image-file.ts';
 import type { CommandContext } from './context.ts';
 import { CommandFailed, type ExitName } from './exit.ts';
 import { writeChunk } from './output.ts';
@@ -40,7 +41,7 @@ const UNWRITTEN_EXIT: Readonly<Record<UnwrittenReason, ExitName>> = {
 };
 
 /** The failure of the command when no file was written; every other error unchanged. */
-export function unwrittenFailure(error: unknown, what: WrittenKind = 'backup'): unknown {
+export function unwrittenFailure(error: unknown, what: ImageNoun = 'backup'): unknown {
   if (!(error instanceof ImageUnwritten)) return error;
   const code = `${what}_${error.reason}`.toUpperCase().replaceAll('-', '_');
   return new CommandFailed(UNWRITTEN_EXIT[error.reason], code, error.message);

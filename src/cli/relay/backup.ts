@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { BACKUP_BYTES_ABOUT } from '../../relay/operator/documents.ts';
-import { checkedBackup, writeBackupFile, type WrittenBackup, backupOf } from '../../relay/backup/backup.ts';
+import { BACKUP_KIND, type WrittenBackup, backupOf } from '../../relay/backup/backup.ts';
 import { rowKey } from '../../relay/core/rows.ts';
 import { refusedIfDamaged, StoreRefused } from '../../relay/store/refused.ts';
 import { openOffline } from '../../relay/replay/offline.ts';
@@ -17,6 +17,8 @@ import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts
 import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { countText } from '../../host/core/spans.ts';
+import { checkImage } from '../../lib/image.ts';
+import { writeImageFile } from '../../lib/image-file.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
 interface BackupFlags extends StoreDirFlags {
@@ -54,15 +56,13 @@ async function backup(context: CommandContext, file: string, flags: BackupFlags)
   const interrupted = interruption(context);
   const source = new BackupSource(resolve(flags.storeDir), interrupted.signal);
   const onProgress = (bytes: number): void => progress.bytes('backup', bytes, source.bytesAbout);
+  const { signal } = interrupted;
   try {
+    const options = { progress: onProgress };
     const written =
       path === null
-        ? await checkedBackup(writtenToStdout(context, source.chunks(), interrupted.signal), onProgress)
-        : await writeBackupFile(source.chunks(), {
-            path,
-            replaces: flags.force === true,
-            progress: onProgress,
-          });
+        ? await checkImage(writtenToStdout(context, source.chunks(), signal), BACKUP_KIND, options)
+        : await writeImageFile(source.chunks(), { path, replaces: flags.force === true, ...options }, BACKUP_KIND);
     progress.end();
     const output = path === null ? context.stderr : context.stdout;
     if (written.damagedItems > 0) context.stderr.write(warningOf(written, source));

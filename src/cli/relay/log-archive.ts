@@ -2,7 +2,7 @@
 import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
-import { type WholeArchive, readArchive, writeArchive } from '../../relay/store/log-archive.ts';
+import { ARCHIVE_KIND, type WrittenArchive, writeArchive } from '../../relay/store/log-archive.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
 import { writeImageFile } from '../../lib/image-file.ts';
 import { type AuditedStoreFlags, inAuditedStore, prunedClause, withAuditedStore } from './audited-store.ts';
@@ -46,17 +46,12 @@ export function relayLogArchiveCommand(context: CommandContext): Command {
   );
 }
 
-interface Written extends WholeArchive {
-  /** Of the file. */
-  bytes: number;
-}
-
 async function archive(context: CommandContext, file: string, flags: ArchiveFlags): Promise<void> {
   const progress = new ProgressLine(context.stderr);
   const interrupted = interruption(context);
   const path = resolve(file);
   try {
-    const written = await inAuditedStore(context, flags, async (offline): Promise<Written> => {
+    const written = await inAuditedStore(context, flags, async (offline): Promise<WrittenArchive> => {
       const stretch = stretchOf(flags, offline);
       const relay_pubkey = offline.store.get('relay', '')?.relayPubkey;
       if (!relay_pubkey)
@@ -66,18 +61,10 @@ async function archive(context: CommandContext, file: string, flags: ArchiveFlag
           'the store holds no relay row, so the key of its relay is unknown',
         );
       const stamp = { relay_pubkey, created_at: Date.now(), version: softwareVersion() };
-      let bytes = 0;
-      const chunks = async function* (): AsyncGenerator<Buffer> {
-        for await (const chunk of writeArchive(offline.level, stretch, stamp)) {
-          interrupted.signal.throwIfAborted();
-          bytes += chunk.length;
-          progress.bytes('archive', bytes, 0);
-          yield chunk;
-        }
-      };
-      const options = { path, replaces: flags.force === true };
-      const whole = await writeImageFile(chunks(), options, (source) => readArchive(source), 'archive');
-      return { ...whole, bytes };
+      const { signal } = interrupted;
+      const onProgress = (bytes: number): void => progress.bytes('archive', bytes, 0);
+      const options = { path, replaces: flags.force === true, signal, progress: onProgress };
+      return writeImageFile(writeArchive(offline.level, stretch, stamp), options, ARCHIVE_KIND);
     });
     progress.end();
     context.stdout.write(flags.json ? jsonLine(documentOf(written, path)) : textOf(screenOf(context), written, path));
@@ -114,13 +101,13 @@ function stretchOf({ from, through }: ArchiveFlags, offline: OfflineStore): { fi
   throw new CommandFailed('usage', 'USAGE', '--from must not be after --through');
 }
 
-function documentOf({ header, records, contentBytes, bytes }: Written, file: string): object {
+function documentOf({ header, records, contentBytes, bytes }: WrittenArchive, file: string): object {
   const { first_lsn, last_lsn, first_time, last_time, relay_pubkey } = header;
   const content_bytes = contentBytes;
   return { file, bytes, content_bytes, records, first_lsn, last_lsn, first_time, last_time, relay_pubkey };
 }
 
-function textOf(screen: Screen, { header, records, bytes }: Written, file: string): string {
+function textOf(screen: Screen, { header, records, bytes }: WrittenArchive, file: string): string {
   const rows = [
     ['file', file],
     ['size', formatBytes(bytes)],

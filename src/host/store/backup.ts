@@ -5,8 +5,7 @@
 import Type, { type Static } from 'typebox';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, HostNameText, PublicKeyText, Time } from '../../protocol/shapes.ts';
-import { type CheckedImage, type ImageKind, checkImage, writeImage } from '../../lib/image.ts';
-import { type ImageFileOptions, writeImageFile } from '../../lib/image-file.ts';
+import { type CheckedImage, type ImageKind, writeImage } from '../../lib/image.ts';
 import type { HostStore } from './host-store.ts';
 import { PREFIX } from './keys.ts';
 import { HOST_SCHEMA_VERSION } from './open.ts';
@@ -25,16 +24,21 @@ const HostBackupHeader = Type.Object({
 export type HostBackupHeader = Static<typeof HostBackupHeader>;
 
 /** The image that a backup of a host is. */
-export const HOST_BACKUP: ImageKind<HostBackupHeader> = {
+export const HOST_BACKUP: ImageKind<HostBackupHeader, { messages: number }> = {
   magic: MAGIC,
   parseHeader: parserOf(HostBackupHeader),
+  noun: 'backup',
   isNone: 'no backup of a host',
+  check: () => {
+    let messages = 0;
+    return {
+      see: (run) => void (messages += run.filter(([key]) => key[0] === PREFIX.message).length),
+      end: () => ({ messages }),
+    };
+  },
 };
 
-/** What the backup holds. */
-export interface WrittenHostBackup extends CheckedImage<HostBackupHeader> {
-  messages: number;
-}
+export type WrittenHostBackup = CheckedImage<HostBackupHeader, { messages: number }>;
 
 /** The content of the store at one moment. */
 export function writeHostBackup(
@@ -42,21 +46,4 @@ export function writeHostBackup(
   stamp: Omit<HostBackupHeader, 'schema_version'>,
 ): AsyncGenerator<Buffer> {
   return writeImage(MAGIC, { ...stamp, schema_version: HOST_SCHEMA_VERSION }, store.pairs());
-}
-
-/** Writes the backup from `source` to a file. Throws `ImageUnwritten`, or what `source` throws. */
-export function writeHostBackupFile(
-  source: AsyncIterable<Buffer>,
-  options: ImageFileOptions,
-): Promise<WrittenHostBackup> {
-  return writeImageFile(source, options, checkedHostBackup);
-}
-
-/** Reads a whole backup and checks all of it. Throws `ImageDamaged`, or what `source` throws. */
-export async function checkedHostBackup(source: AsyncIterable<Buffer>): Promise<WrittenHostBackup> {
-  let messages = 0;
-  const { checked } = await checkImage(source, HOST_BACKUP, (run) => {
-    for (const [key] of run) if (key[0] === PREFIX.message) messages++;
-  });
-  return { ...checked, messages };
 }

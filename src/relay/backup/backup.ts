@@ -9,12 +9,11 @@ import {
   ImageDamaged,
   type ImageKind,
   type ImageReader,
-  checkImage,
   readImage,
   releaseRun,
   writeImage,
 } from '../../lib/image.ts';
-import { type ImageFileOptions, ImageUnwritten, writeImageFile } from '../../lib/image-file.ts';
+import { ImageUnwritten } from '../../lib/image-file.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, EpochText, PublicKeyText, Time } from '../../protocol/shapes.ts';
@@ -47,11 +46,34 @@ const BackupHeader = Type.Object({
 });
 export type BackupHeader = Static<typeof BackupHeader>;
 
-export const BACKUP_KIND: ImageKind<BackupHeader> = {
+/** What is in a backup. */
+interface BackupContents {
+  /** Items that wait for their targets, notices among them. */
+  items: number;
+  /** Those whose wire bytes were missing or altered in the store already: they are in it as they are. */
+  damagedItems: number;
+}
+
+/** A restore refuses one with a row that cannot be read, and so does its check, with `ImageUnwritten`. */
+export const BACKUP_KIND: ImageKind<BackupHeader, BackupContents> = {
   magic: MAGIC,
   parseHeader: parserOf(BackupHeader),
+  noun: 'backup',
   isNone: 'no backup of a relay',
+  check: () => {
+    const waiting = new ItemTally();
+    return {
+      see: (run) => waiting.add(run),
+      end: (_header, { damaged_items: damagedItems = 0, unreadable_rows: unreadable = 0 }) => {
+        if (unreadable > 0) throw unreadableRows(unreadable);
+        return { items: waiting.items, damagedItems };
+      },
+    };
+  },
 };
+
+/** A backup that is whole. */
+export type WrittenBackup = CheckedImage<BackupHeader, BackupContents>;
 
 /**
  * Everything that is in `level`, or in the snapshot of it, as it is: wire bytes that are missing or altered too, which a
@@ -204,41 +226,6 @@ export function unpackFailure(error: unknown, file: string, advice: string, fold
   if (code.startsWith('LEVEL_'))
     return new StoreRefused('unusable', `${file} cannot be unpacked into ${folder} (${code}): make room there`);
   return unreadableCopy(error, file);
-}
-
-export interface WrittenBackup extends CheckedImage<BackupHeader> {
-  /** Items that wait for their targets, notices among them. */
-  items: number;
-  /** Those whose wire bytes were missing or altered in the store already: they are in it as they are. */
-  damagedItems: number;
-}
-
-export interface RelayBackupFileOptions extends ImageFileOptions {
-  /** Called with the bytes of the file so far. */
-  progress?: (bytes: number) => void;
-}
-
-/** Writes the backup that `source` is. Throws `ImageUnwritten`, or what `source` throws. */
-export function writeBackupFile(
-  source: AsyncIterable<Buffer>,
-  { progress, ...options }: RelayBackupFileOptions,
-): Promise<WrittenBackup> {
-  return writeImageFile(source, options, (chunks) => checkedBackup(chunks, progress));
-}
-
-/**
- * Reads a backup to its end and checks all of it. Throws `ImageDamaged`, `ImageUnwritten` for one that a restore would
- * refuse, or what `source` throws.
- */
-export async function checkedBackup(
-  source: AsyncIterable<Buffer>,
-  progress?: (bytes: number) => void,
-): Promise<WrittenBackup> {
-  const tally = new ItemTally();
-  const { checked, damage } = await checkImage(source, BACKUP_KIND, (run) => tally.add(run), progress);
-  const { damaged_items: damagedItems = 0, unreadable_rows: unreadable = 0 } = damage;
-  if (unreadable > 0) throw unreadableRows(unreadable);
-  return { ...checked, items: tally.items, damagedItems };
 }
 
 /** Counts the items that wait. Pairs ascend, so a target's row is seen before its queue. */

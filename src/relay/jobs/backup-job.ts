@@ -11,10 +11,11 @@ import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type PublicKey, hostFingerprint } from '../../protocol/public-key.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
+import { writeImageFile } from '../../lib/image-file.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
-import { writeBackupFile, type WrittenBackup, backupOf } from '../backup/backup.ts';
+import { BACKUP_KIND, type WrittenBackup, backupOf } from '../backup/backup.ts';
 
 export interface BackupSettings {
   folder: string;
@@ -185,7 +186,8 @@ export class BackupJob {
     try {
       const chunks = backupOf(snapshot, { created_at: atMs, version }, (damage) => lostItems.foundByBackup(damage));
       const { signal } = this.#task;
-      return await writeBackupFile(chunks, { path, replaces: false, ownNames: this.#name, signal });
+      const options = { path, replaces: false, ownNames: this.#name, signal };
+      return await writeImageFile(chunks, options, BACKUP_KIND);
     } finally {
       await snapshot.close();
     }

@@ -11,7 +11,7 @@ import { type PublicKey, hostFingerprint } from '../../protocol/public-key.ts';
 import { ImageUnwritten, writeImageFile } from '../../lib/image-file.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { StopSignal } from '../../lib/periodic-task.ts';
-import { readArchive } from '../store/log-archive.ts';
+import { ARCHIVE_KIND } from '../store/log-archive.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 
 interface LogArchivesOptions {
@@ -71,6 +71,6 @@ export class LogArchives {
     const ownNames = new RegExp(`^poste-${this.#mark}-log-[0-9-]+\\.archive$`);
     const options = { path, replaces: false, ownNames, signal };
     const chunks = store.archive({ firstLsn, lastLsn }, stamp);
-    await writeImageFile(chunks, options, (written) => readArchive(written), 'archive');
+    await writeImageFile(chunks, options, ARCHIVE_KIND);
   }
 }

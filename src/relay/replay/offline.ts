@@ -11,7 +11,9 @@ import { join } from 'node:path';
 import { type BackupHeader, unpackBackup, writePairs, unpackFailure } from '../backup/backup.ts';
 import { PREFIX, lsnOf, prefixRange } from '../store/keys.ts';
 import { LEVEL_FOLDER, type Level, atThisMoment, levelAt } from '../store/level.ts';
-import { readArchive } from '../store/log-archive.ts';
+import { ARCHIVE_KIND } from '../store/log-archive.ts';
+import { checkImage } from '../../lib/image.ts';
+import type { Pair } from '../../lib/pair-block.ts';
 import { readableRelayRow, declaredSchema } from '../store/migrate.ts';
 import { SCHEMA_VERSION, checkSchema, openLevel, openServing } from '../store/open.ts';
 import { positionPathOf } from '../store/position-place.ts';
@@ -119,10 +121,11 @@ export async function openArchive(file: string, signal?: AbortSignal): Promise<O
     await level.open({ createIfMissing: true, errorIfExists: true });
     // In the same breath as it is read: an error that nobody listens for ends the process.
     source = createReadStream(file, { highWaterMark: 1 << 20 });
-    const { header } = await readArchive(source, async (run) => {
+    const take = (run: readonly Pair[]): Promise<void> => {
       signal?.throwIfAborted();
-      await writePairs(level, run);
-    });
+      return writePairs(level, run);
+    };
+    const { header } = await checkImage(source, ARCHIVE_KIND, { take });
     const pruned = { throughLsn: header.first_lsn - 1, atMs: header.first_time };
     return await opened(level, undefined, remove, { lastLsn: header.last_lsn, pruned });
   } catch (error) {

@@ -10,7 +10,7 @@ import Type, { type Static } from 'typebox';
 import { createReadStream } from 'node:fs';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, PublicKeyText, Time } from '../../protocol/shapes.ts';
-import { ImageDamaged, type ImageKind, checkImage, writeImage } from '../../lib/image.ts';
+import { type CheckedImage, ImageDamaged, type ImageKind, checkImage, writeImage } from '../../lib/image.ts';
 import { eventTimeMs } from '../core/event.ts';
 import { PREFIX, logKey, logLinkKey, lsnOf, tileKey } from './keys.ts';
 import type { Level } from './level.ts';
@@ -37,12 +37,33 @@ const ArchiveHeader = Type.Object({
 });
 type ArchiveHeader = Static<typeof ArchiveHeader>;
 
-/** How to tell an archive from a backup. */
-const ARCHIVE: ImageKind<ArchiveHeader> = {
+/** The check holds every record against its own checksum, and against its place. */
+export const ARCHIVE_KIND: ImageKind<ArchiveHeader, { records: number }> = {
   magic: MAGIC,
   parseHeader: parserOf(ArchiveHeader),
+  noun: 'archive',
   isNone: 'no archive of a log',
+  check: () => {
+    let records = 0;
+    return {
+      see: (run, { first_lsn }) => {
+        for (const [key, value] of run) {
+          if (key[0] !== PREFIX.log) continue;
+          const expected = first_lsn + records++;
+          if (lsnOf(key) !== expected) throw new ImageDamaged(`log record ${expected} is not in it`);
+          checkArchived(expected, value);
+        }
+      },
+      end: ({ first_lsn, last_lsn }) => {
+        if (first_lsn + records !== last_lsn + 1) throw new ImageDamaged('it does not hold what its header says');
+        return { records };
+      },
+    };
+  },
 };
+
+/** An archive that is whole. */
+export type WrittenArchive = CheckedImage<ArchiveHeader, { records: number }>;
 
 /** What an archive says of itself besides what is in it. */
 export type ArchiveStamp = Pick<ArchiveHeader, 'relay_pubkey' | 'created_at' | 'version'>;
@@ -97,38 +118,6 @@ async function* archivedPairs(level: Level, { firstLsn, lastLsn }: LogRange): As
   yield* runsOf(level, { gte: logLinkKey(0), lte: logLinkKey(lastLsn) });
 }
 
-/** An archive that was read to its end, and is whole. */
-export interface WholeArchive {
-  header: ArchiveHeader;
-  records: number;
-  /** Of all it holds, before it was compressed. */
-  contentBytes: number;
-}
-
-/**
- * Reads an archive to its end: every byte by the SHA-256 of the file, every record by its own checksum and at its place.
- * `pairs` is called with everything in it. Throws `ImageDamaged`, or what `source` throws.
- */
-export async function readArchive(
-  source: AsyncIterable<Buffer>,
-  pairs: (run: readonly Pair[]) => Promise<void> | void = () => undefined,
-): Promise<WholeArchive> {
-  let records = 0;
-  const { checked } = await checkImage(source, ARCHIVE, async (run, { first_lsn }) => {
-    for (const [key, value] of run) {
-      if (key[0] !== PREFIX.log) continue;
-      const expected = first_lsn + records++;
-      if (lsnOf(key) !== expected) throw new ImageDamaged(`log record ${expected} is not in it`);
-      checkArchived(expected, value);
-    }
-    await pairs(run);
-  });
-  const { header, contentBytes } = checked;
-  if (header.first_lsn + records !== header.last_lsn + 1)
-    throw new ImageDamaged('it does not hold what its header says');
-  return { header, records, contentBytes };
-}
-
 function checkArchived(lsn: number, record: Buffer): void {
   try {
     checkRecord(lsn, record);
@@ -142,14 +131,15 @@ export async function holdsRange(path: string, level: Level, { firstLsn, lastLsn
   const source = createReadStream(path, { highWaterMark: 1 << 20 });
   let isSame = true;
   try {
-    const { header } = await readArchive(source, async (run) => {
+    const take = async (run: readonly Pair[]): Promise<void> => {
       const records = run.filter(([key]) => key[0] === PREFIX.log);
       const own = await level.getMany(
         records.map(([key]) => key),
         { fillCache: false },
       );
       isSame &&= records.every(([, record], at) => own[at]?.equals(record));
-    });
+    };
+    const { header } = await checkImage(source, ARCHIVE_KIND, { take });
     return isSame && header.first_lsn === firstLsn && header.last_lsn === lastLsn;
   } catch (error) {
     if (error instanceof ImageDamaged) return false;

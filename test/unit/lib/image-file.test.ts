@@ -1,11 +1,29 @@
+import { randomBytes } from 'node:crypto';
 import { type FileHandle, open, readdir, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
+import { type ImageKind, writeImage } from '../../../src/lib/image.ts';
 import { writeImageFile } from '../../../src/lib/image-file.ts';
+import type { Pair } from '../../../src/lib/pair-block.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
-async function* source(): AsyncGenerator<Buffer> {
-  yield Buffer.from('whole');
+const KIND: ImageKind<object, { runs: number }> = {
+  magic: 'image of a test 1\n',
+  parseHeader: (value) => value as object,
+  noun: 'backup',
+  isNone: 'no image of a test',
+  check: () => {
+    let runs = 0;
+    return { see: () => void runs++, end: () => ({ runs }) };
+  },
+};
+
+function imageOf(runs: AsyncIterable<Pair[]>): AsyncGenerator<Buffer> {
+  return writeImage(KIND.magic, {}, runs);
+}
+
+async function* one(): AsyncGenerator<Pair[]> {
+  yield [[Buffer.from('key'), Buffer.from('value')]];
 }
 
 test('what a killed writer of the file left is removed by a later one, and what may still be written to stays', async () => {
@@ -14,9 +32,8 @@ test('what a killed writer of the file left is removed by a later one, and what 
   for (const name of [left, written, ofAnother]) await writeFile(join(folder, name), '');
   const then = new Date(Date.now() - 2 * 3_600_000);
   for (const name of [left, ofAnother]) await utimes(join(folder, name), then, then);
-  await writeImageFile(source(), { path: join(folder, 'a.backup'), replaces: false }, async (chunks) => {
-    for await (const chunk of chunks) expect(chunk.toString()).toBe('whole');
-  });
+  const path = join(folder, 'a.backup');
+  expect(await writeImageFile(imageOf(one()), { path, replaces: false }, KIND)).toMatchObject({ runs: 1 });
   expect((await readdir(folder)).toSorted()).toEqual(['a.backup', written, ofAnother]);
 });
 
@@ -30,19 +47,13 @@ async function failEarlySyncs(folder: string): Promise<void> {
   vi.spyOn(Object.getPrototypeOf(file) as FileHandle, 'datasync').mockRejectedValue(failed);
 }
 
-async function readAll(chunks: AsyncIterable<Buffer>): Promise<number> {
-  let bytes = 0;
-  for await (const chunk of chunks) bytes += chunk.length;
-  return bytes;
+/** More than is synced at once, and so little like itself that it stays as long. */
+async function* large(): AsyncGenerator<Pair[]> {
+  const noise = randomBytes(1 << 20);
+  for (let nth = 0; nth < 28; nth++) yield [[Buffer.of(nth), noise]];
 }
 
-const MANY_BYTES = Buffer.alloc(16 << 20);
-
-async function* large(): AsyncGenerator<Buffer> {
-  yield MANY_BYTES;
-}
-
-async function* breaking(): AsyncGenerator<Buffer> {
+async function* breaking(): AsyncGenerator<Pair[]> {
   yield* large();
   throw new Error('the store failed');
 }
@@ -50,7 +61,7 @@ async function* breaking(): AsyncGenerator<Buffer> {
 test('a sync that fails while more is written leaves no file and is told', async () => {
   const folder = await temporaryFolder();
   await failEarlySyncs(folder);
-  const written = writeImageFile(large(), { path: join(folder, 'a.backup'), replaces: false }, readAll);
+  const written = writeImageFile(imageOf(large()), { path: join(folder, 'a.backup'), replaces: false }, KIND);
   await expect(written).rejects.toThrow('EIO');
   expect(await readdir(folder)).toEqual(['any']);
 });
@@ -58,7 +69,7 @@ test('a sync that fails while more is written leaves no file and is told', async
 test('the error of a source is told also where a sync failed before it', async () => {
   const folder = await temporaryFolder();
   await failEarlySyncs(folder);
-  const written = writeImageFile(breaking(), { path: join(folder, 'a.backup'), replaces: false }, readAll);
+  const written = writeImageFile(imageOf(breaking()), { path: join(folder, 'a.backup'), replaces: false }, KIND);
   await expect(written).rejects.toThrow('the store failed');
   expect(await readdir(folder)).toEqual(['any']);
 });

@@ -3,17 +3,12 @@ import { existsSync } from 'node:fs';
 import { chmod, mkdir, readFile, readdir, readlink, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import {
-  type RelayBackupFileOptions,
-  writeBackupFile,
-  type WrittenBackup,
-  backupOf,
-} from '../../../../src/relay/backup/backup.ts';
+import { BACKUP_KIND, type WrittenBackup, backupOf } from '../../../../src/relay/backup/backup.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { openTestRelay } from '../../../support/test-relay.ts';
-import { ImageUnwritten } from '../../../../src/lib/image-file.ts';
+import { type ImageFileOptions, ImageUnwritten, writeImageFile } from '../../../../src/lib/image-file.ts';
 
 /** The chunks of a backup of two items that wait and one that was acked. */
 async function chunks(): Promise<Buffer[]> {
@@ -37,9 +32,9 @@ async function* sourceOf(parts: readonly Buffer[]): AsyncGenerator<Buffer> {
 
 function written(
   parts: readonly Buffer[],
-  options: Partial<RelayBackupFileOptions> & { path: string },
+  options: Partial<ImageFileOptions> & { path: string },
 ): Promise<WrittenBackup> {
-  return writeBackupFile(sourceOf(parts), { replaces: false, ...options });
+  return writeImageFile(sourceOf(parts), { replaces: false, ...options }, BACKUP_KIND);
 }
 
 test('a file is the chunks, for its owner alone, and is told of as it is', async () => {
@@ -76,7 +71,9 @@ describe('a file that is there', () => {
       await writeFile(path, 'mine');
       yield* parts;
     };
-    await expect(writeBackupFile(source(), { path, replaces: false })).rejects.toMatchObject({ reason: 'exists' });
+    await expect(writeImageFile(source(), { path, replaces: false }, BACKUP_KIND)).rejects.toMatchObject({
+      reason: 'exists',
+    });
     expect(await readFile(path, 'utf8')).toBe('mine');
     expect(await readdir(join(path, '..'))).toEqual(['relay.backup']);
   });
@@ -112,7 +109,7 @@ describe('there is no file, and nothing left of one', () => {
       throw failure;
     };
     const path = join(folder, 'relay.backup');
-    await expect(writeBackupFile(source(), { path, replaces: false })).rejects.toBe(failure);
+    await expect(writeImageFile(source(), { path, replaces: false }, BACKUP_KIND)).rejects.toBe(failure);
     expect(await readdir(folder)).toEqual([]);
   });
 
@@ -151,7 +148,7 @@ async function full(parts: readonly Buffer[], path: string): Promise<WrittenBack
     yield* parts.slice(0, 1);
     throw Object.assign(new Error('no space left'), { code: 'ENOSPC', syscall: 'write' });
   };
-  return writeBackupFile(source(), { path, replaces: false });
+  return writeImageFile(source(), { path, replaces: false }, BACKUP_KIND);
 }
 
 test('a device is no file, and is never replaced by one', async () => {

@@ -5,7 +5,9 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/digest.ts';
-import { checkedBackup, writeBackupFile, backupOf } from '../../../../src/relay/backup/backup.ts';
+import { checkImage } from '../../../../src/lib/image.ts';
+import { writeImageFile } from '../../../../src/lib/image-file.ts';
+import { BACKUP_KIND, backupOf } from '../../../../src/relay/backup/backup.ts';
 import { PREFIX, dueKey, payloadKey, queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import type { Level } from '../../../../src/relay/store/level.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
@@ -97,7 +99,7 @@ describe('a backup of a store with', () => {
     expect(damage).toMatchObject({ items: count, unreadable: 0 });
     expect(placesOf(damage)).toEqual(naive);
     expect(naive).toHaveLength(count);
-    expect(await checkedBackup(once(bytes))).toMatchObject({ items: 7, damagedItems: count });
+    expect(await checkImage(once(bytes), BACKUP_KIND)).toMatchObject({ items: 7, damagedItems: count });
   });
 
   test('damage of any kind and place says what a look at each item says', async () => {
@@ -129,7 +131,9 @@ describe('a backup of a store with', () => {
     const { bytes } = await backedUp(await filled(), (level) => level.del(payloadKey(carol.key, NOON_MS)));
     const folder = await temporaryFolder();
     const file = join(folder, 'relay.backup');
-    expect(await writeBackupFile(once(bytes), { path: file, replaces: false })).toMatchObject({ damagedItems: 1 });
+    expect(await writeImageFile(once(bytes), { path: file, replaces: false }, BACKUP_KIND)).toMatchObject({
+      damagedItems: 1,
+    });
     const report = await restored(file, join(folder, 'store'), NOON_MS + 1);
     expect(report).toMatchObject({ items: 6, carried: { lost: 1 } });
   });
@@ -146,10 +150,10 @@ test.each([
     expect(damage).toMatchObject({ items: 0, unreadable: 1 });
     const path = join(await temporaryFolder(), 'relay.backup');
     const refusal = { reason: 'unreadable', message: expect.stringContaining('1 of its rows is damaged') };
-    await expect(writeBackupFile(once(bytes), { path, replaces: false })).rejects.toMatchObject(refusal);
+    await expect(writeImageFile(once(bytes), { path, replaces: false }, BACKUP_KIND)).rejects.toMatchObject(refusal);
     expect(existsSync(path)).toBe(false);
     await writeFile(path, 'older');
-    await expect(writeBackupFile(once(bytes), { path, replaces: true })).rejects.toMatchObject(refusal);
+    await expect(writeImageFile(once(bytes), { path, replaces: true }, BACKUP_KIND)).rejects.toMatchObject(refusal);
     expect(await readFile(path, 'utf8')).toBe('older');
   },
 );
