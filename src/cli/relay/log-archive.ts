@@ -48,6 +48,7 @@ export function relayLogArchiveCommand(context: CommandContext): Command {
 
 async function archive(context: CommandContext, file: string, flags: ArchiveFlags): Promise<void> {
   const progress = new ProgressLine(context.stderr);
+  const onProgress = (bytes: number): void => progress.bytes('archive', bytes, 0);
   const interrupted = interruption(context);
   const path = resolve(file);
   try {
@@ -62,7 +63,6 @@ async function archive(context: CommandContext, file: string, flags: ArchiveFlag
         );
       const stamp = { relay_pubkey, created_at: Date.now(), version: softwareVersion() };
       const { signal } = interrupted;
-      const onProgress = (bytes: number): void => progress.bytes('archive', bytes, 0);
       const options = { path, replaces: flags.force === true, signal, progress: onProgress };
       return writeImageFile(writeArchive(offline.level, stretch, stamp), options, ARCHIVE_KIND);
     });

@@ -9,9 +9,9 @@
  *   - simultaneous look-ups share one fetch, and during an outage there is at most one every 10 s.
  */
 import type { CryptoKey } from 'jose';
+import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { AuthorityUnavailable } from './authority.ts';
-import { type Fetch, FetchFailed, fetchKeySet } from './fetch-key-set.ts';
-import type { KeySet, SigningAlgorithm } from './key-set.ts';
+import { KeySet, type SigningAlgorithm } from './key-set.ts';
 
 export const JWKS_REFRESH_MS = 600_000;
 export const JWKS_STALE_MAX_MS = 3_600_000;
@@ -21,6 +21,15 @@ export const JWKS_FAILED_REFRESH_MS = 60_000;
 /** Requests start no fetch this soon after one that failed. */
 const JWKS_RETRY_MS = 10_000;
 export const JWKS_FETCH_MS = 5000;
+
+export const KEY_SET_BYTES_MAX = 262_144;
+const KEY_SET_JSON_BOUNDS: JsonBounds = { depthMax: 8, valuesMax: 20_000, membersMax: 1000 };
+
+/** As `fetch` of the platform, with what is used of it. */
+type Fetch = (
+  url: string,
+  init: { headers: Readonly<Record<string, string>>; redirect: 'error'; signal: AbortSignal },
+) => Promise<Response>;
 
 interface JwksOptions {
   url: string;
@@ -139,4 +148,36 @@ export class Jwks {
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown';
   return error.cause instanceof Error ? error.cause.message : error.message;
+}
+
+/** Why there is no key set; the message is for the operator's log. */
+class FetchFailed extends Error {}
+
+/**
+ * Fetches a JWK Set: one request, no redirect, a bounded answer. The keys decide who is let in, so the settings take a URL only
+ * of https or of this machine (`trustedUrl` in cli/relay/values.ts). Throws `FetchFailed`, and whatever `fetch` throws.
+ */
+async function fetchKeySet(fetch: Fetch, url: string, signal: AbortSignal): Promise<KeySet> {
+  const headers = { accept: 'application/jwk-set+json, application/json' };
+  const response = await fetch(url, { headers, redirect: 'error', signal });
+  if (response.status !== 200) {
+    await response.body?.cancel();
+    throw new FetchFailed(`the answer was ${response.status}`);
+  }
+  const keySet = KeySet.from(parseJsonBounded(await boundedBytes(response), KEY_SET_JSON_BOUNDS));
+  if (!keySet) throw new FetchFailed('the answer was no JWK Set');
+  return keySet;
+}
+
+/** Counted as they arrive, unpacked: a length header proves nothing. */
+async function boundedBytes(response: Response): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of (response.body ?? []) as AsyncIterable<Uint8Array>) {
+    bytes += chunk.length;
+    // Leaving the loop cancels the rest.
+    if (bytes > KEY_SET_BYTES_MAX) throw new FetchFailed(`the answer has more than ${KEY_SET_BYTES_MAX} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks, bytes);
 }

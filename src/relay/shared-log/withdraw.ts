@@ -97,41 +97,30 @@ async function becomeOwn(options: MoveOptions): Promise<void> {
  */
 async function leadNow(options: MoveOptions, node: string): Promise<LeadingNode> {
   const { log, clock, signal } = options;
-  for (;;) {
-    const { state, offMs } = served(await clocked(clock, () => seenLog(log)));
-    const ofClock = clockFault(offMs);
-    if (ofClock !== undefined) throw new LogRefused(`this machine cannot lead: ${ofClock}; set it first`);
-    const { settings } = state;
-    let isFollowing!: () => void;
-    const following = new Promise<void>((resolve) => (isFollowing = resolve));
-    const stopped = new AbortController();
-    const joining = joinLog({
-      ...options,
-      log: await options.newLog(),
-      leaseMs: LEASE_MS,
-      acceptsSettings: true,
-      settings: settings.length === 0 ? undefined : (JSON.parse(settings.toString()) as object),
-      signal: AbortSignal.any([signal, stopped.signal]),
-      onFollowed: isFollowing,
-      onLost: () => undefined,
-      onDoubt: () => undefined,
-      onStalled: () => undefined,
-      onHandOver: () => undefined,
-    });
-    try {
-      await Promise.race([following, joining]);
-      signal.throwIfAborted();
-      await stopOther(options, node);
-    } catch (error) {
-      stopped.abort();
-      const led = await joining.catch(() => undefined);
-      await led?.close();
-      throw error;
-    }
-    const led = await joining;
-    if (led) return led;
-    signal.throwIfAborted();
-  }
+  const { state, offMs } = served(await clocked(clock, () => seenLog(log)));
+  const ofClock = clockFault(offMs);
+  if (ofClock !== undefined) throw new LogRefused(`this machine cannot lead: ${ofClock}; set it first`);
+  const failed = new AbortController();
+  let stopping: Promise<void> | undefined;
+  const led = await joinLog({
+    ...options,
+    log: await options.newLog(),
+    leaseMs: LEASE_MS,
+    acceptsSettings: true,
+    settings: state.settings.length === 0 ? undefined : (JSON.parse(state.settings.toString()) as object),
+    signal: AbortSignal.any([signal, failed.signal]),
+    onFollowed: () => void (stopping ??= stopOther(options, node).catch((error: unknown) => failed.abort(error))),
+    onLost: () => undefined,
+    onDoubt: () => undefined,
+    onStalled: () => undefined,
+    onHandOver: () => undefined,
+  });
+  await stopping;
+  if (led && !failed.signal.aborted) return led;
+  await led?.close();
+  failed.signal.throwIfAborted();
+  signal.throwIfAborted();
+  throw new Error('invariant: a node leads, unless its signal aborts');
 }
 
 /** Takes the lead from another node that has it: this node leads then when nobody has shown life for a lease. */

@@ -3,8 +3,13 @@ import { createServer } from 'node:http';
 import { once } from 'node:events';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { AuthorityUnavailable } from '../../../../src/relay/auth/authority.ts';
-import { KEY_SET_BYTES_MAX } from '../../../../src/relay/auth/fetch-key-set.ts';
-import { JWKS_FETCH_MS, JWKS_REFRESH_MS, JWKS_STALE_MAX_MS, Jwks } from '../../../../src/relay/auth/jwks.ts';
+import {
+  JWKS_FETCH_MS,
+  JWKS_REFRESH_MS,
+  JWKS_STALE_MAX_MS,
+  Jwks,
+  KEY_SET_BYTES_MAX,
+} from '../../../../src/relay/auth/jwks.ts';
 import { deferred } from '../../../support/deferred.ts';
 import { type LocalIssuer, issuerForTest } from '../../../support/local-issuer.ts';
 import { ManualTimers } from '../../../support/manual-time.ts';
