@@ -38,6 +38,7 @@ const SYSTEM_CODES = new Set(['EIO', 'ENOSPC', 'EDQUOT', 'EROFS', 'EMFILE', 'ENF
 
 const FOLDER_GONE =
   'the folder that this is run in is not there any more: go to one that is, and give the command again';
+const NO_TEMPORARY_FOLDER = 'set TMPDIR to a folder of yours, and give the command again';
 
 /**
  * How a command ends that threw this, wherever that was: as it said, or met by an error of the system. `undefined` for
@@ -48,7 +49,11 @@ export function failureOf(error: unknown): CommandFailed | undefined {
   if (error instanceof HomeUnknown) return new CommandFailed('failure', 'HOME_UNKNOWN', error.message);
   const { code, message, syscall } = error as NodeJS.ErrnoException;
   if (syscall === 'uv_cwd') return new CommandFailed('notFound', 'FOLDER_GONE', FOLDER_GONE);
-  if (code !== 'LEVEL_IO_ERROR' && (code === undefined || !SYSTEM_CODES.has(code))) return undefined;
+  if (code !== 'LEVEL_IO_ERROR' && (code === undefined || !SYSTEM_CODES.has(code))) {
+    if (syscall !== 'mkdtemp') return undefined;
+    const reason = `no folder for temporary files could be made (${message}): ${NO_TEMPORARY_FOLDER}`;
+    return new CommandFailed('failure', 'TMPDIR_UNUSABLE', reason);
+  }
   const said = `the system could not read or write (${message}): ${systemRemedy(`${code} ${message}`)}, and give the command again`;
   return new CommandFailed('failure', 'SYSTEM_ERROR', said);
 }

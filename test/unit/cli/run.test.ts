@@ -150,3 +150,13 @@ test('in a folder that was deleted a command does what needs no folder, and else
     });
   }
 });
+
+test('where no folder for temporary files can be made, a command says so in one sentence', () => {
+  const said = "ENOENT: no such file or directory, mkdtemp '/none/poste-rehearsal-x'";
+  expect(failureOf(Object.assign(new Error(said), { code: 'ENOENT', syscall: 'mkdtemp' }))).toMatchObject({
+    exit: 'failure',
+    message: `no folder for temporary files could be made (${said}): set TMPDIR to a folder of yours, and give the command again`,
+  });
+  const full = failureOf(Object.assign(new Error('ENOSPC: no space left'), { code: 'ENOSPC', syscall: 'mkdtemp' }));
+  expect(full?.message).toContain('make room on the disk');
+});
