@@ -82,26 +82,29 @@ async function withPassword(password: string, ...command: string[]): Promise<End
 }
 
 describe('a password that is wrong', () => {
-  test.each(['serve', 'init', 'publish'])('ends %s with a sentence, exit code 5, and no word of it', async (name) => {
-    const { moving } = await begin();
-    const command = {
-      serve: [
-        'serve',
-        '--store-dir',
-        join(moving.storeDir, '../view'),
-        '--key-file',
-        join(moving.storeDir, 'relay.key'),
-      ],
-      init: ['log', 'init'],
-      publish: ['log', 'publish', '--store-dir', moving.storeDir],
-    }[name] ?? [name];
-    for (const { code, stdout, stderr } of await withPassword(WRONG, 'relay', ...command)) {
-      expect({ code, stdout }).toEqual({ code: 5, stdout: '' });
-      expect(stderr).toMatch(/^poste: .*password authentication failed for user "guarded_/m);
-      expect(stderr).not.toContain(WRONG);
-    }
-    await moving.servesAsBefore('store');
-  });
+  test.each(['serve', 'init', 'publish'])(
+    'ends %s with a sentence and a code for which a supervisor tries again',
+    async (name) => {
+      const { moving } = await begin();
+      const command = {
+        serve: [
+          'serve',
+          '--store-dir',
+          join(moving.storeDir, '../view'),
+          '--key-file',
+          join(moving.storeDir, 'relay.key'),
+        ],
+        init: ['log', 'init'],
+        publish: ['log', 'publish', '--store-dir', moving.storeDir],
+      }[name] ?? [name];
+      for (const { code, stdout, stderr } of await withPassword(WRONG, 'relay', ...command)) {
+        expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+        expect(stderr).toMatch(/^poste: .*password authentication failed for user "guarded_/m);
+        expect(stderr).not.toContain(WRONG);
+      }
+      await moving.servesAsBefore('store');
+    },
+  );
 
   test('and the right one lets the same role in', async () => {
     for (const { stderr } of await withPassword(RIGHT, 'relay', 'log', 'init'))

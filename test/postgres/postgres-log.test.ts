@@ -17,7 +17,7 @@ import {
   NotWritten,
   OutcomeUnknown,
   type SharedLog,
-  StatementRefused,
+  ServerRefused,
   type Tenure,
   isPassing,
 } from '../../src/relay/shared-log/shared-log.ts';
@@ -337,7 +337,7 @@ describe('an error of the server', () => {
     const tenure = await leading(log);
     await failing('batch', 'XX001');
     const failure: unknown = await log.append(tenure, batchOf(1, 1, ['a']), 0).catch((error: unknown) => error);
-    expect(failure).toBeInstanceOf(StatementRefused);
+    expect(failure).toBeInstanceOf(ServerRefused);
     expect(logFailure(failure)).toMatchObject({
       exit: 'failure',
       message: 'the server of the log refuses a statement: failed',
@@ -350,7 +350,7 @@ describe('an error of the server', () => {
     const payloads = [{ place: Buffer.alloc(40, 1), wire: Buffer.from('wire') }];
     await log.append(tenure, batchOf(1, 1, ['a'], { payloads }), 0);
     await expect(log.append(tenure, batchOf(1, 1, ['a'], { payloads }), 0)).rejects.toThrow(OutcomeUnknown);
-    await expect(log.append(tenure, batchOf(2, 2, ['b'], { payloads }), 1)).rejects.toThrow(StatementRefused);
+    await expect(log.append(tenure, batchOf(2, 2, ['b'], { payloads }), 1)).rejects.toThrow(ServerRefused);
   });
 
   test('of a statement that another backend prepared names the pooler', async () => {
@@ -360,6 +360,19 @@ describe('an error of the server', () => {
     await expect(log.doubt((await log.open()).state?.logId ?? '', 'why')).rejects.toThrow(
       'a pooler in transaction mode',
     );
+  });
+
+  test('of one process for both connections names the pooler, before anything is appended', async () => {
+    await primary().query("CREATE FUNCTION pg_backend_pid() RETURNS int LANGUAGE sql AS 'SELECT 7'", [], database);
+    await primary().query(`ALTER DATABASE ${database} SET search_path = public, pg_catalog`);
+    const log = client();
+    const tenure = await leading(log);
+    const failure: unknown = await log.append(tenure, batchOf(1, 1, ['a']), 0).catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(ServerRefused);
+    expect(logFailure(failure)).toMatchObject({
+      exit: 'failure',
+      message: expect.stringMatching(/^there is a pooler in transaction mode .*: let it run in session mode, or name/),
+    });
   });
 
   test('of tables that are gone for a while is waited for', async () => {

@@ -13,7 +13,7 @@ import {
   NoSecondCopy,
   NotWritten,
   OutcomeUnknown,
-  StatementRefused,
+  ServerRefused,
 } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
@@ -114,7 +114,7 @@ export async function neededLog(context: CommandContext, flags: SharedLogFlags):
 /** A failure of the command for what a log throws; any other error as it is. */
 export function logFailure(error: unknown): unknown {
   // A supervisor starts a relay again for it, and not for what its operator must mend before.
-  if (error instanceof StatementRefused) return new CommandFailed('failure', 'LOG_REFUSED', error.message);
+  if (error instanceof ServerRefused) return new CommandFailed('failure', 'LOG_REFUSED', error.message);
   if (error instanceof LogRefused) return new CommandFailed('refused', 'LOG_REFUSED', error.message);
   // A relay waits; somebody who gave a command is there to mend it.
   if (error instanceof NoSecondCopy) return new CommandFailed('refused', 'NO_SECOND_COPY', error.message);

@@ -6,9 +6,9 @@
  * it may be repaired meanwhile: it waits, as for a server that does not answer.
  */
 import type { LogEndpoint } from './log-address.ts';
-import { type PgLink, type ServerError, answerError, mayBeMended, reasonOf } from './pg-link.ts';
+import { type PgLink, type ServerError, answerError, mayBeMended, poolerSentence, reasonOf } from './pg-link.ts';
 import { openPrimary } from './pg-primary.ts';
-import { LogRefused, LogUnreachable, NotWritten } from './shared-log.ts';
+import { LogRefused, LogUnreachable, NotWritten, ServerRefused } from './shared-log.ts';
 
 export interface ConnectionOptions {
   /** Asked with each new connection: a password may have changed meanwhile. */
@@ -59,9 +59,27 @@ export class PgConnections {
     const link = await openPrimary(named, answerWithinMs).catch((error: unknown) => {
       throw error instanceof LogRefused && this.isProven ? new LogUnreachable(error.message) : error;
     });
-    if (!this.#isClosed) return link;
+    if (this.#isClosed) {
+      link.close();
+      throw new LogUnreachable('the log was closed');
+    }
+    this.#refusePooler(link);
+    return link;
+  }
+
+  /** Throws `ServerRefused` when one process of the server answers both connections. */
+  #refusePooler(link: PgLink): void {
+    const { backend, server } = link;
+    const isShared = [this.#appends, this.#others].some(
+      (other) =>
+        other?.isOpen &&
+        other.backend === backend &&
+        other.server.systemId === server.systemId &&
+        other.server.timeline === server.timeline,
+    );
+    if (!isShared) return;
     link.close();
-    throw new LogUnreachable('the log was closed');
+    throw new ServerRefused(poolerSentence('one process answers two connections'));
   }
 
   /** What an error that the server answered with means. */

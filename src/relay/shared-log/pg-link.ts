@@ -6,7 +6,7 @@
  */
 import type { Socket } from 'node:net';
 import type { Client, QueryResultRow } from 'pg';
-import { LogRefused, type LogServer, LogUnreachable, NotWritten, StatementRefused } from './shared-log.ts';
+import { LogRefused, type LogServer, LogUnreachable, NotWritten, ServerRefused } from './shared-log.ts';
 import type { LogEndpoint } from './log-address.ts';
 import { SERVER, SESSION } from './pg-statements.ts';
 
@@ -42,6 +42,7 @@ interface ServerSettings {
   is_standby: boolean;
   system_identifier: string;
   timeline: number | null;
+  backend: number;
   version: number;
   fsync: string;
   full_page_writes: string;
@@ -68,6 +69,8 @@ export class PgLink {
   readonly #answerWithinMs: number;
   /** The server, as it was when the link was opened. */
   readonly server: LogServer;
+  /** The process of the server that answers it. */
+  readonly backend: number;
   /** As they were read last. */
   standbyNames: string;
   #warnings: string[] = [];
@@ -78,6 +81,7 @@ export class PgLink {
     this.#client = client;
     this.#socket = socket;
     this.server = { systemId: settings.system_identifier, timeline: settings.timeline ?? 0 };
+    this.backend = settings.backend;
     this.standbyNames = settings.standby_names;
     client.on('end', () => (this.#isOpen = false));
     // Any notice: no other comes at this level, and the word for its severity is in the language of the server.
@@ -160,8 +164,14 @@ function refuseUnsafe({ version, fsync, full_page_writes }: ServerSettings, name
 /** The reason in a few words. The message of `pg` holds no password, and no more of the address than host and user. */
 export function reasonOf(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
+  if (isAnswer(error) && OF_A_POOLER.has(error.code)) return poolerSentence(message);
   if (message === 'Query read timeout') return 'no answer came in time';
   return message === '' ? (code ?? 'unknown error') : message;
+}
+
+/** A pooler that gives each transaction to another process of the server keeps neither settings nor statements of a link. */
+export function poolerSentence(why: string): string {
+  return `there is a pooler in transaction mode before the server of the log (${why}): let it run in session mode, or name the server itself in --log`;
 }
 
 export interface ServerError extends Error {
@@ -191,10 +201,8 @@ export function answerError(link: PgLink, error: ServerError): Error {
   const { code, message } = error;
   if (TRY_AGAIN.test(code)) return new NotWritten(message, { cause: error });
   if (CONNECT_AGAIN.test(code)) return linkError(link, error);
-  const what = OF_A_POOLER.has(code)
-    ? `there is a pooler in transaction mode before the server of the log (${message}): let it run in session mode, or name the server itself in --log`
-    : `the server of the log refuses a statement: ${message}`;
-  return new StatementRefused(what, { cause: error });
+  const what = OF_A_POOLER.has(code) ? reasonOf(error) : `the server of the log refuses a statement: ${message}`;
+  return new ServerRefused(what, { cause: error });
 }
 
 /** What an error means after which another connection is needed. The link is closed. */

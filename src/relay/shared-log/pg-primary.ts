@@ -7,7 +7,7 @@
 import { Socket } from 'node:net';
 import type { LogEndpoint } from './log-address.ts';
 import { PgLink, isForbidden, reasonOf } from './pg-link.ts';
-import { LogRefused, LogUnreachable } from './shared-log.ts';
+import { LogRefused, LogUnreachable, ServerRefused } from './shared-log.ts';
 
 /** A server that has not answered when another is a primary is waited for no longer than this. */
 const OTHERS_WITHIN_MS = 1_000;
@@ -62,7 +62,10 @@ async function asked(endpoint: LogEndpoint, socket: Socket, answerWithinMs: numb
     if (!isForbidden(error)) return { type: 'unfit', why };
     return {
       type: 'refused',
-      error: new LogRefused(`the server of the log refuses this user (${why})`, { cause: error }),
+      error: new ServerRefused(
+        `the server of the log refuses this user (${why}): see that password, user and database are right`,
+        { cause: error },
+      ),
     };
   }
 }

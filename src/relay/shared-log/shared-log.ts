@@ -297,8 +297,8 @@ export class NoSecondCopy extends Error {}
 /** The log must not be used like this. The message is a sentence for the operator, with the next step and no secret. */
 export class LogRefused extends Error {}
 
-/** The server answered a statement with an error that does not pass by itself, and may be mended there. */
-export class StatementRefused extends LogRefused {}
+/** The server, or a pooler before it, answers with an error that does not pass by itself, and may be mended there. */
+export class ServerRefused extends LogRefused {}
 
 /** Whether the same may be tried again, and nothing was changed. */
 export function isPassing(error: unknown): boolean {
