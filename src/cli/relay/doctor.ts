@@ -23,7 +23,7 @@ import { RELAY_AREAS, type RelayCheck, type RelaySubject } from './doctor/subjec
 import { effectiveSettings, flagsAlone } from './serve-config.ts';
 import { configOption, withServeOptions } from './serve-options.ts';
 import { type ServeFlags, refuseUnpushable, relayOptions } from './serve-settings.ts';
-import { sharedLogPlace } from './shared-log-options.ts';
+import { sharedLogPlace, warningOfPassword } from './shared-log-options.ts';
 import { configFileOf } from './store-dir.ts';
 
 /** Where docs/operating.md installs the unit. */
@@ -42,7 +42,7 @@ Examples:
   $ poste relay doctor --config /etc/poste/relay.toml --json`;
 
 export function relayDoctorCommand(context: CommandContext): Command {
-  return withServeOptions(new Command('doctor'))
+  return warningOfPassword(context, withServeOptions(new Command('doctor')))
     .addOption(configOption())
     .option('--json', 'print it as one JSON document')
     .addHelpText('after', NOTES)

@@ -8,14 +8,7 @@ import type { SharedLogOptions } from '../../relay/shared-log/node-options.ts';
 import { type LogState, copied } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { jsonLine } from '../lib/format.ts';
-import {
-  type SharedLogFlags,
-  durabilityOption,
-  logFailure,
-  logOption,
-  logPasswordFileOption,
-  neededLog,
-} from './shared-log-options.ts';
+import { type SharedLogFlags, logFailure, neededLog, withLogOptions } from './shared-log-options.ts';
 
 interface LogInitFlags extends SharedLogFlags {
   json?: boolean;
@@ -33,10 +26,7 @@ Examples:
   $ poste relay log init --log postgres://postgres@127.0.0.1/mail --durability single --json`;
 
 export function relayLogInitCommand(context: CommandContext): Command {
-  return new Command('init')
-    .addOption(logOption())
-    .addOption(logPasswordFileOption())
-    .addOption(durabilityOption())
+  return withLogOptions(context, new Command('init'))
     .option('--json', 'print one JSON document')
     .addHelpText('after', NOTES)
     .action(async (flags: LogInitFlags) => initLog(context, flags));

@@ -11,14 +11,7 @@ import { type LogState, type SharedLog, copied } from '../../relay/shared-log/sh
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatLines, jsonLine } from '../lib/format.ts';
-import {
-  type SharedLogFlags,
-  durabilityOption,
-  logFailure,
-  logOption,
-  logPasswordFileOption,
-  neededLog,
-} from './shared-log-options.ts';
+import { type SharedLogFlags, logFailure, neededLog, withLogOptions } from './shared-log-options.ts';
 import { withRelayConfig } from './relay-config.ts';
 import { folderRefused } from '../../relay/store/refused.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
@@ -48,12 +41,9 @@ Examples:
 export function relayLogTakeLeadCommand(context: CommandContext): Command {
   return withRelayConfig(
     context,
-    new Command('take-lead')
+    withLogOptions(context, new Command('take-lead'))
       .addOption(storeDirOption('the store folder of the relay that is to lead'))
       .option('--node <name>', 'its name, when its folder is on another machine')
-      .addOption(logOption())
-      .addOption(logPasswordFileOption())
-      .addOption(durabilityOption())
       .option('--json', 'print one JSON document')
       .addHelpText('after', NOTES)
       .action(async (flags: TakeLeadFlags) => takeLead(context, flags)),

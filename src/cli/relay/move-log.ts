@@ -22,14 +22,7 @@ import { commandLog } from '../lib/log.ts';
 import { ProgressLine } from '../lib/output.ts';
 import { withRelayConfig } from './relay-config.ts';
 import { deployKey, keyFileOption } from './relay-key.ts';
-import {
-  type SharedLogFlags,
-  durabilityOption,
-  logFailure,
-  logOption,
-  logPasswordFileOption,
-  neededLog,
-} from './shared-log-options.ts';
+import { type SharedLogFlags, logFailure, neededLog, withLogOptions } from './shared-log-options.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
 
 interface MoveFlags extends SharedLogFlags, StoreDirFlags {
@@ -59,7 +52,7 @@ Examples:
 export function relayLogPublishCommand(context: CommandContext): Command {
   return withRelayConfig(
     context,
-    withMoveOptions(new Command('publish'))
+    withMoveOptions(context, new Command('publish'))
       .option('--abort', 'give up a move that was interrupted')
       .option('--json', 'print what was done as one JSON document')
       .addHelpText('after', PUBLISH_NOTES)
@@ -118,7 +111,7 @@ Examples:
 export function relayLogWithdrawCommand(context: CommandContext): Command {
   return withRelayConfig(
     context,
-    withMoveOptions(new Command('withdraw'))
+    withMoveOptions(context, new Command('withdraw'))
       .option('--yes', 'do not ask for confirmation')
       .option('--json', 'print what was done as one JSON document')
       .addHelpText('after', WITHDRAW_NOTES)
@@ -138,11 +131,8 @@ function withdrawText({ logId, isDone, notices }: WithdrawReport, { storeDir }: 
 }
 
 /** The options that these commands have alike. */
-function withMoveOptions(command: Command): Command {
-  return command
-    .addOption(logOption())
-    .addOption(logPasswordFileOption())
-    .addOption(durabilityOption())
+function withMoveOptions(context: CommandContext, command: Command): Command {
+  return withLogOptions(context, command)
     .addOption(storeDirOption('the store folder of the stopped relay'))
     .addOption(keyFileOption())
     .option('--position-file <file>', 'the position file, as for relay serve (default: the one that it chose)');

@@ -18,14 +18,7 @@ import { relayOf } from './control-client.ts';
 import { withRelayConfig } from './relay-config.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
 import { formatLines, jsonLine } from '../lib/format.ts';
-import {
-  type SharedLogFlags,
-  durabilityOption,
-  logFailure,
-  logOption,
-  logPasswordFileOption,
-  sharedLogOf,
-} from './shared-log-options.ts';
+import { type SharedLogFlags, logFailure, sharedLogOf, withLogOptions } from './shared-log-options.ts';
 
 interface RotateEpochFlags extends StoreDirFlags, SharedLogFlags {
   positionFile?: string;
@@ -49,13 +42,10 @@ Examples:
 export function relayRotateEpochCommand(context: CommandContext): Command {
   return withRelayConfig(
     context,
-    new Command('rotate-epoch')
+    withLogOptions(context, new Command('rotate-epoch'))
       .addOption(storeDirOption('the store folder of a stopped relay, or of a running one'))
       .addOption(keyFileOption())
       .option('--position-file <file>', 'the position file, as for relay serve (default: the one that it chose)')
-      .addOption(logOption())
-      .addOption(logPasswordFileOption())
-      .addOption(durabilityOption())
       .option('--json', 'print the epoch as one JSON document')
       .addHelpText('after', NOTES)
       .action(async (flags: RotateEpochFlags) => rotateEpoch(context, flags)),

@@ -9,7 +9,7 @@ import type { Relay, RelayOptions } from '../../relay/options.ts';
 import { startRelay } from '../../relay/serve.ts';
 import { TlsRefused } from '../../http/tls-files.ts';
 import { StoppedFollowing } from '../../relay/follower.ts';
-import { logFailure, sharedLogOf } from './shared-log-options.ts';
+import { logFailure, passwordWarning, sharedLogOf } from './shared-log-options.ts';
 import { listenAddressText } from '../../lib/listen-address.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
 import { makeFolder } from '../../relay/store/open.ts';
@@ -80,13 +80,18 @@ export function relayServeCommand(context: CommandContext): Command {
     .action(async ({ json, printConfig }: OutputFlags, command: Command) => {
       const effective = effectiveSettings(context, command);
       if (printConfig) context.stdout.write(printedConfig(context, effective));
-      else await serve(context, effective.settings, json ?? false);
+      else await serve(context, effective.settings, { isJson: json ?? false, warning: passwordWarning(command) });
     });
 }
 
-async function serve(context: CommandContext, flags: ServeFlags, isJson: boolean): Promise<void> {
+async function serve(
+  context: CommandContext,
+  flags: ServeFlags,
+  { isJson, warning }: { isJson: boolean; warning: string | undefined },
+): Promise<void> {
   const storeDir = resolve(flags.storeDir);
   const log = commandLog(context, flags.logLevel);
+  if (warning !== undefined) log.warn({}, warning);
   // Before the relay reports that it is ready: a signal may follow at once.
   const signalled = stopSignal(context);
   refuseUnpushable(flags);

@@ -1,8 +1,8 @@
 /** Where a relay keeps its log when not in its store: `--log`, `MAIL_RELAY_LOG`, and what belongs to them. */
 import { resolve } from 'node:path';
-import { Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { LEASE_MS } from '../../relay/shared-log/leadership.ts';
-import { type LogEndpoint, logEndpoints } from '../../relay/shared-log/log-address.ts';
+import { type LogEndpoint, logEndpoints, shownAddress } from '../../relay/shared-log/log-address.ts';
 import type { SharedLogOptions } from '../../relay/shared-log/node-options.ts';
 import { DURABILITIES, type Durability } from '../../relay/shared-log/durability.ts';
 import { PostgresLog } from '../../relay/shared-log/postgres-log.ts';
@@ -17,6 +17,7 @@ import {
 } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
+import { jsonLine } from '../lib/format.ts';
 import { givenText } from '../lib/given-text.ts';
 
 export interface SharedLogFlags {
@@ -62,6 +63,28 @@ export function snapshotBatchesOption(): Option {
 
 export function acceptSettingsOption(): Option {
   return new Option('--accept-settings', 'take the lead although the relay that led before decided by other settings');
+}
+
+/** `--log`, and what every command with it takes. */
+export function withLogOptions(context: CommandContext, command: Command): Command {
+  const described = command.addOption(logOption()).addOption(logPasswordFileOption()).addOption(durabilityOption());
+  return warningOfPassword(context, described);
+}
+
+/** A command with `--log` that warns when the password stands there. */
+export function warningOfPassword({ stderr }: CommandContext, command: Command): Command {
+  return command.hook('preAction', () => {
+    const warning = passwordWarning(command);
+    if (warning === undefined) return;
+    stderr.write(command.opts<{ json?: boolean }>().json ? jsonLine({ warning }) : `poste: warning: ${warning}.\n`);
+  });
+}
+
+/** What is wrong with a password on the command line, where it stands there: not of one in the environment or a file. */
+export function passwordWarning(command: Command): string | undefined {
+  const { log = '' } = command.opts<SharedLogFlags>();
+  if (command.getOptionValueSource('log') !== 'cli' || shownAddress(log)?.isWhole !== false) return undefined;
+  return 'the password in --log is shown to every user of this machine: put it into a file, and name that with --log-password-file';
 }
 
 interface LogPlace {

@@ -6,12 +6,43 @@ import { join } from 'node:path';
 import { getuid } from 'node:process';
 import { expect, onTestFinished, test } from 'vitest';
 import { ADAPTERS } from '../../../support/adapters.ts';
-import { relayHere, runHere } from '../../../support/command-run.ts';
+import { commandsBelow } from '../../../../src/cli/lib/command-tree.ts';
+import { posteCommand } from '../../../../src/cli/run.ts';
+import { commandContext, relayHere, runHere } from '../../../support/command-run.ts';
 import { EXIT, sentenceOf } from '../../../support/relay-command.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 const KEY = { MAIL_RELAY_KEY: Buffer.alloc(32, 1).toString('base64') };
 const LOG = ['--log', 'postgres://127.0.0.1:1/x'];
+
+test('every command with --log warns of a password that stands there, and of none from elsewhere', async () => {
+  const file = join(await temporaryFolder(), 'file');
+  await writeFile(file, 'some text\n');
+  const [bare, secret] = ['postgres://relay@127.0.0.1:1/x', 'postgres://relay:hush@127.0.0.1:1/x'];
+  const withLog = commandsBelow(await posteCommand(undefined, commandContext())).filter(({ command }) =>
+    command.options.some(({ long }) => long === '--log'),
+  );
+  expect(withLog.length).toBeGreaterThan(6);
+  for (const { name, command } of withLog) {
+    const given = { '--store-dir': [file], '--yes': [], '--authority': ['account-token'] };
+    const taken = Object.entries(given).filter(([flag]) => command.options.some(({ long }) => long === flag));
+    const args = [...name.split(' ').slice(1), ...taken.flatMap(([flag, value]) => [flag, ...value])];
+    const run = (more: string[], environment = {}) =>
+      runHere([...args, ...more], { environment: { ...KEY, ...environment } });
+    const [warned, parameter, clean, elsewhere] = await Promise.all([
+      run(['--log', secret]),
+      run(['--log', `${bare}?password=hush`]),
+      run(['--log', bare]),
+      run([], { MAIL_RELAY_LOG: secret }),
+    ]);
+    const lines = [warned, parameter, clean, elsewhere].map(
+      ({ stderr }) => stderr.split('\n').filter((line) => line.includes('the password in --log is shown')).length,
+    );
+    expect({ name, lines }).toEqual({ name, lines: [1, 1, 0, 0] });
+    expect(warned.stderr).toContain('--log-password-file');
+    expect(warned.stderr + parameter.stderr).not.toContain('hush');
+  }
+});
 
 test.each([
   [['hosts']],
