@@ -72,11 +72,17 @@ export async function resume(): Promise<void> {
 
 function tokenOfOther(): Promise<void> {
   return new Promise((resolve) => {
-    const waited = setTimeout(resolve, OTHER_WINDOW_MS);
-    others.addEventListener('message', () => {
+    const end = (): void => {
       clearTimeout(waited);
+      others.removeEventListener('message', heard);
       resolve();
-    });
+    };
+    // Another new window may ask at the same time.
+    const heard = ({ data }: MessageEvent<unknown>): void => {
+      if (typeof data === 'string' && data !== '') end();
+    };
+    const waited = setTimeout(end, OTHER_WINDOW_MS);
+    others.addEventListener('message', heard);
     tell('');
   });
 }

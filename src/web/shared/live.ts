@@ -3,7 +3,9 @@ import { signal } from '@preact/signals';
 import { liveText } from './api.ts';
 import { session } from './session.ts';
 
-const LOST_RETRY_MS = 10_000;
+/** How long a lost stream is not asked for: at first, and at most when nothing came again and again. */
+const RETRY_MS = { first: 500, max: 10_000 };
+let retryMs = RETRY_MS.first;
 
 export const connection = signal<'connecting' | 'live' | 'lost'>('connecting');
 
@@ -67,11 +69,16 @@ function openStream(options: LiveOptions): void {
   const opened = new AbortController();
   stream = opened;
   void receive(options, opened.signal).catch(() => {
+    // A handler may have failed, and the server goes on.
+    opened.abort();
     if (stream !== opened) return;
     connection.value = 'lost';
     stream = undefined;
+    const waitMs = retryMs;
+    retryMs = Math.min(2 * retryMs, RETRY_MS.max);
+    const again = (): unknown => setTimeout(() => reopen(options), waitMs);
     // The session may have ended; the refresh finds out.
-    void options.refresh().then(() => setTimeout(() => reopen(options), LOST_RETRY_MS));
+    void options.refresh().then(again, again);
   });
 }
 
@@ -84,6 +91,7 @@ async function receive(options: LiveOptions, signal: AbortSignal): Promise<never
   for (;;) {
     const { value, done } = await reader.read();
     if (done) throw new Error('the stream ended');
+    retryMs = RETRY_MS.first;
     const events = (text + value).split('\n\n');
     text = events.pop() ?? '';
     for (const event of events) {

@@ -26,7 +26,7 @@ test('every command with --log warns of a password that stands there, and of non
   for (const { name, command } of withLog) {
     const given = { '--store-dir': [file], '--yes': [], '--authority': ['account-token'] };
     const taken = Object.entries(given).filter(([flag]) => command.options.some(({ long }) => long === flag));
-    const args = [...name.split(' ').slice(1), ...taken.flatMap(([flag, value]) => [flag, ...value])];
+    const args = [...name.split(' ').slice(1), ...taken.flat(2)];
     const run = (more: string[], environment = {}) =>
       runHere([...args, ...more], { environment: { ...KEY, ...environment } });
     const [warned, parameter, clean, elsewhere] = await Promise.all([
