@@ -34,18 +34,8 @@ export function statusCommand(context: CommandContext): Command {
 
 /** Like `tailscale status`: one look tells whether mail flows, and what to do where it does not. */
 export function statusText(screen: Screen, status: StatusResult): string {
-  const {
-    host,
-    version,
-    pid,
-    started_at,
-    fingerprint,
-    owner_unread,
-    agents,
-    peers,
-    problems,
-    log_lines_lost: lost,
-  } = status;
+  const { host, version, pid, started_at, fingerprint, owner_unread, agents, peers, problems } = status;
+  const lost = countText(status.log_lines_lost, 'line');
   const rows = [
     ['daemon', `${version}, process ${pid}, started ${formatTime(screen, started_at)}`],
     ['fingerprint', fingerprint],
@@ -54,9 +44,7 @@ export function statusText(screen: Screen, status: StatusResult): string {
     ['agents', `${agents}, and ${countText(owner_unread, 'unread message')} for you`],
     ['outbox', outboxText(status)],
     ['quarantine', status.quarantined === 0 ? 'empty' : countText(status.quarantined, 'item')],
-    ...(lost === 0
-      ? []
-      : [['log', `${countText(lost, 'line')} lost: make room where it goes, or let its reader read`]]),
+    ...(status.log_lines_lost === 0 ? [] : [['log', `${lost} lost: make room where it goes, or let its reader read`]]),
   ];
   const hosts = peers.length === 0 ? 'Paired with no host: see poste pair --help.\n' : peerTable(screen, peers);
   return `Host ${host}\n${formatFields(rows, 12)}\n${hosts}${problems.map((one) => problemText(screen, one)).join('')}`;

@@ -1,6 +1,6 @@
 /** Formats mail for a terminal: text of others is made printable and marked as theirs. */
 import { countText } from '../../host/core/spans.ts';
-import { printable } from '../../protocol/printable.ts';
+import { printableText } from '../../protocol/printable.ts';
 import type { MessageSummary, SendResult, WholeMessage } from '../../host/contract/mail.ts';
 import { formatFields } from '../lib/format.ts';
 import { formatTime, type Screen, styled } from '../lib/screen.ts';
@@ -11,10 +11,7 @@ export function sentText(result: SendResult): string {
   const lines = result.recipients.map(({ recipient, status, detail }) => `  ${recipient}: ${status} (${detail})\n`);
   const before = result.duplicate ? ' earlier, under the same idempotency key; nothing was sent now' : '';
   const accepted = `Accepted ${result.message_id}${before}.\n${lines.join('')}${listsText(result)}`;
-  return accepted
-    .split('\n')
-    .map((line) => printable(line))
-    .join('\n');
+  return printableText(accepted);
 }
 
 /** From this age on, the sender to a group is warned that a host's list of agents is old. */
@@ -69,18 +66,8 @@ export function messageText(screen: Screen, message: WholeMessage): string {
     ['subject', subject],
     ...refs.map((ref) => ['ref', ref]),
   ];
-  const shown = body
-    .split('\n')
-    .map((line) => `${styled(screen, 'dim', '|')} ${printableLine(line)}\n`)
-    .join('');
+  const bar = styled(screen, 'dim', '|');
+  const shown = printableText(body).replace(/^.*$/gm, (line) => `${bar} ${line}`);
   const rest = message.next_body_offset === null ? '' : `(continues: --offset ${message.next_body_offset})\n`;
-  return `${formatFields(head, 8, '')}${shown}${rest}`;
-}
-
-/** Tabs stay. */
-function printableLine(line: string): string {
-  return line
-    .split('\t')
-    .map((part) => printable(part))
-    .join('\t');
+  return `${formatFields(head, 8, '')}${shown}\n${rest}`;
 }

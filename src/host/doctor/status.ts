@@ -23,14 +23,8 @@ interface StatusParts {
   linesLost: () => number;
 }
 
-export async function hostStatus({
-  context,
-  facts,
-  lan,
-  lanListen,
-  relay,
-  linesLost,
-}: StatusParts): Promise<StatusResult> {
+export async function hostStatus(parts: StatusParts): Promise<StatusResult> {
+  const { context, facts, lan, lanListen, relay } = parts;
   const { startedAtMs, ...daemon } = facts;
   const { hostName, signer, sealKey } = context.identity();
   const nowMs = context.nowMs();
@@ -63,7 +57,7 @@ export async function hostStatus({
     })),
     outbox: { waiting: pending.count, unconfirmed: unconfirmed.count },
     quarantined: stored.mail.quarantine.items,
-    log_lines_lost: linesLost(),
+    log_lines_lost: parts.linesLost(),
     problems: checks.filter(({ state }) => state === 'broken'),
   };
 }

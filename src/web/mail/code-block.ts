@@ -1,9 +1,8 @@
 /** Code and diffs of others: lines as they are, in a box that scrolls by itself, with a button that copies what is shown. */
 import type { ComponentChildren, VNode } from 'preact';
 import { html } from 'htm/preact';
-import { printableWithin } from '../../protocol/printable.ts';
+import { printableText, printableWithin } from '../../protocol/printable.ts';
 import { notice } from '../shared/session.ts';
-import { shownText } from './links.ts';
 
 const DIFF_LANGUAGES = new Set(['diff', 'patch']);
 /** The first line of a diff, or of a commit with one. */
@@ -24,7 +23,7 @@ interface CodeBlockProps {
 }
 
 export function CodeBlock({ text, language }: CodeBlockProps): VNode {
-  const shown = shownText(text.replace(/\n$/, ''));
+  const shown = printableText(text.replace(/\n$/, ''));
   const isColoured = DIFF_LANGUAGES.has(language.toLowerCase()) || isDiff(text);
   const name = isColoured ? 'diff' : printableWithin(language, 40);
   const copy = async (): Promise<void> => {

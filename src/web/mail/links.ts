@@ -1,7 +1,7 @@
 /** Links of others: http and https alone, opened in a tab that knows nothing of this page, and shown with where they lead. */
 import type { ComponentChildren, VNode } from 'preact';
 import { html } from 'htm/preact';
-import { printable } from '../../protocol/printable.ts';
+import { printable, printableText } from '../../protocol/printable.ts';
 
 /** A longer address is text: to find where it ends would take too long, and no reader would see where it leads. */
 const LINK_CHARACTERS_MAX = 2000;
@@ -9,19 +9,6 @@ const LINKS = new RegExp(`https?://[^\\s<>"'\`]{1,${LINK_CHARACTERS_MAX}}`, 'giu
 /** Belongs to the sentence around a link. */
 const BEHIND_A_LINK = '.,;:!?*_~';
 const OPENING: Readonly<Record<string, string>> = { ')': '(', ']': '[', '}': '{' };
-
-/** Text of others as text: line ends and tabs stay, other invisible characters are written out. */
-export function shownText(text: string): string {
-  const shown = text.replaceAll('\r\n', '\n').split('\n');
-  return shown
-    .map((line) =>
-      line
-        .split('\t')
-        .map((part) => printable(part))
-        .join('\t'),
-    )
-    .join('\n');
-}
 
 /** The address of a link that may be followed. It names nobody: what looks like a host before `@` deceives. */
 export function safeAddress(given: string): string | undefined {
@@ -56,12 +43,12 @@ export function linked(text: string): ComponentChildren[] {
     if (found.length > LINK_CHARACTERS_MAX) continue;
     const address = withoutTail(found);
     if (safeAddress(address) === undefined) continue;
-    const shown = shownText(address);
-    parts.push(shownText(text.slice(end, index)));
+    const shown = printableText(address);
+    parts.push(printableText(text.slice(end, index)));
     parts.push(html`<${Link} address=${address} text=${address}>${shown}</${Link}>`);
     end = index + address.length;
   }
-  parts.push(shownText(text.slice(end)));
+  parts.push(printableText(text.slice(end)));
   return parts;
 }
 

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { isPrintable, jsonEscape, printable, printableWithin } from '../../../src/protocol/printable.ts';
+import { isPrintable, jsonEscape, printable, printableText, printableWithin } from '../../../src/protocol/printable.ts';
 
 describe('printable', () => {
   test.each([
@@ -117,6 +117,10 @@ describe('what is not seen', () => {
       }),
     );
   });
+});
+
+test('of a text with lines, their ends and tabs stay', () => {
+  expect(printableText('a\u202e\n\tb\u200d\r\n\nc\rd')).toBe('a\\u{202e}\n\tb\\u{200d}\n\nc\\u{d}d');
 });
 
 describe('printable and bounded', () => {
