@@ -2,7 +2,7 @@
 import { claudeHome, type ClaudeSetting, claudeSession } from './claude.ts';
 import { check, ms, rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
-import { GREETED, listedMail, prompt, PROMPTS, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
+import { GREETED, listedMail, prompt, PROMPTS, refusedTurn, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
 import { until, within } from './until.ts';
 import { type Ran, READER, WRITER, type World } from './world.ts';
 
@@ -133,6 +133,16 @@ async function kill(world: World): Promise<void> {
 }
 
 const OTHER_SCENARIOS: readonly Scenario[] = [
+  {
+    programs: ['claude'],
+    name: 'its API refuses the turn that mail began: woken again, and it reads its mail',
+    async run(world) {
+      const terminal = await claudeSession(world, { readsMail: true });
+      await wholeTurn(world, terminal);
+      await rest(SETTLE_MS);
+      return refusedTurn(world);
+    },
+  },
   {
     programs: ['claude'],
     name: 'the model sees it but reads no mail, tools alone: not said to be woken',

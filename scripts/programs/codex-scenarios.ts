@@ -2,7 +2,7 @@
 import { codexHome, codexSession } from './codex.ts';
 import { check, type Expected, ms, rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
-import { GREETED, prompt, PROMPTS, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
+import { GREETED, prompt, PROMPTS, refusedTurn, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
 import { until } from './until.ts';
 import { hasDoorbell, type World } from './world.ts';
 
@@ -125,6 +125,16 @@ export const CODEX_SCENARIOS: readonly Scenario[] = [
       const note = await saidIsWhatHappens(world, { said: 'live-wake' });
       await until('the mail is read', async () => (await world.unread()) === 0 || undefined);
       return note;
+    },
+  },
+  {
+    programs: ['codex'],
+    name: 'its API refuses the turn that mail began: woken again, and it reads its mail',
+    async run(world) {
+      const terminal = await codexSession(world, { readsMail: true });
+      await wholeTurn(world, terminal);
+      await rest(SETTLE_MS);
+      return refusedTurn(world);
     },
   },
   workingScenario('slow'),

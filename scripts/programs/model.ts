@@ -20,8 +20,8 @@ export interface Asked {
   tools: readonly string[];
 }
 
-/** The answer to a request; undefined is "Done.". */
-export type Script = (asked: Asked) => Answer | undefined;
+/** The answer to a request; undefined is "Done.", and `refused` what an API says that does no more for its user. */
+export type Script = (asked: Asked) => Answer | 'refused' | undefined;
 
 const DONE: Answer = { type: 'text', text: 'Done.' };
 
@@ -73,11 +73,16 @@ export class ScriptedModel {
       newest: dialect.newest(document),
       tools: dialect.tools(document),
     };
-    let answer = DONE;
+    let answer: Answer | 'refused' = DONE;
     // Without tools it is not the agent that asks.
     if (asked.tools.length > 0) {
       this.turns.push(asked);
       answer = this.script(asked) ?? DONE;
+    }
+    if (answer === 'refused') {
+      const error = { type: 'invalid_request_error', message: 'Your credit balance is too low.' };
+      response.writeHead(400, { 'content-type': 'application/json' }).end(JSON.stringify({ type: 'error', error }));
+      return;
     }
     await speak(response, dialect, answer, dialect.isStreamed(document, path));
   }

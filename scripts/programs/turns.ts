@@ -1,5 +1,6 @@
 /** The turns of which scenarios are made, the same with every program: what is typed, and what the model does then. */
 import type { Answer } from './model-dialects.ts';
+import { ms, saidIsWhatHappens } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
 import { until } from './until.ts';
 import { hasDoorbell, WRITER, type World } from './world.ts';
@@ -63,6 +64,20 @@ export async function prompt(world: World, terminal: Terminal, text: string): Pr
 export async function wholeTurn(world: World, terminal: Terminal): Promise<void> {
   await prompt(world, terminal, PROMPTS.greet);
   await terminal.shows(/Hello from the model\./);
+}
+
+/** Until a doorbell that was heard in a turn that failed has rung again. */
+const AGAIN_MS = 60_000;
+
+/** The model's API refuses the turn that mail began in this idle session; a later one, also begun by mail, reads it. */
+export async function refusedTurn(world: World): Promise<string> {
+  const usual = world.model.script;
+  world.model.script = (asked) => (hasDoorbell(asked.newest) ? 'refused' : usual(asked));
+  const note = await saidIsWhatHappens(world, { said: 'live-wake' });
+  const startMs = performance.now();
+  world.model.script = usual;
+  await until('the mail is read', async () => (await world.unread()) === 0 || undefined, AGAIN_MS);
+  return `${note}; read ${ms(performance.now() - startMs)} after it was refused`;
 }
 
 /** What the model does with the mail tools when it is told to, in this order; nothing that a tool says changes it. */
