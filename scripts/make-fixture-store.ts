@@ -15,7 +15,7 @@ import { relay } from '../test/support/hosts.ts';
 import { liveALife } from '../test/support/life.ts';
 import { TestClock } from '../test/support/test-clock.ts';
 import { Engine } from '../src/relay/engine/engine.ts';
-import { writeBackup } from '../src/relay/backup/backup.ts';
+import { writeBackup } from '../src/relay/image/backup.ts';
 import { openOffline } from '../src/relay/replay/offline.ts';
 import { SCHEMA_VERSION, openStore } from '../src/relay/store/open.ts';
 

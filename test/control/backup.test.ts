@@ -6,7 +6,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import { controlSocketPath } from '../../src/relay/operator/socket.ts';
 import { checkImage } from '../../src/lib/image.ts';
-import { BACKUP_KIND } from '../../src/relay/backup/backup.ts';
+import { BACKUP_KIND } from '../../src/relay/image/backup.ts';
 import { payloadKey } from '../../src/relay/store/keys.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { type HttpRelay, relayForTest } from '../support/http-relay.ts';

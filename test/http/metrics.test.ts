@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import { checkImage } from '../../src/lib/image.ts';
-import { BACKUP_KIND } from '../../src/relay/backup/backup.ts';
+import { BACKUP_KIND } from '../../src/relay/image/backup.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { alice, bob, carol, hostNamed } from '../support/hosts.ts';

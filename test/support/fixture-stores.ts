@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import type { Epoch } from '../../src/protocol/epoch.ts';
-import { BACKUP_KIND, type BackupHeader } from '../../src/relay/backup/backup.ts';
+import { BACKUP_KIND, type BackupHeader } from '../../src/relay/image/backup.ts';
 import { logKey } from '../../src/relay/store/keys.ts';
 import { levelAt } from '../../src/relay/store/level.ts';
 import { LEVEL_FOLDER, POSITION_FILE } from '../../src/relay/store/open.ts';

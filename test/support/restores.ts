@@ -1,10 +1,10 @@
 /** Backups and restores inside the process of a test, over stores that no relay serves from. */
 import { randomBytes } from 'node:crypto';
 import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../src/protocol/epoch.ts';
-import { type RestoreOptions, type RestoreReport, restoreRelay } from '../../src/relay/backup/restore.ts';
+import { type RestoreOptions, type RestoreReport, restoreRelay } from '../../src/relay/image/restore.ts';
 import type { Engine } from '../../src/relay/engine/engine.ts';
 import { writeImageFile } from '../../src/lib/image-file.ts';
-import { BACKUP_KIND, type WrittenBackup, backupOf } from '../../src/relay/backup/backup.ts';
+import { BACKUP_KIND, type WrittenBackup, backupOf } from '../../src/relay/image/backup.ts';
 import { relay as relayHost } from './hosts.ts';
 import type { TestRelay } from './test-relay.ts';
 

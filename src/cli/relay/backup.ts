@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { BACKUP_BYTES_ABOUT } from '../../relay/operator/documents.ts';
-import { BACKUP_KIND, type WrittenBackup, backupOf } from '../../relay/backup/backup.ts';
+import { BACKUP_KIND, type WrittenBackup, backupOf } from '../../relay/image/backup.ts';
 import { rowKey } from '../../relay/core/rows.ts';
 import { refusedIfDamaged, StoreRefused } from '../../relay/store/refused.ts';
 import { openOffline } from '../../relay/replay/offline.ts';

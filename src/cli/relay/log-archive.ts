@@ -2,7 +2,7 @@
 import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
-import { ARCHIVE_KIND, type WrittenArchive, writeArchive } from '../../relay/store/log-archive.ts';
+import { ARCHIVE_KIND, type WrittenArchive, writeArchive } from '../../relay/image/archive.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
 import { writeImageFile } from '../../lib/image-file.ts';
 import { type AuditedStoreFlags, inAuditedStore, prunedClause, withAuditedStore } from './audited-store.ts';

@@ -6,7 +6,7 @@ import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import { systemClock, systemRandom } from '../../lib/clock.ts';
 import { isRelayListening } from '../../relay/operator/socket.ts';
-import { type RestoreReport, restoreRelay } from '../../relay/backup/restore.ts';
+import { type RestoreReport, restoreRelay } from '../../relay/image/restore.ts';
 import { StoreRefused, refuseUnusableFolder } from '../../relay/store/refused.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';

@@ -15,7 +15,7 @@ import { writeImageFile } from '../../lib/image-file.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
-import { BACKUP_KIND, type WrittenBackup, backupOf } from '../backup/backup.ts';
+import { BACKUP_KIND, type WrittenBackup, backupOf } from '../image/backup.ts';
 
 export interface BackupSettings {
   folder: string;

@@ -11,7 +11,7 @@ import { type PublicKey, hostFingerprint } from '../../protocol/public-key.ts';
 import { ImageUnwritten, writeImageFile } from '../../lib/image-file.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { StopSignal } from '../../lib/periodic-task.ts';
-import { ARCHIVE_KIND } from '../store/log-archive.ts';
+import { ARCHIVE_KIND, holdsRange, writeArchive } from '../image/archive.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 
 interface LogArchivesOptions {
@@ -43,19 +43,27 @@ export class LogArchives {
    * `signal` aborted before it was complete. Throws `ImageUnwritten`.
    */
   async archive(firstLsn: number, lastLsn: number, signal: StopSignal): Promise<string | undefined> {
-    const { folder, store } = this.#options;
-    for (let attempt = 1; attempt <= SAME_NAME_MAX; attempt++) {
-      const name = this.#nameOf(firstLsn, lastLsn, attempt);
-      const path = join(folder, name);
-      try {
-        await this.#write(path, firstLsn, lastLsn, signal);
-        return name;
-      } catch (error) {
-        if (signal.aborted) return undefined;
-        if (!(error instanceof ImageUnwritten && error.reason === 'exists')) throw error;
-        // From a run that ended before it could prune.
-        if (await store.isArchived(path, { firstLsn, lastLsn })) return name;
+    const { folder, store, clock, relayPubkey, version } = this.#options;
+    const range = { firstLsn, lastLsn };
+    const stamp = { relay_pubkey: relayPubkey, created_at: clock.nowMs(), version };
+    const ownNames = new RegExp(`^poste-${this.#mark}-log-[0-9-]+\\.archive$`);
+    const snapshot = store.snapshot();
+    try {
+      for (let attempt = 1; attempt <= SAME_NAME_MAX; attempt++) {
+        const name = this.#nameOf(firstLsn, lastLsn, attempt);
+        const options = { path: join(folder, name), replaces: false, ownNames, signal };
+        try {
+          await writeImageFile(writeArchive(snapshot.level, range, stamp), options, ARCHIVE_KIND);
+          return name;
+        } catch (error) {
+          if (signal.aborted) return undefined;
+          if (!(error instanceof ImageUnwritten && error.reason === 'exists')) throw error;
+          // From a run that ended before it could prune.
+          if (await holdsRange(options.path, snapshot.level, range)) return name;
+        }
       }
+    } finally {
+      await snapshot.close();
     }
     throw new Error(`${folder} holds too many archives of the log records ${firstLsn} to ${lastLsn}`);
   }
@@ -63,14 +71,5 @@ export class LogArchives {
   #nameOf(firstLsn: number, lastLsn: number, attempt: number): string {
     const [first, last] = [firstLsn, lastLsn].map((lsn) => String(lsn).padStart(LSN_DIGITS, '0'));
     return `poste-${this.#mark}-log-${first}-${last}${attempt === 1 ? '' : `-${attempt}`}.archive`;
-  }
-
-  async #write(path: string, firstLsn: number, lastLsn: number, signal: StopSignal): Promise<void> {
-    const { store, clock, relayPubkey, version } = this.#options;
-    const stamp = { relay_pubkey: relayPubkey, created_at: clock.nowMs(), version };
-    const ownNames = new RegExp(`^poste-${this.#mark}-log-[0-9-]+\\.archive$`);
-    const options = { path, replaces: false, ownNames, signal };
-    const chunks = store.archive({ firstLsn, lastLsn }, stamp);
-    await writeImageFile(chunks, options, ARCHIVE_KIND);
   }
 }

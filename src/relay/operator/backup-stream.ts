@@ -1,7 +1,7 @@
 /** Backups over the control socket: of a relay that serves, and of one that follows. */
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
-import { backupOf } from '../backup/backup.ts';
+import { backupOf } from '../image/backup.ts';
 import type { StoreSnapshot } from '../store/store-reader.ts';
 import type { WireDamage } from '../store/wire-check.ts';
 import { BACKUP_BYTES_ABOUT } from './documents.ts';

@@ -28,7 +28,6 @@ import {
   seqOf,
 } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
-import { type ArchiveStamp, type LogRange, holdsRange, writeArchive } from './log-archive.ts';
 import { DueIndex } from './due.ts';
 import { checkRecord, decodeRecord } from './record.ts';
 import {
@@ -182,7 +181,7 @@ export class StoreReader implements RowReader {
     return this.#snapshots > 0;
   }
 
-  /** Everything as it is now, for a backup. To be taken while no batch is in flight, and to be closed. */
+  /** Everything as it is now, for a backup or an archive. To be taken while no batch is in flight, and to be closed. */
   snapshot(): StoreSnapshot {
     const relay = this.get('relay', rowKey.relay);
     if (!relay) throw new Error('invariant: a store that is backed up is initialised');
@@ -222,16 +221,6 @@ export class StoreReader implements RowReader {
     for await (const run of runsOf(this.level, prefixRange(PREFIX.enrolment)))
       for (const [key, value] of run) rows.push(this.#row('enrolment', key, value));
     return rows.toSorted((a, b) => a.enrolledAtMs - b.enrolledAtMs);
-  }
-
-  /** An archive of these records, piece by piece. Throws `DamagedRecord`. */
-  archive(stretch: LogRange, stamp: ArchiveStamp): AsyncGenerator<Buffer> {
-    return writeArchive(this.level, stretch, stamp);
-  }
-
-  /** Whether the archive at `path` is whole and holds exactly these records. */
-  isArchived(path: string, stretch: LogRange): Promise<boolean> {
-    return holdsRange(path, this.level, stretch);
   }
 
   /** Every stored pair under the row tables, for comparison with a replay: the raw key and value. */

@@ -5,9 +5,9 @@
  */
 import { DAY_MS } from '../../../src/protocol/limits.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';
-import { takenOver } from '../../../src/relay/backup/restore.ts';
-import { checkUnpacked, readOrRefuse } from '../../../src/relay/backup/restorable.ts';
-import type { BackupHeader } from '../../../src/relay/backup/backup.ts';
+import { takenOver } from '../../../src/relay/image/restore.ts';
+import { checkUnpacked, readOrRefuse } from '../../../src/relay/image/restorable.ts';
+import type { BackupHeader } from '../../../src/relay/image/backup.ts';
 import { decodeRecord } from '../../../src/relay/store/record.ts';
 import { logKey, lsnOf, payloadKey } from '../../../src/relay/store/keys.ts';
 import { PositionFile } from '../../../src/relay/store/position.ts';

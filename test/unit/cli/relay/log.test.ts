@@ -3,7 +3,7 @@ import { cp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
-import { writeBackup } from '../../../../src/relay/backup/backup.ts';
+import { writeBackup } from '../../../../src/relay/image/backup.ts';
 import { PREFIX, SCHEMA_KEY, logKey, prefixRange, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import type { Level } from '../../../../src/relay/store/level.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';

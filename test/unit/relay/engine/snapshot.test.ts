@@ -11,7 +11,7 @@ import { backUp } from '../../../support/restores.ts';
 import { settled } from '../../../support/settled.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { openTestRelay } from '../../../support/test-relay.ts';
-import { backupOf } from '../../../../src/relay/backup/backup.ts';
+import { backupOf } from '../../../../src/relay/image/backup.ts';
 
 test('a snapshot waits for the batch in flight, and holds that and not the next', async () => {
   const relay = await openTestRelay();

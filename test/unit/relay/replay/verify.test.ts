@@ -42,7 +42,7 @@ import { anyEpoch, backUp, restored } from '../../../support/restores.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
-import { unpackBackup } from '../../../../src/relay/backup/backup.ts';
+import { unpackBackup } from '../../../../src/relay/image/backup.ts';
 
 const ALICE = displayFingerprint(alice.key);
 const BOB = displayFingerprint(bob.key);

@@ -7,7 +7,7 @@ import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/digest.ts';
 import { checkImage } from '../../../../src/lib/image.ts';
 import { writeImageFile } from '../../../../src/lib/image-file.ts';
-import { BACKUP_KIND, backupOf } from '../../../../src/relay/backup/backup.ts';
+import { BACKUP_KIND, backupOf } from '../../../../src/relay/image/backup.ts';
 import { PREFIX, dueKey, payloadKey, queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import type { Level } from '../../../../src/relay/store/level.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/digest.ts';
-import { type BackupHeader, writeBackup } from '../../../../src/relay/backup/backup.ts';
+import { type BackupHeader, writeBackup } from '../../../../src/relay/image/backup.ts';
 import { PREFIX, logKey, payloadKey, prefixRange, queueKey } from '../../../../src/relay/store/keys.ts';
 import { SCHEMA_VERSION } from '../../../../src/relay/store/open.ts';
 import { decodeRow, encodeRow } from '../../../../src/relay/store/row-codec.ts';

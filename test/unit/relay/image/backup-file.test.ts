@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { chmod, mkdir, readFile, readdir, readlink, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { BACKUP_KIND, type WrittenBackup, backupOf } from '../../../../src/relay/backup/backup.ts';
+import { BACKUP_KIND, type WrittenBackup, backupOf } from '../../../../src/relay/image/backup.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';

@@ -12,13 +12,13 @@ import { parserOf } from '../../protocol/schemas.ts';
 import { Count, PublicKeyText, Time } from '../../protocol/shapes.ts';
 import { type CheckedImage, ImageDamaged, type ImageKind, checkImage, writeImage } from '../../lib/image.ts';
 import { eventTimeMs } from '../core/event.ts';
-import { PREFIX, logKey, logLinkKey, lsnOf, tileKey } from './keys.ts';
-import type { Level } from './level.ts';
-import { leafIndex, treeStarts } from './log-tree.ts';
+import { PREFIX, logKey, logLinkKey, lsnOf, tileKey } from '../store/keys.ts';
+import type { Level } from '../store/level.ts';
+import { leafIndex, treeStarts } from '../store/log-tree.ts';
 import type { Pair } from '../../lib/pair-block.ts';
-import { runsOf, storedRecords } from './scan.ts';
-import { DamagedRecord, checkRecord, decodeRecord } from './record.ts';
-import { TILE_HASHES } from './tiles.ts';
+import { runsOf, storedRecords } from '../store/scan.ts';
+import { DamagedRecord, checkRecord, decodeRecord } from '../store/record.ts';
+import { TILE_HASHES } from '../store/tiles.ts';
 
 /** DO NOT CHANGE. */
 const MAGIC = 'poste-log-archive 1\n';

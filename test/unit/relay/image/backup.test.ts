@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readFile, readdir, readlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { type BackupHeader, readBackup, writeBackup, unpackBackup } from '../../../../src/relay/backup/backup.ts';
+import { type BackupHeader, readBackup, writeBackup, unpackBackup } from '../../../../src/relay/image/backup.ts';
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
 import { StoreRefused } from '../../../../src/relay/store/refused.ts';
 import { SCHEMA_VERSION } from '../../../../src/relay/store/open.ts';
