@@ -10,7 +10,6 @@
  */
 import type { Pair } from '../../lib/pair-block.ts';
 import { type CheckpointTaken, eventTimeMs } from '../core/event.ts';
-import type { QueueRow } from '../core/rows.ts';
 import { PREFIX, logKey, lsnOf, payloadKey, prefixRange } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { checkSchema, SCHEMA_VERSION } from '../store/open.ts';
@@ -28,7 +27,7 @@ import { decodeRow } from '../store/row-codec.ts';
 import { recordRuns, runsOf } from '../store/scan.ts';
 import type { ViewMark } from '../store/view-mark.ts';
 import type { NodeLogger } from './node-options.ts';
-import type { LogState, SharedLog } from './shared-log.ts';
+import type { FollowedBatch, LogState, SharedLog } from './shared-log.ts';
 import { type ReadSnapshot, SnapshotDamaged, type SnapshotManifest, readSnapshot } from './snapshot.ts';
 
 /** Bytes that are synced together. */
@@ -126,36 +125,25 @@ class Filling {
   async *#recordsAfter({ throughNo, lastLsn, checkpointLsn }: SnapshotManifest): AsyncGenerator<[number, Buffer]> {
     if (checkpointLsn < lastLsn)
       for await (const run of recordRuns(this.#level, checkpointLsn + 1, lastLsn)) yield* run;
-    for (let no = throughNo; ; ) {
-      const run = await this.#batches(no);
-      for (const { firstLsn, records } of run)
-        for (const [at, record] of records.entries()) yield [firstLsn + at, record];
-      const last = run.at(-1);
-      if (!last) return;
-      no = last.no;
-    }
+    for await (const { firstLsn, records } of this.#batchesAfter(throughNo))
+      for (const [at, record] of records.entries()) yield [firstLsn + at, record];
   }
 
   /** The records of the batches that the log still has from before, and the mark that those before them are pruned. */
   async #takeRecords({ throughNo, lastLsn }: SnapshotManifest, keptFromLsn: number): Promise<void> {
     let fromLsn = keptFromLsn;
     let expected = 0;
-    for (let no = this.#state.prunedNo; no < throughNo; ) {
-      const run = await this.#batches(no);
-      for (const batch of run) {
-        if (batch.no > throughNo) break;
-        // The log was pruned meanwhile: what was written before leaves a gap.
-        if (batch.no !== expected) {
-          fromLsn = Math.min(batch.firstLsn, keptFromLsn);
-          await this.#clearBefore(fromLsn);
-        }
-        expected = batch.no + 1;
-        await this.#writes.put(batch.records.map((record, at): Pair => [logKey(batch.firstLsn + at), record]));
-        this.#options.onProgress('records', batch.lastLsn, lastLsn);
+    for await (const batch of this.#batchesAfter(this.#state.prunedNo)) {
+      if (batch.no > throughNo) break;
+      // The log was pruned meanwhile: what was written before leaves a gap.
+      if (batch.no !== expected) {
+        fromLsn = Math.min(batch.firstLsn, keptFromLsn);
+        await this.#clearBefore(fromLsn);
       }
-      const last = run.at(-1);
-      if (!last) break;
-      no = last.no;
+      expected = batch.no + 1;
+      await this.#writes.put(batch.records.map((record, at): Pair => [logKey(batch.firstLsn + at), record]));
+      this.#options.onProgress('records', batch.lastLsn, lastLsn);
+      if (batch.no === throughNo) break;
     }
     if (expected !== throughNo + 1) {
       fromLsn = keptFromLsn;
@@ -175,9 +163,15 @@ class Filling {
     await this.#level.clear({ gte: logKey(1), lt: logKey(lsn) });
   }
 
-  #batches(afterNo: number): ReturnType<SharedLog['batches']> {
+  async *#batchesAfter(afterNo: number): AsyncGenerator<FollowedBatch> {
     const { log, asked } = this.#options;
-    return asked(() => log.batches(this.#state.logId, afterNo));
+    for (let no = afterNo; ; ) {
+      const run = await asked(() => log.batches(this.#state.logId, no));
+      yield* run;
+      const last = run.at(-1);
+      if (!last) return;
+      no = last.no;
+    }
   }
 
   /** The wire bytes of every queue row. What a later batch dropped is not there any more, and what that batch does needs none. */
@@ -185,7 +179,8 @@ class Filling {
     const { log, asked, onProgress } = this.#options;
     let done = 0;
     for await (const run of runsOf(this.#level, prefixRange(PREFIX.queue), { pairs: PAYLOADS_AT_ONCE })) {
-      const keys = run.map(([key, value]) => payloadKeyOf(decodeRow('queue', key, value)));
+      const rows = run.map(([key, value]) => decodeRow('queue', key, value));
+      const keys = rows.map(({ payloadTarget, payloadSeq }) => payloadKey(payloadTarget, payloadSeq));
       const places = keys.map((key) => key.subarray(1));
       const wires = await asked(() => log.payloads(this.#state.logId, places));
       await this.#writes.put(keys.flatMap((key, at): Pair[] => (wires[at] ? [[key, wires[at]]] : [])));
@@ -242,8 +237,4 @@ function checkpointIn(lsn: number, record: Buffer): CheckpointTaken | undefined 
     if (error instanceof DamagedRecord) return undefined;
     throw error;
   }
-}
-
-function payloadKeyOf({ payloadTarget, payloadSeq }: QueueRow): Buffer {
-  return payloadKey(payloadTarget, payloadSeq);
 }
