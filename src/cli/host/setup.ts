@@ -291,7 +291,7 @@ function nextOf([first = '', second]: readonly string[]): string[] {
   const [from, to] = second === undefined ? [OWNER_NAME, first] : [first, second];
   return [
     'Start the programs again. A first mail:',
-    `  poste send --as ${from} --to ${to} --subject Hello --body 'Who are you?' --needs-reply`,
+    `  echo 'Who are you?' | poste send --as ${from} --to ${to} --subject Hello --body - --needs-reply`,
   ];
 }
 

@@ -248,7 +248,7 @@ function nextStep(screen: Screen, as: string, messageId: string, isRead: boolean
   const [id = ''] = shortIds([messageId]);
   const asWhom = printable(as);
   const read = as === OWNER_NAME ? `poste inbox read --owner ${id}` : `poste inbox read --as ${asWhom} ${id}`;
-  const command = isRead ? `poste reply --as ${asWhom} ${id} --body '…'` : read;
+  const command = isRead ? `poste reply --as ${asWhom} ${id} --body -` : read;
   return styled(screen, 'dim', `\n${isRead ? 'Answer' : 'Read'} with: ${command}\n`);
 }
 

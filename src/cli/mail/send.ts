@@ -23,10 +23,12 @@ is an agent's name, agent@host, role:<role>, * for everyone, or owner. The kinds
 an idle recipient; message and reply only with --needs-reply, an @mention, or as the answer to
 a message of its own with --needs-reply; status never.
 
+Every user of this machine can read a command line: --body - reads the body from standard input.
+
 Examples:
-  $ poste send --as builder --to reviewer --subject 'Ready' --body 'Branch fix-7 is ready.'
-  $ git log -1 | poste send --as builder --to role:review --subject 'Please review' --body-file - --kind request --needs-reply
-  $ POSTE_AGENT=builder poste send --to '*' owner --subject 'Done' --body 'All green.' --json`;
+  $ echo 'Branch fix-7 is ready.' | poste send --as builder --to reviewer --subject 'Ready' --body -
+  $ git log -1 | poste send --as builder --to role:review --subject 'Please review' --body - --kind request --needs-reply
+  $ echo 'All green.' | POSTE_AGENT=builder poste send --to '*' owner --subject 'Done' --body - --json`;
 
 export function sendCommand(context: CommandContext): Command {
   const command = new Command('send')
@@ -58,7 +60,7 @@ const REPLY_NOTES = `
 The answer goes to the sender of the message, in the same thread.
 
 Examples:
-  $ poste reply --as reviewer 06EXAMPLE0000000000000000 --body 'Looks good.'
+  $ echo 'Looks good.' | poste reply --as reviewer 06EXAMPLE0000000000000000 --body -
   $ poste reply --as reviewer 06EXAMPLE0000000000000000 --to-all --body-file review.md`;
 
 export function replyCommand(context: CommandContext): Command {
@@ -94,8 +96,8 @@ export interface MessageFlags extends ActingFlags {
 
 export function withMessageFlags(context: CommandContext, command: Command): Command {
   const described = command
-    .addOption(new Option('--body <text>', 'the body of the message').conflicts('bodyFile'))
-    .option('--body-file <file>', 'a file with the body of the message; - reads standard input')
+    .addOption(new Option('--body <text>', 'the body of the message; - reads standard input').conflicts('bodyFile'))
+    .option('--body-file <file>', 'a file with the body of the message')
     .addOption(new Option('--kind <kind>', 'the kind of the message').choices(MESSAGE_KINDS))
     .option('--needs-reply', 'ask for an answer')
     .option('--ref <ref...>', 'what the message refers to: paths, links, commits')
@@ -120,13 +122,13 @@ export async function messageOf(
   };
 }
 
-async function bodyOf(context: CommandContext, { body, bodyFile }: MessageFlags): Promise<string> {
-  if (body !== undefined) return body;
+async function bodyOf(context: CommandContext, { body, bodyFile = body }: MessageFlags): Promise<string> {
+  if (body !== undefined && body !== '-') return body;
   if (bodyFile === undefined) {
     throw new CommandFailed(
       'usage',
       'USAGE',
-      'no body given: use --body TEXT, --body-file FILE, or --body-file - for standard input',
+      'no body given: use --body - for standard input, --body-file FILE, or --body TEXT',
     );
   }
   const advice = 'name another file with --body-file';

@@ -42,7 +42,7 @@ describe('a person', () => {
 
     const read = await onTerminal(home, 'inbox', 'read', '--as', 'ben', id.slice(0, 12));
     expect(read.stdout).not.toMatch(FOR_AGENTS);
-    expect(read.stdout).toContain(`\nAnswer with: poste reply --as ben ${id.slice(0, 12)} --body '…'\n`);
+    expect(read.stdout).toContain(`\nAnswer with: poste reply --as ben ${id.slice(0, 12)} --body -\n`);
     expect((await home.run('inbox', 'mark-read', '--as', 'ben', id)).stdout).toContain('Nothing changed.\n');
     expect((await home.run('inbox', 'ack', '--as', 'ben', id)).stdout).toContain('1 message acked.\n');
   });
