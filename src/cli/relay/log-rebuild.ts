@@ -1,11 +1,13 @@
 /** `poste relay log rebuild`: makes everything but the log anew, from the log. */
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { type Rebuilt, rebuild } from '../../relay/replay/rebuild.ts';
+import { LEVEL_FOLDER } from '../../relay/store/level.ts';
+import { mendCurrentUnopened } from '../../relay/store/level-lock.ts';
 import { inAuditedStore } from './audited-store.ts';
 import { confirm, isInteractive, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
@@ -23,7 +25,8 @@ interface RebuildFlags extends StoreDirFlags {
 const NOTES = `
 Rows, indexes and marks are made by a replay; the log goes over byte for byte, and no sequence number changes. Wire
 bytes are not in the log: those of waiting items are copied. The former database stays beside the new one until you
-delete it. The log itself must be whole: check it with poste relay log verify.
+delete it. The log itself must be whole: check it with poste relay log verify. A CURRENT file of the database that is lost
+or torn is made anew first, where the newest MANIFEST is whole and all its tables are there.
 
 Examples:
   $ poste relay log rebuild --store-dir /var/lib/poste
@@ -43,6 +46,9 @@ export function relayLogRebuildCommand(context: CommandContext): Command {
 
 async function runRebuild(context: CommandContext, flags: RebuildFlags): Promise<void> {
   const folder = resolve(flags.storeDir);
+  const manifest = await mendCurrentUnopened(join(folder, LEVEL_FOLDER));
+  if (manifest !== undefined)
+    context.stderr.write(`CURRENT was lost or torn, and names ${manifest} again, whose tables are all there.\n`);
   await inAuditedStore(context, flags, async (offline) => {
     if (!flags.yes) {
       const terminal = terminalOf(context);

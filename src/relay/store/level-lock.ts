@@ -8,6 +8,7 @@ import { mkdtemp, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { levelAt } from './level.ts';
+import { isCurrentTorn, mendCurrent } from './live-tables.ts';
 import { damagedTables, type TableDamage } from './table-check.ts';
 
 export interface LevelLock {
@@ -44,6 +45,17 @@ export async function damagedTablesUnopened(folder: string): Promise<TableDamage
   const lock = await lockLevel(folder);
   try {
     return lock ? await damagedTables(folder) : [];
+  } finally {
+    await lock?.close();
+  }
+}
+
+/** As `mendCurrent`, for a database that this process does not have open: `undefined` too where nothing is to be mended. */
+export async function mendCurrentUnopened(folder: string): Promise<string | undefined> {
+  if (!(await isCurrentTorn(folder))) return undefined;
+  const lock = await lockLevel(folder);
+  try {
+    return lock && (await mendCurrent(folder));
   } finally {
     await lock?.close();
   }

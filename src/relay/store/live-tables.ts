@@ -1,13 +1,15 @@
 /**
- * Which table files a LevelDB database consists of, read without opening it. Others lie beside them after a crash or an
+ * Which table files a LevelDB database consists of, read without opening it, and CURRENT made anew. Others lie beside them after a crash or an
  * error: half written, or replaced and not deleted yet. LevelDB deletes those when it opens the database.
  *
  * CURRENT names the MANIFEST, a log (leveldb/doc/log_format.md) of version edits (leveldb/db/version_edit.cc), each of which
  * adds tables and takes some away.
  */
-import { readFile } from 'node:fs/promises';
-import { basename, join } from 'node:path';
-import { LevelBytes } from './level-bytes.ts';
+import { existsSync } from 'node:fs';
+import { readFile, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { replaceFile } from '../../lib/files.ts';
+import { LevelBytes, hasChecksum } from './level-bytes.ts';
 
 const BLOCK_BYTES = 32 << 10;
 const HEADER_BYTES = 7;
@@ -30,20 +32,58 @@ const ADDED = 7;
 
 /** The numbers of its tables; `undefined` where CURRENT or the MANIFEST cannot be read to the end. */
 export async function liveTables(folder: string): Promise<ReadonlySet<number> | undefined> {
-  let manifest: Buffer;
-  try {
-    const name = (await readFile(join(folder, 'CURRENT'), 'latin1')).trimEnd();
-    manifest = await readFile(join(folder, basename(name)));
-  } catch {
-    return undefined;
-  }
-  const live = new Set<number>();
-  for (const record of recordsOf(manifest)) if (!applied(record, live)) return undefined;
-  return live;
+  const manifest = await namedManifest(folder);
+  return manifest === undefined ? undefined : tablesIn(join(folder, manifest));
 }
 
-/** Without their checksums: what reads as another edit names tables that are not there, and LevelDB refuses that. */
-function* recordsOf(log: Buffer): Generator<Buffer> {
+/** The MANIFEST that CURRENT names; `undefined` where CURRENT is missing or torn, or names none that is there. */
+async function namedManifest(folder: string): Promise<string | undefined> {
+  const text = await readFile(join(folder, 'CURRENT'), 'latin1').catch(() => '');
+  const name = /^(?<name>MANIFEST-\d+)\n$/.exec(text)?.groups?.['name'];
+  return name !== undefined && existsSync(join(folder, name)) ? name : undefined;
+}
+
+/** Whether the database has lost its CURRENT, or holds one that is torn: LevelDB does not open it. */
+export async function isCurrentTorn(folder: string): Promise<boolean> {
+  return (await namedManifest(folder)) === undefined;
+}
+
+/**
+ * Makes a CURRENT that is missing or torn anew, and returns the MANIFEST that it names. LevelDB writes a MANIFEST to its end
+ * before CURRENT names it, and then deletes the one before: so it is the newest, if that is whole and all its tables are
+ * there; else nothing is changed, and it is `undefined`. The caller holds the lock of the database. What its write-ahead log
+ * lacks is found as ever, by the numbers of the records and by the position.
+ */
+export async function mendCurrent(folder: string): Promise<string | undefined> {
+  const names = await readdir(folder);
+  const newest = names.toSorted((one, other) => manifestNumber(one) - manifestNumber(other)).at(-1);
+  if (newest === undefined || manifestNumber(newest) < 0) return undefined;
+  const tables = await tablesIn(join(folder, newest));
+  const there = new Set(names.filter((name) => /\.(?:ldb|sst)$/.test(name)).map((name) => Number.parseInt(name, 10)));
+  if (!tables || [...tables].some((number) => !there.has(number))) return undefined;
+  await replaceFile(join(folder, 'CURRENT'), `${newest}\n`);
+  return newest;
+}
+
+/** -1 for another file. */
+function manifestNumber(name: string): number {
+  return Number(/^MANIFEST-(?<number>\d+)$/.exec(name)?.groups?.['number'] ?? -1);
+}
+
+async function tablesIn(manifest: string): Promise<Set<number> | undefined> {
+  const bytes = await readFile(manifest).catch(() => undefined);
+  if (!bytes) return undefined;
+  const live = new Set<number>();
+  let edits = 0;
+  for (const record of recordsOf(bytes)) {
+    if (!record || !applied(record, live)) return undefined;
+    edits++;
+  }
+  return edits === 0 ? undefined : live;
+}
+
+/** Ends with `undefined` at one that does not match its checksum. A last one that a crash cut short was never in use. */
+function* recordsOf(log: Buffer): Generator<Buffer | undefined> {
   let parts: Buffer[] = [];
   for (let at = 0; at + HEADER_BYTES <= log.length; ) {
     const left = BLOCK_BYTES - (at % BLOCK_BYTES);
@@ -52,9 +92,14 @@ function* recordsOf(log: Buffer): Generator<Buffer> {
       continue;
     }
     const [length, kind] = [log.readUInt16LE(at + 4), log.readUInt8(at + 6)];
-    at += HEADER_BYTES;
-    parts.push(log.subarray(at, at + length));
-    at += length;
+    const end = at + HEADER_BYTES + length;
+    if (end > log.length) return;
+    if (!hasChecksum(log.subarray(at + HEADER_BYTES - 1, end), log.readUInt32LE(at))) {
+      yield undefined;
+      return;
+    }
+    parts.push(log.subarray(at + HEADER_BYTES, end));
+    at = end;
     if (kind !== FULL && kind !== LAST) continue;
     yield Buffer.concat(parts);
     parts = [];

@@ -16,8 +16,9 @@ import type { EpochReason, RelayEvent } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
 import { type RelayRow, rowKey } from '../core/rows.ts';
 import { PREFIX, logKey, lsnOf, prefixRange } from './keys.ts';
-import { isSystemError, refusedIfDamaged, StoreRefused, fileThere } from './refused.ts';
+import { damageIn, isSystemError, refusedIfDamaged, StoreRefused, fileThere } from './refused.ts';
 import { LEVEL_FOLDER, type Level, type LevelSharing, levelAt, makeLevelFolder } from './level.ts';
+import { isCurrentTorn } from './live-tables.ts';
 import { LogTree } from './log-tree.ts';
 import { MIGRATIONS, type Migration, migrate, relayRowOf, declaredSchema } from './migrate.ts';
 import {
@@ -83,6 +84,7 @@ export async function openStore(options: OpenStoreOptions): Promise<OpenedStore>
 export function unusableStore(error: unknown, folder: string): unknown {
   const { code, message } = error as NodeJS.ErrnoException;
   if (error instanceof StoreRefused || typeof code !== 'string') return error;
+  if (damageIn(error) !== undefined) return refusedIfDamaged(error, folder);
   // The code of a LevelDB error is too general.
   const what = code.startsWith('LEVEL_') ? message : code;
   return new StoreRefused(
@@ -258,10 +260,10 @@ export async function openLevel(
   } catch (error) {
     const cause = (error as { cause?: { code?: string; message?: string } }).cause;
     if (cause?.code === 'LEVEL_LOCKED') throw lockedRefusal(folder);
-    if (!existsSync(join(folder, 'CURRENT'))) {
+    if (await isCurrentTorn(folder)) {
       throw new StoreRefused(
         'damaged',
-        `the database at ${folder} is missing or lost its CURRENT file although the relay has run here before: restore a backup, or move ${folder} and ${positionPath} aside to begin empty`,
+        `the database at ${folder} is missing, or lost its CURRENT file or holds a torn one, although the relay has run here before: poste relay log rebuild makes that file anew where all else is there; otherwise restore a backup, or move ${folder} and ${positionPath} aside to begin empty`,
       );
     }
     const said = cause?.message ?? 'unknown error';

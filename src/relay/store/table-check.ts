@@ -7,13 +7,12 @@
  */
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type Handle, LevelBytes } from './level-bytes.ts';
+import { type Handle, LevelBytes, hasChecksum } from './level-bytes.ts';
 import { liveTables } from './live-tables.ts';
 
 const FOOTER_BYTES = 48;
 const MAGIC = 0xdb4775248b80fb57n;
 const TRAILER_BYTES = 5;
-const MASK = 0xa282ead8;
 /** A table holds 8 MiB, or one value that is larger. */
 const BLOCK_BYTES_MAX = 64 << 20;
 
@@ -65,8 +64,7 @@ function damageOf(table: Buffer): Omit<TableDamage, 'file'> | undefined {
 function isWhole(table: Buffer, { offset, size }: Handle): boolean {
   const end = offset + size + TRAILER_BYTES;
   if (size > BLOCK_BYTES_MAX || end > table.length - FOOTER_BYTES) return false;
-  const rotated = (table.readUInt32LE(end - 4) - MASK) >>> 0;
-  return ((rotated >>> 17) | (rotated << 15)) >>> 0 === crc32c(table.subarray(offset, end - 4));
+  return hasChecksum(table.subarray(offset, end - 4), table.readUInt32LE(end - 4));
 }
 
 /** What the block holds; `undefined` when it is not whole. */
@@ -119,20 +117,4 @@ function decompressSnappy(packed: Buffer): Buffer | undefined {
     for (let copied = 0; copied < count; copied++, end++) out[end] = out[end - back] ?? 0;
   }
   return end === length ? out : undefined;
-}
-
-const CRC_TABLE = Uint32Array.from({ length: 256 }, (_none, byte) => {
-  let crc = byte;
-  for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0x82f63b78 : crc >>> 1;
-  return crc >>> 0;
-});
-
-/** CRC-32C (Castagnoli, RFC 3720), which zlib does not have. */
-function crc32c(bytes: Buffer): number {
-  let crc = 0xffff_ffff;
-  // A loop over positions is three times as fast as one over the bytes.
-  for (let at = 0; at < bytes.length; at++) {
-    crc = (CRC_TABLE[(crc ^ (bytes[at] as number)) & 255] as number) ^ (crc >>> 8);
-  }
-  return (crc ^ 0xffff_ffff) >>> 0;
 }

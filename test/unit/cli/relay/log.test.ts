@@ -5,6 +5,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
 import { writeBackup } from '../../../../src/relay/image/backup.ts';
 import { PREFIX, SCHEMA_KEY, logKey, prefixRange, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
+import { positionPathOf } from '../../../../src/relay/store/position-place.ts';
+import { PositionFile } from '../../../../src/relay/store/position.ts';
 import type { Level } from '../../../../src/relay/store/level.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
 import { LEVEL_FOLDER, SCHEMA_VERSION } from '../../../../src/relay/store/open.ts';
@@ -218,11 +220,67 @@ describe('a damaged store', () => {
     });
   });
 
+  test.each([
+    ['torn', (path: string) => writeFile(path, 'MANIF')],
+    ['empty', (path: string) => writeFile(path, '')],
+    ['of another database', (path: string) => writeFile(path, 'MANIFEST-999999\n')],
+    ['lost', (path: string) => rm(path)],
+  ])(
+    'whose CURRENT is %s is rebuilt where all else is there, and a log that was set back still shows',
+    async (_what, tear) => {
+      const folder = await copied();
+      const current = join(folder, LEVEL_FOLDER, 'CURRENT');
+      const named = await readFile(current, 'utf8');
+      await tear(current);
+      const verified = await log('verify', '--store-dir', folder);
+      expect(verified.code).toBe(EXIT.failure);
+      expect(sentenceOf(verified)).toContain('poste relay log rebuild');
+      const unasked = await log('rebuild', '--store-dir', folder);
+      expect(unasked.stderr).toContain(`names ${named.trim()} again`);
+      const rebuilt = await log('rebuild', '--store-dir', folder, '--yes');
+      expect([rebuilt.code, rebuilt.stderr, rebuilt.stdout]).toEqual([
+        EXIT.ok,
+        '',
+        expect.stringContaining('of 38 ev'),
+      ]);
+      expect((await log('verify', '--store-dir', folder)).code).toBe(EXIT.ok);
+      const { file, position } = await PositionFile.open(positionPathOf(folder, undefined));
+      if (!position) throw new Error('the store has a position');
+      await file.write({ ...position, lsn: position.lsn + 1 });
+      await file.close();
+      await tear(join(folder, LEVEL_FOLDER, 'CURRENT'));
+      expect((await log('rebuild', '--store-dir', folder, '--yes')).code).toBe(EXIT.ok);
+      expect((await log('verify', '--store-dir', folder)).stdout).toContain('POSITION_DIFFERS: the store ends before');
+    },
+  );
+
+  test.each(['flip', 'remove', 'cut'])(
+    'whose CURRENT is lost, and whose MANIFEST has a %s, is left as it is',
+    async (how) => {
+      const folder = await copied();
+      const database = join(folder, LEVEL_FOLDER);
+      await rm(join(database, 'CURRENT'));
+      const manifest = join(database, (await readdir(database)).find((one) => one.startsWith('MANIFEST')) ?? 'none');
+      const bytes = await readFile(manifest);
+      if (how === 'remove') await rm(manifest);
+      else {
+        if (how === 'flip') bytes.writeUInt8(bytes.readUInt8(20) ^ 1, 20);
+        await writeFile(manifest, how === 'cut' ? bytes.subarray(0, 10) : bytes);
+      }
+      const before = await readdir(database);
+      const ended = await log('rebuild', '--store-dir', folder, '--yes');
+      expect(ended.code).toBe(EXIT.failure);
+      expect(sentenceOf(ended)).toMatch(/lost its CURRENT file .* restore a backup/);
+      expect((await readdir(database)).filter((name) => !before.includes(name) && !name.startsWith('LO'))).toEqual([]);
+    },
+  );
+
   test('whose table file, CURRENT or MANIFEST is damaged is one sentence', async () => {
     const sentences: string[] = [];
     for (const [name, damage] of [
       [/\.ldb$/, 'flip'],
       [/\.ldb$/, 'remove'],
+      [/\.ldb$/, 'cut'],
       [/^CURRENT$/, 'remove'],
       [/^MANIFEST/, 'remove'],
       [/^MANIFEST/, 'flip'],
@@ -236,7 +294,7 @@ describe('a damaged store', () => {
       else {
         const bytes = await readFile(path);
         bytes.writeUInt8(bytes.readUInt8(20) ^ 1, 20);
-        await writeFile(path, bytes);
+        await writeFile(path, damage === 'cut' ? bytes.subarray(0, 60) : bytes);
       }
       const ended = await log('verify', '--store-dir', folder);
       expect(ended.code).toBe(EXIT.failure);
