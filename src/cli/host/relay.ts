@@ -27,7 +27,8 @@ the fingerprint with the one that its operator names. If the relay shows another
 you run this command again and confirm the new key.
 
 A relay that admits hosts by invite or by account asks for a token. This host reads it for every enrolment, from a file or
-from the output of a command. It is an invite, or JSON with "token" and "cloud_key".
+from the output of a command. It is an invite, or JSON with "token" and "cloud_key". Put no token into
+--token-command itself: every user of a machine can read its command lines.
 
 If a private authority signed the certificate of the relay, pass that authority's certificate as a PEM file. This host keeps
 a copy; pass the file again when the authority gets a new certificate.

@@ -41,6 +41,7 @@ const OWN_FILES = new Set([
   'cli/lib/setup-lock.ts',
   'cli/lib/setup-record.ts',
   'cli/main.ts',
+  'cli/mail/run-as-hook.ts',
   'cli/relay/doctor/place-checks.ts',
   'cli/relay/log-take-lead.ts',
   'host/wake/processes.ts',
