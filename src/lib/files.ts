@@ -21,11 +21,19 @@ export async function makeFolders(folder: string): Promise<void> {
   await mkdir(folder, { mode: 0o700 });
 }
 
-/** Copies `path` under a new name beside it, and returns the path of the copy. Throws errors of the system. */
-export function copyBeside(path: string, nowMs: number): string {
+/** A path beside `path` that nothing has: `<path>.<why>-20251120T214823Z`, with `-2` and so on where that is taken. */
+export function pathAside(path: string, why: string, nowMs: number): string {
   const stamp = new Date(nowMs).toISOString().replaceAll(/[-:]|\.\d+/g, '');
   for (let number = 1; ; number++) {
-    const copy = `${path}.before-poste-${stamp}${number === 1 ? '' : `-${number}`}`;
+    const aside = `${path}.${why}-${stamp}${number === 1 ? '' : `-${number}`}`;
+    if (!existsSync(aside)) return aside;
+  }
+}
+
+/** Copies `path` under a new name beside it, and returns the path of the copy. Throws errors of the system. */
+export function copyBeside(path: string, nowMs: number): string {
+  for (;;) {
+    const copy = pathAside(path, 'before-poste', nowMs);
     try {
       copyFileSync(path, copy, constants.COPYFILE_EXCL);
       return copy;

@@ -10,7 +10,7 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { Pair } from '../../lib/pair-block.ts';
-import { syncFolder } from '../../lib/files.ts';
+import { pathAside, syncFolder } from '../../lib/files.ts';
 import { levelAt } from './host-store.ts';
 
 /** Makes a store from runs of pairs at `folder`, which must not exist. */
@@ -40,7 +40,7 @@ export function removeUnfinished(store: string): void {
 
 /** Renames the store at `made` to `store`. Returns where the store that was there is kept, if there was one. */
 export async function takePlace(made: string, store: string, nowMs: number): Promise<string | null> {
-  const aside = existsSync(store) ? replacedName(store, nowMs) : null;
+  const aside = existsSync(store) ? pathAside(store, 'replaced', nowMs) : null;
   renameSync(made, restoredName(store));
   await syncFolder(dirname(store));
   if (aside !== null) renameSync(store, aside);
@@ -63,11 +63,4 @@ export function storeToBe(store: string): string {
 
 function restoredName(store: string): string {
   return `${store}.restored`;
-}
-
-function replacedName(store: string, nowMs: number): string {
-  const time = new Date(nowMs).toISOString().slice(0, 19).replaceAll(/[-:]/g, '');
-  let name = `${store}.replaced-${time}Z`;
-  for (let next = 2; existsSync(name); next++) name = `${store}.replaced-${time}Z-${next}`;
-  return name;
 }

@@ -3,7 +3,7 @@
  * what can be read of the store that gives way.
  */
 import { existsSync, constants } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { leafHash } from '../../protocol/merkle.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { ReplacedStore } from '../core/decide-restore.ts';
@@ -22,7 +22,7 @@ import { type LevelLock, lockLevel } from '../store/level-lock.ts';
 import type { BackupHeader } from './backup.ts';
 import { randomBytes } from 'node:crypto';
 import { copyFile, link, mkdir, open, readdir, rm } from 'node:fs/promises';
-import { syncFolder } from '../../lib/files.ts';
+import { pathAside, syncFolder } from '../../lib/files.ts';
 
 /** Checks an unpacked backup, its whole log included. Throws `StoreRefused`. */
 export async function checkUnpacked(level: Level, header: BackupHeader, own: PublicKey, file: string): Promise<void> {
@@ -281,13 +281,10 @@ const LEFT_FILE = /^(?:position\.restoring-[0-9a-f]{8}|restore\.json\.new)$/;
 
 export function restoreNames(folder: string, nowMs: number): RestoreNames {
   const [mark, copyMark] = [randomBytes(4).toString('hex'), randomBytes(4).toString('hex')];
-  const time = new Date(nowMs).toISOString().slice(0, 19).replaceAll(/[-:]/g, '');
-  let replaced = `${LEVEL_FOLDER}.replaced-${time}Z`;
-  for (let next = 2; existsSync(join(folder, replaced)); next++) replaced = `${LEVEL_FOLDER}.replaced-${time}Z-${next}`;
   return {
     restored: `${LEVEL_FOLDER}.restoring-${mark}`,
     restoredPosition: `position.restoring-${mark}`,
-    replaced,
+    replaced: basename(pathAside(join(folder, LEVEL_FOLDER), 'replaced', nowMs)),
     replacedCopy: `${LEVEL_FOLDER}.restoring-${copyMark}`,
   };
 }

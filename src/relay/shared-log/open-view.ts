@@ -9,7 +9,7 @@ import { readFile, rename, rm } from 'node:fs/promises';
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { replaceFile, syncFolder } from '../../lib/files.ts';
+import { pathAside, replaceFile, syncFolder } from '../../lib/files.ts';
 import { VIEW_KEY } from '../store/keys.ts';
 import { LEVEL_FOLDER, type Level } from '../store/level.ts';
 import { LogTree } from '../store/log-tree.ts';
@@ -213,14 +213,10 @@ export async function closeView({ store, log }: View): Promise<void> {
 
 /** Puts the view of `folder` aside; the store must be closed. Returns where it is. */
 export async function putAside(folder: string, nowMs: number): Promise<string> {
-  const stamp = new Date(nowMs).toISOString().replaceAll(/[-:]|\.\d+/g, '');
-  for (let number = 1; ; number++) {
-    const aside = join(folder, `${LEVEL_FOLDER}.aside-${stamp}${number === 1 ? '' : `-${number}`}`);
-    if (existsSync(aside)) continue;
-    await rename(join(folder, LEVEL_FOLDER), aside);
-    await syncFolder(folder);
-    return aside;
-  }
+  const aside = pathAside(join(folder, LEVEL_FOLDER), 'aside', nowMs);
+  await rename(join(folder, LEVEL_FOLDER), aside);
+  await syncFolder(folder);
+  return aside;
 }
 
 /** The name under which this node leads: of this machine, and of this folder. */
