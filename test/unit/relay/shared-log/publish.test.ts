@@ -106,7 +106,7 @@ test('what a database lost of a load is loaded anew', async () => {
   expect([...server.logs.values()].filter(({ batches }) => batches.length > 0)).toHaveLength(1);
 });
 
-test('a move back with the key of another relay takes the lead from nobody', async () => {
+test('a move back stops the node that leads, and with the key of another relay it stops nobody', async () => {
   const server = new MemoryLogServer();
   const one = await relayOn(server, 'one');
   await publishStore(one.move());
@@ -119,9 +119,10 @@ test('a move back with the key of another relay takes the lead from nobody', asy
     `the relay key is not the one of the log at memory: that one has the fingerprint ${displayFingerprint(relay.key)}`,
   );
   expect(server.row).toMatchObject({ holder: before?.holder, term: before?.term, tenure: before?.tenure });
-  await one.close();
-  // With its own key it goes there.
+  // With its own key it goes there, and the node that leads is stopped.
   expect(await withdrawLog(empty.move())).toMatchObject({ isDone: false });
+  await expect(one.enrolAll(alice)).rejects.toThrow('the store failed');
+  await one.close();
   await empty.seen('store');
 });
 
