@@ -724,7 +724,11 @@ describe('the console', () => {
 
     await page.keyboard.press('Enter');
     await expect.poll(() => runs.length).toBe(2);
-    const finding = { code: 'ROW_DIFFERS', message: `the enrolment row of ${HOSTILE.image} differs`, details: {} };
+    const finding = {
+      code: 'ROW_DIFFERS' as const,
+      message: `the enrolment row of ${HOSTILE.image} differs`,
+      details: {},
+    };
     const others = Array.from({ length: 11 }, (_, at) => ({ ...finding, message: `the usage row of host ${at}` }));
     runs[1]!.end({ ...SOUND_ROWS, findings: [finding, ...others], found: 30 });
     await page.getByRole('status').getByText('30 rows differ from what the log gives.').waitFor();

@@ -397,7 +397,7 @@ describe('what it shows', () => {
     expect(runs.map(({ share }) => share)).toEqual([QUIET_SHARE]);
     expect(await shown()).toEqual(underWay);
     expect(verdict(await session.post('/rows-check', {}))).toEqual([409, 'ROWS_CHECK_UNDER_WAY']);
-    const findings = [{ code: 'ROW_DIFFERS', message: 'the enrolment row of a host differs', details: {} }];
+    const findings = [{ code: 'ROW_DIFFERS' as const, message: 'the enrolment row of a host differs', details: {} }];
     runs[0]!.end({ ...SOUND_ROWS, findings, found: 3 });
     const last = { at: relay.clock.nowMs(), rows: 4, found: 3, findings: ['the enrolment row of a host differs'] };
     await expect.poll(shown).toEqual({ last, failed_at: null, under_way: null });

@@ -8,7 +8,7 @@ import type { SharedLogShown } from '../../src/protocol/operator-documents.ts';
 import { StoppedFollowing } from '../../src/relay/follower.ts';
 import { Fenced, LogUnreachable, type SharedLog } from '../../src/relay/shared-log/shared-log.ts';
 import { DAY_MS, SMALL_BODY_BYTES_MAX } from '../../src/protocol/limits.ts';
-import type { CheckedRows } from '../../src/relay/jobs/rows-check.ts';
+import type { CheckedRows } from '../../src/relay/replay/served-check.ts';
 import { controlSocketPath } from '../../src/relay/operator/socket.ts';
 import { payloadKey } from '../../src/relay/store/keys.ts';
 import { LEVEL_FOLDER } from '../../src/relay/store/level.ts';

@@ -1,7 +1,7 @@
 /** The job that keeps the log of an engine bounded, run by hand. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { auditedRecords } from '../../src/relay/replay/records.ts';
+import { readEntries } from '../../src/relay/replay/records.ts';
 import type { LogEntry } from '../../src/relay/core/event.ts';
 import { openArchive } from '../../src/relay/replay/offline.ts';
 import { LogArchives } from '../../src/relay/jobs/log-archives.ts';
@@ -74,7 +74,7 @@ export async function archived(folder: string): Promise<LogEntry[]> {
   const entries = new Map<number, LogEntry>();
   for (const name of (await readdir(folder)).toSorted()) {
     const offline = await openArchive(join(folder, name));
-    for await (const run of auditedRecords(offline)) for (const { lsn, event } of run) entries.set(lsn, { lsn, event });
+    for await (const run of readEntries(offline)) for (const { lsn, event } of run) entries.set(lsn, { lsn, event });
     await offline.close();
   }
   return [...entries.values()].toSorted((a, b) => a.lsn - b.lsn);

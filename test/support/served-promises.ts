@@ -8,7 +8,7 @@ import type { Engine } from '../../src/relay/engine/engine.ts';
 import { LostItems } from '../../src/relay/engine/lost-items.ts';
 import type { QueueRow } from '../../src/relay/core/rows.ts';
 import { openServed } from '../../src/relay/replay/offline.ts';
-import { verifyServed } from '../../src/relay/replay/verify-served.ts';
+import { verifyServed } from '../../src/relay/replay/verify.ts';
 import { openStore, unusableStore } from '../../src/relay/store/open.ts';
 import { refusedIfDamaged, StoreRefused } from '../../src/relay/store/refused.ts';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';

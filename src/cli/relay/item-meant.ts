@@ -1,6 +1,6 @@
 /** Which item of a log a person means. */
 import type { OfflineStore } from '../../relay/replay/offline.ts';
-import { auditedRecords } from '../../relay/replay/records.ts';
+import { readEntries } from '../../relay/replay/records.ts';
 import { DamagedRecord } from '../../relay/store/record.ts';
 import { type Candidate, idMeant } from '../lib/short-id.ts';
 
@@ -12,7 +12,7 @@ export async function itemMeant(offline: OfflineStore, text: string): Promise<st
   if (text.length < CHARACTERS_MIN) return text;
   const candidates: Candidate[] = [];
   try {
-    for await (const run of auditedRecords(offline)) {
+    for await (const run of readEntries(offline)) {
       for (const { event, lsn } of run) {
         if (event.type !== 'ItemAccepted' || !event.itemId.startsWith(text)) continue;
         if (event.itemId === text) return text;

@@ -4,7 +4,7 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
-import { verifyArchive } from '../../relay/replay/verify-log.ts';
+import { verifyArchive } from '../../relay/replay/verify-tree.ts';
 import { type VerifyReport, verify } from '../../relay/replay/verify.ts';
 import { type AuditedStoreFlags, inAuditedStore, withAuditedLog } from './audited-store.ts';
 import { withRelayConfig } from './relay-config.ts';

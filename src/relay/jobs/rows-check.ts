@@ -7,33 +7,15 @@
 import type { Clock, Timers } from '../../lib/clock.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
+import type { CheckedRows, ServedCheck } from '../replay/served-check.ts';
 
 /** After the first scrub of most relays. */
 const FIRST_AFTER_MS = 60 * 60_000;
 /** Of one processor: under two hundredths, with what it costs to begin. */
 export const QUIET_SHARE = 0.018;
 
-/** What a check found. */
-export interface CheckedRows {
-  /** The first of them; `found` counts all. A message names rows, and so hosts: it is for the operator's eyes. */
-  findings: readonly { code: string; message: string; details: Readonly<Record<string, unknown>> }[];
-  found: number;
-  /** The last record of the moment that was looked at, and the first that was replayed. */
-  lsn: number;
-  replayedFrom: number;
-  records: number;
-  rows: number;
-  /** How long it worked; it rested between. */
-  busyMs: number;
-}
-
 /** One check under way. */
-export interface RowsCheckRun {
-  /** `undefined` when it was stopped. */
-  readonly done: Promise<CheckedRows | undefined>;
-  readonly progress: { stage: string; done: number; of: number | undefined };
-  stop(): Promise<void>;
-}
+export type RowsCheckRun = Pick<ServedCheck, 'done' | 'progress' | 'stop'>;
 
 export interface CheckedAt {
   atMs: number;

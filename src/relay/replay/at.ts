@@ -20,16 +20,16 @@ import { relayRow } from '../core/facts.ts';
 import type { Scratch, ScratchPairs } from '../store/scratch.ts';
 import { PREFIX, SHARE_SENDER_AT, prefixRange, queueKey, sharesOf } from '../store/keys.ts';
 import type { OfflineStore } from './offline.ts';
-import { ReplayedRows, findCheckpoints, loadCheckpoint } from './replay.ts';
+import { ReplayedRows, baseOf, beginReplay, findCheckpoints } from './replay.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import type { Progress } from './finding.ts';
-import { auditedRecords } from './records.ts';
+import { readEntries } from './records.ts';
 
 /** The last record that was written by `timeMs`, by the relay's clock; 0 when none was. Throws `DamagedRecord`. */
 export async function* lsnAt(offline: OfflineStore, timeMs: number): AsyncGenerator<Progress, number> {
   const { pruned } = offline.store;
   let found = pruned.throughLsn > 0 && pruned.atMs <= timeMs ? pruned.throughLsn : 0;
-  for await (const run of auditedRecords(offline)) {
+  for await (const run of readEntries(offline)) {
     // The clock may have been set back, so a later record can be an earlier one.
     for (const { lsn, event } of run) if (eventTimeMs(event) <= timeMs) found = lsn;
     yield { stage: 'looking', done: run.at(-1)?.lsn ?? 0, of: offline.store.lastLsn };
@@ -51,13 +51,12 @@ export async function* stateAt(
   let timeMs = pruned.atMs;
   let startLsn = 0;
   if (pruned.throughLsn > 0) {
-    const { whole } = yield* findCheckpoints(offline);
-    // The newest: as little as possible is replayed.
-    const base = whole.findLast(({ throughLsn }) => throughLsn <= lsn && throughLsn >= pruned.throughLsn);
-    if (!base) throw new PrunedAway(`nothing that was kept leads to log record ${lsn}`);
-    startLsn = (yield* loadCheckpoint(offline, base, pairs)).throughLsn;
+    const base = baseOf(yield* findCheckpoints(offline), offline, 'newest', lsn);
+    const start = yield* beginReplay(offline, base, pairs);
+    if (!start) throw new PrunedAway(`nothing that was kept leads to log record ${lsn}`);
+    startLsn = start.throughLsn;
   }
-  for await (const run of auditedRecords(offline, { throughLsn: lsn })) {
+  for await (const run of readEntries(offline, { throughLsn: lsn })) {
     for (const entry of run) {
       timeMs = eventTimeMs(entry.event);
       if (entry.lsn <= startLsn) continue;

@@ -10,8 +10,8 @@ import { levelAt } from '../store/level.ts';
 import { type KeyRange, runsOf } from '../store/scan.ts';
 import { openScratch } from '../store/scratch.ts';
 import { Findings } from './finding.ts';
-import { verifyPayloads } from './verify-store.ts';
-import { leafedPair, leafedRecords } from './walks.ts';
+import { verifyPayloads } from './verify-wires.ts';
+import { packRecord, readRecords } from './walks.ts';
 
 /** What the thread is given. */
 export interface HelperTask {
@@ -142,7 +142,7 @@ async function feed({ walk, of, range }: Extract<HelperRequest, { type: 'walk' }
 }
 
 async function* leafedPairs(range: KeyRange): AsyncGenerator<Pair[]> {
-  for await (const records of leafedRecords(level, range, true)) yield records.map(leafedPair);
+  for await (const records of readRecords(level, range, true)) yield records.map(packRecord);
 }
 
 async function verifyWires(): Promise<void> {

@@ -14,7 +14,7 @@ import type { Level } from '../store/level.ts';
 import { type KeyRange, runsOf } from '../store/scan.ts';
 import type { HelperMessage, HelperRequest, HelperTask } from './audit-worker.ts';
 import type { Progress } from './finding.ts';
-import { type LeafedRecord, type RecordRange, leafedRecord, leafedRecords } from './walks.ts';
+import { type LeafedRecord, type RecordRange, unpackRecord, readRecords } from './walks.ts';
 
 /** Beside this file, in the sources and in the bundle. */
 const WORKER = new URL(`./audit-worker${extname(import.meta.url)}`, import.meta.url);
@@ -127,9 +127,9 @@ export class Helper {
     const { lt } = range;
     const begun = this.#begin('records', { gte: handover, lt });
     const first = { ...range, lt: Buffer.compare(handover, lt) < 0 ? handover : lt };
-    yield* leafedRecords(this.#level, first, false);
-    const rest = yield* this.#fed(begun, leafedRecord);
-    if (rest) yield* leafedRecords(this.#level, rest, false);
+    yield* readRecords(this.#level, first, false);
+    const rest = yield* this.#fed(begun, unpackRecord);
+    if (rest) yield* readRecords(this.#level, rest, false);
   }
 
   /** Ends the thread, which has left the database when this resolves. */

@@ -38,14 +38,14 @@ import { missingRecord, runsOf } from '../store/scan.ts';
 import { DamagedRecord, decodeRecord, decodeWholeRecord } from '../store/record.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { type ViewMark, logPlace, readViewMark } from '../store/view-mark.ts';
-import { ReplayedRows, ReplayedTree, ReplayFailed, beginReplay, findCheckpoints, hasRowsOf } from './replay.ts';
+import { ReplayedRows, ReplayedTree, ReplayFailed, baseOf, beginReplay, findCheckpoints, hasRowsOf } from './replay.ts';
 import type { RowCheckpoint } from '../store/row-checkpoints.ts';
 import { DueEntries } from '../store/due.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { dropRebuilt, REBUILDING_FOLDER, cutOverToRebuilt } from '../store/cutover.ts';
 import type { Progress } from './finding.ts';
 import { Helper, type HelperOptions } from './helper.ts';
-import { type LeafedRecord, leafedRecords, readAhead } from './walks.ts';
+import { type LeafedRecord, readRecords, readAhead } from './walks.ts';
 import type { LogEntry } from '../core/event.ts';
 import type { QueueRow } from '../core/rows.ts';
 import { prunedMark } from '../store/position.ts';
@@ -146,7 +146,8 @@ async function* replay(
   try {
     await tree.takePrunedHashes(offline.level, pruned.throughLsn);
     const found = yield* findCheckpoints(offline);
-    const start = yield* beginReplay(offline, found, scratch);
+    const base = baseOf(found, offline, 'oldest');
+    const start = yield* beginReplay(offline, base, scratch);
     if (!start) throw new DamagedRecord('no checkpoint that is whole stands for what was pruned');
     startLsn = start.throughLsn;
     for await (const run of leafedEntries(offline, helper)) {
@@ -161,7 +162,6 @@ async function* replay(
       }
       yield { stage: 'replay', done: run.at(-1)?.entry.lsn ?? 0, of: lastLsn };
     }
-    const base = found.whole.find(({ throughLsn }) => throughLsn === startLsn);
     if (base && !checkpoints.includes(base)) checkpoints.unshift(base);
   } catch (error) {
     if (!(error instanceof DamagedRecord || error instanceof ReplayFailed)) throw error;
@@ -189,7 +189,7 @@ async function* leafedEntries(
 ): AsyncGenerator<LeafedEntry[]> {
   let expected = store.firstLsn;
   const range = { gte: logKey(expected), lt: logKey(store.lastLsn + 1) };
-  for await (const run of helper?.records(range, expected) ?? leafedRecords(level, range, false)) {
+  for await (const run of helper?.records(range, expected) ?? readRecords(level, range, false)) {
     yield run.map(({ key, record, leaf }) => {
       if (lsnOf(key) !== expected) throw missingRecord(expected);
       const entry = leaf ? decodeWholeRecord(expected, record) : decodeRecord(expected, record);

@@ -23,7 +23,7 @@ interface RecordRange {
  * The records of the range that were not pruned, in runs. Throws `DamagedRecord` at the first record that is missing or
  * damaged, after the records before it.
  */
-export async function* auditedRecords(
+export async function* readEntries(
   { level, store }: OfflineStore,
   { fromLsn = 1, throughLsn = store.lastLsn }: RecordRange = {},
 ): AsyncGenerator<StoredEntry[]> {
@@ -54,7 +54,7 @@ export interface EventChoice {
 /** Throws `DamagedRecord` at the first record that is not whole, after what was chosen before it. */
 export async function* chosenEvents(offline: OfflineStore, choice: EventChoice): AsyncGenerator<LogEntry> {
   let left = choice.limit ?? Number.POSITIVE_INFINITY;
-  for await (const run of auditedRecords(offline, { fromLsn: choice.fromLsn ?? 1 })) {
+  for await (const run of readEntries(offline, { fromLsn: choice.fromLsn ?? 1 })) {
     for (const entry of run) {
       if (!isChosen(entry, choice)) continue;
       if (left-- <= 0) return;
@@ -114,7 +114,7 @@ export interface TraceChoice {
 /** Throws `DamagedRecord`. */
 export async function* trace(offline: OfflineStore, choice: TraceChoice): AsyncGenerator<Progress, TracedItem[]> {
   const lives: ItemLife[] = [];
-  for await (const run of auditedRecords(offline)) {
+  for await (const run of readEntries(offline)) {
     for (const entry of run) {
       for (const life of lives) life.follow(entry);
       lives.push(...acceptedIn(entry, choice));

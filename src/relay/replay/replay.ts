@@ -264,22 +264,30 @@ interface ReplayStart {
   unowned: number;
 }
 
-interface FoundCheckpoints {
+export interface FoundCheckpoints {
+  /** In the order of the log. */
   whole: RowCheckpoint[];
   damaged: DamagedRecord[];
 }
 
-export async function* findCheckpoints({ store }: OfflineStore): AsyncGenerator<Progress, FoundCheckpoints> {
+/**
+ * Reads checkpoints to their ends and compares each with its event: all of them, or the newest first until one is whole.
+ */
+export async function* findCheckpoints(
+  { store }: OfflineStore,
+  { isNewestEnough = false } = {},
+): AsyncGenerator<Progress, FoundCheckpoints> {
   const found: FoundCheckpoints = { whole: [], damaged: [] };
+  const marks: Pair[] = [];
+  for await (const mark of store.checkpoints.marks()) marks.push(mark);
   let rows = 0;
-  for await (const mark of store.checkpoints.marks()) {
+  for (const mark of isNewestEnough ? marks.toReversed() : marks) {
     try {
       const checkpoint = await store.checkpoints.marked(mark);
-      for await (const pairs of store.checkpoints.pairs(checkpoint)) {
-        rows += pairs.length;
-        yield { stage: 'checkpoints', done: rows, of: undefined };
-      }
+      for await (const pairs of store.checkpoints.pairs(checkpoint))
+        yield { stage: 'checkpoints', done: (rows += pairs.length), of: undefined };
       found.whole.push(checkpoint);
+      if (isNewestEnough) break;
     } catch (error) {
       if (!(error instanceof DamagedRecord)) throw error;
       found.damaged.push(error);
@@ -289,23 +297,36 @@ export async function* findCheckpoints({ store }: OfflineStore): AsyncGenerator<
 }
 
 /**
- * Brings the rows that a replay of this log begins with into the scratch, where nothing is yet: none, or those of the
- * oldest checkpoint. `undefined` when records are gone that no checkpoint stands for.
+ * The checkpoint with which a replay of this log begins: the oldest after which every record is there, where records were
+ * pruned; or the newest through `throughLsn`, so that as little as possible is replayed.
+ */
+export function baseOf(
+  { whole }: FoundCheckpoints,
+  { store }: OfflineStore,
+  which: 'oldest' | 'newest',
+  throughLsn = Number.POSITIVE_INFINITY,
+): RowCheckpoint | undefined {
+  const { throughLsn: pruned } = store.pruned;
+  const isUsable = (one: RowCheckpoint): boolean => one.throughLsn >= pruned && one.throughLsn <= throughLsn;
+  if (which === 'newest') return whole.findLast(isUsable);
+  return pruned === 0 ? undefined : whole.find(isUsable);
+}
+
+/**
+ * Brings the rows that a replay of this log begins with into the scratch, where nothing is yet: those of `base`, or none
+ * where the log has its beginning. `undefined` when records are gone that nothing stands for.
  */
 export async function* beginReplay(
   offline: OfflineStore,
-  { whole }: FoundCheckpoints,
+  base: RowCheckpoint | undefined,
   scratch: ScratchPairs,
 ): AsyncGenerator<Progress, ReplayStart | undefined> {
-  const { store } = offline;
-  const { throughLsn: pruned } = store.pruned;
-  if (pruned === 0) return { throughLsn: 0, unowned: 0 };
-  const base = whole.find(({ throughLsn }) => throughLsn >= pruned);
-  return base && (yield* loadCheckpoint(offline, base, scratch));
+  if (base) return yield* loadCheckpoint(offline, base, scratch);
+  return offline.store.pruned.throughLsn === 0 ? { throughLsn: 0, unowned: 0 } : undefined;
 }
 
 /** Brings the rows of a checkpoint into the scratch, where nothing is yet. Throws `DamagedRecord`. */
-export async function* loadCheckpoint(
+async function* loadCheckpoint(
   { store }: OfflineStore,
   checkpoint: RowCheckpoint,
   scratch: ScratchPairs,

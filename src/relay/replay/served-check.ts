@@ -1,17 +1,19 @@
 /**
- * One check of the rows that a relay serves from against its log (verify-served.ts), in a thread of its own. The thread reads
+ * One check of the rows that a relay serves from against its log (verify.ts), in a thread of its own. The thread reads
  * the open database as it was at one moment, and the relay goes on meanwhile.
  */
 import { extname } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import type { Progress } from './finding.ts';
 import type { ServedMessage, ServedTask } from './served-worker.ts';
-import type { ServedReport } from './verify-served.ts';
+import type { ServedReport } from './verify.ts';
 
 /** Beside this file in the bundle. A thread does not run what is in the sources. */
 const WORKER = new URL('./served-worker.js', import.meta.url);
 
-export interface CheckedRows extends ServedReport {
+/** What is told of a check. A message names rows, and so hosts: it is for the operator's eyes. */
+export interface CheckedRows
+  extends Pick<ServedReport, 'findings' | 'found' | 'lsn' | 'replayedFrom' | 'records' | 'rows'> {
   /** How long the thread worked; it rested between. */
   busyMs: number;
 }

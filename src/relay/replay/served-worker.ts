@@ -2,7 +2,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { openServed } from './offline.ts';
 import type { Progress } from './finding.ts';
-import { type ServedReport, verifyServed } from './verify-served.ts';
+import { type ServedReport, verifyServed } from './verify.ts';
 
 /** What the thread is given. */
 export interface ServedTask {

@@ -17,13 +17,11 @@ import {
   seqOf,
   writeNumber,
 } from '../store/keys.ts';
-import type { Level } from '../store/level.ts';
 import { runsOf } from '../store/scan.ts';
-import type { ReplayedRows } from './replay.ts';
 import { verifiedBytes, rowName } from '../store/checksum.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import type { Findings, Progress } from './finding.ts';
-import { type StoredWalk, isOfStore } from './walks.ts';
+import { type StoredWalk, type Verification, isOfStore } from './verification.ts';
 
 const KEY = 32;
 const TIME = 8;
@@ -43,31 +41,27 @@ interface Index {
 
 const NOBODY = Buffer.alloc(0);
 
-/** Answers how many bytes were read. Needs a replay that went through. */
-export async function* verifyDue(
-  level: Level,
-  walk: StoredWalk,
-  replayed: ReplayedRows,
-  partRows: number,
-  findings: Findings,
-): AsyncGenerator<Progress, number> {
+/** Needs a replay that went through. */
+export async function* verifyDue(verification: Verification): AsyncGenerator<Progress, void> {
+  const { offline, source, rows: replayed, partRows, findings } = verification;
   const purgedMs = replayed.get('relay', '')?.dedupPurgedMs ?? 0;
-  let bytes = 0;
   let seen = 0;
   for (const index of [expiryIndex, dedupIndex(purgedMs)]) {
+    let walk = source.walk;
     let part = new Part(index, partRows, true);
     for await (const run of replayed.runs(prefixRange(index.rows))) {
       for (const [key, value] of run) {
         part.add(key, value);
         if (part.size < partRows) continue;
-        bytes += await part.verify(part.isFirst ? walk : (range) => runsOf(level, range), findings);
+        await part.verify(walk, findings);
         yield { stage: 'due', done: (seen += part.size), of: undefined };
+        // The first part has counted the index, and looked its keys up.
+        walk = (range) => runsOf(offline.level, range);
         part = new Part(index, partRows, false);
       }
     }
-    bytes += await part.verify(part.isFirst ? walk : (range) => runsOf(level, range), findings);
+    await part.verify(walk, findings);
   }
-  return bytes;
 }
 
 const expiryIndex: Index = {
@@ -105,7 +99,7 @@ function dedupIndex(purgedMs: number): Index {
  */
 class Part {
   readonly #index: Index;
-  readonly isFirst: boolean;
+  readonly #isFirst: boolean;
   readonly #keyBytes: number;
   readonly #stride: number;
   readonly #rows: Buffer;
@@ -117,7 +111,7 @@ class Part {
   /** With the first part of an index, its entries are judged besides. */
   constructor(index: Index, rowsMax: number, isFirst: boolean) {
     this.#index = index;
-    this.isFirst = isFirst;
+    this.#isFirst = isFirst;
     this.#keyBytes = index.runBytes - index.senderBytes;
     this.#stride = index.runBytes + TIME;
     this.#rows = Buffer.allocUnsafeSlow(rowsMax * this.#stride);
@@ -139,12 +133,9 @@ class Part {
     this.#places[this.#slotOf(this.#rows, at)] = ++this.#size;
   }
 
-  /** Answers how many bytes of the index were read, counted with the first part. */
-  async verify(walk: StoredWalk, findings: Findings): Promise<number> {
-    let bytes = 0;
+  async verify(walk: StoredWalk, findings: Findings): Promise<void> {
     for await (const entries of walk(prefixRange(this.#index.prefix))) {
       for (const [key, value] of entries) {
-        bytes += key.length + value.length;
         const runs = this.#readable(key, value, findings);
         if (runs) this.#name(key, runs, findings);
       }
@@ -155,15 +146,14 @@ class Part {
       const key = Buffer.concat([Buffer.of(this.#index.rows), this.#rows.subarray(at, at + this.#keyBytes)]);
       findings.add('DUE_MISSING', `${this.#index.words(key, this.#senderOf(nth))}. ${ADVICE}`);
     }
-    return this.isFirst ? bytes : 0;
   }
 
   #readable(key: Buffer, value: Buffer, findings: Findings): Buffer | undefined {
-    if (!isOfStore(key, this.isFirst ? findings : undefined)) return undefined;
+    if (!isOfStore(key, this.#isFirst ? findings : undefined)) return undefined;
     const runs = verifiedBytes(key, value);
     if (runs && runs.length % this.#index.runBytes === 0) return runs;
     const what = runs ? 'has a length of none' : 'does not match its checksum';
-    if (this.isFirst) findings.add('DUE_DAMAGED', `${rowName(key)} ${what}. ${ADVICE}`);
+    if (this.#isFirst) findings.add('DUE_DAMAGED', `${rowName(key)} ${what}. ${ADVICE}`);
     return undefined;
   }
 

@@ -5,84 +5,55 @@
  * time was purged. Each stored row is also asked for by its key, as the relay does: a damaged table can answer a walk
  * rightly and a look-up wrongly.
  */
-import { countText } from '../core/count-text.ts';
 import { hash } from 'node:crypto';
-import { displayFingerprint, type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
-import { rowKey, type TableName, type Tables, NO_USAGE, type UsageRow } from '../core/rows.ts';
-import { MARK_PREFIXES, ROW_PREFIXES, verifiedBytes, rowName, rowOwner } from '../store/checksum.ts';
-import {
-  firstKeyOf,
-  numberAt,
-  PREFIX,
-  prefixRange,
-  REPLAYED_TABLES,
-  DEDUP_OWNERS,
-  SHARE_SENDER_AT,
-  queueKey,
-  sharesOf,
-} from '../store/keys.ts';
-import { keyTextAt } from '../store/plain-forms.ts';
+import { displayFingerprint } from '../../protocol/public-key.ts';
+import { rowKey, type TableName, type Tables } from '../core/rows.ts';
+import { MARK_PREFIXES, ROW_PREFIXES, rowName, rowOwner, verifiedBytes } from '../store/checksum.ts';
+import { PREFIX, REPLAYED_TABLES, prefixRange } from '../store/keys.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { readableRow } from '../store/scan.ts';
-import { type StoredWalk, joined, isOfStore } from './walks.ts';
-import { type Findings, FINDINGS_LISTED_MAX, type Progress } from './finding.ts';
+import { FINDINGS_LISTED_MAX, type Findings, type Progress } from './finding.ts';
 import type { OfflineStore } from './offline.ts';
-import { auditedRecords } from './records.ts';
+import { readEntries } from './records.ts';
 import type { ReplayedRows } from './replay.ts';
-import { presentKey, targetRow } from '../core/facts.ts';
-
-interface RowsAudit {
-  rows: number;
-  bytes: number;
-}
+import { type Judge, type Verification, compareWalks, nothing } from './verification.ts';
 
 const ADVICE = 'poste relay log rebuild makes it anew from the log';
 
-export async function* verifyRows(
-  offline: OfflineStore,
-  walk: StoredWalk,
-  replayed: ReplayedRows,
-  findings: Findings,
-): AsyncGenerator<Progress, RowsAudit> {
+export async function* verifyRows(verification: Verification): AsyncGenerator<Progress, void> {
+  const { offline, source, rows: replayed, findings } = verification;
   const differences: Difference[] = [];
-  const audit: RowsAudit = { rows: 0, bytes: 0 };
   let untold = 0;
+  let rows = 0;
   for (const table of REPLAYED_TABLES) {
     const isOut = leftOut(table, replayed);
     const range = prefixRange(PREFIX[table]);
-    for await (const run of joined(walk(range), replayed.runs(range))) {
-      for (const { key, left, right } of run) {
-        audit.bytes += key.length + (left?.length ?? 0);
-        if (!isOfStore(key, findings)) continue;
-        if ((left && right?.equals(left)) || isOut(key, left, right)) continue;
-        if (differences.length < FINDINGS_LISTED_MAX) differences.push({ table, key, stored: left, byLog: right });
-        else untold++;
-      }
-      audit.rows += run.length;
-      yield { stage: 'rows', done: audit.rows, of: undefined };
-    }
+    const judge: Judge = (key, stored, byLog) => {
+      if ((stored && byLog?.equals(stored)) || isOut(key, stored, byLog)) return;
+      if (differences.length < FINDINGS_LISTED_MAX) differences.push({ table, key, stored, byLog });
+      else untold++;
+    };
+    for await (const count of compareWalks(source.walk(range), replayed.runs(range), findings, judge))
+      yield { stage: 'rows', done: (rows += count), of: undefined };
   }
-  await tell(offline, differences, untold, findings);
-  return audit;
+  await addFindings(offline, differences, untold, findings);
+  verification.counted.rows = rows;
 }
 
 /** Verifies the checksums of rows and due entries, where there is no replay to compare them with. */
-export async function* verifyChecksums(walk: StoredWalk, findings: Findings): AsyncGenerator<Progress, RowsAudit> {
-  const audit: RowsAudit = { rows: 0, bytes: 0 };
+export async function* verifyChecksums({ source, findings, counted }: Verification): AsyncGenerator<Progress, void> {
+  const judge: Judge = (key, stored) => {
+    if (stored && verifiedBytes(key, stored)) return;
+    findings.add('ROW_DAMAGED', `${rowName(key)} does not match its checksum`, { key: key.toString('hex') });
+  };
+  let rows = 0;
   for (const prefix of ROW_PREFIXES) {
     // Those are judged with the store as a whole, whatever its log says.
     if (MARK_PREFIXES.has(prefix)) continue;
-    for await (const run of walk(prefixRange(prefix))) {
-      for (const [key, value] of run) {
-        audit.rows++;
-        audit.bytes += key.length + value.length;
-        if (!isOfStore(key, findings) || verifiedBytes(key, value)) continue;
-        findings.add('ROW_DAMAGED', `${rowName(key)} does not match its checksum`, { key: key.toString('hex') });
-      }
-      yield { stage: 'rows', done: audit.rows, of: undefined };
-    }
+    for await (const count of compareWalks(source.walk(prefixRange(prefix)), nothing(), findings, judge))
+      yield { stage: 'rows', done: (rows += count), of: undefined };
   }
-  return audit;
+  counted.rows = rows;
 }
 
 interface Difference {
@@ -105,7 +76,7 @@ function leftOut(table: TableName, replayed: ReplayedRows): LeftOut {
   };
 }
 
-async function tell(
+async function addFindings(
   offline: OfflineStore,
   differences: readonly Difference[],
   untold: number,
@@ -117,25 +88,29 @@ async function tell(
     const details = { table, key: key.toString('hex') };
     const row = `the ${table} row of ${name(table, key)}`;
     if (stored && !verifiedBytes(key, stored))
-      findings.add('ROW_DAMAGED', `${row} does not match its checksum${item(table, key, byLog)}. ${ADVICE}`, details);
+      findings.add(
+        'ROW_DAMAGED',
+        `${row} does not match its checksum${itemText(table, key, byLog)}. ${ADVICE}`,
+        details,
+      );
     else if (!stored)
       findings.add(
         'ROW_MISSING',
-        `${row} is not in the store, and by the log it is${item(table, key, byLog)}`,
+        `${row} is not in the store, and by the log it is${itemText(table, key, byLog)}`,
         details,
       );
     else if (!byLog) findings.add('ROW_UNEXPECTED', `${row} is in the store, and by the log it is not`, details);
-    else findings.add('ROW_DIFFERS', `${row} differs: ${changed(table, key, stored, byLog)}`, details);
+    else findings.add('ROW_DIFFERS', `${row} differs: ${describeChange(table, key, stored, byLog)}`, details);
   }
   findings.addUnlisted('ROW_DIFFERS', untold);
 }
 
-function item(table: TableName, key: Buffer, value: Buffer | undefined): string {
+function itemText(table: TableName, key: Buffer, value: Buffer | undefined): string {
   const row = table === 'queue' && value ? decodeRow('queue', key, value) : undefined;
   return row ? ` (${row.kind} ${row.itemId})` : '';
 }
 
-function changed(table: TableName, key: Buffer, stored: Buffer, byLog: Buffer): string {
+function describeChange(table: TableName, key: Buffer, stored: Buffer, byLog: Buffer): string {
   const expected = decodeRow(table, key, byLog);
   const found = readableRow(table, key, stored);
   if (!found) return 'what is stored cannot be read';
@@ -160,7 +135,7 @@ async function rowNames(offline: OfflineStore, hashed: ReadonlySet<string>): Pro
     if (hashed.has(mark)) said.set(`${table} ${mark}`, words);
   };
   if (hashed.size > 0) {
-    for await (const run of auditedRecords(offline)) {
+    for await (const run of readEntries(offline)) {
       for (const { event } of run) {
         if (event.type === 'ItemAccepted') {
           for (const { hostPubkey } of event.targets) {
@@ -181,144 +156,4 @@ async function rowNames(offline: OfflineStore, hashed: ReadonlySet<string>): Pro
 /** Whether the key is a hash of what it means. */
 function isHashed(table: TableName): boolean {
   return table === 'account' || table === 'deny' || table === 'dedup';
-}
-
-const TIME = 8;
-const CHARGE_ADVICE =
-  'What would be released beyond that cannot be acked and cannot expire, and poste relay log rebuild counts the same: restore the newest backup that verifies';
-
-/**
- * Verifies that quotas are charged for what there is: the waiting items of every queue counted anew, for their target,
- * their senders and their accounts, and the dedup rows of every sender key.
- *
- * Counts the rows of a complete replay: what differs here was wrong when the log was written, and a
- * rebuild gives the same again. The relay refuses to release more than is charged.
- */
-export async function* verifyCharges(replayed: ReplayedRows, findings: Findings): AsyncGenerator<Progress, void> {
-  const audit = new ChargesAudit(replayed, findings);
-  let done = 0;
-  for await (const run of replayed.runs(prefixRange(PREFIX.target))) {
-    for (const [key] of run) {
-      await audit.countQueue(firstKeyOf(key));
-      yield { stage: 'charges', done: ++done, of: undefined };
-    }
-  }
-  audit.verifyTargets();
-  await audit.verifyAccounts();
-  await audit.verifySenders();
-}
-
-class ChargesAudit {
-  readonly #rows: ReplayedRows;
-  readonly #findings: Findings;
-  /** What every queue is to be charged for, items that are on their way to it included. */
-  readonly #waiting = new Map<PublicKey, UsageRow>();
-
-  constructor(rows: ReplayedRows, findings: Findings) {
-    this.#rows = rows;
-    this.#findings = findings;
-  }
-
-  /** Counts one queue, and holds the shares of its senders against it. */
-  async countQueue(target: PublicKey): Promise<void> {
-    const { ackedThrough, headSeq } = targetRow(this.#rows, target);
-    const shares = new Map<PublicKey, UsageRow>();
-    let waiting = NO_USAGE;
-    const range = {
-      gte: queueKey(target, ackedThrough + 1),
-      lte: queueKey(target, Math.max(headSeq, ackedThrough + 1)),
-    };
-    for await (const run of this.#rows.runs(range)) {
-      for (const [key, value] of run) {
-        const { kind, senderPubkey, bytes } = decodeRow('queue', key, value);
-        // Nobody is charged for a notice.
-        if (kind === 'expired') continue;
-        waiting = sum(waiting, { items: 1, bytes });
-        shares.set(senderPubkey, sum(shares.get(senderPubkey), { items: 1, bytes }));
-      }
-    }
-    // A rotation charges the new key for all of it at once; the items follow.
-    const charged = this.#rows.get('move', target)?.newPubkey ?? target;
-    this.#waiting.set(charged, sum(this.#waiting.get(charged), waiting));
-    for await (const run of this.#rows.runs(sharesOf(target))) {
-      for (const [key] of run) {
-        const sender = publicKeyFromBytes(key.subarray(SHARE_SENDER_AT));
-        if (!shares.has(sender)) shares.set(sender, NO_USAGE);
-      }
-    }
-    for (const [sender, waits] of shares) {
-      const row = this.#rows.get('share', rowKey.share(target, sender));
-      this.#compare(`${displayFingerprint(sender)} as a sender to ${displayFingerprint(target)}`, row, waits);
-    }
-  }
-
-  verifyTargets(): void {
-    for (const [target, waits] of this.#waiting) {
-      const { queueItems: items, queueBytes: bytes } = targetRow(this.#rows, target);
-      this.#compare(`the queue of ${displayFingerprint(target)}`, { items, bytes }, waits);
-    }
-  }
-
-  /** An account is charged for the queues of its hosts, whatever their keys were. */
-  async verifyAccounts(): Promise<void> {
-    const accounts = new Map<string, UsageRow>();
-    for await (const run of this.#rows.runs(prefixRange(PREFIX.enrolment))) {
-      for (const [key, value] of run) {
-        const { account } = decodeRow('enrolment', key, value);
-        if (account !== null) accounts.set(account, NO_USAGE);
-      }
-    }
-    for (const [target, waits] of this.#waiting) {
-      const account = this.#rows.get('enrolment', presentKey(this.#rows, target))?.account ?? null;
-      if (account !== null) accounts.set(account, sum(accounts.get(account), waits));
-    }
-    const hashes = new Set(Array.from(accounts.keys(), (account) => hash('sha256', account, 'hex')));
-    for (const [account, waits] of accounts)
-      this.#compare(`the account ${account}`, this.#rows.get('account', account), waits);
-    for await (const run of this.#rows.runs(prefixRange(PREFIX.account))) {
-      for (const [key, value] of run) {
-        const mark = key.subarray(1).toString('hex');
-        // The row says no name: it is stored under the hash of it.
-        if (!hashes.has(mark))
-          this.#compare(`an account without hosts (key ${mark})`, decodeRow('account', key, value), NO_USAGE);
-      }
-    }
-  }
-
-  /** What each sender key keeps in the dedup table, but for what was purged. */
-  async verifySenders(): Promise<void> {
-    const purgedMs = this.#rows.get('relay', rowKey.relay)?.dedupPurgedMs ?? 0;
-    const kept = new Map<PublicKey, number>();
-    for await (const run of this.#rows.runs(prefixRange(DEDUP_OWNERS))) {
-      for (const [, owner] of run) {
-        if (numberAt(owner, 0) <= purgedMs) continue;
-        const sender = keyTextAt(owner, TIME);
-        kept.set(sender, (kept.get(sender) ?? 0) + 1);
-      }
-    }
-    for await (const run of this.#rows.runs(prefixRange(PREFIX.sender)))
-      for (const [key] of run) if (!kept.has(firstKeyOf(key))) kept.set(firstKeyOf(key), 0);
-    for (const [sender, rows] of kept) {
-      const counted = this.#rows.get('sender', sender)?.dedupRows ?? 0;
-      if (counted === rows) continue;
-      const who = displayFingerprint(sender);
-      const message = `${who} is charged for ${countText(counted, 'dedup row')}, and ${rows} ${rows === 1 ? 'is' : 'are'} kept of it: its quota of them is held against the wrong number`;
-      this.#findings.add('CHARGE_DIFFERS', message, { host_pubkey: sender });
-    }
-  }
-
-  #compare(who: string, row: UsageRow | undefined, waits: UsageRow): void {
-    const charged = row ?? NO_USAGE;
-    if (charged.items === waits.items && charged.bytes === waits.bytes) return;
-    const message = `${who} is charged for ${words(charged)}, and ${words(waits)} ${waits.items === 1 ? 'waits' : 'wait'}. ${CHARGE_ADVICE}`;
-    this.#findings.add('CHARGE_DIFFERS', message);
-  }
-}
-
-function sum(to: UsageRow = NO_USAGE, { items, bytes }: UsageRow): UsageRow {
-  return { items: to.items + items, bytes: to.bytes + bytes };
-}
-
-function words({ items, bytes }: UsageRow): string {
-  return `${countText(items, 'item')} of ${countText(bytes, 'byte')}`;
 }

@@ -1,26 +1,47 @@
 /**
- * Whether a store is what its log says: checksums and places of every record, hash trees and rows against a replay, the
- * charges against what waits, the wire bytes against their hashes, the due indexes, and what lies outside the database.
+ * Whether a store is what its log says: one walk, with a list of checks. Who verifies differs in where the pairs come from
+ * (`Source`), in which checks are made, and in who paces them: each check yields its progress, and is not asked for the next
+ * step before its time.
  *
- * Streaming: the replay is kept in a scratch, walks go past the cache, and findings are bounded. Nothing of
- * the store is written.
+ * At rest (`verify`): everything. Checksums and places of every record, hash trees and rows against a replay, the charges
+ * against what waits, the wire bytes against their hashes, the due indexes, and what lies outside the database. Another
+ * thread reads ahead (helper.ts), and each key is also looked up.
+ *
+ * While the relay goes on (`verifyServed`): what a scrub cannot see, which is a row whose checksum is right and whose
+ * contents are not, a row that is missing, and one that came back. The log before the newest checkpoint, hash trees and wire
+ * bytes are left to the others. What makes this sound while the relay writes lives in:
+ *   - store/level.ts (`atThisMoment`), used by `openServed`: every read is of one snapshot, the end of the log included;
+ *   - verify-rows.ts and verify-charges.ts: acked and purged rows count on neither side, whether they were collected or not;
+ *   - start-jobs.ts: nothing is compacted meanwhile, and what is found is told row by row, and begins one epoch;
+ *   - served-worker.ts: the pace, by the time that each step took.
+ *
+ * The daily scrub (jobs/scrub.ts) reads what waits in slices through the engine, so that what it finds lost is lost to the
+ * engine too.
+ *
+ * Streaming: the replay is kept in a scratch, walks go past the cache, and findings are bounded. Nothing of the store is
+ * written.
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import { systemRemedy } from '../../lib/file-fault.ts';
+import type { Pair } from '../../lib/pair-block.ts';
+import { isSystemError } from '../store/refused.ts';
 import { runsOf } from '../store/scan.ts';
 import { openScratch } from '../store/scratch.ts';
-import { systemRemedy } from '../../lib/file-fault.ts';
-import { isSystemError } from '../store/refused.ts';
-import type { OfflineStore } from './offline.ts';
-import { DamagedRecord } from '../store/record.ts';
-import { ReplayedRows, ReplayedTree } from './replay.ts';
-import { type Finding, Findings, type FindingCode, type Progress } from './finding.ts';
+import { type Finding, type FindingCode, Findings, type Progress } from './finding.ts';
 import { Helper, type HelperOptions } from './helper.ts';
-import { type RecordRange, type StoredWalk, lookedUp, verifyLookUps } from './walks.ts';
+import type { OfflineStore } from './offline.ts';
+import { ReplayedRows, ReplayedTree } from './replay.ts';
+import type { Check, Source, StoredWalk, StorePlaces, Verification } from './verification.ts';
+import { verifyCharges } from './verify-charges.ts';
+import { verifyCheckpoints, verifyNewestCheckpoint, verifyPrunedHashes } from './verify-checkpoints.ts';
 import { verifyDue } from './verify-due.ts';
-import { verifyLog, verifyTree, verifyCheckpoints } from './verify-log.ts';
-import { verifyChecksums, verifyRows, verifyCharges } from './verify-rows.ts';
-import { type StorePlaces, verifyStore, verifyPayloads } from './verify-store.ts';
+import { verifyLog } from './verify-log.ts';
+import { verifyChecksums, verifyRows } from './verify-rows.ts';
+import { verifyStore } from './verify-store.ts';
+import { verifyTree, verifyTreeLookUps } from './verify-tree.ts';
+import { verifyWires } from './verify-wires.ts';
+import { lookUpEach, readRecords } from './walks.ts';
 
 export interface VerifyOptions extends Omit<HelperOptions, 'verifiesWires'> {
   /** Absent for a backup. */
@@ -30,9 +51,6 @@ export interface VerifyOptions extends Omit<HelperOptions, 'verifiesWires'> {
   /** What the replay may hold in memory. */
   memoryBytes?: number;
 }
-
-/** Some 40 MB. */
-const PART_ROWS = 400_000;
 
 export interface VerifyReport {
   findings: readonly Finding[];
@@ -58,122 +76,186 @@ export interface VerifyReport {
   bytes: number;
 }
 
+export interface ServedReport extends VerifyReport {
+  /** The first record that was replayed, or was to be. */
+  replayedFrom: number;
+}
+
+/** A check of the list. */
+interface ListedCheck {
+  check: Check;
+  /** What the database cannot read when the check breaks off. */
+  reads: string;
+  /** Whether it is made, by what those before it found. */
+  when?: (so: Verification) => boolean;
+}
+
+const isReplayed = (so: Verification): boolean => so.isReplayed;
+const isAllKnown = (so: Verification): boolean => so.isReplayed && so.isTreeKnown;
+
+const AT_REST: readonly ListedCheck[] = [
+  { check: verifyCheckpoints, reads: 'the checkpoints' },
+  { check: verifyPrunedHashes, reads: 'the hash trees' },
+  { check: verifyLog, reads: 'the log' },
+  { check: verifyTree, reads: 'the hash trees', when: isAllKnown },
+  { check: verifyRows, reads: 'the rows', when: isReplayed },
+  { check: verifyChecksums, reads: 'the rows', when: (so) => !so.isReplayed },
+  { check: verifyCharges, reads: 'the charges', when: isReplayed },
+  { check: verifyWires, reads: 'the wire bytes' },
+  { check: verifyDue, reads: 'the due indexes', when: isReplayed },
+  { check: verifyTreeLookUps, reads: 'the hash trees', when: (so) => !isAllKnown(so) },
+  { check: verifyStore, reads: 'the keys' },
+];
+
+const SERVED: readonly ListedCheck[] = [
+  { check: verifyNewestCheckpoint, reads: 'the checkpoints' },
+  { check: verifyLog, reads: 'the log' },
+  { check: verifyRows, reads: 'the rows', when: isReplayed },
+  { check: verifyCharges, reads: 'the charges', when: isReplayed },
+  { check: verifyDue, reads: 'the due indexes', when: isReplayed },
+];
+
+/** Some 40 MB. */
+const PART_ROWS = 400_000;
+/** What the replay of a store that is served may hold in memory, and some 10 MB. */
+const SERVED_MEMORY_BYTES = 32 << 20;
+const SERVED_PART_ROWS = 100_000;
+
 export async function* verify(
   offline: OfflineStore,
   { places, partRows = PART_ROWS, memoryBytes, ...helped }: VerifyOptions = {},
 ): AsyncGenerator<Progress, VerifyReport> {
   const { level, store } = offline;
-  const findings = new Findings();
-  const records = store.lastLsn - store.pruned.throughLsn;
-  const helper = Helper.start(level, records, { ...helped, verifiesWires: true });
-  const ownRuns: StoredWalk = (range) => runsOf(level, range, { fillCache: true });
-  const ownWalk: StoredWalk = (range) => lookedUp(level, ownRuns(range), findings);
-  const walk: StoredWalk = helper ? (range) => lookedUp(level, helper.rows(range), findings) : ownWalk;
-  const scratch = await openScratch(memoryBytes).catch(async (error: unknown) => {
-    await helper?.close();
-    throw error;
-  });
-  const { pairs } = scratch;
+  const helper = Helper.start(level, store.lastLsn - store.pruned.throughLsn, { ...helped, verifiesWires: true });
   try {
-    const kept = yield* readable('the checkpoints', findings, verifyCheckpoints(offline, ownWalk, pairs, findings));
-    const replayed = new ReplayedRows(pairs);
-    const tree = new ReplayedTree(pairs);
-    const isTreeKnown = yield* readable('the hash trees', findings, takePrunedHashes(tree, offline, findings));
-    const parts = {
-      rows: replayed,
-      tree: isTreeKnown ? tree : undefined,
-      scratch: pairs,
-      startLsn: kept?.startLsn,
-      checkpoints: kept?.whole ?? new Map(),
-      records: helper && ((range: RecordRange) => helper.records(range, store.firstLsn)),
+    const findings = new Findings();
+    const walkHere: StoredWalk = (range) => lookUpEach(level, runsOf(level, range, { fillCache: true }), findings);
+    const source: Source = {
+      walkHere,
+      walk: helper ? (range) => lookUpEach(level, helper.rows(range), findings) : walkHere,
+      records: (range) => helper?.records(range, store.firstLsn) ?? readRecords(level, range, false),
+      soundWires: async function* () {
+        const answer = helper && (yield* helper.answer());
+        return answer?.type === 'sound' ? answer : undefined;
+      },
     };
-    const log = yield* readable('the log', findings, verifyLog(offline, parts, findings));
-    const isReplayed = log !== undefined && log.firstBadLsn === undefined;
-    const trees =
-      isReplayed && isTreeKnown
-        ? yield* readable('the hash trees', findings, verifyTree(walk, pairs, findings))
-        : undefined;
-    const rows = isReplayed
-      ? yield* readable('the rows', findings, verifyRows(offline, walk, replayed, findings))
-      : yield* readable('the rows', findings, verifyChecksums(walk, findings));
-    if (isReplayed) yield* readable('the charges', findings, verifyCharges(replayed, findings));
-    const answer = helper && (yield* helper.answer());
-    // Whatever is wrong there is looked for again, here, where it is named.
-    const payloads =
-      answer?.type === 'sound'
-        ? answer
-        : yield* readable('the wire bytes', findings, verifyPayloads(level, pairs, findings));
-    const due = isReplayed
-      ? yield* readable('the due indexes', findings, verifyDue(level, walk, replayed, partRows, findings))
-      : undefined;
-    if (!isReplayed || !isTreeKnown) yield* readable('the hash trees', findings, verifyLookUps(walk));
-    const relay = isReplayed ? replayed.get('relay', '') : undefined;
-    yield* readable('the keys', findings, only(verifyStore(offline, relay, places, findings)));
-    return {
-      findings: findings.listed,
-      untold: findings.unlisted,
-      found: findings.total,
-      firstBadLsn: log?.firstBadLsn,
-      lsn: store.lastLsn,
-      prunedThrough: store.pruned.throughLsn,
-      replayedFrom: kept?.startLsn === undefined ? undefined : kept.startLsn + 1,
-      checkpoints: kept?.whole.size ?? 0,
-      relayPubkey: relay?.relayPubkey,
-      epoch: relay?.epoch,
-      treeSize: relay && isTreeKnown ? tree.size : undefined,
-      rootHash: relay && isTreeKnown ? tree.root.toString('base64') : undefined,
-      records: log?.records ?? 0,
-      rows: rows?.rows ?? 0,
-      payloads: payloads?.payloads ?? 0,
-      bytes: [kept?.bytes, log?.bytes, trees, rows?.bytes, payloads?.bytes, due].reduce(
-        (sum: number, bytes) => sum + (bytes ?? 0),
-        0,
-      ),
-    };
+    return yield* runChecks(AT_REST, {
+      offline,
+      source,
+      findings,
+      places,
+      partRows,
+      memoryBytes,
+      findsUnreadable: true,
+    });
   } finally {
     await helper?.close();
+  }
+}
+
+/** Of a store that `openServed` opened. Throws when the database cannot be read. */
+export async function* verifyServed(offline: OfflineStore): AsyncGenerator<Progress, ServedReport> {
+  const { level } = offline;
+  const walk: StoredWalk = (range) => runsOf(level, range);
+  const source: Source = { walk, walkHere: walk, records: (range) => readRecords(level, range, false) };
+  const held = { memoryBytes: SERVED_MEMORY_BYTES, partRows: SERVED_PART_ROWS };
+  const findings = new Findings();
+  const report = yield* runChecks(SERVED, { offline, source, findings, skipsOldRecords: true, ...held });
+  return { ...report, replayedFrom: report.replayedFrom ?? report.prunedThrough + 1 };
+}
+
+interface ChecksOptions {
+  places?: StorePlaces | undefined;
+  memoryBytes: number | undefined;
+  offline: OfflineStore;
+  source: Source;
+  findings: Findings;
+  partRows: number;
+  skipsOldRecords?: boolean;
+  /** Whether it is a finding when the database cannot be read, and the next check goes on. */
+  findsUnreadable?: boolean;
+}
+
+async function* runChecks(
+  checks: readonly ListedCheck[],
+  { source, memoryBytes, places, skipsOldRecords = false, findsUnreadable = false, ...given }: ChecksOptions,
+): AsyncGenerator<Progress, VerifyReport> {
+  const scratch = await openScratch(memoryBytes);
+  try {
+    const counted = { records: 0, rows: 0, payloads: 0, bytes: 0 };
+    const count = async function* (runs: AsyncIterable<Pair[]>): AsyncGenerator<Pair[]> {
+      for await (const run of runs) {
+        for (const [key, value] of run) counted.bytes += key.length + value.length;
+        yield run;
+      }
+    };
+    const { pairs } = scratch;
+    const verification: Verification = {
+      ...given,
+      source: {
+        ...source,
+        walk: (range) => count(source.walk(range)),
+        walkHere: (range) => count(source.walkHere(range)),
+      },
+      places,
+      skipsOldRecords,
+      scratch: pairs,
+      rows: new ReplayedRows(pairs),
+      tree: new ReplayedTree(pairs),
+      startLsn: undefined,
+      checkpoints: new Map(),
+      isTreeKnown: false,
+      isReplayed: false,
+      firstBadLsn: undefined,
+      counted,
+    };
+    for (const { check, reads, when } of checks) {
+      if (when && !when(verification)) continue;
+      const steps = check(verification);
+      yield* findsUnreadable ? addUnreadable(reads, given.findings, steps) : steps;
+    }
+    return makeReport(verification);
+  } finally {
     await scratch.close();
   }
 }
 
-/** Whether the hashes of pruned records are where the trees begin. */
-async function* takePrunedHashes(
-  tree: ReplayedTree,
-  { level, store }: OfflineStore,
-  findings: Findings,
-): AsyncGenerator<Progress, boolean> {
-  yield { stage: 'tree', done: 0, of: undefined };
-  try {
-    await tree.takePrunedHashes(level, store.pruned.throughLsn);
-    return true;
-  } catch (error) {
-    if (!(error instanceof DamagedRecord)) throw error;
-    const message = `${error.message}, and the records that it was made of were pruned: restore the newest backup that verifies`;
-    findings.add('TREE_MISSING', message);
-    return false;
-  }
+function makeReport(verification: Verification): VerifyReport {
+  const { offline, findings, rows, tree, isReplayed, isTreeKnown, startLsn, checkpoints, counted } = verification;
+  const { store } = offline;
+  const relay = isReplayed ? rows.get('relay', '') : undefined;
+  const isTreeMade = relay !== undefined && isTreeKnown;
+  return {
+    findings: findings.listed,
+    untold: findings.unlisted,
+    found: findings.total,
+    firstBadLsn: verification.firstBadLsn,
+    lsn: store.lastLsn,
+    prunedThrough: store.pruned.throughLsn,
+    replayedFrom: startLsn === undefined ? undefined : startLsn + 1,
+    checkpoints: checkpoints.size,
+    relayPubkey: relay?.relayPubkey,
+    epoch: relay?.epoch,
+    treeSize: isTreeMade ? tree.size : undefined,
+    rootHash: isTreeMade ? tree.root.toString('base64') : undefined,
+    ...counted,
+  };
 }
 
-/** Where LevelDB cannot read one of its files, that is a finding, and the next part goes on. */
-async function* readable<T>(
-  what: string,
+/** Where LevelDB cannot read one of its files, that is a finding, and the check ends. */
+async function* addUnreadable(
+  reads: string,
   findings: Findings,
-  part: AsyncGenerator<Progress, T>,
-): AsyncGenerator<Progress, T | undefined> {
+  check: AsyncGenerator<Progress, void>,
+): AsyncGenerator<Progress, void> {
   try {
-    return yield* part;
+    yield* check;
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (code !== 'LEVEL_CORRUPTION' && code !== 'LEVEL_IO_ERROR') throw error;
     const advice = isSystemError(message)
       ? `the system could not read a file, whose bytes may all be right: ${systemRemedy(message)}, and verify again`
       : 'a table file is damaged; restore the newest backup that verifies';
-    findings.add('DATABASE_DAMAGED', `the database cannot read ${what} (${message}): ${advice}`);
-    return undefined;
+    findings.add('DATABASE_DAMAGED', `the database cannot read ${reads} (${message}): ${advice}`);
   }
-}
-
-async function* only<T>(part: Promise<T>): AsyncGenerator<Progress, T> {
-  yield { stage: 'store', done: 0, of: undefined };
-  return part;
 }

@@ -1,17 +1,21 @@
 /** Walks of a verification: in step with another walk, and with a look-up of every key that they pass. */
 import type { Pair } from '../../lib/pair-block.ts';
 import { HASH_BYTES, leafHash } from '../../protocol/merkle.ts';
-import { KEY_BYTES, TREE_PREFIXES, lsnOf, prefixRange } from '../store/keys.ts';
+import { lsnOf } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { isWholeRecord } from '../store/record.ts';
 import { type KeyRange, runsOf } from '../store/scan.ts';
-import type { Findings, Progress } from './finding.ts';
+import type { Findings } from './finding.ts';
 
 /**
  * The runs of a walk; a key that a look-up answers otherwise is a finding. A block that a walk left in the cache need not be
  * unpacked again for each of its keys.
  */
-export async function* lookedUp(level: Level, runs: AsyncIterable<Pair[]>, findings: Findings): AsyncGenerator<Pair[]> {
+export async function* lookUpEach(
+  level: Level,
+  runs: AsyncIterable<Pair[]>,
+  findings: Findings,
+): AsyncGenerator<Pair[]> {
   const answered = async (run: Pair[]) => ({ run, values: await level.getMany(run.map(([key]) => key)) });
   for await (const { run, values } of readAhead(runs, answered)) {
     for (const [at, [key, value]] of run.entries()) {
@@ -47,9 +51,6 @@ export async function* readAhead<T, U>(all: AsyncIterable<T>, read: (one: T) => 
   if (ahead) yield await ahead;
 }
 
-/** A walk over stored pairs. */
-export type StoredWalk = (range: KeyRange) => AsyncIterable<Pair[]>;
-
 /** Of keys under the prefix of the log. */
 export interface RecordRange {
   gte: Buffer;
@@ -64,11 +65,7 @@ export interface LeafedRecord {
 }
 
 /** The records of the range, in runs; their hashes, if they are wanted, where the checksum is right. */
-export async function* leafedRecords(
-  level: Level,
-  range: KeyRange,
-  withLeaves: boolean,
-): AsyncGenerator<LeafedRecord[]> {
+export async function* readRecords(level: Level, range: KeyRange, withLeaves: boolean): AsyncGenerator<LeafedRecord[]> {
   for await (const run of runsOf(level, range))
     yield run.map(([key, record]) => {
       const isWhole = withLeaves && isWholeRecord(lsnOf(key), record);
@@ -77,34 +74,17 @@ export async function* leafedRecords(
 }
 
 /** As a pair, for another thread: whether there is a leaf u8, the leaf, the record. */
-export function leafedPair({ key, record, leaf }: LeafedRecord): Pair {
+export function packRecord({ key, record, leaf }: LeafedRecord): Pair {
   return [key, leaf ? Buffer.concat([LEAFED, leaf, record]) : Buffer.concat([BARE, record])];
 }
 
-export function leafedRecord([key, value]: Pair): LeafedRecord {
+export function unpackRecord([key, value]: Pair): LeafedRecord {
   if (value[0] === BARE[0]) return { key, record: value.subarray(1), leaf: undefined };
   return { key, record: value.subarray(1 + HASH_BYTES), leaf: value.subarray(1, 1 + HASH_BYTES) };
 }
 
 const BARE = Buffer.of(0);
 const LEAFED = Buffer.of(1);
-
-/** Look-ups of hash trees that nothing is held against. */
-export async function* verifyLookUps(walk: StoredWalk): AsyncGenerator<Progress, void> {
-  let done = 0;
-  for (const prefix of TREE_PREFIXES)
-    for await (const run of walk(prefixRange(prefix)))
-      yield { stage: 'look-ups', done: (done += run.length), of: undefined };
-}
-
-/** Whether software of ours wrote the key. Where a bit of a key fell over, the value of another one lies there. */
-export function isOfStore(key: Buffer, findings: Findings | undefined): boolean {
-  if (KEY_BYTES[key[0] ?? 0] === key.length) return true;
-  const name = key.toString('hex');
-  const message = `the key ${name} is none of a store: what belongs under another key may lie there`;
-  findings?.add('KEY_UNEXPECTED', message, { key: name });
-  return false;
-}
 
 /** One key of two walks, and what either has there. */
 interface Joined {
@@ -117,7 +97,7 @@ interface Joined {
  * Two walks in step, in runs of what both have at hand: to wait for each pair would take longer than to compare it. Both
  * ascend by key, and their keys begin with the same prefix or with none.
  */
-export async function* joined(
+export async function* joinWalks(
   left: AsyncIterable<readonly Pair[]>,
   right: AsyncIterable<readonly Pair[]>,
 ): AsyncGenerator<Joined[]> {

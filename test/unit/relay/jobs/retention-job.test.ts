@@ -7,7 +7,7 @@ import { type LogEntry, eventTimeMs } from '../../../../src/relay/core/event.ts'
 import { PrunedAway, lsnAt, stateAt } from '../../../../src/relay/replay/at.ts';
 import { chosenEvents } from '../../../../src/relay/replay/records.ts';
 import { verify } from '../../../../src/relay/replay/verify.ts';
-import { verifyArchive } from '../../../../src/relay/replay/verify-log.ts';
+import { verifyArchive } from '../../../../src/relay/replay/verify-tree.ts';
 import { openScratch } from '../../../../src/relay/store/scratch.ts';
 import { PREFIX, checkpointKey, checkpointPartKey, prefixRange, tileKey } from '../../../../src/relay/store/keys.ts';
 import type { Level } from '../../../../src/relay/store/level.ts';

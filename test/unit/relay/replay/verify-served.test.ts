@@ -5,7 +5,7 @@ import { sha256Hex } from '../../../../src/protocol/digest.ts';
 import type { TableName } from '../../../../src/relay/core/rows.ts';
 import { openServed } from '../../../../src/relay/replay/offline.ts';
 import { ServedCheck } from '../../../../src/relay/replay/served-check.ts';
-import { type ServedReport, verifyServed } from '../../../../src/relay/replay/verify-served.ts';
+import { type ServedReport, verifyServed } from '../../../../src/relay/replay/verify.ts';
 import { withChecksum, withoutChecksum } from '../../../../src/relay/store/checksum.ts';
 import { PREFIX, REPLAYED_TABLES, prefixRange } from '../../../../src/relay/store/keys.ts';
 import { LEVEL_FOLDER, type Level, levelAt } from '../../../../src/relay/store/level.ts';

@@ -1,0 +1,99 @@
+/**
+ * One verification: where its pairs come from, what its checks share, and the walk that they make. A check is a function of a
+ * `Verification`: it reads, adds findings, and notes what the checks behind it need to know.
+ */
+import type { Pair } from '../../lib/pair-block.ts';
+import { KEY_BYTES } from '../store/keys.ts';
+import type { RowCheckpoint } from '../store/row-checkpoints.ts';
+import type { KeyRange } from '../store/scan.ts';
+import type { ScratchPairs } from '../store/scratch.ts';
+import type { Findings, Progress } from './finding.ts';
+import type { OfflineStore } from './offline.ts';
+import type { ReplayedRows, ReplayedTree } from './replay.ts';
+import { type LeafedRecord, type RecordRange, joinWalks } from './walks.ts';
+
+export type StoredWalk = (range: KeyRange) => AsyncIterable<Pair[]>;
+
+/** Where the pairs of a store come from, ascending by key. */
+export interface Source {
+  /** The pairs of a range; a store at rest is also asked for each of their keys. */
+  walk: StoredWalk;
+  /** The same for the little that is read before the first record, while another thread begins. */
+  walkHere: StoredWalk;
+  /** The records of a range under the prefix of the log. */
+  records: (range: RecordRange) => AsyncIterable<LeafedRecord[]>;
+  /** What another thread counted of the wire bytes, when they are sound. */
+  soundWires?: () => AsyncGenerator<Progress, WiresAudit | undefined>;
+}
+
+export interface WiresAudit {
+  payloads: number;
+  bytes: number;
+}
+
+/** Where a store folder keeps what is not in its database. */
+export interface StorePlaces {
+  folder: string;
+  /** The one that a flag or the config names. */
+  positionFile: string | undefined;
+}
+
+export interface Verification {
+  readonly offline: OfflineStore;
+  readonly source: Source;
+  readonly findings: Findings;
+  /** Absent for a backup, and for a store that is served. */
+  readonly places: StorePlaces | undefined;
+  /** Rows whose due times are held in memory together. */
+  readonly partRows: number;
+  /** Of the replay: what it keeps, and its rows and trees there. */
+  readonly scratch: ScratchPairs;
+  readonly rows: ReplayedRows;
+  readonly tree: ReplayedTree;
+  /** Whether the records are left out that the rows of `startLsn` stand for. */
+  readonly skipsOldRecords: boolean;
+  /** The rows after this record are in the scratch before the replay; `undefined` when nothing stands for what was pruned. */
+  startLsn: number | undefined;
+  /** Checkpoints that are whole, by their LSN: the replay has to come by the same rows. */
+  checkpoints: ReadonlyMap<number, RowCheckpoint>;
+  /** Whether the trees can be made anew. */
+  isTreeKnown: boolean;
+  /** Whether every record was replayed. */
+  isReplayed: boolean;
+  /** The first record that is missing, altered, or contradicts those before it. */
+  firstBadLsn: number | undefined;
+  /** The bytes are those of every pair that the source gave, and of the wires. */
+  readonly counted: { records: number; rows: number; payloads: number; bytes: number };
+}
+
+export type Check = (verification: Verification) => AsyncGenerator<Progress, void>;
+
+/** Judges one key of a store: what is stored under it, and what is to be there. */
+export type Judge = (key: Buffer, stored: Buffer | undefined, expected: Buffer | undefined) => void;
+
+/** The walk of all checks: what is stored in step with what is to be there. Yields how many keys each step came by. */
+export async function* compareWalks(
+  stored: AsyncIterable<readonly Pair[]>,
+  expected: AsyncIterable<readonly Pair[]>,
+  findings: Findings,
+  judge: Judge,
+): AsyncGenerator<number, void> {
+  for await (const run of joinWalks(stored, expected)) {
+    for (const { key, left, right } of run) if (isOfStore(key, findings)) judge(key, left, right);
+    yield run.length;
+  }
+}
+
+/** Where nothing is known of what is to be there. */
+export async function* nothing(): AsyncGenerator<readonly Pair[]> {
+  // No pair.
+}
+
+/** Whether software of ours wrote the key. Where a bit of a key fell over, the value of another one lies there. */
+export function isOfStore(key: Buffer, findings: Findings | undefined): boolean {
+  if (KEY_BYTES[key[0] ?? 0] === key.length) return true;
+  const name = key.toString('hex');
+  const message = `the key ${name} is none of a store: what belongs under another key may lie there`;
+  findings?.add('KEY_UNEXPECTED', message, { key: name });
+  return false;
+}

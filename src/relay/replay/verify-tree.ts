@@ -1,0 +1,119 @@
+/** Verifies the hash trees: those of a store against a replay of its records, those of an archive against its records. */
+import { HASH_BYTES, leafHash } from '../../protocol/merkle.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { PREFIX, TREE_PREFIXES, prefixRange, tileIndexOf, tileKey, tileLevelOf, treeOf } from '../store/keys.ts';
+import type { Level } from '../store/level.ts';
+import { type TreeStart, leafIndex, treeStarts } from '../store/log-tree.ts';
+import { DamagedRecord } from '../store/record.ts';
+import { TILE_HASHES, decodeTreePart } from '../store/tiles.ts';
+import { type Finding, Findings, type Progress } from './finding.ts';
+import type { OfflineStore } from './offline.ts';
+import { readEntries } from './records.ts';
+import { type Judge, type Verification, compareWalks } from './verification.ts';
+
+const TREE_ADVICE = 'poste relay log rebuild makes the tree anew from the log, whose records are whole';
+
+/**
+ * Compares every stored tile and first leaf with the trees that the replay made, byte for byte. The right edge of the last
+ * tree is not stored: the report names its root, for comparison with a checkpoint.
+ */
+export async function* verifyTree({ source, scratch, findings }: Verification): AsyncGenerator<Progress, void> {
+  let done = 0;
+  for (const prefix of TREE_PREFIXES) {
+    const range = prefixRange(prefix);
+    const judge: Judge = (key, stored, expected) => {
+      if (stored && expected?.equals(stored)) return;
+      const part = nameTreePart(key);
+      const details = { key: key.toString('hex') };
+      if (!stored) findings.add('TREE_MISSING', `${part} is not in the store. ${TREE_ADVICE}`, details);
+      else if (expected) findings.add('TREE_DIFFERS', `${part} is not that of the records. ${TREE_ADVICE}`, details);
+      else
+        findings.add('TREE_UNEXPECTED', `${part} is in the store, and by the log it is not. ${TREE_ADVICE}`, details);
+    };
+    for await (const count of compareWalks(source.walk(range), scratch.runs(range), findings, judge))
+      yield { stage: 'tree', done: (done += count), of: undefined };
+  }
+}
+
+/** Walks over trees that nothing can be held against: each of their keys is looked up. */
+export async function* verifyTreeLookUps({ source }: Verification): AsyncGenerator<Progress, void> {
+  let done = 0;
+  for (const prefix of TREE_PREFIXES)
+    for await (const run of source.walk(prefixRange(prefix)))
+      yield { stage: 'look-ups', done: (done += run.length), of: undefined };
+}
+
+function nameTreePart(key: Buffer): string {
+  const tree = `of the hash tree that begins with record ${treeOf(key)}`;
+  if (key[0] === PREFIX.logLink) return `the first leaf ${tree}`;
+  return `tile ${tileIndexOf(key)} of level ${tileLevelOf(key)} ${tree}`;
+}
+
+interface ArchiveReport {
+  findings: readonly Finding[];
+  found: number;
+  firstLsn: number;
+  lastLsn: number;
+  /** Records whose hash in the tree the archive has. */
+  hashed: number;
+  relayPubkey: PublicKey | undefined;
+}
+
+/**
+ * Verifies an archive of the log whose file was already checked as a whole: that every record can be read and, as far
+ * as the archive holds tiles, that the record is the one in the hash tree.
+ */
+export async function* verifyArchive(offline: OfflineStore): AsyncGenerator<Progress, ArchiveReport> {
+  const { firstLsn, lastLsn } = offline.store;
+  const findings = new Findings();
+  let hashed = 0;
+  let starts: TreeStart[] = [];
+  try {
+    starts = await treeStarts(offline.level);
+    const hashes = new LeafHashes(offline.level, starts);
+    for await (const run of readEntries(offline)) {
+      for (const { lsn, record } of run) {
+        const own = await hashes.of(lsn);
+        if (!own) continue;
+        hashed++;
+        if (own.equals(leafHash(record))) continue;
+        findings.add('TREE_DIFFERS', `log record ${lsn} is not the one that the hash tree holds`, { lsn });
+      }
+      yield { stage: 'archive', done: run.at(-1)?.lsn ?? 0, of: lastLsn };
+    }
+  } catch (error) {
+    if (!(error instanceof DamagedRecord)) throw error;
+    findings.add('RECORD_DAMAGED', error.message);
+  }
+  const { listed, total } = findings;
+  return { findings: listed, found: total, firstLsn, lastLsn, hashed, relayPubkey: starts.at(-1)?.relayPubkey };
+}
+
+/** The hashes of records in the order of the log; `undefined` where the archive has no tile. */
+class LeafHashes {
+  readonly #level: Level;
+  readonly #starts: readonly TreeStart[];
+  #place = '';
+  #tile: Buffer | undefined;
+
+  constructor(level: Level, starts: readonly TreeStart[]) {
+    this.#level = level;
+    this.#starts = starts;
+  }
+
+  async of(lsn: number): Promise<Buffer | undefined> {
+    const start = this.#starts.findLast(({ firstLsn }) => firstLsn <= lsn);
+    if (!start) return undefined;
+    const index = leafIndex(start, lsn);
+    const key = tileKey(start.firstLsn, 0, Math.floor(index / TILE_HASHES));
+    const place = key.toString('hex');
+    if (place !== this.#place) {
+      const value = await this.#level.get(key);
+      this.#tile = value && decodeTreePart(key, value);
+      this.#place = place;
+    }
+    const at = (index % TILE_HASHES) * HASH_BYTES;
+    const hash = this.#tile?.subarray(at, at + HASH_BYTES);
+    return hash?.length === HASH_BYTES ? hash : undefined;
+  }
+}

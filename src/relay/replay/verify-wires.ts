@@ -1,0 +1,152 @@
+/** Verifies the wire bytes of everything that waits. */
+import { hash } from 'node:crypto';
+import type { Pair } from '../../lib/pair-block.ts';
+import { displayFingerprint } from '../../protocol/public-key.ts';
+import type { QueueRow } from '../core/rows.ts';
+import { KEY_BYTES, PAYLOAD_NAMES, PREFIX, firstKeyOf, payloadKey, prefixRange, seqOf } from '../store/keys.ts';
+import type { Level } from '../store/level.ts';
+import { namesAnother } from '../store/row-codec.ts';
+import { ackedThroughs, readableRow, runsOf } from '../store/scan.ts';
+import type { ScratchPairs } from '../store/scratch.ts';
+import { isMoved } from '../store/wire-check.ts';
+import type { Findings, Progress } from './finding.ts';
+import { type Verification, type WiresAudit, isOfStore } from './verification.ts';
+import { joinWalks } from './walks.ts';
+
+const HASH_BYTES = 32;
+
+/** What is wrong by the word of another thread is looked for again, here, where it is named. */
+export async function* verifyWires(verification: Verification): AsyncGenerator<Progress, void> {
+  const { offline, source, scratch, findings, counted } = verification;
+  const sound = source.soundWires && (yield* source.soundWires());
+  const { payloads, bytes } = sound ?? (yield* verifyPayloads(offline.level, scratch, findings));
+  counted.payloads = payloads;
+  counted.bytes += bytes;
+}
+
+/**
+ * Verifies the wire bytes against the queue rows that name them: each waiting item has its own, with the hash that was
+ * accepted, and nothing else is kept. Rows that were acked keep theirs until they are collected.
+ */
+export async function* verifyPayloads(
+  level: Level,
+  scratch: ScratchPairs,
+  findings: Findings,
+): AsyncGenerator<Progress, WiresAudit> {
+  const audit: WiresAudit = { payloads: 0, bytes: 0 };
+  const acked = await ackedThroughs(level);
+  const moved = yield* movedNames(level, acked, scratch);
+  const unmoved = unmovedNames(level, acked);
+  const payloads = runsOf(level, prefixRange(PREFIX.payload));
+  for await (const run of joinWalks(moved ? mergeMoved(unmoved, moved) : unmoved, payloads)) {
+    for (const { key, left: name, right: wire } of run) {
+      if (wire) {
+        audit.bytes += 1 + key.length + wire.length;
+        audit.payloads++;
+      }
+      if (isOfStore(key, findings)) judge(key, name, wire, level, findings);
+    }
+    yield { stage: 'payloads', done: audit.payloads, of: undefined };
+  }
+  return audit;
+}
+
+type Acked = Awaited<ReturnType<typeof ackedThroughs>>;
+
+/**
+ * Under the key of a payload: whether the row that names it waits u8, wire hash, key of the row without its prefix. Of
+ * rows in their own order, which is that of the payloads but for what a rotation moved.
+ */
+async function* unmovedNames(level: Level, acked: Acked): AsyncGenerator<Pair[]> {
+  for await (const run of runsOf(level, prefixRange(PREFIX.queue))) {
+    yield run.flatMap(([key, value]) => {
+      const row = queueRow(key, value);
+      return row && !isMoved(row) ? [nameOf(key, row, acked)] : [];
+    });
+  }
+}
+
+/** Those of moved rows, in a scratch, which sorts them; `undefined` where no row was moved. */
+async function* movedNames(
+  level: Level,
+  acked: Acked,
+  scratch: ScratchPairs,
+): AsyncGenerator<Progress, AsyncGenerator<Pair[]> | undefined> {
+  let isAnyMoved = false;
+  for await (const run of runsOf(level, prefixRange(PREFIX.queue))) {
+    for (const [key, value] of run) {
+      const row = namesAnother(value) ? queueRow(key, value) : undefined;
+      if (!row || !isMoved(row)) continue;
+      const [payload, name] = nameOf(key, row, acked);
+      scratch.put(withPrefix(PAYLOAD_NAMES, payload), name);
+      isAnyMoved = true;
+      if (scratch.isFull) await scratch.spill();
+    }
+    yield { stage: 'payloads', done: 0, of: undefined };
+  }
+  return isAnyMoved ? renameAll(scratch.runs(prefixRange(PAYLOAD_NAMES))) : undefined;
+}
+
+async function* renameAll(runs: AsyncIterable<readonly Pair[]>): AsyncGenerator<Pair[]> {
+  for await (const run of runs) yield run.map(([key, value]): Pair => [withPrefix(PREFIX.payload, key), value]);
+}
+
+/** A payload that rows of both kinds name belongs to the moved one, which came later. */
+async function* mergeMoved(
+  unmoved: AsyncIterable<readonly Pair[]>,
+  moved: AsyncIterable<readonly Pair[]>,
+): AsyncGenerator<Pair[]> {
+  for await (const run of joinWalks(unmoved, moved))
+    yield run.map(({ key, left, right }): Pair => [key, (right ?? left) as Buffer]);
+}
+
+/** A row that cannot be read differs from the replay. */
+function queueRow(key: Buffer, value: Buffer): QueueRow | undefined {
+  return key.length === KEY_BYTES[PREFIX.queue] ? readableRow('queue', key, value) : undefined;
+}
+
+function nameOf(key: Buffer, row: QueueRow, acked: Acked): Pair {
+  const name = Buffer.allocUnsafe(HASH_BYTES + key.length);
+  name[0] = row.seq > (acked.get(row.targetPubkey) ?? 0) ? 1 : 0;
+  name.write(row.wireHash, 1, 'hex');
+  name.set(key.subarray(1), 1 + HASH_BYTES);
+  return [payloadKey(row.payloadTarget, row.payloadSeq), name];
+}
+
+function judge(
+  key: Buffer,
+  name: Buffer | undefined,
+  wire: Buffer | undefined,
+  level: Level,
+  findings: Findings,
+): void {
+  if (name && (name[0] === 0 || (wire && hasNamedHash(wire, name)))) return;
+  const place = `${displayFingerprint(firstKeyOf(key))} at seq ${seqOf(key)}`;
+  const details = { host_pubkey: firstKeyOf(key), seq: seqOf(key) };
+  if (!name) {
+    const message = `wire bytes lie for ${place} and no queued item names them: mail that should be deleted is still on disk`;
+    findings.add('PAYLOAD_UNEXPECTED', message, details);
+  } else if (!wire) {
+    const message = `the wire bytes of ${nameItem(level, name)} are gone: when it is pulled, the relay reports it lost and begins a new epoch, and its sender pushes it again`;
+    findings.add('PAYLOAD_MISSING', message, details);
+  } else {
+    const message = `the wire bytes of ${nameItem(level, name)} are not the ones that were accepted: they are not served; when it is pulled, the relay reports it lost and begins a new epoch, and its sender pushes it again`;
+    findings.add('PAYLOAD_DIFFERS', message, details);
+  }
+}
+
+function hasNamedHash(wire: Buffer, name: Buffer): boolean {
+  return hash('sha256', wire, 'binary') === name.toString('latin1', 1, 1 + HASH_BYTES);
+}
+
+/** The item whose queue row names the payload. */
+function nameItem(level: Level, name: Buffer): string {
+  const key = withPrefix(PREFIX.queue, Buffer.concat([Buffer.of(0), name.subarray(1 + HASH_BYTES)]));
+  const row: QueueRow | undefined = readableRow('queue', key, level.getSync(key) as Buffer);
+  const place = `${displayFingerprint(firstKeyOf(key))} at seq ${seqOf(key)}`;
+  return row ? `${row.kind} ${row.itemId} of ${displayFingerprint(row.senderPubkey)} for ${place}` : place;
+}
+
+function withPrefix(prefix: number, key: Buffer): Buffer {
+  return Buffer.concat([Buffer.of(prefix), key.subarray(1)]);
+}
