@@ -26,6 +26,12 @@ const REMEDIES: readonly (readonly [said: RegExp, remedy: string])[] = [
   [/EIO|Input\/output error/i, 'look at the disk, of which the log of the kernel says more'],
 ];
 
+/** What is to be done about a store that failed with this error of the system or of LevelDB. */
+export function storeRemedy(error: unknown): string {
+  const { code, message } = (error ?? {}) as Partial<NodeJS.ErrnoException>;
+  return code === 'LEVEL_CORRUPTION' ? 'restore a backup' : systemRemedy(`${code} ${message}`);
+}
+
 export function systemRemedy(said: string): string {
   return REMEDIES.find(([words]) => words.test(said))?.[1] ?? 'look at the disk';
 }

@@ -145,6 +145,7 @@ test('a disk that runs full ends the relay, and with room again everything that 
   const ended = await relay.ended();
   expect(ended.code).toBe(EXIT.failure);
   expect(saidOf(ended)).not.toMatch(STACK);
+  expect(saidOf(ended)).toContain('make room on the disk, and start the relay again');
   await promisify(execFile)('mount', ['-o', 'remount,size=64m', disk]);
   await expectKept(full, mail.promises, false);
   tried(`a disk of 2 MB that ran full: ${mail.accepted} items accepted before, all there`);

@@ -1,4 +1,5 @@
 /** `poste daemon`: keeps and delivers the mail of this host until a signal stops it. */
+import { storeRemedy } from '../../lib/file-fault.ts';
 import { Command, Option } from 'commander';
 import { LOG_LEVELS, type LogLevel } from '../../host/base/config.ts';
 import { type Daemon, DaemonRefused, startDaemon } from '../../host/daemon.ts';
@@ -105,12 +106,8 @@ function startFailure(error: unknown): unknown {
   return new CommandFailed(error.fault === 'listening' ? 'conflict' : 'failure', code, error.message);
 }
 
-function storeFailed({ message }: StoreFailed): CommandFailed {
-  return new CommandFailed(
-    'failure',
-    'STORE_FAILED',
-    `${message}; free disk space or replace the disk, then start the daemon again`,
-  );
+function storeFailed({ message, cause }: StoreFailed): CommandFailed {
+  return new CommandFailed('failure', 'STORE_FAILED', `${message}: ${storeRemedy(cause)}, and start the daemon again`);
 }
 
 function textOf(start: Readonly<Record<string, string | number>> & { host: string }): string {

@@ -10,6 +10,7 @@ import { startRelay } from '../../relay/serve.ts';
 import { TlsRefused } from '../../http/tls-files.ts';
 import { StoppedFollowing } from '../../relay/follower.ts';
 import { logFailure, passwordWarning, sharedLogOf } from './shared-log-options.ts';
+import { storeRemedy } from '../../lib/file-fault.ts';
 import { listenAddressText } from '../../lib/listen-address.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
 import { makeFolder } from '../../relay/store/open.ts';
@@ -167,11 +168,7 @@ async function endOf(relay: Relay, signalled: Promise<string>, log: RelayOptions
 function failureOf({ message, cause }: StoreFailed): CommandFailed {
   const ofLog = logFailure(cause);
   if (ofLog instanceof CommandFailed) return ofLog;
-  return new CommandFailed(
-    'failure',
-    'STORE_FAILED',
-    `${message}; free disk space or replace the disk, then start the relay again`,
-  );
+  return new CommandFailed('failure', 'STORE_FAILED', `${message}: ${storeRemedy(cause)}, and start the relay again`);
 }
 
 /** What `start` gives, or the one sentence that ends the command. */
@@ -184,7 +181,7 @@ async function orRefused<T>(start: () => Promise<T>): Promise<T> {
       throw new CommandFailed(
         'failure',
         'STORE_FAILED',
-        'the store cannot be written to: free disk space or replace the disk, then start the relay again',
+        `the store cannot be written to: ${storeRemedy(error.cause)}, and start the relay again`,
       );
     }
     const ofLog = logFailure(error);
