@@ -4,7 +4,7 @@ import { type Timing, timed } from './figures.ts';
 import { requestBytes } from './work.ts';
 import { fork } from 'node:child_process';
 import { listenNode } from '../src/http/server-node.ts';
-import { loadUws } from '../src/relay/http/uws-binding.ts';
+import { uwsHere } from '../src/relay/http/uws-binding.ts';
 import { listenUws } from '../src/relay/http/uws-connection.ts';
 
 export interface BareLoad {
@@ -32,7 +32,7 @@ export async function bare({ connections, repliesPerConnection, replyBytes }: Ba
 
 if (process.send) {
   const body = Buffer.alloc(Number(process.argv[2]), 0x61);
-  const binding = loadUws();
+  const { binding } = uwsHere();
   const listen = binding ? listenUws(binding) : listenNode;
   const server = await listen({
     host: '127.0.0.1',

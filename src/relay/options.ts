@@ -91,6 +91,8 @@ export interface Relay {
   /** What the start found and did, a sentence each. */
   readonly notices: readonly string[];
   readonly serverName: string;
+  /** Why it is not the faster one, if nobody asked for that. */
+  readonly serverWhy: string | undefined;
   readonly port: number;
   readonly adminPort: number | undefined;
   /** Resolves when the store failed: the process must exit non-zero. */

@@ -24,7 +24,7 @@ import { SharedLead } from './follower.ts';
 import { WorkBudget } from './http/work-budget.ts';
 import { hostApi, rateLimits } from './host-api.ts';
 import { openApiDocument } from './http/openapi.ts';
-import { loadUws } from './http/uws-binding.ts';
+import { uwsHere } from './http/uws-binding.ts';
 import { DiskGuard, freeBytesOf } from './jobs/disk-guard.ts';
 import type { Relay, RelayOptions } from './options.ts';
 import { type Jobs, startJobs } from './start-jobs.ts';
@@ -138,14 +138,13 @@ interface ServeParts {
   lead: SharedLead | undefined;
 }
 
-type Served = Pick<Relay, 'serverName' | 'port' | 'adminPort' | 'notices' | 'stop'>;
+type Served = Pick<Relay, 'serverName' | 'serverWhy' | 'port' | 'adminPort' | 'notices' | 'stop'>;
 
 async function serve(parts: ServeParts): Promise<Served> {
   const { options, services, watch, engine, store, signer, newEpoch, failed, lead } = parts;
   const { clock, timers, randomBytes, log, version } = options;
-  const monotonicMs = () => clock.monotonicMs();
-  const startedMs = monotonicMs();
-  const challenges = new Challenges(monotonicMs, randomBytes);
+  const startedMs = clock.monotonicMs();
+  const challenges = new Challenges(() => clock.monotonicMs(), randomBytes);
   const lostItems = lostItemsOf(parts);
   const disk = await startDiskGuard(parts);
   const shared = sharedByHandlers(parts, disk);
@@ -163,7 +162,7 @@ async function serve(parts: ServeParts): Promise<Served> {
   if (jwks) services.add('keys of the issuer', { stop: () => jwks.close() });
   let isReady = false;
   let jobs: Jobs | undefined;
-  const { server, connections } = await listenToHosts(parts, handler, shared.randomId);
+  const { server, connections, serverWhy } = await listenToHosts(parts, handler, shared.randomId);
   const { adminPort, notices } = await startOperator({
     options,
     services,
@@ -214,6 +213,7 @@ async function serve(parts: ServeParts): Promise<Served> {
   let stopping: Promise<void> | undefined;
   return {
     serverName: server.name,
+    serverWhy,
     port: server.port,
     adminPort,
     notices,
@@ -290,7 +290,7 @@ async function listenToHosts(
   { options, services, watch, connectionsAtMost, lead }: ServeParts,
   handler: Handler,
   randomId: () => string,
-): Promise<{ server: HttpServer; connections: Connections }> {
+): Promise<{ server: HttpServer; connections: Connections; serverWhy: string | undefined }> {
   const { clock, timers, log, trustProxy, listen } = options;
   const tls = options.tls && (await readTls(options.tls));
   const connections = hostConnections({
@@ -301,7 +301,8 @@ async function listenToHosts(
     flooded: (told) => log.warn(told, 'idle connections are closed for new ones'),
   });
   const handle: ExchangeHandler = (exchange) => handler.handle(exchange);
-  const server = await chooseServer(options.server)({
+  const { listen: listenHere, serverWhy } = chooseServer(options.server);
+  const server = await listenHere({
     ...listen,
     handler: lead ? lead.gated(randomId, handle) : handle,
     connections,
@@ -316,16 +317,17 @@ async function listenToHosts(
     },
     stop: () => server.close(),
   });
-  return { server, connections };
+  return { server, connections, serverWhy };
 }
 
-function chooseServer(wanted: 'uws' | 'node' | undefined): Listen {
-  if (wanted === 'node') return listenNode;
-  const binding = loadUws();
-  if (binding) return listenUws(binding);
-  if (wanted === 'uws')
-    throw new ListenFailed('no uWebSockets.js runs on this machine: leave --server out, or use --server node');
-  return listenNode;
+/** Which server serves, and why it is not uWebSockets.js if nobody asked for another. */
+function chooseServer(wanted: 'uws' | 'node' | undefined): { listen: Listen; serverWhy?: string } {
+  if (wanted === 'node') return { listen: listenNode };
+  const { binding, faults } = uwsHere();
+  if (binding) return { listen: listenUws(binding) };
+  const serverWhy = `no uWebSockets.js runs here: ${faults.join('; ')}`;
+  if (wanted === 'uws') throw new ListenFailed(`${serverWhy}. Leave --server out, or use --server node`);
+  return { listen: listenNode, serverWhy };
 }
 
 /** Whether `work` ended within `ms`. */

@@ -10,7 +10,7 @@ import { listenNode } from '../../src/http/server-node.ts';
 import { NotListening, type Tls, TlsRefused, keepTlsCurrent, readTls } from '../../src/http/tls-files.ts';
 import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { RelayCallFailed, callerTrusting } from '../../src/host/relay/relay-request.ts';
-import { type UwsBinding, loadUws } from '../../src/relay/http/uws-binding.ts';
+import { type UwsBinding, uwsHere } from '../../src/relay/http/uws-binding.ts';
 import { listenUws } from '../../src/relay/http/uws-connection.ts';
 import { alice, relay as relayHost } from '../support/hosts.ts';
 import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
@@ -105,7 +105,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
 
   test('an exchange that is cut ends its connection', async () => {
     const tls = await readTls(await pairIn(await temporaryFolder(), SERVER));
-    const binding = adapter === 'uws' ? loadUws() : undefined;
+    const binding = adapter === 'uws' ? uwsHere().binding : undefined;
     const listen = binding ? listenUws(binding) : listenNode;
     const thrown: unknown[] = [];
     const handler = (exchange: Exchange): void => {
@@ -167,7 +167,7 @@ async function deafServer({ uws, version }: UwsBinding, tls: Tls): Promise<{ ser
 
 describe('a port that cannot be listened on again with a new certificate', () => {
   test('is listened on with the one before; when that fails too, the caller is told, and may try again', async (context) => {
-    const binding = loadUws();
+    const { binding } = uwsHere();
     if (!binding) return context.skip();
     const folder = await temporaryFolder();
     const deaf = await deafServer(binding, await readTls(await pairIn(folder, SERVER)));

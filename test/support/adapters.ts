@@ -2,12 +2,12 @@
  * The HTTP servers that run on this machine. Where no uWebSockets.js loads (Node 24 with an older glibc, musl) the relay
  * serves with node:http alone, and so do its tests; test/unit/relay/http/uws-binding.test.ts says where it must load.
  */
-import { loadUws } from '../../src/relay/http/uws-binding.ts';
+import { uwsHere } from '../../src/relay/http/uws-binding.ts';
 import { IS_REST, IS_THOROUGH } from './thorough.ts';
 
 export type Adapter = 'uws' | 'node';
 
-export const ADAPTERS: readonly Adapter[] = loadUws() ? ['uws', 'node'] : ['node'];
+export const ADAPTERS: readonly Adapter[] = uwsHere().binding ? ['uws', 'node'] : ['node'];
 
 /** uWebSockets.js where it runs. */
 export const FIRST_ADAPTER: Adapter = ADAPTERS[0] ?? 'node';

@@ -54,6 +54,7 @@ export interface StartDocument {
   fingerprint: string;
   epoch: string;
   server: string;
+  server_why: string | null;
   authority: string;
   issuer: string | null;
   initialised: boolean;

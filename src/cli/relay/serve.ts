@@ -211,6 +211,7 @@ function startDocument({ relay, key, notices }: Started, flags: ServeFlags, stor
     fingerprint: displayFingerprint(relay.signer.publicKey),
     epoch: relay.engine.epoch,
     server: relay.serverName,
+    server_why: relay.serverWhy ?? null,
     authority: flags.authority,
     issuer: flags.issuer ?? null,
     initialised: relay.initialised,
@@ -229,7 +230,7 @@ function startText({ relay, key }: Started, flags: ServeFlags, storeDir: string)
     ['key', key],
     ['fingerprint', displayFingerprint(relay.signer.publicKey)],
     ['epoch', relay.engine.epoch],
-    ['server', relay.serverName],
+    ['server', relay.serverWhy === undefined ? relay.serverName : `${relay.serverName}, as ${relay.serverWhy}`],
     ['authority', flags.issuer === undefined ? flags.authority : `${flags.authority} of ${flags.issuer}`],
   ];
   return `Poste relay ${softwareVersion()} is ready.\n${formatFields(rows, 12)}`;

@@ -23,17 +23,8 @@ const RELEASES = [
   { alias: 'uws-compat', version: '20.51.4', nodeMajors: [18, 20, 22, 23] },
 ];
 
-export function loadUws(): UwsBinding | undefined {
-  return tryUws().binding;
-}
-
-/** Which release runs here, and why those before it do not, in a clause for each. */
-export function uwsHere(): { version: string | undefined; faults: string[] } {
-  const { binding, faults } = tryUws();
-  return { version: binding?.version, faults };
-}
-
-function tryUws(): { binding: UwsBinding | undefined; faults: string[] } {
+/** The release that runs here, and why those before it do not, in a clause for each. */
+export function uwsHere(): { binding: UwsBinding | undefined; faults: string[] } {
   const require = createRequire(import.meta.url);
   const nodeMajor = Number(process.versions.node.split('.')[0]);
   const faults: string[] = [];
@@ -45,10 +36,20 @@ function tryUws(): { binding: UwsBinding | undefined; faults: string[] } {
     try {
       return { binding: { uws: require(alias) as Uws, version }, faults };
     } catch (error) {
-      // Built for another C library or platform: try the next.
-      const { code, message } = error as NodeJS.ErrnoException;
-      faults.push(`${version} does not load (${code ?? message.split('\n', 1)[0]})`);
+      faults.push(`${version} ${whyNotLoaded((error as Error).message)}`);
     }
   }
   return { binding: undefined, faults };
 }
+
+/** The loader puts a sentence of its own before what went wrong, which a blank line parts. */
+export function whyNotLoaded(message: string): string {
+  const [cause = ''] = message.split('\n\n').at(-1)?.split('\n', 1) ?? [];
+  const { needed } = /`GLIBC_(?<needed>[0-9.]+)' not found/.exec(cause)?.groups ?? {};
+  if (needed !== undefined) return `needs glibc ${needed}, and this system has an older one`;
+  if (cause.includes('Cannot find module')) return `${NOT_INSTALLED} for this Node and machine`;
+  return `does not load (${cause})`;
+}
+
+/** Another Node installed the packages, or there is no binary for the machine. */
+export const NOT_INSTALLED = 'is not installed';

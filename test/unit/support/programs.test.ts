@@ -101,6 +101,11 @@ test('.ci/run has every program that a test needs, skips nothing, and runs the c
   expect(needed.length).toBeGreaterThan(2);
   expect(needed.filter(({ names }) => !names.some((name) => there.has(name)))).toEqual([]);
   const ran = script.split('\n').filter((line) => /^(?:export|\(?npm) /.test(line));
-  expect(ran).toEqual(['export CI=true', '(npm ci && npm test)', 'npm run --silent test:rest']);
+  expect(ran).toEqual([
+    'export CI=true',
+    '(npm ci && npm test)',
+    'npm run --silent test:newer-node',
+    'npm run --silent test:rest',
+  ]);
   expect(readText('README.md')).toContain('npm ci && npm test');
 });

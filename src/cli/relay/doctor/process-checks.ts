@@ -6,7 +6,7 @@ import { listenAddressText } from '../../../lib/listen-address.ts';
 import { softwareVersion } from '../../../lib/package-root.ts';
 import { shellWord } from '../../../lib/shell-word.ts';
 import { TooFewFiles, connectionLimits, openFilesMax } from '../../../relay/connection-limits.ts';
-import { uwsHere } from '../../../relay/http/uws-binding.ts';
+import { NOT_INSTALLED, type UwsBinding, uwsHere } from '../../../relay/http/uws-binding.ts';
 import type { CommandFailed } from '../../lib/exit.ts';
 import {
   type RelayCheck,
@@ -95,15 +95,17 @@ function fullCheck(subject: RelaySubject): RelayCheck[] {
 }
 
 /** Which HTTP server it has, and why not the faster one. */
-export function serverCheck(subject: RelaySubject, uws: ReturnType<typeof uwsHere> = uwsHere()): RelayCheck {
+export function serverCheck(
+  subject: RelaySubject,
+  { binding, faults }: { binding: Pick<UwsBinding, 'version'> | undefined; faults: string[] } = uwsHere(),
+): RelayCheck {
   const { status, options } = subject;
   const asked = status ? status.server_asked : (options?.server ?? null);
   if (asked === 'node') return ok(SERVER, `${status?.server ?? 'node:http'}, because --server node asks for it`);
-  const { version, faults } = uws;
-  const isNode = status && status.role !== 'following' ? status.server.startsWith('node:') : version === undefined;
-  if (!isNode) return ok(SERVER, status?.server ?? `uWebSockets.js ${version ?? ''}`);
-  if (version !== undefined) {
-    const sentence = `${status?.server ?? 'node:http'}, although uWebSockets.js ${version} runs here: the relay was started with another Node or installation than this command`;
+  const isNode = status && status.role !== 'following' ? status.server.startsWith('node:') : binding === undefined;
+  if (!isNode) return ok(SERVER, status?.server ?? `uWebSockets.js ${binding?.version ?? ''}`);
+  if (binding) {
+    const sentence = `${status?.server ?? 'node:http'}, although uWebSockets.js ${binding.version} runs here: the relay was started with another Node or installation than this command`;
     return note(SERVER, sentence, restartCommand(subject));
   }
   const why = faults.join('; ');
@@ -113,8 +115,11 @@ export function serverCheck(subject: RelaySubject, uws: ReturnType<typeof uwsHer
       `--server uws asks for uWebSockets.js, which does not run here: ${why}`,
       settingCommand(subject, '--server', 'node'),
     );
-  const sentence = `node:http, which does all the same and is slower, because no uWebSockets.js runs here: ${why}. It needs Linux, macOS or Windows with Node 20, 22 or 24, and its package installed`;
-  return note(SERVER, sentence, 'npm ci --omit=dev && node --version');
+  const sentence = `node:http, which does all the same and is slower, because no uWebSockets.js runs here: ${why}`;
+  const mend = why.includes(NOT_INSTALLED)
+    ? 'npm ci --omit=dev'
+    : 'node --version  # 22 or 20: theirs needs no more than glibc 2.27';
+  return note(SERVER, sentence, mend);
 }
 
 export function filesCheck(subject: RelaySubject): RelayCheck {

@@ -23,6 +23,7 @@ import type { StatusDocument } from '../../../../src/relay/operator/documents.ts
 import { SCHEMA_KEY, VIEW_KEY, logKey } from '../../../../src/relay/store/keys.ts';
 import { SCHEMA_VERSION, openStore } from '../../../../src/relay/store/open.ts';
 import { viewMarkPair } from '../../../../src/relay/store/view-mark.ts';
+import { FIRST_ADAPTER } from '../../../support/adapters.ts';
 import { relayHere, runHere } from '../../../support/command-run.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { freePort } from '../../../support/free-port.ts';
@@ -152,7 +153,10 @@ describe('a relay that is well', () => {
     await relayHere(storeDir, ['--backup-dir', backups]);
     await expect.poll(() => readdir(backups)).toEqual([expect.stringMatching(/\.backup$/)]);
     const { document, of } = await examined(storeDir, ['--backup-dir', backups]);
-    expect(document).toMatchObject({ ok: true, broken: 0, notes: 0, store: storeDir, pid: process.pid });
+    // A note where no uWebSockets.js runs on this Node and system.
+    const notes = FIRST_ADAPTER === 'node' ? 1 : 0;
+    expect(of('server').state).toBe(notes ? 'note' : 'ok');
+    expect(document).toMatchObject({ ok: true, broken: 0, notes, store: storeDir, pid: process.pid });
     expect(of('relay')).toMatchObject(finding('ok', `runs as process ${process.pid}, version`, null));
     expect(of('store').sentence).toContain(`process ${process.pid} has ${storeDir} open, of schema ${SCHEMA_VERSION}`);
     expect(of('position').sentence).toMatch(/\/relay-position-[^/ ]+ is of log record [1-9]/);
@@ -162,7 +166,7 @@ describe('a relay that is well', () => {
     expect([code, stderr]).toEqual([EXIT.ok, '']);
     expect(stdout).toMatch(/^Relay of .*\n\nThe relay\n {2}ok {6}config {6} /);
     expect(stdout).toMatch(
-      /\nIts store\n[^]*\nThis machine\n[^]*\nCertificate\n[^]*\nBackups\n[^]*\nNothing is broken\.\n$/,
+      /\nIts store\n[^]*\nThis machine\n[^]*\nCertificate\n[^]*\nBackups\n[^]*\nNothing is broken[^\n]*\.\n$/,
     );
   });
 

@@ -8,6 +8,7 @@ import { RelayClient } from '../../../../src/host/relay/relay-client.ts';
 import { callerTrusting } from '../../../../src/host/relay/relay-request.ts';
 import { ITEM_ID_CHARACTERS_MAX } from '../../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
+import { uwsHere } from '../../../../src/relay/http/uws-binding.ts';
 import { SCHEMA_KEY } from '../../../../src/relay/store/keys.ts';
 import { SCHEMA_VERSION, openStore } from '../../../../src/relay/store/open.ts';
 import { FIRST_ADAPTER } from '../../../support/adapters.ts';
@@ -28,6 +29,9 @@ import { SELF_SIGNED, SERVER } from '../../../support/test-authority.ts';
 const OTHER_KEY = Buffer.from('0123456789abcdefghijklmnopqrstuv').toString('base64');
 const HOSTED = ['--authority', 'account-token'];
 const ISSUER = 'https://accounts.example';
+const { binding, faults } = uwsHere();
+/** Why no faster server serves on this machine. */
+const SERVER_WHY = binding ? null : `no uWebSockets.js runs here: ${faults.join('; ')}`;
 const KEY_PATTERN = /^[A-Za-z0-9+/]{43}=\n$/;
 
 describe('relay serve', () => {
@@ -47,6 +51,9 @@ describe('relay serve', () => {
     expect(lines.get('key')).toBe(join(storeDir, 'relay.key'));
     expect(lines.get('fingerprint')).toMatch(/^SHA256:[A-Za-z0-9+/]{43}$/);
     expect(lines.get('epoch')).toMatch(/^[0-9A-Z]{26}$/);
+    const [server, ...why] = (lines.get('server') ?? '').split(', as ');
+    expect(server).toMatch(SERVER_WHY ? /^node:http [0-9.]+$/ : /^uWebSockets\.js [0-9.]+$/);
+    expect(why).toEqual(SERVER_WHY ? [SERVER_WHY] : []);
     expect(lines.get('authority')).toBe('host-key');
     const info = (await (await fetch(`${lines.get('address')}/v2/relay/info`)).json()) as Record<string, string>;
     expect(info['epoch']).toBe(lines.get('epoch'));
@@ -71,6 +78,7 @@ describe('relay serve', () => {
       fingerprint: expect.stringMatching(/^SHA256:/) as string,
       epoch: expect.any(String) as string,
       server: expect.stringMatching(/^(?:uWebSockets\.js|node:http) [0-9.]+$/) as string,
+      server_why: SERVER_WHY,
       authority: 'host-key',
       issuer: null,
       initialised: true,
