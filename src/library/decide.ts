@@ -30,6 +30,7 @@ import {
   lostItemFacts,
   rotateFacts,
 } from '../relay/core/facts.ts';
+import { LOG_FORMAT } from '../relay/core/log-format.ts';
 import { knownKeys, pushFacts } from '../relay/core/push-facts.ts';
 import { MapRows } from './map-rows.ts';
 
@@ -45,7 +46,7 @@ export function decide(command: DecidableCommand, rows: MapRows, settings: Relay
     case 'EnrolHost':
       return decideEnrol(command, enrolFacts(command, rows, rows.directory, rows.admissions, settings));
     case 'NoteHostSeen':
-      return decideHostSeen(command, rows.get('enrolment', command.hostPubkey));
+      return decideHostSeen(command, rows.get('enrolment', command.hostPubkey), LOG_FORMAT);
     case 'PushItem':
       return decidePush(
         command,

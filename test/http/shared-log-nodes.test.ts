@@ -2,7 +2,9 @@
 import { cp } from 'node:fs/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
+import { LOG_FORMAT } from '../../src/relay/core/log-format.ts';
 import { LogRefused, NODE_COUNTS_MS, type SharedLog } from '../../src/relay/shared-log/shared-log.ts';
+import { decodeRecord } from '../../src/relay/store/record.ts';
 import { HttpRelay } from '../support/http-relay.ts';
 import { alice, bob } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
@@ -20,9 +22,18 @@ import {
 } from '../support/shared-nodes.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
-const OLD = 1;
-const NEW = 2;
+const NEW = LOG_FORMAT;
+const OLD = NEW - 1;
 const NOTE_EVERY_MS = 5_000;
+
+/** The kinds of events that the log holds. */
+async function kindsIn(server: MemoryLogServer): Promise<Set<string>> {
+  const batches = await server.client().batches(server.row?.logId ?? '', 0);
+  const entries = batches.flatMap(({ firstLsn, records }) =>
+    records.map((record, at) => decodeRecord(firstLsn + at, record)),
+  );
+  return new Set(entries.map(({ event }) => event.type));
+}
 
 function names(server: MemoryLogServer): string[] {
   return [...server.nodes.values()].map(({ name }) => name);
@@ -42,6 +53,9 @@ describe('a relay of a newer version', () => {
     await expect.poll(() => newer.logged.map(({ message }) => message).join()).toContain('the log keeps its format');
     expect(server.row?.format).toBe(OLD);
     expect(names(server)).toHaveLength(2);
+    // The older version would stop at a record that it does not know.
+    expect(await kindsIn(server)).toContain('HostSeen');
+    expect(await kindsIn(server)).not.toContain('V2HopMade');
 
     // A downgrade works until then.
     await newer.stop();
@@ -57,6 +71,7 @@ describe('a relay of a newer version', () => {
     await newer.client(alice).push([itemTo([bob], 'two')]);
     await expect(older.start()).rejects.toThrow('start the newer software');
     expect((await newer.client(bob).pull()).items).toHaveLength(2);
+    expect(await kindsIn(server)).toContain('V2HopMade');
     newer.logged.length = 0;
   });
 
@@ -72,7 +87,7 @@ describe('a relay of a newer version', () => {
     await newer.start();
     await passUntil(newer, () => server.row?.format === NEW, NOTE_EVERY_MS);
     older.timers.pass(100);
-    await expect(leads).rejects.toThrow('the log has the format 2, and this software reads formats up to 1');
+    await expect(leads).rejects.toThrow(`the log has the format ${NEW}, and this software reads formats up to ${OLD}`);
     newer.logged.length = 0;
   });
 
@@ -86,7 +101,7 @@ describe('a relay of a newer version', () => {
     const third = await node(server);
     await startFollowing(third, server);
     await expect.poll(() => server.nodes.size).toBe(2);
-    for (const seen of server.nodes.values()) expect(seen).toMatchObject({ format: 1, version: '0.0.0-test' });
+    for (const seen of server.nodes.values()) expect(seen).toMatchObject({ format: NEW, version: '0.0.0-test' });
     await passLease();
     const warned = second.logged.filter(({ message }) => message === 'this node cannot note itself in the log');
     expect(warned).toHaveLength(1);

@@ -9,7 +9,6 @@ import {
   Fenced,
   type FollowedBatch,
   type FoundBatch,
-  LOG_FORMAT,
   type LogChange,
   type LogNode,
   type LogServer,
@@ -25,6 +24,7 @@ import {
   type Tenure,
   refuseNewer,
 } from '../../src/relay/shared-log/shared-log.ts';
+import { LOG_FORMAT } from '../../src/relay/core/log-format.ts';
 import { doubtWith } from '../../src/relay/shared-log/doubt.ts';
 import { isSameServer } from '../../src/relay/shared-log/takeover-rules.ts';
 

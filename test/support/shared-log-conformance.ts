@@ -5,11 +5,11 @@ import {
   BATCH_BYTES_AT_ONCE,
   type EncodedBatch,
   Fenced,
-  LOG_FORMAT,
   type LogState,
   type SharedLog,
   type Tenure,
 } from '../../src/relay/shared-log/shared-log.ts';
+import { LOG_FORMAT } from '../../src/relay/core/log-format.ts';
 
 const CANDIDATE = { holder: 'one', settings: Buffer.from('{}') };
 

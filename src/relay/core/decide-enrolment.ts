@@ -27,6 +27,7 @@ import {
 } from './decision.ts';
 import type { EnrolmentLapsed, HostEnrolled, RelayEvent } from './event.ts';
 import type { EnrolFacts } from './facts.ts';
+import { MARKS_FORMAT } from './log-format.ts';
 import type { AuthorityName, EnrolmentRecord, EnrolmentRow, EncKeyRow, SendersRow } from './rows.ts';
 
 const AUTHORITY_RANK: Readonly<Record<AuthorityName, number>> = { 'host-key': 0, 'account-token': 1 };
@@ -73,14 +74,17 @@ function notAdmitted(reason: string): Refusal {
 
 /**
  * The first accepted hop of a key is recorded, so that the enrolment does not lapse; and the first v2 hop, so that none of
- * v1 is taken afterwards.
+ * v1 is taken afterwards, once every relay of the log knows such a record.
  */
-export function decideHostSeen(command: NoteHostSeen, enrolment: EnrolmentRow | undefined): Decided<Done> {
-  const { hostPubkey, hopVersion, nowMs: atMs } = command;
+export function decideHostSeen(
+  { hostPubkey, hopVersion, nowMs: atMs }: NoteHostSeen,
+  enrolment: EnrolmentRow | undefined,
+  logFormat: number,
+): Decided<Done> {
   const done: Done = { type: 'Done' };
-  const isNoted = hopVersion === 2 ? enrolment?.madeV2Hop : enrolment?.seen;
-  if (!enrolment || isNoted) return decided(done);
-  return decided(done, { type: hopVersion === 2 ? 'V2HopMade' : 'HostSeen', hostPubkey, atMs });
+  const isOfV2 = hopVersion === 2 && logFormat >= MARKS_FORMAT;
+  if (!enrolment || (isOfV2 ? enrolment.madeV2Hop : enrolment.seen)) return decided(done);
+  return decided(done, { type: isOfV2 ? 'V2HopMade' : 'HostSeen', hostPubkey, atMs });
 }
 
 function recordAfter(command: EnrolHost, before: EnrolmentRow | undefined): EnrolmentRecord {

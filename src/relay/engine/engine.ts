@@ -260,7 +260,7 @@ export class Engine {
 
   /** Notes the hop of a live host; `undefined`: it was noted before. */
   noteHostSeen(command: NoteHostSeen): Promise<unknown> | undefined {
-    const noted = decideHostSeen(command, this.directory.get(command.hostPubkey));
+    const noted = decideHostSeen(command, this.directory.get(command.hostPubkey), this.#store.logFormat);
     return noted.events.length > 0 ? this.#committer.answer(noted) : undefined;
   }
 

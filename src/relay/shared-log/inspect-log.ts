@@ -7,7 +7,8 @@ import { ANSWER_WITHIN_MS, type PgLink, isAnswer } from './pg-link.ts';
 import { openPrimary } from './pg-primary.ts';
 import { type IdentityRow, type LackingRow, type StateRow, stateOf } from './pg-rows.ts';
 import * as sql from './pg-statements.ts';
-import { LOG_FORMAT, LogRefused } from './shared-log.ts';
+import { LogRefused } from './shared-log.ts';
+import { LOG_FORMAT } from '../core/log-format.ts';
 
 export interface LogInspection {
   /** `host:port/database` of the primary, or the servers that were asked. */

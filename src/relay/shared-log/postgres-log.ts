@@ -35,7 +35,6 @@ import {
   Fenced,
   type FollowedBatch,
   type FoundBatch,
-  LOG_FORMAT,
   type LogChange,
   type LogNode,
   type LogServer,
@@ -51,6 +50,7 @@ import {
   type Tenure,
   refuseNewer,
 } from './shared-log.ts';
+import { LOG_FORMAT } from '../core/log-format.ts';
 import * as sql from './pg-statements.ts';
 
 /** Batches that are read at once. */

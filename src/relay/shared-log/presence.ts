@@ -42,9 +42,8 @@ export class Presence {
   }
 
   /** Notes this node again and again while it leads, and raises the format of the log as soon as that is allowed. */
-  keep(tenure: Tenure, format: number, timers: Timers): PeriodicTask {
+  keep(tenure: Tenure, led: { format: number }, timers: Timers): PeriodicTask {
     const { log, logger } = this.#options;
-    let present = format;
     return new PeriodicTask({
       timers,
       everyMs: NOTE_EVERY_MS,
@@ -52,7 +51,7 @@ export class Presence {
       work: async () => {
         this.#notedMs = -Infinity;
         await this.note();
-        if (present < log.format) present = await this.#raised(tenure);
+        if (led.format < log.format) led.format = await this.#raised(tenure);
       },
       onError: (error) => {
         if (!isPassing(error) && !(error instanceof Fenced))

@@ -12,13 +12,6 @@
  */
 import { phaseOf, whyNotServed } from './log-phase.ts';
 
-/**
- * The format of tables, batches and events that this software writes, and the newest that it reads. A log keeps its format
- * until every node reads a newer one (presence.ts). A new kind of event, another form of a batch or of a row of the view is a
- * new format.
- */
-export const LOG_FORMAT = 1;
-
 /** A node that was seen within this time must read a format before the log gets it. */
 export const NODE_COUNTS_MS = 24 * 3_600_000;
 
@@ -74,7 +67,7 @@ export interface LogState {
   logId: string;
   /** `serving`; any other text says why nobody may lead (log-phase.ts). */
   state: string;
-  /** Of what is written to it (`LOG_FORMAT`). */
+  /** Of what is written to it (core/log-format.ts). */
   format: number;
   term: number;
   /** Of the node that leads or led last; `undefined` before the first. */

@@ -86,12 +86,13 @@ export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): 
   });
   try {
     await catchUp({ log, store, view: view.log }, tenure);
+    view.log.format = state.format;
     await view.log.leads(tenure);
     await store.append({ entries: [], changes: [], payloads: [] });
     const begun = await begin(parts.options, view, taken);
     if (taken.doubt !== undefined) await log.clearDoubt(tenure, taken.doubt);
     if (leadership.isLost) throw new Fenced();
-    const present = parts.presence.keep(tenure, state.format, timers);
+    const present = parts.presence.keep(tenure, view.log, timers);
     let cancelGiveUp: Cancel | undefined;
     isServing = true;
     return {

@@ -59,6 +59,8 @@ interface ViewLogOptions {
 
 export class ViewLog implements DurableLog {
   readonly isShared = true;
+  /** Of the log that this node leads: it rises when every node reads a newer one. */
+  format = 0;
   readonly #log: SharedLog;
   readonly #options: ViewLogOptions;
   #mark: ViewMark;

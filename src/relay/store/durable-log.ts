@@ -13,6 +13,7 @@ import { hash } from 'node:crypto';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { LogEntry } from '../core/event.ts';
+import { LOG_FORMAT } from '../core/log-format.ts';
 import type { RowChange } from '../core/rows.ts';
 import type { BatchEffects } from './batch-effects.ts';
 import type { CollectedSlice } from './collect.ts';
@@ -130,6 +131,8 @@ export interface ViewWrites {
 export interface DurableLog {
   /** Whether batches come with their effects: several nodes share the log. */
   readonly isShared: boolean;
+  /** Of what is written to it (core/log-format.ts). */
+  readonly format: number;
   /**
    * Writes the view too, and calls `written` once when the view shows the batch and the log can take the next. Durable when
    * it resolves, in the order of the batches; after a rejection the outcome is unknown.
@@ -144,6 +147,7 @@ export interface DurableLog {
  */
 export class EmbeddedLog implements DurableLog {
   readonly isShared = false;
+  readonly format = LOG_FORMAT;
   readonly #notes: PositionNotes;
 
   /** The log owns the position file from here on. */

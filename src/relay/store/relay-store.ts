@@ -92,6 +92,11 @@ export class RelayStore extends StoreReader implements EventLog {
     return this.#failed;
   }
 
+  /** Of what is written to the log now (core/log-format.ts). */
+  get logFormat(): number {
+    return this.#log.format;
+  }
+
   override get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
     if (table === 'dedup' && this.#knownItems.lacks(rowKeyBytes(table, key))) return undefined;
     return super.get(table, key);

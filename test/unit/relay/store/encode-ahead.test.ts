@@ -4,6 +4,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import type { ItemId } from '../../../../src/protocol/names.ts';
 import type { LogEntry, RelayEvent } from '../../../../src/relay/core/event.ts';
 import { reduce } from '../../../../src/relay/core/reduce.ts';
+import { LOG_FORMAT } from '../../../../src/relay/core/log-format.ts';
 import { OverlaidRows } from '../../../../src/relay/engine/row-overlay.ts';
 import type { DurableLog, LogBatch, ViewBatch, ViewWrites } from '../../../../src/relay/store/durable-log.ts';
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
@@ -21,6 +22,7 @@ import { NOON_MS } from '../../../support/test-clock.ts';
 /** Writes each batch when it is told to. */
 class HeldLog implements DurableLog {
   readonly isShared = true;
+  readonly format = LOG_FORMAT;
   readonly effects: Buffer[] = [];
   readonly epochs: unknown[] = [];
   held: Deferred | undefined;
