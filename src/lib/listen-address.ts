@@ -21,6 +21,11 @@ export function listenAddressText({ host, port }: ListenAddress): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
+/** Whether nothing but this machine reaches a listener at `host`. */
+export function isLoopback(host: string): boolean {
+  return host === '::1' || host === 'localhost' || /^127(?:\.[0-9]{1,3}){3}$/.test(host);
+}
+
 /** Addresses that mean every interface of this machine. */
 const ANY_HOST: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 

@@ -72,6 +72,7 @@ const restoreRow = fc.record({
 const denySelectors = fc.record({ hostFp: fc.option(sha256), clientId: account, account, org: account });
 const releasedShare = fc.record({ senderPubkey: publicKey, items: wholeNumber, bytes: wholeNumber });
 
+const datedList = { hostPubkey: publicKey, iatMs: wholeNumber, atMs: wholeNumber };
 /** An arbitrary of each event type, so that no type can be forgotten. */
 export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent & { type: T }> } = {
   RelayInitialised: fc.record({
@@ -192,12 +193,8 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     iatMs: wholeNumber,
     atMs: wholeNumber,
   }),
-  SendersRenewed: fc.record({
-    type: fc.constant('SendersRenewed' as const),
-    hostPubkey: publicKey,
-    iatMs: wholeNumber,
-    atMs: wholeNumber,
-  }),
+  SendersRenewed: fc.record({ type: fc.constant('SendersRenewed' as const), ...datedList }),
+  SendersDated: fc.record({ type: fc.constant('SendersDated' as const), ...datedList }),
   EncKeyPublished: fc.record({
     type: fc.constant('EncKeyPublished' as const),
     hostPubkey: publicKey,
@@ -323,7 +320,13 @@ export const keyedRow: { [T in keyof Tables]: fc.Arbitrary<KeyedRow<T>> } = {
     // Without a draw of their own, so that the rest is as when it was recorded.
     .map(({ enrolledAtMs, ...row }) => ({
       key: row.hostPubkey,
-      row: { ...row, enrolledAtMs, madeV2Hop: enrolledAtMs % 2 === 1 },
+      row: {
+        ...row,
+        enrolledAtMs,
+        madeV2Hop: enrolledAtMs % 2 === 1,
+        invited: enrolledAtMs % 3 === 1,
+        sendersDatedMs: enrolledAtMs % 5 === 1 ? enrolledAtMs : null,
+      },
     })),
   lineage: fc
     .record({ members: fc.array(lineageMember, { minLength: 1, maxLength: 5 }) })

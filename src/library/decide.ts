@@ -29,6 +29,7 @@ import {
   extendFacts,
   lostItemFacts,
   rotateFacts,
+  sendersRow,
 } from '../relay/core/facts.ts';
 import { LOG_FORMAT } from '../relay/core/log-format.ts';
 import { knownKeys, pushFacts } from '../relay/core/push-facts.ts';
@@ -40,24 +41,26 @@ export type DecidableCommand = Exclude<Command, ExpireItems>;
 /** There is no store whose layout it could name. */
 const NO_SCHEMA = 0;
 
-/** Changes nothing. Throws `BrokenQueue` for rows that contradict each other. */
-export function decide(command: DecidableCommand, rows: MapRows, settings: RelaySettings): Decided<Outcome> | Refusal {
+/** Changes nothing. `logFormat` is that of the log (core/log-format.ts). Throws `BrokenQueue` for rows that contradict each other. */
+export function decide(
+  command: DecidableCommand,
+  rows: MapRows,
+  settings: RelaySettings,
+  logFormat = LOG_FORMAT,
+): Decided<Outcome> | Refusal {
   switch (command.type) {
     case 'EnrolHost':
-      return decideEnrol(command, enrolFacts(command, rows, rows.directory, rows.admissions, settings));
+      return decideEnrol(command, enrolFacts(command, rows, rows.directory, rows.admissions, settings, logFormat));
     case 'NoteHostSeen':
-      return decideHostSeen(command, rows.get('enrolment', command.hostPubkey), LOG_FORMAT);
+      return decideHostSeen(command, rows.get('enrolment', command.hostPubkey), logFormat);
     case 'PushItem':
-      return decidePush(
-        command,
-        pushFacts(command, knownKeys(command, rows, settings), rows, rows.directory, settings),
-      );
+      return decidePush(command, pushFacts(command, knownKeys(command, rows, settings), rows, rows, settings));
     case 'AckItems':
       return decideAck(command, ackFacts(command, rows, rows.released(command.targetPubkey, command.through)));
     case 'ExtendDedup':
       return decideExtend(command, extendFacts(command, rows, settings));
     case 'PublishSenders':
-      return decidePublishSenders(command, rows.get('senders', command.hostPubkey));
+      return decidePublishSenders(command, sendersRow(rows, command.hostPubkey), logFormat);
     case 'PublishEncKey':
       return decidePublishEncKey(command, rows.get('encKey', command.hostPubkey));
     case 'PurgeDedup':

@@ -7,6 +7,7 @@ import type { PublicKey } from '../protocol/public-key.ts';
 import { Admissions } from '../relay/core/admissions.ts';
 import { Directory } from '../relay/core/directory.ts';
 import type { RelayEvent } from '../relay/core/event.ts';
+import { MailUse } from '../relay/core/mail-use.ts';
 import type { FactSource } from '../relay/core/facts.ts';
 import type { Released } from '../relay/core/queue-index.ts';
 import { reduce } from '../relay/core/reduce.ts';
@@ -15,6 +16,7 @@ import { type QueueRow, type RowChange, type TableName, type Tables, rowKey } fr
 export class MapRows implements FactSource {
   readonly directory = new Directory();
   readonly admissions = new Admissions();
+  readonly mail = new MailUse();
   /** Payloads that are gone, by the textual queue key of the place where they were put (`payloadTarget`, `payloadSeq`). */
   readonly missingPayloads = new Set<string>();
   readonly #rows = new Map<string, RowChange>();
@@ -34,6 +36,7 @@ export class MapRows implements FactSource {
 
   /** Writes or deletes one row behind the events' back. */
   put(change: RowChange): void {
+    this.mail.apply(change, this);
     const mark = markOf(change.table, change.key);
     if (change.row) this.#rows.set(mark, change);
     else this.#rows.delete(mark);

@@ -15,6 +15,7 @@ export interface ModelEnrolment {
   enrolledAtMs: number;
   isRevoked: boolean;
   seen: boolean;
+  invited: boolean;
 }
 
 /** The keys that rotations joined, and the one that the host has now. */

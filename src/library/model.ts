@@ -143,6 +143,7 @@ export class NaiveModel {
       name: isNameTaken ? (other ?? old).name : old.name,
       enrolledAtMs: other?.enrolledAtMs ?? nowMs,
       seen: old.seen || other?.seen === true,
+      invited: old.invited || other?.invited === true,
     });
     old.isRevoked = true;
     this.#successors.set(oldPubkey, newPubkey);
@@ -328,14 +329,14 @@ export class NaiveModel {
         foldHostName(host.name) === foldHostName(hostName),
     );
     if (isTaken) return { verdict: 'NAME_TAKEN', lapsing: [] };
-    if (!before && this.#settings.admission === 'invite') {
-      const expiresAtMs = inviteHash && this.invites.get(inviteHash);
-      if (!expiresAtMs || expiresAtMs <= nowMs) return { verdict: 'ENROL_REFUSED', lapsing: [] };
-    }
+    const isOpen = this.#settings.admission === 'open';
+    const isInvite = inviteHash !== undefined && (this.invites.get(inviteHash) ?? 0) > nowMs;
+    if (!before && !isOpen && !isInvite) return { verdict: 'ENROL_REFUSED', lapsing: [] };
     const isFull = !before && this.live().length >= this.#settings.enrolmentsMax;
     const lapsing = isFull ? this.#lapsing(nowMs) : [];
     if (isFull && lapsing.length === 0) return { verdict: 'ENROLMENTS_FULL', lapsing: [] };
-    if (!before && inviteHash && this.#settings.admission === 'invite') this.invites.delete(inviteHash);
+    const isSpent = isInvite && (!before || (isOpen && before.account === null && !before.invited));
+    if (isSpent) this.invites.delete(inviteHash);
     const { account, org, clientId, authorizedBy: authority } = proof;
     this.enrolments.set(key, {
       key,
@@ -348,6 +349,7 @@ export class NaiveModel {
       enrolledAtMs: before?.enrolledAtMs ?? nowMs,
       isRevoked: false,
       seen: before?.seen ?? false,
+      invited: isSpent || before?.invited === true,
     });
     return { verdict: 'Enrolled', lapsing };
   }

@@ -43,6 +43,7 @@ export const ITEM_REJECTIONS = [
   'quota:owner_items',
   'quota:owner_bytes',
   'quota:dedup_rows',
+  'quota:relay_bytes',
   'target unavailable',
 ] as const;
 export type ItemRejection = (typeof ITEM_REJECTIONS)[number];

@@ -281,11 +281,14 @@ function decidingSettings({
   admission,
   enrolmentsMax,
   dedupRowsMax,
+  mailBudgetBytes,
   issuer,
   logRetention,
 }: RelayOptions): object {
   const authority = issuer ? { issuer: issuer.issuer, relayUrl: issuer.relayUrl } : 'host-key';
-  return { limits, admission, enrolmentsMax, dedupRowsMax, authority, logKeepMs: logRetention?.keepMs ?? null };
+  const budget = mailBudgetBytes === undefined ? {} : { mailBudgetBytes };
+  const logKeepMs = logRetention?.keepMs ?? null;
+  return { limits, admission, enrolmentsMax, dedupRowsMax, ...budget, authority, logKeepMs };
 }
 
 /**

@@ -40,6 +40,7 @@ export interface RelayOptions extends PositionPlace {
   /** Whether hops of v1 are taken; absent: they are. */
   takesV1?: boolean;
   dedupRowsMax: number;
+  mailBudgetBytes?: number;
   /** The issuer whose account tokens admit hosts; absent: the host-key challenge alone does. */
   issuer?: IssuerSettings;
   sweepMs: number;

@@ -20,6 +20,7 @@ import { connectionLimits, hostConnections, openFilesMax } from './connection-li
 import { StoreFailed } from './engine/committer.ts';
 import { Engine } from './engine/engine.ts';
 import { LostItems } from './engine/lost-items.ts';
+import type { RelaySettings } from './core/facts.ts';
 import { SharedLead } from './follower.ts';
 import { WorkBudget } from './http/work-budget.ts';
 import { hostApi, rateLimits } from './host-api.ts';
@@ -41,7 +42,7 @@ export const STOP_WITHIN_MS = 20_000;
 
 /** Throws `StoreRefused`, `ListenFailed` or `TooFewFiles`. */
 export async function startRelay(given: RelayOptions): Promise<Relay> {
-  const { storeDir, clock, randomBytes, limits, admission, enrolmentsMax, dedupRowsMax, log } = given;
+  const { storeDir, clock, randomBytes, log } = given;
   const onTimerError = (error: unknown): void => log.error({ err: error }, 'a timer met an unexpected error');
   const options = { ...given, timers: guardedTimers(given.timers, onTimerError) };
   const { limits: connectionsAtMost, notices: fileNotices } = connectionLimits(
@@ -72,7 +73,7 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
     );
     const engineOptions = {
       store,
-      settings: { limits, admission, enrolmentsMax, dedupRowsMax },
+      settings: settingsOf(given),
       signer,
       monotonicMs: () => clock.monotonicMs(),
       onStoreFailed,
@@ -237,12 +238,17 @@ function lostItemsOf({ options, engine, newEpoch, lead }: ServeParts): LostItems
   });
 }
 
-async function startDiskGuard({ options, services }: ServeParts): Promise<DiskGuard> {
+function settingsOf({ limits, admission, enrolmentsMax, dedupRowsMax, mailBudgetBytes }: RelayOptions): RelaySettings {
+  return { limits, admission, enrolmentsMax, dedupRowsMax, ...(mailBudgetBytes !== undefined && { mailBudgetBytes }) };
+}
+
+async function startDiskGuard({ options, services, engine }: ServeParts): Promise<DiskGuard> {
   const { timers, log } = options;
   const disk = await DiskGuard.start({
     freeBytes: options.freeBytes ?? (() => freeBytesOf(options.storeDir)),
     floorBytes: options.diskFloorBytes,
     timers,
+    onFound: (freeBytes) => (engine.mail.freeBytes = freeBytes - options.diskFloorBytes),
     onChange: (isLow, freeBytes) => {
       if (isLow) log.error({ freeBytes }, 'the disk is almost full: pushes are refused until there is room');
       else log.info({ freeBytes }, 'there is room on the disk again: pushes are taken');

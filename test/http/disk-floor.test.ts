@@ -1,9 +1,11 @@
 /** A disk that is almost full: mail is refused before it fails, and everything that makes room goes on. */
 import { describe, expect, test } from 'vitest';
+import { sha256Hex } from '../../src/protocol/digest.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { relayForTest } from '../support/http-relay.ts';
-import { alice, bob } from '../support/hosts.ts';
-import { itemTo } from '../support/mail.ts';
+import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';
+import { envelopeWire, itemTo } from '../support/mail.ts';
+import { enrolHost } from '../support/enrolments.ts';
 import '../support/problems.ts';
 import { settled } from '../support/settled.ts';
 
@@ -12,7 +14,9 @@ const FLOOR = 1_000_000;
 describe.each(ANY_ADAPTER)('%s', (adapter) => {
   test('below the floor pushes answer 503, acks and pulls go on, and above it pushes are taken again', async () => {
     const free = { bytes: FLOOR };
-    const relay = await relayForTest(adapter, { diskFloorBytes: FLOOR, freeBytes: () => Promise.resolve(free.bytes) });
+    const freeBytes = () => Promise.resolve(free.bytes);
+    // Without a budget nothing of the disk would be left to strangers.
+    const relay = await relayForTest(adapter, { diskFloorBytes: FLOOR, freeBytes, mailBudgetBytes: FLOOR });
     await relay.enrol(alice, bob);
     const push = async (id: string) => {
       const body = JSON.stringify({ items: [itemTo([bob], id)] });
@@ -42,5 +46,39 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     await settled({});
     expect((await push('m2')).status).toBe(200);
     expect(relay.logged.map(({ message }) => message)).toContainEqual(expect.stringContaining('almost full'));
+  });
+
+  test('strangers fill their part of it alone: one that is light finds room, and one with an invite is served to the end', async () => {
+    const free = { bytes: FLOOR + 80_000 };
+    const relay = await relayForTest(adapter, { diskFloorBytes: FLOOR, freeBytes: () => Promise.resolve(free.bytes) });
+    const token = 'poste-invite-of-the-operator';
+    const nowMs = relay.clock.nowMs();
+    const invite = { label: '', inviteHash: sha256Hex(token), expiresAtMs: nowMs + 1_000, nowMs };
+    await relay.relay.engine.admissions.issueInvite({ type: 'IssueInvite', ...invite });
+    await relay.enrol(alice, bob, carol);
+    expect((await enrolHost(relay, dave, { sent: { proof: token } })).status).toBe(200);
+    let made = 0;
+    const push = async (from: TestHost): Promise<string> => {
+      const id = `m${made++}`;
+      const { results } = await relay.client(from).push([itemTo([bob], id, envelopeWire(id, 488))]);
+      return results[0]?.status ?? '';
+    };
+    // Each item is charged 1,000 bytes: of 80,000 strangers may have a quarter, and each as much as is left.
+    let taken = 0;
+    while ((await push(alice)) === 'accepted') taken++;
+    expect(taken).toBe(11);
+    expect(await push(carol)).toBe('accepted');
+    expect(await push(alice)).toBe('rejected:quota:relay_bytes');
+    await relay.stop();
+    await relay.start();
+    expect(await push(alice)).toBe('rejected:quota:relay_bytes');
+    expect(await push(carol)).toBe('accepted');
+    for (let count = 0; count < 50; count++) expect(await push(dave)).toBe('accepted');
+    // What the hosts of the operator take is taken from the strangers.
+    free.bytes -= 53_000;
+    relay.timers.pass(5_000);
+    await settled({});
+    expect(await push(carol)).toBe('rejected:quota:relay_bytes');
+    expect(await push(dave)).toBe('accepted');
   });
 });

@@ -44,6 +44,7 @@ const full = (): Given =>
       max_owner_bytes: 0,
     },
     dedupRowsMax: 0,
+    mailBudgetBytes: 0,
   });
 
 const verdict = (targets: readonly To[], changes: Parameters<typeof pushOf>[3] = {}, in_ = world()): string =>
@@ -104,7 +105,7 @@ const unwelcome = (targets: readonly To[], changes: Parameters<typeof pushOf>[3]
     command,
     knownKeys(command, world().rows, settingsWith()),
     world().rows,
-    world().rows.directory,
+    world().rows,
     settingsWith(),
   );
   for (const target of facts.targets) target.acceptsSender = false;

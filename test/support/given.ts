@@ -13,6 +13,7 @@ import { type DecidedExpiry, decideExpire } from '../../src/relay/core/decide-qu
 import type { Decided, Outcome, Refusal } from '../../src/relay/core/decision.ts';
 import type { RelayEvent } from '../../src/relay/core/event.ts';
 import { expireFacts } from '../../src/relay/core/facts.ts';
+import { LOG_FORMAT } from '../../src/relay/core/log-format.ts';
 import { rowKey } from '../../src/relay/core/rows.ts';
 import { initialised } from './events.ts';
 import type { TestHost } from './hosts.ts';
@@ -25,6 +26,7 @@ export function given(...events: readonly RelayEvent[]): Given {
 export class Given {
   readonly rows: MapRows;
   #settings = settingsWith();
+  #logFormat = LOG_FORMAT;
 
   constructor(events: readonly RelayEvent[]) {
     this.rows = new MapRows(initialised, ...events);
@@ -33,6 +35,12 @@ export class Given {
   /** Decides under other settings than the documented defaults. */
   under(changes: SettingsChanges): this {
     this.#settings = settingsWith(changes);
+    return this;
+  }
+
+  /** Decides for a log of this format. */
+  asOfFormat(logFormat: number): this {
+    this.#logFormat = logFormat;
     return this;
   }
 
@@ -60,7 +68,7 @@ export class Given {
   }
 
   when(command: DecidableCommand): Decision {
-    return new Decision(decide(command, this.rows, this.#settings), this.rows);
+    return new Decision(decide(command, this.rows, this.#settings, this.#logFormat), this.rows);
   }
 }
 

@@ -17,7 +17,14 @@ import { CommandFailed } from '../lib/exit.ts';
 import { ControlClient } from './control-client.ts';
 import { type AskedLog, logChecks } from './doctor/log-checks.ts';
 import { backupChecks, certificateChecks, diskChecks, keyChecks, unitText } from './doctor/place-checks.ts';
-import { type Asked, filesCheck, plainCheck, processChecks, serverCheck } from './doctor/process-checks.ts';
+import {
+  type Asked,
+  admissionChecks,
+  filesCheck,
+  plainCheck,
+  processChecks,
+  serverCheck,
+} from './doctor/process-checks.ts';
 import { clockCheck, positionChecks, runningStore, stoppedStore } from './doctor/store-checks.ts';
 import { RELAY_AREAS, type RelayCheck, type RelaySubject } from './doctor/subject.ts';
 import { effectiveSettings, flagsAlone } from './serve-config.ts';
@@ -93,6 +100,7 @@ async function examine(
     check,
     ...processChecks(subject, asked, ownerOf(storeDir)),
     serverCheck(subject),
+    ...admissionChecks(subject),
     ...seen.checks,
     ...(await positionChecks(subject, look)),
     ...(await keyChecks(subject, look?.relayPubkey)),

@@ -136,6 +136,14 @@ export const SERVE_OPTIONS: OptionTable = {
   maxDedupRows: count('--max-dedup-rows <n>', 'dedup rows one sender may keep', 1_000_000),
   sweepSeconds: { option: given('--sweep-seconds <s>', 'how often to sweep', '60'), kind: 'number', parse: seconds },
   diskFloor: count('--disk-floor <mib>', 'refuse pushes while less is free on the disk', 256, 0),
+  mailBudget: {
+    option: given(
+      '--mail-budget <mib>',
+      'what mail may take of the disk; hosts without an invite or an account get half of it (default: half of what is free above the floor)',
+    ),
+    kind: 'number',
+    parse: wholeNumber(1),
+  },
   positionFile: path(
     '--position-file <file>',
     'where to note how far the log had come (default: in the state folder, else in the store folder)',

@@ -12,7 +12,7 @@ import type { LogRetentionSettings } from '../../relay/jobs/retention-job.ts';
 import type { TrustProxy } from '../../relay/http/client-address.ts';
 import type { RelayOptions } from '../../relay/options.ts';
 import type { TlsFiles } from '../../http/tls-files.ts';
-import type { ListenAddress } from '../../lib/listen-address.ts';
+import { type ListenAddress, isLoopback } from '../../lib/listen-address.ts';
 import type { SharedLogFlags } from './shared-log-options.ts';
 import type { DeployKey } from './relay-key.ts';
 import { CommandFailed } from '../lib/exit.ts';
@@ -23,6 +23,8 @@ export const BACKUPS_KEPT = 7;
 const BACKUP_EVERY_MS = DAY_MS;
 /** The folder in the store folder where a hosted relay writes its backups by default. */
 const OWN_BACKUPS = 'backups';
+
+const MIB_BYTES = 1_048_576;
 
 /** Bytes of a request with one item of the longest id for one target, but for its wire bytes. */
 const LARGEST_REQUEST_BESIDE = JSON.stringify({
@@ -60,6 +62,7 @@ export interface ServeFlags extends SharedLogFlags {
   maxDedupRows: number;
   sweepSeconds: number;
   diskFloor: number;
+  mailBudget?: number;
   positionFile?: string;
   backupDir?: string;
   backupKeep?: number;
@@ -104,7 +107,8 @@ export function relayOptions(
     ...(backups && { backups }),
     ...(logRetention && { logRetention }),
     sweepMs: flags.sweepSeconds * 1000,
-    diskFloorBytes: flags.diskFloor * 1_048_576,
+    diskFloorBytes: flags.diskFloor * MIB_BYTES,
+    ...(flags.mailBudget !== undefined && { mailBudgetBytes: flags.mailBudget * MIB_BYTES }),
     trustProxy: flags.trustProxy,
     bodyBytesMax: flags.maxBody,
     version: softwareVersion(),
@@ -143,6 +147,19 @@ function issuerSettings({ authority, issuer, relayUrl, jwksUrl, admission }: Ser
 /** Whether it is a hosted relay that takes the daily backup of the specification by default. */
 export function hasOwnBackups({ backupDir, authority }: ServeFlags): boolean {
   return backupDir === undefined && authority === 'account-token';
+}
+
+/** What it means that anybody may enrol, where more than this machine reaches the relay. */
+export function openNotices({
+  admission,
+  issuer,
+  listen,
+  trustProxy,
+}: Pick<RelayOptions, 'admission' | 'issuer' | 'listen' | 'trustProxy'>): string[] {
+  if (admission === 'invite' || issuer || (isLoopback(listen.host) && trustProxy === 'none')) return [];
+  return [
+    'Anybody who reaches this relay may enrol, push to hosts that published no sender list, and fill its disk up to a part of --mail-budget. With --admission invite only hosts with a token of poste relay admit get in.',
+  ];
 }
 
 /** The notice about backups when no folder was named. */

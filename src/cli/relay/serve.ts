@@ -32,6 +32,7 @@ import {
   relayOptions,
   hasOwnBackups,
   backupNoticeOf,
+  openNotices,
   makeOwnFolders,
   refuseUnpushable,
 } from './serve-settings.ts';
@@ -116,7 +117,7 @@ async function serve(
     const start = {
       relay,
       key: key?.place ?? join(storeDir, RELAY_KEY_FILE),
-      notices: [...(key?.notices ?? []), ...backupNotice, ...relay.notices],
+      notices: [...(key?.notices ?? []), ...backupNotice, ...openNotices(options), ...relay.notices],
     };
     for (const notice of start.notices) log.warn({}, notice);
     announce(context, isJson ? jsonLine(startDocument(start, flags, storeDir)) : startText(start, flags, storeDir));

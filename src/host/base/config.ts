@@ -6,7 +6,7 @@
  */
 import { ConfigRefused, configText, settingsOf } from '../../lib/config-file.ts';
 import { RETRY_TIMING } from '../core/outbox-event.ts';
-import { type ListenAddress, listenAddressText, parseListenAddress } from '../../lib/listen-address.ts';
+import { type ListenAddress, isLoopback, listenAddressText, parseListenAddress } from '../../lib/listen-address.ts';
 
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
@@ -146,10 +146,6 @@ function numberUpTo(most: number): { parse: (value: unknown) => number | undefin
 
 function addressOf(value: unknown): ListenAddress | undefined {
   return typeof value === 'string' ? parseListenAddress(value) : undefined;
-}
-
-function isLoopback(host: string): boolean {
-  return host === '::1' || host === 'localhost' || /^127(?:\.[0-9]{1,3}){3}$/.test(host);
 }
 
 export interface ConfigSources {

@@ -12,6 +12,7 @@ import { isReply } from '../framing.ts';
 import type { RouteResult } from '../pipeline.ts';
 import { otherProblemReply } from '../replies.ts';
 import type { Session, Sessions } from './sessions.ts';
+import { isLoopback } from '../../lib/listen-address.ts';
 
 const CSRF_HEADER = 'x-poste-csrf';
 
@@ -175,12 +176,8 @@ export function isForeignName(header: string, host: string): boolean {
   return name !== 'localhost' && isIP(name.replace(/^\[(.*)\]$/, '$1')) === 0;
 }
 
-function isLoopback(host: string): boolean {
-  return host === '127.0.0.1' || host === '::1' || host === 'localhost';
-}
-
 function namesOf(host: string): string[] {
-  if (isLoopback(host)) return LOOPBACK;
+  if (isLoopback(host)) return [...LOOPBACK, inUrl(host)];
   if (host === '0.0.0.0' || host === '::') {
     const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
     return [...LOOPBACK, ...addresses.map(({ address }) => inUrl(address))];

@@ -25,9 +25,10 @@ import {
   type EncKeyOutcome,
   type SendersOutcome,
 } from './decision.ts';
-import type { EnrolmentLapsed, HostEnrolled, RelayEvent } from './event.ts';
+import type { EnrolmentLapsed, HostEnrolled, InviteSpent, RelayEvent } from './event.ts';
 import type { EnrolFacts } from './facts.ts';
 import { MARKS_FORMAT } from './log-format.ts';
+import { isVouchedFor } from './mail-use.ts';
 import type { AuthorityName, EnrolmentRecord, EnrolmentRow, EncKeyRow, SendersRow } from './rows.ts';
 
 const AUTHORITY_RANK: Readonly<Record<AuthorityName, number>> = { 'host-key': 0, 'account-token': 1 };
@@ -53,19 +54,29 @@ export function decideEnrol(command: EnrolHost, facts: EnrolFacts): Decided<Enro
     account: record.account,
     crowded: facts.namesakes + 1 > CROWDED_NAME_ENROLMENTS,
   };
-  if (enrolment)
-    return isUnchanged(enrolment, record) ? decided(outcome) : decided(outcome, enrolled(command, facts, record));
-  const { inviteHash, nowMs, hostPubkey } = command;
-  const events: RelayEvent[] = [enrolled(command, facts, record)];
+  const { nowMs } = command;
+  const events: RelayEvent[] = enrolment && isUnchanged(enrolment, record) ? [] : [enrolled(command, facts, record)];
+  const spent = inviteSpent(command, facts);
+  if (spent && facts.logFormat >= MARKS_FORMAT) events.push(spent);
+  if (enrolment) return decided(outcome, ...events);
   if (facts.admission === 'invite') {
-    if (!inviteHash || !facts.invite)
-      return notAdmitted('this relay lets invited hosts in, and the proof is no open invite');
-    if (facts.invite.expiresAtMs <= nowMs) return notAdmitted('the invite has expired');
-    events.unshift({ type: 'InviteSpent', inviteHash, hostPubkey, atMs: nowMs });
+    if (!facts.invite) return notAdmitted('this relay lets invited hosts in, and the proof is no open invite');
+    if (!spent) return notAdmitted('the invite has expired');
+    if (facts.logFormat < MARKS_FORMAT) events.unshift(spent);
   }
   if (facts.liveEnrolments < facts.enrolmentsMax) return decided(outcome, ...events);
   if (!facts.lapsing) return refusal('ENROLMENTS_FULL', 'this relay has no room for another host');
   return decided(outcome, lapsed(facts.lapsing, nowMs), ...events);
+}
+
+/** What an open invite does for a host that is new, or is not vouched for where anybody may enrol. */
+function inviteSpent(
+  { inviteHash, hostPubkey, nowMs: atMs }: EnrolHost,
+  { enrolment, invite, admission }: EnrolFacts,
+): InviteSpent | undefined {
+  const isOfUse = !enrolment || (admission === 'open' && !isVouchedFor(enrolment));
+  if (!isOfUse || !inviteHash || !invite || invite.expiresAtMs <= atMs) return undefined;
+  return { type: 'InviteSpent', inviteHash, hostPubkey, atMs };
 }
 
 function notAdmitted(reason: string): Refusal {
@@ -149,6 +160,7 @@ export function lapsed(lapsing: NonNullable<EnrolFacts['lapsing']>, atMs: number
 export function decidePublishSenders(
   command: PublishSenders,
   published: SendersRow | undefined,
+  logFormat: number,
 ): Decided<SendersOutcome> | Refusal {
   const { callerPubkey, hostPubkey, iatMs, nowMs } = command;
   if (hostPubkey !== callerPubkey) return refusal('KEY_MISMATCH', 'the list names another host key than the caller');
@@ -160,7 +172,8 @@ export function decidePublishSenders(
   const outcome: SendersOutcome = { type: 'SendersListed', senders: senders.length, iatMs };
   const isSame = published !== undefined && haveSameKeys(published.senders, senders);
   if (published && published.iatMs >= iatMs) return isSame && published.iatMs === iatMs ? decided(outcome) : stale();
-  if (isSame) return decided(outcome, { type: 'SendersRenewed', hostPubkey, iatMs, atMs: nowMs });
+  const type = logFormat >= MARKS_FORMAT ? 'SendersDated' : 'SendersRenewed';
+  if (isSame) return decided(outcome, { type, hostPubkey, iatMs, atMs: nowMs });
   return decided(outcome, { type: 'SendersPublished', hostPubkey, senders, iatMs, atMs: nowMs });
 }
 

@@ -10,6 +10,7 @@ import type { ItemRejection, PushedTarget } from '../../protocol/items.ts';
 import type { PushItem } from './command.ts';
 import { type Decided, type PushOutcome, type StoredTarget, decided } from './decision.ts';
 import type { AcceptedTarget, ItemAccepted, RelayEvent } from './event.ts';
+import { type MailFacts, REMEMBERED_BYTES } from './mail-use.ts';
 import type { PushFacts, PushTargetFacts } from './push-facts.ts';
 import type { DedupRow, UsageRow } from './rows.ts';
 
@@ -131,7 +132,13 @@ function quotaRejection(anew: readonly TargetState[], facts: PushFacts): ItemRej
   if (owners.some(({ items }) => items > limits.max_owner_items)) return 'quota:owner_items';
   if (owners.some(({ bytes }) => bytes > limits.max_owner_bytes)) return 'quota:owner_bytes';
   if (added.length > 0 && facts.dedupRows + added.length > facts.dedupRowsMax) return 'quota:dedup_rows';
-  return undefined;
+  return takesTooMuch(added, facts.mail) ? 'quota:relay_bytes' : undefined;
+}
+
+/** Whether a sender whom nobody vouched for would have more of the strangers' part than is left of it. */
+function takesTooMuch(added: readonly TargetState[], { isVouchedFor, own, left }: MailFacts): boolean {
+  const bytes = added.reduce((sum, { pushed }) => sum + pushed.bytes + REMEMBERED_BYTES, 0);
+  return !isVouchedFor && bytes > 0 && own + bytes > left - bytes;
 }
 
 /** A loss is logged before it is repaired, and ends the epoch, so that other senders check their items too. */

@@ -19,7 +19,7 @@ import { lapsed } from './decide-enrolment.ts';
 import { keyRotated } from './decide-rotation.ts';
 import type { Directory } from './directory.ts';
 import type { HostEnrolled, HostRevoked, RelayEvent, SeqFloor } from './event.ts';
-import { type RotateFacts, targetRow, chargedFor } from './facts.ts';
+import { type RotateFacts, targetRow, chargedFor, sendersRow } from './facts.ts';
 import {
   type DenyRow,
   type EncKeyRow,
@@ -217,8 +217,9 @@ export function decideSpentInvites(
 /** The newer sender lists and advertisements, also of hosts that have yet to enrol again: neither admits a host. */
 export function decidePreservedStatements(replaced: ReplacedStore, rows: RowReader, atMs: number): RelayEvent[] {
   const events: RelayEvent[] = [];
-  for (const [hostPubkey, { senders, iatMs }] of replaced.senders) {
-    const known = rows.get('senders', hostPubkey);
+  for (const [hostPubkey, { senders, ...list }] of replaced.senders) {
+    const iatMs = Math.max(list.iatMs, replaced.enrolments.get(hostPubkey)?.sendersDatedMs ?? 0);
+    const known = sendersRow(rows, hostPubkey);
     if (!known || known.iatMs < iatMs) events.push({ type: 'SendersPublished', hostPubkey, senders, iatMs, atMs });
   }
   for (const [hostPubkey, { encPub, atMs: advertisedAtMs, sig }] of replaced.encKeys) {

@@ -141,6 +141,7 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
     const senders = event.senders.length;
     return ofHost(event, (host) => `${host} accepts mail from ${countText(senders, 'sender')}`, { senders });
   },
+  SendersDated: (event) => ofHost(event, (host) => `${host} accepts mail from the same senders as before`),
   SendersRenewed: (event) => ofHost(event, (host) => `${host} accepts mail from the same senders as before`),
   EncKeyPublished: (event) => ofHost(event, (host) => `${host} published an encryption key`),
   ItemAccepted: ({ kind, itemId, senderPubkey, targets }) =>

@@ -106,10 +106,8 @@ export interface HostEnrolled extends EnrolmentRecord {
   atMs: number;
 }
 
-export interface HostSeen {
+export interface HostSeen extends Omit<HostRevoked, 'type' | 'cause'> {
   type: 'HostSeen';
-  hostPubkey: PublicKey;
-  atMs: number;
 }
 
 /** The first v2 hop of a key, which may be its first hop at all: its v1 hops are refused from here on. */
@@ -201,11 +199,10 @@ export interface InviteIssued {
   atMs: number;
 }
 
-export interface InviteSpent {
+/** Behind the enrolment of the host it vouches for it; the records of before stand in front. */
+export interface InviteSpent extends Omit<HostSeen, 'type'> {
   type: 'InviteSpent';
   inviteHash: Sha256Hex;
-  hostPubkey: PublicKey;
-  atMs: number;
 }
 
 export interface AdmissionsLapsed {
@@ -226,13 +223,15 @@ export interface SendersPublished {
 
 /**
  * A host published the senders again that it takes mail of, at a later time: a list of before is refused from here on.
- * Without them, so that hosts cannot fill the log with lists that change nothing.
+ * Without them, so that hosts cannot fill the log with lists that change nothing. Their row is written anew.
  */
-export interface SendersRenewed {
+export interface SendersRenewed extends Omit<SendersPublished, 'type' | 'senders'> {
   type: 'SendersRenewed';
-  hostPubkey: PublicKey;
-  iatMs: number;
-  atMs: number;
+}
+
+/** The same, noted in the enrolment row alone: a list may have 8 KiB. */
+export interface SendersDated extends Omit<SendersRenewed, 'type'> {
+  type: 'SendersDated';
 }
 
 export interface EncKeyPublished {
@@ -379,6 +378,7 @@ export type RelayEvent =
   | AdmissionsLapsed
   | SendersPublished
   | SendersRenewed
+  | SendersDated
   | EncKeyPublished
   | ItemAccepted
   | ItemsAcked

@@ -10,6 +10,7 @@ import { type PublicKey, hostFingerprint } from '../../protocol/public-key.ts';
 import type { Admissions } from './admissions.ts';
 import type { AckItems, EnrolHost, ExpireItems, ExtendDedup, ReportLostItem, RotateKey } from './command.ts';
 import type { Directory, Namesakes } from './directory.ts';
+import { LOG_FORMAT } from './log-format.ts';
 import type { Released } from './queue-index.ts';
 import {
   EMPTY_TARGET,
@@ -20,6 +21,7 @@ import {
   type QueueRow,
   type RelayRow,
   type RowReader,
+  type SendersRow,
   type TargetRow,
   type UsageRow,
   rowKey,
@@ -32,6 +34,8 @@ export interface RelaySettings {
   admission: 'open' | 'invite';
   enrolmentsMax: number;
   dedupRowsMax: number;
+  /** What all mail may take of the disk, of which strangers have a part (mail-use.ts); absent: as the disk allows. */
+  mailBudgetBytes?: number;
 }
 
 /** How facts are read: the rows, and whether a queued row's payload is there (checked for duplicates only). */
@@ -61,6 +65,13 @@ export function relayRow(rows: RowReader): RelayRow {
 
 export function targetRow(rows: RowReader, target: PublicKey): TargetRow {
   return rows.get('target', target) ?? EMPTY_TARGET;
+}
+
+/** The list that a host published, with the time at which it did so last. */
+export function sendersRow(rows: RowReader, key: PublicKey): SendersRow | undefined {
+  const row = rows.get('senders', key);
+  const iatMs = Math.max(row?.iatMs ?? 0, rows.get('enrolment', key)?.sendersDatedMs ?? 0);
+  return row && { ...row, iatMs };
 }
 
 /** The key that the host of this key has now. */
@@ -110,6 +121,7 @@ export interface EnrolFacts {
   admission: RelaySettings['admission'];
   /** The invite that was brought, when it is open. */
   invite: InviteRow | undefined;
+  logFormat: number;
   isDenied: boolean;
   /** The enrolment that gives way when there is no room, and what its account is charged for. */
   lapsing: { enrolment: EnrolmentRow; charged: UsageRow } | undefined;
@@ -123,6 +135,7 @@ export function enrolFacts(
   directory: Directory,
   admissions: Admissions,
   settings: RelaySettings,
+  logFormat = LOG_FORMAT,
 ): EnrolFacts {
   const { hostPubkey, answer, inviteHash, nowMs } = command;
   const enrolment = rows.get('enrolment', hostPubkey);
@@ -136,6 +149,7 @@ export function enrolFacts(
     enrolmentsMax: settings.enrolmentsMax,
     admission: settings.admission,
     invite: inviteHash && rows.get('invite', inviteHash),
+    logFormat,
     isDenied: admissions.isDenied(
       {
         fingerprints: fingerprints(directory, hostPubkey),
@@ -205,8 +219,8 @@ export function rotateFacts(
     oldCharged: chargedFor(rows, directory, oldPubkey),
     newCharged: chargedFor(rows, directory, newPubkey),
     waiting,
-    oldSendersIatMs: rows.get('senders', oldPubkey)?.iatMs,
-    newSendersIatMs: rows.get('senders', newPubkey)?.iatMs,
+    oldSendersIatMs: sendersRow(rows, oldPubkey)?.iatMs,
+    newSendersIatMs: sendersRow(rows, newPubkey)?.iatMs,
   };
 }
 

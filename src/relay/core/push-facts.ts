@@ -6,6 +6,7 @@ import { type Limits, dedupHorizonMs, retentionMs } from '../../protocol/limits.
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushItem } from './command.ts';
 import type { Directory } from './directory.ts';
+import type { MailFacts, MailUse } from './mail-use.ts';
 import {
   type DedupRow,
   type EnrolmentRow,
@@ -67,6 +68,7 @@ export interface PushFacts {
   /** Rows that the sender, under any of its keys, keeps in the dedup table. */
   dedupRows: number;
   dedupRowsMax: number;
+  mail: MailFacts;
   /** One for each target of the command, in its order; none when there are too many, or too many keys behind them. */
   targets: PushTargetFacts[];
 }
@@ -104,7 +106,7 @@ export function pushFacts(
   command: PushItem,
   { senders, known, lineages, pairs, asked }: KnownKeys,
   rows: FactSource,
-  directory: Directory,
+  { directory, mail }: { directory: Directory; mail: MailUse },
   settings: RelaySettings,
   found?: readonly (readonly KnownKeyPair[])[],
 ): PushFacts {
@@ -123,6 +125,7 @@ export function pushFacts(
     dedupPurgedMs,
     dedupRows,
     dedupRowsMax: settings.dedupRowsMax,
+    mail: mail.factsOf(command.senderPubkey, directory, settings),
     targets: targets.slice(0, isTooMany ? 0 : lineages.length).map(({ hostPubkey: target }, at) => {
       const items = (places[at] ?? []).flatMap(([sender, member]) => {
         const row = rows.get('dedup', rowKey.dedup(sender, member, itemId));

@@ -216,6 +216,10 @@ export function reduceEnrolments(event: RelayEvent, rows: RowReader): RowChange[
       return noted(event.hostPubkey, { seen: true }, rows);
     case 'V2HopMade':
       return noted(event.hostPubkey, { seen: true, madeV2Hop: true }, rows);
+    case 'SendersDated':
+      return noted(event.hostPubkey, { sendersDatedMs: event.iatMs }, rows);
+    case 'InviteSpent':
+      return noted(event.hostPubkey, { invited: true }, rows);
     case 'EnrolmentLapsed':
       return [{ table: 'enrolment', key: event.hostPubkey, row: null }];
     case 'HostRevoked':
@@ -244,6 +248,8 @@ function rotated(event: KeyRotated, rows: RowReader): RowChange[] {
     ...enrolmentRecord(event),
     seen,
     madeV2Hop: before.madeV2Hop || replacing?.madeV2Hop === true,
+    invited: before.invited || replacing?.invited === true,
+    sendersDatedMs: (event.movesSenders ? before : replacing)?.sendersDatedMs ?? null,
   };
   return [
     { table: 'enrolment', key: oldPubkey, row: { ...before, revokedAtMs: atMs, rotatedTo: newPubkey } },

@@ -68,6 +68,10 @@ export interface EnrolmentRow extends EnrolmentRecord {
   seen: boolean;
   /** Whether a v2 hop of this key was ever accepted: a v1 hop of it, which names no relay, may be one for another relay. */
   madeV2Hop: boolean;
+  /** Whether an invite of the operator vouched for the host. */
+  invited: boolean;
+  /** When its list of senders was published last, if that was a list of the same senders: the list is not written anew. */
+  sendersDatedMs: number | null;
 }
 
 /** What an enrolment that begins has not done yet. */
@@ -76,6 +80,8 @@ export const NEW_ENROLMENT = {
   rotatedTo: null,
   seen: false,
   madeV2Hop: false,
+  invited: false,
+  sendersDatedMs: null,
 } as const satisfies Partial<EnrolmentRow>;
 
 export interface LineageMember {

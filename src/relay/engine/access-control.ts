@@ -27,8 +27,9 @@ export class AccessControl {
   }
 
   async enrol(command: EnrolHost): Promise<EnrolOutcome | Refusal> {
-    const { committer, directory, admissions, settings } = this.#parts;
-    return committer.answer(decideEnrol(command, enrolFacts(command, committer, directory, admissions, settings)));
+    const { committer, directory, admissions, settings, store } = this.#parts;
+    const facts = enrolFacts(command, committer, directory, admissions, settings, store.logFormat);
+    return committer.answer(decideEnrol(command, facts));
   }
 
   /** Replaces a host's key. Resolves when its whole queue is under the new key. */

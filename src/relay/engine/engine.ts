@@ -24,7 +24,8 @@ import type {
   SendersOutcome,
 } from '../core/decision.ts';
 import { Directory } from '../core/directory.ts';
-import { type RelaySettings, lineageOf, presentKey, relayRow, targetRow } from '../core/facts.ts';
+import { MailUse } from '../core/mail-use.ts';
+import { type RelaySettings, lineageOf, presentKey, relayRow, sendersRow, targetRow } from '../core/facts.ts';
 import type { EncKeyRow, RotationRow, EnrolmentRow, QueueRow, TargetRow, UsageRow } from '../core/rows.ts';
 import type { QueueSlice, FoundRow } from '../store/scan.ts';
 import type { RelayStore } from '../store/relay-store.ts';
@@ -85,6 +86,7 @@ export class Engine {
   readonly log: LogProofs;
   readonly logRetention: LogRetention;
   readonly recent = new RecentItems();
+  readonly mail = new MailUse();
   readonly #store: RelayStore;
   readonly #monotonicMs: () => number;
   readonly #committer: Committer;
@@ -133,6 +135,7 @@ export class Engine {
         },
         changing: (change) => {
           this.#heads.changing(change);
+          this.mail.apply(change, committer);
           admissions.apply(change);
           if (change.table === 'enrolment') directory.apply(change.key as PublicKey, change.row);
           if (change.table === 'dedup' && change.row) store.noteKnown(change.row);
@@ -145,7 +148,7 @@ export class Engine {
     this.#migrations = migrations;
     const queues = new QueueReadiness({ indexes, migrations, faults });
     this.#queues = queues;
-    const parts = { ...shared, settings, signer, directory, admissions, queues, migrations, observer };
+    const parts = { ...shared, settings, signer, directory, admissions, mail: this.mail, queues, migrations, observer };
     this.#pushes = new Pushes(parts);
     this.#acks = new Acks(parts);
     this.admissions = new AccessControl(parts);
@@ -161,8 +164,12 @@ export class Engine {
     const memory = { directory: new Directory(), admissions: new Admissions() };
     const engine = new Engine(options, memory);
     await engine.#heads.countStored();
-    for (const row of await store.enrolments()) memory.directory.apply(row.hostPubkey, row);
+    for (const row of await store.enrolments()) {
+      memory.directory.apply(row.hostPubkey, row);
+      engine.mail.apply({ table: 'enrolment', key: row.hostPubkey, row });
+    }
     for (const change of await store.admissionRows()) memory.admissions.apply(change);
+    for await (const change of store.mailRows()) engine.mail.apply(change);
     for (const key of await store.moves()) void engine.#migrations.begin(key, nowMs);
     await engine.admissions.revokeDenied(nowMs);
     await engine.logRetention.dropOrphanParts();
@@ -236,7 +243,8 @@ export class Engine {
   }
 
   async publishSenders(command: PublishSenders): Promise<SendersOutcome | Refusal> {
-    return this.#committer.answer(decidePublishSenders(command, this.#committer.get('senders', command.hostPubkey)));
+    const published = sendersRow(this.#committer, command.hostPubkey);
+    return this.#committer.answer(decidePublishSenders(command, published, this.#store.logFormat));
   }
 
   async publishEncKey(command: PublishEncKey): Promise<EncKeyOutcome | Refusal> {

@@ -2,6 +2,7 @@
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Admissions } from '../core/admissions.ts';
 import type { Directory } from '../core/directory.ts';
+import type { MailUse } from '../core/mail-use.ts';
 import type { RelaySettings } from '../core/facts.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { Committer } from './committer.ts';
@@ -18,6 +19,7 @@ export interface EngineParts {
   signer: Signer;
   directory: Directory;
   admissions: Admissions;
+  mail: MailUse;
   queues: QueueReadiness;
   migrations: QueueMigrations;
   faults: QueueFaults;

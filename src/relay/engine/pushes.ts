@@ -100,7 +100,7 @@ export class Pushes {
     // The sender may be revoked while its request runs: items pushed by then stay, and the request is refused.
     const sender = directory.get(command.senderPubkey);
     if (sender && sender.revokedAtMs !== null) return refusal('NOT_ENROLLED', 'not enrolled');
-    const decision = decidePush(command, pushFacts(command, keys, committer, directory, settings, found));
+    const decision = decidePush(command, pushFacts(command, keys, committer, this.#parts, settings, found));
     committer.admit(decision.events, payloadsOf(command, decision.events));
     return decision.outcome;
   }

@@ -19,6 +19,8 @@ interface DiskGuardOptions {
   /** Pushes are refused below this. */
   floorBytes: number;
   timers: Timers;
+  /** Called each time that the file system was asked. */
+  onFound: (freeBytes: number) => void;
   /** Called when the room became low, and when it is no longer low. */
   onChange: (isLow: boolean, freeBytes: number) => void;
   onError: (error: unknown) => void;
@@ -70,11 +72,12 @@ export class DiskGuard {
 
   async #ask(): Promise<void> {
     this.#takenBytes = 0;
-    const { freeBytes, floorBytes, onChange } = this.#options;
+    const { freeBytes, floorBytes, onChange, onFound } = this.#options;
     // An error here must not refuse mail: a write that fails is noticed all the same.
     const free = await freeBytes().catch(() => this.#freeBytes);
     const isLow = free < floorBytes;
     this.#freeBytes = free;
+    onFound(free);
     if (isLow === this.#isLow) return;
     this.#isLow = isLow;
     onChange(isLow, free);

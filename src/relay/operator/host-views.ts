@@ -10,6 +10,7 @@ import type {
 import { foldHostName } from '../../protocol/names.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { allHosts, hostDocument } from './hosts.ts';
+import { sendersRow } from '../core/facts.ts';
 import type { EnrolmentRow, RowReader } from '../core/rows.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -101,7 +102,7 @@ export async function hostView(
   { engine, rows, clock, lastPull }: HostViewOptions,
 ): Promise<ConsoleHost> {
   const { hostPubkey } = row;
-  const senders = rows.get('senders', hostPubkey);
+  const senders = sendersRow(rows, hostPubkey);
   const members = rows.get('lineage', hostPubkey)?.members ?? [{ hostPubkey, retiredAtMs: null }];
   const pull = lastPull(hostPubkey);
   // A host whose queue is damaged is shown all the same.
@@ -124,6 +125,7 @@ export async function hostView(
 
 function quotas({ hostPubkey, account }: EnrolmentRow, engine: Engine, rows: RowReader): QuotaUse[] {
   const { limits, dedupRowsMax } = engine.settings;
+  const { isVouchedFor, own, left } = engine.mail.factsOf(hostPubkey, engine.directory, engine.settings);
   const { queueItems, queueBytes } = engine.head(hostPubkey);
   const ofAccount = account === null ? undefined : (rows.get('account', account) ?? { items: 0, bytes: 0 });
   return [
@@ -141,6 +143,10 @@ function quotas({ hostPubkey, account }: EnrolmentRow, engine: Engine, rows: Row
       used: rows.get('sender', hostPubkey)?.dedupRows ?? 0,
       max: dedupRowsMax,
     },
+    // Without a known disk there is no part of it.
+    ...(isVouchedFor || left === Infinity
+      ? []
+      : [{ name: 'part of the disk', unit: 'bytes', used: own, max: Math.max(0, Math.floor((own + left) / 2)) }]),
   ];
 }
 

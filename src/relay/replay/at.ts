@@ -16,7 +16,7 @@ import {
   type TargetRow,
   type UsageRow,
 } from '../core/rows.ts';
-import { relayRow } from '../core/facts.ts';
+import { relayRow, sendersRow } from '../core/facts.ts';
 import type { Scratch, ScratchPairs } from '../store/scratch.ts';
 import { PREFIX, SHARE_SENDER_AT, prefixRange, queueKey, sharesOf } from '../store/keys.ts';
 import type { OfflineStore } from './offline.ts';
@@ -128,6 +128,6 @@ export class StateThen {
 
   /** Whose mail the target took; `undefined`: everybody's. */
   allowlist(target: PublicKey): SendersRow | undefined {
-    return this.#rows.get('senders', target);
+    return sendersRow(this.#rows, target);
   }
 }

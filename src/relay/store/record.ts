@@ -81,6 +81,7 @@ const LAYOUTS_OF_MAIL = {
   AdmissionsLapsed: [30, { denied: listOf(tuple(selectors)), invites: listOf(hash), atMs: asIs }],
   SendersPublished: [13, { hostPubkey: key, senders: listOf(key), iatMs: asIs, atMs: asIs }],
   SendersRenewed: [31, { hostPubkey: key, iatMs: asIs, atMs: asIs }],
+  SendersDated: [34, { hostPubkey: key, iatMs: asIs, atMs: asIs }],
   EncKeyPublished: [14, { hostPubkey: key, encPub: asIs, advertisedAtMs: asIs, sig: asIs, atMs: asIs }],
   ItemAccepted: [
     ACCEPTED_TAG,

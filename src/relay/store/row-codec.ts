@@ -41,7 +41,8 @@ const VERSION = 1;
 const AUTHORITIES: readonly AuthorityName[] = ['host-key', 'account-token'];
 
 const usage = { items: asIs, bytes: asIs };
-const enrolment = tuple<Omit<Tables['enrolment'], 'hostPubkey' | 'madeV2Hop'>>({
+type Marks = 'madeV2Hop' | 'invited' | 'sendersDatedMs';
+const enrolment = tuple<Omit<Tables['enrolment'], 'hostPubkey' | Marks>>({
   ...ENROLMENT_LAYOUT,
   authorizedBy: oneOf(AUTHORITIES),
   revokedAtMs: asIs,
@@ -126,13 +127,21 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
     replacedLsn: asIs,
   }),
   enrolment: {
-    // Nothing is added to a row without the mark, so that it has the bytes that it always had.
-    fields: (row) => (row.madeV2Hop ? [...enrolment.pack(row), true] : enrolment.pack(row)),
-    row: (fields, hostPubkey) => ({
-      hostPubkey: hostPubkey as PublicKey,
-      ...enrolment.unpack(fields),
-      madeV2Hop: fields[ENROLMENT_FIELDS] === true,
-    }),
+    // A row ends with its last mark, so that one without any has the bytes that it always had.
+    fields: (row) => {
+      const marks = [row.madeV2Hop, row.invited, row.sendersDatedMs ?? false];
+      return [...enrolment.pack(row), ...marks.slice(0, marks.findLastIndex((mark) => mark !== false) + 1)];
+    },
+    row: (fields, hostPubkey) => {
+      const [madeV2Hop = false, invited = false, datedMs = false] = fields.slice(ENROLMENT_FIELDS) as unknown[];
+      return {
+        hostPubkey: hostPubkey as PublicKey,
+        ...enrolment.unpack(fields),
+        madeV2Hop: madeV2Hop === true,
+        invited: invited === true,
+        sendersDatedMs: datedMs === false ? null : (datedMs as number),
+      };
+    },
   },
   lineage: codecOf({ members: listOf(tuple({ hostPubkey: key, retiredAtMs: asIs })) }),
   senders: codecOf({ senders: listOf(key), iatMs: asIs }),

@@ -5,9 +5,9 @@
  * mail needs. An iterator is closed however a walk ends.
  */
 import type { Pair } from '../../lib/pair-block.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
+import { type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import { type QueueRow, rowKey, type TableName, type Tables } from '../core/rows.ts';
-import { firstKeyOf, logKey, lsnOf, PREFIX, prefixRange, seqOf, KEY_BYTES } from './keys.ts';
+import { firstKeyOf, logKey, lsnOf, PREFIX, prefixRange, seqOf, KEY_BYTES, SHARE_SENDER_AT } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
 import { DamagedRecord } from './record.ts';
 import { decodeRow } from './row-codec.ts';
@@ -113,7 +113,7 @@ export function missingRecord(lsn: number): DamagedRecord {
 }
 
 /** The tables whose textual keys follow from what is stored. */
-export type ListedTable = 'restore' | 'enrolment' | 'senders' | 'encKey' | 'deny' | 'invite' | 'rotation' | 'target';
+export type ListedTable = Exclude<TableName, 'account' | 'queue' | 'dedup' | 'relay' | 'heartbeat'>;
 
 export type ListedRow<T extends ListedTable> = [key: string, row: Tables[T]];
 
@@ -137,6 +137,8 @@ function textualKey(table: ListedTable, key: Buffer, row: Tables[TableName]): st
       return rowKey.restore(row as Tables['restore']);
     case 'invite':
       return key.subarray(1).toString('hex');
+    case 'share':
+      return firstKeyOf(key) + publicKeyFromBytes(key.subarray(SHARE_SENDER_AT));
     default:
       return firstKeyOf(key);
   }

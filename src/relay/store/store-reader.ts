@@ -36,6 +36,7 @@ import {
   storedRecords,
   recordRunsBack,
   runsOf,
+  tableRows,
   damagedBehind,
   DamagedRows,
 } from './scan.ts';
@@ -207,6 +208,14 @@ export class StoreReader implements RowReader {
       for (const [key, value] of run)
         changes.push({ table: 'invite', key: key.subarray(1).toString('hex'), row: this.#row('invite', key, value) });
     return changes;
+  }
+
+  /** What each sender has queued where, and how much is remembered of it; without rows that cannot be read. */
+  async *mailRows(): AsyncGenerator<RowChange> {
+    for await (const listed of tableRows(this.level, 'share'))
+      if (listed) yield { table: 'share', key: listed[0], row: listed[1] };
+    for await (const listed of tableRows(this.level, 'sender'))
+      if (listed) yield { table: 'sender', key: listed[0], row: listed[1] };
   }
 
   /** The rotated keys whose queues are still on their way. */

@@ -113,6 +113,7 @@ const EVENT_NAMES: Record<RelayEvent['type'], string> = {
   EnrolmentLapsed: 'enrolment lapsed',
   SendersPublished: 'senders published',
   SendersRenewed: 'same senders published again',
+  SendersDated: 'same senders published again',
   EncKeyPublished: 'encryption key published',
   InviteIssued: 'invite issued',
   InviteSpent: 'invite spent',

@@ -8,6 +8,7 @@ import { shellWord } from '../../../lib/shell-word.ts';
 import { TooFewFiles, connectionLimits, openFilesMax } from '../../../relay/connection-limits.ts';
 import { NOT_INSTALLED, type UwsBinding, uwsHere } from '../../../relay/http/uws-binding.ts';
 import type { CommandFailed } from '../../lib/exit.ts';
+import { openNotices } from '../serve-settings.ts';
 import {
   type RelayCheck,
   type RelaySubject,
@@ -120,6 +121,13 @@ export function serverCheck(
     ? 'npm ci --omit=dev'
     : 'node --version  # 22 or 20: theirs needs no more than glibc 2.27';
   return note(SERVER, sentence, mend);
+}
+
+/** Whether strangers get in. */
+export function admissionChecks(subject: RelaySubject): RelayCheck[] {
+  const about = { area: 'relay', id: 'admission' } as const;
+  const mend = settingCommand(subject, '--admission', 'invite');
+  return (subject.options ? openNotices(subject.options) : []).map((sentence) => note(about, sentence, mend));
 }
 
 export function filesCheck(subject: RelaySubject): RelayCheck {

@@ -21,6 +21,7 @@ type RelayCheckId =
   | 'relay'
   | 'server'
   | 'connections'
+  | 'admission'
   | 'store'
   | 'rows'
   | 'position'

@@ -129,7 +129,12 @@ describe('an invite', () => {
   test('lets one host in and is spent', () => {
     const world = given(invited(TOKEN, LATER_MS)).under(invitesOnly);
     const decision = world.when(enrolOf(alice, { inviteHash: TOKEN }));
-    expect(decision.events.map(({ type }) => type)).toEqual(['InviteSpent', 'HostEnrolled']);
+    expect(decision.events.map(({ type }) => type)).toEqual(['HostEnrolled', 'InviteSpent']);
+    expect(decision.after().get('enrolment', alice.key)?.invited).toBe(true);
+    // As a log holds it that relays of an older version follow.
+    const older = world.asOfFormat(1).when(enrolOf(alice, { inviteHash: TOKEN }));
+    expect(older.events.map(({ type }) => type)).toEqual(['InviteSpent', 'HostEnrolled']);
+    expect(older.after().get('enrolment', alice.key)?.invited).toBe(false);
     const after = given(...decision.events).under(invitesOnly);
     expect(after.when(enrolOf(bob, { inviteHash: TOKEN })).verdict).toBe('ENROL_REFUSED');
   });
@@ -146,12 +151,19 @@ describe('an invite', () => {
     }
   });
 
-  test('is not needed by a key that is enrolled, and not spent where everybody may enrol', () => {
+  test('is not needed by a key that is enrolled, and vouches for a host once where everybody may enrol', () => {
     const known = given(enrolled(alice), invited(TOKEN, LATER_MS)).under(invitesOnly);
     const renamed = known.when(enrolOf(alice, { hostName: carol.name, inviteHash: TOKEN }));
     expect(renamed.events.map(({ type }) => type)).toEqual(['HostEnrolled']);
     const open = given(invited(TOKEN, LATER_MS)).when(enrolOf(alice, { inviteHash: TOKEN }));
-    expect(open.events.map(({ type }) => type)).toEqual(['HostEnrolled']);
+    expect(open.events.map(({ type }) => type)).toEqual(['HostEnrolled', 'InviteSpent']);
+    const later = given(enrolled(alice), enrolledInAccount(bob, 'acme'), invited(TOKEN, LATER_MS));
+    const vouched = later.when(enrolOf(alice, { inviteHash: TOKEN }));
+    expect(vouched.after().get('enrolment', alice.key)?.invited).toBe(true);
+    const rotatedTo = given(enrolled(alice), ...vouched.events, rotated(alice, dave)).rows.get('enrolment', dave.key);
+    expect(rotatedTo?.invited).toBe(true);
+    for (const needless of [enrolOf(bob, { inviteHash: TOKEN }), enrolOf(alice, { inviteHash: sha256Hex('another') })])
+      expect(later.when(needless).events.map(({ type }) => type)).not.toContain('InviteSpent');
   });
 
   test('is not spent on a host that is refused for want of room', () => {
@@ -161,7 +173,7 @@ describe('an invite', () => {
     const refused = full.when(enrol);
     expect([refused.verdict, refused.events]).toEqual(['ENROLMENTS_FULL', []]);
     const later = full.when({ ...enrol, nowMs: NOON_MS + UNUSED_LAPSES_AFTER_MS });
-    expect(later.events.map(({ type }) => type)).toEqual(['EnrolmentLapsed', 'InviteSpent', 'HostEnrolled']);
+    expect(later.events.map(({ type }) => type)).toEqual(['EnrolmentLapsed', 'HostEnrolled', 'InviteSpent']);
   });
 });
 

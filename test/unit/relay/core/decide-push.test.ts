@@ -4,6 +4,7 @@ import { sha256Hex } from '../../../../src/protocol/digest.ts';
 import { DAY_MS } from '../../../../src/protocol/limits.ts';
 import type { WireVerdict } from '../../../../src/relay/core/command.ts';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
+import { REMEMBERED_BYTES } from '../../../../src/relay/core/mail-use.ts';
 import { knownKeys } from '../../../../src/relay/core/push-facts.ts';
 import { settingsWith } from '../../../support/settings.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
@@ -412,4 +413,63 @@ test('a seq is max(head + 1, now) at any clock', () => {
       expect(world.when(pushOf(alice, 'm1', [[bob, 'y']], { nowMs })).seqs).toEqual([Math.max(headSeq + 1, nowMs)]);
     }),
   );
+});
+
+describe('the part of strangers', () => {
+  /** What an item of one byte is charged. */
+  const ITEM = REMEMBERED_BYTES + 1;
+  const budget = (items: number) => ({ mailBudgetBytes: 2 * items * ITEM });
+  const push = (from: TestHost) => pushOf(from, 'new', [[bob, 'x']]);
+  const itemsOf = (from: TestHost, count: number): RelayEvent[] =>
+    Array.from({ length: count }, (_item, at) => accepted(from, `${from.name}-${at}`, [[bob, NOON_MS + at, 'x']]));
+
+  test('leaves to others what each of them takes, so that the heaviest is refused first', () => {
+    const world = given(enrolled(bob), ...itemsOf(alice, 3), ...itemsOf(carol, 1));
+    expect(world.under(budget(8)).when(push(alice)).verdict).toBe('rejected:quota:relay_bytes');
+    expect(world.under(budget(8)).when(push(carol)).verdict).toBe('accepted');
+    expect(world.under(budget(8)).when(push(dave)).verdict).toBe('accepted');
+    expect(world.under(budget(9)).when(push(alice)).verdict).toBe('accepted');
+    expect(world.under(budget(4)).when(push(dave)).verdict).toBe('rejected:quota:relay_bytes');
+    expect(world.under({}).when(push(alice)).verdict).toBe('accepted');
+  });
+
+  test('binds nobody who has an invite or an account, and none of a relay of invited hosts', () => {
+    const spent = {
+      type: 'InviteSpent',
+      inviteHash: sha256Hex('token'),
+      hostPubkey: carol.key,
+      atMs: NOON_MS,
+    } as const;
+    const hosts = [enrolled(bob), enrolledInAccount(alice, 'acme'), enrolled(carol), spent, enrolled(dave)];
+    const world = given(...hosts, ...itemsOf(alice, 9), ...itemsOf(carol, 9)).under(budget(2));
+    expect([alice, carol, dave].map((from) => world.when(push(from)).verdict)).toEqual([
+      'accepted',
+      'accepted',
+      'rejected:quota:relay_bytes',
+    ]);
+    expect(world.under({ ...budget(2), admission: 'invite' }).when(push(dave)).verdict).toBe('accepted');
+  });
+
+  test('is charged for all keys of a host, and for what was acked as long as it is remembered', () => {
+    const many = [enrolled(bob), enrolled(alice), ...itemsOf(alice, 3)];
+    const turned = given(...many, rotated(alice, carol)).under(budget(6));
+    expect(turned.when(push(carol)).verdict).toBe('rejected:quota:relay_bytes');
+    const released = given(...many, acked(bob, NOON_MS + 2, [[alice, 3, 3]])).under(budget(6));
+    expect(released.when(push(alice)).verdict).toBe('rejected:quota:relay_bytes');
+    const senders = [{ senderPubkey: alice.key, rows: 3 }];
+    released.rows.apply({ type: 'DedupPurged', beforeMs: NOON_MS, senders, atMs: NOON_MS });
+    expect(released.when(push(alice)).verdict).toBe('accepted');
+  });
+
+  test('is derived of the disk where the operator says nothing, with what mail takes already', () => {
+    const world = given(enrolled(bob), ...itemsOf(alice, 2));
+    const verdictWith = (free: number): string => {
+      world.rows.mail.freeBytes = free;
+      return world.when(push(alice)).verdict;
+    };
+    // Half of it for mail, and half of that for strangers: 6 items, of which 2 are there.
+    expect(verdictWith(22 * ITEM)).toBe('accepted');
+    expect(verdictWith(21 * ITEM)).toBe('rejected:quota:relay_bytes');
+    expect(verdictWith(-ITEM)).toBe('rejected:quota:relay_bytes');
+  });
 });

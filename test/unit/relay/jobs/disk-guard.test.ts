@@ -8,6 +8,7 @@ const FLOOR = 1_000;
 async function guarded(free: { bytes: number; fails?: boolean }) {
   const timers = new ManualTimers();
   const changes: [boolean, number][] = [];
+  const found: number[] = [];
   let asked = 0;
   const guard = await DiskGuard.start({
     freeBytes: () => {
@@ -19,9 +20,10 @@ async function guarded(free: { bytes: number; fails?: boolean }) {
     onError: (error) => {
       throw error;
     },
+    onFound: (bytes) => found.push(bytes),
     onChange: (isLow, bytes) => changes.push([isLow, bytes]),
   });
-  return { guard, timers, changes, asked: () => asked };
+  return { guard, timers, changes, found, asked: () => asked };
 }
 
 describe('room on the disk', () => {
@@ -32,7 +34,7 @@ describe('room on the disk', () => {
 
   test('is asked for every five seconds, and a change is told once', async () => {
     const free = { bytes: 5_000 };
-    const { guard, timers, changes } = await guarded(free);
+    const { guard, timers, changes, found } = await guarded(free);
     free.bytes = 10;
     timers.pass(4_999);
     await settled({});
@@ -42,6 +44,7 @@ describe('room on the disk', () => {
     timers.pass(5_000);
     await settled({});
     expect([guard.isLow, guard.freeBytes, changes]).toEqual([true, 10, [[true, 10]]]);
+    expect(found).toEqual([5_000, 10, 10]);
     free.bytes = 2_000;
     timers.pass(5_000);
     await settled({});

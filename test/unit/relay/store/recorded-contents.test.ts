@@ -9,6 +9,7 @@ import { gunzipSync } from 'node:zlib';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { DAY_MS, HEARTBEAT_STALE_MS } from '../../../../src/protocol/limits.ts';
+import { LOG_FORMAT } from '../../../../src/relay/core/log-format.ts';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
 import type { TableName } from '../../../../src/relay/core/rows.ts';
 import { PREFIX, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
@@ -93,21 +94,21 @@ test('a known life leaves the same keys and values, and the same position, as wh
   await liveOn(relay);
   await relay.close();
   expect(await contentsOf(relay.folder)).toEqual({
-    checkpoint: '1 1afbc86487f2624b',
-    checkpointPart: '1 788937e3b288822e',
+    checkpoint: '1 8e826daeeab94be9',
+    checkpointPart: '1 58fcf51773c55c1b',
     collected: '1 d35d191bbbfc30bc',
-    dedup: '33 78e07a4d6948b5b8',
-    dedupUntil: '6 0fc073804711a13a',
+    dedup: '33 76011f3d24325937',
+    dedupUntil: '6 942f4e3c5be815cb',
     encKey: '1 94c303f5e7e80d64',
-    enrolment: '6 0eb41f06233ebebe',
-    expiry: '5 994e6f6c42ff1a26',
+    enrolment: '6 e73ed70e533c16ed',
+    expiry: '5 7f3869092a85ce11',
     heartbeat: '1 87859d42f70d761b',
     lineage: '1 054e894034388a6b',
-    log: '4 3d41566089fefa05',
-    logLink: '4 a9cde942e5513c60',
+    log: '4 9219addbf41b8e0a',
+    logLink: '4 13ce41e7b7327262',
     payload: '21 4419e8347923acf1',
-    position: 'ba45ebfeb3b79599',
-    pruned: '1 22874b07b7adece1',
+    position: 'a23c072833dda47e',
+    pruned: '1 6cf2e6d2cd21a03b',
     queue: '21 f1b89eb78edabe25',
     relay: '1 bdbb7181adee4abc',
     rotation: '1 c660e773bc1ee65b',
@@ -116,7 +117,7 @@ test('a known life leaves the same keys and values, and the same position, as wh
     senders: '1 485be86b13dd6fa1',
     share: '2 b5e68ec6152c307c',
     target: '5 ffe2a896b5d362fa',
-    tile: '3 b49c99c3ffd9a56a',
+    tile: '3 27daeb4c8eaf4bba',
   });
 });
 
@@ -127,6 +128,8 @@ test('events of every type are packed as when they were recorded', () => {
     for (const [at, event] of events.entries()) sum.update(encodeRecord({ lsn: at + 1, event }));
     return [type, cut(sum.digest('hex'))];
   });
+  // Relays of an older version stop at a kind that they do not know: one more is a new format (core/log-format.ts).
+  expect([digests.length, LOG_FORMAT]).toEqual([27, 2]);
   expect(Object.fromEntries(digests)).toEqual({
     AdmissionsLapsed: '1189bfda2a67c8f4',
     CheckpointTaken: '5394755bfa32c681',
@@ -152,6 +155,7 @@ test('events of every type are packed as when they were recorded', () => {
     RelayRestored: '101638a55dc8bb01',
     SchemaMigrated: 'e87d36c8da64f116',
     SendersPublished: 'c9f718c683c0476e',
+    SendersDated: '208d8f0b5f68cbcc',
     SendersRenewed: '946b734e3f1430fc',
     SeqFloorsRaised: 'b7caefe25095690e',
   });
@@ -164,7 +168,7 @@ test('rows of every table are packed as when they were recorded', () => {
     for (const { key, row } of fc.sample(arbitrary, { numRuns: RUNS, seed: 20_261_122 })) {
       const stored = rowKeyBytes(table, key);
       // Rows of enrolments without marks are those of before there were any.
-      const recorded = table === 'enrolment' ? { ...row, madeV2Hop: false } : row;
+      const recorded = table === 'enrolment' ? { ...row, madeV2Hop: false, invited: false, sendersDatedMs: null } : row;
       sum.update(stored).update(encodeRow(table, stored, recorded));
     }
     return [table, cut(sum.digest('hex'))];

@@ -1,0 +1,90 @@
+/**
+ * What mail takes of the disk, in memory beside the rows: of each sender, of all, and of senders whom nobody vouched for.
+ *
+ * A sender is charged for the wire bytes that wait, and for what the relay remembers of each item (`REMEMBERED_BYTES`). Of
+ * what mail may take, strangers have a part, and of what is left of the part each may have as much as it leaves to others:
+ * the heaviest is refused first, and one that is light finds room however many are heavy. Whom an operator invited, or an
+ * account proves, is refused by the floor of the disk alone.
+ *
+ * Invariant: equals a `new MailUse()` to which every share, sender and enrolment row was applied.
+ */
+import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
+import type { Directory } from './directory.ts';
+import type { RelaySettings } from './facts.ts';
+import type { EnrolmentRow, RowChange, RowReader } from './rows.ts';
+
+/** Records, hashes and rows of one item, about. */
+export const REMEMBERED_BYTES = 512;
+/** Of what is free above the floor, mail may take one part in so many, unless the operator says how much. */
+const PARTS_OF_DISK = 2;
+/** Of what mail may take, strangers may have one part in so many. */
+const PARTS_OF_BUDGET = 2;
+
+/** What a push is decided by. */
+export interface MailFacts {
+  /** Whether an operator or an account vouched for the sender. */
+  isVouchedFor: boolean;
+  /** What the sender, under any of its keys, takes. */
+  own: number;
+  /** What strangers may take beyond what they do. */
+  left: number;
+}
+
+export function isVouchedFor({ account, invited }: EnrolmentRow): boolean {
+  return account !== null || invited;
+}
+
+export class MailUse {
+  /** What is free above the floor of the disk, as it was found last. */
+  freeBytes = Infinity;
+  readonly #bySender = new Map<PublicKey, number>();
+  readonly #vouchedFor = new Set<PublicKey>();
+  #all = 0;
+  #ofStrangers = 0;
+
+  /** Takes over a change; `before` shows the rows without it, where there may be any. */
+  apply(change: RowChange, before?: RowReader): void {
+    const { table, key, row } = change;
+    if (table === 'share') {
+      const sender = key.slice(PUBLIC_KEY_CHARACTERS) as PublicKey;
+      this.#charge(sender, (row?.bytes ?? 0) - (before?.get(table, key)?.bytes ?? 0));
+    } else if (table === 'sender') {
+      const rows = (row?.dedupRows ?? 0) - (before?.get(table, key)?.dedupRows ?? 0);
+      this.#charge(key as PublicKey, rows * REMEMBERED_BYTES);
+    } else if (table === 'enrolment') {
+      const host = key as PublicKey;
+      const isVouched = row !== null && isVouchedFor(row);
+      if (isVouched === this.#vouchedFor.has(host)) return;
+      this.#ofStrangers += isVouched ? -this.#of(host) : this.#of(host);
+      if (isVouched) this.#vouchedFor.add(host);
+      else this.#vouchedFor.delete(host);
+    }
+  }
+
+  factsOf(
+    sender: PublicKey,
+    directory: Pick<Directory, 'keysOf'>,
+    { admission, mailBudgetBytes }: RelaySettings,
+  ): MailFacts {
+    let own = 0;
+    for (const key of directory.keysOf(sender)) own += this.#of(key);
+    const budget = mailBudgetBytes ?? (this.#all + Math.max(0, this.freeBytes)) / PARTS_OF_DISK;
+    return {
+      isVouchedFor: admission === 'invite' || this.#vouchedFor.has(sender),
+      own,
+      left: Math.min(budget / PARTS_OF_BUDGET - this.#ofStrangers, budget - this.#all),
+    };
+  }
+
+  #of(sender: PublicKey): number {
+    return this.#bySender.get(sender) ?? 0;
+  }
+
+  #charge(sender: PublicKey, bytes: number): void {
+    const after = this.#of(sender) + bytes;
+    if (after === 0) this.#bySender.delete(sender);
+    else this.#bySender.set(sender, after);
+    this.#all += bytes;
+    if (!this.#vouchedFor.has(sender)) this.#ofStrangers += bytes;
+  }
+}
