@@ -116,12 +116,14 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect((await enrolHost(relay, bob, shown(`${TOKEN}-2`))).status).toBe(200);
   });
 
-  test('a relay that is open takes everybody, and spends no invite', async () => {
+  test('a relay that is open takes everybody, and an invite vouches for the host that shows it', async () => {
     const relay = await relayForTest(adapter);
     await issue(relay, TOKEN);
     expect((await enrolHost(relay, alice, shown(TOKEN))).status).toBe(200);
-    expect((await enrolHost(relay, bob)).status).toBe(200);
-    expect(await relay.relay.engine.admissions.openInvites(relay.clock.nowMs())).toHaveLength(1);
+    expect((await enrolHost(relay, bob, shown(TOKEN))).status).toBe(200);
+    const { admissions, directory } = relay.relay.engine;
+    expect(await admissions.openInvites(relay.clock.nowMs())).toHaveLength(0);
+    expect([alice, bob].map(({ key }) => directory.get(key)?.invited)).toEqual([true, false]);
   });
 });
 

@@ -338,6 +338,16 @@ describe('the process', () => {
     expect((await examined(await answering(changes))).of(id)).toMatchObject(found);
   });
 
+  test('lets anybody in whom a proxy brings, or invited hosts alone', async () => {
+    const storeDir = await usedStore();
+    const open = await examined(storeDir, ['--trust-proxy', 'xff']);
+    expect(open.of('admission')).toMatchObject(finding('note', 'Anybody who reaches this relay', '--admission'));
+    for (const closed of [[], ['--trust-proxy', 'xff', '--admission', 'invite']]) {
+      const { document } = await examined(storeDir, closed);
+      expect(document.checks.map(({ id }) => id)).not.toContain('admission');
+    }
+  });
+
   test('may open too few files for the connections that are asked for', async () => {
     const { of } = await examined(await usedStore(), ['--max-connections', '100000000']);
     expect(of('files')).toMatchObject(finding('broken', '--max-connections says 100000000', 'ulimit -n'));

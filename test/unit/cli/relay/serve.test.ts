@@ -89,6 +89,13 @@ describe('relay serve', () => {
     expect(await terminate(relay)).toMatchObject({ code: EXIT.ok, stdout: `${JSON.stringify(start)}\n` });
   });
 
+  test('it says that anybody may enrol where more than this machine reaches it', async () => {
+    const started = (args: string[]) => temporaryFolder().then((folder) => relayHere(folder, args));
+    const open = await started(['--trust-proxy', 'xff']);
+    expect(open.start.notices).toEqual([expect.stringContaining('With --admission invite only') as string]);
+    expect((await started(['--trust-proxy', 'xff', '--admission', 'invite'])).start.notices).toEqual([]);
+  });
+
   test('its key is relay.key in the store folder, 0600, the base64 of 32 bytes and a newline', async () => {
     const storeDir = join(await temporaryFolder(), 'deep', 'store');
     const relay = await relayHere(storeDir);
