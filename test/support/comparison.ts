@@ -491,6 +491,7 @@ function enrolmentShown(row: EnrolmentRow | undefined): ModelEnrolment | undefin
     ownerFp: _ownerFp,
     rotatedTo: _rotatedTo,
     madeV2Hop: _v2,
+    sendersDatedMs: _datedMs,
     ...others
   } = row;
   return { key, name, isRevoked: revokedAtMs !== null, ...others };

@@ -133,7 +133,7 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
       return [...enrolment.pack(row), ...marks.slice(0, marks.findLastIndex((mark) => mark !== false) + 1)];
     },
     row: (fields, hostPubkey) => {
-      const [madeV2Hop = false, invited = false, datedMs = false] = fields.slice(ENROLMENT_FIELDS) as unknown[];
+      const [madeV2Hop = false, invited = false, datedMs = false] = fields.slice(ENROLMENT_FIELDS);
       return {
         hostPubkey: hostPubkey as PublicKey,
         ...enrolment.unpack(fields),

@@ -90,10 +90,10 @@ describe('relay serve', () => {
   });
 
   test('it says that anybody may enrol where more than this machine reaches it', async () => {
-    const started = (args: string[]) => temporaryFolder().then((folder) => relayHere(folder, args));
-    const open = await started(['--trust-proxy', 'xff']);
+    const open = await relayHere(await temporaryFolder(), ['--trust-proxy', 'xff']);
     expect(open.start.notices).toEqual([expect.stringContaining('With --admission invite only') as string]);
-    expect((await started(['--trust-proxy', 'xff', '--admission', 'invite'])).start.notices).toEqual([]);
+    const closed = await relayHere(await temporaryFolder(), ['--trust-proxy', 'xff', '--admission', 'invite']);
+    expect(closed.start.notices).toEqual([]);
   });
 
   test('its key is relay.key in the store folder, 0600, the base64 of 32 bytes and a newline', async () => {

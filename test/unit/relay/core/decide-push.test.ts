@@ -415,14 +415,14 @@ test('a seq is max(head + 1, now) at any clock', () => {
   );
 });
 
+const push = (from: TestHost) => pushOf(from, 'new', [[bob, 'x']]);
+const itemsOf = (from: TestHost, count: number): RelayEvent[] =>
+  Array.from({ length: count }, (_item, at) => accepted(from, `${from.name}-${at}`, [[bob, NOON_MS + at, 'x']]));
+
 describe('the part of strangers', () => {
   /** What an item of one byte is charged. */
   const ITEM = REMEMBERED_BYTES + 1;
   const budget = (items: number) => ({ mailBudgetBytes: 2 * items * ITEM });
-  const push = (from: TestHost) => pushOf(from, 'new', [[bob, 'x']]);
-  const itemsOf = (from: TestHost, count: number): RelayEvent[] =>
-    Array.from({ length: count }, (_item, at) => accepted(from, `${from.name}-${at}`, [[bob, NOON_MS + at, 'x']]));
-
   test('leaves to others what each of them takes, so that the heaviest is refused first', () => {
     const world = given(enrolled(bob), ...itemsOf(alice, 3), ...itemsOf(carol, 1));
     expect(world.under(budget(8)).when(push(alice)).verdict).toBe('rejected:quota:relay_bytes');
