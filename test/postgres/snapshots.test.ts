@@ -61,6 +61,7 @@ test.runIf(IS_THOROUGH)(
     await primary.query('DELETE FROM batch WHERE no <= (SELECT pruned_no FROM relay_log)');
 
     for (const node of nodes) await node.lose();
+    const lostAt = String((await primary.query('SELECT clock_timestamp()::text AS at'))[0]?.['at']);
     for (const node of nodes) node.startAgain();
     leader = await leaderOf(nodes);
     const page = await clientAt(leader, bob).pull();
@@ -69,6 +70,9 @@ test.runIf(IS_THOROUGH)(
     expect(await pushed(leader, 1, 15)).toEqual(again);
     expect(await pushed(leader, 16, 16)).toMatchObject([{ status: 'accepted' }]);
     expect(leader.stderr).toContain('A new view was filled from the snapshot');
+    // The other one fills its view too, and is stopped when it has: a node notes itself only then.
+    const noted = `SELECT count(*)::int AS nodes FROM node WHERE seen_at > '${lostAt}'`;
+    await expect.poll(() => primary.query(noted), { timeout: WITHIN_MS, interval: 200 }).toEqual([{ nodes: 2 }]);
     for (const node of nodes) {
       node.stop();
       expect(await node.ended()).toBe(0);
