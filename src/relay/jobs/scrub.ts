@@ -16,6 +16,7 @@ import { hasHash } from '../../protocol/digest.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import type { QueueRow } from '../core/rows.ts';
 import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';
+import { paceWork } from '../../lib/pace.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
 import { StoreFailed } from '../engine/committer.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -29,8 +30,8 @@ const SCRUB_EVERY_MS = DAY_MS;
 const SLICE_BYTES = 512 << 10;
 const PAUSE_MIN_MS = 50;
 const PAUSE_MAX_MS = 10_000;
-/** How many times as long as its slice a pause is. */
-const PAUSE_FACTOR = 9;
+/** Of the time, what a pass takes. */
+const SHARE = 0.1;
 const KEY_BYTES = 32;
 
 export interface ScrubPass {
@@ -103,9 +104,8 @@ export class Scrub {
     const pass: ScrubPass = { atMs: 0, items: 0, bytes: 0, lost: 0, unreadable: 0, durationMs: 0 };
     const begin = placeOf(randomBytes(KEY_BYTES));
     try {
-      await this.#walk(begin, LAST_PLACE, pass);
-      await this.#walk(FIRST_PLACE, begin, pass);
-      await this.#checkRows();
+      const monotonicMs = (): number => clock.monotonicMs();
+      await paceWork(this.#slices(begin, pass), { share: SHARE, monotonicMs, rest: (ms) => this.#rest(ms) });
     } catch (error) {
       // A store that failed ends the process by itself.
       if (error instanceof StoreFailed) return;
@@ -117,25 +117,22 @@ export class Scrub {
     onPassEnded(this.#last);
   }
 
-  async #walk(after: Buffer, through: Buffer, pass: ScrubPass): Promise<void> {
-    const { engine, clock } = this.#options;
-    for (let place = after; !this.#isStopped; ) {
-      const startedMs = clock.monotonicMs();
+  async *#slices(begin: Buffer, pass: ScrubPass): AsyncGenerator<void, void, void> {
+    const { engine } = this.#options;
+    yield* this.#compareItems(begin, LAST_PLACE, pass);
+    yield* this.#compareItems(FIRST_PLACE, begin, pass);
+    for (let place = await engine.checkRows(FIRST_ROW); place; place = await engine.checkRows(place)) yield;
+  }
+
+  async *#compareItems(after: Buffer, through: Buffer, pass: ScrubPass): AsyncGenerator<void, void, void> {
+    const { engine } = this.#options;
+    for (let place = after; ; ) {
       const slice = await engine.waitingSlice(place, through, SLICE_BYTES);
       if (!slice) return;
       pass.unreadable += slice.unreadable;
       for (const rows of byTarget(slice.rows)) await this.#compare(rows, pass);
       place = slice.place;
-      await this.#pauseAfter(clock.monotonicMs() - startedMs);
-    }
-  }
-
-  async #checkRows(): Promise<void> {
-    const { engine, clock } = this.#options;
-    for (let place: Buffer | undefined = FIRST_ROW; place && !this.#isStopped; ) {
-      const startedMs = clock.monotonicMs();
-      place = await engine.checkRows(place);
-      await this.#pauseAfter(clock.monotonicMs() - startedMs);
+      yield;
     }
   }
 
@@ -155,19 +152,16 @@ export class Scrub {
     onScrubbed(rows.length);
   }
 
-  #pauseAfter(tookMs: number): Promise<void> {
-    return this.#pause(Math.min(Math.max(PAUSE_MIN_MS, PAUSE_FACTOR * tookMs), PAUSE_MAX_MS));
-  }
-
-  async #pause(ms: number): Promise<void> {
-    if (this.#isStopped) return;
+  async #rest(ms: number): Promise<boolean> {
+    if (this.#isStopped) return false;
     await new Promise<void>((resolve) => {
-      const cancel = this.#options.timers.after(ms, resolve);
+      const cancel = this.#options.timers.after(Math.min(Math.max(PAUSE_MIN_MS, ms), PAUSE_MAX_MS), resolve);
       this.#endPause = () => {
         cancel();
         resolve();
       };
     });
+    return !this.#isStopped;
   }
 }
 

@@ -6,7 +6,7 @@ import { type Condition, faultsOf } from './condition.ts';
 import { type HostViewOptions, biggestQueues } from './host-views.ts';
 import type { EpochHistory } from './log-search.ts';
 import type { RowsCheck } from '../jobs/rows-check.ts';
-import { rowsCheckShown } from './rows-checks.ts';
+import { rowsCheckShown } from './online-check.ts';
 import { type RelayFacts, relayShown } from './relay-shown.ts';
 import { SAMPLE_EVERY_MS, type Sampler } from './sampler.ts';
 

@@ -48,7 +48,7 @@ import { hostDocument } from './hosts.ts';
 import { issueInvite, shownInvites } from './invites.ts';
 import { traceItem, type TraceOptions } from './item-trace.ts';
 import { searchLog } from './log-search.ts';
-import { rowsCheckShown } from './rows-checks.ts';
+import { rowsCheckShown } from './online-check.ts';
 import { QUIET_SHARE } from '../jobs/rows-check.ts';
 
 interface ConsoleRoutesOptions extends PageParts, OverviewParts, TraceOptions {

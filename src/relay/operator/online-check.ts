@@ -1,8 +1,12 @@
-/** A check of the rows against the log that a command asks for: its progress each second, and then what it found. */
+/**
+ * The check of the rows against the log, as operators see it: a command that asks for one has its progress each second, and
+ * then what it found; the console shows the last, and how far one is that is under way.
+ */
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
 import type { Timers } from '../../lib/clock.ts';
 import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
+import type { RowsCheckShown } from '../../protocol/rows-check-documents.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import type { CheckedAt, RowsCheck } from '../jobs/rows-check.ts';
 import { type RowsCheckDocument, VerifyRequest } from './documents.ts';
@@ -63,4 +67,21 @@ function reportLine({ durationMs, checked }: CheckedAt): RowsCheckDocument {
   const listed = findings.map(({ code, message }) => ({ code, message }));
   const counts = { found, lsn, replayed_from: replayedFrom, records, rows };
   return { type: 'report', findings: listed, ...counts, busy_ms: busyMs, duration_ms: durationMs };
+}
+
+const FINDINGS_SHOWN_MAX = 10;
+
+export function rowsCheckShown({ last, failedAtMs, run }: RowsCheck): RowsCheckShown {
+  return {
+    last: last
+      ? {
+          at: last.atMs,
+          rows: last.checked.rows,
+          found: last.checked.found,
+          findings: last.checked.findings.slice(0, FINDINGS_SHOWN_MAX).map(({ message }) => message),
+        }
+      : null,
+    failed_at: failedAtMs ?? null,
+    under_way: run ? { stage: run.progress.stage, done: run.progress.done, of: run.progress.of ?? null } : null,
+  };
 }

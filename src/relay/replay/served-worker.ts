@@ -1,5 +1,6 @@
 /** The thread of served-check.ts: a replay of the log against the rows, which rests much longer than it works. */
 import { parentPort, workerData } from 'node:worker_threads';
+import { paceWork } from '../../lib/pace.ts';
 import { openServed } from './offline.ts';
 import type { Progress } from './finding.ts';
 import { type ServedReport, verifyServed } from './verify.ts';
@@ -27,24 +28,14 @@ const say = (message: ServedMessage): void => {
 
 const offline = await openServed(location);
 try {
-  const steps = verifyServed(offline);
-  let busyMs = 0;
-  for (;;) {
-    const startedMs = performance.now();
-    const step = await steps.next();
-    const tookMs = performance.now() - startedMs;
-    busyMs += tookMs;
-    if (step.done) {
-      say({ type: 'report', report: step.value, busyMs });
-      break;
-    }
-    say({ type: 'progress', progress: step.value });
-    // Ends at once when it is woken by the one who stops it.
-    if (Atomics.load(stop, 0) === 1 || Atomics.wait(stop, 0, 0, tookMs / share - tookMs) === 'ok') {
-      await steps.return(undefined as never);
-      break;
-    }
-  }
+  const pace = {
+    share,
+    monotonicMs: () => performance.now(),
+    // Woken by the one who stops it.
+    rest: (ms: number) => Atomics.load(stop, 0) === 0 && Atomics.wait(stop, 0, 0, ms) !== 'ok',
+  };
+  const ended = await paceWork(verifyServed(offline), pace, (progress) => say({ type: 'progress', progress }));
+  if (ended) say({ type: 'report', report: ended.result, busyMs: ended.busyMs });
 } finally {
   await offline.close();
 }
