@@ -3,7 +3,7 @@
  * `Verification`: it reads, adds findings, and notes what the checks behind it need to know.
  */
 import type { Pair } from '../../lib/pair-block.ts';
-import { KEY_BYTES } from '../store/keys.ts';
+import { KEY_BYTES, prefixRange } from '../store/keys.ts';
 import type { RowCheckpoint } from '../store/row-checkpoints.ts';
 import type { KeyRange } from '../store/scan.ts';
 import type { ScratchPairs } from '../store/scratch.ts';
@@ -71,21 +71,26 @@ export type Check = (verification: Verification) => AsyncGenerator<Progress, voi
 /** Judges one key of a store: what is stored under it, and what is to be there. */
 export type Judge = (key: Buffer, stored: Buffer | undefined, expected: Buffer | undefined) => void;
 
-/** The walk of all checks: what is stored in step with what is to be there. Yields how many keys each step came by. */
+/** Walks over what is stored under each prefix, in step with what is to be there if that is known. Answers how many keys. */
 export async function* compareWalks(
-  stored: AsyncIterable<readonly Pair[]>,
-  expected: AsyncIterable<readonly Pair[]>,
-  findings: Findings,
+  { source, findings }: Verification,
+  stage: string,
+  prefixes: readonly number[],
   judge: Judge,
-): AsyncGenerator<number, void> {
-  for await (const run of joinWalks(stored, expected)) {
-    for (const { key, left, right } of run) if (isOfStore(key, findings)) judge(key, left, right);
-    yield run.length;
+  expected: (range: { gte: Buffer; lt: Buffer }) => AsyncIterable<readonly Pair[]> = nothing,
+): AsyncGenerator<Progress, number> {
+  let done = 0;
+  for (const prefix of prefixes) {
+    const range = prefixRange(prefix);
+    for await (const run of joinWalks(source.walk(range), expected(range))) {
+      for (const { key, left, right } of run) if (isOfStore(key, findings)) judge(key, left, right);
+      yield { stage, done: (done += run.length), of: undefined };
+    }
   }
+  return done;
 }
 
-/** Where nothing is known of what is to be there. */
-export async function* nothing(): AsyncGenerator<readonly Pair[]> {
+async function* nothing(): AsyncGenerator<readonly Pair[]> {
   // No pair.
 }
 

@@ -8,52 +8,45 @@
 import { hash } from 'node:crypto';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import { rowKey, type TableName, type Tables } from '../core/rows.ts';
-import { MARK_PREFIXES, ROW_PREFIXES, rowName, rowOwner, verifiedBytes } from '../store/checksum.ts';
-import { PREFIX, REPLAYED_TABLES, prefixRange } from '../store/keys.ts';
+import { MARK_PREFIXES, ROW_PREFIXES, rowKind, rowName, rowOwner, verifiedBytes } from '../store/checksum.ts';
+import { PREFIX, REPLAYED_TABLES } from '../store/keys.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { readableRow } from '../store/scan.ts';
 import { FINDINGS_LISTED_MAX, type Findings, type Progress } from './finding.ts';
 import type { OfflineStore } from './offline.ts';
 import { readEntries } from './records.ts';
 import type { ReplayedRows } from './replay.ts';
-import { type Judge, type Verification, compareWalks, nothing } from './verification.ts';
+import { type Judge, type Verification, compareWalks } from './verification.ts';
 
 const ADVICE = 'poste relay log rebuild makes it anew from the log';
 
 export async function* verifyRows(verification: Verification): AsyncGenerator<Progress, void> {
-  const { offline, source, rows: replayed, findings } = verification;
+  const { offline, rows: replayed, findings, counted } = verification;
   const differences: Difference[] = [];
   let untold = 0;
-  let rows = 0;
-  for (const table of REPLAYED_TABLES) {
-    const isOut = leftOut(table, replayed);
-    const range = prefixRange(PREFIX[table]);
-    const judge: Judge = (key, stored, byLog) => {
-      if ((stored && byLog?.equals(stored)) || isOut(key, stored, byLog)) return;
-      if (differences.length < FINDINGS_LISTED_MAX) differences.push({ table, key, stored, byLog });
-      else untold++;
-    };
-    for await (const count of compareWalks(source.walk(range), replayed.runs(range), findings, judge))
-      yield { stage: 'rows', done: (rows += count), of: undefined };
-  }
+  const isLeftOut = differencesLeftOut(replayed);
+  const judge: Judge = (key, stored, byLog) => {
+    if ((stored && byLog?.equals(stored)) || isLeftOut(key, stored, byLog)) return;
+    const table = rowKind(key) as TableName;
+    if (differences.length < FINDINGS_LISTED_MAX) differences.push({ table, key, stored, byLog });
+    else untold++;
+  };
+  const prefixes = REPLAYED_TABLES.map((table) => PREFIX[table]);
+  const rows = yield* compareWalks(verification, 'rows', prefixes, judge, (range) => replayed.runs(range));
   await addFindings(offline, differences, untold, findings);
-  verification.counted.rows = rows;
+  counted.rows = rows;
 }
 
 /** Verifies the checksums of rows and due entries, where there is no replay to compare them with. */
-export async function* verifyChecksums({ source, findings, counted }: Verification): AsyncGenerator<Progress, void> {
+export async function* verifyChecksums(verification: Verification): AsyncGenerator<Progress, void> {
+  const { findings, counted } = verification;
   const judge: Judge = (key, stored) => {
     if (stored && verifiedBytes(key, stored)) return;
     findings.add('ROW_DAMAGED', `${rowName(key)} does not match its checksum`, { key: key.toString('hex') });
   };
-  let rows = 0;
-  for (const prefix of ROW_PREFIXES) {
-    // Those are judged with the store as a whole, whatever its log says.
-    if (MARK_PREFIXES.has(prefix)) continue;
-    for await (const count of compareWalks(source.walk(prefixRange(prefix)), nothing(), findings, judge))
-      yield { stage: 'rows', done: (rows += count), of: undefined };
-  }
-  counted.rows = rows;
+  // Marks are judged with the store as a whole, whatever its log says.
+  const prefixes = ROW_PREFIXES.filter((prefix) => !MARK_PREFIXES.has(prefix));
+  counted.rows = yield* compareWalks(verification, 'rows', prefixes, judge);
 }
 
 interface Difference {
@@ -63,16 +56,15 @@ interface Difference {
   byLog: Buffer | undefined;
 }
 
-type LeftOut = (key: Buffer, stored: Buffer | undefined, byLog: Buffer | undefined) => boolean;
-
-function leftOut(table: TableName, replayed: ReplayedRows): LeftOut {
-  if (table === 'queue') return replayed.ackedKeys();
-  if (table !== 'dedup') return () => false;
+/** Whether a difference is none: acked rows, as one walk comes by them, and purged ones. */
+function differencesLeftOut(replayed: ReplayedRows): (key: Buffer, stored?: Buffer, byLog?: Buffer) => boolean {
+  const isAcked = replayed.ackedKeys();
   const purgedMs = replayed.get('relay', '')?.dedupPurgedMs ?? 0;
-  // A checkpoint left out what was purged, and a replay from the first record still has it.
   return (key, stored, byLog) => {
-    const alone = stored && byLog ? undefined : readableRow('dedup', key, (stored ?? byLog) as Buffer);
-    return alone !== undefined && alone.dedupUntilMs <= purgedMs;
+    // A checkpoint left out what was purged, and a replay from the first record still has it.
+    const alone = key[0] === PREFIX.dedup && !(stored && byLog) ? (stored ?? byLog) : undefined;
+    const row = alone && readableRow('dedup', key, alone);
+    return isAcked(key) || (row !== undefined && row.dedupUntilMs <= purgedMs);
   };
 }
 

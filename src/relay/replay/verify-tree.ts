@@ -17,22 +17,17 @@ const TREE_ADVICE = 'poste relay log rebuild makes the tree anew from the log, w
  * Compares every stored tile and first leaf with the trees that the replay made, byte for byte. The right edge of the last
  * tree is not stored: the report names its root, for comparison with a checkpoint.
  */
-export async function* verifyTree({ source, scratch, findings }: Verification): AsyncGenerator<Progress, void> {
-  let done = 0;
-  for (const prefix of TREE_PREFIXES) {
-    const range = prefixRange(prefix);
-    const judge: Judge = (key, stored, expected) => {
-      if (stored && expected?.equals(stored)) return;
-      const part = nameTreePart(key);
-      const details = { key: key.toString('hex') };
-      if (!stored) findings.add('TREE_MISSING', `${part} is not in the store. ${TREE_ADVICE}`, details);
-      else if (expected) findings.add('TREE_DIFFERS', `${part} is not that of the records. ${TREE_ADVICE}`, details);
-      else
-        findings.add('TREE_UNEXPECTED', `${part} is in the store, and by the log it is not. ${TREE_ADVICE}`, details);
-    };
-    for await (const count of compareWalks(source.walk(range), scratch.runs(range), findings, judge))
-      yield { stage: 'tree', done: (done += count), of: undefined };
-  }
+export async function* verifyTree(verification: Verification): AsyncGenerator<Progress, void> {
+  const { scratch, findings } = verification;
+  const judge: Judge = (key, stored, expected) => {
+    if (stored && expected?.equals(stored)) return;
+    const part = nameTreePart(key);
+    const details = { key: key.toString('hex') };
+    if (!stored) findings.add('TREE_MISSING', `${part} is not in the store. ${TREE_ADVICE}`, details);
+    else if (expected) findings.add('TREE_DIFFERS', `${part} is not that of the records. ${TREE_ADVICE}`, details);
+    else findings.add('TREE_UNEXPECTED', `${part} is in the store, and by the log it is not. ${TREE_ADVICE}`, details);
+  };
+  yield* compareWalks(verification, 'tree', TREE_PREFIXES, judge, (range) => scratch.runs(range));
 }
 
 /** Walks over trees that nothing can be held against: each of their keys is looked up. */

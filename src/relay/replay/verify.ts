@@ -11,9 +11,9 @@
  * contents are not, a row that is missing, and one that came back. The log before the newest checkpoint, hash trees and wire
  * bytes are left to the others. What makes this sound while the relay writes lives in:
  *   - store/level.ts (`atThisMoment`), used by `openServed`: every read is of one snapshot, the end of the log included;
- *   - verify-rows.ts and verify-charges.ts: acked and purged rows count on neither side, whether they were collected or not;
+ *   - replay.ts (`runs`) and verify-rows.ts: acked and purged rows count on neither side, whether they were collected or not;
  *   - start-jobs.ts: nothing is compacted meanwhile, and what is found is told row by row, and begins one epoch;
- *   - served-worker.ts: the pace, by the time that each step took.
+ *   - served-worker.ts: the pace (lib/pace.ts), which is also that of the scrub.
  *
  * The daily scrub (jobs/scrub.ts) reads what waits in slices through the engine, so that what it finds lost is lost to the
  * engine too.
@@ -164,13 +164,9 @@ export async function* verifyServed(offline: OfflineStore): AsyncGenerator<Progr
   return { ...report, replayedFrom: report.replayedFrom ?? report.prunedThrough + 1 };
 }
 
-interface ChecksOptions {
+interface ChecksOptions extends Pick<Verification, 'offline' | 'source' | 'findings' | 'partRows'> {
   places?: StorePlaces | undefined;
   memoryBytes: number | undefined;
-  offline: OfflineStore;
-  source: Source;
-  findings: Findings;
-  partRows: number;
   skipsOldRecords?: boolean;
   /** Whether it is a finding when the database cannot be read, and the next check goes on. */
   findsUnreadable?: boolean;
