@@ -3,8 +3,10 @@ import { isAbsolute, join } from 'node:path';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Nothing says which folder is the user's home. Its message is one sentence with the remedy. */
-export class HomeUnknown extends Error {}
+/** Nothing says which folder is the user's home. Its message is one sentence with the remedy, and its code names the failure. */
+export class HomeUnknown extends Error {
+  readonly code = 'HOME_UNKNOWN';
+}
 
 /** An absolute HOME, else what the system has of this user. Throws `HomeUnknown`. */
 export function homeFolder(environment: Environment): string {

@@ -1,6 +1,5 @@
 /** How commands end: exit codes that scripts can switch on, one clear sentence on stderr, and signals. */
 import { systemRemedy } from '../../lib/file-fault.ts';
-import { HomeUnknown } from '../../lib/user-folders.ts';
 import type { CommandContext } from './context.ts';
 
 /** DO NOT CHANGE: scripts switch on these. */
@@ -46,8 +45,8 @@ const NO_TEMPORARY_FOLDER = 'set TMPDIR to a folder of yours, and give the comma
  */
 export function failureOf(error: unknown): CommandFailed | undefined {
   if (error instanceof CommandFailed) return error;
-  if (error instanceof HomeUnknown) return new CommandFailed('failure', 'HOME_UNKNOWN', error.message);
   const { code, message, syscall } = error as NodeJS.ErrnoException;
+  if (code === 'HOME_UNKNOWN') return new CommandFailed('failure', code, message);
   if (syscall === 'uv_cwd') return new CommandFailed('notFound', 'FOLDER_GONE', FOLDER_GONE);
   if (code !== 'LEVEL_IO_ERROR' && (code === undefined || !SYSTEM_CODES.has(code))) {
     if (syscall !== 'mkdtemp') return undefined;
