@@ -8,7 +8,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { actingAgent, addAgent } from '../src/host/agents/agents.ts';
-import { createHostContext, type HostContext, type HostEvent } from '../src/host/base/context.ts';
+import { createHostContext, type HostContext } from '../src/host/base/context.ts';
+import type { HostEvent } from '../src/host/base/events.ts';
 import { RETRY_TIMING } from '../src/host/core/outbox-event.ts';
 import { type Refusal, isRefusal } from '../src/host/core/refusal.ts';
 import type { AgentId } from '../src/host/core/rows.ts';
@@ -22,6 +23,7 @@ import { RelayService } from '../src/host/relay/relay-service.ts';
 import { createHostStore } from '../src/host/store/open.ts';
 import type { HostName } from '../src/protocol/names.ts';
 import { displayFingerprint, type PublicKey } from '../src/protocol/public-key.ts';
+import { onEvent } from '../test/support/on-event.ts';
 
 export const BODY_BYTES = 1000;
 const BODY = 'x'.repeat(BODY_BYTES);
@@ -50,7 +52,7 @@ class MailHost {
     this.#side = side;
     this.#agentId = agentId;
     this.#close = close;
-    context.subscribe(({ type }) => this.#happened(type));
+    onEvent(context, ({ type }) => this.#happened(type));
   }
 
   static async open(name: string): Promise<MailHost> {

@@ -13,7 +13,8 @@ import { addressOf } from '../src/host/core/address.ts';
 import { type Refusal, isRefusal } from '../src/host/core/refusal.ts';
 import type { AgentId } from '../src/host/core/rows.ts';
 import { actingAgent, addAgent } from '../src/host/agents/agents.ts';
-import { EventBus, type HostContext } from '../src/host/base/context.ts';
+import type { HostContext } from '../src/host/base/context.ts';
+import { EventBus } from '../src/host/base/events.ts';
 import { useInbox } from '../src/host/mail/inbox.ts';
 import { newMessage, storeMessage } from '../src/host/mailbox/mailbox.ts';
 import { sendMail } from '../src/host/mail/send.ts';
@@ -74,7 +75,7 @@ function officeOver(store: HostContext['store']): HostContext {
     randomBytes,
     retry: RETRY_TIMING,
     emit: (happening) => bell.emit(happening),
-    subscribe: (listener) => bell.subscribe(listener),
+    subscribe: (listener, handlers) => bell.subscribe(listener, handlers),
     log: () => {},
   };
 }

@@ -7,7 +7,9 @@ import { isRefusal } from '../../src/host/core/refusal.ts';
 import type { QuarantineRow } from '../../src/host/core/quarantine.ts';
 import type { OutboxRow, PeerRow } from '../../src/host/core/rows.ts';
 import type { PeerView } from '../../src/host/contract/peers.ts';
-import { EventBus, type HostContext, type HostEvent, type Identity } from '../../src/host/base/context.ts';
+import type { HostContext } from '../../src/host/base/context.ts';
+import type { Identity } from '../../src/host/core/rows.ts';
+import { EventBus, type HostEvent } from '../../src/host/base/events.ts';
 import { loadIdentity, newIdentityRow } from '../../src/host/peers/identity.ts';
 import { peerOfName } from '../../src/host/peers/peers.ts';
 import { generateSealKey } from '../../src/host/wire/sealing.ts';
@@ -20,6 +22,7 @@ import { parseHostName } from '../../src/protocol/names.ts';
 import { displayFingerprint } from '../../src/protocol/public-key.ts';
 import { disposableFolder } from './temporary-folder.ts';
 import { PATIENCE_MS } from './patience.ts';
+import { onEvent } from './on-event.ts';
 
 /** For hosts that use no relay. */
 const NO_RELAY: RelayTransport = {
@@ -66,10 +69,12 @@ export async function openLanHost(name: string, home?: Awaited<ReturnType<typeof
   let identity: Identity = await loadIdentity(store);
   const events = new EventBus();
   const told: HostEvent[] = [];
-  events.subscribe((event) => {
-    if (event.type === 'identity-changed') identity = event.identity;
-    told.push(event);
+  events.subscribe('context', {
+    'identity-changed': (event) => {
+      ({ identity } = event);
+    },
   });
+  onEvent(events, (event) => told.push(event));
   const context: HostContext = {
     get store() {
       return store;
@@ -81,7 +86,7 @@ export async function openLanHost(name: string, home?: Awaited<ReturnType<typeof
     randomBytes: (count) => randomBytes(count),
     retry: RETRY_TIMING,
     emit: (event) => events.emit(event),
-    subscribe: (listener) => events.subscribe(listener),
+    subscribe: (listener, handlers) => events.subscribe(listener, handlers),
     log: wake,
   };
   let port = 0;

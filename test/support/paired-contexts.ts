@@ -4,7 +4,9 @@ import { onTestFinished } from 'vitest';
 import type { Address, AgentId, MessageRef, MessageRow, PeerId, PeerRow, SealKey } from '../../src/host/core/rows.ts';
 import type { IncomingItem } from '../../src/host/inbound/verify.ts';
 import { keepSent, newMessage, storeMessage } from '../../src/host/mailbox/mailbox.ts';
-import { EventBus, type HostContext, type HostEvent, type Identity } from '../../src/host/base/context.ts';
+import type { HostContext } from '../../src/host/base/context.ts';
+import type { Identity } from '../../src/host/core/rows.ts';
+import { EventBus, type HostEvent } from '../../src/host/base/events.ts';
 import { outboxRowOf } from '../../src/host/outbox/outbox-rows.ts';
 import { queueEnvelope, wireOf } from '../../src/host/outbox/outbox.ts';
 import { generateSealKey } from '../../src/host/wire/sealing.ts';
@@ -15,6 +17,7 @@ import { SeededRandom } from './seeded-random.ts';
 import { disposableFolder } from './temporary-folder.ts';
 import { NOON_MS } from './test-clock.ts';
 import { contextWithoutStore } from './test-context.ts';
+import { onEvent } from './on-event.ts';
 
 export interface PairedContext {
   host: TestHost;
@@ -50,7 +53,7 @@ export async function pairedContext(name: string, clock = { nowMs: NOON_MS }): P
   const random = new SeededRandom(host.key.charCodeAt(0));
   const told: HostEvent[] = [];
   const bus = new EventBus();
-  bus.subscribe((event) => told.push(event));
+  onEvent(bus, (event) => told.push(event));
   const identity: Identity = { hostName: host.name, signer: host.signer, sealKey };
   const parts = contextWithoutStore({
     identity: () => identity,

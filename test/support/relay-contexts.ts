@@ -5,7 +5,9 @@ import { RETRY_TIMING } from '../../src/host/core/outbox-event.ts';
 import { onTestFinished } from 'vitest';
 import type { Address, AgentId, MessageRef, MessageRow, OutboxRow, PeerId, PeerRow } from '../../src/host/core/rows.ts';
 import { isRefusal } from '../../src/host/core/refusal.ts';
-import { EventBus, type HostContext, type Identity } from '../../src/host/base/context.ts';
+import type { HostContext } from '../../src/host/base/context.ts';
+import type { Identity } from '../../src/host/core/rows.ts';
+import { EventBus } from '../../src/host/base/events.ts';
 import { identityOf, loadIdentity, newIdentityRow, signedEncKey } from '../../src/host/peers/identity.ts';
 import { peerOfName, pinPeer } from '../../src/host/peers/peers.ts';
 import { generateSealKey } from '../../src/host/wire/sealing.ts';
@@ -56,8 +58,10 @@ export class RelayContext {
     this.clock = clock;
     this.timing = { ...TIMING, ...timing };
     this.#folder = folder;
-    this.events.subscribe((event) => {
-      if (event.type === 'identity-changed') this.#identity = event.identity;
+    this.events.subscribe('context', {
+      'identity-changed': ({ identity }) => {
+        this.#identity = identity;
+      },
     });
   }
 
@@ -74,7 +78,7 @@ export class RelayContext {
       randomBytes: (count) => randomBytes(count),
       retry: RETRY_TIMING,
       emit: (event) => this.events.emit(event),
-      subscribe: (listener) => this.events.subscribe(listener),
+      subscribe: (listener, handlers) => this.events.subscribe(listener, handlers),
       log: (level, message) => void this.said.push({ level, message }),
     };
   }

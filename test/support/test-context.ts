@@ -3,11 +3,14 @@ import { RETRY_TIMING } from '../../src/host/core/outbox-event.ts';
 import { onTestFinished } from 'vitest';
 import { type Signer, signerFromSeed } from '../../src/protocol/ed25519.ts';
 import type { HostName } from '../../src/protocol/names.ts';
-import { EventBus, type HostContext, type HostEvent, type Identity } from '../../src/host/base/context.ts';
+import type { HostContext } from '../../src/host/base/context.ts';
+import type { Identity } from '../../src/host/core/rows.ts';
+import { EventBus, type HostEvent } from '../../src/host/base/events.ts';
 import type { HostStore } from '../../src/host/store/host-store.ts';
 import { createHostStore } from '../../src/host/store/open.ts';
 import { SeededRandom } from './seeded-random.ts';
 import { disposableFolder } from './temporary-folder.ts';
+import { onEvent } from './on-event.ts';
 
 export const CONTEXT_START_MS = 1_763_675_303_000;
 
@@ -49,7 +52,7 @@ export function contextWithoutStore({ identity, clock, randomBytes, bus }: Conte
     randomBytes,
     retry: RETRY_TIMING,
     emit: (event) => bus.emit(event),
-    subscribe: (listener) => bus.subscribe(listener),
+    subscribe: (name, handlers) => bus.subscribe(name, handlers),
     log: () => {},
   };
 }
@@ -66,7 +69,7 @@ export async function disposableContext({ hostName = 'here', seed = 1 }: Context
   const clock = { nowMs: CONTEXT_START_MS };
   const told: HostEvent[] = [];
   const events = new EventBus();
-  events.subscribe((event) => told.push(event));
+  onEvent(events, (event) => told.push(event));
   const signer: Signer = signerFromSeed(random.bytes(32));
   const sealKey = { encPub: random.bytes(32).toString('base64'), secret: '', sinceMs: clock.nowMs, retiredAtMs: null };
   const identity: Identity = { hostName: hostName as HostName, signer, sealKey };

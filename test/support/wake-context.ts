@@ -17,6 +17,7 @@ import { ManualTimers } from './manual-time.ts';
 import { accepted, idOf, contextOf } from './mail-context.ts';
 import { posixUtility } from './programs.ts';
 import type { TestContext } from './test-context.ts';
+import { onEvent } from './on-event.ts';
 
 export interface WakeContext {
   context: TestContext;
@@ -106,7 +107,7 @@ export async function wakeContext(names: readonly string[], real: Partial<WakeMe
     async wait(agent, sessionId, waitMs = 50_000) {
       const agentId = await idOf(context, agent);
       const waits = deferred();
-      const endListening = context.subscribe(({ type }) => {
+      const endListening = onEvent(context, ({ type }) => {
         if (type === 'session-waits') waits.resolve();
       });
       const input = { session_id: sessionId, wait_ms: waitMs };

@@ -5,6 +5,7 @@
  * quarantine and of sessions. Times are milliseconds since the Unix epoch. protocol/ has what other hosts see; the names
  * are the specification's.
  */
+import type { Signer } from '../../protocol/ed25519.ts';
 import type { HostName, ItemId } from '../../protocol/names.ts';
 import type { AcceptReceipt, DeliveryState, HostRotation } from '../../protocol/documents.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
@@ -74,6 +75,13 @@ export interface IdentityRow {
   receiptFloor: number;
   /** Retention deleted sent messages up to this time: a later receipt for one of them is not from a stranger. */
   sentForgottenMs?: number;
+}
+
+/** The host's name and present keys. Replaced as a whole when one of them changes. */
+export interface Identity {
+  hostName: HostName;
+  signer: Signer;
+  sealKey: SealKey;
 }
 
 export interface AgentRow {

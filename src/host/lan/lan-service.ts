@@ -95,10 +95,13 @@ export class LanService {
 
   /** Listens when a host is paired. A port that is taken is logged and tried again. */
   async start(): Promise<void> {
-    this.#unsubscribe = this.#context.subscribe((event) => {
-      if (event.type === 'peers-changed') this.#listenAfterwards();
-      if (event.type === 'peers-changed' || event.type === 'identity-changed') this.#syncAll('needed');
-      if (event.type === 'agents-changed') this.#syncAll('agents-changed');
+    this.#unsubscribe = this.#context.subscribe('lan', {
+      'peers-changed': () => {
+        this.#listenAfterwards();
+        this.#syncAll('needed');
+      },
+      'identity-changed': () => this.#syncAll('needed'),
+      'agents-changed': () => this.#syncAll('agents-changed'),
     });
     await this.#listenAsNeeded().catch((error) => this.#logNotListening(error));
     this.#rounds = new PeriodicTask({

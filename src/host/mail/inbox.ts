@@ -255,10 +255,10 @@ export async function watchInbox(
   };
   const cancel = timers.after(wait_ms, end);
   signal.addEventListener('abort', end);
-  const endListening = context.subscribe((event) => {
-    const isOfMailbox = event.type === 'mail-stored' || event.type === 'mail-handled';
-    if (isOfMailbox && event.agentId === agentId) changed?.();
-  });
+  const ifOwn = (event: { agentId: AgentId }): void => {
+    if (event.agentId === agentId) changed?.();
+  };
+  const endListening = context.subscribe('inbox', { 'mail-stored': ifOwn, 'mail-handled': ifOwn });
   try {
     for (;;) {
       // Before the read: a change during the read is then not missed.

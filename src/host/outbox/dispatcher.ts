@@ -75,8 +75,8 @@ export class OutboxDispatcher {
   }
 
   async start(): Promise<void> {
-    this.#unsubscribe = this.#options.context.subscribe((event) => {
-      if (event.type === 'outbox-changed') this.wake(event.peerId);
+    this.#unsubscribe = this.#options.context.subscribe('outbox', {
+      'outbox-changed': ({ peerId }) => this.wake(peerId),
     });
     await this.wakeAll();
   }

@@ -8,8 +8,8 @@
 import type { Epoch } from '../../protocol/epoch.ts';
 import { retentionMs, type Limits } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { RelayEnrolmentRow, RelayRow } from '../core/rows.ts';
-import type { Identity, HostContext } from '../base/context.ts';
+import type { Identity, RelayEnrolmentRow, RelayRow } from '../core/rows.ts';
+import type { HostContext } from '../base/context.ts';
 import { type RelayScope, enterEpoch, noteSpeaksV2 } from './relay-rows.ts';
 import { RelayClient, type RelayInfo } from './relay-client.ts';
 import { AnotherRelay, type RelayClientOptions, RelayProblem, askChallenge, callerTrusting } from './relay-request.ts';

@@ -11,9 +11,9 @@ import { ISSUED_AHEAD_MAX_MS } from '../../protocol/limits.ts';
 import { printableWithin } from '../../protocol/printable.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { acceptedSenders } from '../core/peer-keys.ts';
-import type { RelayEnrolmentRow, RelayProofSource } from '../core/rows.ts';
+import type { Identity, RelayEnrolmentRow, RelayProofSource } from '../core/rows.ts';
 import { signedEncKey } from '../peers/identity.ts';
-import type { Identity, HostContext } from '../base/context.ts';
+import type { HostContext } from '../base/context.ts';
 import { livePeers } from '../peers/peers.ts';
 import {
   type RelayScope,

@@ -43,7 +43,7 @@ export class RelayService {
   readonly #link: RelayLink;
   readonly #pull: PullLoop;
   readonly #retries: SingleFlightTask;
-  #unlisten: () => void = () => undefined;
+  #unsubscribe: () => void = () => undefined;
 
   constructor({ context, timing: changes = {} }: RelayServiceOptions) {
     const timing = { ...RELAY_TIMING, ...changes };
@@ -58,10 +58,11 @@ export class RelayService {
   }
 
   start(): void {
-    this.#unlisten = this.#context.subscribe(({ type }) => {
-      if (type === 'peers-changed' || type === 'identity-changed') this.#link.refresh();
-      if (type === 'relay-changed') this.#link.restart();
-      if (type === 'host-renamed') void this.#takeName().catch((error) => this.#logFailed(error));
+    this.#unsubscribe = this.#context.subscribe('relay', {
+      'peers-changed': () => this.#link.refresh(),
+      'identity-changed': () => this.#link.refresh(),
+      'relay-changed': () => this.#link.restart(),
+      'host-renamed': () => void this.#takeName().catch((error) => this.#logFailed(error)),
     });
     this.#link.refresh();
     this.#pull.start();
@@ -69,7 +70,7 @@ export class RelayService {
 
   /** Ends requests under way; what they would have done is done again. */
   async stop(): Promise<void> {
-    this.#unlisten();
+    this.#unsubscribe();
     this.#stopping.abort();
     await Promise.all([this.#link.stop(), this.#pull.stop()]);
     await this.#retries.stop();

@@ -14,7 +14,7 @@
 import { type Doorbell, type DoorbellEvent, QUIET_DOORBELL, stepDoorbell } from '../core/doorbell.ts';
 import type { AgentId } from '../core/rows.ts';
 import type { SessionRow, WakeMethodName } from '../core/session-rows.ts';
-import type { HostEvent, HostContext } from '../base/context.ts';
+import type { HostContext } from '../base/context.ts';
 import { agentsPresent, recordWoken, type WakeResult } from '../agents/sessions.ts';
 import type { Cancel, Timers } from '../../lib/clock.ts';
 import { type Unread, markUnreadNotified, unreadOf } from '../agents/waking-mail.ts';
@@ -88,7 +88,20 @@ export class Doorbells {
 
   constructor(parts: DoorbellParts) {
     this.#parts = parts;
-    this.#unsubscribe = parts.context.subscribe((event) => this.#onHostEvent(event));
+    this.#unsubscribe = parts.context.subscribe('doorbells', {
+      'mail-stored': ({ agentId, wakes }) => {
+        if (wakes) this.#enqueue(agentId, { type: 'check' });
+      },
+      'mail-handled': ({ agentId }) => this.#enqueueKnown(agentId, { type: 'used-tool' }),
+      'mail-tool-used': ({ agentId }) => this.#enqueueKnown(agentId, { type: 'used-tool' }),
+      'session-turn-ended': (turn) => this.#enqueueKnown(turn.agentId, { ...turn, type: 'turn-ended' }),
+      'session-registered': ({ agentId }) => this.#enqueue(agentId, { type: 'session-registered' }),
+      'session-notified': ({ agentId, sessionId }) => {
+        this.#enqueue(agentId, { type: 'notified', sessionId });
+        this.#enqueue(agentId, { type: 'session-wakeable' });
+      },
+      'session-waits': ({ agentId }) => this.#enqueue(agentId, { type: 'session-wakeable' }),
+    });
   }
 
   /** Checks every agent with a live session: mail may have come, or an attempt may have been lost, while no daemon ran. */
@@ -115,34 +128,6 @@ export class Doorbells {
     for (const { cancelTimer, cancelLook } of this.#states.values()) {
       cancelTimer();
       cancelLook();
-    }
-  }
-
-  #onHostEvent(event: HostEvent): void {
-    switch (event.type) {
-      case 'mail-stored':
-        if (event.wakes) this.#enqueue(event.agentId, { type: 'check' });
-        return;
-      case 'mail-handled':
-        this.#enqueueKnown(event.agentId, { type: 'used-tool' });
-        return;
-      case 'mail-tool-used':
-        this.#enqueueKnown(event.agentId, { type: 'used-tool' });
-        return;
-      case 'session-turn-ended':
-        this.#enqueueKnown(event.agentId, { ...event, type: 'turn-ended' });
-        return;
-      case 'session-registered':
-        this.#enqueue(event.agentId, { type: 'session-registered' });
-        return;
-      case 'session-notified':
-        this.#enqueue(event.agentId, { type: 'notified', sessionId: event.sessionId });
-        this.#enqueue(event.agentId, { type: 'session-wakeable' });
-        return;
-      case 'session-waits':
-        this.#enqueue(event.agentId, { type: 'session-wakeable' });
-        return;
-      default:
     }
   }
 

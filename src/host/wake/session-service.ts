@@ -36,10 +36,11 @@ export interface SessionServiceParts {
 export function createSessionService(parts: SessionServiceParts): SessionService {
   const { context, waiters, rings, claudeSockets, factsOf, signal } = parts;
   const endGone = endingGone(parts);
-  context.subscribe((event) => {
-    if (event.type !== 'session-ended') return;
-    waiters.release(event.agentId, event.sessionId);
-    claudeSockets.forget(event);
+  context.subscribe('sessions', {
+    'session-ended': (session) => {
+      waiters.release(session.agentId, session.sessionId);
+      claudeSockets.forget(session);
+    },
   });
   return {
     async register(agentId, input) {

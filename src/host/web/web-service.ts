@@ -19,9 +19,9 @@ import { type Handlers, parseOperationInput, perform, STATUS_OF } from '../api/h
 import type { OperationName } from '../api/operations.ts';
 import { REQUEST_BYTES_MAX } from '../contract/socket-protocol.ts';
 import type { WebLinkResult } from '../contract/daemon.ts';
-import { type HostContext, type HostEvent, isStoreFailure } from '../base/context.ts';
+import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
-import { OWNER_ID } from '../core/rows.ts';
+import { type AgentId, OWNER_ID } from '../core/rows.ts';
 import { randomBytes } from 'node:crypto';
 import { Budget } from '../../http/budget.ts';
 import { systemTimers } from '../../lib/clock.ts';
@@ -167,32 +167,27 @@ const KEEP_ALIVE_EVERY_MS = 20_000;
 
 /** Calls `send` for each event from now on: only that something is new, never what. Returns the function that ends it. */
 function listenForMail(context: HostContext, send: (text: string) => void): () => void {
-  const stop = context.subscribe((event) => {
-    const name = nameOf(event);
-    if (name) send(formatEvent(name, {}));
+  const tell = (name: 'mail' | 'sent' | 'people'): void => send(formatEvent(name, {}));
+  const mail = ({ agentId }: { agentId: AgentId }): void => {
+    if (agentId === OWNER_ID) tell('mail');
+  };
+  const people = (): void => tell('people');
+  const stop = context.subscribe('page', {
+    'mail-stored': mail,
+    'mail-handled': mail,
+    'sent-changed': ({ agentId }) => {
+      if (agentId === OWNER_ID) tell('sent');
+    },
+    'session-registered': people,
+    'session-ended': people,
+    'agents-changed': people,
+    'peers-changed': people,
   });
   const timer = setInterval(() => send(KEEP_ALIVE), KEEP_ALIVE_EVERY_MS);
   return () => {
     stop();
     clearInterval(timer);
   };
-}
-
-function nameOf(event: HostEvent): 'mail' | 'sent' | 'people' | undefined {
-  switch (event.type) {
-    case 'mail-stored':
-    case 'mail-handled':
-      return event.agentId === OWNER_ID ? 'mail' : undefined;
-    case 'sent-changed':
-      return event.agentId === OWNER_ID ? 'sent' : undefined;
-    case 'session-registered':
-    case 'session-ended':
-    case 'agents-changed':
-    case 'peers-changed':
-      return 'people';
-    default:
-      return undefined;
-  }
 }
 
 /** Bytes of bodies held at once: a few of the largest. */

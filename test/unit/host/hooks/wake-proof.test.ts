@@ -21,6 +21,7 @@ import { posixUtility } from '../../../support/programs.ts';
 import { contextAtSocket } from '../../../support/socket-context.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { type WakeContext, wakeContext } from '../../../support/wake-context.ts';
+import { onEvent } from '../../../support/on-event.ts';
 
 const TEXT = 'You have 1 unread message in Poste. Read it with mail_inbox.';
 
@@ -46,7 +47,7 @@ async function hooked(program: HookProgram, programPath = '', methods: Partial<W
   if (typeof own === 'object') here.processes.set(process.pid, own);
   const { client } = await contextAtSocket(here);
   const waits = new Promise<void>((resolve) => {
-    here.context.subscribe(({ type }) => type === 'session-waits' && resolve());
+    onEvent(here.context, ({ type }) => type === 'session-waits' && resolve());
   });
   const pane = { TMUX: '/tmux,1,0', TMUX_PANE: '%1' };
   const environment = { PATH: process.env['PATH'], ...pane };

@@ -7,6 +7,7 @@ import { receiveItems } from '../../../../src/host/inbound/receive.ts';
 import type { Epoch } from '../../../../src/protocol/epoch.ts';
 import { relay } from '../../../support/hosts.ts';
 import { RelayContext, pinEachOther } from '../../../support/relay-contexts.ts';
+import { onEvent } from '../../../support/on-event.ts';
 
 const COUNT = 40;
 
@@ -79,7 +80,7 @@ test('the receipts of a chunk may leave before all of the items are received', a
   const { bob, items } = await waiting();
   const stored: number[] = [];
   let receipts = 0;
-  bob.context.subscribe(({ type }) => {
+  onEvent(bob.context, ({ type }) => {
     if (type === 'outbox-changed') receipts++;
   });
   await receiveItems(bob.context, items, { goesOn: () => stored.push(receipts) > 0 });

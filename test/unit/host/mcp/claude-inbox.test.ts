@@ -11,6 +11,7 @@ import { accepted, idOf } from '../../../support/mail-context.ts';
 import { connectHere, mcpDaemon, type McpDaemon } from '../../../support/mcp-in-process.ts';
 import { PATIENCE_MS } from '../../../support/patience.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
+import { onEvent } from '../../../support/on-event.ts';
 
 const TEXT = 'You have 1 unread message in Poste. Read it with mail_inbox.';
 const TOKEN = '0123456789abcdef0123456789abcdef';
@@ -113,7 +114,7 @@ async function served(): Promise<{ daemon: McpDaemon; posts: string[]; woken: ()
   if (typeof own === 'object') daemon.processes.set(process.pid, own);
   const { inbox, posts } = await claudeSocket();
   const waits = new Promise<void>((resolve) => {
-    daemon.context.subscribe(({ type }) => type === 'session-waits' && resolve());
+    onEvent(daemon.context, ({ type }) => type === 'session-waits' && resolve());
   });
   const { client } = await connectHere(daemon, 'bob', '2025-11-25', { inbox, parentPid: () => process.pid });
   await waits;

@@ -11,6 +11,7 @@ import { relayForTest } from '../../../support/http-relay.ts';
 import { inviteAt, openLanHost, pair } from '../../../support/lan-hosts.ts';
 import { RelayContext } from '../../../support/relay-contexts.ts';
 import { type TestContext, testContext } from '../../../support/test-context.ts';
+import { onEvent } from '../../../support/on-event.ts';
 
 const WITHIN = { timeout: PATIENCE_MS, interval: 10 };
 
@@ -27,7 +28,7 @@ test('the new name is durable, and the context of the daemon has it at once; key
   const before = await loadIdentity(store);
   const context = createHostContext(store, before, RETRY_TIMING, () => undefined);
   const names: string[] = [];
-  context.subscribe(({ type }) => names.push(`${type} ${context.identity().hostName}`));
+  onEvent(context, ({ type }) => names.push(`${type} ${context.identity().hostName}`));
   expect(await renameHost(context, { name: 'server' })).toEqual({
     host: 'server',
     former_host: 'here',
@@ -82,7 +83,7 @@ test('a host that is renamed while it is being paired pins nobody: the other hos
   const [here, there] = [await openLanHost('here'), await openLanHost('there')];
   const invitation = await inviteAt(here, there);
   // The inviter has pinned the acceptor, and its answer is on its way.
-  here.context.subscribe(({ type }) => {
+  onEvent(here.context, ({ type }) => {
     if (type === 'peers-changed') void renameHost(there.context, { name: 'server' });
   });
   expect(await there.lan.accept(invitation)).toMatchObject({
