@@ -9,7 +9,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { OPERATIONS } from '../src/relay/host-api.ts';
+import { OPERATIONS } from '../src/relay/serve/host-api.ts';
 import { openApiDocument } from '../src/relay/http/openapi.ts';
 
 const ROOT = join(import.meta.dirname, '..');

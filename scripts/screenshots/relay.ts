@@ -6,7 +6,7 @@ import { setImmediate } from 'node:timers/promises';
 import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { DAY_MS, DEFAULT_LIMITS } from '../../src/protocol/limits.ts';
-import { startRelay } from '../../src/relay/serve.ts';
+import { startRelay } from '../../src/relay/relay.ts';
 import { type TestHost, hostNamed, relay as relayHost } from '../../test/support/hosts.ts';
 import { envelopeWire, itemTo } from '../../test/support/mail.ts';
 import { ManualTimers } from '../../test/support/manual-time.ts';

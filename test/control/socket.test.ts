@@ -8,7 +8,7 @@ import { describe, expect, test } from 'vitest';
 import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import { controlSocketPath } from '../../src/relay/operator/socket.ts';
 import { SOCKET_PATH_BYTES_MAX } from '../../src/lib/unix-socket.ts';
-import { STOP_WITHIN_MS } from '../../src/relay/serve.ts';
+import { STOP_WITHIN_MS } from '../../src/relay/relay.ts';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { deferred } from '../support/deferred.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import type { SharedLogShown } from '../../src/protocol/operator-documents.ts';
-import { StoppedFollowing } from '../../src/relay/follower.ts';
+import { StoppedFollowing } from '../../src/relay/standby/shared-lead.ts';
 import { Fenced, LogUnreachable, type SharedLog } from '../../src/relay/shared-log/shared-log.ts';
 import { DAY_MS, SMALL_BODY_BYTES_MAX } from '../../src/protocol/limits.ts';
 import type { CheckedRows } from '../../src/relay/replay/served-check.ts';

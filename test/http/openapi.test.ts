@@ -1,6 +1,6 @@
 /** The OpenAPI document as a relay serves it, and that it tells of exactly the routes that there are. */
 import { describe, expect, test } from 'vitest';
-import { OPERATIONS } from '../../src/relay/host-api.ts';
+import { OPERATIONS } from '../../src/relay/serve/host-api.ts';
 import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { jsonOf } from '../support/problems.ts';
 import { type RawResponse, rawRequest, requestBytes } from '../support/raw-http.ts';

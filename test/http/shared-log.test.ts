@@ -7,7 +7,7 @@ import type { PulledItem } from '../../src/host/relay/relay-client.ts';
 import type { Epoch } from '../../src/protocol/epoch.ts';
 import { HEARTBEAT_STALE_MS } from '../../src/protocol/limits.ts';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
-import { StoppedFollowing } from '../../src/relay/follower.ts';
+import { StoppedFollowing } from '../../src/relay/standby/shared-lead.ts';
 import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
 import { joinLog } from '../../src/relay/shared-log/node.ts';
 import type { SharedLogOptions } from '../../src/relay/shared-log/node-options.ts';

@@ -3,7 +3,7 @@ import { setImmediate as immediate } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
 import { ListenFailed } from '../../src/http/listen-failed.ts';
-import { STOP_WITHIN_MS } from '../../src/relay/serve.ts';
+import { STOP_WITHIN_MS } from '../../src/relay/relay.ts';
 import { StoreRefused } from '../../src/relay/store/refused.ts';
 import { deferred } from '../support/deferred.ts';
 import { freePort } from '../support/free-port.ts';

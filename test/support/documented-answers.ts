@@ -9,7 +9,7 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { signedTarget } from '../../src/protocol/hop.ts';
 import { type OpenApiDocument, noOperationName, openApiDocument } from '../../src/relay/http/openapi.ts';
 import type { Listener, Operation } from '../../src/relay/http/operation.ts';
-import { OPERATIONS } from '../../src/relay/host-api.ts';
+import { OPERATIONS } from '../../src/relay/serve/host-api.ts';
 import type { SentRequest } from './sent-requests.ts';
 
 export interface Answer {

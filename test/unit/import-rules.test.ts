@@ -35,8 +35,10 @@ const KEPT: Readonly<Record<string, string>> = {
     "import type { event } from '../core/event.ts';\nimport { hop } from '../auth/hop.ts';\nimport { engine } from '../engine/engine.ts';\nexport const v2 = [hop, engine] as [typeof event, unknown];",
   'src/relay/operator/hosts.ts':
     "import type { level } from '../store/level.ts';\nimport { v2 } from '../http/v2.ts';\nimport { engine } from '../engine/engine.ts';\nexport const hosts = [v2, engine] as [unknown, typeof level];",
-  'src/relay/serve.ts':
-    "import { v2 } from './http/v2.ts';\nimport { level } from './store/level.ts';\nexport const serve = [v2, level];",
+  'src/relay/serve/host-api.ts': "import { v2 } from '../http/v2.ts';\nexport const api = v2;",
+  'src/relay/standby/shared-lead.ts': "import { api } from '../serve/host-api.ts';\nexport const lead = api;",
+  'src/relay/relay.ts':
+    "import { lead } from './standby/shared-lead.ts';\nimport { level } from './store/level.ts';\nexport const serve = [lead, level];",
   'src/host/core/outbox.ts': "import { digest } from '../../protocol/digest.ts';\nexport const outbox = digest;",
   'src/host/base/context.ts': "import { outbox } from '../core/outbox.ts';\nexport const context = outbox;",
   'src/host/mail/send.ts': "import { context } from '../base/context.ts';\nexport const send = context;",
@@ -46,7 +48,7 @@ const KEPT: Readonly<Record<string, string>> = {
   'src/web/console/main.ts':
     "import type { event } from '../../relay/core/event.ts';\nimport { digest } from '../../protocol/digest.ts';\nexport const page = digest as typeof event;",
   'src/cli/main.ts':
-    "import { serve } from '../relay/serve.ts';\nimport { daemon } from '../host/daemon.ts';\nexport const main = [serve, daemon];",
+    "import { serve } from '../relay/relay.ts';\nimport { daemon } from '../host/daemon.ts';\nexport const main = [serve, daemon];",
 };
 
 type Broken = [why: string, rule: string, folder: string, source: string];
@@ -59,8 +61,8 @@ const BROKEN: readonly Broken[] = [
   ['protocol imports the relay', IMPORTS, 'protocol', "import { level } from '../relay/store/level.ts';"],
   ['protocol imports a type of the host', IMPORTS, 'protocol', "import type { o } from '../host/core/outbox.ts';"],
   ['protocol imports lib', IMPORTS, 'protocol', "import { address } from '../lib/address.ts';"],
-  ['lib imports a half', IMPORTS, 'lib', "import { serve } from '../relay/serve.ts';"],
-  ['http imports the relay', IMPORTS, 'http', "import { serve } from '../relay/serve.ts';"],
+  ['lib imports a half', IMPORTS, 'lib', "import { serve } from '../relay/relay.ts';"],
+  ['http imports the relay', IMPORTS, 'http', "import { serve } from '../relay/relay.ts';"],
   ['the console runs the core', IMPORTS, 'web/console', "import { event } from '../../relay/core/event.ts';"],
   ['the console imports the engine', IMPORTS, 'web/console', "import { e } from '../../relay/engine/engine.ts';"],
   ['the relay imports a page', IMPORTS, 'relay/operator', "import { page } from '../../web/console/main.ts';"],
@@ -97,8 +99,11 @@ const BROKEN: readonly Broken[] = [
   ['http imports a type of store', IMPORTS, 'relay/http', "import type { level } from '../store/level.ts';"],
   ['http imports a value of core', IMPORTS, 'relay/http', "import { event } from '../core/event.ts';"],
   ['http imports operator', IMPORTS, 'relay/http', "import { hosts } from '../operator/hosts.ts';"],
-  ['http imports a composition root', IMPORTS, 'relay/http', "import { serve } from '../serve.ts';"],
+  ['http imports a composition root', IMPORTS, 'relay/http', "import { serve } from '../relay.ts';"],
   ['operator imports a value of store', IMPORTS, 'relay/operator', "import { level } from '../store/level.ts';"],
+  ['operator imports the room above it', IMPORTS, 'relay/operator', "import { api } from '../serve/host-api.ts';"],
+  ['serve imports standby', IMPORTS, 'relay/serve', "import { lead } from '../standby/shared-lead.ts';"],
+  ["standby imports the hosts' side", IMPORTS, 'relay/standby', "import { v2 } from '../http/v2.ts';"],
   ['the relay imports the host', IMPORTS, 'relay', "import { outbox } from '../host/core/outbox.ts';"],
   ['the relay imports cli', IMPORTS, 'relay', "import { main } from '../cli/main.ts';"],
   ['the host imports the relay', IMPORTS, 'host/mail', "import { event } from '../../relay/core/event.ts';"],

@@ -10,7 +10,7 @@ import type { BackupSettings } from '../../relay/jobs/backup-job.ts';
 import type { AuthorityName } from '../../relay/core/rows.ts';
 import type { LogRetentionSettings } from '../../relay/jobs/retention-job.ts';
 import type { TrustProxy } from '../../relay/http/client-address.ts';
-import type { RelayOptions } from '../../relay/options.ts';
+import type { RelayOptions } from '../../relay/serve/options.ts';
 import type { TlsFiles } from '../../http/tls-files.ts';
 import { type ListenAddress, isLoopback } from '../../lib/listen-address.ts';
 import type { SharedLogFlags } from './shared-log-options.ts';

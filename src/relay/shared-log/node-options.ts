@@ -51,7 +51,7 @@ export interface NodeOptions extends SharedLogOptions, NotesPlace {
   /** Called when the log asks the leader for a new epoch. */
   onDoubt: (why: string) => void;
   onStalled: (why: string | undefined) => void;
-  /** Called when the leader does not reach the log: relay/follower.ts answers the requests that wait. */
+  /** Called when the leader does not reach the log: relay/standby/leader-gate.ts answers the requests that wait. */
   onUnreached?: () => void;
   /** Called with the view that this node follows with from now on, and the name of the node. */
   onView?: (view: FollowedView, node: string) => void;

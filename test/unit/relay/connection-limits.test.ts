@@ -1,6 +1,11 @@
 /** How many connections a relay holds, by how many files its process may open. */
 import { describe, expect, test } from 'vitest';
-import { TooFewFiles, connectionLimits, hostConnections, openFilesMax } from '../../../src/relay/connection-limits.ts';
+import {
+  TooFewFiles,
+  connectionLimits,
+  hostConnections,
+  openFilesMax,
+} from '../../../src/relay/serve/connection-limits.ts';
 
 test.each([
   // files, all connections, of one address

@@ -5,8 +5,8 @@ import { broken, note, ok } from '../../../lib/check.ts';
 import { listenAddressText } from '../../../lib/listen-address.ts';
 import { softwareVersion } from '../../../lib/package-root.ts';
 import { shellWord } from '../../../lib/shell-word.ts';
-import { TooFewFiles, connectionLimits, openFilesMax } from '../../../relay/connection-limits.ts';
 import { NOT_INSTALLED, type UwsBinding, uwsHere } from '../../../relay/http/uws-binding.ts';
+import { TooFewFiles, connectionLimits, openFilesMax } from '../../../relay/serve/connection-limits.ts';
 import type { CommandFailed } from '../../lib/exit.ts';
 import { openNotices } from '../serve-settings.ts';
 import {

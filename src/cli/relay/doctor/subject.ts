@@ -1,7 +1,7 @@
 /** What `poste relay doctor` checks, and how it says what to do. */
 import type { Check } from '../../../lib/check.ts';
 import { shellWord } from '../../../lib/shell-word.ts';
-import type { RelayOptions } from '../../../relay/options.ts';
+import type { RelayOptions } from '../../../relay/serve/options.ts';
 import type { StatusDocument } from '../../../relay/operator/documents.ts';
 
 /** The areas in the order in which they are shown. */

@@ -8,7 +8,7 @@ import { PROBLEMS, type ProblemCode, problemDocument } from '../../../../src/pro
 import { LimitsShape, problemSchema } from '../../../../src/protocol/responses.ts';
 import { WellFormedPush, parserOf } from '../../../../src/protocol/schemas.ts';
 import { openApiDocument } from '../../../../src/relay/http/openapi.ts';
-import { OPERATIONS } from '../../../../src/relay/host-api.ts';
+import { OPERATIONS } from '../../../../src/relay/serve/host-api.ts';
 import { type RelayParts, routeOf } from '../../../../src/relay/http/operation.ts';
 import { RELAY_OPERATIONS } from '../../../../src/relay/http/operations.ts';
 import { alice, bob } from '../../../support/hosts.ts';

@@ -1,19 +1,19 @@
 /** The handler of the requests of hosts: its operations and its rate limits; and the table of all operations of a relay. */
-import { BODY_BYTES_MAX, HOUR_MS, LOG_READS_PER_MINUTE, PUBLICATIONS_PER_HOUR } from '../protocol/limits.ts';
-import type { Epoch } from '../protocol/epoch.ts';
-import { accountTokenAuthority } from './auth/account-token.ts';
-import { hostKeyAuthority } from './auth/authority.ts';
-import type { Challenges } from './auth/challenges.ts';
-import { InspectedKeys } from './auth/inspected-keys.ts';
-import { Issuer } from './auth/issuer.ts';
-import { Jwks } from './auth/jwks.ts';
-import { RateLimiter } from '../http/rate-limit.ts';
-import type { LostItems } from './engine/lost-items.ts';
-import { Handler, type HandlerOptions } from './http/handler.ts';
-import { PageWriter } from './http/page-writer.ts';
-import { type Operation, routeOf } from './http/operation.ts';
-import { RELAY_OPERATIONS } from './http/operations.ts';
-import { OPERATOR_OPERATIONS } from './operator/operations.ts';
+import { BODY_BYTES_MAX, HOUR_MS, LOG_READS_PER_MINUTE, PUBLICATIONS_PER_HOUR } from '../../protocol/limits.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import { accountTokenAuthority } from '../auth/account-token.ts';
+import { hostKeyAuthority } from '../auth/authority.ts';
+import type { Challenges } from '../auth/challenges.ts';
+import { InspectedKeys } from '../auth/inspected-keys.ts';
+import { Issuer } from '../auth/issuer.ts';
+import { Jwks } from '../auth/jwks.ts';
+import { RateLimiter } from '../../http/rate-limit.ts';
+import type { LostItems } from '../engine/lost-items.ts';
+import { Handler, type HandlerOptions } from '../http/handler.ts';
+import { PageWriter } from '../http/page-writer.ts';
+import { type Operation, routeOf } from '../http/operation.ts';
+import { RELAY_OPERATIONS } from '../http/operations.ts';
+import { OPERATOR_OPERATIONS } from '../operator/operations.ts';
 import type { RelayOptions } from './options.ts';
 
 interface HostApiOptions {

@@ -2,26 +2,26 @@
  * Starts the jobs of a relay: the sweep, the scrub, the check of the rows, the compaction while it is idle, the regular backups,
  * the retention of the log, its snapshots.
  */
-import { Services } from '../lib/services.ts';
-import type { Epoch } from '../protocol/epoch.ts';
-import type { Signer } from '../protocol/ed25519.ts';
-import type { Challenges } from './auth/challenges.ts';
-import type { Engine } from './engine/engine.ts';
-import type { LostItems } from './engine/lost-items.ts';
-import { BackupJob } from './jobs/backup-job.ts';
-import type { DiskGuard } from './jobs/disk-guard.ts';
-import { IdleCompaction } from './jobs/idle-compaction.ts';
-import { LogArchives } from './jobs/log-archives.ts';
-import { RetentionJob } from './jobs/retention-job.ts';
-import { type CheckedAt, RowsCheck } from './jobs/rows-check.ts';
-import { Scrub } from './jobs/scrub.ts';
-import { Sweeps } from './jobs/sweep.ts';
+import { Services } from '../../lib/services.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { Signer } from '../../protocol/ed25519.ts';
+import type { Challenges } from '../auth/challenges.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { LostItems } from '../engine/lost-items.ts';
+import { BackupJob } from '../jobs/backup-job.ts';
+import type { DiskGuard } from '../jobs/disk-guard.ts';
+import { IdleCompaction } from '../jobs/idle-compaction.ts';
+import { LogArchives } from '../jobs/log-archives.ts';
+import { RetentionJob } from '../jobs/retention-job.ts';
+import { type CheckedAt, RowsCheck } from '../jobs/rows-check.ts';
+import { Scrub } from '../jobs/scrub.ts';
+import { Sweeps } from '../jobs/sweep.ts';
 import type { RelayOptions } from './options.ts';
-import type { SnapshotJob } from './shared-log/snapshot-job.ts';
-import { ServedCheck } from './replay/served-check.ts';
-import { DamagedRow } from './store/checksum.ts';
-import type { RelayStore } from './store/relay-store.ts';
-import type { Watch } from './operator/activity.ts';
+import type { SnapshotJob } from '../shared-log/snapshot-job.ts';
+import { ServedCheck } from '../replay/served-check.ts';
+import { DamagedRow } from '../store/checksum.ts';
+import type { RelayStore } from '../store/relay-store.ts';
+import type { Watch } from '../operator/activity.ts';
 
 interface JobsOptions {
   relay: RelayOptions;

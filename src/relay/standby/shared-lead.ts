@@ -1,28 +1,26 @@
-/**
- * A relay whose log is shared, until it leads: it follows, and tells hosts and load balancers that it does not serve. And
- * what keeps a leader from answering when another node may lead already.
- */
-import type { BodySink, Exchange, ExchangeHandler, Reply, ReplyStream } from '../http/exchange.ts';
-import { SingleFlightTask } from '../lib/periodic-task.ts';
-import type { Signer } from '../protocol/ed25519.ts';
-import type { Epoch } from '../protocol/epoch.ts';
-import type { SharedLogShown } from '../protocol/operator-documents.ts';
-import { Following, notLeadingReply, refuse } from './following.ts';
-import type { Watch } from './operator/activity.ts';
-import type { LogGauges } from './operator/log-metrics.ts';
-import type { RelayOptions } from './options.ts';
-import type { HandOver } from './shared-log/leadership.ts';
-import { joinLog } from './shared-log/node.ts';
-import type { LeadingNode } from './shared-log/take-lead.ts';
-import type { SharedLogOptions } from './shared-log/node-options.ts';
-import { LogWatch } from './shared-log/log-watch.ts';
-import { LogRefused, type SharedLog } from './shared-log/shared-log.ts';
-import { SnapshotJob } from './shared-log/snapshot-job.ts';
-import { isSettled } from './shared-log/doubt.ts';
-import { settingsThatDiffer } from './shared-log/takeover-rules.ts';
-import type { Engine } from './engine/engine.ts';
-import type { QueueRow } from './core/rows.ts';
-import type { OpenedStore } from './store/open.ts';
+/** The lead of a shared log: a relay follows until it has the lead, and uses it while it serves. */
+import type { ExchangeHandler } from '../../http/exchange.ts';
+import { SingleFlightTask } from '../../lib/periodic-task.ts';
+import type { Signer } from '../../protocol/ed25519.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { SharedLogShown } from '../../protocol/operator-documents.ts';
+import { LeaderGate } from './leader-gate.ts';
+import { Following } from './standby.ts';
+import type { Watch } from '../operator/activity.ts';
+import type { LogGauges } from '../operator/log-metrics.ts';
+import type { RelayOptions } from '../serve/options.ts';
+import type { HandOver } from '../shared-log/leadership.ts';
+import { joinLog } from '../shared-log/node.ts';
+import type { LeadingNode } from '../shared-log/take-lead.ts';
+import type { SharedLogOptions } from '../shared-log/node-options.ts';
+import { LogWatch } from '../shared-log/log-watch.ts';
+import { LogRefused, type SharedLog } from '../shared-log/shared-log.ts';
+import { SnapshotJob } from '../shared-log/snapshot-job.ts';
+import { isSettled } from '../shared-log/doubt.ts';
+import { settingsThatDiffer } from '../shared-log/takeover-rules.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { QueueRow } from '../core/rows.ts';
+import type { OpenedStore } from '../store/open.ts';
 
 /** Thrown when the relay was stopped while it followed. */
 export class StoppedFollowing extends Error {}
@@ -289,102 +287,4 @@ function decidingSettings({
   const budget = mailBudgetBytes === undefined ? {} : { mailBudgetBytes };
   const logKeepMs = logRetention?.keepMs ?? null;
   return { limits, admission, enrolmentsMax, dedupRowsMax, ...budget, authority, logKeepMs };
-}
-
-/**
- * What stands between hosts and a leader: it answers while it may. What is ready later is not sent, for another node may have
- * answered otherwise by then; and who waits while the log is not reached is told so at once.
- */
-class LeaderGate {
-  readonly #mayAnswer: () => boolean;
-  readonly #randomId: () => string;
-  readonly #underWay = new Set<GatedExchange>();
-
-  constructor(mayAnswer: () => boolean, randomId: () => string) {
-    this.#mayAnswer = mayAnswer;
-    this.#randomId = randomId;
-  }
-
-  before(handler: ExchangeHandler): ExchangeHandler {
-    return (exchange) => {
-      if (!this.#mayAnswer()) return refuse(exchange, this.#randomId());
-      const gated = new GatedExchange(exchange, this.#mayAnswer, () => void this.#underWay.delete(gated));
-      this.#underWay.add(gated);
-      handler(gated);
-    };
-  }
-
-  refuseUnderWay(): void {
-    for (const exchange of this.#underWay) exchange.refuse(this.#randomId());
-  }
-}
-
-class GatedExchange implements Exchange {
-  readonly #exchange: Exchange;
-  readonly #mayAnswer: () => boolean;
-  readonly #onAnswered: () => void;
-  readonly #abortListeners: (() => void)[] = [];
-  #isRefused = false;
-
-  constructor(exchange: Exchange, mayAnswer: () => boolean, onAnswered: () => void) {
-    this.#exchange = exchange;
-    this.#mayAnswer = mayAnswer;
-    this.#onAnswered = onAnswered;
-    exchange.onAborted(() => this.#ended());
-  }
-
-  get head(): Exchange['head'] {
-    return this.#exchange.head;
-  }
-
-  get isAborted(): boolean {
-    return this.#isRefused || this.#exchange.isAborted;
-  }
-
-  receive(sink: BodySink): void {
-    this.#exchange.receive((chunk, isLast) => {
-      if (!this.#isRefused) sink(chunk, isLast);
-    });
-  }
-
-  onAborted(listener: () => void): void {
-    this.#abortListeners.push(listener);
-  }
-
-  /** Answers that this node does not lead, whatever becomes of the request. */
-  refuse(requestId: string): void {
-    this.#isRefused = true;
-    this.#exchange.reply({ ...notLeadingReply(requestId), close: true });
-    this.#ended();
-  }
-
-  reply(reply: Reply): void {
-    if (this.#isRefused) return;
-    this.#onAnswered();
-    this.#exchange.reply(this.#mayAnswer() ? reply : notLeadingReply(reply.headers['x-request-id'] ?? ''));
-  }
-
-  startReply(...given: Parameters<Exchange['startReply']>): ReplyStream {
-    if (this.#isRefused) return { write: () => Promise.resolve(), end: () => undefined };
-    this.#onAnswered();
-    if (!this.#mayAnswer()) this.#exchange.abort();
-    return this.#exchange.startReply(...given);
-  }
-
-  abort(): void {
-    this.#exchange.abort();
-  }
-
-  isOf(address: string): void {
-    this.#exchange.isOf(address);
-  }
-
-  isProven(): void {
-    this.#exchange.isProven();
-  }
-
-  #ended(): void {
-    this.#onAnswered();
-    for (const listener of this.#abortListeners.splice(0)) listener();
-  }
 }

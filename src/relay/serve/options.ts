@@ -1,23 +1,23 @@
 /** What a relay is started with, and what a started relay offers. */
-import type { ListenAddress } from '../lib/listen-address.ts';
-import type { TlsFiles } from '../http/tls-files.ts';
-import type { Clock, RandomBytes, Timers } from '../lib/clock.ts';
-import type { Signer } from '../protocol/ed25519.ts';
-import type { Limits } from '../protocol/limits.ts';
-import type { IssuerSettings } from './auth/issuer.ts';
+import type { ListenAddress } from '../../lib/listen-address.ts';
+import type { TlsFiles } from '../../http/tls-files.ts';
+import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';
+import type { Signer } from '../../protocol/ed25519.ts';
+import type { Limits } from '../../protocol/limits.ts';
+import type { IssuerSettings } from '../auth/issuer.ts';
 import type { AskedLimits } from './connection-limits.ts';
-import type { RelaySettings } from './core/facts.ts';
-import type { StoreFailed } from './engine/committer.ts';
-import type { Engine } from './engine/engine.ts';
-import type { TrustProxy } from './http/client-address.ts';
-import type { BackupSettings } from './jobs/backup-job.ts';
-import type { LogRetentionSettings } from './jobs/retention-job.ts';
-import type { StartRowsCheck } from './jobs/rows-check.ts';
-import type { TakeBackup } from './operator/console-overview.ts';
-import type { HeldBytes } from './http/page-writer.ts';
-import type { HandOver } from './shared-log/leadership.ts';
-import type { PositionPlace } from './store/position-place.ts';
-import type { SharedLogOptions } from './shared-log/node-options.ts';
+import type { RelaySettings } from '../core/facts.ts';
+import type { StoreFailed } from '../engine/committer.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { TrustProxy } from '../http/client-address.ts';
+import type { BackupSettings } from '../jobs/backup-job.ts';
+import type { LogRetentionSettings } from '../jobs/retention-job.ts';
+import type { StartRowsCheck } from '../jobs/rows-check.ts';
+import type { TakeBackup } from '../operator/console-overview.ts';
+import type { HeldBytes } from '../http/page-writer.ts';
+import type { HandOver } from '../shared-log/leadership.ts';
+import type { PositionPlace } from '../store/position-place.ts';
+import type { SharedLogOptions } from '../shared-log/node-options.ts';
 
 export interface RelayOptions extends PositionPlace {
   storeDir: string;

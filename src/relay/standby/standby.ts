@@ -2,38 +2,38 @@
  * What a relay does while it follows a shared log: it refuses hosts, tells its operator who leads, takes backups of its
  * view, scrubs it and compares its rows with the log. All of it ends before the relay leads.
  */
-import { type Connections, connectionsOfAll } from '../http/connections.ts';
-import type { Exchange, HttpServer, Reply } from '../http/exchange.ts';
-import { problemReply } from '../http/replies.ts';
-import { listenNode } from '../http/server-node.ts';
-import { keepTlsCurrent, readTls } from '../http/tls-files.ts';
-import { Services } from '../lib/services.ts';
-import { SocketUnavailable } from '../lib/unix-socket.ts';
-import { DAY_MS } from '../protocol/limits.ts';
-import type { ConsoleFollowing, SharedLogShown } from '../protocol/operator-documents.ts';
-import { OPERATOR_CONNECTIONS_MAX } from './connection-limits.ts';
-import type { LostFinder } from './engine/lost-items.ts';
-import { FollowedStore, NothingFollowed } from './followed-store.ts';
-import { countText } from './core/count-text.ts';
-import type { BackupJob } from './jobs/backup-job.ts';
-import { freeBytesOf } from './jobs/disk-guard.ts';
-import type { RowsCheck } from './jobs/rows-check.ts';
-import type { Scrub } from './jobs/scrub.ts';
-import { backupStreams } from './operator/backup-stream.ts';
-import type { Watch } from './operator/activity.ts';
-import { faultsOf } from './operator/condition.ts';
-import { FollowerConsole } from './operator/follower-console.ts';
-import { FOLLOWER_RETRY_S, followerControl, followerPages } from './operator/follower-pages.ts';
-import type { LogGauges } from './operator/log-metrics.ts';
-import { checkRows } from './operator/online-check.ts';
-import { relayShown } from './operator/relay-shown.ts';
-import { controlProblem } from './operator/hosts.ts';
-import { listenControl } from './operator/socket.ts';
-import type { RelayOptions } from './options.ts';
-import { statusDocument } from './relay-status.ts';
-import { startBackups, startRowsCheck, startScrub } from './start-jobs.ts';
-import type { FollowedView } from './shared-log/node-options.ts';
-import type { SharedLog } from './shared-log/shared-log.ts';
+import { type Connections, connectionsOfAll } from '../../http/connections.ts';
+import type { Exchange, HttpServer, Reply } from '../../http/exchange.ts';
+import { listenNode } from '../../http/server-node.ts';
+import { keepTlsCurrent, readTls } from '../../http/tls-files.ts';
+import { Services } from '../../lib/services.ts';
+import { SocketUnavailable } from '../../lib/unix-socket.ts';
+import { DAY_MS } from '../../protocol/limits.ts';
+import type { ConsoleFollowing, SharedLogShown } from '../../protocol/operator-documents.ts';
+import { OPERATOR_CONNECTIONS_MAX } from '../serve/connection-limits.ts';
+import type { LostFinder } from '../engine/lost-items.ts';
+import { refuse } from './leader-gate.ts';
+import { FollowedStore, NothingFollowed } from './standby-store.ts';
+import { countText } from '../core/count-text.ts';
+import type { BackupJob } from '../jobs/backup-job.ts';
+import { freeBytesOf } from '../jobs/disk-guard.ts';
+import type { RowsCheck } from '../jobs/rows-check.ts';
+import type { Scrub } from '../jobs/scrub.ts';
+import { backupStreams } from '../operator/backup-stream.ts';
+import type { Watch } from '../operator/activity.ts';
+import { faultsOf } from '../operator/condition.ts';
+import { FollowerConsole } from '../operator/follower-console.ts';
+import { followerControl, followerPages } from '../operator/follower-pages.ts';
+import type { LogGauges } from '../operator/log-metrics.ts';
+import { checkRows } from '../operator/online-check.ts';
+import { relayShown } from '../operator/relay-shown.ts';
+import { controlProblem } from '../operator/hosts.ts';
+import { listenControl } from '../operator/socket.ts';
+import type { RelayOptions } from '../serve/options.ts';
+import { statusDocument } from '../serve/relay-status.ts';
+import { startBackups, startRowsCheck, startScrub } from '../serve/jobs.ts';
+import type { FollowedView } from '../shared-log/node-options.ts';
+import type { SharedLog } from '../shared-log/shared-log.ts';
 
 interface FollowingOptions {
   options: RelayOptions;
@@ -308,16 +308,4 @@ export class Following {
       log.warn({}, `Local commands such as poste relay backup cannot reach this relay: ${error.message}.`);
     }
   }
-}
-
-/** What hosts are told by a node that does not lead. */
-export function notLeadingReply(requestId: string): Reply {
-  const detail = 'this node of the relay does not lead';
-  const reply = problemReply('UNAVAILABLE', detail, { retryAfterS: FOLLOWER_RETRY_S });
-  return { ...reply, headers: { ...reply.headers, 'x-request-id': requestId } };
-}
-
-export function refuse(exchange: Exchange, requestId: string): void {
-  exchange.receive(() => undefined);
-  exchange.reply({ ...notLeadingReply(requestId), close: true });
 }

@@ -2,18 +2,18 @@
  * The view of a node that follows, as its backups and its scrub use it: read between two batches, so that it is always one
  * that the leader had, and made whole from the log. Only the relay that leads says that an item is lost.
  */
-import type { PublicKey } from '../protocol/public-key.ts';
-import { type QueueRow, rowKey } from './core/rows.ts';
-import { type ItemPlace, type RepairedItem, repairFromCopies, repairedPayload } from './engine/copy-repair.ts';
-import type { LostFinder } from './engine/lost-items.ts';
-import { isDamagedRow } from './engine/queue-faults.ts';
-import type { FollowedView } from './shared-log/node-options.ts';
-import type { SharedLog } from './shared-log/shared-log.ts';
-import { placeOf } from './shared-log/take-lead.ts';
-import type { RelayStore } from './store/relay-store.ts';
-import type { QueueSlice } from './store/scan.ts';
-import type { StoreSnapshot } from './store/store-reader.ts';
-import type { WireDamage } from './store/wire-check.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { type QueueRow, rowKey } from '../core/rows.ts';
+import { type ItemPlace, type RepairedItem, repairFromCopies, repairedPayload } from '../engine/copy-repair.ts';
+import type { LostFinder } from '../engine/lost-items.ts';
+import { isDamagedRow } from '../engine/queue-faults.ts';
+import type { FollowedView } from '../shared-log/node-options.ts';
+import type { SharedLog } from '../shared-log/shared-log.ts';
+import { placeOf } from '../shared-log/take-lead.ts';
+import type { RelayStore } from '../store/relay-store.ts';
+import type { QueueSlice } from '../store/scan.ts';
+import type { StoreSnapshot } from '../store/store-reader.ts';
+import type { WireDamage } from '../store/wire-check.ts';
 
 interface FollowedStoreOptions {
   log: SharedLog;

@@ -1,24 +1,24 @@
 /** Starts what the operator uses: the socket for local commands, and the listener of health, metrics and the console. */
-import { connectionsOfAll } from '../http/connections.ts';
-import { listenNode } from '../http/server-node.ts';
-import { hostsListenedAt, listenAddressText } from '../lib/listen-address.ts';
-import type { Services } from '../lib/services.ts';
-import type { SharedLogShown } from '../protocol/operator-documents.ts';
-import { SocketUnavailable } from '../lib/unix-socket.ts';
+import { connectionsOfAll } from '../../http/connections.ts';
+import { listenNode } from '../../http/server-node.ts';
+import { hostsListenedAt, listenAddressText } from '../../lib/listen-address.ts';
+import type { Services } from '../../lib/services.ts';
+import type { SharedLogShown } from '../../protocol/operator-documents.ts';
+import { SocketUnavailable } from '../../lib/unix-socket.ts';
 import { OPERATOR_CONNECTIONS_MAX } from './connection-limits.ts';
-import type { LostItems } from './engine/lost-items.ts';
-import { Handler, type HandlerOptions } from './http/handler.ts';
-import type { OpenApiDocument } from './http/openapi.ts';
-import type { DiskGuard } from './jobs/disk-guard.ts';
-import { controlRoutes } from './operator/control-routes.ts';
-import type { LogGauges } from './operator/log-metrics.ts';
-import { OperatorServer } from './operator/operator-server.ts';
-import { listenControl } from './operator/socket.ts';
+import type { LostItems } from '../engine/lost-items.ts';
+import { Handler, type HandlerOptions } from '../http/handler.ts';
+import type { OpenApiDocument } from '../http/openapi.ts';
+import type { DiskGuard } from '../jobs/disk-guard.ts';
+import { controlRoutes } from '../operator/control-routes.ts';
+import type { LogGauges } from '../operator/log-metrics.ts';
+import { OperatorServer } from '../operator/operator-server.ts';
+import { listenControl } from '../operator/socket.ts';
 import type { RelayOptions } from './options.ts';
 import { statusDocument } from './relay-status.ts';
-import type { Jobs } from './start-jobs.ts';
-import type { RelayStore } from './store/relay-store.ts';
-import type { Watch } from './operator/activity.ts';
+import type { Jobs } from './jobs.ts';
+import type { RelayStore } from '../store/relay-store.ts';
+import type { Watch } from '../operator/activity.ts';
 
 interface OperatorOptions {
   options: RelayOptions;

@@ -1,11 +1,11 @@
 /** How this relay is, as `poste relay doctor` asks for it over the control socket. */
-import { listenAddressText } from '../lib/listen-address.ts';
-import type { SharedLogShown } from '../protocol/operator-documents.ts';
+import { listenAddressText } from '../../lib/listen-address.ts';
+import type { SharedLogShown } from '../../protocol/operator-documents.ts';
 import { openFilesMax } from './connection-limits.ts';
-import type { StatusDocument } from './operator/documents.ts';
+import type { StatusDocument } from '../operator/documents.ts';
 import type { RelayOptions } from './options.ts';
-import { SCHEMA_VERSION } from './store/open.ts';
-import { positionPathOf } from './store/position-place.ts';
+import { SCHEMA_VERSION } from '../store/open.ts';
+import { positionPathOf } from '../store/position-place.ts';
 
 interface KnownStatus<Log extends SharedLogShown | null> {
   role: StatusDocument['role'];

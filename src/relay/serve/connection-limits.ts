@@ -2,9 +2,9 @@
  * How many connections a relay may hold: by how many files its process may open, less those that the store and the
  * operator need. At that limit LevelDB cannot open its tables, and whatever opens a file fails.
  */
-import { type ConnectionLimits, Connections, type Displacement } from '../http/connections.ts';
-import { addressGroup } from '../lib/address-group.ts';
-import type { TrustProxy } from './http/client-address.ts';
+import { type ConnectionLimits, Connections, type Displacement } from '../../http/connections.ts';
+import { addressGroup } from '../../lib/address-group.ts';
+import type { TrustProxy } from '../http/client-address.ts';
 
 /** LevelDB takes a fifth of all files for its tables, and at most so many. */
 const STORE_FILES_SHARE = 1 / 5;
