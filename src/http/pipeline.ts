@@ -51,14 +51,17 @@ export interface AcceptedRequest {
 /** A reply, or `streamed` when the route itself has written it in pieces. */
 export type RouteResult = Reply | 'streamed';
 
-/** How a request ended. */
-export interface Finished {
+/** How a request ended: nothing of its content. */
+export interface FinishedRequest {
   id: string;
+  /** One that routes have, or `other`: a method is the client's own word. */
+  method: 'GET' | 'POST' | 'other';
   /** The path of the route; `none` without one. */
   route: string;
   status: number;
   /** The code of the problem document if the reply is one. */
   code?: ProblemCode;
+  durationMs: number;
 }
 
 export interface PipelineOptions<R extends PipelineRoute> {
@@ -84,8 +87,8 @@ export interface PipelineOptions<R extends PipelineRoute> {
   complete?: (reply: Reply, id: string) => Reply;
   /** Called with an error of the pipeline itself, which should not happen. The exchange is cut. */
   unexpected: (error: unknown, id: string) => void;
-  /** Called at the end of every request, for logs and metrics. */
-  finished?: (exchange: Exchange, how: Finished) => void;
+  /** Called at the end of every request, for logs and metrics. `monotonicMs` is the clock of their durations. */
+  observer?: { finished: (request: FinishedRequest) => void; monotonicMs: () => number };
 }
 
 export class RequestPipeline<R extends PipelineRoute> {
@@ -122,12 +125,21 @@ export class RequestPipeline<R extends PipelineRoute> {
   }
 
   async #run(exchange: Exchange, id: string): Promise<void> {
-    const { complete, finished } = this.#options;
-    const { path, result } = await this.#result(exchange, id);
-    if (result === 'streamed') return finished?.(exchange, { id, route: path, status: 200 });
-    const { status, headers, body, problem, close } = complete?.(result, id) ?? result;
-    exchange.reply({ status, headers, body, close: close === true || this.#isDraining });
-    finished?.(exchange, { id, route: path, status, ...(problem && { code: problem }) });
+    const { complete, observer } = this.#options;
+    const startedMs = observer?.monotonicMs() ?? 0;
+    const { path: route, result } = await this.#result(exchange, id);
+    let status = 200;
+    let code: ProblemCode | undefined;
+    if (result !== 'streamed') {
+      const { headers, body, close, ...reply } = complete?.(result, id) ?? result;
+      ({ status, problem: code } = reply);
+      exchange.reply({ status, headers, body, close: close === true || this.#isDraining });
+    }
+    if (!observer) return;
+    const { method: word } = exchange.head;
+    const method = word === 'GET' || word === 'POST' ? word : 'other';
+    const durationMs = observer.monotonicMs() - startedMs;
+    observer.finished({ id, method, route, status, ...(code && { code }), durationMs });
   }
 
   async #result(exchange: Exchange, id: string): Promise<{ path: string; result: RouteResult }> {

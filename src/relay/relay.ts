@@ -24,12 +24,13 @@ import type { RelaySettings } from './core/facts.ts';
 import { SharedLead } from './standby/shared-lead.ts';
 import { WorkBudget } from './http/work-budget.ts';
 import { hostApi, rateLimits } from './serve/host-api.ts';
-import { openApiDocument } from './http/openapi.ts';
 import { uwsHere } from './http/uws-binding.ts';
 import { DiskGuard, freeBytesOf } from './jobs/disk-guard.ts';
 import type { Relay, RelayOptions } from './serve/options.ts';
 import { type Jobs, startJobs } from './serve/jobs.ts';
 import { startOperator } from './serve/operator.ts';
+import type { RelaySubject } from './operator/relay-state.ts';
+import { hostsListenedAt, listenAddressText } from '../lib/listen-address.ts';
 import { refusedIfDamaged } from './store/refused.ts';
 import { openStore } from './store/open.ts';
 import type { RelayStore } from './store/relay-store.ts';
@@ -143,13 +144,13 @@ type Served = Pick<Relay, 'serverName' | 'serverWhy' | 'port' | 'adminPort' | 'n
 
 async function serve(parts: ServeParts): Promise<Served> {
   const { options, services, watch, engine, store, signer, newEpoch, failed, lead } = parts;
-  const { clock, timers, randomBytes, log, version } = options;
+  const { clock, timers, randomBytes, log, issuer } = options;
   const startedMs = clock.monotonicMs();
   const challenges = new Challenges(() => clock.monotonicMs(), randomBytes);
   const lostItems = lostItemsOf(parts);
   const disk = await startDiskGuard(parts);
   const shared = sharedByHandlers(parts, disk);
-  const { handler, jwks, operations } = hostApi({
+  const { handler, jwks } = hostApi({
     relay: options,
     shared,
     challenges,
@@ -164,24 +165,37 @@ async function serve(parts: ServeParts): Promise<Served> {
   let isReady = false;
   let jobs: Jobs | undefined;
   const { server, connections, serverWhy } = await listenToHosts(parts, handler, shared.randomId);
-  const { adminPort, notices } = await startOperator({
-    options,
-    services,
-    shared,
-    watch,
-    store,
-    lostItems,
-    disk,
-    startedMs,
+  const subject: RelaySubject = {
+    serving: {
+      engine,
+      store,
+      authority: issuer ? 'account-token' : 'host-key',
+      addresses: () => addressesOf(options, server.port),
+      connections: () => ({ open: connections.open, max: parts.connectionsAtMost.max }),
+    },
+    relayPubkey: signer.publicKey,
     serverName: server.name,
-    hostsPort: server.port,
-    openApi: () => openApiDocument({ version, operations }),
+    startedMs,
+    get isReady() {
+      return isReady && lead?.whyNotReady === undefined;
+    },
+    get isStopping() {
+      return engine.isDraining;
+    },
     sharedLog: lead,
-    isReady: () => isReady && lead?.whyNotReady === undefined,
-    openConnections: () => connections.open,
-    connectionsMax: parts.connectionsAtMost.max,
-    jobs: () => jobs,
-  });
+    store,
+    disk,
+    get jobs() {
+      return jobs ?? {};
+    },
+    get rowsFound() {
+      return jobs?.rowsCheck?.last?.checked.found ?? 0;
+    },
+    snapshot: () => engine.snapshot(),
+    foundByBackup: (damage) => lostItems.foundByBackup(damage),
+  };
+  const { adminPort, listenToCommands } = await startOperator({ options, services, watch, subject });
+  const notices = await listenToCommands();
   // Not waited for: an issuer that does not answer must not keep hosts from their mail.
   void jwks?.start();
   jobs = startJobs({
@@ -324,6 +338,13 @@ async function listenToHosts(
     stop: () => server.close(),
   });
   return { server, connections, serverWhy };
+}
+
+/** Where the listener of hosts is, as far as this process knows: it does not know the name of a proxy before it. */
+function addressesOf({ issuer, listen, tls }: RelayOptions, port: number): string[] {
+  if (issuer) return [issuer.relayUrl];
+  const scheme = tls ? 'https' : 'http';
+  return hostsListenedAt(listen.host).map((host) => `${scheme}://${listenAddressText({ host, port })}`);
 }
 
 /** Which server serves, and why it is not uWebSockets.js if nobody asked for another. */

@@ -35,20 +35,22 @@ import {
 const SERVE_FLAGS = new Set(relayServeCommand(commandContext()).options.map(({ long }) => long));
 /** What a relay shows at its first start. */
 const NOTHING_YET: Gauges = {
-  queueItems: 0,
-  queueBytes: 0,
-  oldestItemAgeS: 0,
+  serving: {
+    queueItems: 0,
+    queueBytes: 0,
+    oldestItemAgeS: 0,
+    hosts: 0,
+    waitingPulls: 0,
+    brokenQueues: 0,
+    openConnections: 0,
+    isDiskLow: false,
+    isReady: true,
+  },
   logPosition: 1,
   logFirstPosition: 1,
-  hosts: 0,
-  waitingPulls: 0,
-  brokenQueues: 0,
-  openConnections: 0,
   damagedRows: 0,
   rowsFound: 0,
   diskFreeBytes: 1,
-  isDiskLow: false,
-  isReady: true,
   lastBackupMs: 0,
   log: { isLeading: true, term: 1, behind: 0, behindMs: 0, isStalled: false, isInDoubt: false, isReached: true },
 };

@@ -5,7 +5,6 @@
 import { BODY_BYTES_MAX, WORK_OF_REQUEST } from '../../protocol/limits.ts';
 import { signedTarget } from '../../protocol/hop.ts';
 import type { HostName } from '../../protocol/names.ts';
-import type { ProblemCode } from '../../protocol/problem.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type HopClaim, isAdmitted, readHop, verifiedHop } from '../auth/hop.ts';
 import type { RateLimiter } from '../../http/rate-limit.ts';
@@ -24,7 +23,7 @@ import {
 import { type Body, BodyBudgets } from '../../http/body.ts';
 import { type TrustProxy, clientAddress } from './client-address.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
-import { type AcceptedRequest, type Finished, RequestPipeline, type RoutedHead } from '../../http/pipeline.ts';
+import { type AcceptedRequest, type FinishedRequest, RequestPipeline, type RoutedHead } from '../../http/pipeline.ts';
 import { problemReply } from '../../http/replies.ts';
 import {
   type CountedAs,
@@ -68,33 +67,20 @@ export interface HandlerOptions {
   finished: (request: FinishedRequest) => void;
 }
 
-/** What is logged of a request: nothing of its content. */
-export interface FinishedRequest {
-  id: string;
-  /** One that routes have, or `other`: a method is the client's own word. */
-  method: 'GET' | 'POST' | 'other';
-  /** The path of a route, or `none`. */
-  route: string;
-  status: number;
-  /** The code of the problem document, when the answer is one. */
-  code?: ProblemCode;
-  durationMs: number;
-}
-
 export class Handler {
   readonly #options: HandlerOptions;
   readonly #pipeline: RequestPipeline<Route>;
   readonly #bodies: BodyBudgets;
-  /** When each exchange under way began, in monotonic milliseconds. */
-  readonly #startedMs = new WeakMap<Exchange, number>();
 
   constructor(options: HandlerOptions) {
     this.#options = options;
+    const { clock, finished, unexpected } = options;
+    const monotonicMs = (): number => clock.monotonicMs();
     const { bodies, smallBodies } = options.heldBytes;
     this.#bodies = new BodyBudgets({
       hops: { bytesMax: bodies, smallBytesMax: smallBodies, shareBytesMax: BODIES_SHARE_BYTES },
       others: { bytesMax: OPEN_BODIES_BYTES_MAX, shareBytesMax: OPEN_BODIES_SHARE_BYTES },
-      monotonicMs: () => options.clock.monotonicMs(),
+      monotonicMs,
     });
     this.#pipeline = new RequestPipeline({
       ...options,
@@ -102,14 +88,13 @@ export class Handler {
       stopping: 'the relay is stopping',
       discardBytesMax: BODY_BYTES_MAX,
       accept: (head) => this.#accept(head),
-      failed: (error, id) => this.#failed(error, id),
-      complete: (reply, id) => ({ ...reply, headers: { 'x-request-id': id, ...reply.headers } }),
-      finished: (exchange, how) => this.#finished(exchange, how),
+      failed: (error, id) => failureReply(error, id, unexpected),
+      complete: withRequestId,
+      observer: { finished, monotonicMs },
     });
   }
 
   handle(exchange: Exchange): void {
-    this.#startedMs.set(exchange, this.#options.clock.monotonicMs());
     this.#pipeline.handle(exchange);
   }
 
@@ -118,21 +103,6 @@ export class Handler {
     const drained = this.#pipeline.drain();
     this.#options.engine.endWaits();
     await drained;
-  }
-
-  #finished(exchange: Exchange, how: Finished): void {
-    const { clock, finished } = this.#options;
-    const { method: word } = exchange.head;
-    const method = word === 'GET' || word === 'POST' ? word : 'other';
-    const nowMs = clock.monotonicMs();
-    finished({ method, durationMs: nowMs - (this.#startedMs.get(exchange) ?? nowMs), ...how });
-  }
-
-  #failed(error: unknown, id: string): Reply {
-    if (isBrokenQueue(error)) return refusalReply(brokenQueueRefusal());
-    if (isDamagedRow(error)) return refusalReply(damagedRowRefusal());
-    if (!(error instanceof StoreFailed)) this.#options.unexpected(error, id);
-    return problemReply('UNAVAILABLE', 'the relay cannot answer this now');
   }
 
   /** Before the body: room on the disk, and whose hop the headers claim. After it: whose hop it is. */
@@ -229,6 +199,18 @@ export class Handler {
     const retryAfterS = this.#options.rates[counted].take(caller);
     return retryAfterS === 0 ? undefined : problemReply('RATE_LIMITED', 'too many requests', { retryAfterS });
   }
+}
+
+/** Makes the reply of a route that threw. */
+export function failureReply(error: unknown, id: string, unexpected: (error: unknown, id: string) => void): Reply {
+  if (isBrokenQueue(error)) return refusalReply(brokenQueueRefusal());
+  if (isDamagedRow(error)) return refusalReply(damagedRowRefusal());
+  if (!(error instanceof StoreFailed)) unexpected(error, id);
+  return problemReply('UNAVAILABLE', 'the relay cannot answer this now');
+}
+
+export function withRequestId(reply: Reply, id: string): Reply {
+  return { ...reply, headers: { 'x-request-id': id, ...reply.headers } };
 }
 
 /** Why a hop whose headers were good is none. */

@@ -20,9 +20,9 @@ interface DiskGuardOptions {
   floorBytes: number;
   timers: Timers;
   /** Called each time that the file system was asked. */
-  onFound: (freeBytes: number) => void;
+  onFound?: (freeBytes: number) => void;
   /** Called when the room became low, and when it is no longer low. */
-  onChange: (isLow: boolean, freeBytes: number) => void;
+  onChange?: (isLow: boolean, freeBytes: number) => void;
   onError: (error: unknown) => void;
 }
 
@@ -77,10 +77,10 @@ export class DiskGuard {
     const free = await freeBytes().catch(() => this.#freeBytes);
     const isLow = free < floorBytes;
     this.#freeBytes = free;
-    onFound(free);
+    onFound?.(free);
     if (isLow === this.#isLow) return;
     this.#isLow = isLow;
-    onChange(isLow, free);
+    onChange?.(isLow, free);
   }
 }
 

@@ -8,7 +8,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushOutcome } from '../core/decision.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { CommittedBatch, EngineObserver } from '../engine/observer.ts';
-import type { FinishedRequest } from '../http/handler.ts';
+import type { FinishedRequest } from '../../http/pipeline.ts';
 import { type MetricsParts, RelayMetrics } from './metrics.ts';
 import { epochBegunOf } from './log-search.ts';
 

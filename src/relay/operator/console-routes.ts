@@ -40,7 +40,7 @@ import { problemShape } from '../../protocol/responses.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import Type from 'typebox';
 import { ok, type Operation, type Success } from '../http/operation.ts';
-import { type OpenRoute, type RelayRequest, refusalReply } from '../http/route.ts';
+import { type RelayRequest, refusalReply } from '../http/route.ts';
 import { overview, type OverviewParts } from './console-overview.ts';
 import { Query } from './console-query.ts';
 import { hostView, listHosts } from './host-views.ts';
@@ -49,11 +49,21 @@ import { issueInvite, shownInvites } from './invites.ts';
 import { traceItem, type TraceOptions } from './item-trace.ts';
 import { searchLog } from './log-search.ts';
 import { rowsCheckShown } from './online-check.ts';
+import type { OperatorRoute } from './operator-pipeline.ts';
+import type { RelayState } from './relay-state.ts';
 import { QUIET_SHARE } from '../jobs/rows-check.ts';
 
-interface ConsoleRoutesOptions extends PageParts, OverviewParts, TraceOptions {
+/** What the console of a relay that serves shows besides its state. */
+export interface ConsoleParts extends OverviewParts, TraceOptions {
   randomBytes: RandomBytes;
   unexpected: (error: unknown, requestId: string) => void;
+}
+
+interface ConsoleRoutesOptions {
+  page: PageParts;
+  state: RelayState;
+  /** `undefined`: a standby, which shows its overview, and answers who leads when anything else is asked. */
+  parts: ConsoleParts | undefined;
 }
 
 const HOSTS_OFFSET_MAX = 1_000_000;
@@ -62,12 +72,11 @@ const parseRevoke = parserOf(ConsoleRevokeRequest);
 const parseInvite = parserOf(InviteRequest);
 const parseInviteRevoke = parserOf(ConsoleInviteRevokeRequest);
 
-type ConsoleParts = ConsoleRoutesOptions & { backups: Backups };
-
 /** What the console asks for: the description of each operation, and what does it. */
 interface ConsoleOperation extends Operation {
   access: 'console read' | 'console action';
-  handle: (request: RelayRequest, parts: ConsoleParts) => Reply | Promise<Reply>;
+  /** Absent for the overview, which a standby has too. */
+  handle?: (request: RelayRequest, parts: ConsoleParts & { backups: Backups }) => Reply | Promise<Reply>;
 }
 
 export const ofConsole = {
@@ -91,7 +100,6 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
       ok(Type.Union([ConsoleOverview, ConsoleFollowing]), 'the overview; of a relay that follows, what it knows'),
       ...NO_READ,
     ],
-    handle: async (_request, parts) => jsonReply(200, await overview(parts)),
   },
   {
     ...ofConsole,
@@ -203,25 +211,31 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
   },
 ];
 
-export function consoleRoutes(options: ConsoleRoutesOptions): OpenRoute[] {
-  const parts = { ...options, backups: new Backups(options) };
-  const open = { access: 'open', counted: undefined } as const;
+export function consoleRoutes({ page, state, parts }: ConsoleRoutesOptions): OperatorRoute[] {
+  const serving = parts && { ...parts, backups: new Backups(parts) };
   return [
-    ...pageRoutes(options).map((route): OpenRoute => Object.assign(route, open)),
-    ...CONSOLE_OPERATIONS.map(({ method, path, access, handle }): OpenRoute => {
-      const answer = options.access.guard(access === 'console read' ? 'read' : 'action', (request: RelayRequest) =>
-        handle(request, parts),
-      );
-      return { access: 'open', counted: undefined, method, path, bodyBytesMax: SMALL_BODY_BYTES_MAX, handle: answer };
+    ...pageRoutes(page),
+    ...CONSOLE_OPERATIONS.map(({ method, path, access, handle }): OperatorRoute => {
+      const answer = async (request: RelayRequest): Promise<Reply> => {
+        if (!handle) return jsonReply(200, await overview(state, serving));
+        return serving ? handle(request, serving) : notLeading(state);
+      };
+      const guarded = page.access.guard(access === 'console read' ? 'read' : 'action', answer);
+      return { method, path, bodyBytesMax: SMALL_BODY_BYTES_MAX, handle: guarded };
     }),
   ];
+}
+
+function notLeading({ ledBy, leader }: RelayState): Reply {
+  const where = leader === null ? 'no relay leads now' : `${ledBy}: open the console of that relay`;
+  return consoleProblem('NOT_LEADING', `this relay follows, and ${where}`);
 }
 
 function badQuery(): Reply {
   return problemReply('BAD_REQUEST', 'the query is not one that the console makes');
 }
 
-function samples(request: RelayRequest, { sampler }: ConsoleRoutesOptions): Reply {
+function samples(request: RelayRequest, { sampler }: ConsoleParts): Reply {
   const query = new Query(request.query);
   const since = query.wholeNumber('since') ?? 0;
   const until = query.wholeNumber('until') ?? Number.MAX_SAFE_INTEGER;
@@ -231,7 +245,7 @@ function samples(request: RelayRequest, { sampler }: ConsoleRoutesOptions): Repl
   return jsonReply(200, document);
 }
 
-async function hosts(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {
+async function hosts(request: RelayRequest, options: ConsoleParts): Promise<Reply> {
   const query = new Query(request.query);
   const search = query.search('search') ?? '';
   const state = query.word('state');
@@ -242,7 +256,7 @@ async function hosts(request: RelayRequest, options: ConsoleRoutesOptions): Prom
   return jsonReply(200, await listHosts({ search, state, sort, isReversed, offset }, options));
 }
 
-async function host(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {
+async function host(request: RelayRequest, options: ConsoleParts): Promise<Reply> {
   const { engine } = options;
   const query = new Query(request.query);
   const key = query.publicKey('key');
@@ -252,7 +266,7 @@ async function host(request: RelayRequest, options: ConsoleRoutesOptions): Promi
   return row ? jsonReply(200, await hostView(row, options)) : unknownHost();
 }
 
-async function log(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {
+async function log(request: RelayRequest, options: ConsoleParts): Promise<Reply> {
   const query = new Query(request.query);
   const key = query.publicKey('host');
   const type = query.word('type');
@@ -269,7 +283,7 @@ async function log(request: RelayRequest, options: ConsoleRoutesOptions): Promis
   return query.isGood ? jsonReply(200, await searchLog(searched, options)) : badQuery();
 }
 
-async function trace(request: RelayRequest, options: ConsoleRoutesOptions): Promise<Reply> {
+async function trace(request: RelayRequest, options: ConsoleParts): Promise<Reply> {
   const query = new Query(request.query);
   const lsn = query.wholeNumber('lsn');
   if (lsn === undefined || !query.isGood) return badQuery();
@@ -277,7 +291,7 @@ async function trace(request: RelayRequest, options: ConsoleRoutesOptions): Prom
   return found ? jsonReply(200, found) : consoleProblem('UNKNOWN_RECORD', 'no item was accepted in that record');
 }
 
-async function revoke({ body, nowMs }: RelayRequest, { engine }: ConsoleRoutesOptions): Promise<Reply> {
+async function revoke({ body, nowMs }: RelayRequest, { engine }: ConsoleParts): Promise<Reply> {
   const parsed = parseRevoke(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   const hostPubkey = parsed && parsePublicKey(parsed.host_pubkey);
   if (!parsed || !hostPubkey) return problemReply('BAD_REQUEST', 'send {host_pubkey, confirm}');
@@ -294,7 +308,7 @@ async function revoke({ body, nowMs }: RelayRequest, { engine }: ConsoleRoutesOp
   return jsonReply(200, document);
 }
 
-async function invite({ body, nowMs }: RelayRequest, parts: ConsoleRoutesOptions): Promise<Reply> {
+async function invite({ body, nowMs }: RelayRequest, parts: ConsoleParts): Promise<Reply> {
   const parsed = parseInvite(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   if (!parsed || !isPrintable(parsed.label)) {
     return problemReply('BAD_REQUEST', 'the label is a short printable text, and the time 1 minute to 365 days');
@@ -306,7 +320,7 @@ async function invite({ body, nowMs }: RelayRequest, parts: ConsoleRoutesOptions
   return jsonReply(200, document);
 }
 
-async function revokeInvite({ body, nowMs }: RelayRequest, { engine }: ConsoleRoutesOptions): Promise<Reply> {
+async function revokeInvite({ body, nowMs }: RelayRequest, { engine }: ConsoleParts): Promise<Reply> {
   const parsed = parseInviteRevoke(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
   if (!parsed) return problemReply('BAD_REQUEST', 'send {id}: the id of an invite');
   const document: ConsoleInviteRevoked = {
@@ -316,7 +330,7 @@ async function revokeInvite({ body, nowMs }: RelayRequest, { engine }: ConsoleRo
 }
 
 /** At the pace of the daily check; its end is told by the overview. */
-function startRowsCheck({ rowsCheck }: ConsoleRoutesOptions): Reply {
+function startRowsCheck({ rowsCheck }: ConsoleParts): Reply {
   const check = rowsCheck();
   if (!check) return problemReply('UNAVAILABLE', 'this relay starts, or it runs from its sources and cannot do this');
   if (check.run) return consoleProblem('ROWS_CHECK_UNDER_WAY', 'the rows are being checked already');
@@ -329,10 +343,10 @@ function unknownHost(): Reply {
 }
 
 class Backups {
-  readonly #options: Pick<ConsoleRoutesOptions, 'takeBackup' | 'clock' | 'unexpected'>;
+  readonly #options: Pick<ConsoleParts, 'takeBackup' | 'clock' | 'unexpected'>;
   #isUnderWay = false;
 
-  constructor(options: Pick<ConsoleRoutesOptions, 'takeBackup' | 'clock' | 'unexpected'>) {
+  constructor(options: Pick<ConsoleParts, 'takeBackup' | 'clock' | 'unexpected'>) {
     this.#options = options;
   }
 
@@ -353,7 +367,7 @@ class Backups {
   }
 }
 
-export function consoleProblem(code: OperatorProblemCode, detail: string): Reply {
+function consoleProblem(code: OperatorProblemCode, detail: string): Reply {
   return otherProblemReply(OPERATOR_PROBLEMS[code], code, detail);
 }
 

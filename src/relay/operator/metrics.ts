@@ -9,42 +9,42 @@ import type { ItemRejection } from '../../protocol/items.ts';
 import type { PushOutcome } from '../core/decision.ts';
 import type { EpochReason, RelayEvent } from '../core/event.ts';
 import type { CommittedBatch, EngineObserver } from '../engine/observer.ts';
-import type { FinishedRequest } from '../http/handler.ts';
+import type { FinishedRequest } from '../../http/pipeline.ts';
 import type { Displacement } from '../../http/connections.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { type LogGauges, LogMetrics } from './log-metrics.ts';
 
-/** Values that are read at each scrape, not counted when something happens. */
-export interface Gauges {
+/** Values of a relay that serves; a standby knows none of them. */
+export interface ServingGauges {
   queueItems: number;
   queueBytes: number;
   /** Seconds; `undefined` while it is not known yet. */
   oldestItemAgeS: number | undefined;
-  logPosition: number;
-  logFirstPosition: number;
   hosts: number;
   waitingPulls: number;
   /** Queues that are left as they are, because their rows are at fault. */
   brokenQueues: number;
   /** Of hosts, and of all other clients of their listener. */
   openConnections: number;
-  damagedRows: number;
-  /** What the last check of the rows against the log found. */
-  rowsFound: number;
-  diskFreeBytes: number;
   isDiskLow: boolean;
   isReady: boolean;
+}
+
+/** Values that are read at each scrape, not counted when something happens. */
+export interface Gauges {
+  /** `undefined`: a standby, which is not ready, and refuses no push for want of room. */
+  serving: ServingGauges | undefined;
+  logPosition: number;
+  logFirstPosition: number;
+  damagedRows: number;
+  /** How many rows the last check against the log found. */
+  rowsFound: number;
+  diskFreeBytes: number;
   /** Milliseconds since 1970; 0 when a plan has none yet, `undefined` without a plan and before any was taken. */
   lastBackupMs: number | undefined;
   /** Of a log that several relays share; `undefined` where the store holds the log. */
   log: LogGauges | undefined;
 }
-
-/** Of a relay that follows: of everything else the relay that leads knows more. */
-export type FollowerGauges = Pick<
-  Gauges,
-  'logPosition' | 'logFirstPosition' | 'damagedRows' | 'rowsFound' | 'diskFreeBytes' | 'lastBackupMs' | 'log'
->;
 
 /** Long polls last up to 30 seconds. */
 const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
@@ -184,36 +184,22 @@ export class RelayMetrics implements EngineObserver {
     if (code) this.#refused.inc({ code });
   }
 
-  reply(gauges: Gauges): Promise<Reply> {
-    this.#queueItems.set(gauges.queueItems);
-    this.#queueBytes.set(gauges.queueBytes);
-    this.#oldest.set(gauges.oldestItemAgeS ?? Number.NaN);
-    this.#hosts.set(gauges.hosts);
-    this.#waits.set(gauges.waitingPulls);
-    this.#broken.set(gauges.brokenQueues);
-    this.#connections.set(gauges.openConnections);
-    this.#diskLow.set(gauges.isDiskLow ? 1 : 0);
-    this.#ready.set(gauges.isReady ? 1 : 0);
-    return this.#shown(gauges);
-  }
-
-  /** Of a relay that follows: it is not ready, and refuses no push for want of room. */
-  replyFollowing(gauges: FollowerGauges): Promise<Reply> {
-    const ofLeader = [this.#queueItems, this.#queueBytes, this.#oldest, this.#hosts, this.#waits, this.#broken];
-    for (const gauge of [...ofLeader, this.#connections]) gauge.remove();
-    this.#diskLow.set(0);
-    this.#ready.set(0);
-    return this.#shown(gauges);
-  }
-
-  async #shown(gauges: FollowerGauges): Promise<Reply> {
+  async reply({ serving, lastBackupMs, ...gauges }: Gauges): Promise<Reply> {
+    show(this.#queueItems, serving?.queueItems);
+    show(this.#queueBytes, serving?.queueBytes);
+    show(this.#oldest, serving && (serving.oldestItemAgeS ?? Number.NaN));
+    show(this.#hosts, serving?.hosts);
+    show(this.#waits, serving?.waitingPulls);
+    show(this.#broken, serving?.brokenQueues);
+    show(this.#connections, serving?.openConnections);
+    this.#diskLow.set(serving?.isDiskLow ? 1 : 0);
+    this.#ready.set(serving?.isReady ? 1 : 0);
     this.#position.set(gauges.logPosition);
     this.#firstPosition.set(gauges.logFirstPosition);
     this.#damaged.set(gauges.damagedRows);
     this.#rowsFound.set(gauges.rowsFound);
     this.#diskFree.set(gauges.diskFreeBytes);
-    if (gauges.lastBackupMs === undefined) this.#lastBackup.remove();
-    else this.#lastBackup.set(gauges.lastBackupMs / 1000);
+    show(this.#lastBackup, lastBackupMs === undefined ? undefined : lastBackupMs / 1000);
     this.#linesLost.reset();
     this.#linesLost.inc(this.#countLost());
     if (gauges.log) this.log?.show(gauges.log);
@@ -246,4 +232,10 @@ export class RelayMetrics implements EngineObserver {
   #gauge(name: string, help: string): Gauge {
     return new Gauge({ name: `poste_relay_${name}`, help, registers: [this.#registry] });
   }
+}
+
+/** Sets a gauge, or takes its series away. */
+function show(gauge: Gauge, value: number | undefined): void {
+  if (value === undefined) gauge.remove();
+  else gauge.set(value);
 }

@@ -2,7 +2,7 @@
 import type { ConsoleSample } from '../../protocol/sample-documents.ts';
 import type { Timers, Clock } from '../../lib/clock.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
-import type { Gauges } from './metrics.ts';
+import type { Gauges, ServingGauges } from './metrics.ts';
 import type { Activity } from './activity.ts';
 import type { Engine } from '../engine/engine.ts';
 import { SampleHistory } from './sample-history.ts';
@@ -11,7 +11,7 @@ export const SAMPLE_EVERY_MS = 2_000;
 
 interface SamplerOptions {
   activity: Activity;
-  gauges: () => Gauges;
+  gauges: () => ServingGauges & Pick<Gauges, 'diskFreeBytes' | 'logPosition'>;
   epoch: () => string;
   nowMs: () => number;
   timers: Timers;

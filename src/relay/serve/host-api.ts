@@ -29,8 +29,6 @@ interface HostApi {
   handler: Handler;
   /** The issuer's keys, on a relay that has an issuer: they are fetched once `jwks.start` is called. */
   jwks: Jwks | undefined;
-  /** Everything that this relay answers, to hosts and to its operator. */
-  operations: readonly Operation[];
 }
 
 /** Every operation of relays: what the OpenAPI document describes, and the tests hold each answer to. */
@@ -38,6 +36,16 @@ export const OPERATIONS: readonly Operation[] = [
   ...RELAY_OPERATIONS.map((operation): Operation => ({ ...operation, listener: 'relay' })),
   ...OPERATOR_OPERATIONS,
 ];
+
+const isAnswered =
+  (isHosted: boolean) =>
+  ({ isHostedOnly }: Pick<Operation, 'isHostedOnly'>): boolean =>
+    isHosted || !isHostedOnly;
+
+/** Everything that a relay answers, to hosts and to its operator. `isHosted`: an issuer admits its hosts. */
+export function operationsOf(isHosted: boolean): readonly Operation[] {
+  return OPERATIONS.filter(isAnswered(isHosted));
+}
 
 export function hostApi({ relay, shared, challenges, lostItems, newEpoch, finished }: HostApiOptions): HostApi {
   const { engine, relayPubkey, signatures, clock, timers, heldBytes, work } = shared;
@@ -59,11 +67,11 @@ export function hostApi({ relay, shared, challenges, lostItems, newEpoch, finish
     version: relay.version,
     bodyBytesMax: Math.min(relay.bodyBytesMax, BODY_BYTES_MAX),
   };
-  const isAnswered = ({ isHostedOnly }: Pick<Operation, 'isHostedOnly'>): boolean =>
-    hosted !== undefined || !isHostedOnly;
-  const routes = RELAY_OPERATIONS.filter(isAnswered).map((operation) => routeOf(operation, parts));
+  const routes = RELAY_OPERATIONS.filter(isAnswered(hosted !== undefined)).map((operation) =>
+    routeOf(operation, parts),
+  );
   const handler = new Handler({ ...shared, routes, finished });
-  return { handler, jwks: hosted?.jwks, operations: OPERATIONS.filter(isAnswered) };
+  return { handler, jwks: hosted?.jwks };
 }
 
 type Rates = Pick<RelayOptions, 'enrolRate' | 'pushesPerMinute' | 'clock'>;

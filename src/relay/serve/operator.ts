@@ -1,176 +1,116 @@
-/** Starts what the operator uses: the socket for local commands, and the listener of health, metrics and the console. */
+/**
+ * Starts what the operator uses of a relay that serves, and of a standby: the listener of health, metrics and the console,
+ * and the socket for local commands.
+ */
 import { connectionsOfAll } from '../../http/connections.ts';
 import { listenNode } from '../../http/server-node.ts';
-import { hostsListenedAt, listenAddressText } from '../../lib/listen-address.ts';
+import { listenAddressText } from '../../lib/listen-address.ts';
 import type { Services } from '../../lib/services.ts';
-import type { SharedLogShown } from '../../protocol/operator-documents.ts';
 import { SocketUnavailable } from '../../lib/unix-socket.ts';
-import { OPERATOR_CONNECTIONS_MAX } from './connection-limits.ts';
-import type { LostItems } from '../engine/lost-items.ts';
-import { Handler, type HandlerOptions } from '../http/handler.ts';
-import type { OpenApiDocument } from '../http/openapi.ts';
-import type { DiskGuard } from '../jobs/disk-guard.ts';
-import { controlRoutes } from '../operator/control-routes.ts';
-import type { LogGauges } from '../operator/log-metrics.ts';
-import { OperatorServer } from '../operator/operator-server.ts';
-import { listenControl } from '../operator/socket.ts';
-import type { RelayOptions } from './options.ts';
-import { statusDocument } from './relay-status.ts';
-import type { Jobs } from './jobs.ts';
-import type { RelayStore } from '../store/relay-store.ts';
+import { openApiDocument } from '../http/openapi.ts';
 import type { Watch } from '../operator/activity.ts';
+import { controlRoutes } from '../operator/control-routes.ts';
+import type { StatusDocument } from '../operator/documents.ts';
+import { operatorPipeline } from '../operator/operator-pipeline.ts';
+import { OperatorServer } from '../operator/operator-server.ts';
+import { type RelaySubject, RelayState } from '../operator/relay-state.ts';
+import { listenControl } from '../operator/socket.ts';
+import { SCHEMA_VERSION } from '../store/open.ts';
+import { positionPathOf } from '../store/position-place.ts';
+import { OPERATOR_CONNECTIONS_MAX, openFilesMax } from './connection-limits.ts';
+import { operationsOf } from './host-api.ts';
+import type { RelayOptions } from './options.ts';
 
 interface OperatorOptions {
   options: RelayOptions;
   services: Services;
-  shared: Omit<HandlerOptions, 'routes' | 'finished'>;
   /** `undefined` without an operator listener. */
   watch: Watch | undefined;
-  store: RelayStore;
-  lostItems: LostItems;
-  disk: DiskGuard;
-  startedMs: number;
-  serverName: string;
-  /** Of the listener of hosts. */
-  hostsPort: number;
-  /** Called when there is a listener that serves it: it takes milliseconds to make. */
-  openApi: () => OpenApiDocument;
-  isReady: () => boolean;
-  /** Of a log that several relays share; absent where the store holds the log. */
-  sharedLog?:
-    | { readonly gauges: LogGauges; readonly shown: SharedLogShown; readonly whyNotReady: string | undefined }
-    | undefined;
-  /** Connections to the listener of hosts. */
-  openConnections: () => number;
-  connectionsMax: number;
-  /** `undefined` while the relay starts. */
-  jobs: () => Jobs | undefined;
+  subject: RelaySubject;
 }
 
 interface Operator {
   adminPort: number | undefined;
-  /** Why local commands cannot reach this relay, if they cannot. */
-  notices: string[];
+  /**
+   * Starts the socket for local commands; to be called by the process that holds the store. Mail goes on without it: the
+   * notices say why it is missing.
+   */
+  listenToCommands: () => Promise<string[]>;
 }
 
-export async function startOperator(parts: OperatorOptions): Promise<Operator> {
-  const { options, services, shared, lostItems } = parts;
-  const { engine, clock, timers } = shared;
-  const { randomBytes, version, log } = options;
-  /** When a command last took a backup over the control socket; 0 when none did. */
-  let streamedBackupMs = 0;
-  const started = await startListener(parts, () => streamedBackupMs);
-  const handler = new Handler({
-    ...shared,
-    routes: controlRoutes({
-      engine,
-      clock,
-      timers,
-      randomBytes,
-      version,
-      lostItems,
-      rowsCheck: () => parts.jobs()?.rowsCheck,
-      status: () => {
-        const { serverName: server, sharedLog, isReady, jobs } = parts;
-        const role = sharedLog ? 'leading' : 'alone';
-        const lastBackupMs = Math.max(jobs()?.backups?.lastGoodMs ?? 0, streamedBackupMs);
-        return statusDocument(options, {
-          role,
-          isReady: isReady(),
-          server,
-          connections: { open: parts.openConnections(), max: parts.connectionsMax },
-          brokenQueues: engine.brokenQueues.length,
-          damagedRows: parts.store.damagedRows.count,
-          lastBackupMs,
-          sharedLog: sharedLog?.shown ?? null,
+export async function startOperator({ options, services, watch, subject }: OperatorOptions): Promise<Operator> {
+  const state = new RelayState({ settings: options, subject, watch });
+  services.add('state of the relay', { stop: () => state.close() });
+  const started = watch && (await startListener(options, services, watch, state));
+  const routes = controlRoutes({ state, status: () => statusDocument(options, state), operator: started?.operator });
+  return {
+    adminPort: started?.port,
+    listenToCommands: async () => {
+      const pipeline = operatorPipeline('local request', routes, state);
+      try {
+        const listener = await listenControl(options.storeDir, (exchange) => pipeline.handle(exchange));
+        services.add('control socket', {
+          drain: () => {
+            listener.stopAccepting();
+            return pipeline.drain();
+          },
+          stop: () => listener.close(),
         });
-      },
-      backupTaken: (atMs) => void (streamedBackupMs = atMs),
-      operator: () => started?.operator,
-    }),
-    finished: (request) => log.info(request, 'local request'),
-  });
-  return { adminPort: started?.port, notices: await startControl(services, options.storeDir, handler) };
+        return [];
+      } catch (error) {
+        if (!(error instanceof SocketUnavailable)) throw error;
+        return [`Local commands such as poste relay hosts cannot reach this relay: ${error.message}.`];
+      }
+    },
+  };
 }
 
 async function startListener(
-  parts: OperatorOptions,
-  streamedBackupMs: () => number,
+  { adminListen, version, issuer }: RelayOptions,
+  services: Services,
+  watch: Watch,
+  state: RelayState,
 ): Promise<{ operator: OperatorServer; port: number } | undefined> {
-  const { options, services, shared, watch, store, disk, startedMs, serverName, openApi, jobs } = parts;
-  const { adminListen, backups, randomBytes, version, consoleFolder, log } = options;
-  if (!adminListen || !watch) return undefined;
-  const { engine, clock, timers } = shared;
-  const operator = await OperatorServer.start({
-    ...adminListen,
-    engine,
-    store,
-    watch,
-    disk,
-    clock,
-    timers,
-    randomBytes,
-    version,
-    startedMs,
-    openApi: openApi(),
-    serverName,
-    isReady: parts.isReady,
-    openConnections: parts.openConnections,
-    sharedLog: parts.sharedLog,
-    handler: { ...shared, finished: (request) => log.info(request, 'console request') },
-    consoleFolder,
-    takeBackup: options.takeBackup ?? (backups && (() => takeBackup(jobs()))),
-    backups: () => jobs()?.backups?.state,
-    commandBackupMs: streamedBackupMs,
-    logRetention: options.logRetention,
-    lastRemoval: () => jobs()?.retention?.lastRemoval,
-    admission: {
-      authority: options.issuer ? 'account-token' : 'host-key',
-      addresses: () => addressesOf(options, parts.hostsPort),
-    },
-    lastGoodBackupMs: () =>
-      backups || streamedBackupMs() > 0 ? Math.max(jobs()?.backups?.lastGoodMs ?? 0, streamedBackupMs()) : undefined,
-    lastScrub: () => jobs()?.scrub.last,
-    rowsCheck: () => jobs()?.rowsCheck,
-  });
+  if (!adminListen) return undefined;
+  const openApi = openApiDocument({ version, operations: operationsOf(issuer !== undefined) });
+  const operator = await OperatorServer.start({ state, watch, openApi, host: adminListen.host });
   services.add('operator', { drain: () => operator.drain(), stop: () => operator.close() });
-  const few = connectionsOfAll(OPERATOR_CONNECTIONS_MAX);
   const server = await listenNode({
     ...adminListen,
     handler: (exchange) => operator.handle(exchange),
-    connections: few,
+    connections: connectionsOfAll(OPERATOR_CONNECTIONS_MAX),
   });
   services.add('operator listener', { stop: () => server.close() });
   operator.listening(server.port);
   return { operator, port: server.port };
 }
 
-/** Where the listener of hosts is, as far as this process knows: the name of a proxy before it it does not know. */
-function addressesOf({ issuer, listen, tls }: RelayOptions, port: number): string[] {
-  if (issuer) return [issuer.relayUrl];
-  const scheme = tls ? 'https' : 'http';
-  return hostsListenedAt(listen.host).map((host) => `${scheme}://${listenAddressText({ host, port })}`);
-}
-
-/** The console's button: one of the regular backups, before its time. */
-function takeBackup(jobs: Jobs | undefined): Promise<{ name: string; bytes: number }> {
-  return jobs?.backups?.takeNow() ?? Promise.reject(new Error('the relay is starting'));
-}
-
-/** Starts the socket for local commands. Mail goes on without it: why it is missing is a notice. */
-async function startControl(services: Services, storeDir: string, handler: Handler): Promise<string[]> {
-  try {
-    const listener = await listenControl(storeDir, (exchange) => handler.handle(exchange));
-    services.add('control socket', {
-      drain: () => {
-        listener.stopAccepting();
-        return handler.drain();
-      },
-      stop: () => listener.close(),
-    });
-    return [];
-  } catch (error) {
-    if (!(error instanceof SocketUnavailable)) throw error;
-    return [`Local commands such as poste relay hosts cannot reach this relay: ${error.message}.`];
-  }
+/** Says how this relay is, as `poste relay doctor` asks for it over the control socket. */
+function statusDocument(
+  options: RelayOptions,
+  { role, subject, damagedRows, lastGoodBackupMs }: RelayState,
+): StatusDocument {
+  const { version, listen, tls, server: serverAsked, backups, logRetention, storeDir, positionFile } = options;
+  const { serving, isReady, serverName, sharedLog } = subject;
+  return {
+    version,
+    pid: process.pid,
+    role,
+    is_ready: isReady,
+    listen: listenAddressText(listen),
+    tls: tls ? { cert_file: tls.certFile, key_file: tls.keyFile } : null,
+    server: serverName,
+    server_asked: serverAsked ?? null,
+    open_files_max: options.openFilesMax ?? openFilesMax(),
+    connections: serving?.connections() ?? null,
+    disk_floor_bytes: options.diskFloorBytes,
+    schema_version: SCHEMA_VERSION,
+    position_file: positionPathOf(storeDir, positionFile),
+    broken_queues: serving?.engine.brokenQueues.length ?? 0,
+    damaged_rows: damagedRows,
+    last_backup_at: lastGoodBackupMs === 0 ? null : lastGoodBackupMs,
+    backups: backups ? { folder: backups.folder, every_ms: backups.everyMs } : null,
+    log_archive_folder: logRetention?.archiveFolder ?? null,
+    shared_log: sharedLog?.shown ?? null,
+  };
 }

@@ -13,7 +13,7 @@ import type { TrustProxy } from '../http/client-address.ts';
 import type { BackupSettings } from '../jobs/backup-job.ts';
 import type { LogRetentionSettings } from '../jobs/retention-job.ts';
 import type { StartRowsCheck } from '../jobs/rows-check.ts';
-import type { TakeBackup } from '../operator/console-overview.ts';
+import type { TakeBackup } from '../operator/relay-state.ts';
 import type { HeldBytes } from '../http/page-writer.ts';
 import type { HandOver } from '../shared-log/leadership.ts';
 import type { PositionPlace } from '../store/position-place.ts';

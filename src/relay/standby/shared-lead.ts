@@ -5,7 +5,7 @@ import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { SharedLogShown } from '../../protocol/operator-documents.ts';
 import { LeaderGate } from './leader-gate.ts';
-import { Following } from './standby.ts';
+import { Standby } from './standby.ts';
 import type { Watch } from '../operator/activity.ts';
 import type { LogGauges } from '../operator/log-metrics.ts';
 import type { RelayOptions } from '../serve/options.ts';
@@ -63,18 +63,18 @@ export class SharedLead {
   /** Follows until this node leads. Throws `LogRefused`, `StoreRefused` and `StoppedFollowing`. */
   static async follow(options: LeadOptions): Promise<SharedLead> {
     const lead = new SharedLead(options);
-    const following = await Following.start({
+    const standby = await Standby.start({
       options: options.options,
+      signer: keyFromOutside(options.options),
       log: lead.#log,
       watch: options.watch,
-      status: () => lead.shown,
-      gauges: () => lead.gauges,
+      sharedLog: lead,
     });
     try {
-      lead.#node = await lead.#join(following);
+      lead.#node = await lead.#join(standby);
       return lead;
     } finally {
-      await following.stop();
+      await standby.stop();
     }
   }
 
@@ -218,7 +218,7 @@ export class SharedLead {
     return this.#node;
   }
 
-  async #join(following: Following): Promise<LeadingNode> {
+  async #join(standby: Standby): Promise<LeadingNode> {
     const { options, sharedLog, newEpoch, onLost } = this.#options;
     const { storeDir, positionFile, positionHome, clock, timers, log, version } = options;
     const node = await joinLog({
@@ -240,11 +240,11 @@ export class SharedLead {
       onView: (view, name) => {
         this.#name = name;
         this.#logWatch.views(() => view.log.no);
-        following.follows(view);
+        standby.follows(view);
       },
-      onViewLeft: () => following.leavesView(),
-      viewFault: () => following.viewFault,
-      onFollowed: () => following.caughtUp(),
+      onViewLeft: () => standby.leavesView(),
+      viewFault: () => standby.viewFault,
+      onFollowed: () => standby.caughtUp(),
       onStalled: (why) => this.#noteStalled(why),
       onUnreached: () => this.#gate?.refuseUnderWay(),
       onDoubt: (why) => {

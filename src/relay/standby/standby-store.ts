@@ -1,12 +1,13 @@
 /**
- * The view of a node that follows, as its backups and its scrub use it: read between two batches, so that it is always one
- * that the leader had, and made whole from the log. Only the relay that leads says that an item is lost.
+ * The view of a standby, as its backups and its scrub use it: it is read between two batches, so that it is always one that
+ * the leader had, and made whole from the log. Only the relay that leads says that an item is lost.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type QueueRow, rowKey } from '../core/rows.ts';
 import { type ItemPlace, type RepairedItem, repairFromCopies, repairedPayload } from '../engine/copy-repair.ts';
 import type { LostFinder } from '../engine/lost-items.ts';
 import { isDamagedRow } from '../engine/queue-faults.ts';
+import { NothingYet } from '../operator/relay-state.ts';
 import type { FollowedView } from '../shared-log/node-options.ts';
 import type { SharedLog } from '../shared-log/shared-log.ts';
 import { placeOf } from '../shared-log/take-lead.ts';
@@ -15,7 +16,7 @@ import type { QueueSlice } from '../store/scan.ts';
 import type { StoreSnapshot } from '../store/store-reader.ts';
 import type { WireDamage } from '../store/wire-check.ts';
 
-interface FollowedStoreOptions {
+interface StandbyStoreOptions {
   log: SharedLog;
   onRepaired: (items: number, foundBy: LostFinder) => void;
   /** Called for items of which the log has no bytes either. */
@@ -23,18 +24,11 @@ interface FollowedStoreOptions {
   onUnreadable: (rows: number, foundBy: LostFinder) => void;
 }
 
-/** Thrown while there is no view, or nothing in it. */
-export class NothingFollowed extends Error {
-  constructor() {
-    super('this relay has nothing of the log yet');
-  }
-}
-
-export class FollowedStore {
-  readonly #options: FollowedStoreOptions;
+export class StandbyStore {
+  readonly #options: StandbyStoreOptions;
   #view: FollowedView | undefined;
 
-  constructor(options: FollowedStoreOptions) {
+  constructor(options: StandbyStoreOptions) {
     this.#options = options;
   }
 
@@ -47,11 +41,11 @@ export class FollowedStore {
     return this.#view?.store;
   }
 
-  /** Everything that the view holds, between two batches; the caller closes it. Throws `NothingFollowed`. */
+  /** Everything that the view holds, between two batches; the caller closes it. Throws `NothingYet`. */
   snapshot(): Promise<StoreSnapshot> {
     const { log, store } = this.#present;
     return log.between(async () => {
-      if (!store.get('relay', rowKey.relay)) throw new NothingFollowed();
+      if (!store.get('relay', rowKey.relay)) throw new NothingYet();
       return store.snapshot();
     });
   }
@@ -96,7 +90,7 @@ export class FollowedStore {
   }
 
   get #present(): FollowedView {
-    if (!this.#view) throw new NothingFollowed();
+    if (!this.#view) throw new NothingYet();
     return this.#view;
   }
 

@@ -1,74 +1,74 @@
 /**
- * What a relay does while it follows a shared log: it refuses hosts, tells its operator who leads, takes backups of its
- * view, scrubs it and compares its rows with the log. All of it ends before the relay leads.
+ * A relay while it follows a shared log: it refuses hosts, shows its operator how it is, takes backups of its view, scrubs
+ * it and compares its rows with the log. All of it ends before the relay leads.
  */
-import { type Connections, connectionsOfAll } from '../../http/connections.ts';
-import type { Exchange, HttpServer, Reply } from '../../http/exchange.ts';
+import { connectionsOfAll } from '../../http/connections.ts';
+import type { HttpServer } from '../../http/exchange.ts';
 import { listenNode } from '../../http/server-node.ts';
 import { keepTlsCurrent, readTls } from '../../http/tls-files.ts';
 import { Services } from '../../lib/services.ts';
-import { SocketUnavailable } from '../../lib/unix-socket.ts';
-import { DAY_MS } from '../../protocol/limits.ts';
-import type { ConsoleFollowing, SharedLogShown } from '../../protocol/operator-documents.ts';
-import { OPERATOR_CONNECTIONS_MAX } from '../serve/connection-limits.ts';
-import type { LostFinder } from '../engine/lost-items.ts';
-import { refuse } from './leader-gate.ts';
-import { FollowedStore, NothingFollowed } from './standby-store.ts';
+import type { Signer } from '../../protocol/ed25519.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import { countText } from '../core/count-text.ts';
+import type { LostFinder } from '../engine/lost-items.ts';
 import type { BackupJob } from '../jobs/backup-job.ts';
-import { freeBytesOf } from '../jobs/disk-guard.ts';
+import { DiskGuard, freeBytesOf } from '../jobs/disk-guard.ts';
 import type { RowsCheck } from '../jobs/rows-check.ts';
 import type { Scrub } from '../jobs/scrub.ts';
-import { backupStreams } from '../operator/backup-stream.ts';
 import type { Watch } from '../operator/activity.ts';
-import { faultsOf } from '../operator/condition.ts';
-import { FollowerConsole } from '../operator/follower-console.ts';
-import { followerControl, followerPages } from '../operator/follower-pages.ts';
-import type { LogGauges } from '../operator/log-metrics.ts';
-import { checkRows } from '../operator/online-check.ts';
-import { relayShown } from '../operator/relay-shown.ts';
-import { controlProblem } from '../operator/hosts.ts';
-import { listenControl } from '../operator/socket.ts';
-import type { RelayOptions } from '../serve/options.ts';
-import { statusDocument } from '../serve/relay-status.ts';
+import type { RelaySubject } from '../operator/relay-state.ts';
+import { OPERATOR_CONNECTIONS_MAX } from '../serve/connection-limits.ts';
 import { startBackups, startRowsCheck, startScrub } from '../serve/jobs.ts';
+import { startOperator } from '../serve/operator.ts';
+import type { RelayOptions } from '../serve/options.ts';
 import type { FollowedView } from '../shared-log/node-options.ts';
 import type { SharedLog } from '../shared-log/shared-log.ts';
+import type { RelayStore } from '../store/relay-store.ts';
+import type { StoreSnapshot } from '../store/store-reader.ts';
+import type { WireDamage } from '../store/wire-check.ts';
+import { refuse } from './leader-gate.ts';
+import { StandbyStore } from './standby-store.ts';
 
-interface FollowingOptions {
+interface StandbyOptions {
   options: RelayOptions;
-  /** Where the view is made whole from. */
+  signer: Signer;
+  /** The view is made whole from it. */
   log: SharedLog;
   watch: Watch | undefined;
-  status: () => SharedLogShown;
-  gauges: () => LogGauges;
+  sharedLog: RelaySubject['sharedLog'];
 }
 
-export class Following {
-  readonly #options: FollowingOptions;
-  readonly #store: FollowedStore;
+export class Standby implements RelaySubject {
+  readonly serving = undefined;
+  readonly isReady = false;
+  readonly startedMs: number;
+  readonly relayPubkey: PublicKey;
+  readonly sharedLog: RelaySubject['sharedLog'];
+  readonly #options: StandbyOptions;
+  readonly #store: StandbyStore;
   readonly #services = new Services();
-  readonly #servers: HttpServer[] = [];
-  #control: Promise<void> | undefined;
+  #hosts: HttpServer | undefined;
+  #disk: DiskGuard | undefined;
+  #listenToCommands: (() => Promise<string[]>) | undefined;
+  #commands: Promise<void> | undefined;
   #backups: BackupJob | undefined;
   #scrub: Scrub | undefined;
   /** Of the view that is followed with now. */
   #rowsCheck: RowsCheck | undefined;
   /** What the newest whole check found, of any view of this process: the next view may lie in the same folder. */
   #rowsFound = 0;
-  #console: FollowerConsole | undefined;
-  readonly #startedMs: number;
   #hasJobs = false;
   #isStopping = false;
-  /** When a command last took a backup over the control socket; 0 when none did. */
-  #streamedBackupMs = 0;
 
-  private constructor(following: FollowingOptions) {
-    const { log } = following.options;
-    this.#options = following;
-    this.#startedMs = following.options.clock.monotonicMs();
-    this.#store = new FollowedStore({
-      log: following.log,
+  private constructor(standby: StandbyOptions) {
+    const { options, signer, log: copies, sharedLog } = standby;
+    const { clock, log } = options;
+    this.#options = standby;
+    this.startedMs = clock.monotonicMs();
+    this.relayPubkey = signer.publicKey;
+    this.sharedLog = sharedLog;
+    this.#store = new StandbyStore({
+      log: copies,
       onRepaired: (items, foundBy) =>
         log.error({ items, foundBy }, 'items were missing or altered on the disk, and are whole again from the log'),
       onMissing: (items: number, foundBy: LostFinder) =>
@@ -85,21 +85,56 @@ export class Following {
   }
 
   /** Listens where the relay will listen when it leads. Throws `ListenFailed`. */
-  static async start(given: FollowingOptions): Promise<Following> {
-    const following = new Following(given);
+  static async start(given: StandbyOptions): Promise<Standby> {
+    const standby = new Standby(given);
     try {
-      await following.#listen();
-      return following;
+      await standby.#start();
+      return standby;
     } catch (error) {
-      await following.stop();
+      await standby.stop();
       throw error;
     }
+  }
+
+  get serverName(): string {
+    return this.#hosts?.name ?? '';
+  }
+
+  get isStopping(): boolean {
+    return this.#isStopping;
+  }
+
+  get store(): RelayStore | undefined {
+    return this.#store.store;
+  }
+
+  get disk(): RelaySubject['disk'] {
+    return this.#disk ?? { freeBytes: Number.NaN, isLow: false };
+  }
+
+  get jobs(): RelaySubject['jobs'] {
+    return { backups: this.#backups, scrub: this.#scrub, rowsCheck: this.#rowsCheck };
+  }
+
+  /** How many rows the newest whole check found. */
+  get rowsFound(): number {
+    const last = this.#rowsCheck?.last;
+    if (last) this.#rowsFound = last.checked.found;
+    return this.#rowsFound;
+  }
+
+  snapshot(): Promise<StoreSnapshot> {
+    return this.#store.snapshot();
+  }
+
+  foundByBackup(damage: WireDamage): Promise<void> {
+    return this.#store.foundByBackup(damage);
   }
 
   /** The node holds this view from now on, and follows with it. */
   follows(view: FollowedView): void {
     this.#store.follows(view);
-    this.#control ??= this.#listenControl();
+    this.#commands ??= this.#startCommands();
   }
 
   /**
@@ -108,14 +143,14 @@ export class Following {
    */
   async leavesView(): Promise<void> {
     const check = this.#rowsCheck;
-    this.#foundRows();
+    this.#rowsFound = this.rowsFound;
     this.#rowsCheck = undefined;
     await check?.stop();
   }
 
   /** Why the view is not to be led with, as a clause. */
   get viewFault(): string | undefined {
-    const found = this.#foundRows();
+    const found = this.rowsFound;
     if (found === 0) return undefined;
     const differ = `${countText(found, 'row')} of its view ${found === 1 ? 'is' : 'are'} not what the log gives`;
     return `${differ}: stop the relay and move its database aside, and it is made anew from the log`;
@@ -127,9 +162,9 @@ export class Following {
     this.#rowsCheck ??= this.#startRowsCheck();
     if (this.#hasJobs) return;
     this.#hasJobs = true;
-    const { options, watch } = this.#options;
+    const { options, signer, watch } = this.#options;
     const parts = { relay: options, engine: this.#store, lostItems: this.#store };
-    this.#backups = options.signer && startBackups({ ...parts, signer: options.signer });
+    this.#backups = startBackups({ ...parts, signer });
     this.#scrub = startScrub({ ...parts, watch });
     for (const [name, job] of Object.entries({ backups: this.#backups, scrub: this.#scrub }))
       if (job) this.#services.add(name, { stop: () => job.stop() });
@@ -138,10 +173,13 @@ export class Following {
   /** Ends all of it, so that the relay may lead or end. */
   async stop(): Promise<void> {
     this.#isStopping = true;
-    for (const server of this.#servers) server.close();
-    await this.#control;
+    this.#hosts?.close();
+    await this.#commands;
     await this.leavesView();
+    // Connections are cut at once: nobody waits for the lead until a slow reader of a backup is done.
+    const drained = this.#services.drain();
     await this.#services.stop();
+    await drained;
   }
 
   #startRowsCheck(): RowsCheck | undefined {
@@ -151,161 +189,33 @@ export class Following {
     return startRowsCheck({ relay: this.#options.options, store, isView: true, onFound: () => undefined });
   }
 
-  /** How many rows the newest whole check found. */
-  #foundRows(): number {
-    const last = this.#rowsCheck?.last;
-    if (last) this.#rowsFound = last.checked.found;
-    return this.#rowsFound;
-  }
-
-  async #listen(): Promise<void> {
-    const { listen, tls: files, adminListen, randomBytes, timers, log } = this.#options.options;
-    const connections = connectionsOfAll(OPERATOR_CONNECTIONS_MAX);
-    const toHosts = (exchange: Exchange): void => refuse(exchange, randomBytes(8).toString('hex'));
+  async #start(): Promise<void> {
+    const { options, watch } = this.#options;
+    const { storeDir, listen, tls: files, randomBytes, timers, log } = options;
     const tls = files && (await readTls(files));
-    const hosts = await listenNode({ ...listen, handler: toHosts, connections, tls });
-    this.#servers.push(hosts);
+    const hosts = await listenNode({
+      ...listen,
+      handler: (exchange) => refuse(exchange, randomBytes(8).toString('hex')),
+      connections: connectionsOfAll(OPERATOR_CONNECTIONS_MAX),
+      tls,
+    });
+    this.#hosts = hosts;
     const current = tls && keepTlsCurrent({ tls, timers, log, renew: (renewed) => hosts.renewTls(renewed) });
     this.#services.add('certificate', { stop: () => current?.stop() });
-    if (adminListen) await this.#listenToOperator(adminListen, connections);
-  }
-
-  async #listenToOperator(listen: NonNullable<RelayOptions['adminListen']>, connections: Connections): Promise<void> {
-    const { status, options } = this.#options;
-    const { clock, timers, randomBytes, consoleFolder, log } = options;
-    const { host } = listen;
-    const console = await FollowerConsole.start({
-      host,
-      clock,
+    const disk = await DiskGuard.start({
+      freeBytes: options.freeBytes ?? (() => freeBytesOf(storeDir)),
+      floorBytes: options.diskFloorBytes,
       timers,
-      randomBytes,
-      consoleFolder,
-      overview: () => this.#overview(),
-      unexpected: (error) => log.error({ err: error }, 'a request of the console met an unexpected error'),
+      onError: (error) => log.error({ err: error }, 'the free space of the disk could not be looked at'),
     });
-    this.#services.add('console', { stop: () => console.close() });
-    const metrics = (): Promise<Reply> => this.#metrics();
-    const handler = followerPages({ status, console, metrics, host });
-    const server = await listenNode({ ...listen, handler, connections });
-    this.#servers.push(server);
-    console.listening(server.port);
-    this.#console = console;
+    this.#disk = disk;
+    this.#services.add('disk guard', { stop: () => disk.close() });
+    const services = this.#services;
+    ({ listenToCommands: this.#listenToCommands } = await startOperator({ options, services, watch, subject: this }));
   }
 
-  async #overview(): Promise<ConsoleFollowing> {
-    const { options, status } = this.#options;
-    const { clock, version, limits, diskFloorBytes, signer, logRetention } = options;
-    if (!signer) throw new Error('invariant: nodes of a shared log get their key from outside');
-    const { store } = this.#store;
-    const [sharedLog, backups, nowMs] = [status(), this.#backups?.state, clock.nowMs()];
-    const diskFreeBytes = await this.#freeBytes();
-    return {
-      role: 'following',
-      ...relayShown({
-        version,
-        relayPubkey: signer.publicKey,
-        serverName: this.#servers[0]?.name ?? '',
-        uptimeMs: clock.monotonicMs() - this.#startedMs,
-        nowMs,
-        backups,
-        commandBackupMs: this.#streamedBackupMs,
-        log: store && { firstLsn: store.firstLsn, entry: (lsn) => store.entry(lsn) },
-        logRetention,
-        lastRemoval: undefined,
-        diskFreeBytes,
-      }),
-      faults: faultsOf({
-        isReady: undefined,
-        isDiskLow: diskFreeBytes < diskFloorBytes,
-        brokenQueues: 0,
-        rowsFound: this.#foundRows(),
-        damagedRows: store?.damagedRows.count ?? 0,
-        lost: this.#scrub?.last?.lost ?? 0,
-        oldestItemAgeMs: undefined,
-        retentionMs: limits.retention_days * DAY_MS,
-        backups,
-        sharedLog,
-        refusals: [],
-        nowMs,
-      }),
-      shared_log: sharedLog,
-    };
-  }
-
-  /** Not a number when the file system does not say. */
-  #freeBytes(): Promise<number> {
-    const { freeBytes = () => freeBytesOf(this.#options.options.storeDir) } = this.#options.options;
-    return freeBytes().catch(() => Number.NaN);
-  }
-
-  async #metrics(): Promise<Reply> {
-    const { options, watch, gauges } = this.#options;
-    if (!watch) throw new Error('invariant: what the listener of the operator shows is counted');
-    const { store } = this.#store;
-    return watch.metrics.replyFollowing({
-      logPosition: store?.lastLsn ?? 0,
-      logFirstPosition: store?.firstLsn ?? 0,
-      rowsFound: this.#foundRows(),
-      damagedRows: store?.damagedRows.count ?? 0,
-      diskFreeBytes: await this.#freeBytes(),
-      lastBackupMs: options.backups || this.#streamedBackupMs > 0 ? this.#lastBackupMs : undefined,
-      log: gauges(),
-    });
-  }
-
-  get #lastBackupMs(): number {
-    return Math.max(this.#backups?.lastGoodMs ?? 0, this.#streamedBackupMs);
-  }
-
-  async #listenControl(): Promise<void> {
-    const { options, status } = this.#options;
-    const { storeDir, version, clock, timers, randomBytes, log } = options;
-    const newId = (): string => randomBytes(8).toString('hex');
-    const stream = backupStreams({
-      snapshot: () => this.#store.snapshot(),
-      found: (damage) => this.#store.foundByBackup(damage),
-      isStopping: () => this.#isStopping,
-      taken: (atMs) => void (this.#streamedBackupMs = atMs),
-      version,
-    });
-    const handler = followerControl({
-      status: () => {
-        return statusDocument(options, {
-          role: 'following',
-          isReady: false,
-          server: this.#servers[0]?.name ?? '',
-          connections: null,
-          brokenQueues: 0,
-          damagedRows: this.#store.store?.damagedRows.count ?? 0,
-          lastBackupMs: this.#lastBackupMs,
-          sharedLog: status(),
-        });
-      },
-      backup: async (exchange) => {
-        try {
-          return await stream(exchange, newId(), clock.nowMs());
-        } catch (error) {
-          if (error instanceof NothingFollowed) return controlProblem('NOTHING_YET', `${error.message}: try again`);
-          throw error;
-        }
-      },
-      verify: async (exchange, body) =>
-        checkRows({ body, exchange, id: newId() }, { rowsCheck: () => this.#rowsCheck, timers }),
-      consoleUrl: () => this.#console?.consoleUrl(),
-      clock,
-      unexpected: (error) => log.error({ err: error }, 'a local request met an unexpected error'),
-    });
-    try {
-      const listener = await listenControl(storeDir, handler);
-      this.#services.add('control socket', {
-        stop: () => {
-          listener.stopAccepting();
-          listener.close();
-        },
-      });
-    } catch (error) {
-      if (!(error instanceof SocketUnavailable)) throw error;
-      log.warn({}, `Local commands such as poste relay backup cannot reach this relay: ${error.message}.`);
-    }
+  async #startCommands(): Promise<void> {
+    const { log } = this.#options.options;
+    for (const notice of (await this.#listenToCommands?.()) ?? []) log.warn({}, notice);
   }
 }

@@ -1,0 +1,312 @@
+/**
+ * How a relay is, for its operator: the one place that the health routes, the metrics, the console and the local commands
+ * ask. A relay that serves and a standby, which follows a shared log and has no engine, are both a `RelaySubject`.
+ */
+import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';
+import { DAY_MS, type Limits } from '../../protocol/limits.ts';
+import type {
+  BackupsShown,
+  ConsoleFollowing,
+  ConsoleOverview,
+  LogKeptShown,
+  SharedLogShown,
+} from '../../protocol/operator-documents.ts';
+import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
+import { eventTimeMs } from '../core/event.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { BackupJob, BackupSettings, BackupState } from '../jobs/backup-job.ts';
+import type { DiskGuard } from '../jobs/disk-guard.ts';
+import type { LogRemoval, LogRetentionSettings } from '../jobs/retention-job.ts';
+import type { RowsCheck } from '../jobs/rows-check.ts';
+import type { Scrub } from '../jobs/scrub.ts';
+import type { RelayStore } from '../store/relay-store.ts';
+import type { StoreSnapshot } from '../store/store-reader.ts';
+import type { WireDamage } from '../store/wire-check.ts';
+import type { Watch } from './activity.ts';
+import { type Condition, faultsOf } from './condition.ts';
+import type { LogGauges } from './log-metrics.ts';
+import type { Gauges, ServingGauges } from './metrics.ts';
+import { OldestItemWatch } from './sampler.ts';
+
+/** Writes a copy of the store. Rejects when it cannot. */
+export type TakeBackup = () => Promise<{ name: string; bytes: number }>;
+
+/** What the operator's side takes of the settings of the relay. */
+export interface OperatorSettings {
+  version: string;
+  limits: Limits;
+  backups?: BackupSettings;
+  logRetention?: LogRetentionSettings;
+  consoleFolder?: string;
+  takeBackup?: TakeBackup;
+  clock: Clock;
+  timers: Timers;
+  randomBytes: RandomBytes;
+  log: { info(fields: object, message: string): void; error(fields: object, message: string): void };
+}
+
+/** What the operator's side shows of a relay, and asks of it. */
+export interface RelaySubject {
+  /** `undefined`: a standby. */
+  readonly serving: ServingRelay | undefined;
+  readonly relayPubkey: PublicKey;
+  /** The HTTP server that hosts speak to. */
+  readonly serverName: string;
+  /** In monotonic milliseconds. */
+  readonly startedMs: number;
+  /** False while the relay starts or stops, after its store failed, while it may not answer, and always of a standby. */
+  readonly isReady: boolean;
+  readonly isStopping: boolean;
+  /** Of a log that several relays share; `undefined` where the store holds the log. */
+  readonly sharedLog:
+    | { readonly gauges: LogGauges; readonly shown: SharedLogShown; readonly whyNotReady: string | undefined }
+    | undefined;
+  /** `undefined` while a standby has no view. */
+  readonly store: RelayStore | undefined;
+  readonly disk: Pick<DiskGuard, 'freeBytes' | 'isLow'>;
+  /** Those that run now. */
+  readonly jobs: {
+    backups?: Pick<BackupJob, 'state' | 'lastGoodMs' | 'takeNow'> | undefined;
+    scrub?: Pick<Scrub, 'last'> | undefined;
+    /** `undefined` also where it cannot be done. */
+    rowsCheck?: RowsCheck | undefined;
+    retention?: { readonly lastRemoval: LogRemoval | undefined } | undefined;
+  };
+  /** How many rows the last check against the log found. */
+  readonly rowsFound: number;
+  /** Everything that is durable at one moment. Throws `NothingYet`. */
+  snapshot(): Promise<StoreSnapshot>;
+  /** Gets the damage that a backup finds. */
+  foundByBackup(damage: WireDamage): Promise<void>;
+}
+
+export interface ServingRelay {
+  engine: Engine;
+  store: RelayStore;
+  authority: ConsoleOverview['authority'];
+  /** URLs under which it listens to hosts, as far as it knows. */
+  addresses: () => readonly string[];
+  /** To the listener of hosts. */
+  connections: () => { open: number; max: number };
+}
+
+/** Thrown while a standby has no view, or nothing in it. */
+export class NothingYet extends Error {
+  constructor() {
+    super('this relay has nothing of the log yet');
+  }
+}
+
+interface RelayStateOptions {
+  settings: OperatorSettings;
+  subject: RelaySubject;
+  /** `undefined` without an operator listener: nothing reads the counts then. */
+  watch: Watch | undefined;
+}
+
+export class RelayState {
+  readonly settings: OperatorSettings;
+  readonly subject: RelaySubject;
+  readonly #watch: Watch | undefined;
+  readonly #oldest: OldestItemWatch | undefined;
+  /** When a command last took a backup over the control socket; 0 when none did. */
+  #commandBackupMs = 0;
+
+  constructor({ settings, subject, watch }: RelayStateOptions) {
+    this.settings = settings;
+    this.subject = subject;
+    this.#watch = watch;
+    const { clock, timers } = settings;
+    const onError = (error: unknown): void => this.unexpected(error, 'none');
+    this.#oldest =
+      watch && subject.serving && new OldestItemWatch({ engine: subject.serving.engine, clock, timers, onError });
+  }
+
+  get role(): 'alone' | 'leading' | 'following' {
+    const { serving, sharedLog } = this.subject;
+    if (!serving) return 'following';
+    return sharedLog ? 'leading' : 'alone';
+  }
+
+  get uptimeMs(): number {
+    return this.settings.clock.monotonicMs() - this.subject.startedMs;
+  }
+
+  get damagedRows(): number {
+    return this.subject.store?.damagedRows.count ?? 0;
+  }
+
+  /** 0 before any. */
+  get lastGoodBackupMs(): number {
+    return Math.max(this.subject.jobs.backups?.lastGoodMs ?? 0, this.#commandBackupMs);
+  }
+
+  /** The relay that leads a shared log; null while none does. */
+  get leader(): string | null {
+    return this.subject.sharedLog?.shown.leader ?? null;
+  }
+
+  /** Who leads, as a clause. */
+  get ledBy(): string {
+    return this.leader === null ? 'no node leads' : `${this.leader} leads`;
+  }
+
+  /** Why no requests are to come here now, as a clause; `undefined` when they are. */
+  get whyNotReady(): string | undefined {
+    const { serving, isReady, sharedLog } = this.subject;
+    if (isReady) return undefined;
+    if (serving) return sharedLog?.whyNotReady ?? 'the relay is not ready';
+    const fault = sharedLog?.shown.copy_fault ?? null;
+    return `this node of the relay follows; ${this.ledBy}${fault === null ? '' : `; it waits: ${fault}`}`;
+  }
+
+  unexpected(error: unknown, requestId: string): void {
+    this.settings.log.error({ err: error, requestId }, 'a request met an unexpected error');
+  }
+
+  /** Notes a backup that a command took over the control socket. */
+  noteBackup(atMs: number): void {
+    this.#commandBackupMs = atMs;
+  }
+
+  gauges(): Gauges {
+    const { serving, store, disk, rowsFound, sharedLog } = this.subject;
+    const hasBackups = this.settings.backups !== undefined || this.#commandBackupMs > 0;
+    return {
+      serving: serving && this.servingGauges(serving),
+      logPosition: store?.lastLsn ?? 0,
+      logFirstPosition: store?.firstLsn ?? 0,
+      damagedRows: this.damagedRows,
+      rowsFound,
+      diskFreeBytes: disk.freeBytes,
+      lastBackupMs: hasBackups ? this.lastGoodBackupMs : undefined,
+      log: sharedLog?.gauges,
+    };
+  }
+
+  servingGauges({ engine, connections }: ServingRelay): ServingGauges {
+    const { items, bytes } = engine.waiting;
+    const ageMs = this.#oldest?.ageMs;
+    return {
+      queueItems: items,
+      queueBytes: bytes,
+      oldestItemAgeS: ageMs === undefined ? undefined : ageMs / 1000,
+      hosts: engine.directory.liveCount,
+      waitingPulls: engine.waits,
+      brokenQueues: engine.brokenQueues.length,
+      openConnections: connections().open,
+      isDiskLow: this.subject.disk.isLow,
+      isReady: this.subject.isReady,
+    };
+  }
+
+  /** What the console shows of every relay. */
+  shown(): Omit<ConsoleFollowing, 'role' | 'shared_log'> {
+    const { settings, subject, uptimeMs } = this;
+    const { relayPubkey, serverName, jobs, disk } = subject;
+    return {
+      version: settings.version,
+      relay_pubkey: relayPubkey,
+      fingerprint: displayFingerprint(relayPubkey),
+      server: serverName,
+      uptime_ms: uptimeMs,
+      now: settings.clock.nowMs(),
+      faults: faultsOf(this.#condition()),
+      backups: jobs.backups ? backupsShown(jobs.backups.state) : null,
+      command_backup_at: this.#commandBackupMs === 0 ? null : this.#commandBackupMs,
+      log_kept: this.#logKept(),
+      disk_free_bytes: Number.isFinite(disk.freeBytes) ? disk.freeBytes : null,
+    };
+  }
+
+  /** `GET /healthz` of a relay that serves. */
+  healthDocument({ engine }: ServingRelay): object {
+    const { settings, subject, uptimeMs, damagedRows } = this;
+    const { backups, scrub, rowsCheck } = subject.jobs;
+    const [brokenQueues, backup, pass, rows] = [
+      engine.brokenQueues.length,
+      backups?.state.last,
+      scrub?.last,
+      rowsCheck?.last,
+    ];
+    return {
+      status: 'ready',
+      version: settings.version,
+      epoch: engine.epoch,
+      hosts: engine.directory.liveCount,
+      uptime_ms: Math.round(uptimeMs),
+      ...(brokenQueues > 0 && { broken_queues: brokenQueues }),
+      ...(damagedRows > 0 && { damaged_rows: damagedRows }),
+      ...(backup && { last_backup: { at: backup.atMs, ok: backup.isGood } }),
+      ...(pass && {
+        last_scrub: { at: pass.atMs, items: pass.items, lost: pass.lost, unreadable: pass.unreadable },
+      }),
+      ...(rows && { last_rows_check: { at: rows.atMs, rows: rows.checked.rows, found: rows.checked.found } }),
+    };
+  }
+
+  /** Stops reading the store. */
+  async close(): Promise<void> {
+    await this.#oldest?.close();
+  }
+
+  #condition(): Condition {
+    const { serving, isReady, disk, rowsFound, jobs, sharedLog } = this.subject;
+    return {
+      isReady: serving && isReady,
+      isDiskLow: disk.isLow,
+      brokenQueues: serving?.engine.brokenQueues.length ?? 0,
+      damagedRows: this.damagedRows,
+      rowsFound,
+      lost: jobs.scrub?.last?.lost ?? 0,
+      oldestItemAgeMs: this.#oldest?.ageMs,
+      retentionMs: this.settings.limits.retention_days * DAY_MS,
+      refusals: (serving && this.#watch?.activity.refusals()) ?? [],
+      backups: jobs.backups?.state,
+      sharedLog: sharedLog?.shown,
+      nowMs: this.settings.clock.nowMs(),
+    };
+  }
+
+  #logKept(): LogKeptShown {
+    const { store, jobs } = this.subject;
+    const { logRetention } = this.settings;
+    const removal = jobs.retention?.lastRemoval;
+    return {
+      first_at: store ? firstTime(store) : null,
+      is_pruned: (store?.firstLsn ?? 1) > 1,
+      keep_ms: logRetention?.keepMs ?? null,
+      archive_folder: logRetention?.archiveFolder ?? null,
+      last_removal: removal
+        ? {
+            at: removal.atMs,
+            records: removal.records,
+            from: removal.fromMs,
+            through: removal.throughMs,
+            archive: removal.archive ?? null,
+          }
+        : null,
+    };
+  }
+}
+
+function backupsShown({ folder, keep, everyMs, last, newest, nextMs }: BackupState): BackupsShown {
+  return {
+    folder,
+    keep,
+    every_ms: everyMs,
+    last: last ? { at: last.atMs, ok: last.isGood } : null,
+    newest: newest ? { name: newest.name, at: newest.atMs, bytes: newest.bytes } : null,
+    next_at: Math.round(nextMs),
+  };
+}
+
+/** `null` for a record that cannot be read: poste relay log verify says more about it. */
+function firstTime(store: RelayStore): number | null {
+  try {
+    const first = store.entry(store.firstLsn);
+    return first ? eventTimeMs(first.event) : null;
+  } catch {
+    return null;
+  }
+}
