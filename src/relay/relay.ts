@@ -144,7 +144,7 @@ type Served = Pick<Relay, 'serverName' | 'serverWhy' | 'port' | 'adminPort' | 'n
 
 async function serve(parts: ServeParts): Promise<Served> {
   const { options, services, watch, engine, store, signer, newEpoch, failed, lead } = parts;
-  const { clock, timers, randomBytes, log, issuer } = options;
+  const { clock, timers, randomBytes, log } = options;
   const startedMs = clock.monotonicMs();
   const challenges = new Challenges(() => clock.monotonicMs(), randomBytes);
   const lostItems = lostItemsOf(parts);
@@ -165,35 +165,15 @@ async function serve(parts: ServeParts): Promise<Served> {
   let isReady = false;
   let jobs: Jobs | undefined;
   const { server, connections, serverWhy } = await listenToHosts(parts, handler, shared.randomId);
-  const subject: RelaySubject = {
-    serving: {
-      engine,
-      store,
-      authority: issuer ? 'account-token' : 'host-key',
-      addresses: () => addressesOf(options, server.port),
-      connections: () => ({ open: connections.open, max: parts.connectionsAtMost.max }),
-    },
-    relayPubkey: signer.publicKey,
-    serverName: server.name,
-    startedMs,
-    get isReady() {
-      return isReady && lead?.whyNotReady === undefined;
-    },
-    get isStopping() {
-      return engine.isDraining;
-    },
-    sharedLog: lead,
-    store,
+  const subject = subjectOf(parts, {
+    server,
+    connections,
     disk,
-    get jobs() {
-      return jobs ?? {};
-    },
-    get rowsFound() {
-      return jobs?.rowsCheck?.last?.checked.found ?? 0;
-    },
-    snapshot: () => engine.snapshot(),
-    foundByBackup: (damage) => lostItems.foundByBackup(damage),
-  };
+    lostItems,
+    startedMs,
+    isServing: () => isReady,
+    jobs: () => jobs,
+  });
   const { adminPort, listenToCommands } = await startOperator({ options, services, watch, subject });
   const notices = await listenToCommands();
   // Not waited for: an issuer that does not answer must not keep hosts from their mail.
@@ -234,6 +214,52 @@ async function serve(parts: ServeParts): Promise<Served> {
     notices,
     stop: () => (stopping ??= stop()),
   };
+}
+
+interface SubjectParts {
+  server: HttpServer;
+  connections: Connections;
+  disk: DiskGuard;
+  lostItems: LostItems;
+  startedMs: number;
+  isServing: () => boolean;
+  /** `undefined` while the relay starts. */
+  jobs: () => Jobs | undefined;
+}
+
+/** The running relay, as its operator's side sees it. */
+function subjectOf({ options, engine, store, signer, lead, connectionsAtMost }: ServeParts, parts: SubjectParts) {
+  const { server, connections, disk, lostItems, startedMs, isServing, jobs } = parts;
+  const subject: RelaySubject = {
+    serving: {
+      engine,
+      store,
+      authority: options.issuer ? 'account-token' : 'host-key',
+      addresses: () => addressesOf(options, server.port),
+      connections: () => ({ open: connections.open, max: connectionsAtMost.max }),
+    },
+    relayPubkey: signer.publicKey,
+    serverName: server.name,
+    startedMs,
+    get isReady() {
+      return isServing() && lead?.whyNotReady === undefined;
+    },
+    get isStopping() {
+      return engine.isDraining;
+    },
+    sharedLog: lead,
+    store,
+    disk,
+    get jobs() {
+      return jobs() ?? {};
+    },
+    get rowsFound() {
+      return jobs()?.rowsCheck?.last?.checked.found ?? 0;
+    },
+    snapshot: () => engine.snapshot(),
+    foundByBackup: (damage) => lostItems.foundByBackup(damage),
+  };
+  return subject;
 }
 
 function lostItemsOf({ options, engine, newEpoch, lead }: ServeParts): LostItems {
