@@ -14,7 +14,7 @@ const PAGES = {
   },
   mail: {
     title: 'Poste mail',
-    noscript: 'This page needs JavaScript; poste inbox --owner does not.',
+    noscript: 'This page needs JavaScript; poste inbox --as owner does not.',
   },
 } as const;
 type PageName = keyof typeof PAGES;

@@ -12,6 +12,8 @@ interface CommandEntry {
   summary: string;
   /** Under which help shows it. */
   heading?: string;
+  /** What programs call, and no person types: help and completion leave it out. */
+  isHidden?: boolean;
   load: (context: CommandContext) => Promise<Command>;
 }
 
@@ -25,68 +27,70 @@ interface CommandGroup {
 
 export type CommandTable = Readonly<Record<string, CommandEntry | CommandGroup>>;
 
+/** Builds `poste` with the commands loaded that `words` name. */
+export type CommandTree = (words: readonly string[] | undefined, context: CommandContext) => Promise<Command>;
+
+type Builder = (context: CommandContext, tree: CommandTree) => Command;
+
+/** A command, and the function of its module that builds it. */
+function from<Name extends string>(
+  module: () => Promise<Readonly<Record<Name, Builder>>>,
+  name: Name,
+  summary: string,
+): CommandEntry {
+  return { summary, load: async (context) => (await module())[name](context, commandTree) };
+}
+
 /** The commands of a table, under a heading of the help. */
 function under(heading: string, table: CommandTable): CommandTable {
   return Object.fromEntries(Object.entries(table).map(([name, entry]) => [name, { ...entry, heading }]));
 }
 
-const LOG_READERS: CommandTable = {
-  show: {
-    summary: 'Show the events of the log: all of them, or those that you choose.',
-    load: async (context) => (await import('./relay/log-show.ts')).relayLogShowCommand(context),
-  },
-  verify: {
-    summary: 'Check the log, and everything that is kept of it, byte by byte.',
-    load: async (context) => (await import('./relay/log-verify.ts')).relayLogVerifyCommand(context),
-  },
-  at: {
-    summary: 'Show queues, quotas, allowlists and hosts as they were at a point of the log.',
-    load: async (context) => (await import('./relay/log-at.ts')).relayLogAtCommand(context),
-  },
-  trace: {
-    summary: 'Show the life of one item: accepted, moved, acked, expired, lost, forgotten.',
-    load: async (context) => (await import('./relay/log-trace.ts')).relayLogTraceCommand(context),
-  },
-  'check-proof': {
-    summary: 'Verify offline what a relay proved about its log.',
-    load: async (context) => (await import('./relay/log-check-proof.ts')).checkProofCommand(context),
-  },
-};
-
-const LOG_REPAIRS: CommandTable = {
-  archive: {
-    summary: 'Write log records into one file.',
-    load: async (context) => (await import('./relay/log-archive.ts')).relayLogArchiveCommand(context),
-  },
-  rebuild: {
-    summary: 'Rebuild the rows of a stopped relay from its log alone.',
-    load: async (context) => (await import('./relay/log-rebuild.ts')).relayLogRebuildCommand(context),
-  },
-};
-
-const SHARED_LOG: CommandTable = {
-  init: {
-    summary: 'Make the tables of a log in PostgreSQL that relays share.',
-    load: async (context) => (await import('./relay/log-init.ts')).relayLogInitCommand(context),
-  },
-  publish: {
-    summary: 'Move the log of a stopped relay into PostgreSQL, with everything as it is.',
-    load: async (context) => (await import('./relay/move-log.ts')).relayLogPublishCommand(context),
-  },
-  withdraw: {
-    summary: 'Move a log from PostgreSQL back into the store of one relay.',
-    load: async (context) => (await import('./relay/move-log.ts')).relayLogWithdrawCommand(context),
-  },
-  'take-lead': {
-    summary: 'Make a relay that follows a shared log lead it.',
-    load: async (context) => (await import('./relay/log-take-lead.ts')).relayLogTakeLeadCommand(context),
-  },
-};
+const agents = () => import('./mail/agents.ts');
+const mailbox = () => import('./mail/mailbox.ts');
+const quarantine = () => import('./mail/quarantine.ts');
+const send = () => import('./mail/send.ts');
+const host = () => import('./host/host.ts');
+const relay = () => import('./host/relay.ts');
+const relayHosts = () => import('./relay/hosts.ts');
+const moveLog = () => import('./relay/move-log.ts');
 
 const LOG_COMMANDS: CommandTable = {
-  ...under('Read and check:', LOG_READERS),
-  ...under('Archive and repair:', LOG_REPAIRS),
-  ...under('A log in PostgreSQL, which relays share:', SHARED_LOG),
+  ...under('Read and check:', {
+    show: from(
+      () => import('./relay/log-show.ts'),
+      'relayLogShowCommand',
+      'Show the events of the log: all of them, or those that you choose.',
+    ),
+    verify: from(
+      () => import('./relay/log-verify.ts'),
+      'relayLogVerifyCommand',
+      'Check the log, and everything that is kept of it, byte by byte.',
+    ),
+    at: from(
+      () => import('./relay/log-at.ts'),
+      'relayLogAtCommand',
+      'Show queues, quotas, allowlists and hosts as they were at a point of the log.',
+    ),
+    trace: from(
+      () => import('./relay/log-trace.ts'),
+      'relayLogTraceCommand',
+      'Show the life of one item: accepted, moved, acked, expired, lost, forgotten.',
+    ),
+    'check-proof': from(
+      () => import('./relay/log-check-proof.ts'),
+      'checkProofCommand',
+      'Verify offline what a relay proved about its log.',
+    ),
+  }),
+  ...under('Archive and repair:', {
+    archive: from(() => import('./relay/log-archive.ts'), 'relayLogArchiveCommand', 'Write log records into one file.'),
+    rebuild: from(
+      () => import('./relay/log-rebuild.ts'),
+      'relayLogRebuildCommand',
+      'Rebuild the rows of a stopped relay from its log alone.',
+    ),
+  }),
 };
 
 const LOG_EXAMPLES = `
@@ -96,84 +100,78 @@ Examples:
   $ poste relay log at --time 2025-11-20T21:48Z --queue laptop
   $ poste relay log trace 0197f3a2-55d1-7c60-8c55-2b1f0f6b8c11`;
 
-const RELAY_OF_HOST: CommandTable = {
-  set: {
-    summary: 'Choose the relay that carries the mail of this host where the LAN does not reach.',
-    load: async (context) => (await import('./host/relay.ts')).relaySetCommand(context),
-  },
-  unset: {
-    summary: 'Stop using a relay for the mail of this host.',
-    load: async (context) => (await import('./host/relay.ts')).relayUnsetCommand(context),
-  },
-  status: {
-    summary: 'Show the relay that this host uses, and whether it works.',
-    load: async (context) => (await import('./host/relay.ts')).relayStatusCommand(context),
-  },
-  quarantine: {
-    summary: 'List what came over a relay and is held in quarantine.',
-    load: async (context) => (await import('./mail/quarantine.ts')).quarantineCommand(context, 'relay'),
-  },
+const CLUSTER_COMMANDS: CommandTable = {
+  init: from(() => import('./relay/cluster-init.ts'), 'clusterInitCommand', 'Make the tables of the shared log.'),
+  publish: from(moveLog, 'clusterPublishCommand', 'Move the log of a stopped relay into PostgreSQL, as it is.'),
+  withdraw: from(moveLog, 'clusterWithdrawCommand', 'Move a log from PostgreSQL back into the store of one relay.'),
+  'take-lead': from(
+    () => import('./relay/cluster-take-lead.ts'),
+    'clusterTakeLeadCommand',
+    'Make a relay that follows a shared log lead it.',
+  ),
 };
 
-const RELAY_SERVER: CommandTable = {
-  serve: {
-    summary: 'Run a relay, which keeps sealed mail for hosts until they fetch it.',
-    load: async (context) => (await import('./relay/serve.ts')).relayServeCommand(context),
-  },
-  doctor: {
-    summary: 'Check a relay and its machine, and show how to mend what is wrong.',
-    load: async (context) => (await import('./relay/doctor.ts')).relayDoctorCommand(context),
-  },
-  keygen: {
-    summary: 'Print a new base64 private relay key.',
-    load: async (context) => (await import('./relay/relay-key.ts')).relayKeygenCommand(context),
-  },
-  console: {
-    summary: 'Print a URL that opens the console of the running relay, once.',
-    load: async (context) => (await import('./relay/hosts.ts')).relayConsoleCommand(context),
-  },
-};
+const CLUSTER_EXAMPLES = `
+Environment:
+  MAIL_RELAY_LOG  the address of the log, instead of --log
 
-const RELAY_HOSTS: CommandTable = {
-  hosts: {
-    summary: 'List the hosts of the running relay.',
-    load: async (context) => (await import('./relay/hosts.ts')).relayHostsCommand(context),
-  },
-  admit: {
-    summary: 'Print an invite token that lets one host enrol.',
-    load: async (context) => (await import('./relay/hosts.ts')).relayAdmitCommand(context),
-  },
-  revoke: {
-    summary: 'Revoke a host of the running relay, for good.',
-    load: async (context) => (await import('./relay/hosts.ts')).relayRevokeCommand(context),
-  },
-};
-
-const RELAY_DATA: CommandTable = {
-  backup: {
-    summary: 'Back up a relay into one file, also while it runs.',
-    load: async (context) => (await import('./relay/backup.ts')).relayBackupCommand(context),
-  },
-  restore: {
-    summary: 'Replace the store of a stopped relay by a backup, and keep what must not be undone.',
-    load: async (context) => (await import('./relay/restore.ts')).relayRestoreCommand(context),
-  },
-  log: {
-    summary: 'Read, verify and replay the log of a stopped relay or of a backup, and check proofs.',
-    examples: LOG_EXAMPLES,
-    commands: LOG_COMMANDS,
-  },
-  'rotate-epoch': {
-    summary: 'Start a new epoch, after the store was restored by other means.',
-    load: async (context) => (await import('./relay/rotate-epoch.ts')).relayRotateEpochCommand(context),
-  },
-};
+Examples:
+  $ poste relay cluster init --log postgres://owner@db.example/mail --log-password-file owner.password
+  $ poste relay cluster take-lead --node alpha-0c1d2e3f`;
 
 const RELAY_COMMANDS: CommandTable = {
-  ...under('The relay that carries the mail of this host:', RELAY_OF_HOST),
-  ...under('Run a relay for others:', RELAY_SERVER),
-  ...under('Its hosts:', RELAY_HOSTS),
-  ...under('Its data:', RELAY_DATA),
+  ...under('The relay that carries the mail of this host:', {
+    set: from(relay, 'relaySetCommand', 'Choose the relay for the mail of this host where the LAN does not reach.'),
+    unset: from(relay, 'relayUnsetCommand', 'Stop using a relay for the mail of this host.'),
+    status: from(relay, 'relayStatusCommand', 'Show the relay that this host uses, and whether it works.'),
+    quarantine: from(quarantine, 'relayQuarantineCommand', 'List what came over a relay and is held in quarantine.'),
+  }),
+  ...under('Run a relay for others:', {
+    serve: from(
+      () => import('./relay/serve.ts'),
+      'relayServeCommand',
+      'Run a relay, which keeps sealed mail for hosts until they fetch it.',
+    ),
+    doctor: from(
+      () => import('./relay/doctor.ts'),
+      'relayDoctorCommand',
+      'Check a relay and its machine, and show how to mend what is wrong.',
+    ),
+    keygen: from(() => import('./relay/relay-key.ts'), 'relayKeygenCommand', 'Print a new base64 private relay key.'),
+    console: from(relayHosts, 'relayConsoleCommand', 'Print a URL that opens the console of the running relay, once.'),
+  }),
+  ...under('Its hosts:', {
+    hosts: from(relayHosts, 'relayHostsCommand', 'List the hosts of the running relay.'),
+    admit: from(relayHosts, 'relayAdmitCommand', 'Print an invite token that lets one host enrol.'),
+    revoke: from(relayHosts, 'relayRevokeCommand', 'Revoke a host of the running relay, for good.'),
+  }),
+  ...under('Its data:', {
+    backup: from(
+      () => import('./relay/backup.ts'),
+      'relayBackupCommand',
+      'Back up a relay into one file, also while it runs.',
+    ),
+    restore: from(
+      () => import('./relay/restore.ts'),
+      'relayRestoreCommand',
+      'Replace the store of a stopped relay by a backup, and keep what must not be undone.',
+    ),
+    log: {
+      summary: 'Read, verify and replay the log of a stopped relay or of a backup, and check proofs.',
+      examples: LOG_EXAMPLES,
+      commands: LOG_COMMANDS,
+    },
+    cluster: {
+      summary: 'Keep the log in PostgreSQL, where several relays share it.',
+      examples: CLUSTER_EXAMPLES,
+      commands: CLUSTER_COMMANDS,
+    },
+    'rotate-epoch': from(
+      () => import('./relay/rotate-epoch.ts'),
+      'relayRotateEpochCommand',
+      'Start a new epoch, after the store was restored by other means.',
+    ),
+  }),
 };
 
 const RELAY_EXAMPLES = `
@@ -182,131 +180,89 @@ Examples:
   $ poste relay hosts
   $ poste relay set https://relay.example`;
 
-const MAIL: CommandTable = {
-  inbox: {
-    summary: 'Read and search the mail of an agent, or your own.',
-    load: async (context) => (await import('./mail/mailbox.ts')).inboxCommand(context),
-  },
-  send: {
-    summary: 'Send a message as an agent.',
-    load: async (context) => (await import('./mail/send.ts')).sendCommand(context),
-  },
-  reply: {
-    summary: 'Answer a message as an agent.',
-    load: async (context) => (await import('./mail/send.ts')).replyCommand(context),
-  },
-  sent: {
-    summary: 'Show what an agent sent, and how far each message came.',
-    load: async (context) => (await import('./mail/mailbox.ts')).sentCommand(context),
-  },
-  agents: {
-    summary: 'List the agents that mail can be sent to, here and on paired hosts.',
-    load: async (context) => (await import('./mail/agents.ts')).agentsCommand(context),
-  },
-  trace: {
-    summary: 'Follow one message through outbox, relay, receiver and receipts.',
-    load: async (context) => (await import('./mail/trace.ts')).traceCommand(context),
-  },
-  outbox: {
-    summary: 'Show what waits for paired hosts, and cancel it.',
-    load: async (context) => (await import('./mail/outbox.ts')).outboxCommand(context),
-  },
-  quarantine: {
-    summary: 'Show what this host received and did not let in.',
-    load: async (context) => (await import('./mail/quarantine.ts')).quarantineCommand(context),
-  },
-};
-
-const THIS_HOST: CommandTable = {
-  setup: {
-    summary: 'Set up this machine for the programs found on it, or undo that.',
-    load: async (context) => (await import('./host/setup.ts')).setupCommand(context),
-  },
-  init: {
-    summary: 'Create this host: its keys, its store and its config file.',
-    load: async (context) => (await import('./host/init.ts')).initCommand(context),
-  },
-  daemon: {
-    summary: 'Run the daemon, which keeps and delivers the mail of this host.',
-    load: async (context) => (await import('./host/daemon.ts')).daemonCommand(context),
-  },
-  status: {
-    summary: 'Show at a glance whether mail flows: hosts, relay, what waits.',
-    load: async (context) => (await import('./host/host.ts')).statusCommand(context),
-  },
-  doctor: {
-    summary: 'Check everything about this host, and show how to repair what is broken.',
-    load: async (context) => (await import('./host/doctor.ts')).doctorCommand(context),
-  },
-  host: {
-    summary: 'Rename this host, or give it a new key.',
-    load: async (context) => (await import('./host/host.ts')).hostCommand(context),
-  },
-  backup: {
-    summary: 'Back up this host into one file.',
-    load: async (context) => (await import('./host/backup.ts')).backupCommand(context),
-  },
-  restore: {
-    summary: 'Replace the store of this host by a backup.',
-    load: async (context) => (await import('./host/restore.ts')).restoreCommand(context),
-  },
-};
-
-const OTHER_HOSTS: CommandTable = {
-  pair: {
-    summary: 'Pair this host with another one on the LAN.',
-    load: async (context) => (await import('./host/peers.ts')).pairCommand(context),
-  },
-  peers: {
-    summary: 'Show the hosts that this host is paired with.',
-    load: async (context) => (await import('./host/peers.ts')).peersCommand(context),
-  },
-  unpair: {
-    summary: 'End the pairing with a host.',
-    load: async (context) => (await import('./host/peers.ts')).unpairCommand(context),
-  },
-  relay: {
-    summary: 'Use a relay for the mail of this host, or run one for others.',
-    examples: RELAY_EXAMPLES,
-    commands: RELAY_COMMANDS,
-  },
-};
-
-const AGENTS: CommandTable = {
-  agent: {
-    summary: 'Add, rename, list and remove the agents of this host.',
-    load: async (context) => (await import('./mail/agents.ts')).agentCommand(context),
-  },
-  session: {
-    summary: 'Register the session of an agent, and wait for its doorbell.',
-    load: async (context) => (await import('./mail/session.ts')).sessionCommand(context),
-  },
-  hooks: {
-    summary: 'Let Claude Code, Codex, Gemini CLI or OpenCode report its sessions, and be woken by mail.',
-    load: async (context) => (await import('./mail/hooks.ts')).hooksCommand(context),
-  },
-  mcp: {
-    summary: 'Serve the mail tools of an agent over MCP, on standard input and output.',
-    load: async (context) => (await import('./mail/mcp.ts')).mcpCommand(context),
-  },
-};
-
 /** Where the command `help` stands too. */
 const HELP = 'Help:';
 
-const SHELL: CommandTable = {
-  completion: {
-    summary: 'Print a script by which bash, zsh or fish completes poste.',
-    load: async (context) => (await import('./host/completion.ts')).completionCommand(context, commandTree),
-  },
-};
-
 export const COMMANDS: CommandTable = {
-  ...under('Mail:', MAIL),
-  ...under('This host:', THIS_HOST),
-  ...under('Other hosts:', OTHER_HOSTS),
-  ...under('Agents and the programs that run them:', AGENTS),
-  ...under(HELP, SHELL),
+  ...under('Mail:', {
+    inbox: from(mailbox, 'inboxCommand', 'Read and search the mail of an agent, or your own.'),
+    send: from(send, 'sendCommand', 'Send a message as an agent.'),
+    reply: from(send, 'replyCommand', 'Answer a message as an agent.'),
+    sent: from(mailbox, 'sentCommand', 'Show what an agent sent, and how far each message came.'),
+    trace: from(
+      () => import('./mail/trace.ts'),
+      'traceCommand',
+      'Follow one message through outbox, relay, receiver and receipts.',
+    ),
+    outbox: from(() => import('./mail/outbox.ts'), 'outboxCommand', 'Show what waits for paired hosts, and cancel it.'),
+    quarantine: from(quarantine, 'quarantineCommand', 'Show what this host received and did not let in.'),
+  }),
+  ...under('This host:', {
+    setup: from(
+      () => import('./host/setup.ts'),
+      'setupCommand',
+      'Set up this machine for the programs found on it, or undo that.',
+    ),
+    init: from(
+      () => import('./host/init.ts'),
+      'initCommand',
+      'Create this host: its keys, its store and its config file.',
+    ),
+    daemon: from(
+      () => import('./host/daemon.ts'),
+      'daemonCommand',
+      'Run the daemon, which keeps and delivers the mail of this host.',
+    ),
+    status: from(host, 'statusCommand', 'Show at a glance whether mail flows: hosts, relay, what waits.'),
+    doctor: from(
+      () => import('./host/doctor.ts'),
+      'doctorCommand',
+      'Check everything about this host, and show how to repair what is broken.',
+    ),
+    host: from(host, 'hostCommand', 'Rename this host, or give it a new key.'),
+    backup: from(() => import('./host/backup.ts'), 'backupCommand', 'Back up this host into one file.'),
+    restore: from(() => import('./host/restore.ts'), 'restoreCommand', 'Replace the store of this host by a backup.'),
+  }),
+  ...under('Other hosts:', {
+    peer: from(
+      () => import('./host/peers.ts'),
+      'peerCommand',
+      'Pair this host with others on the LAN, and list those.',
+    ),
+    relay: {
+      summary: 'Use a relay for the mail of this host, or run one for others.',
+      examples: RELAY_EXAMPLES,
+      commands: RELAY_COMMANDS,
+    },
+  }),
+  ...under('Agents and the programs that run them:', {
+    agent: from(agents, 'agentCommand', 'List agents, here and on paired hosts, and manage those of this host.'),
+    session: {
+      ...from(
+        () => import('./mail/session.ts'),
+        'sessionCommand',
+        'Register the session of an agent, and wait for its doorbell.',
+      ),
+      isHidden: true,
+    },
+    hooks: from(
+      () => import('./mail/hooks.ts'),
+      'hooksCommand',
+      'Let Claude Code, Codex, Gemini CLI or OpenCode report its sessions, and be woken by mail.',
+    ),
+    mcp: from(
+      () => import('./mail/mcp.ts'),
+      'mcpCommand',
+      'Serve the mail tools of an agent over MCP, on standard input and output.',
+    ),
+  }),
+  ...under(HELP, {
+    completion: from(
+      () => import('./host/completion.ts'),
+      'completionCommand',
+      'Print a script by which bash, zsh or fish completes poste.',
+    ),
+  }),
 };
 
 /** Taken anywhere on the command line, as --help is, and known to every command. */
@@ -344,7 +300,7 @@ async function addCommands(
     const isWanted = words === undefined || name === wanted;
     const command = await commandOf(name, entry, context, isWanted, words && rest);
     if (entry.heading !== undefined) command.helpGroup(entry.heading);
-    parent.addCommand(command.description(entry.summary));
+    parent.addCommand(command.description(entry.summary), { hidden: 'isHidden' in entry && entry.isHidden });
   }
   if (Object.values(table).some(({ heading }) => heading !== undefined)) {
     parent.commandsGroup(HELP).helpCommand('help [command]', 'Show the help of a command.');

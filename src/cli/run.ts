@@ -12,9 +12,8 @@ import type { CommandContext, OutputStream } from './lib/context.ts';
 import { optionsOf } from './lib/command-tree.ts';
 import { CommandFailed, EXIT, failureOf } from './lib/exit.ts';
 import { jsonLine } from './lib/format.ts';
-import { filled } from './lib/help-text.ts';
 import { endWithOutput } from './lib/output.ts';
-import { screenOf, styled } from './lib/screen.ts';
+import { filled, screenOf, styled } from './lib/screen.ts';
 
 const BROKEN_WORDS =
   'the command line holds bytes that are no UTF-8: turn the text into UTF-8, as iconv does, and give the command again';

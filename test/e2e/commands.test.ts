@@ -7,6 +7,7 @@ import { execFile } from 'node:child_process';
 import { cp, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import type { Command } from 'commander';
 import { expect, test } from 'vitest';
 import { CLI_PAGE, cliPage, MAN_PAGE, manPage } from '../../scripts/make-cli-docs.ts';
 import { readyHelp, shownBy } from '../../scripts/program-help.ts';
@@ -61,20 +62,20 @@ test('of a host', { timeout: 120_000 }, async () => {
   const sent = await shown('send', ...as, '--to', 'eve', '--subject', 's', '--body', 'b');
   const id = String(sent['message_id']);
   const { fingerprint } = await there.client.call('status', {});
-  const { code, addresses } = (await shown('pair', 'invite', '--fingerprint', fingerprint)) as InviteResult;
+  const { code, addresses } = (await shown('peer', 'invite', '--fingerprint', fingerprint)) as InviteResult;
   const address = addresses[0] ?? '';
   expect(await there.client.call('pair-accept', { code, address })).toMatchObject({ host: 'here' });
   expect(await shown('relay set', relay.url)).toMatchObject({ relay: { url: relay.url } });
   const backup = join(environment.POSTE_HOME, 'poste.backup');
   expect(await shown('reply', ...as, id, '--body', 'Yes.')).toMatchObject({ thread: id });
   const all = await Promise.all([
-    shown('agents', ...as),
+    shown('agent', 'list', ...as),
     shown('inbox', ...as),
     shown('sent', ...as),
     shown('trace', id),
     shown('status'),
     shown('doctor'),
-    shown('peers'),
+    shown('peer'),
     shown('outbox'),
     shown('quarantine'),
     shown('relay status'),
@@ -97,7 +98,7 @@ test('of a host', { timeout: 120_000 }, async () => {
   ]);
   expect(await shown('host', 'rotate-key', '--yes')).toMatchObject({ peers: 1 });
   expect(await shown('relay unset')).toMatchObject({ relay: { url: relay.url } });
-  expect(await shown('unpair', 'there', '--yes')).toMatchObject({ host: 'there' });
+  expect(await shown('peer', 'remove', 'there', '--yes')).toMatchObject({ host: 'there' });
   expect(await shown('host', 'rename', 'server')).toMatchObject({ host: 'server', former_host: 'here' });
   await daemon.stop();
   expect(await shown('restore', backup, '--yes')).toMatchObject({ replaced: { same_host: true } });
@@ -140,39 +141,39 @@ test('of a relay', { timeout: 120_000 }, async () => {
 test('of a shared log, whose server is not there', async () => {
   const log = `postgres://postgres@127.0.0.1:${await freePort()}/mail`;
   for (const command of [['init'], ['take-lead', '--node', 'alpha']]) {
-    const { code, stderr } = await run(['relay', 'log', ...command, '--log', log, '--json']);
+    const { code, stderr } = await run(['relay', 'cluster', ...command, '--log', log, '--json']);
     expect({ code, stderr: JSON.parse(stderr) as unknown }).toMatchObject({
       code: 75,
       stderr: { code: 'LOG_UNREACHABLE' },
     });
-    ran.add(`relay log ${command[0]}`);
+    ran.add(`relay cluster ${command[0]}`);
   }
   const at = ['--log', log, '--store-dir', join(await temporaryFolder(), 'store'), '--json'];
   const key = { MAIL_RELAY_KEY: Buffer.alloc(32, 1).toString('base64') };
-  const withdrawn = await run(['relay', 'log', 'withdraw', ...at], key);
+  const withdrawn = await run(['relay', 'cluster', 'withdraw', ...at], key);
   expect({ ...withdrawn, stderr: JSON.parse(withdrawn.stderr) as unknown }).toMatchObject({
     code: 75,
     stderr: { code: 'LOG_UNREACHABLE' },
   });
-  ran.add('relay log withdraw');
-  const published = await run(['relay', 'log', 'publish', ...at], key);
+  ran.add('relay cluster withdraw');
+  const published = await run(['relay', 'cluster', 'publish', ...at], key);
   expect({ ...published, stderr: JSON.parse(published.stderr) as unknown }).toMatchObject({
     code: 3,
     stderr: { code: 'STORE_MISSING' },
   });
-  ran.add('relay log publish');
+  ran.add('relay cluster publish');
 });
 
 test('none was left out', async () => {
   const poste = await posteCommand(undefined, commandContext());
-  const relay = poste.commands.find((command) => command.name() === 'relay');
-  const log = relay?.commands.find((command) => command.name() === 'log');
-  const names = [
-    ...poste.commands.filter((command) => command !== relay).map((command) => command.name()),
-    ...(relay?.commands ?? []).filter((command) => command !== log).map((command) => `relay ${command.name()}`),
-    ...(log?.commands ?? []).map((command) => `relay log ${command.name()}`),
-  ];
-  expect([...ran].toSorted()).toEqual(names.toSorted());
+  const groups = new Set(['relay', 'relay log', 'relay cluster']);
+  const isGroup = (name: string): boolean => groups.has(name);
+  const namesIn = (command: Command, parent: string): string[] =>
+    command.commands.flatMap((child) => {
+      const name = `${parent}${child.name()}`;
+      return isGroup(name) ? namesIn(child, `${name} `) : [name];
+    });
+  expect([...ran].toSorted()).toEqual(namesIn(poste, '').toSorted());
 });
 
 // Here, because loading every command costs seconds.

@@ -59,8 +59,8 @@ describe('a host', () => {
     await here.daemon();
     await here.json('agent', 'add', 'eve');
     await here.json(...send('owner', 'a\u001b[2Jb\nposte: forged'));
-    const list = await here.json<InboxResult>('inbox', '--owner');
-    const { stdout } = await here.run('inbox', 'read', '--owner', list.summaries?.[0]?.message_id ?? '');
+    const list = await here.json<InboxResult>('inbox', '--as', 'owner');
+    const { stdout } = await here.run('inbox', 'read', '--as', 'owner', list.summaries?.[0]?.message_id ?? '');
     expect(stdout).toContain('| a\\u{1b}[2Jb\n| poste: forged\n');
   });
 
@@ -166,9 +166,9 @@ describe('a host', () => {
       [here, ['send', '--to', 'a', '--subject', 's', '--body', 'b', '--kind', 'loud'], 2, /Allowed choices/],
       [here, ['send', '--as', 'a b', '--to', 'a', '--subject', 's', '--body', 'b'], 2, /not the name of an agent/],
       [here, ['send', '--to', 'a', '--subject', 's', '--body-file', '/nope'], 3, /cannot be read/],
-      [here, ['inbox', '--owner', '--as', 'x'], 2, /leave out --as/],
-      [here, ['inbox', 'search', '--owner'], 2, /missing required argument 'word'/],
-      [here, ['sent', '--owner', 'x', '--limit', '2'], 2, /leave out the message/],
+      [here, ['inbox', '--web', '--as', 'x'], 2, /leave out --as/],
+      [here, ['inbox', 'search', '--as', 'owner'], 2, /missing required argument 'word'/],
+      [here, ['sent', '--as', 'owner', 'x', '--limit', '2'], 2, /leave out the message/],
       [here, ['restore', 'x'], 2, /add --yes/],
       [here, ['restore', '/nope', '--yes'], 3, /cannot be read/],
       [here, ['agent', 'add'], 2, /missing required argument/],
@@ -238,7 +238,7 @@ describe('backup and restore', () => {
     await here.daemon();
     const list = await here.json<InboxResult>('inbox', '--as', 'eve');
     expect(list.summaries?.map(({ message_id }) => message_id)).toEqual([first.message_id]);
-    const owner = await here.json<InboxResult>('inbox', '--owner');
+    const owner = await here.json<InboxResult>('inbox', '--as', 'owner');
     expect(owner.summaries).toMatchObject([{ from: 'poste@here', subject: 'Restored from a backup', kind: 'alert' }]);
     expect((await here.json<StatusResult>('status')).fingerprint).toBe(before.fingerprint);
   });

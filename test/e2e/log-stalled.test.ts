@@ -53,7 +53,7 @@ test('a daemon whose log is on a full disk serves, and stops when it is told', a
   const daemon = poste(['daemon', '--json', '--log-level', 'debug'], home.environment, FULL);
   await daemon.printed('}\n');
   // It says on its log that it listens for the other host.
-  await home.json('pair', 'invite', '--fingerprint', 'SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y');
+  await home.json('peer', 'invite', '--fingerprint', 'SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y');
   const status = await home.json<{ host: string; log_lines_lost: number }>('status');
   expect(status).toMatchObject({ host: 'here' });
   expect(status.log_lines_lost).toBeGreaterThan(0);

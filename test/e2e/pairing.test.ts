@@ -42,9 +42,9 @@ describe('the code', () => {
   test('is in no command line, and pairs the host that the owner of the other sees and confirms', async () => {
     const [here, there] = await Promise.all([lanHome('here', 'eve'), lanHome('there', 'bob')]);
     const [hands, others] = [new PassThrough(), new PassThrough()];
-    const inviting = atTerminal(here, hands, 'pair', 'invite');
+    const inviting = atTerminal(here, hands, 'peer', 'invite');
     await inviting.printed('This host is ');
-    const [, command = ''] = /^ {2}poste (pair accept .*)$/m.exec(inviting.stdout) ?? [];
+    const [, command = ''] = /^ {2}poste (peer accept .*)$/m.exec(inviting.stdout) ?? [];
     const [, code = ''] = /^ {2}([0-9A-Z-]{64})$/m.exec(inviting.stdout) ?? [];
     expect(code).not.toBe('');
     expect(command).not.toContain(code);
@@ -64,10 +64,10 @@ describe('the code', () => {
   test('is void when the owner does not know the host that came', async () => {
     const [here, thief] = await Promise.all([lanHome('here', 'eve'), lanHome('there', 'bob')]);
     const hands = new PassThrough();
-    const inviting = atTerminal(here, hands, 'pair', 'invite', '--json');
+    const inviting = atTerminal(here, hands, 'peer', 'invite', '--json');
     await inviting.printed('}\n');
     const { code, addresses } = JSON.parse(inviting.stdout) as InviteResult;
-    const stolen = thief.home.runWith(code, 'pair', 'accept', addresses[0] ?? '');
+    const stolen = thief.home.runWith(code, 'peer', 'accept', addresses[0] ?? '');
     await inviting.asked('[y/N]');
     hands.write('n\n');
     expect(await inviting.ended()).toMatchObject({ code: 1, stderr: expect.stringContaining('NOT_CONFIRMED') });
@@ -81,16 +81,16 @@ describe('the code', () => {
 
   test('takes the place of the one before, and says so; its host is named where there is no terminal', async () => {
     const [here, there] = await Promise.all([lanHome('here', 'eve'), lanHome('there', 'bob')]);
-    expect(await here.home.run('pair', 'invite')).toMatchObject({
+    expect(await here.home.run('peer', 'invite')).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('--fingerprint'),
     });
     const { fingerprint } = await there.home.client.call('status', {});
-    const first = await here.home.json<InviteResult>('pair', 'invite', '--fingerprint', fingerprint);
+    const first = await here.home.json<InviteResult>('peer', 'invite', '--fingerprint', fingerprint);
     expect(first.voids_earlier).toBe(false);
-    const again = await here.home.run('pair', 'invite', '--fingerprint', fingerprint);
+    const again = await here.home.run('peer', 'invite', '--fingerprint', fingerprint);
     expect(again.stdout).toMatch(/\nThe code that you printed before is void now\.\n$/);
-    const late = await there.home.runWith(first.code, 'pair', 'accept', first.addresses[0] ?? '');
+    const late = await there.home.runWith(first.code, 'peer', 'accept', first.addresses[0] ?? '');
     expect(late).toMatchObject({ code: 5, stdout: '' });
   });
 });
@@ -130,7 +130,7 @@ describe('two hosts', () => {
     const rotated = await here.home.json<RotateKeyResult & { unaware: string[] }>('host', 'rotate-key', '--yes');
     expect(rotated).toMatchObject({ peers: 1, unaware: [] });
     const { peers } = await until(
-      () => there.home.json<PeersResult>('peers'),
+      () => there.home.json<PeersResult>('peer', 'list'),
       (list) => list.peers[0]?.host_pubkey === rotated.host_pubkey,
     );
     expect(peers).toMatchObject([{ host: 'here', retired_keys: 1, lan_failures: 0 }]);
@@ -153,19 +153,19 @@ describe('two hosts', () => {
       (list) => list.rows.some(({ lan_attempts }) => lan_attempts > 0),
     );
     expect((await here.home.run('outbox')).stdout).toContain(waiting);
-    expect((await here.home.run('peers')).stdout).toMatch(/there .*failed since/);
+    expect((await here.home.run('peer', 'list')).stdout).toMatch(/there .*failed since/);
     const row = String(rows.find(({ message_id }) => message_id === waiting)?.row);
     expect(await here.home.json<CancelResult>('outbox', 'cancel', row)).toMatchObject({ was_tried: true });
     expect(await here.home.run('outbox', 'cancel', row)).toMatchObject({ code: 4 });
 
     await send(here, 'eve', 'bob@there', 'fourth');
-    const paired = await here.home.json<PeersResult>('peers');
+    const paired = await here.home.json<PeersResult>('peer', 'list');
     const start = paired.peers[0]?.fingerprint.slice(0, 15) ?? '';
-    expect(await here.home.run('unpair', `${start}00`, '--yes')).toMatchObject({ code: 3 });
-    expect((await here.home.run('unpair', start, '--yes')).stdout).toContain('not paired with there');
+    expect(await here.home.run('peer', 'remove', `${start}00`, '--yes')).toMatchObject({ code: 3 });
+    expect((await here.home.run('peer', 'remove', start, '--yes')).stdout).toContain('not paired with there');
     const told = await inboxOf(here, 'eve');
     expect(told.summaries).toMatchObject([{ from: 'poste@here', subject: 'Undelivered to there', kind: 'alert' }, {}]);
-    expect((await here.home.run('peers')).stdout).toContain('not paired with any host');
+    expect((await here.home.run('peer', 'list')).stdout).toContain('not paired with any host');
 
     // The other side was not told: what it sends goes into quarantine, by nobody's fault in silence.
     const again = await there.home.daemon();
@@ -179,7 +179,7 @@ describe('two hosts', () => {
     const [here, there] = await pairedHomes();
     await there.home.json('agent', 'add', 'carol');
     await until(
-      () => here.home.json<PeersResult>('peers'),
+      () => here.home.json<PeersResult>('peer', 'list'),
       ({ peers }) => peers[0]?.agents !== null,
     );
     await there.home.json('agent', 'remove', '--yes', 'bob');
@@ -209,24 +209,24 @@ test('wrong arguments, refusals and what is not there: a sentence, its code, and
   const there = await lanHome('there', 'bob');
   const { home } = here;
   const { fingerprint } = await home.client.call('status', {});
-  const { code, addresses } = await there.home.json<InviteResult>('pair', 'invite', '--fingerprint', fingerprint);
+  const { code, addresses } = await there.home.json<InviteResult>('peer', 'invite', '--fingerprint', fingerprint);
   const [address = ''] = addresses;
   const wrong = `${code.slice(0, -4)}${code.endsWith('0000') ? '0001' : '0000'}`;
   const nobody = `127.0.0.1:${await freePort()}`;
   const cases: [args: string[], exit: number, code: string, says: RegExp, stdin?: string][] = [
-    [['pair'], 2, '', /Usage: poste pair/],
-    [['pair', 'invite', '--fingerprint', 'SHA256:x'], 2, 'BAD_INPUT', /fingerprint/],
-    [['pair', 'accept'], 2, 'USAGE', /missing required argument 'address'/],
-    [['pair', 'accept', 'laptop'], 2, 'USAGE', /host:port/],
-    [['pair', 'accept', address, code], 2, 'USAGE', /too many arguments/],
-    [['pair', 'accept', 'laptop/x:80'], 2, 'BAD_INPUT', /address/, code],
-    [['pair', 'accept', address], 2, 'BAD_INPUT', /code/, '0123'],
-    [['pair', 'accept', nobody], 75, 'PEER_UNREACHABLE', /did not answer \(ECONNREFUSED\)/, code.replace('-', '')],
-    [['pair', 'accept', address], 5, 'PAIRING_REFUSED', /the code is wrong.*ask for a new code/, wrong],
-    [['peers', 'lost'], 2, 'USAGE', /too many arguments|unknown command/],
-    [['peers', 'address', 'nowhere', '127.0.0.1:9'], 3, 'NO_SUCH_PEER', /not paired with nowhere/],
-    [['unpair', 'nowhere'], 2, 'NOT_CONFIRMED', /no terminal to ask on.*--yes/],
-    [['unpair', 'nowhere', '--yes'], 3, 'NO_SUCH_PEER', /not paired with nowhere/],
+    [['peer', 'no-such'], 2, '', /unknown command|too many arguments/],
+    [['peer', 'invite', '--fingerprint', 'SHA256:x'], 2, 'BAD_INPUT', /fingerprint/],
+    [['peer', 'accept'], 2, 'USAGE', /missing required argument 'address'/],
+    [['peer', 'accept', 'laptop'], 2, 'USAGE', /host:port/],
+    [['peer', 'accept', address, code], 2, 'USAGE', /too many arguments/],
+    [['peer', 'accept', 'laptop/x:80'], 2, 'BAD_INPUT', /address/, code],
+    [['peer', 'accept', address], 2, 'BAD_INPUT', /code/, '0123'],
+    [['peer', 'accept', nobody], 75, 'PEER_UNREACHABLE', /did not answer \(ECONNREFUSED\)/, code.replace('-', '')],
+    [['peer', 'accept', address], 5, 'PAIRING_REFUSED', /the code is wrong.*ask for a new code/, wrong],
+    [['peer', 'list', 'lost'], 2, 'USAGE', /too many arguments|unknown command/],
+    [['peer', 'address', 'nowhere', '127.0.0.1:9'], 3, 'NO_SUCH_PEER', /not paired with nowhere/],
+    [['peer', 'remove', 'nowhere'], 2, 'NOT_CONFIRMED', /no terminal to ask on.*--yes/],
+    [['peer', 'remove', 'nowhere', '--yes'], 3, 'NO_SUCH_PEER', /not paired with nowhere/],
     [['outbox', 'list', '--show', 'some'], 2, 'USAGE', /open, undelivered, all/],
     [['outbox', 'list', '--limit', '1000'], 2, 'BAD_INPUT', /limit/],
     [['outbox', 'cancel', '9'], 3, 'NO_SUCH_ROW', /no row 9/],
@@ -254,13 +254,13 @@ test('wrong arguments, refusals and what is not there: a sentence, its code, and
     const said = JSON.parse(json.stderr) as object;
     expect({ args, exit: json.code, ...said }).toMatchObject({ args, exit, code: problem });
   }
-  for (const command of ['pair', 'peers', 'unpair', 'outbox', 'quarantine', 'host']) {
+  for (const command of ['peer', 'outbox', 'quarantine', 'host']) {
     const { code: exit, stdout } = await home.run(command, '--help');
     expect({ command, exit }).toEqual({ command, exit: 0 });
     expect(stdout).toContain(`$ poste ${command}`);
   }
 
   // Wrong tries use up nothing.
-  const right = await home.runWith(`${code.toLowerCase()}\n`, 'pair', 'accept', address);
+  const right = await home.runWith(`${code.toLowerCase()}\n`, 'peer', 'accept', address);
   expect(right).toMatchObject({ code: 0, stdout: expect.stringContaining('Paired with there.') });
 }, 180_000);

@@ -1,6 +1,6 @@
 /**
  * Databases that fail a command: one that does not take the password, and one that is lost or whose disk is full while
- * `poste relay log publish` moves a log into it.
+ * `poste relay cluster publish` moves a log into it.
  */
 import { randomInt } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
@@ -94,8 +94,8 @@ describe('a password that is wrong', () => {
           '--key-file',
           join(moving.storeDir, 'relay.key'),
         ],
-        init: ['log', 'init'],
-        publish: ['log', 'publish', '--store-dir', moving.storeDir],
+        init: ['cluster', 'init'],
+        publish: ['cluster', 'publish', '--store-dir', moving.storeDir],
       }[name] ?? [name];
       for (const { code, stdout, stderr } of await withPassword(WRONG, 'relay', ...command)) {
         expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
@@ -107,7 +107,7 @@ describe('a password that is wrong', () => {
   );
 
   test('and the right one lets the same role in', async () => {
-    for (const { stderr } of await withPassword(RIGHT, 'relay', 'log', 'init'))
+    for (const { stderr } of await withPassword(RIGHT, 'relay', 'cluster', 'init'))
       expect(stderr).toContain('this user may not make them (permission denied for schema public)');
   });
 });

@@ -1,5 +1,5 @@
 /**
- * `poste relay log publish` and `withdraw` as processes that are killed before each of their steps: the same command goes on
+ * `poste relay cluster publish` and `withdraw` as processes that are killed before each of their steps: the same command goes on
  * or the move is given up, and epoch, sequence numbers and mail are as they were.
  */
 import { randomInt } from 'node:crypto';

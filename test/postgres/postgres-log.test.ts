@@ -295,7 +295,7 @@ describe('what a server does not allow', () => {
     await primary().query('DROP TABLE node', [], database);
     const url = await roleOf(`poor_${database}`);
     await primary().query(`GRANT ALL ON relay_log, batch, payload, snapshot TO poor_${database}`, [], database);
-    await expect(client('single', url).open()).rejects.toThrow('run poste relay log init as their owner');
+    await expect(client('single', url).open()).rejects.toThrow('run poste relay cluster init as their owner');
     const log = client();
     const logId = (await log.open()).state?.logId ?? '';
     await log.noteNode(logId, { name: 'one', version: '1.0.0' });
@@ -413,7 +413,8 @@ test('the password file is read anew with each connection', async () => {
 
 test('the command begins a log once, prints what its relays need, and shows no password', async () => {
   const url = primary().url(database).replace('postgres@', 'postgres:secret@');
-  const init = (...flags: string[]): ReturnType<typeof run> => run(['relay', 'log', 'init', '--log', url, ...flags]);
+  const init = (...flags: string[]): ReturnType<typeof run> =>
+    run(['relay', 'cluster', 'init', '--log', url, ...flags]);
   const refused = await init();
   expect(refused).toMatchObject({ code: 5, stdout: '' });
   expect(refused.stderr).toContain('names no standby');
@@ -433,7 +434,7 @@ test('the command begins a log once, prints what its relays need, and shows no p
 
 function takeLead(name: string): ReturnType<typeof run> {
   const log = primary().url(database);
-  return run(['relay', 'log', 'take-lead', '--log', log, '--durability', 'single', '--node', name]);
+  return run(['relay', 'cluster', 'take-lead', '--log', log, '--durability', 'single', '--node', name]);
 }
 
 test('the command has the lead given to a relay that follows, and to no other', async () => {

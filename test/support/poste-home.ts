@@ -64,8 +64,8 @@ export async function posteHome(hostName = 'here', environment: Environment = {}
 /** The commands of both: `there` accepts, as `here` has named it. Resolves with how the accepting one ended. */
 export async function pairHomes(here: PosteHome, there: PosteHome): Promise<Ended> {
   const { fingerprint } = await there.client.call('status', {});
-  const { code, addresses } = await here.json<InviteResult>('pair', 'invite', '--fingerprint', fingerprint);
-  return there.runWith(code, 'pair', 'accept', addresses[0] ?? '', '--json');
+  const { code, addresses } = await here.json<InviteResult>('peer', 'invite', '--fingerprint', fingerprint);
+  return there.runWith(code, 'peer', 'accept', addresses[0] ?? '', '--json');
 }
 
 /** Ends a daemon that a command started in the background, and waits until it has gone. */

@@ -121,7 +121,9 @@ describe('commands', () => {
     const known = new Map<string, KnownCommand>();
     for (const { title, level, body } of reference.headings) {
       if (level !== 2) continue;
-      const rows = [...body.matchAll(/^\| `(?<flags>-[^`]+)` \|/gm)].map(({ groups }) => groups?.['flags'] ?? '');
+      const rows = [...body.matchAll(/^- (?:`-|As with |Common flags).*$/gm)].flatMap(([row]) =>
+        row.startsWith('- `') ? row.slice(0, row.indexOf('`:')) : row,
+      );
       const flags = new Set(rows.flatMap((row) => row.match(/(?<![\w-])--?[a-zA-Z][a-z\d-]*/g) ?? []));
       const usage = /^ {4}(?<usage>poste.*)$/m.exec(body)?.groups?.['usage'] ?? '';
       const byDefault = /^Without a command: `(?<name>[^`]+)`/m.exec(body)?.groups?.['name'] ?? '';

@@ -10,7 +10,7 @@ import { backupPath, unwrittenFailure, writtenToStdout } from '../lib/backup-out
 import type { CommandContext } from '../lib/context.ts';
 import { interruption } from '../lib/exit.ts';
 import { hostFailure } from '../lib/host-paths.ts';
-import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
+import { formatBytes, formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { checkImage } from '../../lib/image.ts';
 import { writeImageFile } from '../../lib/image-file.ts';
@@ -35,7 +35,7 @@ export function backupCommand(context: CommandContext): Command {
   return new Command('backup')
     .argument('<file>', 'the file to write; - for standard output')
     .option('--force', 'replace an existing file')
-    .option('--json', 'print what was written as one JSON document')
+    .option(...JSON_FLAG)
     .addHelpText('after', NOTES)
     .action(async (file: string, flags: BackupFlags) => backup(context, file, flags));
 }

@@ -3,6 +3,7 @@ import { Argument, Command } from 'commander';
 import { completionLines } from '../lib/complete.ts';
 import { SCRIPTS, SHELLS, type Shell } from '../lib/completion-scripts.ts';
 import { CompletionSources } from '../lib/completion-sources.ts';
+import type { CommandTree } from '../commands.ts';
 import type { CommandContext } from '../lib/context.ts';
 
 const NOTES = `
@@ -14,13 +15,10 @@ Examples:
   $ poste completion zsh > "\${fpath[1]}/_poste"                             # then start zsh again
   $ poste completion fish > ~/.config/fish/completions/poste.fish`;
 
-/** Builds `poste` with the commands loaded that `words` name. */
-type CommandTree = (words: readonly string[], context: CommandContext) => Promise<Command>;
-
 export function completionCommand(context: CommandContext, tree: CommandTree): Command {
   return new Command('completion')
     .addArgument(new Argument('<shell>', 'the shell').choices(SHELLS))
-    .addCommand(candidatesCommand(context, tree))
+    .addCommand(candidatesCommand(context, tree), { hidden: true })
     .addHelpText('after', NOTES)
     .action((shell: Shell) => {
       context.stdout.write(SCRIPTS[shell]);

@@ -11,7 +11,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { ask, startInBackground, waitForDaemon } from '../lib/daemon-call.ts';
 import { CommandFailed, EXIT, interruption } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
-import { jsonLine } from '../lib/format.ts';
+import { JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { wholeNumber } from '../lib/values.ts';
 import { UNIT_NAME } from '../../host/systemd-unit.ts';
 import { installedService, tellManager } from './service-manager.ts';
@@ -27,7 +27,7 @@ const LOOK_EVERY_MS = 50;
 export function stopCommand(context: CommandContext): Command {
   return new Command('stop')
     .description('Stop the daemon, and wait until it has ended.')
-    .option('--json', 'print what was done as one JSON document')
+    .option(...JSON_FLAG)
     .addHelpText(
       'after',
       `
@@ -46,7 +46,7 @@ Example:
 export function restartCommand(context: CommandContext): Command {
   return new Command('restart')
     .description('Stop the daemon if it runs, and start it again.')
-    .option('--json', 'print what was done as one JSON document')
+    .option(...JSON_FLAG)
     .addHelpText(
       'after',
       `

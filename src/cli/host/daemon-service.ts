@@ -6,7 +6,7 @@ import { ownPaths } from '../../host/base/paths.ts';
 import { copyBeside, replaceFile } from '../../lib/files.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { formatLines, jsonLine } from '../lib/format.ts';
+import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import {
   type ServiceCommand,
   type ServiceManager,
@@ -66,9 +66,7 @@ Examples:
 }
 
 function withFlags(command: Command): Command {
-  return command
-    .option('--dry-run', 'only show what would be written and run')
-    .option('--json', 'print what was done as one JSON document');
+  return command.option('--dry-run', 'only show what would be written and run').option(...JSON_FLAG);
 }
 
 /** Throws `CommandFailed`. */

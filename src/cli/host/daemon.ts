@@ -13,7 +13,7 @@ import { CommandFailed, stopSignal } from '../lib/exit.ts';
 import { hostFailure, ownConfig } from '../lib/host-paths.ts';
 import { commandLog, endLog } from '../lib/log.ts';
 import { announce } from '../lib/output.ts';
-import { jsonLine, formatFields } from '../lib/format.ts';
+import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
 interface DaemonFlags {
@@ -43,7 +43,7 @@ export function daemonCommand(context: CommandContext): Command {
   return (
     new Command('daemon')
       .addOption(new Option('--log-level <level>', 'what to log on stderr (default: info)').choices(LOG_LEVELS))
-      .option('--json', 'print the start as one JSON document')
+      .option(...JSON_FLAG)
       .addHelpText('after', NOTES)
       // Flags after `install` belong to install.
       .enablePositionalOptions()

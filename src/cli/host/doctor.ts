@@ -15,6 +15,7 @@ import { mailChecks } from '../../host/doctor/mail-checks.ts';
 import { peerCheck } from '../../host/doctor/peer-checks.ts';
 import { CallFailed, DaemonClient } from '../../host/api/client.ts';
 import { type HostPaths, ownPaths } from '../../host/base/paths.ts';
+import { JSON_FLAG } from '../lib/format.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { reportChecks } from '../lib/checks.ts';
 import { installedChecks } from './installed.ts';
@@ -50,7 +51,7 @@ interface Examined {
 
 export function doctorCommand(context: CommandContext): Command {
   return new Command('doctor')
-    .option('--json', 'print it as one JSON document')
+    .option(...JSON_FLAG)
     .addHelpText('after', NOTES)
     .action(async ({ json }: { json?: boolean }) => {
       const { host, fingerprint, checks } = await examine(context);

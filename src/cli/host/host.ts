@@ -22,7 +22,7 @@ Examples:
 
 export function statusCommand(context: CommandContext): Command {
   const command = new Command('status');
-  return withDaemonFlags(command, 'print it as one JSON document')
+  return withDaemonFlags(command)
     .addHelpText('after', STATUS_NOTES)
     .action(async (flags: DaemonFlags) => {
       const asked = await ask(context, 'status', {}, flags);
@@ -46,7 +46,7 @@ export function statusText(screen: Screen, status: StatusResult): string {
     ['quarantine', status.quarantined === 0 ? 'empty' : countText(status.quarantined, 'item')],
     ...(status.log_lines_lost === 0 ? [] : [['log', `${lost} lost: make room where it goes, or let its reader read`]]),
   ];
-  const hosts = peers.length === 0 ? 'Paired with no host: see poste pair --help.\n' : peerTable(screen, peers);
+  const hosts = peers.length === 0 ? 'Paired with no host: see poste peer --help.\n' : peerTable(screen, peers);
   return `Host ${host}\n${formatFields(rows, 12)}\n${hosts}${problems.map((one) => problemText(screen, one)).join('')}`;
 }
 
@@ -137,7 +137,7 @@ function renameCommand(context: CommandContext): Command {
   const command = new Command('rename')
     .description('Give this host another name, while it is paired with no host.')
     .addArgument(new Argument('<name>', 'its new name').argParser(hostName));
-  return withDaemonFlags(command, 'print both names as one JSON document')
+  return withDaemonFlags(command)
     .addHelpText('after', RENAME_NOTES)
     .action(async (name: string, flags: DaemonFlags) => {
       const answer = await ask(context, 'rename-host', { name }, flags);
@@ -152,7 +152,7 @@ function rotateKeyCommand(context: CommandContext): Command {
   const command = new Command('rotate-key')
     .description('Replace the key of this host, and tell paired hosts.')
     .option('--yes', 'do not ask for confirmation');
-  return withDaemonFlags(command, 'print the keys as one JSON document')
+  return withDaemonFlags(command)
     .addHelpText('after', ROTATE_NOTES)
     .action(async (flags: DaemonFlags & { yes?: boolean }) => {
       const stake = 'a new key cannot be undone';

@@ -7,7 +7,7 @@ import type { HostName } from '../../protocol/names.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { hostFailure } from '../lib/host-paths.ts';
-import { jsonLine, formatFields } from '../lib/format.ts';
+import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { hostName } from '../lib/host-name.ts';
 
 interface InitFlags {
@@ -33,7 +33,7 @@ export function initCommand(context: CommandContext): Command {
     .addOption(
       new Option('--host <name>', 'the name of this host (default: the name of this machine)').argParser(hostName),
     )
-    .option('--json', 'print what was made as one JSON document')
+    .option(...JSON_FLAG)
     .addHelpText('after', NOTES)
     .action(async (flags: InitFlags) => init(context, flags));
 }

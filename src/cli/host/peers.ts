@@ -1,4 +1,4 @@
-/** `poste pair`, `poste peers` and `poste unpair`: the hosts that exchange mail with this one. */
+/** `poste peer`: pairs this host with others, and shows, moves and removes those. */
 import { Command } from 'commander';
 import { INVITE_MS, PAIR_WAIT_MS_MAX } from '../../host/contract/limits.ts';
 import type { InviteResult, PairWaitResult, PeerView } from '../../host/contract/peers.ts';
@@ -15,21 +15,30 @@ import { lanAddress } from '../lib/values.ts';
 /** The other host answers when its owner has confirmed the pairing, at most when the code ends; and may be slow. */
 const ACCEPT_SILENCE_MS = INVITE_MS + 90_000;
 
-const PAIR_NOTES = `
+const NOTES = `
 One host invites; the other accepts, with the code and the address of the first. A code pairs one host within ten minutes.
 The command that invites shows which host came with the code, and asks you to confirm its fingerprint, which the other
 command shows. Give the code where nobody else can read it, and never on a command line, which every user of a machine
 can read.
 
-Examples:
-  $ poste pair invite
-  $ poste pair accept 192.168.1.7:8789`;
+Name a host by its name or its fingerprint (SHA256:...). Poste learns the new address of a host when that host connects. If
+neither host can reach the other any more, set the address yourself.
 
-export function pairCommand(context: CommandContext): Command {
-  return new Command('pair')
+Examples:
+  $ poste peer invite
+  $ poste peer accept 192.168.1.7:8789
+  $ poste peer
+  $ poste peer address laptop 192.168.1.9:8789
+  $ poste peer remove laptop`;
+
+export function peerCommand(context: CommandContext): Command {
+  return new Command('peer')
     .addCommand(inviteCommand(context))
     .addCommand(acceptCommand(context))
-    .addHelpText('after', PAIR_NOTES);
+    .addCommand(listCommand(context), { isDefault: true })
+    .addCommand(addressCommand(context))
+    .addCommand(removeCommand(context))
+    .addHelpText('after', NOTES);
 }
 
 const INVITE_NOTES = `
@@ -38,14 +47,14 @@ else has it. With --fingerprint it prints the code and ends: that host alone is 
 the fingerprint of a host.
 
 Examples:
-  $ poste pair invite
-  $ poste pair invite --fingerprint SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y --json`;
+  $ poste peer invite
+  $ poste peer invite --fingerprint SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y --json`;
 
 function inviteCommand(context: CommandContext): Command {
   const command = new Command('invite')
     .description('Print a code that lets one host pair with this one.')
     .option('--fingerprint <fingerprint>', 'the host that will accept; without it you confirm the host that came');
-  return withDaemonFlags(command, 'print the code and where to call, then the paired host, each as one JSON document')
+  return withDaemonFlags(command)
     .addHelpText('after', INVITE_NOTES)
     .action(async ({ fingerprint, ...flags }: DaemonFlags & { fingerprint?: string }) => {
       if (fingerprint === undefined && !isInteractive(terminalOf(context))) {
@@ -84,7 +93,7 @@ function acceptCommand(context: CommandContext): Command {
   const command = new Command('accept')
     .description('Pair with the host that printed the code.')
     .argument('<address>', 'where that host listens, host:port', lanAddress);
-  return withDaemonFlags(command, 'print the paired host as one JSON document')
+  return withDaemonFlags(command)
     .addHelpText('after', ACCEPT_NOTES)
     .action(async (address: string, flags: DaemonFlags) => {
       const code = await secretGiven(context, 'the code');
@@ -102,8 +111,8 @@ It asks for the code; without a terminal it reads standard input. Then it waits 
 confirmed this one.
 
 Examples:
-  $ poste pair accept 192.168.1.7:8789
-  $ poste pair accept 192.168.1.7:8789 < code.txt`;
+  $ poste peer accept 192.168.1.7:8789
+  $ poste peer accept 192.168.1.7:8789 < code.txt`;
 
 function invitationText(
   screen: Screen,
@@ -113,7 +122,7 @@ function invitationText(
   const others = addresses.slice(1).map((other) => `  or at        ${other}\n`);
   return [
     `On the other host, until ${formatMoment(screen, expires_at)}, and once:\n`,
-    `  poste pair accept ${address}\n`,
+    `  poste peer accept ${address}\n`,
     ...others,
     'It asks for the code:\n',
     `  ${code}\n`,
@@ -126,25 +135,9 @@ function pairedText({ host, fingerprint, address }: PeerView): string {
   return `Paired with ${host}.\n  fingerprint  ${fingerprint}\n  address      ${address ?? 'unknown'}\n`;
 }
 
-const PEERS_NOTES = `
-Name a host by its name or its fingerprint (SHA256:...). Poste learns the new address of a host when that host connects. If
-neither host can reach the other any more, set the address yourself.
-
-Examples:
-  $ poste peers
-  $ poste peers --json
-  $ poste peers address laptop 192.168.1.9:8789`;
-
-export function peersCommand(context: CommandContext): Command {
-  return new Command('peers')
-    .addCommand(listCommand(context), { isDefault: true })
-    .addCommand(addressCommand(context))
-    .addHelpText('after', PEERS_NOTES);
-}
-
 function listCommand(context: CommandContext): Command {
-  return withDaemonFlags(new Command('list').description('List the paired hosts.'), 'print them as one JSON document')
-    .addHelpText('after', '\nExample:\n  $ poste peers list --json')
+  return withDaemonFlags(new Command('list').description('List the paired hosts.'))
+    .addHelpText('after', '\nExample:\n  $ poste peer list --json')
     .action(async (flags: DaemonFlags) => {
       const list = await ask(context, 'peers', {}, flags);
       context.stdout.write(flags.json ? jsonLine(list) : peerTable(screenOf(context), list.peers));
@@ -156,8 +149,8 @@ function addressCommand(context: CommandContext): Command {
     .description('Set the address of a paired host.')
     .argument('<host>', 'its name or fingerprint, or the first characters of that')
     .argument('<address>', 'host:port', lanAddress);
-  return withDaemonFlags(command, 'print the host as one JSON document')
-    .addHelpText('after', '\nExample:\n  $ poste peers address laptop 192.168.1.9:8789')
+  return withDaemonFlags(command)
+    .addHelpText('after', '\nExample:\n  $ poste peer address laptop 192.168.1.9:8789')
     .action(async (text: string, address: string, flags: DaemonFlags) => {
       const host = await peerMeant(context, text, flags);
       const peer = await ask(context, 'peer-address', { host, address }, flags);
@@ -172,7 +165,7 @@ async function peerMeant(context: CommandContext, text: string, flags: DaemonFla
 }
 
 function peerTable(screen: Screen, peers: readonly PeerView[]): string {
-  if (peers.length === 0) return 'This host is not paired with any host: see poste pair --help.\n';
+  if (peers.length === 0) return 'This host is not paired with any host: see poste peer --help.\n';
   return table<PeerView>(
     screen,
     [
@@ -197,20 +190,21 @@ function reachedText(screen: Screen, { reached_at, lan_failures }: PeerView): st
   return lan_failures === 0 ? reached : `${reached}, ${lan_failures} failed since`;
 }
 
-const UNPAIR_NOTES = `
+const REMOVE_NOTES = `
 Mail that waits for the host is not sent, and its senders are notified. Mail from the host goes into quarantine. The other
-host is not notified: run unpair there too. To pair again you need a new code.
+host is not notified: remove this one there too. To pair again you need a new code.
 
 Examples:
-  $ poste unpair laptop
-  $ poste unpair --yes SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y`;
+  $ poste peer remove laptop
+  $ poste peer remove --yes SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y`;
 
-export function unpairCommand(context: CommandContext): Command {
-  const command = new Command('unpair')
+function removeCommand(context: CommandContext): Command {
+  const command = new Command('remove')
+    .description('End the pairing with a host.')
     .argument('<host>', 'its name or fingerprint, or the first characters of that')
     .option('--yes', 'do not ask for confirmation');
-  return withDaemonFlags(command, 'print the host as one JSON document')
-    .addHelpText('after', UNPAIR_NOTES)
+  return withDaemonFlags(command)
+    .addHelpText('after', REMOVE_NOTES)
     .action(async (text: string, flags: DaemonFlags & { yes?: boolean }) => {
       const host = await peerMeant(context, text, flags);
       const stake = 'unpairing cancels the mail that waits for that host';

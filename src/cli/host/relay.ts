@@ -62,7 +62,7 @@ export function relaySetCommand(context: CommandContext): Command {
     .option('--token-file <file>', 'a file with the enrolment token')
     .option('--token-command <command>', 'a command that prints the enrolment token, run by sh')
     .option('--ca <file>', 'the certificate of the private authority that signed the certificate of the relay');
-  return withDaemonFlags(command, 'print it as one JSON document')
+  return withDaemonFlags(command)
     .addHelpText('after', SET_NOTES)
     .action(async (url: string, flags: SetFlags) => {
       const set = await setRelay(context, url, flags);
@@ -117,7 +117,7 @@ const CLOCK_NOTE_MS = 30_000;
 
 export function relayStatusCommand(context: CommandContext): Command {
   const command = new Command('status');
-  return withDaemonFlags(command, 'print it as one JSON document')
+  return withDaemonFlags(command)
     .addHelpText('after', '\nExamples:\n  $ poste relay status\n  $ poste relay status --json')
     .action(async (flags: DaemonFlags) => {
       const status = await ask(context, 'relay-status', {}, flags);
@@ -196,7 +196,7 @@ Example:
 
 export function relayUnsetCommand(context: CommandContext): Command {
   const command = new Command('unset');
-  return withDaemonFlags(command, 'print it as one JSON document')
+  return withDaemonFlags(command)
     .addHelpText('after', UNSET_NOTES)
     .action(async (flags: DaemonFlags) => {
       const { relay, relay_accepted: accepted } = await ask(context, 'relay-unset', {}, flags);

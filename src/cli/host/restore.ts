@@ -16,7 +16,7 @@ import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, type ExitName, interruption } from '../lib/exit.ts';
 import { hostFailure } from '../lib/host-paths.ts';
-import { formatLines, jsonLine } from '../lib/format.ts';
+import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 
 interface RestoreFlags {
@@ -44,7 +44,7 @@ export function restoreCommand(context: CommandContext): Command {
     .addOption(new Option('--dry-run', 'show what would be replaced and lost, and change nothing').conflicts('yes'))
     .option('--force', 'replace the store even if it cannot be read or belongs to another host')
     .option('--yes', 'do not ask for confirmation')
-    .option('--json', 'print what was done as one JSON document')
+    .option(...JSON_FLAG)
     .addHelpText('after', NOTES)
     .action(async (file: string, flags: RestoreFlags) => restore(context, file, flags));
 }

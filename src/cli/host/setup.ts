@@ -14,7 +14,7 @@ import { isAgentName } from '../../protocol/names.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
-import { formatLines, jsonLine } from '../lib/format.ts';
+import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { confirmed, isInteractive, terminalOf } from '../lib/input.ts';
 import { programNotices, serverOfProgram, toolsFile } from '../lib/program-settings.ts';
 import { withSetupLock } from '../lib/setup-lock.ts';
@@ -76,7 +76,7 @@ export function setupCommand(context: CommandContext): Command {
         'service',
       ]),
     )
-    .option('--json', 'print what was done as one JSON document')
+    .option(...JSON_FLAG)
     .addHelpText('after', NOTES)
     .action(async (flags: SetupFlags) => (flags.undo ? undo(context, flags) : setup(context, flags)));
 }

@@ -1,18 +1,18 @@
 /** The tree of commands, for what is made of it: help, the reference, completion and the man page. */
 import { type Command, Help, type Option } from 'commander';
 
+const help = new Help();
+
 /** The command that runs where none of the children is named. Commander keeps its name to itself. */
 export function defaultChildOf(command: Command): Command | undefined {
   const { _defaultCommandName: name } = command as unknown as { _defaultCommandName?: string | null };
   return command.commands.find((child) => child.name() === name);
 }
 
-/** The children, without `help`. */
+/** The children that help shows, without `help`. */
 export function childrenOf(command: Command): Command[] {
-  return command.commands.filter((child) => child.name() !== 'help');
+  return help.visibleCommands(command).filter((child) => child.name() !== 'help');
 }
-
-const help = new Help();
 
 /** What the command takes: its own flags, and those of the child that runs where none is named. */
 export function optionsOf(command: Command): Option[] {
@@ -27,10 +27,11 @@ export interface NamedCommand {
   command: Command;
 }
 
-/** The command and all below it, in the order in which help shows them. */
+/** The command and all below it, in the order in which help shows them; what help hides too. */
 export function commandsBelow(command: Command, parents = ''): NamedCommand[] {
   const name = `${parents}${command.name()}`;
-  return [{ name, command }, ...childrenOf(command).flatMap((child) => commandsBelow(child, `${name} `))];
+  const children = command.commands.filter((child) => child.name() !== 'help');
+  return [{ name, command }, ...children.flatMap((child) => commandsBelow(child, `${name} `))];
 }
 
 /** What a command's help says below its options: notes, environment, examples. */

@@ -19,10 +19,9 @@ const ARGUMENT_SOURCES: Readonly<Record<string, SourceName>> = {
   'agent rename name': 'agents',
   'agent roles name': 'agents',
   'agent remove name': 'agents',
-  'peers address host': 'hosts',
-  'unpair host': 'hosts',
+  'peer address host': 'hosts',
+  'peer remove host': 'hosts',
   'inbox read message': 'messages',
-  'inbox mark-read message': 'messages',
   'inbox ack message': 'messages',
   'inbox thread thread': 'messagesAndSent',
   'reply message': 'messages',
@@ -32,9 +31,6 @@ const ARGUMENT_SOURCES: Readonly<Record<string, SourceName>> = {
   'quarantine show number': 'quarantined',
   'quarantine retry number': 'quarantined',
   'quarantine discard number': 'quarantined',
-  'relay quarantine show number': 'quarantined',
-  'relay quarantine retry number': 'quarantined',
-  'relay quarantine discard number': 'quarantined',
   'session heartbeat session': 'sessions',
   'session wait session': 'sessions',
   'session end session': 'sessions',
@@ -53,7 +49,7 @@ interface Place {
   /** The option whose value comes next. */
   option: Option | undefined;
   given: Set<string>;
-  /** Of `--as`, or `owner` for `--owner`. */
+  /** The value of `--as`. */
   as: string | undefined;
   /** Whether `--` came: no flag follows. */
   isOver: boolean;
@@ -121,7 +117,6 @@ function takeFlag(place: Place, word: string): void {
   const option = optionsOf(place.command).find(({ long, short }) => name === long || name === short);
   if (!option) return;
   place.given.add(option.long ?? name);
-  if (option.long === '--owner') place.as = 'owner';
   if (option.required && word === name) place.option = option;
 }
 

@@ -13,6 +13,7 @@ import { printable } from '../../protocol/printable.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import { agentOption, type CommandContext } from './context.ts';
 import { CommandFailed, EXIT, type ExitName, exitOfStatus } from './exit.ts';
+import { JSON_FLAG } from './format.ts';
 
 export interface DaemonFlags {
   start?: boolean;
@@ -24,14 +25,20 @@ export interface ActingFlags extends DaemonFlags {
 }
 
 /** `--start` and `--json`. */
-export function withDaemonFlags(command: Command, json: string): Command {
-  return command.option('--start', 'start the daemon first if it is not running').option('--json', json);
+export function withDaemonFlags(command: Command): Command {
+  return command.option('--start', 'start the daemon first if it is not running').option(...JSON_FLAG);
 }
 
 /** `--as`, and what `withDaemonFlags` adds. */
-export function withActingFlags(context: CommandContext, command: Command, json: string): Command {
+export function withActingFlags(context: CommandContext, command: Command): Command {
   const as = agentOption(context, '--as <name>', 'the agent to act as; owner is you');
-  return withDaemonFlags(command.addOption(as), json);
+  return withDaemonFlags(command.addOption(as));
+}
+
+/** The members that are not undefined. */
+export function given<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  const entries = Object.entries(members).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(entries) as { [K in keyof T]?: Exclude<T[K], undefined> };
 }
 
 /** Throws `CommandFailed` when the text of `flag` cannot be the name of an agent. */
@@ -81,7 +88,7 @@ const EXIT_OF_CODE: Readonly<Record<string, ExitName>> = {
 
 /** What a person may do about a refusal: the command that shows what there is. */
 const NEXT_OF_CODE: Readonly<Record<string, string>> = {
-  UNKNOWN_RECIPIENT: 'See poste agents for all names',
+  UNKNOWN_RECIPIENT: 'See poste agent list for all names',
   NO_SUCH_MESSAGE: 'See poste inbox --state all, or poste sent',
 };
 

@@ -2,6 +2,9 @@
 import { jsonEscape, printable } from '../../protocol/printable.ts';
 import { isoTime } from '../../protocol/time.ts';
 
+/** Every command says `--json` in the same words. */
+export const JSON_FLAG = ['--json', 'print JSON instead of text'] as const;
+
 /** One line of JSON, with its times in ISO 8601. Control characters are escaped, so that no terminal obeys them. */
 export function jsonLine(document: unknown): string {
   return `${printable(JSON.stringify(shownDocument(document)), jsonEscape)}\n`;

@@ -1,4 +1,4 @@
-/** `poste agent`: the owner manages the agents of this host. `poste agents`: whom an agent can send mail to. */
+/** `poste agent`: lists whom mail can be sent to, here and on paired hosts, and manages the agents of this host. */
 import { Command } from 'commander';
 import type { AgentDocument } from '../../host/contract/agents.ts';
 import type { AgentsResult } from '../../host/contract/mail.ts';
@@ -6,19 +6,28 @@ import { countText } from '../../host/core/spans.ts';
 import { isSameName } from '../../host/core/address.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type ActingFlags, ask, type DaemonFlags, withActingFlags, withDaemonFlags } from '../lib/daemon-call.ts';
+import {
+  type ActingFlags,
+  ask,
+  type DaemonFlags,
+  given,
+  withActingFlags,
+  withDaemonFlags,
+} from '../lib/daemon-call.ts';
 import { jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
-import { type Column, table } from '../lib/table.ts';
+import { table } from '../lib/table.ts';
 
 const AGENT_NOTES = `
-Mail to a former name of an agent is forwarded to it. A removed agent's mail is dropped.
+Mail to a former name of an agent is forwarded to it. A removed agent's mail is dropped. The list has the agents of this
+host, with their mail, and those of paired hosts: HEARD is the age of the list that such a host sent.
 
 Examples:
   $ poste agent add reviewer --role review
   $ poste agent rename reviewer critic
   $ poste agent roles critic review security
-  $ poste agent list
+  $ poste agent
+  $ poste agent list --host laptop --role review --json
   $ poste agent remove critic`;
 
 export function agentCommand(context: CommandContext): Command {
@@ -26,21 +35,19 @@ export function agentCommand(context: CommandContext): Command {
     .addCommand(addCommand(context))
     .addCommand(renameCommand(context))
     .addCommand(rolesCommand(context))
-    .addCommand(listCommand(context))
+    .addCommand(listCommand(context), { isDefault: true })
     .addCommand(removeCommand(context))
     .addHelpText('after', AGENT_NOTES);
 }
-
-const ONE = 'print the agent as one JSON document';
 
 function addCommand(context: CommandContext): Command {
   const command = new Command('add')
     .description('Add an agent, with a mailbox of its own.')
     .argument('<name>', "the agent's name");
-  return withDaemonFlags(command.option('--role <role...>', 'a role of the agent: mail to role:<role> reaches it'), ONE)
+  return withDaemonFlags(command.option('--role <role...>', 'a role of the agent: mail to role:<role> reaches it'))
     .addHelpText('after', '\nExample:\n  $ poste agent add reviewer --role review')
     .action(async (name: string, flags: DaemonFlags & { role?: string[] }) => {
-      const agent = await ask(context, 'add-agent', { name, ...(flags.role && { roles: flags.role }) }, flags);
+      const agent = await ask(context, 'add-agent', { name, ...given({ roles: flags.role }) }, flags);
       context.stdout.write(flags.json ? jsonLine(agent) : `Added ${agent.address}.\n`);
     });
 }
@@ -50,7 +57,7 @@ function renameCommand(context: CommandContext): Command {
     .description('Rename an agent, and forward mail for its old name.')
     .argument('<name>', 'its current name')
     .argument('<new-name>', 'its new name');
-  return withDaemonFlags(command, ONE)
+  return withDaemonFlags(command)
     .addHelpText('after', '\nExample:\n  $ poste agent rename reviewer critic')
     .action(async (name: string, newName: string, flags: DaemonFlags) => {
       const agent = await ask(context, 'rename-agent', { name, new_name: newName }, flags);
@@ -63,7 +70,7 @@ function rolesCommand(context: CommandContext): Command {
     .description('Replace the roles of an agent.')
     .argument('<name>', "the agent's name")
     .argument('[roles...]', 'its new roles; without any, it has none');
-  return withDaemonFlags(command, ONE)
+  return withDaemonFlags(command)
     .addHelpText('after', '\nExample:\n  $ poste agent roles critic review security')
     .action(async (name: string, roles: string[], flags: DaemonFlags) => {
       const agent = await ask(context, 'set-agent-roles', { name, roles }, flags);
@@ -72,36 +79,46 @@ function rolesCommand(context: CommandContext): Command {
     });
 }
 
+/** An agent that mail can be sent to; of this host with its mailbox. */
+type Listed = AgentsResult['agents'][number] & Partial<Omit<AgentDocument, 'presence'>>;
+
 function listCommand(context: CommandContext): Command {
-  return withDaemonFlags(
-    new Command('list').description('List the agents of this host.'),
-    'print them as one JSON document',
-  )
+  const command = new Command('list')
+    .description('List the agents that mail can be sent to, here and on paired hosts.')
+    .option('--host <name>', 'only agents of this host')
+    .option('--role <role>', 'only agents with this role');
+  return withActingFlags(context, command)
     .addHelpText('after', '\nExample:\n  $ poste agent list --json')
-    .action(async (flags: DaemonFlags) => {
-      const list = await ask(context, 'list-agents', {}, flags);
-      context.stdout.write(flags.json ? jsonLine(list) : agentTable(screenOf(context), list.agents));
+    .action(async ({ host, role, ...flags }: ActingFlags & { host?: string; role?: string }) => {
+      const { you, agents } = await ask(context, 'mail-agents', given({ host, role }), flags);
+      const own = await ask(context, 'list-agents', {}, flags);
+      const mailboxes = new Map(own.agents.map((agent) => [agent.address, agent]));
+      const listed: Listed[] = [];
+      for (const agent of agents) listed.push({ ...mailboxes.get(agent.address), ...agent });
+      context.stdout.write(flags.json ? jsonLine({ you, agents: listed }) : agentTable(screenOf(context), listed));
     });
 }
 
-const PRESENCE: Column<Pick<Listed, 'presence'>> = {
-  title: 'PRESENCE',
-  cell: ({ presence }) => presence,
-  style: ({ presence }) => (presence === 'live' ? 'green' : 'dim'),
-};
-
-function agentTable(screen: Screen, agents: readonly AgentDocument[]): string {
-  if (agents.length === 0) return 'No agents yet: add one with poste agent add.\n';
-  return table<AgentDocument>(
+function agentTable(screen: Screen, agents: readonly Listed[]): string {
+  if (agents.length === 0) return 'There is no such agent: add one with poste agent add.\n';
+  return table<Listed>(
     screen,
     [
-      { title: 'NAME', cell: ({ name }) => name },
+      { title: 'ADDRESS', cell: ({ address }) => address },
       { title: 'ROLES', cell: ({ roles }) => roles.join(',') },
-      PRESENCE,
-      { title: 'UNREAD', cell: ({ unread }) => String(unread), isNumber: true },
-      { title: 'MAIL', cell: ({ total }) => String(total), isNumber: true },
-      { title: 'SINCE', time: ({ created_at }) => created_at },
-      { title: 'FORMERLY', cell: ({ former_names }) => former_names.join(',') },
+      {
+        title: 'PRESENCE',
+        cell: ({ presence }) => presence,
+        style: ({ presence }) => (presence === 'live' ? 'green' : 'dim'),
+      },
+      { title: 'UNREAD', cell: ({ unread }) => String(unread ?? ''), isNumber: true },
+      { title: 'MAIL', cell: ({ total }) => String(total ?? ''), isNumber: true },
+      { title: 'SINCE', time: ({ created_at }) => created_at ?? null },
+      { title: 'FORMERLY', cell: ({ former_names: names = [] }) => names.join(',') },
+      {
+        title: 'HEARD',
+        cell: ({ directory_age_seconds: age }) => (age === null ? '' : formatTime(screen, screen.nowMs - age * 1000)),
+      },
     ],
     agents,
   );
@@ -112,7 +129,7 @@ function removeCommand(context: CommandContext): Command {
     .description('Remove an agent and delete its mailbox.')
     .argument('<name>', "the agent's name")
     .option('--yes', 'do not ask for confirmation');
-  return withDaemonFlags(command, 'print what was removed as one JSON document')
+  return withDaemonFlags(command)
     .addHelpText('after', '\nExamples:\n  $ poste agent remove critic\n  $ poste agent remove --yes critic')
     .action(async (name: string, flags: DaemonFlags & { yes?: boolean }) => {
       if (!flags.yes) await confirmRemoval(context, name, flags);
@@ -138,44 +155,4 @@ async function confirmRemoval(context: CommandContext, name: string, flags: Daem
 function messagesText(total: number, unread: number): string {
   if (total === 0) return 'no message';
   return `${countText(total, 'message')} (${unread} unread)`;
-}
-
-type Listed = AgentsResult['agents'][number];
-
-const AGENTS_NOTES = `
-Lists the agents of this host and of paired hosts. HEARD is the age of the list that a paired host sent.
-
-Examples:
-  $ poste agents
-  $ poste agents --host laptop --role review --json`;
-
-export function agentsCommand(context: CommandContext): Command {
-  const command = new Command('agents')
-    .option('--host <name>', 'only agents of this host')
-    .option('--role <role>', 'only agents with this role');
-  return withActingFlags(context, command, 'print them as one JSON document')
-    .addHelpText('after', AGENTS_NOTES)
-    .action(async (flags: ActingFlags & { host?: string; role?: string }) => {
-      const { host, role } = flags;
-      const asked = { ...(host !== undefined && { host }), ...(role !== undefined && { role }) };
-      const result = await ask(context, 'mail-agents', asked, flags);
-      context.stdout.write(flags.json ? jsonLine(result) : reachableTable(screenOf(context), result));
-    });
-}
-
-function reachableTable(screen: Screen, { agents }: AgentsResult): string {
-  if (agents.length === 0) return 'No agent matches.\n';
-  return table<Listed>(
-    screen,
-    [
-      { title: 'ADDRESS', cell: ({ address }) => address },
-      { title: 'ROLES', cell: ({ roles }) => roles.join(',') },
-      PRESENCE,
-      {
-        title: 'HEARD',
-        cell: ({ directory_age_seconds: age }) => (age === null ? '' : formatTime(screen, screen.nowMs - age * 1000)),
-      },
-    ],
-    agents,
-  );
 }

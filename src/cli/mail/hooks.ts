@@ -4,7 +4,7 @@ import { SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/mcp-sett
 import { HOOK_PROGRAMS, type HookProgramName } from '../../host/hooks/programs.ts';
 import { type CommandContext, agentOption } from '../lib/context.ts';
 import { requireAgentName } from '../lib/daemon-call.ts';
-import { jsonLine } from '../lib/format.ts';
+import { JSON_FLAG, jsonLine } from '../lib/format.ts';
 import {
   addHooks,
   allowTools,
@@ -23,8 +23,8 @@ import { runAsHook } from './run-as-hook.ts';
 
 const NOTES = `
 The hooks say when a session of an agent begins, works, is idle and ends, tell the agent how many messages wait, and
-wake it when it is idle. OpenCode gets a plugin that does the same. Whose sessions they are is said by --agent, or by POSTE_AGENT in a session's environment; a
-session without either is left alone. What else stands in the settings stays, and a copy is kept beside them.
+wake it when it is idle. OpenCode gets a plugin that does the same. --agent names the agent of the sessions, or POSTE_AGENT in
+a session's environment; a session without either is left alone. What else stands in the settings stays, and a copy is kept beside them.
 
 Examples:
   $ poste hooks install claude-code --agent backend --dry-run
@@ -35,11 +35,14 @@ Examples:
   $ poste hooks uninstall codex`;
 
 export function hooksCommand(context: CommandContext): Command {
-  return new Command('hooks')
-    .addCommand(installCommand(context))
-    .addCommand(uninstallCommand(context))
-    .addCommand(runCommand(context))
-    .addHelpText('after', NOTES);
+  return (
+    new Command('hooks')
+      .addCommand(installCommand(context))
+      .addCommand(uninstallCommand(context))
+      // The programs call it.
+      .addCommand(runCommand(context), { hidden: true })
+      .addHelpText('after', NOTES)
+  );
 }
 
 interface ChangeFlags {
@@ -58,9 +61,7 @@ function installedAgentOption(): Option {
 }
 
 function withChangeFlags(command: Command): Command {
-  return command
-    .option('--dry-run', 'only show what would change')
-    .option('--json', 'print what was changed as one JSON document');
+  return command.option('--dry-run', 'only show what would change').option(...JSON_FLAG);
 }
 
 function installCommand(context: CommandContext): Command {

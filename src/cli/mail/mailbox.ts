@@ -16,7 +16,7 @@ import { countText } from '../../host/core/spans.ts';
 import { ownPaths } from '../../host/base/paths.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';
+import { type ActingFlags, ask, given, withActingFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen, screenOf, styled } from '../lib/screen.ts';
@@ -26,19 +26,9 @@ import { follow } from './follow.ts';
 import { messageText, summariesText } from './format-mail.ts';
 import { messageMeant, messagesMeant } from './message-meant.ts';
 
-export interface MailboxFlags extends ActingFlags {
-  owner?: boolean;
-}
-
 export interface PageFlags {
   limit?: number;
   cursor?: string;
-}
-
-/** `--owner` beside `--as`, `--start` and `--json`. */
-export function withMailboxFlags(context: CommandContext, command: Command): Command {
-  const ours = command.option('--owner', 'read your own mailbox').hook('preAction', refuseTwoNames);
-  return withActingFlags(context, ours, 'print the answer as one JSON document');
 }
 
 /** `--limit` and `--cursor`. */
@@ -46,25 +36,6 @@ export function withPageFlags(command: Command): Command {
   return command
     .option('--limit <n>', 'list at most this many', wholeNumber(1))
     .option('--cursor <cursor>', 'continue after the cursor of an earlier answer');
-}
-
-/** The agent that the request acts as. */
-export function actingFlagsOf({ owner, ...flags }: MailboxFlags): ActingFlags {
-  return owner ? { ...flags, as: 'owner' } : flags;
-}
-
-/** The members that are not undefined. */
-export function given<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  const entries = Object.entries(members).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(entries) as { [K in keyof T]?: Exclude<T[K], undefined> };
-}
-
-/** The default of `--as` is no conflict: POSTE_AGENT may be set while the owner reads their own mail. */
-function refuseTwoNames(command: Command): void {
-  const { owner, web } = command.opts<MailboxFlags & { web?: boolean }>();
-  if ((owner || web) && command.getOptionValueSource('as') === 'cli') {
-    throw new CommandFailed('usage', 'USAGE', `${web ? '--web' : '--owner'} means your own mailbox: leave out --as`);
-  }
 }
 
 const INBOX_NOTES = `
@@ -78,7 +49,7 @@ Examples:
   $ poste inbox ack --as reviewer 06EXAMPLE0000000000000000
   $ poste inbox thread --as reviewer 06EXAMPLE0000000000000000
   $ poste inbox search --as reviewer flaky test
-  $ poste inbox list --owner --state all --json
+  $ poste inbox list --as owner --state all --json
   $ poste inbox --follow --as reviewer
   $ poste inbox --web`;
 
@@ -86,8 +57,7 @@ export function inboxCommand(context: CommandContext): Command {
   return new Command('inbox')
     .addCommand(listCommand(context), { isDefault: true })
     .addCommand(readCommand(context))
-    .addCommand(markCommand(context, 'mark-read', 'mark_read', 'Mark messages as read without showing them.'))
-    .addCommand(markCommand(context, 'ack', 'ack', 'Acknowledge messages: you have dealt with them.'))
+    .addCommand(ackCommand(context))
     .addCommand(threadCommand(context))
     .addCommand(searchCommand(context))
     .addHelpText('after', INBOX_NOTES);
@@ -97,9 +67,11 @@ export function inboxCommand(context: CommandContext): Command {
 const PAGE_FILE = 'open-mail.html';
 
 /** Opens the owner's mailbox in the browser of a person; elsewhere, and where there is none, prints a link to it. */
-async function openPage(context: CommandContext, flags: MailboxFlags): Promise<void> {
-  const { as: _unasked, ...asked } = flags;
-  const issued = await ask(context, 'web-link', {}, asked);
+async function openPage(context: CommandContext, { as, ...flags }: ActingFlags, command: Command): Promise<void> {
+  // The default of --as is no conflict: POSTE_AGENT may be set while the owner reads their own mail.
+  if (as !== OWNER_NAME && command.getOptionValueSource('as') === 'cli')
+    throw new CommandFailed('usage', 'USAGE', '--web means your own mailbox: leave out --as');
+  const issued = await ask(context, 'web-link', {}, flags);
   if (flags.json) {
     context.stdout.write(jsonLine(issued));
     return;
@@ -113,7 +85,7 @@ async function openPage(context: CommandContext, flags: MailboxFlags): Promise<v
   context.stderr.write('The link opens your mailbox in a browser on this machine. It works once, within a minute.\n');
 }
 
-interface ListFlags extends MailboxFlags, PageFlags, Pick<InboxInput, 'state'> {
+interface ListFlags extends ActingFlags, PageFlags, Pick<InboxInput, 'state'> {
   web?: boolean;
   follow?: boolean;
 }
@@ -131,12 +103,12 @@ function listCommand(context: CommandContext): Command {
         'cursor',
       ]),
     );
-  return withMailboxFlags(context, withPageFlags(command))
+  return withActingFlags(context, withPageFlags(command))
     .addHelpText('after', '\nExample:\n  $ poste inbox list --as reviewer --state all')
-    .action(async (flags: ListFlags) => {
+    .action(async (flags: ListFlags, self: Command) => {
       const { state, limit, cursor } = flags;
-      if (flags.web) await openPage(context, flags);
-      else if (flags.follow) await follow(context, actingFlagsOf(flags));
+      if (flags.web) await openPage(context, flags, self);
+      else if (flags.follow) await follow(context, flags);
       else await show(context, { action: 'list', ...given({ state, limit, cursor }) }, flags);
     });
 }
@@ -147,24 +119,24 @@ function readCommand(context: CommandContext): Command {
     .argument('<message...>', `their ids, or the first characters of each; at most ${READ_MAX}`)
     .option('--peek', 'do not mark them as read')
     .option('--offset <n>', 'show the body of one message from this character on', wholeNumber(0));
-  return withMailboxFlags(context, command)
+  return withActingFlags(context, command)
     .addHelpText('after', '\nExample:\n  $ poste inbox read --as reviewer 06EXAMPLE0000000000000000')
-    .action(async (messages: string[], flags: MailboxFlags & { peek?: boolean; offset?: number }) => {
+    .action(async (messages: string[], flags: ActingFlags & { peek?: boolean; offset?: number }) => {
       const { peek, offset } = flags;
-      const message_ids = await messagesMeant(context, messages, actingFlagsOf(flags));
+      const message_ids = await messagesMeant(context, messages, flags);
       await show(context, { action: 'read', message_ids, ...given({ peek, body_offset: offset }) }, flags);
     });
 }
 
-function markCommand(context: CommandContext, name: string, action: 'mark_read' | 'ack', description: string): Command {
-  const command = new Command(name)
-    .description(description)
+function ackCommand(context: CommandContext): Command {
+  const command = new Command('ack')
+    .description('Acknowledge messages: you have dealt with them.')
     .argument('<message...>', `their ids, or the first characters of each; at most ${READ_MAX}`);
-  return withMailboxFlags(context, command)
-    .addHelpText('after', `\nExample:\n  $ poste inbox ${name} --as reviewer 06EXAMPLE0000000000000000`)
-    .action(async (messages: string[], flags: MailboxFlags) => {
-      const message_ids = await messagesMeant(context, messages, actingFlagsOf(flags));
-      await show(context, { action, message_ids }, flags);
+  return withActingFlags(context, command)
+    .addHelpText('after', '\nExample:\n  $ poste inbox ack --as reviewer 06EXAMPLE0000000000000000')
+    .action(async (messages: string[], flags: ActingFlags) => {
+      const message_ids = await messagesMeant(context, messages, flags);
+      await show(context, { action: 'ack', message_ids }, flags);
     });
 }
 
@@ -172,11 +144,11 @@ function threadCommand(context: CommandContext): Command {
   const command = new Command('thread')
     .description('Show a conversation, the oldest message first.')
     .argument('<thread>', 'the id of the thread, or of a message in it, or the first characters');
-  return withMailboxFlags(context, withPageFlags(command))
+  return withActingFlags(context, withPageFlags(command))
     .addHelpText('after', '\nExample:\n  $ poste inbox thread --as reviewer 06EXAMPLE0000000000000000')
-    .action(async (id: string, flags: MailboxFlags & PageFlags) => {
+    .action(async (id: string, flags: ActingFlags & PageFlags) => {
       const { limit, cursor } = flags;
-      const thread = await messageMeant(context, id, actingFlagsOf(flags), 'thread');
+      const thread = await messageMeant(context, id, flags, 'thread');
       await show(context, { action: 'thread', thread, ...given({ limit, cursor }) }, flags);
     });
 }
@@ -185,22 +157,19 @@ function searchCommand(context: CommandContext): Command {
   const command = new Command('search')
     .description('Search sender, subject and body, and show the newest message first.')
     .argument('<word...>', 'every word must occur; case does not matter');
-  return withMailboxFlags(context, withPageFlags(command))
+  return withActingFlags(context, withPageFlags(command))
     .addHelpText('after', '\nExample:\n  $ poste inbox search --as reviewer flaky test')
-    .action(async (words: string[], flags: MailboxFlags & PageFlags) => {
+    .action(async (words: string[], flags: ActingFlags & PageFlags) => {
       const { limit, cursor } = flags;
       const asked = { text: words.join(' '), ...given({ limit, cursor }) };
-      const acting = actingFlagsOf(flags);
-      const result = await ask(context, 'mail-search', asked, acting);
-      context.stdout.write(flags.json ? jsonLine(result) : foundText(screenOf(context), acting.as ?? '', result));
+      const result = await ask(context, 'mail-search', asked, flags);
+      context.stdout.write(flags.json ? jsonLine(result) : foundText(screenOf(context), flags.as ?? '', result));
     });
 }
 
-async function show(context: CommandContext, input: InboxInput, flags: MailboxFlags): Promise<void> {
-  const acting = actingFlagsOf(flags);
-  const result = await ask(context, 'mail-inbox', input, acting);
-  const shown = { as: acting.as ?? '', action: input.action ?? 'list' };
-  context.stdout.write(flags.json ? jsonLine(result) : inboxText(screenOf(context), result, shown));
+async function show(context: CommandContext, input: InboxInput, flags: ActingFlags): Promise<void> {
+  const result = await ask(context, 'mail-inbox', input, flags);
+  context.stdout.write(flags.json ? jsonLine(result) : inboxText(screenOf(context), result, flags.as ?? ''));
   const missing = result.not_found ?? [];
   if (missing.length === 0) return;
   throw new CommandFailed(
@@ -213,19 +182,14 @@ async function show(context: CommandContext, input: InboxInput, flags: MailboxFl
   );
 }
 
-interface Shown {
-  as: string;
-  action: NonNullable<InboxInput['action']>;
-}
-
-export function inboxText(screen: Screen, result: InboxResult, { as, action }: Shown): string {
+export function inboxText(screen: Screen, result: InboxResult, as: string): string {
   const { unread, total, summaries = [], messages = [], changed, next_cursor } = result;
   const parts = [`${as}: ${unread} unread of ${total}.\n`];
   // The words of others come under the sentence that says whose they are.
   if (summaries.length + messages.length > 0) parts.push(agentNotice(screen, as));
   if (summaries.length > 0) parts.push(`\n${summariesText(screen, summaries)}`);
   for (const message of messages) parts.push(`\n${messageText(screen, message)}`);
-  if (!result.messages && changed) parts.push(changedText(changed.length, action));
+  if (!result.messages && changed) parts.push(changedText(changed.length));
   if (next_cursor !== null) parts.push(`\nMore: --cursor ${next_cursor}\n`);
   const [first] = [...summaries, ...messages];
   if (first) parts.push(nextStep(screen, as, first.message_id, messages.length > 0));
@@ -237,9 +201,9 @@ function agentNotice({ columns }: Screen, as: string): string {
   return columns === undefined && as !== OWNER_NAME ? `${UNTRUSTED_TEXT}\n` : '';
 }
 
-function changedText(count: number, action: Shown['action']): string {
+function changedText(count: number): string {
   if (count === 0) return 'Nothing changed.\n';
-  return `${countText(count, 'message')} ${action === 'ack' ? 'acked' : 'marked as read'}.\n`;
+  return `${countText(count, 'message')} acked.\n`;
 }
 
 /** What a person may type next. */
@@ -247,8 +211,7 @@ function nextStep(screen: Screen, as: string, messageId: string, isRead: boolean
   if (screen.columns === undefined) return '';
   const [id = ''] = shortIds([messageId]);
   const asWhom = printable(as);
-  const read = as === OWNER_NAME ? `poste inbox read --owner ${id}` : `poste inbox read --as ${asWhom} ${id}`;
-  const command = isRead ? `poste reply --as ${asWhom} ${id} --body -` : read;
+  const command = isRead ? `poste reply --as ${asWhom} ${id} --body -` : `poste inbox read --as ${asWhom} ${id}`;
   return styled(screen, 'dim', `\n${isRead ? 'Answer' : 'Read'} with: ${command}\n`);
 }
 
@@ -268,21 +231,20 @@ delivery to each recipient, step by step. The steps are those that the recipient
 Examples:
   $ poste sent --as builder
   $ poste sent --as builder 06EXAMPLE0000000000000000
-  $ poste sent --owner --limit 50 --json`;
+  $ poste sent --as owner --limit 50 --json`;
 
 export function sentCommand(context: CommandContext): Command {
   const command = new Command('sent').argument(
     '[message]',
     'the id of a sent message, or its first characters: show its delivery to each recipient',
   );
-  return withMailboxFlags(context, withPageFlags(command))
+  return withActingFlags(context, withPageFlags(command))
     .addHelpText('after', SENT_NOTES)
-    .action(async (message: string | undefined, flags: MailboxFlags & PageFlags) => {
-      const acting = actingFlagsOf(flags);
+    .action(async (message: string | undefined, flags: ActingFlags & PageFlags) => {
       const asked = inputOf(message, flags);
       const { message_id: id } = asked;
-      const named = id === undefined ? asked : { message_id: await messageMeant(context, id, acting) };
-      const result = await ask(context, 'mail-sent', named, acting);
+      const named = id === undefined ? asked : { message_id: await messageMeant(context, id, flags) };
+      const result = await ask(context, 'mail-sent', named, flags);
       context.stdout.write(
         flags.json ? jsonLine(result) : sentResultText(screenOf(context), result, message !== undefined),
       );

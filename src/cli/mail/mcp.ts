@@ -61,7 +61,7 @@ function agentOf(name: string | undefined): string {
   }
   requireAgentName(name, '--agent or POSTE_AGENT');
   if (name.toLowerCase() === OWNER_NAME) {
-    const message = 'owner is a person, who reads mail with poste inbox --owner: name an agent with --agent';
+    const message = 'owner is a person, who reads mail with poste inbox --as owner: name an agent with --agent';
     throw new CommandFailed('usage', 'USAGE', message);
   }
   return name;

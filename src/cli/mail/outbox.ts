@@ -4,7 +4,7 @@ import type { OutboxInput, OutboxResult, OutboxRowView } from '../../host/contra
 import { OUTBOX_PAGE_MAX } from '../../host/contract/limits.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type DaemonFlags, ask, withDaemonFlags } from '../lib/daemon-call.ts';
+import { type DaemonFlags, ask, given, withDaemonFlags } from '../lib/daemon-call.ts';
 import { jsonLine } from '../lib/format.ts';
 import { type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
@@ -35,10 +35,10 @@ function listCommand(context: CommandContext): Command {
     .option('--receipts', 'list delivery receipts too')
     .option('--limit <n>', `list at most this many, up to ${OUTBOX_PAGE_MAX}`, wholeNumber(1))
     .option('--before <row>', 'continue after an earlier list', wholeNumber(1));
-  return withDaemonFlags(command, 'print the rows as one JSON document')
+  return withDaemonFlags(command)
     .addHelpText('after', '\nExample:\n  $ poste outbox list --show undelivered')
     .action(async ({ start, json, ...asked }: DaemonFlags & OutboxInput) => {
-      const list = await ask(context, 'outbox', asked, { ...(start && { start }) });
+      const list = await ask(context, 'outbox', asked, given({ start }));
       context.stdout.write(json ? jsonLine(list) : outboxText(screenOf(context), list, asked));
     });
 }
@@ -47,7 +47,7 @@ function cancelCommand(context: CommandContext): Command {
   const command = new Command('cancel')
     .description('Cancel a row that no other host has accepted yet.')
     .argument('<row>', 'its number', wholeNumber(1));
-  return withDaemonFlags(command, 'print the row as one JSON document')
+  return withDaemonFlags(command)
     .addHelpText('after', '\nExample:\n  $ poste outbox cancel 17')
     .action(async (row: number, flags: DaemonFlags) => {
       const result = await ask(context, 'outbox-cancel', { row }, flags);

@@ -14,7 +14,7 @@ import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts
 import { printable } from '../../protocol/printable.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type DaemonFlags, ask, withDaemonFlags } from '../lib/daemon-call.ts';
+import { type DaemonFlags, ask, given, withDaemonFlags } from '../lib/daemon-call.ts';
 import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
@@ -37,43 +37,44 @@ Examples:
   $ poste quarantine retry 3 4
   $ poste quarantine discard --yes 3`;
 
-/** `poste relay quarantine` lists what came over relays, and where in their queues it was. */
-export function quarantineCommand(context: CommandContext, of: 'all' | 'relay' = 'all'): Command {
+export function quarantineCommand(context: CommandContext): Command {
+  const list = new Command('list').description('List items, the newest first.');
   return new Command('quarantine')
-    .addCommand(listCommand(context, of), { isDefault: true })
-    .addCommand(showCommand(context, of))
-    .addCommand(retryCommand(context, of))
-    .addCommand(discardCommand(context, of))
+    .addCommand(listing(context, list, 'all'), { isDefault: true })
+    .addCommand(showCommand(context))
+    .addCommand(retryCommand(context))
+    .addCommand(discardCommand(context))
     .addHelpText('after', NOTES);
 }
 
-/** The same commands stand under `quarantine` and under `relay quarantine`: what they say of themselves differs. */
-function described(of: 'all' | 'relay', all: string, relay: string): string {
-  return of === 'relay' ? relay : all;
+/** The same list, of what came over relays and with where in their queues it was. */
+export function relayQuarantineCommand(context: CommandContext): Command {
+  return listing(context, new Command('quarantine'), 'relay');
 }
 
-function listCommand(context: CommandContext, of: 'all' | 'relay'): Command {
-  const command = new Command('list')
-    .description(described(of, 'List items, the newest first.', 'List what came over relays, the newest first.'))
+/** The command that lists items. */
+function listing(context: CommandContext, command: Command, of: 'all' | 'relay'): Command {
+  command
     .option('--host <name>', 'only items of this paired host')
     .addOption(new Option('--reason <reason>', 'only items with this reason').choices(QUARANTINE_REASONS))
-    .addOption(new Option('--via <way>', 'only items that came over this transport').choices(['lan', 'relay']))
     .option('--limit <n>', `list at most this many, up to ${QUARANTINE_PAGE_MAX}`, wholeNumber(1))
     .option('--before <number>', 'continue after an earlier list', wholeNumber(1));
-  return withDaemonFlags(command, 'print the items as one JSON document')
+  if (of === 'all')
+    command.addOption(new Option('--via <way>', 'only items that came over this transport').choices(['lan', 'relay']));
+  return withDaemonFlags(command)
     .addHelpText('after', '\nExample:\n  $ poste quarantine list --host laptop')
     .action(async ({ start, json, ...asked }: DaemonFlags & QuarantineInput) => {
-      const wanted = of === 'relay' ? { via: 'relay' as const, ...asked } : asked;
-      const list = await ask(context, 'quarantine', wanted, { ...(start && { start }) });
+      const wanted = of === 'relay' ? { ...asked, via: 'relay' as const } : asked;
+      const list = await ask(context, 'quarantine', wanted, given({ start }));
       context.stdout.write(json ? jsonLine(list) : quarantineText(screenOf(context), list, of));
     });
 }
 
-function showCommand(context: CommandContext, of: 'all' | 'relay'): Command {
+function showCommand(context: CommandContext): Command {
   const command = new Command('show')
-    .description(described(of, 'Show one item with its bytes.', 'Show one of them with its bytes.'))
+    .description('Show one item with its bytes.')
     .argument('<number>', 'its number', wholeNumber(1));
-  return withDaemonFlags(command, 'print the item, its bytes in base64, as one JSON document')
+  return withDaemonFlags(command)
     .addHelpText('after', '\nExample:\n  $ poste quarantine show 3')
     .action(async (number: number, flags: DaemonFlags) => {
       const shown = await ask(context, 'quarantine-show', { number }, flags);
@@ -81,37 +82,25 @@ function showCommand(context: CommandContext, of: 'all' | 'relay'): Command {
     });
 }
 
-function retryCommand(context: CommandContext, of: 'all' | 'relay'): Command {
+function retryCommand(context: CommandContext): Command {
   const command = new Command('retry')
-    .description(
-      described(
-        of,
-        'Try to receive items again; without numbers, all of them.',
-        'Try again to receive them; without numbers, all of the quarantine.',
-      ),
-    )
+    .description('Try to receive items again; without numbers, all of them.')
     .argument('[number...]', 'their numbers', numbers);
-  return withDaemonFlags(command, 'print what became of them as one JSON document')
+  return withDaemonFlags(command)
     .addHelpText('after', '\nExample:\n  $ poste quarantine retry 3 4')
     .action(async (named: number[] | undefined, flags: DaemonFlags) => {
-      const asked = named && named.length > 0 ? { numbers: named } : {};
+      const asked = named?.length ? { numbers: named } : {};
       const result = await ask(context, 'quarantine-retry', asked, flags, { silenceMs: RETRY_SILENCE_MS });
       context.stdout.write(flags.json ? jsonLine(result) : retriedText(result));
     });
 }
 
-function discardCommand(context: CommandContext, of: 'all' | 'relay'): Command {
+function discardCommand(context: CommandContext): Command {
   const command = new Command('discard')
-    .description(
-      described(
-        of,
-        'Delete items for good; their senders are not told.',
-        'Delete them for good, without a word to their senders.',
-      ),
-    )
+    .description('Delete items for good; their senders are not told.')
     .argument('<number...>', 'their numbers', numbers)
     .option('--yes', 'do not ask for confirmation');
-  return withDaemonFlags(command, 'print what became of them as one JSON document')
+  return withDaemonFlags(command)
     .addHelpText('after', '\nExample:\n  $ poste quarantine discard --yes 3')
     .action(async (named: number[], flags: DaemonFlags & { yes?: boolean }) => {
       const stake = 'discarded items cannot be restored';

@@ -4,7 +4,7 @@ import type { SendInput } from '../../host/contract/mail.ts';
 import { BODY_CHARACTERS_MAX } from '../../host/contract/limits.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';
+import { type ActingFlags, ask, given, withActingFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { givenText } from '../lib/given-text.ts';
 import { jsonLine } from '../lib/format.ts';
@@ -40,12 +40,8 @@ export function sendCommand(context: CommandContext): Command {
     .action(async (flags: SendFlags) => {
       const { to, subject, replyTo } = flags;
       const rest = await messageOf(context, flags);
-      const input = {
-        to,
-        subject,
-        ...rest,
-        ...(replyTo !== undefined && { reply_to: await messageMeant(context, replyTo, flags) }),
-      };
+      const reply_to = replyTo === undefined ? undefined : await messageMeant(context, replyTo, flags);
+      const input = { to, subject, ...rest, ...given({ reply_to }) };
       const result = await ask(context, 'mail-send', input, flags);
       context.stdout.write(flags.json ? jsonLine(result) : sentText(result));
     });
@@ -73,12 +69,8 @@ export function replyCommand(context: CommandContext): Command {
     .action(async (message: string, flags: ReplyFlags) => {
       const { subject, toAll } = flags;
       const rest = await messageOf(context, flags);
-      const input = {
-        message_id: await messageMeant(context, message, flags),
-        ...rest,
-        ...(subject !== undefined && { subject }),
-        ...(toAll && { to_all: true }),
-      };
+      const message_id = await messageMeant(context, message, flags);
+      const input = { message_id, ...rest, ...given({ subject, to_all: toAll }) };
       const result = await ask(context, 'mail-reply', input, flags);
       context.stdout.write(flags.json ? jsonLine(result) : sentText(result));
     });
@@ -103,7 +95,7 @@ export function withMessageFlags(context: CommandContext, command: Command): Com
     .option('--ref <ref...>', 'what the message refers to: paths, links, commits')
     .option('--idempotency-key <key>', 'a key of your choice: a repeated send with the same key sends nothing')
     .addOption(new Option('--origin <origin>', 'external if you pass on content from outside').choices(ORIGINS));
-  return withActingFlags(context, described, 'print the result as one JSON document');
+  return withActingFlags(context, described);
 }
 
 /** The part of the input that both commands have. Throws `CommandFailed`. */
@@ -112,14 +104,8 @@ export async function messageOf(
   flags: MessageFlags,
 ): Promise<Pick<SendInput, 'body' | 'kind' | 'needs_reply' | 'refs' | 'idempotency_key' | 'origin'>> {
   const { kind, needsReply, ref, idempotencyKey, origin } = flags;
-  return {
-    body: await bodyOf(context, flags),
-    ...(kind && { kind }),
-    ...(needsReply && { needs_reply: true }),
-    ...(ref && { refs: ref }),
-    ...(idempotencyKey !== undefined && { idempotency_key: idempotencyKey }),
-    ...(origin && { origin }),
-  };
+  const rest = { kind, needs_reply: needsReply, refs: ref, idempotency_key: idempotencyKey, origin };
+  return { body: await bodyOf(context, flags), ...given(rest) };
 }
 
 async function bodyOf(context: CommandContext, { body, bodyFile = body }: MessageFlags): Promise<string> {

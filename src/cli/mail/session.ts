@@ -37,7 +37,6 @@ export function sessionCommand(context: CommandContext): Command {
 }
 
 const SESSION_ARGUMENT = ['<session>', 'the name of the session: letters, digits, dots, hyphens, underscores'] as const;
-const STATE = 'print the state as one JSON document';
 /** Longer than the longest wait of one call. */
 const WAIT_SILENCE_MS = SESSION_WAIT_MS_MAX + 15_000;
 
@@ -58,7 +57,7 @@ function registerCommand(context: CommandContext): Command {
     .option('--hook', 'the session waits with poste session wait')
     .option('--tmux', "type into this tmux pane while it shows the session's process and an empty line")
     .addOption(new Option('--pid <pid>', "the session's process").argParser(processNumber));
-  return withActingFlags(context, command, STATE)
+  return withActingFlags(context, command)
     .addHelpText('after', '\nExample:\n  $ poste session register build-7 --as backend --pid $$ --tmux')
     .action(async (session: string, words: string[], flags: RegisterFlags) => {
       const { hook = false, tmux = false, pid } = flags;
@@ -116,7 +115,7 @@ function heartbeatCommand(context: CommandContext): Command {
     .description('Report that a session is still alive, or that its agent got a doorbell.')
     .argument(...SESSION_ARGUMENT)
     .option('--line <text>', "the doorbell's line, once its agent has it: the proof that it is woken");
-  return withActingFlags(context, command, STATE)
+  return withActingFlags(context, command)
     .addHelpText('after', '\nExample:\n  $ poste session heartbeat build-7 --as backend')
     .action(async (session: string, flags: ActingFlags & { line?: string }) => {
       const told = flags.line === undefined ? {} : { tell: true, lines: [flags.line] };
@@ -142,7 +141,7 @@ function waitCommand(context: CommandContext): Command {
         seconds,
       ),
     );
-  return withActingFlags(context, command, 'print the doorbell as one JSON document')
+  return withActingFlags(context, command)
     .addHelpText('after', '\nExample:\n  $ poste session wait build-7 --as backend --timeout 600')
     .action(async (session: string, flags: WaitFlags) => {
       const text = await doorbell(context, session, flags);
@@ -180,7 +179,7 @@ async function doorbell(context: CommandContext, session: string, flags: WaitFla
 
 function endCommand(context: CommandContext): Command {
   const command = new Command('end').description('End a session.').argument(...SESSION_ARGUMENT);
-  return withActingFlags(context, command, 'print whether it existed as one JSON document')
+  return withActingFlags(context, command)
     .addHelpText('after', '\nExample:\n  $ poste session end build-7 --as backend')
     .action(async (session: string, flags: ActingFlags) => {
       const result = await ask(context, 'session-end', { session_id: session }, flags);
@@ -191,7 +190,7 @@ function endCommand(context: CommandContext): Command {
 
 function listCommand(context: CommandContext): Command {
   const command = new Command('list').description('List the sessions of an agent, or of all agents.');
-  return withActingFlags(context, command, 'print them as one JSON document')
+  return withActingFlags(context, command)
     .addHelpText('after', '\nExample:\n  $ poste session list --json')
     .action(async (flags: ActingFlags) => {
       const list = await ask(context, 'session-list', {}, flags);

@@ -30,7 +30,7 @@ export function traceCommand(context: CommandContext): Command {
     '<message-id>',
     'its id, on this host or at its sender, or the first characters',
   );
-  return withDaemonFlags(command, 'print it as one JSON document')
+  return withDaemonFlags(command)
     .addHelpText('after', TRACE_NOTES)
     .action(async (messageId: string, flags: DaemonFlags) => {
       const message_id = await messageMeant(context, messageId, flags);

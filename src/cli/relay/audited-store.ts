@@ -19,7 +19,7 @@ import { isSystemError, StoreRefused } from '../../relay/store/refused.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { fingerprintMeant } from '../lib/short-id.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
-import { STORE_DIR_DEFAULT, storeRefused } from './store-dir.ts';
+import { storeDirOption, storeRefused } from './store-dir.ts';
 import { parseHostReference } from '../../relay/operator/host-reference.ts';
 
 export interface AuditedStoreFlags {
@@ -29,9 +29,7 @@ export interface AuditedStoreFlags {
 }
 
 export function withAuditedStore(command: Command): Command {
-  return command
-    .addOption(new Option('--store-dir <dir>', 'the store folder of a stopped relay').default(STORE_DIR_DEFAULT))
-    .addOption(new Option('--backup <file>', 'read this backup file instead'));
+  return command.addOption(storeDirOption()).addOption(new Option('--backup <file>', 'read this backup file instead'));
 }
 
 export function withAuditedLog(command: Command): Command {

@@ -14,7 +14,7 @@ import { type CommandFailed, interruption } from '../lib/exit.ts';
 import { ProgressLine } from '../lib/output.ts';
 import { withRelayConfig } from './relay-config.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
-import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
+import { formatBytes, formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { countText } from '../../host/core/spans.ts';
 import { checkImage } from '../../lib/image.ts';
@@ -44,7 +44,7 @@ export function relayBackupCommand(context: CommandContext): Command {
       .argument('<file>', 'the file to write; - for standard output')
       .addOption(storeDirOption())
       .option('--force', 'replace an existing file')
-      .option('--json', 'print what was written as one JSON document')
+      .option(...JSON_FLAG)
       .addHelpText('after', NOTES)
       .action(async (file: string, flags: BackupFlags) => backup(context, file, flags)),
   );

@@ -12,6 +12,7 @@ import { storeHolder } from '../../relay/store/look.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
 import { positionPathOf } from '../../relay/store/position-place.ts';
 import { reportChecks } from '../lib/checks.ts';
+import { JSON_FLAG } from '../lib/format.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { ControlClient } from './control-client.ts';
@@ -51,7 +52,7 @@ Examples:
 export function relayDoctorCommand(context: CommandContext): Command {
   return warningOfPassword(context, withServeOptions(new Command('doctor')))
     .addOption(configOption())
-    .option('--json', 'print it as one JSON document')
+    .option(...JSON_FLAG)
     .addHelpText('after', NOTES)
     .action(async ({ json }: { json?: boolean }, command: Command) => {
       const { subject, checks } = await examine(context, command);

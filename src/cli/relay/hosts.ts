@@ -11,7 +11,7 @@ import type { HostDocument, InviteDocument, RevokedHostDocument } from '../../re
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { jsonLine } from '../lib/format.ts';
+import { JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { fingerprintMeant, isFingerprintStart } from '../lib/short-id.ts';
@@ -45,7 +45,7 @@ export function relayHostsCommand(context: CommandContext): Command {
       .addOption(new Option('--live', 'only hosts that are not revoked (the default)').conflicts(['revoked', 'all']))
       .addOption(new Option('--revoked', 'only hosts that are revoked or changed their key').conflicts('all'))
       .option('--all', 'every host key that was ever admitted')
-      .option('--json', 'print one JSON document')
+      .option(...JSON_FLAG)
       .addHelpText('after', HOSTS_EXAMPLES)
       .action(async (flags: HostsFlags) => listHosts(context, flags)),
   );
@@ -174,7 +174,7 @@ export function relayAdmitCommand(context: CommandContext): Command {
           .default(inviteLifetimeMs(LIFETIME_DEFAULT), LIFETIME_DEFAULT),
       )
       .addOption(new Option('--list', 'list the open invites instead').conflicts(['label', 'expires']))
-      .option('--json', 'print one JSON document')
+      .option(...JSON_FLAG)
       .addHelpText('after', ADMIT_NOTES)
       .action(async (flags: AdmitFlags) => (flags.list ? listInvites(context, flags) : admit(context, flags))),
   );
@@ -228,7 +228,7 @@ export function relayRevokeCommand(context: CommandContext): Command {
       .argument('<host>', 'fingerprint or its first characters, public key, or name', hostReference)
       .addOption(storeDirOption())
       .option('--yes', 'do not ask for confirmation')
-      .option('--json', 'print the host as one JSON document')
+      .option(...JSON_FLAG)
       .addHelpText('after', REVOKE_NOTES)
       .action(async (reference: string, flags: RevokeFlags) => revoke(context, reference, flags)),
   );
@@ -292,7 +292,7 @@ export function relayConsoleCommand(context: CommandContext): Command {
     context,
     new Command('console')
       .addOption(storeDirOption())
-      .option('--json', 'print one JSON document')
+      .option(...JSON_FLAG)
       .addHelpText('after', CONSOLE_NOTES)
       .action(async (flags: ConsoleFlags) => openConsole(context, flags)),
   );

@@ -11,7 +11,7 @@ import { unwrittenFailure } from '../lib/backup-output.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
 import { ProgressLine } from '../lib/output.ts';
-import { formatBytes, jsonLine, formatFields } from '../lib/format.ts';
+import { formatBytes, formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { wholeNumber } from '../lib/values.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
@@ -40,7 +40,7 @@ export function relayLogArchiveCommand(context: CommandContext): Command {
       .addOption(new Option('--from <lsn>', 'begin at this log record').argParser(wholeNumber(1)))
       .addOption(new Option('--through <lsn>', 'end with this log record').argParser(wholeNumber(1)))
       .option('--force', 'replace an existing file')
-      .option('--json', 'print what was written as one JSON document')
+      .option(...JSON_FLAG)
       .addHelpText('after', NOTES)
       .action(async (file: string, flags: ArchiveFlags) => archive(context, file, flags)),
   );

@@ -22,7 +22,7 @@ import { withRelayConfig } from './relay-config.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
-import { formatBytes, jsonLine } from '../lib/format.ts';
+import { formatBytes, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { wholeNumber } from '../lib/values.ts';
@@ -58,7 +58,7 @@ export function relayLogAtCommand(context: CommandContext): Command {
       .option('--quota <host or account>', 'what was charged to this host, by sender, or to this account')
       .option('--allowlist <host>', 'whose mail this host took', hostReference)
       .option('--hosts', 'who was enrolled')
-      .option('--json', 'print one JSON document')
+      .option(...JSON_FLAG)
       .addHelpText('after', NOTES)
       .action(async (flags: AtFlags) => at(context, flags)),
   );

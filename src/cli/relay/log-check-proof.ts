@@ -3,7 +3,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { formatLines, jsonLine } from '../lib/format.ts';
+import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { givenText, nameOf } from '../lib/given-text.ts';
 import { type CheckedProofs, NotVerified, checkProofs } from '../../relay/replay/proof-check.ts';
 
@@ -36,7 +36,7 @@ export function checkProofCommand(context: CommandContext): Command {
     .option('--rotation <file>', 'a rotation between keys of the record and of the receipt; may be repeated', oneMore)
     .option('--old <file>', 'the older checkpoint')
     .option('--new <file>', 'the newer checkpoint')
-    .option('--json', 'print one JSON document')
+    .option(...JSON_FLAG)
     .addHelpText('after', EXAMPLES)
     .action((files: string[], flags: CheckProofFlags) => checkProof(context, files, flags));
 }

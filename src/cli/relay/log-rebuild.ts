@@ -1,6 +1,6 @@
 /** `poste relay log rebuild`: makes everything but the log anew, from the log. */
 import { join, resolve } from 'node:path';
-import { Command, Option } from 'commander';
+import { Command } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
@@ -14,8 +14,8 @@ import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
 import { withRelayConfig } from './relay-config.ts';
-import { STORE_DIR_DEFAULT, type StoreDirFlags } from './store-dir.ts';
-import { jsonLine } from '../lib/format.ts';
+import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
+import { JSON_FLAG, jsonLine } from '../lib/format.ts';
 
 interface RebuildFlags extends StoreDirFlags {
   yes?: boolean;
@@ -36,9 +36,9 @@ export function relayLogRebuildCommand(context: CommandContext): Command {
   return withRelayConfig(
     context,
     new Command('rebuild')
-      .addOption(new Option('--store-dir <dir>', 'the store folder of a stopped relay').default(STORE_DIR_DEFAULT))
+      .addOption(storeDirOption())
       .option('--yes', 'do not ask for confirmation')
-      .option('--json', 'print one JSON document')
+      .option(...JSON_FLAG)
       .addHelpText('after', NOTES)
       .action(async (flags: RebuildFlags) => runRebuild(context, flags)),
   );

@@ -18,7 +18,7 @@ import {
 import { withRelayConfig } from './relay-config.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { write } from '../lib/output.ts';
-import { jsonLine } from '../lib/format.ts';
+import { JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { itemMeant } from './item-meant.ts';
 import { wholeNumber } from '../lib/values.ts';
 import { hostReference, moment } from './values.ts';
@@ -57,7 +57,7 @@ export function relayLogShowCommand(context: CommandContext): Command {
       .option('--until <time>', 'only events up to this time', moment)
       .option('--from <lsn>', 'begin at this log record', wholeNumber(1))
       .option('--limit <n>', 'show no more than so many', wholeNumber(1))
-      .option('--json', 'print a JSON document a line')
+      .option(...JSON_FLAG)
       .addHelpText('after', NOTES)
       .action(async (flags: ShowFlags) => show(context, flags)),
   );

@@ -17,7 +17,7 @@ import { withRelayConfig } from './relay-config.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
-import { jsonLine } from '../lib/format.ts';
+import { JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { itemMeant } from './item-meant.ts';
 import { hostReference } from './values.ts';
 import { documentOf, type TracedItem, trace } from '../../relay/replay/records.ts';
@@ -45,7 +45,7 @@ export function relayLogTraceCommand(context: CommandContext): Command {
       .argument('<item>', 'its id, or the first characters')
       .option('--sender <host>', 'only as pushed by this host', hostReference)
       .option('--target <host>', 'only as pushed to this host', hostReference)
-      .option('--json', 'print one JSON document')
+      .option(...JSON_FLAG)
       .addHelpText('after', NOTES)
       .action(async (itemId: string, flags: TraceFlags) => runTrace(context, itemId, flags)),
   );

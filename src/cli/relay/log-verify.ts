@@ -11,7 +11,7 @@ import { withRelayConfig } from './relay-config.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { EXIT } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
-import { jsonLine } from '../lib/format.ts';
+import { JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { verifyOnline } from './log-verify-online.ts';
 import { documentOf } from '../../relay/replay/records.ts';
 
@@ -62,7 +62,7 @@ export function relayLogVerifyCommand(context: CommandContext): Command {
           .argParser(wholePercent)
           .default(CPU_PERCENT),
       )
-      .option('--json', 'print one JSON document')
+      .option(...JSON_FLAG)
       .addHelpText('after', NOTES)
       .action(async (flags: VerifyFlags) => runVerify(context, flags)),
   );

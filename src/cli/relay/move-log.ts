@@ -1,4 +1,4 @@
-/** `poste relay log publish` and `withdraw`: move the log of a stopped relay into PostgreSQL, and back. */
+/** `poste relay cluster publish` and `withdraw`: move the log of a stopped relay into PostgreSQL, and back. */
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
@@ -16,7 +16,7 @@ import { StoreRefused, refuseUnusableFolder } from '../../relay/store/refused.ts
 import { RELAY_KEY_FILE, readRelayKey } from '../../relay/store/relay-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
-import { formatLines, jsonLine } from '../lib/format.ts';
+import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import { commandLog } from '../lib/log.ts';
 import { ProgressLine } from '../lib/output.ts';
@@ -41,20 +41,17 @@ of it; after it, poste relay serve without --log refuses the folder and says whe
 A command that was interrupted begins anew when it is given again, or is given up with --abort; what is in the folder
 serves in either case. The database must be empty: one that holds another log is refused.
 
-Environment:
-  MAIL_RELAY_LOG  the address of the log, instead of --log
-
 Examples:
-  $ poste relay log publish --log postgres://relay@db.example/mail --log-password-file log.password --store-dir /var/lib/poste
-  $ poste relay log publish --log postgres://relay@db.example/mail --log-password-file log.password --abort
-  $ poste relay log publish --log postgres://postgres@127.0.0.1/mail --durability single --json`;
+  $ poste relay cluster publish --log postgres://relay@db.example/mail --log-password-file log.password --store-dir /var/lib/poste
+  $ poste relay cluster publish --log postgres://relay@db.example/mail --log-password-file log.password --abort
+  $ poste relay cluster publish --log postgres://postgres@127.0.0.1/mail --durability single --json`;
 
-export function relayLogPublishCommand(context: CommandContext): Command {
+export function clusterPublishCommand(context: CommandContext): Command {
   return withRelayConfig(
     context,
     withMoveOptions(context, new Command('publish'))
       .option('--abort', 'give up a move that was interrupted')
-      .option('--json', 'print what was done as one JSON document')
+      .option(...JSON_FLAG)
       .addHelpText('after', PUBLISH_NOTES)
       .action(async (flags: MoveFlags) => publish(context, flags)),
   );
@@ -101,19 +98,16 @@ more: delete the database when you have a backup of the store.
 
 A command that was interrupted goes on when it is given again.
 
-Environment:
-  MAIL_RELAY_LOG  the address of the log, instead of --log
-
 Examples:
-  $ poste relay log withdraw --log postgres://relay@db.example/mail --log-password-file log.password --key-file relay.key
-  $ poste relay log withdraw --log postgres://postgres@127.0.0.1/mail --durability single --yes --json`;
+  $ poste relay cluster withdraw --log postgres://relay@db.example/mail --log-password-file log.password --key-file relay.key
+  $ poste relay cluster withdraw --log postgres://postgres@127.0.0.1/mail --durability single --yes --json`;
 
-export function relayLogWithdrawCommand(context: CommandContext): Command {
+export function clusterWithdrawCommand(context: CommandContext): Command {
   return withRelayConfig(
     context,
     withMoveOptions(context, new Command('withdraw'))
       .option('--yes', 'do not ask for confirmation')
-      .option('--json', 'print what was done as one JSON document')
+      .option(...JSON_FLAG)
       .addHelpText('after', WITHDRAW_NOTES)
       .action(async (flags: MoveFlags) => withdraw(context, flags)),
   );
@@ -133,7 +127,7 @@ function withdrawText({ logId, isDone, notices }: WithdrawReport, { storeDir }: 
 /** The options that these commands have alike. */
 function withMoveOptions(context: CommandContext, command: Command): Command {
   return withLogOptions(context, command)
-    .addOption(storeDirOption('the store folder of the stopped relay'))
+    .addOption(storeDirOption())
     .addOption(keyFileOption())
     .option('--position-file <file>', 'the position file, as for relay serve (default: the one that it chose)');
 }

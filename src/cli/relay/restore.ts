@@ -15,7 +15,7 @@ import { interruption } from '../lib/exit.ts';
 import { ProgressLine } from '../lib/output.ts';
 import { withRelayConfig } from './relay-config.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
-import { formatLines, jsonLine } from '../lib/format.ts';
+import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 
 interface RestoreFlags extends StoreDirFlags {
@@ -47,13 +47,13 @@ export function relayRestoreCommand(context: CommandContext): Command {
     context,
     new Command('restore')
       .argument('<file>', 'a file that poste relay backup wrote')
-      .addOption(storeDirOption('the store folder of the stopped relay'))
+      .addOption(storeDirOption())
       .addOption(keyFileOption())
       .option('--position-file <file>', 'the position file, as for relay serve (default: the one that it chose)')
       .addOption(new Option('--dry-run', 'show what would change, and change nothing').conflicts('yes'))
       .option('--force', 'restore even if the former store is damaged, so that not all of it can be preserved')
       .option('--yes', 'do not ask for confirmation')
-      .option('--json', 'print what was done as one JSON document')
+      .option(...JSON_FLAG)
       .addHelpText('after', NOTES)
       .action(async (file: string, flags: RestoreFlags) => restore(context, file, flags)),
   );

@@ -17,7 +17,7 @@ import { CommandFailed } from '../lib/exit.ts';
 import { relayOf } from './control-client.ts';
 import { withRelayConfig } from './relay-config.ts';
 import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
-import { formatLines, jsonLine } from '../lib/format.ts';
+import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { type SharedLogFlags, logFailure, sharedLogOf, withLogOptions } from './shared-log-options.ts';
 
 interface RotateEpochFlags extends StoreDirFlags, SharedLogFlags {
@@ -43,10 +43,10 @@ export function relayRotateEpochCommand(context: CommandContext): Command {
   return withRelayConfig(
     context,
     withLogOptions(context, new Command('rotate-epoch'))
-      .addOption(storeDirOption('the store folder of a stopped relay, or of a running one'))
+      .addOption(storeDirOption())
       .addOption(keyFileOption())
       .option('--position-file <file>', 'the position file, as for relay serve (default: the one that it chose)')
-      .option('--json', 'print the epoch as one JSON document')
+      .option(...JSON_FLAG)
       .addHelpText('after', NOTES)
       .action(async (flags: RotateEpochFlags) => rotateEpoch(context, flags)),
   );

@@ -17,7 +17,7 @@ import { makeFolder } from '../../relay/store/open.ts';
 import { StoreRefused } from '../../relay/store/refused.ts';
 import { RELAY_KEY_FILE } from '../../relay/store/relay-key.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { formatFields, jsonLine } from '../lib/format.ts';
+import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { deployKey } from './relay-key.ts';
 import { CommandFailed, stopSignal } from '../lib/exit.ts';
 import { commandLog, endLog } from '../lib/log.ts';
@@ -51,7 +51,8 @@ Environment:
   MAIL_RELAY_TRUST_PROXY  xff, cloudflare or none: as --trust-proxy
   RELAY_MAX_BODY          as --max-body
   POSTE_HOME              the folder of relay.toml; else the XDG config folder
-  STATE_DIRECTORY         of the folders that systemd made, that of the position ends in -position; else XDG_STATE_HOME
+  STATE_DIRECTORY         the folder in it that ends in -position holds the
+                          position; else XDG_STATE_HOME
 
 Examples:
   $ poste relay serve
@@ -77,7 +78,7 @@ export function relayServeCommand(context: CommandContext): Command {
         'start nothing: print the settings as a config file, and where each comes from',
       ).conflicts('json'),
     )
-    .option('--json', 'print the start as one JSON document')
+    .option(...JSON_FLAG)
     .addHelpText('after', EXAMPLES)
     .action(async ({ json, printConfig }: OutputFlags, command: Command) => {
       const effective = effectiveSettings(context, command);

@@ -12,8 +12,8 @@ export interface StoreDirFlags {
   storeDir: string;
 }
 
-export function storeDirOption(what = 'the store folder of the running relay'): Option {
-  return new Option('--store-dir <dir>', what).default(STORE_DIR_DEFAULT);
+export function storeDirOption(): Option {
+  return new Option('--store-dir <dir>', 'the store folder of the relay').default(STORE_DIR_DEFAULT);
 }
 
 /** Where the config file is when no flag names one: beside that of a host. */

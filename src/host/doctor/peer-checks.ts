@@ -100,7 +100,7 @@ function answered(
   if (isDoubted) {
     const why = 'a tunnel or a router passes calls on to it, or something else answers there in its name';
     const mend = `lan.advertise in the config of ${peer.host} lets it prove this address`;
-    const command = `poste peers address ${shellWord(peer.host)} <host:port>`;
+    const command = `poste peer address ${shellWord(peer.host)} <host:port>`;
     return note(subject, `${sentence}, but does not prove that it is there: ${why}; ${mend}`, command);
   }
   if (Math.abs(aheadMs) <= CLOCK_NOTE_MS) return ok(subject, sentence);
@@ -116,7 +116,7 @@ function refused(
   const waiting = waitingText(peer, nowMs);
   if (code === 'NOT_ENROLLED') {
     const sentence = `answers at ${peer.address} and is not paired with this host any more${waiting}`;
-    return broken(subject, `${sentence}: pair again`, 'poste pair invite');
+    return broken(subject, `${sentence}: pair again`, 'poste peer invite');
   }
   if (code === 'CLOCK_SKEW') {
     const sentence = `refuses this host: the two clocks differ by more than ${spanText(HOP_SKEW_MAX_MS)}${waiting}`;
@@ -137,11 +137,11 @@ function outOfReach(subject: PeerSubject, peer: PeerFacts, why: string, nowMs: n
   if (peer.refusedByList > 0) {
     const refused = `${countText(peer.refusedByList, 'message')} ${peer.refusedByList === 1 ? 'is' : 'are'} refused`;
     const sentence = `${why}, and over the relay it takes no mail from this host, as if it were not paired any more: ${refused}${waiting}`;
-    return broken(subject, `${sentence}; pair again`, 'poste pair invite');
+    return broken(subject, `${sentence}; pair again`, 'poste peer invite');
   }
   if (peer.atRelay === 'carried') return ok(subject, `${why}; its mail goes over the relay${waiting}`);
   const sentence = `${why}, and ${AT_RELAY[peer.atRelay]}; ${reachedText(peer, nowMs)}${waiting}`;
-  const command = `poste peers address ${shellWord(peer.host)} <host:port>`;
+  const command = `poste peer address ${shellWord(peer.host)} <host:port>`;
   return peer.waiting > 0 ? broken(subject, sentence, command) : note(subject, sentence, command);
 }
 
@@ -172,7 +172,7 @@ export function ownKeyCheck({ unaware, atRelay }: OwnKeyFacts): Check[] {
     return [note(subject, `${sentence}; the relay shows them the signed record when mail goes either way`)];
   }
   const cut = `the LAN does not reach ${named(away)}, and ${RECORD_AT_RELAY[atRelay]}: mail waits until the LAN does`;
-  return [broken(subject, `${sentence}; ${cut}`, `poste peers address ${shellWord(first.host)} <host:port>`)];
+  return [broken(subject, `${sentence}; ${cut}`, `poste peer address ${shellWord(first.host)} <host:port>`)];
 }
 
 function reachedText({ reachedAtMs }: PeerFacts, nowMs: number): string {

@@ -193,7 +193,7 @@ export class LanService {
     } catch (error) {
       if (!(error instanceof LanCallFailed)) return cannotListen(error);
       if (PAIRING_FAULTS.has(error.code)) {
-        return refusal('PAIRING_REFUSED', `${error.message}: ask for a new code (poste pair invite)`);
+        return refusal('PAIRING_REFUSED', `${error.message}: ask for a new code (poste peer invite)`);
       }
       return refusal('PEER_UNREACHABLE', `${error.message}: check the address, and that the invitation is open`);
     } finally {
@@ -223,14 +223,14 @@ export class LanService {
     if (!isFromInviter(answer, code.secret, parties, said.mac) || !encKey || name === undefined) {
       return refusal(
         'PAIRING_REFUSED',
-        `The host at ${address} did not prove that it made this code: ask for a new one (poste pair invite there).`,
+        `The host at ${address} did not prove that it made this code: ask for a new one (poste peer invite there).`,
       );
     }
     const pinned = await context.store.transact((tx) => {
       if (tx.get('identity')?.hostName !== said.host) {
         return refusal(
           'PAIRING_REFUSED',
-          `This host was renamed while it was paired, and ${name} knows its former name: ask for a new code (poste pair invite there).`,
+          `This host was renamed while it was paired, and ${name} knows its former name: ask for a new code (poste peer invite there).`,
         );
       }
       return pinPeer(tx, context, {

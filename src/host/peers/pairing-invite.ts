@@ -168,7 +168,7 @@ export class PairingInvite {
     if (invitation?.code === code && !invitation.isPaired) return invitation;
     return refusal(
       'PAIRING_REFUSED',
-      'The code is void: it was used, has expired, or another one took its place. Invite again (poste pair invite).',
+      'The code is void: it was used, has expired, or another one took its place. Invite again (poste peer invite).',
     );
   }
 

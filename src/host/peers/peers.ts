@@ -106,20 +106,20 @@ export async function refusePairing(
   }
   const holder = peerOfName(reader, hostName);
   if (holder && holder.peerId !== known?.peerId) {
-    const hint = `if it is the same host with a new key, let it go first: poste unpair ${holder.hostName}`;
+    const hint = `if it is the same host with a new key, let it go first: poste peer remove ${holder.hostName}`;
     return refusal('NAME_TAKEN', `Another paired host is called ${holder.hostName}; ${hint}`, { host: hostName });
   }
   if (known && currentKey(known).publicKey !== publicKey) {
     // An old key may be stolen: it pairs nobody.
     return refusal(
       'PAIRING_REFUSED',
-      `${known.hostName} has a newer key and came with an old one: rotate its key (poste host rotate-key), unpair it here (poste unpair ${known.hostName}), and pair again.`,
+      `${known.hostName} has a newer key and came with an old one: rotate its key (poste host rotate-key), unpair it here (poste peer remove ${known.hostName}), and pair again.`,
     );
   }
   if (isNewPeer(known) && (await livePeers(reader)).length >= PEERS_MAX) {
     return refusal(
       'PAIRING_REFUSED',
-      `This host is paired with ${PEERS_MAX} hosts, and takes no more: unpair one first (poste unpair).`,
+      `This host is paired with ${PEERS_MAX} hosts, and takes no more: unpair one first (poste peer remove).`,
     );
   }
   return undefined;
@@ -135,7 +135,7 @@ export function unpair(context: HostContext, named: string): Promise<PeerView | 
   return context.store.transact(async (tx) => {
     const peer = await findPeer(tx, named);
     if (!peer)
-      return refusal('NO_SUCH_PEER', `This host is not paired with ${named}: see poste peers.`, { host: named });
+      return refusal('NO_SUCH_PEER', `This host is not paired with ${named}: see poste peer list.`, { host: named });
     const gone: PeerRow = { ...peer, unpairedAtMs: context.nowMs(), directory: null };
     putPeer(tx, gone);
     tx.delete('peerName', [foldHostName(peer.hostName)]);
@@ -271,7 +271,7 @@ export function setAddress(context: HostContext, named: string, address: string)
   return context.store.transact(async (tx) => {
     const peer = await findPeer(tx, named);
     if (!peer)
-      return refusal('NO_SUCH_PEER', `This host is not paired with ${named}: see poste peers.`, { host: named });
+      return refusal('NO_SUCH_PEER', `This host is not paired with ${named}: see poste peer list.`, { host: named });
     const { mailFailed: _mailFailed, ...others } = peer;
     const moved = { ...others, address, lanFailures: 0 };
     putPeer(tx, moved);

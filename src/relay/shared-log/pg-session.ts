@@ -146,7 +146,7 @@ export class PgSession {
       } catch (error) {
         if (isForbidden(error))
           throw new LogRefused(
-            `the database of the log lacks tables, and this user may not make them (${error.message}): run poste relay log init as their owner, and grant the rights that it prints`,
+            `the database of the log lacks tables, and this user may not make them (${error.message}): run poste relay cluster init as their owner, and grant the rights that it prints`,
             { cause: error },
           );
         if (tries === CREATE_TRIES || !isAnswer(error) || !MADE_MEANWHILE.has(error.code))
@@ -195,5 +195,5 @@ function doubtless<R extends QueryResultRow>(answered: Answered<R>): Answered<R>
 
 function lackingSentence(rows: readonly LackingRow[]): string {
   const rights = rows.map(({ right_name: right, table_name: table }) => `${right} on ${table}`);
-  return `the user of the log lacks rights (${rights.join(', ')}): grant those that poste relay log init prints`;
+  return `the user of the log lacks rights (${rights.join(', ')}): grant those that poste relay cluster init prints`;
 }

@@ -82,7 +82,7 @@ async function becomeOwn(options: MoveOptions): Promise<void> {
     const isWhole = mark?.logId === state.logId && mark.no === state.lastNo && mark.lastLsn === state.lastLsn;
     if (!isWhole)
       throw new LogRefused(
-        `the store at ${folder} lacks a part of the log, which went to it: move the log back with poste relay log publish, and begin again`,
+        `the store at ${folder} lacks a part of the log, which went to it: move the log back with poste relay cluster publish, and begin again`,
       );
     await becomeOwnLog(level, options);
   });

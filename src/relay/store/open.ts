@@ -341,7 +341,7 @@ export function refuseForeignKey(relay: RelayRow, signer: Signer, what: 'store' 
 }
 
 function viewSentence(folder: string, mark: ViewMark): string {
-  return `the store at ${folder} is a view of a log that is kept ${logPlace(mark)}: start the relay with --log, name another folder with --store-dir, or move the log back with poste relay log withdraw`;
+  return `the store at ${folder} is a view of a log that is kept ${logPlace(mark)}: start the relay with --log, name another folder with --store-dir, or move the log back with poste relay cluster withdraw`;
 }
 
 function damaged(folder: string, what: string): StoreRefused {

@@ -83,6 +83,6 @@ function Hosts({ hosts }: { hosts: readonly Host[] }): VNode {
     ${
       hosts.length === 1 &&
       html`<p class="note">No other host is paired. On this machine:</p>
-        <pre><code>poste pair invite</code></pre>`
+        <pre><code>poste peer invite</code></pre>`
     }`;
 }

@@ -58,7 +58,7 @@ test.each([
 test.each([
   [['status', '--help'], 'status'],
   [['help', 'status'], 'status'],
-  [['agents', '--as', 'poste', '--no-such-flag'], 'agents'],
+  [['agent', 'list', '--as', 'poste', '--no-such-flag'], 'agent'],
   [['relay', 'revoke', '--no-such-flag', 'relay'], 'relay revoke'],
   [['relay', 'help', 'keygen'], 'relay keygen'],
   [['relay', 'log', 'archive', '--help'], 'relay log archive'],
@@ -125,7 +125,8 @@ test('help lists every command with its summary, also beside one that is loaded'
   const { code, stdout } = await runHere(['--help']);
   expect(code).toBe(EXIT.ok);
   const listed = new Map(stdout.split('\n').map((line) => [line.trim().split(/\s{2,}/)[0], line] as const));
-  for (const name of Object.keys(COMMANDS)) expect(listed.get(name)).toBeDefined();
+  for (const [name, entry] of Object.entries(COMMANDS))
+    expect(listed.has(name)).toBe(!('isHidden' in entry && entry.isHidden));
   const beside = await posteCommand(['status'], commandContext());
   expect(beside.commands.map((command) => [command.name(), command.description()])).toEqual(
     Object.entries(COMMANDS).map(([name, { summary }]) => [name, summary]),

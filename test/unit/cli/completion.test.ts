@@ -61,7 +61,7 @@ describe('the tree', () => {
   test('offers the choices of a flag and of an argument, and files where a file is meant', async () => {
     expect(await offered('inbox', '--state', '')).toEqual(['unread', 'unacked', 'all']);
     expect(await offered('inbox', 'list', '--state', 'un')).toEqual(['unread', 'unacked']);
-    expect(await offered('completion', '')).toEqual(['candidates', 'bash', 'zsh', 'fish']);
+    expect(await offered('completion', '')).toEqual(['bash', 'zsh', 'fish']);
     expect(await offered('backup', '')).toEqual([':files']);
     expect(await offered('send', '--body-file', '')).toEqual([':files']);
     expect(await offered('relay', 'serve', '--store-dir', '')).toEqual([':files']);
@@ -84,12 +84,12 @@ test('without a daemon nothing of it is offered, and nothing is said', async () 
   for (const words of [
     ['inbox', 'read', ''],
     ['send', '--to', ''],
-    ['unpair', ''],
+    ['peer', 'remove', ''],
     ['quarantine', 'show', ''],
   ]) {
     expect(await printed(NO_DAEMON, ...words)).toEqual([]);
   }
-  expect(await printed(NO_DAEMON, 'pe')).toEqual(['peers']);
+  expect(await printed(NO_DAEMON, 'pe')).toEqual(['peer']);
 });
 
 test('the daemon knows agents, messages and sessions; asking it changes nothing', { timeout: 60_000 }, async () => {
@@ -112,7 +112,7 @@ test('the daemon knows agents, messages and sessions; asking it changes nothing'
   expect(await here('sent', '--as', 'ann', '')).toEqual([id]);
   expect(await printed({ ...home.environment, POSTE_AGENT: 'ben' }, 'reply', '')).toEqual([id]);
   expect(await here('session', 'end', '')).toEqual(['build-7']);
-  expect(await here('unpair', '')).toEqual([]);
+  expect(await here('peer', 'remove', '')).toEqual([]);
   // What a subject says stays in one line.
   const { stdout } = await runHere(['completion', 'candidates', '--', 'inbox', 'read', '--as', 'ben', ''], {
     environment: home.environment,

@@ -35,7 +35,7 @@ test('hostile words are escaped by every command that shows them', { timeout: 60
     ['sent', '--as', 'ann', id],
     ['trace', id],
     ['send', '--as', 'ann', '--to', HOSTILE, '--subject', 's', '--body', 'b'],
-    ['unpair', '--yes', HOSTILE],
+    ['peer', 'remove', '--yes', HOSTILE],
     ['outbox', '--host', HOSTILE],
     [HOSTILE],
     ['inbox', `--${HOSTILE}`],

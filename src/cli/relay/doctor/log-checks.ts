@@ -59,7 +59,7 @@ function serverChecks(subject: RelaySubject, inspection: LogInspection, durabili
       reach,
       clock,
       copies,
-      note(ROLE, sentence, 'poste relay log init --log postgres://<owner>@<host>/<database>'),
+      note(ROLE, sentence, 'poste relay cluster init --log postgres://<owner>@<host>/<database>'),
     ];
   }
   if (lacking.length > 0) {
@@ -127,7 +127,7 @@ function leaderChecks(subject: RelaySubject, log: NonNullable<LogInspection['log
         'poste --version',
       ),
     ];
-  if (whyNotServed !== undefined) return [broken(LEADER, whyNotServed, 'poste relay log publish --help')];
+  if (whyNotServed !== undefined) return [broken(LEADER, whyNotServed, 'poste relay cluster publish --help')];
   const own = doubtCheck(subject, doubt);
   if (leader === undefined)
     return [broken(LEADER, 'no relay leads the log: hosts get no answer', logsCommand(subject)), own];

@@ -20,7 +20,7 @@ test('the host has the new name at once and after a restart, and mail that is he
     stderr: '',
   });
   expect(await here.json('status')).toMatchObject({ host: 'server' });
-  expect(await here.json('agents', '--as', 'eve')).toMatchObject({ you: 'eve@server' });
+  expect(await here.json('agent', 'list', '--as', 'eve')).toMatchObject({ you: 'eve@server' });
   const read = await here.json<InboxResult>('inbox', 'read', '--as', 'bob', id);
   expect(read.messages).toMatchObject([{ from: 'eve@here', body: 'b' }]);
   const reply = await here.json<SendResult>('reply', '--as', 'bob', id, '--body', 'Yes.');
@@ -57,7 +57,7 @@ test('a paired host keeps its name until it is unpaired', async () => {
   const { stderr } = await here.run('host', 'rename', 'server');
   expect(stderr).toMatch(/^poste: This host is paired with there, .* unpair on both sides .*, and pair again\.\n$/);
   expect(await here.json('status')).toMatchObject({ host: 'here' });
-  await here.json('unpair', 'there', '--yes');
+  await here.json('peer', 'remove', 'there', '--yes');
   expect(await here.json('host', 'rename', 'server')).toMatchObject({ renamed: true });
 });
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { filled } from '../../../../src/cli/lib/help-text.ts';
+import { filled } from '../../../../src/cli/lib/screen.ts';
 import { commandsBelow } from '../../../../src/cli/lib/command-tree.ts';
 import { posteCommand } from '../../../../src/cli/run.ts';
 import { commandContext } from '../../../support/command-run.ts';

@@ -43,8 +43,8 @@ describe('a person', () => {
     const read = await onTerminal(home, 'inbox', 'read', '--as', 'ben', id.slice(0, 12));
     expect(read.stdout).not.toMatch(FOR_AGENTS);
     expect(read.stdout).toContain(`\nAnswer with: poste reply --as ben ${id.slice(0, 12)} --body -\n`);
-    expect((await home.run('inbox', 'mark-read', '--as', 'ben', id)).stdout).toContain('Nothing changed.\n');
     expect((await home.run('inbox', 'ack', '--as', 'ben', id)).stdout).toContain('1 message acked.\n');
+    expect((await home.run('inbox', 'ack', '--as', 'ben', id)).stdout).toContain('Nothing changed.\n');
   });
 
   test('reads none of them in a pipe either, where an agent is told whose words these are', async () => {
@@ -54,22 +54,22 @@ describe('a person', () => {
     const ofAgent = await home.run('inbox', '--as', 'ben');
     expect(ofAgent.stdout).toContain('were written by other agents');
     expect(ofAgent.stdout).not.toContain('mail_');
-    const ofOwner = await home.run('inbox', '--owner');
+    const ofOwner = await home.run('inbox', '--as', 'owner');
     expect(ofOwner.stdout).toContain('For the owner');
     expect(ofOwner.stdout).not.toMatch(FOR_AGENTS);
-    expect((await home.run('inbox', 'search', '--owner', 'owner')).stdout).not.toMatch(FOR_AGENTS);
+    expect((await home.run('inbox', 'search', '--as', 'owner', 'owner')).stdout).not.toMatch(FOR_AGENTS);
     const unknown = await home.run('reply', '--as', 'ben', 'no-such', '--body', 'b');
     expect(unknown.code).toBe(EXIT.notFound);
     expect(unknown.stderr).toMatch(/^poste: .* See poste inbox --state all, or poste sent\.\n$/);
     const nobody = await home.run('send', '--as', 'ann', '--to', 'bne', '--subject', 's', '--body', 'b');
     expect(nobody.code).toBe(EXIT.notFound);
-    expect(nobody.stderr).toMatch(/^poste: Nothing was sent\. .*ben.* See poste agents for all names\.\n$/);
+    expect(nobody.stderr).toMatch(/^poste: Nothing was sent\. .*ben.* See poste agent list for all names\.\n$/);
     for (const { stderr } of [unknown, nobody]) expect(stderr).not.toMatch(FOR_AGENTS);
   });
 
   test('finds the options of a list in the help of inbox', async () => {
     const { stdout } = await runHere(['inbox', '--help']);
-    for (const flag of ['--state', '--limit', '--owner', '--as', '--follow', '--web', '--json']) {
+    for (const flag of ['--state', '--limit', '--as', '--follow', '--web', '--json']) {
       expect(stdout).toContain(`  ${flag} `);
     }
   });
@@ -135,7 +135,7 @@ describe('--follow', () => {
 
   test('needs a daemon to begin with, an agent that is there, and no other choice', async () => {
     const home = await posteHome();
-    expect((await home.run('inbox', '--follow', '--owner')).code).toBe(EXIT.failure);
+    expect((await home.run('inbox', '--follow', '--as', 'owner')).code).toBe(EXIT.failure);
     await home.daemon();
     expect((await home.run('inbox', '--follow', '--as', 'nobody')).code).toBe(EXIT.notFound);
     for (const other of [['--web'], ['--state', 'all'], ['--limit', '3'], ['--cursor', 'x']]) {

@@ -116,7 +116,7 @@ describe('a stopped relay', () => {
     const { config, environment } = await configured();
     await writeFile(config, 'store_dir = "store"\nlog = "nonsense of the file"\n');
     const taken = async (args: readonly string[], more: Record<string, string> = {}): Promise<string> => {
-      const ended = await runHere(['relay', 'log', 'take-lead', '--node', 'x', ...args], {
+      const ended = await runHere(['relay', 'cluster', 'take-lead', '--node', 'x', ...args], {
         environment: { ...environment, ...more },
       });
       return sentenceOf(ended);

@@ -36,9 +36,9 @@ test.each([
 });
 
 test.each([
-  ['restore', 'the store folder of the stopped relay'],
-  ['rotate-epoch', 'the store folder of a stopped relay, or of a running one'],
-])('%s says in its help which store folder it takes', async (command, said) => {
+  ['restore', 'Stop the relay first.'],
+  ['rotate-epoch', 'On a running relay it takes effect at once.'],
+])('%s says in its help whether the relay may run', async (command, said) => {
   const { stdout } = await runHere(['relay', command, '--help']);
   expect(stdout.replace(/\s+/g, ' ')).toContain(said);
 });

@@ -55,9 +55,9 @@ test.each([
   [['log', 'verify']],
   [['log', 'show']],
   [['log', 'rebuild', '--yes']],
-  [['log', 'publish', ...LOG]],
-  [['log', 'withdraw', ...LOG, '--yes']],
-  [['log', 'take-lead', ...LOG]],
+  [['cluster', 'publish', ...LOG]],
+  [['cluster', 'withdraw', ...LOG, '--yes']],
+  [['cluster', 'take-lead', ...LOG]],
 ])('relay %j says that the store folder is a file', async (args) => {
   const file = join(await temporaryFolder(), 'file');
   await writeFile(file, 'some text\n');
@@ -86,14 +86,14 @@ test.each([
   [['log', 'check-proof', 'package.json/below'], EXIT.notFound, '(it lies below a file)'],
   [['log', 'show', '--backup', 'package.json/below'], EXIT.notFound, '(it lies below a file)'],
   [['restore', 'package.json/below', '--yes'], EXIT.notFound, '(it lies below a file)'],
-  [['log', 'init', ...LOG, '--log-password-file', 'none'], EXIT.notFound, 'none cannot be read (it is not there)'],
+  [['cluster', 'init', ...LOG, '--log-password-file', 'none'], EXIT.notFound, 'none cannot be read (it is not there)'],
   [['rotate-epoch', '--key-file', '.'], EXIT.refused, 'is a folder, and no key file'],
   [
-    ['log', 'init', ...LOG, '--log-password-file', '.'],
+    ['cluster', 'init', ...LOG, '--log-password-file', '.'],
     EXIT.failure,
     'name one that you can read with --log-password-file',
   ],
-  [['log', 'publish', ...LOG, '--store-dir', 'none'], EXIT.notFound, 'there is no store folder at'],
+  [['cluster', 'publish', ...LOG, '--store-dir', 'none'], EXIT.notFound, 'there is no store folder at'],
 ] as const)('relay %j says what is not there', async (args, code, sentence) => {
   const store = await temporaryFolder();
   const isGiven = args.some((word) => ['--store-dir', 'init', '--config', 'check-proof'].includes(word));
@@ -163,7 +163,7 @@ test.skipIf(getuid?.() === 0)('a file without the right to read it is refused', 
   for (const args of [
     ['log', 'check-proof', file],
     ['log', 'show', '--backup', file],
-    ['log', 'init', ...LOG, '--log-password-file', file],
+    ['cluster', 'init', ...LOG, '--log-password-file', file],
   ]) {
     const ended = await runHere(['relay', ...args]);
     expect([ended.code, sentenceOf(ended)]).toEqual([
@@ -179,8 +179,8 @@ test
   .each([
     [['restore', 'package.json', '--yes']],
     [['log', 'verify']],
-    [['log', 'publish', ...LOG]],
-    [['log', 'take-lead', ...LOG]],
+    [['cluster', 'publish', ...LOG]],
+    [['cluster', 'take-lead', ...LOG]],
   ])('relay %j says that this user may not use the folder', async (args) => {
   const folder = join(await temporaryFolder(), 'store');
   await mkdir(folder);

@@ -192,7 +192,7 @@ const PEER: PeerFacts = {
 const ANSWERED: PeerProbe = { type: 'answered', agents: 2, aheadMs: 0, isDoubted: false };
 const UNREACHED: PeerProbe = { type: 'unreached', reason: 'it did not answer (ECONNREFUSED)' };
 const WAITING = { waiting: 2, oldestAtMs: NOON_MS - 3 * 3_600_000 };
-const ADDRESS = 'poste peers address server <host:port>';
+const ADDRESS = 'poste peer address server <host:port>';
 
 test.each<[given: string, when: Partial<PeerFacts>, state: Check['state'], command: string | null, words: RegExp]>([
   ['it answers', { probe: ANSWERED }, 'ok', null, /answers at 10\.0\.0\.2:8789, 2 agents$/],
@@ -253,14 +253,14 @@ test.each<[given: string, when: Partial<PeerFacts>, state: Check['state'], comma
     'the relay refuses by its list',
     { probe: UNREACHED, atRelay: 'carried', ...WAITING, refusedByList: 2 },
     'broken',
-    'poste pair invite',
+    'poste peer invite',
     /takes no mail from this host.*2 messages are refused; 2 messages wait for it, the oldest for 3 hours; pair again$/,
   ],
   [
     'the relay refuses one message by its list',
     { probe: UNREACHED, atRelay: 'carried', refusedByList: 1 },
     'broken',
-    'poste pair invite',
+    'poste peer invite',
     /: 1 message is refused; pair again$/,
   ],
   ['it answers again what the relay refused', { probe: ANSWERED, ...WAITING, refusedByList: 2 }, 'ok', null, /answers/],
@@ -282,7 +282,7 @@ test.each<[given: string, when: Partial<PeerFacts>, state: Check['state'], comma
     'it has forgotten this host',
     { probe: { type: 'refused', code: 'NOT_ENROLLED', reason: 'no' } },
     'broken',
-    'poste pair invite',
+    'poste peer invite',
     /not paired with this host any more/,
   ],
   [
@@ -326,13 +326,13 @@ test.each<[given: string, when: OwnKeyFacts, then: unknown[], words: RegExp]>([
   [
     'nothing tells one of them',
     { unaware: [BOB, CAROL], atRelay: 'not-shown' },
-    [['broken', 'own-key', 'poste peers address carol <host:port>']],
+    [['broken', 'own-key', 'poste peer address carol <host:port>']],
     /bob, carol; the LAN does not reach carol, and the relay shows no record/,
   ],
   [
     'there is no relay',
     { unaware: [CAROL], atRelay: 'no-relay' },
-    [['broken', 'own-key', 'poste peers address carol <host:port>']],
+    [['broken', 'own-key', 'poste peer address carol <host:port>']],
     /no relay is set: mail waits/,
   ],
 ])('of the new key of this host: %s', (_given, when, then, words) => {

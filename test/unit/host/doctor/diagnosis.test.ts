@@ -206,7 +206,7 @@ test('a host that let this one go is told by what the relay refuses', async () =
   const sent = await alice.sendTo(bob, 'anna', ['bert']);
   await vi.waitFor(async () => expect((await alice.rowOf(sent)).lastError).toContain('not accepted'), WITHIN);
   const check = peerIn(await checksOfRelayContext(alice));
-  expect(check).toMatchObject({ state: 'broken', command: 'poste pair invite' });
+  expect(check).toMatchObject({ state: 'broken', command: 'poste peer invite' });
   expect(check?.sentence).toContain('1 message is refused');
 });
 
@@ -222,7 +222,7 @@ test('after a new key those who are not known to have it are named, until they s
   });
   // A relay from before it kept the records.
   relay.relay.engine.rotation = () => Promise.resolve(undefined);
-  expect(await ownKey()).toMatchObject({ state: 'broken', command: 'poste peers address bob <host:port>' });
+  expect(await ownKey()).toMatchObject({ state: 'broken', command: 'poste peer address bob <host:port>' });
   Reflect.deleteProperty(relay.relay.engine, 'rotation');
   await alice.addAgent('anna');
   await alice.sendTo(bob, 'anna', ['bert']);
@@ -250,7 +250,7 @@ test('a paired host is called: it answers, has let this one go, or is not there'
   // Its listener goes with its last pairing, unless somebody else is paired.
   await there.lan.invite();
   const refused = await checksOfLanHost(here);
-  expect(refused.find(({ id }) => id === 'peer')).toMatchObject({ state: 'broken', command: 'poste pair invite' });
+  expect(refused.find(({ id }) => id === 'peer')).toMatchObject({ state: 'broken', command: 'poste peer invite' });
   await there.down();
   const away = await checksOfLanHost(here);
   expect(wrong(away)).toEqual(['peer note', 'relay note']);

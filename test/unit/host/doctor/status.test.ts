@@ -48,7 +48,7 @@ test('a host alone is not paired, has no relay, and nothing is broken', async ()
   expect(text).toContain('  listener     off, as no host is paired (127.0.0.1:8789)\n');
   expect(text).toContain('  relay        none: where the LAN does not reach, mail waits\n');
   expect(text).toContain('  outbox       empty\n');
-  expect(text).toContain('Paired with no host: see poste pair --help.\n');
+  expect(text).toContain('Paired with no host: see poste peer --help.\n');
 });
 
 test('a paired host is reached over the LAN, and not any more when it stopped to answer', async () => {

@@ -245,7 +245,10 @@ describe('an acceptor', () => {
     const [here, there, twin] = [await openLanHost('here'), await openLanHost('there'), await openLanHost('THERE')];
     await pair(here, there);
     const refused = await twin.lan.accept(await inviteAt(here));
-    expect(refused).toMatchObject({ code: 'PAIRING_REFUSED', message: expect.stringContaining('poste unpair there') });
+    expect(refused).toMatchObject({
+      code: 'PAIRING_REFUSED',
+      message: expect.stringContaining('poste peer remove there'),
+    });
     const [namesake, self] = [await openLanHost('Here'), here];
     expect(await namesake.lan.accept(await inviteAt(here))).toMatchObject({ code: 'PAIRING_REFUSED' });
     expect(await self.lan.accept(await inviteAt(here))).toMatchObject({ code: 'PAIRING_REFUSED' });

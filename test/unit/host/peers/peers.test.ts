@@ -202,7 +202,7 @@ test.each<[given: string, changes: Partial<PairedHost>, code: string, words: Reg
     /good/,
   ],
   ['the name of this host', { hostName: 'HERE' as HostName }, 'NAME_TAKEN', /HERE as this one/],
-  ['the name of another paired host', { hostName: 'Taken' as HostName }, 'NAME_TAKEN', /poste unpair taken/],
+  ['the name of another paired host', { hostName: 'Taken' as HostName }, 'NAME_TAKEN', /poste peer remove taken/],
   ['an own key of before', { publicKey: hostNamed('here-before').key }, 'PAIRING_REFUSED', /with itself/],
 ])('no host is paired with %s', async (_given, changes, code, words) => {
   const context = await testContext();

@@ -107,7 +107,7 @@ test.each<[string, Partial<LogInspection>, Durability, string, Check['state'], s
     'log-role',
     'note',
     'lacks tables of the log',
-    'poste relay log init --log',
+    'poste relay cluster init --log',
   ],
   [
     'without a right',
@@ -143,7 +143,7 @@ test.each<[string, Partial<LogInspection>, Durability, string, Check['state'], s
     'log-leader',
     'broken',
     'went to the store of node x',
-    'poste relay log publish --help',
+    'poste relay cluster publish --help',
   ],
   [
     'without a leader',

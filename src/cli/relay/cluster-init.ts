@@ -1,4 +1,4 @@
-/** `poste relay log init`: makes the tables of a shared log in an empty database. */
+/** `poste relay cluster init`: makes the tables of a shared log in an empty database. */
 import { countText } from '../../host/core/spans.ts';
 import { randomUUID } from 'node:crypto';
 import { Command } from 'commander';
@@ -7,7 +7,7 @@ import { GRANTS } from '../../relay/shared-log/pg-statements.ts';
 import type { SharedLogOptions } from '../../relay/shared-log/node-options.ts';
 import { type LogState, copied } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { jsonLine } from '../lib/format.ts';
+import { JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { type SharedLogFlags, logFailure, neededLog, withLogOptions } from './shared-log-options.ts';
 
 interface LogInitFlags extends SharedLogFlags {
@@ -18,16 +18,13 @@ const NOTES = `
 Run it once, as a user who may create tables, and again before the relays get a newer version: it adds what that needs, and
 changes nothing else. Relays then need a user with fewer rights: the command prints the statement that grants them. A relay that finds an empty database makes the tables itself, if its user may.
 
-Environment:
-  MAIL_RELAY_LOG  the address of the log, instead of --log
-
 Examples:
-  $ poste relay log init --log postgres://owner@db.example/mail --log-password-file owner.password
-  $ poste relay log init --log postgres://postgres@127.0.0.1/mail --durability single --json`;
+  $ poste relay cluster init --log postgres://owner@db.example/mail --log-password-file owner.password
+  $ poste relay cluster init --log postgres://postgres@127.0.0.1/mail --durability single --json`;
 
-export function relayLogInitCommand(context: CommandContext): Command {
+export function clusterInitCommand(context: CommandContext): Command {
   return withLogOptions(context, new Command('init'))
-    .option('--json', 'print one JSON document')
+    .option(...JSON_FLAG)
     .addHelpText('after', NOTES)
     .action(async (flags: LogInitFlags) => initLog(context, flags));
 }

@@ -1,4 +1,4 @@
-/** `poste relay log take-lead`: a relay that follows a shared log takes the lead from the one that has it. */
+/** `poste relay cluster take-lead`: a relay that follows a shared log takes the lead from the one that has it. */
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
@@ -10,7 +10,7 @@ import { NODE_FILE } from '../../relay/shared-log/open-view.ts';
 import { type LogState, type SharedLog, copied } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { formatLines, jsonLine } from '../lib/format.ts';
+import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { type SharedLogFlags, logFailure, neededLog, withLogOptions } from './shared-log-options.ts';
 import { withRelayConfig } from './relay-config.ts';
 import { folderRefused } from '../../relay/store/refused.ts';
@@ -31,20 +31,17 @@ const NOTES = `
 Give it on the machine of the relay that is to lead, or name that relay with --node. The one that leads finishes its requests,
 gives the lead back and follows; no process ends. Hosts are refused for a moment meanwhile, and try again.
 
-Environment:
-  MAIL_RELAY_LOG  the address of the log, instead of --log
-
 Examples:
-  $ poste relay log take-lead --store-dir /var/lib/poste --log postgres://relay@db.example/mail --log-password-file log.password
-  $ poste relay log take-lead --node alpha-0c1d2e3f --json`;
+  $ poste relay cluster take-lead --store-dir /var/lib/poste --log postgres://relay@db.example/mail --log-password-file log.password
+  $ poste relay cluster take-lead --node alpha-0c1d2e3f --json`;
 
-export function relayLogTakeLeadCommand(context: CommandContext): Command {
+export function clusterTakeLeadCommand(context: CommandContext): Command {
   return withRelayConfig(
     context,
     withLogOptions(context, new Command('take-lead'))
-      .addOption(storeDirOption('the store folder of the relay that is to lead'))
+      .addOption(storeDirOption())
       .option('--node <name>', 'its name, when its folder is on another machine')
-      .option('--json', 'print one JSON document')
+      .option(...JSON_FLAG)
       .addHelpText('after', NOTES)
       .action(async (flags: TakeLeadFlags) => takeLead(context, flags)),
   );
@@ -86,7 +83,7 @@ async function askedFrom(log: SharedLog, name: string): Promise<LogState> {
     throw new CommandFailed(
       'notFound',
       'NO_LOG',
-      'nobody has begun a log in this database: start a relay with --log, or move one there with poste relay log publish',
+      'nobody has begun a log in this database: start a relay with --log, or move one there with poste relay cluster publish',
     );
   const why = whyNotServed(phaseOf(state.state));
   if (why !== undefined) throw new CommandFailed('refused', 'LOG_REFUSED', why);
