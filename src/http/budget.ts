@@ -3,9 +3,9 @@
  * peer sends or receives.
  *
  * A slow peer keeps its claim for long. So a full budget, and a holder's full share of it, makes room: it cuts slow
- * claims, the slowest first. When none is slow, a full budget cuts the slowest claim of a holder that has more claims and
- * more bytes than the newcomer's holder. A holder is a host key, a client address or an account; a claim counts against
- * each of its holders.
+ * claims, the slowest first. When none is slow, a full budget cuts the slowest claim of a holder that has more claims
+ * and more bytes than the newcomer's holder. A holder is a host key, a client address or an account; a claim counts
+ * against each of its holders.
  *
  * Invariants: the claims of a pool never exceed its size; a claim is cut at most once, and its bytes are free then.
  */

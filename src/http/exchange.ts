@@ -64,8 +64,8 @@ export interface Exchange {
 
 export interface ReplyStream {
   /**
-   * Resolves when the peer has received almost all of it, so that more may be written, or when the connection ends. From then
-   * on nothing reads the chunk any more.
+   * Resolves when the peer has received almost all of it, so that more may be written, or when the connection ends.
+   * From then on nothing reads the chunk any more.
    */
   write(chunk: Buffer): Promise<void>;
   end(): void;
@@ -81,8 +81,8 @@ export interface HttpServer {
   /** Accepts no new connections; the open ones go on. */
   stopAccepting(): void;
   /**
-   * New connections get this certificate; of a server that was started with one. When it throws, they get the one before; or
-   * there are none (`NotListening`), until it is called again.
+   * New connections get this certificate; of a server that was started with one. When it throws, they get the one
+   * before; or there are none (`NotListening`), until it is called again.
    */
   renewTls(tls: Tls): void;
   /** Cuts every connection. */

@@ -1,6 +1,6 @@
 /**
- * The adapter of node:http. It serves the LAN's and the operator's listeners, the owner's page and the daemon's socket, and
- * hosts of a relay where uWebSockets.js does not load (another C library or platform).
+ * The adapter of node:http. It serves the LAN's and the operator's listeners, the owner's page and the daemon's socket,
+ * and hosts of a relay where uWebSockets.js does not load (another C library or platform).
  */
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
@@ -92,7 +92,8 @@ export function exchangeServer(
         requested,
       )
     : createServer(options, requested);
-  // Node would answer an Expect that it does not know with a 417 of its own; a server may pass over it (RFC 9110, 10.1.1).
+  // Node would answer an Expect that it does not know with a 417 of its own; a server may pass over it (RFC 9110,
+  // 10.1.1).
   server.on('checkExpectation', requested);
   // Their bytes are limited. Node would leave headers out beyond a number of them, and framing.ts would not see those.
   server.maxHeadersCount = 0;
@@ -150,8 +151,9 @@ export const listenNode: Listen = ({ host, port, handler, connections, tls }) =>
   });
 
 /**
- * Whether the request asks for another protocol. It is answered in this one. Node drops what comes in the same piece behind
- * it and reads the next piece as a new request, which may be the middle of one: so the connection ends with the answer.
+ * Whether the request asks for another protocol. It is answered in this one. Node drops what comes in the same piece
+ * behind it and reads the next piece as a new request, which may be the middle of one: so the connection ends with the
+ * answer.
  */
 function isUpgrade({ headers }: IncomingMessage): boolean {
   return headers.upgrade !== undefined;

@@ -2,8 +2,8 @@
  * What a wall clock that jumps may decide: nothing. For relay and host.
  *
  * Wall clock and monotonic clock are compared at each reading. When they disagree by more than a minute the wall clock
- * jumped: it was set, it had no time at boot, or the machine was suspended. From then on they are compared with their new
- * distance, as after a suspend the two never agree again by themselves.
+ * jumped: it was set, it had no time at boot, or the machine was suspended. From then on they are compared with their
+ * new distance, as after a suspend the two never agree again by themselves.
  *   - `isTrusted`: whether work that deletes for good may go by dates. Not after a jump, until both have agreed for an hour.
  *   - `momentMs`: deadlines count the time that passed, so each stored date is taken as the clock of now would have dated it.
  */
@@ -83,8 +83,8 @@ export class ClockGuard implements Clock {
 }
 
 /**
- * `datedMs` was shown in one of the stretches between jumps: in the newest that has it, as a clock that was set back shows
- * times twice, and a deadline had better come late than early. A date of no stretch is that of the jump over it.
+ * `datedMs` was shown in one of the stretches between jumps: in the newest that has it, as a clock that was set back
+ * shows times twice, and a deadline had better come late than early. A date of no stretch is that of the jump over it.
  */
 function momentOf(datedMs: number, jumps: readonly ClockJump[], nowMs: number): number {
   let endMs = nowMs;

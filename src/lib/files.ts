@@ -44,8 +44,8 @@ export function copyBeside(path: string, nowMs: number): string {
 }
 
 /**
- * Replaces a file by `content`: after a crash it holds either all of that or what it held before. Only its owner can read
- * a new file. Throws errors of the system.
+ * Replaces a file by `content`: after a crash it holds either all of that or what it held before. Only its owner can
+ * read a new file. Throws errors of the system.
  */
 export async function replaceFile(path: string, content: string | Buffer): Promise<void> {
   const mode = statSync(path, { throwIfNoEntry: false })?.mode ?? 0o600;

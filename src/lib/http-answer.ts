@@ -1,7 +1,7 @@
 /**
- * Reads the answer to one HTTP/1.1 request as far as the servers of this package give one: `node:http` takes longer to load
- * than a hook may take. It is strict, as it knows who answers: a body has a plain length or comes in plain chunks, and
- * whatever else comes is refused.
+ * Reads the answer to one HTTP/1.1 request as far as the servers of this package give one: `node:http` takes longer to
+ * load than a hook may take. It is strict, as it knows who answers: a body has a plain length or comes in plain chunks,
+ * and whatever else comes is refused.
  */
 
 /** What came is no answer that this package gives. */

@@ -64,8 +64,8 @@ const LEFT_PART_MS = 3_600_000;
 const PART_NAME = /^(?<file>.+)\.part-[0-9a-f]{8}$/;
 
 /**
- * Removes what writers left beside this file that were killed: of files with a name of the caller's at once, and of this one
- * when nobody writes it any more. `aside` was made just now.
+ * Removes what writers left beside this file that were killed: of files with a name of the caller's at once, and of
+ * this one when nobody writes it any more. `aside` was made just now.
  */
 async function removeLeftParts({ path, ownNames }: ImageFileOptions, aside: string, now: Stats): Promise<void> {
   const folder = dirname(path);
@@ -80,8 +80,8 @@ async function removeLeftParts({ path, ownNames }: ImageFileOptions, aside: stri
 }
 
 /**
- * Writes the image that `source` is, and checks it as it is written. Throws `ImageUnwritten`, what `source` or the check of
- * the contents throws, or an error when the signal aborts before the end.
+ * Writes the image that `source` is, and checks it as it is written. Throws `ImageUnwritten`, what `source` or the
+ * check of the contents throws, or an error when the signal aborts before the end.
  */
 export async function writeImageFile<Header, Contents extends object>(
   source: AsyncIterable<Buffer>,

@@ -1,6 +1,6 @@
 /**
- * The image of a store at one moment, or of a part of it: pairs in order, with a header and an end that proves them. These are
- * the bytes of a backup, and of an archive of a relay's log:
+ * The image of a store at one moment, or of a part of it: pairs in order, with a header and an end that proves them.
+ * These are the bytes of a backup, and of an archive of a relay's log:
  *
  *   magic      a line that names the kind of contents, and the version of the layout
  *   header     u32 length, JSON
@@ -9,8 +9,8 @@
  *   end        u32 0
  *   trailer    u32 length, JSON: `ImageTrailer`; its hash covers every byte before it, and what it tells of damage
  *
- * Numbers are big-endian. The pairs are in the order of their keys. A reader refuses an image that is cut, has a byte too
- * many, or has an altered byte.
+ * Numbers are big-endian. The pairs are in the order of their keys. A reader refuses an image that is cut, has a byte
+ * too many, or has an altered byte.
  */
 import { type Hash, createHash } from 'node:crypto';
 import { finished } from 'node:stream/promises';
@@ -38,8 +38,8 @@ const WORTH_LOOKING = 0.95;
 const SPARE = 1.02;
 const SPARE_BYTES = 4 << 10;
 /**
- * How many blocks are compressed, and unpacked, while earlier ones are in use: enough for two cores, and few enough that
- * the commits of a running relay do not wait long for a thread of the same pool.
+ * How many blocks are compressed, and unpacked, while earlier ones are in use: enough for two cores, and few enough
+ * that the commits of a running relay do not wait long for a thread of the same pool.
  */
 const BLOCKS_AHEAD = 2;
 

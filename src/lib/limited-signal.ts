@@ -1,7 +1,7 @@
 /**
  * The signal of one request. It aborts when the maker of requests stops, or after a time; when the request is over, its
- * timer and its listener are removed. `AbortSignal.any` with `AbortSignal.timeout` would keep a listener on the signal of
- * the maker for as long as that lives.
+ * timer and its listener are removed. `AbortSignal.any` with `AbortSignal.timeout` would keep a listener on the signal
+ * of the maker for as long as that lives.
  */
 import { setMaxListeners } from 'node:events';
 

@@ -1,6 +1,6 @@
 /**
- * The bytes of a block of key-value pairs: for each u32 key length, u32 value length, key, value. Big-endian. Wherever pairs
- * are kept or sent together they are cut into such blocks, and a block that is stored is compressed.
+ * The bytes of a block of key-value pairs: for each u32 key length, u32 value length, key, value. Big-endian. Wherever
+ * pairs are kept or sent together they are cut into such blocks, and a block that is stored is compressed.
  */
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
@@ -87,8 +87,8 @@ const UNPACKED_AT_ONCE_MAX = 8 << 20;
 const GZIP_LEVEL = 1;
 
 /**
- * Cuts pairs into blocks of about `blockBytes`, compressed; `undefined` where a run fills none. `seen` is called with each run
- * when it is in its block.
+ * Cuts pairs into blocks of about `blockBytes`, compressed; `undefined` where a run fills none. `seen` is called with
+ * each run when it is in its block.
  */
 export async function* packedBlocks(
   runs: AsyncIterable<readonly Pair[]>,

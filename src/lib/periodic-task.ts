@@ -1,5 +1,6 @@
 /**
- * Work that must not overlap with itself, run when it is asked for (`SingleFlightTask`) or on a timer too (`PeriodicTask`).
+ * Work that must not overlap with itself, run when it is asked for (`SingleFlightTask`) or on a timer too
+ * (`PeriodicTask`).
  *
  * Invariants:
  *   - one run at a time: a tick or a call during a run joins it;

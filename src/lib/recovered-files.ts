@@ -14,8 +14,8 @@ export interface Unreadable {
 
 /**
  * The first file that cannot be read of those that LevelDB is about to recover from. LevelDB passes over what it cannot
- * read of its write-ahead log, and deletes that afterwards: an error of the disk, a file of another user or too many open
- * files would lose what is there.
+ * read of its write-ahead log, and deletes that afterwards: an error of the disk, a file of another user or too many
+ * open files would lose what is there.
  */
 export async function unreadableFile(folder: string): Promise<Unreadable | undefined> {
   const names = await readdir(folder).catch(() => []);

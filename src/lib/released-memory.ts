@@ -1,8 +1,8 @@
 /**
  * Gives memory outside of V8's heap back at once.
  *
- * Left to V8, each 64 MiB of it that come make V8 mark its whole heap, however little of that there is to collect: for a
- * backup this was a sixth of the processor time.
+ * Left to V8, each 64 MiB of it that come make V8 mark its whole heap, however little of that there is to collect: for
+ * a backup this was a sixth of the processor time.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 
@@ -10,8 +10,8 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads';
 let nowhere: MessagePort | undefined;
 
 /**
- * Nobody may use these memories afterwards: every view of them is empty. Those that are small enough for Node.js to have cut
- * them out of a piece that it shares are left as they are, and so is memory that threads share.
+ * Nobody may use these memories afterwards: every view of them is empty. Those that are small enough for Node.js to
+ * have cut them out of a piece that it shares are left as they are, and so is memory that threads share.
  */
 export function releaseMemory(memories: readonly ArrayBufferLike[]): void {
   const released = memories.filter(

@@ -1,8 +1,8 @@
 /**
  * The parts of a process, in the order in which they started, so that they end in the reverse order.
  *
- * An ending has two steps: every service drains, all at the same time (no new work, and the work under way is finished);
- * then each is stopped, one after another, the last that was added first.
+ * An ending has two steps: every service drains, all at the same time (no new work, and the work under way is
+ * finished); then each is stopped, one after another, the last that was added first.
  */
 export interface Service {
   drain?: () => Promise<unknown> | void;
@@ -19,8 +19,8 @@ export class Services {
   }
 
   /**
-   * Ends when every service has drained, also when one of them fails to drain; the failures are thrown at the end. A second
-   * call joins the first.
+   * Ends when every service has drained, also when one of them fails to drain; the failures are thrown at the end. A
+   * second call joins the first.
    */
   drain(): Promise<void> {
     this.#draining ??= this.#drain();
@@ -28,8 +28,8 @@ export class Services {
   }
 
   /**
-   * Stops all that was added, also when one of them fails to stop; the failures are thrown at the end. A second call joins
-   * the first.
+   * Stops all that was added, also when one of them fails to stop; the failures are thrown at the end. A second call
+   * joins the first.
    */
   stop(): Promise<void> {
     this.#stopping ??= this.#stop();

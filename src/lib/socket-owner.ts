@@ -1,6 +1,6 @@
 /**
- * Checks who owns a socket before a program sends anything to it. What it sends belongs to its user, so it sends nothing
- * to a socket that another user made, or that other users could replace.
+ * Checks who owns a socket before a program sends anything to it. What it sends belongs to its user, so it sends
+ * nothing to a socket that another user made, or that other users could replace.
  *
  * The superuser may also use a socket of the owner of its folder: that of a relay that runs as a user of its own.
  */

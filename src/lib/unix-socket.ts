@@ -18,8 +18,8 @@ const UMASK = 0o177;
 export class SocketUnavailable extends Error {}
 
 /**
- * Why no socket can have this path, or `undefined`; `remedy` completes the sentence. A relative path would be shorter, but
- * would depend on the working folder, which belongs to the whole process and is never changed.
+ * Why no socket can have this path, or `undefined`; `remedy` completes the sentence. A relative path would be shorter,
+ * but would depend on the working folder, which belongs to the whole process and is never changed.
  */
 export function socketPathFault(path: string, remedy: string): string | undefined {
   const bytes = Buffer.byteLength(path);

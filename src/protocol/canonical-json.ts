@@ -1,10 +1,11 @@
 /**
  * Canonical JSON of RFC 8785 (JCS): its UTF-8 bytes are what is hashed and signed.
  *
- * The library `canonicalize` serialises what `JSON.stringify` does not write in order. Before that, this file refuses the
- * values that JCS cannot represent and that both let through: lone surrogates (UTF-8 would silently replace them),
- * `undefined` (the library drops it), and anything that is not a plain JSON value. The library json-canonicalize (3.0.1)
- * does not sort an object that has a member `toJSON`, and reports a cycle when one value has the names `a` and `ab`.
+ * The library `canonicalize` serialises what `JSON.stringify` does not write in order. Before that, this file refuses
+ * the values that JCS cannot represent and that both let through: lone surrogates (UTF-8 would silently replace them),
+ * `undefined` (the library drops it), and anything that is not a plain JSON value. The library json-canonicalize
+ * (3.0.1) does not sort an object that has a member `toJSON`, and reports a cycle when one value has the names `a` and
+ * `ab`.
  */
 import canonicalize from 'canonicalize';
 
@@ -17,8 +18,8 @@ const DEPTH_MAX = 64;
 /**
  * The canonical text of `value`. Throws `NotCanonicalisable`.
  *
- * JCS writes numbers and texts as `JSON.stringify` does, so where the members of each object stand in order already, as in
- * what was parsed from canonical text, that writes all of it. The library sorts what is left.
+ * JCS writes numbers and texts as `JSON.stringify` does, so where the members of each object stand in order already, as
+ * in what was parsed from canonical text, that writes all of it. The library sorts what is left.
  */
 export function canonicalJson(value: unknown): string {
   const text = isInOrder(value, 0) ? JSON.stringify(value) : canonicalize(value);

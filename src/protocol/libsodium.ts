@@ -1,6 +1,6 @@
 /**
- * libsodium, where it loads: a signature in 18 to 20 µs instead of OpenSSL's 35, a verification in 50 instead of 105, and
- * less for the steps of sealed mail. It is optional: who calls it does without where there is no prebuilt binary.
+ * libsodium, where it loads: a signature in 18 to 20 µs instead of OpenSSL's 35, a verification in 50 instead of 105,
+ * and less for the steps of sealed mail. It is optional: who calls it does without where there is no prebuilt binary.
  */
 import { createRequire } from 'node:module';
 

@@ -62,8 +62,8 @@ export const LOG_READS_PER_MINUTE = 120;
 
 /**
  * Work that a relay does for a host beyond what the host brings and what is new to it, in units of about 20 µs of a
- * processor. For each push that a host may make in a minute it may ask for so many, and a client address for four times as
- * many.
+ * processor. For each push that a host may make in a minute it may ask for so many, and a client address for four times
+ * as many.
  */
 export const WORK_PER_PUSH = 100;
 export const WORK_OF_ADDRESS = 4;

@@ -1,12 +1,12 @@
 /**
- * Makes untrusted text safe to show: terminals obey control characters, format characters reorder text or hide in it, and
- * a line break can forge a line.
+ * Makes untrusted text safe to show: terminals obey control characters, format characters reorder text or hide in it,
+ * and a line break can forge a line.
  */
 
 /**
- * Invisible characters that are spelling, each where it belongs: a joiner between two letters, as in Persian and Hindi, or
- * between two emoji; the form of an emoji, of a Han or of a Mongolian letter; and the tags of the flags of England, Scotland
- * and Wales, the only ones in general use (RGI_Emoji_Tag_Sequence, UTS #51).
+ * Invisible characters that are spelling, each where it belongs: a joiner between two letters, as in Persian and Hindi,
+ * or between two emoji; the form of an emoji, of a Han or of a Mongolian letter; and the tags of the flags of England,
+ * Scotland and Wales, the only ones in general use (RGI_Emoji_Tag_Sequence, UTS #51).
  */
 const SPELLING = [
   String.raw`[\u200C\u200D](?<=(?!\p{DI})[\p{L}\p{M}].)(?=(?!\p{DI})[\p{L}\p{M}])`,

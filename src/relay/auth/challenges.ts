@@ -54,8 +54,8 @@ export class Challenges {
 
   /**
    * Uses up and answers whether there is an open challenge of `pubkey` for which `verifies` says yes. Those that were
-   * given to `address` are tried first; of the others only the newest, so that no client makes a look-up costly by asking
-   * for challenges of a key that is not theirs.
+   * given to `address` are tried first; of the others only the newest, so that no client makes a look-up costly by
+   * asking for challenges of a key that is not theirs.
    */
   use(
     pubkey: PublicKey,

@@ -1,9 +1,9 @@
 /**
  * What the issuer of account tokens says: JWTs that one of its keys signed for this relay.
  *
- * Checked for every kind of token alike: form, algorithm, key, signature, `typ`, `iss`, `aud`, and its times. `iss` and `aud`
- * are compared as strings, character for character: a trailing slash is significant. What the kinds need beyond that
- * is checked by account-token.ts and security-event.ts.
+ * Checked for every kind of token alike: form, algorithm, key, signature, `typ`, `iss`, `aud`, and its times. `iss` and
+ * `aud` are compared as strings, character for character: a trailing slash is significant. What the kinds need beyond
+ * that is checked by account-token.ts and security-event.ts.
  *
  * A reason is a fixed sentence: it never holds anything of the token.
  */

@@ -154,8 +154,9 @@ function reasonOf(error: unknown): string {
 class FetchFailed extends Error {}
 
 /**
- * Fetches a JWK Set: one request, no redirect, a bounded answer. The keys decide who is let in, so the settings take a URL only
- * of https or of this machine (`trustedUrl` in cli/relay/values.ts). Throws `FetchFailed`, and whatever `fetch` throws.
+ * Fetches a JWK Set: one request, no redirect, a bounded answer. The keys decide who is let in, so the settings take a
+ * URL only of https or of this machine (`trustedUrl` in cli/relay/values.ts). Throws `FetchFailed`, and whatever
+ * `fetch` throws.
  */
 async function fetchKeySet(fetch: Fetch, url: string, signal: AbortSignal): Promise<KeySet> {
   const headers = { accept: 'application/jwk-set+json, application/json' };

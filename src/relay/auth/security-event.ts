@@ -2,7 +2,8 @@
  * Reads a deny entry out of a Security Event Token (RFC 8417) that the issuer pushed.
  *
  * - `typ` must be `secevent+jwt`.
- * - A token may be delivered again, by the issuer or by a third party that saw it: the entry it makes is the same, and its
+ * - A token may be delivered again, by the issuer or by a third party that saw it: the entry it makes is the same, and
+ *   its
  *   time to stand begins anew. Were it good for ever, it could keep out hosts that the issuer let in again later; so it
  *   is taken for a day after `iat`, as long as an entry stands. An issuer whose delivery took longer issues it anew.
  */

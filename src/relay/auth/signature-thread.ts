@@ -1,13 +1,13 @@
 /**
  * Makes and verifies signatures in a thread of its own (signature-worker.ts), so that they cost the event loop next to
- * nothing: a verification takes 50 to 100 µs, a signature 20 to 40. To hand one to the thread pool costs 12; what comes in
- * one turn of the event loop, and what waits here while the thread works, goes to it together, up to a few milliseconds'
- * work: one request is answered while the receipts of another are signed, and none waits to be verified behind
- * hundreds of receipts. Verifications go first, as a request begins with one, and leave half of the room to what waits for
- * its signatures.
+ * nothing: a verification takes 50 to 100 µs, a signature 20 to 40. To hand one to the thread pool costs 12; what comes
+ * in one turn of the event loop, and what waits here while the thread works, goes to it together, up to a few
+ * milliseconds' work: one request is answered while the receipts of another are signed, and none waits to be verified
+ * behind hundreds of receipts. Verifications go first, as a request begins with one, and leave half of the room to what
+ * waits for its signatures.
  *
- * The thread begins when it is first asked. Until it runs, where there is none to be had, and after it ended, the thread pool
- * signs, and the caller's thread verifies.
+ * The thread begins when it is first asked. Until it runs, where there is none to be had, and after it ended, the
+ * thread pool signs, and the caller's thread verifies.
  */
 import { availableParallelism } from 'node:os';
 import { extname } from 'node:path';

@@ -1,6 +1,7 @@
 /**
- * The commands: requests of hosts, operator and timers, authenticated, parsed, bounded, and stamped by the shell with the time, with
- * random ids and, where a signature decides, with its verdict. Nothing here reads a clock or draws a number.
+ * The commands: requests of hosts, operator and timers, authenticated, parsed, bounded, and stamped by the shell with
+ * the time, with random ids and, where a signature decides, with its verdict. Nothing here reads a clock or draws a
+ * number.
  */
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { Epoch } from '../../protocol/epoch.ts';

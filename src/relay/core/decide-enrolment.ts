@@ -1,6 +1,6 @@
 /**
- * Decides whether a host key is enrolled, and under what name, account and authority; and what an enrolled host publishes
- * about itself: whose mail it takes, and the key to seal its mail with.
+ * Decides whether a host key is enrolled, and under what name, account and authority; and what an enrolled host
+ * publishes about itself: whose mail it takes, and the key to seal its mail with.
  *
  * Invariants ("Enrolment record", rules 1 to 6; "Sender allowlist", rules 1 to 3; "Encryption-key advertisement"):
  *   - hosts are keys: a name is a label, and unique only inside a proven account;
@@ -84,8 +84,8 @@ function notAdmitted(reason: string): Refusal {
 }
 
 /**
- * The first accepted hop of a key is recorded, so that the enrolment does not lapse; and the first v2 hop, so that none of
- * v1 is taken afterwards, once every relay of the log knows such a record.
+ * The first accepted hop of a key is recorded, so that the enrolment does not lapse; and the first v2 hop, so that none
+ * of v1 is taken afterwards, once every relay of the log knows such a record.
  */
 export function decideHostSeen(
   { hostPubkey, hopVersion, nowMs: atMs }: NoteHostSeen,

@@ -1,6 +1,6 @@
 /**
- * Decides what leaves a queue: the page that a pull hands over, what an ack releases, which items expire and which senders
- * get a notice, and which dedup rows are forgotten.
+ * Decides what leaves a queue: the page that a pull hands over, what an ack releases, which items expire and which
+ * senders get a notice, and which dedup rows are forgotten.
  *
  * Invariants ("POST /v2/relay/ack"; "Item at the relay"; "Expiry notice"; "Dedup record"):
  *   - `acked_through` never goes back, never passes the head, and is only moved in the epoch its caller knows;

@@ -63,8 +63,8 @@ export class Directory {
   }
 
   /**
-   * Every key that the host of this key ever had. Its lineage row drops the oldest of many, under which nothing is queued
-   * and nothing known any more; a sender list, a deny entry or a receipt may name them all the same.
+   * Every key that the host of this key ever had. Its lineage row drops the oldest of many, under which nothing is
+   * queued and nothing known any more; a sender list, a deny entry or a receipt may name them all the same.
    */
   keysOf(key: PublicKey): ReadonlySet<PublicKey> {
     let present = key;
@@ -200,8 +200,8 @@ function isOlder(one: Aged, other: Aged): boolean {
 }
 
 /**
- * Keys by their time, the oldest first: a binary heap. A clock may be set back between two enrolments, so they do not come
- * in the order of their times. What has gone, or has another time now, is passed over when it comes to the front.
+ * Keys by their time, the oldest first: a binary heap. A clock may be set back between two enrolments, so they do not
+ * come in the order of their times. What has gone, or has another time now, is passed over when it comes to the front.
  */
 class OldestFirst {
   #heap: Aged[] = [];

@@ -143,8 +143,8 @@ export interface AccountCharge {
 }
 
 /**
- * A host changed its key; the record is of the new key. The old key's queue is the new one's from here on, at `firstSeq` and after it, in
- * its order; `ItemsMoved` brings the items over.
+ * A host changed its key; the record is of the new key. The old key's queue is the new one's from here on, at
+ * `firstSeq` and after it, in its order; `ItemsMoved` brings the items over.
  */
 export interface KeyRotated extends EnrolmentRecord {
   type: 'KeyRotated';

@@ -98,8 +98,8 @@ function lineageMembers(rows: RowReader, key: PublicKey): readonly LineageMember
 }
 
 /**
- * What the account of a host is charged for: its queue, and what was counted under a key that it gave up when the row was
- * lost (a rotation moves what is there).
+ * What the account of a host is charged for: its queue, and what was counted under a key that it gave up when the row
+ * was lost (a rotation moves what is there).
  */
 export function chargedFor(rows: RowReader, directory: Directory, key: PublicKey): UsageRow {
   const charged: UsageRow = { ...NO_USAGE };

@@ -1,10 +1,11 @@
 /**
- * What mail takes of the disk, in memory beside the rows: of each sender, of all, and of senders whom nobody vouched for.
+ * What mail takes of the disk, in memory beside the rows: of each sender, of all, and of senders whom nobody vouched
+ * for.
  *
- * A sender is charged for the wire bytes that wait, and for what the relay remembers of each item (`REMEMBERED_BYTES`). Of
- * what mail may take, strangers have a part, and of what is left of the part each may have as much as it leaves to others:
- * the heaviest is refused first, and one that is light finds room however many are heavy. Whom an operator invited, or an
- * account proves, is refused by the floor of the disk alone.
+ * A sender is charged for the wire bytes that wait, and for what the relay remembers of each item (`REMEMBERED_BYTES`).
+ * Of what mail may take, strangers have a part, and of what is left of the part each may have as much as it leaves to
+ * others: the heaviest is refused first, and one that is light finds room however many are heavy. Whom an operator
+ * invited, or an account proves, is refused by the floor of the disk alone.
  *
  * Invariant: equals a `new MailUse()` to which every share, sender and enrolment row was applied.
  */

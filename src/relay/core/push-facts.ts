@@ -1,6 +1,6 @@
 /**
- * The facts of a push: its sender, each of its targets, and what is known of the item there under every key that sender and
- * target ever had.
+ * The facts of a push: its sender, each of its targets, and what is known of the item there under every key that sender
+ * and target ever had.
  */
 import { type Limits, dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -36,8 +36,8 @@ interface KnownItem {
 }
 
 /**
- * Rows that one push asks for in one go at most, over the keys of its sender and of its targets. Hosts that never changed
- * their keys need one for each target. Where there are more, they are looked for before (engine/pushes.ts).
+ * Rows that one push asks for in one go at most, over the keys of its sender and of its targets. Hosts that never
+ * changed their keys need one for each target. Where there are more, they are looked for before (engine/pushes.ts).
  */
 export const KNOWN_ROWS_ASKED_MAX = 4096;
 /** The same with a search before: the keys of a sender and of 64 targets, all of whom have as many as there may be. */

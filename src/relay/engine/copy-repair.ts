@@ -25,8 +25,8 @@ interface Copies {
 }
 
 /**
- * Returns how many are whole again, and those of which no copy has the bytes. A copy that cannot be asked now says nothing
- * about any: they are asked for again when they are found again.
+ * Returns how many are whole again, and those of which no copy has the bytes. A copy that cannot be asked now says
+ * nothing about any: they are asked for again when they are found again.
  */
 export async function repairFromCopies(
   places: readonly ItemPlace[],

@@ -1,10 +1,10 @@
 /**
  * What of each queue is durable, and which long polls wait for more.
  *
- * LevelDB shows a batch before our write of it resolves and its position is noted. An item that was handed over from such
- * a batch could be lost in a crash and its sequence number given to another item, which the receiver would then skip; so
- * pages end at the heads kept here. Nor does a page show a queue without an item that was lost before it can name the epoch
- * that begins with the loss.
+ * LevelDB shows a batch before our write of it resolves and its position is noted. An item that was handed over from
+ * such a batch could be lost in a crash and its sequence number given to another item, which the receiver would then
+ * skip; so pages end at the heads kept here. Nor does a page show a queue without an item that was lost before it can
+ * name the epoch that begins with the loss.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
@@ -115,8 +115,8 @@ export class OnceListeners {
   }
 
   /**
-   * Keeps `listener` until `key` is called. Where `key` has `max` listeners already, the oldest is called now. Returns a
-   * function that removes the listener.
+   * Keeps `listener` until `key` is called. Where `key` has `max` listeners already, the oldest is called now. Returns
+   * a function that removes the listener.
    */
   add(key: PublicKey, listener: Listener, max = Infinity): () => void {
     const listeners = this.#byKey.get(key) ?? new Set();

@@ -1,9 +1,9 @@
 /**
  * What time does to a queue and to dedup: items expire, their senders get a notice, dedup rows are forgotten.
  *
- * Goes entry by entry through what is due, in batches that hold the event loop for a few milliseconds. A crash leaves the
- * entry, and the next sweep finds the rest of it. Where the rows of a queue are at fault, or an entry is damaged, the
- * items stay where they are, with the entry that names them, and the sweep goes on to the next.
+ * Goes entry by entry through what is due, in batches that hold the event loop for a few milliseconds. A crash leaves
+ * the entry, and the next sweep finds the rest of it. Where the rows of a queue are at fault, or an entry is damaged,
+ * the items stay where they are, with the entry that names them, and the sweep goes on to the next.
  */
 import type { StopSignal } from '../../lib/periodic-task.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';

@@ -2,7 +2,8 @@
  * Keeps the log bounded: takes checkpoints of the rows, drops those that are no longer needed, and prunes old records.
  *
  * All of it runs beside the mail, in ordinary batches, until its signal aborts. A crash at any point leaves parts of a
- * checkpoint that have no mark, which the next start drops, or a log that begins later than it did: never one with a gap.
+ * checkpoint that have no mark, which the next start drops, or a log that begins later than it did: never one with a
+ * gap.
  */
 import { eventTimeMs } from '../core/event.ts';
 import {
@@ -60,8 +61,8 @@ export class LogRetention {
   }
 
   /**
-   * Saves the rows as they are at one moment. `hasRoom` is called with the bytes of each part before it is written. Throws
-   * `StoreFailed`, and `DamagedRecord` when the parts cannot be read back as they were written.
+   * Saves the rows as they are at one moment. `hasRoom` is called with the bytes of each part before it is written.
+   * Throws `StoreFailed`, and `DamagedRecord` when the parts cannot be read back as they were written.
    */
   async takeCheckpoint(
     nowMs: () => number,
@@ -86,8 +87,8 @@ export class LogRetention {
   }
 
   /**
-   * Drops the checkpoints that an old one replaces, after reading that one to its end again, and every part that belongs
-   * to none. Throws `DamagedRecord`.
+   * Drops the checkpoints that an old one replaces, after reading that one to its end again, and every part that
+   * belongs to none. Throws `DamagedRecord`.
    */
   async dropNeedless(time: KeepingTime, signal: StopSignal): Promise<void> {
     const { store, committer } = this.#parts;

@@ -1,6 +1,6 @@
 /**
- * Handles waiting items whose wire bytes are missing or altered, for pulls, scrub and backups alike: each leaves its queue
- * and the dedup rows, a new epoch begins, and its sender pushes it again ("Restore and doubt", rule 4).
+ * Handles waiting items whose wire bytes are missing or altered, for pulls, scrub and backups alike: each leaves its
+ * queue and the dedup rows, a new epoch begins, and its sender pushes it again ("Restore and doubt", rule 4).
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { QueueRow } from '../core/rows.ts';
@@ -41,8 +41,8 @@ export class LostItems {
 
   /**
    * Reports those of `rows` that still wait, and returns how many those were: hosts see one new epoch for all that are
-   * committed in one batch. Throws `StoreFailed`. A queue whose rows are at fault, or that needs a damaged row, keeps its
-   * lost items: a pull of it throws `BrokenQueue` or `DamagedRow`, and a walk over all queues goes on.
+   * committed in one batch. Throws `StoreFailed`. A queue whose rows are at fault, or that needs a damaged row, keeps
+   * its lost items: a pull of it throws `BrokenQueue` or `DamagedRow`, and a walk over all queues goes on.
    */
   async report(rows: readonly ItemPlace[], foundBy: LostFinder): Promise<number> {
     let items = 0;

@@ -1,9 +1,9 @@
 /**
  * Pushes: each item of a request is decided alone and in order, and the request is answered when all of it is durable.
  *
- * An item is decided in the same synchronous run in which nothing was left to wait for (`#obstacle`). The items of hosts
- * that had many keys are searched for first, in time slices (`WideSearch`). A queue whose rows are at fault, and a
- * damaged row, reject the items that need them and no others of the request.
+ * An item is decided in the same synchronous run in which nothing was left to wait for (`#obstacle`). The items of
+ * hosts that had many keys are searched for first, in time slices (`WideSearch`). A queue whose rows are at fault, and
+ * a damaged row, reject the items that need them and no others of the request.
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -141,9 +141,9 @@ function payloadsOf({ item }: PushItem, events: readonly RelayEvent[]): Payload[
  * Searches for what is known of an item whose sender and targets had so many keys that one search for all of them would
  * hold the event loop: in time slices, before the item is decided.
  *
- * Other hosts push meanwhile. An item of the same id waits (`pendingFor`), so that no row appears behind the search; a row
- * that was found is read again when the item is decided; the search is repeated when the keys have changed. One search at
- * a time, so that hosts which change their keys often get their share of the event loop and no more.
+ * Other hosts push meanwhile. An item of the same id waits (`pendingFor`), so that no row appears behind the search; a
+ * row that was found is read again when the item is decided; the search is repeated when the keys have changed. One
+ * search at a time, so that hosts which change their keys often get their share of the event loop and no more.
  */
 class WideSearch {
   readonly #rows: RowReader;

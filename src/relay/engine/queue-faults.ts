@@ -1,9 +1,9 @@
 /**
  * The queues that are left unchanged, because their rows contradict what should happen to them.
  *
- * A fault stays within its queue: its acks, expiries and rotations are refused and change nothing, and the mail of other
- * queues goes on. Each request tries again, so nothing of this is stored: a store whose rows were repaired works at its
- * next start.
+ * A fault stays within its queue: its acks, expiries and rotations are refused and change nothing, and the mail of
+ * other queues goes on. Each request tries again, so nothing of this is stored: a store whose rows were repaired works
+ * at its next start.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type Refusal, refusal, BrokenQueue } from '../core/decision.ts';

@@ -1,5 +1,6 @@
 /**
- * The queue indexes that are in memory: loaded on first need, updated with every event, dropped when others need the room.
+ * The queue indexes that are in memory: loaded on first need, updated with every event, dropped when others need the
+ * room.
  *
  * While an index loads, commands for its target wait (`loading`), so that no event can pass by unseen: the load begins
  * when everything admitted is durable, and reads durable rows only.

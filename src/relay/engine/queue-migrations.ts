@@ -2,12 +2,12 @@
  * Moves the queues of rotated keys to the keys that replaced them, a slice at a time beside other commits.
  *
  * The rotation itself is one event of fixed size. Its items follow in events of their own, so that a full queue holds
- * the event loop no longer than a few items; commands for either key wait (`pendingFor`) until the last item has arrived
- * and is durable. A crash in between leaves the rest for the next start.
+ * the event loop no longer than a few items; commands for either key wait (`pendingFor`) until the last item has
+ * arrived and is durable. A crash in between leaves the rest for the next start.
  *
- * Where a row cannot be read the move ends, and commands for either key are refused from then on: an item pushed to the new
- * key now would get a seq below those that are still to come, and its reader would skip them. After a rebuild of the rows
- * the next start moves the rest.
+ * Where a row cannot be read the move ends, and commands for either key are refused from then on: an item pushed to the
+ * new key now would get a seq below those that are still to come, and its reader would skip them. After a rebuild of
+ * the rows the next start moves the rest.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { MOVED_AT_ONCE, decideMove } from '../core/decide-rotation.ts';

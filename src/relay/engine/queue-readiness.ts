@@ -25,8 +25,8 @@ export class QueueReadiness {
   }
 
   /**
-   * The work that a command for these queues waits for; `undefined` when there is none, and the command is to be decided
-   * at once: during an await the load of an index could begin that never sees the command's items.
+   * The work that a command for these queues waits for; `undefined` when there is none, and the command is to be
+   * decided at once: during an await the load of an index could begin that never sees the command's items.
    */
   waitFor(targets: readonly PublicKey[]): Promise<void> | undefined {
     const { indexes, migrations, faults } = this.#options;

@@ -1,20 +1,20 @@
 /**
  * The items that became durable last, in memory, so that a host which pulls soon after a push waits for no look-up, and
- * nothing is decoded, hashed or read anew: their rows, and beside them each item as a page has it, written once. The wire
- * bytes were compared with their hash when they came, and have not been on a disk since. The texts lie in one ring of
- * memory: a buffer for each would be memory outside of V8's heap that waits for a full collection.
+ * nothing is decoded, hashed or read anew: their rows, and beside them each item as a page has it, written once. The
+ * wire bytes were compared with their hash when they came, and have not been on a disk since. The texts lie in one ring
+ * of memory: a buffer for each would be memory outside of V8's heap that waits for a full collection.
  *
- * The invariant: of a queue that is here, the durable rows with `floor` < seq <= `through` are its items, all of them and
- * no others, and `through` is its durable head. A page is made from memory for that head alone. So mail can be hidden only
- * where this is broken, and only one thing is ever done to keep it:
+ * The invariant: of a queue that is here, the durable rows with `floor` < seq <= `through` are its items, all of them
+ * and no others, and `through` is its durable head. A page is made from memory for that head alone. So mail can be
+ * hidden only where this is broken, and only one thing is ever done to keep it:
  *   - no row lies above the head of its queue, so what lies between the heads before and after a batch is what the batch
  *     wrote there. Where that is nothing but new items, each behind the one before and the last of them at the new head,
  *     they continue the queue; or they begin it, and the head before the batch, as the engine knows it, is the floor;
  *   - whatever else happens to a queue row or a head ends the memory of that queue: a row that was moved, expired, lost or
  *     written without its bytes, a place that is kept for later, a head that was raised.
  *
- * An ack does nothing here, since nobody asks for rows at or below it. Items have their most in bytes and in number; those
- * that came first go first, and raise their queue's floor.
+ * An ack does nothing here, since nobody asks for rows at or below it. Items have their most in bytes and in number;
+ * those that came first go first, and raise their queue's floor.
  */
 import { base64Length } from '../../protocol/base64.ts';
 import { PULLED_ITEM_TAIL, pulledItemHead } from '../../protocol/items.ts';
@@ -78,8 +78,8 @@ export class RecentItems {
   }
 
   /**
-   * To be called for every batch, in their order, when it is durable. `headOf` says what a head was before it, and is asked
-   * only for heads that the batch wrote.
+   * To be called for every batch, in their order, when it is durable. `headOf` says what a head was before it, and is
+   * asked only for heads that the batch wrote.
    */
   durable({ changes, payloads }: DurableBatch, headOf: (target: PublicKey) => number): void {
     for (const [target, written] of writtenTo(changes, payloads)) {
@@ -89,8 +89,8 @@ export class RecentItems {
   }
 
   /**
-   * The durable rows with `after` < seq <= `headSeq`, which is the durable head, ascending and at most `limit`; `undefined`
-   * when some may not be here.
+   * The durable rows with `after` < seq <= `headSeq`, which is the durable head, ascending and at most `limit`;
+   * `undefined` when some may not be here.
    */
   rows(target: PublicKey, after: number, headSeq: number, limit: number): QueueRow[] | undefined {
     const queue = this.#queues.get(target);
@@ -100,8 +100,8 @@ export class RecentItems {
   }
 
   /**
-   * Rows of one queue, which are in order, as a page has them behind `lead`; `undefined` when some are not here. Also those
-   * that were acked or went meanwhile, as long as they are here.
+   * Rows of one queue, which are in order, as a page has them behind `lead`; `undefined` when some are not here. Also
+   * those that were acked or went meanwhile, as long as they are here.
    */
   encoded(rows: readonly QueueRow[], lead: string): EncodedWires | undefined {
     const items = this.#itemsOf(rows);

@@ -1,6 +1,7 @@
 /**
- * `POST /v1/relay/enc-key`, `GET /v1/relay/enc-key?host=` and `GET /v2/relay/enc-key?key=`: the keys that mail is sealed to.
- * The relay shows what the host signed; a reader decides whether to trust it, by the host key that it pinned.
+ * `POST /v1/relay/enc-key`, `GET /v1/relay/enc-key?host=` and `GET /v2/relay/enc-key?key=`: the keys that mail is
+ * sealed to. The relay shows what the host signed; a reader decides whether to trust it, by the host key that it
+ * pinned.
  */
 import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { EncKeyPublished, EncKeyShown } from '../../protocol/responses.ts';

@@ -1,6 +1,6 @@
 /**
- * The OpenAPI 3.1 document: a pure function of the table of operations. Every schema that protocol/ exports is a component
- * under its own name, so that generated clients have the names that we use.
+ * The OpenAPI 3.1 document: a pure function of the table of operations. Every schema that protocol/ exports is a
+ * component under its own name, so that generated clients have the names that we use.
  */
 import { IsSchema, type TObject, type TSchema } from 'typebox';
 import * as parameters from '../../protocol/parameters.ts';

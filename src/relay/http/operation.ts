@@ -1,6 +1,6 @@
 /**
- * An operation: its description, for the OpenAPI document and for the tests that hold each answer to it; and, of those of
- * hosts, what does it. So an operation without a handler, or a handler without a description, does not compile.
+ * An operation: its description, for the OpenAPI document and for the tests that hold each answer to it; and, of those
+ * of hosts, what does it. So an operation without a handler, or a handler without a description, does not compile.
  */
 import Type, { type TObject, type TSchema } from 'typebox';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
@@ -30,8 +30,8 @@ import type {
 export type Listener = 'relay' | 'operator';
 
 /**
- * `hop by key or name`: the earlier protocol finds callers by name too. Of the console: its page needs the address of the
- * listener, the entry a one-time token, the rest a session.
+ * `hop by key or name`: the earlier protocol finds callers by name too. Of the console: its page needs the address of
+ * the listener, the entry a one-time token, the rest a session.
  */
 export type Access =
   | 'open'

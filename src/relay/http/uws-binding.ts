@@ -1,6 +1,7 @@
 /**
  * Finds a uWebSockets.js that runs here. No one release runs everywhere: the current one has Node 22, 24 and 26 and
- * needs glibc 2.38, the older one Node 18 to 23 and glibc 2.27. Where neither loads, the plain node:http adapter serves.
+ * needs glibc 2.38, the older one Node 18 to 23 and glibc 2.27. Where neither loads, the plain node:http adapter
+ * serves.
  *
  * A release is tried on its own Node versions only: elsewhere its loader finds the other release's binary.
  */

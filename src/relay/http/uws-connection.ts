@@ -6,16 +6,17 @@
  * are neutered after the callback.
  *
  * uWebSockets.js reports a connection by a `res` when it opens and by another one with each request, and does not say
- * which belong together. What can be relied upon: a request's data, be it empty, is given at once to the `onData` of its
- * connection. So each connection waits with an `onData` of its own, and an exchange begins with the first call of that.
+ * which belong together. What can be relied upon: a request's data, be it empty, is given at once to the `onData` of
+ * its connection. So each connection waits with an `onData` of its own, and an exchange begins with the first call of
+ * that.
  *
  * Invariants: every connection has its own `onAborted` at all times, set again in the very call that ended a reply (an
- * end takes it away), so that it is known when `res` is gone; and its own `onData` whenever a request may come (the last
- * chunk takes it away).
+ * end takes it away), so that it is known when `res` is gone; and its own `onData` whenever a request may come (the
+ * last chunk takes it away).
  *
- * A request whose framing leaves open whether there is any data (`isDoubtful`) cannot be joined to its connection. It is
- * refused in any case, and its reply ends with the connection; it is left alone when any connection without an exchange
- * of its address closes before, as that may be its own.
+ * A request whose framing leaves open whether there is any data (`isDoubtful`) cannot be joined to its connection. It
+ * is refused in any case, and its reply ends with the connection; it is left alone when any connection without an
+ * exchange of its address closes before, as that may be its own.
  */
 import { type Connection, type Connections, connectionsOfAll } from '../../http/connections.ts';
 import {

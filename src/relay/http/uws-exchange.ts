@@ -215,8 +215,8 @@ export class DoubtfulExchange implements Exchange {
   }
 
   /**
-   * An end would take the `onAborted` of the connection away, and which one that is is not known. So the body is written
-   * as if it were a header, whose line break is then the end of the document.
+   * An end would take the `onAborted` of the connection away, and which one that is is not known. So the body is
+   * written as if it were a header, whose line break is then the end of the document.
    */
   #send({ status, headers, body }: Reply): void {
     if (this.#isOver) return;

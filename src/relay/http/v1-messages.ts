@@ -1,6 +1,6 @@
 /**
- * `POST` and `GET /v1/relay/messages`, `POST /v1/relay/ack`: the earlier protocol, over the same queues, dedup, quotas and
- * allowlists. Hosts are named, not keyed; an envelope is stored exactly once by its id, whatever its bytes.
+ * `POST` and `GET /v1/relay/messages`, `POST /v1/relay/ack`: the earlier protocol, over the same queues, dedup, quotas
+ * and allowlists. Hosts are named, not keyed; an envelope is stored exactly once by its id, whatever its bytes.
  */
 import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { V1AckResponse, V1PullResponse, V1PushResponse } from '../../protocol/responses.ts';

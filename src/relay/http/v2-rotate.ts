@@ -1,6 +1,7 @@
 /**
  * `POST /v2/relay/rotate`: a host goes on under a new key. The record is signed by both, and needs no hop.
- * `GET /v2/relay/rotation?key=`: that record, for hosts that know only the old key. The relay vouches for nothing of it.
+ * `GET /v2/relay/rotation?key=`: that record, for hosts that know only the old key. The relay vouches for nothing of
+ * it.
  */
 import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { RotateResponse, RotationShown } from '../../protocol/responses.ts';

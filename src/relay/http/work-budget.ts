@@ -1,11 +1,11 @@
 /**
- * What the relay does for a host beyond what the host brings and what is new to it: charged to the host, whatever key it
- * has, and to its client address.
+ * What the relay does for a host beyond what the host brings and what is new to it: charged to the host, whatever key
+ * it has, and to its client address.
  *
  * An item that is pushed, a page that was never handed over and an ack that releases something cost nothing here: each
  * happens once, and is paid for by the push. What may be asked again and again is counted: a page that was handed over
- * before, a request that brings and gets nothing, the items that a rotation moves, and places to look at beyond those of
- * hosts that changed their keys a few times.
+ * before, a request that brings and gets nothing, the items that a rotation moves, and places to look at beyond those
+ * of hosts that changed their keys a few times.
  */
 import {
   PAGE_BYTES_A_WORK,
@@ -80,8 +80,8 @@ export class WorkBudget {
   }
 
   /**
-   * Charges a page for being empty, or for those of its rows that were handed over before, and notes the others; or refuses
-   * it. `reserved` was charged before it was read.
+   * Charges a page for being empty, or for those of its rows that were handed over before, and notes the others; or
+   * refuses it. `reserved` was charged before it was read.
    */
   chargePage(target: PublicKey, address: string, rows: readonly QueueRow[], reserved = 0): Reply | undefined {
     const through = this.#handedOver.get(target) ?? 0;

@@ -1,6 +1,6 @@
 /**
- * An archive of the log is an image (lib/image.ts) of a stretch of its records as they are stored, under their keys, and
- * what places them in the hash trees.
+ * An archive of the log is an image (lib/image.ts) of a stretch of its records as they are stored, under their keys,
+ * and what places them in the hash trees.
  *
  * The pairs ascend by key: the records; the tiles of level 0 that hold their hashes, as far as those are stored; the
  * first leaves of the trees up to the last record. So an archive that is unpacked into a database is a log that begins

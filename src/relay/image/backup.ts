@@ -76,8 +76,8 @@ export const BACKUP_KIND: ImageKind<BackupHeader, BackupContents> = {
 export type WrittenBackup = CheckedImage<BackupHeader, BackupContents>;
 
 /**
- * Everything that is in `level`, or in the snapshot of it, as it is: wire bytes that are missing or altered too, which a
- * restore drops. The trailer counts those, and comes when `checked` was told of them and is done.
+ * Everything that is in `level`, or in the snapshot of it, as it is: wire bytes that are missing or altered too, which
+ * a restore drops. The trailer counts those, and comes when `checked` was told of them and is done.
  */
 export async function* writeBackup(
   level: Level,

@@ -118,9 +118,9 @@ export async function openReplaced({
 }
 
 /**
- * What is read of a store: itself, or a copy, which the caller closes and removes, where tables of it are damaged or its
- * rows are of an older schema; `undefined` when nothing can be. A copy is without damaged tables: what lay in those is
- * missing, and what they had replaced or deleted may be there again. Its rows have the form of this schema.
+ * What is read of a store: itself, or a copy, which the caller closes and removes, where tables of it are damaged or
+ * its rows are of an older schema; `undefined` when nothing can be. A copy is without damaged tables: what lay in those
+ * is missing, and what they had replaced or deleted may be there again. Its rows have the form of this schema.
  */
 export async function readableOf(found: FoundStore, folder: string, copy: string): Promise<Level | undefined> {
   const isDamaged = found.damagedTables.size > 0;

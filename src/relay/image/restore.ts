@@ -266,8 +266,8 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
 }
 
 /**
- * What is half removed has another name than before, so that no journal of a decision that was taken back brings it into
- * use, should the disk show that one again after a crash.
+ * What is half removed has another name than before, so that no journal of a decision that was taken back brings it
+ * into use, should the disk show that one again after a crash.
  */
 async function giveUpRestored(folder: string, { restored, replacedCopy }: RestoreNames): Promise<void> {
   await rm(join(folder, replacedCopy), { recursive: true, force: true });

@@ -1,8 +1,8 @@
 /**
  * Gives the disk space of collected items back while the relay has nothing else to do.
  *
- * LevelDB drops what was deleted when it compacts the table in which it lies, and it compacts when enough is written. So
- * the newest of what was acked stays on the disk until there is more mail, up to a write buffer of it twice over.
+ * LevelDB drops what was deleted when it compacts the table in which it lies, and it compacts when enough is written.
+ * So the newest of what was acked stays on the disk until there is more mail, up to a write buffer of it twice over.
  *
  * Invariants:
  *   - nothing is compacted while anything is committed, and what comes meanwhile waits for no more than one piece;

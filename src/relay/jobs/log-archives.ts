@@ -39,8 +39,8 @@ export class LogArchives {
   }
 
   /**
-   * Archives these records, unless there is an archive of exactly them. Returns the name of the file, or `undefined` when
-   * `signal` aborted before it was complete. Throws `ImageUnwritten`.
+   * Archives these records, unless there is an archive of exactly them. Returns the name of the file, or `undefined`
+   * when `signal` aborted before it was complete. Throws `ImageUnwritten`.
    */
   async archive(firstLsn: number, lastLsn: number, signal: StopSignal): Promise<string | undefined> {
     const { folder, store, clock, relayPubkey, version } = this.#options;

@@ -1,6 +1,6 @@
 /**
- * Keeps the log of a running relay as long as the operator wants, and no longer: checkpoints of the rows, archives of old
- * records, pruning.
+ * Keeps the log of a running relay as long as the operator wants, and no longer: checkpoints of the rows, archives of
+ * old records, pruning.
  *
  * Invariants:
  *   - one run at a time; a run that fails is logged, and the next one tries again: mail goes on;

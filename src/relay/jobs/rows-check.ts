@@ -1,6 +1,6 @@
 /**
- * The daily check of the rows against the log, and one on demand: a row that is not what the log gives is a fault of the
- * machine or of this software, and nothing that rests on it is to be believed.
+ * The daily check of the rows against the log, and one on demand: a row that is not what the log gives is a fault of
+ * the machine or of this software, and nothing that rests on it is to be believed.
  *
  * The work is done elsewhere (replay/served-check.ts); here is when, one at a time, and what is told of it.
  */

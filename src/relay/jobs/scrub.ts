@@ -2,8 +2,8 @@
  * The daily scrub: compares the stored bytes of everything that waits with the hashes that were accepted, and every row
  * with its checksum.
  *
- * LevelDB checks nothing when it reads, so damage on the disk would be found only when the data is needed, perhaps weeks
- * later. Lost wire bytes are handled as at a pull (engine/lost-items.ts); a damaged row is recorded by the store
+ * LevelDB checks nothing when it reads, so damage on the disk would be found only when the data is needed, perhaps
+ * weeks later. Lost wire bytes are handled as at a pull (engine/lost-items.ts); a damaged row is recorded by the store
  * (store/scan.ts).
  *
  * Invariants:

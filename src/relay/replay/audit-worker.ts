@@ -1,6 +1,6 @@
 /**
- * The thread of helper.ts, on the same open database: it walks over the records that are replayed and the rows that the replay
- * is held against, and hands over blocks of many pairs; and it verifies the wire bytes.
+ * The thread of helper.ts, on the same open database: it walks over the records that are replayed and the rows that the
+ * replay is held against, and hands over blocks of many pairs; and it verifies the wire bytes.
  *
  * Of those it says that all is well, or that it is not: then the verification looks itself, and names what is wrong.
  */

@@ -1,9 +1,10 @@
 /**
- * A thread that reads the stored bytes and verifies them while this one replays the log (audit-worker.ts): a pair that crosses out
- * of LevelDB costs as much as a replayed event. It hands over walks in blocks of many pairs, and answers for the wire bytes.
+ * A thread that reads the stored bytes and verifies them while this one replays the log (audit-worker.ts): a pair that
+ * crosses out of LevelDB costs as much as a replayed event. It hands over walks in blocks of many pairs, and answers
+ * for the wire bytes.
  *
- * Where there is none to be had, or it ends before its time, the caller does that work itself: `answer` comes to `undefined`,
- * and a walk goes on in this thread.
+ * Where there is none to be had, or it ends before its time, the caller does that work itself: `answer` comes to
+ * `undefined`, and a walk goes on in this thread.
  */
 import { extname } from 'node:path';
 import { availableParallelism } from 'node:os';
@@ -78,8 +79,8 @@ export class Helper {
   }
 
   /**
-   * On the open database, which must be shared, where a log of `records` is worth it; `undefined` where it is not, on one core,
-   * or where threads cannot be had.
+   * On the open database, which must be shared, where a log of `records` is worth it; `undefined` where it is not, on
+   * one core, or where threads cannot be had.
    */
   static start(
     level: Level,

@@ -1,8 +1,8 @@
 /**
  * A store that no relay serves from, opened for reading: a store folder, a backup file, or an archive of the log.
  *
- * Nothing is appended and no epoch begins. A folder is locked while it is open, so a running relay refuses it. A file is
- * unpacked into a temporary folder, which `close` removes.
+ * Nothing is appended and no epoch begins. A folder is locked while it is open, so a running relay refuses it. A file
+ * is unpacked into a temporary folder, which `close` removes.
  */
 import { type ReadStream, createReadStream, existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -93,8 +93,8 @@ function refuseOlderSchema(said: number, ofRelay: number, place: string): void {
 }
 
 /**
- * A backup of this schema or an older one. Throws `StoreRefused` for a file that is no whole backup, or of a newer schema,
- * and why the signal aborted.
+ * A backup of this schema or an older one. Throws `StoreRefused` for a file that is no whole backup, or of a newer
+ * schema, and why the signal aborted.
  */
 export async function openBackup(file: string, signal?: AbortSignal): Promise<OfflineStore> {
   const folder = await mkdtemp(join(tmpdir(), 'poste-backup-'));

@@ -1,9 +1,9 @@
 /**
  * Makes the rows and hash trees anew from the log alone, in a new database that then takes the old one's place.
  *
- * The log's records go over byte for byte, and every seq comes from them: none is ever renumbered. Wire bytes are not in
- * the log, so those of waiting items are copied where they are what was accepted; an item without them is reported lost
- * by the relay when it is pulled, and its sender pushes it again. The old database is kept aside.
+ * The log's records go over byte for byte, and every seq comes from them: none is ever renumbered. Wire bytes are not
+ * in the log, so those of waiting items are copied where they are what was accepted; an item without them is reported
+ * lost by the relay when it is pulled, and its sender pushes it again. The old database is kept aside.
  *
  * Where records were pruned, the rows are those of the oldest checkpoint, and what came after it. Checkpoints that are
  * whole, and that the replay comes by, go over with the log; hashes of pruned records are taken out of the tiles.

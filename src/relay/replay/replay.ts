@@ -1,12 +1,12 @@
 /**
  * A replay of the log: the rows that it gives, and the hash trees, in a scratch under the keys of the store.
  *
- * Items and dedup rows are encoded as they come; rows that are read often (quotas, target rows) are held as values until
- * the next `flush`. What is acked or purged may lie there still, as in the live store before its collector came:
+ * Items and dedup rows are encoded as they come; rows that are read often (quotas, target rows) are held as values
+ * until the next `flush`. What is acked or purged may lie there still, as in the live store before its collector came:
  * readers pass over it.
  *
- * A replay begins with the first record or, when that was pruned, with a checkpoint of the rows. Every checkpoint is read
- * to its end and compared with its event, whether it is needed or not; a replay takes the first that is whole.
+ * A replay begins with the first record or, when that was pruned, with a checkpoint of the rows. Every checkpoint is
+ * read to its end and compared with its event, whether it is needed or not; a replay takes the first that is whole.
  */
 import type { Pair } from '../../lib/pair-block.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -215,8 +215,8 @@ export class ReplayedTree {
   }
 
   /**
-   * Takes the hashes of the records up to `throughLsn`, which were pruned, out of the tiles of `level`. Whether those are
-   * right is seen by what is made of them: the tiles above, the first leaf of the next tree, the last root. Throws
+   * Takes the hashes of the records up to `throughLsn`, which were pruned, out of the tiles of `level`. Whether those
+   * are right is seen by what is made of them: the tiles above, the first leaf of the next tree, the last root. Throws
    * `DamagedRecord`.
    */
   async takePrunedHashes(level: Level, throughLsn: number): Promise<void> {
@@ -271,7 +271,8 @@ export interface FoundCheckpoints {
 }
 
 /**
- * Reads checkpoints to their ends and compares each with its event: all of them, or the newest first until one is whole.
+ * Reads checkpoints to their ends and compares each with its event: all of them, or the newest first until one is
+ * whole.
  */
 export async function* findCheckpoints(
   { store }: OfflineStore,
@@ -297,8 +298,8 @@ export async function* findCheckpoints(
 }
 
 /**
- * The checkpoint with which a replay of this log begins: the oldest after which every record is there, where records were
- * pruned; or the newest through `throughLsn`, so that as little as possible is replayed.
+ * The checkpoint with which a replay of this log begins: the oldest after which every record is there, where records
+ * were pruned; or the newest through `throughLsn`, so that as little as possible is replayed.
  */
 export function baseOf(
   { whole }: FoundCheckpoints,
@@ -313,8 +314,8 @@ export function baseOf(
 }
 
 /**
- * Brings the rows that a replay of this log begins with into the scratch, where nothing is yet: those of `base`, or none
- * where the log has its beginning. `undefined` when records are gone that nothing stands for.
+ * Brings the rows that a replay of this log begins with into the scratch, where nothing is yet: those of `base`, or
+ * none where the log has its beginning. `undefined` when records are gone that nothing stands for.
  */
 export async function* beginReplay(
   offline: OfflineStore,

@@ -1,6 +1,6 @@
 /**
- * One verification: where its pairs come from, what its checks share, and the walk that they make. A check is a function of a
- * `Verification`: it reads, adds findings, and notes what the checks behind it need to know.
+ * One verification: where its pairs come from, what its checks share, and the walk that they make. A check is a
+ * function of a `Verification`: it reads, adds findings, and notes what the checks behind it need to know.
  */
 import type { Pair } from '../../lib/pair-block.ts';
 import { KEY_BYTES, prefixRange } from '../store/keys.ts';

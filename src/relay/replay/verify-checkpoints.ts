@@ -1,6 +1,7 @@
 /**
- * Verifies what stands for pruned records: the mark that says how far the log was pruned, the checkpoints of the rows, each
- * against its event, and the hashes that the trees begin with. Loads the rows with which the replay begins into the scratch.
+ * Verifies what stands for pruned records: the mark that says how far the log was pruned, the checkpoints of the rows,
+ * each against its event, and the hashes that the trees begin with. Loads the rows with which the replay begins into
+ * the scratch.
  */
 import { countText } from '../core/count-text.ts';
 import { CHECKPOINT_PREFIXES, PREFIX, prefixRange } from '../store/keys.ts';

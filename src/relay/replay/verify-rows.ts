@@ -117,8 +117,8 @@ function describeChange(table: TableName, key: Buffer, stored: Buffer, byLog: Bu
 type RowNames = (table: TableName, key: Buffer) => string;
 
 /**
- * The names of rows. Accounts, deny entries and dedup rows are stored under hashes: the log is searched for the texts of
- * those that are in `hashed`, in hexadecimal.
+ * The names of rows. Accounts, deny entries and dedup rows are stored under hashes: the log is searched for the texts
+ * of those that are in `hashed`, in hexadecimal.
  */
 async function rowNames(offline: OfflineStore, hashed: ReadonlySet<string>): Promise<RowNames> {
   const said = new Map<string, string>();

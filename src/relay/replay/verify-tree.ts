@@ -14,8 +14,8 @@ import { type Judge, type Verification, compareWalks } from './verification.ts';
 const TREE_ADVICE = 'poste relay log rebuild makes the tree anew from the log, whose records are whole';
 
 /**
- * Compares every stored tile and first leaf with the trees that the replay made, byte for byte. The right edge of the last
- * tree is not stored: the report names its root, for comparison with a checkpoint.
+ * Compares every stored tile and first leaf with the trees that the replay made, byte for byte. The right edge of the
+ * last tree is not stored: the report names its root, for comparison with a checkpoint.
  */
 export async function* verifyTree(verification: Verification): AsyncGenerator<Progress, void> {
   const { scratch, findings } = verification;

@@ -1,25 +1,25 @@
 /**
- * Whether a store is what its log says: one walk, with a list of checks. Who verifies differs in where the pairs come from
- * (`Source`), in which checks are made, and in who paces them: each check yields its progress, and is not asked for the next
- * step before its time.
+ * Whether a store is what its log says: one walk, with a list of checks. Who verifies differs in where the pairs come
+ * from (`Source`), in which checks are made, and in who paces them: each check yields its progress, and is not asked
+ * for the next step before its time.
  *
- * At rest (`verify`): everything. Checksums and places of every record, hash trees and rows against a replay, the charges
- * against what waits, the wire bytes against their hashes, the due indexes, and what lies outside the database. Another
- * thread reads ahead (helper.ts), and each key is also looked up.
+ * At rest (`verify`): everything. Checksums and places of every record, hash trees and rows against a replay, the
+ * charges against what waits, the wire bytes against their hashes, the due indexes, and what lies outside the database.
+ * Another thread reads ahead (helper.ts), and each key is also looked up.
  *
  * While the relay goes on (`verifyServed`): what a scrub cannot see, which is a row whose checksum is right and whose
- * contents are not, a row that is missing, and one that came back. The log before the newest checkpoint, hash trees and wire
- * bytes are left to the others. What makes this sound while the relay writes lives in:
+ * contents are not, a row that is missing, and one that came back. The log before the newest checkpoint, hash trees and
+ * wire bytes are left to the others. What makes this sound while the relay writes lives in:
  *   - store/level.ts (`atThisMoment`), used by `openServed`: every read is of one snapshot, the end of the log included;
  *   - replay.ts (`runs`) and verify-rows.ts: acked and purged rows count on neither side, whether they were collected or not;
  *   - start-jobs.ts: nothing is compacted meanwhile, and what is found is told row by row, and begins one epoch;
  *   - served-worker.ts: the pace (lib/pace.ts), which is also that of the scrub.
  *
- * The daily scrub (jobs/scrub.ts) reads what waits in slices through the engine, so that what it finds lost is lost to the
- * engine too.
+ * The daily scrub (jobs/scrub.ts) reads what waits in slices through the engine, so that what it finds lost is lost to
+ * the engine too.
  *
- * Streaming: the replay is kept in a scratch, walks go past the cache, and findings are bounded. Nothing of the store is
- * written.
+ * Streaming: the replay is kept in a scratch, walks go past the cache, and findings are bounded. Nothing of the store
+ * is written.
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';

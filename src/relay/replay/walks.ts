@@ -8,8 +8,8 @@ import { type KeyRange, runsOf } from '../store/scan.ts';
 import type { Findings } from './finding.ts';
 
 /**
- * The runs of a walk; a key that a look-up answers otherwise is a finding. A block that a walk left in the cache need not be
- * unpacked again for each of its keys.
+ * The runs of a walk; a key that a look-up answers otherwise is a finding. A block that a walk left in the cache need
+ * not be unpacked again for each of its keys.
  */
 export async function* lookUpEach(
   level: Level,
@@ -94,8 +94,8 @@ interface Joined {
 }
 
 /**
- * Two walks in step, in runs of what both have at hand: to wait for each pair would take longer than to compare it. Both
- * ascend by key, and their keys begin with the same prefix or with none.
+ * Two walks in step, in runs of what both have at hand: to wait for each pair would take longer than to compare it.
+ * Both ascend by key, and their keys begin with the same prefix or with none.
  */
 export async function* joinWalks(
   left: AsyncIterable<readonly Pair[]>,

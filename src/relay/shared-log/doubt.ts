@@ -1,11 +1,11 @@
 /**
- * The doubt of a shared log: why a new epoch must begin. Its text in the row of the lead is reasons, the first one first, with
- * `; ` between them; none of them holds that.
+ * The doubt of a shared log: why a new epoch must begin. Its text in the row of the lead is reasons, the first one
+ * first, with `; ` between them; none of them holds that.
  *
- * A log that went back is found by each node that had seen more of it, one after the other, and one new epoch answers them
- * all. So a node says with its reason which epochs it knows. When the log goes on in an epoch that the node does not know,
- * and that came after one that it knows, then that epoch was begun where its history and that of the log part: whatever the
- * log lacks is of an earlier epoch, and there is nothing to begin.
+ * A log that went back is found by each node that had seen more of it, one after the other, and one new epoch answers
+ * them all. So a node says with its reason which epochs it knows. When the log goes on in an epoch that the node does
+ * not know, and that came after one that it knows, then that epoch was begun where its history and that of the log
+ * part: whatever the log lacks is of an earlier epoch, and there is nothing to begin.
  */
 import type { LogTree } from '../store/log-tree.ts';
 

@@ -6,9 +6,8 @@ export const DURABILITIES = ['standby', 'storage', 'single'] as const;
 export type Durability = (typeof DURABILITIES)[number];
 
 /**
- * Why a batch on a server with these names of standbys may have no second copy; `undefined` when it has one, or none is asked
- * for. It may pass: a manager of servers such as Patroni writes such
- * names for a while after a promotion.
+ * Why a batch on a server with these names of standbys may have no second copy; `undefined` when it has one, or none is
+ * asked for. It may pass: a manager of servers such as Patroni writes such names for a while after a promotion.
  */
 export function namesFault(durability: Durability, names: string): string | undefined {
   if (durability !== 'standby') return undefined;

@@ -1,6 +1,6 @@
 /**
- * Fills a new view from the snapshot of a shared log: what the snapshot holds, the records that the log still has of the
- * time before, and the wire bytes of what waits. The batches after the snapshot are then followed as ever.
+ * Fills a new view from the snapshot of a shared log: what the snapshot holds, the records that the log still has of
+ * the time before, and the wire bytes of what waits. The batches after the snapshot are then followed as ever.
  *
  * Invariants:
  *   - every write is synced, and the mark of the view comes last: without it the view counts as cut short, and the next
@@ -48,8 +48,8 @@ export interface FillOptions {
 export type FilledTo = Pick<ViewMark, 'no' | 'lastLsn' | 'effects'>;
 
 /**
- * Fills `level`, which holds nothing but the mark of a new view; that mark is to be replaced by what this returns. Throws
- * `SnapshotDamaged` (also when another snapshot took the place of this one), `LogRefused` for one of a newer
+ * Fills `level`, which holds nothing but the mark of a new view; that mark is to be replaced by what this returns.
+ * Throws `SnapshotDamaged` (also when another snapshot took the place of this one), `LogRefused` for one of a newer
  * software, and `StoreRefused` for a newer schema.
  */
 export async function fillView(level: Level, state: LogState, folder: string, options: FillOptions): Promise<FilledTo> {

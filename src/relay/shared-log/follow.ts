@@ -36,9 +36,9 @@ export class ViewTooOld extends Error {
 }
 
 /**
- * Applies what the log holds beyond the view: what was acknowledged, or everything for the tenure that leads. Returns how
- * many batches. Throws `ViewDiverged`, `LogWentBack`, `LogUnreachable`, and `ViewTooOld` when batches between the two are
- * pruned.
+ * Applies what the log holds beyond the view: what was acknowledged, or everything for the tenure that leads. Returns
+ * how many batches. Throws `ViewDiverged`, `LogWentBack`, `LogUnreachable`, and `ViewTooOld` when batches between the
+ * two are pruned.
  */
 export async function catchUp(parts: FollowParts, tenure?: Tenure, signal?: AbortSignal): Promise<number> {
   const { log, view } = parts;

@@ -2,9 +2,9 @@
  * The lead of a shared log: how a node comes to it, keeps it, and knows that it may have lost it.
  *
  * No clock decides who leads: the fence row does. A candidate takes the lead of a node that shows no life for a whole
- * lease, by its own monotonic clock, and only if nothing has changed in the row since. The leader answers nobody when its
- * last confirmed renewal is older than the lease less a margin, counted from when it was sent; it may answer again when a
- * renewal gets through.
+ * lease, by its own monotonic clock, and only if nothing has changed in the row since. The leader answers nobody when
+ * its last confirmed renewal is older than the lease less a margin, counted from when it was sent; it may answer again
+ * when a renewal gets through.
  */
 import type { Cancel, Clock, Timers } from '../../lib/clock.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
@@ -48,9 +48,9 @@ export class LeaseWatch {
   }
 
   /**
-   * Whether the lead may be taken from what this state shows at `serverMs`, by the server's clock. What this node led itself
-   * it takes back at once, for the lock on its view shows that it does not run twice. What is kept for a node that asked for
-   * it is free after a lease.
+   * Whether the lead may be taken from what this state shows at `serverMs`, by the server's clock. What this node led
+   * itself it takes back at once, for the lock on its view shows that it does not run twice. What is kept for a node
+   * that asked for it is free after a lease.
    *
    * Throws `LogRefused` when another process leads under the name of this node.
    */
@@ -81,10 +81,10 @@ function twinSentence(name: string): string {
 }
 
 /**
- * Why a node that leads is to stop, and to follow: another node asked for the lead; or its clock is not that of the server, so
- * that it refuses hosts, and another may do better; or the log lies on another server than when this node took the lead. Then
- * it takes the lead anew, because only a takeover finds out whether that server has everything, and notes that the log lies
- * there.
+ * Why a node that leads is to stop, and to follow: another node asked for the lead; or its clock is not that of the
+ * server, so that it refuses hosts, and another may do better; or the log lies on another server than when this node
+ * took the lead. Then it takes the lead anew, because only a takeover finds out whether that server has everything, and
+ * notes that the log lies there.
  */
 export type HandOver = { type: 'other-node'; by: string } | { type: 'other-server' } | { type: 'clock'; why: string };
 

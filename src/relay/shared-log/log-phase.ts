@@ -1,14 +1,14 @@
 /**
- * What a shared log does now, as the text `state` in its row says it: words that are separated by spaces. DO NOT CHANGE a
- * word: add one.
+ * What a shared log does now, as the text `state` in its row says it: words that are separated by spaces. DO NOT CHANGE
+ * a word: add one.
  *
  *   serving                      a node leads, or may
  *   loading <log id> <node>      the store of that node is loaded beside it, and takes its place as that log
  *   aborting <log id> <node>     that load is given up; the store of the node may be marked as moved yet
  *   moved <node>                 it goes on in the store of that node, and never here again
  *
- * While a load goes on over a log that did not serve, a line break and the text before follow: what a load that is given up
- * goes back to. Only a log that serves can be led. Another text is of a newer software.
+ * While a load goes on over a log that did not serve, a line break and the text before follow: what a load that is
+ * given up goes back to. Only a log that serves can be led. Another text is of a newer software.
  */
 import { assertNever } from '../../lib/assert-never.ts';
 

@@ -1,6 +1,6 @@
 /**
- * What `publish` and `withdraw` share: how they change the row of the log while nodes renew it and take the lead, and how
- * they work on the database of a stopped relay.
+ * What `publish` and `withdraw` share: how they change the row of the log while nodes renew it and take the lead, and
+ * how they work on the database of a stopped relay.
  */
 import { hash, randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -69,9 +69,9 @@ export async function seenLog(log: SharedLog): Promise<SeenLog> {
 }
 
 /**
- * Changes the row from what `decide` was shown last; what it throws ends the attempt. When it resolves, every copy has the
- * change and all that was stored before; it resolves to what the row said. Throws `LogUnreachable`, `NotWritten` and `OutcomeUnknown` too: then the row may
- * have been changed, and the next command finds out.
+ * Changes the row from what `decide` was shown last; what it throws ends the attempt. When it resolves, every copy has
+ * the change and all that was stored before; it resolves to what the row said. Throws `LogUnreachable`, `NotWritten`
+ * and `OutcomeUnknown` too: then the row may have been changed, and the next command finds out.
  */
 export async function changeRow(
   log: SharedLog,
@@ -109,9 +109,9 @@ export async function inStoppedStore<T>(
 }
 
 /**
- * Makes of a view a store with a log of its own: first the position outside LevelDB, then one synced batch, so that a crash
- * between the two leaves a view. The caller knows that `level` holds all of the log: so the heartbeat, which a view has not,
- * is of now. Throws `DamagedRecord`.
+ * Makes of a view a store with a log of its own: first the position outside LevelDB, then one synced batch, so that a
+ * crash between the two leaves a view. The caller knows that `level` holds all of the log: so the heartbeat, which a
+ * view has not, is of now. Throws `DamagedRecord`.
  */
 export async function becomeOwnLog(level: Level, { folder, positionFile, clock }: MoveOptions): Promise<void> {
   const bounds = await checkNewestRecords(level);

@@ -29,8 +29,8 @@ import { type SeenBatch, WitnessKeeper, forgetWitness, isHeld, readWitness, refu
 export const LOOK_EVERY_MS = 100;
 
 /**
- * Follows the log until this node leads it; `undefined` when `signal` aborts before, and then the log is closed. Waits for
- * a server that cannot be reached. Throws `LogRefused` (`ViewDiverged` is one) and `StoreRefused`.
+ * Follows the log until this node leads it; `undefined` when `signal` aborts before, and then the log is closed. Waits
+ * for a server that cannot be reached. Throws `LogRefused` (`ViewDiverged` is one) and `StoreRefused`.
  */
 export async function joinLog(options: NodeOptions): Promise<LeadingNode | undefined> {
   const { log, signal } = options;

@@ -1,6 +1,6 @@
 /**
- * Opens the view that a node keeps of a shared log, or a new one; a view that cannot be one of this log is put aside and
- * never deleted.
+ * Opens the view that a node keeps of a shared log, or a new one; a view that cannot be one of this log is put aside
+ * and never deleted.
  *
  * A view lies where an embedded store would lie, so that everything that reads a stopped store reads a stopped view.
  */

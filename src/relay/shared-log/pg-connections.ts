@@ -1,9 +1,9 @@
 /**
- * The two connections of a log in PostgreSQL: one for appends, because one that waits for the standby must not hold up reads;
- * the other for reads and renewals. Each is opened when it is wanted, and anew when it was lost.
+ * The two connections of a log in PostgreSQL: one for appends, because one that waits for the standby must not hold up
+ * reads; the other for reads and renewals. Each is opened when it is wanted, and anew when it was lost.
  *
- * What a server must not be, or does not allow, ends a node that starts, with a sentence for its operator. Of a node that runs
- * it may be repaired meanwhile: it waits, as for a server that does not answer.
+ * What a server must not be, or does not allow, ends a node that starts, with a sentence for its operator. Of a node
+ * that runs it may be repaired meanwhile: it waits, as for a server that does not answer.
  */
 import type { LogEndpoint } from './log-address.ts';
 import { type PgLink, type ServerError, answerError, mayBeMended, poolerSentence, reasonOf } from './pg-link.ts';

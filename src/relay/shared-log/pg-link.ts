@@ -1,8 +1,9 @@
 /**
  * One connection to a PostgreSQL server that is a primary.
  *
- * `pg` is loaded when the first link is opened. What the server warns of while a statement runs counts as the statement's:
- * a wait for the standby that was cancelled ends in success and a warning. What it warns of at the connect does not.
+ * `pg` is loaded when the first link is opened. What the server warns of while a statement runs counts as the
+ * statement's: a wait for the standby that was cancelled ends in success and a warning. What it warns of at the connect
+ * does not.
  */
 import type { Socket } from 'node:net';
 import type { Client, QueryResultRow } from 'pg';
@@ -17,15 +18,15 @@ const CONNECT_WITHIN_MS = 3_000;
 export const ANSWER_WITHIN_MS = 10_000;
 
 /**
- * Errors after which the same statement may be tried again: no room, no memory, no connection left (class 53), a disk that
- * failed (class 58), a lock that was not had in time (55P03), a conflict with another statement (40001, 40P01), or somebody
- * who cancelled it (57014). The server undoes a statement that ends in an error whole.
+ * Errors after which the same statement may be tried again: no room, no memory, no connection left (class 53), a disk
+ * that failed (class 58), a lock that was not had in time (55P03), a conflict with another statement (40001, 40P01), or
+ * somebody who cancelled it (57014). The server undoes a statement that ends in an error whole.
  */
 const TRY_AGAIN = /^(?:53...|58...|55P03|40001|40P01|57014)$/;
 
 /**
- * Errors after which another connection is needed: the server ends this one (57P), a pooler or the protocol failed (class 08),
- * or the server is no primary any more and writes nothing (25006, 55000).
+ * Errors after which another connection is needed: the server ends this one (57P), a pooler or the protocol failed
+ * (class 08), or the server is no primary any more and writes nothing (25006, 55000).
  */
 const CONNECT_AGAIN = /^(?:57P..|08...|25006|55000)$/;
 
@@ -122,8 +123,8 @@ export class PgLink {
   }
 
   /**
-   * Rejects with the error of `pg`: one that has a `severity` is an answer of the server. A statement that `waits` does so
-   * for as long as the server takes; any other ends the link when its answer does not come in time.
+   * Rejects with the error of `pg`: one that has a `severity` is an answer of the server. A statement that `waits` does
+   * so for as long as the server takes; any other ends the link when its answer does not come in time.
    */
   async query<R extends QueryResultRow>(
     { name, text, waits = false }: Statement,

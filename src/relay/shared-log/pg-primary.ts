@@ -1,8 +1,8 @@
 /**
  * Finds the primary among the servers of a log.
  *
- * All are asked at the same time. A primary of before that came back beside the one that took its place is one too, until
- * somebody makes it a standby: the one of the highest timeline counts.
+ * All are asked at the same time. A primary of before that came back beside the one that took its place is one too,
+ * until somebody makes it a standby: the one of the highest timeline counts.
  */
 import { Socket } from 'node:net';
 import type { LogEndpoint } from './log-address.ts';

@@ -136,9 +136,9 @@ export function seqsOf(places: readonly Buffer[]): Buffer {
 }
 
 /**
- * Arrays are sent as PostgreSQL's binary format has them: `pg` sends a Buffer parameter as it is, so the bytes of a bytea[] go
- * without hex. Layout: number of dimensions i32, 0 i32, OID of the elements i32, length i32, lower bound i32 (1), then
- * each element: its length i32 and its bytes (PostgreSQL's array_send).
+ * Arrays are sent as PostgreSQL's binary format has them: `pg` sends a Buffer parameter as it is, so the bytes of a
+ * bytea[] go without hex. Layout: number of dimensions i32, 0 i32, OID of the elements i32, length i32, lower bound i32
+ * (1), then each element: its length i32 and its bytes (PostgreSQL's array_send).
  */
 const BYTEA = 17;
 const INT8 = 20;

@@ -1,9 +1,9 @@
 /**
  * Statements on the connections of a log in PostgreSQL, and whether their answers can be believed.
  *
- * A wait for the standby ends in success also when it was cancelled, of which the server warns, and when the names of the
- * standbys were emptied, of which it says nothing. So the names are read before what waits and, right behind it on the wire,
- * again. Names that change between two statements are read anew.
+ * A wait for the standby ends in success also when it was cancelled, of which the server warns, and when the names of
+ * the standbys were emptied, of which it says nothing. So the names are read before what waits and, right behind it on
+ * the wire, again. Names that change between two statements are read anew.
  */
 import type { QueryResultRow } from 'pg';
 import { type Durability, namesFault } from './durability.ts';
@@ -70,8 +70,9 @@ export class PgSession {
   }
 
   /**
-   * One statement on the connection of appends, which gets the names of the standbys as its last value and stores nothing
-   * where others are named by then. Throws `NotWritten`, and `OutcomeUnknown` when what it stored may not be on every copy.
+   * One statement on the connection of appends, which gets the names of the standbys as its last value and stores
+   * nothing where others are named by then. Throws `NotWritten`, and `OutcomeUnknown` when what it stored may not be on
+   * every copy.
    */
   async append<R extends QueryResultRow>(
     text: string,

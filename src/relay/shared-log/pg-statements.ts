@@ -2,9 +2,9 @@
  * The tables and statements of a log in PostgreSQL.
  *
  * One statement is one transaction and one round trip, and leaves nothing open when a client dies. Every statement that
- * takes or changes the lead compares what was seen before. The settings that a role, a database or a pooler could change
- * are set within each statement: without `synchronous_commit` no standby is waited for, and without warnings nobody hears
- * that a wait was cancelled.
+ * takes or changes the lead compares what was seen before. The settings that a role, a database or a pooler could
+ * change are set within each statement: without `synchronous_commit` no standby is waited for, and without warnings
+ * nobody hears that a wait was cancelled.
  *
  * An append locks the fence row `FOR SHARE` and does not write it: under an open transaction, updates of one row become
  * slower without bound. `FOR KEY SHARE` would not hold off who takes the lead.
@@ -58,9 +58,10 @@ WHERE NOT coalesce(has_table_privilege(to_regclass(t.name), r.name), false)`;
 const ARMED = `set_config('synchronous_commit', 'on', true) = 'on' AND set_config('client_min_messages', 'warning', true) = 'warning'`;
 
 /**
- * For each connection: a plan that is compiled costs more than it saves, and nothing waits for ever in the server. What a
- * role or a database may have set otherwise is set back: a statement that is cut short, or that sees an older row. Every
- * row is looked up by its key: a plan that was made and kept while a table was empty would read the whole of a full one.
+ * For each connection: a plan that is compiled costs more than it saves, and nothing waits for ever in the server. What
+ * a role or a database may have set otherwise is set back: a statement that is cut short, or that sees an older row.
+ * Every row is looked up by its key: a plan that was made and kept while a table was empty would read the whole of a
+ * full one.
  */
 export const SESSION = `SET jit = off; SET enable_seqscan = off; SET lock_timeout = '2s'; SET client_connection_check_interval = '2s'; SET statement_timeout = 0;
   SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off`;
@@ -96,8 +97,8 @@ const doubtWith = (reason: string): string =>
   `CASE WHEN ${reason} IS NULL OR position(${reason} IN doubt) > 0 THEN doubt ELSE concat_ws('; ', doubt, ${reason}) END`;
 
 /**
- * $1 log, $2 term, $3 beat, $4 tenure or null as seen; $5 new tenure, $6 holder, $7 settings, $8 and $9 the server as seen,
- * $10 doubt or null.
+ * $1 log, $2 term, $3 beat, $4 tenure or null as seen; $5 new tenure, $6 holder, $7 settings, $8 and $9 the server as
+ * seen, $10 doubt or null.
  */
 export const LEAD = `
 UPDATE relay_log SET term = term + 1, tenure = $5::uuid, is_free = false, holder = $6, beat = beat + 1, beat_at = clock_timestamp(),
@@ -118,8 +119,8 @@ WHERE ${OF_TENURE} RETURNING doubt, wanted_by,
   current_setting('synchronous_standby_names') AS standby_names`;
 
 /**
- * $1 log, $2 term, $3 beat, $4 tenure or null, $5 state as seen; $6 and $7 the server as seen; $8 new state, $9 new tenure. The
- * heartbeat stays: who changes the row does not know whether this is an older copy of the log.
+ * $1 log, $2 term, $3 beat, $4 tenure or null, $5 state as seen; $6 and $7 the server as seen; $8 new state, $9 new
+ * tenure. The heartbeat stays: who changes the row does not know whether this is an older copy of the log.
  */
 const CHANGED = `term = term + 1, beat = beat + 1, is_free = true, wanted_by = NULL, state = $8, tenure = $9::uuid`;
 const UNCHANGED = `one AND log_id = $1::uuid AND term = $2::int8 AND beat = $3::int8 AND tenure IS NOT DISTINCT FROM $4::uuid AND state = $5
@@ -139,8 +140,8 @@ UPDATE relay_log SET is_free = true, beat = beat + 1, beat_at = clock_timestamp(
 WHERE ${OF_TENURE} AND system_identifier = ${SYSTEM} AND timeline = ${TIMELINE}`;
 
 /**
- * A write that waits for the standbys, on the server where the lead was taken: they have everything that was stored before
- * it. It waits for an append that still runs.
+ * A write that waits for the standbys, on the server where the lead was taken: they have everything that was stored
+ * before it. It waits for an append that still runs.
  */
 export const SETTLE = `
 UPDATE relay_log SET beat = beat + 1, beat_at = clock_timestamp()
@@ -195,8 +196,8 @@ SELECT (SELECT count(*) FROM b)::int AS appended, (SELECT doubt FROM fence) AS d
 export const STANDBY_NAMES = `SELECT current_setting('synchronous_standby_names') AS names`;
 
 /**
- * $1 log, $2 after, $3 how many, $4 whether those that nobody acknowledged too, $5 bytes of bodies at most, but one batch. The
- * length of a body that is stored outside its row is known without it.
+ * $1 log, $2 after, $3 how many, $4 whether those that nobody acknowledged too, $5 bytes of bodies at most, but one
+ * batch. The length of a body that is stored outside its row is known without it.
  */
 export const BATCHES = `
 SELECT b.no, b.first_lsn, b.last_lsn, b.term, b.effects, b.body FROM (
@@ -256,8 +257,8 @@ export const SWEEPS: readonly (readonly [name: string, text: string])[] = ['payl
 );
 
 /**
- * Snapshots and pruning wait for no standby: a standby that lacks one of these statements lacks everything after it too.
- * They lock the row as an append does.
+ * Snapshots and pruning wait for no standby: a standby that lacks one of these statements lacks everything after it
+ * too. They lock the row as an append does.
  */
 const UNHURRIED = `SELECT log_id, snapshot_no, pruned_no FROM relay_log
   WHERE ${LEADS} AND state = 'serving' AND set_config('synchronous_commit', 'local', true) = 'local' FOR SHARE`;

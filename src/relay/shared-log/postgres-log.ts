@@ -1,8 +1,8 @@
 /**
  * The shared log in PostgreSQL.
  *
- * A statement that takes the lead is never sent twice, because one that was given up may still run in the server later: it
- * compares what was seen, and then changes nothing.
+ * A statement that takes the lead is never sent twice, because one that was given up may still run in the server later:
+ * it compares what was seen, and then changes nothing.
  */
 import { randomUUID } from 'node:crypto';
 import { encodeBody } from './batch-body.ts';
@@ -287,8 +287,8 @@ function isStored(row: AppendRow | undefined): boolean {
 type Ask = <R extends QueryResultRow>(name: string, text: string, values: unknown[]) => Promise<Answered<R>>;
 
 /**
- * Snapshots and pruning. Every statement compares the tenure, and deletes so little that it is over soon: an append waits for
- * none of them, and who takes the lead waits for one.
+ * Snapshots and pruning. Every statement compares the tenure, and deletes so little that it is over soon: an append
+ * waits for none of them, and who takes the lead waits for one.
  */
 class PgSnapshots implements LogSnapshots {
   readonly #ask: Ask;

@@ -1,6 +1,7 @@
 /**
- * A node notes in the log that it lives, and which format it reads: what operators see of the nodes, and what a leader goes by
- * before it raises the format of the log. A node that starts later with older software is told so by the log itself.
+ * A node notes in the log that it lives, and which format it reads: what operators see of the nodes, and what a leader
+ * goes by before it raises the format of the log. A node that starts later with older software is told so by the log
+ * itself.
  */
 import type { Clock, Timers } from '../../lib/clock.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';

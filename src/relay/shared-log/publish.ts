@@ -7,12 +7,12 @@
  *   3. the store is marked as a view of that log, and synced: from here on it refuses to serve by itself
  *   4. the row names that log: from here on it serves, and any node that has a view of it may lead
  *
- * Steps 1, 3 and 4 are each one write. Before step 4 a move can be given up, and a command that finds one of this store gives
- * it up and begins anew. To give up, the row first says so, which no late statement of step 4 outlives; the mark is taken
- * back; and the row says again what it said before step 1.
+ * Steps 1, 3 and 4 are each one write. Before step 4 a move can be given up, and a command that finds one of this store
+ * gives it up and begins anew. To give up, the row first says so, which no late statement of step 4 outlives; the mark
+ * is taken back; and the row says again what it said before step 1.
  *
- * The image is the wire bytes that wait, a snapshot, and a first batch without a record: the snapshot stands for that batch
- * and everything before it. The last record of the store vouches for the rows of the snapshot.
+ * The image is the wire bytes that wait, a snapshot, and a first batch without a record: the snapshot stands for that
+ * batch and everything before it. The last record of the store vouches for the rows of the snapshot.
  */
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -97,8 +97,8 @@ export async function abortPublish(options: MoveOptions): Promise<boolean> {
 }
 
 /**
- * Whether there is a store that may be marked; a command that is at it has the lock. Where the store is lost, the name of its
- * node is enough to give its move up: nothing is left that could be marked.
+ * Whether there is a store that may be marked; a command that is at it has the lock. Where the store is lost, the name
+ * of its node is enough to give its move up: nothing is left that could be marked.
  */
 async function isStoreThere(options: MoveOptions): Promise<boolean> {
   try {
@@ -112,8 +112,8 @@ async function isStoreThere(options: MoveOptions): Promise<boolean> {
 }
 
 /**
- * The row says that the move of this node is given up; then the mark of its store is taken back, if it was made. Returns
- * whether the store holds its own log.
+ * The row says that the move of this node is given up; then the mark of its store is taken back, if it was made.
+ * Returns whether the store holds its own log.
  */
 async function giveUp(options: MoveOptions, node: string, isThere = true): Promise<boolean> {
   const { log, folder, step } = options;
@@ -137,8 +137,8 @@ function isMoveOf(phase: LogPhase, node: string): phase is LoadPhase {
 }
 
 /**
- * Whether the log of the mark serves: one that was on its way back serves again. A move that was cut short after the mark is
- * given up.
+ * Whether the log of the mark serves: one that was on its way back serves again. A move that was cut short after the
+ * mark is given up.
  */
 async function isPublished(options: MoveOptions, { logId }: ViewMark, node: string): Promise<boolean> {
   const { log, folder } = options;

@@ -103,8 +103,8 @@ export interface OpenedLog {
   /** The server's clock, milliseconds since the Unix epoch. */
   nowMs: number;
   /**
-   * Why a batch may have no second copy on this server now, as a sentence for the operator; `undefined` when it has what the
-   * durability asks for. Nothing is begun, led or appended meanwhile.
+   * Why a batch may have no second copy on this server now, as a sentence for the operator; `undefined` when it has
+   * what the durability asks for. Nothing is begun, led or appended meanwhile.
    */
   copyFault: string | undefined;
   /** `undefined`: nobody has begun a log here. */
@@ -131,8 +131,8 @@ export interface Candidate {
   /** A digest of what it decides by. */
   settings: Buffer;
   /**
-   * Why it must begin a new epoch, if it must. It is added to the doubt of the log with the lead, so that the next leader
-   * knows it when this one ends before the new epoch is durable.
+   * Why it must begin a new epoch, if it must. It is added to the doubt of the log with the lead, so that the next
+   * leader knows it when this one ends before the new epoch is durable.
    */
   doubt?: string | undefined;
 }
@@ -161,11 +161,11 @@ export interface LogChange {
 }
 
 /**
- * Snapshots of what views hold, each as it is after one batch. At most one is valid, `snapshotNo` of the state: it stands
- * for the batches up to it. Its parts are numbered from 0 (snapshot.ts).
+ * Snapshots of what views hold, each as it is after one batch. At most one is valid, `snapshotNo` of the state: it
+ * stands for the batches up to it. Its parts are numbered from 0 (snapshot.ts).
  *
- * A tenure that does not lead any more writes and deletes nothing. Nothing here waits for a standby: what is stored later
- * has it only after this.
+ * A tenure that does not lead any more writes and deletes nothing. Nothing here waits for a standby: what is stored
+ * later has it only after this.
  */
 export interface LogSnapshots {
   /** Stores a part of a snapshot that is to come after the valid one. Throws `Fenced`. */
@@ -173,16 +173,16 @@ export interface LogSnapshots {
   /** A part of any snapshot, valid or not; `undefined` when there is none. */
   part(logId: string, throughNo: number, part: number): Promise<Buffer | undefined>;
   /**
-   * Makes it the valid one. To be called when all of its parts were read back as they were written, and when the batches
-   * up to `ackedNo`, the one that vouches for it among them, were acknowledged. Throws `Fenced`; also for one that lacks its
-   * first part, that is not newer than the valid one, or that no batch follows.
+   * Makes it the valid one. To be called when all of its parts were read back as they were written, and when the
+   * batches up to `ackedNo`, the one that vouches for it among them, were acknowledged. Throws `Fenced`; also for one
+   * that lacks its first part, that is not newer than the valid one, or that no batch follows.
    */
   makeValid(tenure: Tenure, throughNo: number, ackedNo: number): Promise<void>;
   /** Deletes some parts of snapshots that are not valid. Resolves to whether more may be left. Throws `Fenced`. */
   dropOthers(tenure: Tenure): Promise<boolean>;
   /**
-   * Deletes some of the batches up to `throughNo`. Resolves to whether more may be left. Throws `Fenced`; also for batches
-   * that the valid snapshot does not stand for.
+   * Deletes some of the batches up to `throughNo`. Resolves to whether more may be left. Throws `Fenced`; also for
+   * batches that the valid snapshot does not stand for.
    */
   prune(tenure: Tenure, throughNo: number): Promise<boolean>;
 }
@@ -204,9 +204,9 @@ export interface SharedLog {
   /** The first batch of a tenure follows `lastNo` and `lastLsn` of the state that it was taken from. */
   append(tenure: Tenure, batch: EncodedBatch, ackedNo: number): Promise<Appended>;
   /**
-   * What became of a batch of which nobody knew it: every copy has it, or nobody has, and it may be appended again. Throws
-   * `Fenced`, also where the log lies on another server than the one on which the lead was taken; `OutcomeUnknown`,
-   * `LogUnreachable` and `NotWritten` while it is not known.
+   * What became of a batch of which nobody knew it: every copy has it, or nobody has, and it may be appended again.
+   * Throws `Fenced`, also where the log lies on another server than the one on which the lead was taken;
+   * `OutcomeUnknown`, `LogUnreachable` and `NotWritten` while it is not known.
    */
   settle(tenure: Tenure, batch: Pick<EncodedBatch, 'no' | 'effects'>): Promise<'stored' | 'absent'>;
   /** The batches after `afterNo`, at most those that were acknowledged unless `tenure` leads; a run of them. */
@@ -226,8 +226,8 @@ export interface SharedLog {
   /** The nodes that were seen in the last days, by name. */
   nodes(logId: string): Promise<SeenNode[]>;
   /**
-   * Gives the log the newest format that this software writes, if every node that counts reads it. Returns the format that
-   * the log has then. Throws `Fenced`.
+   * Gives the log the newest format that this software writes, if every node that counts reads it. Returns the format
+   * that the log has then. Throws `Fenced`.
    */
   raise(tenure: Tenure): Promise<number>;
   /**
@@ -236,8 +236,8 @@ export interface SharedLog {
    */
   resign(tenure: Tenure, ackedNo: number): Promise<void>;
   /**
-   * Changes the row if nothing in it has changed since `seen`, nor the server since the last `open`; returns whether it did.
-   * When it resolves, every copy has the change, and all that was stored before it.
+   * Changes the row if nothing in it has changed since `seen`, nor the server since the last `open`; returns whether it
+   * did. When it resolves, every copy has the change, and all that was stored before it.
    */
   change(seen: LogState, change: LogChange): Promise<boolean>;
   /** Adds wire bytes to a log that is being loaded. `hold` is what the row says since the load began. Throws `Fenced`. */

@@ -1,6 +1,6 @@
 /**
- * What a leader does with snapshots of the shared log: takes one when the log has grown enough since the last, and prunes
- * the log as far as its own view was pruned.
+ * What a leader does with snapshots of the shared log: takes one when the log has grown enough since the last, and
+ * prunes the log as far as its own view was pruned.
  *
  * Invariants:
  *   - one run at a time; a run that fails is logged, and the next one tries again: mail goes on;

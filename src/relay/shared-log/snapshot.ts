@@ -1,6 +1,6 @@
 /**
- * Snapshots of what a view holds after one batch, in parts that are kept beside the shared log: how a leader takes one, and
- * how it is read. To the byte (DO NOT CHANGE: add a format):
+ * Snapshots of what a view holds after one batch, in parts that are kept beside the shared log: how a leader takes one,
+ * and how it is read. To the byte (DO NOT CHANGE: add a format):
  *
  *   0      format, u8: 1
  *   1..4   CRC-32 (ISO-HDLC) of the number of the part, u32, and what follows, u32
@@ -29,11 +29,11 @@ const HEADER_BYTES = 5;
 const PART_BYTES = 1 << 20;
 
 /**
- * What a database holds of the log at one moment, byte for byte: every row, what is due, how far queues are collected, the
- * hash trees, and the newest records, of which a tree needs those that no full tile holds.
+ * What a database holds of the log at one moment, byte for byte: every row, what is due, how far queues are collected,
+ * the hash trees, and the newest records, of which a tree needs those that no full tile holds.
  *
- * Left out are what is of one node alone (heartbeat, mark of the view, checkpoints, mark of pruning), the records before,
- * which the log has, and wire bytes.
+ * Left out are what is of one node alone (heartbeat, mark of the view, checkpoints, mark of pruning), the records
+ * before, which the log has, and wire bytes.
  */
 export interface StoreImage {
   snapshot: StoreSnapshot;

@@ -1,6 +1,6 @@
 /**
- * A node takes the lead of a shared log. First it catches up with everything that the log holds; then it decides whether the
- * epoch goes on (`epochFault`), and a new epoch is the first thing that it appends.
+ * A node takes the lead of a shared log. First it catches up with everything that the log holds; then it decides
+ * whether the epoch goes on (`epochFault`), and a new epoch is the first thing that it appends.
  */
 import type { Cancel } from '../../lib/clock.ts';
 import type { EpochReason, RelayEvent } from '../core/event.ts';

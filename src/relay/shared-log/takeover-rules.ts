@@ -60,13 +60,13 @@ export function isSameServer(one: LogServer, other: LogServer): boolean {
 }
 
 /**
- * Why the epoch may not go on, apart from a doubt; `undefined` when it may. Its heartbeat must be recent, as that of any log:
- * what was put back from an older copy says the same of itself as before. Then, where the log lies on the server that it lay
- * on, it lost nothing. Where it lies on another, only a node can prove that it is whole that led last, and whose last batch
- * is in it; or the operator says that its storage loses nothing.
+ * Why the epoch may not go on, apart from a doubt; `undefined` when it may. Its heartbeat must be recent, as that of
+ * any log: what was put back from an older copy says the same of itself as before. Then, where the log lies on the
+ * server that it lay on, it lost nothing. Where it lies on another, only a node can prove that it is whole that led
+ * last, and whose last batch is in it; or the operator says that its storage loses nothing.
  *
- * `seenMs` is when this node first saw the heartbeat, by the server's clock: what it saw while that was recent, and sees
- * again, was not put back, however long the server was away since.
+ * `seenMs` is when this node first saw the heartbeat, by the server's clock: what it saw while that was recent, and
+ * sees again, was not put back, however long the server was away since.
  */
 export function epochFault(
   { term, tenure, ledOn, beatMs }: LogState,

@@ -4,8 +4,9 @@
  * A node either leads, and its batches go to the log first; or it follows, and its batches come from there. With each
  * batch the view gets its mark (store/view-mark.ts). A batch that concerns this node alone never goes to the log.
  *
- * A batch of which the log takes nothing (its disk is full) is given to it again until it is taken, or until another node
- * leads. Of one whose answer was lost the log is asked what became of it: nothing is acknowledged before it says so.
+ * A batch of which the log takes nothing (its disk is full) is given to it again until it is taken, or until another
+ * node leads. Of one whose answer was lost the log is asked what became of it: nothing is acknowledged before it says
+ * so.
  */
 import type { ViewBatch, DurableLog, LogBatch, ViewWrites } from '../store/durable-log.ts';
 import type { BatchEffects } from '../store/batch-effects.ts';
@@ -99,8 +100,8 @@ export class ViewLog implements DurableLog {
   }
 
   /**
-   * The next batches are this node's own. The next one of this node alone marks the view with the tenure, so that a leader that
-   * appends nothing can prove later that it led.
+   * The next batches are this node's own. The next one of this node alone marks the view with the tenure, so that a
+   * leader that appends nothing can prove later that it led.
    */
   async leads(tenure: Tenure): Promise<void> {
     this.#tenure = tenure;

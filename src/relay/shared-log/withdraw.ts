@@ -5,8 +5,8 @@
  *   2. the row says that the log went to this node: from here on it serves nowhere else, and never here again
  *   3. the view becomes a store with a log of its own: from here on it serves
  *
- * Before step 2 nothing has changed but who leads. After it the command goes on with step 3 when it is given again; or the
- * log is published again, which takes step 2 back as long as step 3 was not taken.
+ * Before step 2 nothing has changed but who leads. After it the command goes on with step 3 when it is given again; or
+ * the log is published again, which takes step 2 back as long as step 3 was not taken.
  */
 import { makeFolder } from '../store/open.ts';
 import { phaseText, whyNotServed } from './log-phase.ts';
@@ -90,10 +90,10 @@ async function becomeOwn(options: MoveOptions): Promise<void> {
 }
 
 /**
- * Leads the log. The view of `folder` is whole then: it has caught up with the log, and nobody else appends. The node that
- * leads is stopped only when the view has caught up with what was acknowledged, and is of the relay of this key, and it does
- * not take the lead back before a lease is over. Throws `LogRefused`, `StoreRefused`, and why the signal aborted. The caller
- * closes what it gets.
+ * Leads the log. The view of `folder` is whole then: it has caught up with the log, and nobody else appends. The node
+ * that leads is stopped only when the view has caught up with what was acknowledged, and is of the relay of this key,
+ * and it does not take the lead back before a lease is over. Throws `LogRefused`, `StoreRefused`, and why the signal
+ * aborted. The caller closes what it gets.
  */
 async function leadNow(options: MoveOptions, node: string): Promise<LeadingNode> {
   const { log, clock, signal } = options;

@@ -1,7 +1,8 @@
 /**
- * What a node has seen of the log, kept in a file outside the view: a log that lacks it has lost something, and a server that
- * is older than the one where it was seen was replaced by another. The file lies beside the position that a store with a log
- * of its own would have (position-place.ts), so that a store folder that is put back does not bring it along.
+ * What a node has seen of the log, kept in a file outside the view: a log that lacks it has lost something, and a
+ * server that is older than the one where it was seen was replaced by another. The file lies beside the position that a
+ * store with a log of its own would have (position-place.ts), so that a store folder that is put back does not bring it
+ * along.
  */
 import { readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';

@@ -1,12 +1,13 @@
 /**
- * What a batch does to those keys of the view that are of the log: rows, due entries, and what is collected. Every copy of
- * the log must do the same; the hash shows whether it does. It begins with the hash of the batch before, so that two logs with
- * one hash at one batch did the same in every batch up to it.
+ * What a batch does to those keys of the view that are of the log: rows, due entries, and what is collected. Every copy
+ * of the log must do the same; the hash shows whether it does. It begins with the hash of the batch before, so that two
+ * logs with one hash at one batch did the same in every batch up to it.
  *
- * To the byte: SHA-256 over the hash of the batch before (nothing before the first) and the SHA-256 of, for each write in its order, 0 and the length of the key, u32, and the key; or 1, the same, and then the
- * length of the value, u32, and the value. Records and hash tiles are left out: the log holds the records, and the tiles
- * follow from them. Wire bytes are left out too: a later batch may have dropped them before a follower reads them, and
- * the queue row holds their hash.
+ * To the byte: SHA-256 over the hash of the batch before (nothing before the first) and the SHA-256 of, for each write
+ * in its order, 0 and the length of the key, u32, and the key; or 1, the same, and then the length of the value, u32,
+ * and the value. Records and hash tiles are left out: the log holds the records, and the tiles follow from them. Wire
+ * bytes are left out too: a later batch may have dropped them before a follower reads them, and the queue row holds
+ * their hash.
  */
 import { createHash } from 'node:crypto';
 import { PREFIX } from './keys.ts';

@@ -10,10 +10,10 @@
  *   0..3   CRC-32 (ISO-HDLC) of the key followed by the bytes, u32, big-endian
  *   4..    the bytes, at least one
  *
- * LevelDB does not check what it reads, and a compaction gives a flipped bit a fresh checksum. These checksums cover the
- * key as well, so that no value passes for that of another key. Log records have a checksum of their own (record.ts),
- * and wire bytes are compared with their hash. Schema 1 stored rows without a checksum: none of them begins with the
- * form, and no due entry or mark of it has such a length.
+ * LevelDB does not check what it reads, and a compaction gives a flipped bit a fresh checksum. These checksums cover
+ * the key as well, so that no value passes for that of another key. Log records have a checksum of their own
+ * (record.ts), and wire bytes are compared with their hash. Schema 1 stored rows without a checksum: none of them
+ * begins with the form, and no due entry or mark of it has such a length.
  *
  * The checksum costs five bytes a row, and about half a microsecond to write and to read.
  *

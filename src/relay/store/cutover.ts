@@ -1,9 +1,9 @@
 /**
  * Puts a restored or a rebuilt database in the place of the one that served (the cutover).
  *
- * A restore renames two folders and replaces a file, which no file system does in one step. So a journal, `restore.json`,
- * says what to do. Once the journal is on disk the restore has happened: the next process that opens the store carries
- * it out. Before that moment the old store serves on.
+ * A restore renames two folders and replaces a file, which no file system does in one step. So a journal,
+ * `restore.json`, says what to do. Once the journal is on disk the restore has happened: the next process that opens
+ * the store carries it out. Before that moment the old store serves on.
  *
  * A rebuild needs no journal, only renames:
  *   log.rebuilding                 being filled; worthless, any process may remove it
@@ -78,8 +78,8 @@ interface FinishOptions {
 const ATTEMPTS_MAX = 20;
 
 /**
- * Carries out what the journal in `folder` says; does nothing without one. A restore and a starting relay may do this at
- * the same time: each step that one of them took counts for both. Throws `StoreRefused`.
+ * Carries out what the journal in `folder` says; does nothing without one. A restore and a starting relay may do this
+ * at the same time: each step that one of them took counts for both. Throws `StoreRefused`.
  */
 export async function finishRestore(folder: string, options: FinishOptions = {}): Promise<void> {
   for (let attempt = 1; ; attempt++) {
@@ -158,7 +158,8 @@ async function readCutover(folder: string): Promise<RestoreCutover | undefined> 
 
 /**
  * Completes a restore or a rebuild that was interrupted. Call this before the store of a folder is opened: until then
- * the folder may hold no database, or the replaced one. Does nothing when nothing was interrupted. Throws `StoreRefused`.
+ * the folder may hold no database, or the replaced one. Does nothing when nothing was interrupted. Throws
+ * `StoreRefused`.
  */
 export async function finishCutovers(folder: string, options: FinishOptions = {}): Promise<void> {
   try {

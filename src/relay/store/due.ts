@@ -72,10 +72,10 @@ export class DueIndex {
   }
 
   /**
-   * The dedup rows of the oldest time that may be forgotten by `nowMs`: those that are still there and were not renewed.
-   * All entries of that time together: once that time is purged, none of its rows is known any more, and a row accepted
-   * anew would hide that the old one was counted. When one of the entries or rows is damaged, nobody knows how many rows
-   * there are of each sender, so nothing is due until a rebuild has made them anew.
+   * The dedup rows of the oldest time that may be forgotten by `nowMs`: those that are still there and were not
+   * renewed. All entries of that time together: once that time is purged, none of its rows is known any more, and a row
+   * accepted anew would hide that the old one was counted. When one of the entries or rows is damaged, nobody knows how
+   * many rows there are of each sender, so nothing is due until a rebuild has made them anew.
    */
   async dedup(nowMs: number): Promise<DueDedup | undefined> {
     try {

@@ -2,12 +2,12 @@
  * The two seams of the log.
  *
  * The engine writes to an `EventLog`: batches that say what happens to the log, without a key of LevelDB. The relay's
- * store implements it: it turns a batch into writes to its LevelDB, the view. A `DurableLog` then decides when the batch
- * is durable. The embedded form syncs LevelDB and notes the position outside it; a log that is kept elsewhere would store
- * the encoded batch first and write the view without a sync.
+ * store implements it: it turns a batch into writes to its LevelDB, the view. A `DurableLog` then decides when the
+ * batch is durable. The embedded form syncs LevelDB and notes the position outside it; a log that is kept elsewhere
+ * would store the encoded batch first and write the view without a sync.
  *
- * A batch has a shared part, which every copy of the log applies alike, and a part of this node alone. The boundaries of
- * batches are part of the log: due entries are named by the first LSN of their batch (keys.ts, 42 and 51).
+ * A batch has a shared part, which every copy of the log applies alike, and a part of this node alone. The boundaries
+ * of batches are part of the log: due entries are named by the first LSN of their batch (keys.ts, 42 and 51).
  */
 import { hash } from 'node:crypto';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -91,9 +91,9 @@ export interface EventLog {
   readonly lastLsn: number;
   readonly firstLsn: number;
   /**
-   * Durable when it resolves. After a rejection the outcome is unknown, and nothing may be appended any more. The next batch
-   * may be appended when `written` is called, or when this one is durable: batches become durable in their order. `ahead` is
-   * what `encodeAhead` made of it.
+   * Durable when it resolves. After a rejection the outcome is unknown, and nothing may be appended any more. The next
+   * batch may be appended when `written` is called, or when this one is durable: batches become durable in their order.
+   * `ahead` is what `encodeAhead` made of it.
    */
   append(batch: LogBatch, ahead?: EncodedAhead, written?: () => void): Promise<void>;
   /**
@@ -102,8 +102,8 @@ export interface EventLog {
    */
   encodeAhead(batch: LogBatch): Promise<EncodedAhead | undefined>;
   /**
-   * The records from `fromLsn` on that were not pruned, each checked. Throws `DamagedRecord` at the first that is missing
-   * or altered, or that is pruned meanwhile.
+   * The records from `fromLsn` on that were not pruned, each checked. Throws `DamagedRecord` at the first that is
+   * missing or altered, or that is pruned meanwhile.
    */
   read(fromLsn: number): AsyncIterable<LogEntry>;
 }
@@ -134,16 +134,16 @@ export interface DurableLog {
   /** Of what is written to it (core/log-format.ts). */
   readonly format: number;
   /**
-   * Writes the view too, and calls `written` once when the view shows the batch and the log can take the next. Durable when
-   * it resolves, in the order of the batches; after a rejection the outcome is unknown.
+   * Writes the view too, and calls `written` once when the view shows the batch and the log can take the next. Durable
+   * when it resolves, in the order of the batches; after a rejection the outcome is unknown.
    */
   append(batch: ViewBatch, view: ViewWrites, written: () => void): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * The log that LevelDB itself holds: one synced write, then the position outside (position.ts). While the position of one
- * batch is being synced, the next batches are written.
+ * The log that LevelDB itself holds: one synced write, then the position outside (position.ts). While the position of
+ * one batch is being synced, the next batches are written.
  */
 export class EmbeddedLog implements DurableLog {
   readonly isShared = false;
@@ -173,8 +173,8 @@ export class EmbeddedLog implements DurableLog {
 }
 
 /**
- * Notes the positions of batches that are in the log, in their order, one write at a time: the next one notes the newest
- * batch, for all that wait. After a failed write nothing is written again.
+ * Notes the positions of batches that are in the log, in their order, one write at a time: the next one notes the
+ * newest batch, for all that wait. After a failed write nothing is written again.
  */
 class PositionNotes {
   readonly #file: PositionFile;

@@ -1,9 +1,9 @@
 /**
  * Pairs in one piece of memory, written one behind the other, sorted when they are read (scratch.ts).
  *
- * One pair: key length u8, value length u32 (all ones: deleted), key, value. Of pairs with the same key the newest counts.
- * Most are written once and never asked for by their key, so places are looked up in a table that is made of the pairs
- * under one prefix when the first of those is asked for.
+ * One pair: key length u8, value length u32 (all ones: deleted), key, value. Of pairs with the same key the newest
+ * counts. Most are written once and never asked for by their key, so places are looked up in a table that is made of
+ * the pairs under one prefix when the first of those is asked for.
  */
 const HEADER_BYTES = 5;
 const DELETED = 0xffff_ffff;

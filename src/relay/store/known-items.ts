@@ -1,16 +1,16 @@
 /**
  * Knows in memory of most keys that no dedup row is stored under them: Bloom filters over the keys of all rows.
  *
- * Nearly every pushed item is new, and LevelDB finds out by looking into each of its tables, which takes 5 µs in an empty
- * store and 13 to 26 among millions of rows. Here it takes less than one.
+ * Nearly every pushed item is new, and LevelDB finds out by looking into each of its tables, which takes 5 µs in an
+ * empty store and 13 to 26 among millions of rows. Here it takes less than one.
  *
- * Rows cannot be taken out of a filter. So there are several, each of the rows of one time, and one goes when all of its
- * rows may be forgotten (`DedupPurged`). While the rows that were stored before are being read, when there are more than
- * the filters are for, and when their index is damaged, nothing is known here, and LevelDB is asked.
+ * Rows cannot be taken out of a filter. So there are several, each of the rows of one time, and one goes when all of
+ * its rows may be forgotten (`DedupPurged`). While the rows that were stored before are being read, when there are more
+ * than the filters are for, and when their index is damaged, nothing is known here, and LevelDB is asked.
  *
- * A host that changed its key often may know an item under each pair of keys, and to hash 4,096 of them takes 10 ms. So a
- * row is also held under numbers of its names (`pairs`). What is stored does not say the names of a row: of those from
- * before the start it is known which senders have any.
+ * A host that changed its key often may know an item under each pair of keys, and to hash 4,096 of them takes 10 ms. So
+ * a row is also held under numbers of its names (`pairs`). What is stored does not say the names of a row: of those
+ * from before the start it is known which senders have any.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ItemId } from '../../protocol/names.ts';
@@ -28,8 +28,8 @@ import { runsOf } from './scan.ts';
 const FILTER_BITS_LOG2 = 24;
 const ROWS_MAX = 1_600_000;
 /**
- * 64 MiB, for 51,200,000 rows from before the start, or a third as many from after it, which have three entries. A row that
- * changes later, as by a rotation or an expiry, has as many again.
+ * 64 MiB, for 51,200,000 rows from before the start, or a third as many from after it, which have three entries. A row
+ * that changes later, as by a rotation or an expiry, has as many again.
  */
 const FILTERS_MAX = 32;
 /** A dedup key is a hash behind its prefix: each probe is four bytes of it. */
@@ -131,8 +131,8 @@ export class KnownItems {
   }
 
   /**
-   * Reads which rows are stored, from the index of when they may be forgotten: it is a third as long as the rows. From this
-   * call on, rows that are written must be added. Resolves when all are known, or when that cannot be told.
+   * Reads which rows are stored, from the index of when they may be forgotten: it is a third as long as the rows. From
+   * this call on, rows that are written must be added. Resolves when all are known, or when that cannot be told.
    */
   async fill(level: Level): Promise<void> {
     this.#state = 'filling';
@@ -181,8 +181,8 @@ export class KnownItems {
 }
 
 /**
- * How many rows the senders are said to have. The index has more entries than rows where some were extended, so this finds
- * one that is gone, without a word from LevelDB, in a store without such rows.
+ * How many rows the senders are said to have. The index has more entries than rows where some were extended, so this
+ * finds one that is gone, without a word from LevelDB, in a store without such rows.
  */
 async function countedRows(level: Level, snapshot: LevelSnapshot): Promise<number> {
   let rows = 0;

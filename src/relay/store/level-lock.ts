@@ -1,6 +1,6 @@
 /**
- * The lock of a database that is not opened: for what must look at its files before LevelDB does, which begins to compact
- * as soon as it has opened them, and so reads tables and writes them anew.
+ * The lock of a database that is not opened: for what must look at its files before LevelDB does, which begins to
+ * compact as soon as it has opened them, and so reads tables and writes them anew.
  *
  * The lock is LevelDB's own, of an empty database in a temporary folder whose LOCK file is a link to the other one.
  */
@@ -17,8 +17,8 @@ export interface LevelLock {
 
 /**
  * `undefined` where the lock cannot be had: to open the database then says why. Throws errors of the system about the
- * temporary folder. Not for a database that this process has open: the system drops a process's lock on a file as soon as
- * one of its descriptors is closed.
+ * temporary folder. Not for a database that this process has open: the system drops a process's lock on a file as soon
+ * as one of its descriptors is closed.
  */
 export async function lockLevel(folder: string): Promise<LevelLock | undefined> {
   const beside = await mkdtemp(join(tmpdir(), 'poste-lock-'));

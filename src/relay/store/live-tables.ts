@@ -1,9 +1,10 @@
 /**
- * Which table files a LevelDB database consists of, read without opening it, and CURRENT made anew. Others lie beside them after a crash or an
- * error: half written, or replaced and not deleted yet. LevelDB deletes those when it opens the database.
+ * Which table files a LevelDB database consists of, read without opening it, and CURRENT made anew. Others lie beside
+ * them after a crash or an error: half written, or replaced and not deleted yet. LevelDB deletes those when it opens
+ * the database.
  *
- * CURRENT names the MANIFEST, a log (leveldb/doc/log_format.md) of version edits (leveldb/db/version_edit.cc), each of which
- * adds tables and takes some away.
+ * CURRENT names the MANIFEST, a log (leveldb/doc/log_format.md) of version edits (leveldb/db/version_edit.cc), each of
+ * which adds tables and takes some away.
  */
 import { existsSync } from 'node:fs';
 import { readFile, readdir } from 'node:fs/promises';
@@ -49,10 +50,10 @@ export async function isCurrentTorn(folder: string): Promise<boolean> {
 }
 
 /**
- * Makes a CURRENT that is missing or torn anew, and returns the MANIFEST that it names. LevelDB writes a MANIFEST to its end
- * before CURRENT names it, and then deletes the one before: so it is the newest, if that is whole and all its tables are
- * there; else nothing is changed, and it is `undefined`. The caller holds the lock of the database. What its write-ahead log
- * lacks is found as ever, by the numbers of the records and by the position.
+ * Makes a CURRENT that is missing or torn anew, and returns the MANIFEST that it names. LevelDB writes a MANIFEST to
+ * its end before CURRENT names it, and then deletes the one before: so it is the newest, if that is whole and all its
+ * tables are there; else nothing is changed, and it is `undefined`. The caller holds the lock of the database. What its
+ * write-ahead log lacks is found as ever, by the numbers of the records and by the position.
  */
 export async function mendCurrent(folder: string): Promise<string | undefined> {
   const names = await readdir(folder);

@@ -1,8 +1,8 @@
 /**
  * Looks into a store that no relay serves from, and changes nothing of it: `poste relay doctor` does.
  *
- * LevelDB writes when it opens a database: a new manifest, its newest writes as a table. So it opens a folder of its own
- * beside, in which the tables are links to those of the store, and what LevelDB would replace are copies.
+ * LevelDB writes when it opens a database: a new manifest, its newest writes as a table. So it opens a folder of its
+ * own beside, in which the tables are links to those of the store, and what LevelDB would replace are copies.
  */
 import { copyFile, mkdtemp, readFile, readdir, rm, stat, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

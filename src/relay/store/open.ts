@@ -1,10 +1,10 @@
 /**
  * Opens the relay's store, or refuses with one sentence.
  *
- * It checks the lock, the schema, the newest log records (no gap, every checksum), the key, the position outside LevelDB
- * and the heartbeat. A damaged log is refused. When the relay cannot prove that its store is current (the log ends before
- * the noted position, or the heartbeat is too old or in the future), it starts a new epoch and logs why: senders push
- * again, and dedup absorbs what is still here. Nothing is repaired silently.
+ * It checks the lock, the schema, the newest log records (no gap, every checksum), the key, the position outside
+ * LevelDB and the heartbeat. A damaged log is refused. When the relay cannot prove that its store is current (the log
+ * ends before the noted position, or the heartbeat is too old or in the future), it starts a new epoch and logs why:
+ * senders push again, and dedup absorbs what is still here. Nothing is repaired silently.
  */
 import { hash } from 'node:crypto';
 import { existsSync, readdirSync, statSync } from 'node:fs';
@@ -184,8 +184,8 @@ export async function storeOver(
 }
 
 /**
- * The end came after a batch was synced and before its position was noted. Answers will rest on that batch: whoever asks
- * again is told that it is known. So the position is noted before anybody is served.
+ * The end came after a batch was synced and before its position was noted. Answers will rest on that batch: whoever
+ * asks again is told that it is known. So the position is noted before anybody is served.
  */
 async function notePosition(file: PositionFile, store: RelayStore): Promise<void> {
   const { lastLsn } = store;
@@ -196,8 +196,8 @@ async function notePosition(file: PositionFile, store: RelayStore): Promise<void
 }
 
 /**
- * The database that serves, opened and locked; `undefined` when a restore put another into its place since it was looked
- * for: what was locked then is the one that went aside.
+ * The database that serves, opened and locked; `undefined` when a restore put another into its place since it was
+ * looked for: what was locked then is the one that went aside.
  */
 export async function openServing(folder: string, openIt: () => Promise<Level>): Promise<Level | undefined> {
   const levelFolder = join(folder, LEVEL_FOLDER);

@@ -3,8 +3,8 @@
  * millions of them, and to make arrays of fields first takes three times as long.
  *
  * A reader that comes by another form stops (`isWhole` is false), and a writer that has no room or no form for a value
- * does (`taken` answers nothing): then the general way of packing.ts takes over, which gives the same. No form is written
- * that msgpackr would write otherwise; a property test compares them.
+ * does (`taken` answers nothing): then the general way of packing.ts takes over, which gives the same. No form is
+ * written that msgpackr would write otherwise; a property test compares them.
  */
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';

@@ -1,7 +1,7 @@
 /**
- * The records and rows of which every item has some, in the forms that they almost always have (plain-forms.ts): read and
- * written without an array of fields. `undefined` where something has another form: record.ts and row-codec.ts, which
- * keep the layouts, then go the general way, which gives the same.
+ * The records and rows of which every item has some, in the forms that they almost always have (plain-forms.ts): read
+ * and written without an array of fields. `undefined` where something has another form: record.ts and row-codec.ts,
+ * which keep the layouts, then go the general way, which gives the same.
  */
 import type { ItemAccepted, ItemsAcked, RelayEvent } from '../core/event.ts';
 import type { DedupRow, QueueRow } from '../core/rows.ts';

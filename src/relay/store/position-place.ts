@@ -5,9 +5,9 @@
  *   2. else in the file that `position-place` in the store folder names, while the folder of that file is there;
  *   3. else in `position` in the store folder.
  *
- * A relay that is told no file chooses one beyond the store folder at its start, so that an older copy of the folder brings
- * no older position along. The pointer says which folder it was written for: in a copy elsewhere it counts for nothing, and
- * two stores never share a position.
+ * A relay that is told no file chooses one beyond the store folder at its start, so that an older copy of the folder
+ * brings no older position along. The pointer says which folder it was written for: in a copy elsewhere it counts for
+ * nothing, and two stores never share a position.
  *
  * Invariant: a position is on the disk in its new place before the pointer names that, and leaves the old one after.
  * DO NOT CHANGE the name of the pointer or its members.

@@ -2,14 +2,14 @@
  * How far the log has come, how far it was pruned, and whether a store that is opened can be current.
  *
  * The position is written outside LevelDB after each batch and before any answer. A store copied back from ten minutes
- * ago, or one whose last record was lost with a flipped bit, looks whole from inside; the position says from outside what
- * must be there. Two slots are written in turn, so that a torn write leaves the other one:
+ * ago, or one whose last record was lost with a flipped bit, looks whole from inside; the position says from outside
+ * what must be there. Two slots are written in turn, so that a torn write leaves the other one:
  *
  *   0..3 "PSTP"   4..11 number of the write, u64   12..19 LSN, u64   20..51 SHA-256 of the record at that LSN
  *   52..77 epoch, ASCII   78..81 CRC-32 of what stands before, u32; padded with zeros to 512 bytes a slot
  *
- * The mark of pruning lies in LevelDB, written in the batch that deletes the records: a checked value (checksum.ts) of the
- * LSN of the last record that is gone, u64, and when that was written, u64. DO NOT CHANGE either layout.
+ * The mark of pruning lies in LevelDB, written in the batch that deletes the records: a checked value (checksum.ts) of
+ * the LSN of the last record that is gone, u64, and when that was written, u64. DO NOT CHANGE either layout.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, access, open, stat } from 'node:fs/promises';
@@ -216,8 +216,8 @@ export async function positionFault(
 }
 
 /**
- * Why a heartbeat does not show that what holds it is recent; `undefined` when it does. The rule of every log: of one in
- * its own store by the relay's clock, of one that is shared by the clock of its server.
+ * Why a heartbeat does not show that what holds it is recent; `undefined` when it does. The rule of every log: of one
+ * in its own store by the relay's clock, of one that is shared by the clock of its server.
  */
 export function heartbeatFault(
   atMs: number | undefined,

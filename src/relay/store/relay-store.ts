@@ -75,8 +75,8 @@ export class RelayStore extends StoreReader implements EventLog {
   #appending: Promise<Encoding> | undefined;
 
   /**
-   * `level` is open and verified, `tree` is that of its log. The store owns `level`, `log` and `wires` from here on. There are
-   * `wires` only where `level` is shared.
+   * `level` is open and verified, `tree` is that of its log. The store owns `level`, `log` and `wires` from here on.
+   * There are `wires` only where `level` is shared.
    */
   constructor(level: Level, log: DurableLog, bounds: LogBounds, tree: LogTree, wires?: WireThread) {
     super(level, bounds);
@@ -248,8 +248,8 @@ export class RelayStore extends StoreReader implements EventLog {
   }
 
   /**
-   * The wire bytes of queue rows as base64 between their texts; `undefined` where no thread does that, or where some are
-   * not what was stored.
+   * The wire bytes of queue rows as base64 between their texts; `undefined` where no thread does that, or where some
+   * are not what was stored.
    */
   async encodedPayloads(rows: readonly QueueRow[], texts: TextsAround): Promise<EncodedWires | undefined> {
     return rows.reduce((sum, { bytes }) => sum + bytes, 0) < THREAD_BYTES_MIN

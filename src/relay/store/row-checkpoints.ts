@@ -180,8 +180,8 @@ type KeptTable = (typeof REPLAYED_TABLES)[number] | 'dedupUntil';
 
 /**
  * The pairs of these tables as a replay gives them, ascending and without checksums; runs may be empty. It leaves out
- * acked queue rows and purged dedup rows, which the collector may or may not have deleted yet. The bytes of a row are the
- * same in every schema. Throws `DamagedRow`.
+ * acked queue rows and purged dedup rows, which the collector may or may not have deleted yet. The bytes of a row are
+ * the same in every schema. Throws `DamagedRow`.
  */
 export async function* canonicalRows(
   level: Level,

@@ -69,8 +69,8 @@ export async function* runsOf(
 type StoredRecord = [lsn: number, record: Buffer];
 
 /**
- * The records from `fromLsn` through `throughLsn`, in runs. Throws `DamagedRecord` at the first that is missing, after the
- * records before it.
+ * The records from `fromLsn` through `throughLsn`, in runs. Throws `DamagedRecord` at the first that is missing, after
+ * the records before it.
  */
 export async function* recordRuns(level: Level, fromLsn: number, throughLsn: number): AsyncGenerator<StoredRecord[]> {
   let expected = fromLsn;
@@ -284,8 +284,8 @@ interface WalkedRows {
 }
 
 /**
- * Compares the next rows behind `after` with their checksums; `undefined` when there are none. This also finds a row that
- * lies under the key of another. No iterator stays open between two slices.
+ * Compares the next rows behind `after` with their checksums; `undefined` when there are none. This also finds a row
+ * that lies under the key of another. No iterator stays open between two slices.
  */
 export async function damagedBehind(level: Level, after: Buffer): Promise<WalkedRows | undefined> {
   for (const prefix of ROW_PREFIXES) {

@@ -2,8 +2,8 @@
  * LevelDB's table files against their own checksums, which LevelDB itself does not look at when it reads: a flipped bit
  * comes back as another value, and some end the process in an assertion. So this is read before LevelDB reads them.
  *
- * A table (leveldb/doc/table_format.md): data blocks, filter block, metaindex, index, footer. A block is followed by its
- * compression, u8, and the masked CRC-32C of both, u32. Numbers are little-endian.
+ * A table (leveldb/doc/table_format.md): data blocks, filter block, metaindex, index, footer. A block is followed by
+ * its compression, u8, and the masked CRC-32C of both, u32. Numbers are little-endian.
  */
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';

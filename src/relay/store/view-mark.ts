@@ -1,8 +1,9 @@
 /**
- * The mark of a database that is a view of a shared log: which log, and how far it has come. It is written with each batch,
- * so that it says exactly what the database holds. A checked value (checksum.ts) of a MessagePack array: log id, number of
- * the last batch, its last LSN, its effects, the tenure that led last with this view or null, the boot of the machine, whether the process
- * closed the database, and where the log is. DO NOT CHANGE: add a member at the end. Marks without the last one were written.
+ * The mark of a database that is a view of a shared log: which log, and how far it has come. It is written with each
+ * batch, so that it says exactly what the database holds. A checked value (checksum.ts) of a MessagePack array: log id,
+ * number of the last batch, its last LSN, its effects, the tenure that led last with this view or null, the boot of the
+ * machine, whether the process closed the database, and where the log is. DO NOT CHANGE: add a member at the end. Marks
+ * without the last one were written.
  */
 import { decodeChecked, encodeChecked } from './checksum.ts';
 import { VIEW_KEY } from './keys.ts';

@@ -1,9 +1,9 @@
 /**
- * Holds the wire bytes that go into a backup against the hashes that were accepted, and its rows against their checksums,
- * while they pass by.
+ * Holds the wire bytes that go into a backup against the hashes that were accepted, and its rows against their
+ * checksums, while they pass by.
  *
- * The pairs of a store ascend, so its queue rows come before all wire bytes. A second walk over the rows keeps step with
- * the bytes; only rows whose bytes lie under another key, which a rotation moved, are kept in memory.
+ * The pairs of a store ascend, so its queue rows come before all wire bytes. A second walk over the rows keeps step
+ * with the bytes; only rows whose bytes lie under another key, which a rotation moved, are kept in memory.
  */
 import { hasHash } from '../../protocol/digest.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';

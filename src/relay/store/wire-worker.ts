@@ -42,9 +42,9 @@ const level = levelAt((workerData as WireTask).location, { isShared: true });
 let scratch = Buffer.alloc(0);
 
 /**
- * The wire bytes, which are read as a string: that is short-lived memory of V8, while to make and collect a buffer for each
- * takes as long as its hash. They are valid until the next call. Bytes that are no UTF-8 come out changed, so their hash is
- * not the one that is expected.
+ * The wire bytes, which are read as a string: that is short-lived memory of V8, while to make and collect a buffer for
+ * each takes as long as its hash. They are valid until the next call. Bytes that are no UTF-8 come out changed, so
+ * their hash is not the one that is expected.
  */
 function wireOf(text: string, length: number): Buffer {
   if (scratch.length < length) scratch = Buffer.allocUnsafeSlow(length);

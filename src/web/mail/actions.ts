@@ -1,6 +1,6 @@
 /**
- * What the owner does with mail: marks it read or done. The host tells the senders at once, and nobody can take that back:
- * so an action waits here, shown as done, as long as it can be undone.
+ * What the owner does with mail: marks it read or done. The host tells the senders at once, and nobody can take that
+ * back: so an action waits here, shown as done, as long as it can be undone.
  */
 import { computed, signal } from '@preact/signals';
 import type { VNode } from 'preact';

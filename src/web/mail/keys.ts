@@ -1,6 +1,7 @@
 /**
- * Single keys. A control says in `aria-keyshortcuts` which key presses it; a control inside an item (`data-item`: a row of a
- * list, a message) is pressed for the item that has the focus. No key acts while the owner types or a dialog is open.
+ * Single keys. A control says in `aria-keyshortcuts` which key presses it; a control inside an item (`data-item`: a row
+ * of a list, a message) is pressed for the item that has the focus. No key acts while the owner types or a dialog is
+ * open.
  */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';

@@ -1,7 +1,7 @@
 /**
- * Markdown of others as elements of this page. markdown-it reads it into tokens, and each token that is listed here becomes
- * one element without attributes of its own: no markup is ever made of text, so raw HTML stays text, nothing is fetched,
- * and the page's policy, which allows no HTML from strings, holds.
+ * Markdown of others as elements of this page. markdown-it reads it into tokens, and each token that is listed here
+ * becomes one element without attributes of its own: no markup is ever made of text, so raw HTML stays text, nothing is
+ * fetched, and the page's policy, which allows no HTML from strings, holds.
  */
 import { type ComponentChildren, type VNode, h } from 'preact';
 import { html } from 'htm/preact';

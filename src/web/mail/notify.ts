@@ -1,6 +1,6 @@
 /**
- * Notifications of the system about new mail, while the page is hidden, if the owner wants them and the browser may. They
- * say who wrote, and the subject only if the owner wants that; never the text: others may see the screen.
+ * Notifications of the system about new mail, while the page is hidden, if the owner wants them and the browser may.
+ * They say who wrote, and the subject only if the owner wants that; never the text: others may see the screen.
  */
 import type { MessageSummary } from '../../host/contract/mail.ts';
 import type { ConversationSummary } from '../../host/contract/owner-page.ts';

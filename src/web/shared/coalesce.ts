@@ -4,7 +4,8 @@
 type After = (work: () => void, ms: number) => unknown;
 
 /**
- * A function that calls `work` at once, and not again within `everyMs`: calls meanwhile become one at the end of that time.
+ * A function that calls `work` at once, and not again within `everyMs`: calls meanwhile become one at the end of that
+ * time.
  */
 export function coalesced(work: () => void, everyMs: number, after: After = setTimeout): () => void {
   let state: 'idle' | 'resting' | 'due' = 'idle';

@@ -29,8 +29,8 @@ const EVENT = /^event: (.*)\ndata: (.*)$/;
 let stream: AbortController | undefined;
 
 /**
- * Starts to receive events. Call it once. Hidden pages have no stream, but for one: a browser has few connections to one
- * server, and the visible pages need them.
+ * Starts to receive events. Call it once. Hidden pages have no stream, but for one: a browser has few connections to
+ * one server, and the visible pages need them.
  */
 export function follow(options: LiveOptions): void {
   let endHidden: (() => void) | undefined;

@@ -21,9 +21,9 @@ interface When {
 }
 
 /**
- * Calls `load` at first and when one of `inputs` changes; only the answer to the latest request counts then. Calls it too
- * when `changes` grows: during a request only after its end, so that many changes hold up no answer. `load` gets the last
- * value.
+ * Calls `load` at first and when one of `inputs` changes; only the answer to the latest request counts then. Calls it
+ * too when `changes` grows: during a request only after its end, so that many changes hold up no answer. `load` gets
+ * the last value.
  */
 export function useLoaded<T>(
   load: (last: T | undefined, isMore: boolean) => Promise<T>,
