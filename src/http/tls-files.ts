@@ -24,7 +24,7 @@ export interface Tls extends TlsFiles {
 /** The files cannot be used. The message is a sentence for the operator. */
 export class TlsRefused extends Error {}
 
-/** A server takes no new connections any more: it could not listen again, neither with a new pair nor with the one before. */
+/** A server takes no new connections any more: it could listen neither with a new pair nor with the one before. */
 export class NotListening extends Error {}
 
 const LOOK_EVERY_MS = 30_000;

@@ -1,6 +1,6 @@
 /** One finding of a doctor (`poste doctor`, `poste relay doctor`): a sentence, whether somebody must act, and how. */
 
-/** `ok`: as it should be. `note`: worth knowing, nothing to do now. `broken`: does not work until somebody repairs it. */
+/** `ok`: as it should be. `note`: worth knowing, nothing to do. `broken`: does not work until somebody repairs it. */
 export const CHECK_STATES = ['ok', 'note', 'broken'] as const;
 type CheckState = (typeof CHECK_STATES)[number];
 

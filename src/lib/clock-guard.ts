@@ -26,7 +26,7 @@ interface ClockGuardOptions {
 
 const DISAGREE_MS = 60_000;
 const AGREEMENT_MS = 3_600_000;
-/** A laptop that is suspended five times a day makes as many in three months. A jump that is forgotten counts as time. */
+/** A laptop suspended five times a day makes as many in three months. A jump that is forgotten counts as time. */
 const JUMPS_MAX = 512;
 
 export class ClockGuard implements Clock {

@@ -13,7 +13,7 @@ export async function syncFolder(folder: string): Promise<void> {
   }
 }
 
-/** As `mkdir -p`, for its owner alone. Node's own recursion never ends where a folder cannot be made but its parent exists, as in /proc. */
+/** As `mkdir -p`, for its owner alone. Node's own recursion never ends below a folder that takes none, as /proc. */
 export async function makeFolders(folder: string): Promise<void> {
   if (existsSync(folder) && statSync(folder).isDirectory()) return;
   const parent = dirname(folder);

@@ -218,7 +218,7 @@ export interface CheckOptions {
   take?: (run: readonly Pair[]) => Promise<void>;
 }
 
-/** Reads an image to its end and checks all of it. Throws `ImageDamaged`, and what `source`, the check or `take` throws. */
+/** Reads an image to its end and checks it. Throws `ImageDamaged`, and what `source`, the check or `take` throws. */
 export async function checkImage<Header, Contents extends object>(
   source: AsyncIterable<Buffer>,
   kind: ImageKind<Header, Contents>,

@@ -29,7 +29,7 @@ export function isLoopback(host: string): boolean {
 /** Addresses that mean every interface of this machine. */
 const ANY_HOST: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 
-/** Where other machines find a listener at `host`: an address that means every interface is replaced by those of them. */
+/** Where other machines find a listener at `host`: the addresses of all interfaces where it means every one. */
 export function hostsListenedAt(host: string, interfaces = networkInterfaces()): string[] {
   return ANY_HOST.has(host) ? outsideHosts(interfaces, host === '::') : [host];
 }

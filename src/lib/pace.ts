@@ -1,4 +1,4 @@
-/** Long work that others must not feel: it is done step by step, and rests after each as its share of the time asks for. */
+/** Long work that others must not feel: it rests after each step as its share of the time asks for. */
 export interface Pace {
   /** Of the time, what the work may take: 0.02 is two hundredths of one processor. */
   share: number;

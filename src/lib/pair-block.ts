@@ -47,7 +47,7 @@ export class PairBlock {
     this.pairs++;
   }
 
-  /** The block of the pairs so far, and the memory in which it lies; the next pair begins another block, in `memory`. */
+  /** The block of the pairs so far, and the memory in which it lies; the next pair begins another, in `memory`. */
   taken(memory: Buffer = Buffer.allocUnsafeSlow(this.#memory.length)): { block: Buffer; memory: Buffer } {
     const taken = { block: this.#memory.subarray(0, this.#end), memory: this.#memory };
     this.#memory = memory;

@@ -61,7 +61,7 @@ export class SingleFlightTask {
     return this.#running ?? this.#start(this.#options.work);
   }
 
-  /** A whole run from now on: at once, or after the run under way, which may have missed what changed. Never rejects. */
+  /** A whole run from now on: at once, or after the run under way, which may have missed a change. Never rejects. */
   rerun(): Promise<void> {
     if (!this.#running) return this.run();
     this.#next ??= this.#running.then(() => {

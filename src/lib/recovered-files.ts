@@ -1,4 +1,4 @@
-/** What a database of LevelDB begins from, looked at before it is opened. Both halves keep their stores in such databases. */
+/** Checks what a database of LevelDB begins from, before it is opened. Both halves keep their stores in such. */
 import { createReadStream } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -156,7 +156,7 @@ export class Answer {
   }
 }
 
-/** What each chunk of the connection has of the body. Nothing is read that nobody takes. Leaving it ends the connection. */
+/** The part of the body in each chunk. Nothing is read that nobody takes. Leaving it ends the connection. */
 async function* partsOf(socket: Socket, reader: AnswerReader): AsyncGenerator<Buffer[]> {
   const chunks = new Chunks(socket);
   try {
@@ -172,7 +172,7 @@ async function* partsOf(socket: Socket, reader: AnswerReader): AsyncGenerator<Bu
   throw new SocketRequestFailed('gone');
 }
 
-/** The chunks of a connection, one at a time. Its own iterator takes as long to make as a hook's call takes to answer. */
+/** The chunks of a connection, one at a time. Its own iterator takes as long to make as a hook's call takes. */
 class Chunks {
   readonly #socket: Socket;
   #error: Error | undefined;

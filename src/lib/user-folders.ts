@@ -3,7 +3,7 @@ import { isAbsolute, join } from 'node:path';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Nothing says which folder is the user's home. Its message is one sentence with the remedy, and its code names the failure. */
+/** Nothing says which folder is the user's home. Its message has the remedy, and its code names the failure. */
 export class HomeUnknown extends Error {
   readonly code = 'HOME_UNKNOWN';
 }

@@ -1,4 +1,4 @@
-/** Text of a user: files, standard input, what a program prints. Read in silence, a byte that is no UTF-8 became U+FFFD. */
+/** Text of a user: files, standard input, output of programs. A byte that is no UTF-8 never becomes U+FFFD. */
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import type { Readable } from 'node:stream';

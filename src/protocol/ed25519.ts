@@ -50,7 +50,7 @@ export function signerFromSeed(seed: Uint8Array): Signer {
   };
 }
 
-/** Signs messages with a private key, in base64: Ed25519 has one signature for a message, whichever library makes it. */
+/** Signs messages with a private key, in base64: Ed25519 has one signature for a message, by whichever library. */
 export function signingWith(key: KeyObject): (message: Uint8Array) => string {
   let secret: Buffer | undefined;
   return (message) => {

@@ -47,7 +47,7 @@ function required(): Libsodium {
   return createRequire(import.meta.url)('sodium-native') as Libsodium;
 }
 
-/** What `load` returned when it was first asked for; `undefined` where it threw: what is not there is looked for once. */
+/** What `load` returned when it was first asked for; `undefined` where it threw: it is called once. */
 export function loadedOnce<T>(load: () => T): () => T | undefined {
   let found: { value: T | undefined } | undefined;
   return () => (found ??= { value: orNothing(load) }).value;

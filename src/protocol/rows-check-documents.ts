@@ -1,4 +1,4 @@
-/** What the console shows of the check of the rows against the log. Findings are untrusted text: show them as text only. */
+/** What the console shows of the check of rows against the log. Findings are untrusted: show them as text only. */
 import Type, { type Static } from 'typebox';
 import { CLOSED, Count, Time, orNull } from './shapes.ts';
 

@@ -34,7 +34,7 @@ export async function readDenyEvent(token: string, issuer: Issuer, nowMs: number
   return denyEvent(deny) ?? jwtRefused('form', `the token does not hold one event, ${DENY_EVENT}, with a selector`);
 }
 
-/** `undefined` unless at least one selector is set and all that are set are valid: an entry without any would match every host. */
+/** `undefined` unless some selector is set and all set ones are valid: an entry without any would match every host. */
 function denyEvent(event: unknown): DenyEvent | undefined {
   if (!isObject(event)) return undefined;
   const { host_fp: hostFp, client_id: clientId, account, org, reason } = event;

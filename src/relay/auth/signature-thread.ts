@@ -71,7 +71,7 @@ export class SignatureThread {
     this.#file = availableParallelism() > 1 ? file : undefined;
   }
 
-  /** Signs the UTF-8 bytes of each text, none of which has a line break. Signatures are base64, in the order of the texts. */
+  /** Signs the UTF-8 bytes of each text; none has a line break. Signatures are base64, in the order of the texts. */
   async sign(texts: readonly string[]): Promise<string[]> {
     if (!this.#isAsked()) return this.#signInPool(texts);
     if (texts.length === 0) return [];

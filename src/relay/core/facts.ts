@@ -277,7 +277,7 @@ export interface ExpireFacts {
   account: string | null;
   /** Of the rows asked for: those that still wait and are past their time, in order. */
   due: QueueRow[];
-  /** The live key of each sender, which gets the notice, and the head of its queue; absent when it is no host any more. */
+  /** The live key of each sender, which gets the notice, and its queue's head; absent when it is no host any more. */
   tellAt: ReadonlyMap<PublicKey, { key: PublicKey; headSeq: number }>;
 }
 

@@ -66,11 +66,11 @@ export interface EnrolmentRow extends EnrolmentRecord {
   rotatedTo: PublicKey | null;
   /** Whether a signed hop of this key was ever accepted: an enrolment that was never used may lapse. */
   seen: boolean;
-  /** Whether a v2 hop of this key was ever accepted: a v1 hop of it, which names no relay, may be one for another relay. */
+  /** Whether a v2 hop of this key was ever accepted: a v1 hop names no relay, and may be one for another. */
   madeV2Hop: boolean;
   /** Whether an invite of the operator vouched for the host. */
   invited: boolean;
-  /** When its list of senders was published last, if that was a list of the same senders: the list is not written anew. */
+  /** When its list of senders was last published again with the same senders: that list is not written anew. */
   sendersDatedMs: number | null;
 }
 

@@ -194,7 +194,7 @@ export class Committer implements FactSource {
     this.#start();
   }
 
-  /** Prunes the log, at most `PRUNED_AT_ONCE` records further than before. One at a time: to be durable before the next. */
+  /** Prunes the log, at most `PRUNED_AT_ONCE` records further. One at a time: it is durable before the next. */
   prune(pruned: Pruned): void {
     this.assertWorking();
     this.#open.pruned = pruned;
@@ -339,7 +339,7 @@ export class Committer implements FactSource {
     this.#idle = this.#run();
   }
 
-  /** Resolves when the next batch may be written: at once, unless many are not durable or something is to run in between. */
+  /** Resolves when the next batch may be written: at once, unless many are not durable or something runs between. */
   async #fewUnconfirmed(): Promise<void> {
     while (this.#unconfirmed.length >= (this.#between.length > 0 ? 1 : UNCONFIRMED_MAX))
       await this.#unconfirmed[0]?.durable;

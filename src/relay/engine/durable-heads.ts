@@ -84,7 +84,7 @@ export class DurableHeads {
     }
   }
 
-  /** Calls `waiter` once, when an item for `target` is durable or `wake` is called. Returns a function that stops it. */
+  /** Calls `waiter` once, when an item for `target` is durable or `wake` is called. Returns a function to stop it. */
   wait(target: PublicKey, waiter: () => void): () => void {
     return this.#waiters.add(target, waiter, WAITS_PER_TARGET_MAX);
   }

@@ -1,4 +1,4 @@
-/** What the engine does with an item whose wire bytes this node lost. LostItems (lost-items.ts) decides what becomes of it. */
+/** What the engine does with an item whose wire bytes this node lost, as LostItems (lost-items.ts) decides. */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ReportLostItem } from '../core/command.ts';
 import { decideLostItem } from '../core/decide-log.ts';

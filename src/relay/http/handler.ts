@@ -139,7 +139,7 @@ export class Handler {
     };
   }
 
-  /** Calls `ended` when every host that a hop may come from has lost its enrolment. Returns a function that stops it. */
+  /** Calls `ended` when every host that a hop may come from lost its enrolment. Returns a function to stop it. */
   #whenEnded(claim: HopClaim, ended: () => void): () => void {
     const { engine, clock } = this.#options;
     const keys = claim.candidates.map(({ hostPubkey }) => hostPubkey);

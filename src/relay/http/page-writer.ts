@@ -232,7 +232,7 @@ export interface PageEncoder {
   items(rows: readonly QueueRow[], wires: readonly Buffer[]): Buffer;
   /** What `items` would write around the base64 of each wire; absent where it does not write base64. */
   texts?(rows: readonly QueueRow[]): TextsAround;
-  /** What stands in front of the next item as a page has it (`pulledItemHead`); absent where it does not write such items. */
+  /** The head of the next item as a page has it (`pulledItemHead`); absent where it does not write such items. */
   readonly lead?: string;
   /** The next items were written, by these texts or behind `lead`. */
   wrote?(): void;

@@ -60,7 +60,7 @@ class UwsConnections {
     connection.counted = this.#connections.opened(peerAddress, () => connection.close());
   }
 
-  /** uWebSockets.js does not name the connection: for all but the one whose reply is being ended, `onAborted` follows. */
+  /** uWebSockets.js names no connection: for all but the one whose reply is being ended, `onAborted` follows. */
   closing(): void {
     if (this.#ending) this.#ending.gone();
   }

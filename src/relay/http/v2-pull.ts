@@ -96,7 +96,7 @@ export function epochChanged(asked: string | undefined, epoch: Epoch): Reply | u
   return problemReply('EPOCH_CHANGED', 'the store began a new epoch', { members: { epoch } });
 }
 
-/** Resolves when something came after the page, the epoch ended, the time is up, the relay drains, or the caller is gone. */
+/** Resolves when something came, the epoch ended, the time is up, the relay drains, or the caller is gone. */
 function arrival(
   target: PublicKey,
   { headSeq, epoch }: Page,

@@ -142,7 +142,7 @@ function positionFileOf({ positionFile }: RestoreOptions): string | undefined {
   return positionFile === undefined ? undefined : resolve(positionFile);
 }
 
-/** What was interrupted before it is finished here too: the store that a restore would replace is the one after that. */
+/** Finishes what was interrupted before: the store that a restore would replace is the one after that. */
 async function rehearse(options: KeyedOptions): Promise<RestoreReport> {
   await finishCutovers(options.folder, { positionFile: positionFileOf(options) });
   const scratch = await mkdtemp(join(tmpdir(), 'poste-rehearsal-'));

@@ -60,7 +60,7 @@ function isStopped(): boolean {
   return Atomics.load(stop, 0) === 1;
 }
 
-/** The pairs of one walk on their way to the other thread (lib/pair-block.ts), a few blocks ahead of what it has used. */
+/** The pairs of one walk on their way to the other thread (lib/pair-block.ts), a few blocks ahead of its use. */
 class Blocks {
   readonly #walk: number;
   #block = new ArrayBuffer(0);

@@ -210,7 +210,7 @@ function checkRotation(document: unknown): ProvenRotation {
   return rotation;
 }
 
-/** Every target of the receipt is in one of the records: an item known for some targets is accepted again for others. */
+/** Every target of the receipt is in some record: an item known for some targets is accepted again for others. */
 function checkAccept(
   value: unknown,
   relayPubkey: PublicKey,

@@ -1,4 +1,4 @@
-/** The records of a log as events, checked and in order: all of them, those that a filter selects, the lives of one item. */
+/** The records of a log as events, checked and in order: all, those that a filter selects, the lives of one item. */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { eventTimeMs, type LogEntry, type ItemAccepted } from '../core/event.ts';
 import { decodeRecord } from '../store/record.ts';

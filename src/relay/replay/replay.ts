@@ -106,7 +106,7 @@ export class ReplayedRows implements RowReader {
     this.#acked.clear();
   }
 
-  /** The rows of a range that lies in one table, as the scratch has them after `flush`, without those that were acked. */
+  /** The rows of a range in one table, as the scratch has them after `flush`, without those that were acked. */
   async *runs(range: Parameters<ScratchPairs['runs']>[0]): AsyncGenerator<Pair[]> {
     const isAcked = this.ackedKeys();
     for await (const run of this.#scratch.runs(range)) {

@@ -52,7 +52,7 @@ export interface Verification {
   readonly tree: ReplayedTree;
   /** Whether the records are left out that the rows of `startLsn` stand for. */
   readonly skipsOldRecords: boolean;
-  /** The rows after this record are in the scratch before the replay; `undefined` when nothing stands for what was pruned. */
+  /** The scratch has the rows after this record before the replay; `undefined`: nothing stands for what was pruned. */
   startLsn: number | undefined;
   /** Checkpoints that are whole, by their LSN: the replay has to come by the same rows. */
   checkpoints: ReadonlyMap<number, RowCheckpoint>;
@@ -71,7 +71,7 @@ export type Check = (verification: Verification) => AsyncGenerator<Progress, voi
 /** Judges one key of a store: what is stored under it, and what is to be there. */
 export type Judge = (key: Buffer, stored: Buffer | undefined, expected: Buffer | undefined) => void;
 
-/** Walks over what is stored under each prefix, in step with what is to be there if that is known. Answers how many keys. */
+/** Walks over each prefix, in step with what is to be there if that is known. Answers how many keys. */
 export async function* compareWalks(
   { source, findings }: Verification,
   stage: string,

@@ -157,7 +157,7 @@ class Part {
     return undefined;
   }
 
-  /** Marks the rows of the part that the entry under `key` names: each run is a sender, if the index has them, and a row. */
+  /** Marks the rows of the part that the entry under `key` names: a run is a sender, if the index has it, and a row. */
   #name(key: Buffer, runs: Buffer, findings: Findings): void {
     const { runBytes, senderBytes } = this.#index;
     for (let at = 0; at < runs.length; at += runBytes) {

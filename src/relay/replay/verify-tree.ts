@@ -1,4 +1,4 @@
-/** Verifies the hash trees: those of a store against a replay of its records, those of an archive against its records. */
+/** Verifies hash trees: those of a store against a replay of its records, those of an archive against its records. */
 import { HASH_BYTES, leafHash } from '../../protocol/merkle.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { PREFIX, TREE_PREFIXES, prefixRange, tileIndexOf, tileKey, tileLevelOf, treeOf } from '../store/keys.ts';

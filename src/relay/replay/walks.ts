@@ -31,7 +31,7 @@ export async function* lookUpEach(
   }
 }
 
-/** What `read` makes of each, in their order: it reads the next one while one is in use. An error comes behind what came before it. */
+/** What `read` makes of each, in order: it reads the next one while one is in use. An error comes in its place. */
 export async function* readAhead<T, U>(all: AsyncIterable<T>, read: (one: T) => Promise<U>): AsyncGenerator<U> {
   let ahead: Promise<U> | undefined;
   try {

@@ -174,7 +174,7 @@ class Filling {
     }
   }
 
-  /** The wire bytes of every queue row. What a later batch dropped is not there any more, and what that batch does needs none. */
+  /** The wire bytes of every queue row, without what a later batch dropped: that batch needs none. */
   async #takePayloads(): Promise<void> {
     const { log, asked, onProgress } = this.#options;
     let done = 0;

@@ -25,7 +25,7 @@ const RENEWALS_A_LEASE = 6;
 /** Of the lease, by which a leader falls silent before another may lead. */
 const MARGIN = 0.2;
 
-/** So many signs of life of another process under the name of this node are no late arrival of what one of before sent. */
+/** So many signs of life under the name of this node come from another process, and are no late arrivals. */
 const TWIN_BEATS = 3;
 
 interface LeaseWatchOptions {

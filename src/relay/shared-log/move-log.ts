@@ -87,7 +87,7 @@ export async function changeRow(
   throw new NotWritten('its row was changed by others each time');
 }
 
-/** Opens the database of the folder, a view or a store of its own, which locks it, and closes it again. Throws `StoreRefused`. */
+/** Opens the database of the folder, a view or a store of its own, and closes it again. Throws `StoreRefused`. */
 export async function inStoppedStore<T>(
   place: NotesPlace,
   work: (level: Level, mark: ViewMark | undefined) => Promise<T>,

@@ -89,7 +89,7 @@ export class PgLink {
     client.on('notice', ({ message }) => this.#warnings.push(message ?? 'the server warned'));
   }
 
-  /** `undefined` for a standby. Throws `LogRefused` and the errors of `pg`; what is under way ends when `socket` does. */
+  /** `undefined` for a standby. Throws `LogRefused` and errors of `pg`; what is under way ends when `socket` does. */
   static async connect(
     { url, name }: LogEndpoint,
     socket: Socket,
@@ -170,7 +170,7 @@ export function reasonOf(error: unknown): string {
   return message === '' ? (code ?? 'unknown error') : message;
 }
 
-/** A pooler that gives each transaction to another process of the server keeps neither settings nor statements of a link. */
+/** A pooler that gives each transaction to another server process keeps no settings or statements of a link. */
 export function poolerSentence(why: string): string {
   return `there is a pooler in transaction mode before the server of the log (${why}): let it run in session mode, or name the server itself in --log`;
 }

@@ -13,7 +13,7 @@ import type { LackingRow, NamesRow } from './pg-rows.ts';
 import * as sql from './pg-statements.ts';
 import { LogRefused, LogUnreachable, NotWritten, OutcomeUnknown } from './shared-log.ts';
 
-/** Another makes the tables: a name is taken (of a row in the catalogue, a relation, a type), or its lock was not given. */
+/** Another makes the tables: a name is taken (a row of the catalogue, a relation, a type), or a lock was refused. */
 const MADE_MEANWHILE: ReadonlySet<string> = new Set(['23505', '42P07', '42710', '55P03']);
 /** A row of that key. */
 const IS_THERE = '23505';
@@ -53,7 +53,7 @@ export class PgSession {
     return doubtless(await this.ask<R>(name, text, values));
   }
 
-  /** A statement that takes or changes the lead, sent once. Throws `OutcomeUnknown` when it may not be on every copy. */
+  /** A statement that takes or changes the lead, sent once. Throws `OutcomeUnknown` if some copy may lack it. */
   async change<R extends QueryResultRow>(name: string, text: string, values: unknown[]): Promise<Answered<R>> {
     const link = await this.#connections.others();
     const names = await this.#fitNames(link);
@@ -124,7 +124,7 @@ export class PgSession {
     return namesFault(this.#durability, names);
   }
 
-  /** Once, at the start: makes tables that are missing, and looks whether this user may do everything. Throws `LogRefused`. */
+  /** At the start: makes tables that are missing, and checks that this user may do everything. Throws `LogRefused`. */
   async prove(): Promise<void> {
     if (this.#connections.isProven) return;
     const lacking = async (): Promise<LackingRow[]> => (await this.ask<LackingRow>('lacking', sql.LACKING)).rows;

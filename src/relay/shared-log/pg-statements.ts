@@ -240,7 +240,7 @@ SELECT count(*)::int AS held FROM hold`;
 
 const SWEPT_AT_ONCE = 2_000;
 
-/** Some rows of one log that the row of the lead does not name. Each step of the recursion finds the next log in the index. */
+/** Some rows of one log that the row of the lead does not name. Each recursion finds the next log in the index. */
 const sweepOf = (table: string): string => `
 WITH RECURSIVE ids AS (
   (SELECT log_id FROM ${table} ORDER BY log_id LIMIT 1)

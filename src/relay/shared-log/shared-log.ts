@@ -51,7 +51,7 @@ export interface LogServer {
   timeline: number;
 }
 
-/** Who may append: one process, for one run. A term may come round again after a restore of the server; a tenure never. */
+/** Who may append: one process, for one run. A term may come again after a restore of the server; a tenure never. */
 export interface Tenure {
   logId: string;
   term: number;
@@ -240,7 +240,7 @@ export interface SharedLog {
    * did. When it resolves, every copy has the change, and all that was stored before it.
    */
   change(seen: LogState, change: LogChange): Promise<boolean>;
-  /** Adds wire bytes to a log that is being loaded. `hold` is what the row says since the load began. Throws `Fenced`. */
+  /** Adds wire bytes to a log that is being loaded. `hold` is what the row says since it began. Throws `Fenced`. */
   loadPayloads(hold: Tenure, logId: string, payloads: readonly StoredPayload[]): Promise<void>;
   /** Adds the batch with which a log that is being loaded begins. Throws `Fenced`. */
   loadBatch(hold: Tenure, logId: string, batch: EncodedBatch): Promise<void>;
@@ -284,7 +284,7 @@ export class LogUnreachable extends Error {
   }
 }
 
-/** A batch may have no second copy on the server of the log as it is now. Nothing was written; it may have one later. */
+/** A batch would have no second copy on the server as it is now. Nothing was written; it may have one later. */
 export class NoSecondCopy extends Error {}
 
 /** The log must not be used like this. The message is a sentence for the operator, with the next step and no secret. */

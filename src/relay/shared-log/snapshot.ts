@@ -110,7 +110,7 @@ interface WriteOptions {
   image: StoreImage;
   /** The view at the moment of the image. */
   mark: Pick<ViewMark, 'no' | 'lastLsn' | 'effects'>;
-  /** The record after which the rows were the same already; absent: the last one, and a later one will vouch for them. */
+  /** The record after which the rows were the same; absent: the last one, and a later one will vouch for them. */
   checkpointLsn?: number;
   atMs: number;
   monotonicMs: () => number;

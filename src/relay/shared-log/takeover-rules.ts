@@ -8,7 +8,7 @@ import type { LogServer, LogState } from './shared-log.ts';
 /** A node whose clock differs more from that of the server does not lead. */
 export const CLOCK_OFF_MS = 60_000;
 
-/** What the server answers, and by how much this clock is off its: not at all where the answer may be as old as it took. */
+/** What the server answers, and how far this clock is off its: 0 where the answer may be as old as it took. */
 export async function clocked<T extends { nowMs: number }>(
   clock: Clock,
   ask: () => Promise<T>,

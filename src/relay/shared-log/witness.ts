@@ -131,7 +131,7 @@ export function refuseOlder(server: LogServer, seen: LogServer): void {
   );
 }
 
-/** Whether the log holds the batch with everything before it. One that is pruned cannot be compared, and counts as held. */
+/** Whether the log holds the batch with all before it. One that is pruned cannot be compared, and counts as held. */
 export async function isHeld(
   log: SharedLog,
   logId: string,

@@ -53,7 +53,7 @@ export function isRestoreUnderWay(folder: string): boolean {
   return existsSync(join(folder, JOURNAL));
 }
 
-/** Writes the journal: from here on the restore has happened. When the journal cannot be made durable, it is removed. */
+/** Writes the journal: from here on the restore has happened. A journal that cannot be made durable is removed. */
 export async function decideRestoreCutover(
   folder: string,
   cutover: RestoreCutover,

@@ -127,7 +127,7 @@ export interface ViewWrites {
   write(options: { sync: boolean }): Promise<void>;
 }
 
-/** Decides when a batch is durable. Of the batches of one log it is given one at a time, the next one after `written`. */
+/** Decides when a batch is durable. It is given the batches of a log one at a time, the next after `written`. */
 export interface DurableLog {
   /** Whether batches come with their effects: several nodes share the log. */
   readonly isShared: boolean;

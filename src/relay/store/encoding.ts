@@ -1,4 +1,4 @@
-/** A batch of the relay's store while it becomes keys and values, and those of its parts that are no rows (relay-store.ts). */
+/** A batch of the relay's store as keys and values, with those of its parts that are no rows (relay-store.ts). */
 import type { Epoch } from '../../protocol/epoch.ts';
 import { rowKey } from '../core/rows.ts';
 import type { BatchEffects } from './batch-effects.ts';

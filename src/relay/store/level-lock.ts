@@ -50,7 +50,7 @@ export async function damagedTablesUnopened(folder: string): Promise<TableDamage
   }
 }
 
-/** As `mendCurrent`, for a database that this process does not have open: `undefined` too where nothing is to be mended. */
+/** As `mendCurrent`, for a database that is not open here: `undefined` too where nothing is to be mended. */
 export async function mendCurrentUnopened(folder: string): Promise<string | undefined> {
   if (!(await isCurrentTorn(folder))) return undefined;
   const lock = await lockLevel(folder);

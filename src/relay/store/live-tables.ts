@@ -83,7 +83,7 @@ async function tablesIn(manifest: string): Promise<Set<number> | undefined> {
   return edits === 0 ? undefined : live;
 }
 
-/** Ends with `undefined` at one that does not match its checksum. A last one that a crash cut short was never in use. */
+/** Ends with `undefined` at one that does not match its checksum. A last one cut short by a crash was never used. */
 function* recordsOf(log: Buffer): Generator<Buffer | undefined> {
   let parts: Buffer[] = [];
   for (let at = 0; at + HEADER_BYTES <= log.length; ) {

@@ -38,7 +38,7 @@ const TABLE = /\.(?:ldb|sst)$/;
 /** What LevelDB locks and logs for itself. */
 const OWN = new Set(['LOCK', 'LOG', 'LOG.old']);
 
-/** `position`: what is noted outside the store. Throws `StoreRefused` for a damaged store, and errors of the system and of LevelDB. */
+/** `position`: as noted outside. Throws `StoreRefused` for a damaged store, and errors of the system and LevelDB. */
 export async function lookAtStore(folder: string, position: Position | undefined, nowMs: number): Promise<StoreLook> {
   const database = join(folder, LEVEL_FOLDER);
   const beside = await mkdtemp(join(tmpdir(), 'poste-doctor-'));

@@ -37,7 +37,7 @@ export interface Migration {
 /** Rows of one batch, in number and in bytes, about. */
 const BATCH = { pairs: 5000, bytes: 1 << 20 };
 
-/** To schema 2: every row and due entry gets a checksum. One that cannot be read stays as it is, and counts as damaged. */
+/** To schema 2: every row and due entry gets a checksum. One that cannot be read stays, and counts as damaged. */
 const checksums: Migration = {
   from: 1,
   async *batches(level) {
@@ -60,7 +60,7 @@ export async function declaredSchema(level: Level): Promise<number | undefined> 
   return value && (value.length === 4 ? value.readUInt32BE(0) : 0);
 }
 
-/** The relay row of a store that declares `schema`: only one of schema 1 may be without checksum. Throws `DamagedRow`. */
+/** The relay row of a store that declares `schema`: only schema 1 has it without checksum. Throws `DamagedRow`. */
 export async function relayRowOf(level: Level, schema: number): Promise<RelayRow | undefined> {
   const key = rowKeyBytes('relay', rowKey.relay);
   const value = await level.get(key);

@@ -351,7 +351,7 @@ function damaged(folder: string, what: string): StoreRefused {
   );
 }
 
-/** The bounds of the log, after checking that the newest records are all there and unaltered. Throws `DamagedRecord`. */
+/** The bounds of the log, once the newest records are all found there and unaltered. Throws `DamagedRecord`. */
 export async function checkNewestRecords(level: Level, atMost: number = CHECKED_RECORDS): Promise<LogBounds> {
   const pruned = await readPruned(level);
   const [last] = await level.keys({ ...prefixRange(PREFIX.log), reverse: true, limit: 1 }).all();

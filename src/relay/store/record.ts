@@ -234,7 +234,7 @@ export function decodeRecord(lsn: number, record: Buffer): LogEntry {
   return decodeWholeRecord(lsn, record);
 }
 
-/** As `decodeRecord`, of bytes that are known to be whole. Throws `DamagedRecord` for what this software does not know. */
+/** As `decodeRecord`, of bytes known to be whole. Throws `DamagedRecord` for what this software does not know. */
 export function decodeWholeRecord(lsn: number, record: Buffer): LogEntry {
   const event = plainEvent(record, HEADER_BYTES) ?? decodeEvent(unpackArray(record.subarray(HEADER_BYTES)));
   if (typeof event === 'string') throw new DamagedRecord(`log record ${lsn} ${event}`);

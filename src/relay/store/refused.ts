@@ -27,7 +27,7 @@ export class StoreRefused extends Error {
   }
 }
 
-/** Throws `StoreRefused` for a store folder that is a file, or that this user may not use; one that is not there is none. */
+/** Throws `StoreRefused` for a store folder that is a file, or that this user may not use; one may be absent. */
 export function refuseUnusableFolder(folder: string): void {
   try {
     readdirSync(folder);

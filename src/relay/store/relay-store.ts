@@ -111,7 +111,7 @@ export class RelayStore extends StoreReader implements EventLog {
     return this.#knownItems.pairs(...query);
   }
 
-  /** Reads into memory which dedup rows there are, so that LevelDB need not be asked for new items. Before the first batch. */
+  /** Reads into memory which dedup rows there are: LevelDB is not asked for new items. Before the first batch. */
   fillKnownItems(): Promise<void> {
     return this.#knownItems.fill(this.level);
   }
@@ -169,7 +169,7 @@ export class RelayStore extends StoreReader implements EventLog {
     return this.#encoded(batch, before);
   }
 
-  /** As keys and values, all but what is collected and pruned. `before` is the batch in front, while it is not durable. */
+  /** As keys and values, but for what is collected and pruned. `before` is the batch in front, while not durable. */
   async #encoded(batch: LogBatch, before: Encoding | undefined): Promise<Encoding> {
     const encoded = new Encoding(this.level.batch(), this.#log.isShared ? new BatchEffects() : undefined, {
       firstLsn: (before?.lastLsn ?? this.lastLsn) + 1,
@@ -215,7 +215,7 @@ export class RelayStore extends StoreReader implements EventLog {
     return encoded;
   }
 
-  /** What waits in all queues together, expiry notices left out. Walks over them only when records came since the last walk. */
+  /** What waits in all queues, without expiry notices. Walks over them only if records came since the last walk. */
   async waiting(): Promise<UsageRow> {
     const known = this.#walked;
     return known?.lsn === this.lastLsn ? known.waiting : await this.#walkQueues(() => undefined);
@@ -281,7 +281,7 @@ export class RelayStore extends StoreReader implements EventLog {
     for (const { table, row } of changes) if (table === 'queue' && row) this.oldestItem.added(row.expiresAtMs);
   }
 
-  /** The records that go, and the mark. That a checkpoint stands for them is the business of engine/log-retention.ts. */
+  /** The records that go, and the mark. That a checkpoint stands for them is up to engine/log-retention.ts. */
   #addPruned(writes: LevelBatch, pruned: Pruned): void {
     const { throughLsn } = pruned;
     const { firstLsn } = this;

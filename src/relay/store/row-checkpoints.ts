@@ -130,7 +130,7 @@ export class RowCheckpoints {
     return { throughLsn, eventLsn, rows, rowsHash, dueHash, atMs };
   }
 
-  /** What a checkpoint holds, in runs. Throws `DamagedRecord`, at the latest at the end: nothing is to be believed before. */
+  /** What a checkpoint holds, in runs. Throws `DamagedRecord`, at the latest at the end: believe nothing before. */
   async *pairs(checkpoint: TakenDigest & { throughLsn: number }): AsyncGenerator<Pair[]> {
     const { throughLsn } = checkpoint;
     const damaged = (what: string): DamagedRecord => new DamagedRecord(`checkpoint ${throughLsn} ${what}`);

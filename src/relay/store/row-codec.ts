@@ -52,7 +52,7 @@ const enrolment = tuple<Omit<Tables['enrolment'], 'hostPubkey' | Marks>>({
 
 const ENROLMENT_FIELDS = 11;
 
-/** By hand, as is the one of dedup rows: every item has one of each, and the place of moved items is stored at the end. */
+/** By hand, as is that of dedup rows: every item has one of each. The place of moved items is stored at the end. */
 const queueCodec: Codec<Tables['queue']> = {
   fields: (row) => {
     const own = row.payloadTarget === row.targetPubkey && row.payloadSeq === row.seq;

@@ -23,7 +23,7 @@ export interface TableDamage {
   offset: number;
 }
 
-/** Looks at every table that the database at `folder`, whose lock the caller holds, consists of; answers the damaged ones. */
+/** Looks at every table of the database at `folder`, whose lock the caller holds; answers the damaged ones. */
 export async function damagedTables(folder: string): Promise<TableDamage[]> {
   const damages: TableDamage[] = [];
   const live = await liveTables(folder);

@@ -1,4 +1,4 @@
-/** The memory into which pages are written, which is used again: fresh memory costs as much as writing to it ten times. */
+/** The memory into which pages are written, used again: fresh memory costs as much as writing to it ten times. */
 const BLOCK_BYTES = 800 << 10;
 const FREE_BLOCKS_MAX = 8;
 

@@ -1,4 +1,4 @@
-/** Code and diffs of others: lines as they are, in a box that scrolls by itself, with a button that copies what is shown. */
+/** Code and diffs of others: lines as they are, in a box that scrolls, with a button that copies what is shown. */
 import type { ComponentChildren, VNode } from 'preact';
 import { html } from 'htm/preact';
 import { printableText, printableWithin } from '../../protocol/printable.ts';

@@ -1,4 +1,4 @@
-/** The mailbox as a list of conversations, the newest first: unread, not done or all, narrowed by filters and a search. */
+/** The mailbox as a list of conversations, newest first: unread, not done or all, narrowed by filters and search. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect, useRef, useState } from 'preact/hooks';

@@ -86,7 +86,7 @@ export function focusItem(item: HTMLElement | undefined): void {
   item?.scrollIntoView({ block: 'nearest' });
 }
 
-/** Presses the control of this key: of the current item, else of the view, else of the item that stands for its view. */
+/** Presses the control of this key: of the current item, else of the view, else of the item that stands for it. */
 function press(key: string): boolean {
   const selector = `[aria-keyshortcuts~="${key}"]`;
   const outside = [...document.querySelectorAll<HTMLElement>(selector)].find((one) => !one.closest('[data-item]'));

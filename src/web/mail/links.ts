@@ -1,4 +1,4 @@
-/** Links of others: http and https alone, opened in a tab that knows nothing of this page, and shown with where they lead. */
+/** Links of others: http and https alone, opened in a tab that knows nothing of this page, shown with their target. */
 import type { ComponentChildren, VNode } from 'preact';
 import { html } from 'htm/preact';
 import { printable, printableText } from '../../protocol/printable.ts';

@@ -12,7 +12,7 @@ import { Link, safeAddress } from './links.ts';
 
 /** A longer text is shown as it was written: reading and laying it out would keep its reader waiting. */
 export const FORMATTED_CHARACTERS_MAX = 66_000;
-/** How deep lists and quotes may be. The reader leaves out what is deeper, so such a text is shown as it was written. */
+/** How deep lists and quotes may be. The reader leaves out what is deeper: such a text is shown as it was written. */
 const NESTING_MAX = 30;
 /** The most elements of one text. */
 const TOKENS_MAX = 20_000;

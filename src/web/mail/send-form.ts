@@ -23,7 +23,7 @@ export interface Sending {
   isUnderWay: boolean;
   result: SendResult | undefined;
   problem: Problem | undefined;
-  /** Sends `input` by an operation. When the answer was lost and the user sends the same input again, it is sent once. */
+  /** Sends `input` by an operation. If the answer was lost and the user sends the same again, it is sent once. */
   /** Resolves to whether it was sent. */
   send: (operation: 'mail-send' | 'mail-reply', input: object) => Promise<boolean>;
   again: () => void;

@@ -49,7 +49,7 @@ export async function liveText(signal: AbortSignal): Promise<ReadableStream<stri
   return response.body.pipeThrough(new TextDecoderStream());
 }
 
-/** With `keepalive` the request goes out even when the page is being left; browsers take small ones alone. Throws `Problem`. */
+/** With `keepalive` the request goes out even as the page is left; browsers take small ones alone. Throws `Problem`. */
 export async function act<T>(path: string, body: object, { keepalive = false } = {}): Promise<T> {
   const headers = { 'content-type': 'application/json', ...asHeader() };
   const request = { method: 'POST', headers, body: JSON.stringify(body), keepalive };

@@ -1,4 +1,4 @@
-/** Receives live events as server-sent events while the page is visible, and while it is hidden if the page wants that. */
+/** Receives live events as server-sent events while the page is visible, and hidden too if the page wants that. */
 import { signal } from '@preact/signals';
 import { liveText } from './api.ts';
 import { session } from './session.ts';
