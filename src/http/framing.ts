@@ -35,7 +35,7 @@ export interface Framing {
   header: (name: string) => string | undefined;
 }
 
-/** Returns the framing, or the reply that refuses it. `isHostNeeded` is false for probes by HTTP/1.0, which have no Host. */
+/** Returns the framing, or the reply that refuses it. `isHostNeeded` is false for probes, which may have no Host. */
 export function readFraming(head: RequestHead, isHostNeeded = true): Framing | Reply {
   const headers = new Map<string, string>();
   for (const [name, value] of head.headers) {

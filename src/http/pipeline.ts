@@ -1,7 +1,7 @@
 /**
  * The way of every request, in every server:
  *
- *     target ─▶ route and method ─▶ framing and size ─▶ caller (the server decides) ─▶ body ─▶ the route ─▶ reply
+ * target ─▶ route and method ─▶ framing and size ─▶ caller (the server decides) ─▶ body ─▶ the route ─▶ reply
  *
  * All checks of the head come before the body is read. No request can make this throw, and every exchange gets exactly
  * one reply or is cut.

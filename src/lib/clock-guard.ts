@@ -4,8 +4,10 @@
  * Wall clock and monotonic clock are compared at each reading. When they disagree by more than a minute the wall clock
  * jumped: it was set, it had no time at boot, or the machine was suspended. From then on they are compared with their
  * new distance, as after a suspend the two never agree again by themselves.
- *   - `isTrusted`: whether work that deletes for good may go by dates. Not after a jump, until both have agreed for an hour.
- *   - `momentMs`: deadlines count the time that passed, so each stored date is taken as the clock of now would have dated it.
+ *   - `isTrusted`: whether work that deletes for good may go by dates. Not after a jump, until both have agreed for an
+ *     hour.
+ *   - `momentMs`: deadlines count the time that passed, so each stored date is taken as the clock of now would have
+ *     dated it.
  */
 import type { Clock } from './clock.ts';
 

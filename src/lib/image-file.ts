@@ -4,8 +4,8 @@
  * Invariants:
  *   - it is written to `<file>.part-…` (mode 0600) and renamed when it is complete, checked and on disk;
  *   - an existing file is replaced only when the caller asks for it, also when it appears meanwhile;
- *   - a failure or an interruption removes the `.part-…` file, and a later writer of the same file the one of a writer that
- *     was killed.
+ *   - a failure or an interruption removes the `.part-…` file, and a later writer of the same file the one of a writer
+ *     that was killed.
  */
 import { randomBytes } from 'node:crypto';
 import { type Stats, statSync } from 'node:fs';

@@ -7,7 +7,8 @@
  *   - two attempts for the same unread mail are at least a cooldown apart;
  *   - mail that wakes and that the agent was not notified of gets an attempt as soon as a session can take one, after
  *     the cooldown;
- *   - so does mail that its agent was told of in a turn that ended, by a failure or by itself, before it used a mail tool.
+ *   - so does mail that its agent was told of in a turn that ended, by a failure or by itself, before it used a mail
+ *     tool.
  */
 
 /** Between the end of one attempt and the next one for the same unread mail. */

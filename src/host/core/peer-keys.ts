@@ -5,9 +5,9 @@
  * cannot prove its own date: a thief of the old key can date it back. So the way the item came must prove it as well:
  *   - the host itself brought it under its present key: over the LAN by its own hop, over a relay by its own push. Its
  *     outbox sends what it wrote before the rotation with the bytes that were signed then;
- *   - or it came from a relay's queue under an old key: then it was pushed before the rotation. A relay that learned of the
- *     rotation accepts nothing under the old key, and neither does one that has this host's list of senders, which holds
- *     present keys only. An item that claims to be younger than the rotation is refused.
+ *   - or it came from a relay's queue under an old key: then it was pushed before the rotation. A relay that learned of
+ *     the rotation accepts nothing under the old key, and neither does one that has this host's list of senders, which
+ *     holds present keys only. An item that claims to be younger than the rotation is refused.
  * Both hold for `RETIRED_KEY_MS` after this host learned of the rotation: an outbox keeps nothing longer.
  */
 import { HOP_SKEW_MAX_MS } from '../../protocol/hop.ts';

@@ -3,8 +3,8 @@
  * twice; also the log lines and the owner's reports about them. Only this file writes these rows.
  *
  * Invariants:
- *   - every item to keep is written: when its room is full (core/quarantine.ts), either the room's oldest item
- *     is deleted, or the new one is kept without its bytes, so that later items need not wait behind it. Only of strangers
+ *   - every item to keep is written: when its room is full (core/quarantine.ts), either the room's oldest item is
+ *     deleted, or the new one is kept without its bytes, so that later items need not wait behind it. Only of strangers
  *     nothing is kept beyond a number of bytes a minute;
  *   - items that were deleted, or kept without bytes for want of room, are counted and reported to the owner.
  */

@@ -4,7 +4,8 @@
  *     page after received-through ─▶ chunks: items received and received-through, one transaction each ─▶ ack
  *
  * Specification, "Receiving host rules". Invariants:
- *   - received-through moves over items that are done, without a gap, in the transaction that makes the last of them so;
+ *   - received-through moves over items that are done, without a gap, in the transaction that makes the last of them
+ *     so;
  *   - an ack is asked for only when that is durable, never beyond it, and its failure changes nothing;
  *   - what shows that the store went back in time begins the queue at 0 again.
  */

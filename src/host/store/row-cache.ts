@@ -6,9 +6,9 @@
  *
  * A batch moves the store from one version to the next. Invariants:
  *   - what is answered is what a reader of that version would read from LevelDB;
- *   - before a batch is written, what it writes takes the place of the rows that it changes, for readers of the version that
- *     it makes, which begin when it is written; the rows before are not kept meanwhile. So a reader which began before the
- *     batch and one which began after it never meet in the cache;
+ *   - before a batch is written, what it writes takes the place of the rows that it changes, for readers of the version
+ *     that it makes, which begin when it is written; the rows before are not kept meanwhile. So a reader which began
+ *     before the batch and one which began after it never meet in the cache;
  *   - rows are frozen: several readers share them.
  */
 import { type Keys, PREFIX, type TableName, type Tables } from './keys.ts';

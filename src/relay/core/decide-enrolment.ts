@@ -7,10 +7,10 @@
  *   - re-enrolling the same key is idempotent and never clears `revoked_at`;
  *   - a weaker authority never overwrites what a stronger one recorded;
  *   - a crowded name refuses no host;
- *   - a newer statement replaces an older one, never the other way, and the same statement again changes nothing, so that
- *     a replayed hop is harmless;
- *   - a list of the same senders at a later time is recorded by its time alone: it makes older ones stale, also those that
- *     this relay never saw, and the answer to the host holds the time that it signed;
+ *   - a newer statement replaces an older one, never the other way, and the same statement again changes nothing, so
+ *     that a replayed hop is harmless;
+ *   - a list of the same senders at a later time is recorded by its time alone: it makes older ones stale, also those
+ *     that this relay never saw, and the answer to the host holds the time that it signed;
  *   - nothing is taken that was issued more than 5 minutes ahead of this clock.
  */
 import { CROWDED_NAME_ENROLMENTS, ISSUED_AHEAD_MAX_MS, LISTED_SENDERS_MAX } from '../../protocol/limits.ts';

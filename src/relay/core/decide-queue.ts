@@ -125,7 +125,7 @@ export function decideExtend({ targetPubkey, nowMs }: ExtendDedup, facts: Extend
   return decided(done, { type: 'DedupExtended', targetPubkey, items, dedupUntilMs, atMs: nowMs });
 }
 
-/** The page of a pull ("GET /v2/relay/items", rule 2): those of `rows`, ascending, that fit; one beyond `limit` says more. */
+/** The page of a pull ("GET /v2/relay/items", rule 2): those of `rows` that fit; one beyond `limit` says more. */
 export function pageRows(
   rows: readonly QueueRow[],
   limit: number,

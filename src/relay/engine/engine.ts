@@ -5,8 +5,7 @@
  * everything it read is durable, and only then is answered. The ranges of rows that a command needs are in memory
  * before that run begins. A refusal waits too: it may rest on an item that is not durable yet.
  *
- * Here: the composition, reads, and the commands of one row. Pushes, acks, admissions and expiry have files of their
- * own.
+ * Here: composition, reads, and commands of one row. Pushes, acks, admissions and expiry have files of their own.
  */
 import type { TextsAround } from '../../protocol/base64.ts';
 import type { Signer } from '../../protocol/ed25519.ts';

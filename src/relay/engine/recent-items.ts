@@ -7,11 +7,12 @@
  * The invariant: of a queue that is here, the durable rows with `floor` < seq <= `through` are its items, all of them
  * and no others, and `through` is its durable head. A page is made from memory for that head alone. So mail can be
  * hidden only where this is broken, and only one thing is ever done to keep it:
- *   - no row lies above the head of its queue, so what lies between the heads before and after a batch is what the batch
- *     wrote there. Where that is nothing but new items, each behind the one before and the last of them at the new head,
- *     they continue the queue; or they begin it, and the head before the batch, as the engine knows it, is the floor;
- *   - whatever else happens to a queue row or a head ends the memory of that queue: a row that was moved, expired, lost or
- *     written without its bytes, a place that is kept for later, a head that was raised.
+ *   - no row lies above the head of its queue, so what lies between the heads before and after a batch is what the
+ *     batch wrote there. Where that is nothing but new items, each behind the one before and the last of them at the
+ *     new head, they continue the queue; or they begin it, and the head before the batch, as the engine knows it, is
+ *     the floor;
+ *   - whatever else happens to a queue row or a head ends the memory of that queue: a row that was moved, expired, lost
+ *     or written without its bytes, a place that is kept for later, a head that was raised.
  *
  * An ack does nothing here, since nobody asks for rows at or below it. Items have their most in bytes and in number;
  * those that came first go first, and raise their queue's floor.

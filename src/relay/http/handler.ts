@@ -1,6 +1,6 @@
 /**
- * What the relay does with a request inside the pipeline (http/pipeline.ts): enrolled → skew → body → signature → rate
- * → content. What the headers decide is decided before the body is read.
+ * What the relay does with a request inside the pipeline (http/pipeline.ts):
+ * enrolled → skew → body → signature → rate → content. What the headers decide is decided before the body is read.
  */
 import { BODY_BYTES_MAX, WORK_OF_REQUEST } from '../../protocol/limits.ts';
 import { signedTarget } from '../../protocol/hop.ts';

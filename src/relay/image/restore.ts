@@ -1,8 +1,8 @@
 /**
  * Puts a backup in the place of the store, and preserves what a rewind must not undo (core/decide-restore.ts).
  *
- * One way: lock → unpack beside what is there → check all of it → read the replaced store → append what it says →
- * ask → sync → cutover (store/cutover.ts). Until the cutover is decided nothing of the store that is there changes,
+ * One way: lock → unpack beside what is there → check all of it → read the replaced store → append what it says
+ * → ask → sync → cutover (store/cutover.ts). Until the cutover is decided nothing of the store that is there changes,
  * and whatever ends a restore before leaves that store as it was. A rehearsal does the same over a copy, which it
  * throws away.
  */

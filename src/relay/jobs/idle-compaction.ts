@@ -7,9 +7,10 @@
  * Invariants:
  *   - nothing is compacted while anything is committed, and what comes meanwhile waits for no more than one piece;
  *   - nothing is compacted while the store is read as it was, since LevelDB then keeps what was deleted;
- *   - no more is rewritten than four times what was collected: a relay that keeps much and deletes little leaves it alone;
- *   - a compaction is told of after a write that followed it: LevelDB says of no error that a compaction met, and refuses
- *     the next write, which ends the relay;
+ *   - no more is rewritten than four times what was collected: a relay that keeps much and deletes little leaves it
+ *     alone;
+ *   - a compaction is told of after a write that followed it: LevelDB says of no error that a compaction met, and
+ *     refuses the next write, which ends the relay;
  *   - `stop` waits for the piece under way, since LevelDB does not close before that.
  */
 import type { Clock, Timers } from '../../lib/clock.ts';

@@ -10,8 +10,10 @@
  * While the relay goes on (`verifyServed`): what a scrub cannot see, which is a row whose checksum is right and whose
  * contents are not, a row that is missing, and one that came back. The log before the newest checkpoint, hash trees and
  * wire bytes are left to the others. What makes this sound while the relay writes lives in:
- *   - store/level.ts (`atThisMoment`), used by `openServed`: every read is of one snapshot, the end of the log included;
- *   - replay.ts (`runs`) and verify-rows.ts: acked and purged rows count on neither side, whether they were collected or not;
+ *   - store/level.ts (`atThisMoment`), used by `openServed`: every read is of one snapshot, the end of the log
+ *     included;
+ *   - replay.ts (`runs`) and verify-rows.ts: acked and purged rows count on neither side, whether they were collected
+ *     or not;
  *   - start-jobs.ts: nothing is compacted meanwhile, and what is found is told row by row, and begins one epoch;
  *   - served-worker.ts: the pace (lib/pace.ts), which is also that of the scrub.
  *

@@ -5,8 +5,8 @@
  * Invariants:
  *   - every write is synced, and the mark of the view comes last: without it the view counts as cut short, and the next
  *     start begins anew;
- *   - the rows are those that a record of the log vouches for, and so are the checkpoint that a replay of the view begins
- *     with: it is made of them here.
+ *   - the rows are those that a record of the log vouches for, and so are the checkpoint that a replay of the view
+ *     begins with: it is made of them here.
  */
 import type { Pair } from '../../lib/pair-block.ts';
 import { type CheckpointTaken, eventTimeMs } from '../core/event.ts';

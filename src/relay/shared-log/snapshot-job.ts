@@ -5,8 +5,8 @@
  * Invariants:
  *   - one run at a time; a run that fails is logged, and the next one tries again: mail goes on;
  *   - the valid snapshot was read to its end by this process before anything is pruned because of it;
- *   - the view is pruned by what the operator wants to keep, after archives (jobs/retention-job.ts), so the log keeps all
- *     that is younger; a relay that was away for less than that follows from where it had come.
+ *   - the view is pruned by what the operator wants to keep, after archives (jobs/retention-job.ts), so the log keeps
+ *     all that is younger; a relay that was away for less than that follows from where it had come.
  */
 import type { Clock, Timers } from '../../lib/clock.ts';
 import { PeriodicTask, type StopSignal } from '../../lib/periodic-task.ts';

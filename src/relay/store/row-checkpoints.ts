@@ -6,8 +6,8 @@
  *   a mark   checked, the LSN of its event `CheckpointTaken`, u64
  *
  * Invariants:
- *   - a mark is written with its event, and that when every part is durable: what has no mark is of a checkpoint that was
- *     cut short, or of one that is being dropped, and is ignored;
+ *   - a mark is written with its event, and that when every part is durable: what has no mark is of a checkpoint that
+ *     was cut short, or of one that is being dropped, and is ignored;
  *   - the event counts and hashes what is in the parts; it is a leaf of the hash tree.
  */
 import { createHash } from 'node:crypto';

@@ -1,8 +1,8 @@
 /**
  * What of a history contradicts what a relay promises, whatever happened to its machines. Pure.
  *
- *   - no item is lost that was accepted: unless a new epoch begins, its target gets it; and after one, its sender pushes
- *     it again, so at the end of a history its target has it;
+ *   - no item is lost that was accepted: unless a new epoch begins, its target gets it; and after one, its sender
+ *     pushes it again, so at the end of a history its target has it;
  *   - none is doubled: within an epoch an item has one seq, and what was acked does not come again;
  *   - no seq of a target is used twice, in no epoch;
  *   - heads, checkpoints and epochs do not go back: what is asked for after an answer came is no older than it;
