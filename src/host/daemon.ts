@@ -18,10 +18,8 @@ import { sweepRetention } from './mail/retention.ts';
 import type { HostConfig } from './base/config.ts';
 import type { RetryTiming } from './core/outbox-event.ts';
 import type { Identity } from './core/rows.ts';
-import { diagnosisOf } from './doctor/diagnosis.ts';
-import { hostStatus } from './doctor/status.ts';
+import { healthOf } from './doctor/diagnosis.ts';
 import { handlersOf } from './api/handlers.ts';
-import type { StatusResult } from './contract/daemon.ts';
 import { LocalServer } from './api/server.ts';
 import { OutboxDispatcher } from './outbox/dispatcher.ts';
 import { LanService } from './lan/lan-service.ts';
@@ -115,7 +113,7 @@ async function startServices(
   services.add('clock', { stop: () => notes.task?.rerun().then(() => notes.task?.stop()) });
   await noteClock(context, clock);
   const { store: folder, configFile, socket: socketPath } = paths;
-  const daemon = { version, pid: process.pid, startedAtMs: Date.now() };
+  const daemon = { version, pid: process.pid, startedAtMs: Date.now(), linesLost };
   const facts = { ...daemon, store: folder, config: configFile, socket: socketPath };
   await makeSocketFolder(paths);
   const waking = await startWake(context, systemTimers);
@@ -124,12 +122,10 @@ async function startServices(
   const lan = new LanService({ context, listen: config.lanListen, advertise: config.lanAdvertise, version });
   const outbox = new OutboxDispatcher({ context, lan: lan.carrier, relay: relay.carrier });
   const web: WebService = new WebService({ context, handlers: () => handlers, listen: config.webListen });
-  const diagnosis = diagnosisOf({ context, facts, lan, lanListen: config.lanListen, relay });
+  const health = healthOf({ context, facts, lan, lanListen: config.lanListen, relay });
   const { sessions, wakeAgent } = waking;
   const timers = systemTimers;
-  const { lanListen } = config;
-  const status = (): Promise<StatusResult> => hostStatus({ context, facts, lan, lanListen, relay, linesLost });
-  const handlers = handlersOf({ context, timers, status, pairing: lan, relay, diagnosis, web, sessions, wakeAgent });
+  const handlers = handlersOf({ context, timers, health, pairing: lan, relay, web, sessions, wakeAgent });
   const backup = (): AsyncIterable<Buffer> => {
     const { hostName: host, signer } = context.identity();
     return writeHostBackup(store, { host, host_pubkey: signer.publicKey, created_at: context.nowMs(), version });

@@ -24,7 +24,7 @@ const unasked = (): Promise<never> => Promise.reject(new Error('no test of the p
 const carrier = { factsFor: () => null };
 const status = () => Promise.resolve({ state: 'unset' } as RelayStatusResult);
 const relay = { set: unasked, unset: unasked, status, carrier };
-const diagnosis = { doctor: unasked, trace: unasked };
+const health = { status: unasked, doctor: unasked, trace: unasked };
 const pairing = {
   invitation: { acceptor: unasked, confirm: unasked, decline: unasked },
   invite: unasked,
@@ -68,10 +68,9 @@ export async function mailPage({
   const handlers = handlersOf({
     context,
     timers: systemTimers,
-    status: unasked,
+    health,
     pairing,
     relay,
-    diagnosis,
     web,
     sessions,
     wakeAgent,

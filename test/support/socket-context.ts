@@ -17,7 +17,7 @@ const pairing = {
   freshenDirectories: () => Promise.resolve(),
 };
 const web = { link: unasked };
-const diagnosis = { doctor: unasked, trace: unasked };
+const health = { status: unasked, doctor: unasked, trace: unasked };
 const backup = (): AsyncIterable<Buffer> => {
   throw new Error('no test over this socket asks for a backup');
 };
@@ -38,10 +38,9 @@ export async function contextAtSocket(
   const own = handlersOf({
     context,
     timers,
-    status: unasked,
+    health,
     pairing,
     relay,
-    diagnosis,
     web,
     sessions,
     wakeAgent,

@@ -8,11 +8,8 @@ import {
   type DaemonPlace,
   idleStore,
   placeChecks,
-  type PlaceFacts,
   placeFacts,
 } from '../../host/doctor/local-checks.ts';
-import { mailChecks } from '../../host/doctor/mail-checks.ts';
-import { peerCheck } from '../../host/doctor/peer-checks.ts';
 import { CallFailed, DaemonClient } from '../../host/api/client.ts';
 import { type HostPaths, ownPaths } from '../../host/base/paths.ts';
 import { JSON_FLAG } from '../lib/format.ts';
@@ -74,8 +71,10 @@ async function examine(context: CommandContext): Promise<Examined> {
     const { host, fingerprint, checks, ...running } = asked;
     return { host, fingerprint, checks: [...local, ...daemonChecks({ type: 'running', ...running }, here), ...checks] };
   }
-  const { facts, seen } = asked.type === 'absent' ? await withoutDaemon(paths, place) : { facts: asked, seen: [] };
-  return { host: null, fingerprint: null, checks: [...local, ...daemonChecks(facts, here), ...seen] };
+  const unnamed = { host: null, fingerprint: null };
+  if (asked.type !== 'absent') return { ...unnamed, checks: [...local, ...daemonChecks(asked, here)] };
+  const { store, checks } = await idleStore(paths, place, Date.now());
+  return { ...unnamed, checks: [...local, ...daemonChecks({ type: 'absent', store }, here), ...checks] };
 }
 
 async function askDaemon({
@@ -90,14 +89,4 @@ async function askDaemon({
     if (code === 'DAEMON_NOT_RUNNING') return { type: 'absent' };
     return code === 'NOT_UNDERSTOOD' ? { type: 'other-version' } : { type: 'unusable', code, message };
   }
-}
-
-/** What its store says, when it can be opened. */
-async function withoutDaemon(paths: HostPaths, place: PlaceFacts): Promise<{ facts: DaemonFacts; seen: Check[] }> {
-  const nowMs = Date.now();
-  const { store, stored } = await idleStore(paths, place, nowMs);
-  const facts: DaemonFacts = { type: 'absent', store };
-  if (!stored) return { facts, seen: [] };
-  const { peers, mail } = stored;
-  return { facts, seen: [...peers.map((peer) => peerCheck(peer.facts, nowMs)), ...mailChecks(mail, nowMs)] };
 }

@@ -95,8 +95,6 @@ type Answer<N extends OperationName> = ReturnType<Handlers[N]>;
 export interface HandlerParts {
   context: HostContext;
   timers: Timers;
-  /** The host at a glance. */
-  status: () => Promise<OutputOf<'status'>>;
   /** Pairs hosts and calls them, over the LAN. */
   pairing: Directories & {
     readonly invitation: Pick<PairingInvite, 'acceptor' | 'confirm' | 'decline'>;
@@ -110,8 +108,10 @@ export interface HandlerParts {
     status(): Answer<'relay-status'>;
     readonly carrier: Pick<RelayTransport, 'factsFor'>;
   };
-  /** Checks the whole host, or traces one message; asks paired hosts and the relay, for a bounded time. */
-  diagnosis: {
+  health: {
+    /** The host at a glance; calls nobody. */
+    status(): Promise<OutputOf<'status'>>;
+    /** Checks the whole host, or traces one message; asks paired hosts and the relay, for a bounded time. */
     doctor(signal: AbortSignal): Promise<OutputOf<'doctor'>>;
     trace(input: InputOf<'trace'>, signal: AbortSignal): Answer<'trace'>;
   };
@@ -122,11 +122,11 @@ export interface HandlerParts {
 }
 
 export function handlersOf(parts: HandlerParts): Handlers {
-  const { context, timers, status, pairing, relay, diagnosis, web, sessions, wakeAgent } = parts;
+  const { context, timers, health, pairing, relay, web, sessions, wakeAgent } = parts;
   return {
-    status,
-    doctor: ({ signal }) => diagnosis.doctor(signal),
-    trace: ({ signal }, input) => diagnosis.trace(input, signal),
+    status: () => health.status(),
+    doctor: ({ signal }) => health.doctor(signal),
+    trace: ({ signal }, input) => health.trace(input, signal),
     'add-agent': (_, input) => addAgent(context, input),
     'rename-agent': (_, input) => renameAgent(context, input),
     'set-agent-roles': (_, input) => setAgentRoles(context, input),
@@ -220,4 +220,6 @@ export interface DaemonFacts {
   store: string;
   config: string;
   socket: string;
+  /** How many lines of its log could not be written. */
+  linesLost: () => number;
 }

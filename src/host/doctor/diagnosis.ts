@@ -5,11 +5,9 @@
  * Paired hosts and the relay are asked in parallel, each for at most `PROBE_MS`, so that none uses up the time of the
  * other. A probe that fails is reported beside the others.
  */
-import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
-import type { DaemonFacts, HandlerParts } from '../api/handlers.ts';
+import type { HandlerParts } from '../api/handlers.ts';
 import type { Check, DoctorResult } from '../contract/daemon.ts';
-import type { RelayStatusResult } from '../contract/peers.ts';
 import type { AskedProof, TraceInput, TraceResult, TraceRow } from '../contract/outbox.ts';
 import type { HostContext } from '../base/context.ts';
 import { isRefusal, type Refusal } from '../core/refusal.ts';
@@ -20,49 +18,41 @@ import { knowsOurKey } from '../peers/peers.ts';
 import { RelayClient } from '../relay/relay-client.ts';
 import { callerTrusting, RelayCallFailed, RelayProblem } from '../relay/relay-request.ts';
 import { wakeFaults } from '../wake/wake-methods.ts';
-import { mailChecks, wakeCheck } from './mail-checks.ts';
-import { type StoredFacts, storedFacts } from './stored-facts.ts';
-import { lanChecks, ownKeyCheck, type OwnKeyFacts, peerCheck, type PeerFacts, probePeer } from './peer-checks.ts';
+import { type Health, type HealthParts, hostStatus, readHealth, type StoredFacts } from './health.ts';
+import { wakeCheck } from './mail-checks.ts';
+import { ownKeyCheck, type OwnKeyFacts, peerCheck, type PeerFacts, probePeer } from './peer-checks.ts';
 import { noRelayCheck, relayChecks } from './relay-checks.ts';
 import { probeRelay, type RelayProbe } from './relay-probe.ts';
 
 /** The time for all requests over the LAN, and for all requests to the relay. The daemon's clients wait longer. */
 const PROBE_MS = 8_000;
 
-interface DiagnosisParts {
-  context: HostContext;
-  facts: DaemonFacts;
-  /** The port of the LAN listener; `undefined` while there is none. */
-  lan: { readonly port: number | undefined };
-  lanListen: ListenAddress;
-  relay: {
-    status(): Promise<RelayStatusResult>;
-    /** The relay answers: the daemon need not wait out an earlier failure. */
-    answered(): void;
-  };
-  probeMs?: { lan: number; relay: number };
-}
-
 type CalledPeer = StoredFacts['peers'][number];
 
-export function diagnosisOf(parts: DiagnosisParts): HandlerParts['diagnosis'] {
+export function healthOf(parts: HealthParts): HandlerParts['health'] {
   return {
-    doctor: (signal) => examine(parts, signal),
-    trace: (input, signal) => traced(parts, input, signal),
+    status: () => hostStatus(parts),
+    doctor: (signal) => examineHost(parts, signal),
+    trace: (input, signal) => traceWithProofs(parts.context, input, signal),
   };
 }
 
-async function examine(parts: DiagnosisParts, signal: AbortSignal): Promise<DoctorResult> {
-  const { context, facts, lan, lanListen } = parts;
+/** `probeMs`: for each of the two sorts of requests. */
+export async function examineHost(
+  parts: HealthParts,
+  signal: AbortSignal,
+  probeMs = { lan: PROBE_MS, relay: PROBE_MS },
+): Promise<DoctorResult> {
+  const { context, facts } = parts;
   const { hostName, signer } = context.identity();
-  const { lan: lanMs, relay: relayMs } = parts.probeMs ?? { lan: PROBE_MS, relay: PROBE_MS };
-  const lanTime = AbortSignal.any([signal, AbortSignal.timeout(lanMs)]);
-  const relayTime = AbortSignal.any([signal, AbortSignal.timeout(relayMs)]);
-  const stored = await context.store.read((reader) => storedFacts(reader, context));
+  const lanTime = AbortSignal.any([signal, AbortSignal.timeout(probeMs.lan)]);
+  const relayTime = AbortSignal.any([signal, AbortSignal.timeout(probeMs.relay)]);
+  const health = await readHealth(parts);
+  const { stored, checks } = health;
   const unaware = stored.peers.map(({ row }) => row).filter((row) => !knowsOurKey(row, signer.publicKey));
   const [peers, relay, wake] = await Promise.all([
     calledPeers(context, stored, lanTime),
-    askedRelay(parts, stored, unaware, relayTime),
+    askedRelay(parts, health, unaware, relayTime),
     Promise.all(stored.agents.map((agent) => wakeCheckOf(agent, lanTime))),
   ]);
   const reached = peers.map(({ row, facts: seen }): PeerFacts => {
@@ -76,16 +66,21 @@ async function examine(parts: DiagnosisParts, signal: AbortSignal): Promise<Doct
   };
   const nowMs = context.nowMs();
   const isNeeded = reached.some(({ probe, mailFails }) => probe?.type !== 'answered' || mailFails);
-  const checks: Check[] = [
-    ...lanChecks({ listen: listenAddressText(lanListen), port: lan.port ?? null }, reached.length),
-    ...reached.map((peer) => peerCheck(peer, nowMs)),
-    ...ownKeyCheck(ownKey),
-    ...(relay ? relayChecks(relay.facts, nowMs) : [noRelayCheck(isNeeded)]),
-    ...mailChecks(stored.mail, nowMs),
-    ...wake,
-  ];
   const { version, pid } = facts;
-  return { host: hostName, fingerprint: displayFingerprint(signer.publicKey), version, pid, checks };
+  return {
+    host: hostName,
+    fingerprint: displayFingerprint(signer.publicKey),
+    version,
+    pid,
+    checks: [
+      ...checks.lan,
+      ...reached.map((peer) => peerCheck(peer, nowMs)),
+      ...ownKeyCheck(ownKey),
+      ...(relay ? relayChecks(relay.facts, nowMs) : [noRelayCheck(isNeeded)]),
+      ...checks.mail,
+      ...wake,
+    ],
+  };
 }
 
 async function calledPeers(context: HostContext, { peers }: StoredFacts, inTime: AbortSignal): Promise<CalledPeer[]> {
@@ -104,14 +99,14 @@ interface AskedRelay {
 
 /** Asks for all paired hosts: whether the LAN reaches them is not known yet. */
 async function askedRelay(
-  { context, relay }: DiagnosisParts,
-  stored: StoredFacts,
+  { context, relay }: HealthParts,
+  { stored, link }: Health,
   unaware: readonly PeerRow[],
   inTime: AbortSignal,
 ): Promise<AskedRelay | undefined> {
   const row = await context.store.read((reader) => reader.get('relay'));
   if (!row) return undefined;
-  const probe = await probeRelay(context, row, await relay.status(), inTime);
+  const probe = await probeRelay(context, row, link, inTime);
   if (probe.facts.info.type === 'seen') relay.answered();
   const rows = stored.peers.map((peer) => peer.row);
   const [carried, rotations] = await Promise.all([
@@ -132,8 +127,8 @@ async function wakeCheckOf(
 }
 
 /** The trace, with the relay's proof for every row that it accepted. */
-async function traced(
-  { context }: DiagnosisParts,
+export async function traceWithProofs(
+  context: HostContext,
   input: TraceInput,
   signal: AbortSignal,
 ): Promise<TraceResult | Refusal> {

@@ -13,7 +13,9 @@ import { ConfigRefused } from '../../lib/config-file.ts';
 import { loadConfig } from '../base/config.ts';
 import { daemonSocketFault, type HostPaths } from '../base/paths.ts';
 import { HostStoreRefused, openHostStore } from '../store/open.ts';
-import { type StoredFacts, storedFacts } from './stored-facts.ts';
+import { storedFacts } from './health.ts';
+import { mailChecks } from './mail-checks.ts';
+import { peerCheck } from './peer-checks.ts';
 
 export type DaemonFacts =
   | { type: 'running'; version: string; pid: number }
@@ -250,20 +252,22 @@ async function freeBytes(folder: string): Promise<number | null> {
   }
 }
 
-/** Opens the store while no daemon runs: reports whether it opens, and the host's name and key. */
+/** Opens the store while no daemon runs: whether it opens, and the checks of what it knows. */
 export async function idleStore(
   { store }: HostPaths,
   { folders }: PlaceFacts,
   nowMs: number,
-): Promise<{ store: StoreFacts; stored: StoredFacts | undefined }> {
+): Promise<{ store: StoreFacts; checks: Check[] }> {
   const clock = { nowMs: () => nowMs, momentMs: (datedMs: number) => datedMs };
   const folder = folders.find(({ path }) => path === store)?.found;
   // Opening it would leave files that its owner cannot replace.
-  if (folder && (!folder.isOwn || !folder.isFolder)) return { store: { type: 'foreign' }, stored: undefined };
+  if (folder && (!folder.isOwn || !folder.isFolder)) return { store: { type: 'foreign' }, checks: [] };
   try {
     const opened = await openHostStore(store, () => undefined);
     try {
-      return { store: { type: 'opens' }, stored: await opened.read((reader) => storedFacts(reader, clock)) };
+      const { peers, mail } = await opened.read((reader) => storedFacts(reader, clock));
+      const checks = [...peers.map(({ facts }) => peerCheck(facts, nowMs)), ...mailChecks(mail, nowMs)];
+      return { store: { type: 'opens' }, checks };
     } finally {
       await opened.close();
     }
@@ -272,6 +276,6 @@ export async function idleStore(
     const { fault, message } = error;
     // Only making a store throws `exists`.
     if (fault === 'exists') throw error;
-    return { store: { type: 'refused', fault, message }, stored: undefined };
+    return { store: { type: 'refused', fault, message }, checks: [] };
   }
 }

@@ -1,7 +1,7 @@
 /** A relay whose certificate a private authority signed: it is used with that authority's certificate alone. */
 import { expect, test } from 'vitest';
 import { isRefusal } from '../../../src/host/core/refusal.ts';
-import { diagnosisOf } from '../../../src/host/doctor/diagnosis.ts';
+import { healthOf } from '../../../src/host/doctor/diagnosis.ts';
 import { WORLD_TEST_MS, inState, ready, relayWorld, until } from '../../support/relay-world.ts';
 import { ANOTHER_AUTHORITY, AUTHORITY } from '../../support/test-authority.ts';
 import { tlsBefore } from './tls-relay.ts';
@@ -25,13 +25,13 @@ test(
     // The same address again keeps it, as it keeps where the token comes from.
     expect(await w.alice.side?.set({ url })).toMatchObject({ relay: { ca_file: CA.path }, trust: 'same' });
     await ready(w.alice);
-    const facts = { version: '1', pid: 7, startedAtMs: 0, store: '/s', config: '/c', socket: '/d' };
+    const facts = { version: '1', pid: 7, startedAtMs: 0, store: '/s', config: '/c', socket: '/d', linesLost: () => 0 };
     const lanListen = { host: '127.0.0.1', port: 8789 };
-    const given = { context: w.alice.context, facts, lan: { port: 8789 }, lanListen, relay: w.alice };
+    const given = { context: w.alice.context, facts, lan: { port: 8789 }, lanListen, relay: w.alice.side! };
     const { signal } = new AbortController();
-    const { checks } = await diagnosisOf(given).doctor(signal);
+    const { checks } = await healthOf(given).doctor(signal);
     expect(checks.find(({ id }) => id === 'relay-queue')).toMatchObject({ state: 'ok' });
-    const trace = await diagnosisOf(given).trace({ message_id: sent.ref }, signal);
+    const trace = await healthOf(given).trace({ message_id: sent.ref }, signal);
     expect(trace).toMatchObject({ rows: [{ proof: { state: 'served' } }] });
     await w.alice.side?.unset();
     expect(isRefusal((await w.alice.side?.set({ url })) ?? {})).toBe(true);
@@ -75,10 +75,10 @@ test(
     await until(async () =>
       expect(await w.alice.status()).toMatchObject({ state: 'failing', problem: { code: 'CERTIFICATE_NOT_TRUSTED' } }),
     );
-    const facts = { version: '1', pid: 7, startedAtMs: 0, store: '/s', config: '/c', socket: '/d' };
+    const facts = { version: '1', pid: 7, startedAtMs: 0, store: '/s', config: '/c', socket: '/d', linesLost: () => 0 };
     const lanListen = { host: '127.0.0.1', port: 8789 };
-    const given = { context: w.alice.context, facts, lan: { port: 8789 }, lanListen, relay: w.alice };
-    const { checks } = await diagnosisOf(given).doctor(new AbortController().signal);
+    const given = { context: w.alice.context, facts, lan: { port: 8789 }, lanListen, relay: w.alice.side! };
+    const { checks } = await healthOf(given).doctor(new AbortController().signal);
     expect(checks.find(({ id }) => id === 'relay-reach')).toMatchObject({
       state: 'broken',
       command: `poste relay set ${url} --ca <file with the certificate of its authority>`,

@@ -11,7 +11,7 @@ import { systemTimers } from '../../../../src/lib/clock.ts';
 import { parseInput } from '../../../../src/host/contract/parse-input.ts';
 import { isListening } from '../../../../src/lib/unix-socket.ts';
 import { isRefusal } from '../../../../src/host/core/refusal.ts';
-import { hostStatus } from '../../../../src/host/doctor/status.ts';
+import { hostStatus } from '../../../../src/host/doctor/health.ts';
 import { RelayService } from '../../../../src/host/relay/relay-service.ts';
 import type { PeerId } from '../../../../src/host/core/rows.ts';
 import { deferred } from '../../../support/deferred.ts';
@@ -20,7 +20,7 @@ import { type TestContext, testContext } from '../../../support/test-context.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 const LISTEN = { host: '127.0.0.1', port: 8789 };
-const facts = { version: '1', pid: 1, startedAtMs: 1, store: '/s', config: '/c', socket: '/d' };
+const facts = { version: '1', pid: 1, startedAtMs: 1, store: '/s', config: '/c', socket: '/d', linesLost: () => 0 };
 
 interface Started {
   client: DaemonClient;
@@ -51,11 +51,11 @@ async function started(changes: Partial<Handlers> = {}, backup = small): Promise
   const operations = { register: broken, heartbeat: broken, end: broken, wait: broken, heard: broken, list: broken };
   const sessions = { ...operations, usedTool: broken, endGone: () => Promise.resolve() };
   const web = { link: broken };
-  const diagnosis = { doctor: broken, trace: broken };
   const own = new RelayService({ context });
   const lan = { port: undefined };
-  const status = () => hostStatus({ context, facts, lan, lanListen: LISTEN, relay: own, linesLost: () => 0 });
-  const parts = { context, timers: systemTimers, status, pairing, relay, diagnosis, web, sessions, wakeAgent: broken };
+  const status = () => hostStatus({ context, facts, lan, lanListen: LISTEN, relay: own });
+  const health = { status, doctor: broken, trace: broken };
+  const parts = { context, timers: systemTimers, health, pairing, relay, web, sessions, wakeAgent: broken };
   const handlers = { ...handlersOf(parts), ...changes };
   const server = await LocalServer.listen({ socketPath: path, context, handlers, version: facts.version, backup });
   onTestFinished(() => server.close());

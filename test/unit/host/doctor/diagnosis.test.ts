@@ -3,11 +3,13 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { Check } from '../../../../src/host/contract/daemon.ts';
-import { diagnosisOf } from '../../../../src/host/doctor/diagnosis.ts';
+import { examineHost } from '../../../../src/host/doctor/diagnosis.ts';
+import type { HealthParts } from '../../../../src/host/doctor/health.ts';
 import type { HostContext } from '../../../../src/host/base/context.ts';
 import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
 import { unpair } from '../../../../src/host/peers/peers.ts';
 import { generateSealKey } from '../../../../src/host/wire/sealing.ts';
+import { RelayService } from '../../../../src/host/relay/relay-service.ts';
 import { RelayClient } from '../../../../src/host/relay/relay-client.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
 import { encKeyAdvertisement, senderList } from '../../../../src/protocol/documents.ts';
@@ -22,23 +24,18 @@ import { RelayContext, pinEachOther } from '../../../support/relay-contexts.ts';
 import { PATIENCE_MS } from '../../../support/patience.ts';
 
 const WITHIN = { timeout: PATIENCE_MS, interval: 10 };
-const FACTS = { version: '1', pid: 7, startedAtMs: 0, store: '/s', config: '/c', socket: '/d' };
+const FACTS = { version: '1', pid: 7, startedAtMs: 0, store: '/s', config: '/c', socket: '/d', linesLost: () => 0 };
 const LISTEN = { host: '127.0.0.1', port: 8789 };
-
-type Status = ReturnType<RelayContext['status']>;
 
 async function checksOf(
   context: HostContext,
   port: number | undefined,
-  relay: { status(): Status; answered(): void } = {
-    status: () => Promise.reject(new Error('no relay is set')),
-    answered: () => undefined,
-  },
+  relay: Omit<HealthParts['relay'], 'carrier'> = new RelayService({ context }),
   probeMs?: { lan: number; relay: number },
 ): Promise<Check[]> {
-  const given = { context, facts: FACTS, lan: { port }, lanListen: LISTEN, relay };
-  const diagnosis = diagnosisOf({ ...given, ...(probeMs && { probeMs }) });
-  return (await diagnosis.doctor(new AbortController().signal)).checks;
+  const known = { status: () => relay.status(), answered: () => relay.answered(), carrier: { factsFor: () => null } };
+  const parts = { context, facts: FACTS, lan: { port }, lanListen: LISTEN, relay: known };
+  return (await examineHost(parts, new AbortController().signal, probeMs)).checks;
 }
 
 const checksOfRelayContext = (host: RelayContext) => checksOf(host.context, 8789, host);
@@ -175,7 +172,7 @@ test('a relay that claims the pinned key must sign with it', async () => {
 });
 
 /** Of a host without a relay. */
-async function statusWithout(host: RelayContext): Promise<Awaited<Status>> {
+async function statusWithout(host: RelayContext): ReturnType<RelayContext['status']> {
   host.start();
   const status = await host.status();
   await host.stop();

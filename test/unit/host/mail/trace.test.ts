@@ -4,7 +4,7 @@ import type { TraceResult } from '../../../../src/host/contract/outbox.ts';
 import type { HostContext } from '../../../../src/host/base/context.ts';
 import { isRefusal } from '../../../../src/host/core/refusal.ts';
 import type { MessageRow, RelayAcceptance } from '../../../../src/host/core/rows.ts';
-import { diagnosisOf } from '../../../../src/host/doctor/diagnosis.ts';
+import { traceWithProofs } from '../../../../src/host/doctor/diagnosis.ts';
 import { keptAcceptanceFault, mustKnowItem } from '../../../../src/host/mail/trace.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../../../src/protocol/digest.ts';
@@ -77,16 +77,9 @@ test('a relay has to know what it took for the retention twice and 7 days, in it
 });
 
 const WITHIN = { timeout: PATIENCE_MS, interval: 10 };
-const FACTS = { version: '1', pid: 7, startedAtMs: 0, store: '/s', config: '/c', socket: '/d' };
-const relayUnasked = {
-  status: () => Promise.reject(new Error('a trace asks for no status')),
-  answered: () => undefined,
-};
 
 async function traceOf(context: HostContext, messageId: string): Promise<TraceResult> {
-  const parts = { context, facts: FACTS, lan: { port: undefined }, lanListen: { host: '127.0.0.1', port: 1 } };
-  const diagnosis = diagnosisOf({ ...parts, relay: relayUnasked });
-  const traced = await diagnosis.trace({ message_id: messageId }, new AbortController().signal);
+  const traced = await traceWithProofs(context, { message_id: messageId }, new AbortController().signal);
   if (isRefusal(traced)) throw new Error(`${traced.code}: ${traced.message}`);
   return traced;
 }

@@ -2,7 +2,7 @@ import { expect, test, vi } from 'vitest';
 import type { StatusResult } from '../../../../src/host/contract/daemon.ts';
 import type { HostContext } from '../../../../src/host/base/context.ts';
 import type { PeerRow } from '../../../../src/host/core/rows.ts';
-import { hostStatus } from '../../../../src/host/doctor/status.ts';
+import { hostStatus } from '../../../../src/host/doctor/health.ts';
 import { markUnreached } from '../../../../src/host/outbox/reached.ts';
 import { RelayService } from '../../../../src/host/relay/relay-service.ts';
 import { statusText } from '../../../../src/cli/host/host.ts';
@@ -13,7 +13,15 @@ import { PATIENCE_MS } from '../../../support/patience.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { PIPE } from '../../../support/screens.ts';
 
-const FACTS = { version: '1.2.3', pid: 7, startedAtMs: NOON_MS, store: '/s', config: '/c', socket: '/d' };
+const FACTS = {
+  version: '1.2.3',
+  pid: 7,
+  startedAtMs: NOON_MS,
+  store: '/s',
+  config: '/c',
+  socket: '/d',
+  linesLost: () => 3,
+};
 const LISTEN = { host: '127.0.0.1', port: 8789 };
 
 async function statusOf(
@@ -21,7 +29,7 @@ async function statusOf(
   port?: number,
   relay = new RelayService({ context }),
 ): Promise<StatusResult> {
-  return hostStatus({ context, facts: FACTS, lan: { port }, lanListen: LISTEN, relay, linesLost: () => 3 });
+  return hostStatus({ context, facts: FACTS, lan: { port }, lanListen: LISTEN, relay });
 }
 
 /** The one host that this one is paired with. */

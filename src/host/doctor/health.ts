@@ -1,0 +1,163 @@
+/**
+ * How this host is, as its store and its daemon know it without a call. `poste status` shows it, and `poste doctor` adds
+ * what paired hosts and the relay answer.
+ */
+import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
+import { displayFingerprint } from '../../protocol/public-key.ts';
+import type { DaemonFacts } from '../api/handlers.ts';
+import { broken } from '../../lib/check.ts';
+import type { Check, StatusResult } from '../contract/daemon.ts';
+import type { RelayStatusResult } from '../contract/peers.ts';
+import { liveSessions } from '../agents/sessions.ts';
+import type { HostClock, HostContext } from '../base/context.ts';
+import { type AgentRow, OWNER_ID, type PeerRow } from '../core/rows.ts';
+import type { SessionRow } from '../core/session-rows.ts';
+import { failsOverLan, wayOfMail } from '../core/transport-choice.ts';
+import { lossOf, quarantineUsage } from '../inbound/quarantine-rows.ts';
+import { mailboxOf } from '../mailbox/mailbox.ts';
+import { openRows } from '../outbox/outbox-rows.ts';
+import { livePeers } from '../peers/peers.ts';
+import type { Reader } from '../store/host-store.ts';
+import type { RelayTransport } from '../outbox/carrier.ts';
+import { type MailFacts, mailChecks } from './mail-checks.ts';
+import { lanChecks, type PeerFacts } from './peer-checks.ts';
+
+/** The parts of the daemon that know how it is. */
+export interface HealthParts {
+  context: HostContext;
+  facts: DaemonFacts;
+  /** The port of the LAN listener; `undefined` while there is none. */
+  lan: { readonly port: number | undefined };
+  lanListen: ListenAddress;
+  relay: {
+    status(): Promise<RelayStatusResult>;
+    /** The relay answers: the daemon need not wait out an earlier failure. */
+    answered(): void;
+    readonly carrier: Pick<RelayTransport, 'factsFor'>;
+  };
+}
+
+export type Health = Awaited<ReturnType<typeof readHealth>>;
+
+export async function readHealth({ context, lan, lanListen, relay }: HealthParts) {
+  const [link, stored] = await Promise.all([
+    relay.status(),
+    context.store.read((reader) => storedFacts(reader, context)),
+  ]);
+  const listener = { listen: listenAddressText(lanListen), port: lan.port ?? null };
+  const checks = {
+    lan: lanChecks(listener, stored.peers.length),
+    mail: mailChecks(stored.mail, context.nowMs()),
+  };
+  return { link, stored, listener, checks };
+}
+
+export async function hostStatus(parts: HealthParts): Promise<StatusResult> {
+  const { startedAtMs, linesLost, ...daemon } = parts.facts;
+  const { hostName, signer, sealKey } = parts.context.identity();
+  const { stored, link, listener, checks } = await readHealth(parts);
+  const { pending, unconfirmed } = stored.mail.outbox;
+  return {
+    host: hostName,
+    host_pubkey: signer.publicKey,
+    fingerprint: displayFingerprint(signer.publicKey),
+    enc_pub: sealKey.encPub,
+    ...daemon,
+    started_at: startedAtMs,
+    agents: stored.agents.length,
+    owner_unread: stored.ownerUnread,
+    listener,
+    relay: link.relay && { url: link.relay.url, state: link.state, problem: link.problem?.message ?? null },
+    peers: stored.peers.map(({ row, facts: { waiting, oldestAtMs } }) => ({
+      host: row.hostName,
+      reach: wayOfMail(row, parts.relay.carrier.factsFor(row)),
+      address: row.address,
+      reached_at: row.reachedAtMs,
+      waiting,
+      oldest_at: oldestAtMs,
+    })),
+    outbox: { waiting: pending.count, unconfirmed: unconfirmed.count },
+    quarantined: stored.mail.quarantine.items,
+    log_lines_lost: linesLost(),
+    problems: [...checks.lan, ...relayFault(link), ...checks.mail].filter(({ state }) => state === 'broken'),
+  };
+}
+
+function relayFault({ relay, state, problem }: RelayStatusResult): Check[] {
+  if (!relay || (state !== 'failing' && state !== 'key-changed')) return [];
+  const why = problem ? `: ${problem.message}` : '';
+  const sentence = state === 'failing' ? `the relay does not work${why}` : `the relay shows another key${why}`;
+  return [broken({ area: 'relay', id: state === 'failing' ? 'relay-reach' : 'relay-key' }, sentence, 'poste doctor')];
+}
+
+export interface StoredFacts {
+  mail: MailFacts;
+  /** Facts from the store; no peer was called. */
+  peers: { row: PeerRow; facts: PeerFacts }[];
+  agents: { agent: AgentRow; unreadWaking: number; sessions: SessionRow[] }[];
+  ownerUnread: number;
+}
+
+/** The last error of a row whose target does not accept mail from this host. */
+const REFUSED_BY_LIST = 'rejected:sender not accepted by target';
+
+export async function storedFacts(reader: Reader, clock: HostClock): Promise<StoredFacts> {
+  const pending: MailFacts['outbox']['pending'] = { count: 0, oldestAtMs: null, lastError: null };
+  const unconfirmed: MailFacts['outbox']['unconfirmed'] = { count: 0, oldestAtMs: null };
+  const refusedReceipts: MailFacts['outbox']['refusedReceipts'] = { count: 0, lastError: null };
+  const peers: StoredFacts['peers'] = [];
+  for (const row of await livePeers(reader)) {
+    const { hostName: host, address, reachedAtMs } = row;
+    const facts: PeerFacts = {
+      host,
+      address,
+      reachedAtMs,
+      mailFails: failsOverLan(row),
+      waiting: 0,
+      oldestAtMs: null,
+      refusedByList: 0,
+      probe: null,
+      atRelay: 'not-seen',
+    };
+    for await (const { kind, state, createdAtMs, lastError } of openRows(reader, row.peerId)) {
+      if (kind !== 'envelope') {
+        if (lastError?.startsWith('rejected:')) refusedReceipts.lastError = lastError;
+        if (lastError?.startsWith('rejected:')) refusedReceipts.count++;
+        continue;
+      }
+      const group = state === 'pending' ? pending : unconfirmed;
+      if (createdAtMs < (group.oldestAtMs ?? Infinity)) {
+        group.oldestAtMs = createdAtMs;
+        if (group === pending) pending.lastError = lastError;
+      }
+      group.count++;
+      if (state !== 'pending') continue;
+      facts.waiting++;
+      if (lastError === REFUSED_BY_LIST) facts.refusedByList++;
+      facts.oldestAtMs = Math.min(createdAtMs, facts.oldestAtMs ?? createdAtMs);
+    }
+    peers.push({ row, facts });
+  }
+  return {
+    mail: { outbox: { pending, unconfirmed, refusedReceipts }, quarantine: quarantineFacts(reader) },
+    peers,
+    agents: await agentsIn(reader, clock),
+    ownerUnread: mailboxOf(reader, OWNER_ID).unread,
+  };
+}
+
+function quarantineFacts(reader: Reader): MailFacts['quarantine'] {
+  const { items, bare } = quarantineUsage(reader);
+  const { dropped } = lossOf(reader, 'strangers');
+  return { items, bare, dropped };
+}
+
+async function agentsIn(reader: Reader, clock: HostClock): Promise<StoredFacts['agents']> {
+  const agents: StoredFacts['agents'] = [];
+  for await (const { row: agent } of reader.range('agent', [])) {
+    if (agent.removedAtMs !== null) continue;
+    const { unreadWaking } = mailboxOf(reader, agent.agentId);
+    agents.push({ agent, unreadWaking, sessions: await liveSessions(reader, clock, agent.agentId) });
+  }
+  return agents;
+}
