@@ -16,6 +16,7 @@ import { JSON_FLAG } from '../lib/format.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { ControlClient } from './control-client.ts';
+import { withFaults } from './doctor/fault-checks.ts';
 import { type AskedLog, logChecks } from './doctor/log-checks.ts';
 import { backupChecks, certificateChecks, diskChecks, keyChecks, unitText } from './doctor/place-checks.ts';
 import {
@@ -30,7 +31,7 @@ import { clockCheck, positionChecks, runningStore, stoppedStore } from './doctor
 import { RELAY_AREAS, type RelayCheck, type RelaySubject } from './doctor/subject.ts';
 import { effectiveSettings, flagsAlone } from './serve-config.ts';
 import { configOption, withServeOptions } from './serve-options.ts';
-import { type ServeFlags, refuseUnpushable, relayOptions } from './serve-settings.ts';
+import { type ServeFlags, openNotices, refuseUnpushable, relayOptions } from './serve-settings.ts';
 import { sharedLogPlace, warningOfPassword } from './shared-log-options.ts';
 import { configFileOf } from './store-dir.ts';
 
@@ -101,7 +102,7 @@ async function examine(
     check,
     ...processChecks(subject, asked, ownerOf(storeDir)),
     serverCheck(subject),
-    ...admissionChecks(subject),
+    ...admissionChecks(subject, options ? openNotices(options) : []),
     ...seen.checks,
     ...(await positionChecks(subject, look)),
     ...(await keyChecks(subject, look?.relayPubkey)),
@@ -112,7 +113,7 @@ async function examine(
     ...(await backupChecks(subject)),
     ...(await sharedLogChecks(context, settings, subject)),
   ];
-  return { subject, checks };
+  return { subject, checks: withFaults(subject, checks) };
 }
 
 /** The settings, and what is wrong with them; those of the flags alone when the others cannot be used. */

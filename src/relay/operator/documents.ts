@@ -4,7 +4,7 @@
  * Lists are NDJSON, a document a line; errors are problem documents, as on the public routes.
  */
 import Type from 'typebox';
-import type { HostShown, SharedLogShown } from '../../protocol/operator-documents.ts';
+import type { HostShown, RelayFault, SharedLogShown } from '../../protocol/operator-documents.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 
 export type HostDocument = HostShown & { host_pubkey: PublicKey; rotated_to: PublicKey | null };
@@ -80,9 +80,8 @@ export interface StatusDocument {
   disk_floor_bytes: number;
   schema_version: number;
   position_file: string;
-  /** Queues that are left as they are, and rows that were found damaged, since the start. */
-  broken_queues: number;
-  damaged_rows: number;
+  /** What is wrong with it now, the worst first, as its console shows it. */
+  faults: RelayFault[];
   /** When the last good backup was taken; null before any. */
   last_backup_at: number | null;
   /** The regular backups; null without them. */

@@ -9,6 +9,7 @@ import type {
   ConsoleFollowing,
   ConsoleOverview,
   LogKeptShown,
+  RelayFault,
   SharedLogShown,
 } from '../../protocol/operator-documents.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
@@ -23,7 +24,7 @@ import type { RelayStore } from '../store/relay-store.ts';
 import type { StoreSnapshot } from '../store/store-reader.ts';
 import type { WireDamage } from '../store/wire-check.ts';
 import type { Watch } from './activity.ts';
-import { type Condition, faultsOf } from './condition.ts';
+import { faultsOf } from './condition.ts';
 import type { LogGauges } from './log-metrics.ts';
 import type { Gauges, ServingGauges } from './metrics.ts';
 import { OldestItemWatch } from './sampler.ts';
@@ -211,7 +212,7 @@ export class RelayState {
       server: serverName,
       uptime_ms: uptimeMs,
       now: settings.clock.nowMs(),
-      faults: faultsOf(this.#condition()),
+      faults: this.faults,
       backups: jobs.backups ? backupsShown(jobs.backups.state) : null,
       command_backup_at: this.#commandBackupMs === 0 ? null : this.#commandBackupMs,
       log_kept: this.#logKept(),
@@ -250,9 +251,10 @@ export class RelayState {
     await this.#oldest?.close();
   }
 
-  #condition(): Condition {
+  /** Names what is wrong now, the worst first. */
+  get faults(): RelayFault[] {
     const { serving, isReady, disk, rowsFound, jobs, sharedLog } = this.subject;
-    return {
+    return faultsOf({
       isReady: serving && isReady,
       isDiskLow: disk.isLow,
       brokenQueues: serving?.engine.brokenQueues.length ?? 0,
@@ -265,7 +267,7 @@ export class RelayState {
       backups: jobs.backups?.state,
       sharedLog: sharedLog?.shown,
       nowMs: this.settings.clock.nowMs(),
-    };
+    });
   }
 
   #logKept(): LogKeptShown {

@@ -88,7 +88,7 @@ async function startListener(
 /** Says how this relay is, as `poste relay doctor` asks for it over the control socket. */
 function statusDocument(
   options: RelayOptions,
-  { role, subject, damagedRows, lastGoodBackupMs }: RelayState,
+  { role, subject, faults, lastGoodBackupMs }: RelayState,
 ): StatusDocument {
   const { version, listen, tls, server: serverAsked, backups, logRetention, storeDir, positionFile } = options;
   const { serving, isReady, serverName, sharedLog } = subject;
@@ -106,8 +106,7 @@ function statusDocument(
     disk_floor_bytes: options.diskFloorBytes,
     schema_version: SCHEMA_VERSION,
     position_file: positionPathOf(storeDir, positionFile),
-    broken_queues: serving?.engine.brokenQueues.length ?? 0,
-    damaged_rows: damagedRows,
+    faults,
     last_backup_at: lastGoodBackupMs === 0 ? null : lastGoodBackupMs,
     backups: backups ? { folder: backups.folder, every_ms: backups.everyMs } : null,
     log_archive_folder: logRetention?.archiveFolder ?? null,

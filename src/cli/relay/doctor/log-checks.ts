@@ -1,7 +1,6 @@
 /** A log that several relays share: what its server promises, and how this relay stands to it. */
 import { spanText, countText } from '../../../host/core/spans.ts';
 import { broken, note, ok } from '../../../lib/check.ts';
-import type { SharedLogShown } from '../../../protocol/operator-documents.ts';
 import type { Durability } from '../../../relay/shared-log/durability.ts';
 import type { LogInspection, LogStandby } from '../../../relay/shared-log/inspect-log.ts';
 import { GRANTS } from '../../../relay/shared-log/pg-statements.ts';
@@ -22,19 +21,15 @@ const COPIES = { area: 'log', id: 'log-copies' } as const;
 const LEADER = { area: 'log', id: 'log-leader' } as const;
 const LAG = { area: 'log', id: 'log-lag' } as const;
 const DOUBT = { area: 'log', id: 'log-doubt' } as const;
-const SETTINGS = { area: 'log', id: 'log-settings' } as const;
 const CLOCK = { area: 'log', id: 'log-clock' } as const;
 
-/** As the alert PosteRelayLogBehind. */
-const BEHIND_MS = 30_000;
 /** A relay that leads shows a sign of life at least once in a lease; this is more than any that is of use. */
 const SILENT_MS = 60_000;
 const CLOCK_APART_MS = 5_000;
 
 export function logChecks(subject: RelaySubject, asked: AskedLog, durability: Durability): RelayCheck[] {
-  const shown = subject.status?.shared_log ?? null;
-  if (asked.type === 'inspected')
-    return [...serverChecks(subject, asked.inspection, durability), ...ownChecks(subject, shown)];
+  const own = behindChecks(subject);
+  if (asked.type === 'inspected') return [...serverChecks(subject, asked.inspection, durability), ...own];
   const reach =
     asked.type === 'failed'
       ? broken(REACH, asked.message, settingCommand(subject, '--log', 'postgres://<user>@<host>/<database>'))
@@ -43,7 +38,7 @@ export function logChecks(subject: RelaySubject, asked: AskedLog, durability: Du
           'the relay has its log in PostgreSQL, which is not asked: name it as the relay does',
           'poste relay doctor --log postgres://<user>@<host>/<database>',
         );
-  return [reach, ...seenLeader(subject, shown), ...ownChecks(subject, shown)];
+  return [reach, ...seenLeader(subject), ...own];
 }
 
 function serverChecks(subject: RelaySubject, inspection: LogInspection, durability: Durability): RelayCheck[] {
@@ -86,7 +81,7 @@ function clockCheck({ nowMs }: RelaySubject, { nowMs: serverMs }: LogInspection)
   return apartMs > CLOCK_APART_MS ? note(CLOCK, sentence, command) : ok(CLOCK, sentence);
 }
 
-const SHOW_STANDBYS = `psql -c 'SELECT application_name, state, sync_state FROM pg_stat_replication'`;
+export const SHOW_STANDBYS = `psql -c 'SELECT application_name, state, sync_state FROM pg_stat_replication'`;
 /** What commits wait for. */
 const SYNCHRONOUS: ReadonlySet<string | null> = new Set(['sync', 'quorum']);
 
@@ -152,64 +147,20 @@ function doubtCheck(subject: RelaySubject, doubt: string | null | undefined): Re
   );
 }
 
-/** As the running relay knows it, where the database was not asked. */
-function seenLeader(subject: RelaySubject, shown: SharedLogShown | null): RelayCheck[] {
-  if (!shown) return [];
-  const { leader, term, doubt } = shown;
-  const leads =
-    leader === null
-      ? broken(LEADER, 'no relay leads the log: hosts get no answer', logsCommand(subject))
-      : ok(LEADER, `${leader} leads, in term ${term}`);
-  return [leads, doubtCheck(subject, doubt)];
+/** Says how far the running relay is. What it finds wrong with the log is a fault of its own. */
+function behindChecks({ status }: RelaySubject): RelayCheck[] {
+  const batches = status?.shared_log?.behind_batches;
+  if (batches === undefined) return [];
+  const sentence =
+    batches === 0
+      ? 'the running relay has everything that was acknowledged'
+      : `the running relay is ${countText(batches, 'batch', 'batches')} behind`;
+  return [ok(LAG, sentence)];
 }
 
-/** How the running relay stands to the log. */
-function ownChecks(subject: RelaySubject, shown: SharedLogShown | null): RelayCheck[] {
-  if (!shown) return [];
-  const {
-    is_reached: isReached,
-    is_stalled: isStalled,
-    copy_fault: copyFault,
-    behind_batches: batches,
-    behind_ms: behindMs,
-    settings_differ: differ,
-  } = shown;
-  const checks: RelayCheck[] = [];
-  if (!isReached) checks.push(broken(LAG, 'the running relay gets no answer of the log', logsCommand(subject)));
-  else if (copyFault !== null)
-    checks.push(broken(LAG, `the running relay accepts nothing: ${copyFault}`, SHOW_STANDBYS));
-  else if (isStalled)
-    checks.push(
-      broken(
-        LAG,
-        'the log takes no batch, and pushes are refused: its disk is full, or it waits for a standby',
-        SHOW_STANDBYS,
-      ),
-    );
-  else if (behindMs > BEHIND_MS)
-    checks.push(
-      broken(
-        LAG,
-        `the running relay is ${countText(batches, 'batch', 'batches')} behind, for ${spanText(behindMs)}: a takeover by it would take as long`,
-        logsCommand(subject),
-      ),
-    );
-  else
-    checks.push(
-      ok(
-        LAG,
-        batches === 0
-          ? 'the running relay has everything that was acknowledged'
-          : `the running relay is ${countText(batches, 'batch', 'batches')} behind`,
-      ),
-    );
-  if (differ.length > 0)
-    checks.push(
-      note(
-        SETTINGS,
-        `it was started with other settings than the relay that leads (${differ.join(', ')}), and does not take the lead`,
-        'poste relay serve --print-config',
-      ),
-    );
-  return checks;
+/** Says who leads as the running relay knows it, where the database was not asked. */
+function seenLeader({ status }: RelaySubject): RelayCheck[] {
+  if (!status?.shared_log) return [];
+  const { leader, term } = status.shared_log;
+  return [ok(LEADER, `${leader} leads, in term ${term}`), ok(DOUBT, 'the log is not in doubt')];
 }

@@ -8,7 +8,6 @@ import { shellWord } from '../../../lib/shell-word.ts';
 import { NOT_INSTALLED, type UwsBinding, uwsHere } from '../../../relay/http/uws-binding.ts';
 import { TooFewFiles, connectionLimits, openFilesMax } from '../../../relay/serve/connection-limits.ts';
 import type { CommandFailed } from '../../lib/exit.ts';
-import { openNotices } from '../serve-settings.ts';
 import {
   type RelayCheck,
   type RelaySubject,
@@ -124,10 +123,10 @@ export function serverCheck(
 }
 
 /** Whether strangers get in. */
-export function admissionChecks(subject: RelaySubject): RelayCheck[] {
+export function admissionChecks(subject: RelaySubject, notices: readonly string[]): RelayCheck[] {
   const about = { area: 'relay', id: 'admission' } as const;
   const mend = settingCommand(subject, '--admission', 'invite');
-  return (subject.options ? openNotices(subject.options) : []).map((sentence) => note(about, sentence, mend));
+  return notices.map((sentence) => note(about, sentence, mend));
 }
 
 export function filesCheck(subject: RelaySubject): RelayCheck {

@@ -24,6 +24,7 @@ type RelayCheckId =
   | 'admission'
   | 'store'
   | 'rows'
+  | 'mail'
   | 'position'
   | 'key'
   | 'disk'
@@ -39,6 +40,7 @@ type RelayCheckId =
   | 'log-leader'
   | 'log-lag'
   | 'log-doubt'
+  | 'log-fence'
   | 'log-settings'
   | 'log-clock';
 

@@ -16,9 +16,12 @@ import {
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { withFaults } from '../../../../src/cli/relay/doctor/fault-checks.ts';
+import type { RelaySubject } from '../../../../src/cli/relay/doctor/subject.ts';
 import type { Check } from '../../../../src/lib/check.ts';
 import { softwareVersion } from '../../../../src/lib/package-root.ts';
 import type { SharedLogShown } from '../../../../src/protocol/operator-documents.ts';
+import { type Condition, RULES, faultsOf } from '../../../../src/relay/operator/condition.ts';
 import type { StatusDocument } from '../../../../src/relay/operator/documents.ts';
 import { SCHEMA_KEY, VIEW_KEY, logKey } from '../../../../src/relay/store/keys.ts';
 import { SCHEMA_VERSION, openStore } from '../../../../src/relay/store/open.ts';
@@ -105,8 +108,7 @@ const HEALTHY: StatusDocument = {
   disk_floor_bytes: 0,
   schema_version: SCHEMA_VERSION,
   position_file: '/nowhere/position',
-  broken_queues: 0,
-  damaged_rows: 0,
+  faults: [],
   last_backup_at: null,
   backups: null,
   log_archive_folder: null,
@@ -129,6 +131,25 @@ const SHARED: SharedLogShown = {
   doubt: null,
   settings_differ: [],
 };
+
+const CALM: Condition = {
+  isReady: true,
+  isDiskLow: false,
+  brokenQueues: 0,
+  damagedRows: 0,
+  rowsFound: 0,
+  lost: 0,
+  oldestItemAgeMs: 0,
+  retentionMs: 14 * DAY_MS,
+  refusals: [],
+  backups: undefined,
+  sharedLog: undefined,
+  nowMs: 0,
+};
+
+function faults(change: Partial<Condition>): Pick<StatusDocument, 'faults'> {
+  return { faults: faultsOf({ ...CALM, ...change }) };
+}
 
 /** A store folder in which a relay answers that it is so. */
 async function answering(changes: Partial<StatusDocument> | string): Promise<string> {
@@ -299,11 +320,33 @@ describe('the process', () => {
     ],
     [
       'found damaged rows',
-      { damaged_rows: 2 },
+      faults({ damagedRows: 2 }),
       'rows',
-      finding('broken', 'damaged rows were found (2)', 'poste relay log verify'),
+      finding('broken', '2 rows of the store are damaged. Stop the relay', 'poste relay log verify'),
     ],
-    ['left queues', { broken_queues: 1 }, 'rows', finding('broken', 'left as they are (1)', 'poste relay log verify')],
+    [
+      'left queues',
+      faults({ brokenQueues: 1 }),
+      'rows',
+      finding('broken', '1 queue contradicts itself and is left as it is', 'poste relay log verify'),
+    ],
+    ['found nothing', {}, 'rows', finding('ok', 'no damaged row', null)],
+    ['lost mail', faults({ lost: 2 }), 'mail', finding('broken', '2 items missing or altered', 'ls -la')],
+    [
+      'is about to expire mail',
+      faults({ oldestItemAgeMs: 13 * DAY_MS }),
+      'mail',
+      finding('note', 'Mail expires within two days', 'poste relay hosts'),
+    ],
+    [
+      'could not write its last backup',
+      {
+        backups: { folder: '/tmp', every_ms: DAY_MS },
+        ...faults({ backups: { everyMs: DAY_MS, last: { isGood: false, atMs: 0 }, newest: undefined } }),
+      },
+      'backup',
+      finding('broken', 'The last backup failed', 'ls -la'),
+    ],
     [
       'speaks plain HTTP to the network',
       { listen: '0.0.0.0:8787' },
@@ -589,33 +632,57 @@ describe('a shared log', () => {
   test.each<[string, Partial<SharedLogShown>, string, object]>([
     ['is not named to the command', {}, 'log-reach', finding('note', 'is not asked', 'poste relay doctor --log')],
     ['has a leader', {}, 'log-leader', finding('ok', 'alpha-00000001 leads, in term 7', null)],
-    ['has none', { leader: null }, 'log-leader', finding('broken', 'no relay leads the log', 'ls -la')],
-    ['is in doubt', { doubt: 'it lacks batch 3' }, 'log-doubt', finding('broken', '(it lacks batch 3)', 'ls -la')],
+    ['has none', { leader: null }, 'log-leader', finding('broken', 'No relay leads', 'ls -la')],
+    [
+      'is in doubt',
+      { doubt: 'it lacks batch 3' },
+      'log-doubt',
+      finding('broken', 'in doubt: it lacks batch 3', 'ls -la'),
+    ],
     ['is not in doubt', {}, 'log-doubt', finding('ok', 'not in doubt', null)],
-    ['does not answer the relay', { is_reached: false }, 'log-lag', finding('broken', 'gets no answer', 'ls -la')],
-    ['takes nothing', { is_stalled: true }, 'log-lag', finding('broken', 'takes no batch', 'pg_stat_replication')],
+    [
+      'does not answer the relay',
+      { is_reached: false },
+      'log-lag',
+      finding('broken', 'does not reach its shared log', 'ls -la'),
+    ],
+    ['takes nothing', { is_stalled: true }, 'log-lag', finding('broken', 'takes nothing', 'pg_stat_replication')],
     [
       'would have one copy of a batch',
       { is_stalled: true, copy_fault: 'it names no standby' },
       'log-lag',
-      finding('broken', 'the running relay accepts nothing: it names no standby', 'pg_stat_replication'),
+      finding('broken', 'pushes are refused: it names no standby', 'pg_stat_replication'),
     ],
     [
       'is ahead of the relay',
       { behind_batches: 9, behind_ms: 60_000 },
       'log-lag',
-      finding('broken', '9 batches behind, for 60 seconds', 'ls -la'),
+      finding('broken', '60 seconds behind its shared log', 'ls -la'),
     ],
     ['is a little ahead', { behind_batches: 2, behind_ms: 50 }, 'log-lag', finding('ok', '2 batches behind', null)],
     [
       'is led with other settings',
       { settings_differ: ['max_batch', 'authority'] },
       'log-settings',
-      finding('note', '(max_batch, authority)', 'poste relay serve --print-config'),
+      finding('note', 'leads: max_batch, authority', 'poste relay serve --print-config'),
     ],
   ])('%s', async (_what, changes, id, found) => {
-    const storeDir = await answering({ role: 'following', is_ready: false, shared_log: { ...SHARED, ...changes } });
+    const shared = { ...SHARED, ...changes };
+    const wrong = faults({ isReady: undefined, sharedLog: shared });
+    const storeDir = await answering({ role: 'following', is_ready: false, shared_log: shared, ...wrong });
     expect((await examined(storeDir)).of(id)).toMatchObject(found);
+  });
+
+  test('every alert of a relay has a check of its own kind', () => {
+    const subject = { status: { ...HEALTHY }, storeDir: '/s', unit: undefined } as RelaySubject;
+    const configFile = { path: '/c', isThere: false, isNamed: false };
+    const checked = RULES.map(({ what: _what, ...rule }) => {
+      const status = { ...HEALTHY, faults: [{ ...rule, what: 'It is so.' }] };
+      return [rule.alert, withFaults({ ...subject, configFile, status }, []).map(({ id }) => id)] as const;
+    });
+    const elsewhere = checked.filter(([, ids]) => ids.length === 0).map(([alert]) => alert);
+    expect(elsewhere).toEqual(['PosteRelayNotReady', 'PosteRelayDiskLow']);
+    expect(checked.filter(([, ids]) => ids.includes('log-settings')).map(([alert]) => alert)).toEqual([null]);
   });
 });
 
