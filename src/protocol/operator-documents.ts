@@ -6,7 +6,7 @@ import Type, { type Static } from 'typebox';
 import { PAGE_PROBLEMS } from './page-documents.ts';
 import { RowsCheckShown } from './rows-check-documents.ts';
 import { ConsoleSample, SinceTime, UntilTime } from './sample-documents.ts';
-import { CLOSED, Count, EpochText, PublicKeyText, Time, orNull } from './shapes.ts';
+import { CLOSED, Count, EpochText, ItemIdText, KeyParameter, PublicKeyText, Time, orNull } from './shapes.ts';
 
 const Text = Type.String();
 const Number = Type.Number();
@@ -232,7 +232,7 @@ export type HostOrder = keyof typeof HOST_ORDERS;
 
 export const ConsoleHostsQuery = Type.Object({
   search: Type.Optional(Type.String({ maxLength: 100, description: 'in name, account, owner, fingerprint and key' })),
-  state: Type.Optional(Text),
+  state: Type.Optional(Type.String({ pattern: '^[A-Za-z]{0,40}$', description: 'a state of hosts; empty for all' })),
   sort: Type.Optional(Type.Union(Object.keys(HOST_ORDERS).map((order) => Type.Literal(order as HostOrder)))),
   reverse: Type.Optional(Type.Union([Type.Literal('yes'), Type.Literal('no')])),
   offset: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000, description: 'hosts to leave out' })),
@@ -262,7 +262,7 @@ export const ConsoleHosts = Type.Object(
 );
 export type ConsoleHosts = Static<typeof ConsoleHosts>;
 
-export const ConsoleHostQuery = Type.Object({ key: PublicKeyText });
+export const ConsoleHostQuery = Type.Object({ key: KeyParameter });
 
 /** How much of a limit is used. */
 export const QuotaUse = Type.Object({ name: Text, unit: Text, used: Type.Integer(), max: Number }, CLOSED);
@@ -301,9 +301,9 @@ export type ConsoleBackup = Static<typeof ConsoleBackup>;
 export const ConsoleLogQuery = Type.Object({
   before: Type.Optional(Count),
   after: Type.Optional(Count),
-  type: Type.Optional(Text),
-  host: Type.Optional(PublicKeyText),
-  item: Type.Optional(Type.String({ maxLength: 320 })),
+  type: Type.Optional(Type.String({ pattern: '^[A-Za-z]{1,40}$', description: 'a type of events' })),
+  host: Type.Optional(KeyParameter),
+  item: Type.Optional(ItemIdText),
   since: SinceTime,
   until: UntilTime,
 });

@@ -2,7 +2,22 @@
 import Type from 'typebox';
 import { HOP_HEADERS, HOP_TIMESTAMP_PATTERN } from './hop.ts';
 import { WAIT_SECONDS_MAX } from './limits.ts';
-import { CursorText, EpochText, HostNameText, ItemIdText, LogSize, PublicKeyText, Seq, Signature } from './shapes.ts';
+import type { HostName } from './names.ts';
+import type { PublicKey } from './public-key.ts';
+import {
+  CursorText,
+  EpochText,
+  HostNameText,
+  ItemIdText,
+  KeyParameter,
+  LogSize,
+  PublicKeyText,
+  Seq,
+  Signature,
+} from './shapes.ts';
+
+/** An empty one is an epoch that never was. */
+const EpochAsked = { ...EpochText, minLength: 0 };
 
 export const PullQuery = Type.Object({
   after: Type.Optional(
@@ -15,7 +30,7 @@ export const PullQuery = Type.Object({
       description: 'at most `max_pull`, which is the default',
     }),
   ),
-  epoch: Type.Optional(Type.String({ ...EpochText, description: 'the epoch in which `after` was received' })),
+  epoch: Type.Optional(Type.String({ ...EpochAsked, description: 'the epoch in which `after` was received' })),
   wait: Type.Optional(
     Type.Integer({
       minimum: 0,
@@ -26,23 +41,29 @@ export const PullQuery = Type.Object({
   ),
 });
 
-export const V1PullQuery = Type.Object({ after: Type.Optional(CursorText) });
-
-export const EncKeyByNameQuery = Type.Object({ host: HostNameText });
-
-export const EncKeyByKeyQuery = Type.Object({ key: PublicKeyText });
-
-export const RotationQuery = Type.Object({
-  key: Type.String({ ...PublicKeyText, description: 'the key that was replaced' }),
+export const V1PullQuery = Type.Object({
+  after: Type.Optional(
+    Type.String({ ...CursorText, minLength: 0, description: 'the cursor of an earlier pull; empty before the first' }),
+  ),
 });
 
-const OfEpoch = Type.Optional(Type.String({ ...EpochText, description: 'default: the current epoch' }));
+export const EncKeyByNameQuery = Type.Object({
+  host: Type.Unsafe<HostName>({ ...HostNameText, description: 'a host name' }),
+});
+
+export const EncKeyByKeyQuery = Type.Object({ key: KeyParameter });
+
+export const RotationQuery = Type.Object({
+  key: Type.Unsafe<PublicKey>({ ...KeyParameter, description: 'the key that was replaced' }),
+});
+
+const OfEpoch = Type.Optional(Type.String({ ...EpochAsked, description: 'default: the current epoch' }));
 
 export const LogEpochQuery = Type.Object({ epoch: OfEpoch });
 
 export const LogConsistencyQuery = Type.Object({ from: LogSize, to: LogSize, epoch: OfEpoch });
 
-export const LogProofQuery = Type.Object({ item_id: ItemIdText, target: PublicKeyText });
+export const LogProofQuery = Type.Object({ item_id: ItemIdText, target: KeyParameter });
 
 const Timestamp = Type.String({
   pattern: HOP_TIMESTAMP_PATTERN,

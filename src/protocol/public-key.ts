@@ -8,6 +8,8 @@ export type PublicKey = string & { readonly [publicKeyBrand]: true };
 
 export const PUBLIC_KEY_BYTES = 32;
 export const PUBLIC_KEY_CHARACTERS = 44;
+/** Canonical base64 of 32 bytes, which is what `parsePublicKey` takes. */
+export const PUBLIC_KEY_PATTERN = '^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$';
 
 /** The key if `text` is canonical base64 of 32 bytes. `isAcceptablePoint` checks its point. */
 export function parsePublicKey(text: unknown): PublicKey | undefined {

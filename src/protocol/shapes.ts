@@ -7,7 +7,7 @@
 import Type from 'typebox';
 import { SIGNATURE_CHARACTERS } from './ed25519.ts';
 import { HOST_NAME_PATTERN, ITEM_ID_CHARACTERS_MAX, OWNER_FP_PATTERN } from './names.ts';
-import { PUBLIC_KEY_CHARACTERS } from './public-key.ts';
+import { PUBLIC_KEY_CHARACTERS, PUBLIC_KEY_PATTERN, type PublicKey } from './public-key.ts';
 
 const ENC_KEY_CHARACTERS = 44;
 
@@ -21,6 +21,9 @@ export const PublicKeyText = Type.String({
   maxLength: PUBLIC_KEY_CHARACTERS,
   description: 'base64 of a 32-byte Ed25519 public key',
 });
+
+/** A host key as a parameter: the pattern is that of canonical base64 of 32 bytes. */
+export const KeyParameter = Type.Unsafe<PublicKey>({ ...PublicKeyText, pattern: PUBLIC_KEY_PATTERN });
 
 export const Signature = Type.String({
   minLength: SIGNATURE_CHARACTERS,

@@ -1,6 +1,8 @@
 /** The OpenAPI document as a relay serves it, and that it tells of exactly the routes that there are. */
 import { describe, expect, test } from 'vitest';
 import { OPERATIONS } from '../../src/relay/serve/host-api.ts';
+import { enterConsole } from '../support/console-session.ts';
+import { alice } from '../support/hosts.ts';
 import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { jsonOf } from '../support/problems.ts';
 import { type RawResponse, rawRequest, requestBytes } from '../support/raw-http.ts';
@@ -46,7 +48,75 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       expect([path, allowed?.toSorted()]).toEqual([path, Object.keys(methods).toSorted()]);
     }
   });
+
+  test('every parameter of a query that it tells of is refused when it is garbage, repeated, broken or missing', async () => {
+    const relay = await started();
+    await relay.enrol(alice);
+    const session = await enterConsole(relay);
+    const { paths } = jsonOf(await ask(relay, 'GET')) as { paths: Record<string, { get?: Described }> };
+    const send = (path: string, query: string): Promise<RawResponse> =>
+      path.startsWith('/console/')
+        ? session.get(`${path.slice('/console'.length)}?${query}`)
+        : relay.send(relay.hop(alice, 'GET', `${path}?${query}`));
+    const refused = async (path: string, query: string): Promise<unknown> => {
+      const response = await send(path, query);
+      expect({ path, query, status: response.status }).toEqual({ path, query, status: 400 });
+      return jsonOf(response)['detail'];
+    };
+    let tried = 0;
+    for (const [path, { get }] of Object.entries(paths)) {
+      const parameters = (get?.parameters ?? []).filter((parameter) => parameter.in === 'query');
+      for (const { name } of parameters) {
+        expect(await refused(path, `${name}=${'!'.repeat(400)}`)).toMatch(new RegExp(`^${name} is malformed`));
+        expect(await refused(path, `${name}=%ff`)).toBe('the query is not percent-encoded UTF-8');
+        const twice = `${goodFor(path, name)}&%${name.charCodeAt(0).toString(16)}${name.slice(1)}=x`;
+        expect(await refused(path, `${name}=${twice}`)).toBe(`${name} is repeated`);
+        tried += 1;
+      }
+      if (parameters.length === 0) continue;
+      const given = parameters.map(({ name }) => `${name}=${goodFor(path, name)}`);
+      for (const [at, { name }] of [...parameters.entries()].filter(([, { required }]) => required)) {
+        expect(await refused(path, given.toSpliced(at, 1).join('&'))).toMatch(new RegExp(`^${name} is missing`));
+      }
+      expect((await send(path, given.join('&'))).status).not.toBe(400);
+    }
+    expect(tried).toBe(OPERATIONS.flatMap(({ query }) => Object.keys(query?.properties ?? {})).length);
+  });
 });
+
+interface Described {
+  parameters?: readonly { name: string; in: string; required: boolean }[];
+}
+
+/** A value that the parameter takes, percent-encoded. */
+function goodFor(path: string, name: string): string {
+  if (path === '/v1/relay/messages') return 'E.0';
+  return encodeURIComponent((path === '/console/log' && name === 'host' ? alice.key : GOOD[name]) ?? '');
+}
+
+const GOOD: Readonly<Record<string, string>> = {
+  after: '0',
+  before: '1',
+  epoch: 'E',
+  from: '1',
+  host: 'alice',
+  item: 'm1',
+  item_id: 'm1',
+  key: alice.key,
+  limit: '1',
+  lsn: '1',
+  offset: '0',
+  reverse: 'no',
+  search: 'a',
+  since: '0',
+  sort: 'name',
+  state: 'live',
+  target: alice.key,
+  to: '1',
+  type: 'ItemAccepted',
+  until: '1',
+  wait: '0',
+};
 
 function ask(relay: HttpRelay, method: string): Promise<RawResponse> {
   return rawRequest(relay.relay.adminPort ?? 0, requestBytes(method, PATH, { host: 'localhost' }), method);

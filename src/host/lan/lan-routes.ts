@@ -5,6 +5,7 @@
  * nothing else. `hello`, `pair` and `rotate` carry their own proof or need none.
  */
 import type { Reply } from '../../http/exchange.ts';
+import { queryParserOf } from '../../http/query.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import { decodeBase64 } from '../../protocol/base64.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
@@ -79,7 +80,7 @@ const parseItem = parserOf(LanItem);
 const parseRotate = parserOf(RotateRequest);
 const parseEncKey = parserOf(LanEncKey);
 const parseAgents = parserOf(LanAgents);
-const parseHelloQuery = parserOf(LanHelloQuery);
+const parseHelloQuery = queryParserOf(LanHelloQuery);
 
 /** What a host brings by its former key is not even kept: the host itself tries again under the key that it has. */
 const RETIRED_HOP_KEY = 'the host gave up the key of this hop for another';
@@ -155,12 +156,12 @@ function hello({ target, calledAt }: LanRequest, { context, version, listening }
   const { hostName, signer } = context.identity();
   const now = context.nowMs();
   const said = { host: hostName, pubkey: signer.publicKey, version, now };
-  const query = new URLSearchParams(target.split('?', 2)[1] ?? '');
-  if (!query.has('nonce') && !query.has('address')) return ok(said);
-  const asked = parseHelloQuery(Object.fromEntries(query));
-  if (!asked || !isBase64url(asked.nonce))
-    return problemReply('BAD_REQUEST', 'ask with nonce, 16 to 32 bytes in base64url, and address, host:port');
+  const asked = parseHelloQuery(target.split('?', 2)[1]);
+  if (typeof asked === 'string') return problemReply('BAD_REQUEST', asked);
   const { nonce, address } = asked;
+  if (nonce === undefined && address === undefined) return ok(said);
+  if (nonce === undefined || address === undefined || !isBase64url(nonce))
+    return problemReply('BAD_REQUEST', 'ask with nonce, 16 to 32 bytes in base64url, and address, host:port');
   if (!isDialledAt(address, calledAt, listening().address)) return ok(said);
   const word = lanHelloWord({ nonce, pubkey: signer.publicKey, address, now });
   return ok({ ...said, sig: signDocument(signer, word) });

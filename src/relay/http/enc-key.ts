@@ -3,19 +3,19 @@
  * sealed to. The relay shows what the host signed; a reader decides whether to trust it, by the host key that it
  * pinned.
  */
+import type { Static } from 'typebox';
 import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { EncKeyPublished, EncKeyShown } from '../../protocol/responses.ts';
 import { EncKeyByKeyQuery, EncKeyByNameQuery } from '../../protocol/parameters.ts';
 import { decodeBase64 } from '../../protocol/base64.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { encKeyAdvertisement, isDocumentSigned } from '../../protocol/documents.ts';
-import { parseHostName } from '../../protocol/names.ts';
-import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import { EncKeyRequest, parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import { type HopRelayRequest, onlyParameter, refusalReply } from './route.ts';
+import { type HopRelayRequest, refusalReply } from './route.ts';
 
 export const PUBLISH_ENC_KEY = {
   id: 'publishEncKey',
@@ -42,7 +42,7 @@ export const ENC_KEY_BY_NAME = {
   problems: ['RATE_LIMITED'],
   counted: 'work',
   handle: readByName,
-} as const satisfies HostOperation;
+} as const satisfies HostOperation<typeof EncKeyByNameQuery>;
 
 export const ENC_KEY_BY_KEY = {
   id: 'encKeyByKey',
@@ -55,7 +55,10 @@ export const ENC_KEY_BY_KEY = {
   problems: ['RATE_LIMITED'],
   counted: 'work',
   handle: readByKey,
-} as const satisfies HostOperation;
+} as const satisfies HostOperation<typeof EncKeyByKeyQuery>;
+
+type ByName = HopRelayRequest<Static<typeof EncKeyByNameQuery>>;
+type ByKey = HopRelayRequest<Static<typeof EncKeyByKeyQuery>>;
 
 const ENC_KEY_BYTES = 32;
 const parseEncKey = parserOf(EncKeyRequest);
@@ -76,17 +79,13 @@ async function publish({ body, caller, nowMs }: HopRelayRequest, { engine }: Rel
   return outcome.type === 'Refusal' ? refusalReply(outcome) : jsonReply(200, { at: outcome.atMs });
 }
 
-async function readByKey({ query }: HopRelayRequest, { engine }: RelayParts): Promise<Reply> {
-  const key = parsePublicKey(onlyParameter(query, 'key'));
-  if (!key) return problemReply('BAD_REQUEST', 'key is the percent-encoded base64 of a host key');
-  return shown(key, engine);
+function readByKey({ query }: ByKey, { engine }: RelayParts): Promise<Reply> {
+  return shown(query.key, engine);
 }
 
 /** A name is a label: it answers only when exactly one live host carries it, or exactly one of the caller's account. */
-async function readByName({ query, caller }: HopRelayRequest, { engine }: RelayParts): Promise<Reply> {
-  const name = parseHostName(onlyParameter(query, 'host') ?? '');
-  if (!name) return problemReply('BAD_REQUEST', 'host is a host name');
-  const found = engine.directory.findByName(name, caller.account);
+async function readByName({ query, caller }: ByName, { engine }: RelayParts): Promise<Reply> {
+  const found = engine.directory.findByName(query.host, caller.account);
   return typeof found === 'string' ? jsonReply(200, { enc_key: null }) : shown(found.hostPubkey, engine);
 }
 

@@ -28,6 +28,7 @@ import { problemReply } from '../../http/replies.ts';
 import {
   type CountedAs,
   type CountedForHosts,
+  type RawQuery,
   type RelayRequest,
   type Route,
   type RouteResult,
@@ -156,7 +157,11 @@ export class Handler {
     };
   }
 
-  async #callRoute(route: Route, request: RelayRequest, caller: EnrolmentRow | undefined): Promise<RouteResult> {
+  async #callRoute(
+    route: Route,
+    request: RelayRequest<RawQuery>,
+    caller: EnrolmentRow | undefined,
+  ): Promise<RouteResult> {
     switch (route.access) {
       case 'open':
         return this.#rateRefusal(route.counted, request.clientAddress) ?? route.handle(request);

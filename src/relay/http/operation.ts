@@ -2,7 +2,7 @@
  * An operation: its description, for the OpenAPI document and for the tests that hold each answer to it; and, of those
  * of hosts, what does it. So an operation without a handler, or a handler without a description, does not compile.
  */
-import Type, { type TObject, type TSchema } from 'typebox';
+import Type, { type Static, type TObject, type TSchema } from 'typebox';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -15,12 +15,16 @@ import type { Issuer } from '../auth/issuer.ts';
 import type { SignatureThread } from '../auth/signature-thread.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
+import { queryParserOf } from '../../http/query.ts';
+import { problemReply } from '../../http/replies.ts';
+import type { Reply } from '../../http/exchange.ts';
 import type { PageWriter } from './page-writer.ts';
 import type { WorkBudget } from './work-budget.ts';
 import type {
   CountedForAddresses,
   CountedForHosts,
   HopRelayRequest,
+  RawQuery,
   RelayRequest,
   Route,
   RouteResult,
@@ -100,7 +104,11 @@ export interface RelayParts {
 
 type Handling = RouteResult | Promise<RouteResult>;
 
-export type HostOperation = Omit<Operation, 'listener'> & {
+/** What `handle` gets of a query of this schema. Of any schema: nothing that can be used, so that every operation is one. */
+export type Asked<Shape extends TObject> = TObject extends Shape ? never : Static<Shape>;
+
+export type HostOperation<Shape extends TObject = TObject> = Omit<Operation, 'listener' | 'query'> & {
+  query?: Shape;
   /** Whether `SMALL_BODY_BYTES_MAX` bounds the body. */
   hasSmallBody?: true;
   /** Whether it is refused while the disk is almost full. */
@@ -109,44 +117,57 @@ export type HostOperation = Omit<Operation, 'listener'> & {
     | {
         access: 'open';
         counted: CountedForAddresses;
-        handle: (request: RelayRequest, parts: RelayParts) => Handling;
+        handle: (request: RelayRequest<Asked<Shape>>, parts: RelayParts) => Handling;
       }
     | {
         access: 'optional hop';
-        handle: (request: RelayRequest, parts: RelayParts, caller: EnrolmentRow | undefined) => Handling;
+        handle: (request: RelayRequest<Asked<Shape>>, parts: RelayParts, caller: EnrolmentRow | undefined) => Handling;
       }
     | {
         access: 'hop by key' | 'hop by key or name';
         counted?: CountedForHosts;
-        handle: (request: HopRelayRequest, parts: RelayParts) => Handling;
+        handle: (request: HopRelayRequest<Asked<Shape>>, parts: RelayParts) => Handling;
       }
   );
+
+/** Compiles what an operation does with a query: answers with its value, or refuses one that its schema does not have. */
+export function queriesOf(
+  shape: TObject | undefined,
+): <Result>(query: RawQuery, answer: (query: never) => Result) => Result | Reply {
+  const parse = shape && queryParserOf(shape);
+  return (query, answer) => {
+    const value = parse?.(query);
+    return typeof value === 'string' ? problemReply('BAD_REQUEST', value) : answer(value as never);
+  };
+}
 
 /** The route of an operation, in a relay of these parts. */
 export function routeOf(operation: HostOperation, parts: RelayParts): Route {
   const { method, path, hasSmallBody, fillsDisk } = operation;
   const bodyBytesMax = hasSmallBody ? SMALL_BODY_BYTES_MAX : parts.bodyBytesMax;
   const shared = { method, path, bodyBytesMax, ...(fillsDisk && { fillsDisk }) };
+  const asked = queriesOf(operation.query);
   switch (operation.access) {
     case 'open':
       return {
         ...shared,
         access: 'open',
         counted: operation.counted,
-        handle: (request) => operation.handle(request, parts),
+        handle: (request) => asked(request.query, (query) => operation.handle({ ...request, query }, parts)),
       };
     case 'optional hop':
       return {
         ...shared,
         access: 'optional hop',
-        handle: (request, caller) => operation.handle(request, parts, caller),
+        handle: (request, caller) =>
+          asked(request.query, (query) => operation.handle({ ...request, query }, parts, caller)),
       };
     default:
       return {
         ...shared,
         access: 'hop',
         counted: operation.counted,
-        handle: (request) => operation.handle(request, parts),
+        handle: (request) => asked(request.query, (query) => operation.handle({ ...request, query }, parts)),
       };
   }
 }

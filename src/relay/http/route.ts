@@ -1,23 +1,26 @@
-/** What a route is, what the handler gives it, and what routes share: query parameters, replies to refused requests. */
+/** What a route is, what the handler gives it, and what routes share: replies to refused requests. */
 import type { Reply, Exchange } from '../../http/exchange.ts';
 import type { Body } from '../../http/body.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import { problemReply } from '../../http/replies.ts';
 import type { Refusal } from '../core/decision.ts';
 
-export interface RelayRequest {
+/** The part of a target behind `?`; `undefined` without one. */
+export type RawQuery = string | undefined;
+
+export interface RelayRequest<Query = unknown> {
   exchange: Exchange;
   /** The request id, for replies that the route writes itself. */
   id: string;
-  /** What follows `?`; `undefined` without one. */
-  query: string | undefined;
+  /** To a route as it came; to an operation as its schema has it. */
+  query: Query;
   body: Body;
   /** The client's address or network, for rates and challenges. */
   clientAddress: string;
   nowMs: number;
 }
 
-export interface HopRelayRequest extends RelayRequest {
+export interface HopRelayRequest<Query = unknown> extends RelayRequest<Query> {
   caller: EnrolmentRow;
 }
 
@@ -42,40 +45,23 @@ interface RouteBase {
 export interface OpenRoute extends RouteBase {
   access: 'open';
   counted: CountedForAddresses | undefined;
-  handle: (request: RelayRequest) => RouteResult | Promise<RouteResult>;
+  handle: (request: RelayRequest<RawQuery>) => RouteResult | Promise<RouteResult>;
 }
 
 /** Anybody may call it; a signed hop, if there is a good one, is shown. */
 interface OptionalHopRoute extends RouteBase {
   access: 'optional hop';
-  handle: (request: RelayRequest, caller: EnrolmentRow | undefined) => RouteResult | Promise<RouteResult>;
+  handle: (request: RelayRequest<RawQuery>, caller: EnrolmentRow | undefined) => RouteResult | Promise<RouteResult>;
 }
 
 /** Only an enrolled host may call it. */
 interface HopRoute extends RouteBase {
   access: 'hop';
   counted: CountedForHosts | undefined;
-  handle: (request: HopRelayRequest) => RouteResult | Promise<RouteResult>;
+  handle: (request: HopRelayRequest<RawQuery>) => RouteResult | Promise<RouteResult>;
 }
 
 export type Route = OpenRoute | OptionalHopRoute | HopRoute;
-
-/** The value of a parameter that is there exactly once. */
-export function onlyParameter(query: string | undefined, name: string): string | undefined {
-  const values = new URLSearchParams(query ?? '').getAll(name);
-  return values.length === 1 ? values[0] : undefined;
-}
-
-export function isRepeated(query: string | undefined, name: string): boolean {
-  return new URLSearchParams(query ?? '').getAll(name).length > 1;
-}
-
-/** A whole number of at most 16 digits, sign and fraction left out. */
-export function wholeNumber(text: string): number | undefined {
-  if (!/^[0-9]{1,16}$/.test(text)) return undefined;
-  const value = Number(text);
-  return Number.isSafeInteger(value) ? value : undefined;
-}
 
 export function refusalReply({ code, detail, members }: Refusal): Reply {
   return problemReply(code, detail, { members });

@@ -2,6 +2,7 @@
  * `POST` and `GET /v1/relay/messages`, `POST /v1/relay/ack`: the earlier protocol, over the same queues, dedup, quotas
  * and allowlists. Hosts are named, not keyed; an envelope is stored exactly once by its id, whatever its bytes.
  */
+import type { Static } from 'typebox';
 import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { V1AckResponse, V1PullResponse, V1PushResponse } from '../../protocol/responses.ts';
 import { V1PullQuery } from '../../protocol/parameters.ts';
@@ -56,7 +57,7 @@ export const V1_PULL = {
   successes: [ok(V1PullResponse, 'a page')],
   problems: ['EPOCH_CHANGED', 'RATE_LIMITED'],
   handle: pull,
-} as const satisfies HostOperation;
+} as const satisfies HostOperation<typeof V1PullQuery>;
 
 export const V1_ACK = {
   id: 'v1Ack',
@@ -161,13 +162,11 @@ function resultOf(id: string, outcome: PushOutcome): V1Result {
   return { id, status: outcome.status === 'accepted' ? 'stored' : 'duplicate' };
 }
 
-async function pull(request: HopRelayRequest, parts: RelayParts): Promise<RouteResult> {
+async function pull(request: HopRelayRequest<Static<typeof V1PullQuery>>, parts: RelayParts): Promise<RouteResult> {
   const { engine } = parts;
-  const values = new URLSearchParams(request.query ?? '').getAll('after');
-  const text = values.at(0) ?? '';
+  const { after: text = '' } = request.query;
   const cursor = text === '' ? undefined : parseCursor(text);
-  if (values.length > 1 || (text !== '' && !cursor))
-    return problemReply('BAD_REQUEST', 'after is a cursor of an earlier pull');
+  if (text !== '' && !cursor) return problemReply('BAD_REQUEST', 'after is a cursor of an earlier pull');
   const changed = epochChanged(cursor?.epoch, engine.epoch);
   if (changed) return changed;
   const after = cursor?.seq ?? 0;

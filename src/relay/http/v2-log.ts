@@ -2,16 +2,17 @@
  * `GET /v2/relay/log/...`: what the relay proves of its log. Checkpoints, links and consistency are public: they
  * show sizes and hashes. That an item is in the log is proven to its sender alone.
  */
+import type { Static } from 'typebox';
 import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { CheckpointResponse, LogConsistencyResponse, LogProofResponse } from '../../protocol/responses.ts';
 import { LogConsistencyQuery, LogEpochQuery, LogProofQuery } from '../../protocol/parameters.ts';
 import { encodeBase64 } from '../../protocol/base64.ts';
-import { type ItemId, parseMessageId, parseReceiptId } from '../../protocol/names.ts';
-import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
+import { parseMessageId, parseReceiptId } from '../../protocol/names.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ProvenLeaf } from '../engine/log-proofs.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import { type HopRelayRequest, type RelayRequest, isRepeated, onlyParameter, wholeNumber } from './route.ts';
+import type { HopRelayRequest, RelayRequest } from './route.ts';
 
 export const LOG_CHECKPOINT = {
   id: 'logCheckpoint',
@@ -26,7 +27,7 @@ export const LOG_CHECKPOINT = {
   counted: 'log',
   hasSmallBody: true,
   handle: checkpoint,
-} as const satisfies HostOperation;
+} as const satisfies HostOperation<typeof LogEpochQuery>;
 
 export const LOG_LINK = {
   id: 'logLink',
@@ -40,7 +41,7 @@ export const LOG_LINK = {
   counted: 'log',
   hasSmallBody: true,
   handle: link,
-} as const satisfies HostOperation;
+} as const satisfies HostOperation<typeof LogEpochQuery>;
 
 export const LOG_CONSISTENCY = {
   id: 'logConsistency',
@@ -54,7 +55,7 @@ export const LOG_CONSISTENCY = {
   counted: 'log',
   hasSmallBody: true,
   handle: consistency,
-} as const satisfies HostOperation;
+} as const satisfies HostOperation<typeof LogConsistencyQuery>;
 
 export const LOG_PROOF = {
   id: 'logProof',
@@ -67,38 +68,38 @@ export const LOG_PROOF = {
   problems: ['NOT_FOUND', 'RATE_LIMITED'],
   counted: 'work',
   handle: proof,
-} as const satisfies HostOperation;
+} as const satisfies HostOperation<typeof LogProofQuery>;
 
-function checkpoint({ query }: RelayRequest, { engine }: RelayParts): Reply {
-  if (isRepeated(query, 'epoch')) return repeatedEpoch();
-  const note = engine.log.checkpoint(onlyParameter(query, 'epoch'));
+type OfEpoch = Static<typeof LogEpochQuery>;
+type OfSizes = Static<typeof LogConsistencyQuery>;
+type OfItem = Static<typeof LogProofQuery>;
+
+function checkpoint({ query }: RelayRequest<OfEpoch>, { engine }: RelayParts): Reply {
+  const note = engine.log.checkpoint(query.epoch);
   if (note === undefined) return noEpoch();
   return { status: 200, headers: { 'content-type': 'text/plain; charset=utf-8' }, body: note };
 }
 
-function link({ query }: RelayRequest, { engine, relayPubkey }: RelayParts): Reply {
-  if (isRepeated(query, 'epoch')) return repeatedEpoch();
-  const proven = engine.log.link(onlyParameter(query, 'epoch'));
+function link({ query }: RelayRequest<OfEpoch>, { engine, relayPubkey }: RelayParts): Reply {
+  const proven = engine.log.link(query.epoch);
   return proven ? provenReply(proven, relayPubkey) : noEpoch();
 }
 
-function consistency({ query }: RelayRequest, { engine, relayPubkey }: RelayParts): Reply {
-  if (isRepeated(query, 'epoch')) return repeatedEpoch();
-  const from = wholeNumber(onlyParameter(query, 'from') ?? '');
-  const to = wholeNumber(onlyParameter(query, 'to') ?? '');
-  if (from === undefined || to === undefined) return badSizes();
-  const proven = engine.log.growth(from, to, onlyParameter(query, 'epoch'));
-  if (proven === 'bad sizes') return badSizes();
+function consistency({ query }: RelayRequest<OfSizes>, { engine, relayPubkey }: RelayParts): Reply {
+  const { from, to } = query;
+  const proven = engine.log.growth(from, to, query.epoch);
+  if (proven === 'bad sizes')
+    return problemReply('BAD_REQUEST', 'from and to are sizes that the log has had, from at least 1 and at most to');
   if (!proven) return noEpoch();
   const { epoch, proof: hashes } = proven;
   return jsonReply(200, { relay_pubkey: relayPubkey, epoch, from, to, proof: hashes.map(encodeBase64) });
 }
 
 /** An unknown item, a forgotten one and that of another sender get one answer, to the byte. */
-async function proof({ query, caller }: HopRelayRequest, { engine, relayPubkey }: RelayParts): Promise<Reply> {
-  const itemId = parseItemId(onlyParameter(query, 'item_id'));
-  const target = parsePublicKey(onlyParameter(query, 'target'));
-  if (!itemId || !target) return problemReply('BAD_REQUEST', 'item_id and target name a pushed item, percent-encoded');
+async function proof({ query, caller }: HopRelayRequest<OfItem>, { engine, relayPubkey }: RelayParts): Promise<Reply> {
+  const { target } = query;
+  const itemId = parseMessageId(query.item_id) ?? parseReceiptId(query.item_id);
+  if (!itemId) return problemReply('BAD_REQUEST', 'item_id is that of a pushed item, percent-encoded');
   // The caller may have been answered for an item by a batch that is still on its way into what is read here.
   await engine.durable();
   const { hostPubkey } = caller;
@@ -123,18 +124,6 @@ function provenReply({ epoch, checkpoint: note, index, leaf, proof: hashes }: Pr
   });
 }
 
-function parseItemId(text = ''): ItemId | undefined {
-  return parseMessageId(text) ?? parseReceiptId(text);
-}
-
 function noEpoch(): Reply {
   return problemReply('NOT_FOUND', 'this relay had no such epoch');
-}
-
-function repeatedEpoch(): Reply {
-  return problemReply('BAD_REQUEST', 'epoch is repeated');
-}
-
-function badSizes(): Reply {
-  return problemReply('BAD_REQUEST', 'from and to are sizes that the log has had, from at least 1 and at most to');
 }

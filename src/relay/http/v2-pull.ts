@@ -2,10 +2,11 @@
  * `GET /v2/relay/items`: hands over a page, held back until there is something when the caller waits; and
  * `POST /v2/relay/ack`: the caller has everything up to `through`.
  */
+import type { Static } from 'typebox';
 import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { PullResponse, AckResponse } from '../../protocol/responses.ts';
 import { PullQuery } from '../../protocol/parameters.ts';
-import { WAIT_SECONDS_MAX, WORK_OF_REQUEST } from '../../protocol/limits.ts';
+import { WORK_OF_REQUEST } from '../../protocol/limits.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { isAdmitted } from '../auth/hop.ts';
@@ -15,7 +16,7 @@ import type { Page } from '../engine/engine.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { ItemsEncoder, type PageEncoder } from './page-writer.ts';
 import { problemReply, jsonReply } from '../../http/replies.ts';
-import { type HopRelayRequest, type RouteResult, wholeNumber, refusalReply } from './route.ts';
+import { type HopRelayRequest, type RouteResult, refusalReply } from './route.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { AckRequest, parserOf } from '../../protocol/schemas.ts';
 
@@ -29,21 +30,13 @@ export const PULL = {
   successes: [ok(PullResponse, 'a page')],
   problems: ['EPOCH_CHANGED', 'RATE_LIMITED'],
   handle: pull,
-} as const satisfies HostOperation;
+} as const satisfies HostOperation<typeof PullQuery>;
 
-interface PullChoice {
-  after: number;
-  limit: number;
-  epoch: string | undefined;
-  waitS: number;
-}
-
-async function pull(request: HopRelayRequest, parts: RelayParts): Promise<RouteResult> {
+async function pull(request: HopRelayRequest<Static<typeof PullQuery>>, parts: RelayParts): Promise<RouteResult> {
   const { query, caller, exchange, clientAddress } = request;
   const { engine, clock, work } = parts;
-  const parsed = parsePullQuery(query, engine.settings.limits.max_pull);
-  if (typeof parsed === 'string') return problemReply('BAD_REQUEST', parsed);
-  const { after, limit, epoch, waitS } = parsed;
+  const { after = 0, epoch, wait: waitS = 0 } = query;
+  const limit = Math.min(query.limit ?? Infinity, engine.settings.limits.max_pull);
   const { hostPubkey } = caller;
   const changed = epochChanged(epoch, engine.epoch);
   if (changed) return changed;
@@ -120,21 +113,6 @@ function arrival(
     const cancel = timers.after(waitS * 1000, finish);
     exchange.onAborted(finish);
   });
-}
-
-function parsePullQuery(query: string | undefined, pullMax: number): PullChoice | string {
-  const parameters = new URLSearchParams(query ?? '');
-  for (const name of ['after', 'limit', 'epoch', 'wait']) {
-    if (parameters.getAll(name).length > 1) return `${name} is repeated`;
-  }
-  const after = wholeNumber(parameters.get('after') ?? '0');
-  if (after === undefined) return 'after is a sequence number';
-  const limit = wholeNumber(parameters.get('limit') ?? String(pullMax));
-  if (limit === undefined || limit < 1) return 'limit is a number of items, at least 1';
-  const waitS = wholeNumber(parameters.get('wait') ?? '0');
-  if (waitS === undefined || waitS > WAIT_SECONDS_MAX)
-    return `wait is a number of seconds, at most ${WAIT_SECONDS_MAX}`;
-  return { after, limit: Math.min(limit, pullMax), epoch: parameters.get('epoch') ?? undefined, waitS };
 }
 
 export const ACK = {

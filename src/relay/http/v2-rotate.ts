@@ -3,6 +3,7 @@
  * `GET /v2/relay/rotation?key=`: that record, for hosts that know only the old key. The relay vouches for nothing of
  * it.
  */
+import type { Static } from 'typebox';
 import { type HostOperation, type RelayParts, ok } from './operation.ts';
 import { RotateResponse, RotationShown } from '../../protocol/responses.ts';
 import { RotationQuery } from '../../protocol/parameters.ts';
@@ -13,7 +14,7 @@ import { parsePublicKey } from '../../protocol/public-key.ts';
 import { RotateRequest, parserOf } from '../../protocol/schemas.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import { type HopRelayRequest, type RelayRequest, onlyParameter, refusalReply, unacceptablePoint } from './route.ts';
+import { type HopRelayRequest, type RelayRequest, refusalReply, unacceptablePoint } from './route.ts';
 import { isDocumentSigned } from '../../protocol/documents.ts';
 
 export const ROTATE = {
@@ -41,7 +42,7 @@ export const ROTATION = {
   problems: ['RATE_LIMITED'],
   counted: 'work',
   handle: showRotation,
-} as const satisfies HostOperation;
+} as const satisfies HostOperation<typeof RotationQuery>;
 
 const parseRotate = parserOf(RotateRequest);
 
@@ -81,10 +82,11 @@ async function rotate({ body, clientAddress, nowMs }: RelayRequest, parts: Relay
 }
 
 /** One record a request: its `new_pubkey` asks for the next. */
-async function showRotation({ query }: HopRelayRequest, { engine }: RelayParts): Promise<Reply> {
-  const key = parsePublicKey(onlyParameter(query, 'key'));
-  if (!key) return problemReply('BAD_REQUEST', 'key is the percent-encoded base64 of a host key');
-  const row = await engine.rotation(key);
+async function showRotation(
+  { query }: HopRelayRequest<Static<typeof RotationQuery>>,
+  { engine }: RelayParts,
+): Promise<Reply> {
+  const row = await engine.rotation(query.key);
   if (!row) return jsonReply(200, { rotation: null });
   const rec = JSON.parse(row.record) as Record<string, unknown>;
   return jsonReply(200, { rotation: { rec, old_sig: row.oldSig, new_sig: row.newSig } });

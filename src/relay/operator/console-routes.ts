@@ -28,8 +28,6 @@ import {
   ConsoleRevoked,
   ConsoleTrace,
   ConsoleTraceQuery,
-  HOST_ORDERS,
-  type HostOrder,
   OPERATOR_PROBLEMS,
   type OperatorProblemCode,
 } from '../../protocol/operator-documents.ts';
@@ -38,11 +36,10 @@ import { ConsoleSamples, ConsoleSamplesQuery } from '../../protocol/sample-docum
 import { parsePublicKey } from '../../protocol/public-key.ts';
 import { problemShape } from '../../protocol/responses.ts';
 import { parserOf } from '../../protocol/schemas.ts';
-import Type from 'typebox';
-import { ok, type Operation, type Success } from '../http/operation.ts';
-import { type RelayRequest, refusalReply } from '../http/route.ts';
+import Type, { type Static, type TObject } from 'typebox';
+import { type Asked, ok, type Operation, queriesOf, type Success } from '../http/operation.ts';
+import { type RawQuery, type RelayRequest, refusalReply } from '../http/route.ts';
 import { overview, type OverviewParts } from './console-overview.ts';
-import { Query } from './console-query.ts';
 import { hostView, listHosts } from './host-views.ts';
 import { hostDocument } from './hosts.ts';
 import { issueInvite, shownInvites } from './invites.ts';
@@ -66,17 +63,16 @@ interface ConsoleRoutesOptions {
   parts: ConsoleParts | undefined;
 }
 
-const HOSTS_OFFSET_MAX = 1_000_000;
-const HOST_SORTS = Object.keys(HOST_ORDERS) as HostOrder[];
 const parseRevoke = parserOf(ConsoleRevokeRequest);
 const parseInvite = parserOf(InviteRequest);
 const parseInviteRevoke = parserOf(ConsoleInviteRevokeRequest);
 
 /** What the console asks for: the description of each operation, and what does it. */
-interface ConsoleOperation extends Operation {
+interface ConsoleOperation<Shape extends TObject = TObject> extends Operation {
   access: 'console read' | 'console action';
+  query?: Shape;
   /** Absent for the overview, which a standby has too. */
-  handle?: (request: RelayRequest, parts: ConsoleParts & { backups: Backups }) => Reply | Promise<Reply>;
+  handle?: (request: RelayRequest<Asked<Shape>>, parts: ConsoleParts & { backups: Backups }) => Reply | Promise<Reply>;
 }
 
 export const ofConsole = {
@@ -215,10 +211,12 @@ export function consoleRoutes({ page, state, parts }: ConsoleRoutesOptions): Ope
   const serving = parts && { ...parts, backups: new Backups(parts) };
   return [
     ...pageRoutes(page),
-    ...CONSOLE_OPERATIONS.map(({ method, path, access, handle }): OperatorRoute => {
-      const answer = async (request: RelayRequest): Promise<Reply> => {
+    ...CONSOLE_OPERATIONS.map(({ method, path, access, query: shape, handle }): OperatorRoute => {
+      const asked = queriesOf(shape);
+      const answer = async (request: RelayRequest<RawQuery>): Promise<Reply> => {
         if (!handle) return jsonReply(200, await overview(state, serving));
-        return serving ? handle(request, serving) : notLeading(state);
+        if (!serving) return notLeading(state);
+        return asked(request.query, (query) => handle({ ...request, query }, serving));
       };
       const guarded = page.access.guard(access === 'console read' ? 'read' : 'action', answer);
       return { method, path, bodyBytesMax: SMALL_BODY_BYTES_MAX, handle: guarded };
@@ -231,63 +229,43 @@ function notLeading({ ledBy, leader }: RelayState): Reply {
   return consoleProblem('NOT_LEADING', `this relay follows, and ${where}`);
 }
 
-function badQuery(): Reply {
-  return problemReply('BAD_REQUEST', 'the query is not one that the console makes');
-}
+type Of<Shape extends TObject> = RelayRequest<Static<Shape>>;
 
-function samples(request: RelayRequest, { sampler }: ConsoleParts): Reply {
-  const query = new Query(request.query);
-  const since = query.wholeNumber('since') ?? 0;
-  const until = query.wholeNumber('until') ?? Number.MAX_SAFE_INTEGER;
-  if (!query.isGood) return badQuery();
+function samples({ query }: Of<typeof ConsoleSamplesQuery>, { sampler }: ConsoleParts): Reply {
+  const { since = 0, until = Number.MAX_SAFE_INTEGER } = query;
   const { history } = sampler;
   const document: ConsoleSamples = { samples: history.between(since, until), first_at: history.firstMs ?? null };
   return jsonReply(200, document);
 }
 
-async function hosts(request: RelayRequest, options: ConsoleParts): Promise<Reply> {
-  const query = new Query(request.query);
-  const search = query.search('search') ?? '';
-  const state = query.word('state');
-  const sort = query.oneOf('sort', HOST_SORTS) ?? 'bytes';
-  const isReversed = query.oneOf('reverse', ['yes', 'no']) === 'yes';
-  const offset = query.wholeNumber('offset') ?? 0;
-  if (!query.isGood || offset > HOSTS_OFFSET_MAX) return badQuery();
-  return jsonReply(200, await listHosts({ search, state, sort, isReversed, offset }, options));
+async function hosts({ query }: Of<typeof ConsoleHostsQuery>, options: ConsoleParts): Promise<Reply> {
+  const { search = '', state, sort = 'bytes', reverse, offset = 0 } = query;
+  return jsonReply(200, await listHosts({ search, state, sort, isReversed: reverse === 'yes', offset }, options));
 }
 
-async function host(request: RelayRequest, options: ConsoleParts): Promise<Reply> {
+async function host({ query }: Of<typeof ConsoleHostQuery>, options: ConsoleParts): Promise<Reply> {
   const { engine } = options;
-  const query = new Query(request.query);
-  const key = query.publicKey('key');
-  if (key === undefined || !query.isGood) return badQuery();
-  const row = engine.directory.get(key);
+  const row = engine.directory.get(query.key);
   await engine.durable();
   return row ? jsonReply(200, await hostView(row, options)) : unknownHost();
 }
 
-async function log(request: RelayRequest, options: ConsoleParts): Promise<Reply> {
-  const query = new Query(request.query);
-  const key = query.publicKey('host');
-  const type = query.word('type');
-  const itemId = query.itemId('item');
+async function log({ query }: Of<typeof ConsoleLogQuery>, options: ConsoleParts): Promise<Reply> {
+  const { type, item: itemId, host: key } = query;
   const searched = {
-    beforeLsn: query.wholeNumber('before') ?? Number.MAX_SAFE_INTEGER,
-    afterLsn: query.wholeNumber('after') ?? 0,
-    sinceMs: query.wholeNumber('since') ?? 0,
-    untilMs: query.wholeNumber('until') ?? Number.MAX_SAFE_INTEGER,
+    beforeLsn: query.before ?? Number.MAX_SAFE_INTEGER,
+    afterLsn: query.after ?? 0,
+    sinceMs: query.since ?? 0,
+    untilMs: query.until ?? Number.MAX_SAFE_INTEGER,
     ...(type !== undefined && { type }),
     ...(itemId !== undefined && { itemId }),
     ...(key && { keys: options.engine.directory.keysOf(key) }),
   };
-  return query.isGood ? jsonReply(200, await searchLog(searched, options)) : badQuery();
+  return jsonReply(200, await searchLog(searched, options));
 }
 
-async function trace(request: RelayRequest, options: ConsoleParts): Promise<Reply> {
-  const query = new Query(request.query);
-  const lsn = query.wholeNumber('lsn');
-  if (lsn === undefined || !query.isGood) return badQuery();
-  const found = await traceItem(lsn, options);
+async function trace({ query }: Of<typeof ConsoleTraceQuery>, options: ConsoleParts): Promise<Reply> {
+  const found = await traceItem(query.lsn, options);
   return found ? jsonReply(200, found) : consoleProblem('UNKNOWN_RECORD', 'no item was accepted in that record');
 }
 

@@ -12,7 +12,7 @@ import { InviteRequest } from '../../protocol/invite-documents.ts';
 import { isPrintable } from '../../protocol/printable.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
-import { type RelayRequest, refusalReply } from '../http/route.ts';
+import { type RawQuery, type RelayRequest, refusalReply } from '../http/route.ts';
 import { backupStreams } from './backup-stream.ts';
 import type { ControlRequests, EpochDocument, InviteDocument, StatusDocument } from './documents.ts';
 import { allHosts, consoleUrlReply, controlProblem, findOneHost, revokeHost } from './hosts.ts';
@@ -37,7 +37,7 @@ export function controlRoutes({ state, status, operator }: ControlParts): Operat
   const streamBackup = backupStreams(state);
   /** A request that only a relay that serves can answer; a standby says who leads. */
   const serving =
-    (handle: (request: RelayRequest, engine: Engine) => ReturnType<Handle>): Handle =>
+    (handle: (request: RelayRequest<RawQuery>, engine: Engine) => ReturnType<Handle>): Handle =>
     (request) =>
       subject.serving ? handle(request, subject.serving.engine) : notLeading(state);
   const handlers: Record<keyof ControlRequests, Handle> = {

@@ -93,7 +93,8 @@ export interface StatusDocument {
 /** Longer than any name, fingerprint or key. */
 const REFERENCE_CHARACTERS_MAX = 100;
 
-export const RevokeRequest = Type.Object({
+/** How a request names a host. */
+export const HostNamed = Type.Object({
   host: Type.String({ maxLength: REFERENCE_CHARACTERS_MAX, description: 'a fingerprint, a public key or a name' }),
 });
 

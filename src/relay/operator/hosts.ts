@@ -1,6 +1,7 @@
 /** The hosts of a relay for its operator: lists them, finds one, revokes one. */
 import type { Reply } from '../../http/exchange.ts';
 import { isReply } from '../../http/framing.ts';
+import { queryParserOf } from '../../http/query.ts';
 import { jsonReply, otherProblemReply, problemReply } from '../../http/replies.ts';
 import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
 import type { HostState } from '../../protocol/operator-documents.ts';
@@ -9,13 +10,13 @@ import { parserOf } from '../../protocol/schemas.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
 import { TimeSlice } from '../engine/time-slice.ts';
-import { type RelayRequest, refusalReply } from '../http/route.ts';
+import { type RawQuery, type RelayRequest, refusalReply } from '../http/route.ts';
 import {
   type ConsoleUrlDocument,
   type FoundHostDocument,
   type HostDocument,
+  HostNamed,
   type RevokedHostDocument,
-  RevokeRequest,
 } from './documents.ts';
 import { parseHostReference } from './host-reference.ts';
 
@@ -101,7 +102,7 @@ function foundByKey(key: PublicKey | undefined, engine: Engine): FoundHost | Rep
 /** Each host's queue is a row to read. */
 const HOSTS_AT_ONCE = 100;
 
-const parseRevoke = parserOf(RevokeRequest);
+const parseRevoke = parserOf(HostNamed);
 
 /** Every host key that was ever admitted, slice by slice. */
 export async function* allHosts(
@@ -117,8 +118,12 @@ export async function* allHosts(
   }
 }
 
-export async function findOneHost({ query, nowMs }: RelayRequest, engine: Engine): Promise<Reply> {
-  const found = findHost(new URLSearchParams(query ?? '').get('host') ?? '', engine);
+const parseFind = queryParserOf(HostNamed);
+
+export async function findOneHost({ query, nowMs }: RelayRequest<RawQuery>, engine: Engine): Promise<Reply> {
+  const asked = parseFind(query);
+  if (typeof asked === 'string') return problemReply('BAD_REQUEST', asked);
+  const found = findHost(asked.host, engine);
   await engine.durable();
   if (isReply(found)) return found;
   const { row, isFormerKey } = found;

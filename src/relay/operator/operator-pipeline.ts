@@ -3,7 +3,7 @@ import { Budget } from '../../http/budget.ts';
 import { RequestPipeline, type RouteResult } from '../../http/pipeline.ts';
 import { BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { failureReply, withRequestId } from '../http/handler.ts';
-import type { RelayRequest } from '../http/route.ts';
+import type { RawQuery, RelayRequest } from '../http/route.ts';
 import type { RelayState } from './relay-state.ts';
 
 /** Bodies of operators are small. */
@@ -13,7 +13,7 @@ export interface OperatorRoute {
   method: 'GET' | 'POST';
   path: string;
   bodyBytesMax: number;
-  handle: (request: RelayRequest) => RouteResult | Promise<RouteResult>;
+  handle: (request: RelayRequest<RawQuery>) => RouteResult | Promise<RouteResult>;
 }
 
 /** `what` names a request in the log. */
