@@ -42,7 +42,7 @@ export interface Doorbell {
   toldTo: string | null;
   /** It was told by a ring. */
   isRung: boolean;
-  /** The turn in which the agent was told ended before it used a mail tool. */
+  /** The turn in which the agent was told ended before it used a mail tool, and it was not told again since. */
   isLost: boolean;
   /** How many such turns there were in a row. */
   lost: number;
@@ -108,7 +108,7 @@ export function stepDoorbell(before: Doorbell, mail: WakingMail, event: Doorbell
   const dueAtMs = doorbell.lastAtMs === null ? nowMs : doorbell.lastAtMs + pauseMs(doorbell, mail);
   if (nowMs < dueAtMs) return { doorbell, startsAttempt: false, nextAtMs: dueAtMs };
   const attempt = { isOutdated: false, hasNewListener: false, newest: mail.newest };
-  return { doorbell: { ...doorbell, attempt, isLost: false }, startsAttempt: true, nextAtMs: null };
+  return { doorbell: { ...doorbell, attempt }, startsAttempt: true, nextAtMs: null };
 }
 
 function afterEvent(doorbell: Doorbell, event: DoorbellEvent, nowMs: number): Doorbell {

@@ -210,6 +210,23 @@ describe('a doorbell', () => {
     expect(given(past).when(TOLD, check, 2 * DOORBELL_COOLDOWN_MS)).toMatchObject({ startsAttempt: true });
   });
 
+  test('for mail of a lost turn that no program heard is tried again, and one that nobody was there for waits for somebody', () => {
+    const past: Past = [
+      ...HEARD,
+      [TOLD, notified, 0],
+      [TOLD, turnEnded(true), 0],
+      [TOLD, check, DOORBELL_RETRY_MAX_MS],
+    ];
+    expect(given(past).when(TOLD, attempted('unheard'), 0).nextAtMs).not.toBeNull();
+    expect(given(past).when(TOLD, attempted('given'), 0).nextAtMs).not.toBeNull();
+    past.push([TOLD, attempted('nobody'), 0]);
+    expect(given(past).when(TOLD, check, DOORBELL_RETRY_MAX_MS)).toMatchObject({
+      startsAttempt: false,
+      nextAtMs: null,
+    });
+    expect(given(past).when(TOLD, { type: 'session-wakeable' }, DOORBELL_RETRY_MAX_MS).startsAttempt).toBe(true);
+  });
+
   test('whose mail its agent let lie rings again a few times, and not for a prompt of its user', () => {
     const past: Past = [[TOLD, notified, 0]];
     expect(given(past).when(TOLD, turnEnded(false), 0)).toMatchObject({ startsAttempt: false, nextAtMs: null });
