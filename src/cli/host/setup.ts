@@ -16,7 +16,7 @@ import { CommandFailed } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { confirmed, isInteractive, terminalOf } from '../lib/input.ts';
-import { programNotices, serverOfProgram, toolsFile } from '../lib/program-settings.ts';
+import { COMMAND_OF, programNotices, serverOfProgram, toolsFile } from '../lib/program-settings.ts';
 import { withSetupLock } from '../lib/setup-lock.ts';
 import { readWritten } from '../lib/setup-record.ts';
 import { type Agents, type Look, type Step, stepsOf } from './setup-steps.ts';
@@ -32,14 +32,6 @@ interface SetupFlags {
   undo?: boolean;
   json?: boolean;
 }
-
-/** The command that starts each program, which is also the first name of its agent. */
-const COMMAND_OF: Readonly<Record<SettledProgram, string>> = {
-  'claude-code': 'claude',
-  codex: 'codex',
-  gemini: 'gemini',
-  opencode: 'opencode',
-};
 
 const NOTES = `
 Creates the host, starts the daemon (as a service where systemd is there), adds an agent for each program that is found

@@ -1,4 +1,5 @@
 /** The settings of the programs that run agents: where Poste's parts of them lie on this machine, and how they are changed. */
+import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -10,7 +11,7 @@ import {
   type TextChange,
 } from '../../host/hooks/mcp-settings.ts';
 import { openCodeFolder, PLUGIN_FILE, withoutPlugin, withPlugin } from '../../host/hooks/opencode.ts';
-import { PROGRAM_OF } from '../../host/hooks/programs.ts';
+import { type HookProgramName, PROGRAM_OF } from '../../host/hooks/programs.ts';
 import { mailToolsOf, type ServerCommand, type ServerThere } from '../../host/hooks/server-command.ts';
 import { changedJson, SettingsRefused } from '../../host/hooks/settings-text.ts';
 import {
@@ -27,7 +28,16 @@ import { ownPaths } from '../../host/base/paths.ts';
 import { printableWithin } from '../../protocol/printable.ts';
 import type { CommandContext } from './context.ts';
 import { CommandFailed } from './exit.ts';
+import { findProgram } from './find-program.ts';
 import type { Edited } from './setup-record.ts';
+
+/** The command that starts each program, which is also the first name of its agent. */
+export const COMMAND_OF: Readonly<Record<SettledProgram, string>> = {
+  'claude-code': 'claude',
+  codex: 'codex',
+  gemini: 'gemini',
+  opencode: 'opencode',
+};
 
 function folderOf(context: CommandContext, name: SettledProgram): string {
   const { settingsFolder } = name === 'opencode' ? { settingsFolder: openCodeFolder } : PROGRAM_OF[name];
@@ -54,7 +64,27 @@ export function addHooks(context: CommandContext, name: SettledProgram, agent: s
   const parts = { node: process.execPath, main: context.program, agent, home: ownHome(context) };
   if (name === 'opencode') return { path, change: (text) => withPlugin(text, parts) };
   const command = hookCommand({ program: name, ...parts });
-  return { path, change: (text) => changedJson(text, (settings) => withHooks(settings, PROGRAM_OF[name], command)) };
+  const version = versionOf(context, name);
+  return {
+    path,
+    change: (text) => changedJson(text, (settings) => withHooks(settings, PROGRAM_OF[name], command, version)),
+  };
+}
+
+const VERSION_MS = 5000;
+
+/** The version that the program of the PATH says it is, where its hooks depend on that. One that says none counts as old. */
+function versionOf({ env }: CommandContext, name: HookProgramName): string | undefined {
+  const program = findProgram(COMMAND_OF[name], env['PATH']);
+  const isAsked = PROGRAM_OF[name].entries.some(({ since }) => since !== undefined);
+  if (program === undefined || !isAsked) return undefined;
+  try {
+    const asked = { env: { ...env }, timeout: VERSION_MS, killSignal: 'SIGKILL', encoding: 'utf8' } as const;
+    const said = execFileSync(program, ['--version'], { ...asked, stdio: ['ignore', 'pipe', 'ignore'] });
+    return /^\d+\.\d+\.\d+/.exec(said)?.[0];
+  } catch {
+    return undefined;
+  }
 }
 
 export function removeHooks(name: SettledProgram): TextChange {

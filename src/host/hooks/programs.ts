@@ -22,6 +22,8 @@ export type HookMoment = 'start' | 'prompt' | 'idle' | 'interrupted' | 'failed' 
 export interface HookEntry {
   event: string;
   moment: HookMoment;
+  /** The first version of the program that knows the event. An older one refuses the settings file, with all that is in it. */
+  since?: string;
   /** Members of the hook besides its type and its command. */
   members: Readonly<Record<string, string | number | boolean>>;
 }
@@ -136,7 +138,7 @@ export const CLAUDE_CODE: HookProgram = {
     { event: 'UserPromptSubmit', moment: 'prompt', members: { timeout: SHORT_SECONDS } },
     { event: 'UserPromptSubmit', moment: 'wait', members: BACKGROUND },
     { event: 'Stop', moment: 'idle-wait', members: BACKGROUND },
-    { event: 'StopFailure', moment: 'failed', members: { timeout: SHORT_SECONDS } },
+    { event: 'StopFailure', moment: 'failed', since: '2.1.78', members: { timeout: SHORT_SECONDS } },
     { event: 'SessionEnd', moment: 'end', members: { timeout: SHORT_SECONDS } },
   ],
   settingsFolder: (environment) => environment['CLAUDE_CONFIG_DIR'] || join(homeFolder(environment), '.claude'),

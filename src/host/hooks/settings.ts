@@ -15,11 +15,15 @@ import { settingsOf, SettingsRefused } from './settings-text.ts';
 
 type Json = Record<string, unknown>;
 
-/** The settings with exactly these hooks of ours. Pure. Throws `SettingsRefused`. */
-export function withHooks(settings: unknown, program: HookProgram, command: string): Json {
+/**
+ * The settings with exactly these hooks of ours, those that the program knows in this `version`; without a version only
+ * those that every version knows. Pure. Throws `SettingsRefused`.
+ */
+export function withHooks(settings: unknown, program: HookProgram, command: string, version = ''): Json {
   const cleaned = withoutHooks(settings, program);
   const hooks = { ...(cleaned['hooks'] as Json | undefined) };
-  for (const { event, moment, members } of program.entries) {
+  for (const { event, moment, since = '', members } of program.entries) {
+    if (version.localeCompare(since, 'en', { numeric: true }) < 0) continue;
     const groups = (hooks[event] as unknown[] | undefined) ?? [];
     const line = moment === 'wait' ? `${command} --wait` : command;
     hooks[event] = [...groups, { hooks: [{ type: 'command', command: line, ...members }] }];

@@ -6,6 +6,7 @@ import { CommandRun, commandContext, runHere } from '../../../support/command-ru
 import { endDaemon } from '../../../support/poste-home.ts';
 import { run as runProcess } from '../../../support/poste-process.ts';
 import {
+  addProgram,
   daemonPid,
   endDaemonAtEnd,
   machine,
@@ -232,4 +233,19 @@ test('a service whose file cannot be read is a note of doctor and status, and no
   expect(status).toMatchObject({ code: 0, stderr: '' });
   const stop = await runHere(['daemon', 'logs'], { environment: here });
   expect(stop).toMatchObject({ code: 1, stderr: `poste: ${sentence}.\n` });
+});
+
+test('hooks are written as the version of the program takes them: an unknown one would cost its user all settings', async () => {
+  const here = await machine();
+  const install = ['hooks', 'install', 'claude-code', '--agent', 'claude'];
+  const settings = ['.claude', 'settings.json'];
+  for (const [version, isKnown] of [
+    ['2.1.77', false],
+    ['2.1.330', true],
+    ['unclear', false],
+  ] as const) {
+    await addProgram(here, 'claude', `#!/bin/sh\n[ "$*" = --version ] && echo '${version} (Claude Code)'\n`);
+    expect(await runHere(install, { environment: here })).toMatchObject({ code: 0 });
+    expect((await read(here, ...settings)).includes('StopFailure')).toBe(isKnown);
+  }
 });

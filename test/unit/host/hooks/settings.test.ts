@@ -33,10 +33,14 @@ const waiting = (command: string): object => ({
   hooks: [{ type: 'command', command, timeout: 86_400, async: true, asyncRewake: true }],
 });
 
+function eventsFor(version?: string): string[] {
+  return Object.keys((withHooks({}, CLAUDE_CODE, OURS, version) as { hooks: object }).hooks);
+}
+
 describe('hooks in settings', () => {
   test('Claude Code gets seven hooks; one at each of three events waits in the background', () => {
     const short = { hooks: [{ type: 'command', command: OURS, timeout: 10 }] };
-    expect(withHooks({}, CLAUDE_CODE, OURS)).toEqual({
+    expect(withHooks({}, CLAUDE_CODE, OURS, '2.1.330')).toEqual({
       hooks: {
         SessionStart: [short, waiting(`${OURS} --wait`)],
         UserPromptSubmit: [short, waiting(`${OURS} --wait`)],
@@ -45,6 +49,13 @@ describe('hooks in settings', () => {
         SessionEnd: [short],
       },
     });
+  });
+
+  test('Claude Code gets no hook that its version does not know: it would refuse all of the settings', () => {
+    for (const old of ['2.1.77', '2.0.100', '1.9.999', undefined]) {
+      expect(eventsFor(old)).toEqual(['SessionStart', 'UserPromptSubmit', 'Stop', 'SessionEnd']);
+    }
+    for (const knows of ['2.1.78', '2.2.0', '10.0.0']) expect(eventsFor(knows)).toContain('StopFailure');
   });
 
   test('Codex gets five, and two of them no more time than Codex gives', () => {
