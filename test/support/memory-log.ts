@@ -254,7 +254,7 @@ class MemoryLog implements SharedLog {
     if (!replacedBy) return true;
     const { logId, no } = replacedBy;
     const begins = { ackedNo: no, prunedNo: no, snapshotNo: no, settings: Buffer.alloc(0), doubt: undefined };
-    Object.assign(row, { logId, holder: '', ledOn: server, beatMs: this.#at.nowMs(), ...begins });
+    Object.assign(row, { logId, format: this.format, holder: '', ledOn: server, beatMs: this.#at.nowMs(), ...begins });
     return true;
   }
 

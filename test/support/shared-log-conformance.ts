@@ -321,6 +321,17 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
     expect((await log.payloads(logId, [place(1, 1)])).map(String)).toEqual(['new']);
   });
 
+  test('a log that was loaded into one of an older format is refused by the software that does not read it', async () => {
+    const [older, log] = [client(), client(LOG_FORMAT + 1)];
+    await older.initialise(randomUUID());
+    const seen = await stateOf(log);
+    expect(seen.format).toBe(LOG_FORMAT);
+    const replacedBy = { logId: randomUUID(), no: 1 };
+    await log.change(seen, { state: 'serving', tenure: randomUUID(), replacedBy });
+    expect((await stateOf(log)).format).toBe(LOG_FORMAT + 1);
+    await expect(older.open()).rejects.toThrow(`reads formats up to ${LOG_FORMAT}: start the newer software`);
+  });
+
   describe('snapshots', () => {
     test('are read part by part, by anybody, and are valid when the leader says so', async () => {
       const log = client();

@@ -183,7 +183,7 @@ async function withLog<T>(
       throw new CommandFailed(
         'interrupted',
         'INTERRUPTED',
-        'the command was interrupted: give it again, and it goes on with what it began',
+        'the command was interrupted: give it again, and it ends what it began',
       );
     if (error instanceof CommandFailed) throw error;
     const refused = unusableStore(error, folder);

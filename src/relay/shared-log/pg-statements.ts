@@ -128,9 +128,9 @@ const UNCHANGED = `one AND log_id = $1::uuid AND term = $2::int8 AND beat = $3::
 
 export const CHANGE = `UPDATE relay_log SET ${CHANGED} WHERE ${UNCHANGED} RETURNING one`;
 
-/** $10 new log, $11 the batch that its snapshot stands for. */
+/** $10 new log, $11 the batch that its snapshot stands for, $12 the format of what was loaded. */
 export const REPLACE = `
-UPDATE relay_log SET ${CHANGED}, beat_at = clock_timestamp(), log_id = $10::uuid, holder = '', acked_no = $11::int8, pruned_no = $11::int8, snapshot_no = $11::int8,
+UPDATE relay_log SET ${CHANGED}, format = $12::int4, beat_at = clock_timestamp(), log_id = $10::uuid, holder = '', acked_no = $11::int8, pruned_no = $11::int8, snapshot_no = $11::int8,
   settings = '\\x'::bytea, doubt = NULL, system_identifier = $6::int8, timeline = $7::int4
 WHERE ${UNCHANGED} RETURNING one`;
 

@@ -130,7 +130,7 @@ export class PostgresLog implements SharedLog {
     const { logId, term, beat, tenure: before = null } = seen;
     const values = [logId, term, beat, before, seen.state, systemId, timeline, state, tenure];
     const { rowCount } = replacedBy
-      ? await this.#session.change('replace', sql.REPLACE, [...values, replacedBy.logId, replacedBy.no])
+      ? await this.#session.change('replace', sql.REPLACE, [...values, replacedBy.logId, replacedBy.no, this.format])
       : await this.#session.change('change', sql.CHANGE, values);
     return rowCount > 0;
   }

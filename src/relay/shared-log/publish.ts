@@ -69,10 +69,15 @@ export interface PublishReport {
 /** Throws `StoreRefused`, `LogRefused`, `Fenced`, and what the log throws when it is not reached. */
 export async function publishStore(options: MoveOptions): Promise<PublishReport> {
   const { log, folder, step } = options;
-  const mark = await inStoppedStore(options, async (_level, found) => found);
+  // A move back makes the store its own under the same lock, while the row says that it went there.
+  const found = await inStoppedStore(options, async (_level, mark) => {
+    return mark && { logId: mark.logId, isServed: await isServed(options, mark) };
+  });
   const node = await nodeName(folder);
-  const isDone = mark !== undefined && (await isPublished(options, mark, node));
-  const report = isDone ? { logId: mark.logId, loaded: undefined, notices: [] } : await publishOwn(options, node);
+  if (found && !found.isServed) await giveUp(options, node);
+  const report = found?.isServed
+    ? { logId: found.logId, loaded: undefined, notices: [] }
+    : await publishOwn(options, node);
   await step(`what is left of other logs goes from ${log.place}`);
   while ((await log.sweep()) > 0);
   await step(`the log of ${folder} is in its place`);
@@ -136,12 +141,9 @@ function isMoveOf(phase: LogPhase, node: string): phase is LoadPhase {
   return (phase.type === 'loading' || phase.type === 'aborting') && phase.node === node;
 }
 
-/**
- * Whether the log of the mark serves: one that was on its way back serves again. A move that was cut short after the
- * mark is given up.
- */
-async function isPublished(options: MoveOptions, { logId }: ViewMark, node: string): Promise<boolean> {
-  const { log, folder } = options;
+/** Whether the log of the mark serves: one that was on its way back serves again. Else its move was cut short. */
+async function isServed({ log, folder }: MoveOptions, { logId }: ViewMark): Promise<boolean> {
+  const node = await nodeName(folder);
   const { state, phase } = await seenLog(log);
   if (state.logId === logId) {
     const why = whyNotServed(phase);
@@ -158,7 +160,6 @@ async function isPublished(options: MoveOptions, { logId }: ViewMark, node: stri
     throw new LogRefused(
       `the store at ${folder} is a view of the log ${logId}, and ${log.place} holds another one: see that --log names the right database`,
     );
-  await giveUp(options, node);
   return false;
 }
 

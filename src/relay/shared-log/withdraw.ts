@@ -61,7 +61,7 @@ export async function withdrawLog(options: MoveOptions): Promise<WithdrawReport>
   } finally {
     await led?.close();
   }
-  await becomeOwn(options);
+  await becomeOwn(options, node);
   return { logId, isDone: false, notices: led?.notices ?? [] };
 }
 
@@ -74,11 +74,13 @@ async function askAndLead(options: MoveOptions, node: string, { isFree, holder }
 }
 
 /** Step 3. */
-async function becomeOwn(options: MoveOptions): Promise<void> {
+async function becomeOwn(options: MoveOptions, node: string): Promise<void> {
   const { log, folder, step } = options;
-  const { state } = await seenLog(log);
   await step('the view becomes a store of its own');
   await inStoppedStore(options, async (level, mark) => {
+    const { state, phase } = await seenLog(log);
+    // It was published again meanwhile, and serves.
+    if (phase.type !== 'moved' || phase.node !== node) throw new Fenced();
     const isWhole = mark?.logId === state.logId && mark.no === state.lastNo && mark.lastLsn === state.lastLsn;
     if (!isWhole)
       throw new LogRefused(

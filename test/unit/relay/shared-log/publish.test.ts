@@ -2,7 +2,7 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { LogRefused } from '../../../../src/relay/shared-log/shared-log.ts';
+import { Fenced, LogRefused } from '../../../../src/relay/shared-log/shared-log.ts';
 import { phaseOf } from '../../../../src/relay/shared-log/log-phase.ts';
 import { abortPublish, publishStore } from '../../../../src/relay/shared-log/publish.ts';
 import { withdrawLog } from '../../../../src/relay/shared-log/withdraw.ts';
@@ -124,6 +124,40 @@ test('a move back stops the node that leads, and with the key of another relay i
   await expect(one.enrolAll(alice)).rejects.toThrow('the store failed');
   await one.close();
   await empty.seen('store');
+});
+
+test('of a move back and a move into the log at the same time, the log or the store serves, and never both', async () => {
+  const server = new MemoryLogServer();
+  const one = await relayOn(server, 'one');
+  await publishStore(one.move());
+  const ownStore = 'the view becomes a store of its own';
+  // The log is published again before the view becomes a store of its own: it stays a view.
+  const republish = async (step: string): Promise<void> => {
+    if (step === ownStore) await publishStore(one.move());
+  };
+  await expect(withdrawLog({ ...one.move(), step: republish })).rejects.toThrow(Fenced);
+  await expect(one.seen('store')).rejects.toThrow('is a view of a log that is kept at memory');
+  await one.seen('log');
+  // The move back is given again while the other command is about to say that the log serves: the store is in use.
+  const stop = async (step: string): Promise<void> => {
+    if (step === ownStore) throw new Stopped();
+  };
+  await expect(withdrawLog({ ...one.move(), step: stop })).rejects.toThrow(Stopped);
+  const log = server.client();
+  const change = log.change.bind(log);
+  const withdrawn: string[] = [];
+  log.change = async (...given) => {
+    if (withdrawn.length === 0)
+      await withdrawLog(one.move()).then(
+        () => withdrawn.push('moved'),
+        (error: unknown) => withdrawn.push((error as Error).message),
+      );
+    return change(...given);
+  };
+  await publishStore(one.move(() => log));
+  expect(withdrawn).toEqual([expect.stringContaining('another process is using the store')]);
+  await expect(one.seen('store')).rejects.toThrow('is a view of a log that is kept at memory');
+  await one.seen('log');
 });
 
 test('a view of another log is not put aside by a move back', async () => {
