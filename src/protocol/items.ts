@@ -44,6 +44,7 @@ export const ITEM_REJECTIONS = [
   'quota:owner_bytes',
   'quota:dedup_rows',
   'quota:relay_bytes',
+  'quota:places',
   'target unavailable',
 ] as const;
 export type ItemRejection = (typeof ITEM_REJECTIONS)[number];

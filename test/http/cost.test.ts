@@ -4,7 +4,8 @@
  * Measured in this process, clients included, as the medians of runs that take turns: what else the machine does is no
  * processor time of this process. The clock stands still, so that no budget fills up again.
  */
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { KnownItems } from '../../src/relay/store/known-items.ts';
 import type { ItemToPush } from '../../src/host/relay/relay-client.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { askChallenge, enrolBody, postJson } from '../support/enrolments.ts';
@@ -75,7 +76,8 @@ function info(relay: HttpRelay, host: TestHost): Work {
   return repeated(() => relay.send(relay.hop(host, 'GET', '/v2/relay/info')), 200);
 }
 
-test('a push of a host that had 64 keys, to itself, costs about as much as another', async () => {
+/** A relay where `alice` and `bob` are enrolled, and a host that had as many keys as it may: it pushed under each. */
+async function relayOfManyKeys(): Promise<{ relay: HttpRelay; host: TestHost }> {
   const relay = await relayForTest(FIRST_ADAPTER);
   let host = hostNamed('many-0');
   await relay.enrol(alice, bob, host);
@@ -86,12 +88,37 @@ test('a push of a host that had 64 keys, to itself, costs about as much as anoth
     await rotate(relay, host, next);
     host = next;
   }
+  return { relay, host };
+}
+
+test('a push of a host that had 64 keys, to itself, costs about as much as another', async () => {
+  const { relay, host } = await relayOfManyKeys();
   expect(
     await timesOf(
       () => push(relay, alice, newItems(bob)),
       () => push(relay, host, newItems(host)),
     ),
   ).toBeLessThan(TIMES_AT_MOST);
+});
+
+test.each(['read', 'unread'])('so it does after a start, while the rows of before are %s', async (rows) => {
+  const { relay, host } = await relayOfManyKeys();
+  if (rows === 'unread') {
+    const fill = vi.spyOn(KnownItems.prototype, 'fill').mockResolvedValue();
+    onTestFinished(() => fill.mockRestore());
+  }
+  await relay.restart();
+  const pushed = new Set<string>();
+  const times = await timesOf(
+    () => push(relay, alice, newItems(bob)),
+    async () => {
+      const { results } = await relay.client(host).push(newItems(host));
+      for (const { status } of results) pushed.add(status);
+    },
+  );
+  // What is looked for costs; the rest of a request waits for the next one.
+  expect(pushed).toEqual(new Set(['accepted', 'rejected:quota:places']));
+  expect(times).toBeLessThan(TIMES_AT_MOST);
 });
 
 test('a page that is replayed is refused, and acks that release nothing are cheap', async () => {

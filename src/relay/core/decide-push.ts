@@ -11,7 +11,7 @@ import type { PushItem } from './command.ts';
 import { type Decided, type PushOutcome, type StoredTarget, decided } from './decision.ts';
 import type { AcceptedTarget, ItemAccepted, RelayEvent } from './event.ts';
 import { type MailFacts, REMEMBERED_BYTES } from './mail-use.ts';
-import type { PushFacts, PushTargetFacts } from './push-facts.ts';
+import { type PushFacts, type PushTargetFacts, requestRejection } from './push-facts.ts';
 import type { DedupRow, UsageRow } from './rows.ts';
 
 /** One target of the item: what was pushed, what is known of the target, and the item as known there. */
@@ -25,8 +25,10 @@ interface TargetState {
 }
 
 export function decidePush(command: PushItem, facts: PushFacts): Decided<PushOutcome> {
-  const unfit = requestRejection(command, facts);
+  const unfit = requestRejection(command.item, facts.limits);
   if (unfit) return rejected(unfit);
+  // Behind them are more keys than may be asked for.
+  if (facts.targets.length < command.item.targets.length) return rejected('too many targets');
   const states = targetStates(command, facts);
   const rejection = targetRejection(states) ?? contentRejection(command, states);
   if (rejection) return rejected(rejection);
@@ -66,17 +68,6 @@ function targetStates({ item, isKnownById }: PushItem, facts: PushFacts): Target
     // Known under several keys of a host: one that is not lost will do.
     return { pushed, target, known: known[0]?.row, kept: known.find(({ lost }) => !lost)?.row };
   });
-}
-
-/** What the request alone shows. */
-function requestRejection(command: PushItem, { limits, targets: facts }: PushFacts): ItemRejection | undefined {
-  const { targets } = command.item;
-  if (targets.length > limits.max_targets) return 'too many targets';
-  if (new Set(targets.map(({ hostPubkey }) => hostPubkey)).size < targets.length) return 'duplicate target';
-  if (targets.some(({ bytes }) => bytes > limits.max_item_bytes)) return 'too large';
-  // Behind them are more keys than may be asked for.
-  if (facts.length < targets.length) return 'too many targets';
-  return undefined;
 }
 
 /** Each check is over all targets before the next check begins. */

@@ -46,15 +46,22 @@ export interface FactSource extends RowReader {
 /** A key of the sender and a key of a target under which an item may be known. */
 export type KnownKeyPair = readonly [sender: PublicKey, target: PublicKey];
 
+/** Pairs of one key of the sender: there are up to 4,096 for a target, and making a list of them for each item costs. */
+export type KnownKeyPairs = readonly [sender: PublicKey, targets: readonly PublicKey[]];
+
 /** Of the pairs of these keys, those under which the item may be known. */
 export type KnownPairs = (
   senders: readonly PublicKey[],
   targets: readonly PublicKey[],
   itemId: ItemId,
-) => KnownKeyPair[];
+) => KnownKeyPairs[];
 
-export function everyPair(senders: readonly PublicKey[], targets: readonly PublicKey[]): KnownKeyPair[] {
-  return senders.flatMap((sender) => targets.map((target) => [sender, target] as const));
+export function everyPair(senders: readonly PublicKey[], targets: readonly PublicKey[]): KnownKeyPairs[] {
+  return senders.map((sender) => [sender, targets]);
+}
+
+export function* eachPair(pairs: readonly KnownKeyPairs[]): Generator<KnownKeyPair> {
+  for (const [sender, targets] of pairs) for (const target of targets) yield [sender, target];
 }
 
 export function relayRow(rows: RowReader): RelayRow {

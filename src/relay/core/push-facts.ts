@@ -3,6 +3,7 @@
  * and target ever had.
  */
 import { type Limits, dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
+import type { ItemRejection, PushedItem } from '../../protocol/items.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushItem } from './command.ts';
 import type { Directory } from './directory.ts';
@@ -20,8 +21,10 @@ import {
 import {
   type FactSource,
   type KnownKeyPair,
+  type KnownKeyPairs,
   type KnownPairs,
   type RelaySettings,
+  eachPair,
   everyPair,
   lineageOf,
   relayRow,
@@ -44,7 +47,9 @@ export const KNOWN_ROWS_ASKED_MAX = 4096;
 export const KNOWN_ROWS_SEARCHED_MAX = 262_144;
 
 /** For which a target's item is charged nothing: sender and target may have had four keys each. */
-export const FREE_PLACES = 16;
+const FREE_PLACES = 16;
+/** Beyond those, of the items of one request together; one item alone may have more. */
+export const CHARGED_PLACES_MAX = 2 * KNOWN_ROWS_ASKED_MAX;
 /** Of a host, to be looked for one by one. */
 const FEW_KEYS = 16;
 
@@ -69,7 +74,7 @@ export interface PushFacts {
   dedupRows: number;
   dedupRowsMax: number;
   mail: MailFacts;
-  /** One for each target of the command, in its order; none when there are too many, or too many keys behind them. */
+  /** One for each target of the command, in its order; none when the request alone is refused, or for too many keys. */
   targets: PushTargetFacts[];
 }
 
@@ -78,12 +83,13 @@ export interface KnownKeys {
   /** Every key of the sender, and those of them under which anything is known. */
   senders: readonly PublicKey[];
   known: readonly PublicKey[];
-  /** The keys of each target, in the order of the command; none when there are more targets than the limit. */
+  /** The keys of each target, in the order of the command; none when the request alone is refused. */
   lineages: readonly (readonly PublicKey[])[];
   /** Of each target, the pairs for which there are rows to ask. */
-  pairs: readonly (readonly KnownKeyPair[])[];
-  /** How many they are. */
+  pairs: readonly (readonly KnownKeyPairs[])[];
+  /** How many they are, and how many of them are charged. */
   asked: number;
+  charged: number;
 }
 
 export function knownKeys(
@@ -94,11 +100,19 @@ export function knownKeys(
 ): KnownKeys {
   const senders = lineageOf(rows, senderPubkey);
   const known = senders.filter((sender) => rows.get('sender', sender));
-  const { targets, itemId } = item;
-  const hosts = targets.length > limits.max_targets ? [] : targets;
+  const hosts = requestRejection(item, limits) ? [] : item.targets;
   const lineages = hosts.map(({ hostPubkey }) => lineageOf(rows, hostPubkey));
-  const pairs = lineages.map((members) => knownPairs(known, members, itemId));
-  return { senders, known, lineages, pairs, asked: pairs.reduce((sum, { length }) => sum + length, 0) };
+  const pairs = lineages.map((members) => knownPairs(known, members, item.itemId));
+  const asked = pairs.flat().reduce((sum, [, { length }]) => sum + length, 0);
+  return { senders, known, lineages, pairs, asked, charged: Math.max(0, asked - FREE_PLACES * pairs.length) };
+}
+
+/** What the request alone shows, before anything is looked for. */
+export function requestRejection({ targets }: PushedItem, limits: Limits): ItemRejection | undefined {
+  if (targets.length > limits.max_targets) return 'too many targets';
+  if (new Set(targets.map(({ hostPubkey }) => hostPubkey)).size < targets.length) return 'duplicate target';
+  if (targets.some(({ bytes }) => bytes > limits.max_item_bytes)) return 'too large';
+  return undefined;
 }
 
 /** `found`: where the item is known, for each target, when more were looked for than may be asked here. */
@@ -117,7 +131,6 @@ export function pushFacts(
   let dedupRows = 0;
   for (const sender of known) dedupRows += rows.get('sender', sender)?.dedupRows ?? 0;
   const isTooMany = asked > KNOWN_ROWS_ASKED_MAX && !found;
-  const places = found ?? pairs;
   return {
     limits,
     retentionMs: retentionMs(limits),
@@ -127,10 +140,11 @@ export function pushFacts(
     dedupRowsMax: settings.dedupRowsMax,
     mail: mail.factsOf(command.senderPubkey, directory, settings),
     targets: targets.slice(0, isTooMany ? 0 : lineages.length).map(({ hostPubkey: target }, at) => {
-      const items = (places[at] ?? []).flatMap(([sender, member]) => {
+      const items: KnownItem[] = [];
+      for (const [sender, member] of found?.[at] ?? eachPair(pairs[at] ?? [])) {
         const row = rows.get('dedup', rowKey.dedup(sender, member, itemId));
-        return row && row.dedupUntilMs > dedupPurgedMs ? knownItem(row, rows) : [];
-      });
+        if (row && row.dedupUntilMs > dedupPurgedMs) items.push(knownItem(row, rows));
+      }
       const acceptsSender = isAcceptedSender(rows.get('senders', target), senderKeys);
       return pushTargetFacts(target, senders, acceptsSender, items, rows);
     }),

@@ -2,8 +2,8 @@
  * Pushes: each item of a request is decided alone and in order, and the request is answered when all of it is durable.
  *
  * An item is decided in the same synchronous run in which nothing was left to wait for (`#obstacle`). The items of
- * hosts that had many keys are searched for first, in time slices (`WideSearch`). A queue whose rows are at fault, and
- * a damaged row, reject the items that need them and no others of the request.
+ * hosts that had many keys are searched for first, in time slices (`WideSearch`), and few of them in one request. A
+ * queue whose rows are at fault, and a damaged row, reject the items that need them and no others of the request.
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -11,9 +11,9 @@ import type { PushItem } from '../core/command.ts';
 import { decidePush } from '../core/decide-push.ts';
 import { type PushOutcome, type Refusal, refusal } from '../core/decision.ts';
 import type { RelayEvent } from '../core/event.ts';
-import { type KnownKeyPair, relayRow } from '../core/facts.ts';
+import { type KnownKeyPair, eachPair, relayRow } from '../core/facts.ts';
 import {
-  FREE_PLACES,
+  CHARGED_PLACES_MAX,
   KNOWN_ROWS_ASKED_MAX,
   KNOWN_ROWS_SEARCHED_MAX,
   type KnownKeys,
@@ -72,7 +72,9 @@ export class Pushes {
       const obstacle = () => this.#obstacle(command) ?? this.#wide.pendingFor(itemId);
       for (let wait = obstacle(); wait; wait = obstacle()) await wait;
       const keys = this.#knownKeys(command);
-      asked.places += Math.max(0, keys.asked - FREE_PLACES * keys.pairs.length);
+      const isTooMuch = asked.places > 0 && keys.charged > 0 && asked.places + keys.charged > CHARGED_PLACES_MAX;
+      if (isTooMuch) return { type: 'ItemRejected', rejection: 'quota:places' };
+      asked.places += keys.charged;
       if (keys.asked <= KNOWN_ROWS_ASKED_MAX) return this.#decide(command, keys);
       return await this.#wide.inTurn(itemId, () => this.#pushWide(command));
     } catch (error) {
@@ -179,7 +181,7 @@ class WideSearch {
     const found: KnownKeyPair[][] = [];
     for (const ofTarget of pairs) {
       const places: KnownKeyPair[] = [];
-      for (const pair of ofTarget) {
+      for (const pair of eachPair(ofTarget)) {
         if (this.#rows.get('dedup', rowKey.dedup(...pair, item.itemId))) places.push(pair);
         if (slice.isOver) await slice.pause();
       }

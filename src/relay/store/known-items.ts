@@ -14,7 +14,7 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ItemId } from '../../protocol/names.ts';
-import { type KnownKeyPair, everyPair } from '../core/facts.ts';
+import { type KnownKeyPairs, everyPair } from '../core/facts.ts';
 import type { DedupRow } from '../core/rows.ts';
 import { withoutChecksum } from './checksum.ts';
 import { spread } from './held-pairs.ts';
@@ -82,18 +82,20 @@ export class KnownItems {
   }
 
   /** Of the pairs of these keys, those under which the item may be stored or noted. */
-  pairs(senders: readonly PublicKey[], targets: readonly PublicKey[], itemId: ItemId): KnownKeyPair[] {
+  pairs(senders: readonly PublicKey[], targets: readonly PublicKey[], itemId: ItemId): KnownKeyPairs[] {
     if (this.#state !== 'complete' || senders.length * targets.length <= 1) return everyPair(senders, targets);
     const item = numberOf(itemId);
-    return senders.flatMap((sender) => {
-      if (this.#earlier.has(sender)) return everyPair([sender], targets);
-      const ofSender = spread(numberOf(sender), item);
-      if (!this.#mayHold(ofSender)) return [];
-      return everyPair(
-        [sender],
-        targets.filter((target) => this.#mayHold(spread(ofSender, numberOf(target)))),
-      );
-    });
+    const pairs: KnownKeyPairs[] = [];
+    for (const sender of senders) {
+      let members = targets;
+      if (!this.#earlier.has(sender)) {
+        const ofSender = spread(numberOf(sender), item);
+        if (!this.#mayHold(ofSender)) continue;
+        members = targets.filter((target) => this.#mayHold(spread(ofSender, numberOf(target))));
+      }
+      pairs.push([sender, members]);
+    }
+    return pairs;
   }
 
   #mayHold(first: number): boolean {

@@ -12,7 +12,7 @@ import { BatchEffects } from './batch-effects.ts';
 import type { TextsAround } from '../../protocol/base64.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import type { KnownKeyPair, KnownPairs } from '../core/facts.ts';
+import type { KnownKeyPairs, KnownPairs } from '../core/facts.ts';
 import {
   type DedupRow,
   NO_USAGE,
@@ -107,7 +107,7 @@ export class RelayStore extends StoreReader implements EventLog {
     this.#knownItems.note(row);
   }
 
-  knownPairs(...query: Parameters<KnownPairs>): KnownKeyPair[] {
+  knownPairs(...query: Parameters<KnownPairs>): KnownKeyPairs[] {
     return this.#knownItems.pairs(...query);
   }
 

@@ -37,8 +37,8 @@ async function relayOfManyKeys(): Promise<{ relay: TestRelay; seqs: number[] }> 
   return { relay, seqs };
 }
 
-function keysOf({ store, settings }: TestRelay, id: string): KnownKeys {
-  return knownKeys(itemFor(targets, sender, id), store, settings, (...keys) => store.knownPairs(...keys));
+function keysOf({ store, settings }: TestRelay, id: string, hosts: readonly TestHost[] = targets): KnownKeys {
+  return knownKeys(itemFor(hosts, sender, id), store, settings, (...keys) => store.knownPairs(...keys));
 }
 
 async function countOf(relay: TestRelay, host: TestHost, id: string): Promise<number> {
@@ -79,8 +79,22 @@ test('are decided as others, whatever comes in between', async () => {
   expect(one.seqs).toEqual(other.seqs);
   for (const host of targets) expect(await countOf(relay, host, 'm1')).toBe(1);
 
-  // The rotation reads nothing from the disk first, so that it is decided while the search runs.
-  await relay.ack(targets[9] ?? alice, 0);
+  // One request asks for so many places, and what is left of it is pushed in another.
+  const twice = [...targets.slice(1), first[9] ?? alice];
+  const many = ['r1', 'r2', 'r3'].map((id) => itemFor(targets, sender, id));
+  const verdicts = (await relay.push(itemFor(twice, sender, 'r0'), ...many)).map(
+    (outcome) => outcomeOf(outcome).verdict,
+  );
+  expect(verdicts).toEqual(['rejected:duplicate target', 'accepted', 'accepted', 'rejected:quota:places']);
+  expect(keysOf(relay, 'r0', twice).asked).toBe(0);
+  expect((await relay.push(...many.toReversed())).map((outcome) => outcomeOf(outcome).verdict)).toEqual([
+    'accepted',
+    'duplicate',
+    'rejected:quota:places',
+  ]);
+
+  // The ack has the index of the queue read, so that the rotation is decided while the search runs.
+  await relay.ack(targets[9] ?? alice, 1);
   // Others are served meanwhile, and a target that rotates in the middle is told of.
   const [late, small, rotated] = await Promise.all([
     relay.pushOne(itemFor(targets, sender, 'm2')),
