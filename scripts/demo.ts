@@ -1,8 +1,9 @@
 /** `npm run demo`: what Poste does, on real input and in temporary folders. It fails if something does not hold. */
 import { styleText } from 'node:util';
+import { withOwnEnd } from '../test/support/test-end.ts';
 import { showMail } from './demo/mail.ts';
 import { showRelay } from './demo/relay.ts';
 
-await showRelay();
-await showMail();
+await withOwnEnd(showRelay);
+await withOwnEnd(showMail);
 console.log(styleText('green', 'Done: everything was accepted once, kept over a kill -9, and delivered exactly once.'));

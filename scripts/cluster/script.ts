@@ -1,5 +1,6 @@
 /** The cluster by script: `kill leader; accepted 10; start all`. For tests and for terminals that cannot be redrawn. */
 import { setTimeout as elapsed } from 'node:timers/promises';
+import { until as happens } from '../until.ts';
 import { type ClusterWorld, DEEDS, type Deed, MOVES, type Member, type Move } from './world.ts';
 
 const NAMES = ['leader', 'follower', 'a', 'b', 'primary', 'standby', 'database1', 'database2', 'proxy', 'all'] as const;
@@ -15,7 +16,6 @@ export type Step =
 export const STEPS_HELP = `${DEEDS.join(', ')} <process>; ${MOVES.join(', ')}; accepted <mails>; wait <seconds>. A process: ${NAMES.join(', ')}`;
 /** How long what is waited for may take: a lease, a promotion and a new copy of a database. */
 const PATIENCE_MS = 120_000;
-const LOOK_EVERY_MS = 50;
 
 /** Throws, as a sentence, what is no step. */
 export function parseScript(text: string): Step[] {
@@ -100,9 +100,5 @@ function memberOf(world: ClusterWorld, name: Exclude<Name, 'all'>): Member | und
 }
 
 async function until(what: string, isSo: () => boolean, signal: AbortSignal): Promise<void> {
-  const deadline = performance.now() + PATIENCE_MS;
-  while (!isSo()) {
-    if (performance.now() > deadline) throw new Error(`it did not happen in ${PATIENCE_MS / 1000} s: ${what}`);
-    await elapsed(LOOK_EVERY_MS, undefined, { signal });
-  }
+  await happens(what, () => isSo() || undefined, PATIENCE_MS, signal);
 }

@@ -3,11 +3,11 @@
  * What is printed was checked.
  */
 import { strict as assert } from 'node:assert';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type { WholeMessage } from '../../src/host/contract/mail.ts';
-import { type DemoAgent, DemoHost, until } from './host.ts';
+import type { PosteProcess } from '../../test/support/poste-process.ts';
+import { type PosteHome, posteHome } from '../../test/support/poste-home.ts';
+import { until } from '../until.ts';
+import { type DemoAgent, agentOf } from './agent.ts';
 import { step } from './step.ts';
 
 const ASKED = 'Please run the suite of branch fix-7 on your machine, and tell me what fails.';
@@ -21,30 +21,24 @@ interface Refused {
 }
 
 export async function showMail(): Promise<void> {
-  const folder = mkdtempSync(join(tmpdir(), 'poste-demo-'));
-  const hosts: DemoHost[] = [];
-  try {
-    for (const name of ['desktop', 'lab']) {
-      const host = await DemoHost.make(name, folder);
-      hosts.push(host);
-      await host.start();
-    }
-    const [desktop, lab] = hosts;
-    assert.ok(desktop && lab);
-    step('Two other hosts run, desktop and lab, each with a store of its own', `in ${folder}`);
-    const builder = await desktop.agent('builder');
-    const reviewer = await desktop.agent('reviewer', ['review']);
-    const tester = await lab.agent('tester');
-    step('Their agents have the mail tools (poste mcp)', 'builder and reviewer on desktop, tester on lab');
+  const desktop = await host('desktop');
+  const lab = await host('lab');
+  const daemon = await desktop.daemonProcess();
+  await lab.daemonProcess();
+  step('Two other hosts run, desktop and lab', `each with a store of its own: ${desktop.folder}, ${lab.folder}`);
+  const builder = await agentOf(desktop, 'builder');
+  const reviewer = await agentOf(desktop, 'reviewer', ['review']);
+  const tester = await agentOf(lab, 'tester');
+  step('Their agents have the mail tools (poste mcp)', 'builder and reviewer on desktop, tester on lab');
 
-    await showOneHost(builder, reviewer);
-    await showPairing(desktop, lab);
-    await showTwoHosts(desktop, lab, builder, tester);
-    for (const host of hosts) await host.close();
-  } finally {
-    for (const host of hosts) await host.end('SIGKILL');
-    rmSync(folder, { recursive: true, force: true });
-  }
+  await showOneHost(builder, reviewer);
+  await showPairing(desktop, lab);
+  await showTwoHosts({ desktop, lab, daemon }, builder, tester);
+}
+
+/** A host whose daemon has a port of this machine that nobody has. */
+function host(name: string): Promise<PosteHome> {
+  return posteHome(name, { POSTE_LAN_LISTEN: '127.0.0.1:0' });
 }
 
 async function showOneHost(builder: DemoAgent, reviewer: DemoAgent): Promise<void> {
@@ -76,7 +70,7 @@ async function showOneHost(builder: DemoAgent, reviewer: DemoAgent): Promise<voi
   step('builder misspells a name: nothing is sent', message);
 }
 
-async function showPairing(desktop: DemoHost, lab: DemoHost): Promise<void> {
+async function showPairing(desktop: PosteHome, lab: PosteHome): Promise<void> {
   const own = await lab.client.call('status', {});
   const invite = await desktop.client.call('pair-invite', { fingerprint: own.fingerprint });
   const [address] = invite.addresses;
@@ -94,7 +88,14 @@ async function showPairing(desktop: DemoHost, lab: DemoHost): Promise<void> {
   );
 }
 
-async function showTwoHosts(desktop: DemoHost, lab: DemoHost, builder: DemoAgent, tester: DemoAgent): Promise<void> {
+interface Hosts {
+  desktop: PosteHome;
+  lab: PosteHome;
+  /** Of desktop. */
+  daemon: PosteProcess;
+}
+
+async function showTwoHosts({ desktop, lab, daemon }: Hosts, builder: DemoAgent, tester: DemoAgent): Promise<void> {
   await until('desktop knows the agents of lab', async () => {
     const { agents } = await builder.use('mail_agents', { host: 'lab' });
     return agents.find(({ address }) => address === 'tester@lab');
@@ -121,8 +122,8 @@ async function showTwoHosts(desktop: DemoHost, lab: DemoHost, builder: DemoAgent
     `at desktop, ${acked.recipient}: ${acked.state}; at lab, ${seen.recipient}: ${seen.state}`,
   );
 
-  await desktop.end('SIGKILL');
-  await desktop.start();
+  await daemon.kill();
+  await desktop.daemonProcess();
   const kept = await builder.use('mail_inbox', { action: 'thread', thread: sent.thread });
   assert.deepEqual(
     kept.messages?.map(({ body }) => body),
@@ -157,7 +158,7 @@ async function firstUnread(agent: DemoAgent): Promise<WholeMessage | undefined> 
 
 /** What an agent's host knows of the message it sent, once it knows `state` of its one recipient. */
 async function stateOf(
-  host: DemoHost,
+  host: PosteHome,
   as: string,
   messageId: string,
   state: string,

@@ -6,11 +6,8 @@
  * make is made, and the demo fails if one does not hold.
  */
 import { strict as assert } from 'node:assert';
-import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
-import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   type Envelope,
@@ -24,54 +21,11 @@ import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../src/protocol/digest.ts';
 import { signerFromSeed, verifySignature } from '../../src/protocol/ed25519.ts';
 import { type PublicKey, displayFingerprint } from '../../src/protocol/public-key.ts';
+import { relayProcess } from '../../test/support/poste-process.ts';
+import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 import { step } from './step.ts';
 
 const BODY = 'The nightly build is red since 04:10: please look at the lock file.';
-
-interface RunningRelay {
-  process: ChildProcess;
-  url: string;
-  relayPubkey: PublicKey;
-  epoch: string;
-}
-
-async function startRelay(folder: string): Promise<RunningRelay> {
-  const program = new URL('../../src/cli/main.ts', import.meta.url).pathname;
-  const flags = [
-    '--store-dir',
-    folder,
-    '--position-file',
-    join(folder, 'position'),
-    '--listen',
-    '127.0.0.1:0',
-    '--admin-listen',
-    'off',
-    '--log-level',
-    'warn',
-    '--json',
-  ];
-  const child = spawn(process.execPath, ['--import', 'tsx', program, 'relay', 'serve', ...flags], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  child.once('exit', (code, signal) => {
-    if (signal === null && code !== 0) process.exitCode = 1;
-  });
-  let text = '';
-  for await (const chunk of child.stdout) {
-    text += String(chunk);
-    if (text.includes('\n')) break;
-  }
-  if (!text.includes('\n')) throw new Error('the relay did not start');
-  const start = JSON.parse(text) as { url: string; relay_pubkey: PublicKey; epoch: string };
-  return { process: child, url: start.url, relayPubkey: start.relay_pubkey, epoch: start.epoch };
-}
-
-async function end(relay: RunningRelay, signal: 'SIGKILL' | 'SIGTERM'): Promise<void> {
-  if (relay.process.exitCode !== null || relay.process.signalCode !== null) return;
-  const exited = once(relay.process, 'exit');
-  relay.process.kill(signal);
-  await exited;
-}
 
 /** Whether any file of the store holds `text`. */
 function storeHolds(folder: string, text: string): boolean {
@@ -81,108 +35,108 @@ function storeHolds(folder: string, text: string): boolean {
 }
 
 export async function showRelay(): Promise<void> {
-  const folder = mkdtempSync(join(tmpdir(), 'poste-demo-'));
-  let relay = await startRelay(folder);
-  try {
-    step(
-      'A relay is running',
-      `at ${relay.url}, its store in ${folder}`,
-      `key ${displayFingerprint(relay.relayPubkey)}, epoch ${relay.epoch}`,
-    );
+  const folder = await temporaryFolder('poste-demo-');
+  const serve = async () => {
+    const { process: running, start } = await relayProcess(folder, ['--position-file', join(folder, 'position')]);
+    return { running, url: start.url, relayPubkey: start.relay_pubkey as PublicKey, epoch: start.epoch };
+  };
+  let relay = await serve();
+  step(
+    'A relay is running',
+    `at ${relay.url}, its store in ${folder}`,
+    `key ${displayFingerprint(relay.relayPubkey)}, epoch ${relay.epoch}`,
+  );
 
-    const host = (hostName: string, signer = signerFromSeed(randomBytes(32))) => ({
-      signer,
-      hostName,
-      at: (url: string) => new RelayClient({ url, signer, hostName, nowMs: () => Date.now() }, relay.relayPubkey),
-    });
-    const [laptop, server] = [host('laptop'), host('server')];
-    for (const one of [laptop, server]) {
-      await one.at(relay.url).enrol();
-      step(`Host ${one.hostName} enrols with its own key`, `key ${displayFingerprint(one.signer.publicKey)}`);
-    }
-
-    const sealKey = await generateSealKey();
-    const envelope = await sealEnvelope(
-      {
-        v: 1,
-        type: 'envelope',
-        id: `demo-${randomBytes(8).toString('hex')}`,
-        from: 'builder@laptop',
-        from_host_pubkey: laptop.signer.publicKey,
-        to: ['reviewer@server'],
-        to_host: 'server',
-        subject: 'Nightly build',
-        created_at: Date.now(),
-      },
-      { kind: 'request', needs_reply: true, origin: null, refs: [], reply_to: null, thread: 'demo', body: BODY },
-      sealKey.enc_pub,
-      laptop.signer,
-    );
-    const wire = canonicalBytes(envelope);
-    step(
-      'laptop seals a message for server (HPKE)',
-      `subject, in the open: ${envelope.subject}`,
-      `body, sealed: ${envelope.sealed.ct.slice(0, 48)}...`,
-    );
-
-    const item = {
-      kind: 'envelope' as const,
-      item_id: envelope.id,
-      targets: [{ host_pubkey: server.signer.publicKey, wire_b64: wire.toString('base64') }],
-    };
-    const first = (await laptop.at(relay.url).push([item])).results[0];
-    assert.equal(first?.status, 'accepted');
-    assert.ok(first.accept && verifySignature(relay.relayPubkey, canonicalBytes(first.accept), first.sig));
-    assert.equal(first.accept.targets[0]?.wire_hash, sha256Hex(wire));
-    step(
-      'laptop pushes it, and verifies the accept receipt',
-      `status ${first.status}, seq ${first.targets?.[0]?.seq}`,
-      `signed by the relay over SHA-256 ${sha256Hex(wire).slice(0, 24)}...`,
-    );
-
-    await end(relay, 'SIGKILL');
-    step('The relay is killed (kill -9)');
-    assert.equal(storeHolds(folder, BODY), false);
-    const before = relay.epoch;
-    relay = await startRelay(folder);
-    assert.equal(relay.epoch, before);
-    step('It starts again on the same store', `same key, same epoch ${relay.epoch}; the store holds no plaintext`);
-
-    const again = (await laptop.at(relay.url).push([item])).results[0];
-    assert.equal(again?.status, 'duplicate');
-    assert.deepEqual(again.targets, first.targets);
-    step('laptop, unsure, pushes the same bytes again', `status ${again.status}, the same seq: nothing is doubled`);
-
-    const page = await server.at(relay.url).pull({ epoch: relay.epoch, wait: 5 });
-    const pulled = page.items[0];
-    assert.equal(page.items.length, 1);
-    assert.ok(pulled && Buffer.from(pulled.wire_b64, 'base64').equals(wire));
-    step(
-      'server pulls, and has exactly the bytes that were pushed',
-      `${page.items.length} item, seq ${pulled.seq}, ${wire.length} bytes`,
-    );
-
-    const received = JSON.parse(wire.toString('utf8')) as Envelope;
-    const { sig, hops: _hops, ...signed } = received;
-    assert.ok(verifySignature(laptop.signer.publicKey, canonicalBytes(signed), sig));
-    const opened = JSON.parse(
-      (await openSeal(received, { encPub: sealKey.enc_pub, secret: sealKey.secret })).toString('utf8'),
-    ) as SealedContent;
-    assert.equal(opened.body, BODY);
-    step("server checks laptop's signature and opens the seal", `"${opened.body}"`);
-
-    const acked = await server.at(relay.url).ack(page.epoch, page.last_seq);
-    assert.equal(acked.deleted, 1);
-    const empty = await server.at(relay.url).pull({ after: 0, epoch: relay.epoch });
-    assert.equal(empty.items.length, 0);
-    step(
-      'server acks: the relay deletes the item',
-      `acked through ${acked.acked_through}, ${empty.items.length} items left`,
-    );
-
-    await end(relay, 'SIGTERM');
-  } finally {
-    await end(relay, 'SIGKILL');
-    rmSync(folder, { recursive: true, force: true });
+  const host = (hostName: string, signer = signerFromSeed(randomBytes(32))) => ({
+    signer,
+    hostName,
+    at: (url: string) => new RelayClient({ url, signer, hostName, nowMs: () => Date.now() }, relay.relayPubkey),
+  });
+  const [laptop, server] = [host('laptop'), host('server')];
+  for (const one of [laptop, server]) {
+    await one.at(relay.url).enrol();
+    step(`Host ${one.hostName} enrols with its own key`, `key ${displayFingerprint(one.signer.publicKey)}`);
   }
+
+  const sealKey = await generateSealKey();
+  const envelope = await sealEnvelope(
+    {
+      v: 1,
+      type: 'envelope',
+      id: `demo-${randomBytes(8).toString('hex')}`,
+      from: 'builder@laptop',
+      from_host_pubkey: laptop.signer.publicKey,
+      to: ['reviewer@server'],
+      to_host: 'server',
+      subject: 'Nightly build',
+      created_at: Date.now(),
+    },
+    { kind: 'request', needs_reply: true, origin: null, refs: [], reply_to: null, thread: 'demo', body: BODY },
+    sealKey.enc_pub,
+    laptop.signer,
+  );
+  const wire = canonicalBytes(envelope);
+  step(
+    'laptop seals a message for server (HPKE)',
+    `subject, in the open: ${envelope.subject}`,
+    `body, sealed: ${envelope.sealed.ct.slice(0, 48)}...`,
+  );
+
+  const item = {
+    kind: 'envelope' as const,
+    item_id: envelope.id,
+    targets: [{ host_pubkey: server.signer.publicKey, wire_b64: wire.toString('base64') }],
+  };
+  const first = (await laptop.at(relay.url).push([item])).results[0];
+  assert.equal(first?.status, 'accepted');
+  assert.ok(first.accept && verifySignature(relay.relayPubkey, canonicalBytes(first.accept), first.sig));
+  assert.equal(first.accept.targets[0]?.wire_hash, sha256Hex(wire));
+  step(
+    'laptop pushes it, and verifies the accept receipt',
+    `status ${first.status}, seq ${first.targets?.[0]?.seq}`,
+    `signed by the relay over SHA-256 ${sha256Hex(wire).slice(0, 24)}...`,
+  );
+
+  await relay.running.kill();
+  step('The relay is killed (kill -9)');
+  assert.equal(storeHolds(folder, BODY), false);
+  const before = relay.epoch;
+  relay = await serve();
+  assert.equal(relay.epoch, before);
+  step('It starts again on the same store', `same key, same epoch ${relay.epoch}; the store holds no plaintext`);
+
+  const again = (await laptop.at(relay.url).push([item])).results[0];
+  assert.equal(again?.status, 'duplicate');
+  assert.deepEqual(again.targets, first.targets);
+  step('laptop, unsure, pushes the same bytes again', `status ${again.status}, the same seq: nothing is doubled`);
+
+  const page = await server.at(relay.url).pull({ epoch: relay.epoch, wait: 5 });
+  const pulled = page.items[0];
+  assert.equal(page.items.length, 1);
+  assert.ok(pulled && Buffer.from(pulled.wire_b64, 'base64').equals(wire));
+  step(
+    'server pulls, and has exactly the bytes that were pushed',
+    `${page.items.length} item, seq ${pulled.seq}, ${wire.length} bytes`,
+  );
+
+  const received = JSON.parse(wire.toString('utf8')) as Envelope;
+  const { sig, hops: _hops, ...signed } = received;
+  assert.ok(verifySignature(laptop.signer.publicKey, canonicalBytes(signed), sig));
+  const opened = JSON.parse(
+    (await openSeal(received, { encPub: sealKey.enc_pub, secret: sealKey.secret })).toString('utf8'),
+  ) as SealedContent;
+  assert.equal(opened.body, BODY);
+  step("server checks laptop's signature and opens the seal", `"${opened.body}"`);
+
+  const acked = await server.at(relay.url).ack(page.epoch, page.last_seq);
+  assert.equal(acked.deleted, 1);
+  const empty = await server.at(relay.url).pull({ after: 0, epoch: relay.epoch });
+  assert.equal(empty.items.length, 0);
+  step(
+    'server acks: the relay deletes the item',
+    `acked through ${acked.acked_through}, ${empty.items.length} items left`,
+  );
+
+  relay.running.signal('SIGTERM');
+  assert.equal((await relay.running.ended()).code, 0);
 }

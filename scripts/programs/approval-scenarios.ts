@@ -3,7 +3,7 @@ import { claudeHome } from './claude.ts';
 import { codexHome, codexSession } from './codex.ts';
 import { check, rest, type Scenario } from './scenario.ts';
 import { everyToolModel, type MailTool, prompt, PROMPTS, toolsThatWorked } from './turns.ts';
-import { until } from './until.ts';
+import { until } from '../until.ts';
 import { READER, type World } from './world.ts';
 
 const ALL: readonly MailTool[] = ['mail_agents', 'mail_inbox', 'mail_reply', 'mail_send'];

@@ -3,7 +3,7 @@ import { claudeHome, type ClaudeSetting, claudeSession } from './claude.ts';
 import { check, ms, rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
 import { GREETED, listedMail, prompt, PROMPTS, refusedTurn, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
-import { until, within } from './until.ts';
+import { until, within } from '../until.ts';
 import { type Ran, READER, WRITER, type World } from './world.ts';
 
 /** Until a waiting hook waits, or a terminal has come to rest: nothing tells when. */

@@ -2,7 +2,7 @@
 import { claudeHome, type ClaudeSetting, claudeSession } from './claude.ts';
 import { check, rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
 import { prompt, PROMPTS, SLOW_MS, wholeTurn } from './turns.ts';
-import { until } from './until.ts';
+import { until } from '../until.ts';
 import { READER, type World } from './world.ts';
 
 const SETTLE_MS = 1500;

@@ -1,7 +1,7 @@
 /** Claude Code in a scenario: its settings, and how one knows what it does. */
 import type { Terminal } from './terminal.ts';
 import { usualModel } from './turns.ts';
-import { until } from './until.ts';
+import { until } from '../until.ts';
 import { READER, type World } from './world.ts';
 
 export interface ClaudeSetting {

@@ -3,7 +3,7 @@ import { codexHome, codexSession } from './codex.ts';
 import { check, type Expected, ms, rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
 import { GREETED, prompt, PROMPTS, refusedTurn, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
-import { until } from './until.ts';
+import { until } from '../until.ts';
 import { hasDoorbell, type World } from './world.ts';
 
 /** Until a terminal has come to rest: nothing tells when. */

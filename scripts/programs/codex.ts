@@ -2,7 +2,7 @@
 import { rest } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
 import { usualModel } from './turns.ts';
-import { until } from './until.ts';
+import { until } from '../until.ts';
 import { READER, type World } from './world.ts';
 
 export interface CodexSetting {

@@ -1,7 +1,7 @@
 /** Gemini CLI and OpenCode in a scenario: their settings, with what `poste hooks install` writes into them. */
 import type { ChildProcess } from 'node:child_process';
 import { usualModel } from './turns.ts';
-import { until } from './until.ts';
+import { until } from '../until.ts';
 import { READER, type World } from './world.ts';
 
 /** A home in which Gemini CLI asks for no login and talks to the model by script. */

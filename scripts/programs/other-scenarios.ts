@@ -3,7 +3,7 @@ import { geminiHome, openCodeHome, openCodeServer } from './other-programs.ts';
 import { check, rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
 import { prompt, PROMPTS, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
-import { until } from './until.ts';
+import { until } from '../until.ts';
 import type { World } from './world.ts';
 
 const SETTLE_MS = 1500;

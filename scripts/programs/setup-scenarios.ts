@@ -5,7 +5,7 @@ import { claudeHome } from './claude.ts';
 import { codexSettings } from './codex.ts';
 import { check, type Scenario } from './scenario.ts';
 import { listedMail } from './turns.ts';
-import { until } from './until.ts';
+import { until } from '../until.ts';
 import type { World } from './world.ts';
 
 const SETUP = ['setup', '--yes', '--no-service', '--allow-tools'];

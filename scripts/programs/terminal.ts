@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { until } from './until.ts';
+import { until } from '../until.ts';
 
 const run = promisify(execFile);
 

@@ -2,7 +2,7 @@
 import type { Answer } from './model-dialects.ts';
 import { ms, saidIsWhatHappens } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
-import { until } from './until.ts';
+import { until } from '../until.ts';
 import { hasDoorbell, WRITER, type World } from './world.ts';
 
 /** How long the slow answer speaks, and the tool runs. */

@@ -20,7 +20,7 @@ import type { Installed, ProgramName } from './installs.ts';
 import { type Asked, ScriptedModel } from './model.ts';
 import { endStrangers, strangers } from './namespace.ts';
 import { endTerminals, Terminal } from './terminal.ts';
-import { until, within } from './until.ts';
+import { until, within } from '../until.ts';
 
 const POSTE = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
 

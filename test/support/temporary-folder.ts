@@ -5,14 +5,16 @@ import { join } from 'node:path';
 import { atTestEnd } from './test-end.ts';
 
 /** Call it inside a test; it is removed after everything that the test registered later was cleaned up. */
-export async function temporaryFolder(): Promise<string> {
-  const { folder, remove } = await disposableFolder();
+export async function temporaryFolder(prefix?: string): Promise<string> {
+  const { folder, remove } = await disposableFolder(prefix);
   atTestEnd(remove);
   return folder;
 }
 
 /** For tests that need many folders: the caller removes each. */
-export async function disposableFolder(): Promise<{ folder: string; remove: () => Promise<void> }> {
-  const folder = await mkdtemp(join(tmpdir(), 'poste-test-'));
+export async function disposableFolder(
+  prefix = 'poste-test-',
+): Promise<{ folder: string; remove: () => Promise<void> }> {
+  const folder = await mkdtemp(join(tmpdir(), prefix));
   return { folder, remove: () => rm(folder, { recursive: true, force: true }) };
 }
