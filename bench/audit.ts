@@ -7,38 +7,34 @@ import type { Progress } from '../src/relay/replay/finding.ts';
 import { verify } from '../src/relay/replay/verify.ts';
 import { openOffline } from '../src/relay/replay/offline.ts';
 import { runsOf } from '../src/relay/store/scan.ts';
-import { BenchEngine, anyKey } from './engine.ts';
+import { BenchEngine, anyKey, anyKeys } from './engine.ts';
+import { inRounds } from './figures.ts';
+import { type Figure, grouped } from './report.ts';
 
 const HELPER = new URL('../dist/program/audit-worker.js', import.meta.url);
 
 const EVENTS = Number(process.env['POSTE_BENCH_EVENTS'] ?? 100_000);
 const ITEMS_PER_REQUEST = 500;
 const TARGETS = 8;
-const LIMITS = {
-  max_queue_items: 10_000_000,
-  max_sender_items: 10_000_000,
-  max_queue_bytes: 1e12,
-  max_sender_bytes: 1e12,
-};
 const WIRE = Buffer.alloc(1024, 'x');
 
-export interface AuditFigures {
-  events: number;
-  verifyMbPerS: number;
-  verifySeconds: number;
-  /** Of the replay, which copies the log, and with the new database. */
-  rebuildEventsPerS: number;
-  wholeRebuildEventsPerS: number;
-  /** Of a walk over every pair. */
-  walkMbPerS: number;
-  /** Of this process at the end, in MB. */
-  rssMb: number;
+export async function audits(rounds: number): Promise<Figure[]> {
+  const of = await inRounds(rounds, measured);
+  const [events = 0] = of('events');
+  const note = `${grouped(events)} events, half of the 1 KiB items waiting`;
+  const rebuild = { unit: 'events/s', better: 'more' } as const;
+  return [
+    { name: 'verify', unit: 'MB/s', better: 'more', values: of('verifyMbPerS'), goal: 100, note },
+    { name: 'rebuild: the replay', ...rebuild, values: of('rebuildEventsPerS') },
+    { name: 'rebuild, with the new database', ...rebuild, values: of('wholeRebuildEventsPerS'), goal: 100_000 },
+    { name: 'verify / bare walk', unit: 'ratio', better: 'more', values: of('ratio') },
+  ];
 }
 
-export async function audit(): Promise<AuditFigures> {
-  const relay = await BenchEngine.start(LIMITS);
-  const targets = Array.from({ length: TARGETS }, (_none, at) => anyKey(`target ${at}`));
-  for (const key of targets) await relay.enrol(key);
+async function measured() {
+  const relay = await BenchEngine.start();
+  const targets = anyKeys(TARGETS, 'target');
+  await relay.enrolAll(targets);
   for (let pushed = 0, request = 0; pushed < EVENTS; pushed += ITEMS_PER_REQUEST, request++) {
     const target = targets[request % TARGETS] ?? anyKey('target 0');
     const items = Array.from({ length: ITEMS_PER_REQUEST }, (_none, at) => {
@@ -46,17 +42,7 @@ export async function audit(): Promise<AuditFigures> {
     });
     await relay.push(items, Date.now());
     // The mail of every other target is acked as it comes.
-    if (request % TARGETS < TARGETS / 2) {
-      const { engine } = relay;
-      const { headSeq } = engine.head(target);
-      await engine.ack({
-        type: 'AckItems',
-        targetPubkey: target,
-        epoch: engine.epoch,
-        through: headSeq,
-        nowMs: Date.now(),
-      });
-    }
+    if (request % TARGETS < TARGETS / 2) await relay.ackAll(target);
   }
   await relay.close();
   try {
@@ -75,14 +61,13 @@ export async function audit(): Promise<AuditFigures> {
     const { events, replayMs } = await resultOf(rebuild(offline, relay.folder, clock, { helper: HELPER }));
     const rebuildMs = performance.now() - rebuildingMs;
     await offline.close();
+    const verifyMbPerS = report.bytes / 1e6 / verifySeconds;
     return {
       events,
-      verifyMbPerS: report.bytes / 1e6 / verifySeconds,
-      verifySeconds,
+      verifyMbPerS,
+      ratio: verifyMbPerS / walkMbPerS,
       rebuildEventsPerS: (events / replayMs) * 1000,
       wholeRebuildEventsPerS: (events / rebuildMs) * 1000,
-      walkMbPerS,
-      rssMb: process.memoryUsage().rss / 1e6,
     };
   } finally {
     relay.removeClosed();

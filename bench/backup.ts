@@ -12,27 +12,27 @@ import { readRelayKey } from '../src/relay/store/relay-key.ts';
 import { runsOf } from '../src/relay/store/scan.ts';
 import type { StoreSnapshot } from '../src/relay/store/store-reader.ts';
 import { BenchEngine, anyKey } from './engine.ts';
+import { inRounds } from './figures.ts';
+import type { Figure } from './report.ts';
 
 const ITEMS = 8_000;
 const ITEM_BYTES = 16_384;
 const ITEMS_AT_ONCE = 100;
 
-export interface BackupFigures {
-  backupMbPerS: number;
-  restoreMbPerS: number;
-  /** The same pairs hashed and written as they are. */
-  bareMbPerS: number;
-  contentMb: number;
-  fileMb: number;
+export async function backups(rounds: number): Promise<Figure[]> {
+  const of = await inRounds(rounds, measured);
+  return [
+    { name: 'content', unit: 'MB', better: 'less', values: of('contentMb') },
+    { name: 'file', unit: 'MB', better: 'less', values: of('fileMb') },
+    { name: 'backup', unit: 'MB/s', better: 'more', values: of('backupMbPerS'), goal: 150, note: 'of content' },
+    { name: 'restore', unit: 'MB/s', better: 'more', values: of('restoreMbPerS'), goal: 150, note: 'of content' },
+    { name: 'backup / bare copy', unit: 'ratio', better: 'more', values: of('backupRatio') },
+    { name: 'restore / bare copy', unit: 'ratio', better: 'more', values: of('restoreRatio') },
+  ];
 }
 
-export async function backup(): Promise<BackupFigures> {
-  const relay = await BenchEngine.start({
-    max_queue_items: ITEMS,
-    max_queue_bytes: 2 * ITEMS * ITEM_BYTES,
-    max_sender_items: ITEMS,
-    max_sender_bytes: 2 * ITEMS * ITEM_BYTES,
-  });
+async function measured() {
+  const relay = await BenchEngine.start();
   const folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
   try {
     const [sender, target] = [anyKey('sender'), anyKey('target')];
@@ -70,13 +70,9 @@ export async function backup(): Promise<BackupFigures> {
     });
     const restoreS = (performance.now() - restoring) / 1000;
     const contentMb = written.contentBytes / 1e6;
-    return {
-      backupMbPerS: contentMb / backupS,
-      restoreMbPerS: contentMb / restoreS,
-      bareMbPerS,
-      contentMb,
-      fileMb: written.bytes / 1e6,
-    };
+    const [backupMbPerS, restoreMbPerS] = [contentMb / backupS, contentMb / restoreS];
+    const ratios = { backupRatio: backupMbPerS / bareMbPerS, restoreRatio: restoreMbPerS / bareMbPerS };
+    return { backupMbPerS, restoreMbPerS, ...ratios, contentMb, fileMb: written.bytes / 1e6 };
   } finally {
     await relay.remove();
     rmSync(folder, { recursive: true });

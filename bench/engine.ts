@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { sha256Hex } from '../src/protocol/digest.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../src/protocol/epoch.ts';
-import { DEFAULT_LIMITS, type Limits } from '../src/protocol/limits.ts';
+import { DEFAULT_LIMITS } from '../src/protocol/limits.ts';
 import type { HostName, ItemId } from '../src/protocol/names.ts';
 import { type PublicKey, publicKeyFromBytes } from '../src/protocol/public-key.ts';
 import type { PushItem } from '../src/relay/core/command.ts';
@@ -14,25 +14,24 @@ import { openStore } from '../src/relay/store/open.ts';
 import type { RelayStore } from '../src/relay/store/relay-store.ts';
 import { namedSigner } from './work.ts';
 
+/** Room for whatever a benchmark pushes. */
+const ROOM = { max_queue_items: 1e7, max_queue_bytes: 1e12, max_sender_items: 1e7, max_sender_bytes: 1e12 };
+const ENROLLED_AT_ONCE = 500;
+
 const newEpoch = () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
 
 export class BenchEngine {
   engine!: Engine;
   store!: RelayStore;
   readonly folder: string;
-  readonly #limits: Limits;
 
-  private constructor(limits: Partial<Limits>, folder: string) {
+  private constructor(folder: string) {
     this.folder = folder;
-    this.#limits = { ...DEFAULT_LIMITS, ...limits };
   }
 
   /** On `store`, which the caller closes; absent: on one of its own, in a temporary folder or the one that is named. */
-  static async start(
-    limits: Partial<Limits>,
-    { store, folder }: { store?: RelayStore; folder?: string } = {},
-  ): Promise<BenchEngine> {
-    const relay = new BenchEngine(limits, folder ?? mkdtempSync(join(tmpdir(), 'poste-bench-')));
+  static async start({ store, folder }: { store?: RelayStore; folder?: string } = {}): Promise<BenchEngine> {
+    const relay = new BenchEngine(folder ?? mkdtempSync(join(tmpdir(), 'poste-bench-')));
     await relay.#open(store);
     return relay;
   }
@@ -65,6 +64,24 @@ export class BenchEngine {
     });
   }
 
+  async enrolAll(keys: readonly PublicKey[]): Promise<void> {
+    for (let from = 0; from < keys.length; from += ENROLLED_AT_ONCE)
+      await Promise.all(keys.slice(from, from + ENROLLED_AT_ONCE).map((key) => this.enrol(key)));
+  }
+
+  /** Acks everything that waits for this target. */
+  async ackAll(target: PublicKey): Promise<void> {
+    const { engine } = this;
+    const through = engine.head(target).headSeq;
+    await engine.ack({ type: 'AckItems', targetPubkey: target, epoch: engine.epoch, through, nowMs: Date.now() });
+  }
+
+  /** Until nothing that was acked is left to be deleted; with a heartbeat of now, so that a relay goes on in its epoch. */
+  async collected(): Promise<void> {
+    do await this.engine.heartbeat(Date.now());
+    while (this.store.collector.isPending);
+  }
+
   /** Pushes items in one request; every one must be accepted. */
   async push(items: readonly BenchItem[], nowMs: number): Promise<void> {
     const commands = items.map(({ sender, target, id, wire }): PushItem => {
@@ -89,7 +106,7 @@ export class BenchEngine {
   async #open(given?: RelayStore): Promise<void> {
     const store = given ?? (await openStore({ folder: this.folder, nowMs: Date.now(), newEpoch })).store;
     const settings = {
-      limits: this.#limits,
+      limits: { ...DEFAULT_LIMITS, ...ROOM },
       admission: 'open',
       enrolmentsMax: 100_000,
       dedupRowsMax: 10_000_000,
@@ -116,6 +133,11 @@ export interface BenchItem {
   target: PublicKey;
   id: string;
   wire: Buffer;
+}
+
+/** So many keys, named one after another. */
+export function anyKeys(count: number, name: string): PublicKey[] {
+  return Array.from({ length: count }, (_none, at) => anyKey(`${name} ${at}`));
 }
 
 /** A key that no signature is asked of. */

@@ -1,4 +1,4 @@
-/** Times requests: as fast as they are answered, or so many a second. */
+/** Times requests: as fast as they are answered, or so many a second; and measures in rounds. */
 
 export interface Timing {
   /** Wall seconds of the whole run. */
@@ -66,4 +66,32 @@ export async function paced<J>(
   await Promise.all(running);
   if (failures.length > 0) throw failures[0];
   return { seconds: (performance.now() - started) / 1000, latenciesMs };
+}
+
+/** Measures several times; answers the values of one figure in all rounds. */
+export async function inRounds<K extends string>(
+  rounds: number,
+  measure: () => Promise<Record<K, number>>,
+): Promise<(figure: K) => number[]> {
+  const all: Record<K, number>[] = [];
+  for (let round = 0; round < rounds; round++) all.push(await measure());
+  return (figure) => all.map((one) => one[figure]);
+}
+
+/**
+ * Measures each in each round, the first one another each time: what the machine does beside falls on all of them. Answers
+ * what each round gave, by name.
+ */
+export async function byTurns<K extends string, T>(
+  rounds: number,
+  names: readonly K[],
+  measure: (name: K) => Promise<T>,
+): Promise<Map<K, T[]>> {
+  const all = new Map(names.map((name): [K, T[]] => [name, []]));
+  for (let round = 0; round < rounds; round++)
+    for (const at of names.keys()) {
+      const name = names[(at + round) % names.length]!;
+      all.get(name)?.push(await measure(name));
+    }
+  return all;
 }

@@ -3,22 +3,20 @@
  * and pulls beside those of a relay with an empty store in the same round, how long does it take to start, and what does
  * it need of memory? The store is made in this process before the relay starts.
  */
+import { inRounds } from './figures.ts';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { cpuSecondsOf } from './cpu-seconds.ts';
-import { BenchEngine, anyKey } from './engine.ts';
+import { BenchEngine, anyKey, anyKeys } from './engine.ts';
 import { pull } from './pull.ts';
 import { push } from './push.ts';
 import { type BenchRelay, startBenchRelay } from './relay-process.ts';
 import { type Figure, grouped } from './report.ts';
-import { inRounds } from './rounds.ts';
 import { sealedEnvelope } from './work.ts';
 
 /** With `--scale 1`. */
 const FULL = { queued: 1_000_000, dedupRows: 5_000_000, hosts: 50_000 };
-const LIMITS = { max_queue_items: 1e7, max_queue_bytes: 1e12, max_sender_items: 1e7, max_sender_bytes: 1e12 };
-const ENROLLED_AT_ONCE = 500;
 const ITEMS_OF_REQUEST = 200;
 const REQUESTS_AT_ONCE = 4;
 const ITEM_BYTES = 1024;
@@ -48,9 +46,10 @@ export async function fullStore(rounds: number, scale: number, kept?: string): P
     hosts: Math.round(FULL.hosts * scale),
   };
   const isThere = kept !== undefined && holds(kept, filled);
-  const made = await BenchEngine.start(LIMITS, kept === undefined ? {} : { folder: kept });
+  const made = await BenchEngine.start(kept === undefined ? {} : { folder: kept });
   if (!isThere) await fill(made, filled);
-  await closeAlive(made);
+  await made.collected();
+  await made.close();
   if (kept !== undefined) writeFileSync(join(kept, FILLED_FILE), JSON.stringify(filled));
   try {
     const of = await inRounds(rounds, async () => {
@@ -94,10 +93,10 @@ async function loaded(
   relay: BenchRelay,
 ): Promise<Record<'readyS' | 'readyMb' | 'itemsPerS' | 'mbPerS' | 'peakMb' | 'peakAnonMb', number>> {
   const anonMb: number[] = [];
-  const measuring = setInterval(() => anonMb.push(relay.anonMb() ?? Number.NaN), MEMORY_EVERY_MS);
+  const measuring = setInterval(() => anonMb.push(relay.memoryMb('RssAnon')), MEMORY_EVERY_MS);
   try {
     await elapsed(SETTLED_MS);
-    const readyMb = relay.rssMb() ?? Number.NaN;
+    const readyMb = relay.memoryMb('VmRSS');
     const load = { relay, connections: CONNECTIONS, requestsPerConnection: REQUESTS_PER_CONNECTION };
     const pushed = await push({ ...load, itemsPerRequest: ITEMS_OF_REQUEST, itemBytes: ITEM_BYTES });
     await rest(relay.pid);
@@ -107,7 +106,7 @@ async function loaded(
       readyMb,
       itemsPerS: (CONNECTIONS * REQUESTS_PER_CONNECTION * ITEMS_OF_REQUEST) / pushed.seconds,
       mbPerS: (CONNECTIONS * PAGES_PER_CONNECTION * 500 * ITEM_BYTES) / 1e6 / pulled.seconds,
-      peakMb: relay.peakMb() ?? Number.NaN,
+      peakMb: relay.memoryMb('VmHWM'),
       peakAnonMb: Math.max(...anonMb),
     };
   } finally {
@@ -127,9 +126,8 @@ async function rest(pid: number): Promise<void> {
 
 /** Items that are acked go to one host in turn, so that what waits for the others stays. */
 async function fill(relay: BenchEngine, { queued, dedupRows, hosts }: Filled): Promise<void> {
-  const keys = Array.from({ length: hosts }, (_none, at) => anyKey(`host ${at}`));
-  for (let from = 0; from < hosts; from += ENROLLED_AT_ONCE)
-    await Promise.all(keys.slice(from, from + ENROLLED_AT_ONCE).map((key) => relay.enrol(key)));
+  const keys = anyKeys(hosts, 'host');
+  await relay.enrolAll(keys);
   const acking = anyKey('acks at once');
   await relay.enrol(acking);
   const wire = sealedEnvelope('item', ITEM_BYTES);
@@ -145,20 +143,10 @@ async function fill(relay: BenchEngine, { queued, dedupRows, hosts }: Filled): P
   const pushMany = async (count: number, isQueued: boolean): Promise<void> => {
     for (let done = 0; done < count; done += ITEMS_OF_REQUEST * REQUESTS_AT_ONCE) {
       await Promise.all(Array.from({ length: REQUESTS_AT_ONCE }, () => request(isQueued)));
-      if (isQueued) continue;
-      const { engine } = relay;
-      const through = engine.head(acking).headSeq;
-      await engine.ack({ type: 'AckItems', targetPubkey: acking, epoch: engine.epoch, through, nowMs: Date.now() });
+      if (!isQueued) await relay.ackAll(acking);
     }
   };
   // Items that wait have dedup rows too.
   await pushMany(dedupRows - queued, false);
   await pushMany(queued, true);
-}
-
-/** With a heartbeat of now: without one of the last minutes a relay begins a new epoch when it starts. */
-async function closeAlive(relay: BenchEngine): Promise<void> {
-  do await relay.engine.heartbeat(Date.now());
-  while (relay.store.collector.isPending);
-  await relay.close();
 }

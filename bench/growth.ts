@@ -3,8 +3,9 @@
  * the same run. Looking something up among n may cost log n and no more.
  */
 import type { PublicKey } from '../src/protocol/public-key.ts';
-import { BenchEngine, anyKey } from './engine.ts';
-import { grouped } from './report.ts';
+import { BenchEngine, anyKey, anyKeys } from './engine.ts';
+import { quantile } from './figures.ts';
+import { type Figure, grouped } from './report.ts';
 
 const PUSHES = 2_000;
 const ITEMS_PER_REQUEST = 200;
@@ -13,22 +14,36 @@ const LISTED = [0, 16, 64, 256] as const;
 /** Rotations of each listed host in the last state: 256 listed keys and 768 successors. */
 const ROTATIONS = 3;
 const DEDUP_ROWS = [0, 1_000, 10_000, 100_000, 1_000_000] as const;
-const LIMITS = { max_queue_items: 1_000_000, max_sender_items: 1_000_000 };
 const WIRE = Buffer.alloc(64, 'x');
 
-export interface Growth {
+export async function growth(): Promise<Figure[]> {
+  return [...grown(await byListLength(), {}), ...grown(await byDedupRows(), { goal: 0.85 })];
+}
+
+/** Each state, and the rate of the last one as a part of the first one's. */
+function grown(states: readonly Growth[], aim: Pick<Figure, 'goal'>): Figure[] {
+  const [first, last] = [states[0], states.at(-1)];
+  const rates = states.map(({ what, pushUs }): Figure => {
+    return { name: `a push, ${what}`, unit: 'us', better: 'less', values: [pushUs] };
+  });
+  if (!first || !last) return rates;
+  const name = `rate with ${last.what} / with ${first.what}`;
+  return [...rates, { name, unit: 'ratio', better: 'more', values: [first.pushUs / last.pushUs], ...aim }];
+}
+
+interface Growth {
   what: string;
   /** Microseconds of one push, the median of the repeats. */
   pushUs: number;
 }
 
-export async function byListLength(): Promise<Growth[]> {
-  const relay = await BenchEngine.start(LIMITS);
+async function byListLength(): Promise<Growth[]> {
+  const relay = await BenchEngine.start();
   try {
     const [target, warm] = [anyKey('target'), anyKey('warm')];
-    for (const key of [target, warm]) await relay.enrol(key);
-    let hosts = Array.from({ length: 256 }, (_none, at) => anyKey(`listed ${at}`));
-    for (const key of hosts) await relay.enrol(key);
+    await relay.enrolAll([target, warm]);
+    let hosts = anyKeys(256, 'listed');
+    await relay.enrolAll(hosts);
     await costOf(relay, hosts[0] ?? target, warm);
     const figures: Growth[] = [];
     for (const listed of LISTED) {
@@ -47,11 +62,11 @@ export async function byListLength(): Promise<Growth[]> {
   }
 }
 
-export async function byDedupRows(): Promise<Growth[]> {
-  const relay = await BenchEngine.start(LIMITS);
+async function byDedupRows(): Promise<Growth[]> {
+  const relay = await BenchEngine.start();
   try {
     const [target, warm] = [anyKey('target'), anyKey('warm')];
-    for (const key of [target, warm]) await relay.enrol(key);
+    await relay.enrolAll([target, warm]);
     const sender = anyKey('sender');
     await costOf(relay, sender, warm);
     const figures: Growth[] = [];
@@ -86,13 +101,12 @@ async function costOf(relay: BenchEngine, sender: PublicKey, target: PublicKey):
     costs.push(((performance.now() - started) * 1000) / PUSHES);
     await ackAll(relay, target);
   }
-  return costs.toSorted((a, b) => a - b)[Math.floor(REPEATS / 2)] ?? Number.NaN;
+  return quantile(costs, 0.5);
 }
 
-async function ackAll({ engine, store }: BenchEngine, target: PublicKey): Promise<void> {
-  const through = engine.head(target).headSeq;
-  await engine.ack({ type: 'AckItems', targetPubkey: target, epoch: engine.epoch, through, nowMs: Date.now() });
-  while (store.collector.isPending) await engine.heartbeat(Date.now());
+async function ackAll(relay: BenchEngine, target: PublicKey): Promise<void> {
+  await relay.ackAll(target);
+  await relay.collected();
 }
 
 async function publish(relay: BenchEngine, target: PublicKey, senders: PublicKey[], iatMs: number): Promise<void> {

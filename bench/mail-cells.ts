@@ -3,11 +3,10 @@
  * verified, opened, stored and synced by its receiver, and the receipt back. Hosts and relay are processes of their own, as
  * they are on their machines.
  */
-import { quantile } from './figures.ts';
+import { quantile, inRounds } from './figures.ts';
 import { mailFloor } from './mail-floor.ts';
 import { MailPair, type Ways } from './mail-hosts.ts';
 import type { Figure } from './report.ts';
-import { inRounds } from './rounds.ts';
 
 const MESSAGES = 2000;
 /** Sent before, by the floor too: daemons run for days, and a new process compiles what it runs for its first messages. */

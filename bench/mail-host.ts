@@ -56,15 +56,7 @@ class MailHost {
   }
 
   static async open(name: string): Promise<MailHost> {
-    const folder = await mkdtemp(join(tmpdir(), 'poste-bench-'));
-    const store = await createHostStore(join(folder, 'store'), (error) => {
-      throw error;
-    });
-    const { enc_pub: encPub, secret } = await generateSealKey();
-    const identity = { hostName: name as HostName, seed: randomBytes(32), sealKey: { encPub, secret } };
-    const row = newIdentityRow({ ...identity, nowMs: Date.now() });
-    await store.transact((tx) => tx.put('identity', [], row));
-    const context = createHostContext(store, identityOf(row), RETRY_TIMING, () => undefined);
+    const { context, remove } = await newHost(name);
     granted(await addAgent(context, { name: 'agent' }));
     const side = new RelayService({ context });
     const listen = { host: '127.0.0.1', port: 0 };
@@ -76,8 +68,7 @@ class MailHost {
       await lan.stop();
       await side.stop();
       await ended;
-      await store.close();
-      await rm(folder, { recursive: true, force: true });
+      await remove();
     };
     return new MailHost(context, { lan, side }, granted(await actingAgent(context, 'agent')), close);
   }
@@ -183,6 +174,23 @@ export interface RemoteHost {
   end(): Promise<void>;
 }
 
+/** A new host on a store of its own, which syncs every batch. */
+export async function newHost(name: string): Promise<{ context: HostContext; remove: () => Promise<void> }> {
+  const folder = await mkdtemp(join(tmpdir(), 'poste-bench-'));
+  const store = await createHostStore(join(folder, 'store'), (error) => {
+    throw error;
+  });
+  const { enc_pub: encPub, secret } = await generateSealKey();
+  const identity = { hostName: name as HostName, seed: randomBytes(32), sealKey: { encPub, secret } };
+  const row = newIdentityRow({ ...identity, nowMs: Date.now() });
+  await store.transact((tx) => tx.put('identity', [], row));
+  const remove = async (): Promise<void> => {
+    await store.close();
+    await rm(folder, { recursive: true, force: true });
+  };
+  return { context: createHostContext(store, identityOf(row), RETRY_TIMING, () => undefined), remove };
+}
+
 export async function startMailHost(name: string): Promise<RemoteHost> {
   const child = fork(new URL(import.meta.url), [name], { execArgv: process.execArgv });
   // The end of the benchmark, whatever it is, ends its hosts.
@@ -248,7 +256,7 @@ function turn(): Promise<void> {
   });
 }
 
-function granted<T>(value: T | Refusal): T {
+export function granted<T>(value: T | Refusal): T {
   if (isRefusal(value)) throw new Error(value.message);
   return value;
 }

@@ -1,24 +1,21 @@
 /**
- * `npm run bench:peers`: a push into a relay beside a push into Redis Streams, NATS JetStream and a queue table in
+ * The cell `peers`: a push into a relay beside a push into Redis Streams, NATS JetStream and a queue table in
  * PostgreSQL, in one run on one machine. Every system has a server of its own on loopback, a new store for each round, the
  * same items and as many connections, and answers when an item is on disk. None of the others checks a signature or
  * signs: the relay is shown as it is, and with the measured cost of that taken off.
- *
- *   npm run bench:peers -- --rounds 5 --json peers.json
  */
 import { execFileSync } from 'node:child_process';
 import { availableParallelism } from 'node:os';
-import { parseArgs } from 'node:util';
 import { POSTGRES, type Program, findProgram } from '../test/support/programs.ts';
 import { verifySignature } from '../src/protocol/ed25519.ts';
-import { timed } from './figures.ts';
+import { byTurns, timed } from './figures.ts';
 import type { Peer, PeerConnection } from './peer.ts';
 import { startNats } from './peer-nats.ts';
 import { startQueueTable } from './peer-postgres.ts';
 import { startRedis } from './peer-redis.ts';
 import { push } from './push.ts';
 import { startBenchRelay } from './relay-process.ts';
-import { type Figure, beginning, concludeRun, newRun, printMeasured } from './report.ts';
+import type { Figure } from './report.ts';
 import { syncsDuring } from './syncs.ts';
 import { namedSigner, sealedEnvelope } from './work.ts';
 
@@ -65,13 +62,7 @@ const SYSTEMS: readonly System[] = [
 const POSTE = 'Poste';
 
 type LoadName = keyof typeof LOADS;
-type Rates = Map<string, number[]>;
-
-const { values: asked } = parseArgs({
-  options: { rounds: { type: 'string', default: '3' }, json: { type: 'string' }, strict: { type: 'boolean' } },
-});
-const rounds = Number(asked.rounds);
-const begun = beginning();
+type Rates = ReadonlyMap<string, readonly number[]>;
 
 /** The file of a system's server; installs Debian's package where that can be done, and says what to do where not. */
 function serverOf({ program, package: name }: System): string | undefined {
@@ -186,27 +177,27 @@ async function printSyncs(servers: Map<System, string>): Promise<void> {
   }
 }
 
-/** Each system in each round, the first one another each time: what the machine does beside falls on all of them. */
-async function measured(name: LoadName, servers: ReadonlyMap<System, string>): Promise<Figure[]> {
+async function measured(name: LoadName, servers: ReadonlyMap<System, string>, rounds: number): Promise<Figure[]> {
   const load = LOADS[name];
-  const rates: Rates = new Map();
-  const add = (of: string, rate: number): void => void rates.set(of, [...(rates.get(of) ?? []), rate]);
-  const turns = [
-    async () => add(POSTE, await pushToRelay(load)),
-    ...[...servers].map(([system, program]) => async () => {
-      const peer = await system.start(program);
-      try {
-        add(system.name, await pushTo(peer, load));
-      } finally {
-        await peer.stop();
-      }
-    }),
-  ];
+  const turns = new Map([
+    [POSTE, () => pushToRelay(load)],
+    ...[...servers].map(([system, program]): [string, () => Promise<number>] => [
+      system.name,
+      async () => {
+        const peer = await system.start(program);
+        try {
+          return await pushTo(peer, load);
+        } finally {
+          await peer.stop();
+        }
+      },
+    ]),
+  ]);
   const costs: ReturnType<typeof costOfSigning>[] = [];
-  for (let round = 0; round < rounds; round++) {
-    for (const at of turns.keys()) await turns[(at + round) % turns.length]?.();
-    costs.push(costOfSigning());
-  }
+  const rates = await byTurns(rounds, [...turns.keys()], async (of) => {
+    if (of === POSTE) costs.push(costOfSigning());
+    return turns.get(of)!();
+  });
   return figuresOf(name, rates, costs);
 }
 
@@ -214,12 +205,13 @@ function figuresOf(name: LoadName, rates: Rates, costs: ReturnType<typeof costOf
   const { items } = LOADS[name];
   const ours = rates.get(POSTE) ?? [];
   const unsigned = ours.map((rate, round) => withoutSigning(rate, items, costs[round]!));
-  const rate = (of: string, values: number[]): Figure => {
-    return { name: `${name}: ${of}`, unit: 'items/s', better: 'more', values };
+  const rate = (of: string, values: readonly number[]): Figure => {
+    return { name: `${name}: ${of}`, unit: 'items/s', better: 'more', values: [...values] };
   };
   const others = [...rates].filter(([of]) => of !== POSTE);
   const ratios = others.flatMap(([of, theirs]): Figure[] => {
-    const to = (values: number[]): number[] => values.map((value, round) => value / (theirs[round] ?? Number.NaN));
+    const to = (values: readonly number[]): number[] =>
+      values.map((value, round) => value / (theirs[round] ?? Number.NaN));
     const goal = name === 'batch' && of === 'JetStream' ? { goal: 1 } : {};
     return [
       { name: `${name}: ${POSTE} / ${of}`, unit: 'ratio', better: 'more', values: to(ours), ...goal },
@@ -240,20 +232,24 @@ function figuresOf(name: LoadName, rates: Rates, costs: ReturnType<typeof costOf
   ];
 }
 
-const servers = new Map<System, string>();
-for (const system of SYSTEMS) {
-  const program = serverOf(system);
-  if (program !== undefined) servers.set(system, program);
+export const PEERS_TITLE = `durable pushes beside other systems; ${Object.entries(LOADS)
+  .map(([name, { title }]) => `${name}: ${title}`)
+  .join('; ')}`;
+
+export async function peers(rounds: number): Promise<Figure[]> {
+  const servers = new Map<System, string>();
+  for (const system of SYSTEMS) {
+    const program = serverOf(system);
+    if (program !== undefined) servers.set(system, program);
+  }
+  await printSyncs(servers);
+  const figures: Figure[] = [];
+  for (const name of Object.keys(LOADS) as LoadName[]) figures.push(...(await measured(name, servers, rounds)));
+  const { sign, verify } = costOfSigning();
+  const cost = { unit: 'us', better: 'less' } as const;
+  return [
+    ...figures,
+    { name: 'a signature', ...cost, values: [sign * 1e6] },
+    { name: 'a verification', ...cost, values: [verify * 1e6] },
+  ];
 }
-await printSyncs(servers);
-const figures: Figure[] = [];
-for (const name of Object.keys(LOADS) as LoadName[]) figures.push(...(await measured(name, servers)));
-const costs = costOfSigning();
-figures.push(
-  { name: 'a signature', unit: 'us', better: 'less', values: [costs.sign * 1e6] },
-  { name: 'a verification', unit: 'us', better: 'less', values: [costs.verify * 1e6] },
-);
-const titles = Object.entries(LOADS).map(([name, { title }]) => `${name}: ${title}`);
-const cell = { cell: 'peers', title: `durable pushes beside other systems; ${titles.join('; ')}`, figures };
-printMeasured(cell);
-concludeRun(newRun([cell], begun), asked);

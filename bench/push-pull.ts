@@ -1,13 +1,12 @@
 /** Cells of pushes and pulls: what the relay does of each, beside a program that does only what cannot be left out. */
 import { bare } from './bare.ts';
-import { type Timing, quantile } from './figures.ts';
+import { type Timing, quantile, inRounds } from './figures.ts';
 import { floor } from './floor.ts';
 import { pull } from './pull.ts';
 import { pushElsewhere } from './push-elsewhere.ts';
 import { push, pushPaced } from './push.ts';
 import { startBenchRelay } from './relay-process.ts';
 import type { Figure } from './report.ts';
-import { inRounds } from './rounds.ts';
 
 const CONNECTIONS = 4;
 const BATCH = { itemsPerRequest: 200, itemBytes: 1024 };
@@ -39,7 +38,7 @@ export async function batchPush(rounds: number): Promise<Figure[]> {
     const load = { relay, connections: CONNECTIONS, requestsPerConnection: BATCH_REQUESTS_PER_CONNECTION, ...BATCH };
     await push({ ...load, requestsPerConnection: BATCH_WARM });
     const timing = await push(load);
-    const peakMb = relay.peakMb() ?? Number.NaN;
+    const peakMb = relay.memoryMb('VmHWM');
     await relay.stop();
     const [floorRate, rate] = [items / floorTiming.seconds, items / timing.seconds];
     return { floorRate, rate, ratio: rate / floorRate, ...tookMs(timing), peakMb };
@@ -94,7 +93,7 @@ export async function pages(rounds: number): Promise<Figure[]> {
       const relay = await startBenchRelay();
       await pushElsewhere({ relay, connections: CONNECTIONS, requestsPerConnection, itemsPerRequest, itemBytes });
       const pulled = await pull({ relay, connections: CONNECTIONS, pagesPerConnection: perConnection });
-      const peakMb = relay.peakMb() ?? Number.NaN;
+      const peakMb = relay.memoryMb('VmHWM');
       await relay.stop();
       if (pulled.pageBytes < items * itemBytes) throw new Error(`a page had ${pulled.pageBytes} bytes`);
       const replies = { repliesPerConnection: 3 * perConnection, replyBytes: pulled.pageBytes };

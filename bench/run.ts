@@ -15,9 +15,17 @@ import { batchPush, pages, singlePush } from './push-pull.ts';
 import { fullStore } from './full-store.ts';
 import { mailEndToEnd, oneMessage } from './mail-cells.ts';
 import { type Figure, type Measured, beginning, concludeRun, newRun, printMeasured } from './report.ts';
+import { heldPolls } from './held-polls.ts';
+import { PEERS_TITLE, peers } from './peers.ts';
+import { SHARED_CELLS, onPostgres } from './shared-log.ts';
 import { starts } from './starts.ts';
 import { steady } from './steady.ts';
-import { audits, backups, fullMailbox, growth, longCommands, onDisk } from './store-cells.ts';
+import { audits } from './audit.ts';
+import { backups } from './backup.ts';
+import { onDisk } from './disk.ts';
+import { growth } from './growth.ts';
+import { fullMailbox } from './mailbox.ts';
+import { longCommands } from './stalls.ts';
 
 const { values: asked, positionals } = wanting();
 const rounds = Number(asked.rounds);
@@ -39,16 +47,32 @@ const CELLS: Readonly<Record<string, [title: string, run: () => Promise<Figure[]
   start: ['commands beside a Node.js that does nothing', () => starts(rounds)],
 };
 
-const wanted = positionals.length > 0 ? positionals : Object.keys(CELLS);
-const unknown = wanted.filter((name) => !Object.hasOwn(CELLS, name));
+/** These run only when they are named: they need other programs, or thousands of connections. */
+const ALONE: typeof CELLS = {
+  'held-polls': ['hosts that are connected and wait for mail', heldPolls],
+  peers: [PEERS_TITLE, () => peers(rounds)],
+  ...Object.fromEntries(
+    Object.entries(SHARED_CELLS).map(([name, [title, run]]) => [
+      name,
+      [title, () => onPostgres(run, { rounds, seconds: Number(asked.minutes) * 60, hosts: Number(asked.hosts) })],
+    ]),
+  ),
+};
+
+const ALL = { ...CELLS, ...ALONE };
+/** The cells of that name, or those whose names go on from it. */
+const named = (name: string): string[] =>
+  Object.keys(ALL).filter((cell) => cell === name || cell.startsWith(`${name}-`));
+const wanted = positionals.length > 0 ? positionals.flatMap(named) : Object.keys(CELLS);
+const unknown = positionals.filter((name) => named(name).length === 0);
 if (unknown.length > 0) {
-  console.error(`There is no cell ${unknown.join(', ')}: ${Object.keys(CELLS).join(', ')}`);
+  console.error(`There is no cell ${unknown.join(', ')}: ${Object.keys(ALL).join(', ')}`);
   process.exit(2);
 }
 const begun = beginning();
 const cells: Measured[] = [];
 for (const name of wanted) {
-  const [title, run] = CELLS[name] ?? ['', async () => []];
+  const [title, run] = ALL[name] ?? ['', async () => []];
   const cell = { cell: name, title, figures: await run() };
   printMeasured(cell);
   cells.push(cell);
@@ -67,6 +91,7 @@ function wanting() {
         minutes: { type: 'string', default: '1' },
         scale: { type: 'string', default: '0.02' },
         store: { type: 'string' },
+        hosts: { type: 'string', default: '50000' },
         json: { type: 'string' },
         strict: { type: 'boolean', default: false },
       },

@@ -1,15 +1,13 @@
 /** Pushes at full speed into an engine, with acks or without, and what that cost. */
-import { systemClock } from '../src/lib/clock.ts';
 import type { PublicKey } from '../src/protocol/public-key.ts';
 import { type CpuSeconds, cpuSeconds, usAnItem } from './cpu-seconds.ts';
-import { type BenchEngine, type BenchItem, anyKey } from './engine.ts';
+import { type BenchEngine, type BenchItem, anyKeys } from './engine.ts';
 import { quantile } from './figures.ts';
 import { sealedEnvelope } from './work.ts';
 
 const LANES = 4;
 const ITEMS_A_REQUEST = 200;
 const ITEM_BYTES = 1024;
-export const ROOM = { max_queue_items: 1e6, max_queue_bytes: 4e9, max_sender_items: 1e6, max_sender_bytes: 4e9 };
 
 export interface Load {
   /** Until so many items were pushed, or for so long. */
@@ -34,8 +32,8 @@ export async function loaded(
   relay: BenchEngine,
   { items = Infinity, seconds = Infinity, acks }: Load,
 ): Promise<Loaded> {
-  const hosts = Array.from({ length: LANES * 2 }, (_none, at) => anyKey(`host-${at}`));
-  for (const host of hosts) await relay.enrol(host);
+  const hosts = anyKeys(LANES * 2, 'host');
+  await relay.enrolAll(hosts);
   const wire = sealedEnvelope('item-000000000000', ITEM_BYTES);
   const done: { atMs: number; tookMs: number }[] = [];
   const requests = items / ITEMS_A_REQUEST;
@@ -48,10 +46,10 @@ export async function loaded(
       const sentMs = performance.now();
       await relay.push(
         Array.from({ length: ITEMS_A_REQUEST }, (): BenchItem => ({ sender, target, id: `item-${made++}`, wire })),
-        systemClock.nowMs(),
+        Date.now(),
       );
       done.push({ atMs: performance.now() - startedMs, tookMs: performance.now() - sentMs });
-      if (acks) await ackAll(relay, target);
+      if (acks) await relay.ackAll(target);
     }
   };
   await Promise.all(Array.from({ length: LANES }, (_none, at) => lane(hosts[at]!, hosts[LANES + at]!)));
@@ -69,10 +67,4 @@ export async function loaded(
     cpuUs: usAnItem(before, pushed),
     tenths,
   };
-}
-
-async function ackAll({ engine }: BenchEngine, target: PublicKey): Promise<void> {
-  const through = engine.head(target).headSeq;
-  const nowMs = systemClock.nowMs();
-  await engine.ack({ type: 'AckItems', targetPubkey: target, epoch: engine.epoch, through, nowMs });
 }

@@ -4,16 +4,15 @@
  */
 import { DAY_MS } from '../src/protocol/limits.ts';
 import { LoopWatch } from '../test/support/loop-watch.ts';
-import { BenchEngine, anyKey } from './engine.ts';
-import { grouped } from './report.ts';
+import { BenchEngine, anyKey, anyKeys } from './engine.ts';
+import { type Figure, grouped } from './report.ts';
 
 const ITEMS = 10_000;
 const ITEMS_PER_REQUEST = 200;
 /** A full queue: 50 MiB. */
 const ITEM_BYTES = 5_242;
-const LIMITS = { max_sender_items: ITEMS, max_sender_bytes: 52_428_800 };
 
-export interface Stall {
+interface Stall {
   name: string;
   answeredMs: number;
   heldMs: number;
@@ -24,8 +23,21 @@ type Work = (relay: BenchEngine) => Promise<void>;
 const target = anyKey('target');
 const replacement = anyKey('replacement');
 
+/** What concerns 10,000 items of 50 MiB at once. */
+export async function longCommands(rounds: number): Promise<Figure[]> {
+  const measured: Stall[][] = [];
+  for (let round = 0; round < rounds; round++) measured.push(await stalls());
+  return (measured[0] ?? []).flatMap(({ name }, at): Figure[] => {
+    const of = (figure: 'answeredMs' | 'heldMs') => measured.map((stalled) => stalled[at]?.[figure] ?? Number.NaN);
+    return [
+      { name: `${name}: answered in`, unit: 'ms', better: 'less', values: of('answeredMs') },
+      { name: `${name}: loop held`, unit: 'ms', better: 'less', values: of('heldMs') },
+    ];
+  });
+}
+
 /** Every figure is taken on a store of its own that was just opened, with nothing of the queue in memory. */
-export async function stalls(): Promise<Stall[]> {
+async function stalls(): Promise<Stall[]> {
   const figures: Stall[] = [];
   for (const senders of [1, ITEMS]) {
     const of = `${grouped(ITEMS)} items of ${grouped(senders)} sender${senders === 1 ? '' : 's'}`;
@@ -53,14 +65,9 @@ const rotate: Work = async ({ engine }) => {
   if (outcome.type !== 'KeyRotated' || outcome.movedItems !== ITEMS) throw new Error('invariant: all items are moved');
 };
 
-const ack: Work = async ({ engine }) => {
-  const through = engine.head(target).headSeq;
-  await engine.ack({ type: 'AckItems', targetPubkey: target, epoch: engine.epoch, through, nowMs: Date.now() });
-};
+const ack: Work = (relay) => relay.ackAll(target);
 
-const collect: Work = async ({ engine, store }) => {
-  while (store.collector.isPending) await engine.heartbeat(Date.now());
-};
+const collect: Work = (relay) => relay.collected();
 
 const expire: Work = async ({ engine }) => {
   await engine.expiry.expire(() => Date.now() + 15 * DAY_MS, new AbortController().signal);
@@ -71,7 +78,7 @@ const purge: Work = async ({ engine }) => {
 };
 
 async function measured(senders: number, works: readonly (readonly [string, Work])[]): Promise<Stall[]> {
-  const relay = await BenchEngine.start(LIMITS);
+  const relay = await BenchEngine.start();
   try {
     await fill(relay, senders);
     await relay.reopen();
@@ -92,8 +99,8 @@ async function measured(senders: number, works: readonly (readonly [string, Work
 /** Of one sender all in one millisecond, so that everything becomes due at once; many senders push when they do. */
 async function fill(relay: BenchEngine, senders: number): Promise<void> {
   await relay.enrol(target);
-  const keys = Array.from({ length: senders }, (_none, at) => anyKey(`sender ${at}`));
-  for (const key of keys) await relay.enrol(key);
+  const keys = anyKeys(senders, 'sender');
+  await relay.enrolAll(keys);
   const wire = Buffer.alloc(ITEM_BYTES, 'x');
   const nowMs = Date.now();
   for (let from = 0; from < ITEMS; from += ITEMS_PER_REQUEST) {

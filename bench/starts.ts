@@ -1,53 +1,30 @@
 /** How long a command of `poste` takes beside a Node.js that does nothing: what every hook of an agent waits for. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { quantile } from './figures.ts';
+import { posteHome } from '../test/support/poste-home.ts';
+import type { Environment } from '../test/support/poste-process.ts';
+import { withOwnEnd } from '../test/support/test-end.ts';
+import { quantile, inRounds } from './figures.ts';
 import type { Figure } from './report.ts';
-import { inRounds } from './rounds.ts';
 
 const PROGRAM = new URL('../dist/cli/main.js', import.meta.url).pathname;
 const STARTS = 15;
 const EVENT = JSON.stringify({ session_id: 'bench', hook_event_name: 'UserPromptSubmit', cwd: '/', prompt: 'go' });
 const AGENT = 'bench';
 
-interface Environment {
-  PATH: string | undefined;
-  POSTE_HOME: string;
-}
-
-export async function starts(rounds: number): Promise<Figure[]> {
-  const folder = await mkdtemp(join(tmpdir(), 'poste-bench-'));
-  const environment = { PATH: process.env['PATH'], POSTE_HOME: join(folder, 'poste') };
-  try {
-    await took(poste('init', '--host', 'bench', '--json'), environment);
-    const daemon = spawn(process.execPath, poste('daemon', '--json', '--log-level', 'error'), {
-      env: environment,
-      stdio: ['ignore', 'pipe', 'inherit'],
+export function starts(rounds: number): Promise<Figure[]> {
+  return withOwnEnd(async () => {
+    const home = await posteHome('bench');
+    await home.daemonProcess();
+    await home.json('agent', 'add', AGENT);
+    return beside(rounds, home.environment, {
+      node: ['-e', '0'],
+      version: poste('--version'),
+      help: poste('--help'),
+      hook: poste('hooks', 'run', 'claude-code', '--agent', AGENT),
+      inbox: poste('inbox', '--as', AGENT, '--json'),
     });
-    const end = (): void => void daemon.kill('SIGKILL');
-    process.once('exit', end);
-    try {
-      await once(daemon.stdout, 'data');
-      await took(poste('agent', 'add', AGENT, '--json'), environment);
-      return await beside(rounds, environment, {
-        node: ['-e', '0'],
-        version: poste('--version'),
-        help: poste('--help'),
-        hook: poste('hooks', 'run', 'claude-code', '--agent', AGENT),
-        inbox: poste('inbox', '--as', AGENT, '--json'),
-      });
-    } finally {
-      const exited = once(daemon, 'exit');
-      daemon.kill('SIGTERM');
-      await exited;
-      process.off('exit', end);
-    }
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
+  });
 }
 
 function poste(...args: string[]): string[] {
@@ -68,13 +45,8 @@ async function beside(
       for (const command of Object.keys(commands) as Command[])
         ms[command].push(await took(commands[command], environment));
     const median = (command: Command): number => quantile(ms[command], 0.5);
-    return {
-      node: median('node'),
-      version: median('version'),
-      help: median('help'),
-      hook: median('hook'),
-      inbox: median('inbox'),
-    };
+    const medians = (Object.keys(ms) as Command[]).map((command) => [command, median(command)]);
+    return Object.fromEntries(medians) as Record<Command, number>;
   });
   const node = of('node');
   const toNode = (command: Command): number[] => of(command).map((ms, round) => ms / (node[round] ?? Number.NaN));
@@ -96,7 +68,10 @@ async function beside(
 
 async function took(args: readonly string[], environment: Environment): Promise<number> {
   const startedMs = performance.now();
-  const child = spawn(process.execPath, args, { env: { ...environment }, stdio: ['pipe', 'ignore', 'inherit'] });
+  const child = spawn(process.execPath, args, {
+    env: { PATH: process.env['PATH'], ...environment },
+    stdio: ['pipe', 'ignore', 'inherit'],
+  });
   // A program that reads nothing may have ended.
   child.stdin.on('error', () => undefined);
   child.stdin.end(EVENT);

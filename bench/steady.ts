@@ -32,7 +32,7 @@ export async function steady(minutes: number): Promise<Figure[]> {
   const relay = await startBenchRelay();
   try {
     await elapsed(IDLE_MS);
-    const idleMb = relay.rssMb() ?? Number.NaN;
+    const idleMb = relay.memoryMb('VmRSS');
     const wholeMs = minutes * 60_000;
     const pushes: Answer[] = [];
     const pushing = { isOver: false };
@@ -41,7 +41,7 @@ export async function steady(minutes: number): Promise<Figure[]> {
     const isOver = (): boolean => performance.now() - startedMs >= wholeMs;
     const sizing = setInterval(() => sizesMb.push(folderBytes(relay.folder) / 1e6), wholeMs / PARTS);
     const anonMb: number[] = [];
-    const measuring = setInterval(() => anonMb.push(relay.anonMb() ?? Number.NaN), MEMORY_EVERY_MS);
+    const measuring = setInterval(() => anonMb.push(relay.memoryMb('RssAnon')), MEMORY_EVERY_MS);
     const hosts = Array.from({ length: LANES }, (_none, lane) => pullAll(relay, lane, pushing));
     await Promise.all(
       Array.from({ length: LANES }, (_none, lane) => pushUntil(relay, lane, isOver, pushes, startedMs)),
@@ -50,7 +50,7 @@ export async function steady(minutes: number): Promise<Figure[]> {
     pushing.isOver = true;
     await Promise.all(hosts);
     clearInterval(measuring);
-    const peakMb = relay.peakMb() ?? Number.NaN;
+    const peakMb = relay.memoryMb('VmHWM');
     return figuresOf({ minutes, pushes, idleMb, peakMb, peakAnonMb: Math.max(...anonMb), sizesMb });
   } finally {
     await relay.stop();

@@ -68,6 +68,12 @@ export function ownEnvironment(): Environment {
   return { PATH, HOME, XDG_STATE_HOME, NO_COLOR: '1' };
 }
 
+/** What still runs: whatever ends this process ends it. */
+const children = new Set<ChildProcess>();
+process.on('exit', () => {
+  for (const child of children) child.kill('SIGKILL');
+});
+
 export class PosteProcess {
   readonly #child: ChildProcess;
   readonly #ended: Promise<unknown>;
@@ -86,7 +92,8 @@ export class PosteProcess {
         ? command
         : ['/bin/sh', '-c', `ulimit -n ${openFilesMax} && exec "$0" "$@"`, ...command];
     this.#child = spawn(program, rest, { env, stdio: ['ignore', 'pipe', 'pipe'] });
-    this.#ended = once(this.#child, 'close');
+    children.add(this.#child);
+    this.#ended = once(this.#child, 'close').finally(() => children.delete(this.#child));
     // Any number of callers may wait for what it prints.
     this.#child.stdout?.setMaxListeners(0);
     this.#child.stdout?.on('data', (chunk: Buffer) => {
@@ -194,7 +201,11 @@ export async function relayProcess(
   environment: Environment = {},
   options: ProcessOptions = {},
 ): Promise<RelayProcess> {
-  const started = poste([...serveArgs(storeDir, args), '--json'], environment, options);
+  return readyRelay(poste([...serveArgs(storeDir, args), '--json'], environment, options));
+}
+
+/** Resolves when a relay that was started with `--json` listens. */
+export async function readyRelay(started: PosteProcess): Promise<RelayProcess> {
   await started.printed('}\n');
   return { process: started, start: JSON.parse(started.stdout) as StartDocument };
 }

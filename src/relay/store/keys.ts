@@ -38,7 +38,7 @@
  *                                                  sender key 32, key of 50 without the prefix 32
  *
  * Payloads (41) are keyed by target and not by arrival: under a long push-and-ack run pages read 1.3 times as fast and
- * write amplification is lower, at twice the disk space (bench/payload-keys.ts). A queue row names its payload's key,
+ * write amplification is lower, at twice the disk space. A queue row names its payload's key,
  * so a rotation moves rows and no bytes.
  */
 import { hash } from 'node:crypto';
