@@ -6,14 +6,15 @@ import { PATIENCE_MS } from './test/support/patience.ts';
 import { RunNotes } from './test/support/run-notes.ts';
 import { TestOrder } from './test/support/test-order.ts';
 import { thoroughFiles } from './test/support/thorough-files.ts';
-import { LONG_FILES } from './test/support/long-files.ts';
+import { IS_MEASURED, LONG_FILES } from './test/support/long-files.ts';
 import { IS_REST, IS_THOROUGH } from './test/support/thorough.ts';
 
 /** With POSTE_TEST_THOROUGH=rest only the files that try more than in `npm test`, which has run before. */
 const FILES = IS_REST ? thoroughFiles() : ['test/**/*.test.ts'];
 
-/** Files that are named on the command line are run, also long ones. */
-const LEFT_OUT = IS_THOROUGH || process.argv.some((argument) => argument.includes('test/')) ? [] : LONG_FILES;
+/** Files that are named on the command line are run, also long ones; and all of them when they are measured. */
+const LEFT_OUT =
+  IS_THOROUGH || IS_MEASURED || process.argv.some((argument) => argument.includes('test/')) ? [] : LONG_FILES;
 
 const MEMORY_DISK = '/dev/shm';
 const MEMORY_DISK_BYTES_MIN = 4 * 1024 ** 3;
