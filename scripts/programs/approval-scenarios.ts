@@ -1,7 +1,7 @@
 /** Which mail tools a program runs without asking its user, and what `--allow-tools` changes about that. */
 import { claudeHome } from './claude.ts';
 import { codexHome, codexSession } from './codex.ts';
-import { check, rest, type Scenario } from './scenario.ts';
+import { check, rest, type Scenario, scenario } from './scenario.ts';
 import { everyToolModel, type MailTool, prompt, PROMPTS, toolsThatWorked } from './turns.ts';
 import { until } from '../until.ts';
 import { READER, type World } from './world.ts';
@@ -28,12 +28,12 @@ async function allWork(world: World): Promise<string> {
 }
 
 function claudeScenario(isAllowed: boolean): Scenario {
-  return {
-    programs: ['claude'],
-    name: isAllowed
+  return scenario(
+    'claude',
+    isAllowed
       ? '-p with --allow-tools: every mail tool is used'
       : '-p without an allow rule: every mail tool is denied',
-    async run(world) {
+    async (world) => {
       await claudeHome(world, { hasHooks: false, settings: { permissions: { allow: ['Bash'] } } });
       const allows = isAllowed ? ['--allow-tools'] : [];
       await world.poste('hooks', 'install', 'claude-code', '--agent', READER, ...allows);
@@ -41,31 +41,31 @@ function claudeScenario(isAllowed: boolean): Scenario {
       await world.run('claude', ['-p', PROMPTS.mail]);
       return onlyTheseWork(world, isAllowed ? ALL : []);
     },
-  };
+  );
 }
 
 function execScenario(isAllowed: boolean): Scenario {
-  return {
-    programs: ['codex'],
-    name: isAllowed
+  return scenario(
+    'codex',
+    isAllowed
       ? 'exec with --allow-tools: every mail tool is used'
       : 'exec without it: mail is read, and sending is refused',
-    async run(world) {
+    async (world) => {
       await codexHome(world, { allowsTools: isAllowed });
       await everyToolModel(world);
       await world.run('codex', EXEC);
       return onlyTheseWork(world, isAllowed ? ALL : OWN);
     },
-  };
+  );
 }
 
 export const APPROVAL_SCENARIOS: readonly Scenario[] = [
   claudeScenario(false),
   claudeScenario(true),
-  {
-    programs: ['codex'],
-    name: 'without --allow-tools: mail is read, and sending waits for its user, as poste send says',
-    async run(world) {
+  scenario(
+    'codex',
+    'without --allow-tools: mail is read, and sending waits for its user, as poste send says',
+    async (world) => {
       const terminal = await codexSession(world);
       await everyToolModel(world);
       await prompt(world, terminal, PROMPTS.mail);
@@ -81,17 +81,13 @@ export const APPROVAL_SCENARIOS: readonly Scenario[] = [
       }
       return allWork(world);
     },
-  },
-  {
-    programs: ['codex'],
-    name: 'with --allow-tools: every mail tool is used',
-    async run(world) {
-      const terminal = await codexSession(world, { allowsTools: true });
-      await everyToolModel(world);
-      await prompt(world, terminal, PROMPTS.mail);
-      return allWork(world);
-    },
-  },
+  ),
+  scenario('codex', 'with --allow-tools: every mail tool is used', async (world) => {
+    const terminal = await codexSession(world, { allowsTools: true });
+    await everyToolModel(world);
+    await prompt(world, terminal, PROMPTS.mail);
+    return allWork(world);
+  }),
   execScenario(false),
   execScenario(true),
 ];

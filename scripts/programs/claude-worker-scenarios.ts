@@ -1,21 +1,19 @@
 /** Claude Code with nobody at its keys: a worker that is fed over stdin, and a dialog that waits for its user. */
 import { claudeHome, type ClaudeSetting, claudeSession } from './claude.ts';
-import { check, rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
-import { prompt, PROMPTS, SLOW_MS, wholeTurn } from './turns.ts';
+import { check, rest, saidIsWhatHappens, type Scenario, scenario } from './scenario.ts';
+import { prompt, PROMPTS, SLOW_MS, wholeTurn, SETTLE_MS } from './turns.ts';
 import { until } from '../until.ts';
 import { READER, type World } from './world.ts';
-
-const SETTLE_MS = 1500;
 
 /** How its screen asks. */
 const DIALOG = /Do you want to proceed\?/;
 
 function dialogScenario(by: string, setting: ClaudeSetting): Scenario {
   const { hasHooks = true } = setting;
-  return {
-    programs: ['claude'],
-    name: `at a permission dialog, ${by}: not said to be woken, the dialog stays, and read after the answer`,
-    async run(world) {
+  return scenario(
+    'claude',
+    `at a permission dialog, ${by}: not said to be woken, the dialog stays, and read after the answer`,
+    async (world) => {
       const settings = { permissions: { allow: ['mcp__poste'] } };
       // Its usual mode decides for its user.
       const args = ['--permission-mode', 'default'];
@@ -36,7 +34,7 @@ function dialogScenario(by: string, setting: ClaudeSetting): Scenario {
       check((await world.rungWithin(SLOW_MS, before)) !== undefined, 'the model did not see it after the answer');
       return note;
     },
-  };
+  );
 }
 
 interface Worker {
@@ -66,20 +64,16 @@ async function worker(world: World, setting: ClaudeSetting, mayBeWoken: boolean)
 
 function workerScenario(mayBeWoken: boolean, by: string, setting: ClaudeSetting): Scenario {
   const outcome = mayBeWoken ? 'with --wake-unattended: woken' : 'not woken, and not said to be';
-  return {
-    programs: ['claude'],
-    name: `-p fed by stream-json, ${by}, ${outcome}`,
-    async run(world) {
-      const { say, answers } = await worker(world, setting, mayBeWoken);
-      say(PROMPTS.greet);
-      await until('its caller has an answer', () => answers() === 1 || undefined);
-      await rest(SETTLE_MS);
-      const note = await saidIsWhatHappens(world, { said: mayBeWoken ? 'live-wake' : 'offline' });
-      if (mayBeWoken) await until('its caller has the answer of that turn', () => answers() === 2 || undefined);
-      else check(answers() === 1, `its caller has ${answers()} answers`);
-      return note;
-    },
-  };
+  return scenario('claude', `-p fed by stream-json, ${by}, ${outcome}`, async (world) => {
+    const { say, answers } = await worker(world, setting, mayBeWoken);
+    say(PROMPTS.greet);
+    await until('its caller has an answer', () => answers() === 1 || undefined);
+    await rest(SETTLE_MS);
+    const note = await saidIsWhatHappens(world, { said: mayBeWoken ? 'live-wake' : 'offline' });
+    if (mayBeWoken) await until('its caller has the answer of that turn', () => answers() === 2 || undefined);
+    else check(answers() === 1, `its caller has ${answers()} answers`);
+    return note;
+  });
 }
 
 export const CLAUDE_WORKER_SCENARIOS: readonly Scenario[] = [

@@ -1,13 +1,11 @@
 /** What Codex does with Poste. */
 import { codexHome, codexSession } from './codex.ts';
-import { check, type Expected, ms, rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
+import { check, type Expected, ms, rest, saidIsWhatHappens, type Scenario, scenario } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
-import { GREETED, prompt, PROMPTS, refusedTurn, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
+import { GREETED, prompt, PROMPTS, refusedTurn, SLOW_END, SLOW_MS, wholeTurn, SETTLE_MS, idle } from './turns.ts';
 import { until } from '../until.ts';
 import { hasDoorbell, type World } from './world.ts';
 
-/** Until a terminal has come to rest: nothing tells when. */
-const SETTLE_MS = 1500;
 /** Codex looks into its queue every few seconds. */
 const QUEUE_MS = 12_000;
 
@@ -34,23 +32,20 @@ const IDLE: Readonly<
 };
 
 const IDLE_SCENARIOS = Object.entries(IDLE).map(
-  ([name, { args = [], reach, expected }]): Scenario => ({
-    programs: ['codex'],
-    name: `${name}: woken`,
-    async run(world) {
+  ([name, { args = [], reach, expected }]): Scenario =>
+    scenario('codex', `${name}: woken`, async (world) => {
       const terminal = await codexSession(world, { args });
       await reach(world, terminal);
       await rest(SETTLE_MS);
       return saidIsWhatHappens(world, expected);
-    },
-  }),
+    }),
 );
 
 function workingScenario(what: 'slow' | 'tool'): Scenario {
-  return {
-    programs: ['codex'],
-    name: `at work, while ${what === 'tool' ? 'a tool runs' : 'the model speaks'}: read, and nothing is cut off`,
-    async run(world) {
+  return scenario(
+    'codex',
+    `at work, while ${what === 'tool' ? 'a tool runs' : 'the model speaks'}: read, and nothing is cut off`,
+    async (world) => {
       const terminal = await codexSession(world);
       await prompt(world, terminal, PROMPTS[what]);
       await rest(500);
@@ -62,20 +57,19 @@ function workingScenario(what: 'slow' | 'tool'): Scenario {
       if (what === 'slow') check(asked.whole.includes(SLOW_END), 'its answer was cut off');
       return `said ${status}, at the model after ${ms(asked.atMs - startMs)}`;
     },
-  };
+  );
 }
 
 /** How long the server of Codex keeps a thread that no terminal shows any more. */
 const FORGOTTEN_MS = 75_000;
 
 function goneScenario(how: 'ended' | 'killed'): Scenario {
-  return {
-    programs: ['codex'],
-    name: `${how}: woken only while its server has it, and no old doorbell runs when it is resumed`,
-    async run(world) {
+  return scenario(
+    'codex',
+    `${how}: woken only while its server has it, and no old doorbell runs when it is resumed`,
+    async (world) => {
       const terminal = await codexSession(world);
-      await wholeTurn(world, terminal);
-      await rest(SETTLE_MS);
+      await idle(world, terminal);
       const pid = await terminal.pid();
       if (how === 'killed') {
         process.kill(pid, 'SIGKILL');
@@ -94,57 +88,43 @@ function goneScenario(how: 'ended' | 'killed'): Scenario {
       check(stale.length === 0, `${stale.length} turns began with a doorbell`);
       return `at once ${first}; later ${later}`;
     },
-  };
+  );
 }
 
 export const CODEX_SCENARIOS: readonly Scenario[] = [
   ...IDLE_SCENARIOS,
-  {
-    programs: ['codex'],
-    name: 'never prompted: what is said is what happens',
-    async run(world) {
-      await codexSession(world);
-      await rest(SETTLE_MS);
-      const before = world.model.turns.length;
-      const { status, detail } = await world.send();
-      const asked = await world.rungWithin(6000, before);
-      check(
-        (status === 'live-wake') === (asked !== undefined),
-        `said ${status} (${detail}), and the model saw it: ${asked !== undefined}`,
-      );
-      return `said ${status}`;
-    },
-  },
-  {
-    programs: ['codex'],
-    name: 'woken, it reads its mail where its owner allowed nothing',
-    async run(world) {
-      const terminal = await codexSession(world, { readsMail: true });
-      await wholeTurn(world, terminal);
-      await rest(SETTLE_MS);
-      const note = await saidIsWhatHappens(world, { said: 'live-wake' });
-      await until('the mail is read', async () => (await world.unread()) === 0 || undefined);
-      return note;
-    },
-  },
-  {
-    programs: ['codex'],
-    name: 'its API refuses the turn that mail began: woken again, and it reads its mail',
-    async run(world) {
-      const terminal = await codexSession(world, { readsMail: true });
-      await wholeTurn(world, terminal);
-      await rest(SETTLE_MS);
-      return refusedTurn(world);
-    },
-  },
+  scenario('codex', 'never prompted: what is said is what happens', async (world) => {
+    await codexSession(world);
+    await rest(SETTLE_MS);
+    const before = world.model.turns.length;
+    const { status, detail } = await world.send();
+    const asked = await world.rungWithin(6000, before);
+    check(
+      (status === 'live-wake') === (asked !== undefined),
+      `said ${status} (${detail}), and the model saw it: ${asked !== undefined}`,
+    );
+    return `said ${status}`;
+  }),
+  scenario('codex', 'woken, it reads its mail where its owner allowed nothing', async (world) => {
+    const terminal = await codexSession(world, { readsMail: true });
+    await idle(world, terminal);
+    const note = await saidIsWhatHappens(world, { said: 'live-wake' });
+    await until('the mail is read', async () => (await world.unread()) === 0 || undefined);
+    return note;
+  }),
+  scenario('codex', 'its API refuses the turn that mail began: woken again, and it reads its mail', async (world) => {
+    const terminal = await codexSession(world, { readsMail: true });
+    await idle(world, terminal);
+    return refusedTurn(world);
+  }),
   workingScenario('slow'),
   workingScenario('tool'),
   goneScenario('ended'),
   goneScenario('killed'),
-  {
-    programs: ['codex'],
-    name: 'exec with mail during its turn: not said to be woken, nor to have another prompt',
-    async run(world) {
+  scenario(
+    'codex',
+    'exec with mail during its turn: not said to be woken, nor to have another prompt',
+    async (world) => {
       await codexHome(world);
       const args = ['exec', '--skip-git-repo-check', '--dangerously-bypass-hook-trust', PROMPTS.slow];
       const running = world.run('codex', args);
@@ -155,5 +135,5 @@ export const CODEX_SCENARIOS: readonly Scenario[] = [
       check(stdout.includes(SLOW_END), `it printed ${stdout}`);
       return `said ${status}`;
     },
-  },
+  ),
 ];

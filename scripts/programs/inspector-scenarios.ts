@@ -5,7 +5,7 @@ import { claudeHome } from './claude.ts';
 import { codexHome } from './codex.ts';
 import type { ProgramName } from './installs.ts';
 import { geminiHome, openCodeHome, openCodeServer } from './other-programs.ts';
-import { check, type Scenario } from './scenario.ts';
+import { check, type Scenario, scenario } from './scenario.ts';
 import { PROMPTS } from './turns.ts';
 import { READER, type World } from './world.ts';
 
@@ -33,29 +33,21 @@ async function revision(world: World, run: () => Promise<unknown>): Promise<stri
 }
 
 function revisionScenario(program: ProgramName, expected: string, run: (world: World) => Promise<unknown>): Scenario {
-  return {
-    programs: [program],
-    name: `speaks MCP ${expected}`,
-    async run(world) {
-      const agreed = await revision(world, () => run(world));
-      check(agreed === expected, `it speaks ${agreed}`);
-    },
-  };
+  return scenario(program, `speaks MCP ${expected}`, async (world) => {
+    const agreed = await revision(world, () => run(world));
+    check(agreed === expected, `it speaks ${agreed}`);
+  });
 }
 
 export const MCP_SCENARIOS: readonly Scenario[] = [
-  {
-    programs: ['inspector'],
-    name: 'lists the four tools, and calls one',
-    async run(world) {
-      const { tools } = JSON.parse(await inspect(world, '--method', 'tools/list')) as ToolList;
-      const names = tools.map(({ name }) => name).toSorted();
-      check(names.join() === TOOLS.join(), `the tools are ${names.join(', ')}`);
-      await world.send();
-      const inbox = await inspect(world, '--method', 'tools/call', '--tool-name', 'mail_inbox');
-      check(inbox.includes('Mail 1'), `mail_inbox gave ${inbox}`);
-    },
-  },
+  scenario('inspector', 'lists the four tools, and calls one', async (world) => {
+    const { tools } = JSON.parse(await inspect(world, '--method', 'tools/list')) as ToolList;
+    const names = tools.map(({ name }) => name).toSorted();
+    check(names.join() === TOOLS.join(), `the tools are ${names.join(', ')}`);
+    await world.send();
+    const inbox = await inspect(world, '--method', 'tools/call', '--tool-name', 'mail_inbox');
+    check(inbox.includes('Mail 1'), `mail_inbox gave ${inbox}`);
+  }),
   revisionScenario('inspector', '2025-11-25', (world) => inspect(world, '--method', 'tools/list')),
   revisionScenario('claude', '2026-07-28', async (world) => {
     await claudeHome(world, { hasHooks: false });

@@ -1,12 +1,11 @@
 /** What Gemini CLI and OpenCode do with Poste, by the hooks and the plugin that `poste hooks install` writes. */
 import { geminiHome, openCodeHome, openCodeServer } from './other-programs.ts';
-import { check, rest, saidIsWhatHappens, type Scenario } from './scenario.ts';
+import { check, rest, saidIsWhatHappens, type Scenario, scenario } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
-import { prompt, PROMPTS, SLOW_END, SLOW_MS, wholeTurn } from './turns.ts';
+import { prompt, PROMPTS, SLOW_END, SLOW_MS, SETTLE_MS, idle } from './turns.ts';
 import { until } from '../until.ts';
 import type { World } from './world.ts';
 
-const SETTLE_MS = 1500;
 /** After its turn, or after an answer, a line comes this soon. */
 const SOON_MS = 8000;
 
@@ -38,13 +37,10 @@ const OCCUPIED: Readonly<Record<string, readonly [keys: readonly string[], shown
 };
 
 const OCCUPIED_SCENARIOS = Object.entries(OCCUPIED).map(
-  ([state, [keys, shown]]): Scenario => ({
-    programs: ['gemini'],
-    name: `${state}: nothing is typed`,
-    async run(world) {
+  ([state, [keys, shown]]): Scenario =>
+    scenario('gemini', `${state}: nothing is typed`, async (world) => {
       const terminal = await geminiSession(world);
-      await wholeTurn(world, terminal);
-      await rest(SETTLE_MS);
+      await idle(world, terminal);
       for (const key of keys) {
         await (key === 'Enter' ? terminal.press(key) : terminal.type(key));
         await rest(500);
@@ -56,96 +52,71 @@ const OCCUPIED_SCENARIOS = Object.entries(OCCUPIED).map(
       check((await terminal.screen()) === before, 'its screen has changed');
       check(world.read('.gemini/settings.json') === settings, 'its settings have changed');
       return note;
-    },
-  }),
+    }),
 );
 
 const GEMINI_SCENARIOS: readonly Scenario[] = [
   ...OCCUPIED_SCENARIOS,
-  {
-    programs: ['gemini'],
-    name: 'idle after a turn, in tmux: woken',
-    async run(world) {
-      const terminal = await geminiSession(world);
-      await wholeTurn(world, terminal);
-      await rest(SETTLE_MS);
-      return saidIsWhatHappens(world, { said: 'live-wake' });
-    },
-  },
-  {
-    programs: ['gemini'],
-    name: 'at work, while the model speaks: read after the turn',
-    async run(world) {
-      const terminal = await geminiSession(world);
-      await prompt(world, terminal, PROMPTS.slow);
-      await rest(500);
-      const before = world.model.turns.length;
-      const { status } = await world.send();
-      const asked = await world.rungWithin(SLOW_MS + SOON_MS, before);
-      check(asked !== undefined, `poste send said ${status}, and the model did not see it`);
-      check(asked.whole.includes(SLOW_END), 'its answer was cut off');
-      return `said ${status}`;
-    },
-  },
-  {
-    programs: ['gemini'],
-    name: 'at a permission dialog: nothing is typed into it, and read after the turn',
-    async run(world) {
-      const terminal = await geminiSession(world);
-      await prompt(world, terminal, PROMPTS.tool);
-      await terminal.shows(/Allow once/);
-      const before = world.model.turns.length;
-      const note = await saidIsWhatHappens(world, { said: 'live-next-prompt', sees: false });
-      check(/Allow once/.test(await terminal.screen()), 'the dialog is gone');
-      await terminal.press('Enter');
-      check(
-        (await world.rungWithin(SLOW_MS + SOON_MS, before)) !== undefined,
-        'the model did not see it after the turn',
-      );
-      return note;
-    },
-  },
+  scenario('gemini', 'idle after a turn, in tmux: woken', async (world) => {
+    const terminal = await geminiSession(world);
+    await idle(world, terminal);
+    return saidIsWhatHappens(world, { said: 'live-wake' });
+  }),
+  scenario('gemini', 'at work, while the model speaks: read after the turn', async (world) => {
+    const terminal = await geminiSession(world);
+    await prompt(world, terminal, PROMPTS.slow);
+    await rest(500);
+    const before = world.model.turns.length;
+    const { status } = await world.send();
+    const asked = await world.rungWithin(SLOW_MS + SOON_MS, before);
+    check(asked !== undefined, `poste send said ${status}, and the model did not see it`);
+    check(asked.whole.includes(SLOW_END), 'its answer was cut off');
+    return `said ${status}`;
+  }),
+  scenario('gemini', 'at a permission dialog: nothing is typed into it, and read after the turn', async (world) => {
+    const terminal = await geminiSession(world);
+    await prompt(world, terminal, PROMPTS.tool);
+    await terminal.shows(/Allow once/);
+    const before = world.model.turns.length;
+    const note = await saidIsWhatHappens(world, { said: 'live-next-prompt', sees: false });
+    check(/Allow once/.test(await terminal.screen()), 'the dialog is gone');
+    await terminal.press('Enter');
+    check((await world.rungWithin(SLOW_MS + SOON_MS, before)) !== undefined, 'the model did not see it after the turn');
+    return note;
+  }),
 ];
 
 const OPENCODE_SCENARIOS: readonly Scenario[] = [
-  {
-    programs: ['opencode'],
-    name: 'serve, idle after a turn: woken',
-    async run(world) {
-      await openCodeHome(world);
-      const { prompt: ask } = await openCodeServer(world);
-      await ask(PROMPTS.greet);
-      await waitsForDoorbell(world);
-      return saidIsWhatHappens(world, { said: 'live-wake' });
-    },
-  },
-  {
-    programs: ['opencode'],
-    name: 'serve, at work, while a tool runs: read in the same turn',
-    async run(world) {
-      await openCodeHome(world);
-      const { prompt: ask } = await openCodeServer(world);
-      await ask(PROMPTS.greet);
-      await waitsForDoorbell(world);
-      const before = world.model.turns.length;
-      const turn = ask(PROMPTS.tool);
-      await until('the tool runs', () => world.model.turns.length > before || undefined);
-      await rest(500);
-      const { status } = await world.send();
-      const isAsked = world.rung(before) !== undefined;
-      // The proof is given a moment before the request.
-      if (status === 'live-wake' && !isAsked) await until('the model is asked', () => world.rung(before), 1000);
-      const asked = await world.rungWithin(SLOW_MS + SOON_MS, before);
-      check(asked !== undefined, `poste send said ${status}, and the model did not see it`);
-      check(asked.newest.includes('tool_result'), 'it came in a turn of its own');
-      await turn;
-      return `said ${status}, ${isAsked ? 'when the model had seen it' : 'before the model saw it'}`;
-    },
-  },
-  {
-    programs: ['opencode'],
-    name: 'killed: what it left waiting neither keeps it live nor takes the doorbell of the next one',
-    async run(world) {
+  scenario('opencode', 'serve, idle after a turn: woken', async (world) => {
+    await openCodeHome(world);
+    const { prompt: ask } = await openCodeServer(world);
+    await ask(PROMPTS.greet);
+    await waitsForDoorbell(world);
+    return saidIsWhatHappens(world, { said: 'live-wake' });
+  }),
+  scenario('opencode', 'serve, at work, while a tool runs: read in the same turn', async (world) => {
+    await openCodeHome(world);
+    const { prompt: ask } = await openCodeServer(world);
+    await ask(PROMPTS.greet);
+    await waitsForDoorbell(world);
+    const before = world.model.turns.length;
+    const turn = ask(PROMPTS.tool);
+    await until('the tool runs', () => world.model.turns.length > before || undefined);
+    await rest(500);
+    const { status } = await world.send();
+    const isAsked = world.rung(before) !== undefined;
+    // The proof is given a moment before the request.
+    if (status === 'live-wake' && !isAsked) await until('the model is asked', () => world.rung(before), 1000);
+    const asked = await world.rungWithin(SLOW_MS + SOON_MS, before);
+    check(asked !== undefined, `poste send said ${status}, and the model did not see it`);
+    check(asked.newest.includes('tool_result'), 'it came in a turn of its own');
+    await turn;
+    return `said ${status}, ${isAsked ? 'when the model had seen it' : 'before the model saw it'}`;
+  }),
+  scenario(
+    'opencode',
+    'killed: what it left waiting neither keeps it live nor takes the doorbell of the next one',
+    async (world) => {
       await openCodeHome(world);
       const first = await openCodeServer(world);
       await first.prompt(PROMPTS.greet);
@@ -167,7 +138,7 @@ const OPENCODE_SCENARIOS: readonly Scenario[] = [
       check((await world.rungWithin(SOON_MS, before)) !== undefined, 'the next one was not told of the mail');
       return note;
     },
-  },
+  ),
 ];
 
 export const OTHER_SCENARIOS: readonly Scenario[] = [...GEMINI_SCENARIOS, ...OPENCODE_SCENARIOS];

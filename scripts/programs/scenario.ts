@@ -13,6 +13,11 @@ export interface Scenario {
   run: (world: World) => Promise<string | void>;
 }
 
+/** Of one program, on a host that is there. */
+export function scenario(program: ProgramName, name: string, run: Scenario['run']): Scenario {
+  return { programs: [program], name, run };
+}
+
 /** It cannot be tried on this machine; the message says why. */
 export class Skipped extends Error {}
 

@@ -1,6 +1,6 @@
 /** The turns of which scenarios are made, the same with every program: what is typed, and what the model does then. */
 import type { Answer } from './model-dialects.ts';
-import { ms, saidIsWhatHappens } from './scenario.ts';
+import { ms, rest, saidIsWhatHappens } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
 import { until } from '../until.ts';
 import { hasDoorbell, WRITER, type World } from './world.ts';
@@ -64,6 +64,15 @@ export async function prompt(world: World, terminal: Terminal, text: string): Pr
 export async function wholeTurn(world: World, terminal: Terminal): Promise<void> {
   await prompt(world, terminal, PROMPTS.greet);
   await terminal.shows(/Hello from the model\./);
+}
+
+/** Until a waiting hook waits, or a terminal has come to rest: nothing tells when. */
+export const SETTLE_MS = 1500;
+
+/** A session whose turn is over, and which has come to rest. */
+export async function idle(world: World, terminal: Terminal): Promise<void> {
+  await wholeTurn(world, terminal);
+  await rest(SETTLE_MS);
 }
 
 /** Until a doorbell that was heard in a turn that failed has rung again. */
