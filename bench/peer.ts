@@ -5,7 +5,7 @@ import { createConnection } from 'node:net';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as elapsed } from 'node:timers/promises';
+import { until } from '../scripts/until.ts';
 import type { SyncedBy } from './syncs.ts';
 
 export interface Peer {
@@ -30,9 +30,6 @@ export interface PeerServer {
   pid: number;
   stop(): Promise<void>;
 }
-
-const READY_WITHIN_MS = 20_000;
-const ASKED_EVERY_MS = 20;
 
 /** Starts a server that will listen at `port` of 127.0.0.1; `args` are told its folder. */
 export async function startServer(
@@ -65,13 +62,10 @@ export async function startServer(
 }
 
 async function listens(child: ChildProcess, program: string, port: number): Promise<void> {
-  const endMs = performance.now() + READY_WITHIN_MS;
-  while (performance.now() < endMs) {
+  await until(`${program} listens at port ${port}`, async () => {
     if (child.exitCode !== null) throw new Error(`${program} ended with exit code ${child.exitCode}`);
-    if (await answers(port)) return;
-    await elapsed(ASKED_EVERY_MS);
-  }
-  throw new Error(`${program} did not listen at port ${port} within ${READY_WITHIN_MS / 1000} s`);
+    return (await answers(port)) || undefined;
+  });
 }
 
 function answers(port: number): Promise<boolean> {

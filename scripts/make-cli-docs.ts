@@ -5,7 +5,6 @@
  *
  * test/e2e/commands.test.ts fails when these and what this script makes differ.
  */
-import { EventEmitter } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
@@ -20,10 +19,10 @@ import {
   notesOf,
   optionsOf,
 } from '../src/cli/lib/command-tree.ts';
-import type { CommandContext } from '../src/cli/lib/context.ts';
 import { posteCommand } from '../src/cli/run.ts';
 import { EXIT_MEANINGS } from './exit-meanings.ts';
 import { manText } from './man-page.ts';
+import { contextOn } from './program-help.ts';
 
 export const CLI_PAGE = join(import.meta.dirname, '../docs/cli.md');
 export const MAN_PAGE = join(import.meta.dirname, '../man/poste.1');
@@ -42,20 +41,8 @@ Every command ends with one of these exit codes:
 |---|---|---|
 `;
 
-/** What commands are built with. None of them runs, and the environment changes no default. */
-const CONTEXT: CommandContext = {
-  stdin: process.stdin,
-  stdout: new PassThrough(),
-  stderr: new PassThrough(),
-  hasBrokenWords: false,
-  env: {},
-  platform: 'linux',
-  signals: new EventEmitter(),
-  program: 'poste',
-  abort: (exitCode) => process.exit(exitCode),
-  nowMs: () => Date.now(),
-  exitCode: EXIT.ok,
-};
+/** None of the commands runs. */
+const CONTEXT = contextOn(new PassThrough());
 
 /** The manual page. */
 export async function manPage(): Promise<string> {

@@ -26,7 +26,13 @@ export async function shownBy(args: readonly string[], columns?: number): Promis
     },
     ...(columns !== undefined && { isTTY: true, columns }),
   });
-  const context: CommandContext = {
+  const exitCode = await run(args, contextOn(stream));
+  return { text, exitCode };
+}
+
+/** What commands are built with that print on `stream`; the environment changes nothing of them. */
+export function contextOn(stream: OutputStream): CommandContext {
+  return {
     stdin: process.stdin,
     stdout: stream,
     stderr: stream,
@@ -39,8 +45,6 @@ export async function shownBy(args: readonly string[], columns?: number): Promis
     nowMs: () => Date.now(),
     exitCode: 0,
   };
-  const exitCode = await run(args, context);
-  return { text, exitCode };
 }
 
 export async function readyHelp(): Promise<ReadyHelp> {

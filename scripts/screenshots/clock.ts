@@ -1,5 +1,5 @@
 /** The time of the pictures: it stands still, and goes on when the script says so. */
-import type { Clock } from '../../src/lib/clock.ts';
+import { ManualClock } from '../../test/support/manual-time.ts';
 
 const MINUTE_MS = 60_000;
 
@@ -7,25 +7,7 @@ const MINUTE_MS = 60_000;
 export const NOW_MS = Date.UTC(2026, 10, 12, 15, 30);
 
 /** While something is done no time passes: how long a write took would be another picture each time. */
-class PictureClock implements Clock {
-  wallMs = NOW_MS;
-  #runMs = 1_000_000;
-
-  nowMs(): number {
-    return this.wallMs;
-  }
-
-  monotonicMs(): number {
-    return this.#runMs;
-  }
-
-  move(byMs: number): void {
-    this.wallMs += byMs;
-    this.#runMs += byMs;
-  }
-}
-
-export const clock = new PictureClock();
+export const clock = new ManualClock();
 
 /** From now on this process lives at the time of the pictures, so many minutes before they are taken. */
 export function liveAt(minutesBefore: number): void {
