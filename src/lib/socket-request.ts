@@ -3,8 +3,8 @@
  * reason; the caller puts it into words.
  */
 import { lstatSync } from 'node:fs';
-import type { Socket } from 'node:net';
-import { type AnswerHead, AnswerReader, ForeignAnswer } from './http-answer.ts';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import { AnswerReader, type DocumentAnswer, ForeignAnswer } from './http-answer.ts';
 import { socketFault } from './socket-owner.ts';
 
 export type RequestFault =
@@ -44,28 +44,76 @@ export interface SocketRequest {
   silenceMs: number;
   signal?: AbortSignal | undefined;
   /** The longest document, or line of a list, that is read. */
-  documentCharactersMax: number;
+  documentBytesMax: number;
+  /** Puts a fault into words: what it returns is thrown. */
+  failure: (fault: SocketRequestFailed) => Error;
 }
 
-/** Resolves when the head of the answer is there. Throws `SocketRequestFailed`, or an `AbortError`. */
-export async function socketRequest(asked: SocketRequest): Promise<Answer> {
-  const { socketPath, silenceMs, signal } = asked;
+/** Resolves with the answer, which is one document. Throws a `failure`, or an `AbortError`. */
+export async function socketRequest(asked: SocketRequest): Promise<DocumentAnswer> {
+  const { socketPath, silenceMs, signal, failure } = asked;
   const request = requestBytes(asked);
-  const doubt = socketFault(socketPath);
-  if (doubt !== undefined) throw new SocketRequestFailed('not trusted', '', doubt);
-  if (isAbsent(socketPath)) throw new SocketRequestFailed('not listening', 'ENOENT');
+  refuseSocket(asked);
   // Loaded only now: a hook that finds no daemon ends sooner than this loads.
   const { connect } = await import('node:net');
   if (signal?.aborted) throw abortError(signal);
   const socket = connect(socketPath);
   socket.setTimeout(silenceMs, () => socket.destroy(new SocketRequestFailed('silent')));
-  if (signal) {
-    const leave = (): void => void socket.destroy(abortError(signal));
-    signal.addEventListener('abort', leave);
-    socket.once('close', () => signal.removeEventListener('abort', leave));
-  }
+  endAtAbort(socket, socket, signal);
   socket.write(request);
-  return Answer.begun(socket, asked.documentCharactersMax);
+  const reader = new AnswerReader(asked.documentBytesMax);
+  return new Promise((resolve, reject) => {
+    socket.on('data', (bytes: Buffer) => {
+      try {
+        const answer = reader.read(bytes);
+        if (answer) socket.destroy();
+        if (answer) resolve(answer);
+      } catch (error) {
+        socket.destroy(error as ForeignAnswer);
+      }
+    });
+    socket.on('error', (error) => reject(failureOf(error, failure)));
+    socket.on('close', () => reject(failure(new SocketRequestFailed('gone'))));
+  });
+}
+
+/** Resolves when the head of the answer is there; its body is read as it comes. Throws what `socketRequest` throws. */
+export async function socketStream(asked: SocketRequest): Promise<StreamedAnswer> {
+  const { socketPath, method, target, headers, body, silenceMs, signal, failure } = asked;
+  refuseSocket(asked);
+  const { request } = await import('node:http');
+  if (signal?.aborted) throw abortError(signal);
+  return new Promise((resolve, reject) => {
+    const sent = request({ socketPath, method, path: target, headers, agent: false, timeout: silenceMs });
+    let reading: IncomingMessage | undefined;
+    const part = { destroy: (error: Error) => void (reading ?? sent).destroy(error) };
+    endAtAbort(part, sent, signal);
+    sent.on('timeout', () => part.destroy(new SocketRequestFailed('silent')));
+    sent.on('error', (error) => reject(failureOf(error, failure)));
+    sent.on('response', (message) => {
+      reading = message;
+      resolve(new StreamedAnswer(message, asked));
+    });
+    sent.end(body);
+  });
+}
+
+/** Refuses a socket that another user may have made, and one that is not there. */
+function refuseSocket({ socketPath, failure }: SocketRequest): void {
+  const doubt = socketFault(socketPath);
+  if (doubt !== undefined) throw failure(new SocketRequestFailed('not trusted', '', doubt));
+  if (isAbsent(socketPath)) throw failure(new SocketRequestFailed('not listening', 'ENOENT'));
+}
+
+function endAtAbort(
+  part: { destroy(error: Error): unknown },
+  connection: { once(event: 'close', call: () => void): unknown },
+  signal: AbortSignal | undefined,
+): void {
+  if (!signal) return;
+  const end = (): void => void part.destroy(abortError(signal));
+  signal.addEventListener('abort', end);
+  connection.once('close', () => signal.removeEventListener('abort', end));
 }
 
 /** What `node:http` would send too. */
@@ -99,131 +147,72 @@ function isAbsent(path: string): boolean {
 }
 
 /** The answer of the server. Its body can be read once. */
-export class Answer {
+export class StreamedAnswer {
   readonly status: number;
-  readonly headers: AnswerHead['headers'];
-  readonly #pieces: AsyncGenerator<Buffer>;
-  readonly #charactersMax: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly #message: IncomingMessage;
+  readonly #asked: SocketRequest;
 
-  private constructor({ status, headers }: AnswerHead, pieces: AsyncGenerator<Buffer>, charactersMax: number) {
-    this.status = status;
-    this.headers = headers;
-    this.#pieces = pieces;
-    this.#charactersMax = charactersMax;
+  constructor(message: IncomingMessage, asked: SocketRequest) {
+    this.status = message.statusCode ?? 0;
+    this.headers = message.headers;
+    this.#message = message;
+    this.#asked = asked;
   }
 
-  /** Waits for the head. Throws `SocketRequestFailed`, or an `AbortError`. */
-  static async begun(socket: Socket, charactersMax: number): Promise<Answer> {
-    const reader = new AnswerReader();
-    const parts = partsOf(socket, reader);
-    let part = await parts.next();
-    while (!part.done && !reader.head) part = await parts.next();
-    if (part.done || !reader.head) throw new SocketRequestFailed('gone');
-    return new Answer(reader.head, piecesOf(part.value, parts), charactersMax);
+  /** The chunks of the body as they come. Throws a `failure` where it breaks off. */
+  async *chunks(): AsyncGenerator<Buffer> {
+    try {
+      for await (const chunk of this.#message) yield chunk as Buffer;
+    } catch (error) {
+      throw failureOf(error, this.#asked.failure);
+    }
   }
 
-  /** The chunks of the body as they come. Throws `SocketRequestFailed` where it breaks off. */
-  chunks(): AsyncGenerator<Buffer> {
-    return this.#pieces;
-  }
-
-  /** The lines of the body, none of them empty. Throws `SocketRequestFailed`, also when the last one is not ended. */
+  /** The lines of the body, none of them empty. Throws a `failure`, also when the last one is not ended. */
   async *lines(): AsyncGenerator<string> {
     let rest = '';
     for await (const text of this.#texts()) {
       const lines = (rest + text).split('\n');
       rest = lines.pop() ?? '';
-      if (rest.length > this.#charactersMax) throw new SocketRequestFailed('foreign');
+      if (rest.length > this.#asked.documentBytesMax) throw this.#failed('foreign');
       yield* lines;
     }
-    if (rest !== '') throw new SocketRequestFailed('gone');
+    if (rest !== '') throw this.#failed('gone');
   }
 
-  /** Throws `SocketRequestFailed`. */
+  /** Throws a `failure`. */
   async text(): Promise<string> {
     let all = '';
     for await (const text of this.#texts()) {
       all += text;
-      if (all.length > this.#charactersMax) throw new SocketRequestFailed('foreign');
+      if (all.length > this.#asked.documentBytesMax) throw this.#failed('foreign');
     }
     return all;
   }
 
+  #failed(fault: RequestFault): Error {
+    return this.#asked.failure(new SocketRequestFailed(fault));
+  }
+
   async *#texts(): AsyncGenerator<string> {
     const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
-    for await (const piece of this.#pieces) yield decoder.decode(piece, { stream: true });
+    for await (const piece of this.chunks()) yield decoder.decode(piece, { stream: true });
     yield decoder.decode();
   }
 }
 
-/** The part of the body in each chunk. Nothing is read that nobody takes. Leaving it ends the connection. */
-async function* partsOf(socket: Socket, reader: AnswerReader): AsyncGenerator<Buffer[]> {
-  const chunks = new Chunks(socket);
-  try {
-    for (let bytes = await chunks.next(); bytes; bytes = await chunks.next()) {
-      yield reader.read(bytes);
-      if (reader.isWhole) return;
-    }
-  } catch (error) {
-    throw failureOf(error);
-  } finally {
-    socket.destroy();
-  }
-  throw new SocketRequestFailed('gone');
+function failureOf(error: unknown, failure: SocketRequest['failure']): unknown {
+  return (error as Error).name === 'AbortError' ? error : failure(faultOf(error));
 }
 
-/** The chunks of a connection, one at a time. Its own iterator takes as long to make as a hook's call takes. */
-class Chunks {
-  readonly #socket: Socket;
-  #error: Error | undefined;
-  #isOver = false;
-  #changed: () => void = () => undefined;
-
-  constructor(socket: Socket) {
-    this.#socket = socket;
-    const over = (): void => {
-      this.#isOver = true;
-      this.#changed();
-    };
-    socket.on('readable', () => this.#changed());
-    socket.on('end', over);
-    socket.on('close', over);
-    socket.on('error', (error) => {
-      this.#error ??= error;
-      this.#changed();
-    });
-  }
-
-  /** `undefined` at the end. Throws what broke the connection. */
-  async next(): Promise<Buffer | undefined> {
-    for (;;) {
-      const chunk = this.#error || this.#isOver ? null : (this.#socket.read() as Buffer | null);
-      if (chunk) return chunk;
-      if (this.#error) throw this.#error;
-      if (this.#isOver) return undefined;
-      await new Promise<void>((resolve) => {
-        this.#changed = resolve;
-      });
-    }
-  }
-}
-
-async function* piecesOf(first: readonly Buffer[], parts: AsyncGenerator<Buffer[]>): AsyncGenerator<Buffer> {
-  try {
-    yield* first;
-    for await (const part of parts) yield* part;
-  } finally {
-    await parts.return(undefined);
-  }
-}
-
-function failureOf(error: unknown): unknown {
+function faultOf(error: unknown): SocketRequestFailed {
   if (error instanceof SocketRequestFailed) return error;
   if (error instanceof ForeignAnswer) return new SocketRequestFailed('foreign');
-  const { code = '', name } = error as NodeJS.ErrnoException;
-  if (name === 'AbortError') return error;
+  const { code = '' } = error as NodeJS.ErrnoException;
   if (code === 'ENOENT' || code === 'ECONNREFUSED') return new SocketRequestFailed('not listening', code);
   if (code === 'EACCES' || code === 'EPERM') return new SocketRequestFailed('not allowed', code);
+  if (code.startsWith('HPE_')) return new SocketRequestFailed('foreign', code);
   if (code === 'ECONNRESET' || code === 'EPIPE') return new SocketRequestFailed('gone', code);
   return new SocketRequestFailed('failed', code);
 }

@@ -9,14 +9,14 @@ import { resolve } from 'node:path';
 import { isObject } from '../../protocol/json-object.ts';
 import type { ControlRequests } from '../../relay/operator/documents.ts';
 import { controlSocketFault, controlSocketPath } from '../../relay/operator/socket.ts';
-import { type Answer, SocketRequestFailed, socketRequest } from '../../lib/socket-request.ts';
+import { type SocketRequestFailed, socketStream, type StreamedAnswer } from '../../lib/socket-request.ts';
 import { CommandFailed, exitOfStatus } from '../lib/exit.ts';
 import { folderRefused } from '../../relay/store/refused.ts';
 import { type StoreDirFlags, storeRefused } from './store-dir.ts';
 
 const SILENCE_MS = 30_000;
 /** One document, or one line of a list. */
-const DOCUMENT_CHARACTERS_MAX = 1 << 20;
+const DOCUMENT_BYTES_MAX = 1 << 20;
 
 type Document = Record<string, unknown>;
 
@@ -52,64 +52,54 @@ export class ControlClient {
   async list<T extends string>(target: T): Promise<AnswerTo<`GET ${T}`>[]> {
     const documents: Document[] = [];
     const answer = await this.#success('GET', target, undefined);
-    await this.#orFailed(async () => {
-      for await (const line of answer.lines()) documents.push(this.#parsed(line));
-    });
+    for await (const line of answer.lines()) documents.push(this.#parsed(line));
     return documents as AnswerTo<`GET ${T}`>[];
   }
 
   /** The documents of an answer, each as soon as it comes. Throws `CommandFailed`, also when the list breaks off. */
   async *follow<T extends string>(target: T, body: object, signal: AbortSignal): AsyncGenerator<AnswerTo<`POST ${T}`>> {
     const answer = await this.#success('POST', target, body, signal);
-    try {
-      for await (const line of answer.lines()) yield this.#parsed(line) as AnswerTo<`POST ${T}`>;
-    } catch (error) {
-      throw this.#failure(error);
-    }
+    for await (const line of answer.lines()) yield this.#parsed(line) as AnswerTo<`POST ${T}`>;
   }
 
   /** The headers of a reply, and its bytes as they arrive. Reading throws `CommandFailed` when they break off. */
   async stream(
     target: string,
     signal: AbortSignal,
-  ): Promise<{ headers: Answer['headers']; chunks: AsyncGenerator<Buffer> }> {
+  ): Promise<{ headers: StreamedAnswer['headers']; chunks: AsyncGenerator<Buffer> }> {
     const answer = await this.#success('GET', target, undefined, signal);
-    return { headers: answer.headers, chunks: this.#chunks(answer) };
+    return { headers: answer.headers, chunks: answer.chunks() };
   }
 
   async #answer<A>(method: string, target: string, body: object | undefined): Promise<A> {
     return (await this.#document(await this.#success(method, target, body))) as A;
   }
 
-  async #success(method: string, target: string, body: object | undefined, signal?: AbortSignal): Promise<Answer> {
+  async #success(
+    method: string,
+    target: string,
+    body: object | undefined,
+    signal?: AbortSignal,
+  ): Promise<StreamedAnswer> {
     const fault = controlSocketFault(this.#storeDir);
     if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
-    const answer = await this.#orFailed(() =>
-      socketRequest({
-        socketPath: controlSocketPath(this.#storeDir),
-        method,
-        target,
-        headers: { host: 'relay', ...(body && { 'content-type': 'application/json' }) },
-        body: body && JSON.stringify(body),
-        silenceMs: this.#silenceMs,
-        signal,
-        documentCharactersMax: DOCUMENT_CHARACTERS_MAX,
-      }),
-    );
+    const answer = await socketStream({
+      socketPath: controlSocketPath(this.#storeDir),
+      method,
+      target,
+      headers: { host: 'relay', ...(body && { 'content-type': 'application/json' }) },
+      body: body && JSON.stringify(body),
+      silenceMs: this.#silenceMs,
+      signal,
+      documentBytesMax: DOCUMENT_BYTES_MAX,
+      failure: (fault) => this.#failure(fault),
+    });
     if (answer.status === 200) return answer;
     throw problemFailure(await this.#document(answer));
   }
 
-  async *#chunks(answer: Answer): AsyncGenerator<Buffer> {
-    try {
-      yield* answer.chunks();
-    } catch (error) {
-      throw this.#failure(error);
-    }
-  }
-
-  async #document(answer: Answer): Promise<Document> {
-    return this.#parsed(await this.#orFailed(() => answer.text()));
+  async #document(answer: StreamedAnswer): Promise<Document> {
+    return this.#parsed(await answer.text());
   }
 
   #parsed(text: string): Document {
@@ -123,16 +113,7 @@ export class ControlClient {
     return document;
   }
 
-  async #orFailed<T>(work: () => Promise<T>): Promise<T> {
-    try {
-      return await work();
-    } catch (error) {
-      throw this.#failure(error);
-    }
-  }
-
-  #failure(error: unknown): unknown {
-    if (!(error instanceof SocketRequestFailed)) return error;
+  #failure(error: SocketRequestFailed): CommandFailed {
     switch (error.fault) {
       case 'not listening':
         return this.#notRunning();

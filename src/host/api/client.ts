@@ -3,7 +3,7 @@
  * that ends or falls silent during the call. Every wait is bounded.
  */
 import { isObject } from '../../protocol/json-object.ts';
-import { type Answer, SocketRequestFailed, type SocketRequest, socketRequest } from '../../lib/socket-request.ts';
+import { type SocketRequest, type SocketRequestFailed, socketRequest, socketStream } from '../../lib/socket-request.ts';
 import type { InputOf, OperationName, OutputOf } from './operations.ts';
 import {
   AGENT_HEADER,
@@ -16,7 +16,7 @@ import {
 /** A call fails when the daemon sends nothing for this long. */
 const SILENCE_MS = 30_000;
 /** The most bytes of bodies that an answer carries, with every character escaped, and room for the rest. */
-const DOCUMENT_CHARACTERS_MAX = 16 << 20;
+const DOCUMENT_BYTES_MAX = 16 << 20;
 
 /** The codes of failures, besides the codes of refusals. */
 export type ClientCode =
@@ -58,7 +58,7 @@ export class DaemonClient {
   readonly #storeFolder: string;
   readonly #onVersion: (version: string) => void;
 
-  /** `onVersion` is told the version of the daemon with each of its answers. */
+  /** `onVersion` is told the version of the daemon with each answer to a call. */
   constructor(socketPath: string, storeFolder: string, onVersion: (version: string) => void = () => undefined) {
     this.#socketPath = socketPath;
     this.#storeFolder = storeFolder;
@@ -71,7 +71,7 @@ export class DaemonClient {
     input: InputOf<N>,
     { as, session, signal, silenceMs = SILENCE_MS }: CallOptions = {},
   ): Promise<OutputOf<N>> {
-    const answer = await this.#ask({
+    const request = this.#request({
       method: 'POST',
       target: operationTarget(name),
       headers: {
@@ -83,60 +83,52 @@ export class DaemonClient {
       silenceMs,
       signal,
     });
-    return (await this.#document(answer)) as OutputOf<N>;
+    const { status, headers, text } = await socketRequest(request);
+    const version = headers[VERSION_HEADER];
+    if (version !== undefined) this.#onVersion(version);
+    if (status !== 200) throw this.#refused(status, text);
+    return this.#document(text) as OutputOf<N>;
   }
 
   /** The chunks of a backup of the whole store. Throws `CallFailed`. */
   async *backup(signal: AbortSignal): AsyncGenerator<Buffer> {
-    const answer = await this.#ask({
-      method: 'GET',
-      target: BACKUP_TARGET,
-      headers: {},
-      silenceMs: SILENCE_MS,
-      signal,
-    });
-    try {
-      yield* answer.chunks();
-    } catch (error) {
-      throw this.#failure(error);
-    }
+    const request = this.#request({ method: 'GET', target: BACKUP_TARGET, headers: {}, silenceMs: SILENCE_MS, signal });
+    const answer = await socketStream(request);
+    if (answer.status !== 200) throw this.#refused(answer.status, await answer.text());
+    yield* answer.chunks();
   }
 
-  /** The answer of a successful call. */
-  async #ask(asked: Omit<SocketRequest, 'socketPath' | 'documentCharactersMax'>): Promise<Answer> {
-    let answer: Answer;
-    try {
-      answer = await socketRequest({
-        ...asked,
-        socketPath: this.#socketPath,
-        documentCharactersMax: DOCUMENT_CHARACTERS_MAX,
-        headers: { ...asked.headers, host: 'poste' },
-      });
-    } catch (error) {
-      throw this.#failure(error);
-    }
-    const version = answer.headers[VERSION_HEADER];
-    if (typeof version === 'string') this.#onVersion(version);
-    if (answer.status === 200) return answer;
-    const { code, message, details } = await this.#document(answer);
-    if (typeof code !== 'string' || typeof message !== 'string') throw this.#foreign();
-    if (code === 'UNKNOWN_OPERATION') throw this.#otherVersion();
-    throw new CallFailed(code, answer.status, message, isObject(details) ? details : {});
+  #request(
+    asked: Pick<SocketRequest, 'method' | 'target' | 'headers' | 'body' | 'silenceMs' | 'signal'>,
+  ): SocketRequest {
+    return {
+      ...asked,
+      socketPath: this.#socketPath,
+      headers: { ...asked.headers, host: 'poste' },
+      documentBytesMax: DOCUMENT_BYTES_MAX,
+      failure: (fault) => this.#failure(fault),
+    };
   }
 
-  async #document(answer: Answer): Promise<Record<string, unknown>> {
-    try {
-      const document: unknown = JSON.parse(await answer.text());
-      if (isObject(document)) return document;
-    } catch (error) {
-      if (!(error instanceof SyntaxError)) throw this.#failure(error);
-    }
-    throw this.#foreign();
+  #refused(status: number, text: string): CallFailed {
+    const { code, message, details } = this.#document(text);
+    if (typeof code !== 'string' || typeof message !== 'string') return this.#foreign();
+    if (code === 'UNKNOWN_OPERATION') return this.#otherVersion();
+    return new CallFailed(code, status, message, isObject(details) ? details : {});
   }
 
-  #failure(error: unknown): unknown {
-    if (!(error instanceof SocketRequestFailed)) return error;
-    const { fault, code, detail } = error;
+  #document(text: string): Record<string, unknown> {
+    let document: unknown;
+    try {
+      document = JSON.parse(text);
+    } catch {
+      throw this.#foreign();
+    }
+    if (!isObject(document)) throw this.#foreign();
+    return document;
+  }
+
+  #failure({ fault, code, detail }: SocketRequestFailed): CallFailed {
     switch (fault) {
       case 'not listening':
         return fail(

@@ -80,7 +80,6 @@ describe('a daemon that ends or falls silent', () => {
     ['before its answer', ''],
     ['in the middle of the head', 'HTTP/1.1 200 X\r\ncont'],
     ['in the middle of the answer', answer('{"host":', 200, 900)],
-    ['before the last chunk', 'HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n'],
   ])('has gone %s: what became of it is not known', async (_, said) => {
     const client = await clientOf(said);
     await expect(client.call('status', {})).rejects.toMatchObject({
@@ -100,14 +99,28 @@ describe('a daemon that ends or falls silent', () => {
     });
   });
 
-  test('half a backup is none', async () => {
-    const client = await clientOf(answer('poste-host-backup 1\n', 200, 9000));
+  test.each([
+    ['with its length', answer('poste-host-backup 1\n', 200, 9000)],
+    ['in chunks', 'HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\n14\r\nposte-host-backup 1\n\r\n'],
+  ])('half a backup is none: %s', async (_, said) => {
+    const client = await clientOf(said);
     const chunks: Buffer[] = [];
     const taken = (async () => {
       for await (const chunk of client.backup(new AbortController().signal)) chunks.push(chunk);
     })();
     await expect(taken).rejects.toMatchObject({ code: 'DAEMON_GONE' });
     expect(Buffer.concat(chunks).toString()).toBe('poste-host-backup 1\n');
+  });
+
+  test('the caller may leave in the middle of a backup, and nothing is kept of it', async () => {
+    const client = await clientOf(answer('poste-host-backup 1\n', 200, 9000), { stays: true });
+    const leaving = new AbortController();
+    const chunks = client.backup(leaving.signal);
+    await chunks.next();
+    const next = chunks.next();
+    leaving.abort();
+    await expect(next).rejects.toMatchObject({ name: 'AbortError' });
+    await expect.poll(() => getEventListeners(leaving.signal, 'abort').length).toBe(0);
   });
 
   test.each([
