@@ -6,6 +6,7 @@
  */
 import { Command } from 'commander';
 import { softwareVersion } from '../lib/package-root.ts';
+import type { CommandTree } from './lib/complete.ts';
 import type { CommandContext } from './lib/context.ts';
 
 interface CommandEntry {
@@ -26,9 +27,6 @@ interface CommandGroup {
 }
 
 export type CommandTable = Readonly<Record<string, CommandEntry | CommandGroup>>;
-
-/** Builds `poste` with the commands loaded that `words` name. */
-export type CommandTree = (words: readonly string[] | undefined, context: CommandContext) => Promise<Command>;
 
 type Builder = (context: CommandContext, tree: CommandTree) => Command;
 

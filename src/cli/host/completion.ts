@@ -1,9 +1,8 @@
 /** `poste completion`: scripts by which a shell completes commands, flags and what the daemon knows. */
 import { Argument, Command } from 'commander';
-import { completionLines } from '../lib/complete.ts';
+import { type CommandTree, completionLines } from '../lib/complete.ts';
 import { SCRIPTS, SHELLS, type Shell } from '../lib/completion-scripts.ts';
 import { CompletionSources } from '../lib/completion-sources.ts';
-import type { CommandTree } from '../commands.ts';
 import type { CommandContext } from '../lib/context.ts';
 
 const NOTES = `

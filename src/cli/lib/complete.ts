@@ -1,9 +1,13 @@
 /** The words that may come next on a command line, from the tree of commands and from the daemon. */
 import type { Argument, Command, Option } from 'commander';
 import { printable } from '../../protocol/printable.ts';
+import type { CommandContext } from './context.ts';
 import { childrenOf, defaultChildOf, optionsOf } from './command-tree.ts';
 import type { CompletionSources, CompletionWord, SourceName } from './completion-sources.ts';
 import { FILES } from './completion-scripts.ts';
+
+/** Builds `poste` with the commands loaded that `words` name. */
+export type CommandTree = (words: readonly string[] | undefined, context: CommandContext) => Promise<Command>;
 
 /** What values of an option come from, by its long name; at commands of the relay they name other things. */
 const OPTION_SOURCES: Readonly<Record<string, SourceName>> = {

@@ -80,14 +80,14 @@ describe.each([0, 1])('of %#: folder, backup', (at) => {
   test('verify says that all is well, in words and as one document', async () => {
     const ended = await log('verify', ...place());
     expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
-    expect(ended.stdout).toMatch(/^Verified: 38 log records, [0-9]+ rows and 4 payloads \(.* MB\/s\)\.\n$/);
+    expect(ended.stdout).toMatch(/^Verified: 39 log records, [0-9]+ rows and 4 payloads \(.* MB\/s\)\.\n$/);
     expect(jsonOf(await log('verify', ...place(), '--json'))).toMatchObject({
       verified: true,
       first_bad_lsn: null,
       found: 0,
       findings: [],
-      lsn: 38,
-      records: 38,
+      lsn: 39,
+      records: 39,
     });
   });
 
@@ -97,7 +97,7 @@ describe.each([0, 1])('of %#: folder, backup', (at) => {
     const lines = ended.stdout.trimEnd().split('\n');
     expect(lines).toHaveLength(2);
     expect(lines[0]).toMatch(
-      /^ +11 {2}2025-11-20T21:48:24\.000Z {2}ItemAccepted +envelope m1 of alice\/\S{8} accepted/,
+      /^ +12 {2}2025-11-20T21:48:24\.000Z {2}ItemAccepted +envelope m1 of alice\/\S{8} accepted/,
     );
     const asJson = await log('show', ...place(), '--json', '--item', 'm2');
     const documents = asJson.stdout
@@ -105,7 +105,7 @@ describe.each([0, 1])('of %#: folder, backup', (at) => {
       .split('\n')
       .map((line) => JSON.parse(line) as unknown);
     expect(documents).toMatchObject([
-      { lsn: 12, type: 'ItemAccepted', item_id: 'm2', sender_pubkey: alice.key, targets: [{ host_pubkey: bob.key }] },
+      { lsn: 13, type: 'ItemAccepted', item_id: 'm2', sender_pubkey: alice.key, targets: [{ host_pubkey: bob.key }] },
       { type: 'ItemsExpired', target_pubkey: bob.key },
     ]);
   });
@@ -126,13 +126,13 @@ describe.each([0, 1])('of %#: folder, backup', (at) => {
     expect((document['hosts'] as object[]).length).toBe(5);
     const ended = await log('at', '--time', '2025-11-20T21:48:24Z', '--queue', 'bob', '--quota', 'acme', ...place());
     expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
-    expect(ended.stdout).toMatch(/^After log record 16, /);
+    expect(ended.stdout).toMatch(/^After log record 17, /);
     expect(ended.stdout).toContain('Charged to the account acme: 1 item, 13 bytes.');
     expect(ended.stdout).toMatch(/m2 .*\n.*m3 /);
     const listed = await log(
       'at',
       '--lsn',
-      '38',
+      '39',
       '--allowlist',
       displayFingerprint(bob.key),
       '--quota',
@@ -170,7 +170,7 @@ describe('a damaged store', () => {
     const ended = await log('verify', '--store-dir', folder);
     expect(ended).toMatchObject({ code: EXIT.failure, stderr: '' });
     expect(ended.stdout).toMatch(/^RECORD_MISSING: log record 12 is missing: /);
-    expect(ended.stdout).toMatch(/\nNot verified: 1 found in 37 log records, /);
+    expect(ended.stdout).toMatch(/\nNot verified: 1 found in 38 log records, /);
     const asJson = await log('verify', '--store-dir', folder, '--json');
     expect(asJson).toMatchObject({ code: EXIT.failure, stderr: '' });
     expect(JSON.parse(asJson.stdout)).toMatchObject({
@@ -210,11 +210,11 @@ describe('a damaged store', () => {
     expect(sentenceOf(unasked)).toContain('give --yes');
     const ended = await log('rebuild', '--store-dir', folder, '--yes');
     expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
-    expect(ended.stdout).toMatch(/^Rebuilt: [0-9]+ rows of 38 events \([0-9]+ events\/s\), 4 payloads kept\.\n/);
+    expect(ended.stdout).toMatch(/^Rebuilt: [0-9]+ rows of 39 events \([0-9]+ events\/s\), 4 payloads kept\.\n/);
     expect(ended.stdout).toContain('log.replaced-');
     expect((await log('verify', '--store-dir', folder)).code).toBe(EXIT.ok);
     expect(jsonOf(await log('rebuild', '--store-dir', folder, '--yes', '--json'))).toMatchObject({
-      events: 38,
+      events: 39,
       lost: 0,
       lost_items: [],
     });
@@ -241,7 +241,7 @@ describe('a damaged store', () => {
       expect([rebuilt.code, rebuilt.stderr, rebuilt.stdout]).toEqual([
         EXIT.ok,
         '',
-        expect.stringContaining('of 38 ev'),
+        expect.stringContaining('of 39 ev'),
       ]);
       expect((await log('verify', '--store-dir', folder)).code).toBe(EXIT.ok);
       const { file, position } = await PositionFile.open(positionPathOf(folder, undefined));
@@ -336,10 +336,10 @@ describe('what goes wrong is one sentence and an exit code', () => {
       [['trace', 'never'], 'no item never was ever accepted'],
       [['trace', 'm1', '--sender', 'nobody'], 'no host is known as nobody'],
       [['show', '--host', 'nobody'], 'no host is known as nobody'],
-      [['at', '--lsn', '39'], 'the log ends at record 38'],
+      [['at', '--lsn', '40'], 'the log ends at record 39'],
       [['at', '--time', '2001-01-01'], 'the log begins later'],
       [['at', '--lsn', '2', '--queue', 'bob'], 'no host is known as bob'],
-      [['at', '--lsn', '38', '--quota', 'umbrella'], 'no host and no account'],
+      [['at', '--lsn', '39', '--quota', 'umbrella'], 'no host and no account'],
     ] as const) {
       const ended = await log(...args, '--backup', backup);
       expect(ended.code).toBe(EXIT.notFound);
