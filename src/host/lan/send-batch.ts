@@ -16,6 +16,9 @@ import { sendOwnKey } from './peer-sync.ts';
 
 /** Wire bytes of one request: base64 makes a third more of them, the body has a bound, and a link may be slow. */
 const BATCH_BYTES_MAX = 2 << 20;
+/** The same, of a body that is small to a listener (http/body.ts): a crowd may leave no room for others. */
+const SMALL_BATCH_BYTES_MAX = 32 << 10;
+const CROWDED: ReadonlySet<string> = new Set(['RATE_LIMITED', 'UNAVAILABLE']);
 /** Answers of a host that may not know this host's key. */
 const UNKNOWN_HERE: ReadonlySet<string> = new Set(['NOT_ENROLLED', 'BAD_SIGNATURE']);
 
@@ -33,10 +36,14 @@ export class LanCarrier implements Carrier {
     this.#options = options;
   }
 
-  async send(peer: PeerRow, rows: readonly OutboxRow[], signal: AbortSignal): Promise<Sent> {
+  send(peer: PeerRow, rows: readonly OutboxRow[], signal: AbortSignal): Promise<Sent> {
+    return this.#send(peer, rows, signal, BATCH_BYTES_MAX);
+  }
+
+  async #send(peer: PeerRow, rows: readonly OutboxRow[], signal: AbortSignal, bytesMax: number): Promise<Sent> {
     const { context, client, onDoubt } = this.#options;
     const { peerId, address } = peer;
-    const items = await this.#itemsOf(rows);
+    const items = await this.#itemsOf(rows, bytesMax);
     const rowIds = [...items.keys()];
     if (address === null || rowIds.length === 0) return { events: [] };
     const host = { address, publicKey: currentKey(peer).publicKey };
@@ -50,6 +57,9 @@ export class LanCarrier implements Carrier {
     } catch (error) {
       if (!(error instanceof LanCallFailed)) throw error;
       if (signal.aborted) return { events: [] };
+      if (CROWDED.has(error.code) && bytesMax > SMALL_BATCH_BYTES_MAX && rowIds.length > 1) {
+        return this.#send(peer, rows, signal, SMALL_BATCH_BYTES_MAX);
+      }
       const event: OutboxEvent = { type: 'lan-failed', reason: error.message };
       // A host that does not answer costs one request for all that is due to it.
       if (!error.isAnswered) return { events: rows.map(({ rowId }) => ({ rowId, event })), lan: 'unreached' };
@@ -59,7 +69,7 @@ export class LanCarrier implements Carrier {
   }
 
   /** What goes into the request, by row. What ended since it was chosen, as its receipt came over a relay, is left out. */
-  #itemsOf(rows: readonly OutboxRow[]): Promise<Map<number, LanItem>> {
+  #itemsOf(rows: readonly OutboxRow[], bytesMax: number): Promise<Map<number, LanItem>> {
     return this.#options.context.store.read((reader) => {
       const items = new Map<number, LanItem>();
       let bytes = 0;
@@ -67,7 +77,7 @@ export class LanCarrier implements Carrier {
         const row = reader.get('outbox', rowId);
         if (!row || !isSending(row)) continue;
         bytes += row.wireBytes;
-        if (items.size >= LAN_BATCH_MAX || (items.size > 0 && bytes > BATCH_BYTES_MAX)) break;
+        if (items.size >= LAN_BATCH_MAX || (items.size > 0 && bytes > bytesMax)) break;
         items.set(rowId, { kind: row.kind, item_id: row.itemId, wire_b64: encodeBase64(wireOf(reader, rowId)) });
       }
       return items;

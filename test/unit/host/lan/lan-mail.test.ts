@@ -8,7 +8,7 @@ import { putOutboxRow } from '../../../../src/host/outbox/outbox-rows.ts';
 import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
 import { setAddress, unpair } from '../../../../src/host/peers/peers.ts';
 import { listSent } from '../../../../src/host/mail/sent.ts';
-import { LanClient } from '../../../../src/host/lan/lan-client.ts';
+import { LanCallFailed, LanClient } from '../../../../src/host/lan/lan-client.ts';
 import { PeerAddressCheck } from '../../../../src/host/lan/peer-address.ts';
 import {
   type LanHost,
@@ -31,8 +31,14 @@ async function pairedWithAgents(): Promise<[here: LanHost, there: LanHost]> {
   return [here, there];
 }
 
-async function sendTo({ context }: LanHost, from: string, to: string, subject: string): Promise<string> {
-  return accepted(await send(context, from, { to: [to], subject, body: `Body of ${subject}.` })).message_id;
+async function sendTo(
+  { context }: LanHost,
+  from: string,
+  to: string,
+  subject: string,
+  body = `Body of ${subject}.`,
+): Promise<string> {
+  return accepted(await send(context, from, { to: [to], subject, body })).message_id;
 }
 
 async function inboxOf({ context }: LanHost, agent: string): Promise<InboxResult> {
@@ -163,6 +169,25 @@ describe('mail between paired hosts', () => {
     await putOff(here);
     expect(await setAddress(here.context, 'THERE', address)).toMatchObject({ address, lan_failures: 0 });
     await untilState(here, 'done');
+  });
+
+  test('goes in smaller requests to a listener that has room for no others', async () => {
+    const [here, there] = await pairedWithAgents();
+    const sizes: number[] = [];
+    // oxlint-disable-next-line typescript/unbound-method -- It is called with the client that was asked.
+    const { items: send } = LanClient.prototype;
+    const crowded = vi.spyOn(LanClient.prototype, 'items').mockImplementation(function (this: LanClient, host, items) {
+      const bytes = JSON.stringify({ items }).length;
+      sizes.push(items.length);
+      if (bytes > 64 << 10) throw new LanCallFailed('too many requests from this address', 429, 'RATE_LIMITED');
+      return send.call(this, host, items);
+    });
+    onTestFinished(() => crowded.mockRestore());
+    await there.down();
+    for (const subject of ['one', 'two', 'three']) await sendTo(here, 'eve', 'bob@there', subject, 'x'.repeat(30_000));
+    await there.up();
+    await untilInbox(there, 'bob', ['one', 'two', 'three']);
+    expect(sizes.some((size) => size > 1)).toBe(true);
   });
 
   test('to a host that is let go is not sent any more, and its sender is told', async () => {
