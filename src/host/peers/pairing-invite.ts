@@ -8,7 +8,7 @@ import { EventEmitter, once } from 'node:events';
 import { limitedSignal } from '../../lib/limited-signal.ts';
 import type { LanPairing } from '../../protocol/lan.ts';
 import { PAIRING_SECRET_BYTES, pairingCodeText } from '../../protocol/pairing-code.ts';
-import { displayFingerprint, hostFingerprint, parseFingerprint } from '../../protocol/public-key.ts';
+import { displayFingerprint, hostFingerprint, parseFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import { INVITE_MS } from '../contract/limits.ts';
 import type {
   ConfirmInput,
@@ -29,6 +29,8 @@ const HOLD_MS = 15_000;
 
 interface Invitation {
   code: string;
+  /** The key of this host that the code stands for. */
+  inviter: PublicKey;
   secret: Buffer;
   /** Of the monotonic clock. */
   endsAt: number;
@@ -66,10 +68,11 @@ export class PairingInvite {
   /** Opens an invitation, and ends the one before. */
   open({ fingerprint }: InviteInput): { code: string; expiresAtMs: number } {
     const secret = this.#context.randomBytes(PAIRING_SECRET_BYTES);
-    const code = pairingCodeText(this.#context.identity().signer.publicKey, secret);
+    const inviter = this.#context.identity().signer.publicKey;
+    const code = pairingCodeText(inviter, secret);
     const endsAt = this.#context.monotonicMs() + INVITE_MS;
     const expected = fingerprint === undefined ? undefined : parseFingerprint(fingerprint);
-    this.#invitation = { code, secret, endsAt, expected, acceptor: undefined, isPaired: false };
+    this.#invitation = { code, inviter, secret, endsAt, expected, acceptor: undefined, isPaired: false };
     this.#changes.emit('change');
     return { code, expiresAtMs: this.#context.nowMs() + INVITE_MS };
   }
@@ -168,7 +171,7 @@ export class PairingInvite {
     if (invitation?.code === code && !invitation.isPaired) return invitation;
     return refusal(
       'PAIRING_REFUSED',
-      'The code is void: it was used, has expired, or another one took its place. Invite again (poste peer invite).',
+      'The code is void: it was used, has expired, another one took its place, or this host has a new key. Invite again (poste peer invite).',
     );
   }
 
@@ -183,7 +186,10 @@ export class PairingInvite {
   }
 
   #current(): Invitation | undefined {
-    if (this.#invitation && this.#invitation.endsAt <= this.#context.monotonicMs()) this.#invitation = undefined;
+    const { publicKey } = this.#context.identity().signer;
+    const isOver = ({ endsAt, inviter }: Invitation): boolean =>
+      endsAt <= this.#context.monotonicMs() || inviter !== publicKey;
+    if (this.#invitation && isOver(this.#invitation)) this.#invitation = undefined;
     return this.#invitation;
   }
 }

@@ -191,6 +191,19 @@ describe('a host that came with the code', () => {
     expect(await pair(here, there)).toMatchObject({ host: 'here' });
   });
 
+  test('is not paired once the inviting host has another key: the code stands for the former one', async () => {
+    const [here, there] = [await openLanHost('here'), await openLanHost('there')];
+    const { code, address } = await inviteAt(here);
+    const accepted = there.lan.accept({ code, address });
+    await shown(here, code);
+    await rotateOwnKey(here.context);
+    const confirmed = await here.lan.invitation.confirm({ code, fingerprint: fingerprintOf(there) });
+    expect(confirmed).toMatchObject({ code: 'PAIRING_REFUSED', message: expect.stringContaining('has a new key') });
+    here.lan.invitation.close();
+    expect(await accepted).toMatchObject({ code: 'PAIRING_REFUSED' });
+    expect([await namesOf(here), await namesOf(there)]).toEqual([[], []]);
+  });
+
   test('goes with the command that invited', async () => {
     const [here, there] = [await openLanHost('here'), await openLanHost('there')];
     const { code, address } = await inviteAt(here);
