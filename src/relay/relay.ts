@@ -8,10 +8,7 @@ import { type Timers, guardedTimers } from '../lib/clock.ts';
 import { Services } from '../lib/services.ts';
 import type { ConnectionLimits, Connections } from '../http/connections.ts';
 import type { Handler } from './http/handler.ts';
-import type { ExchangeHandler, HttpServer, Listen } from '../http/exchange.ts';
-import { ListenFailed } from '../http/listen-failed.ts';
-import { listenNode } from '../http/server-node.ts';
-import { keepTlsCurrent, readTls } from '../http/tls-files.ts';
+import type { ExchangeHandler, HttpServer } from '../http/exchange.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../protocol/epoch.ts';
 import { Challenges } from './auth/challenges.ts';
@@ -24,18 +21,16 @@ import type { RelaySettings } from './core/facts.ts';
 import { SharedLead } from './standby/shared-lead.ts';
 import { WorkBudget } from './http/work-budget.ts';
 import { hostApi, rateLimits } from './serve/host-api.ts';
-import { uwsHere } from './http/uws-binding.ts';
+import { addressesOf, chooseServer, listenToHosts } from './serve/hosts-listener.ts';
 import { DiskGuard, freeBytesOf } from './jobs/disk-guard.ts';
 import type { Relay, RelayOptions } from './serve/options.ts';
 import { type Jobs, startJobs } from './serve/jobs.ts';
 import { startOperator } from './serve/operator.ts';
 import type { RelaySubject } from './operator/relay-state.ts';
-import { hostsListenedAt, listenAddressText } from '../lib/listen-address.ts';
 import { refusedIfDamaged } from './store/refused.ts';
 import { openStore } from './store/open.ts';
 import type { RelayStore } from './store/relay-store.ts';
 import { HELD_BYTES } from './http/page-writer.ts';
-import { listenUws } from './http/uws-connection.ts';
 import { Watch } from './operator/activity.ts';
 
 /** Requests get this long to finish at a stop; then they are cut, and what was admitted is still written. */
@@ -149,7 +144,7 @@ async function serve(parts: ServeParts): Promise<Served> {
   const challenges = new Challenges(() => clock.monotonicMs(), randomBytes);
   const lostItems = lostItemsOf(parts);
   const disk = await startDiskGuard(parts);
-  const shared = sharedByHandlers(parts, disk);
+  const shared = handlerParts(parts, disk);
   const { handler, jwks } = hostApi({
     relay: options,
     shared,
@@ -164,7 +159,7 @@ async function serve(parts: ServeParts): Promise<Served> {
   if (jwks) services.add('keys of the issuer', { stop: () => jwks.close() });
   let isReady = false;
   let jobs: Jobs | undefined;
-  const { server, connections, serverWhy } = await listenToHosts(parts, handler, shared.randomId);
+  const { server, connections, serverWhy } = await serveHosts(parts, handler, shared.randomId);
   const subject = subjectOf(parts, {
     server,
     connections,
@@ -299,8 +294,8 @@ async function startDiskGuard({ options, services, engine }: ServeParts): Promis
   return disk;
 }
 
-/** What the handlers of hosts, of local commands and of the console share. */
-function sharedByHandlers({ options, services, engine, signer, lead }: ServeParts, disk: DiskGuard) {
+/** What the handler of hosts rests on. */
+function handlerParts({ options, services, engine, signer, lead }: ServeParts, disk: DiskGuard) {
   const signatures = new SignatureThread(signer);
   services.add('signature thread', { stop: () => signatures.close() });
   const { clock, timers, randomBytes, log, trustProxy, takesV1 = true, heldBytes = HELD_BYTES } = options;
@@ -331,14 +326,12 @@ function sharedByHandlers({ options, services, engine, signer, lead }: ServePart
   };
 }
 
-/** Starts the listener of hosts. */
-async function listenToHosts(
+async function serveHosts(
   { options, services, watch, connectionsAtMost, lead }: ServeParts,
   handler: Handler,
   randomId: () => string,
 ): Promise<{ server: HttpServer; connections: Connections; serverWhy: string | undefined }> {
-  const { clock, timers, log, trustProxy, listen } = options;
-  const tls = options.tls && (await readTls(options.tls));
+  const { clock, log, trustProxy } = options;
   const connections = hostConnections({
     limits: connectionsAtMost,
     trustProxy,
@@ -347,15 +340,14 @@ async function listenToHosts(
     flooded: (told) => log.warn(told, 'idle connections are closed for new ones'),
   });
   const handle: ExchangeHandler = (exchange) => handler.handle(exchange);
-  const { listen: listenHere, serverWhy } = chooseServer(options.server);
-  const server = await listenHere({
-    ...listen,
+  const { listenHere, serverWhy } = chooseServer(options.server);
+  const server = await listenToHosts({
+    relay: options,
+    services,
     handler: lead ? lead.gated(randomId, handle) : handle,
     connections,
-    tls,
+    listenHere,
   });
-  const current = tls && keepTlsCurrent({ tls, timers, log, renew: (renewed) => server.renewTls(renewed) });
-  services.add('certificate', { stop: () => current?.stop() });
   services.add('listener', {
     drain: () => {
       server.stopAccepting();
@@ -364,23 +356,6 @@ async function listenToHosts(
     stop: () => server.close(),
   });
   return { server, connections, serverWhy };
-}
-
-/** Where the listener of hosts is, as far as this process knows: it does not know the name of a proxy before it. */
-function addressesOf({ issuer, listen, tls }: RelayOptions, port: number): string[] {
-  if (issuer) return [issuer.relayUrl];
-  const scheme = tls ? 'https' : 'http';
-  return hostsListenedAt(listen.host).map((host) => `${scheme}://${listenAddressText({ host, port })}`);
-}
-
-/** Which server serves, and why it is not uWebSockets.js if nobody asked for another. */
-function chooseServer(wanted: 'uws' | 'node' | undefined): { listen: Listen; serverWhy?: string } {
-  if (wanted === 'node') return { listen: listenNode };
-  const { binding, faults } = uwsHere();
-  if (binding) return { listen: listenUws(binding) };
-  const serverWhy = `no uWebSockets.js runs here: ${faults.join('; ')}`;
-  if (wanted === 'uws') throw new ListenFailed(`${serverWhy}. Leave --server out, or use --server node`);
-  return { listen: listenNode, serverWhy };
 }
 
 /** Whether `work` ended within `ms`. */

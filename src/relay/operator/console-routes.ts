@@ -4,7 +4,6 @@ import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, otherProblemReply, problemReply } from '../../http/replies.ts';
 import type { RandomBytes } from '../../lib/clock.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
-import { isPrintable } from '../../protocol/printable.ts';
 import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import {
@@ -38,10 +37,10 @@ import { problemShape } from '../../protocol/responses.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import Type, { type Static, type TObject } from 'typebox';
 import { type Asked, ok, type Operation, queriesOf, type Success } from '../http/operation.ts';
-import { type RawQuery, type RelayRequest, refusalReply } from '../http/route.ts';
+import type { RawQuery, RelayRequest } from '../http/route.ts';
 import { overview, type OverviewParts } from './console-overview.ts';
 import { hostView, listHosts } from './host-views.ts';
-import { hostDocument } from './hosts.ts';
+import { revokeKey } from './hosts.ts';
 import { issueInvite, shownInvites } from './invites.ts';
 import { traceItem, type TraceOptions } from './item-trace.ts';
 import { searchLog } from './log-search.ts';
@@ -64,7 +63,6 @@ interface ConsoleRoutesOptions {
 }
 
 const parseRevoke = parserOf(ConsoleRevokeRequest);
-const parseInvite = parserOf(InviteRequest);
 const parseInviteRevoke = parserOf(ConsoleInviteRevokeRequest);
 
 /** What the console asks for: the description of each operation, and what does it. */
@@ -172,7 +170,8 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     request: { schema: InviteRequest },
     successes: [ok(ConsoleInviteIssued, 'the invite with its token'), ...NO_ACTION],
     problems: ['BAD_REQUEST', 'UNAVAILABLE'],
-    handle: invite,
+    handle: (request, parts) =>
+      issueInvite(request, parts, ({ admission: _admission, ...document }): ConsoleInviteIssued => document),
   },
   {
     ...actionOfConsole,
@@ -278,24 +277,7 @@ async function revoke({ body, nowMs }: RelayRequest, { engine }: ConsoleParts): 
   if (parsed.confirm !== row.hostName) {
     return consoleProblem('NOT_CONFIRMED', 'the name that was typed is not the name of this host');
   }
-  const outcome = await engine.admissions.revokeHost({ type: 'RevokeHost', hostPubkey, cause: 'operator', nowMs });
-  if (outcome.type === 'Refusal') return refusalReply(outcome);
-  const revoked = engine.directory.get(hostPubkey);
-  if (!revoked) throw new Error('invariant: a revoked key keeps its enrolment');
-  const document: ConsoleRevoked = { host: hostDocument(revoked, engine, nowMs), is_new: outcome.isNew };
-  return jsonReply(200, document);
-}
-
-async function invite({ body, nowMs }: RelayRequest, parts: ConsoleParts): Promise<Reply> {
-  const parsed = parseInvite(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
-  if (!parsed || !isPrintable(parsed.label)) {
-    return problemReply('BAD_REQUEST', 'the label is a short printable text, and the time 1 minute to 365 days');
-  }
-  const issued = await issueInvite({ label: parsed.label, lifetimeMs: parsed.lifetime_ms }, parts, nowMs);
-  if (issued.type === 'Refusal') return refusalReply(issued);
-  const { id, token, label, issued_at, expires_at } = issued;
-  const document: ConsoleInviteIssued = { id, token, label, issued_at, expires_at };
-  return jsonReply(200, document);
+  return revokeKey(hostPubkey, engine, nowMs);
 }
 
 async function revokeInvite({ body, nowMs }: RelayRequest, { engine }: ConsoleParts): Promise<Reply> {

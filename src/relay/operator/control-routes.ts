@@ -3,16 +3,12 @@
  * compile, nor does a handler without a request.
  */
 import type { Reply } from '../../http/exchange.ts';
-import { jsonReply, problemReply } from '../../http/replies.ts';
+import { jsonReply } from '../../http/replies.ts';
 import type { RandomBytes } from '../../lib/clock.ts';
-import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
-import { InviteRequest } from '../../protocol/invite-documents.ts';
-import { isPrintable } from '../../protocol/printable.ts';
-import { parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
-import { type RawQuery, type RelayRequest, refusalReply } from '../http/route.ts';
+import type { RawQuery, RelayRequest } from '../http/route.ts';
 import { backupStreams } from './backup-stream.ts';
 import type { ControlRequests, EpochDocument, InviteDocument, StatusDocument } from './documents.ts';
 import { allHosts, consoleUrlReply, controlProblem, findOneHost, revokeHost } from './hosts.ts';
@@ -54,7 +50,9 @@ export function controlRoutes({ state, status, operator }: ControlParts): Operat
     'GET /v1/invites': serving(({ exchange, id, nowMs }, engine) =>
       streamLines(exchange, id, openInvites(engine, nowMs)),
     ),
-    'POST /v1/invites': serving((request, engine) => issue(request, { engine, randomBytes })),
+    'POST /v1/invites': serving((request, engine) =>
+      issueInvite(request, { engine, randomBytes }, ({ id: _id, ...document }) => document),
+    ),
     'POST /v1/verify': ({ body, exchange, id }) =>
       checkRows({ body: body.bytes, exchange, id }, { rowsCheck: () => subject.jobs.rowsCheck, timers }),
     'POST /v1/epoch': serving((request, engine) => beginEpoch(request, { engine, randomBytes })),
@@ -75,20 +73,6 @@ function notLeading({ ledBy, leader }: RelayState): Reply {
 interface CommandParts {
   engine: Engine;
   randomBytes: RandomBytes;
-}
-
-const parseInvite = parserOf(InviteRequest);
-
-async function issue({ body, nowMs }: RelayRequest, parts: CommandParts): Promise<Reply> {
-  const parsed = parseInvite(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
-  if (!parsed || !isPrintable(parsed.label)) {
-    return problemReply('BAD_REQUEST', 'send {label, lifetime_ms}: a short printable text, and 1 minute to 365 days');
-  }
-  const { label, lifetime_ms: lifetimeMs } = parsed;
-  const issued = await issueInvite({ label, lifetimeMs }, parts, nowMs);
-  if (issued.type === 'Refusal') return refusalReply(issued);
-  const { type: _type, id: _id, ...document } = issued;
-  return jsonReply(200, document);
 }
 
 async function* openInvites(engine: Engine, nowMs: number): AsyncGenerator<InviteDocument[]> {

@@ -139,7 +139,11 @@ export async function revokeHost({ body, nowMs }: RelayRequest, engine: Engine):
     await engine.durable();
     return found;
   }
-  const { hostPubkey } = found.row;
+  return revokeKey(found.row.hostPubkey, engine, nowMs);
+}
+
+/** Revokes for good. The reply says what the host has become. */
+export async function revokeKey(hostPubkey: PublicKey, engine: Engine, nowMs: number): Promise<Reply> {
   const outcome = await engine.admissions.revokeHost({ type: 'RevokeHost', hostPubkey, cause: 'operator', nowMs });
   if (outcome.type === 'Refusal') return refusalReply(outcome);
   const row = engine.directory.get(hostPubkey);

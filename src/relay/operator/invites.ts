@@ -1,9 +1,14 @@
 /** Invites: made, listed and revoked, for local commands and for the console. The relay keeps the hash of a token alone. */
+import type { Reply } from '../../http/exchange.ts';
+import { jsonReply, problemReply } from '../../http/replies.ts';
 import type { RandomBytes } from '../../lib/clock.ts';
+import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
 import { sha256Hex, type Sha256Hex } from '../../protocol/digest.ts';
-import type { ConsoleInvites } from '../../protocol/invite-documents.ts';
-import type { Refusal } from '../core/decision.ts';
+import { type ConsoleInvites, InviteRequest } from '../../protocol/invite-documents.ts';
+import { isPrintable } from '../../protocol/printable.ts';
+import { parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
+import { type RelayRequest, refusalReply } from '../http/route.ts';
 import type { IssuedInviteDocument } from './documents.ts';
 
 const TOKEN_PREFIX = 'poste-invite-';
@@ -11,26 +16,27 @@ const TOKEN_RANDOM_BYTES = 32;
 /** The console shows so many of the open ones. */
 const SHOWN_MAX = 200;
 
-interface AskedInvite {
-  label: string;
-  lifetimeMs: number;
-}
+const parseInvite = parserOf(InviteRequest);
 
-/** The token is made here. `id` names the invite: it is the hash of the token. */
+/** Answers with what `shown` takes of the invite. The token is made here, and `id`, which names the invite, is its hash. */
 export async function issueInvite(
-  { label, lifetimeMs }: AskedInvite,
+  { body, nowMs }: RelayRequest,
   { engine, randomBytes }: { engine: Engine; randomBytes: RandomBytes },
-  nowMs: number,
-): Promise<(IssuedInviteDocument & { type: 'IssuedInvite'; id: Sha256Hex }) | Refusal> {
+  shown: (issued: IssuedInviteDocument & { id: Sha256Hex }) => object,
+): Promise<Reply> {
+  const parsed = parseInvite(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+  if (!parsed || !isPrintable(parsed.label)) {
+    return problemReply('BAD_REQUEST', 'send {label, lifetime_ms}: a short printable text, and 1 minute to 365 days');
+  }
+  const { label, lifetime_ms: lifetimeMs } = parsed;
   const token = `${TOKEN_PREFIX}${randomBytes(TOKEN_RANDOM_BYTES).toString('base64url')}`;
   const expiresAtMs = nowMs + lifetimeMs;
   // What a host shows as its proof is hashed as text (POST /v1/relay/enrol).
   const inviteHash = sha256Hex(token);
   const outcome = await engine.admissions.issueInvite({ type: 'IssueInvite', inviteHash, label, expiresAtMs, nowMs });
-  if (outcome.type === 'Refusal') return outcome;
+  if (outcome.type === 'Refusal') return refusalReply(outcome);
   const { admission } = engine.settings;
-  const invite = { token, label, issued_at: nowMs, expires_at: expiresAtMs, admission };
-  return { type: 'IssuedInvite', id: inviteHash, ...invite };
+  return jsonReply(200, shown({ id: inviteHash, token, label, issued_at: nowMs, expires_at: expiresAtMs, admission }));
 }
 
 /** The newest first. */

@@ -5,7 +5,6 @@
 import { connectionsOfAll } from '../../http/connections.ts';
 import type { HttpServer } from '../../http/exchange.ts';
 import { listenNode } from '../../http/server-node.ts';
-import { keepTlsCurrent, readTls } from '../../http/tls-files.ts';
 import { Services } from '../../lib/services.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -18,6 +17,7 @@ import type { Scrub } from '../jobs/scrub.ts';
 import type { Watch } from '../operator/activity.ts';
 import type { RelaySubject } from '../operator/relay-state.ts';
 import { OPERATOR_CONNECTIONS_MAX } from '../serve/connection-limits.ts';
+import { listenToHosts } from '../serve/hosts-listener.ts';
 import { startBackups, startRowsCheck, startScrub } from '../serve/jobs.ts';
 import { startOperator } from '../serve/operator.ts';
 import type { RelayOptions } from '../serve/options.ts';
@@ -191,17 +191,15 @@ export class Standby implements RelaySubject {
 
   async #start(): Promise<void> {
     const { options, watch } = this.#options;
-    const { storeDir, listen, tls: files, randomBytes, timers, log } = options;
-    const tls = files && (await readTls(files));
-    const hosts = await listenNode({
-      ...listen,
+    const { storeDir, randomBytes, timers, log } = options;
+    const services = this.#services;
+    this.#hosts = await listenToHosts({
+      relay: options,
+      services,
       handler: (exchange) => refuse(exchange, randomBytes(8).toString('hex')),
       connections: connectionsOfAll(OPERATOR_CONNECTIONS_MAX),
-      tls,
+      listenHere: listenNode,
     });
-    this.#hosts = hosts;
-    const current = tls && keepTlsCurrent({ tls, timers, log, renew: (renewed) => hosts.renewTls(renewed) });
-    this.#services.add('certificate', { stop: () => current?.stop() });
     const disk = await DiskGuard.start({
       freeBytes: options.freeBytes ?? (() => freeBytesOf(storeDir)),
       floorBytes: options.diskFloorBytes,
@@ -209,8 +207,7 @@ export class Standby implements RelaySubject {
       onError: (error) => log.error({ err: error }, 'the free space of the disk could not be looked at'),
     });
     this.#disk = disk;
-    this.#services.add('disk guard', { stop: () => disk.close() });
-    const services = this.#services;
+    services.add('disk guard', { stop: () => disk.close() });
     ({ listenToCommands: this.#listenToCommands } = await startOperator({ options, services, watch, subject: this }));
   }
 
