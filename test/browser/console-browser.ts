@@ -26,6 +26,13 @@ export class ConsoleWindow extends PageWindow {
     return opened;
   }
 
+  /** A window in which the page is live. */
+  static async entered(suite: BrowserSuite, relay: HttpRelay, options?: BrowserContextOptions): Promise<ConsoleWindow> {
+    const opened = await ConsoleWindow.open(suite, options);
+    await opened.enter(relay);
+    return opened;
+  }
+
   /** Opens the console of `relay` with a fresh link; it is live when this resolves. */
   async enter(relay: HttpRelay): Promise<void> {
     await this.page.goto(await consoleUrl(relay));

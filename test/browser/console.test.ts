@@ -73,16 +73,14 @@ describe('the console of relays that share a log', () => {
       await leads.catch(() => undefined);
     });
 
-    const atLeader = await ConsoleWindow.open(suite);
-    await atLeader.enter(leader);
+    const atLeader = await ConsoleWindow.entered(suite, leader);
     const leading = atLeader.page.getByRole('region', { name: 'Shared log' });
     await leading.getByText(`${name} leads: it serves the hosts`).waitFor();
     await leading.getByText('nothing', { exact: true }).waitFor();
     await atLeader.page.getByText('All is well.').waitFor();
 
-    const window = await ConsoleWindow.open(suite);
+    const window = await ConsoleWindow.entered(suite, follower);
     const { page } = window;
-    await window.enter(follower);
     const following = page.getByRole('region', { name: 'Shared log' });
     await following.getByText('follows: it serves no hosts').waitFor();
     await following.getByText(`${name} leads, since`).waitFor();
@@ -129,9 +127,8 @@ describe('the console', () => {
     const folder = await temporaryFolder();
     const relay = await started({ backups: { folder, keep: 3, everyMs: 86_400_000 } });
     await relay.enrol(alice, bob);
-    const window = await ConsoleWindow.open(suite);
+    const window = await ConsoleWindow.entered(suite, relay);
     const { page } = window;
-    await window.enter(relay);
     const backups = page.getByRole('region', { name: 'Backups' });
     relay.clock.move(1000);
     await page.getByRole('button', { name: 'Take a backup' }).click();
@@ -151,8 +148,7 @@ describe('the console', () => {
     // The session ends with the idle days.
     await window.close();
     relay.clock.move(3 * 86_400_000);
-    const later = await ConsoleWindow.open(suite);
-    await later.enter(relay);
+    const later = await ConsoleWindow.entered(suite, relay);
     await later.page.getByRole('alert').getByText('The last good backup is older than two intervals.').waitFor();
     await later.page.getByText('Look at the room and the rights of the backup folder').waitFor();
     expect(await later.unsound()).toEqual([]);
@@ -266,8 +262,7 @@ describe('the console', () => {
   test('shows how the relay does, as it happens', async () => {
     const relay = await started();
     await relay.enrol(alice, bob, carol);
-    const window = await ConsoleWindow.open(suite);
-    await window.enter(relay);
+    const window = await ConsoleWindow.entered(suite, relay);
     await traffic(relay);
     sample(relay);
     const { page } = window;
@@ -293,9 +288,8 @@ describe('the console', () => {
   test('draws the last hour, day and week and a time of the user, and so does the log', async () => {
     const relay = await started();
     await relay.enrol(alice, bob);
-    const window = await ConsoleWindow.open(suite);
+    const window = await ConsoleWindow.entered(suite, relay);
     const { page } = window;
-    await window.enter(relay);
     const startMs = relay.clock.nowMs();
     await relay.client(alice).push([itemTo([bob], 'one')]);
     sample(relay, 500);
@@ -347,8 +341,7 @@ describe('the console', () => {
     await relay.enrol(alice, bob, carol);
     await traffic(relay);
     await relay.client(bob).request('POST', '/v2/relay/rotate', rotationBody(bob, next));
-    const window = await ConsoleWindow.open(suite);
-    await window.enter(relay);
+    const window = await ConsoleWindow.entered(suite, relay);
     await window.go('Hosts');
     const { page } = window;
     await page.getByText('4 of 4 host keys').waitFor();
@@ -389,8 +382,7 @@ describe('the console', () => {
     await Promise.all(others.map((host) => relay.relay.engine.admissions.enrol(enrolOf(host))));
     await relay.client(alice).push([itemTo([carol], 'one')]);
     await relay.client(bob).pull();
-    const window = await ConsoleWindow.open(suite);
-    await window.enter(relay);
+    const window = await ConsoleWindow.entered(suite, relay);
     await window.go('Hosts');
     const { page } = window;
     const table = page.getByRole('table', { name: 'Hosts' });
@@ -424,8 +416,7 @@ describe('the console', () => {
 
   test('makes an invite, shows it once with the command for the host, and revokes it', async () => {
     const relay = await started({ admission: 'invite' });
-    const window = await ConsoleWindow.open(suite);
-    await window.enter(relay);
+    const window = await ConsoleWindow.entered(suite, relay);
     await window.go('Invites');
     const { page } = window;
     await page.getByText('No invite is open.').waitFor();
@@ -458,8 +449,7 @@ describe('the console', () => {
   test('shows what waits for a host as it comes', async () => {
     const relay = await started();
     await relay.enrol(alice, bob);
-    const window = await ConsoleWindow.open(suite);
-    await window.enter(relay);
+    const window = await ConsoleWindow.entered(suite, relay);
     await window.go('Hosts');
     const { page } = window;
     await page.getByRole('link', { name: 'bob' }).click();
@@ -512,8 +502,7 @@ describe('the console', () => {
     await relay.enrol(alice, bob);
     await relay.client(alice).push([itemTo([bob], 'before')]);
     await relay.client(bob).request('POST', '/v2/relay/rotate', rotationBody(bob, next));
-    const window = await ConsoleWindow.open(suite);
-    await window.enter(relay);
+    const window = await ConsoleWindow.entered(suite, relay);
     await window.go('Log');
     const { page } = window;
     await page.getByRole('link', { name: 'Trace of item before' }).waitFor();
@@ -528,8 +517,7 @@ describe('the console', () => {
   test('an answer that comes after the log was filtered anew is not mixed in', async () => {
     const relay = await started();
     await relay.enrol(alice, bob);
-    const window = await ConsoleWindow.open(suite);
-    await window.enter(relay);
+    const window = await ConsoleWindow.entered(suite, relay);
     await window.go('Log');
     const { page } = window;
     const events = page.getByRole('region', { name: 'Events' }).getByRole('listitem');
@@ -574,8 +562,7 @@ describe('the console', () => {
     const relay = await started();
     await relay.enrol(alice, bob);
     await relay.client(alice).push(Array.from({ length: 120 }, (_none, at) => itemTo([bob], `item-${at}`)));
-    const window = await ConsoleWindow.open(suite);
-    await window.enter(relay);
+    const window = await ConsoleWindow.entered(suite, relay);
     await window.go('Log');
     const { page } = window;
     const events = page.getByRole('region', { name: 'Events' }).getByRole('listitem');
@@ -630,8 +617,7 @@ describe('the console', () => {
   test('shows the log live, filters it, and traces an item from its acceptance to its ack', async () => {
     const relay = await started();
     await relay.enrol(alice, bob, carol);
-    const window = await ConsoleWindow.open(suite);
-    await window.enter(relay);
+    const window = await ConsoleWindow.entered(suite, relay);
     await window.go('Log');
     const { page } = window;
     const events = page.getByRole('region', { name: 'Events' }).getByRole('listitem');
@@ -687,8 +673,7 @@ describe('the console', () => {
       return { name: 'copy-1', bytes: 2048 };
     };
     const relay = await started({ takeBackup });
-    const window = await ConsoleWindow.open(suite);
-    await window.enter(relay);
+    const window = await ConsoleWindow.entered(suite, relay);
     await window.page.getByRole('button', { name: 'Take a backup' }).click();
     await window.page.getByText('The backup copy-1 is complete: 2 KiB.').waitFor();
     expect(await window.unsound()).toEqual([]);
@@ -704,9 +689,8 @@ describe('the console', () => {
 
     const { runs, start } = heldRowsChecks();
     const relay = await started({ startRowsCheck: start });
-    const window = await ConsoleWindow.open(suite);
+    const window = await ConsoleWindow.entered(suite, relay);
     const { page } = window;
-    await window.enter(relay);
     await page.getByText('The rows were not checked since the start').waitFor();
     const button = page.getByRole('button', { name: 'Check the rows now' });
     await button.focus();
@@ -800,8 +784,7 @@ describe('the console', () => {
   test('leaves out of a narrow page what says nothing, and keeps a place for what is said aloud', async () => {
     const relay = await started();
     await relay.enrol(alice);
-    const window = await ConsoleWindow.open(suite, { viewport: { width: 360, height: 780 } });
-    await window.enter(relay);
+    const window = await ConsoleWindow.entered(suite, relay, { viewport: { width: 360, height: 780 } });
     await window.go('Hosts');
     const { page } = window;
     await page.getByRole('link', { name: 'alice' }).waitFor();
@@ -815,8 +798,7 @@ describe('the console', () => {
   test('goes by keyboard alone', async () => {
     const relay = await started();
     await relay.enrol(alice, bob);
-    const window = await ConsoleWindow.open(suite);
-    await window.enter(relay);
+    const window = await ConsoleWindow.entered(suite, relay);
     const { page } = window;
     await page.getByRole('link', { name: 'Skip to content' }).focus();
     await page.keyboard.press('Enter');
@@ -855,8 +837,7 @@ describe('the console', () => {
   test('a page that nobody sees holds no stream, and catches up when it is seen again', async () => {
     const relay = await started();
     await relay.enrol(alice, bob);
-    const window = await ConsoleWindow.open(suite);
-    await window.enter(relay);
+    const window = await ConsoleWindow.entered(suite, relay);
     const { page } = window;
     const show = (state: 'hidden' | 'visible'): Promise<unknown> =>
       page.evaluate(`
@@ -897,8 +878,7 @@ describe('the console', () => {
 
   test('says that the relay is gone, and goes on when it is back', async () => {
     const relay = await started();
-    const window = await ConsoleWindow.open(suite);
-    await window.enter(relay);
+    const window = await ConsoleWindow.entered(suite, relay);
     const port = relay.relay.adminPort ?? 0;
     await relay.stop();
     await window.page.getByText('connection lost').waitFor();

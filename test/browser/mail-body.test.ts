@@ -101,8 +101,7 @@ describe('a hostile body', () => {
     const [first = '', ...rest] = HOSTILE_BODIES.map((body) => `**Markdown**\n\n${body}\n\n${body}`);
     const asked = await writeToOwner(context, 'alice', { subject: 'hostile', body: first });
     for (const body of rest) await writeToOwner(context, 'alice', { subject: 'hostile', body, reply_to: asked });
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     const { page } = window;
     await page.evaluate(`location.hash = '#/messages/${asked}'`);
     await expect.poll(() => page.locator('.formatted').count()).toBe(HOSTILE_BODIES.length);
@@ -169,8 +168,7 @@ describe('a hostile body', () => {
       for (const body of addresses) ids.push(putMail(tx, context, { subject: 'address', body }));
       return undefined;
     });
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     const { page } = window;
     for (const id of ids) {
       await page.evaluate(`location.hash = '#/messages/${id}'`);
@@ -184,8 +182,7 @@ describe('a body', () => {
   test('of Markdown is formatted, light and dark, wide and narrow; its code keeps its lines, and it can be read as written', async () => {
     const mail = await mailPage({ pageFolder: suite.pageFolder });
     await writeToOwner(mail.context, 'alice', { subject: 'report', body: MARKDOWN });
-    const window = await MailWindow.open(suite, { permissions: ['clipboard-read', 'clipboard-write'] });
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail, { permissions: ['clipboard-read', 'clipboard-write'] });
     const { page } = window;
     await page.getByRole('link', { name: /report/ }).click();
     await page.getByRole('heading', { level: 3, name: 'Build' }).waitFor();
@@ -229,8 +226,7 @@ describe('a body', () => {
     const lookAlike = 'https://\u0430pple.example/';
     const text = `Look:\n\tat (https://a.example/b_(c)), or http://d.example.\nftp://e.example https://x@y.example ${lookAlike}`;
     await writeToOwner(mail.context, 'alice', { subject: 'plain', body: text });
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     const { page } = window;
     await page.getByRole('link', { name: /plain/ }).click();
     const body = page.locator('.body');
@@ -250,8 +246,7 @@ describe('a body', () => {
       putMail(tx, context, { subject: 'long', body: long });
       return undefined;
     });
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     const { page } = window;
     await page.getByRole('link', { name: /patch/ }).click();
     await expect.poll(() => page.locator('.diff-added').count()).toBe(1);

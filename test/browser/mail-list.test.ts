@@ -50,8 +50,7 @@ describe('the list', () => {
       reply_to: first,
       kind: 'task',
     });
-    const window = await MailWindow.open(suite, { viewport: { width: 1280, height: 900 } });
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail, { viewport: { width: 1280, height: 900 } });
     const { page } = window;
     await page
       .getByRole('link', { name: /^Unread, from alice, you, bob 3 messages Re: Plan – Mine is ready. task/ })
@@ -76,8 +75,7 @@ describe('the list', () => {
   test('is narrowed by agent, kind and what needs a reply, and says the next step when it is empty', async () => {
     const mail = await started();
     const { context } = mail;
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     const { page } = window;
     await page.getByText('No mail yet. Agents write to you as owner.').waitFor();
     await page.getByRole('link', { name: 'Write to an agent' }).waitFor();
@@ -115,8 +113,7 @@ describe('the list', () => {
       for (let at = 0; at < 500; at++) putMail(tx, context, { subject: `m${at}`, body: 'x '.repeat(100) });
       return undefined;
     });
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     const { page } = window;
     const rows = page.locator('.mail');
     await expect.poll(() => rows.count()).toBe(50);
@@ -142,8 +139,7 @@ test('a conversation that is longer than a page opens at its newest message', as
     await writeToOwner(context, 'alice', { subject, body: 'x'.repeat(60_000), reply_to: first });
   }
   await writeToOwner(context, 'alice', { subject: 'newest', body: 'Here.', reply_to: first });
-  const window = await MailWindow.open(suite);
-  await window.enter(mail);
+  const window = await MailWindow.entered(suite, mail);
   const { page } = window;
   await page.getByRole('link', { name: /newest/ }).click();
   await window.heading('long');
@@ -159,8 +155,7 @@ test('a long conversation shows its next messages, or all at once, and the focus
   const first = await writeToOwner(context, 'alice', { subject: 'long', ...long });
   for (let at = 2; at <= 5; at++)
     await writeToOwner(context, 'alice', { subject: `number ${at}`, ...long, reply_to: first });
-  const window = await MailWindow.open(suite);
-  await window.enter(mail);
+  const window = await MailWindow.entered(suite, mail);
   const { page } = window;
   await page.evaluate(`location.hash = '#/messages/${first}'`);
   await window.heading('long');
@@ -187,8 +182,7 @@ test('the focus waits for what the owner asked for, and does not go to what an e
   const first = await writeToOwner(context, 'alice', { subject: 'long', ...long });
   for (let at = 2; at <= 5; at++)
     await writeToOwner(context, 'alice', { subject: `number ${at}`, ...long, reply_to: first });
-  const window = await MailWindow.open(suite);
-  await window.enter(mail);
+  const window = await MailWindow.entered(suite, mail);
   const { page } = window;
   await page.evaluate(`location.hash = '#/messages/${first}'`);
   const later = page.getByRole('button', { name: 'Show later messages' });
@@ -207,8 +201,7 @@ test('the focus waits for what the owner asked for, and does not go to what an e
 
 test('a search that found nothing further back goes on from there after new mail', async () => {
   const mail = await started();
-  const window = await MailWindow.open(suite);
-  await window.enter(mail);
+  const window = await MailWindow.entered(suite, mail);
   const { page } = window;
   const asked: (string | undefined)[] = [];
   const pages: Record<string, object> = {
@@ -377,8 +370,7 @@ describe('keys', () => {
     const mail = await started();
     const { context } = mail;
     for (const subject of ['one', 'two', 'three']) await writeToOwner(context, 'alice', { subject });
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     const { page } = window;
     const press = async (...keys: string[]): Promise<void> => {
       for (const key of keys) await page.keyboard.press(key);
@@ -435,8 +427,7 @@ describe('keys', () => {
   test('are shown in a dialog that keeps the focus and gives it back, and can be switched off', async () => {
     const mail = await started();
     await writeToOwner(mail.context, 'alice', { subject: 'one' });
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     const { page } = window;
     await page.getByRole('link', { name: /one/ }).focus();
     await page.keyboard.press('?');
@@ -477,8 +468,7 @@ describe('people', () => {
     await addSession(context, 'alice');
     const reachedAtMs = context.nowMs();
     await addPeer(context, 'server', [{ name: 'dora', roles: ['ops'] }], { address: '10.0.0.2:1', reachedAtMs });
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     await window.go('People');
     const { page } = window;
     const row = (name: RegExp) => page.getByRole('row', { name });

@@ -54,8 +54,7 @@ describe('the page of the owner', () => {
 
   test('is open in a second window too, and a server at another port that gets its cookie does nothing with it', async () => {
     const mail = await started();
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     await window.heading('Inbox');
     const second = await window.context.newPage();
     await second.goto(window.page.url());
@@ -106,8 +105,7 @@ describe('the page of the owner', () => {
   test('shows mail as it comes, counts what is unread, and marks it', async () => {
     const mail = await started();
     await writeToOwner(mail.context, 'alice', { subject: 'first', kind: 'request' });
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     const { page } = window;
     const list = page.getByRole('list', { name: 'Conversations' }).getByRole('listitem');
     await page.getByRole('link', { name: /Unread, from alice first/ }).waitFor();
@@ -184,8 +182,7 @@ describe('the page of the owner', () => {
       subject: 'long',
       body: `${'x'.repeat(99)}\n`.repeat(1000) + 'THE END',
     });
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     const { page } = window;
     await page.getByRole('link', { name: /long/ }).click();
     const more = page.getByRole('button', { name: /Show more of/ });
@@ -201,8 +198,7 @@ describe('the page of the owner', () => {
   test('writes to whom is suggested, and shows what became of it at each recipient', async () => {
     const mail = await started(['alice', 'bob:review', 'carol:review']);
     const { context } = mail;
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     await window.go('Write');
     const { page } = window;
     const to = page.getByLabel('To', { exact: true });
@@ -250,8 +246,7 @@ describe('the page of the owner', () => {
 
   test('what is sent again after an answer that was lost is sent once', async () => {
     const mail = await started();
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     await window.go('Write');
     const { page } = window;
     await page.route(
@@ -281,8 +276,7 @@ describe('the page of the owner', () => {
     });
     expect(message).toBeUndefined();
     await writeToOwner(context, 'alice', { subject: 'new', body: 'a NEEDLE in it' });
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     const { page } = window;
     const list = page.getByRole('region', { name: 'Found' }).getByRole('listitem');
     await page.getByLabel('Search').fill('needle alice');
@@ -299,8 +293,7 @@ describe('the page of the owner', () => {
   test('goes by keyboard alone', async () => {
     const mail = await started();
     await writeToOwner(mail.context, 'alice', { subject: 'by keys' });
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     const { page } = window;
     await page.getByRole('link', { name: /by keys/ }).waitFor();
     await page.getByRole('link', { name: 'Skip to content' }).focus();
@@ -350,8 +343,7 @@ describe('a message that cannot be shown', () => {
       // Of a host that took it before such times were malformed.
       tx.put('message', [first], { ...tx.get('message', first)!, createdAtMs: 8.64e15 + 1 });
     });
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     await window.page.getByRole('link', { name: /good/ }).click();
     await window.page.getByText('It can be read.').waitFor();
     await window.page.getByText('never', { exact: true }).waitFor();
@@ -363,8 +355,7 @@ describe('a message that cannot be shown', () => {
     const { context } = mail;
     const first = await writeToOwner(context, 'alice', { subject: 'one', body: 'The first.' });
     const second = await writeToOwner(context, 'alice', { subject: 'two', body: 'The second.', reply_to: first });
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     await window.page.getByRole('link', { name: /two/ }).waitFor();
     // A fault of ours that only the second message has.
     await window.page.evaluate(`{
@@ -385,8 +376,7 @@ describe('words of others', () => {
   test('are words and nothing else in every view, at both widths, light and dark', async () => {
     const mail = await started([`a${'b'.repeat(63)}`, 'alice']);
     await fill(mail);
-    const window = await MailWindow.open(suite, { reducedMotion: 'reduce' });
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail, { reducedMotion: 'reduce' });
     const { page } = window;
     await page.getByLabel('Show').selectOption('Everything');
     await page.getByText(HOSTILE.image).first().waitFor();
@@ -433,8 +423,7 @@ describe('words of others', () => {
 
   test('a place that there is not leads to the inbox, or says that there is nothing', async () => {
     const mail = await started();
-    const window = await MailWindow.open(suite);
-    await window.enter(mail);
+    const window = await MailWindow.entered(suite, mail);
     const { page } = window;
     for (const path of ['nowhere', '__proto__', 'messages/%E0%A4%A', 'compose/x']) {
       await page.evaluate(`location.hash = '#/${path}'`);

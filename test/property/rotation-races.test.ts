@@ -14,7 +14,7 @@ import { pushOf, rotateOf } from '../support/commands.ts';
 import { type TestHost, hostNamed } from '../support/hosts.ts';
 import { inTime } from '../support/in-time.ts';
 import { anyPassingMs, lookedAtClock } from '../support/machine-speed.ts';
-import { storedAndReplayed } from '../support/replay.ts';
+import { expectReplayed } from '../support/replay.ts';
 import { type Delay, SlowDisk } from '../support/slow-disk.ts';
 import { type Story, healthy, play, storyOf } from '../support/story.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
@@ -224,8 +224,7 @@ async function judge(relay: TestRelay, crowd: Crowd): Promise<void> {
     expect(shown).toEqual(queues.get(one.key) ?? []);
     expect((await relay.wires(one)).every((wire, at) => wire === queue[at]?.itemId)).toBe(true);
   }
-  const [rows, replayed] = await storedAndReplayed(relay.store);
-  expect(rows).toEqual(replayed);
+  await expectReplayed(relay.store);
   expect(await relay.store.moves()).toEqual([]);
 }
 

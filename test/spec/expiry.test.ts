@@ -10,7 +10,7 @@ import { accepted, enrolled } from '../support/events.ts';
 import { withoutCharge } from '../support/faulty-history.ts';
 import { given } from '../support/given.ts';
 import { alice, bob, carol, dave, relay as relayHost } from '../support/hosts.ts';
-import { storedAndReplayed } from '../support/replay.ts';
+import { expectReplayed } from '../support/replay.ts';
 import { NOON_MS } from '../support/test-clock.ts';
 import { type TestRelay, openTestRelay, outcomeOf } from '../support/test-relay.ts';
 
@@ -28,11 +28,9 @@ test('item at the relay: not a millisecond before expires_at, and then deleted w
   const relay = await open();
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   const [row] = await relay.queue(bob);
-  relay.clock.move(RETENTION_MS - 1);
-  await relay.sweep();
+  await relay.sweepAfter(RETENTION_MS - 1);
   expect(await relay.queue(bob)).toHaveLength(1);
-  relay.clock.move(1);
-  await relay.sweep();
+  await relay.sweepAfter(1);
   expect(await relay.queue(bob)).toEqual([]);
   expect(relay.store.hasPayload(row!)).toBe(false);
   expect(relay.engine.head(bob.key)).toMatchObject({ queueItems: 0, queueBytes: 0, ackedThrough: 0, headSeq: NOON_MS });
@@ -42,8 +40,7 @@ test('item at the relay: not a millisecond before expires_at, and then deleted w
 test('item at the relay: a tombstone is kept, so that a late retry is a duplicate with its seq', async () => {
   const relay = await open();
   const { seqs } = await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
-  relay.clock.move(RETENTION_MS);
-  await relay.sweep();
+  await relay.sweepAfter(RETENTION_MS);
   expect(await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).toEqual({ verdict: 'duplicate', seqs });
   expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'y']]))).verdict).toBe('rejected:conflict');
   expect(await relay.queue(bob)).toEqual([]);
@@ -57,8 +54,7 @@ test('item at the relay: an expired notice is queued for the sender of an envelo
       [carol, 'x'],
     ]),
   );
-  const expiredAtMs = relay.clock.move(RETENTION_MS + 5);
-  await relay.sweep();
+  const expiredAtMs = await relay.sweepAfter(RETENTION_MS + 5);
   const notices = await relay.queue(alice);
   expect(notices.map(({ itemId }) => itemId).toSorted()).toEqual(
     [`expired:m1:${bob.key}`, `expired:m1:${carol.key}`].toSorted(),
@@ -72,8 +68,7 @@ test('item at the relay: an expired notice is queued for the sender of an envelo
 test('expiry notice: the wire is canonical {rec, sig} under the relay key', async () => {
   const relay = await open();
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
-  const expiredAtMs = relay.clock.move(RETENTION_MS);
-  await relay.sweep();
+  const expiredAtMs = await relay.sweepAfter(RETENTION_MS);
   const [wire] = await relay.wires(alice);
   const document = JSON.parse(wire!) as { rec: object; sig: string };
   expect(wire).toBe(canonicalize(document));
@@ -92,8 +87,7 @@ test('item at the relay: an expired receipt is dropped without notice, and known
   const relay = await open();
   const id = 'receipt:m1:a@b:1';
   await relay.pushOne(pushOf(bob, id, [[alice, 'x']], { kind: 'receipt' }));
-  relay.clock.move(RETENTION_MS);
-  await relay.sweep();
+  await relay.sweepAfter(RETENTION_MS);
   expect(await relay.queue(alice)).toEqual([]);
   expect(await relay.queue(bob)).toEqual([]);
   expect((await relay.pushOne(pushOf(bob, id, [[alice, 'x']], { kind: 'receipt' }))).verdict).toBe('duplicate');
@@ -102,11 +96,9 @@ test('item at the relay: an expired receipt is dropped without notice, and known
 test('expiry notice: one that itself expires is dropped, and nobody is told', async () => {
   const relay = await open();
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
-  relay.clock.move(RETENTION_MS);
-  await relay.sweep();
+  await relay.sweepAfter(RETENTION_MS);
   expect(await relay.queue(alice)).toHaveLength(1);
-  relay.clock.move(RETENTION_MS);
-  await relay.sweep();
+  await relay.sweepAfter(RETENTION_MS);
   for (const host of [alice, bob, carol]) expect(await relay.queue(host)).toEqual([]);
   expect(relay.dedupRows(alice)).toBe(1);
 });
@@ -118,8 +110,7 @@ test('expiry notice: exempt from every quota', async () => {
   await relay.pushOne(pushOf(bob, 'm3', [[alice, 'x']]));
   await relay.pushOne(pushOf(bob, 'm4', [[alice, 'x']]));
   await relay.ack(alice, NOON_MS);
-  relay.clock.move(RETENTION_MS);
-  await relay.sweep();
+  await relay.sweepAfter(RETENTION_MS);
   expect((await relay.queue(alice)).map(({ kind }) => kind)).toEqual(['expired', 'expired']);
   expect(relay.engine.head(alice.key)).toMatchObject({ queueItems: 0, queueBytes: 0 });
   for (const id of ['m5', 'm6']) {
@@ -129,15 +120,13 @@ test('expiry notice: exempt from every quota', async () => {
   const head = relay.engine.head(alice.key).headSeq;
   expect(await relay.ack(alice, head)).toMatchObject({ deleted: 4 });
   expect(relay.engine.head(alice.key)).toMatchObject({ queueItems: 0, queueBytes: 0 });
-  const [stored, replayed] = await storedAndReplayed(relay.store);
-  expect(stored).toEqual(replayed);
+  await expectReplayed(relay.store);
 });
 
 test('expiry notice: mail to oneself expires and tells oneself', async () => {
   const relay = await open();
   await relay.pushOne(pushOf(alice, 'm1', [[alice, 'x']]));
-  relay.clock.move(RETENTION_MS);
-  await relay.sweep();
+  await relay.sweepAfter(RETENTION_MS);
   expect((await relay.queue(alice)).map(({ itemId }) => itemId)).toEqual([`expired:m1:${alice.key}`]);
   await relay.reopen();
   expect(await relay.wires(alice)).toHaveLength(1);
@@ -171,13 +160,10 @@ test('item at the relay: what is acked, gone or not due is left alone by the swe
 test('dedup record: kept for the horizon after its item expired, then forgotten and its quota given back', async () => {
   const relay = await open();
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
-  relay.clock.move(RETENTION_MS);
-  await relay.sweep();
-  relay.clock.move(HORIZON_MS - 1);
-  await relay.sweep();
+  await relay.sweepAfter(RETENTION_MS);
+  await relay.sweepAfter(HORIZON_MS - 1);
   expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).verdict).toBe('duplicate');
-  relay.clock.move(1);
-  await relay.sweep();
+  await relay.sweepAfter(1);
   expect(relay.dedupRows(alice)).toBe(0);
   const anew = await relay.pushOne(pushOf(alice, 'm1', [[bob, 'y']]));
   expect(anew).toEqual({ verdict: 'accepted', seqs: [relay.clock.nowMs] });
@@ -206,14 +192,11 @@ test('dedup record: the horizon counts from the expiry, also when the relay slep
   await relay.reopen();
   await relay.sweep();
   expect(await relay.queue(alice)).toHaveLength(1);
-  relay.clock.move(HORIZON_MS - 1);
-  await relay.sweep();
+  await relay.sweepAfter(HORIZON_MS - 1);
   expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).verdict).toBe('duplicate');
-  relay.clock.move(1);
-  await relay.sweep();
+  await relay.sweepAfter(1);
   expect(relay.dedupRows(alice)).toBe(0);
-  const [stored, replayed] = await storedAndReplayed(relay.store);
-  expect(stored).toEqual(replayed);
+  await expectReplayed(relay.store);
 });
 
 test('dedup record: kept for the horizon after its item is acked', async () => {
@@ -221,11 +204,9 @@ test('dedup record: kept for the horizon after its item is acked', async () => {
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   relay.clock.move(RETENTION_MS - 1);
   await relay.ack(bob, NOON_MS);
-  relay.clock.move(HORIZON_MS);
-  await relay.sweep();
+  await relay.sweepAfter(HORIZON_MS);
   expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).verdict).toBe('duplicate');
-  relay.clock.move(1);
-  await relay.sweep();
+  await relay.sweepAfter(1);
   expect(relay.dedupRows(alice)).toBe(0);
 });
 
@@ -255,8 +236,7 @@ test('dedup record: kept for the horizon after its item is acked, also when that
   expect(relay.dedupRows(alice)).toBe(150);
   const again = await relay.push(...ids.map((id) => pushOf(alice, id, [[dave, 'x']])));
   expect(new Set(again.map((outcome) => outcomeOf(outcome).verdict))).toEqual(new Set(['duplicate']));
-  relay.clock.move(1);
-  await relay.sweep();
+  await relay.sweepAfter(1);
   expect(relay.dedupRows(alice)).toBe(0);
   await relay.close();
   expect((await verified(relay.folder)).findings).toEqual([]);
@@ -281,8 +261,7 @@ test('dedup record: not forgotten while its item waits because its queue is at f
   const relay = await open();
   await relay.push(pushOf(alice, 'm1', [[bob, 'x']]), pushOf(alice, 'm2', [[carol, 'x']]));
   await withoutCharge(relay, bob);
-  relay.clock.move(RETENTION_MS + 2 * HORIZON_MS);
-  await relay.sweep();
+  await relay.sweepAfter(RETENTION_MS + 2 * HORIZON_MS);
   expect(relay.engine.brokenQueues).toHaveLength(1);
   expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).verdict).toBe('duplicate');
   expect(await relay.queue(bob)).toHaveLength(1);
@@ -293,11 +272,9 @@ test('dedup record: a purge gives back quota:dedup_rows', async () => {
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   await relay.pushOne(pushOf(alice, 'm2', [[bob, 'x']]));
   await relay.ack(bob, NOON_MS + 1);
-  relay.clock.move(RETENTION_MS + HORIZON_MS - 1);
-  await relay.sweep();
+  await relay.sweepAfter(RETENTION_MS + HORIZON_MS - 1);
   expect((await relay.pushOne(pushOf(alice, 'm3', [[bob, 'x']]))).verdict).toBe('rejected:quota:dedup_rows');
-  relay.clock.move(1);
-  await relay.sweep();
+  await relay.sweepAfter(1);
   expect((await relay.pushOne(pushOf(alice, 'm3', [[bob, 'x']]))).verdict).toBe('accepted');
   expect(relay.dedupRows(alice)).toBe(1);
 });
@@ -315,8 +292,7 @@ test('dedup record: an item lost and accepted anew is not purged with its first 
   await relay.sweep();
   expect(relay.dedupRows(alice)).toBe(1);
   expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).verdict).toBe('duplicate');
-  relay.clock.move(DAY_MS);
-  await relay.sweep();
+  await relay.sweepAfter(DAY_MS);
   expect(relay.dedupRows(alice)).toBe(0);
 });
 
@@ -421,8 +397,7 @@ test('expiry sweep: pushes and acks in its middle', async () => {
   expect(notices.length + (outcome.type === 'Acked' ? outcome.deleted : 0)).toBe(300);
   expect(new Set(notices.map(({ itemId }) => itemId)).size).toBe(notices.length);
   expect(relay.engine.head(bob.key)).toMatchObject({ queueItems: 20, queueBytes: 20 });
-  const [stored, replayed] = await storedAndReplayed(relay.store);
-  expect(stored).toEqual(replayed);
+  await expectReplayed(relay.store);
 });
 
 test('an enrolment that lapsed and came again still gets the mail that waits, or its sender the notice', async () => {
@@ -456,8 +431,7 @@ test('dedup record: an id accepted anew in the very batch that forgets it is kno
 test('expiry notice: one whose bytes are lost is dropped; nobody is charged, no epoch ends, the relay goes on', async () => {
   const relay = await open();
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
-  relay.clock.move(RETENTION_MS);
-  await relay.sweep();
+  await relay.sweepAfter(RETENTION_MS);
   const [notice] = await relay.queue(alice);
   const { epoch } = relay.engine;
   const freshEpoch = epoch;
@@ -473,6 +447,5 @@ test('expiry notice: one whose bytes are lost is dropped; nobody is charged, no 
   expect(relay.engine.head(alice.key)).toMatchObject({ queueItems: 0, queueBytes: 0 });
   expect((await relay.pushOne(pushOf(bob, 'm2', [[alice, 'x']]))).verdict).toBe('accepted');
   expect(relay.failures).toEqual([]);
-  const [stored, replayed] = await storedAndReplayed(relay.store);
-  expect(stored).toEqual(replayed);
+  await expectReplayed(relay.store);
 });

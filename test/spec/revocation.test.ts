@@ -6,7 +6,7 @@ import type { EnrolHost } from '../../src/relay/core/command.ts';
 import { AppendGate } from '../support/append-gate.ts';
 import { accountEnrolOf, denyOf, enrolOf, pushOf, revokeOf, rotateOf } from '../support/commands.ts';
 import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';
-import { storedAndReplayed } from '../support/replay.ts';
+import { expectReplayed } from '../support/replay.ts';
 import { NOON_MS } from '../support/test-clock.ts';
 import { type TestRelay, openTestRelay } from '../support/test-relay.ts';
 
@@ -55,8 +55,7 @@ test('enrolment record rule 4: mail for a revoked host expires as always, its se
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   await relay.pushOne(pushOf(bob, 'm2', [[alice, 'x']]));
   await relay.engine.admissions.revokeHost(revokeOf(bob));
-  relay.clock.move(RETENTION_MS);
-  await relay.sweep();
+  await relay.sweepAfter(RETENTION_MS);
   expect((await relay.queue(alice)).map(({ itemId }) => itemId)).toEqual([`expired:m1:${bob.key}`]);
   expect(await relay.queue(bob)).toEqual([]);
   expect(relay.store.get('account', 'acme')).toBeUndefined();
@@ -100,8 +99,7 @@ test('enrolment rule 9: an entry stops what comes later, for a day and over a re
   expect(await relay.enrol(accountEnrolOf(bob, 'acme'))).toMatchObject({ type: 'Enrolled' });
   expect(await relay.rotate(rotateOf(alice, carol))).toMatchObject({ type: 'KeyRotated' });
   await relay.engine.admissions.lapse(relay.clock.nowMs);
-  const [stored, replayed] = await storedAndReplayed(relay.store);
-  expect(stored).toEqual(replayed);
+  await expectReplayed(relay.store);
 });
 
 test('enrolment rule 9: a crash between the entry and the revocations leaves nobody in', async () => {

@@ -12,7 +12,7 @@ import {
   sendersOf,
 } from '../support/commands.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
-import { storedAndReplayed } from '../support/replay.ts';
+import { expectReplayed } from '../support/replay.ts';
 import { NOON_MS } from '../support/test-clock.ts';
 import { type TestRelay, openTestRelay } from '../support/test-relay.ts';
 
@@ -85,8 +85,7 @@ describe('rotate rule 1', () => {
     await relay.rotate(rotateOf(bob, carol));
     await relay.sweep();
     expect(await relay.queue(carol)).toHaveLength(1);
-    relay.clock.move(1);
-    await relay.sweep();
+    await relay.sweepAfter(1);
     expect(await relay.queue(carol)).toEqual([]);
     const [notice] = await relay.queue(alice);
     expect(notice?.itemId).toBe(`expired:m1:${bob.key}`);
@@ -320,15 +319,12 @@ describe('lineage', () => {
     await relay.rotate(rotateOf(bob, carol));
     await relay.rotate(rotateOf(alice, dave));
     await relay.ack(carol, NOON_MS + 1);
-    relay.clock.move(RETENTION_MS + HORIZON_MS - 1);
-    await relay.sweep();
+    await relay.sweepAfter(RETENTION_MS + HORIZON_MS - 1);
     expect(await verdictOf(relay, dave, 'm1', carol)).toBe('duplicate');
-    relay.clock.move(1);
-    await relay.sweep();
+    await relay.sweepAfter(1);
     expect(relay.dedupRows(alice)).toBe(0);
     expect(await verdictOf(relay, dave, 'm1', carol)).toBe('accepted');
-    const [stored, replayed] = await storedAndReplayed(relay.store);
-    expect(stored).toEqual(replayed);
+    await expectReplayed(relay.store);
   });
 
   test('lineage: the sender of an expired item is told under the key that it has now', async () => {
@@ -336,8 +332,7 @@ describe('lineage', () => {
     await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
     await relay.rotate(rotateOf(alice, carol));
     await relay.rotate(rotateOf(carol, dave));
-    relay.clock.move(RETENTION_MS);
-    await relay.sweep();
+    await relay.sweepAfter(RETENTION_MS);
     expect(await relay.queue(alice)).toEqual([]);
     expect((await relay.queue(dave)).map(({ itemId, kind }) => [itemId, kind])).toEqual([
       [`expired:m1:${bob.key}`, 'expired'],

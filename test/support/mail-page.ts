@@ -86,6 +86,13 @@ export class MailWindow extends PageWindow {
     return opened;
   }
 
+  /** A window in which the page is live. */
+  static async entered(suite: BrowserSuite, mail: MailPage, options?: BrowserContextOptions): Promise<MailWindow> {
+    const opened = await MailWindow.open(suite, options);
+    await opened.enter(mail);
+    return opened;
+  }
+
   /** Opens the page with a fresh link; it is live when this resolves. */
   async enter({ link }: MailPage): Promise<void> {
     await this.page.goto(await link());

@@ -1,4 +1,5 @@
 /** The log against the rows: a replay through the reducers must give the very bytes that are stored. */
+import { expect } from 'vitest';
 import type { LogEntry } from '../../src/relay/core/event.ts';
 import type { RowChange } from '../../src/relay/core/rows.ts';
 import { rowKeyBytes } from '../../src/relay/store/keys.ts';
@@ -6,6 +7,12 @@ import type { StoreReader } from '../../src/relay/store/store-reader.ts';
 import { encodeRow } from '../../src/relay/store/row-codec.ts';
 import { collected } from './collected.ts';
 import { MapRows } from '../../src/library/map-rows.ts';
+
+/** The log and the rows say the same. */
+export async function expectReplayed(store: StoreReader): Promise<void> {
+  const [stored, replayed] = await storedAndReplayed(store);
+  expect(stored).toEqual(replayed);
+}
 
 /**
  * Stored and replayed rows, key to value in hexadecimal. Queue rows that are acked are left out of both; dedup rows that were

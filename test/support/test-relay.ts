@@ -167,6 +167,13 @@ export class TestRelay {
     await this.purge();
   }
 
+  /** The same so much later; resolves with the time of it. */
+  async sweepAfter(ms: number): Promise<number> {
+    const atMs = this.clock.move(ms);
+    await this.sweep();
+    return atMs;
+  }
+
   async expire(): Promise<void> {
     await this.engine.expiry.expire(() => this.clock.nowMs, new AbortController().signal);
   }
