@@ -10,6 +10,7 @@ import { alice, bob } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import type { MemoryLogServer } from '../support/memory-log.ts';
 import {
+  enrolledAtNew,
   faulty,
   follows,
   newServer,
@@ -115,9 +116,7 @@ async function wantsLead(server: MemoryLogServer, log: SharedLog, name: string):
 
 describe('a lead that another node is to have', () => {
   test('is given to it, and to no third one', async () => {
-    const server = newServer();
-    const first = await started(server);
-    await first.enrol(alice, bob);
+    const { server, relay: first } = await enrolledAtNew(alice, bob);
     const { epoch } = first;
     const third = await node(server);
     const { leads: thirdLeads } = await startFollowing(third, server);
@@ -166,9 +165,7 @@ describe('a lead that another node is to have', () => {
 });
 
 test('a node whose store folder was copied refuses to follow under the name of the one that leads', async () => {
-  const server = newServer();
-  const first = await started(server);
-  await first.enrol(alice, bob);
+  const { server, relay: first } = await enrolledAtNew(alice, bob);
   await first.stop();
   const copy = await temporaryFolder();
   await cp(first.folder, copy, { recursive: true });

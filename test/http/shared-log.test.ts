@@ -30,6 +30,7 @@ import { itemTo } from '../support/mail.ts';
 import type { MemoryLogServer } from '../support/memory-log.ts';
 import { withRawLevel } from '../support/raw-level.ts';
 import {
+  enrolledAtNew,
   faulty,
   follows,
   newServer,
@@ -90,9 +91,7 @@ describe('a relay whose log is shared', () => {
   });
 
   test('follows warm, and takes the lead of a node that shows no life for a lease', async () => {
-    const server = newServer();
-    const first = await started(server);
-    await first.enrol(alice, bob);
+    const { server, relay: first } = await enrolledAtNew(alice, bob);
     const second = await node(server);
     const { leads, passLease } = await startFollowing(second, server);
     await first.client(alice).push([itemTo([bob], 'one')]);
@@ -350,9 +349,7 @@ describe('a relay whose log is shared', () => {
   });
 
   test('reports as lost what the log does not have either', async () => {
-    const server = newServer();
-    const relay = await started(server);
-    await relay.enrol(alice, bob);
+    const { server, relay } = await enrolledAtNew(alice, bob);
     await relay.client(alice).push([itemTo([bob], 'lost')]);
     const { epoch, items } = await relay.client(bob).pull();
     await relay.stop();
@@ -366,9 +363,7 @@ describe('a relay whose log is shared', () => {
   });
 
   test('a log in doubt gets a new epoch, once', async () => {
-    const server = newServer();
-    const relay = await started(server);
-    await relay.enrol(alice, bob);
+    const { server, relay } = await enrolledAtNew(alice, bob);
     const { epoch } = relay;
     await server.client().doubt(server.row?.logId ?? '', 'a batch is missing');
     relay.timers.pass(LEASE_MS / 6);
@@ -518,9 +513,7 @@ describe('Versioning 5: an older copy of a log', () => {
   });
 
   test('is found by a leader that appends nothing, with its next sign of life', async () => {
-    const server = newServer();
-    const relay = await started(server);
-    await relay.enrol(alice, bob);
+    const { server, relay } = await enrolledAtNew(alice, bob);
     server.stored.pop();
     relay.timers.pass(LEASE_MS / 6);
     expect((await relay.relay.failed).cause).toBeInstanceOf(Fenced);
@@ -529,9 +522,7 @@ describe('Versioning 5: an older copy of a log', () => {
 
 describe('a leader whose clock jumps', () => {
   test.each([3_600_000, -3_600_000])('by %i ms gives the lead back, and another takes it', async (jumpMs) => {
-    const server = newServer();
-    const first = await started(server);
-    await first.enrol(alice, bob);
+    const { server, relay: first } = await enrolledAtNew(alice, bob);
     const second = await node(server);
     const { leads } = await startFollowing(second, server);
     first.clock.wallMs += 60_000;
@@ -605,9 +596,7 @@ describe('a relay that leads while a standby takes the place of its server', () 
   });
 
   test('does not give its lead back there when it stops before it has looked', async () => {
-    const server = newServer();
-    const first = await started(server);
-    await first.enrol(alice, bob);
+    const { server, relay: first } = await enrolledAtNew(alice, bob);
     const { epoch } = first;
     promoted(server);
     await first.stop();
@@ -635,9 +624,7 @@ function wentBack(server: MemoryLogServer): void {
 
 describe('a log that went back', () => {
   test('is found by a node that only followed, which begins a new epoch and puts its view aside', async () => {
-    const server = newServer();
-    const first = await started(server);
-    await first.enrol(alice, bob);
+    const { server, relay: first } = await enrolledAtNew(alice, bob);
     await first.client(alice).push([itemTo([bob], 'one')]);
     first.timers.pass(LEASE_MS / 6);
     const { epoch } = first;
@@ -658,9 +645,7 @@ describe('a log that went back', () => {
   });
 
   test('is told of it once by a node that finds it at its start, however often that starts', async () => {
-    const server = newServer();
-    const first = await started(server);
-    await first.enrol(alice, bob);
+    const { server, relay: first } = await enrolledAtNew(alice, bob);
     await first.client(alice).push([itemTo([bob], 'one')]);
     await first.stop();
     // On the same server, as after a restore.
@@ -693,9 +678,7 @@ describe('a log that went back', () => {
   });
 
   test('is found although its last batch has the number and the last record of the one that was seen', async () => {
-    const server = newServer();
-    const first = await started(server);
-    await first.enrol(alice, bob);
+    const { server, relay: first } = await enrolledAtNew(alice, bob);
     await first.client(alice).push([itemTo([bob], 'one')]);
     await first.stop();
     // Another history, that ends alike.
@@ -714,9 +697,7 @@ describe('a log that went back', () => {
 
 describe('a node that takes the lead', () => {
   test('and ends before its new epoch is durable leaves it to the next', async () => {
-    const server = newServer();
-    const first = await started(server);
-    await first.enrol(alice, bob);
+    const { server, relay: first } = await enrolledAtNew(alice, bob);
     await first.client(alice).push([itemTo([bob], 'one')]);
     const { epoch } = first;
     await first.stop();
@@ -791,9 +772,7 @@ function nothing(): void {
 
 describe('a stop', () => {
   test('in the middle of a catch-up is not told as the end of it', async () => {
-    const server = newServer();
-    const first = await started(server);
-    await first.enrol(alice, bob);
+    const { server, relay: first } = await enrolledAtNew(alice, bob);
     await first.stop();
     const { log, fail } = faulty(server.client());
     const stopped = new AbortController();
@@ -909,9 +888,7 @@ describe('a node that must not lead or serve', () => {
   });
 
   test('puts its view aside when another log took the place of the one that it is of', async () => {
-    const server = newServer();
-    const relay = await started(server);
-    await relay.enrol(alice);
+    const { relay } = await enrolledAtNew(alice);
     await relay.stop();
     const fresh = newServer();
     const other = await started(fresh);
@@ -926,9 +903,7 @@ describe('a node that must not lead or serve', () => {
   });
 
   test('makes something else of a batch than its leader', async () => {
-    const server = newServer();
-    const first = await started(server);
-    await first.enrol(alice, bob);
+    const { server, relay: first } = await enrolledAtNew(alice, bob);
     await first.stop();
     const [batch] = server.stored;
     if (batch) batch.effects = Buffer.alloc(32, 1);

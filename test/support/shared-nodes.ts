@@ -4,6 +4,7 @@ import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
 import { LOOK_EVERY_MS } from '../../src/relay/shared-log/node.ts';
 import type { SharedLogOptions } from '../../src/relay/shared-log/node-options.ts';
 import type { SharedLog } from '../../src/relay/shared-log/shared-log.ts';
+import type { TestHost } from './hosts.ts';
 import { HttpRelay, type HttpRelayChanges } from './http-relay.ts';
 import { MemoryLogServer } from './memory-log.ts';
 import { temporaryFolder } from './temporary-folder.ts';
@@ -30,6 +31,14 @@ export async function started(server: MemoryLogServer, changes: HttpRelayChanges
   const relay = await node(server, changes);
   await relay.start();
   return relay;
+}
+
+/** A new log, and its first node, at which these hosts are enrolled. */
+export async function enrolledAtNew(...hosts: TestHost[]): Promise<{ server: MemoryLogServer; relay: HttpRelay }> {
+  const server = newServer();
+  const relay = await started(server);
+  await relay.enrol(...hosts);
+  return { server, relay };
 }
 
 /** Starts a node of the log on `server` that follows; `passLease` lets time pass for it until it takes the lead. */
