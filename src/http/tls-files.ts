@@ -21,7 +21,7 @@ export interface Tls extends TlsFiles {
   key: Buffer;
 }
 
-/** The files cannot be used. The message is a sentence for the operator. */
+/** The files cannot be used. The message is a sentence for the operator; the cause is the error of the system. */
 export class TlsRefused extends Error {}
 
 /** A server takes no new connections any more: it could listen neither with a new pair nor with the one before. */
@@ -43,7 +43,7 @@ async function bytesOf(file: string): Promise<Buffer> {
   try {
     return await readFile(file);
   } catch (error) {
-    throw new TlsRefused(`${file} cannot be read (${fileFault(error)})`);
+    throw new TlsRefused(`${file} cannot be read (${fileFault(error)})`, { cause: error });
   }
 }
 

@@ -14,6 +14,7 @@ import {
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
+import { requireReadable } from '../lib/given-text.ts';
 import { CommandFailed, type ExitName, interruption } from '../lib/exit.ts';
 import { hostFailure } from '../lib/host-paths.ts';
 import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
@@ -61,6 +62,7 @@ const EXIT_OF: Readonly<Record<RestoreFault, ExitName>> = {
 async function restore(context: CommandContext, file: string, flags: RestoreFlags): Promise<void> {
   const force = flags.force === true;
   const options = { file: resolve(file), paths: ownPaths(context), force };
+  requireReadable(options.file);
   try {
     if (flags.dryRun) {
       const rehearsed = await rehearsal(context, options);

@@ -1,4 +1,5 @@
 /** The text of a file that a command was given, or of standard input for `-`. */
+import { accessSync, constants } from 'node:fs';
 import { fileFault } from '../../lib/file-fault.ts';
 import { readAllText, readText } from '../../lib/user-text.ts';
 import type { CommandContext } from './context.ts';
@@ -30,8 +31,22 @@ export async function givenText(
   try {
     return file === '-' ? await readAllText(stdin) : readText(file);
   } catch (error) {
-    const exit = EXITS[(error as NodeJS.ErrnoException).code ?? ''] ?? 'failure';
-    throw new CommandFailed(exit, code, `${what} cannot be read (${fileFault(error)}): ${advice}`);
+    throw new CommandFailed(exitOfFile(error), code, `${what} cannot be read (${fileFault(error)}): ${advice}`);
+  }
+}
+
+/** How a command ends that could not read a file for this reason. */
+export function exitOfFile(error: unknown, otherwise: ExitName = 'failure'): ExitName {
+  return EXITS[((error ?? {}) as Partial<NodeJS.ErrnoException>).code ?? ''] ?? otherwise;
+}
+
+/** Throws `CommandFailed` for a file that this user cannot read. */
+export function requireReadable(file: string): void {
+  try {
+    accessSync(file, constants.R_OK);
+  } catch (error) {
+    const message = `${file} cannot be read (${fileFault(error)}): name a file that you can read`;
+    throw new CommandFailed(exitOfFile(error), 'NO_FILE', message);
   }
 }
 

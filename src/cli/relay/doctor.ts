@@ -33,7 +33,7 @@ import { effectiveSettings, flagsAlone } from './serve-config.ts';
 import { configOption, withServeOptions } from './serve-options.ts';
 import { type ServeFlags, openNotices, refuseUnpushable, relayOptions } from './serve-settings.ts';
 import { sharedLogPlace, warningOfPassword } from './shared-log-options.ts';
-import { configFileOf } from './store-dir.ts';
+import { STORE_DIR_DEFAULT, configFileOf } from './store-dir.ts';
 
 /** Where docs/operating.md installs the unit. */
 const UNIT = '/etc/systemd/system/poste-relay.service';
@@ -82,6 +82,7 @@ async function examine(
   const configPath = configFileOf(context, command);
   const subject: RelaySubject = {
     storeDir,
+    isStoreNamed: storeDir !== resolve(STORE_DIR_DEFAULT),
     options,
     status,
     positionFile: status?.position_file ?? positionPathOf(storeDir, options?.positionFile),

@@ -43,7 +43,7 @@ export async function deployKey({ env }: CommandContext, keyFile: string | undef
   const path = resolve(named);
   const signer = await readKeyFile(path);
   if (!signer)
-    throw new StoreRefused('unreadable-key', `there is no key file at ${path}: name the key file of this relay`);
+    throw new StoreRefused('missing-key-file', `there is no key file at ${path}: name the key file of this relay`);
   const { mode } = await stat(path);
   const open = `Every user of this machine may open the key file ${path}: remove that permission (chmod o= ${path}).`;
   return { signer, place: path, notices: mode & OTHERS ? [open] : [] };

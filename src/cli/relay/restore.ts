@@ -10,6 +10,7 @@ import { type RestoreReport, restoreRelay } from '../../relay/image/restore.ts';
 import { StoreRefused, refuseUnusableFolder } from '../../relay/store/refused.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
+import { requireReadable } from '../lib/given-text.ts';
 import { deployKey, keyFileOption } from './relay-key.ts';
 import { interruption } from '../lib/exit.ts';
 import { ProgressLine } from '../lib/output.ts';
@@ -61,6 +62,7 @@ export function relayRestoreCommand(context: CommandContext): Command {
 
 async function restore(context: CommandContext, file: string, flags: RestoreFlags): Promise<void> {
   const isRehearsal = flags.dryRun === true;
+  requireReadable(resolve(file));
   if (!isRehearsal) {
     const advice = ', or try --dry-run first';
     requireConfirmation(context, { yes: flags.yes, stake: 'a restore replaces the store', advice });

@@ -10,6 +10,7 @@ import { startRelay } from '../../relay/relay.ts';
 import { TlsRefused } from '../../http/tls-files.ts';
 import { StoppedFollowing } from '../../relay/standby/shared-lead.ts';
 import { logFailure, passwordWarning, sharedLogOf } from './shared-log-options.ts';
+import { exitOfFile } from '../lib/given-text.ts';
 import { storeRemedy } from '../../lib/file-fault.ts';
 import { listenAddressText } from '../../lib/listen-address.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
@@ -188,7 +189,8 @@ async function orRefused<T>(start: () => Promise<T>): Promise<T> {
     }
     const ofLog = logFailure(error);
     if (ofLog instanceof CommandFailed) throw ofLog;
-    if (error instanceof TlsRefused) throw new CommandFailed('refused', 'TLS_REFUSED', error.message);
+    if (error instanceof TlsRefused)
+      throw new CommandFailed(exitOfFile(error.cause, 'refused'), 'TLS_REFUSED', error.message);
     if (error instanceof TooFewFiles) throw new CommandFailed('refused', 'TOO_FEW_FILES', error.message);
     if (error instanceof ListenFailed) throw new CommandFailed('conflict', 'LISTEN_FAILED', error.message);
     throw error;

@@ -30,6 +30,7 @@ export function configFileOf(context: CommandContext, command: Command): string 
 const REFUSED_EXIT: Readonly<Record<RefusedReason, ExitName>> = {
   locked: 'conflict',
   missing: 'notFound',
+  'missing-key-file': 'notFound',
   'foreign-key': 'refused',
   'missing-key': 'refused',
   'unreadable-key': 'refused',

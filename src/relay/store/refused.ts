@@ -11,6 +11,7 @@ export type RefusedReason =
   | 'missing'
   | 'foreign-key'
   | 'missing-key'
+  | 'missing-key-file'
   | 'unreadable-key'
   | 'newer-schema'
   | 'damaged'

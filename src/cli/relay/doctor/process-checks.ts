@@ -42,7 +42,7 @@ export function processChecks(subject: RelaySubject, asked: Asked, owner: string
     return [broken(RELAY, sentence, `ps -fp ${asked.holder}`)];
   }
   if (asked.type === 'absent' && !asked.wasStarted)
-    return [note(RELAY, 'it was never started on this store', startCommand(subject))];
+    return [note(RELAY, `no relay was ever started in ${subject.storeDir}`, startCommand(subject))];
   return [broken(RELAY, 'it does not run: hosts reach nobody, and their mail waits with them', startCommand(subject))];
 }
 

@@ -40,6 +40,10 @@ export async function stoppedStore(subject: RelaySubject): Promise<SeenStore> {
   const { storeDir, positionFile, nowMs } = subject;
   const database = join(storeDir, LEVEL_FOLDER);
   if (!existsSync(database)) {
+    if (!existsSync(positionFile) && subject.isStoreNamed && !existsSync(storeDir)) {
+      const sentence = `there is no folder ${storeDir}: name the right one, or start the relay, which makes it`;
+      return { checks: [broken(STORE, sentence, startCommand(subject))], look: undefined };
+    }
     if (!existsSync(positionFile))
       return { checks: [ok(STORE, `there is none at ${storeDir} yet: the first start makes it`)], look: undefined };
     const sentence = `the database at ${database} is missing, although the relay has run here before`;

@@ -49,6 +49,8 @@ export type RelayCheck = Check<RelayArea, RelayCheckId>;
 /** A relay as it runs or would start. */
 export interface RelaySubject {
   storeDir: string;
+  /** Whether the folder is another than the one by default. */
+  isStoreNamed: boolean;
   /** What it would start with; `undefined` when that cannot be used. */
   options: Omit<RelayOptions, 'log'> | undefined;
   /** How it runs; `undefined` while it does not, or does not answer. */

@@ -211,12 +211,24 @@ describe('a relay that is well', () => {
   });
 
   test('was never started: nothing is broken, and nothing is made', async () => {
-    const storeDir = join(await temporaryFolder(), 'store');
+    const storeDir = await temporaryFolder();
     const { document, of } = await examined(storeDir);
-    expect(of('relay')).toMatchObject(finding('note', 'it was never started', 'poste relay serve'));
+    expect(of('relay')).toMatchObject(finding('note', 'no relay was ever started', 'poste relay serve'));
     expect(of('store')).toMatchObject(finding('ok', 'the first start makes it', null));
     expect(document.broken).toBe(0);
+    expect(await readdir(storeDir)).toEqual([]);
+  });
+
+  test('is asked for in a folder that is not there: that is wrong if the folder was named, and a note if not', async () => {
+    const folder = await temporaryFolder();
+    const storeDir = join(folder, 'store');
+    const { document, of } = await examined(storeDir);
+    expect(document.broken).toBe(1);
+    expect(of('store')).toMatchObject(finding('broken', `there is no folder ${storeDir}`, 'poste relay serve'));
     expect(existsSync(storeDir)).toBe(false);
+    const ended = await runHere(['relay', 'doctor'], { environment: { POSTE_HOME: join(folder, 'no-home') } });
+    expect(ended.code).toBe(EXIT.ok);
+    expect(ended.stdout).toMatch(/ relay .*no relay was ever started in .*poste-relay/);
   });
 
   test('as text, what is wrong has its mend below it, and the command ends with 1', async () => {

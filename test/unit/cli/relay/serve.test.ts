@@ -464,7 +464,7 @@ describe('what goes wrong is one sentence, an exit code and no stack trace', () 
       expect(refusalOf(await run(serveArgs(storeDir)), key)).toMatch(/relay\.key does not hold a relay key/);
     });
 
-    test('a key file with another key, none, or that is not there is refused', async () => {
+    test('a key file with another key or none is refused, and one that is not there is not found', async () => {
       const { storeDir, key } = await usedStore();
       const { file } = await keyFile(0o600, OTHER_KEY);
       const args = [...serveArgs(storeDir), '--key-file', file];
@@ -474,7 +474,9 @@ describe('what goes wrong is one sentence, an exit code and no stack trace', () 
       await writeFile(file, `${key}\n`.padEnd(100_000, 'x'));
       expect(refusalOf(await run(args), key)).toContain(`${file} does not hold a relay key`);
       await rm(file);
-      expect(refusalOf(await run(args), key)).toContain(`there is no key file at ${file}`);
+      const gone = await run(args);
+      expect(gone.code).toBe(EXIT.notFound);
+      expect(sentenceOf(gone)).toContain(`there is no key file at ${file}`);
       await mkdir(file);
       expect(refusalOf(await run(args), key)).toContain(`${file} is a folder, and no key file`);
     });

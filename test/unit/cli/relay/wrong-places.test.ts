@@ -13,6 +13,7 @@ import { EXIT, sentenceOf } from '../../../support/relay-command.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 const KEY = { MAIL_RELAY_KEY: Buffer.alloc(32, 1).toString('base64') };
+const FREE = ['--listen', '127.0.0.1:0', '--admin-listen', 'off'];
 const LOG = ['--log', 'postgres://127.0.0.1:1/x'];
 
 test('every command with --log warns of a password that stands there, and of none from elsewhere', async () => {
@@ -80,6 +81,20 @@ test.each([
     'none cannot be read (it is not there): name a file that you can read',
   ],
   [['restore', 'none', '--yes'], EXIT.notFound, 'none cannot be read (it is not there): name a file that you can read'],
+  // The file is looked at before the question is.
+  [['restore', 'none'], EXIT.notFound, 'none cannot be read (it is not there): name a file that you can read'],
+  [['serve', ...FREE, '--key-file', 'none'], EXIT.notFound, 'there is no key file at'],
+  [
+    ['serve', ...FREE, '--tls-cert', 'none', '--tls-key', 'package.json'],
+    EXIT.notFound,
+    'none cannot be read (it is not there)',
+  ],
+  [
+    ['serve', ...FREE, '--tls-cert', 'package.json', '--tls-key', 'none'],
+    EXIT.notFound,
+    'none cannot be read (it is not there)',
+  ],
+  [['rotate-epoch', '--key-file', 'none'], EXIT.notFound, 'there is no key file at'],
   [['hosts', '--config', '.'], EXIT.usage, 'is a folder: name the config file in it'],
   [['hosts', '--config', 'none'], EXIT.notFound, 'there is no config file at'],
   [['log', 'check-proof', 'none'], EXIT.notFound, 'none cannot be read (it is not there)'],
@@ -100,6 +115,15 @@ test.each([
   const ended = await runHere(['relay', ...args, ...(isGiven ? [] : ['--store-dir', store])]);
   expect(ended.code).toBe(code);
   expect(sentenceOf(ended)).toContain(sentence);
+});
+
+test.each([
+  ['restore', 'none'],
+  ['relay', 'set', 'http://127.0.0.1:1', '--ca', 'none'],
+])('poste %s %s says that a file is not there, before anything else is asked', async (...args) => {
+  const ended = await runHere(args, { environment: { POSTE_HOME: await temporaryFolder() } });
+  expect(ended.code).toBe(EXIT.notFound);
+  expect(sentenceOf(ended)).toContain('none cannot be read (it is not there)');
 });
 
 test('a position file that is a folder is named as that, and not the store', async () => {

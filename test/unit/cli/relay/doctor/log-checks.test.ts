@@ -9,6 +9,7 @@ import type { LogInspection } from '../../../../../src/relay/shared-log/inspect-
 const NOW_MS = 1_800_000_000_000;
 
 const SUBJECT: RelaySubject = {
+  isStoreNamed: true,
   storeDir: '/var/lib/poste',
   options: undefined,
   status: undefined,

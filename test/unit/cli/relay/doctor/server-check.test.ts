@@ -15,6 +15,7 @@ const HERE = { binding: { version: '20.51.4' }, faults: FAULTS.slice(0, 1) };
 
 function subject(status?: Partial<StatusDocument>, server?: 'uws' | 'node'): RelaySubject {
   return {
+    isStoreNamed: true,
     storeDir: '/var/lib/poste',
     options: (server === undefined ? {} : { server }) as RelaySubject['options'],
     status: status && ({ server_asked: null, role: 'alone', ...status } as StatusDocument),
