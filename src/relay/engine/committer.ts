@@ -69,11 +69,7 @@ export class Committer implements FactSource {
   readonly #log: EventLog;
   readonly #view: FactSource;
   readonly #collector: Collector;
-  readonly #observer: AdmissionObserver;
-  readonly #published: CommitterOptions['published'];
-  readonly #broken: CommitterOptions['broken'];
-  readonly #onFailed: CommitterOptions['failed'];
-  readonly #monotonicMs: () => number;
+  readonly #options: CommitterOptions;
   readonly #recent = new RecentRows();
   #open = new OpenBatch();
   /** Takes no more, and is encoded while the one in flight is being written. */
@@ -96,15 +92,12 @@ export class Committer implements FactSource {
   /** What is to run while every batch that was begun is durable. */
   #between: (() => void)[] = [];
 
-  constructor({ log, view, collector, observer, published, monotonicMs, broken, failed }: CommitterOptions) {
+  constructor(options: CommitterOptions) {
+    const { log, view, collector } = options;
+    this.#options = options;
     this.#log = log;
     this.#view = view;
     this.#collector = collector;
-    this.#observer = observer;
-    this.#published = published;
-    this.#monotonicMs = monotonicMs;
-    this.#broken = broken;
-    this.#onFailed = failed;
     this.#lastLsn = log.lastLsn;
     if (collector.isPending) this.#start();
   }
@@ -215,6 +208,13 @@ export class Committer implements FactSource {
     return (this.#next?.batch ?? this.#unconfirmed.at(-1))?.durable;
   }
 
+  /** Resolves when the newest change of this row is durable; `undefined`: it is. Rejects with `StoreFailed`. */
+  durableRow(table: TableName, key: string): Promise<void> | undefined {
+    this.assertWorking();
+    const batches = [...this.#unconfirmed, ...(this.#next ? [this.#next.batch] : []), this.#open];
+    return batches.findLast(({ changes }) => changes.get(table, key))?.durable;
+  }
+
   /** Runs `work` while no batch is in flight: what the store shows then is durable. Rejects with `StoreFailed`. */
   async betweenBatches<T>(work: () => T): Promise<T> {
     this.assertWorking();
@@ -242,7 +242,7 @@ export class Committer implements FactSource {
     try {
       return this.#reduced(events);
     } catch (error) {
-      if (error instanceof BrokenQueue) this.#broken(error);
+      if (error instanceof BrokenQueue) this.#options.broken(error);
       throw error instanceof BrokenQueue || error instanceof DamagedRow ? error : this.#fail(error);
     }
   }
@@ -263,11 +263,11 @@ export class Committer implements FactSource {
     this.#lastLsn = entry.lsn;
     this.#open.entries.push(entry);
     for (const change of changes) this.#change(change);
-    this.#observer.admitted(entry.event);
+    this.#options.observer.admitted(entry.event);
   }
 
   #change(change: RowChange): void {
-    this.#observer.changing(change);
+    this.#options.observer.changing(change);
     this.#recent.changed(change);
     this.#open.changes.set(change);
   }
@@ -305,7 +305,7 @@ export class Committer implements FactSource {
 
   /** Resolves when the log can take the next batch. */
   async #write(batch: OpenBatch, encoded: Promise<EncodedAhead | undefined> | undefined): Promise<void> {
-    const startedMs = this.#monotonicMs();
+    const startedMs = this.#options.monotonicMs();
     const collected = await this.#collector.nextSlice();
     const ahead = await encoded;
     await new Promise<void>((resolve) => {
@@ -328,7 +328,7 @@ export class Committer implements FactSource {
     if (this.#failure) return;
     this.#unconfirmed.shift();
     const { entries, allChanges: changes, payloads } = batch;
-    this.#published({ entries, changes, payloads, durationMs: this.#monotonicMs() - startedMs });
+    this.#options.published({ entries, changes, payloads, durationMs: this.#options.monotonicMs() - startedMs });
     this.#collector.published(changes);
     batch.resolve();
     if (this.#unconfirmed.length > 0) return;
@@ -384,7 +384,7 @@ export class Committer implements FactSource {
     this.#open.reject(failure);
     for (const resolve of this.#roomWaiters.splice(0)) resolve();
     for (const run of this.#between.splice(0)) run();
-    this.#onFailed(failure);
+    this.#options.failed(failure);
     return failure;
   }
 }

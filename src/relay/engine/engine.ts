@@ -112,8 +112,7 @@ export class Engine {
     this.#monotonicMs = monotonicMs;
     this.#observer = observer;
     this.#heads = new DurableHeads(store);
-    const faults = new QueueFaults(onBrokenQueue ?? (() => undefined));
-    this.#faults = faults;
+    const faults = (this.#faults = new QueueFaults(onBrokenQueue ?? (() => undefined)));
     this.#epoch = relayRow(store).epoch;
     const indexes = new QueueIndexes({
       store,
@@ -266,10 +265,11 @@ export class Engine {
     return row;
   }
 
-  /** Notes the hop of a live host; `undefined`: it was noted before. */
+  /** Notes the hop of a live host. Resolves when the host's row is durable; `undefined`: it is. */
   noteHostSeen(command: NoteHostSeen): Promise<unknown> | undefined {
     const noted = decideHostSeen(command, this.directory.get(command.hostPubkey), this.#store.logFormat);
-    return noted.events.length > 0 ? this.#committer.answer(noted) : undefined;
+    if (noted.events.length > 0) return this.#committer.answer(noted);
+    return this.#committer.durableRow('enrolment', command.hostPubkey);
   }
 
   /**

@@ -1,11 +1,11 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/digest.ts';
 import type { LogBatch } from '../../../../src/relay/store/durable-log.ts';
 import { AppendGate } from '../../../support/append-gate.ts';
-import { enrolOf, pushOf, revokeOf, rotateEpochOf } from '../../../support/commands.ts';
+import { enrolOf, hostSeenOf, pushOf, revokeOf, rotateEpochOf, rotateOf } from '../../../support/commands.ts';
 import { deferred } from '../../../support/deferred.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
-import { alice, bob, carol } from '../../../support/hosts.ts';
+import { type TestHost, alice, bob, carol } from '../../../support/hosts.ts';
 import { settled } from '../../../support/settled.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { openTestRelay } from '../../../support/test-relay.ts';
@@ -52,6 +52,39 @@ test('a page does not show rows that LevelDB holds but has not confirmed', async
   confirmed.resolve();
   await push;
   expect(await relay.wires(bob)).toEqual(['x']);
+});
+
+test('a hop is held until what it and those before it made of the enrolment is durable', async () => {
+  const relay = await openTestRelay();
+  await relay.enrolAll(alice, bob);
+  const hop = async (host: TestHost): Promise<void> => void (await relay.engine.noteHostSeen(hostSeenOf(host)));
+  const gate = new AppendGate(relay.store);
+  onTestFinished(() => gate.open());
+  gate.close();
+  const first = hop(bob);
+  await gate.arrived(1);
+  // The second finds the mark of the first, in the batch that is being written; that of alice is in the next.
+  const second = hop(bob);
+  const other = hop(alice);
+  const last = hop(alice);
+  expect(await settled({ first, second, other, last })).toEqual([]);
+  gate.letOnePass();
+  await gate.arrived(2);
+  expect((await settled({ first, second, again: hop(bob), other, last })).toSorted()).toEqual([
+    'again',
+    'first',
+    'second',
+  ]);
+  gate.open();
+  await Promise.all([other, last]);
+  // A key that replaces another inherits the mark.
+  gate.close();
+  const rotated = relay.rotate(rotateOf(bob, carol));
+  await gate.arrived(3);
+  const inherited = hop(carol);
+  expect(await settled({ rotated, inherited })).toEqual([]);
+  gate.open();
+  await Promise.all([rotated, inherited]);
 });
 
 test('an ack in flight still shows its items, and a durable one does not', async () => {
