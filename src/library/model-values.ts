@@ -1,6 +1,7 @@
 /** What the naive model keeps, and what it counts and compares it by. */
 import { type PublicKey, hostFingerprint } from '../protocol/public-key.ts';
-import type { DenyHosts } from '../relay/core/command.ts';
+import type { DenyHosts, PushItem } from '../relay/core/command.ts';
+import type { RelaySettings } from '../relay/core/facts.ts';
 import type { AuthorityName, UsageRow } from '../relay/core/rows.ts';
 
 /** What an authority proved, with the name and age of the enrolment. */
@@ -85,4 +86,31 @@ export function grouped<T>(all: readonly T[], markOf: (one: T) => string): Map<s
 
 export function plus(usage: UsageRow, items: number, bytes: number): UsageRow {
   return { items: usage.items + items, bytes: usage.bytes + bytes };
+}
+
+interface ModelMail {
+  items: readonly ModelItem[];
+  waiting: readonly ModelItem[];
+  enrolments: ReadonlyMap<PublicKey, ModelEnrolment>;
+}
+
+/** Strangers share a half of what mail may take, and each may have of it as much as it leaves to others. */
+export function takesTooMuch(
+  sender: PublicKey,
+  keys: ReadonlySet<PublicKey>,
+  added: PushItem['item']['targets'],
+  { items, waiting, enrolments }: ModelMail,
+  { admission, mailBudgetBytes: budget = Infinity }: RelaySettings,
+): boolean {
+  const isVouchedFor = (key: PublicKey): boolean => {
+    const enrolment = enrolments.get(key);
+    return enrolment !== undefined && (enrolment.account !== null || enrolment.invited);
+  };
+  const takenBy = (isOne: (key: PublicKey) => boolean): number => {
+    const remembered = items.filter((item) => isOne(item.sender) && !item.isForgotten && !item.isNotice);
+    return usageOf(waiting.filter((item) => isOne(item.sender))).bytes + 512 * remembered.length;
+  };
+  const left = Math.min(budget / 2 - takenBy((key) => !isVouchedFor(key)), budget - takenBy(() => true));
+  const bytes = added.reduce((sum, { wire }) => sum + wire.length + 512, 0);
+  return admission !== 'invite' && !isVouchedFor(sender) && takenBy((key) => keys.has(key)) + bytes > left - bytes;
 }

@@ -25,6 +25,7 @@ import {
   isMeant,
   isSameEntry,
   plus,
+  takesTooMuch,
   rejected,
   usageOf,
 } from './model-values.ts';
@@ -268,7 +269,7 @@ export class NaiveModel {
     const seqs = known.map((all) => all.map(({ toldSeq }) => toldSeq));
     if (known.every((all) => all.length > 0)) return { verdict: 'duplicate', seqs };
     const added = targets.filter((_target, at) => known[at]?.length === 0);
-    const quota = this.#quota(sender, added);
+    const quota = this.#quota(senderPubkey, added);
     if (quota) return rejected(`quota:${quota}`);
     for (const { hostPubkey, wire } of added) {
       // What is forgotten already, because the clock went back, would be forgotten at once.
@@ -372,8 +373,9 @@ export class NaiveModel {
   }
 
   /** Which quota the new places of one item would pass, in the order of docs/protocol.md. */
-  #quota(sender: ReadonlySet<PublicKey>, added: PushItem['item']['targets']): string | undefined {
+  #quota(senderPubkey: PublicKey, added: PushItem['item']['targets']): string | undefined {
     const { limits, dedupRowsMax } = this.#settings;
+    const sender = this.host(senderPubkey).keys;
     const queues = added.map(({ hostPubkey, wire }) => plus(usageOf(this.queue(hostPubkey)), 1, wire.length));
     const shares = added.map(({ hostPubkey, wire }) => plus(this.share(hostPubkey, sender), 1, wire.length));
     const accountOf = (key: PublicKey): string | null => this.enrolments.get(key)?.account ?? null;
@@ -392,6 +394,7 @@ export class NaiveModel {
     if (owners.some(({ items }) => items > limits.max_owner_items)) return 'owner_items';
     if (owners.some(({ bytes }) => bytes > limits.max_owner_bytes)) return 'owner_bytes';
     if (this.dedupRows(sender) + added.length > dedupRowsMax) return 'dedup_rows';
-    return undefined;
+    const known = { items: this.items, waiting: [...this.#queues.values()].flat(), enrolments: this.enrolments };
+    return takesTooMuch(senderPubkey, sender, added, known, this.#settings) ? 'relay_bytes' : undefined;
   }
 }

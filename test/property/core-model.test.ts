@@ -78,7 +78,7 @@ function said(command: AskedCommand, relay: MemoryRelay, model: NaiveModel): [un
 }
 
 test.each(['open', 'invite'] as const)('says what the model says of any commands (%s)', (admission) => {
-  let [commands, accepted] = [0, 0];
+  let [commands, accepted, overBudget] = [0, 0, 0];
   const histories = anyHistory({ hosts: HOSTS, fromMs: NOON_MS });
   fc.assert(
     fc.property(histories, (all) => {
@@ -89,6 +89,7 @@ test.each(['open', 'invite'] as const)('says what the model says of any commands
         const [seen, expected] = said(command, relay, model) ?? [];
         commands++;
         if (Array.isArray(seen) && seen[0] === 'accepted') accepted++;
+        if (Array.isArray(seen) && seen[0] === 'rejected:quota:relay_bytes') overBudget++;
         expect({ command, said: seen }).toEqual({ command, said: expected });
         for (const { publicKey } of HOSTS) {
           const queued = relay.rows.queue(publicKey).map(({ seq, itemId }) => [seq, itemId]);
@@ -98,5 +99,8 @@ test.each(['open', 'invite'] as const)('says what the model says of any commands
     }),
     { numRuns: share(160) },
   );
+  expect(accepted).toBeGreaterThan(0);
+  // Whom an invite admitted is vouched for.
+  expect(overBudget > 0).toBe(admission === 'open');
   tried(`${commands} commands in ${share(160)} histories, of which ${accepted} pushes were accepted (${admission})`);
 });

@@ -26,6 +26,7 @@ const DAY_MS = 86_400_000;
 export const SMALL_SETTINGS: SettingsChanges = {
   enrolmentsMax: 4,
   dedupRowsMax: 11,
+  mailBudgetBytes: 12_000,
   limits: {
     max_item_bytes: 12,
     max_targets: 3,
