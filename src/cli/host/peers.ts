@@ -2,7 +2,7 @@
 import { Command } from 'commander';
 import { INVITE_MS, PAIR_WAIT_MS_MAX } from '../../host/contract/limits.ts';
 import type { InviteResult, PairWaitResult, PeerView } from '../../host/contract/peers.ts';
-import { confirm, confirmed, isInteractive, secretGiven, terminalOf } from '../lib/input.ts';
+import { confirm, confirmed, dropTyped, isInteractive, secretGiven, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
@@ -81,6 +81,7 @@ async function confirmedPeer(context: CommandContext, { code }: InviteResult, fl
   const from = address === null ? '' : `, from ${address}`;
   terminal.output.write(`${host} came with the code${from}:\n  fingerprint  ${fingerprint}\n`);
   try {
+    await dropTyped(terminal);
     await confirm(`Pair with ${host}, if it shows this fingerprint there? Else the code is void.`, terminal);
   } catch (error) {
     await ask(context, 'pair-decline', { code }, flags);

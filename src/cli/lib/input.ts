@@ -1,5 +1,6 @@
 /** What a person gives a command while it runs: an answer on the terminal, or a secret that no command line may hold. */
 import { createInterface, type Interface } from 'node:readline/promises';
+import { setTimeout as elapsed } from 'node:timers/promises';
 import type { CommandContext, InputStream, OutputStream } from './context.ts';
 import { CommandFailed } from './exit.ts';
 import { givenText } from './given-text.ts';
@@ -48,11 +49,21 @@ export async function confirm(question: string, terminal: Terminal): Promise<voi
   }
 }
 
+/** As long as a terminal may need to hand over what it holds. */
+const TYPED_MS = 50;
+
+/** Drops what was typed already: it is no answer to a question that was not asked yet. */
+export async function dropTyped({ input }: Terminal): Promise<void> {
+  input.resume();
+  await elapsed(TYPED_MS);
+  input.pause();
+}
+
 /** A line from the terminal. Throws `CommandFailed` when the input ends. */
 export async function answerTo(question: string, { input, output }: Terminal): Promise<string> {
   const lines = createInterface({ input, output });
   try {
-    const answer = await Promise.race([lines.question(question), inputEnd(lines)]);
+    const answer = input.readableEnded ? undefined : await Promise.race([lines.question(question), inputEnd(lines)]);
     if (answer !== undefined) return answer.trim();
     output.write('\n');
     throw new CommandFailed('interrupted', 'INTERRUPTED', 'nothing was done, because the question was not answered');
