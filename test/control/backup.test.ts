@@ -9,7 +9,7 @@ import { checkImage } from '../../src/lib/image.ts';
 import { BACKUP_KIND } from '../../src/relay/image/backup.ts';
 import { payloadKey } from '../../src/relay/store/keys.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
-import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, enrolledRelay } from '../support/http-relay.ts';
 import { alice, bob } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
 import { withRawLevel } from '../support/raw-level.ts';
@@ -19,8 +19,7 @@ const MUCH_BYTES = 8 << 20;
 const ITEM_BYTES = 400_000;
 
 async function started(bytes = 0): Promise<HttpRelay> {
-  const relay = await relayForTest(FIRST_ADAPTER);
-  await relay.enrol(alice, bob);
+  const relay = await enrolledRelay(FIRST_ADAPTER, [alice, bob]);
   for (let at = 0; at * ITEM_BYTES < bytes; at++) {
     const id = `m${at}`;
     const sealed = { alg: 'test', ct: randomBytes((ITEM_BYTES * 3) / 4).toString('base64'), enc: 'e' };

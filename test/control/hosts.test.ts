@@ -7,7 +7,7 @@ import { ADAPTERS, FIRST_ADAPTER } from '../support/adapters.ts';
 import { accountEnrolOf, enrolOf, rotateOf } from '../support/commands.ts';
 import { hostDocumentOf } from '../support/host-documents.ts';
 import { hopBytes } from '../support/hops.ts';
-import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, enrolledRelay, relayForTest } from '../support/http-relay.ts';
 import { alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
 import '../support/problems.ts';
@@ -162,8 +162,7 @@ describe('POST /v1/hosts/revoke', () => {
   });
 
   test.each(ADAPTERS)('ends the pull that the host is waiting in (%s)', async (adapter) => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob]);
     const connection = await RawConnection.open(relay.port);
     connection.send(hopBytes(relay.hop(bob, 'GET', '/v2/relay/items?wait=25')));
     await expect.poll(() => relay.timers.underWay(25_000), { interval: 2 }).toBe(1);

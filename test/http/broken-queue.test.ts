@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { PREFIX, prefixRange } from '../../src/relay/store/keys.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { adminPort, enterConsole } from '../support/console-session.ts';
-import { relayForTest } from '../support/http-relay.ts';
+import { enrolledRelay } from '../support/http-relay.ts';
 import { alice, bob, carol } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
@@ -11,8 +11,9 @@ import { rawRequest, requestBytes } from '../support/raw-http.ts';
 import { withRawLevel } from '../support/raw-level.ts';
 
 test('its ack is refused, its mail is handed over, and the log, /healthz, the metrics and the console tell', async () => {
-  const relay = await relayForTest(FIRST_ADAPTER, { adminListen: { host: '127.0.0.1', port: 0 } });
-  await relay.enrol(alice, bob, carol);
+  const relay = await enrolledRelay(FIRST_ADAPTER, [alice, bob, carol], {
+    adminListen: { host: '127.0.0.1', port: 0 },
+  });
   await relay.client(alice).push([itemTo([bob], 'm1'), itemTo([carol], 'm2')]);
   const [row] = await relay.queue(bob);
   await relay.stop();

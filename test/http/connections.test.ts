@@ -1,6 +1,6 @@
 /** Connections have a limit, in all and for each address, and those that do nothing give way. */
 import { describe, expect, test } from 'vitest';
-import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, ADAPTERS, enrolledRelay, relayForTest } from '../support/http-relay.ts';
 import { hopBytes } from '../support/hops.ts';
 import { type TestHost, alice, bob } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
@@ -28,8 +28,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   });
 
   test('a flood of connections closes no held pull of a host, and the relay answers every caller', async () => {
-    const relay = await relayForTest(adapter, { connections: { max: 8, perAddressMax: 8 } });
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob], { connections: { max: 8, perAddressMax: 8 } });
     const pull = await held(relay, bob);
     const flood = await openMany(relay, 40);
     expect((await rawRequest(relay.port, INFO)).status).toBe(200);
@@ -68,8 +67,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   describe('behind a proxy', () => {
     test('the proxy may have as many as it likes, and each client of it only so many at a time', async () => {
       const connections = { max: 100, perAddressMax: 2 };
-      const relay = await relayForTest(adapter, { connections, trustProxy: 'xff' });
-      await relay.enrol(alice, bob);
+      const relay = await enrolledRelay(adapter, [alice, bob], { connections, trustProxy: 'xff' });
       const idle = await openMany(relay, 6);
       for (const connection of idle) expect(await answered(connection)).toBe(200);
       const client = { 'x-forwarded-for': '203.0.113.1' };

@@ -9,7 +9,7 @@ import { KnownItems } from '../../src/relay/store/known-items.ts';
 import type { ItemToPush } from '../../src/host/relay/relay-client.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { askChallenge, enrolBody, postJson } from '../support/enrolments.ts';
-import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, enrolledRelay, relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, hostNamed } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import type { RawResponse } from '../support/raw-http.ts';
@@ -122,8 +122,7 @@ test.each(['read', 'unread'])('so it does after a start, while the rows of befor
 });
 
 test('a page that is replayed is refused, and acks that release nothing are cheap', async () => {
-  const relay = await relayForTest(FIRST_ADAPTER, { pushesPerMinute: 20 });
-  await relay.enrol(alice, bob);
+  const relay = await enrolledRelay(FIRST_ADAPTER, [alice, bob], { pushesPerMinute: 20 });
   for (let batch = 0; batch < 3; batch++) await push(relay, alice, newItems(bob));
   const hop = relay.hop(bob, 'GET', '/v2/relay/items?after=0');
   let served = 0;
@@ -146,8 +145,7 @@ test('a page that is replayed is refused, and acks that release nothing are chea
 });
 
 test('a rotation costs less than the items that it moves did, and the next one is refused', async () => {
-  const relay = await relayForTest(FIRST_ADAPTER, { pushesPerMinute: 200 });
-  await relay.enrol(alice, bob);
+  const relay = await enrolledRelay(FIRST_ADAPTER, [alice, bob], { pushesPerMinute: 200 });
   const moved = 2_000;
   const pushed = await costOf(async () => {
     for (let count = 0; count < moved / BATCH; count++) await push(relay, alice, newItems(bob));
@@ -163,8 +161,7 @@ test('a rotation costs less than the items that it moves did, and the next one i
 });
 
 test('floods of challenges and enrolments, and reads of the log, cost as much as other requests', async () => {
-  const relay = await relayForTest(FIRST_ADAPTER, { enrolRate: AT_ONCE });
-  await relay.enrol(alice, bob);
+  const relay = await enrolledRelay(FIRST_ADAPTER, [alice, bob], { enrolRate: AT_ONCE });
   await push(relay, alice, newItems(bob));
   await push(relay, alice, [itemTo([bob], 'proven')]);
   while ((await askChallenge(relay, carol)).status === 200);

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { SLOW_AFTER_MS } from '../../src/http/budget.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
-import { type Adapter, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { type Adapter, type HttpRelay, enrolledRelay } from '../support/http-relay.ts';
 import { enrolAll, hostedRelayForTest } from '../support/hosted-relay.ts';
 import { hopBytes } from '../support/hops.ts';
 import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';
@@ -125,8 +125,7 @@ function underWay(relay: HttpRelay) {
 
 /** Room for two large pages; each of `readers` has one of 4 MiB, more than sockets swallow, and dave a shorter one. */
 async function crowdedByReaders(adapter: Adapter, ...readers: TestHost[]): Promise<HttpRelay> {
-  const relay = await relayForTest(adapter, PAGES_CROWDED);
-  await relay.enrol(alice, dave, ...readers);
+  const relay = await enrolledRelay(adapter, [alice, dave, ...readers], PAGES_CROWDED);
   await fillQueues(relay, ...readers);
   return relay;
 }
@@ -150,8 +149,10 @@ function pull(relay: HttpRelay, host: TestHost, address = from(host)): Promise<R
 
 /** Room for two large bodies. */
 async function crowdedByUploads(adapter: Adapter): Promise<HttpRelay> {
-  const relay = await relayForTest(adapter, { trustProxy: 'xff', heldBytes: { ...HELD_BYTES, bodies: 2 * MIB } });
-  await relay.enrol(alice, bob, carol, dave);
+  const relay = await enrolledRelay(adapter, [alice, bob, carol, dave], {
+    trustProxy: 'xff',
+    heldBytes: { ...HELD_BYTES, bodies: 2 * MIB },
+  });
   return relay;
 }
 

@@ -6,7 +6,7 @@ import { queueKey, rowKeyBytes } from '../../src/relay/store/keys.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { adminPort, enterConsole } from '../support/console-session.ts';
 import { flipValue } from '../support/flipped-rows.ts';
-import { relayForTest } from '../support/http-relay.ts';
+import { enrolledRelay } from '../support/http-relay.ts';
 import { alice, bob, carol } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
@@ -14,8 +14,9 @@ import { rawRequest, requestBytes } from '../support/raw-http.ts';
 import { rowName } from '../../src/relay/store/checksum.ts';
 
 test('what needs it is refused, and the log, /healthz, the metrics and the console tell, the log of nobody', async () => {
-  const relay = await relayForTest(FIRST_ADAPTER, { adminListen: { host: '127.0.0.1', port: 0 } });
-  await relay.enrol(alice, bob, carol);
+  const relay = await enrolledRelay(FIRST_ADAPTER, [alice, bob, carol], {
+    adminListen: { host: '127.0.0.1', port: 0 },
+  });
   await relay.client(alice).push([itemTo([bob], 'm1'), itemTo([carol], 'm2')]);
   const [row] = await relay.queue(bob);
   await relay.stop();

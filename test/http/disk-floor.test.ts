@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../src/protocol/digest.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
-import { relayForTest } from '../support/http-relay.ts';
+import { enrolledRelay, relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
 import { enrolHost } from '../support/enrolments.ts';
@@ -16,8 +16,11 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     const free = { bytes: FLOOR };
     const freeBytes = () => Promise.resolve(free.bytes);
     // Without a budget nothing of the disk would be left to strangers.
-    const relay = await relayForTest(adapter, { diskFloorBytes: FLOOR, freeBytes, mailBudgetBytes: FLOOR });
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob], {
+      diskFloorBytes: FLOOR,
+      freeBytes,
+      mailBudgetBytes: FLOOR,
+    });
     const push = async (id: string) => {
       const body = JSON.stringify({ items: [itemTo([bob], id)] });
       return relay.send(relay.hop(alice, 'POST', '/v2/relay/items', body));

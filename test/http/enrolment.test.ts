@@ -2,7 +2,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { Challenges } from '../../src/relay/auth/challenges.ts';
 import { askChallenge, enrolBody, enrolHost, openChallenge, postJson, sendEnrol } from '../support/enrolments.ts';
 import { ANY_ADAPTER, FIRST_ADAPTER } from '../support/adapters.ts';
-import { type HttpRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, enrolledRelay, relayForSuite } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed, relay as relayHost } from '../support/hosts.ts';
 import { jsonOf } from '../support/problems.ts';
 import { rawRequest, requestBytes } from '../support/raw-http.ts';
@@ -151,8 +151,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     );
 
     test('enrolment rule 3: live enrolments are capped, and re-enrolments pass', async () => {
-      const relay = await relayForTest(adapter, { enrolmentsMax: 2 });
-      await relay.enrol(alice, bob);
+      const relay = await enrolledRelay(adapter, [alice, bob], { enrolmentsMax: 2 });
       expect(await enrolHost(relay, carol)).toBeProblem('ENROLMENTS_FULL');
       expect(relay.relay.engine.directory.liveCount).toBe(2);
       expect((await enrolHost(relay, bob)).status).toBe(200);
@@ -162,8 +161,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     });
 
     test('enrolment rule 3: at the cap the oldest that made no hop in 24 hours lapses', async () => {
-      const relay = await relayForTest(adapter, { enrolmentsMax: 2 });
-      await relay.enrol(alice);
+      const relay = await enrolledRelay(adapter, [alice], { enrolmentsMax: 2 });
       expect((await enrolHost(relay, bob)).status).toBe(200);
       relay.clock.move(24 * 60 * MINUTE_MS - 1);
       expect(await enrolHost(relay, carol)).toBeProblem('ENROLMENTS_FULL');
@@ -296,8 +294,7 @@ function challengeOfCarol(): Buffer {
 test('enrolment rule 2: at most 10,000 are open in all', async () => {
   const issue = vi.spyOn(Challenges.prototype, 'issue');
   onTestFinished(() => issue.mockRestore());
-  const relay = await relayForTest(FIRST_ADAPTER);
-  await relay.enrol(carol);
+  const relay = await enrolledRelay(FIRST_ADAPTER, [carol]);
   issue.mockClear();
   expect((await rawRequest(relay.port, challengeOfCarol())).status).toBe(200);
   const [challenges] = issue.mock.contexts as Challenges[];

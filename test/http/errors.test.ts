@@ -1,7 +1,7 @@
 /** docs/protocol.md, "Errors", row by row, and the order in which they are looked for. */
 import { describe, expect, test } from 'vitest';
 import { askChallenge, enrolBody, enrolHost, openChallenge, postJson, sendEnrol } from '../support/enrolments.ts';
-import { ADAPTERS, type HttpRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, ADAPTERS, enrolledRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
 import { alice, bob, carol, dave } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import '../support/problems.ts';
@@ -177,8 +177,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   });
 
   test('503 ENROLMENTS_FULL: with retry-after', async () => {
-    const relay = await relayForTest(adapter, { enrolmentsMax: 1 });
-    await relay.enrol(alice);
+    const relay = await enrolledRelay(adapter, [alice], { enrolmentsMax: 1 });
     expect(await enrolHost(relay, bob)).toBeProblem('ENROLMENTS_FULL');
   });
 
@@ -226,8 +225,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     });
 
     test('the signature comes before the rate, and a forged hop uses nothing of it up', async () => {
-      const relay = await relayForTest(adapter, { pushesPerMinute: 1 });
-      await relay.enrol(alice, bob);
+      const relay = await enrolledRelay(adapter, [alice, bob], { pushesPerMinute: 1 });
       const push = relay.hop(alice, 'POST', ITEMS, JSON.stringify({ items: [itemTo([bob], 'm1')] }));
       for (let count = 0; count < 3; count++)
         expect(await relay.send(push, { target: ACK })).toBeProblem('BAD_SIGNATURE');
@@ -237,8 +235,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     });
 
     test('the rate comes before the content', async () => {
-      const relay = await relayForTest(adapter, { pushesPerMinute: 1, enrolRate: 1 });
-      await relay.enrol(alice);
+      const relay = await enrolledRelay(adapter, [alice], { pushesPerMinute: 1, enrolRate: 1 });
       const nonsense = relay.hop(alice, 'POST', ITEMS, '{');
       expect(await relay.send(nonsense)).toBeProblem('BAD_REQUEST');
       expect(await relay.send(nonsense)).toBeProblem('RATE_LIMITED');

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { PROBLEMS, type ProblemCode } from '../../src/protocol/problem.ts';
 import { RELAY_OPERATIONS } from '../../src/relay/http/operations.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
-import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, enrolledRelay } from '../support/http-relay.ts';
 import { type Signed, hopBytes, hopHeaders, hopV1Headers } from '../support/hops.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
@@ -27,8 +27,7 @@ const REQUESTS = IS_THOROUGH ? 4800 * TIMES : 600;
 
 describe.each(ANY_ADAPTER)('%s', (adapter) => {
   test(`the relay answers ${REQUESTS} random requests and serves on`, async () => {
-    const relay = await relayForTest(adapter, { limits: { max_queue_items: 50 } });
-    await relay.enrol(alice, bob, carol, ROTATING[0]!);
+    const relay = await enrolledRelay(adapter, [alice, bob, carol, ROTATING[0]!], { limits: { max_queue_items: 50 } });
     await relay.client(alice).push([itemTo([ROTATING[0]!], 'before-the-storm')]);
     const random = new SeededRandom(1);
     const result = await sendRandom(REQUESTS, {

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { BODY_DEADLINE_MS } from '../../src/http/body.ts';
 import { revokeOf } from '../support/commands.ts';
-import { ADAPTERS, relayForSuite, relayForTest } from '../support/http-relay.ts';
+import { ADAPTERS, enrolledRelay, relayForSuite } from '../support/http-relay.ts';
 import { type Signed, hopBytes, sha256 } from '../support/hops.ts';
 import { alice, bob, carol, dave } from '../support/hosts.ts';
 import { jsonOf } from '../support/problems.ts';
@@ -32,8 +32,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   });
 
   test('a host that is revoked while its body comes in is not enrolled', async () => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice);
+    const relay = await enrolledRelay(adapter, [alice]);
     const bytes = hopBytes(relay.hop(alice, 'POST', '/v2/relay/items', '{"items":[]}'));
     const connection = await RawConnection.open(relay.port);
     connection.send(bytes.subarray(0, -1));

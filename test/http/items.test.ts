@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import type { ItemToPush, PushResult } from '../../src/host/relay/relay-client.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
-import { type HttpRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, enrolledRelay, relayForSuite } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
 import '../support/problems.ts';
@@ -104,8 +104,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     });
 
     test('items rule 3: one target over quota rejects the whole item', async () => {
-      const relay = await relayForTest(adapter, { limits: { max_queue_items: 1 } });
-      await relay.enrol(alice, bob, carol);
+      const relay = await enrolledRelay(adapter, [alice, bob, carol], { limits: { max_queue_items: 1 } });
       await relay.client(alice).push([itemTo([bob], 'm1')]);
       const lsn = await relay.lastLsn();
       const { results } = await relay.client(alice).push([itemTo([carol, bob], 'm2')]);
@@ -325,8 +324,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       ['quota:sender_bytes', { limits: { max_sender_bytes: 2 * wireBytes } }, undefined],
       ['quota:dedup_rows', { dedupRowsMax: 2 }, undefined],
     ])('items rule 7: %s', async (which, changes, alsoOver) => {
-      const relay = await relayForTest(adapter, changes);
-      await relay.enrol(alice, bob, carol);
+      const relay = await enrolledRelay(adapter, [alice, bob, carol], changes);
       const [m1, m2, m3] = ['m1', 'm2', 'm3'].map((id) => itemTo([bob], id, envelopeWire(id, wireBytes))) as Three;
       const { results } = await relay.client(alice).push([m1, m2, m3, m1]);
       expect(results.map(({ status }) => status)).toEqual(['accepted', 'accepted', `rejected:${which}`, 'duplicate']);
@@ -431,8 +429,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('max_batch items are taken, one more is BAD_REQUEST and stores nothing', async () => {
-    const relay = await relayForTest(adapter, { limits: { max_batch: 3 } });
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob], { limits: { max_batch: 3 } });
     const items = ['m1', 'm2', 'm3', 'm4'].map((id) => itemTo([bob], id));
     const lsn = await relay.lastLsn();
     const over = relay.hop(alice, 'POST', '/v2/relay/items', JSON.stringify({ items }));
@@ -446,8 +443,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('max_targets targets are taken, one more is too many', async () => {
-    const relay = await relayForTest(adapter, { limits: { max_targets: 2 } });
-    await relay.enrol(alice, bob, carol);
+    const relay = await enrolledRelay(adapter, [alice, bob, carol], { limits: { max_targets: 2 } });
     const { results } = await relay.client(alice).push([itemTo([bob, carol], 'm1'), itemTo([bob, carol, alice], 'm2')]);
     expect(results.map(({ status }) => status)).toEqual(['accepted', 'rejected:too many targets']);
   });
@@ -469,8 +465,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     });
 
     test('conflict and duplicate before quota', async () => {
-      const relay = await relayForTest(adapter, { limits: { max_queue_items: 1 } });
-      await relay.enrol(alice, bob);
+      const relay = await enrolledRelay(adapter, [alice, bob], { limits: { max_queue_items: 1 } });
       const again = itemTo([bob], 'm1', envelopeWire('m1', 300));
       const { results } = await relay
         .client(alice)
@@ -485,8 +480,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('seqs ascend, are those of the clock or above, and are never given twice', async () => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob]);
     const seqs: number[] = [];
     for (const moveMs of [0, 0, 1000, -5000, 0]) {
       relay.clock.wallMs += moveMs;

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { revokeOf } from '../support/commands.ts';
 import { postJson } from '../support/enrolments.ts';
-import { relayForSuite, relayForTest } from '../support/http-relay.ts';
+import { enrolledRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave, relay as relayHost } from '../support/hosts.ts';
 import { sha256 } from '../support/hops.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
@@ -115,8 +115,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('info with a hop says what the relay holds for the caller', async () => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob]);
     const you = { host: 'bob', pubkey: bob.key };
     expect((await relay.client(bob).ownInfo()).you).toEqual({ ...you, head_seq: 0, acked_through: 0 });
     const { results } = await relay.client(alice).push([itemTo([bob], 'm1'), itemTo([bob], 'm2')]);
@@ -127,8 +126,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('everything is still there after a restart, in the same epoch', async () => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob]);
     const { epoch } = relay;
     const { results } = await relay.client(alice).push([itemTo([bob], 'm1'), itemTo([bob], 'm2')]);
     await relay.client(bob).ack(epoch, results[0]?.targets?.[0]?.seq ?? 0);

@@ -9,7 +9,7 @@ import type { RelayEvent } from '../../src/relay/core/event.ts';
 import { decodeProvenRecord } from '../../src/relay/store/record.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { rotateOf } from '../support/commands.ts';
-import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, enrolledRelay } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, hostNamed, relay as relayHost } from '../support/hosts.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
@@ -90,8 +90,7 @@ async function accepted(relay: HttpRelay, from: TestHost, itemId: string, ...tar
 
 describe.each(ANY_ADAPTER)('%s', (adapter) => {
   const started = async (): Promise<HttpRelay> => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob, carol);
+    const relay = await enrolledRelay(adapter, [alice, bob, carol]);
     return relay;
   };
 

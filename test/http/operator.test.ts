@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { framingsAt } from '../support/framings.ts';
-import { ADAPTERS, type HttpRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, ADAPTERS, enrolledRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
 import { hopBytes } from '../support/hops.ts';
 import { alice, bob } from '../support/hosts.ts';
 import { jsonOf } from '../support/problems.ts';
@@ -10,8 +10,7 @@ import { RawConnection, type RawResponse, rawExchange, rawRequest, requestBytes 
 
 describe.each(ADAPTERS)('%s', (adapter) => {
   const started = async (): Promise<HttpRelay> => {
-    const relay = await relayForTest(adapter, { adminListen: { host: '127.0.0.1', port: 0 } });
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob], { adminListen: { host: '127.0.0.1', port: 0 } });
     return relay;
   };
 

@@ -6,7 +6,7 @@ import { payloadKey } from '../../src/relay/store/keys.ts';
 import { LEVEL_FOLDER } from '../../src/relay/store/level.ts';
 import { WireThread } from '../../src/relay/store/wire-thread.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
-import { ADAPTERS, type Adapter, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { type Adapter, type HttpRelay, ADAPTERS, enrolledRelay } from '../support/http-relay.ts';
 import { hopBytes, sha256 } from '../support/hops.ts';
 import { alice, bob, carol } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
@@ -137,8 +137,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
 
   describe('uploads', () => {
     test('a client that goes away in the middle of an upload stores nothing and gives back what it held', async () => {
-      const relay = await relayForTest(adapter);
-      await relay.enrol(alice, bob);
+      const relay = await enrolledRelay(adapter, [alice, bob]);
       const bytes = bigPush(relay, 'cut');
       const lsn = await relay.lastLsn();
       // 64 MiB are all that may be held at once: without giving back, the 10th would be refused.
@@ -157,8 +156,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     });
 
     test('an upload that does not arrive in a minute is refused, and the connection is closed', async () => {
-      const relay = await relayForTest(adapter);
-      await relay.enrol(alice, bob);
+      const relay = await enrolledRelay(adapter, [alice, bob]);
       const connection = await RawConnection.open(relay.port);
       const bytes = bigPush(relay, 'late');
       connection.send(bytes.subarray(0, 100_000));
@@ -171,8 +169,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     });
 
     test('more bodies than the share of one host are not held: 503, others go on, and room again when they are gone', async () => {
-      const relay = await relayForTest(adapter);
-      await relay.enrol(alice, bob);
+      const relay = await enrolledRelay(adapter, [alice, bob]);
       const bytes = bigPush(relay, 'full');
       const connections: RawConnection[] = [];
       // Two of them fit, three do not.
@@ -193,8 +190,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     });
 
     test('bodies that nobody asked for, on info, are not held at all', async () => {
-      const relay = await relayForTest(adapter);
-      await relay.enrol(alice, bob);
+      const relay = await enrolledRelay(adapter, [alice, bob]);
       const body = Buffer.alloc(8_388_608, 'x');
       const head = requestBytes('GET', '/v2/relay/info', {}, body);
       const connections: RawConnection[] = [];
@@ -303,8 +299,7 @@ async function queued(
   count: number,
   bytes: number,
 ): Promise<{ relay: HttpRelay; wires: Map<string, Buffer> }> {
-  const relay = await relayForTest(adapter);
-  await relay.enrol(alice, bob, carol);
+  const relay = await enrolledRelay(adapter, [alice, bob, carol]);
   const wires = new Map(ids(1, count).map((id) => [id, envelopeWire(id, bytes)]));
   const batch = Math.min(200, Math.floor(5_000_000 / bytes));
   const items = [...wires].map(([id, wire]) => itemTo([bob], id, wire));

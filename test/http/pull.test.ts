@@ -1,7 +1,7 @@
 /** GET /v2/relay/items and POST /v2/relay/ack. */
 import { describe, expect, test } from 'vitest';
 import { ANY_ADAPTER } from '../support/adapters.ts';
-import { type HttpRelay, type HttpRelayChanges, relayForSuite, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, type HttpRelayChanges, enrolledRelay, relayForSuite } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
@@ -17,8 +17,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     bytes: number,
     changes: HttpRelayChanges = {},
   ): Promise<{ relay: HttpRelay; seqs: number[] }> => {
-    const relay = await relayForTest(adapter, changes);
-    await relay.enrol(alice, bob, carol);
+    const relay = await enrolledRelay(adapter, [alice, bob, carol], changes);
     const seqs: number[] = [];
     for (let from = 1; from <= count; from += 200) {
       const ids = Array.from({ length: Math.min(200, count - from + 1) }, (_, at) => `m${from + at}`);
@@ -257,8 +256,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       'x',
       null,
     ])('ack: %j is BAD_REQUEST', async (body) => {
-      const relay = await relayForTest(adapter);
-      await relay.enrol(bob);
+      const relay = await enrolledRelay(adapter, [bob]);
       expect(await ack(relay, body)).toBeProblem('BAD_REQUEST');
     });
   });

@@ -6,7 +6,7 @@ import { PUBLICATIONS_PER_HOUR, WORK_OF_REQUEST, WORK_PER_PUSH } from '../../src
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { revokeOf } from '../support/commands.ts';
 import { askChallenge, enrolBody, postJson } from '../support/enrolments.ts';
-import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, enrolledRelay, relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
 import { rotationBody } from '../support/rotations.ts';
@@ -29,8 +29,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('a refused push stores nothing and says how long to wait, and that long is long enough', async () => {
-    const relay = await relayForTest(adapter, { pushesPerMinute: 3 });
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob], { pushesPerMinute: 3 });
     for (const id of ['m1', 'm2', 'm3']) await pushOf(relay, alice, [id]);
     const lsn = await relay.lastLsn();
     const body = JSON.stringify({ items: [itemTo([bob], 'm4')] });
@@ -46,8 +45,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('sender lists and encryption keys are counted by the hour, each by host key, and apart from pushes', async () => {
-    const relay = await relayForTest(adapter, { pushesPerMinute: 1 });
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob], { pushesPerMinute: 1 });
     const lsn = await relay.lastLsn();
     for (let count = 0; count < PUBLICATIONS_PER_HOUR; count++) {
       const iat = relay.clock.nowMs() + count;
@@ -99,8 +97,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('a page that is replayed is charged by its items and bytes, before they are read', async () => {
-    const relay = await relayForTest(adapter, { pushesPerMinute: 10 });
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob], { pushesPerMinute: 10 });
     expect(await pushOf(relay, alice, numbered(50), 40_000)).toBe(200);
     const replayed = relay.hop(bob, 'GET', '/v2/relay/items?after=0&limit=50');
     const statuses: number[] = [];
@@ -112,8 +109,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('a page that is refused costs no more than a request that gets nothing', async () => {
-    const relay = await relayForTest(adapter, { pushesPerMinute: 2 });
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob], { pushesPerMinute: 2 });
     expect(await pushOf(relay, alice, numbered(50), 40_000)).toBe(200);
     expect(await statusOfPull(relay, bob, 0)).toBe(200);
     const replayed = relay.hop(bob, 'GET', '/v2/relay/items?after=0&limit=50');
@@ -130,8 +126,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('a rotation that is refused is charged nothing', async () => {
-    const relay = await relayForTest(adapter, { pushesPerMinute: 1 });
-    await relay.enrol(alice, bob, carol);
+    const relay = await enrolledRelay(adapter, [alice, bob, carol], { pushesPerMinute: 1 });
     await relay.relay.engine.admissions.revokeHost(revokeOf(carol));
     expect(await pushOf(relay, alice, numbered(30))).toBe(200);
     for (let turn = 0; turn < 3; turn++)
@@ -140,8 +135,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('replays at once are charged as replays one after the other are', async () => {
-    const relay = await relayForTest(adapter, { pushesPerMinute: 10 });
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob], { pushesPerMinute: 10 });
     expect(await pushOf(relay, alice, numbered(50), 40_000)).toBe(200);
     const replayed = relay.hop(bob, 'GET', '/v2/relay/items?after=0&limit=50');
     const replies = await Promise.all(numbered(20).map(() => relay.send(replayed)));

@@ -3,7 +3,7 @@ import { canonicalize } from 'json-canonicalize';
 import { describe, expect, test } from 'vitest';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { enrolBody, openChallenge } from '../support/enrolments.ts';
-import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, enrolledRelay, relayForTest } from '../support/http-relay.ts';
 import { hopBytes, hopV1Bytes } from '../support/hops.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
@@ -66,8 +66,7 @@ const daveAnew = { ...hostNamed('dave anew'), name: dave.name };
 describe.each(ANY_ADAPTER)('%s', (adapter) => {
   /** A relay that has seen every hop route and a rotation, and what was sent. */
   const recorded = async (): Promise<{ relay: HttpRelay; recorder: Recorder }> => {
-    const relay = await relayForTest(adapter, { limits: { max_queue_items: 6 } });
-    await relay.enrol(alice, bob, carol, dave);
+    const relay = await enrolledRelay(adapter, [alice, bob, carol, dave], { limits: { max_queue_items: 6 } });
     await relay.enrolInV1(erin, frank);
     const recorder = new Recorder(relay);
     const { epoch } = relay;

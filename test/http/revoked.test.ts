@@ -1,6 +1,6 @@
 /** What is open for a host closes when its enrolment ends: "Enrolment record", rule 8. */
 import { describe, expect, test } from 'vitest';
-import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, ADAPTERS, enrolledRelay } from '../support/http-relay.ts';
 import { revokeOf, rotateOf } from '../support/commands.ts';
 import { deferred } from '../support/deferred.ts';
 import { hopBytes } from '../support/hops.ts';
@@ -18,8 +18,7 @@ const ITEM_BYTES = 512 << 10;
 
 describe.each(ADAPTERS)('%s', (adapter) => {
   const started = async (): Promise<HttpRelay> => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob]);
     return relay;
   };
 

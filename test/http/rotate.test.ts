@@ -7,7 +7,7 @@ import { hostFingerprint } from '../../src/protocol/public-key.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { accountEnrolOf, denyOf, revokeOf, rotateOf } from '../support/commands.ts';
 import { postJson } from '../support/enrolments.ts';
-import { type HttpRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, enrolledRelay, relayForSuite, relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
@@ -37,8 +37,7 @@ function receiptOf(signer: TestHost, seq: number): ReturnType<typeof itemTo> {
 
 describe.each(ANY_ADAPTER)('%s', (adapter) => {
   test('a host goes on under its new key, with its mail and its name', async () => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob]);
     for (const id of ['m1', 'm2']) await relay.client(alice).push([itemTo([bob], id)]);
     relay.clock.move(1000);
     const response = await rotate(relay, bob, carol);
@@ -62,8 +61,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('the record is shown under the old key as it was posted, to any enrolled host, also after a restart', async () => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob]);
     const posted = rotationBody(bob, carol, { rec: { unknown: { 'signed too': [1] } } });
     expect((await postJson(relay, PATH, posted)).status).toBe(200);
     await postJson(relay, PATH, rotationBody(carol, dave));
@@ -78,8 +76,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('the record is shown to enrolled hosts alone, and asked for by a key', async () => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob]);
     await rotate(relay, bob, carol);
     const target = `${SHOWN}?key=${encodeURIComponent(bob.key)}`;
     expect(await relay.send(relay.hop(bob, 'GET', target))).toBeProblem('NOT_ENROLLED');
@@ -89,8 +86,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('the same rotation again is 200 with moved_items 0, and changes nothing', async () => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob]);
     await relay.client(alice).push([itemTo([bob], 'm1')]);
     const first = jsonOf(await rotate(relay, bob, carol));
     const lsn = await relay.lastLsn();
@@ -104,8 +100,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('two at once move the mail once', async () => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob]);
     await relay.client(alice).push([itemTo([bob], 'm1'), itemTo([bob], 'm2')]);
     const answers = await Promise.all([1, 2, 3].map(() => rotate(relay, bob, carol)));
     expect(answers.map((answer) => jsonOf(answer)['moved_items']).toSorted((a, b) => Number(a) - Number(b))).toEqual([
@@ -115,8 +110,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('afterwards the old key is not enrolled on any route, and is no target', async () => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob]);
     await rotate(relay, bob, carol);
     for (const [method, target] of [
       ['GET', '/v2/relay/items'],
@@ -151,8 +145,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('a long poll of the old key ends with 401, and one of the new key with the mail', async () => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob, carol);
+    const relay = await enrolledRelay(adapter, [alice, bob, carol]);
     await relay.client(alice).push([itemTo([bob], 'm1')]);
     relay.clock.move(1000);
     // Of a length that no other timer has.
@@ -166,8 +159,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('a pull that reads while its key is rotated is not held', async () => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(bob);
+    const relay = await enrolledRelay(adapter, [bob]);
     const { engine } = relay.relay;
     const page = engine.page.bind(engine);
     engine.page = async (...asked) => {
@@ -179,8 +171,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('a list that is inspected while its key is rotated is not taken', async () => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(bob);
+    const relay = await enrolledRelay(adapter, [bob]);
     const { engine } = relay.relay;
     const [first, ...others] = Array.from({ length: 256 }, (_none, at) => hostNamed(`unknown-${at}`).key);
     const list = { v: 1, type: 'relay-senders', host_pubkey: bob.key, senders: [first, ...others], iat: NOON_MS };
@@ -210,8 +201,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('a sender that rotated between two attempts gets duplicate, under the keys of its request', async () => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob]);
     const [first] = (await relay.client(alice).push([itemTo([bob], 'm1')])).results;
     await rotate(relay, alice, carol);
     await rotate(relay, bob, dave);
@@ -230,8 +220,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('a receipt signed by a retired key of the pusher is taken, one of another host is not', async () => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob, dave);
+    const relay = await enrolledRelay(adapter, [alice, bob, dave]);
     await rotate(relay, bob, carol);
     const statusOf = async (signer: TestHost, seq: number): Promise<string | undefined> =>
       (await relay.client(carol).push([receiptOf(signer, seq)])).results[0]?.status;
@@ -246,8 +235,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('is limited by client address, apart from challenge and enrol', async () => {
-    const relay = await relayForTest(adapter, { enrolRate: 3 });
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob], { enrolRate: 3 });
     const statuses: number[] = [];
     for (let count = 0; count < 4; count++) statuses.push((await rotate(relay, bob, carol)).status);
     expect(statuses).toEqual([200, 200, 200, 429]);

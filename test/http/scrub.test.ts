@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { payloadKey } from '../../src/relay/store/keys.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
-import { relayForTest } from '../support/http-relay.ts';
+import { enrolledRelay } from '../support/http-relay.ts';
 import { alice, bob } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
@@ -12,8 +12,7 @@ import { withRawLevel } from '../support/raw-level.ts';
 const TEN_MINUTES_MS = 600_000;
 
 test('ten minutes after the start it finds what the disk altered, says so, and a push repairs it', async () => {
-  const relay = await relayForTest(FIRST_ADAPTER, { adminListen: { host: '127.0.0.1', port: 0 } });
-  await relay.enrol(alice, bob);
+  const relay = await enrolledRelay(FIRST_ADAPTER, [alice, bob], { adminListen: { host: '127.0.0.1', port: 0 } });
   await relay.client(alice).push(['m1', 'm2', 'm3'].map((id) => itemTo([bob], id)));
   const [, row] = await relay.queue(bob);
   await relay.stop();

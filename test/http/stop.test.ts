@@ -7,7 +7,7 @@ import { STOP_WITHIN_MS } from '../../src/relay/relay.ts';
 import { StoreRefused } from '../../src/relay/store/refused.ts';
 import { deferred } from '../support/deferred.ts';
 import { freePort } from '../support/free-port.ts';
-import { ADAPTERS, HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { ADAPTERS, enrolledRelay, HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { hopBytes } from '../support/hops.ts';
 import { alice, bob } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
@@ -21,8 +21,7 @@ const BODY_DEADLINE_MS = 60_000;
 
 describe.each(ADAPTERS)('%s', (adapter) => {
   const started = async (): Promise<HttpRelay> => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob]);
     return relay;
   };
 
@@ -107,8 +106,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
 
   test('then the port is free, also while old connections fade, and the store can be opened again', async () => {
     const listen = { host: '127.0.0.1', port: await freePort() };
-    const relay = await relayForTest(adapter, { listen });
-    await relay.enrol(alice, bob);
+    const relay = await enrolledRelay(adapter, [alice, bob], { listen });
     for (let round = 1; round <= 3; round++) {
       const idle = await RawConnection.open(listen.port);
       await relay.client(alice).push([itemTo([bob], `m${round}`)]);
@@ -160,8 +158,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   });
 
   test('a second relay on the same port is refused, whichever server it has, and leaves nothing open', async () => {
-    const relay = await relayForTest(adapter, { listen: { host: '127.0.0.1', port: await freePort() } });
-    await relay.enrol(alice);
+    const relay = await enrolledRelay(adapter, [alice], { listen: { host: '127.0.0.1', port: await freePort() } });
     for (const other of ADAPTERS) {
       const second = new HttpRelay(await temporaryFolder(), other, { listen: { host: '127.0.0.1', port: relay.port } });
       await expect(second.start()).rejects.toThrow(ListenFailed);

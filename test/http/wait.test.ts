@@ -1,7 +1,7 @@
 /** `wait`: an empty pull is held until an item arrives, the time is up, the relay drains, or the caller is gone. */
 import { describe, expect, test } from 'vitest';
 import { deferred } from '../support/deferred.ts';
-import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, ADAPTERS, enrolledRelay } from '../support/http-relay.ts';
 import { hopBytes } from '../support/hops.ts';
 import { type TestHost, alice, bob, carol } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
@@ -13,8 +13,7 @@ const WAIT_MS = WAIT_S * 1000;
 
 describe.each(ADAPTERS)('%s', (adapter) => {
   const started = async (): Promise<HttpRelay> => {
-    const relay = await relayForTest(adapter);
-    await relay.enrol(alice, bob, carol);
+    const relay = await enrolledRelay(adapter, [alice, bob, carol]);
     return relay;
   };
 

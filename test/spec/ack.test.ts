@@ -4,12 +4,11 @@ import { pushOf } from '../support/commands.ts';
 import { epochNumbered } from '../support/epochs.ts';
 import { alice, bob, carol } from '../support/hosts.ts';
 import { NOON_MS } from '../support/test-clock.ts';
-import { type TestRelay, openTestRelay } from '../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay } from '../support/test-relay.ts';
 
 /** Three items wait for bob and one for carol. */
 async function waiting(): Promise<TestRelay> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob, carol);
+  const relay = await enrolledTestRelay(bob, carol);
   await relay.push(...['m0', 'm1', 'm2'].map((id) => pushOf(alice, id, [[bob, id]])));
   await relay.pushOne(pushOf(alice, 'm0', [[carol, 'for carol']]));
   return relay;

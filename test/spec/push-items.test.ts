@@ -7,7 +7,7 @@ import { alice, bob, carol, dave } from '../support/hosts.ts';
 import { expectReplayed } from '../support/replay.ts';
 import { settled } from '../support/settled.ts';
 import { NOON_MS } from '../support/test-clock.ts';
-import { type TestRelay, openTestRelay } from '../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay, openTestRelay } from '../support/test-relay.ts';
 
 /** Everything the relay has written: a push that changes nothing leaves it as it is. */
 async function written(relay: TestRelay): Promise<unknown> {
@@ -15,8 +15,7 @@ async function written(relay: TestRelay): Promise<unknown> {
 }
 
 test('items rule 2: a repeated target is rejected:duplicate target', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob, carol);
+  const relay = await enrolledTestRelay(bob, carol);
   const before = await written(relay);
   const repeated = pushOf(alice, 'm1', [
     [bob, 'x'],
@@ -47,8 +46,7 @@ describe('items rule 3: every target is validated before anything is written', (
   );
 
   test('items rule 3: an item for three hosts is stored for all three at once', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(bob, carol, dave);
+    const relay = await enrolledTestRelay(bob, carol, dave);
     const gate = new AppendGate(relay.store);
     await relay.pushOne(
       pushOf(alice, 'm1', [
@@ -63,8 +61,7 @@ describe('items rule 3: every target is validated before anything is written', (
 });
 
 test('items rule 4: what is not a sealed envelope or a signed receipt is rejected, and nothing is stored', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   const before = await written(relay);
   for (const wireVerdict of ['not sealed', 'id mismatch', 'bad receipt'] as const) {
     const push = pushOf(alice, 'm1', [[bob, 'x']], { wireVerdict });
@@ -74,16 +71,14 @@ test('items rule 4: what is not a sealed envelope or a signed receipt is rejecte
 });
 
 test('items rule 5: an absent item is inserted with its dedup row and a seq', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   expect(await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).toEqual({ verdict: 'accepted', seqs: [NOON_MS] });
   expect(relay.store.get('dedup', `${alice.key}${bob.key}m1`)).toMatchObject({ seq: NOON_MS, expired: false });
   expect(await relay.queue(bob)).toMatchObject([{ seq: NOON_MS, itemId: 'm1', senderPubkey: alice.key }]);
 });
 
 test('items rule 5: the same bytes again are a duplicate with the original seq, also after ack and restart', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   const push = pushOf(alice, 'm1', [[bob, 'x']]);
   await relay.pushOne(push);
   relay.clock.move(1000);
@@ -97,8 +92,7 @@ test('items rule 5: the same bytes again are a duplicate with the original seq, 
 });
 
 test('items rule 5: same sender, item and target with other bytes is rejected:conflict and changes nothing', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   const before = await written(relay);
   expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'y']]))).verdict).toBe('rejected:conflict');
@@ -108,8 +102,7 @@ test('items rule 5: same sender, item and target with other bytes is rejected:co
 });
 
 test('items rule 6: a success is answered only after the transaction has committed', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   const gate = new AppendGate(relay.store);
   gate.close();
   const accepted = relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));

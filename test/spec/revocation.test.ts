@@ -8,7 +8,7 @@ import { accountEnrolOf, denyOf, enrolOf, pushOf, revokeOf, rotateOf } from '../
 import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';
 import { expectReplayed } from '../support/replay.ts';
 import { NOON_MS } from '../support/test-clock.ts';
-import { type TestRelay, openTestRelay } from '../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay, openTestRelay } from '../support/test-relay.ts';
 
 const RETENTION_MS = 14 * 86_400_000;
 
@@ -77,8 +77,7 @@ test('enrolment rule 9: an entry revokes at once every host that it means: by ke
 });
 
 test('enrolment rule 9: an entry that names a retired key revokes the present one', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice);
+  const relay = await enrolledTestRelay(alice);
   await relay.rotate(rotateOf(alice, bob));
   await relay.rotate(rotateOf(bob, carol));
   await relay.deny(denyOf({ hostFp: hostFingerprint(alice.key) }));
@@ -86,8 +85,7 @@ test('enrolment rule 9: an entry that names a retired key revokes the present on
 });
 
 test('enrolment rule 9: an entry stops what comes later, for a day and over a restart', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice);
+  const relay = await enrolledTestRelay(alice);
   await relay.deny(denyOf({ account: 'acme' }));
   await relay.deny(denyOf({ hostFp: hostFingerprint(carol.key) }));
   await relay.reopen();

@@ -14,7 +14,7 @@ import {
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { expectReplayed } from '../support/replay.ts';
 import { NOON_MS } from '../support/test-clock.ts';
-import { type TestRelay, openTestRelay } from '../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay, openTestRelay } from '../support/test-relay.ts';
 
 const DAY_MS = 86_400_000;
 const RETENTION_MS = 14 * DAY_MS;
@@ -22,8 +22,7 @@ const HORIZON_MS = RETENTION_MS + 7 * DAY_MS;
 const NOT_ACCEPTED = 'rejected:sender not accepted by target';
 
 async function open(): Promise<TestRelay> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob);
+  const relay = await enrolledTestRelay(alice, bob);
   return relay;
 }
 

@@ -5,15 +5,14 @@ import { enrolled } from '../support/events.ts';
 import { given } from '../support/given.ts';
 import { type TestHost, alice, bob, carol, hostNamed } from '../support/hosts.ts';
 import { NOON_MS } from '../support/test-clock.ts';
-import { type TestRelay, openTestRelay } from '../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay } from '../support/test-relay.ts';
 import { IS_THOROUGH } from '../support/thorough.ts';
 
 const AHEAD_MAX_MS = 300_000;
 const NOT_ACCEPTED = 'rejected:sender not accepted by target';
 
 async function open(): Promise<TestRelay> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob, carol);
+  const relay = await enrolledTestRelay(alice, bob, carol);
   return relay;
 }
 

@@ -6,15 +6,14 @@ import { LEVEL_FOLDER } from '../../src/relay/store/open.ts';
 import { pushOf } from '../support/commands.ts';
 import { alice, bob } from '../support/hosts.ts';
 import { NOON_MS } from '../support/test-clock.ts';
-import { type TestRelay, openTestRelay } from '../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay } from '../support/test-relay.ts';
 
 async function seqOfPush(relay: TestRelay, id: string): Promise<number> {
   return (await relay.pushOne(pushOf(alice, id, [[bob, id]]))).seqs[0]!;
 }
 
 test('sequence rule 1: sequence numbers never restart and are never reused', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   const seqs: number[] = [];
   const pushOne = async (): Promise<void> => void seqs.push(await seqOfPush(relay, `m${seqs.length}`));
   await pushOne();
@@ -33,8 +32,7 @@ test('sequence rule 1: sequence numbers never restart and are never reused', asy
 });
 
 test('sequence rule 2: a new seq is max(next sequence for the target, now)', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   expect(await seqOfPush(relay, 'm1')).toBe(NOON_MS);
   expect(await seqOfPush(relay, 'm2')).toBe(NOON_MS + 1);
   relay.clock.move(1);
@@ -46,8 +44,7 @@ test('sequence rule 2: a new seq is max(next sequence for the target, now)', asy
 });
 
 test('sequence rule 2: a store restored from an older copy allocates above anything it issued before', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   await seqOfPush(relay, 'm1');
   await relay.close();
   const levelFolder = join(relay.folder, LEVEL_FOLDER);
@@ -65,8 +62,7 @@ test('sequence rule 2: a store restored from an older copy allocates above anyth
 });
 
 test('sequence rule 3: the relay remembers acked_through, per target', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob, alice);
+  const relay = await enrolledTestRelay(bob, alice);
   await relay.push(pushOf(alice, 'm1', [[bob, 'x']]), pushOf(alice, 'm2', [[bob, 'x']]));
   await relay.push(pushOf(alice, 'm3', [[alice, 'x']]));
   await relay.ack(bob, NOON_MS);

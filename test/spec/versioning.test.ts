@@ -7,7 +7,7 @@ import { epochNumbered } from '../support/epochs.ts';
 import { alice, bob } from '../support/hosts.ts';
 import { withRawLevel } from '../support/raw-level.ts';
 import { NOON_MS } from '../support/test-clock.ts';
-import { openTestRelay } from '../support/test-relay.ts';
+import { enrolledTestRelay, openTestRelay } from '../support/test-relay.ts';
 
 const MINUTE_MS = 60_000;
 
@@ -38,8 +38,7 @@ describe('versioning rule 5: the epoch', () => {
   });
 
   test('versioning rule 5: a stored heartbeat more than 10 minutes old rotates it at startup', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(bob);
+    const relay = await enrolledTestRelay(bob);
     await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
     const { epoch } = relay.engine;
     relay.clock.move(10 * MINUTE_MS);

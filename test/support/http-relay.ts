@@ -205,6 +205,17 @@ export async function relayForTest(adapter: Adapter, changes: HttpRelayChanges =
   return relay;
 }
 
+/** The same, at which these hosts are enrolled. */
+export async function enrolledRelay(
+  adapter: Adapter,
+  hosts: readonly TestHost[],
+  changes: HttpRelayChanges = {},
+): Promise<HttpRelay> {
+  const relay = await relayForTest(adapter, changes);
+  await relay.enrol(...hosts);
+  return relay;
+}
+
 /**
  * One relay for the tests of a describe block; call it there. `current` is there from the first test on; at the end it
  * must have logged no error.

@@ -53,6 +53,13 @@ export async function openTestRelay(options: TestRelayOptions = {}): Promise<Tes
   return testRelay;
 }
 
+/** The same, at which these hosts are enrolled. */
+export async function enrolledTestRelay(...hosts: TestHost[]): Promise<TestRelay> {
+  const relay = await openTestRelay();
+  await relay.enrolAll(...hosts);
+  return relay;
+}
+
 export class TestRelay {
   readonly folder: string;
   readonly clock: TestClock;
