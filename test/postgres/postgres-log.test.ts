@@ -375,6 +375,18 @@ describe('an error of the server', () => {
     });
   });
 
+  test('of a process that has the number of one before the server was started again is none of a pooler', async () => {
+    const functions = [
+      "pg_backend_pid() RETURNS int LANGUAGE sql AS 'SELECT 7'",
+      "pg_postmaster_start_time() RETURNS timestamptz LANGUAGE sql AS 'SELECT clock_timestamp()'",
+    ];
+    for (const one of functions) await primary().query(`CREATE FUNCTION ${one}`, [], database);
+    await primary().query(`ALTER DATABASE ${database} SET search_path = public, pg_catalog`);
+    const log = client();
+    await log.append(await leading(log), batchOf(1, 1, ['a']), 0);
+    expect((await log.open()).state).toMatchObject({ lastNo: 1 });
+  });
+
   test('of tables that are gone for a while is waited for', async () => {
     const log = client();
     const tenure = await leading(log);

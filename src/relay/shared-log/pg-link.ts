@@ -43,7 +43,7 @@ interface ServerSettings {
   is_standby: boolean;
   system_identifier: string;
   timeline: number | null;
-  backend: number;
+  backend: string;
   version: number;
   fsync: string;
   full_page_writes: string;
@@ -70,8 +70,8 @@ export class PgLink {
   readonly #answerWithinMs: number;
   /** The server, as it was when the link was opened. */
   readonly server: LogServer;
-  /** The process of the server that answers it. */
-  readonly backend: number;
+  /** The process of the server that answers it, and when the server started: another start gives out the same numbers. */
+  readonly backend: string;
   /** As they were read last. */
   standbyNames: string;
   #warnings: string[] = [];

@@ -73,7 +73,7 @@ const TIMELINE = `('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::
 export const SERVER = `
 SELECT pg_is_in_recovery() AS is_standby, ${SYSTEM}::text AS system_identifier,
   CASE WHEN NOT pg_is_in_recovery() THEN ${TIMELINE} END AS timeline, current_setting('server_version_num')::int AS version,
-  pg_backend_pid() AS backend, current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
+  pg_backend_pid() || ' ' || pg_postmaster_start_time() AS backend, current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
   current_setting('synchronous_standby_names') AS standby_names`;
 
 export const IDENTITY = `

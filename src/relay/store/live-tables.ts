@@ -28,6 +28,8 @@ const FIELDS: Readonly<Record<number, string>> = {
   7: 'vvvbb',
   9: 'v',
 };
+/** Without one of these LevelDB reads no MANIFEST: number of its log, next number of a file, last sequence. */
+const NEEDED = [2, 3, 4];
 const DELETED = 6;
 const ADDED = 7;
 
@@ -72,15 +74,12 @@ function manifestNumber(name: string): number {
 }
 
 async function tablesIn(manifest: string): Promise<Set<number> | undefined> {
+  const seen = new Set<number>();
   const bytes = await readFile(manifest).catch(() => undefined);
   if (!bytes) return undefined;
   const live = new Set<number>();
-  let edits = 0;
-  for (const record of recordsOf(bytes)) {
-    if (!record || !applied(record, live)) return undefined;
-    edits++;
-  }
-  return edits === 0 ? undefined : live;
+  for (const record of recordsOf(bytes)) if (!record || !applied(record, live, seen)) return undefined;
+  return NEEDED.every((tag) => seen.has(tag)) ? live : undefined;
 }
 
 /** Ends with `undefined` at one that does not match its checksum. A last one cut short by a crash was never used. */
@@ -108,12 +107,13 @@ function* recordsOf(log: Buffer): Generator<Buffer | undefined> {
 }
 
 /** Whether the edit could be read. */
-function applied(edit: Buffer, live: Set<number>): boolean {
+function applied(edit: Buffer, live: Set<number>, seen: Set<number>): boolean {
   const reader = new LevelBytes(edit);
   while (!reader.isAtEnd) {
     const tag = reader.varint() ?? 0;
     const fields = FIELDS[tag];
     if (fields === undefined) return false;
+    seen.add(tag);
     const numbers: number[] = [];
     for (const field of fields) {
       const number = reader.varint();

@@ -19,6 +19,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { dirname, join, sep } from 'node:path';
 import { makeFolders, replaceFile, syncFolder } from '../../lib/files.ts';
 import { parserOf } from '../../protocol/schemas.ts';
+import { readPosition } from './position.ts';
 
 /** The position slots inside the store folder. */
 export const POSITION_FILE = 'position';
@@ -57,7 +58,7 @@ function pointedFrom(folder: string): string | undefined {
 
 /**
  * As `positionPathOf`, at an opening of the store: chooses a file, and carries over a position that stands in the store
- * folder. The caller holds the lock of the store. Where no file can be chosen, the position stays where it is.
+ * folder, unless the other is as new. The caller holds the lock of the store. Where no file can be chosen, the position stays where it is.
  */
 export async function settlePosition(folder: string, place: PositionPlace): Promise<string> {
   const { positionFile, positionHome } = place;
@@ -66,6 +67,9 @@ export async function settlePosition(folder: string, place: PositionPlace): Prom
   if (isOpen && positionHome !== undefined) await chooseFile(folder, inFolder, positionHome);
   const path = positionPathOf(folder, positionFile);
   if (positionFile === undefined && path !== inFolder && existsSync(inFolder)) {
+    // An older version noted more there, or a start that did not find the folder of the other.
+    const [there, here] = [await readPosition(inFolder), await readPosition(path)];
+    if (there && there.lsn > (here?.lsn ?? 0)) await replaceFile(path, await readFile(inFolder));
     await rm(inFolder);
     await syncFolder(folder);
   }

@@ -254,7 +254,7 @@ describe('a damaged store', () => {
     },
   );
 
-  test.each(['flip', 'remove', 'cut'])(
+  test.each(['flip', 'remove', 'cut', 'newer one that was never ended'])(
     'whose CURRENT is lost, and whose MANIFEST has a %s, is left as it is',
     async (how) => {
       const folder = await copied();
@@ -263,7 +263,10 @@ describe('a damaged store', () => {
       const manifest = join(database, (await readdir(database)).find((one) => one.startsWith('MANIFEST')) ?? 'none');
       const bytes = await readFile(manifest);
       if (how === 'remove') await rm(manifest);
-      else {
+      else if (how.startsWith('newer')) {
+        // LevelDB writes the tables first, and which log belongs to them next.
+        await writeFile(join(database, 'MANIFEST-999999'), bytes.subarray(0, 7 + bytes.readUInt16LE(4)));
+      } else {
         if (how === 'flip') bytes.writeUInt8(bytes.readUInt8(20) ^ 1, 20);
         await writeFile(manifest, how === 'cut' ? bytes.subarray(0, 10) : bytes);
       }

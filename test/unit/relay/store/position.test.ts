@@ -178,6 +178,13 @@ describe('where the position of a store stands', () => {
     expect([await read(path), await readdir(folder)]).toEqual([positionAt(7), ['position-place']]);
   });
 
+  test('what an older version noted in the store folder since counts', async () => {
+    const { folder, inFolder, home, path } = await settled();
+    await write(inFolder, positionAt(8));
+    expect(await settlePosition(folder, { positionHome: home })).toBe(path);
+    expect([await read(path), await readdir(folder)]).toEqual([positionAt(8), ['position-place']]);
+  });
+
   test('before the pointer stands, the one in the store folder counts, whatever lies beyond it', async () => {
     const { folder, inFolder, home } = await places();
     await write(inFolder, positionAt(7));
