@@ -1,6 +1,6 @@
 /**
- * The daemon: opens the store, serves the local socket, the LAN and the relay link, and runs periodic jobs. The composition
- * root of the host.
+ * The daemon: opens the store, serves the local socket, the LAN and the relay link, and runs periodic jobs. The
+ * composition root of the host.
  *
  *     start   store (its lock keeps a second daemon out) ─▶ identity ─▶ socket ─▶ LAN, relay, outbox
  *     stop    all of these drain: every request is answered ─▶ doorbells ─▶ store: every transaction is durable

@@ -1,7 +1,7 @@
 /**
  * The clock of a host over its restarts. Deadlines count the time that passed: while the daemon runs by the monotonic
- * clock; between two runs by the wall clock, as far as that can be believed. A suspend counts for nothing: nothing could
- * be delivered meanwhile.
+ * clock; between two runs by the wall clock, as far as that can be believed. A suspend counts for nothing: nothing
+ * could be delivered meanwhile.
  */
 import { ClockGuard, type ClockJump } from '../lib/clock-guard.ts';
 import { type Clock, systemClock, type Timers } from '../lib/clock.ts';
@@ -13,8 +13,8 @@ import { afterPeerChange } from './outbox/outbox.ts';
 import type { HostStore } from './store/host-store.ts';
 
 /**
- * A longer time between two runs counts for nothing: rather than that, the machine started with a wrong date. Longer than
- * a relay keeps items, and shorter than what is kept so that nothing is done twice.
+ * A longer time between two runs counts for nothing: rather than that, the machine started with a wrong date. Longer
+ * than a relay keeps items, and shorter than what is kept so that nothing is done twice.
  */
 export const AWAY_MAX_MS = 21 * DAY_MS;
 const NOTE_EVERY_MS = 600_000;

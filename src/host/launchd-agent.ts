@@ -70,15 +70,15 @@ export function agentPath(environment: Environment): string {
 }
 
 function key(name: string): string {
-  return `<key>${escaped(name)}</key>`;
+  return `<key>${escapeXml(name)}</key>`;
 }
 
 function string(text: string): string {
-  return `<string>${escaped(text)}</string>`;
+  return `<string>${escapeXml(text)}</string>`;
 }
 
 /** XML has no way to write most control characters. */
-function escaped(text: string): string {
+function escapeXml(text: string): string {
   // oxlint-disable-next-line no-control-regex
   if (/[\u0000-\u001f\u007f]/.test(text)) throw new RangeError(`a property list cannot name ${JSON.stringify(text)}`);
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');

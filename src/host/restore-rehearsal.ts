@@ -1,6 +1,6 @@
 /**
- * What a restore of this host would do, over copies in the folder for temporary files: the present store is not opened, and
- * a daemon may go on using it.
+ * What a restore of this host would do, over copies in the folder for temporary files: the present store is not opened,
+ * and a daemon may go on using it.
  */
 import { cpSync, existsSync, rmSync } from 'node:fs';
 import { mkdtemp } from 'node:fs/promises';

@@ -158,9 +158,9 @@ export async function planOf({
   place: string;
   force: boolean;
 }): Promise<RestorePlan> {
-  const seen = replaced === undefined ? null : await compared(restored, replaced);
+  const seen = replaced === undefined ? null : await compareHosts(restored, replaced);
   if (seen && seen.isReadable && !seen.isSameHost && !force) throw otherHost(place);
-  return { backup, holds: await counted(restored), replaced: seen };
+  return { backup, holds: await countHeld(restored), replaced: seen };
 }
 
 /** Makes a store of the file in `folder`, which must not exist. Throws `RestoreRefused`. */
@@ -187,7 +187,7 @@ export async function storeOfFile(file: string, folder: string): Promise<HostBac
 }
 
 /** What the replaced store has that the restored one lacks. */
-async function compared(restored: HostStore, replaced: HostStore | 'unreadable'): Promise<ReplacedHost> {
+async function compareHosts(restored: HostStore, replaced: HostStore | 'unreadable'): Promise<ReplacedHost> {
   if (replaced === 'unreadable') {
     return { isReadable: false, isSameHost: false, messagesSince: 0, outgoingSince: 0, agentsSince: [] };
   }
@@ -211,7 +211,7 @@ async function compared(restored: HostStore, replaced: HostStore | 'unreadable')
   );
 }
 
-async function counted(store: HostStore): Promise<HeldCounts> {
+async function countHeld(store: HostStore): Promise<HeldCounts> {
   return store.read(async (reader) => {
     const counts: HeldCounts = { messages: 0, agents: 0, peers: 0, waiting: 0 };
     for await (const _ of reader.range('message', [])) counts.messages++;

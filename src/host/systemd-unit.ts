@@ -21,10 +21,14 @@ interface UnitParts {
 /** Throws `RangeError` for a path that no unit can name. */
 export function unitText({ node, main, environment }: UnitParts): string {
   const variables = Object.entries(environment).map(
-    ([name, value]) => `Environment=${quoted(escaped(`${name}=${value}`))}\n`,
+    ([name, value]) => `Environment=${quoteWord(escapeSpecifiers(`${name}=${value}`))}\n`,
   );
   // systemd expands variables in arguments, but not in the program's own path.
-  const command = [quoted(escaped(node)), quoted(escaped(main).replaceAll('$', '$$$$')), 'daemon'].join(' ');
+  const command = [
+    quoteWord(escapeSpecifiers(node)),
+    quoteWord(escapeSpecifiers(main).replaceAll('$', '$$$$')),
+    'daemon',
+  ].join(' ');
   return `${FIRST_LINE}
 [Unit]
 Description=Poste: keeps the mail of this host
@@ -67,12 +71,12 @@ export function unitPath(environment: Environment): string {
 }
 
 /** A percent sign begins a specifier. */
-function escaped(text: string): string {
+function escapeSpecifiers(text: string): string {
   // oxlint-disable-next-line no-control-regex
   if (/[\u0000-\u001f\u007f]/.test(text)) throw new RangeError(`a unit cannot name ${JSON.stringify(text)}`);
   return text.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('%', '%%');
 }
 
-function quoted(text: string): string {
+function quoteWord(text: string): string {
   return /^[A-Za-z0-9@+=:,./_-]+$/.test(text) ? text : `"${text}"`;
 }

@@ -1,6 +1,6 @@
 /**
- * `poste/protocol`: the bytes of the protocol, for clients and for those who check it. docs/protocol.md explains them, and
- * `test/vectors` of the repository holds examples of each.
+ * `poste/protocol`: the bytes of the protocol, for clients and for those who check it. docs/protocol.md explains them,
+ * and `test/vectors` of the repository holds examples of each.
  */
 export { decodeBase64, encodeBase64 } from '../protocol/base64.ts';
 export { NotCanonicalisable, canonicalBytes, canonicalJson } from '../protocol/canonical-json.ts';

@@ -1,8 +1,8 @@
 /**
  * Sessions of agents: which are live, since when, and how each can be woken.
  *
- * A session is live while it calls (`register`, `heartbeat`, a wait for a doorbell) or while its program runs. One that is
- * silent for `SESSION_LIVE_MS` is not live, and neither is one that ended, by its own word or with its program.
+ * A session is live while it calls (`register`, `heartbeat`, a wait for a doorbell) or while its program runs. One that
+ * is silent for `SESSION_LIVE_MS` is not live, and neither is one that ended, by its own word or with its program.
  */
 import type { SessionEndResult, SessionListResult, SessionState } from '../contract/agents.ts';
 import type { HostClock, HostContext } from '../base/context.ts';

@@ -1,6 +1,6 @@
 /**
- * Calls the daemon's operations. Every failure is one sentence with the next step: no daemon, another user's daemon, one
- * that ends or falls silent during the call. Every wait is bounded.
+ * Calls the daemon's operations. Every failure is one sentence with the next step: no daemon, another user's daemon,
+ * one that ends or falls silent during the call. Every wait is bounded.
  */
 import { isObject } from '../../protocol/json-object.ts';
 import { type SocketRequest, type SocketRequestFailed, socketRequest, socketStream } from '../../lib/socket-request.ts';

@@ -122,7 +122,7 @@ export class LocalServer {
       return { handle: () => this.#whileAsked(exchange, (signal) => this.#streamBackup(exchange, signal)) };
     }
     if (framing.contentLength > REQUEST_BYTES_MAX) {
-      return tooLarge();
+      return tooLargeReply();
     }
     const agentName = framing.header(AGENT_HEADER);
     const sessionId = framing.header(SESSION_HEADER);
@@ -131,11 +131,11 @@ export class LocalServer {
       handle: ({ bytes }) =>
         this.#whileAsked(exchange, async (signal) => {
           const input = parseOperationInput(operation, bytes);
-          if (isRefusal(input)) return refused(input);
+          if (isRefusal(input)) return refusalReply(input);
           const caller = await this.#caller(agentName, OPERATIONS[operation].acting, signal);
-          if (isRefusal(caller)) return refused(caller);
+          if (isRefusal(caller)) return refusalReply(caller);
           const output = await perform(this.#options.handlers, operation, { sessionId, ...caller }, input);
-          return isRefusal(output) ? refused(output) : jsonReply(200, output);
+          return isRefusal(output) ? refusalReply(output) : jsonReply(200, output);
         }),
     };
   }
@@ -164,7 +164,7 @@ export class LocalServer {
 
   async #streamBackup(exchange: Exchange, signal: AbortSignal): Promise<'streamed' | Reply> {
     if (this.#backups >= BACKUPS_AT_ONCE) {
-      return refused(refusal('UNAVAILABLE', 'other backups are being taken: wait for their end'));
+      return refusalReply(refusal('UNAVAILABLE', 'other backups are being taken: wait for their end'));
     }
     this.#backups++;
     try {
@@ -191,22 +191,22 @@ export class LocalServer {
     if (isStoreFailure(error)) {
       const message =
         'the store failed, and what became of this is unknown: free disk space or replace the disk, and start the daemon again';
-      return problem(503, 'STORE_FAILED', message);
+      return problemReply(503, 'STORE_FAILED', message);
     }
     this.#options.context.log('error', 'an operation failed', { operation, err: error });
-    return problem(500, 'INTERNAL', 'the daemon could not do this: its log says why');
+    return problemReply(500, 'INTERNAL', 'the daemon could not do this: its log says why');
   }
 }
 
-function refused({ code, message, details }: Refusal): Reply {
-  return problem(STATUS_OF[code], code, message, details);
+function refusalReply({ code, message, details }: Refusal): Reply {
+  return problemReply(STATUS_OF[code], code, message, details);
 }
 
-function tooLarge(): Reply {
-  return refused(refusal('TOO_LARGE', `a request has at most ${REQUEST_BYTES_MAX} bytes`, { field: null }));
+function tooLargeReply(): Reply {
+  return refusalReply(refusal('TOO_LARGE', `a request has at most ${REQUEST_BYTES_MAX} bytes`, { field: null }));
 }
 
-function problem(status: number, code: string, message: string, details: ProblemAnswer['details'] = {}): Reply {
+function problemReply(status: number, code: string, message: string, details: ProblemAnswer['details'] = {}): Reply {
   const document: ProblemAnswer = { code, message, details };
   return jsonReply(status, document);
 }
@@ -222,10 +222,10 @@ function localAnswer({ status, body }: Reply, code: ProblemCode): Reply {
   switch (code) {
     case 'NOT_FOUND':
     case 'METHOD_NOT_ALLOWED':
-      return problem(404, 'UNKNOWN_OPERATION', 'the daemon knows no such operation');
+      return problemReply(404, 'UNKNOWN_OPERATION', 'the daemon knows no such operation');
     case 'BODY_TOO_LARGE':
-      return tooLarge();
+      return tooLargeReply();
     default:
-      return problem(status, code, (JSON.parse(String(body)) as { detail: string }).detail);
+      return problemReply(status, code, (JSON.parse(String(body)) as { detail: string }).detail);
   }
 }

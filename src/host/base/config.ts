@@ -1,5 +1,6 @@
 /**
- * The configuration of a host. Flags win over environment variables, those over the config file, that over the defaults.
+ * The configuration of a host. Flags win over environment variables, those over the config file, that over the
+ * defaults.
  *
  * The file is TOML. An unknown key or an invalid value is refused with its line: a setting that is
  * ignored in silence is worse than none.

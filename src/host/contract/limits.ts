@@ -1,6 +1,6 @@
 /**
- * How much the operations take and answer. Apart from their schemas, because commands need these numbers, and the library
- * of schemas takes as long to load as all of Node.js.
+ * How much the operations take and answer. Apart from their schemas, because commands need these numbers, and the
+ * library of schemas takes as long to load as all of Node.js.
  */
 
 export const TO_MAX = 20;

@@ -39,7 +39,7 @@ function refuse(validator: Validator, value: unknown): Refusal {
   const params = error.params as Record<string, unknown>;
   switch (error.keyword) {
     case 'required':
-      return badInput(joined(path, firstOf(params['requiredProperties'])), 'is missing');
+      return badInput(joinPath(path, firstOf(params['requiredProperties'])), 'is missing');
     // How the library says that a closed object has another member.
     case 'boolean':
       return badInput(path, 'is no member of the input');
@@ -54,7 +54,7 @@ function firstOf(names: unknown): string {
   return Array.isArray(names) ? String(names[0]) : '';
 }
 
-function joined(path: string, member: string): string {
+function joinPath(path: string, member: string): string {
   return path === '' ? member : `${path}.${member}`;
 }
 
@@ -63,7 +63,7 @@ function pathOf(pointer: string): string {
   let path = '';
   for (const part of pointer.split('/').slice(1)) {
     if (/^\d+$/.test(part)) path += `[${part}]`;
-    else path = joined(path, part.replaceAll('~1', '/').replaceAll('~0', '~'));
+    else path = joinPath(path, part.replaceAll('~1', '/').replaceAll('~0', '~'));
   }
   return path;
 }
@@ -78,7 +78,7 @@ function brokenText(value: unknown, path: string): string | undefined {
     }
   } else if (typeof value === 'object' && value !== null) {
     for (const [name, member] of Object.entries(value)) {
-      const broken = brokenText(member, joined(path, name));
+      const broken = brokenText(member, joinPath(path, name));
       if (broken !== undefined) return broken;
     }
   }

@@ -1,6 +1,6 @@
 /**
- * What can happen to an outbox row, what that depends on, and what follows: `outbox.ts` decides. Besides, the report to the
- * sender of a message that does not arrive, or arrives after all.
+ * What can happen to an outbox row, what that depends on, and what follows: `outbox.ts` decides. Besides, the report to
+ * the sender of a message that does not arrive, or arrives after all.
  */
 import type { DeliveryState } from '../../protocol/documents.ts';
 import type { Epoch } from '../../protocol/epoch.ts';

@@ -2,8 +2,8 @@
  * The states of an outbox row: the transition for one event, and its side effects.
  *
  * Specification, "Sender outbox row (relay path)" and "Limits". It leaves the path over the LAN open: decided here.
- * Pure: the time and the random jitter are facts, and signatures were verified before. Deadlines stand on this host's clock
- * and count the time that passed; a relay's word moves none. Invariants:
+ * Pure: the time and the random jitter are facts, and signatures were verified before. Deadlines stand on this host's
+ * clock and count the time that passed; a relay's word moves none. Invariants:
  *   - the row of an envelope ends done or cancelled, or its sender has been alerted: none is lost in silence;
  *   - a delivery receipt of every recipient makes it done from any state, and corrects an earlier alert;
  *   - `nextAtMs` is null exactly when nothing is to be done any more, and wire bytes are kept exactly as long as they
@@ -207,8 +207,8 @@ function moveAny(row: OutboxRow, event: Exclude<OutboxEvent, { type: OwnEvent }>
 }
 
 /**
- * How long the row may wait after a jump of the clock. It may have been written after the jump, by the new clock; and what
- * is pending is tried at once.
+ * How long the row may wait after a jump of the clock. It may have been written after the jump, by the new clock; and
+ * what is pending is tried at once.
  */
 function longestWaitMs({ state }: OutboxRow): number {
   if (state === 'quarantined') return QUARANTINE_ALERT_MS;

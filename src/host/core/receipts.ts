@@ -19,8 +19,8 @@ export interface ReceiptClock {
 }
 
 /**
- * The next receipt, for `state`; undefined when `last` already has that state or a higher one. Its seq counts up from the
- * milliseconds of the first one.
+ * The next receipt, for `state`; undefined when `last` already has that state or a higher one. Its seq counts up from
+ * the milliseconds of the first one.
  */
 export function nextReceipt(
   last: ReceiptRow | undefined,

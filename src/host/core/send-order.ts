@@ -1,10 +1,10 @@
 /**
  * The order in which messages leave for one host: that in which they were sent. Pure.
  *
- * Each row waits out its own failures, so a later one may be due first. An earlier row that had no answer then goes with
- * it. Behind one that was refused for want of room or of a target, later ones wait until it is tried again: they would be
- * refused too, or overtake it. A row that was refused for what it is holds up no other, and neither does one that a
- * relay of v1 has.
+ * Each row waits out its own failures, so a later one may be due first. An earlier row that had no answer then goes
+ * with it. Behind one that was refused for want of room or of a target, later ones wait until it is tried again: they
+ * would be refused too, or overtake it. A row that was refused for what it is holds up no other, and neither does one
+ * that a relay of v1 has.
  */
 import type { OutboxRow } from './rows.ts';
 

@@ -1,14 +1,14 @@
 /**
  * Whether a message wakes an idle recipient ("What the service does", 3): kinds `request`, `task`, `decision` and
- * `alert` do; `message` and `reply` only with `needs_reply`, when the body mentions the recipient, or, beyond the rule, when
- * it answers a message of the recipient's own that had `needs_reply`; `status` never.
+ * `alert` do; `message` and `reply` only with `needs_reply`, when the body mentions the recipient, or, beyond the rule,
+ * when it answers a message of the recipient's own that had `needs_reply`; `status` never.
  *
  * A mention is `@name` or `@name@host` with the name of the recipient and the name of its host, without case. Names are
- * ASCII, so any other letter ends one, as in languages that write no spaces. Before the `@` stands nothing that begins an
- * e-mail address, and no end of a path; a letter of a script that writes no spaces may stand there. After
- * the name stands no `@`, and no `/` with a word behind it (`@name/package`); mentions joined by `/` all count.
- * Full stops, hyphens and underscores at the end of a sentence do not belong to the name unless the recipient is called
- * so. Quotes and code count like any text.
+ * ASCII, so any other letter ends one, as in languages that write no spaces. Before the `@` stands nothing that begins
+ * an e-mail address, and no end of a path; a letter of a script that writes no spaces may stand there. After the name
+ * stands no `@`, and no `/` with a word behind it (`@name/package`); mentions joined by `/` all count. Full stops,
+ * hyphens and underscores at the end of a sentence do not belong to the name unless the recipient is called so. Quotes
+ * and code count like any text.
  */
 import { foldHostName } from '../../protocol/names.ts';
 import { foldName } from './address.ts';

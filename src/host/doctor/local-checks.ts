@@ -61,13 +61,13 @@ export function daemonChecks(facts: DaemonFacts, place: DaemonPlace): Check[] {
     case 'unusable':
       return [broken(DAEMON, facts.message, ANOTHERS.has(facts.code) ? null : RESTART)];
     case 'absent':
-      return absent(facts.store, place);
+      return absentChecks(facts.store, place);
     default:
       return assertNever(facts);
   }
 }
 
-function absent(facts: StoreFacts, { store, isUnit }: DaemonPlace): Check[] {
+function absentChecks(facts: StoreFacts, { store, isUnit }: DaemonPlace): Check[] {
   const start = isUnit ? RESTART : 'poste daemon';
   const notRunning = broken(DAEMON, 'does not run: nothing is sent or received, and no agent is woken', start);
   switch (facts.type) {
@@ -76,14 +76,14 @@ function absent(facts: StoreFacts, { store, isUnit }: DaemonPlace): Check[] {
     case 'foreign':
       return [notRunning];
     case 'refused':
-      return refused(facts, store, notRunning);
+      return refusedChecks(facts, store, notRunning);
     default:
       return assertNever(facts);
   }
 }
 
 /** A store that cannot be used comes first: it is the reason why no daemon runs. */
-function refused(facts: Extract<StoreFacts, { type: 'refused' }>, store: string, notRunning: Check): Check[] {
+function refusedChecks(facts: Extract<StoreFacts, { type: 'refused' }>, store: string, notRunning: Check): Check[] {
   const { fault, message } = facts;
   switch (fault) {
     case 'absent':

@@ -34,7 +34,7 @@ export function mailChecks({ outbox, quarantine }: MailFacts, nowMs: number): Ch
     pendingCheck(outbox.pending, nowMs),
     ...unconfirmedCheck(outbox.unconfirmed, nowMs),
     ...receiptsCheck(outbox.refusedReceipts),
-    kept(quarantine),
+    quarantineCheck(quarantine),
   ];
 }
 
@@ -65,7 +65,7 @@ function unconfirmedCheck({ count, oldestAtMs }: MailFacts['outbox']['unconfirme
   return [ageMs < UNCONFIRMED_NOTE_MS ? ok(OUTBOX, sentence) : note(OUTBOX, sentence, 'poste outbox')];
 }
 
-function kept({ items, bare, dropped }: MailFacts['quarantine']): Check {
+function quarantineCheck({ items, bare, dropped }: MailFacts['quarantine']): Check {
   const subject = { area: 'mail', id: 'quarantine' } as const;
   if (items === 0) return ok(subject, 'nothing is in quarantine');
   const gone = dropped === 0 ? '' : `; ${dropped} of hosts that are not paired cannot be shown any more`;

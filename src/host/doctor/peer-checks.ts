@@ -67,15 +67,15 @@ export function peerCheck(peer: PeerFacts, nowMs: number): Check {
   if (!probe) return note(subject, `${reachedText(peer, nowMs)}${waitingText(peer, nowMs)}`);
   switch (probe.type) {
     case 'answered':
-      return answered(subject, peer, probe, nowMs);
+      return answeredCheck(subject, peer, probe, nowMs);
     case 'refused':
-      return refused(subject, peer, probe, nowMs);
+      return refusedCheck(subject, peer, probe, nowMs);
     case 'no-address':
-      return outOfReach(subject, peer, 'no address of it on the LAN is known', nowMs);
+      return outOfReachCheck(subject, peer, 'no address of it on the LAN is known', nowMs);
     case 'unreached':
-      return outOfReach(subject, peer, probe.reason, nowMs);
+      return outOfReachCheck(subject, peer, probe.reason, nowMs);
     case 'another-host':
-      return outOfReach(
+      return outOfReachCheck(
         subject,
         peer,
         `what answers at ${address} has the key ${probe.fingerprint} and not its own`,
@@ -88,14 +88,15 @@ export function peerCheck(peer: PeerFacts, nowMs: number): Check {
 
 type PeerSubject = { area: 'peers'; id: 'peer'; about: string };
 
-function answered(
+function answeredCheck(
   subject: PeerSubject,
   peer: PeerFacts,
   { agents, aheadMs, isDoubted }: Extract<PeerProbe, { type: 'answered' }>,
   nowMs: number,
 ): Check {
   const answers = `answers at ${peer.address}`;
-  if (peer.mailFails) return outOfReach(subject, peer, `${answers}, and yet the last mail to it failed there`, nowMs);
+  if (peer.mailFails)
+    return outOfReachCheck(subject, peer, `${answers}, and yet the last mail to it failed there`, nowMs);
   const sentence = `${answers}, ${countText(agents, 'agent')}${waitingText(peer, nowMs)}`;
   if (isDoubted) {
     const why = 'a tunnel or a router passes calls on to it, or something else answers there in its name';
@@ -107,7 +108,7 @@ function answered(
   return note(subject, `${sentence}; its clock and this one differ by ${spanText(Math.abs(aheadMs))}`, 'timedatectl');
 }
 
-function refused(
+function refusedCheck(
   subject: PeerSubject,
   peer: PeerFacts,
   { code, reason }: Extract<PeerProbe, { type: 'refused' }>,
@@ -132,7 +133,7 @@ const AT_RELAY: Readonly<Record<Exclude<PeerFacts['atRelay'], 'carried'>, string
 };
 
 /** Normal for a remote host with a relay; otherwise it depends on whether mail waits. */
-function outOfReach(subject: PeerSubject, peer: PeerFacts, why: string, nowMs: number): Check {
+function outOfReachCheck(subject: PeerSubject, peer: PeerFacts, why: string, nowMs: number): Check {
   const waiting = waitingText(peer, nowMs);
   if (peer.refusedByList > 0) {
     const refused = `${countText(peer.refusedByList, 'message')} ${peer.refusedByList === 1 ? 'is' : 'are'} refused`;

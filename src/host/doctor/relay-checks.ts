@@ -1,5 +1,6 @@
 /**
- * Checks of the relay: whether it is the pinned one, knows this host's present keys and senders, and delivers its queue.
+ * Checks of the relay: whether it is the pinned one, knows this host's present keys and senders, and delivers its
+ * queue.
  *
  * Pure. Every probe has its own outcome: a failed one does not affect the others.
  */
@@ -103,7 +104,8 @@ function keyCheck({ url, isV1, pinned, seen, info, signedLog }: RelayCheckFacts)
   const shown = info.type === 'seen' && info.value.fingerprint !== pinned ? info.value.fingerprint : seen?.fingerprint;
   if (shown !== undefined) {
     const sentence = `it shows the key ${shown} and not the pinned ${pinned}: it is not used until its operator tells you the new one`;
-    // Never suggest the shown key: an agent that follows the advice would confirm an impostor. Version 1 can name no key.
+    // Never suggest the shown key: an agent that follows the advice would confirm an impostor. Version 1 can name no
+    // key.
     const command = isV1 ? 'poste relay unset' : `poste relay set ${shellWord(url)} --key ${OPERATORS_KEY}`;
     return broken(subject, sentence, command);
   }

@@ -35,7 +35,7 @@ export function withCodexServer(text: string, server: ServerCommand, earlier: re
     // As the text ends now, it ends below the table too.
     const isOpen = text !== '' && !text.endsWith('\n');
     const after = text === '' ? `${table}\n` : `${text}${end}${isOpen ? `${end}${table}` : `${table}${end}`}`;
-    return checked(after, { ...config, mcp_servers: { ...servers, [NAME]: value } });
+    return checkChange(after, { ...config, mcp_servers: { ...servers, [NAME]: value } });
   }
   const there = before && commandOf(before);
   if (!there || isSameServer(there, server) || !earlier.some((one) => isSameServer(there, one))) return text;
@@ -47,7 +47,7 @@ export function withCodexServer(text: string, server: ServerCommand, earlier: re
   const kept = all.slice(start + 1, end).filter((line) => !COMMAND_LINE.test(line));
   const written = lines.map((line) => `${line}${tail}`);
   const after = [...all.slice(0, start + 1), ...written, ...kept, ...all.slice(end)].join('\n');
-  return checked(after, { ...config, mcp_servers: { ...servers, [NAME]: { ...added, ...value } } });
+  return checkChange(after, { ...config, mcp_servers: { ...servers, [NAME]: { ...added, ...value } } });
 }
 
 /** Tables in the server's go with it: Codex refuses a config with a server that has no command. */
@@ -63,7 +63,7 @@ export function withoutCodexServer(text: string, server: ServerCommand): string 
     lines = lines.toSpliced(isSpaced ? start - 1 : start, tableEnd(lines, start) - start + (isSpaced ? 1 : 0));
   }
   const { mcp_servers: _before, ...others } = config;
-  return checked(lines.join('\n'), { ...others, ...(Object.keys(servers).length > 0 && { mcp_servers: servers }) });
+  return checkChange(lines.join('\n'), { ...others, ...(Object.keys(servers).length > 0 && { mcp_servers: servers }) });
 }
 
 /** What the config has under the server's name. Throws `SettingsRefused`. */
@@ -87,7 +87,7 @@ export function withCodexApproval(text: string): string {
   if (at === -1) throw new SettingsRefused(`has no line ${HEADER}, which ${APPROVAL} could follow`);
   const allowed = { ...server, [MODE]: 'approve' };
   const after = lines.toSpliced(at + 1, 0, `${APPROVAL}${lineEndOf(text).slice(0, -1)}`).join('\n');
-  return checked(after, { ...config, mcp_servers: { ...servers, [NAME]: allowed } });
+  return checkChange(after, { ...config, mcp_servers: { ...servers, [NAME]: allowed } });
 }
 
 export function withoutCodexApproval(text: string): string {
@@ -98,7 +98,7 @@ export function withoutCodexApproval(text: string): string {
   const at = lines.findIndex((line, index) => index > start && APPROVAL_LINE.test(line));
   if (start === -1 || at === -1) throw badLayout();
   const { [MODE]: _mode, ...others } = server;
-  return checked(lines.toSpliced(at, 1).join('\n'), { ...config, mcp_servers: { ...servers, [NAME]: others } });
+  return checkChange(lines.toSpliced(at, 1).join('\n'), { ...config, mcp_servers: { ...servers, [NAME]: others } });
 }
 
 function commandLines({ command, args, env }: ServerCommand): string[] {
@@ -117,7 +117,7 @@ function tableEnd(lines: readonly string[], start: number): number {
 }
 
 function codexServer(text: string): { config: Json; servers: Json; server: Json | undefined } {
-  const config = parsed(text);
+  const config = parseConfig(text);
   const servers = config['mcp_servers'];
   const server = isRecord(servers) ? servers[NAME] : undefined;
   return { config, servers: isRecord(servers) ? servers : {}, server: isRecord(server) ? server : undefined };
@@ -128,7 +128,7 @@ function commandOf({ command, args = [], env = {} }: Json): ServerCommand | unde
   return { command, args: args.map(String), env: env as Record<string, string> };
 }
 
-function parsed(text: string): Json {
+function parseConfig(text: string): Json {
   try {
     return parseToml(text);
   } catch (error) {
@@ -137,7 +137,7 @@ function parsed(text: string): Json {
   }
 }
 
-function checked(after: string, meant: Json): string {
+function checkChange(after: string, meant: Json): string {
   // The last line may have no end any more.
   const text = after.replace(/\r$/, '');
   let means: Json;
@@ -147,15 +147,15 @@ function checked(after: string, meant: Json): string {
     throw badLayout();
   }
   // The parser's tables have no prototype.
-  if (JSON.stringify(sorted(means)) !== JSON.stringify(sorted(meant))) throw badLayout();
+  if (JSON.stringify(sortMembers(means)) !== JSON.stringify(sortMembers(meant))) throw badLayout();
   return text;
 }
 
-function sorted(value: unknown): unknown {
+function sortMembers(value: unknown): unknown {
   if (typeof value === 'bigint') return `${value}n`;
-  if (Array.isArray(value)) return value.map(sorted);
+  if (Array.isArray(value)) return value.map(sortMembers);
   if (!isRecord(value) || value instanceof Date) return value;
-  const members = Object.entries(value).map(([name, member]): [string, unknown] => [name, sorted(member)]);
+  const members = Object.entries(value).map(([name, member]): [string, unknown] => [name, sortMembers(member)]);
   return Object.fromEntries(members.toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }
 

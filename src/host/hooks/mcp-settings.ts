@@ -56,8 +56,8 @@ export function serverFile(
 }
 
 /**
- * The settings with the server, in place of one that an earlier setup wrote: what its owner or the program added to that
- * one stays. Throws `SettingsRefused`.
+ * The settings with the server, in place of one that an earlier setup wrote: what its owner or the program added to
+ * that one stays. Throws `SettingsRefused`.
  */
 export function withServer(
   program: SettledProgram,

@@ -3,8 +3,8 @@
  * OpenCode loads at its next start. It is written whole and removed whole.
  *
  * The plugin calls `poste session`: it registers the session that was used last, waits for its doorbell, and gives
- * OpenCode the line as a prompt. A prompt that comes during a turn is read between two steps, so the proof that the agent
- * has the line is the first request to the model after it (`chat.params`, which names the newest prompt).
+ * OpenCode the line as a prompt. A prompt that comes during a turn is read between two steps, so the proof that the
+ * agent has the line is the first request to the model after it (`chat.params`, which names the newest prompt).
  */
 import { join } from 'node:path';
 import { configFolder, type Environment } from '../../lib/user-folders.ts';

@@ -60,8 +60,8 @@ const SHORT_SECONDS = 10;
  * (https://developers.openai.com/codex/hooks). A user has to trust them once, with `/hooks`.
  *
  * The daemon wakes an idle agent over the control socket of the app server that its sessions share. A Codex that runs
- * without one is woken by `codex queue --thread <session> --message <text>`: it begins a turn with the text, or takes it
- * at the end of the one under way.
+ * without one is woken by `codex queue --thread <session> --message <text>`: it begins a turn with the text, or takes
+ * it at the end of the one under way.
  */
 
 /** Codex gives SessionEnd and Interrupt hooks at most this time. */
@@ -116,12 +116,12 @@ export const CODEX: HookProgram = {
  * Claude Code: hooks in `settings.json` of `CLAUDE_CONFIG_DIR` or `~/.claude`, as its hooks reference describes them
  * (https://code.claude.com/docs/en/hooks).
  *
- * A waiting hook wakes an idle agent: `asyncRewake` runs it in the background, and when it exits with 2, Claude Code gives
- * its stderr to the agent at once, or between two tools of a turn. `async` is for versions that do not know
+ * A waiting hook wakes an idle agent: `asyncRewake` runs it in the background, and when it exits with 2, Claude Code
+ * gives its stderr to the agent at once, or between two tools of a turn. `async` is for versions that do not know
  * `asyncRewake`: they run the hook in the background and wake nobody, but do not hold the turn open. One waits from the
  * start, before any prompt; a prompt and the end of a turn begin another one, because each rings once. The daemon ends
- * the older ones. `StopFailure` comes in place of `Stop` when the model's API ended the turn; what its hooks print and how
- * they end is ignored.
+ * the older ones. `StopFailure` comes in place of `Stop` when the model's API ended the turn; what its hooks print and
+ * how they end is ignored.
  */
 
 /** The time limit of a hook that waits. */

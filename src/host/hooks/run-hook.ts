@@ -123,13 +123,13 @@ async function handleEvent(call: HookCall, event: HookEvent, as: string): Promis
   }
 }
 
-type Given = Pick<SessionRegisterInput, 'tell' | 'doing' | 'lines' | 'begins'>;
+type Report = Pick<SessionRegisterInput, 'tell' | 'doing' | 'lines' | 'begins'>;
 
 /** Registers at every event: the daemon may not have run when the session began. */
 function register(
   { client, program, pid, surroundings }: HookCall,
   sessionId: string,
-  given: Given,
+  given: Report,
   options: CallOptions,
 ): Promise<SessionState> {
   // One that nobody attends may never get another prompt.

@@ -45,7 +45,7 @@ export function changedJson(text: string | undefined, change: (settings: unknown
   const changed = change(settings);
   if (text === undefined ? Object.keys(changed).length === 0 : isDeepStrictEqual(settings, changed)) return text;
   if (text === undefined || text.trim() === '') return `${JSON.stringify(changed, null, '  ')}\n`;
-  const after = edited(text, [], settings, changed);
+  const after = editValue(text, [], settings, changed);
   let means: unknown;
   try {
     means = settingsOf(after);
@@ -56,15 +56,15 @@ export function changedJson(text: string | undefined, change: (settings: unknown
   return after;
 }
 
-function edited(text: string, path: JSONPath, before: unknown, after: unknown): string {
+function editValue(text: string, path: JSONPath, before: unknown, after: unknown): string {
   if (isDeepStrictEqual(before, after)) return text;
   if (Array.isArray(before) && Array.isArray(after)) return editedList(text, path, before, after);
-  if (!isRecord(before) || !isRecord(after)) return replaced(text, path, after);
+  if (!isRecord(before) || !isRecord(after)) return replaceValue(text, path, after);
   let now = text;
-  for (const name of Object.keys(before)) if (!(name in after)) now = removed(now, path, name);
+  for (const name of Object.keys(before)) if (!(name in after)) now = removeValue(now, path, name);
   for (const [name, value] of Object.entries(after)) {
     const isThere = Object.hasOwn(before, name);
-    now = isThere ? edited(now, [...path, name], before[name], value) : added(now, path, value, name);
+    now = isThere ? editValue(now, [...path, name], before[name], value) : addValue(now, path, value, name);
   }
   return now;
 }
@@ -75,12 +75,12 @@ function editedList(text: string, path: JSONPath, before: readonly unknown[], af
   const kept = before.filter(isKept);
   let now = text;
   if (isDeepStrictEqual(kept, after.slice(0, kept.length)) && (kept.length > 0 || after.length !== before.length)) {
-    for (let at = before.length - 1; at >= 0; at--) if (!isKept(before[at])) now = removed(now, path, at);
-    for (const item of after.slice(kept.length)) now = added(now, path, item);
+    for (let at = before.length - 1; at >= 0; at--) if (!isKept(before[at])) now = removeValue(now, path, at);
+    for (const item of after.slice(kept.length)) now = addValue(now, path, item);
     return now;
   }
-  if (before.length !== after.length) return replaced(text, path, after);
-  for (const [at, item] of after.entries()) now = edited(now, [...path, at], before[at], item);
+  if (before.length !== after.length) return replaceValue(text, path, after);
+  for (const [at, item] of after.entries()) now = editValue(now, [...path, at], before[at], item);
   return now;
 }
 
@@ -128,17 +128,17 @@ export function lineEndOf(text: string): string {
   return /\r?\n/.exec(text)?.[0] ?? '\n';
 }
 
-function replaced(text: string, path: JSONPath, value: unknown): string {
+function replaceValue(text: string, path: JSONPath, value: unknown): string {
   const node = nodeAt(text, path);
   const shown = written(text, indentAt(text, node.offset), value);
   return `${text.slice(0, node.offset)}${shown}${text.slice(endOf(node))}`;
 }
 
 /**
- * With the value at the end of an object, by its name, or of a list: on a line of its own, unless all of them stand on one
- * line. A comment beside the last one stays beside it.
+ * With the value at the end of an object, by its name, or of a list: on a line of its own, unless all of them stand on
+ * one line. A comment beside the last one stays beside it.
  */
-function added(text: string, path: JSONPath, value: unknown, name?: string): string {
+function addValue(text: string, path: JSONPath, value: unknown, name?: string): string {
   const parent = nodeAt(text, path);
   const outer = indentAt(text, parent.offset);
   const last = parent.children?.at(-1);
@@ -167,7 +167,7 @@ function added(text: string, path: JSONPath, value: unknown, name?: string): str
 }
 
 /** Without a member or an item, with its comma, and without the lines that it leaves empty. */
-function removed(text: string, path: JSONPath, name: string | number): string {
+function removeValue(text: string, path: JSONPath, name: string | number): string {
   const value = nodeAt(text, [...path, name]);
   const child = typeof name === 'string' ? (value.parent ?? value) : value;
   const siblings = child.parent?.children ?? [];

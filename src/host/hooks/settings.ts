@@ -189,8 +189,8 @@ export function codexNotices(folder: string): string[] {
  */
 
 /**
- * After an upgrade of Node.js neither it nor what it had installed may be where it was: then it is the one of the PATH, and
- * so is Poste. DO NOT CHANGE: installed hooks are recognised by these; a new one comes first.
+ * After an upgrade of Node.js neither it nor what it had installed may be where it was: then it is the one of the PATH,
+ * and so is Poste. DO NOT CHANGE: installed hooks are recognised by these; a new one comes first.
  */
 const GUARDS = [
   `/bin/sh -c '[ -x "$1" ] && [ -f "$2" ] && exec "$@"; m=$2; shift 2; [ -f "$m" ] && command -v node >/dev/null && exec node "$m" "$@"; command -v poste >/dev/null && exec poste "$@"; exit 0' poste-hook `,

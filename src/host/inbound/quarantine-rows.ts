@@ -31,7 +31,7 @@ import { countText } from '../core/spans.ts';
 import { type Report, reportToAgent } from '../mailbox/reports.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { claimedHost } from '../wire/parse.ts';
-import type { IncomingItem, Kept } from './verify.ts';
+import type { IncomingItem, KeptReason } from './verify.ts';
 import { peerOfKey } from '../peers/peers.ts';
 
 const KIND_CHARACTERS_MAX = 64;
@@ -68,7 +68,7 @@ export async function addToQuarantine(
   tx: Transaction,
   context: HostContext,
   item: IncomingItem,
-  kept: Kept,
+  kept: KeptReason,
 ): Promise<QuarantineRow | undefined> {
   const { via, relay, kind, senderPubkey, wire } = item;
   const row: QuarantineRow = {
@@ -93,7 +93,7 @@ export async function keepInQuarantine(
   tx: Transaction,
   context: HostContext,
   row: QuarantineRow,
-  kept: Kept,
+  kept: KeptReason,
   item: IncomingItem,
 ): Promise<QuarantineRow | undefined> {
   const next = { ...row, ...written(kept) };
@@ -251,7 +251,7 @@ function placeOf(reader: Reader, { via, senderPubkey }: IncomingItem): Quarantin
   return { room: 'strangers', share: shareOfKey(senderPubkey) };
 }
 
-function written({ detail, ...kept }: Kept): Kept {
+function written({ detail, ...kept }: KeptReason): KeptReason {
   return { ...kept, detail: printableWithin(detail, DETAIL_CHARACTERS_MAX) };
 }
 

@@ -5,7 +5,8 @@
  * that the sender lives on that host and the recipients here, what came under its id before, the seal, the content, and
  * each recipient. What fails is kept in quarantine with its reason.
  *
- * Judging only reads. The expensive checks come before the transaction (`checkEnvelope`); `Inspection` keeps their results.
+ * Judging only reads. The expensive checks come before the transaction (`checkEnvelope`); `Inspection` keeps their
+ * results.
  */
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import { type ItemId, parseMessageId } from '../../protocol/names.ts';

@@ -1,6 +1,6 @@
 /**
- * The one way in for items from peers and relays: each is judged, then written with its receipts in one transaction, or kept
- * in quarantine. A repeated item changes nothing.
+ * The one way in for items from peers and relays: each is judged, then written with its receipts in one transaction, or
+ * kept in quarantine. A repeated item changes nothing.
  *
  * The expensive checks, signatures and seals, run before the transaction (`inspectItem`), so that other writers
  * do not wait. The transaction judges by the rows at that time.
@@ -24,8 +24,8 @@ import { judgeNotice, judgeReceipt, signedNotice, signedReceipt } from './receiv
 const QUARANTINE_FULL = 'quarantine full';
 
 /**
- * `rejected`: only the row of the item was kept, without its bytes, or not even that. A LAN peer gets this answer, still has the bytes, and
- * may bring the item again; a relay's queue moves on. With any other outcome the item is done.
+ * `rejected`: only the row of the item was kept, without its bytes, or not even that. A LAN peer gets this answer,
+ * still has the bytes, and may bring the item again; a relay's queue moves on. With any other outcome the item is done.
  */
 export type Received =
   | { status: 'accepted' | 'duplicate' | 'quarantined' }
@@ -33,15 +33,15 @@ export type Received =
 
 /** Runs the expensive checks of an item, as far as the present rows call for them. Writes nothing. */
 export function inspectItem(context: HostContext, item: IncomingItem): Promise<Inspection> {
-  return context.store.read((reader) => inspected(reader, context, item));
+  return context.store.read((reader) => inspectIn(reader, context, item));
 }
 
 /** `inspectItem` for several items. */
 function inspectItems(context: HostContext, items: readonly IncomingItem[]): Promise<Inspection[]> {
-  return context.store.read((reader) => Promise.all(items.map((item) => inspected(reader, context, item))));
+  return context.store.read((reader) => Promise.all(items.map((item) => inspectIn(reader, context, item))));
 }
 
-async function inspected(reader: Reader, context: HostContext, item: IncomingItem): Promise<Inspection> {
+async function inspectIn(reader: Reader, context: HostContext, item: IncomingItem): Promise<Inspection> {
   const inspection = new Inspection(item);
   if (item.kind === 'envelope') await checkEnvelope(reader, context, inspection);
   if (item.kind === 'receipt') signedReceipt(reader, context, inspection);
@@ -78,8 +78,9 @@ interface ChunkRules {
 }
 
 /**
- * Receives items in their order, in chunks: each is one transaction, and its receipts leave while the next one is received.
- * Signatures and seals of a chunk are checked before its transaction, while the batch of the chunk before is written.
+ * Receives items in their order, in chunks: each is one transaction, and its receipts leave while the next one is
+ * received. Signatures and seals of a chunk are checked before its transaction, while the batch of the chunk before is
+ * written.
  *
  * Resolves when all of it is durable, with the outcomes of the first items: of all of them, unless `goesOn` said no.
  */

@@ -148,7 +148,7 @@ export function isGivenUp(reader: Reader, key: PublicKey): boolean {
 }
 
 /** Why an item, or a part of it, is kept in quarantine. */
-export interface Kept {
+export interface KeptReason {
   reason: QuarantineReason;
   /** For people: one clause, without any text of the body. */
   detail: string;
@@ -164,7 +164,7 @@ type Apply = (tx: Transaction) => void;
  */
 export interface Judgement {
   status: 'accepted' | 'duplicate' | 'quarantined';
-  kept: Kept | null;
+  kept: KeptReason | null;
   apply: Apply;
 }
 

@@ -125,10 +125,11 @@ interface OfKey {
 /**
  * The hops that this host has taken: each (key, nonce) once, for as long as its time would pass.
  *
- * Bounded for each key. A key that makes more hops than are remembered loses the oldest, and then no hop as old as those
- * is taken any more: what is forgotten is refused. So is what a paired host signed before this host began to listen,
- * which a former run may have taken; only a hop that its maker's clock dated ahead of that moment is not recognised then.
- * Hops of strangers do nothing but put items into quarantine, so the least recent strangers may be forgotten.
+ * Bounded for each key. A key that makes more hops than are remembered loses the oldest, and then no hop as old as
+ * those is taken any more: what is forgotten is refused. So is what a paired host signed before this host began to
+ * listen, which a former run may have taken; only a hop that its maker's clock dated ahead of that moment is not
+ * recognised then. Hops of strangers do nothing but put items into quarantine, so the least recent strangers may be
+ * forgotten.
  */
 export class HopNonces {
   readonly #clocks: HopClocks;

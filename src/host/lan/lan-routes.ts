@@ -66,8 +66,8 @@ interface LanRouteParts {
   /** What peers are told of where this host listens. */
   listening: () => ListeningAt;
   /**
-   * `host:port` of a host that calls from `from` and says that it listens at `port`, when it proves that; else null. No MAC
-   * covers where a call comes from.
+   * `host:port` of a host that calls from `from` and says that it listens at `port`, when it proves that; else null. No
+   * MAC covers where a call comes from.
    */
   addressOfCaller: (caller: { publicKey: PublicKey; port: number | undefined; from: string }) => Promise<string | null>;
   /** A key was learned that something in quarantine may wait for. Not waited for: the answer is due. */

@@ -1,10 +1,10 @@
 /**
- * The listener that paired hosts call: node:http, with the pipeline, the connections and the budget that every listener of
- * hosts has (http/). Here is what the LAN asks of a request: whose hop it is, and how often strangers may call.
+ * The listener that paired hosts call: node:http, with the pipeline, the connections and the budget that every listener
+ * of hosts has (http/). Here is what the LAN asks of a request: whose hop it is, and how often strangers may call.
  *
  * Only what proves nothing counts against the rate of its address. What claims to prove something is judged first, so
- * that nobody at the address of a paired host can silence it; but after as many lies as strangers may tell, no body in the
- * name of that host is read from there that is more than small.
+ * that nobody at the address of a paired host can silence it; but after as many lies as strangers may tell, no body in
+ * the name of that host is read from there that is more than small.
  */
 import { randomBytes } from 'node:crypto';
 import { type Body, BodyBudgets, SMALL_CLAIM_BYTES_MAX } from '../../http/body.ts';
@@ -134,8 +134,8 @@ export class LanServer {
     const request = {
       method,
       target,
-      callerAddress: unmapped(peerAddress),
-      calledAt: { ...calledAt, host: unmapped(calledAt.host) },
+      callerAddress: unmapAddress(peerAddress),
+      calledAt: { ...calledAt, host: unmapAddress(calledAt.host) },
     };
     return {
       room: this.#bodies.room(method, group, named, contentLength),
@@ -200,7 +200,7 @@ function pairedSince(peer: PeerRow | undefined): number | null {
 }
 
 /** An IPv4 address as it is written, also when it came mapped into IPv6. */
-function unmapped(address: string): string {
+function unmapAddress(address: string): string {
   return address.startsWith('::ffff:') && address.includes('.') ? address.slice('::ffff:'.length) : address;
 }
 

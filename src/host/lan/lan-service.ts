@@ -311,8 +311,8 @@ export class LanService {
   }
 
   /**
-   * A peer called, so it is up; its address may have changed. A peer that accepted an invitation calls when it has stored
-   * the pairing; it refused a question about its agents that came before.
+   * A peer called, so it is up; its address may have changed. A peer that accepted an invitation calls when it has
+   * stored the pairing; it refused a question about its agents that came before.
    */
   async #noteCall(peer: PeerRow, from: string): Promise<void> {
     if (!peer.directory) void this.#sync.begin(peer.peerId, 'needed');

@@ -1,6 +1,6 @@
 /**
- * LAN addresses of hosts, as they are stored and sent (`host:port` that a URL can carry), and where a paired host listens
- * that calls from another address than the known one.
+ * LAN addresses of hosts, as they are stored and sent (`host:port` that a URL can carry), and where a paired host
+ * listens that calls from another address than the known one.
  *
  * A host may listen elsewhere than it calls from (two networks, a tunnel), and somebody else may pass its calls on. So
  * this host changes an address only to one that the peer signs as its own, for a fresh nonce, and only when the peer no

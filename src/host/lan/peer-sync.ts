@@ -2,8 +2,9 @@
  * Tells paired hosts what they do not know of this one (a new key, other agents), and asks them for the names of their
  * agents. With each peer one exchange runs at a time.
  *
- * A peer that was restored from before a rotation has forgotten this host's new key, and takes this host for a stranger.
- * So in doubt this host asks for something that only paired hosts get, and tells everything again when that is refused.
+ * A peer that was restored from before a rotation has forgotten this host's new key, and takes this host for a
+ * stranger. So in doubt this host asks for something that only paired hosts get, and tells everything again when that
+ * is refused.
  */
 import type { PeerId, PeerRow } from '../core/rows.ts';
 import { SingleFlightTask } from '../../lib/periodic-task.ts';

@@ -41,7 +41,7 @@ export async function listConversations(
   const result = await context.store.read<ConversationsResult | Refusal>(async (reader) => {
     const absent = refuseAbsentAgent(reader, agentId);
     if (absent) return absent;
-    const look = lookFor(reader, agentId, input);
+    const look = filterOf(reader, agentId, input);
     return isRefusal(look) ? look : listPage(look, input, fresh);
   });
   if (input.text !== undefined) return result;
@@ -53,7 +53,7 @@ export async function listConversations(
 }
 
 async function listPage(
-  look: Look,
+  look: MailboxFilter,
   { state = 'all', limit = LIMIT_DEFAULT, cursor }: ConversationsInput,
   fresh: number[],
 ): Promise<ConversationsResult | Refusal> {
@@ -94,8 +94,8 @@ async function listPage(
 
 /** Adds to `fresh` the positions of its entries that were not notified yet. */
 async function conversationOf(
-  { reader, agentId }: Look,
-  { entry: { thread }, message: newest, entry }: Found,
+  { reader, agentId }: MailboxFilter,
+  { entry: { thread }, message: newest, entry }: MailboxMessage,
   fresh: number[],
 ): Promise<ConversationSummary> {
   const answered = new Set<string>();
@@ -149,7 +149,7 @@ export async function markAllRead(
     const slice = await context.store.transact<{ changed: number; next: number | null } | Refusal>(async (tx) => {
       const absent = refuseAbsentAgent(tx, agentId);
       if (absent) return absent;
-      const look = lookFor(tx, agentId, filters);
+      const look = filterOf(tx, agentId, filters);
       if (isRefusal(look)) return look;
       const meant: { message_id: string }[] = [];
       let next: number | null = null;
@@ -171,7 +171,7 @@ export async function markAllRead(
   return { changed };
 }
 
-interface Found {
+interface MailboxMessage {
   position: number;
   entry: EntryRow;
   message: MessageRow;
@@ -179,14 +179,14 @@ interface Found {
 
 type Filters = Pick<ConversationsInput, 'text' | 'from' | 'kind' | 'needs_reply'>;
 
-function lookFor(reader: Reader, agentId: AgentId, filters: Filters): Look | Refusal {
+function filterOf(reader: Reader, agentId: AgentId, filters: Filters): MailboxFilter | Refusal {
   const words = filters.text === undefined ? [] : wordsOf(filters.text);
   if (filters.text !== undefined && words.length === 0) return badInput('text', 'holds no word');
-  return new Look(reader, agentId, filters, words);
+  return new MailboxFilter(reader, agentId, filters, words);
 }
 
 /** One answer's look at a mailbox for messages that are meant. Counts what it reads. */
-class Look {
+class MailboxFilter {
   readonly reader: Reader;
   readonly agentId: AgentId;
   readonly #filters: Filters;
@@ -209,7 +209,7 @@ class Look {
     return this.messages >= SEARCH_MESSAGES_MAX || this.#bytes >= SEARCH_BYTES_MAX;
   }
 
-  at(position: number): Found | undefined {
+  at(position: number): MailboxMessage | undefined {
     const entry = this.reader.get('entry', this.agentId, position);
     if (!entry) return undefined;
     this.messages++;
@@ -217,7 +217,7 @@ class Look {
     return { position, entry, message: messageOf(this.reader, entry.ref) };
   }
 
-  async isMeant(found: Found): Promise<boolean> {
+  async isMeant(found: MailboxMessage): Promise<boolean> {
     const { from, kind, needs_reply: needsReply } = this.#filters;
     const { message } = found;
     if (from !== undefined && message.from.toLowerCase() !== from.toLowerCase()) return false;
@@ -241,7 +241,7 @@ class Look {
   }
 
   /** It asks for a reply, is not acked, and the holder of the mailbox sent no reply to it. */
-  async #needsReply({ entry: { state, thread }, message }: Found): Promise<boolean> {
+  async #needsReply({ entry: { state, thread }, message }: MailboxMessage): Promise<boolean> {
     if (!message.needsReply || state === 'acked') return false;
     let answered = this.#answered.get(thread);
     if (!answered) {

@@ -1,6 +1,6 @@
 /**
- * Finds messages by the beginning of their id, as a person types it: among what an agent may name, or among everything that
- * this host knows, by the ids of senders too.
+ * Finds messages by the beginning of their id, as a person types it: among what an agent may name, or among everything
+ * that this host knows, by the ids of senders too.
  */
 import type { FindMessageInput, FindMessageResult } from '../contract/mail.ts';
 import { FIND_CHARACTERS_MIN, FOUND_MAX } from '../contract/limits.ts';
@@ -10,7 +10,7 @@ import type { AgentId, MessageRef } from '../core/rows.ts';
 import type { Reader } from '../store/host-store.ts';
 import { knownMessage, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 
-type Found = FindMessageResult['found'][number];
+type MessageMatch = FindMessageResult['found'][number];
 
 /** `agentId` is null for a message of anybody. Refuses `NO_SUCH_AGENT`. */
 export function findMessage(
@@ -22,11 +22,11 @@ export function findMessage(
     const absent = agentId === null ? undefined : refuseAbsentAgent(reader, agentId);
     if (absent) return absent;
     const ids = agentId === null ? idsOfHost(reader, text) : idsOfAgent(reader, agentId, text, of);
-    const found = new Map<string, Found>();
+    const found = new Map<string, MessageMatch>();
     for await (const [id, ref] of ids) {
       // The whole id means this one, whatever else begins with it.
-      if (id === text) return { found: [foundOf(reader, id, ref)] };
-      found.set(id, foundOf(reader, id, ref));
+      if (id === text) return { found: [matchOf(reader, id, ref)] };
+      found.set(id, matchOf(reader, id, ref));
       if (found.size === FOUND_MAX) break;
     }
     return { found: [...found.values()] };
@@ -81,7 +81,7 @@ async function* idsOfHost(reader: Reader, text: string): AsyncGenerator<Named> {
   }
 }
 
-function foundOf(reader: Reader, id: string, ref: MessageRef): Found {
+function matchOf(reader: Reader, id: string, ref: MessageRef): MessageMatch {
   const message = reader.get('message', ref);
   return { id, from: message?.from ?? '', subject: message?.subject ?? '' };
 }

@@ -1,6 +1,6 @@
 /**
- * The one way to send a message of an agent of this host: store it, put it into mailboxes here, queue it for other hosts,
- * all in one transaction; then, once it is durable, wake idle recipients.
+ * The one way to send a message of an agent of this host: store it, put it into mailboxes here, queue it for other
+ * hosts, all in one transaction; then, once it is durable, wake idle recipients.
  *
  * Invariants: a refusal comes before any write; a known idempotency key sends nothing.
  */

@@ -1,9 +1,9 @@
 /**
  * `mail_reply`: answers a message of this agent's mailbox, or follows up on one that it sent, in the same thread.
  *
- * The reply goes to the agent that sent the message, whatever its present name; a follow-up goes to the recipients of the
- * agent's own message. With `to_all` it goes to the others too; those that cannot be reached any more are left out and
- * named in the result.
+ * The reply goes to the agent that sent the message, whatever its present name; a follow-up goes to the recipients of
+ * the agent's own message. With `to_all` it goes to the others too; those that cannot be reached any more are left out
+ * and named in the result.
  */
 import { addressBook, refuseUnresolved, unresolvedInWords } from '../agents/address-book.ts';
 import type { WakeAgent } from '../agents/sessions.ts';

@@ -162,8 +162,8 @@ async function sweepIdempotency(context: HostContext): Promise<Slice> {
 }
 
 /**
- * Whether an entry may be deleted. Unread mail never is; read or acked mail is kept for `retentionMs` after that. The ids of
- * received mail are kept for ever (`ArrivalRow`), so that a repeat is never new.
+ * Whether an entry may be deleted. Unread mail never is; read or acked mail is kept for `retentionMs` after that. The
+ * ids of received mail are kept for ever (`ArrivalRow`), so that a repeat is never new.
  */
 function isEntryDue({ state, readAtMs, ackedAtMs }: EntryRow, context: HostContext, retentionMs: number): boolean {
   if (state === 'unread') return false;

@@ -1,6 +1,6 @@
 /**
- * Searches a mailbox for words, from the newest message back. There is no index: one answer searches a bounded part, says
- * how far it came, and its cursor continues from there. Marks nothing.
+ * Searches a mailbox for words, from the newest message back. There is no index: one answer searches a bounded part,
+ * says how far it came, and its cursor continues from there. Marks nothing.
  */
 import { type Refusal, isRefusal } from '../core/refusal.ts';
 import type { AgentId, MessageRow } from '../core/rows.ts';
@@ -39,7 +39,7 @@ export async function searchMail(
     let last = 0;
     for await (const { key, row: entry } of reader.range('entry', [agentId], { reverse: true, ...until })) {
       if (searched === SEARCH_MESSAGES_MAX || bytes >= SEARCH_BYTES_MAX || summaries.length === limit) {
-        return found({ summaries, searched, searchedBackTo, next: cursorOf(ACTION, last) });
+        return searchResult({ summaries, searched, searchedBackTo, next: cursorOf(ACTION, last) });
       }
       const message = reader.get('message', entry.ref);
       if (!message) throw new Error('invariant: what is in a mailbox is kept');
@@ -49,18 +49,18 @@ export async function searchMail(
       searchedBackTo = entry.storedAtMs;
       last = key[1];
     }
-    return found({ summaries, searched, searchedBackTo, next: null });
+    return searchResult({ summaries, searched, searchedBackTo, next: null });
   });
 }
 
-interface Found {
+interface SearchMatches {
   summaries: MessageSummary[];
   searched: number;
   searchedBackTo: number | null;
   next: string | null;
 }
 
-function found({ summaries, searched, searchedBackTo, next }: Found): SearchResult {
+function searchResult({ summaries, searched, searchedBackTo, next }: SearchMatches): SearchResult {
   return {
     notice: UNTRUSTED_NOTICE,
     summaries,
@@ -72,20 +72,20 @@ function found({ summaries, searched, searchedBackTo, next }: Found): SearchResu
 
 /** The words of a search, in the form in which they are compared. */
 export function wordsOf(text: string): string[] {
-  return folded(text)
+  return foldText(text)
     .split(/\s+/u)
     .filter((word) => word !== '');
 }
 
 /** Whether each of these words is in the sender, the subject or the body. */
 export function hasAll(reader: Reader, { ref, from, subject }: MessageRow, words: readonly string[]): boolean {
-  const head = folded(`${from}\n${subject}`);
+  const head = foldText(`${from}\n${subject}`);
   const missing = words.filter((word) => !head.includes(word));
   if (missing.length === 0) return true;
-  const body = folded(reader.get('body', ref) ?? '');
+  const body = foldText(reader.get('body', ref) ?? '');
   return missing.every((word) => body.includes(word));
 }
 
-function folded(text: string): string {
+function foldText(text: string): string {
   return text.normalize('NFC').toLowerCase();
 }

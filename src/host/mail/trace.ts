@@ -29,7 +29,7 @@ export function traceMessage(
 ): Promise<TraceResult | Refusal> {
   return context.store.read(async (reader) => {
     const message = await messageNamed(reader, messageId);
-    if (!message) return unknown(reader, messageId);
+    if (!message) return refuseUnknown(reader, messageId);
     const sent = reader.get('sent', message.ref);
     return {
       message_id: message.ref,
@@ -62,7 +62,7 @@ async function messageNamed(reader: Reader, messageId: string): Promise<MessageR
   return undefined;
 }
 
-async function unknown(reader: Reader, messageId: string): Promise<Refusal> {
+async function refuseUnknown(reader: Reader, messageId: string): Promise<Refusal> {
   for await (const { row } of reader.range('quarantine', [])) {
     if (row.itemId !== messageId) continue;
     const { number } = row;

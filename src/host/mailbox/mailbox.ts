@@ -41,8 +41,8 @@ export function mailboxOf(reader: Reader, agentId: AgentId): MailboxRow {
 }
 
 /**
- * Puts a message into mailboxes, and emits `mail-stored` for each after the commit. A mailbox that already has it stays as
- * it is, and is not in the result.
+ * Puts a message into mailboxes, and emits `mail-stored` for each after the commit. A mailbox that already has it stays
+ * as it is, and is not in the result.
  */
 export function storeMessage(
   tx: Transaction,
@@ -148,8 +148,9 @@ export function dropEntry(tx: Transaction, agentId: AgentId, position: number, e
 export type EntryChange = 'notified' | 'read' | 'acked';
 
 /**
- * Moves an entry forward: notified, read, acked (which includes read). Returns whether anything changed: a step that was
- * taken before, or lies behind the entry's state, changes nothing. The caller emits `mail-handled` and issues the receipt.
+ * Moves an entry forward: notified, read, acked (which includes read). Returns whether anything changed: a step that
+ * was taken before, or lies behind the entry's state, changes nothing. The caller emits `mail-handled` and issues the
+ * receipt.
  */
 export function advanceEntry(
   tx: Transaction,
@@ -225,13 +226,13 @@ export function refuseAbsentAgent(reader: Reader, agentId: AgentId): Refusal | u
 }
 
 /** A message that is made on this host: its id, its reference and what both ends will know of it. */
-type Given = Omit<MessageRow, 'ref' | 'id' | 'thread' | 'fromPeer' | 'createdAtMs' | 'storedAtMs' | 'bodyBytes'>;
+type MessageParts = Omit<MessageRow, 'ref' | 'id' | 'thread' | 'fromPeer' | 'createdAtMs' | 'storedAtMs' | 'bodyBytes'>;
 
 /** `thread` is null for a message that begins one. */
 export function newMessage(
   reader: Reader,
   context: HostContext,
-  given: Given,
+  given: MessageParts,
   body: string,
   thread: MessageRef | null,
 ): MessageRow {

@@ -1,6 +1,6 @@
 /**
- * Posts doorbells into the inbox socket of the Claude Code session whose child this process is, as Claude Code documents
- * it for its own children (https://code.claude.com/docs, "The session's inbox socket").
+ * Posts doorbells into the inbox socket of the Claude Code session whose child this process is, as Claude Code
+ * documents it for its own children (https://code.claude.com/docs, "The session's inbox socket").
  *
  * The socket never answers, and it drops without a word what names another session, and the same text from the same
  * process within 30 s. So nothing but the line is sent, and no text twice within that time.

@@ -1,6 +1,6 @@
 /**
- * The client's stdio: a JSON-RPC message, or a batch of them, on each line. What is no message, and shows an id, gets the
- * error that JSON-RPC has for it. The answers to a batch are one line too.
+ * The client's stdio: a JSON-RPC message, or a batch of them, on each line. What is no message, and shows an id, gets
+ * the error that JSON-RPC has for it. The answers to a batch are one line too.
  */
 import type { Readable, Writable } from 'node:stream';
 import {

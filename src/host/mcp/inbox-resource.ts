@@ -2,8 +2,8 @@
  * The resource `poste://inbox`: the agent's unread mail, for clients that show it or subscribe to it. Reading it
  * marks nothing: it informs the client, and not the agent.
  *
- * A client of the 2025 revision subscribes by `resources/subscribe`, one of the 2026 revision by `subscriptions/listen`,
- * which the connection answers (serve.ts).
+ * A client of the 2025 revision subscribes by `resources/subscribe`, one of the 2026 revision by
+ * `subscriptions/listen`, which the connection answers (serve.ts).
  */
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { type McpServer, ProtocolError, ProtocolErrorCode, ResourceNotFoundError } from '@modelcontextprotocol/server';

@@ -1,13 +1,14 @@
 /**
- * Sends what is in the outbox. For each paired host it reads the rows that are due, chooses the transport of each, hands
- * them to the carrier of that transport (`lan/send-batch.ts`, `relay/push-batch.ts`), and stores what became of them.
+ * Sends what is in the outbox. For each paired host it reads the rows that are due, chooses the transport of each,
+ * hands them to the carrier of that transport (`lan/send-batch.ts`, `relay/push-batch.ts`), and stores what became of
+ * them.
  *
  *     wake(peer) ─▶ due rows, in sending order ─▶ transport of each ─▶ carrier: one request ─▶ events ─▶ one transaction ─▶ wake(peer)
  *                                                      └─▶ none: `time-passed`
  *
  * A peer is looked at when a row of it was queued or may be tried again (`outbox-changed`), when a request to it ended,
- * and when its next row is due: one timer waits for the first of these moments of all peers. Nothing is polled. When all
- * rows of a request were taken, the next request leaves while that is stored.
+ * and when its next row is due: one timer waits for the first of these moments of all peers. Nothing is polled. When
+ * all rows of a request were taken, the next request leaves while that is stored.
  *
  * Invariants:
  *   - of one peer one look runs at a time, one request at most is under way over each transport, and no row is in two;

@@ -17,8 +17,8 @@ import { markLocalRecipient } from '../mailbox/sent-recipients.ts';
 import { advanceEntry, type EntryChange } from '../mailbox/mailbox.ts';
 
 /**
- * Tells the sender's host that an agent here has a message (`delivered`), was notified of it, read it or acked it; when the
- * sender is on this host, updates the sent row instead. A state that the last receipt covers is not repeated.
+ * Tells the sender's host that an agent here has a message (`delivered`), was notified of it, read it or acked it; when
+ * the sender is on this host, updates the sent row instead. A state that the last receipt covers is not repeated.
  */
 export function issueReceipt(
   tx: Transaction,

@@ -82,7 +82,8 @@ function living<K extends HostKey | SealKey>(keys: readonly K[]): K {
 }
 
 /**
- * Rotates this host's keys: both the old and the new key sign the rotation, which is kept for peers that do not know it yet.
+ * Rotates this host's keys: both the old and the new key sign the rotation, which is kept for peers that do not know it
+ * yet.
  *
  * One transaction retires the old keys, adds the new ones and keeps the rotation. Mail sealed to the old
  * encryption key still opens for 60 days, and peers still verify what the old key signed. Resolves when the new key is
@@ -125,8 +126,8 @@ export async function rotateOwnKey(context: HostContext): Promise<RotateKeyResul
  * Gives this host another name. Its agents have other addresses from then on; mail that is here keeps its own.
  *
  * Paired hosts hold this host to the name that it was paired under: under another one they would put its mail into
- * quarantine, and it theirs. The protocol has no way to tell them, so a host that is paired keeps its name. Case does not
- * count in names, so another case of the same letters is always taken.
+ * quarantine, and it theirs. The protocol has no way to tell them, so a host that is paired keeps its name. Case does
+ * not count in names, so another case of the same letters is always taken.
  */
 export function renameHost(context: HostContext, { name }: RenameHostInput): Promise<RenameHostResult | Refusal> {
   return context.store.transact(async (tx) => {

@@ -1,6 +1,7 @@
 /**
- * The open invitation, if there is one: a code that pairs one host, once, within ten minutes. The code alone pairs nobody:
- * the owner has named the key of the other host before, or confirms the host that came. Until then it is no peer.
+ * The open invitation, if there is one: a code that pairs one host, once, within ten minutes. The code alone pairs
+ * nobody: the owner has named the key of the other host before, or confirms the host that came. Until then it is no
+ * peer.
  *
  * It exists only in memory: when the daemon ends, a new code is needed.
  */
@@ -78,8 +79,8 @@ export class PairingInvite {
   }
 
   /**
-   * The invitation, when the MAC proves that the acceptor has its secret and sent exactly this message. A wrong MAC uses up
-   * nothing: the secret has 128 bits, and else a stranger could end invitations and so prevent pairings.
+   * The invitation, when the MAC proves that the acceptor has its secret and sent exactly this message. A wrong MAC
+   * uses up nothing: the secret has 128 bits, and else a stranger could end invitations and so prevent pairings.
    */
   proven(received: LanPairing, parties: PairingParties): Invitation | string {
     const invitation = this.#current();
@@ -90,8 +91,9 @@ export class PairingInvite {
   }
 
   /**
-   * Resolves when the host is pinned, or with the reason why it is not. Whoever comes behind the first host is refused. A
-   * host that was pinned is pinned and answered again, as the first answer may have been lost, unless its owner let it go meanwhile.
+   * Resolves when the host is pinned, or with the reason why it is not. Whoever comes behind the first host is refused.
+   * A host that was pinned is pinned and answered again, as the first answer may have been lost, unless its owner let
+   * it go meanwhile.
    */
   async admit(invitation: Invitation, host: PairedHost): Promise<string | undefined> {
     const [unfit, known] = await this.#context.store.read(async (reader) => {

@@ -1,6 +1,6 @@
 /**
- * Which paired hosts the relay can take mail for: those whose signed encryption key it shows (in v1 by the host's name),
- * under the host key that is pinned here. A newer encryption key or host key is learned on the way.
+ * Which paired hosts the relay can take mail for: those whose signed encryption key it shows (in v1 by the host's
+ * name), under the host key that is pinned here. A newer encryption key or host key is learned on the way.
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';

@@ -2,8 +2,8 @@
  * The token that a relay may ask for besides the host key: an account token that is good for a few minutes, or an
  * invite. It is fetched anew for every enrolment.
  *
- * A file, or what a command prints, is either JSON `{token, cloud_key}` for a hosted relay (the host key vouches for the
- * cloud key here) or any other text, which is passed on as it is.
+ * A file, or what a command prints, is either JSON `{token, cloud_key}` for a hosted relay (the host key vouches for
+ * the cloud key here) or any other text, which is passed on as it is.
  */
 import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
@@ -30,7 +30,7 @@ interface FreshToken {
 
 /** Throws `TokenUnavailable`. */
 export async function freshToken(source: RelayProofSource, signer: Signer, stopping: AbortSignal): Promise<FreshToken> {
-  const text = (source.type === 'file' ? await fileText(source.path) : await printed(source.command, stopping)).trim();
+  const text = (source.type === 'file' ? await fileText(source.path) : await outputOf(source.command, stopping)).trim();
   if (text === '') throw new TokenUnavailable('the token for the relay is empty');
   if (Buffer.byteLength(text) > SMALL_BODY_BYTES_MAX) throw new TokenUnavailable('the token for the relay is too long');
   let document: unknown;
@@ -62,7 +62,7 @@ async function fileText(path: string): Promise<string> {
   }
 }
 
-function printed(command: string, stopping: AbortSignal): Promise<string> {
+function outputOf(command: string, stopping: AbortSignal): Promise<string> {
   const options = { timeout: COMMAND_TIMEOUT_MS, maxBuffer: 64 << 10, signal: stopping, encoding: 'buffer' } as const;
   return new Promise((resolve, reject) => {
     execFile('/bin/sh', ['-c', command], options, (error, stdout) => {

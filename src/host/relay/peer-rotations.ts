@@ -1,6 +1,6 @@
 /**
- * Learns from the relay that a paired host goes on under another key: the relay shows the records that hosts posted, and
- * both keys signed each of them.
+ * Learns from the relay that a paired host goes on under another key: the relay shows the records that hosts posted,
+ * and both keys signed each of them.
  *
  * Invariant: nothing rests on the relay's word. A record counts exactly as it would over the LAN: it begins at the key
  * that is pinned, and both signatures verify (`learnRotation`). A relay that shows none changes nothing.
@@ -84,8 +84,8 @@ export class PeerRotations {
 const NOT_OF_THE_REQUEST: ReadonlySet<number> = new Set([401, 408, 409, 425, 429]);
 
 /**
- * A relay that does not know the request, as those of before it and those of others, has nothing to show: mail that waits
- * behind an unknown key is not held up by it.
+ * A relay that does not know the request, as those of before it and those of others, has nothing to show: mail that
+ * waits behind an unknown key is not held up by it.
  */
 async function rotationAt(
   session: RelaySession,

@@ -107,8 +107,9 @@ export class RelayCarrier implements RelayTransport {
   }
 
   /**
-   * The session, when it is of the key that this host has now. After a rotation the former session lives until the relay
-   * knows the new key. What the new key signed would look like a thief's to its receiver, were it pushed under the old one.
+   * The session, when it is of the key that this host has now. After a rotation the former session lives until the
+   * relay knows the new key. What the new key signed would look like a thief's to its receiver, were it pushed under
+   * the old one.
    */
   #session(): RelaySession | undefined {
     const { session } = this.#options.link;

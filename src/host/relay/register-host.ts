@@ -1,7 +1,7 @@
 /**
- * Registers this host at the relay: rotations, enrolment, encryption key, allowlist. Each step is verified and recorded;
- * a crash only repeats work. v1 has no allowlist and no rotations: a new key enrols beside the old one, and the answer
- * tells the epoch.
+ * Registers this host at the relay: rotations, enrolment, encryption key, allowlist. Each step is verified and
+ * recorded; a crash only repeats work. v1 has no allowlist and no rotations: a new key enrols beside the old one, and
+ * the answer tells the epoch.
  *
  * Specification, "Enrolment" rule 10, "Sender allowlist"; every request is idempotent.
  */
@@ -174,8 +174,8 @@ async function publishEncKey(
   } catch (error) {
     if (!(error instanceof RelayProblem) || (error.code !== 'STALE_LIST' && error.code !== 'IAT_IN_FUTURE'))
       throw error;
-    // Either the relay has one of a later time, as this host was set back to a copy from before it; or this host's clock
-    // was ahead when the key was made.
+    // Either the relay has one of a later time, as this host was set back to a copy from before it; or this host's
+    // clock was ahead when the key was made.
     const other = error.code === 'STALE_LIST' ? ((await read())?.at ?? at) + 1 : context.nowMs();
     const document = encKeyAdvertisement({ host_pubkey: hostPubkey, enc_pub: encPub, at: other });
     await publish({ enc_pub: encPub, at: other, sig: signDocument(identity.signer, document) });

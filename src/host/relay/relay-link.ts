@@ -5,8 +5,8 @@
  *     info ─▶ the pinned key? ─▶ epoch ─▶ rotations, enrolment, enc key, senders, each checked ─▶ session (connect.ts)
  *
  * A session belongs to one key of this host and one epoch. Another epoch, `NOT_ENROLLED`, or a new key on either side
- * ends it, and all steps begin again. A failure or `retry-after` makes a pause. When the relay answers any request again,
- * the pause after a failure ends at once; what `retry-after` asked for is kept.
+ * ends it, and all steps begin again. A failure or `retry-after` makes a pause. When the relay answers any request
+ * again, the pause after a failure ends at once; what `retry-after` asked for is kept.
  */
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { RelayEnrolmentRow, RelayRow } from '../core/rows.ts';

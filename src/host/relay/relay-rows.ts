@@ -1,6 +1,6 @@
 /**
- * The rows of the relay that this host uses: the pinned relay, this host's registration there, and how far this host has
- * received its queue. Only this file writes them.
+ * The rows of the relay that this host uses: the pinned relay, this host's registration there, and how far this host
+ * has received its queue. Only this file writes them.
  *
  * Invariants: enrolments and positions are those of the relay's current epoch alone, so that a generation which comes
  * back begins at 0; a change of the epoch notifies every open row of the outbox in the same transaction.
@@ -41,8 +41,8 @@ export function pinRelay(
 }
 
 /**
- * A relay of v1 speaks v2 now, under the key that its challenges showed: it is pinned, and this host registers again, with
- * all that v1 has no routes for, such as its rotations.
+ * A relay of v1 speaks v2 now, under the key that its challenges showed: it is pinned, and this host registers again,
+ * with all that v1 has no routes for, such as its rotations.
  */
 export async function noteSpeaksV2(tx: Transaction, pubkey: PublicKey): Promise<void> {
   const row = tx.get('relay');
@@ -125,8 +125,9 @@ export function dropEnrolment(tx: Transaction, scope: RelayScope): void {
 }
 
 /**
- * This host has another name: it enrols again, so that the relay knows it. Where the relay wants a proof, the name waits for
- * the next enrolment: an invite is good once, and a proof that is gone must not end an enrolment that still holds.
+ * This host has another name: it enrols again, so that the relay knows it. Where the relay wants a proof, the name
+ * waits for the next enrolment: an invite is good once, and a proof that is gone must not end an enrolment that still
+ * holds.
  */
 export function dropEnrolmentOfName(tx: Transaction, hostPubkey: PublicKey): void {
   const row = tx.get('relay');

@@ -1,8 +1,9 @@
 /**
- * Speaks the relay's earlier protocol, v1, for one host, where there is no v2: hosts are named, envelopes are JSON among
- * JSON, nothing is signed by the relay, and receipts and notices do not travel.
+ * Speaks the relay's earlier protocol, v1, for one host, where there is no v2: hosts are named, envelopes are JSON
+ * among JSON, nothing is signed by the relay, and receipts and notices do not travel.
  *
- * It decides nothing. Every method throws `RelayCallFailed`; `RelayProblem` of these when the relay answered and refused.
+ * It decides nothing. Every method throws `RelayCallFailed`; `RelayProblem` of these when the relay answered and
+ * refused.
  */
 import { Type } from 'typebox';
 import { sha256Hex } from '../../protocol/digest.ts';

@@ -23,7 +23,7 @@ import {
 import { Level } from 'level';
 import { type KeyRange, cutRange, mergedPairs } from './merged-pairs.ts';
 import { decodeRow, encodeRow } from './row-codec.ts';
-import { type Found, RowCache, type Writes, type Written, kept } from './row-cache.ts';
+import { type KeyedRow, RowCache, type Writes, type RowWrite, kept } from './row-cache.ts';
 
 /** A group with this many writes or bytes takes no more transactions. */
 const GROUP_WRITES_MAX = 5000;
@@ -57,7 +57,7 @@ export interface RangeOptions<T extends TableName> {
 export interface Reader {
   get<T extends TableName>(table: T, ...key: Keys[T]): Tables[T] | undefined;
   /** The rows whose keys begin with `start`, in the order of their keys. */
-  range<T extends TableName>(table: T, start: KeyStart<T>, options?: RangeOptions<T>): AsyncGenerator<Found<T>>;
+  range<T extends TableName>(table: T, start: KeyStart<T>, options?: RangeOptions<T>): AsyncGenerator<KeyedRow<T>>;
   /** The keys of `range`, at once: for many of them, which one by one would cost more than what is done with them. */
   keys<T extends TableName>(table: T, start: KeyStart<T>, options?: RangeOptions<T>): Promise<Keys[T][]>;
 }
@@ -235,7 +235,7 @@ class View implements Reader {
     table: T,
     start: KeyStart<T>,
     options: RangeOptions<T> = {},
-  ): AsyncGenerator<Found<T>> {
+  ): AsyncGenerator<KeyedRow<T>> {
     const { limit = Number.POSITIVE_INFINITY } = options;
     const gte = keyBytes(table, start);
     if (start.length === 0 && Object.keys(options).length === 0 && this.#isUnwritten(gte)) {
@@ -274,10 +274,10 @@ class View implements Reader {
   }
 
   /** All rows of a table of which no layer writes one. */
-  async #whole<T extends TableName>(table: T, first: Buffer): Promise<readonly Found<T>[]> {
+  async #whole<T extends TableName>(table: T, first: Buffer): Promise<readonly KeyedRow<T>[]> {
     const cached = this.#cache.whole(table, this.#version);
     if (cached) return cached;
-    const rows: Found<T>[] = [];
+    const rows: KeyedRow<T>[] = [];
     for await (const [bytes, value] of this.#stored({ gte: first, lt: endOfRange(first), reverse: false }))
       rows.push({ key: keyParts(table, bytes), row: decodeRow(table, value) });
     return this.#cache.keepWhole(table, rows, this.#version);
@@ -362,7 +362,7 @@ class OpenTransaction extends View implements Transaction {
     this.#isOpen = false;
   }
 
-  #write<T extends TableName>(table: T, key: Keys[T], written: Written): void {
+  #write<T extends TableName>(table: T, key: Keys[T], written: RowWrite): void {
     if (!this.#isOpen) throw new Error(`invariant: ${table} is written inside its transaction (${PREFIX[table]})`);
     this.#writes.set(keyText(table, key as unknown as KeyStart<T>), written);
   }

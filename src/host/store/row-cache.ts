@@ -1,7 +1,7 @@
 /**
  * Keeps decoded rows: of tables that are small and that nearly every message reads (the host itself, its agents, its
- * peers), and the rows of mail that were written or read last. Reading one from LevelDB costs ten times as much, and one
- * message needs dozens: it is queued, sent, accepted and confirmed within moments, and each step reads what the one
+ * peers), and the rows of mail that were written or read last. Reading one from LevelDB costs ten times as much, and
+ * one message needs dozens: it is queued, sent, accepted and confirmed within moments, and each step reads what the one
  * before wrote.
  *
  * A batch moves the store from one version to the next. Invariants:
@@ -48,19 +48,19 @@ const ROW_BYTES_MAX = 2_048;
 const WHOLE_ROWS_MAX = 1_000;
 
 /** A row and its key, as a range gives them. */
-export interface Found<T extends TableName> {
+export interface KeyedRow<T extends TableName> {
   key: Keys[T];
   row: Tables[T];
 }
 
 /** What a transaction writes under one key; `bytes` is null where it deletes. `row` is there when the cache keeps it. */
-export interface Written {
+export interface RowWrite {
   bytes: Buffer | null;
   row?: unknown;
 }
 
 /** Keys as text that sorts as their bytes do. */
-export type Writes = Map<string, Written>;
+export type Writes = Map<string, RowWrite>;
 
 interface Cached<V> {
   value: V;
@@ -85,7 +85,7 @@ export class RowCache {
   #newer = new Map<string, Cached<unknown>>();
   #older = new Map<string, Cached<unknown>>();
   /** Whole tables, by the character with which their keys begin. */
-  readonly #tables = new Map<string, Cached<readonly Found<TableName>[]>>();
+  readonly #tables = new Map<string, Cached<readonly KeyedRow<TableName>[]>>();
   #version = 0;
   /** The batch that is being written. */
   #changing: Writes | undefined;
@@ -118,13 +118,13 @@ export class RowCache {
   }
 
   /** As `get`: every row of a table, in the order of their keys. */
-  whole<T extends TableName>(table: T, version: number): readonly Found<T>[] | undefined {
+  whole<T extends TableName>(table: T, version: number): readonly KeyedRow<T>[] | undefined {
     const found = this.#tables.get(firstOf(table));
-    return found && found.since <= version ? (found.value as readonly Found<T>[]) : undefined;
+    return found && found.since <= version ? (found.value as readonly KeyedRow<T>[]) : undefined;
   }
 
   /** As `keep`, for a small table. */
-  keepWhole<T extends TableName>(table: T, rows: readonly Found<T>[], version: number): readonly Found<T>[] {
+  keepWhole<T extends TableName>(table: T, rows: readonly KeyedRow<T>[], version: number): readonly KeyedRow<T>[] {
     const mayKeep = version === this.#version && !this.#changing;
     if (SMALL.has(table) && mayKeep && rows.length <= WHOLE_ROWS_MAX)
       this.#tables.set(firstOf(table), { value: frozen(rows), since: version });

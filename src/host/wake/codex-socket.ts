@@ -1,8 +1,9 @@
 /**
  * Wakes a Codex thread over the control socket of its app server: WebSocket over a Unix socket, with JSON-RPC messages.
  *
- * The server says what the thread does, also after a ring. Only an idle one gets a turn: a turn that begins while another one runs cuts that
- * one's answer short. What comes for an active thread is queued by the session's own command, `codex queue`.
+ * The server says what the thread does, also after a ring. Only an idle one gets a turn: a turn that begins while
+ * another one runs cuts that one's answer short. What comes for an active thread is queued by the session's own
+ * command, `codex queue`.
  */
 import { connect } from 'node:net';
 import { WebSocket } from 'ws';

@@ -8,8 +8,8 @@
  *
  * After a ring of Codex its thread is looked at until the turn is over, since no hook tells of a turn that failed.
  *
- * The mailbox keeps what an agent was notified of (`notifiedAtMs`), so a daemon that starts again knows it; the cooldown
- * is lost. The events of one agent are handled one after another.
+ * The mailbox keeps what an agent was notified of (`notifiedAtMs`), so a daemon that starts again knows it; the
+ * cooldown is lost. The events of one agent are handled one after another.
  */
 import { type Doorbell, type DoorbellEvent, QUIET_DOORBELL, stepDoorbell } from '../core/doorbell.ts';
 import type { AgentId } from '../core/rows.ts';
@@ -24,8 +24,8 @@ import type { Rings } from './rings.ts';
 import { PROOF_MS, type WakeAttempt, tryWakeMethods, type WakeMethodTable } from './wake-methods.ts';
 
 /**
- * How long a send waits for proof that the recipient was woken: as long as the first method's proof may take. A proof by a
- * later method comes too late for the answer, and the sender sees it in the state of its message.
+ * How long a send waits for proof that the recipient was woken: as long as the first method's proof may take. A proof
+ * by a later method comes too late for the answer, and the sender sees it in the state of its message.
  */
 export const WAKE_WAIT_MS = PROOF_MS + 500;
 /** Between a ring and the first look at its turn, and the longest pause between two looks. */

@@ -105,8 +105,8 @@ interface Ran {
 }
 
 /**
- * Runs a program without a shell. Never rejects. Its stdin is empty, and 64 KiB of each output are kept. It leads its own
- * process group, which is ended as a whole.
+ * Runs a program without a shell. Never rejects. Its stdin is empty, and 64 KiB of each output are kept. It leads its
+ * own process group, which is ended as a whole.
  */
 export function runBounded(
   program: string,

@@ -1,9 +1,10 @@
 /**
  * The proof that a doorbell woke an agent, one for all programs and methods.
  *
- * A ring is open from the first try to wake an agent until the attempt is over. It is proven when, meanwhile, the prompt
- * hook of a session that was tried reports a prompt with the line of the doorbell. Where no hook reports prompts, a mail
- * tool that is called at that session's `poste mcp` proves it. That a program took the line proves nothing.
+ * A ring is open from the first try to wake an agent until the attempt is over. It is proven when, meanwhile, the
+ * prompt hook of a session that was tried reports a prompt with the line of the doorbell. Where no hook reports
+ * prompts, a mail tool that is called at that session's `poste mcp` proves it. That a program took the line proves
+ * nothing.
  */
 import { isSameProcess } from '../agents/sessions.ts';
 import type { SessionRow } from '../core/session-rows.ts';

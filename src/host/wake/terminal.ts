@@ -1,10 +1,10 @@
 /**
- * Wakes a session by typing into its terminal, a pane of tmux: the text, a pause, Enter. Every wake by keys goes through
- * the checks of this file.
+ * Wakes a session by typing into its terminal, a pane of tmux: the text, a pause, Enter. Every wake by keys goes
+ * through the checks of this file.
  *
  * Keys do what the terminal shows: they finish what its user began to type, run it as a command, choose from a menu. So
- * nothing is typed unless the pane shows the session's own program, alive and in the foreground, at an empty input line;
- * and Enter comes only while that line holds our text and nothing else. When it cannot be sure, it does not type.
+ * nothing is typed unless the pane shows the session's own program, alive and in the foreground, at an empty input
+ * line; and Enter comes only while that line holds our text and nothing else. When it cannot be sure, it does not type.
  */
 import { setTimeout as elapsed } from 'node:timers/promises';
 import type { ProcessMark, SessionRow, WakeMethod } from '../core/session-rows.ts';
@@ -43,7 +43,8 @@ const INPUT_LINES: Readonly<Record<NonNullable<Extract<WakeMethod, { type: 'tmux
     isEmpty: ({ rows, x, y }) => x === 3 && /^ [>*] {3}Type your message or @path\/to\/file$/.test(rows[y] ?? ''),
   },
   unknown: {
-    // Nothing, or signs of a prompt at the end and nowhere else: no question, no menu, and no line half typed behind one.
+    // Nothing, or signs of a prompt at the end and nowhere else: no question, no menu, and no line half typed behind
+    // one.
     prompt: /^(?:[^>❯›»→➜$#%λ]*[>❯›»→➜$#%λ]+)?$/u,
     isEmpty: ({ rows, x, y }) => {
       const row = rows[y] ?? '';

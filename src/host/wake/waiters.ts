@@ -1,9 +1,9 @@
 /**
  * Programs that wait for a doorbell, each in a call to the daemon (`session-wait`): a hook, a script, a `poste mcp`.
  *
- * A doorbell answers the call. That the waiter got it says a second call (`session-heard`) within a moment; that its agent
- * got it, only the proof (rings.ts). A session has one waiter: a new wait ends the one before it, which a hook of an
- * earlier turn left behind.
+ * A doorbell answers the call. That the waiter got it says a second call (`session-heard`) within a moment; that its
+ * agent got it, only the proof (rings.ts). A session has one waiter: a new wait ends the one before it, which a hook of
+ * an earlier turn left behind.
  */
 import type { AgentId } from '../core/rows.ts';
 import type { SessionRow } from '../core/session-rows.ts';

@@ -29,8 +29,8 @@ export const PROOF_MS = 5000;
 /** `codex queue` is looked for by Codex only every 10 s when no app server runs. */
 export const COMMAND_PROOF_MS = 12_000;
 /**
- * An agent at work reads the line between two tools or after its turn, which no window can cover. This one covers a turn
- * that its user interrupted without a word of the program's hooks: then the line is read at once.
+ * An agent at work reads the line between two tools or after its turn, which no window can cover. This one covers a
+ * turn that its user interrupted without a word of the program's hooks: then the line is read at once.
  */
 export const AT_WORK_PROOF_MS = 2000;
 
@@ -155,9 +155,9 @@ function tryMethod(
 
 /**
  * `given`: the program took the line. `queued`, `waits for approval`: it took it, and its agent reads it after the turn
- * under way, or after its user's answer. `unheard`: it was tried, and not taken. `occupied`: its user does something else
- * at its terminal, and nothing was submitted there. `unavailable`: there was nothing to try. `gone`: the program says that
- * the session is over.
+ * under way, or after its user's answer. `unheard`: it was tried, and not taken. `occupied`: its user does something
+ * else at its terminal, and nothing was submitted there. `unavailable`: there was nothing to try. `gone`: the program
+ * says that the session is over.
  */
 export type TryWakeOutcome =
   | 'given'

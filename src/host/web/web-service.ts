@@ -1,6 +1,6 @@
 /**
- * The owner's page: its listener, routes and live events. The listener takes connections from this machine only, and runs
- * from the first link until the daemon stops.
+ * The owner's page: its listener, routes and live events. The listener takes connections from this machine only, and
+ * runs from the first link until the daemon stops.
  */
 import { STATUS_CODES } from 'node:http';
 import { AccessControl, type PageNames, SECURITY_HEADERS, ownHosts } from '../../http/browser-session/access.ts';
@@ -150,14 +150,14 @@ function mailRoutes({ access, handlers, stopping }: MailRoutesOptions): PageRout
     bodyBytesMax: REQUEST_BYTES_MAX,
     handle: access.guard('action', async ({ body }) => {
       const input = parseOperationInput(name, body.bytes);
-      if (isRefusal(input)) return refused(input);
+      if (isRefusal(input)) return refusalReply(input);
       const output = await perform(handlers, name, { agentId: OWNER_ID, signal: stopping }, input);
-      return isRefusal(output) ? refused(output) : jsonReply(200, output);
+      return isRefusal(output) ? refusalReply(output) : jsonReply(200, output);
     }),
   }));
 }
 
-function refused({ code, message, details }: Refusal): Reply {
+function refusalReply({ code, message, details }: Refusal): Reply {
   const status = STATUS_OF[code];
   return otherProblemReply({ status, title: STATUS_CODES[status] ?? 'Refused' }, code, message, { details });
 }

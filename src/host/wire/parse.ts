@@ -1,7 +1,7 @@
 /**
- * Parses what strangers sent, from bytes to typed values: envelopes, their opened content, and the signed records (delivery
- * receipts, expiry notices). Every known member has its type, length and pattern, or the item is malformed. Unknown members
- * stay, and signature and seal cover them.
+ * Parses what strangers sent, from bytes to typed values: envelopes, their opened content, and the signed records
+ * (delivery receipts, expiry notices). Every known member has its type, length and pattern, or the item is malformed.
+ * Unknown members stay, and signature and seal cover them.
  */
 import { decodeBase64 } from '../../protocol/base64.ts';
 import { ENVELOPE_JSON_BOUNDS, parseJsonBounded, RECEIPT_JSON_BOUNDS } from '../../protocol/bounded-json.ts';

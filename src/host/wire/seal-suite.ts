@@ -2,8 +2,8 @@
  * The suite of sealed mail: HPKE (RFC 9180) by its library, and what it rests on by libsodium where that loads, and by
  * node:crypto.
  *
- * Through Web Cryptography, as the library does it, each step imports a key object and runs as a job of the thread pool,
- * a dozen of them for a message: that costs several times as much as the arithmetic.
+ * Through Web Cryptography, as the library does it, each step imports a key object and runs as a job of the thread
+ * pool, a dozen of them for a message: that costs several times as much as the arithmetic.
  */
 import {
   type KeyObject,
@@ -153,9 +153,9 @@ class NodeDhkem extends DhkemX25519HkdfSha256 {
 }
 
 /**
- * Any 32 bytes are a private key (RFC 7748, section 5). A pair by `generateKeyPairSync` must not be exported: the collector
- * may free what made the pair while its lock is held, takes that lock again, and the process waits for itself for ever
- * (seen in Node.js 20.20 within 10,000 exports).
+ * Any 32 bytes are a private key (RFC 7748, section 5). A pair by `generateKeyPairSync` must not be exported: the
+ * collector may free what made the pair while its lock is held, takes that lock again, and the process waits for itself
+ * for ever (seen in Node.js 20.20 within 10,000 exports).
  */
 function newKeyPair(): LibraryKeyPair {
   const privateKey = X25519Key.private(systemRandom(KEY_BYTES));
