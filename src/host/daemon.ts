@@ -185,7 +185,7 @@ function retentionSweep(context: HostContext, retentionMs: number): PeriodicTask
   return sweep;
 }
 
-/** The store's lock proves that no other daemon has this store; but the daemon of another store may listen at the socket. */
+/** The store's lock keeps other daemons from this store; but that of another store may listen at the socket. */
 async function makeSocketFolder({ socket, store }: HostPaths): Promise<void> {
   makePrivateFolder(dirname(socket));
   if (!(await isListening(socket))) return;

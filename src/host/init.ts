@@ -44,7 +44,7 @@ export function defaultHostName(machineName: string): HostName {
   return parseHostName(fitting) ?? ('host' as HostName);
 }
 
-/** Throws `HostStoreRefused`, `ConfigRefused` for an existing config file that cannot be used, or errors of the disk. */
+/** Throws `HostStoreRefused`, `ConfigRefused` for a config file that cannot be used, or errors of the disk. */
 export async function initialiseHost(paths: HostPaths, hostName: HostName, nowMs: number): Promise<InitialisedHost> {
   const { store, dataFolder, configFile } = paths;
   await finishRestore(store);

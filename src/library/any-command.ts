@@ -1,4 +1,4 @@
-/** fast-check arbitraries of commands: a few hosts that enrol, write to each other, rotate their keys and are kept out. */
+/** fast-check arbitraries of commands: a few hosts that enrol, write to each other, rotate keys and are kept out. */
 import * as fc from 'fast-check';
 import { sha256Hex } from '../protocol/digest.ts';
 import { hostRotation, signDocument } from '../protocol/documents.ts';
@@ -37,7 +37,7 @@ export type AskedCommand =
   | NoteHostSeen;
 
 export interface AnyCommandOptions {
-  /** The hosts, by their keys: about eight, so that they meet. The first two are of one account where they prove one. */
+  /** The hosts, by their keys: about eight, so that they meet. The first two share an account where they prove one. */
   hosts: readonly Signer[];
   /** Milliseconds since the Unix epoch; commands come at this time or within 40 days after it. */
   fromMs: number;

@@ -1,4 +1,4 @@
-/** `poste/core/testing`: the relay without cleverness, and fast-check arbitraries. It needs `fast-check`, which npm does not bring with Poste. */
+/** `poste/core/testing`: a naive relay and arbitraries. It needs `fast-check`, which does not come with Poste. */
 export { FIRST_EPOCH, anyCommand, anyHistory } from './any-command.ts';
 export type { AnyCommandOptions, AskedCommand } from './any-command.ts';
 export { anyEvent, eventOfType, keyedRow, publicKey, wholeNumber } from './arbitraries.ts';

@@ -41,7 +41,7 @@ export type DecidableCommand = Exclude<Command, ExpireItems>;
 /** There is no store whose layout it could name. */
 const NO_SCHEMA = 0;
 
-/** Changes nothing. `logFormat` is that of the log (core/log-format.ts). Throws `BrokenQueue` for rows that contradict each other. */
+/** Changes nothing. `logFormat`: that of the log (core/log-format.ts). Throws `BrokenQueue` for contradicting rows. */
 export function decide(
   command: DecidableCommand,
   rows: MapRows,

@@ -17,7 +17,7 @@ export class MapRows implements FactSource {
   readonly directory = new Directory();
   readonly admissions = new Admissions();
   readonly mail = new MailUse();
-  /** Payloads that are gone, by the textual queue key of the place where they were put (`payloadTarget`, `payloadSeq`). */
+  /** Payloads that are gone, by the textual queue key of where they were put (`payloadTarget`, `payloadSeq`). */
   readonly missingPayloads = new Set<string>();
   readonly #rows = new Map<string, RowChange>();
   #lastLsn = 0;

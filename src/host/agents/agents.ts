@@ -186,7 +186,7 @@ export async function actingAgent({ store }: HostContext, name: string): Promise
   });
 }
 
-/** The agents of this host as paired hosts see them: names and roles, never sessions. Sorted by name, and cut after as many as one answer carries. */
+/** This host's agents as paired hosts see them: names and roles, by name, as many as one answer carries. */
 export async function ownDirectory({ store }: HostContext): Promise<DirectoryAgent[]> {
   const agents = await store.read(presentAgents);
   return agents.slice(0, LAN_AGENTS_MAX).map(({ name, roles }) => ({ name, roles }));

@@ -13,7 +13,7 @@ import { hasLiveSession } from './sessions.ts';
 
 const SECOND_MS = 1000;
 
-/** The agents of this host first, then those of each paired host, by name. `agentId` is the caller; null for the owner's commands. */
+/** This host's agents first, then those of each paired host, by name. `agentId`: the caller; null for the owner. */
 export async function listAgents(
   context: HostContext,
   agentId: AgentId | null,

@@ -1,4 +1,4 @@
-/** Whom the owner can write to, as the owner's page shows it: agents with their presence, and hosts with the way there. */
+/** The owner's page shows whom the owner can write to: agents with their presence, hosts with the way there. */
 import type { PeopleResult } from '../contract/owner-page.ts';
 import type { HostContext } from '../base/context.ts';
 import { OWNER_NAME, addressOf } from '../core/address.ts';

@@ -1,4 +1,4 @@
-/** The handlers of the daemon's operations (operations.ts), and the way from a request's bytes to a handler's answer. */
+/** The handlers of the daemon's operations, and the way from a request's bytes to a handler's answer. */
 import type { TSchema } from 'typebox';
 import type { Timers } from '../../lib/clock.ts';
 import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.ts';

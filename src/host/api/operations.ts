@@ -86,7 +86,7 @@ export type OutputOf<N extends OperationName> = Static<(typeof OPERATIONS)[N]['o
 
 /** The body of every answer that is not 200: a refusal, or a fault of the request or the daemon. */
 export interface ProblemAnswer {
-  /** Stable, for programs: a `RefusalCode`, one of `SERVER_CODES`, or a `ProblemCode` when the HTTP request is refused. */
+  /** Stable, for programs: a `RefusalCode`, one of `SERVER_CODES`, or a `ProblemCode` of a refused HTTP request. */
   code: string;
   /** One sentence for people. */
   message: string;

@@ -54,7 +54,7 @@ export function ownPaths(
   return pathsIn(config, data, runtime === undefined ? data : join(runtime, 'poste'));
 }
 
-/** Where a relay of this user keeps what is not to lie in its store folder; `undefined` where no home folder is known. */
+/** A relay of this user keeps here what its store folder must not hold; `undefined` where no home folder is known. */
 export function stateFolder({ env }: { env: Environment }): string | undefined {
   const { POSTE_HOME: home } = env;
   if (home !== undefined && home !== '') return resolve(home);

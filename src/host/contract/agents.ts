@@ -86,7 +86,7 @@ const WakeMethodInput = Type.Union([
       type: Type.Literal('tmux'),
       socket: Type.Union([absolutePath, Type.Null()]),
       pane: Type.String({ pattern: '^%[0-9]{1,9}$' }),
-      /** The input line of the program there; `unknown` only where the owner asked for keys. Without it nothing is typed. */
+      /** The program's input line; `unknown` only where the owner asked for keys. Without it nothing is typed. */
       input: Type.Optional(Type.Enum(['gemini', 'unknown'])),
     },
     CLOSED,
@@ -97,11 +97,11 @@ export const SessionRegisterInput = Type.Object({
   session_id: sessionId,
   /** In any order: the daemon knows which is best. */
   wake: Type.Optional(Type.Array(WakeMethodInput, { maxItems: WAKE_METHODS_MAX })),
-  /** The agent's program: while it runs, the session is live. The daemon types into a tmux pane only while the pane shows it. */
+  /** The agent's program: while it runs, the session is live. A tmux pane is typed into only while it shows it. */
   pid: Type.Optional(Type.Integer({ minimum: 2, maximum: 2 ** 31 - 1 })),
   /** The caller shows the answer's text to the agent now. */
   tell: Type.Optional(Type.Boolean()),
-  /** What the agent does now. `interrupted`: its user stopped the turn. `failed`: its model could not be asked, and it is idle. */
+  /** The agent's state. `interrupted`: its user stopped the turn. `failed`: no model could be asked; it is idle. */
   doing: Type.Optional(Type.Enum(['work', 'idle', 'interrupted', 'failed'])),
   /** The caller reports every prompt of the session, and more than one may come. */
   reports_prompts: Type.Optional(Type.Boolean()),

@@ -142,7 +142,7 @@ export const AgentsResult = Type.Object({
       name: Type.String(),
       host: Type.String(),
       roles: Type.Array(Type.String()),
-      /** `live`: it has a live session. `offline`: it has none. `remote`: it lives on another host, which does not tell. */
+      /** `live`: it has a live session. `offline`: it has none. `remote`: its host is another, which does not tell. */
       presence: Type.Enum(['live', 'offline', 'remote'], TEXT),
       /** The age of the remote host's list of agents; null for agents of this host. */
       directory_age_seconds: Type.Union([Type.Integer(), Type.Null()]),

@@ -17,7 +17,7 @@ export const OutboxInput = Type.Object({
   /** `open`: rows with a next step. `undelivered`: rows that did not arrive. */
   show: Type.Optional(Type.Enum(['open', 'undelivered', 'all'], { description: 'open by default.' })),
   host: Type.Optional(Type.String({ minLength: 1, maxLength: 64, description: 'Only rows for this host.' })),
-  /** Delivery receipts are left out unless this is true. No receipt confirms them, so those at a relay stay open for its retention. */
+  /** Lists delivery receipts too. No receipt confirms them, so those at a relay stay open for its retention. */
   receipts: Type.Optional(Type.Boolean({ description: 'Delivery receipts too.' })),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: OUTBOX_PAGE_MAX })),
   /** `next_before` of the page before. */

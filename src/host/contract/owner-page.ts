@@ -82,7 +82,7 @@ export const PeopleResult = Type.Object({
       name: Type.String(),
       host: Type.String(),
       roles: Type.Array(Type.String()),
-      /** `live`: it has a live session. `offline`: it has none. `remote`: it lives on another host, which does not tell. */
+      /** `live`: it has a live session. `offline`: it has none. `remote`: its host is another, which does not tell. */
       presence: Type.Enum(['live', 'offline', 'remote']),
       /** When one of its sessions was last seen; null when none is known. */
       seen_at: orNull(Time),

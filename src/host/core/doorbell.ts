@@ -13,9 +13,9 @@
 
 /** Between the end of one attempt and the next one for the same unread mail. */
 export const DOORBELL_COOLDOWN_MS = 15_000;
-/** The longest pause between attempts for the same unread mail, and the pause after one that was taken without proof. */
+/** The longest pause between attempts for the same unread mail, and that after one taken without proof. */
 export const DOORBELL_RETRY_MAX_MS = 600_000;
-/** How often in a row mail is rung for again that an agent heard of and let lie. A turn that failed is no choice of its agent. */
+/** How often mail is rung for again that an agent heard of and let lie. A failed turn is no choice of its agent. */
 export const LET_LIE_MAX = 3;
 
 export interface Doorbell {
@@ -23,7 +23,7 @@ export interface Doorbell {
   lastAtMs: number | null;
   /** How many attempts in a row no program took. */
   unheard: number;
-  /** The newest message that wakes of the last attempt that tried a program, if one took it without proof; else null. */
+  /** The newest waking message of the last attempt that tried a program, if one took it without proof; else null. */
   givenFor: number | null;
   /** The attempt under way. */
   attempt: {

@@ -33,7 +33,7 @@ export function lanDoubtAtMs({ lanAcceptedAtMs, createdAtMs }: OutboxRow, { mome
   return momentMs(lanAcceptedAtMs ?? createdAtMs) + LAN_DOUBT_MS;
 }
 
-/** What is known of the first acceptance by a relay. An old row has only the relay's word, and is no older than itself. */
+/** The first acceptance by a relay, as far as it is known. An old row has only the relay's word for it. */
 export function firstAcceptance(
   { firstAccepted, createdAtMs }: OutboxRow,
   { acceptedAtMs, retentionMs }: RelayAcceptance,

@@ -235,7 +235,7 @@ export interface OutboxRow {
   /** When the peer accepted it over the LAN. That is no proof: only a delivery receipt is. */
   lanAcceptedAtMs: number | null;
   acceptance: RelayAcceptance | null;
-  /** The first acceptance by a relay, by this host's clock; absent before it, and in rows from before this was recorded. */
+  /** The first acceptance by a relay, by this host's clock; absent before it, and in rows older than this field. */
   firstAccepted?: { atMs: number; retentionMs: number };
   /** When a relay of version 1 last answered that it has it: without proof, and without confirmation. */
   relayStoredAtMs?: number;
@@ -282,7 +282,7 @@ export interface PeerRow {
   reachedAtMs: number | null;
   /** Failed LAN attempts since it was last reached. */
   lanFailures: number;
-  /** Requests with mail over the LAN since one was taken, and whether the peer answered the last: calls of its say nothing. */
+  /** Requests with mail over the LAN since one was taken, and whether the peer answered the last one. */
   mailFailed?: { count: number; isAnswered: boolean };
   /** The last list of agents that it sent. */
   directory: { agents: DirectoryAgent[]; fetchedAtMs: number } | null;
@@ -290,7 +290,7 @@ export interface PeerRow {
   hasConfirmed: boolean;
   /** The key of this host that it last pinned: later rotations must be sent to it. */
   pinnedOurKey: PublicKey;
-  /** The key of this host that its mail or receipts last proved it to know; it may have learned that key from a relay. */
+  /** The key of this host that its mail or receipts last proved it to know; a relay may have told it that key. */
   shownOurKey?: PublicKey;
 }
 
@@ -353,7 +353,7 @@ export interface RelayRow {
   /** Another key was shown at this address: nothing goes there until the owner confirms it. */
   seenKey: { pubkey: PublicKey; atMs: number } | null;
   proof: RelayProofSource | null;
-  /** Certificates, in PEM, of the authorities that may have signed that of the relay, and the file that they came from. */
+  /** The certificates, in PEM, of authorities that may have signed the relay's own, and the file that had them. */
   ca?: { pem: string; path: string };
   /** It only ever answered 404 to v2's info route: this host speaks v1 to it, which pins no key. */
   isV1?: true;
@@ -363,7 +363,7 @@ export interface RelayRow {
   sendersIatMs: number;
 }
 
-/** What this host registered at a relay, under one host key in one epoch. A cache: when it is missing, it is made again. */
+/** This host's registrations at a relay, under one host key in one epoch: a cache, made again when it is missing. */
 export interface RelayEnrolmentRow {
   /** When the relay showed this host as enrolled. */
   checkedAtMs: number;

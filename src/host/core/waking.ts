@@ -35,7 +35,7 @@ const WAKING: Readonly<Record<MessageKind, 'always' | 'when asked' | 'never'>> =
   status: 'never',
 };
 
-/** `mentioned` returns what the body mentions; it is called only when that matters. `answered`: the message that it answers. */
+/** `mentioned` returns what the body mentions, and is called only if that matters. `answered`: the message answered. */
 export function wakesRecipient(
   message: WakingMessage,
   mentioned: () => Mentioned,
@@ -54,9 +54,9 @@ export type Mentioned = ReadonlySet<string>;
 const AGENT = '[A-Za-z0-9][A-Za-z0-9._-]{0,63}';
 const HOST = '[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?';
 const MENTION = `@${AGENT}(?:@${HOST}[._-]*)?`;
-/** Letters of scripts that write spaces between words: before an `@`, and what may follow them there, an e-mail address. */
+/** Letters of scripts that write spaces between words, and what may follow them: before an `@`, an e-mail address. */
 const SPACED = String.raw`\p{Script=Latin}\p{Script=Greek}\p{Script=Cyrillic}\p{N}`;
-/** One mention, or several joined by `/`. The end that it asks for keeps it from taking a part of a name for the name. */
+/** One mention, or several joined by `/`. The end that it asks for keeps it from taking a part for a name. */
 const MENTIONS = new RegExp(
   String.raw`(?=@)(?<![${SPACED}][_%+-]*|[/@])${MENTION}(?:/${MENTION})*(?![A-Za-z0-9._@-]|/[A-Za-z0-9])`,
   'gu',

@@ -1,4 +1,4 @@
-/** Checks of paired hosts: whether mail reaches each, over the LAN or a relay, and whether each knows this host's key. */
+/** Checks of paired hosts: does mail reach each, over the LAN or a relay, and does each know this host's key? */
 import { assertNever } from '../../lib/assert-never.ts';
 import { isIP } from 'node:net';
 import { parseListenAddress } from '../../lib/listen-address.ts';

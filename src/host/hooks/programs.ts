@@ -22,7 +22,7 @@ export type HookMoment = 'start' | 'prompt' | 'idle' | 'interrupted' | 'failed' 
 export interface HookEntry {
   event: string;
   moment: HookMoment;
-  /** The first version of the program that knows the event. An older one refuses the settings file, with all that is in it. */
+  /** The first version of the program that knows the event. An older one refuses the whole settings file. */
   since?: string;
   /** Members of the hook besides its type and its command. */
   members: Readonly<Record<string, string | number | boolean>>;

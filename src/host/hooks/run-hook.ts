@@ -141,7 +141,7 @@ function register(
   return client.call('session-register', { ...registered, ...(pid > 1 && { pid }) }, options);
 }
 
-/** The output by which the programs add context for the agent at these events. What the prompt says already is not said again. */
+/** The output by which programs add context at these events, without what the prompt says already. */
 function contextOutcome({ name, lines }: HookEvent, { text }: SessionState): HookOutcome {
   if (text === null || lines.includes(text)) return QUIET;
   const document = { hookSpecificOutput: { hookEventName: name, additionalContext: text } };

@@ -155,7 +155,7 @@ function codexApproval(path: string): string {
   return `Codex asks you before mail is sent, and codex exec refuses it: to allow the tools, set default_tools_approval_mode = "approve" in the table [mcp_servers.poste] of ${path}, which codex mcp add writes.`;
 }
 
-/** What the owner must also do in Codex, in sentences; reads its `config.toml`. Throws `SettingsRefused` when that is no TOML. */
+/** Sentences on what the owner must also do in Codex, by its `config.toml`. Throws `SettingsRefused` for no TOML. */
 export function codexNotices(folder: string): string[] {
   const path = join(folder, 'config.toml');
   let text: string | undefined;

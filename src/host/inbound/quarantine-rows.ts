@@ -63,7 +63,7 @@ export function quarantineUsage(reader: Reader): QuarantineUsage & { bare: numbe
   };
 }
 
-/** Adds an item that is not in quarantine yet, with its bytes if there is room for them; `undefined`: nothing is kept of it. */
+/** Adds an item that is not in quarantine yet, with its bytes if they have room; `undefined`: nothing is kept. */
 export async function addToQuarantine(
   tx: Transaction,
   context: HostContext,
@@ -88,7 +88,7 @@ export async function addToQuarantine(
   return put(tx, context, row, item, { wasBare: false });
 }
 
-/** Updates an item that stays in quarantine: its reason, its recipients, and its bytes if they were missing and there is room now. */
+/** Updates an item that stays in quarantine: reason, recipients, and missing bytes if there is room now. */
 export async function keepInQuarantine(
   tx: Transaction,
   context: HostContext,

@@ -1,4 +1,4 @@
-/** The owner's operations on the quarantine (list, show, retry, discard), and the retries after this host learns a key. */
+/** The owner's operations on the quarantine (list, show, retry, discard), and the retries after a key is learned. */
 import { encodeBase64 } from '../../protocol/base64.ts';
 import type {
   QuarantineDiscardInput,

@@ -53,7 +53,7 @@ export class Inspection {
     return (this.#envelope ??= unlessMalformed(() => parsed(this.item.wire)));
   }
 
-  /** The signed record that `parse` makes of the item, always the same function for an item; or what is wrong with it. */
+  /** The signed record that `parse` makes of the item, always the same function for an item; or its fault. */
   record<Rec>(parse: (wire: Buffer) => SignedRecord<Rec>): SignedRecord<Rec> | NotWellFormed {
     return (this.#record ??= unlessMalformed(() => parse(this.item.wire))) as SignedRecord<Rec> | NotWellFormed;
   }
@@ -119,7 +119,7 @@ interface Signing {
   writtenAtMs: number;
 }
 
-/** The paired host that has or had `signing.key`, if its signature counts for this item; else the judgement that keeps the item. */
+/** The paired host that has or had `signing.key`, if its signature counts; else the judgement that keeps the item. */
 export function signingPeer(
   reader: Reader,
   context: HostContext,

@@ -32,7 +32,7 @@ const ANSWER_TIMEOUT_MS = 20_000;
 const SLOWEST_BYTES_PER_MS = 64;
 const ANSWER_BYTES_MAX = 2 << 20;
 const REASON_CHARACTERS_MAX = 300;
-/** Mail has another way, so connecting is given up sooner than for other calls; a host that is there is tried once more. */
+/** Mail has another way, so its connecting is given up sooner; a host that is there is tried once more. */
 const MAIL_CONNECT_TIMEOUT_MS = 1_000;
 /**
  * When a request with mail is not answered by then, and for as long as its bytes may need besides, the host is asked on

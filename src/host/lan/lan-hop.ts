@@ -142,7 +142,7 @@ export class HopNonces {
     this.#start = { atMs: clocks.nowMs(), until: clocks.monotonicMs() + HOP_LIFE_MAX_MS };
   }
 
-  /** Whether a hop may have been taken before. `pairedAtMs`: of the paired host whose key it is; null for a stranger's. */
+  /** Tells whether a hop may have been taken before. `pairedAtMs`: of the host whose key it is; null for strangers. */
   isUsed({ key, nonce, atMs }: NoncedHop, pairedAtMs: number | null): boolean {
     const ofKey = this.#paired.get(key) ?? this.#strangers.get(key);
     if (ofKey?.taken.has(nonce) === true || this.#isBelow(ofKey?.floor, atMs)) return true;

@@ -53,7 +53,7 @@ export interface LanRequest {
 export interface LanRoute {
   method: 'GET' | 'POST';
   path: string;
-  /** `paired`: a hop of a paired host. `signed`: a hop of any host. `proof`: no hop, the body proves itself. `open`: no hop. */
+  /** `paired`: a hop of a paired host. `signed`: of any host. `proof`: none, the body proves itself. `open`: none. */
   access: 'open' | 'proof' | 'signed' | 'paired';
   bodyBytesMax: number;
   handle(request: LanRequest): Promise<Reply>;
@@ -151,7 +151,7 @@ function bodyOf({ body }: LanRequest): unknown {
   return parseJsonBounded(body, REQUEST_JSON_BOUNDS);
 }
 
-/** Signed, where the caller asks for it, over an address that is this host's own: so a host that passes the request on is found out. */
+/** Signs an address of this host's own where the caller asks: a host that passes the request on is found out. */
 function hello({ target, calledAt }: LanRequest, { context, version, listening }: LanRouteParts): Reply {
   const { hostName, signer } = context.identity();
   const now = context.nowMs();

@@ -178,7 +178,7 @@ export class LanService {
     }
   }
 
-  /** Pairs with the host that made `code`, at `address`: waits until its owner has confirmed that, or `signal` is aborted. */
+  /** Pairs with the host that made `code`, at `address`: waits until its owner confirms, or `signal` is aborted. */
   async accept({ code: text, address }: AcceptInput, signal?: AbortSignal): Promise<PeerView | Refusal> {
     const code = parsePairingCode(text);
     if (!code) {

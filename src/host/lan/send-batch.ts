@@ -68,7 +68,7 @@ export class LanCarrier implements Carrier {
     }
   }
 
-  /** What goes into the request, by row. What ended since it was chosen, as its receipt came over a relay, is left out. */
+  /** The items of the request, by row, without those that ended since, as their receipt came over a relay. */
   #itemsOf(rows: readonly OutboxRow[], bytesMax: number): Promise<Map<number, LanItem>> {
     return this.#options.context.store.read((reader) => {
       const items = new Map<number, LanItem>();

@@ -73,7 +73,7 @@ export function sentBefore(
   return { result: { ...(known.result as SendResult), duplicate: true }, idempotency: null, toWake: [] };
 }
 
-/** Writes a message with its entries, outbox rows and sent row. Refuses before any write what no transport can carry. */
+/** Writes a message with its entries, outbox rows and sent row. Refuses first what no transport can carry. */
 export async function postMail(
   tx: Transaction,
   context: HostContext,

@@ -111,7 +111,7 @@ function resolve({ text, agentId, peerId }: Party, book: AddressBook): Target | 
 
 const RE = /^re:\s*/i;
 
-/** The subject of a reply without one: `Re: ` and the old subject, cut to `charactersMax` code points; never two `Re: `. */
+/** The subject of a reply without one: one `Re: ` and the old subject, cut to `charactersMax` code points. */
 export function replySubject(subject: string, charactersMax: number): string {
   const text = `Re: ${subject.replace(RE, '')}`;
   return text.slice(0, codeUnitAfter(text, charactersMax));

@@ -1,4 +1,4 @@
-/** What the store knows of one message: its origin, its recipients, the mailboxes that hold it, its outbox rows and receipts. */
+/** The store's knowledge of one message: origin, recipients, mailboxes that hold it, outbox rows and receipts. */
 import type { Epoch } from '../../protocol/epoch.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';

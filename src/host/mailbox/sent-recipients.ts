@@ -26,7 +26,7 @@ export function applyToSent(
   });
 }
 
-/** Sets the state of a recipient on this host. Changes nothing when the message was not sent here, or the state is known. */
+/** Sets the state of a recipient on this host. Changes nothing of a message from elsewhere, or of a known state. */
 export function markLocalRecipient(
   tx: Transaction,
   context: HostContext,

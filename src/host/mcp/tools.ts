@@ -122,7 +122,7 @@ function failed({ code, message, details }: ProblemAnswer): CallToolResult {
   return { isError: true, content: [{ type: 'text', text: JSON.stringify({ code, message, details }) }] };
 }
 
-/** An MCP server with the four tools and the inbox, for a connection of either protocol revision. It has no state: the daemon does. */
+/** An MCP server with the four tools and the inbox, for either protocol revision. Only the daemon has state. */
 
 /** Writes a line about the server to stderr: never a subject or a body. */
 export type ServerLog = (message: string) => void;

@@ -169,7 +169,7 @@ export class OutboxDispatcher {
     return earliest(moments);
   }
 
-  /** Whether every transport that there is for the peer has a request under way: the end of one brings the next look. */
+  /** Tells whether every transport for the peer has a request under way: the end of one brings the next look. */
   #isBusy({ address, unpairedAtMs }: PeerRow, { lanes }: PeerWork): boolean {
     if (!lanes.lan && !lanes.relay) return false;
     if (unpairedAtMs !== null) return false;
@@ -224,7 +224,7 @@ export class OutboxDispatcher {
     if (rows.length >= DUE_MAX) work.isStale = true;
   }
 
-  /** Starts a request when none is under way. Answers when to look again for messages behind one of the other transport. */
+  /** Starts a request when none is under way. Answers when to look again for messages behind the other transport. */
   #sendOver(way: Way, peer: PeerRow, chosen: readonly OutboxRow[], work: PeerWork): number | null {
     const { context, relay } = this.#options;
     if (chosen.length === 0 || this.#stopping.signal.aborted) return null;
@@ -288,7 +288,7 @@ export class OutboxDispatcher {
     else this.#setTimer();
   }
 
-  /** What became of the rows of a request, and of the peer: one transaction. Answers when the first of them is due again. */
+  /** Stores what became of the rows and the peer in one transaction. Answers when the first row is due again. */
   async #store(peerId: PeerId, { events, lan }: Sent): Promise<number | null> {
     const { context } = this.#options;
     const became = becameOfMail(events, lan);

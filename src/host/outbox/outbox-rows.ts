@@ -77,7 +77,7 @@ export function outboxRowOf(reader: Reader, peerId: PeerId, itemId: string): Out
   return rowId === undefined ? undefined : reader.get('outbox', rowId);
 }
 
-/** When the last message was sent to a peer, by this host's clock at that time; `sinceMs` when none is later than that. */
+/** The time of the last message to a peer, by this host's clock then; `sinceMs` when none is later. */
 export async function lastSentMs(reader: Reader, peerId: PeerId, sinceMs: number): Promise<number> {
   let lastMs = sinceMs;
   // Ids of messages sort by time, and all their letters are before a small one.

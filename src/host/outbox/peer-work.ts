@@ -60,7 +60,7 @@ export function isUnderWay(work: PeerWork, rowId: number): boolean {
   return lanesOf(work).some(({ rowIds }) => rowIds.has(rowId));
 }
 
-/** Whether what stands behind the rows of a request in the order of messages need not wait until its answer is stored. */
+/** Tells whether messages behind the rows of a request need not wait until its answer is stored. */
 export function isAllTaken({ events, lan }: Sent): boolean {
   return lan !== 'unreached' && events.length > 0 && events.every(({ event }) => isTaken(event));
 }

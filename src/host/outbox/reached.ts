@@ -4,7 +4,7 @@ import type { PeerId } from '../core/rows.ts';
 import type { Transaction } from '../store/host-store.ts';
 import { afterPeerChange } from './outbox.ts';
 
-/** A peer that answers again and again is noted in its row no more often than this: nearly all that is read reads that row. */
+/** A peer that answers again and again is noted in its row no more often than this, as most reads take that row. */
 const NOTE_REACHED_MS = 1_000;
 
 /** Records that the peer answered over the LAN, or called from `address`. */

@@ -42,7 +42,7 @@ export function issueReceipt(
   }
 }
 
-/** Issues the last receipts again, for a sender that proves not to know them. A receipt that still waits is not doubled. */
+/** Issues the last receipts again, for a sender that proves not to know them. One that waits is not doubled. */
 export function repeatReceipts(
   tx: Transaction,
   context: HostContext,
@@ -129,7 +129,7 @@ function clockOf(tx: Transaction, context: HostContext): ReceiptClock {
   return { nowMs: context.nowMs(), floor: tx.get('identity')?.receiptFloor ?? 0 };
 }
 
-/** The agent, or a program on its behalf, was notified of these entries. Entries that were notified before stay as they are. */
+/** The agent, or a program for it, was notified of these entries. Those that were notified before stay as they are. */
 export function markNotified(
   tx: Transaction,
   context: HostContext,

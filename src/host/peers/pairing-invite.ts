@@ -25,7 +25,7 @@ import type { PeerRow } from '../core/rows.ts';
 import { isFromAcceptor, type PairingParties } from './pairing.ts';
 import { type PairedHost, peerOfKey, peerView, pinPeer, refusePairing } from './peers.ts';
 
-/** How long one request of a host that waits for the confirmation is held: shorter than that host waits for an answer. */
+/** A request of a host that waits for the confirmation is held this long: less than that host waits. */
 const HOLD_MS = 15_000;
 
 interface Invitation {

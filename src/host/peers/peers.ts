@@ -130,7 +130,7 @@ function isNewPeer(known: PeerRow | undefined): boolean {
   return known === undefined || known.unpairedAtMs !== null;
 }
 
-/** Ends a pairing: this host sends nothing to the other any more, and accepts nothing from it. `named`: its name or fingerprint. */
+/** Ends a pairing: nothing more is sent to the host or accepted from it. `named`: its name or fingerprint. */
 export function unpair(context: HostContext, named: string): Promise<PeerView | Refusal> {
   return context.store.transact(async (tx) => {
     const peer = await findPeer(tx, named);
@@ -217,7 +217,7 @@ export async function learnRotation(
   return 'learned';
 }
 
-/** Stores a peer's new encryption key, unless the known one is newer. Returns whether the peer signed the advertisement. */
+/** Stores a peer's new encryption key, unless the known one is newer. Returns whether the peer signed it. */
 export function learnEncKey(tx: Transaction, context: HostContext, peerId: PeerId, advertisement: LanEncKey): boolean {
   const peer = tx.get('peer', peerId);
   const encKey = peer && encKeyOf(advertisement, currentKey(peer).publicKey);

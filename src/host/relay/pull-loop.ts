@@ -42,7 +42,7 @@ export class PullLoop {
   /** Items asked for at once: fewer after a page that did not come. */
   #limit = Number.POSITIVE_INFINITY;
   #rewoundAtMs = Number.NEGATIVE_INFINITY;
-  /** The last pull, when it failed: `resumed` is aborted when another answer of the relay cut the pause after it short. */
+  /** The last pull, when it failed: `resumed` is aborted when another answer of the relay cuts its pause short. */
   #failed: { session: RelaySession; resumed: AbortSignal } | undefined;
   #isHeldBack: boolean | null = null;
   #headSeq: number | null = null;

@@ -72,7 +72,7 @@ function unreadableItem(bytes: Buffer, seq: number | null, { relayPubkey, epoch 
   };
 }
 
-/** v1 tells neither a seq nor who pushed the item: the key that the envelope names as its signer stands for the sender. */
+/** v1 tells neither a seq nor who pushed the item: the key that the envelope names stands for the sender. */
 export function itemOfV1(bytes: Buffer, { relayPubkey, epoch }: RelayScope): IncomingItem {
   const value = parseJsonBounded(bytes, ENVELOPE_JSON_BOUNDS);
   const { id, from_host_pubkey: key } = isObject(value) ? value : {};

@@ -56,7 +56,7 @@ export function registerHost(parts: RegisterHost): Promise<RelayEnrolmentRow> {
   return forgettingWhenUnknown(parts.context, parts.scope, () => register(parts));
 }
 
-/** When the relay does not know a host that is recorded as enrolled, the record goes and the next try repeats all steps. */
+/** When the relay does not know a host that is recorded as enrolled, the record goes, and all steps are repeated. */
 export async function forgettingWhenUnknown<T>(
   context: HostContext,
   scope: RelayScope,

@@ -114,7 +114,7 @@ export function putEnrolment(tx: Transaction, scope: RelayScope, row: RelayEnrol
   if (isCurrent(tx, scope)) tx.put('relayEnrolment', keyOf(scope), row);
 }
 
-/** Adds what was published after an enrolment. One that was dropped meanwhile stays dropped, and every step is repeated. */
+/** Adds what was published after an enrolment. One that was dropped meanwhile stays so, and steps are repeated. */
 export function addToEnrolment(tx: Transaction, scope: RelayScope, row: RelayEnrolmentRow): void {
   if (enrolmentIn(tx, scope)) putEnrolment(tx, scope, row);
 }

@@ -68,7 +68,7 @@ export interface Transaction extends Reader {
   delete<T extends TableName>(table: T, key: Keys[T]): void;
   /** The next number of a counter, from 1; never the same number twice. */
   next(counter: string): number;
-  /** Runs `run` once the transaction is durable, in the order of these calls, before the caller gets its result. Must not throw. */
+  /** Runs `run`, which must not throw, once the transaction is durable, in this order, before the caller's result. */
   afterCommit(effect: () => void): void;
 }
 
@@ -370,7 +370,7 @@ class OpenTransaction extends View implements Transaction {
 
 export type HostLevel = Level<Buffer, Buffer>;
 
-/** Each message is 16 rows in either host: LevelDB's own 4 MiB are full, and are compacted, every few hundred messages. */
+/** Each message is 16 rows in either host: LevelDB's own 4 MiB are full and compacted every few hundred messages. */
 const WRITE_BUFFER_BYTES = 16 << 20;
 
 /** The database at `folder`, not yet opened. */

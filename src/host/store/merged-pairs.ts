@@ -15,7 +15,7 @@ export interface KeyRange {
 
 type Pair = [key: Buffer, value: Buffer];
 
-/** The pairs of the range in the order of their keys. `stored` are those of LevelDB; of the layers the last one is on top. */
+/** The pairs of the range in the order of their keys. `stored`: those of LevelDB; the last layer is on top. */
 export async function* mergedPairs(
   range: KeyRange,
   stored: AsyncIterable<Pair>,

@@ -53,7 +53,7 @@ export interface KeyedRow<T extends TableName> {
   row: Tables[T];
 }
 
-/** What a transaction writes under one key; `bytes` is null where it deletes. `row` is there when the cache keeps it. */
+/** A write of a transaction under one key; `bytes` is null where it deletes, `row` is there when the cache keeps it. */
 export interface RowWrite {
   bytes: Buffer | null;
   row?: unknown;
@@ -81,7 +81,7 @@ export function kept<T extends TableName>(table: T, row: Tables[T], bytes: Buffe
 
 export class RowCache {
   readonly #small = new Map<string, Cached<unknown>>();
-  /** Rows of mail. When the newer ones are `LAST_ROWS_MAX`, the older ones are forgotten and the newer become the older. */
+  /** Rows of mail. When the newer ones are `LAST_ROWS_MAX`, they take the place of the older, which are forgotten. */
   #newer = new Map<string, Cached<unknown>>();
   #older = new Map<string, Cached<unknown>>();
   /** Whole tables, by the character with which their keys begin. */

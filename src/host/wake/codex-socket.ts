@@ -17,7 +17,7 @@ import type { TryWake, TryWakeOutcome } from './wake-methods.ts';
 const EXCHANGE_MS = 3000;
 /** What an answer may be: a thread comes without its turns. */
 const ANSWER_BYTES_MAX = 4 << 20;
-/** The code of JSON-RPC with which Codex refuses a request, for whatever reason, and what it says of a thread that it does not have. */
+/** The JSON-RPC code with which Codex refuses any request, and its words for a thread that it does not have. */
 const INVALID_REQUEST = -32_600;
 const NO_THREAD = /^(?:thread not (?:found|loaded)|no rollout found)/;
 

@@ -104,7 +104,7 @@ export class Doorbells {
     });
   }
 
-  /** Checks every agent with a live session: mail may have come, or an attempt may have been lost, while no daemon ran. */
+  /** Checks every agent with a live session: while no daemon ran, mail may have come or an attempt been lost. */
   async start(): Promise<void> {
     for (const agentId of await agentsPresent(this.#parts.context)) this.#enqueue(agentId, { type: 'check' });
   }

@@ -35,7 +35,7 @@ interface InputLine {
   isEmpty: (screen: Screen) => boolean;
 }
 
-/** The input lines that can be known. The cursor tells Gemini's placeholder from the same words typed, or in a transcript. */
+/** The known input lines. The cursor tells Gemini's placeholder from the same words typed, or in a transcript. */
 const INPUT_LINES: Readonly<Record<NonNullable<Extract<WakeMethod, { type: 'tmux' }>['input']>, InputLine>> = {
   gemini: {
     // `*` when it asks for no approval, `!` when the line is a shell command.

@@ -58,7 +58,7 @@ export class Waiters {
     });
   }
 
-  /** The waiter confirms the doorbell `ring`, or says that it cannot give it. Returns whether the doorbell still waited for that. */
+  /** The waiter confirms the doorbell `ring`, or that it cannot give it. Returns whether the doorbell still waited. */
   heard(agentId: AgentId, sessionId: string, ring: string, outcome: 'given' | 'unheard'): boolean {
     const handed = this.#handed.get(keyOf(agentId, sessionId));
     if (handed?.ring !== ring) return false;

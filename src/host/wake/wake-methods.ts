@@ -180,7 +180,7 @@ export type WakeMethodTable = { readonly [N in WakeMethodName]: TryWake<N> };
 const COMMAND_MS = 10_000;
 export const TMUX_MS = 1000;
 
-/** Wakes a session by the program that it named, run without a shell; the text is its last argument. With exit code 0 it took it. */
+/** Wakes a session by the program that it named, run without a shell, the text last. Exit code 0: it took it. */
 export const tryCommand: TryWake<'command'> = async (_session, { argv }, text, signal) => {
   const [program, ...args] = argv;
   if (program === undefined) return 'unavailable';

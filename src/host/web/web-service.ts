@@ -165,7 +165,7 @@ function refusalReply({ code, message, details }: Refusal): Reply {
 /** The browser takes a stream that is silent for a minute as lost. */
 const KEEP_ALIVE_EVERY_MS = 20_000;
 
-/** Calls `send` for each event from now on: only that something is new, never what. Returns the function that ends it. */
+/** Calls `send` for each event from now on: that something is new, never what. Returns the function that ends it. */
 function listenForMail(context: HostContext, send: (text: string) => void): () => void {
   const tell = (name: 'mail' | 'sent' | 'people'): void => send(formatEvent(name, {}));
   const mail = ({ agentId }: { agentId: AgentId }): void => {

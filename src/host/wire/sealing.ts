@@ -134,7 +134,7 @@ async function readRecipient(encPub: string): Promise<SealRecipient> {
 
 const pairs = new WeakMap<Pick<SealKey, 'encPub' | 'secret'>, Promise<webcrypto.CryptoKeyPair>>();
 
-/** Both halves of the pair, read once for each key: with the private one alone the public one is computed for each message. */
+/** Both halves of the pair, read once for each key: without the public one, each message computes it. */
 function keyPairOf(key: Pick<SealKey, 'encPub' | 'secret'>): Promise<webcrypto.CryptoKeyPair> {
   const known = pairs.get(key);
   if (known) return known;
