@@ -294,7 +294,7 @@ async function startDiskGuard({ options, services, engine }: ServeParts): Promis
   return disk;
 }
 
-/** What the handler of hosts rests on. */
+/** Gathers what the handler of hosts rests on. */
 function handlerParts({ options, services, engine, signer, lead }: ServeParts, disk: DiskGuard) {
   const signatures = new SignatureThread(signer);
   services.add('signature thread', { stop: () => signatures.close() });

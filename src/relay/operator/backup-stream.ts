@@ -11,7 +11,7 @@ const BACKUPS_AT_ONCE = 2;
 
 type StreamBackup = (exchange: Exchange, id: string, nowMs: number) => Promise<Reply | 'streamed'>;
 
-/** Streams backups, a few at a time. Each ends with its peer or with the relay; the server cuts a peer that takes nothing. */
+/** Streams a few backups at a time. Each ends with its peer or the relay; the server cuts a peer that takes nothing. */
 export function backupStreams(state: RelayState): StreamBackup {
   let underWay = 0;
   return async (exchange, id, nowMs) => {

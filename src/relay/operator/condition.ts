@@ -1,6 +1,6 @@
 /**
- * What is wrong with the relay now, in words for its operator. The conditions are those of `/readyz` and of the alerts in
- * scripts/deploy/alerts.yml, without the time that an alert waits.
+ * What is wrong with the relay now, in words for its operator. The conditions are those of `/readyz` and of the alerts
+ * in scripts/deploy/alerts.yml, without the time that an alert waits.
  */
 import { countText } from '../core/count-text.ts';
 import { DAY_MS } from '../../protocol/limits.ts';

@@ -49,7 +49,7 @@ import type { OperatorRoute } from './operator-pipeline.ts';
 import type { RelayState } from './relay-state.ts';
 import { QUIET_SHARE } from '../jobs/rows-check.ts';
 
-/** What the console of a relay that serves shows besides its state. */
+/** The console of a relay that serves shows these besides its state. */
 export interface ConsoleParts extends OverviewParts, TraceOptions {
   randomBytes: RandomBytes;
   unexpected: (error: unknown, requestId: string) => void;
@@ -65,7 +65,7 @@ interface ConsoleRoutesOptions {
 const parseRevoke = parserOf(ConsoleRevokeRequest);
 const parseInviteRevoke = parserOf(ConsoleInviteRevokeRequest);
 
-/** What the console asks for: the description of each operation, and what does it. */
+/** The console asks for these: each operation is described beside what does it. */
 interface ConsoleOperation<Shape extends TObject = TObject> extends Operation {
   access: 'console read' | 'console action';
   query?: Shape;

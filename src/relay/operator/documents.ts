@@ -37,7 +37,7 @@ export interface IssuedInviteDocument extends InviteDocument {
 /** A header of a backup: how many bytes it will have, about. */
 export const BACKUP_BYTES_ABOUT = 'x-backup-bytes-about';
 
-/** What one line of the check of the rows says; the last one is a report, or that it was stopped. */
+/** One line of the check of the rows; the last one is a report, or says that it was stopped. */
 export type RowsCheckDocument =
   | { type: 'progress'; stage: string; done: number; of: number | null }
   | {
@@ -53,14 +53,14 @@ export type RowsCheckDocument =
     }
   | { type: 'failed' };
 
-/** What of one processor a check may take, in percent. */
+/** A check may take this share of one processor, in percent. */
 export const VerifyRequest = Type.Object({ cpu_percent: Type.Integer({ minimum: 1, maximum: 100 }) });
 
 export interface EpochDocument {
   epoch: string;
 }
 
-/** How a relay that runs is, for `poste relay doctor`. Also a relay that follows answers it. */
+/** Says how a relay that runs, or a standby, is, for `poste relay doctor`. */
 export interface StatusDocument {
   version: string;
   pid: number;
@@ -75,7 +75,7 @@ export interface StatusDocument {
   server_asked: 'uws' | 'node' | null;
   /** How many files its process may open. */
   open_files_max: number;
-  /** Of hosts; null while it follows. */
+  /** The connections of hosts; null while it follows. */
   connections: { open: number; max: number } | null;
   disk_floor_bytes: number;
   schema_version: number;

@@ -1,4 +1,4 @@
-/** Invites: made, listed and revoked, for local commands and for the console. The relay keeps the hash of a token alone. */
+/** Invites, for local commands and for the console. The relay keeps the hash of a token alone. */
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import type { RandomBytes } from '../../lib/clock.ts';
@@ -18,7 +18,9 @@ const SHOWN_MAX = 200;
 
 const parseInvite = parserOf(InviteRequest);
 
-/** Answers with what `shown` takes of the invite. The token is made here, and `id`, which names the invite, is its hash. */
+/**
+ * Makes an invite, and answers with what `shown` takes of it. `id`, which names the invite, is the hash of its token.
+ */
 export async function issueInvite(
   { body, nowMs }: RelayRequest,
   { engine, randomBytes }: { engine: Engine; randomBytes: RandomBytes },

@@ -2,10 +2,10 @@
  * The console's trace of one accepted item at each of its targets: the log is read forwards from its acceptance, until
  * every life has ended or the limit of records is reached.
  *
- * Of an item that still waits the log has nothing more to tell, so it is not read, except for the moves that brought the
- * item to the key under which it waits: those are searched for one by one. The time of a rotation is known and records
- * are nearly in the order of their times, so a search by halves comes near, and the log is read forwards from there.
- * Times may go back, so a move may not be found; then the log is read from the acceptance on.
+ * Of an item that still waits the log has nothing more to tell, so it is not read, except for the moves that brought
+ * the item to the key under which it waits: those are searched for one by one. The time of a rotation is known and
+ * records are nearly in the order of their times, so a search by halves comes near, and the log is read forwards from
+ * there. Times may go back, so a move may not be found; then the log is read from the acceptance on.
  */
 import { assertNever } from '../../lib/assert-never.ts';
 import type { ItemId } from '../../protocol/names.ts';

@@ -1,6 +1,7 @@
 /**
- * The console's view of the log: its events and its epochs, read backwards in small runs and in time slices. The records
- * that one request reads are limited, not those it finds, so that a filter without a match costs as much as any other.
+ * The console's view of the log: its events and its epochs, read backwards in small runs and in time slices. The
+ * records that one request reads are limited, not those it finds, so that a filter without a match costs as much as any
+ * other.
  */
 import type { ConsoleLog, LoggedEvent, EpochBegun, EpochsRead } from '../../protocol/operator-documents.ts';
 import { type LogEntry, type RelayEvent, eventTimeMs } from '../core/event.ts';
@@ -107,7 +108,9 @@ interface EpochHistoryOptions {
   onError: (error: unknown) => void;
 }
 
-/** The epochs in the log. The log is read once, when an operator first looks; until the end the console shows what was found. */
+/**
+ * The epochs in the log, which is read once, when an operator first looks; meanwhile the console shows what it found.
+ */
 export class EpochHistory {
   readonly #options: EpochHistoryOptions;
   readonly #found: EpochBegun[] = [];

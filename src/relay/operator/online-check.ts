@@ -1,6 +1,6 @@
 /**
- * The check of the rows against the log, as operators see it: a command that asks for one has its progress each second, and
- * then what it found; the console shows the last, and how far one is that is under way.
+ * The check of the rows against the log, as operators see it: a command that asks for one has its progress each second,
+ * and then what it found; the console shows the last, and how far one is that is under way.
  */
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';

@@ -1,4 +1,4 @@
-/** The operations of the operator: health, metrics, the OpenAPI document, the page of the console, and what it asks for. */
+/** The operations of the operator: health, metrics, the OpenAPI document, the page of the console and its requests. */
 import Type from 'typebox';
 import { PageSession, PageTokenRequest } from '../../protocol/page-documents.ts';
 import { HealthResponse, LiveResponse, OpenApiResponse, ReadyResponse } from '../../protocol/responses.ts';

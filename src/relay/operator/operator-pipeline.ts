@@ -1,4 +1,4 @@
-/** The way of the requests of an operator, on the console and over the control socket, of a relay with or without an engine. */
+/** Carries the requests of an operator, on the console and over the control socket, with or without an engine. */
 import { Budget } from '../../http/budget.ts';
 import { RequestPipeline, type RouteResult } from '../../http/pipeline.ts';
 import { BODY_BYTES_MAX } from '../../protocol/limits.ts';

@@ -32,7 +32,7 @@ export class OperatorServer {
   readonly #host: string;
   readonly #sessions: Sessions;
   readonly #streams: LiveStreams;
-  /** Of a relay that serves. */
+  /** `undefined`: a standby. */
   readonly #parts: ConsoleParts | undefined;
   readonly #console: RequestPipeline<OperatorRoute>;
   readonly #handle: (exchange: Exchange) => void;
@@ -104,7 +104,7 @@ export class OperatorServer {
   }
 }
 
-/** What the console of a relay that serves shows besides its state. */
+/** Gathers what the console of a relay that serves shows besides its state. */
 function consoleParts(serving: ServingRelay, state: RelayState, { activity }: Watch): ConsoleParts {
   const { settings, subject } = state;
   const { engine, store } = serving;

@@ -1,6 +1,7 @@
 /**
- * How a relay is, for its operator: the one place that the health routes, the metrics, the console and the local commands
- * ask. A relay that serves and a standby, which follows a shared log and has no engine, are both a `RelaySubject`.
+ * How a relay is, for its operator: the one place that the health routes, the metrics, the console and the local
+ * commands ask. A relay that serves and a standby, which follows a shared log and has no engine, are both a
+ * `RelaySubject`.
  */
 import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';
 import { DAY_MS, type Limits } from '../../protocol/limits.ts';
@@ -32,7 +33,7 @@ import { OldestItemWatch } from './sampler.ts';
 /** Writes a copy of the store. Rejects when it cannot. */
 export type TakeBackup = () => Promise<{ name: string; bytes: number }>;
 
-/** What the operator's side takes of the settings of the relay. */
+/** The operator's side takes these settings of the relay. */
 export interface OperatorSettings {
   version: string;
   limits: Limits;
@@ -46,7 +47,7 @@ export interface OperatorSettings {
   log: { info(fields: object, message: string): void; error(fields: object, message: string): void };
 }
 
-/** What the operator's side shows of a relay, and asks of it. */
+/** The operator's side shows this of a relay, and asks it. */
 export interface RelaySubject {
   /** `undefined`: a standby. */
   readonly serving: ServingRelay | undefined;
@@ -55,10 +56,10 @@ export interface RelaySubject {
   readonly serverName: string;
   /** In monotonic milliseconds. */
   readonly startedMs: number;
-  /** False while the relay starts or stops, after its store failed, while it may not answer, and always of a standby. */
+  /** False while the relay starts or stops, after its store failed, while it may not answer, and of a standby. */
   readonly isReady: boolean;
   readonly isStopping: boolean;
-  /** Of a log that several relays share; `undefined` where the store holds the log. */
+  /** `undefined` where the store holds the log, which no other relay shares. */
   readonly sharedLog:
     | { readonly gauges: LogGauges; readonly shown: SharedLogShown; readonly whyNotReady: string | undefined }
     | undefined;
@@ -201,7 +202,7 @@ export class RelayState {
     };
   }
 
-  /** What the console shows of every relay. */
+  /** Returns what the console shows of every relay. */
   shown(): Omit<ConsoleFollowing, 'role' | 'shared_log'> {
     const { settings, subject, uptimeMs } = this;
     const { relayPubkey, serverName, jobs, disk } = subject;

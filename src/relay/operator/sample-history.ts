@@ -1,6 +1,6 @@
 /**
- * The measurements of the last week, in memory: the nearer they are, the finer. Each tier keeps samples that are merged from
- * those of so many seconds; averages of rates, and of everything else the worst.
+ * The measurements of the last week, in memory: the nearer they are, the finer. Each tier keeps samples that are merged
+ * from those of so many seconds; averages of rates, and of everything else the worst.
  */
 import type { ConsoleSample } from '../../protocol/sample-documents.ts';
 

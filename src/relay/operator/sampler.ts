@@ -106,8 +106,8 @@ interface OldestItemWatchOptions {
 }
 
 /**
- * The age of the oldest waiting item, looked up on a timer: readers get the last answer and never wait. The first answer
- * after a start may take long.
+ * The age of the oldest waiting item, looked up on a timer: readers get the last answer and never wait. The first
+ * answer after a start may take long.
  */
 export class OldestItemWatch {
   readonly #options: OldestItemWatchOptions;

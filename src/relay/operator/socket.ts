@@ -2,7 +2,8 @@
  * The control socket, over which local commands call the running relay: HTTP over a Unix domain socket in the store
  * folder.
  *
- * Only the process that holds the store removes one that is there, so that no other process takes it from a running relay.
+ * Only the process that holds the store removes one that is there, so that no other process takes it from a running
+ * relay.
  */
 import { join } from 'node:path';
 import { SocketUnavailable, isListening, listenAt, socketPathFault } from '../../lib/unix-socket.ts';

@@ -104,7 +104,7 @@ export function openFilesMax(): number {
 }
 
 function openFilesReported(): number {
-  // Node tells of limits in its diagnostic report alone, on Linux and macOS alike; the names of peers are not looked up.
+  // Node tells of limits in its diagnostic report alone, on Linux and macOS; the names of peers are not looked up.
   Object.assign(process.report ?? {}, { excludeNetwork: true });
   const report = process.report?.getReport() as { userLimits?: { open_files?: { soft?: unknown } } } | undefined;
   const soft = report?.userLimits?.open_files?.soft;

@@ -1,4 +1,4 @@
-/** The handler of the requests of hosts: its operations and its rate limits; and the table of all operations of a relay. */
+/** The handler of the requests of hosts with its operations and rate limits, and the table of all operations. */
 import { BODY_BYTES_MAX, HOUR_MS, LOG_READS_PER_MINUTE, PUBLICATIONS_PER_HOUR } from '../../protocol/limits.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { accountTokenAuthority } from '../auth/account-token.ts';

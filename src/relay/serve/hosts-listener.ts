@@ -29,7 +29,7 @@ export async function listenToHosts(options: HostsListenerOptions): Promise<Http
   return server;
 }
 
-/** Which server serves, and why it is not uWebSockets.js if nobody asked for another. */
+/** Chooses the server, and says why it is not uWebSockets.js if nobody asked for another. */
 export function chooseServer(wanted: RelayOptions['server']): { listenHere: Listen; serverWhy?: string } {
   if (wanted === 'node') return { listenHere: listenNode };
   const { binding, faults } = uwsHere();
@@ -39,7 +39,7 @@ export function chooseServer(wanted: RelayOptions['server']): { listenHere: List
   return { listenHere: listenNode, serverWhy };
 }
 
-/** Where the listener is, as far as this process knows: it does not know the name of a proxy before it. */
+/** Returns the URLs of the listener, as far as this process knows: not the name of a proxy before it. */
 export function addressesOf({ issuer, listen, tls }: RelayOptions, port: number): string[] {
   if (issuer) return [issuer.relayUrl];
   const scheme = tls ? 'https' : 'http';

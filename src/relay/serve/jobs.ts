@@ -1,6 +1,6 @@
 /**
- * Starts the jobs of a relay: the sweep, the scrub, the check of the rows, the compaction while it is idle, the regular backups,
- * the retention of the log, its snapshots.
+ * Starts the jobs of a relay: the sweep, the scrub, the check of the rows, the compaction while it is idle, the regular
+ * backups, the retention of the log, its snapshots.
  */
 import { Services } from '../../lib/services.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -35,12 +35,12 @@ interface JobsOptions {
   /** Called with the bytes that are about to be written; false when there is no room. */
   hasRoom: (bytes: number) => boolean;
   disk: Pick<DiskGuard, 'hasRoomFor'>;
-  /** Of a relay whose log is shared. */
+  /** Absent where the log is not shared. */
   startSnapshots: (() => SnapshotJob) | undefined;
   newEpoch: () => Epoch;
 }
 
-/** Of a relay that serves, or of one that follows. */
+/** A standby starts these too. */
 type ScrubParts = Pick<JobsOptions, 'relay' | 'watch'> &
   Pick<ConstructorParameters<typeof Scrub>[0], 'engine' | 'lostItems'>;
 type BackupParts = Pick<JobsOptions, 'relay' | 'signer'> &
@@ -125,19 +125,19 @@ export function startBackups({ relay, engine, signer, lostItems }: BackupParts):
 interface RowsCheckParts {
   relay: RelayOptions;
   store: RelayStore;
-  /** Of a log that is shared: what is wrong there is made anew from the log. */
+  /** Whether the log is shared, so that a damaged store is made anew from it. */
   isView: boolean;
   /** Called when a check found rows that none of this process had found before. */
   onFound: () => Promise<void> | void;
 }
 
-/** What is found is told as damage is, row by row. `undefined` in a relay that runs from its sources. */
+/** Logs what a check finds row by row, as damage. `undefined` in a relay that runs from its sources. */
 export function startRowsCheck({ relay, store, isView, onFound }: RowsCheckParts): RowsCheck | undefined {
   const { clock, timers, log } = relay;
   const inThread = ServedCheck.isToBeHad ? (share: number) => new ServedCheck(store.location, share) : undefined;
   const start = relay.startRowsCheck ?? inThread;
   if (!start) return undefined;
-  /** What was found before: a fault that stays begins one epoch, not one each day. */
+  /** The faults that were found before: one that stays begins one epoch, not one each day. */
   const known = new Set<string>();
   const ended = async ({ durationMs, checked }: CheckedAt): Promise<void> => {
     const { findings, found, lsn, replayedFrom, records, rows, busyMs } = checked;

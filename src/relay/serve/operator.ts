@@ -1,6 +1,6 @@
 /**
- * Starts what the operator uses of a relay that serves, and of a standby: the listener of health, metrics and the console,
- * and the socket for local commands.
+ * Starts what the operator uses of a relay that serves, and of a standby: the listener of health, metrics and the
+ * console, and the socket for local commands.
  */
 import { connectionsOfAll } from '../../http/connections.ts';
 import { listenNode } from '../../http/server-node.ts';
@@ -32,8 +32,8 @@ interface OperatorOptions {
 interface Operator {
   adminPort: number | undefined;
   /**
-   * Starts the socket for local commands; to be called by the process that holds the store. Mail goes on without it: the
-   * notices say why it is missing.
+   * Starts the socket for local commands; the process that holds the store calls it. Mail goes on without the socket:
+   * the notices say why it is missing.
    */
   listenToCommands: () => Promise<string[]>;
 }

@@ -1,4 +1,4 @@
-/** What a relay is started with, and what a started relay offers. */
+/** The options that a relay is started with, and the surface of a started relay. */
 import type { ListenAddress } from '../../lib/listen-address.ts';
 import type { TlsFiles } from '../../http/tls-files.ts';
 import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';

@@ -16,8 +16,8 @@ export function refuse(exchange: Exchange, requestId: string): void {
 }
 
 /**
- * Stands between hosts and a leader, which answers while it may. An answer that is ready later is not sent, for another node
- * may have answered otherwise by then; a request that waits while the log is not reached is refused at once.
+ * Stands between hosts and a leader, which answers while it may. An answer that is ready later is not sent, for another
+ * node may have answered otherwise by then; a request that waits while the log is not reached is refused at once.
  */
 export class LeaderGate {
   readonly #mayAnswer: () => boolean;

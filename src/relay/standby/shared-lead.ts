@@ -91,7 +91,7 @@ export class SharedLead {
     };
   }
 
-  /** As `handler` while this node may answer. */
+  /** Returns a handler that passes requests to `handler` while this node may answer. */
   gated(randomId: () => string, handler: ExchangeHandler): ExchangeHandler {
     this.#gate = new LeaderGate(() => this.mayAnswer, randomId);
     return this.#gate.before(handler);
@@ -102,7 +102,7 @@ export class SharedLead {
     return this.#leading.leadership.isCurrent;
   }
 
-  /** Whether the log takes nothing now: its disk is full, it cannot be reached, or a batch would have no second copy. */
+  /** Whether the log takes nothing now: its disk is full, it is not reached, or a batch would have no second copy. */
   get isStalled(): boolean {
     return this.#isStalled || this.#logWatch.copyFault !== undefined;
   }
@@ -273,7 +273,7 @@ function keyFromOutside({ signer }: RelayOptions): Signer {
   );
 }
 
-/** What decisions rest on: two nodes that differ in it must not lead one after the other unnoticed. */
+/** Decisions rest on these: two nodes that differ in them must not lead one after the other unnoticed. */
 function decidingSettings({
   limits,
   admission,

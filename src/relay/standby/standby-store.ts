@@ -1,6 +1,6 @@
 /**
- * The view of a standby, as its backups and its scrub use it: it is read between two batches, so that it is always one that
- * the leader had, and made whole from the log. Only the relay that leads says that an item is lost.
+ * The view of a standby, as its backups and its scrub use it: it is read between two batches, so that it is always one
+ * that the leader had, and made whole from the log. Only the relay that leads says that an item is lost.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type QueueRow, rowKey } from '../core/rows.ts';
@@ -50,7 +50,7 @@ export class StandbyStore {
     });
   }
 
-  /** As that of the engine: a slice of all queues without what is acked. */
+  /** Returns a slice of all queues without what is acked, as the engine does. */
   async waitingSlice(after: Buffer, through: Buffer, bytesMax: number): Promise<QueueSlice | undefined> {
     const slice = await this.#present.store.queueSlice(after, through, bytesMax);
     return slice && { ...slice, rows: slice.rows.filter((row) => this.#waits(row)) };

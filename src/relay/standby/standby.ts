@@ -1,6 +1,6 @@
 /**
- * A relay while it follows a shared log: it refuses hosts, shows its operator how it is, takes backups of its view, scrubs
- * it and compares its rows with the log. All of it ends before the relay leads.
+ * A relay while it follows a shared log: it refuses hosts, shows its operator how it is, takes backups of its view,
+ * scrubs it and compares its rows with the log. All of it ends before the relay leads.
  */
 import { connectionsOfAll } from '../../http/connections.ts';
 import type { HttpServer } from '../../http/exchange.ts';
@@ -53,9 +53,9 @@ export class Standby implements RelaySubject {
   #commands: Promise<void> | undefined;
   #backups: BackupJob | undefined;
   #scrub: Scrub | undefined;
-  /** Of the view that is followed with now. */
+  /** Checks the view that this node follows with now. */
   #rowsCheck: RowsCheck | undefined;
-  /** What the newest whole check found, of any view of this process: the next view may lie in the same folder. */
+  /** The newest whole check found so many rows, of any view of this process: the next may lie in the same folder. */
   #rowsFound = 0;
   #hasJobs = false;
   #isStopping = false;
@@ -138,8 +138,8 @@ export class Standby implements RelaySubject {
   }
 
   /**
-   * To be called before a view is closed. A thread that still had its database open would be given it again in the place of
-   * the next one.
+   * To be called before a view is closed. A thread that still had its database open would be given it again in the
+   * place of the next one.
    */
   async leavesView(): Promise<void> {
     const check = this.#rowsCheck;

@@ -1,4 +1,4 @@
-/** What a running relay finds wrong with itself, as checks: the same as its console shows, by the conditions of its alerts. */
+/** Turns what a running relay finds wrong with itself, which its console shows too, into checks of the doctor. */
 import { broken, note } from '../../../lib/check.ts';
 import { shellWord } from '../../../lib/shell-word.ts';
 import { SHOW_STANDBYS } from './log-checks.ts';

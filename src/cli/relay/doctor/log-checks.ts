@@ -7,7 +7,7 @@ import { GRANTS } from '../../../relay/shared-log/pg-statements.ts';
 import { CLOCK_OFF_MS } from '../../../relay/shared-log/takeover-rules.ts';
 import { type RelayCheck, type RelaySubject, logsCommand, settingCommand, startCommand } from './subject.ts';
 
-/** What asking its server came to. */
+/** The outcome of asking its server. */
 export type AskedLog =
   | { type: 'inspected'; inspection: LogInspection }
   /** `message` is a clause. */
@@ -82,7 +82,7 @@ function clockCheck({ nowMs }: RelaySubject, { nowMs: serverMs }: LogInspection)
 }
 
 export const SHOW_STANDBYS = `psql -c 'SELECT application_name, state, sync_state FROM pg_stat_replication'`;
-/** What commits wait for. */
+/** Commits wait for standbys in these states. */
 const SYNCHRONOUS: ReadonlySet<string | null> = new Set(['sync', 'quorum']);
 
 function copiesCheck(

@@ -1,4 +1,4 @@
-/** What lies on the disk of a relay: room, certificate, backups, key. Reads, and changes nothing. */
+/** Checks of what lies on the disk of a relay: room, certificate, backups, key. They change nothing. */
 import { X509Certificate } from 'node:crypto';
 import { access, constants, readFile, readdir, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -61,7 +61,7 @@ async function roomCheck(folder: string, needed: number): Promise<RelayCheck[]> 
   ];
 }
 
-/** Of the folder, or of the one that it will be made in. */
+/** Asks for the folder, or for the one that it will be made in. */
 async function freeIn(folder: string): Promise<number | undefined> {
   try {
     return await freeBytesOf(folder);

@@ -22,7 +22,7 @@ const SERVER = { area: 'relay', id: 'server' } as const;
 const CONNECTIONS = { area: 'relay', id: 'connections' } as const;
 const FILES = { area: 'machine', id: 'files' } as const;
 
-/** What asking the running relay came to. */
+/** The outcome of asking the running relay. */
 export type Asked =
   | { type: 'answered' }
   /** Nothing listens at its socket. `holder` is the process that has its database open. */
@@ -76,7 +76,7 @@ function runsCheck(subject: RelaySubject): RelayCheck {
   return ok(RELAY, sentence);
 }
 
-/** Of this many the idlest are about to be closed for new ones. */
+/** Beyond this share the idlest are about to be closed for new ones. */
 const ALMOST_ALL = 0.9;
 
 function fullCheck(subject: RelaySubject): RelayCheck[] {
@@ -122,7 +122,7 @@ export function serverCheck(
   return note(SERVER, sentence, mend);
 }
 
-/** Whether strangers get in. */
+/** Says when strangers get in. */
 export function admissionChecks(subject: RelaySubject, notices: readonly string[]): RelayCheck[] {
   const about = { area: 'relay', id: 'admission' } as const;
   const mend = settingCommand(subject, '--admission', 'invite');
@@ -147,7 +147,7 @@ export function filesCheck(subject: RelaySubject): RelayCheck {
 
 const LOOPBACK = /^(?:::1|localhost|127(?:\.[0-9]{1,3}){3})$/;
 
-/** Of a relay without a certificate: hosts must reach it over a proxy that has one. */
+/** Checks a relay without a certificate: hosts must reach it over a proxy that has one. */
 export function plainCheck(subject: RelaySubject): RelayCheck {
   const { status, options } = subject;
   const listen = status?.listen ?? (options ? listenAddressText(options.listen) : '');

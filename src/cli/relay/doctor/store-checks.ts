@@ -1,4 +1,6 @@
-/** The store of a relay: who has it open, its schema, the position that guards against a store put back, and the clock. */
+/**
+ * Checks of the store: who has it open, its schema, its position, which shows a store that was put back, and the clock.
+ */
 import { stat } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -18,7 +20,7 @@ const STORE = { area: 'store', id: 'store' } as const;
 const POSITION = { area: 'store', id: 'position' } as const;
 const CLOCK = { area: 'machine', id: 'clock' } as const;
 
-/** What a stopped store says; `undefined` when nothing was read. */
+/** The checks of a stopped store, and what was read of it; `undefined` when nothing was. */
 export interface SeenStore {
   checks: RelayCheck[];
   look: StoreLook | undefined;
@@ -35,7 +37,7 @@ export function runningStore({ status, storeDir }: RelaySubject): RelayCheck[] {
   ];
 }
 
-/** Of a relay that does not run. It is read without opening it. */
+/** Reads the store of a relay that does not run, without opening it. */
 export async function stoppedStore(subject: RelaySubject): Promise<SeenStore> {
   const { storeDir, positionFile, nowMs } = subject;
   const database = join(storeDir, LEVEL_FOLDER);

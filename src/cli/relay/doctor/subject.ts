@@ -1,4 +1,4 @@
-/** What `poste relay doctor` checks, and how it says what to do. */
+/** The subject and the checks of `poste relay doctor`, and the commands that it shows. */
 import type { Check } from '../../../lib/check.ts';
 import { shellWord } from '../../../lib/shell-word.ts';
 import type { RelayOptions } from '../../../relay/serve/options.ts';
@@ -51,7 +51,7 @@ export interface RelaySubject {
   storeDir: string;
   /** Whether the folder is another than the one by default. */
   isStoreNamed: boolean;
-  /** What it would start with; `undefined` when that cannot be used. */
+  /** It would start with these; `undefined` when they cannot be used. */
   options: Omit<RelayOptions, 'log'> | undefined;
   /** How it runs; `undefined` while it does not, or does not answer. */
   status: StatusDocument | undefined;
