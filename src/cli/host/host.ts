@@ -6,7 +6,7 @@ import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
+import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { installedChecks } from './installed.ts';
 import { formatFields, formatLines, jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf, type Style, styled } from '../lib/screen.ts';
@@ -21,8 +21,7 @@ Examples:
   $ poste status --json`;
 
 export function statusCommand(context: CommandContext): Command {
-  const command = new Command('status');
-  return withDaemonFlags(command)
+  return daemonCommand('status')
     .addHelpText('after', STATUS_NOTES)
     .action(async (flags: DaemonFlags) => {
       const asked = await ask(context, 'status', {}, flags);
@@ -134,10 +133,9 @@ Examples:
   $ poste host rename server --json`;
 
 function renameCommand(context: CommandContext): Command {
-  const command = new Command('rename')
+  return daemonCommand('rename')
     .description('Give this host another name, while it is paired with no host.')
-    .addArgument(new Argument('<name>', 'its new name').argParser(hostName));
-  return withDaemonFlags(command)
+    .addArgument(new Argument('<name>', 'its new name').argParser(hostName))
     .addHelpText('after', RENAME_NOTES)
     .action(async (name: string, flags: DaemonFlags) => {
       const answer = await ask(context, 'rename-host', { name }, flags);
@@ -149,10 +147,9 @@ function renameCommand(context: CommandContext): Command {
 }
 
 function rotateKeyCommand(context: CommandContext): Command {
-  const command = new Command('rotate-key')
+  return daemonCommand('rotate-key')
     .description('Replace the key of this host, and tell paired hosts.')
-    .option('--yes', 'do not ask for confirmation');
-  return withDaemonFlags(command)
+    .option('--yes', 'do not ask for confirmation')
     .addHelpText('after', ROTATE_NOTES)
     .action(async (flags: DaemonFlags & { yes?: boolean }) => {
       const stake = 'a new key cannot be undone';

@@ -4,7 +4,7 @@ import { INVITE_MS, PAIR_WAIT_MS_MAX } from '../../host/contract/limits.ts';
 import type { InviteResult, PairWaitResult, PeerView } from '../../host/contract/peers.ts';
 import { confirm, confirmed, dropTyped, isInteractive, secretGiven, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
+import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
@@ -51,10 +51,9 @@ Examples:
   $ poste peer invite --fingerprint SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y --json`;
 
 function inviteCommand(context: CommandContext): Command {
-  const command = new Command('invite')
+  return daemonCommand('invite')
     .description('Print a code that lets one host pair with this one.')
-    .option('--fingerprint <fingerprint>', 'the host that will accept; without it you confirm the host that came');
-  return withDaemonFlags(command)
+    .option('--fingerprint <fingerprint>', 'the host that will accept; without it you confirm the host that came')
     .addHelpText('after', INVITE_NOTES)
     .action(async ({ fingerprint, ...flags }: DaemonFlags & { fingerprint?: string }) => {
       if (fingerprint === undefined && !isInteractive(terminalOf(context))) {
@@ -91,10 +90,9 @@ async function confirmedPeer(context: CommandContext, { code }: InviteResult, fl
 }
 
 function acceptCommand(context: CommandContext): Command {
-  const command = new Command('accept')
+  return daemonCommand('accept')
     .description('Pair with the host that printed the code.')
-    .argument('<address>', 'where that host listens, host:port', lanAddress);
-  return withDaemonFlags(command)
+    .argument('<address>', 'where that host listens, host:port', lanAddress)
     .addHelpText('after', ACCEPT_NOTES)
     .action(async (address: string, flags: DaemonFlags) => {
       const code = await secretGiven(context, 'the code');
@@ -137,7 +135,8 @@ function pairedText({ host, fingerprint, address }: PeerView): string {
 }
 
 function listCommand(context: CommandContext): Command {
-  return withDaemonFlags(new Command('list').description('List the paired hosts.'))
+  return daemonCommand('list')
+    .description('List the paired hosts.')
     .addHelpText('after', '\nExample:\n  $ poste peer list --json')
     .action(async (flags: DaemonFlags) => {
       const list = await ask(context, 'peers', {}, flags);
@@ -146,11 +145,10 @@ function listCommand(context: CommandContext): Command {
 }
 
 function addressCommand(context: CommandContext): Command {
-  const command = new Command('address')
+  return daemonCommand('address')
     .description('Set the address of a paired host.')
     .argument('<host>', 'its name or fingerprint, or the first characters of that')
-    .argument('<address>', 'host:port', lanAddress);
-  return withDaemonFlags(command)
+    .argument('<address>', 'host:port', lanAddress)
     .addHelpText('after', '\nExample:\n  $ poste peer address laptop 192.168.1.9:8789')
     .action(async (text: string, address: string, flags: DaemonFlags) => {
       const host = await peerMeant(context, text, flags);
@@ -200,11 +198,10 @@ Examples:
   $ poste peer remove --yes SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y`;
 
 function removeCommand(context: CommandContext): Command {
-  const command = new Command('remove')
+  return daemonCommand('remove')
     .description('End the pairing with a host.')
     .argument('<host>', 'its name or fingerprint, or the first characters of that')
-    .option('--yes', 'do not ask for confirmation');
-  return withDaemonFlags(command)
+    .option('--yes', 'do not ask for confirmation')
     .addHelpText('after', REMOVE_NOTES)
     .action(async (text: string, flags: DaemonFlags & { yes?: boolean }) => {
       const host = await peerMeant(context, text, flags);

@@ -1,6 +1,6 @@
 /** `poste relay set`, `status` and `unset`: the relay that carries the mail of this host, pinned by its key. */
 import { resolve } from 'node:path';
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import type { RelaySetResult, RelayStatusResult } from '../../host/contract/peers.ts';
 import { CA_CHARACTERS_MAX } from '../../host/contract/limits.ts';
 import { countText } from '../../host/core/spans.ts';
@@ -8,7 +8,7 @@ import { certificatesOf } from '../../lib/certificates.ts';
 import { printable } from '../../protocol/printable.ts';
 import { confirm, isInteractive, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
+import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
 import { givenText } from '../lib/given-text.ts';
@@ -56,13 +56,12 @@ export function relaySetText({ relay, trust }: RelaySetResult): string {
 }
 
 export function relaySetCommand(context: CommandContext): Command {
-  const command = new Command('set')
+  return daemonCommand('set')
     .argument('<url>', 'the URL of the relay: https, or http on this machine')
     .option('--key <fingerprint>', 'the key that the relay must show')
     .option('--token-file <file>', 'a file with the enrolment token')
     .option('--token-command <command>', 'a command that prints the enrolment token, run by sh')
-    .option('--ca <file>', 'the certificate of the private authority that signed the certificate of the relay');
-  return withDaemonFlags(command)
+    .option('--ca <file>', 'the certificate of the private authority that signed the certificate of the relay')
     .addHelpText('after', SET_NOTES)
     .action(async (url: string, flags: SetFlags) => {
       const set = await setRelay(context, url, flags);
@@ -116,8 +115,7 @@ function changedKey(error: unknown): string | undefined {
 const CLOCK_NOTE_MS = 30_000;
 
 export function relayStatusCommand(context: CommandContext): Command {
-  const command = new Command('status');
-  return withDaemonFlags(command)
+  return daemonCommand('status')
     .addHelpText('after', '\nExamples:\n  $ poste relay status\n  $ poste relay status --json')
     .action(async (flags: DaemonFlags) => {
       const status = await ask(context, 'relay-status', {}, flags);
@@ -195,8 +193,7 @@ Example:
   $ poste relay unset`;
 
 export function relayUnsetCommand(context: CommandContext): Command {
-  const command = new Command('unset');
-  return withDaemonFlags(command)
+  return daemonCommand('unset')
     .addHelpText('after', UNSET_NOTES)
     .action(async (flags: DaemonFlags) => {
       const { relay, relay_accepted: accepted } = await ask(context, 'relay-unset', {}, flags);

@@ -14,11 +14,23 @@ export function childrenOf(command: Command): Command[] {
   return help.visibleCommands(command).filter((child) => child.name() !== 'help');
 }
 
+/** What many commands take: a command's own flags stand before these. */
+const COMMON_FLAGS: ReadonlySet<string | undefined> = new Set([
+  '--store-dir',
+  '--config',
+  '--as',
+  '--start',
+  '--json',
+  '--help',
+]);
+
 /** What the command takes: its own flags, and those of the child that runs where none is named. */
 export function optionsOf(command: Command): Option[] {
   const own = help.visibleOptions(command);
   const child = defaultChildOf(command);
-  return child ? [...help.visibleOptions(child).filter(({ long }) => long !== '--help'), ...own] : own;
+  const all = child ? [...help.visibleOptions(child).filter(({ long }) => long !== '--help'), ...own] : own;
+  const isCommon = ({ long }: Option): boolean => COMMON_FLAGS.has(long);
+  return [...all.filter((option) => !isCommon(option)), ...all.filter(isCommon)];
 }
 
 export interface NamedCommand {

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, existsSync, openSync, readFileSync, renameSync } from 'node:fs';
 import { setTimeout as elapsed } from 'node:timers/promises';
-import type { Command } from 'commander';
+import { Command } from 'commander';
 import { CallFailed, type CallOptions, DaemonClient } from '../../host/api/client.ts';
 import type { InputOf, OperationName, OutputOf } from '../../host/api/operations.ts';
 import { daemonSocketFault, type HostPaths, makePrivateFolder, ownPaths } from '../../host/base/paths.ts';
@@ -24,15 +24,14 @@ export interface ActingFlags extends DaemonFlags {
   as?: string;
 }
 
-/** `--start` and `--json`. */
-export function withDaemonFlags(command: Command): Command {
-  return command.option('--start', 'start the daemon first if it is not running').option(...JSON_FLAG);
+/** A command that asks the daemon, with `--start` and `--json`. */
+export function daemonCommand(name: string): Command {
+  return new Command(name).option('--start', 'start the daemon first if it is not running').option(...JSON_FLAG);
 }
 
-/** `--as`, and what `withDaemonFlags` adds. */
-export function withActingFlags(context: CommandContext, command: Command): Command {
-  const as = agentOption(context, '--as <name>', 'the agent to act as; owner is you');
-  return withDaemonFlags(command.addOption(as));
+/** The same with `--as`. */
+export function actingCommand(context: CommandContext, name: string): Command {
+  return daemonCommand(name).addOption(agentOption(context, '--as <name>', 'the agent to act as; owner is you'));
 }
 
 /** The members that are not undefined. */

@@ -6,14 +6,7 @@ import { countText } from '../../host/core/spans.ts';
 import { isSameName } from '../../host/core/address.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
-import {
-  type ActingFlags,
-  ask,
-  type DaemonFlags,
-  given,
-  withActingFlags,
-  withDaemonFlags,
-} from '../lib/daemon-call.ts';
+import { type ActingFlags, ask, type DaemonFlags, given, actingCommand, daemonCommand } from '../lib/daemon-call.ts';
 import { jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
@@ -41,10 +34,10 @@ export function agentCommand(context: CommandContext): Command {
 }
 
 function addCommand(context: CommandContext): Command {
-  const command = new Command('add')
+  return daemonCommand('add')
     .description('Add an agent, with a mailbox of its own.')
-    .argument('<name>', "the agent's name");
-  return withDaemonFlags(command.option('--role <role...>', 'a role of the agent: mail to role:<role> reaches it'))
+    .argument('<name>', "the agent's name")
+    .option('--role <role...>', 'a role of the agent: mail to role:<role> reaches it')
     .addHelpText('after', '\nExample:\n  $ poste agent add reviewer --role review')
     .action(async (name: string, flags: DaemonFlags & { role?: string[] }) => {
       const agent = await ask(context, 'add-agent', { name, ...given({ roles: flags.role }) }, flags);
@@ -53,11 +46,10 @@ function addCommand(context: CommandContext): Command {
 }
 
 function renameCommand(context: CommandContext): Command {
-  const command = new Command('rename')
+  return daemonCommand('rename')
     .description('Rename an agent, and forward mail for its old name.')
     .argument('<name>', 'its current name')
-    .argument('<new-name>', 'its new name');
-  return withDaemonFlags(command)
+    .argument('<new-name>', 'its new name')
     .addHelpText('after', '\nExample:\n  $ poste agent rename reviewer critic')
     .action(async (name: string, newName: string, flags: DaemonFlags) => {
       const agent = await ask(context, 'rename-agent', { name, new_name: newName }, flags);
@@ -66,11 +58,10 @@ function renameCommand(context: CommandContext): Command {
 }
 
 function rolesCommand(context: CommandContext): Command {
-  const command = new Command('roles')
+  return daemonCommand('roles')
     .description('Replace the roles of an agent.')
     .argument('<name>', "the agent's name")
-    .argument('[roles...]', 'its new roles; without any, it has none');
-  return withDaemonFlags(command)
+    .argument('[roles...]', 'its new roles; without any, it has none')
     .addHelpText('after', '\nExample:\n  $ poste agent roles critic review security')
     .action(async (name: string, roles: string[], flags: DaemonFlags) => {
       const agent = await ask(context, 'set-agent-roles', { name, roles }, flags);
@@ -83,11 +74,10 @@ function rolesCommand(context: CommandContext): Command {
 type Listed = AgentsResult['agents'][number] & Partial<Omit<AgentDocument, 'presence'>>;
 
 function listCommand(context: CommandContext): Command {
-  const command = new Command('list')
+  return actingCommand(context, 'list')
     .description('List the agents that mail can be sent to, here and on paired hosts.')
     .option('--host <name>', 'only agents of this host')
-    .option('--role <role>', 'only agents with this role');
-  return withActingFlags(context, command)
+    .option('--role <role>', 'only agents with this role')
     .addHelpText('after', '\nExample:\n  $ poste agent list --json')
     .action(async ({ host, role, ...flags }: ActingFlags & { host?: string; role?: string }) => {
       const { you, agents } = await ask(context, 'mail-agents', given({ host, role }), flags);
@@ -125,11 +115,10 @@ function agentTable(screen: Screen, agents: readonly Listed[]): string {
 }
 
 function removeCommand(context: CommandContext): Command {
-  const command = new Command('remove')
+  return daemonCommand('remove')
     .description('Remove an agent and delete its mailbox.')
     .argument('<name>', "the agent's name")
-    .option('--yes', 'do not ask for confirmation');
-  return withDaemonFlags(command)
+    .option('--yes', 'do not ask for confirmation')
     .addHelpText('after', '\nExamples:\n  $ poste agent remove critic\n  $ poste agent remove --yes critic')
     .action(async (name: string, flags: DaemonFlags & { yes?: boolean }) => {
       if (!flags.yes) await confirmRemoval(context, name, flags);

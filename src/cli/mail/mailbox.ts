@@ -16,7 +16,7 @@ import { countText } from '../../host/core/spans.ts';
 import { ownPaths } from '../../host/base/paths.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type ActingFlags, ask, given, withActingFlags } from '../lib/daemon-call.ts';
+import { type ActingFlags, ask, given, actingCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen, screenOf, styled } from '../lib/screen.ts';
@@ -91,19 +91,22 @@ interface ListFlags extends ActingFlags, PageFlags, Pick<InboxInput, 'state'> {
 }
 
 function listCommand(context: CommandContext): Command {
-  const command = new Command('list')
-    .description('List messages, the newest first.')
-    .addOption(new Option('--state <state>', 'which messages (default: unread)').choices(['unread', 'unacked', 'all']))
-    .option('--web', 'open your own mailbox in the browser, or print a link to it that works once')
-    .addOption(
-      new Option('--follow', 'print what is unread, and then mail as it comes, until ctrl-c').conflicts([
-        'web',
-        'state',
-        'limit',
-        'cursor',
-      ]),
-    );
-  return withActingFlags(context, withPageFlags(command))
+  return withPageFlags(
+    actingCommand(context, 'list')
+      .description('List messages, the newest first.')
+      .addOption(
+        new Option('--state <state>', 'which messages (default: unread)').choices(['unread', 'unacked', 'all']),
+      )
+      .option('--web', 'open your own mailbox in the browser, or print a link to it that works once')
+      .addOption(
+        new Option('--follow', 'print what is unread, and then mail as it comes, until ctrl-c').conflicts([
+          'web',
+          'state',
+          'limit',
+          'cursor',
+        ]),
+      ),
+  )
     .addHelpText('after', '\nExample:\n  $ poste inbox list --as reviewer --state all')
     .action(async (flags: ListFlags, self: Command) => {
       const { state, limit, cursor } = flags;
@@ -114,12 +117,11 @@ function listCommand(context: CommandContext): Command {
 }
 
 function readCommand(context: CommandContext): Command {
-  const command = new Command('read')
+  return actingCommand(context, 'read')
     .description('Read messages.')
     .argument('<message...>', `their ids, or the first characters of each; at most ${READ_MAX}`)
     .option('--peek', 'do not mark them as read')
-    .option('--offset <n>', 'show the body of one message from this character on', wholeNumber(0));
-  return withActingFlags(context, command)
+    .option('--offset <n>', 'show the body of one message from this character on', wholeNumber(0))
     .addHelpText('after', '\nExample:\n  $ poste inbox read --as reviewer 06EXAMPLE0000000000000000')
     .action(async (messages: string[], flags: ActingFlags & { peek?: boolean; offset?: number }) => {
       const { peek, offset } = flags;
@@ -129,10 +131,9 @@ function readCommand(context: CommandContext): Command {
 }
 
 function ackCommand(context: CommandContext): Command {
-  const command = new Command('ack')
+  return actingCommand(context, 'ack')
     .description('Acknowledge messages: you have dealt with them.')
-    .argument('<message...>', `their ids, or the first characters of each; at most ${READ_MAX}`);
-  return withActingFlags(context, command)
+    .argument('<message...>', `their ids, or the first characters of each; at most ${READ_MAX}`)
     .addHelpText('after', '\nExample:\n  $ poste inbox ack --as reviewer 06EXAMPLE0000000000000000')
     .action(async (messages: string[], flags: ActingFlags) => {
       const message_ids = await messagesMeant(context, messages, flags);
@@ -141,10 +142,11 @@ function ackCommand(context: CommandContext): Command {
 }
 
 function threadCommand(context: CommandContext): Command {
-  const command = new Command('thread')
-    .description('Show a conversation, the oldest message first.')
-    .argument('<thread>', 'the id of the thread, or of a message in it, or the first characters');
-  return withActingFlags(context, withPageFlags(command))
+  return withPageFlags(
+    actingCommand(context, 'thread')
+      .description('Show a conversation, the oldest message first.')
+      .argument('<thread>', 'the id of the thread, or of a message in it, or the first characters'),
+  )
     .addHelpText('after', '\nExample:\n  $ poste inbox thread --as reviewer 06EXAMPLE0000000000000000')
     .action(async (id: string, flags: ActingFlags & PageFlags) => {
       const { limit, cursor } = flags;
@@ -154,10 +156,11 @@ function threadCommand(context: CommandContext): Command {
 }
 
 function searchCommand(context: CommandContext): Command {
-  const command = new Command('search')
-    .description('Search sender, subject and body, and show the newest message first.')
-    .argument('<word...>', 'every word must occur; case does not matter');
-  return withActingFlags(context, withPageFlags(command))
+  return withPageFlags(
+    actingCommand(context, 'search')
+      .description('Search sender, subject and body, and show the newest message first.')
+      .argument('<word...>', 'every word must occur; case does not matter'),
+  )
     .addHelpText('after', '\nExample:\n  $ poste inbox search --as reviewer flaky test')
     .action(async (words: string[], flags: ActingFlags & PageFlags) => {
       const { limit, cursor } = flags;
@@ -234,11 +237,12 @@ Examples:
   $ poste sent --as owner --limit 50 --json`;
 
 export function sentCommand(context: CommandContext): Command {
-  const command = new Command('sent').argument(
-    '[message]',
-    'the id of a sent message, or its first characters: show its delivery to each recipient',
-  );
-  return withActingFlags(context, withPageFlags(command))
+  return withPageFlags(
+    actingCommand(context, 'sent').argument(
+      '[message]',
+      'the id of a sent message, or its first characters: show its delivery to each recipient',
+    ),
+  )
     .addHelpText('after', SENT_NOTES)
     .action(async (message: string | undefined, flags: ActingFlags & PageFlags) => {
       const asked = inputOf(message, flags);

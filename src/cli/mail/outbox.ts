@@ -4,7 +4,7 @@ import type { OutboxInput, OutboxResult, OutboxRowView } from '../../host/contra
 import { OUTBOX_PAGE_MAX } from '../../host/contract/limits.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type DaemonFlags, ask, given, withDaemonFlags } from '../lib/daemon-call.ts';
+import { type DaemonFlags, ask, given, daemonCommand } from '../lib/daemon-call.ts';
 import { jsonLine } from '../lib/format.ts';
 import { type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
@@ -28,14 +28,13 @@ export function outboxCommand(context: CommandContext): Command {
 }
 
 function listCommand(context: CommandContext): Command {
-  const command = new Command('list')
+  return daemonCommand('list')
     .description('List rows, the newest first.')
     .addOption(new Option('--show <which>', 'which rows (default: open)').choices(['open', 'undelivered', 'all']))
     .option('--host <name>', 'only rows for this host')
     .option('--receipts', 'list delivery receipts too')
     .option('--limit <n>', `list at most this many, up to ${OUTBOX_PAGE_MAX}`, wholeNumber(1))
-    .option('--before <row>', 'continue after an earlier list', wholeNumber(1));
-  return withDaemonFlags(command)
+    .option('--before <row>', 'continue after an earlier list', wholeNumber(1))
     .addHelpText('after', '\nExample:\n  $ poste outbox list --show undelivered')
     .action(async ({ start, json, ...asked }: DaemonFlags & OutboxInput) => {
       const list = await ask(context, 'outbox', asked, given({ start }));
@@ -44,10 +43,9 @@ function listCommand(context: CommandContext): Command {
 }
 
 function cancelCommand(context: CommandContext): Command {
-  const command = new Command('cancel')
+  return daemonCommand('cancel')
     .description('Cancel a row that no other host has accepted yet.')
-    .argument('<row>', 'its number', wholeNumber(1));
-  return withDaemonFlags(command)
+    .argument('<row>', 'its number', wholeNumber(1))
     .addHelpText('after', '\nExample:\n  $ poste outbox cancel 17')
     .action(async (row: number, flags: DaemonFlags) => {
       const result = await ask(context, 'outbox-cancel', { row }, flags);

@@ -14,7 +14,7 @@ import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts
 import { printable } from '../../protocol/printable.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type DaemonFlags, ask, given, withDaemonFlags } from '../lib/daemon-call.ts';
+import { type DaemonFlags, ask, given, daemonCommand } from '../lib/daemon-call.ts';
 import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
@@ -38,9 +38,10 @@ Examples:
   $ poste quarantine discard --yes 3`;
 
 export function quarantineCommand(context: CommandContext): Command {
-  const list = new Command('list').description('List items, the newest first.');
   return new Command('quarantine')
-    .addCommand(listing(context, list, 'all'), { isDefault: true })
+    .addCommand(listing(context, daemonCommand('list').description('List items, the newest first.'), 'all'), {
+      isDefault: true,
+    })
     .addCommand(showCommand(context))
     .addCommand(retryCommand(context))
     .addCommand(discardCommand(context))
@@ -49,7 +50,7 @@ export function quarantineCommand(context: CommandContext): Command {
 
 /** The same list, of what came over relays and with where in their queues it was. */
 export function relayQuarantineCommand(context: CommandContext): Command {
-  return listing(context, new Command('quarantine'), 'relay');
+  return listing(context, daemonCommand('quarantine'), 'relay');
 }
 
 /** The command that lists items. */
@@ -61,7 +62,7 @@ function listing(context: CommandContext, command: Command, of: 'all' | 'relay')
     .option('--before <number>', 'continue after an earlier list', wholeNumber(1));
   if (of === 'all')
     command.addOption(new Option('--via <way>', 'only items that came over this transport').choices(['lan', 'relay']));
-  return withDaemonFlags(command)
+  return command
     .addHelpText('after', '\nExample:\n  $ poste quarantine list --host laptop')
     .action(async ({ start, json, ...asked }: DaemonFlags & QuarantineInput) => {
       const wanted = of === 'relay' ? { ...asked, via: 'relay' as const } : asked;
@@ -71,10 +72,9 @@ function listing(context: CommandContext, command: Command, of: 'all' | 'relay')
 }
 
 function showCommand(context: CommandContext): Command {
-  const command = new Command('show')
+  return daemonCommand('show')
     .description('Show one item with its bytes.')
-    .argument('<number>', 'its number', wholeNumber(1));
-  return withDaemonFlags(command)
+    .argument('<number>', 'its number', wholeNumber(1))
     .addHelpText('after', '\nExample:\n  $ poste quarantine show 3')
     .action(async (number: number, flags: DaemonFlags) => {
       const shown = await ask(context, 'quarantine-show', { number }, flags);
@@ -83,10 +83,9 @@ function showCommand(context: CommandContext): Command {
 }
 
 function retryCommand(context: CommandContext): Command {
-  const command = new Command('retry')
+  return daemonCommand('retry')
     .description('Try to receive items again; without numbers, all of them.')
-    .argument('[number...]', 'their numbers', numbers);
-  return withDaemonFlags(command)
+    .argument('[number...]', 'their numbers', numbers)
     .addHelpText('after', '\nExample:\n  $ poste quarantine retry 3 4')
     .action(async (named: number[] | undefined, flags: DaemonFlags) => {
       const asked = named?.length ? { numbers: named } : {};
@@ -96,11 +95,10 @@ function retryCommand(context: CommandContext): Command {
 }
 
 function discardCommand(context: CommandContext): Command {
-  const command = new Command('discard')
+  return daemonCommand('discard')
     .description('Delete items for good; their senders are not told.')
     .argument('<number...>', 'their numbers', numbers)
-    .option('--yes', 'do not ask for confirmation');
-  return withDaemonFlags(command)
+    .option('--yes', 'do not ask for confirmation')
     .addHelpText('after', '\nExample:\n  $ poste quarantine discard --yes 3')
     .action(async (named: number[], flags: DaemonFlags & { yes?: boolean }) => {
       const stake = 'discarded items cannot be restored';

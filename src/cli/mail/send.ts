@@ -1,10 +1,10 @@
 /** `poste send` and `poste reply`: a new message, or an answer to one. */
-import { Command, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import type { SendInput } from '../../host/contract/mail.ts';
 import { BODY_CHARACTERS_MAX } from '../../host/contract/limits.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type ActingFlags, ask, given, withActingFlags } from '../lib/daemon-call.ts';
+import { type ActingFlags, ask, given, actingCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { givenText } from '../lib/given-text.ts';
 import { jsonLine } from '../lib/format.ts';
@@ -31,11 +31,11 @@ Examples:
   $ echo 'All green.' | POSTE_AGENT=builder poste send --to '*' owner --subject 'Done' --body - --json`;
 
 export function sendCommand(context: CommandContext): Command {
-  const command = new Command('send')
+  const command = actingCommand(context, 'send')
     .requiredOption('--to <address...>', 'the recipients, at most 20')
     .requiredOption('--subject <text>', 'the subject, at most 200 characters')
     .option('--reply-to <message>', 'the id of a message, or its first characters: this one joins its thread');
-  return withMessageFlags(context, command)
+  return withMessageFlags(command)
     .addHelpText('after', SEND_NOTES)
     .action(async (flags: SendFlags) => {
       const { to, subject, replyTo } = flags;
@@ -60,11 +60,11 @@ Examples:
   $ poste reply --as reviewer 06EXAMPLE0000000000000000 --to-all --body-file review.md`;
 
 export function replyCommand(context: CommandContext): Command {
-  const command = new Command('reply')
+  const command = actingCommand(context, 'reply')
     .argument('<message>', 'the id of the message, or its first characters')
     .option('--subject <text>', 'the subject (default: that of the message)')
     .option('--to-all', 'send it to the other recipients of the message too');
-  return withMessageFlags(context, command)
+  return withMessageFlags(command)
     .addHelpText('after', REPLY_NOTES)
     .action(async (message: string, flags: ReplyFlags) => {
       const { subject, toAll } = flags;
@@ -76,7 +76,7 @@ export function replyCommand(context: CommandContext): Command {
     });
 }
 
-export interface MessageFlags extends ActingFlags {
+interface MessageFlags extends ActingFlags {
   body?: string;
   bodyFile?: string;
   kind?: SendInput['kind'];
@@ -86,8 +86,8 @@ export interface MessageFlags extends ActingFlags {
   origin?: SendInput['origin'];
 }
 
-export function withMessageFlags(context: CommandContext, command: Command): Command {
-  const described = command
+function withMessageFlags(command: Command): Command {
+  return command
     .addOption(new Option('--body <text>', 'the body of the message; - reads standard input').conflicts('bodyFile'))
     .option('--body-file <file>', 'a file with the body of the message')
     .addOption(new Option('--kind <kind>', 'the kind of the message').choices(MESSAGE_KINDS))
@@ -95,11 +95,10 @@ export function withMessageFlags(context: CommandContext, command: Command): Com
     .option('--ref <ref...>', 'what the message refers to: paths, links, commits')
     .option('--idempotency-key <key>', 'a key of your choice: a repeated send with the same key sends nothing')
     .addOption(new Option('--origin <origin>', 'external if you pass on content from outside').choices(ORIGINS));
-  return withActingFlags(context, described);
 }
 
 /** The part of the input that both commands have. Throws `CommandFailed`. */
-export async function messageOf(
+async function messageOf(
   context: CommandContext,
   flags: MessageFlags,
 ): Promise<Pick<SendInput, 'body' | 'kind' | 'needs_reply' | 'refs' | 'idempotency_key' | 'origin'>> {

@@ -4,7 +4,7 @@ import type { SessionListResult, SessionRegisterInput, SessionState } from '../.
 import { SESSION_WAIT_MS_MAX } from '../../host/contract/socket-protocol.ts';
 import { tmuxPane } from '../../host/hooks/programs.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type ActingFlags, ask, withActingFlags } from '../lib/daemon-call.ts';
+import { type ActingFlags, ask, actingCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { jsonLine } from '../lib/format.ts';
@@ -47,7 +47,7 @@ interface RegisterFlags extends ActingFlags {
 }
 
 function registerCommand(context: CommandContext): Command {
-  const command = new Command('register')
+  return actingCommand(context, 'register')
     .description('Register a session, and how to wake it.')
     .argument(...SESSION_ARGUMENT)
     .argument(
@@ -56,8 +56,7 @@ function registerCommand(context: CommandContext): Command {
     )
     .option('--hook', 'the session waits with poste session wait')
     .option('--tmux', "type into this tmux pane while it shows the session's process and an empty line")
-    .addOption(new Option('--pid <pid>', "the session's process").argParser(processNumber));
-  return withActingFlags(context, command)
+    .addOption(new Option('--pid <pid>', "the session's process").argParser(processNumber))
     .addHelpText('after', '\nExample:\n  $ poste session register build-7 --as backend --pid $$ --tmux')
     .action(async (session: string, words: string[], flags: RegisterFlags) => {
       const { hook = false, tmux = false, pid } = flags;
@@ -111,11 +110,10 @@ function tmuxMethod(context: CommandContext, pid: number | undefined): NonNullab
 }
 
 function heartbeatCommand(context: CommandContext): Command {
-  const command = new Command('heartbeat')
+  return actingCommand(context, 'heartbeat')
     .description('Report that a session is still alive, or that its agent got a doorbell.')
     .argument(...SESSION_ARGUMENT)
-    .option('--line <text>', "the doorbell's line, once its agent has it: the proof that it is woken");
-  return withActingFlags(context, command)
+    .option('--line <text>', "the doorbell's line, once its agent has it: the proof that it is woken")
     .addHelpText('after', '\nExample:\n  $ poste session heartbeat build-7 --as backend')
     .action(async (session: string, flags: ActingFlags & { line?: string }) => {
       const told = flags.line === undefined ? {} : { tell: true, lines: [flags.line] };
@@ -133,15 +131,14 @@ interface WaitFlags extends ActingFlags {
 }
 
 function waitCommand(context: CommandContext): Command {
-  const command = new Command('wait')
+  return actingCommand(context, 'wait')
     .description('Wait for the doorbell of a session that was registered with --hook, and print its text.')
     .argument(...SESSION_ARGUMENT)
     .addOption(
       new Option('--timeout <seconds>', 'how long to wait (default: without end); exits with 75 afterwards').argParser(
         seconds,
       ),
-    );
-  return withActingFlags(context, command)
+    )
     .addHelpText('after', '\nExample:\n  $ poste session wait build-7 --as backend --timeout 600')
     .action(async (session: string, flags: WaitFlags) => {
       const text = await doorbell(context, session, flags);
@@ -178,8 +175,9 @@ async function doorbell(context: CommandContext, session: string, flags: WaitFla
 }
 
 function endCommand(context: CommandContext): Command {
-  const command = new Command('end').description('End a session.').argument(...SESSION_ARGUMENT);
-  return withActingFlags(context, command)
+  return actingCommand(context, 'end')
+    .description('End a session.')
+    .argument(...SESSION_ARGUMENT)
     .addHelpText('after', '\nExample:\n  $ poste session end build-7 --as backend')
     .action(async (session: string, flags: ActingFlags) => {
       const result = await ask(context, 'session-end', { session_id: session }, flags);
@@ -189,8 +187,8 @@ function endCommand(context: CommandContext): Command {
 }
 
 function listCommand(context: CommandContext): Command {
-  const command = new Command('list').description('List the sessions of an agent, or of all agents.');
-  return withActingFlags(context, command)
+  return actingCommand(context, 'list')
+    .description('List the sessions of an agent, or of all agents.')
     .addHelpText('after', '\nExample:\n  $ poste session list --json')
     .action(async (flags: ActingFlags) => {
       const list = await ask(context, 'session-list', {}, flags);

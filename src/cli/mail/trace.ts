@@ -1,5 +1,5 @@
 /** `poste trace`: everything this host knows about one message: outbox, relay and its proof, receiver and receipts. */
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import type { TraceResult, TraceRow } from '../../host/contract/outbox.ts';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
@@ -8,7 +8,7 @@ import { isoTime } from '../../protocol/time.ts';
 import type { ItemAccepted } from '../../relay/core/event.ts';
 import { checkProofs, NotVerified, type Verified } from '../../relay/replay/proof-check.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { ask, type DaemonFlags, withDaemonFlags } from '../lib/daemon-call.ts';
+import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
 import { messageMeant } from './message-meant.ts';
@@ -26,11 +26,8 @@ Examples:
   $ poste trace 06EXAMPLE0000000000000000 --json`;
 
 export function traceCommand(context: CommandContext): Command {
-  const command = new Command('trace').argument(
-    '<message-id>',
-    'its id, on this host or at its sender, or the first characters',
-  );
-  return withDaemonFlags(command)
+  return daemonCommand('trace')
+    .argument('<message-id>', 'its id, on this host or at its sender, or the first characters')
     .addHelpText('after', TRACE_NOTES)
     .action(async (messageId: string, flags: DaemonFlags) => {
       const message_id = await messageMeant(context, messageId, flags);

@@ -19,17 +19,16 @@ import { isSystemError, StoreRefused } from '../../relay/store/refused.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { fingerprintMeant } from '../lib/short-id.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
-import { storeDirOption, storeRefused } from './store-dir.ts';
+import { type RelayFlags, storeRefused } from './relay-command.ts';
 import { parseHostReference } from '../../relay/operator/host-reference.ts';
 
-export interface AuditedStoreFlags {
-  storeDir: string;
+export interface AuditedStoreFlags extends RelayFlags {
   backup?: string;
   archive?: string;
 }
 
 export function withAuditedStore(command: Command): Command {
-  return command.addOption(storeDirOption()).addOption(new Option('--backup <file>', 'read this backup file instead'));
+  return command.addOption(new Option('--backup <file>', 'read this backup file instead'));
 }
 
 export function withAuditedLog(command: Command): Command {

@@ -1,6 +1,6 @@
 /** `poste relay backup <file>`: writes everything the relay holds into one file, whether the relay runs or not. */
 import { resolve } from 'node:path';
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { BACKUP_BYTES_ABOUT } from '../../relay/operator/documents.ts';
 import { BACKUP_KIND, type WrittenBackup, backupOf } from '../../relay/image/backup.ts';
@@ -12,18 +12,16 @@ import { ControlClient } from './control-client.ts';
 import { backupPath, unwrittenFailure, writtenToStdout } from '../lib/backup-output.ts';
 import { type CommandFailed, interruption } from '../lib/exit.ts';
 import { ProgressLine } from '../lib/output.ts';
-import { withRelayConfig } from './relay-config.ts';
-import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
-import { formatBytes, formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { relayCommand, type RelayFlags, storeRefused } from './relay-command.ts';
+import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { countText } from '../../host/core/spans.ts';
 import { checkImage } from '../../lib/image.ts';
 import { writeImageFile } from '../../lib/image-file.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
-interface BackupFlags extends StoreDirFlags {
+interface BackupFlags extends RelayFlags {
   force?: boolean;
-  json?: boolean;
 }
 
 const NOTES = `
@@ -38,16 +36,11 @@ Examples:
   $ poste relay backup - | ssh elsewhere 'cat > relay.backup'`;
 
 export function relayBackupCommand(context: CommandContext): Command {
-  return withRelayConfig(
-    context,
-    new Command('backup')
-      .argument('<file>', 'the file to write; - for standard output')
-      .addOption(storeDirOption())
-      .option('--force', 'replace an existing file')
-      .option(...JSON_FLAG)
-      .addHelpText('after', NOTES)
-      .action(async (file: string, flags: BackupFlags) => backup(context, file, flags)),
-  );
+  return relayCommand(context, 'backup')
+    .argument('<file>', 'the file to write; - for standard output')
+    .option('--force', 'replace an existing file')
+    .addHelpText('after', NOTES)
+    .action(async (file: string, flags: BackupFlags) => backup(context, file, flags));
 }
 
 async function backup(context: CommandContext, file: string, flags: BackupFlags): Promise<void> {

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { suggestions } from '../../host/core/suggestions.ts';
 import { printable } from '../../protocol/printable.ts';
 import { phaseOf, whyNotServed } from '../../relay/shared-log/log-phase.ts';
@@ -10,11 +10,10 @@ import { NODE_FILE } from '../../relay/shared-log/open-view.ts';
 import { type LogState, type SharedLog, copied } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { formatLines, jsonLine } from '../lib/format.ts';
 import { type SharedLogFlags, logFailure, neededLog, withLogOptions } from './shared-log-options.ts';
-import { withRelayConfig } from './relay-config.ts';
 import { folderRefused } from '../../relay/store/refused.ts';
-import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
+import { relayCommand, type RelayFlags, storeRefused } from './relay-command.ts';
 
 /** A relay that lives notes itself more often. */
 const SEEN_WITHIN_MS = 30_000;
@@ -22,9 +21,8 @@ const LOOK_EVERY_MS = 50;
 /** The relay that leads finishes its requests first, and that may take 20 s. */
 const TAKEN_WITHIN_MS = 40_000;
 
-interface TakeLeadFlags extends SharedLogFlags, StoreDirFlags {
+interface TakeLeadFlags extends SharedLogFlags, RelayFlags {
   node?: string;
-  json?: boolean;
 }
 
 const NOTES = `
@@ -36,15 +34,10 @@ Examples:
   $ poste relay cluster take-lead --node alpha-0c1d2e3f --json`;
 
 export function clusterTakeLeadCommand(context: CommandContext): Command {
-  return withRelayConfig(
-    context,
-    withLogOptions(context, new Command('take-lead'))
-      .addOption(storeDirOption())
-      .option('--node <name>', 'its name, when its folder is on another machine')
-      .option(...JSON_FLAG)
-      .addHelpText('after', NOTES)
-      .action(async (flags: TakeLeadFlags) => takeLead(context, flags)),
-  );
+  return withLogOptions(context, relayCommand(context, 'take-lead'))
+    .option('--node <name>', 'its name, when its folder is on another machine')
+    .addHelpText('after', NOTES)
+    .action(async (flags: TakeLeadFlags) => takeLead(context, flags));
 }
 
 async function takeLead(context: CommandContext, flags: TakeLeadFlags): Promise<void> {

@@ -12,7 +12,7 @@ import { controlSocketFault, controlSocketPath } from '../../relay/operator/sock
 import { type SocketRequestFailed, socketStream, type StreamedAnswer } from '../../lib/socket-request.ts';
 import { CommandFailed, exitOfStatus } from '../lib/exit.ts';
 import { folderRefused } from '../../relay/store/refused.ts';
-import { type StoreDirFlags, storeRefused } from './store-dir.ts';
+import { type RelayFlags, storeRefused } from './relay-command.ts';
 
 const SILENCE_MS = 30_000;
 /** One document, or one line of a list. */
@@ -27,7 +27,7 @@ type AnswerTo<Request extends string> = Request extends `${infer Path}?${string}
     ? ControlRequests[Request]
     : Document;
 
-export function relayOf({ storeDir }: StoreDirFlags): ControlClient {
+export function relayOf({ storeDir }: RelayFlags): ControlClient {
   return new ControlClient(resolve(storeDir));
 }
 

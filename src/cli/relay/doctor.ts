@@ -30,10 +30,10 @@ import {
 import { clockCheck, positionChecks, runningStore, stoppedStore } from './doctor/store-checks.ts';
 import { RELAY_AREAS, type RelayCheck, type RelaySubject } from './doctor/subject.ts';
 import { effectiveSettings, flagsAlone } from './serve-config.ts';
-import { configOption, withServeOptions } from './serve-options.ts';
-import { type ServeFlags, openNotices, refuseUnpushable, relayOptions } from './serve-settings.ts';
+import { STORE_DIR_DEFAULT, configFileOf, configOption, type ServeFlags, withServeOptions } from './settings.ts';
+import { refuseUnpushable, relayOptions } from './serve-settings.ts';
+import { openNotices } from '../../relay/serve/options.ts';
 import { sharedLogPlace, warningOfPassword } from './shared-log-options.ts';
-import { STORE_DIR_DEFAULT, configFileOf } from './store-dir.ts';
 
 /** Where docs/operating.md installs the unit. */
 const UNIT = '/etc/systemd/system/poste-relay.service';

@@ -1,7 +1,7 @@
 /**
  * What an operator asks of the running relay: `poste relay hosts`, `admit`, `revoke` and `console`.
  */
-import { Command, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { suggestions } from '../../host/core/suggestions.ts';
 import { foldHostName } from '../../protocol/names.ts';
@@ -11,22 +11,20 @@ import type { HostDocument, InviteDocument, RevokedHostDocument } from '../../re
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { jsonLine } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { fingerprintMeant, isFingerprintStart } from '../lib/short-id.ts';
 import { hostReference, inviteLabel, inviteLifetimeMs } from './values.ts';
 import { type ControlClient, relayOf } from './control-client.ts';
-import { withRelayConfig } from './relay-config.ts';
-import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
+import { relayCommand, type RelayFlags } from './relay-command.ts';
 
-interface HostsFlags extends StoreDirFlags {
+interface HostsFlags extends RelayFlags {
   name?: string;
   account?: string;
   live?: boolean;
   revoked?: boolean;
   all?: boolean;
-  json?: boolean;
 }
 
 const HOSTS_EXAMPLES = `
@@ -36,19 +34,14 @@ Examples:
   $ poste relay hosts --store-dir /var/lib/poste --json`;
 
 export function relayHostsCommand(context: CommandContext): Command {
-  return withRelayConfig(
-    context,
-    new Command('hosts')
-      .addOption(storeDirOption())
-      .option('--name <pattern>', 'only hosts with this name; * matches any text, and ? one character')
-      .option('--account <account>', 'only hosts of this proven account')
-      .addOption(new Option('--live', 'only hosts that are not revoked (the default)').conflicts(['revoked', 'all']))
-      .addOption(new Option('--revoked', 'only hosts that are revoked or changed their key').conflicts('all'))
-      .option('--all', 'every host key that was ever admitted')
-      .option(...JSON_FLAG)
-      .addHelpText('after', HOSTS_EXAMPLES)
-      .action(async (flags: HostsFlags) => listHosts(context, flags)),
-  );
+  return relayCommand(context, 'hosts')
+    .option('--name <pattern>', 'only hosts with this name; * matches any text, and ? one character')
+    .option('--account <account>', 'only hosts of this proven account')
+    .addOption(new Option('--live', 'only hosts that are not revoked (the default)').conflicts(['revoked', 'all']))
+    .addOption(new Option('--revoked', 'only hosts that are revoked or changed their key').conflicts('all'))
+    .option('--all', 'every host key that was ever admitted')
+    .addHelpText('after', HOSTS_EXAMPLES)
+    .action(async (flags: HostsFlags) => listHosts(context, flags));
 }
 
 async function listHosts(context: CommandContext, flags: HostsFlags): Promise<void> {
@@ -140,11 +133,10 @@ function isMatch(pattern: string, name: string): boolean {
   return at === pattern.length;
 }
 
-interface AdmitFlags extends StoreDirFlags {
+interface AdmitFlags extends RelayFlags {
   label: string;
   expires: number;
   list?: boolean;
-  json?: boolean;
 }
 
 const LIFETIME_DEFAULT = '7d';
@@ -159,25 +151,20 @@ Examples:
   $ poste relay admit --list`;
 
 export function relayAdmitCommand(context: CommandContext): Command {
-  return withRelayConfig(
-    context,
-    new Command('admit')
-      .addOption(storeDirOption())
-      .addOption(
-        new Option('--label <text>', 'a label for the list, for example the person who gets it')
-          .argParser(inviteLabel)
-          .default(''),
-      )
-      .addOption(
-        new Option('--expires <time>', 'how long it is valid: minutes, hours or days, for example 30m, 12h or 7d')
-          .argParser(inviteLifetimeMs)
-          .default(inviteLifetimeMs(LIFETIME_DEFAULT), LIFETIME_DEFAULT),
-      )
-      .addOption(new Option('--list', 'list the open invites instead').conflicts(['label', 'expires']))
-      .option(...JSON_FLAG)
-      .addHelpText('after', ADMIT_NOTES)
-      .action(async (flags: AdmitFlags) => (flags.list ? listInvites(context, flags) : admit(context, flags))),
-  );
+  return relayCommand(context, 'admit')
+    .addOption(
+      new Option('--label <text>', 'a label for the list, for example the person who gets it')
+        .argParser(inviteLabel)
+        .default(''),
+    )
+    .addOption(
+      new Option('--expires <time>', 'how long it is valid: minutes, hours or days, for example 30m, 12h or 7d')
+        .argParser(inviteLifetimeMs)
+        .default(inviteLifetimeMs(LIFETIME_DEFAULT), LIFETIME_DEFAULT),
+    )
+    .addOption(new Option('--list', 'list the open invites instead').conflicts(['label', 'expires']))
+    .addHelpText('after', ADMIT_NOTES)
+    .action(async (flags: AdmitFlags) => (flags.list ? listInvites(context, flags) : admit(context, flags)));
 }
 
 async function admit(context: CommandContext, flags: AdmitFlags): Promise<void> {
@@ -208,9 +195,8 @@ async function listInvites(context: CommandContext, flags: AdmitFlags): Promise<
   else context.stderr.write('No invite is open.\n');
 }
 
-interface RevokeFlags extends StoreDirFlags {
+interface RevokeFlags extends RelayFlags {
   yes?: boolean;
-  json?: boolean;
 }
 
 const REVOKE_NOTES = `
@@ -222,16 +208,11 @@ Examples:
   $ poste relay revoke --yes SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y`;
 
 export function relayRevokeCommand(context: CommandContext): Command {
-  return withRelayConfig(
-    context,
-    new Command('revoke')
-      .argument('<host>', 'fingerprint or its first characters, public key, or name', hostReference)
-      .addOption(storeDirOption())
-      .option('--yes', 'do not ask for confirmation')
-      .option(...JSON_FLAG)
-      .addHelpText('after', REVOKE_NOTES)
-      .action(async (reference: string, flags: RevokeFlags) => revoke(context, reference, flags)),
-  );
+  return relayCommand(context, 'revoke')
+    .argument('<host>', 'fingerprint or its first characters, public key, or name', hostReference)
+    .option('--yes', 'do not ask for confirmation')
+    .addHelpText('after', REVOKE_NOTES)
+    .action(async (reference: string, flags: RevokeFlags) => revoke(context, reference, flags));
 }
 
 async function revoke(context: CommandContext, reference: string, flags: RevokeFlags): Promise<void> {
@@ -274,10 +255,6 @@ function described({ host, fingerprint, account }: HostDocument): string {
   return `${printable(host)} (${fingerprint}${account === null ? '' : `, account ${printable(account)}`})`;
 }
 
-interface ConsoleFlags extends StoreDirFlags {
-  json?: boolean;
-}
-
 const CONSOLE_NOTES = `
 The console is a web page of the running relay, for a browser on the same machine. It shows the activity, the hosts and the
 log of the relay. To open it from another machine, forward the port by ssh: ssh -L 8788:127.0.0.1:8788 <machine>. Paste the
@@ -288,17 +265,12 @@ Examples:
   $ poste relay console --json`;
 
 export function relayConsoleCommand(context: CommandContext): Command {
-  return withRelayConfig(
-    context,
-    new Command('console')
-      .addOption(storeDirOption())
-      .option(...JSON_FLAG)
-      .addHelpText('after', CONSOLE_NOTES)
-      .action(async (flags: ConsoleFlags) => openConsole(context, flags)),
-  );
+  return relayCommand(context, 'console')
+    .addHelpText('after', CONSOLE_NOTES)
+    .action(async (flags: RelayFlags) => openConsole(context, flags));
 }
 
-async function openConsole(context: CommandContext, flags: ConsoleFlags): Promise<void> {
+async function openConsole(context: CommandContext, flags: RelayFlags): Promise<void> {
   const issued = await relayOf(flags).post('/v1/console', {});
   context.stdout.write(flags.json ? jsonLine(issued) : `${issued.url}\n`);
   if (!flags.json) context.stderr.write('The URL opens the console once, within a minute.\n');

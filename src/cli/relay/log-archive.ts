@@ -1,17 +1,17 @@
 /** `poste relay log archive <file>`: log records as one file, before they are pruned or after all of them were kept. */
 import { resolve } from 'node:path';
-import { Command, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { ARCHIVE_KIND, type WrittenArchive, writeArchive } from '../../relay/image/archive.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
 import { writeImageFile } from '../../lib/image-file.ts';
 import { type AuditedStoreFlags, inAuditedStore, prunedClause, withAuditedStore } from './audited-store.ts';
-import { withRelayConfig } from './relay-config.ts';
 import { unwrittenFailure } from '../lib/backup-output.ts';
+import { relayCommand } from './relay-command.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
 import { ProgressLine } from '../lib/output.ts';
-import { formatBytes, formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { wholeNumber } from '../lib/values.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
@@ -20,7 +20,6 @@ interface ArchiveFlags extends AuditedStoreFlags {
   from?: number;
   through?: number;
   force?: boolean;
-  json?: boolean;
 }
 
 const NOTES = `
@@ -33,17 +32,13 @@ Examples:
   $ poste relay log archive old.archive --backup poste.backup --through 250000`;
 
 export function relayLogArchiveCommand(context: CommandContext): Command {
-  return withRelayConfig(
-    context,
-    withAuditedStore(new Command('archive'))
-      .argument('<file>', 'the file to write')
-      .addOption(new Option('--from <lsn>', 'begin at this log record').argParser(wholeNumber(1)))
-      .addOption(new Option('--through <lsn>', 'end with this log record').argParser(wholeNumber(1)))
-      .option('--force', 'replace an existing file')
-      .option(...JSON_FLAG)
-      .addHelpText('after', NOTES)
-      .action(async (file: string, flags: ArchiveFlags) => archive(context, file, flags)),
-  );
+  return withAuditedStore(relayCommand(context, 'archive'))
+    .argument('<file>', 'the file to write')
+    .addOption(new Option('--from <lsn>', 'begin at this log record').argParser(wholeNumber(1)))
+    .addOption(new Option('--through <lsn>', 'end with this log record').argParser(wholeNumber(1)))
+    .option('--force', 'replace an existing file')
+    .addHelpText('after', NOTES)
+    .action(async (file: string, flags: ArchiveFlags) => archive(context, file, flags));
 }
 
 async function archive(context: CommandContext, file: string, flags: ArchiveFlags): Promise<void> {

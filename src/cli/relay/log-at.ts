@@ -1,5 +1,5 @@
 /** `poste relay log at`: a queue, a quota or an allowlist as it was at one point of the log. */
-import { Command, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
@@ -18,11 +18,11 @@ import {
   prunedClause,
   withAuditedStore,
 } from './audited-store.ts';
-import { withRelayConfig } from './relay-config.ts';
+import { relayCommand } from './relay-command.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
-import { formatBytes, JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { formatBytes, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { wholeNumber } from '../lib/values.ts';
@@ -36,7 +36,6 @@ interface AtFlags extends AuditedStoreFlags {
   quota?: string;
   allowlist?: string;
   hosts?: boolean;
-  json?: boolean;
 }
 
 const NOTES = `
@@ -49,19 +48,15 @@ Examples:
   $ poste relay log at --time 2025-11-20 --quota acme --json`;
 
 export function relayLogAtCommand(context: CommandContext): Command {
-  return withRelayConfig(
-    context,
-    withAuditedStore(new Command('at'))
-      .addOption(new Option('--lsn <n>', 'after this log record').argParser(wholeNumber(1)).conflicts('time'))
-      .option('--time <time>', 'at this time', moment)
-      .option('--queue <host>', 'what waited for this host', hostReference)
-      .option('--quota <host or account>', 'what was charged to this host, by sender, or to this account')
-      .option('--allowlist <host>', 'whose mail this host took', hostReference)
-      .option('--hosts', 'who was enrolled')
-      .option(...JSON_FLAG)
-      .addHelpText('after', NOTES)
-      .action(async (flags: AtFlags) => at(context, flags)),
-  );
+  return withAuditedStore(relayCommand(context, 'at'))
+    .addOption(new Option('--lsn <n>', 'after this log record').argParser(wholeNumber(1)).conflicts('time'))
+    .option('--time <time>', 'at this time', moment)
+    .option('--queue <host>', 'what waited for this host', hostReference)
+    .option('--quota <host or account>', 'what was charged to this host, by sender, or to this account')
+    .option('--allowlist <host>', 'whose mail this host took', hostReference)
+    .option('--hosts', 'who was enrolled')
+    .addHelpText('after', NOTES)
+    .action(async (flags: AtFlags) => at(context, flags));
 }
 
 async function at(context: CommandContext, flags: AtFlags): Promise<void> {

@@ -1,6 +1,6 @@
 /** `poste relay log rebuild`: makes everything but the log anew, from the log. */
 import { join, resolve } from 'node:path';
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
@@ -13,13 +13,11 @@ import { confirm, isInteractive, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
-import { withRelayConfig } from './relay-config.ts';
-import { type StoreDirFlags, storeDirOption } from './store-dir.ts';
-import { JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { relayCommand, type RelayFlags } from './relay-command.ts';
+import { jsonLine } from '../lib/format.ts';
 
-interface RebuildFlags extends StoreDirFlags {
+interface RebuildFlags extends RelayFlags {
   yes?: boolean;
-  json?: boolean;
 }
 
 const NOTES = `
@@ -33,15 +31,10 @@ Examples:
   $ poste relay log rebuild --yes --json`;
 
 export function relayLogRebuildCommand(context: CommandContext): Command {
-  return withRelayConfig(
-    context,
-    new Command('rebuild')
-      .addOption(storeDirOption())
-      .option('--yes', 'do not ask for confirmation')
-      .option(...JSON_FLAG)
-      .addHelpText('after', NOTES)
-      .action(async (flags: RebuildFlags) => runRebuild(context, flags)),
-  );
+  return relayCommand(context, 'rebuild')
+    .option('--yes', 'do not ask for confirmation')
+    .addHelpText('after', NOTES)
+    .action(async (flags: RebuildFlags) => runRebuild(context, flags));
 }
 
 async function runRebuild(context: CommandContext, flags: RebuildFlags): Promise<void> {

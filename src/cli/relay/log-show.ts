@@ -1,5 +1,5 @@
 /** `poste relay log show`: the events of the log, a line each. */
-import { Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { printable } from '../../protocol/printable.ts';
 import { isoTime } from '../../protocol/time.ts';
 import { describeEvent } from '../../relay/core/describe-event.ts';
@@ -15,10 +15,10 @@ import {
   prunedNotice,
   withAuditedLog,
 } from './audited-store.ts';
-import { withRelayConfig } from './relay-config.ts';
+import { relayCommand } from './relay-command.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { write } from '../lib/output.ts';
-import { JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { jsonLine } from '../lib/format.ts';
 import { itemMeant } from './item-meant.ts';
 import { wholeNumber } from '../lib/values.ts';
 import { hostReference, moment } from './values.ts';
@@ -31,7 +31,6 @@ interface ShowFlags extends AuditedStoreFlags {
   until?: number;
   from?: number;
   limit?: number;
-  json?: boolean;
 }
 
 const NOTES = `
@@ -47,20 +46,16 @@ Examples:
   $ poste relay log show --archive poste-log.archive --item m1`;
 
 export function relayLogShowCommand(context: CommandContext): Command {
-  return withRelayConfig(
-    context,
-    withAuditedLog(new Command('show'))
-      .option('--host <host>', 'only events that name this host', hostReference)
-      .option('--item <id>', 'only events that name this item: its id, or the first characters')
-      .option('--type <type...>', 'only events of these types', eventType)
-      .option('--since <time>', 'only events from this time on', moment)
-      .option('--until <time>', 'only events up to this time', moment)
-      .option('--from <lsn>', 'begin at this log record', wholeNumber(1))
-      .option('--limit <n>', 'show no more than so many', wholeNumber(1))
-      .option(...JSON_FLAG)
-      .addHelpText('after', NOTES)
-      .action(async (flags: ShowFlags) => show(context, flags)),
-  );
+  return withAuditedLog(relayCommand(context, 'show'))
+    .option('--host <host>', 'only events that name this host', hostReference)
+    .option('--item <id>', 'only events that name this item: its id, or the first characters')
+    .option('--type <type...>', 'only events of these types', eventType)
+    .option('--since <time>', 'only events from this time on', moment)
+    .option('--until <time>', 'only events up to this time', moment)
+    .option('--from <lsn>', 'begin at this log record', wholeNumber(1))
+    .option('--limit <n>', 'show no more than so many', wholeNumber(1))
+    .addHelpText('after', NOTES)
+    .action(async (flags: ShowFlags) => show(context, flags));
 }
 
 function eventType(text: string, before: string[] | undefined): string[] {

@@ -1,5 +1,5 @@
 /** `poste relay log trace <item>`: the whole life of one item. */
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { printable } from '../../protocol/printable.ts';
 import { isoTime } from '../../protocol/time.ts';
 import type { FormatHost } from '../../relay/core/describe-event.ts';
@@ -13,11 +13,11 @@ import {
   prunedClause,
   withAuditedLog,
 } from './audited-store.ts';
-import { withRelayConfig } from './relay-config.ts';
+import { relayCommand } from './relay-command.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
-import { JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { jsonLine } from '../lib/format.ts';
 import { itemMeant } from './item-meant.ts';
 import { hostReference } from './values.ts';
 import { documentOf, type TracedItem, trace } from '../../relay/replay/records.ts';
@@ -25,7 +25,6 @@ import { documentOf, type TracedItem, trace } from '../../relay/replay/records.t
 interface TraceFlags extends AuditedStoreFlags {
   sender?: string;
   target?: string;
-  json?: boolean;
 }
 
 const LIMITS_OF_A_LOG =
@@ -39,16 +38,12 @@ Examples:
   $ poste relay log trace m1 --sender laptop --json`;
 
 export function relayLogTraceCommand(context: CommandContext): Command {
-  return withRelayConfig(
-    context,
-    withAuditedLog(new Command('trace'))
-      .argument('<item>', 'its id, or the first characters')
-      .option('--sender <host>', 'only as pushed by this host', hostReference)
-      .option('--target <host>', 'only as pushed to this host', hostReference)
-      .option(...JSON_FLAG)
-      .addHelpText('after', NOTES)
-      .action(async (itemId: string, flags: TraceFlags) => runTrace(context, itemId, flags)),
-  );
+  return withAuditedLog(relayCommand(context, 'trace'))
+    .argument('<item>', 'its id, or the first characters')
+    .option('--sender <host>', 'only as pushed by this host', hostReference)
+    .option('--target <host>', 'only as pushed to this host', hostReference)
+    .addHelpText('after', NOTES)
+    .action(async (itemId: string, flags: TraceFlags) => runTrace(context, itemId, flags));
 }
 
 async function runTrace(context: CommandContext, text: string, flags: TraceFlags): Promise<void> {

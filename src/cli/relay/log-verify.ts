@@ -1,17 +1,17 @@
 /** `poste relay log verify`: whether a store is what its log says. */
 import { resolve } from 'node:path';
-import { Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import { verifyArchive } from '../../relay/replay/verify-tree.ts';
 import { type VerifyReport, verify } from '../../relay/replay/verify.ts';
 import { type AuditedStoreFlags, inAuditedStore, withAuditedLog } from './audited-store.ts';
-import { withRelayConfig } from './relay-config.ts';
+import { relayCommand } from './relay-command.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { EXIT } from '../lib/exit.ts';
 import { withProgress } from '../lib/output.ts';
-import { JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { jsonLine } from '../lib/format.ts';
 import { verifyOnline } from './log-verify-online.ts';
 import { documentOf } from '../../relay/replay/records.ts';
 
@@ -19,7 +19,6 @@ interface VerifyFlags extends AuditedStoreFlags {
   positionFile?: string;
   online?: boolean;
   cpuPercent: number;
-  json?: boolean;
 }
 
 const NOTES = `
@@ -42,30 +41,26 @@ Examples:
   $ poste relay log verify --archive poste-log.archive`;
 
 export function relayLogVerifyCommand(context: CommandContext): Command {
-  return withRelayConfig(
-    context,
-    withAuditedLog(new Command('verify'))
-      .addOption(
-        new Option(
-          '--position-file <file>',
-          'where the relay notes its position (default: the file that it chose)',
-        ).conflicts(['backup', 'archive']),
-      )
-      .addOption(
-        new Option(
-          '--online',
-          'ask the relay that runs on the store whether its rows are what its log gives',
-        ).conflicts(['backup', 'archive']),
-      )
-      .addOption(
-        new Option('--cpu-percent <n>', 'with --online: what of one processor the relay may use for it, 1 to 100')
-          .argParser(wholePercent)
-          .default(CPU_PERCENT),
-      )
-      .option(...JSON_FLAG)
-      .addHelpText('after', NOTES)
-      .action(async (flags: VerifyFlags) => runVerify(context, flags)),
-  );
+  return withAuditedLog(relayCommand(context, 'verify'))
+    .addOption(
+      new Option(
+        '--position-file <file>',
+        'where the relay notes its position (default: the file that it chose)',
+      ).conflicts(['backup', 'archive']),
+    )
+    .addOption(
+      new Option('--online', 'ask the relay that runs on the store whether its rows are what its log gives').conflicts([
+        'backup',
+        'archive',
+      ]),
+    )
+    .addOption(
+      new Option('--cpu-percent <n>', 'with --online: what of one processor the relay may use for it, 1 to 100')
+        .argParser(wholePercent)
+        .default(CPU_PERCENT),
+    )
+    .addHelpText('after', NOTES)
+    .action(async (flags: VerifyFlags) => runVerify(context, flags));
 }
 
 /** As the relay does it every day. */

@@ -1,7 +1,7 @@
 /** `poste relay cluster publish` and `withdraw`: move the log of a stopped relay into PostgreSQL, and back. */
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { systemClock, systemRandom, systemTimers } from '../../lib/clock.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
@@ -14,23 +14,22 @@ import { type WithdrawReport, withdrawLog } from '../../relay/shared-log/withdra
 import { unusableStore } from '../../relay/store/open.ts';
 import { StoreRefused, refuseUnusableFolder } from '../../relay/store/refused.ts';
 import { RELAY_KEY_FILE, readRelayKey } from '../../relay/store/relay-key.ts';
+import { optionOf } from './settings.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, interruption } from '../lib/exit.ts';
-import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { formatLines, jsonLine } from '../lib/format.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import { commandLog } from '../lib/log.ts';
 import { ProgressLine } from '../lib/output.ts';
-import { withRelayConfig } from './relay-config.ts';
-import { deployKey, keyFileOption } from './relay-key.ts';
+import { deployKey } from './relay-key.ts';
 import { type SharedLogFlags, logFailure, neededLog, withLogOptions } from './shared-log-options.ts';
-import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
+import { relayCommand, type RelayFlags, storeRefused } from './relay-command.ts';
 
-interface MoveFlags extends SharedLogFlags, StoreDirFlags {
+interface MoveFlags extends SharedLogFlags, RelayFlags {
   keyFile?: string;
   positionFile?: string;
   abort?: boolean;
   yes?: boolean;
-  json?: boolean;
 }
 
 const PUBLISH_NOTES = `
@@ -47,14 +46,10 @@ Examples:
   $ poste relay cluster publish --log postgres://postgres@127.0.0.1/mail --durability single --json`;
 
 export function clusterPublishCommand(context: CommandContext): Command {
-  return withRelayConfig(
-    context,
-    withMoveOptions(context, new Command('publish'))
-      .option('--abort', 'give up a move that was interrupted')
-      .option(...JSON_FLAG)
-      .addHelpText('after', PUBLISH_NOTES)
-      .action(async (flags: MoveFlags) => publish(context, flags)),
-  );
+  return withMoveOptions(context, relayCommand(context, 'publish'))
+    .option('--abort', 'give up a move that was interrupted')
+    .addHelpText('after', PUBLISH_NOTES)
+    .action(async (flags: MoveFlags) => publish(context, flags));
 }
 
 async function publish(context: CommandContext, flags: MoveFlags): Promise<void> {
@@ -103,14 +98,10 @@ Examples:
   $ poste relay cluster withdraw --log postgres://postgres@127.0.0.1/mail --durability single --yes --json`;
 
 export function clusterWithdrawCommand(context: CommandContext): Command {
-  return withRelayConfig(
-    context,
-    withMoveOptions(context, new Command('withdraw'))
-      .option('--yes', 'do not ask for confirmation')
-      .option(...JSON_FLAG)
-      .addHelpText('after', WITHDRAW_NOTES)
-      .action(async (flags: MoveFlags) => withdraw(context, flags)),
-  );
+  return withMoveOptions(context, relayCommand(context, 'withdraw'))
+    .option('--yes', 'do not ask for confirmation')
+    .addHelpText('after', WITHDRAW_NOTES)
+    .action(async (flags: MoveFlags) => withdraw(context, flags));
 }
 
 async function withdraw(context: CommandContext, flags: MoveFlags): Promise<void> {
@@ -126,10 +117,7 @@ function withdrawText({ logId, isDone, notices }: WithdrawReport, { storeDir }: 
 
 /** The options that these commands have alike. */
 function withMoveOptions(context: CommandContext, command: Command): Command {
-  return withLogOptions(context, command)
-    .addOption(storeDirOption())
-    .addOption(keyFileOption())
-    .option('--position-file <file>', 'the position file, as for relay serve (default: the one that it chose)');
+  return withLogOptions(context, command).addOption(optionOf('keyFile')).addOption(optionOf('positionFile'));
 }
 
 /** Does `work` with what the flags name, and ends as a command does. Nothing runs on the folder meanwhile. */

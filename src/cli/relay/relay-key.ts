@@ -6,7 +6,7 @@
  */
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { Command, Option } from 'commander';
+import { Command } from 'commander';
 import type { Signer } from '../../protocol/ed25519.ts';
 import { StoreRefused } from '../../relay/store/refused.ts';
 import { generateRelayKey, readKeyFile, relaySigner } from '../../relay/store/relay-key.ts';
@@ -22,13 +22,6 @@ export interface DeployKey {
 
 /** The permissions of users who are neither owner nor group. */
 const OTHERS = 0o007;
-
-export function keyFileOption(): Option {
-  return new Option(
-    '--key-file <file>',
-    "the file that holds the relay's key, instead of relay.key in the store folder",
-  );
-}
 
 /** Undefined when the deployment sets no key. Throws `StoreRefused` or `CommandFailed`. */
 export async function deployKey({ env }: CommandContext, keyFile: string | undefined): Promise<DeployKey | undefined> {

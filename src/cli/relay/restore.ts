@@ -1,6 +1,6 @@
 /** `poste relay restore <file>`: replaces the store by a backup. Revocations and the like since then stay in force. */
 import { resolve } from 'node:path';
-import { Command, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
@@ -9,23 +9,22 @@ import { isRelayListening } from '../../relay/operator/socket.ts';
 import { type RestoreReport, restoreRelay } from '../../relay/image/restore.ts';
 import { StoreRefused, refuseUnusableFolder } from '../../relay/store/refused.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
+import { optionOf } from './settings.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { requireReadable } from '../lib/given-text.ts';
-import { deployKey, keyFileOption } from './relay-key.ts';
+import { deployKey } from './relay-key.ts';
 import { interruption } from '../lib/exit.ts';
 import { ProgressLine } from '../lib/output.ts';
-import { withRelayConfig } from './relay-config.ts';
-import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
-import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { relayCommand, type RelayFlags, storeRefused } from './relay-command.ts';
+import { formatLines, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 
-interface RestoreFlags extends StoreDirFlags {
+interface RestoreFlags extends RelayFlags {
   positionFile?: string;
   keyFile?: string;
   dryRun?: boolean;
   force?: boolean;
   yes?: boolean;
-  json?: boolean;
 }
 
 const NOTES = `
@@ -44,20 +43,15 @@ Examples:
   $ poste relay restore relay.backup --yes --json`;
 
 export function relayRestoreCommand(context: CommandContext): Command {
-  return withRelayConfig(
-    context,
-    new Command('restore')
-      .argument('<file>', 'a file that poste relay backup wrote')
-      .addOption(storeDirOption())
-      .addOption(keyFileOption())
-      .option('--position-file <file>', 'the position file, as for relay serve (default: the one that it chose)')
-      .addOption(new Option('--dry-run', 'show what would change, and change nothing').conflicts('yes'))
-      .option('--force', 'restore even if the former store is damaged, so that not all of it can be preserved')
-      .option('--yes', 'do not ask for confirmation')
-      .option(...JSON_FLAG)
-      .addHelpText('after', NOTES)
-      .action(async (file: string, flags: RestoreFlags) => restore(context, file, flags)),
-  );
+  return relayCommand(context, 'restore')
+    .argument('<file>', 'a file that poste relay backup wrote')
+    .addOption(optionOf('keyFile'))
+    .addOption(optionOf('positionFile'))
+    .addOption(new Option('--dry-run', 'show what would change, and change nothing').conflicts('yes'))
+    .option('--force', 'restore even if the former store is damaged, so that not all of it can be preserved')
+    .option('--yes', 'do not ask for confirmation')
+    .addHelpText('after', NOTES)
+    .action(async (file: string, flags: RestoreFlags) => restore(context, file, flags));
 }
 
 async function restore(context: CommandContext, file: string, flags: RestoreFlags): Promise<void> {

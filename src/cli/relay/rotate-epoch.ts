@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../protocol/epoch.ts';
 import { systemClock, systemRandom } from '../../lib/clock.ts';
 import type { EpochDocument } from '../../relay/operator/documents.ts';
@@ -11,19 +11,18 @@ import { appendAtOnce, openStore, unusableStore } from '../../relay/store/open.t
 import { StoreRefused } from '../../relay/store/refused.ts';
 import { type SharedLog, copied } from '../../relay/shared-log/shared-log.ts';
 import { finishCutovers } from '../../relay/store/cutover.ts';
+import { optionOf } from './settings.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { deployKey, keyFileOption } from './relay-key.ts';
+import { deployKey } from './relay-key.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { relayOf } from './control-client.ts';
-import { withRelayConfig } from './relay-config.ts';
-import { type StoreDirFlags, storeDirOption, storeRefused } from './store-dir.ts';
-import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { relayCommand, type RelayFlags, storeRefused } from './relay-command.ts';
+import { formatLines, jsonLine } from '../lib/format.ts';
 import { type SharedLogFlags, logFailure, sharedLogOf, withLogOptions } from './shared-log-options.ts';
 
-interface RotateEpochFlags extends StoreDirFlags, SharedLogFlags {
+interface RotateEpochFlags extends RelayFlags, SharedLogFlags {
   positionFile?: string;
   keyFile?: string;
-  json?: boolean;
 }
 
 const NOTES = `
@@ -40,16 +39,11 @@ Examples:
   $ poste relay rotate-epoch --store-dir /var/lib/poste --json`;
 
 export function relayRotateEpochCommand(context: CommandContext): Command {
-  return withRelayConfig(
-    context,
-    withLogOptions(context, new Command('rotate-epoch'))
-      .addOption(storeDirOption())
-      .addOption(keyFileOption())
-      .option('--position-file <file>', 'the position file, as for relay serve (default: the one that it chose)')
-      .option(...JSON_FLAG)
-      .addHelpText('after', NOTES)
-      .action(async (flags: RotateEpochFlags) => rotateEpoch(context, flags)),
-  );
+  return withLogOptions(context, relayCommand(context, 'rotate-epoch'))
+    .addOption(optionOf('keyFile'))
+    .addOption(optionOf('positionFile'))
+    .addHelpText('after', NOTES)
+    .action(async (flags: RotateEpochFlags) => rotateEpoch(context, flags));
 }
 
 async function rotateEpoch(context: CommandContext, flags: RotateEpochFlags): Promise<void> {

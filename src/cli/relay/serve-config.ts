@@ -5,7 +5,7 @@
  * The file is TOML, and says no secret: the relay's key and the password of the log are in files that it names.
  */
 import { dirname, resolve } from 'node:path';
-import { type Command, InvalidArgumentError, type Option } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { stringify } from 'smol-toml';
 import { suggestions } from '../../host/core/suggestions.ts';
 import { ConfigRefused, type ReadSetting, configText, settingsOf } from '../../lib/config-file.ts';
@@ -15,9 +15,16 @@ import { printable } from '../../protocol/printable.ts';
 import { shownAddress } from '../../relay/shared-log/log-address.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { SERVE_OPTIONS, type ServeOption, settingKey, settingKeys } from './serve-options.ts';
-import type { ServeFlags } from './serve-settings.ts';
-import { configFileOf } from './store-dir.ts';
+import {
+  configFileOf,
+  SETTINGS,
+  type ServeFlags,
+  type Setting,
+  type SettingName,
+  settingEntries,
+  settingKey,
+  settingKeys,
+} from './settings.ts';
 
 export type SettingSource =
   | { type: 'flag' }
@@ -41,7 +48,7 @@ export interface EffectiveSettings {
   file: { path: string; isThere: boolean };
 }
 
-/** What the command, which has the options of `withServeOptions` and `--config`, is given. Throws `CommandFailed`. */
+/** What the command, which has the options of `withSettings` and `--config`, is given. Throws `CommandFailed`. */
 export function effectiveSettings(context: CommandContext, command: Command): EffectiveSettings {
   const { path, isThere, given } = fileOf(context, command);
   const all: GivenSettings = new Map([...byDefault(), ...given, ...inEnvironment(context), ...onCommandLine(command)]);
@@ -49,13 +56,10 @@ export function effectiveSettings(context: CommandContext, command: Command): Ef
 }
 
 /** What the file of a command with `--config` says of a setting that no variable overrides. Throws `CommandFailed`. */
-export function settingInFile(
-  context: CommandContext,
-  command: Command,
-): <Name extends keyof ServeFlags>(name: Name) => ServeFlags[Name] | undefined {
+export function settingInFile(context: CommandContext, command: Command): (name: SettingName) => unknown {
   const { given } = fileOf(context, command);
   return (name) => {
-    const { environment: variable, parse } = SERVE_OPTIONS[name];
+    const { environment: variable, parse }: Setting = SETTINGS[name];
     const text = given.get(name)?.text;
     const isOverridden = variable !== undefined && (context.env[variable] ?? '') !== '';
     return text === undefined || isOverridden ? undefined : parse(text);
@@ -77,16 +81,12 @@ export function flagsAlone(command: Command): ServeFlags {
   return settingsFrom(new Map([...byDefault(), ...onCommandLine(command)]));
 }
 
-function entries(): [name: string, entry: ServeOption, option: Option][] {
-  return Object.entries<ServeOption>(SERVE_OPTIONS).map(([name, entry]) => [name, entry, entry.option()]);
-}
-
 function settingsFrom(given: GivenSettings): ServeFlags {
   const limits = Object.keys(DEFAULT_LIMITS).flatMap((name) => {
     const text = given.get(limitName(name))?.text;
     return text === undefined ? [] : [[name, Number(text)]];
   });
-  const settings = entries().flatMap(([name, { kind, parse }]) => {
+  const settings = settingEntries().flatMap(([name, { kind, parse }]) => {
     if (kind === 'limits') return [[name, parse(JSON.stringify(Object.fromEntries(limits)))]];
     const text = given.get(name)?.text;
     return text === undefined ? [] : [[name, parse(text)]];
@@ -96,9 +96,10 @@ function settingsFrom(given: GivenSettings): ServeFlags {
 
 function* byDefault(): Generator<[string, GivenSetting]> {
   const source = { type: 'default' } as const;
-  for (const [name, entry, { defaultValue }] of entries()) {
-    if (entry.kind === 'limits') yield* limitsOf({ ...DEFAULT_LIMITS }, source);
-    else if (typeof defaultValue === 'string') yield [name, { text: placed(entry, defaultValue), source }];
+  for (const [name, entry] of settingEntries()) {
+    const { kind, byDefault: text } = entry;
+    if (kind === 'limits') yield* limitsOf({ ...DEFAULT_LIMITS }, source);
+    else if (text !== undefined) yield [name, { text: placed(entry, text), source }];
   }
 }
 
@@ -107,7 +108,7 @@ function inFile(path: string): { isThere: boolean; given: GivenSettings } {
   const text = configText(path);
   const given: GivenSettings = new Map();
   const known = settingKeys();
-  const byKey = new Map(entries().map(([name, entry, option]) => [settingKey(option), { name, entry }]));
+  const byKey = new Map(settingEntries().map(([name, entry]) => [settingKey(entry), { name, entry }]));
   for (const setting of settingsOf(text ?? '', path, known)) {
     const [key = '', limit] = setting.key.split('.', 2);
     const found = byKey.get(key);
@@ -130,7 +131,7 @@ function unknownSetting({ key, place }: ReadSetting, known: readonly string[]): 
 }
 
 /** As it would be on the command line. Throws `ConfigRefused` for a value of another type. */
-function textOf(setting: ReadSetting, { kind }: ServeOption): string {
+function textOf(setting: ReadSetting, { kind }: Setting): string {
   const { key, value, place } = setting;
   switch (kind) {
     case 'number':
@@ -151,19 +152,19 @@ function numberOf({ key, value, place }: ReadSetting): string {
   throw new ConfigRefused(`${place()}: ${key} must be a number, without quotes`);
 }
 
-function refuseUnreadable({ place }: ReadSetting, { parse, option, kind }: ServeOption, text: string): void {
+function refuseUnreadable({ place }: ReadSetting, entry: Setting, text: string): void {
   try {
-    parse(text);
+    entry.parse(text);
   } catch (error) {
     if (!(error instanceof InvalidArgumentError)) throw error;
     // The sentence about a limit begins with its name.
-    const what = kind === 'limits' ? '' : settingKey(option());
+    const what = entry.kind === 'limits' ? '' : settingKey(entry);
     throw new ConfigRefused(`${place()}: ${refusal(what, error)}`);
   }
 }
 
 function* inEnvironment({ env }: CommandContext): Generator<[string, GivenSetting]> {
-  for (const [name, entry] of entries()) {
+  for (const [name, entry] of settingEntries()) {
     const { environment: variable, parse } = entry;
     const said = variable === undefined ? undefined : env[variable];
     if (variable === undefined || said === undefined || said === '') continue;
@@ -185,7 +186,7 @@ function refusal(what: string, { message }: InvalidArgumentError): string {
 
 function* onCommandLine(command: Command): Generator<[string, GivenSetting]> {
   const source = { type: 'flag' } as const;
-  for (const [name, entry] of entries()) {
+  for (const [name, entry] of settingEntries()) {
     if (command.getOptionValueSource(name) !== 'cli') continue;
     const value = command.getOptionValue(name) as string | true;
     if (entry.kind === 'limits') yield* limitsOf(JSON.parse(String(value)) as Record<string, number>, source);
@@ -194,7 +195,7 @@ function* onCommandLine(command: Command): Generator<[string, GivenSetting]> {
 }
 
 /** A flag without its text, as it is allowed to stand. */
-function textOfFlag({ kind }: ServeOption, value: string | true): string {
+function textOfFlag({ kind }: Setting, value: string | true): string {
   if (value !== true) return value;
   return kind === 'yes' ? 'true' : 'xff';
 }
@@ -208,7 +209,7 @@ function limitName(name: string): string {
 }
 
 /** A path from where it starts: the working folder, unless it is another one. */
-function placed({ kind }: ServeOption, text: string, from = ''): string {
+function placed({ kind }: Setting, text: string, from = ''): string {
   const isPath = kind === 'path' || (kind === 'path or off' && text !== 'off');
   return isPath ? resolve(from, text) : text;
 }
@@ -232,13 +233,10 @@ export function printedConfig({ env }: CommandContext, { given }: EffectiveSetti
     lines.push('# The key of the relay comes from MAIL_RELAY_KEY, which is not shown: key_file names a file instead.');
   lines.push('');
   const limits: string[] = [];
-  for (const [name, { kind }, option] of entries()) {
-    if (kind === 'limits') {
-      limits.push('', `[${settingKey(option)}]`, ...limitLines(given));
-      continue;
-    }
+  for (const [name, entry] of settingEntries()) {
     const setting = given.get(name);
-    lines.push(setting ? settingLine(name, kind, option, setting) : unsetLine(option));
+    if (entry.kind === 'limits') limits.push('', `[${settingKey(entry)}]`, ...limitLines(given));
+    else lines.push(setting ? settingLine(name, entry, setting) : unsetLine(entry));
   }
   return `${[...lines, ...limits].join('\n')}\n`;
 }
@@ -250,9 +248,10 @@ function limitLines(given: EffectiveSettings['given']): string[] {
   });
 }
 
-function settingLine(name: string, kind: ServeOption['kind'], option: Option, { text, source }: GivenSetting): string {
-  const key = settingKey(option);
-  const from = sourceText(source, option.long ?? '');
+function settingLine(name: SettingName, entry: Setting, { text, source }: GivenSetting): string {
+  const { kind, flags } = entry;
+  const key = settingKey(entry);
+  const from = sourceText(source, flags.split(' ', 1)[0] ?? '');
   if (name === 'log') return addressLine(key, text, from);
   const value = kind === 'number' ? Number(text) : kind === 'yes' ? text === 'true' : text;
   return `${assignment(key, value)}  # ${from}`;
@@ -266,9 +265,9 @@ function addressLine(key: string, address: string, from: string): string {
   return `${assignment(key, shown.address)}  # ${from}${hidden}`;
 }
 
-function unsetLine(option: Option): string {
-  const inWords = / \(default: (?<words>[^)]*)\)/.exec(option.description)?.groups?.['words'];
-  return `# ${settingKey(option)}: ${inWords ?? 'not set'}`;
+function unsetLine(entry: Setting): string {
+  const inWords = / \(default: (?<words>[^)]*)\)/.exec(entry.description)?.groups?.['words'];
+  return `# ${settingKey(entry)}: ${inWords ?? 'not set'}`;
 }
 
 function assignment(key: string, value: string | number | boolean): string {

@@ -1,25 +1,20 @@
 /** The settings of `poste relay serve` as those of a relay; combinations that are impossible are refused. */
 import { accessSync, constants, existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { BODY_BYTES_MAX, DAY_MS, type Limits } from '../../protocol/limits.ts';
+import { BODY_BYTES_MAX, DAY_MS } from '../../protocol/limits.ts';
 import { ITEM_ID_CHARACTERS_MAX } from '../../protocol/names.ts';
 import { PUBLIC_KEY_CHARACTERS } from '../../protocol/public-key.ts';
 import { systemClock, systemRandom, systemTimers } from '../../lib/clock.ts';
 import type { IssuerSettings } from '../../relay/auth/issuer.ts';
 import type { BackupSettings } from '../../relay/jobs/backup-job.ts';
-import type { AuthorityName } from '../../relay/core/rows.ts';
 import type { LogRetentionSettings } from '../../relay/jobs/retention-job.ts';
-import type { TrustProxy } from '../../relay/http/client-address.ts';
 import type { RelayOptions } from '../../relay/serve/options.ts';
 import type { TlsFiles } from '../../http/tls-files.ts';
-import { type ListenAddress, isLoopback } from '../../lib/listen-address.ts';
-import type { SharedLogFlags } from './shared-log-options.ts';
+import { BACKUPS_KEPT, type ServeFlags } from './settings.ts';
 import type { DeployKey } from './relay-key.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
-/** "Limits": the backup plan. */
-export const BACKUPS_KEPT = 7;
 const BACKUP_EVERY_MS = DAY_MS;
 /** The folder in the store folder where a hosted relay writes its backups by default. */
 const OWN_BACKUPS = 'backups';
@@ -36,43 +31,6 @@ const LARGEST_REQUEST_BESIDE = JSON.stringify({
     },
   ],
 }).length;
-
-export interface ServeFlags extends SharedLogFlags {
-  storeDir: string;
-  keyFile?: string;
-  listen: ListenAddress;
-  tlsCert?: string;
-  tlsKey?: string;
-  /** Empty for `off`: commander keeps no `undefined` of a parser. */
-  adminListen: ListenAddress | '';
-  limits: Limits;
-  /** Bytes. */
-  maxBody: number;
-  pushesPerMinute: number;
-  enrolRate: number;
-  maxEnrolments: number;
-  maxConnections?: number;
-  maxConnectionsPerAddress?: number;
-  admission: 'open' | 'invite';
-  v1: 'on' | 'off';
-  authority: AuthorityName;
-  issuer?: string;
-  relayUrl?: string;
-  jwksUrl?: string;
-  maxDedupRows: number;
-  sweepSeconds: number;
-  diskFloor: number;
-  mailBudget?: number;
-  positionFile?: string;
-  backupDir?: string;
-  backupKeep?: number;
-  backupEvery?: number;
-  logKeepDays?: number;
-  logArchiveDir?: string;
-  trustProxy: TrustProxy;
-  server?: 'uws' | 'node';
-  logLevel: string;
-}
 
 /** Makes and changes nothing. Throws `CommandFailed` for settings that contradict each other. */
 export function relayOptions(
@@ -147,19 +105,6 @@ function issuerSettings({ authority, issuer, relayUrl, jwksUrl, admission }: Ser
 /** Whether it is a hosted relay that takes the daily backup of the specification by default. */
 export function hasOwnBackups({ backupDir, authority }: ServeFlags): boolean {
   return backupDir === undefined && authority === 'account-token';
-}
-
-/** What it means that anybody may enrol, where more than this machine reaches the relay. */
-export function openNotices({
-  admission,
-  issuer,
-  listen,
-  trustProxy,
-}: Pick<RelayOptions, 'admission' | 'issuer' | 'listen' | 'trustProxy'>): string[] {
-  if (admission === 'invite' || issuer || (isLoopback(listen.host) && trustProxy === 'none')) return [];
-  return [
-    'Anybody who reaches this relay may enrol, push to hosts that published no sender list, and fill its disk up to a part of --mail-budget. With --admission invite only hosts with a token of poste relay admit get in.',
-  ];
 }
 
 /** The notice about backups when no folder was named. */

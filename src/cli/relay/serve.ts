@@ -5,7 +5,7 @@ import { displayFingerprint } from '../../protocol/public-key.ts';
 import { StoreFailed } from '../../relay/engine/committer.ts';
 import { ListenFailed } from '../../http/listen-failed.ts';
 import { TooFewFiles } from '../../relay/serve/connection-limits.ts';
-import type { Relay, RelayOptions } from '../../relay/serve/options.ts';
+import { openNotices, type Relay, type RelayOptions } from '../../relay/serve/options.ts';
 import { startRelay } from '../../relay/relay.ts';
 import { TlsRefused } from '../../http/tls-files.ts';
 import { StoppedFollowing } from '../../relay/standby/shared-lead.ts';
@@ -24,19 +24,11 @@ import { CommandFailed, stopSignal } from '../lib/exit.ts';
 import { commandLog, endLog } from '../lib/log.ts';
 import { announce } from '../lib/output.ts';
 import { stateFolder } from '../../host/base/paths.ts';
-import { storeRefused } from './store-dir.ts';
+import { storeRefused } from './relay-command.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { effectiveSettings, printedConfig } from './serve-config.ts';
-import { configOption, withServeOptions } from './serve-options.ts';
-import {
-  type ServeFlags,
-  relayOptions,
-  hasOwnBackups,
-  backupNoticeOf,
-  openNotices,
-  makeOwnFolders,
-  refuseUnpushable,
-} from './serve-settings.ts';
+import { configOption, type ServeFlags, withServeOptions } from './settings.ts';
+import { relayOptions, hasOwnBackups, backupNoticeOf, makeOwnFolders, refuseUnpushable } from './serve-settings.ts';
 
 /** How long the answers of a failing relay may take. */
 const FAILED_STOP_MS = 3000;

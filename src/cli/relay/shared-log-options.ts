@@ -1,10 +1,10 @@
 /** Where a relay keeps its log when not in its store: `--log`, `MAIL_RELAY_LOG`, and what belongs to them. */
 import { resolve } from 'node:path';
-import { type Command, Option } from 'commander';
+import type { Command } from 'commander';
 import { LEASE_MS } from '../../relay/shared-log/leadership.ts';
 import { type LogEndpoint, logEndpoints, shownAddress } from '../../relay/shared-log/log-address.ts';
 import type { SharedLogOptions } from '../../relay/shared-log/node-options.ts';
-import { DURABILITIES, type Durability } from '../../relay/shared-log/durability.ts';
+import type { Durability } from '../../relay/shared-log/durability.ts';
 import { PostgresLog } from '../../relay/shared-log/postgres-log.ts';
 import {
   Fenced,
@@ -19,55 +19,19 @@ import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
 import { givenText } from '../lib/given-text.ts';
+import { optionOf, type ServeFlags } from './settings.ts';
 
-export interface SharedLogFlags {
-  log?: string;
-  logPasswordFile?: string;
-  durability?: Durability;
-  acceptSettings?: boolean;
-  leaseSeconds?: number;
-  snapshotBatches?: number;
-}
-
-export function logOption(): Option {
-  return new Option(
-    '--log <url>',
-    'keep the log in PostgreSQL, where several relays share it: postgres://user@host/database',
-  );
-}
-
-export function logPasswordFileOption(): Option {
-  return new Option('--log-password-file <file>', 'the file that holds the password of that user');
-}
-
-export function durabilityOption(): Option {
-  return new Option(
-    '--durability <kind>',
-    'what must have a batch before it is acknowledged: the standbys that the server names, its replicated storage, or the server alone (default: standby)',
-  ).choices(DURABILITIES);
-}
-
-export function leaseOption(): Option {
-  return new Option(
-    '--lease-seconds <s>',
-    'how long the relay that leads shows no sign of life before another may lead (default: 6)',
-  );
-}
-
-export function snapshotBatchesOption(): Option {
-  return new Option(
-    '--snapshot-batches <n>',
-    'while it leads, write a snapshot into the log when it has grown by so many batches (default: 50000)',
-  );
-}
-
-export function acceptSettingsOption(): Option {
-  return new Option('--accept-settings', 'take the lead although the relay that led before decided by other settings');
-}
+export type SharedLogFlags = Pick<
+  ServeFlags,
+  'log' | 'logPasswordFile' | 'durability' | 'acceptSettings' | 'leaseSeconds' | 'snapshotBatches'
+>;
 
 /** `--log`, and what every command with it takes. */
 export function withLogOptions(context: CommandContext, command: Command): Command {
-  const described = command.addOption(logOption()).addOption(logPasswordFileOption()).addOption(durabilityOption());
+  const described = command
+    .addOption(optionOf('log'))
+    .addOption(optionOf('logPasswordFile'))
+    .addOption(optionOf('durability'));
   return warningOfPassword(context, described);
 }
 

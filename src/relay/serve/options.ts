@@ -1,5 +1,5 @@
 /** The options that a relay is started with, and the surface of a started relay. */
-import type { ListenAddress } from '../../lib/listen-address.ts';
+import { type ListenAddress, isLoopback } from '../../lib/listen-address.ts';
 import type { TlsFiles } from '../../http/tls-files.ts';
 import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
@@ -102,4 +102,17 @@ export interface Relay {
   readonly handedOver: Promise<HandOver>;
   /** Not ready → accepts nothing new → finishes requests, within `STOP_WITHIN_MS` → flushes → closes. */
   stop(): Promise<void>;
+}
+
+/** What it means that anybody may enrol, where more than this machine reaches the relay. */
+export function openNotices({
+  admission,
+  issuer,
+  listen,
+  trustProxy,
+}: Pick<RelayOptions, 'admission' | 'issuer' | 'listen' | 'trustProxy'>): string[] {
+  if (admission === 'invite' || issuer || (isLoopback(listen.host) && trustProxy === 'none')) return [];
+  return [
+    'Anybody who reaches this relay may enrol, push to hosts that published no sender list, and fill its disk up to a part of --mail-budget. With --admission invite only hosts with a token of poste relay admit get in.',
+  ];
 }

@@ -7,12 +7,13 @@ import { parse, stringify } from 'smol-toml';
 import { describe, expect, test } from 'vitest';
 import { effectiveSettings, printedConfig } from '../../../../src/cli/relay/serve-config.ts';
 import {
-  SERVE_OPTIONS,
-  type ServeOption,
+  SETTINGS,
   configOption,
+  settingEntries,
+  settingKey,
   settingKeys,
   withServeOptions,
-} from '../../../../src/cli/relay/serve-options.ts';
+} from '../../../../src/cli/relay/settings.ts';
 import { relayServeCommand } from '../../../../src/cli/relay/serve.ts';
 import { DEFAULT_LIMITS } from '../../../../src/protocol/limits.ts';
 import { commandContext, relayHere, runHere } from '../../../support/command-run.ts';
@@ -49,7 +50,7 @@ describe('flags and keys', () => {
   test('every flag of relay serve is a setting of the table, and each has a key', () => {
     const flags = relayServeCommand(commandContext()).options.map((option) => option.attributeName());
     const settings = flags.filter((name) => !NO_SETTINGS.has(name));
-    expect(settings.toSorted()).toEqual(Object.keys(SERVE_OPTIONS).toSorted());
+    expect(settings.toSorted()).toEqual(Object.keys(SETTINGS).toSorted());
     const keys = settings
       .filter((name) => name !== 'limits')
       .map((name) => name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`));
@@ -234,11 +235,10 @@ const PATHS = new Set<string>();
 
 /** A value for every key but those of limits. */
 const VALUES = Object.fromEntries(
-  Object.values<ServeOption>(SERVE_OPTIONS).flatMap(({ option, kind }): [string, fc.Arbitrary<unknown>][] => {
-    const made = option();
-    const key = made.name().replaceAll('-', '_');
-    const text = made.argChoices ? fc.constantFrom(...made.argChoices) : TEXTS[key];
-    switch (kind) {
+  settingEntries().flatMap(([, setting]): [string, fc.Arbitrary<unknown>][] => {
+    const key = settingKey(setting);
+    const text = setting.choices ? fc.constantFrom(...setting.choices) : TEXTS[key];
+    switch (setting.kind) {
       case 'limits':
         return [];
       case 'yes':
