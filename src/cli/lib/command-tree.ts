@@ -24,12 +24,15 @@ const COMMON_FLAGS: ReadonlySet<string | undefined> = new Set([
   '--help',
 ]);
 
+function isCommon({ long }: Option): boolean {
+  return COMMON_FLAGS.has(long);
+}
+
 /** What the command takes: its own flags, and those of the child that runs where none is named. */
 export function optionsOf(command: Command): Option[] {
   const own = help.visibleOptions(command);
   const child = defaultChildOf(command);
   const all = child ? [...help.visibleOptions(child).filter(({ long }) => long !== '--help'), ...own] : own;
-  const isCommon = ({ long }: Option): boolean => COMMON_FLAGS.has(long);
   return [...all.filter((option) => !isCommon(option)), ...all.filter(isCommon)];
 }
 
