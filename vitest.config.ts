@@ -44,7 +44,8 @@ export default defineConfig({
     // Relays keep positions in the state folder: that of this run is removed at its end.
     globalSetup: ['test/support/state-folder.ts'],
     env: { TMPDIR: temporaryRoot(), XDG_STATE_HOME: join(temporaryRoot(), `poste-test-state-${process.pid}`) },
-    reporters: ['default', new RunNotes()],
+    // What the runner says at its end stands last.
+    reporters: [new RunNotes(), 'default'],
     sequence: { sequencer: TestOrder },
     // Many tests wait for other processes: one worker for each core would leave cores idle.
     maxWorkers: availableParallelism() * 2,

@@ -22,7 +22,7 @@ test('a log moves into PostgreSQL with its mail, and back', { timeout: 120_000 }
   const storeDir = join(await temporaryFolder(), 'store');
   const log = ['--log', primary.url(), '--durability', 'single'];
   const command = (name: string, ...args: string[]): ReturnType<typeof runHere> =>
-    runHere(['relay', 'log', name, ...log, '--store-dir', storeDir, '--json', ...args]);
+    runHere(['relay', 'cluster', name, ...log, '--store-dir', storeDir, '--json', ...args]);
   const keyed = ['--key-file', join(storeDir, 'relay.key')];
 
   const alone = await relayHere(storeDir);

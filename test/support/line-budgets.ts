@@ -48,10 +48,10 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/browser': 2370,
   'test/control': 770,
   'test/crash': 1630,
-  'test/e2e': 3050,
+  'test/e2e': 3060,
   'test/http': 10430,
   'test/postgres': 2090,
-  'test/property': 3630,
+  'test/property': 3640,
   'test/spec': 5970,
   'test/support': 19210,
   'test/unit': 8600,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 85040,
-  test: 100340,
+  test: 100350,
   'bench scripts': 11240,
 };

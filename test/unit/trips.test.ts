@@ -70,7 +70,7 @@ test('a push, at the relay', async (context) => {
 
 test('a pull, at the relay', async (context) => {
   const { pull } = await relayInUse();
-  expect((await filesOf(context, RELAY, pull)).length).toBeLessThanOrEqual(42);
+  expect((await filesOf(context, RELAY, pull)).length).toBeLessThanOrEqual(45);
 });
 
 test('a page of the log on the console', async (context) => {
