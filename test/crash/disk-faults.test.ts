@@ -31,7 +31,10 @@ const SEED = Number(process.env['POSTE_TORTURE_SEED'] ?? 4_711);
 const PUSHES = 4;
 
 /** Without a floor, so that pushes are written as long as the disk takes them. */
-const argsOf = (store: string): string[] => [...serveArgs(store, ['--disk-floor', '0']), '--json'];
+const argsOf = (store: string): string[] => [
+  ...serveArgs(store, ['--disk-floor', '0', '--mail-budget', '1000']),
+  '--json',
+];
 
 async function template(): Promise<{ store: string; promises: Promises }> {
   const store = join(await temporaryFolder(), 'store');

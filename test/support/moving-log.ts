@@ -73,7 +73,7 @@ export class MovingLog {
 
   /** Of `poste relay log`. */
   args(command: string, ...more: string[]): string[] {
-    return ['relay', 'log', command, ...this.log, '--store-dir', this.storeDir, ...more];
+    return ['relay', 'cluster', command, ...this.log, '--store-dir', this.storeDir, ...more];
   }
 
   command(name: string, ...more: string[]): Promise<Ended> {
