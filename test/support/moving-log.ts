@@ -71,7 +71,7 @@ export class MovingLog {
     this.told = told;
   }
 
-  /** Of `poste relay log`. */
+  /** Of `poste relay cluster`. */
   args(command: string, ...more: string[]): string[] {
     return ['relay', 'cluster', command, ...this.log, '--store-dir', this.storeDir, ...more];
   }
@@ -84,7 +84,7 @@ export class MovingLog {
   async servesAsBefore(where: 'store' | 'log'): Promise<void> {
     const keyed = [...this.log, '--key-file', join(this.storeDir, 'relay.key')];
     const refused = await runHere(['relay', 'serve', '--store-dir', this.storeDir, ...(where === 'log' ? [] : keyed)]);
-    assert.equal(refused.code, 5);
+    assert.equal(refused.code, 5, refused.stderr);
     assert.match(
       refused.stderr,
       where === 'log'
