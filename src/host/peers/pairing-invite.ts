@@ -91,9 +91,9 @@ export class PairingInvite {
   }
 
   /**
-   * Resolves when the host is pinned, or with the reason why it is not. Whoever comes behind the first host is refused.
-   * A host that was pinned is pinned and answered again, as the first answer may have been lost, unless its owner let
-   * it go meanwhile.
+   * Resolves when the host is pinned, or with the reason why it is not. Every host but the first is refused. A pinned
+   * host that asks again is pinned and answered again, as it may have missed the first answer, unless the owner
+   * unpaired it meanwhile.
    */
   async admit(invitation: Invitation, host: PairedHost): Promise<string | undefined> {
     const [unfit, known] = await this.#context.store.read(async (reader) => {

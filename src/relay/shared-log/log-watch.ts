@@ -1,6 +1,6 @@
 /**
  * What a node knows of its shared log, from what the log itself answers: who leads, how far the view is behind, what
- * failed. It asks nothing of its own, so that whoever looks at it waits for nothing.
+ * failed. It asks the log nothing of its own, so its readers wait for nothing.
  */
 import type { Clock } from '../../lib/clock.ts';
 import { Fenced, type LogState, LogUnreachable, type SharedLog, type Tenure } from './shared-log.ts';

@@ -1,7 +1,7 @@
 /**
  * Moves a shared log into the store of this node, which then holds the log itself.
  *
- *   1. this node leads: it stops whoever leads, and its view catches up with all of the log
+ *   1. this node leads: it stops the node that leads, and its view catches up with all of the log
  *   2. the row says that the log went to this node: from here on it serves nowhere else, and never here again
  *   3. the view becomes a store with a log of its own: from here on it serves
  *

@@ -184,8 +184,8 @@ export async function storeOver(
 }
 
 /**
- * The end came after a batch was synced and before its position was noted. Answers will rest on that batch: whoever
- * asks again is told that it is known. So the position is noted before anybody is served.
+ * The end came after a batch was synced and before its position was noted. The relay will answer from that batch: a
+ * host that pushes an item of it again gets `duplicate`. So the position is noted before any host is served.
  */
 async function notePosition(file: PositionFile, store: RelayStore): Promise<void> {
   const { lastLsn } = store;

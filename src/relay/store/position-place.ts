@@ -1,13 +1,13 @@
 /**
- * Where the position of a store stands (position.ts). One rule for whoever opens, checks or replaces the store:
+ * Finds the position of a store (position.ts). Every command that opens, checks or replaces the store looks for it:
  *
  *   1. in the file that a flag or the config names;
  *   2. else in the file that `position-place` in the store folder names, while the folder of that file is there;
  *   3. else in `position` in the store folder.
  *
- * A relay that is told no file chooses one beyond the store folder at its start, so that an older copy of the folder
- * brings no older position along. The pointer says which folder it was written for: in a copy elsewhere it counts for
- * nothing, and two stores never share a position.
+ * A relay without a named file chooses one outside the store folder at its start, so that an older copy of the
+ * folder brings no older position along. The pointer says which folder it was written for: in a copy elsewhere it
+ * counts for nothing, and two stores never share a position.
  *
  * Invariant: a position is on the disk in its new place before the pointer names that, and leaves the old one after.
  * DO NOT CHANGE the name of the pointer or its members.
@@ -58,7 +58,8 @@ function pointedFrom(folder: string): string | undefined {
 
 /**
  * As `positionPathOf`, at an opening of the store: chooses a file, and carries over a position that stands in the store
- * folder, unless the other is as new. The caller holds the lock of the store. Where no file can be chosen, the position stays where it is.
+ * folder, unless the other is as new. The caller holds the lock of the store. Where no file can be chosen, the position
+ * stays where it is.
  */
 export async function settlePosition(folder: string, place: PositionPlace): Promise<string> {
   const { positionFile, positionHome } = place;
