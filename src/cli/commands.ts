@@ -266,8 +266,8 @@ export const COMMANDS: CommandTable = {
 /** Taken anywhere on the command line, as --help is, and known to every command. */
 export const NO_COLOR_FLAG = '--no-color';
 
-/** `poste` with the commands loaded that `words` name, as `addCommands` takes them. */
-export async function commandTree(words: readonly string[] | undefined, context: CommandContext): Promise<Command> {
+/** `poste` with the command loaded that `argv` names; without `argv` every command is loaded. */
+export async function commandTree(argv: readonly string[] | undefined, context: CommandContext): Promise<Command> {
   const poste = new Command('poste')
     .description('Mail between coding agents on different machines.')
     .version(softwareVersion())
@@ -277,6 +277,7 @@ export async function commandTree(words: readonly string[] | undefined, context:
       'after',
       '\nExamples:\n  $ poste init\n  $ poste daemon\n  $ poste status\n  $ poste doctor\n  $ poste relay serve',
     );
+  const words = argv?.filter((word) => !word.startsWith('-'));
   await addCommands(poste, COMMANDS, context, words);
   return poste;
 }

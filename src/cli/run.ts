@@ -84,8 +84,7 @@ export async function posteCommand(
   context: CommandContext,
   isJson = false,
 ): Promise<Command> {
-  const words = argv?.filter((word) => !word.startsWith('-'));
-  const poste = await commandTree(words, context);
+  const poste = await commandTree(argv, context);
   poste.hook('preAction', (_poste, command) => refuseEmptyPlaces(command));
   return withErrors(poste, context, isJson);
 }

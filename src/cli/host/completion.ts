@@ -30,8 +30,7 @@ function candidatesCommand(context: CommandContext, tree: CommandTree): Command 
     .argument('[word...]', 'after --: what follows poste on the line; the last one is being typed')
     .addHelpText('after', '\nExample:\n  $ poste completion candidates -- inbox --st')
     .action(async (words: string[]) => {
-      const named = words.slice(0, -1).filter((word) => !word.startsWith('-'));
-      const root = await tree(named, context);
+      const root = await tree(words.slice(0, -1), context);
       const lines = await completionLines(root, words, (as) => new CompletionSources(context, as ?? agentOf(context)));
       context.stdout.write(lines.map((line) => `${line}\n`).join(''));
     });

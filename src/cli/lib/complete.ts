@@ -6,8 +6,8 @@ import { childrenOf, defaultChildOf, optionsOf } from './command-tree.ts';
 import type { CompletionSources, CompletionWord, SourceName } from './completion-sources.ts';
 import { FILES } from './completion-scripts.ts';
 
-/** Builds `poste` with the commands loaded that `words` name. */
-export type CommandTree = (words: readonly string[] | undefined, context: CommandContext) => Promise<Command>;
+/** Builds `poste` with the command loaded that `argv` names. */
+export type CommandTree = (argv: readonly string[] | undefined, context: CommandContext) => Promise<Command>;
 
 /** What values of an option come from, by its long name; at commands of the relay they name other things. */
 const OPTION_SOURCES: Readonly<Record<string, SourceName>> = {
