@@ -23,8 +23,9 @@ import { runAsHook } from './run-as-hook.ts';
 
 const NOTES = `
 The hooks say when a session of an agent begins, works, is idle and ends, tell the agent how many messages wait, and
-wake it when it is idle. OpenCode gets a plugin that does the same. --agent names the agent of the sessions, or POSTE_AGENT in
-a session's environment; a session without either is left alone. What else stands in the settings stays, and a copy is kept beside them.
+wake it when it is idle. OpenCode gets a plugin that does the same. --agent names the agent of the sessions, or
+POSTE_AGENT in a session's environment; a session without either is left alone. What else stands in the settings stays,
+and a copy is kept beside them.
 
 Examples:
   $ poste hooks install claude-code --agent backend --dry-run
