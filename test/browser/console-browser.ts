@@ -1,8 +1,7 @@
 /** The console of a relay in this process, whose samples come when the test says that time has passed. */
-import type { BrowserContextOptions } from 'playwright-core';
 import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import type { HttpRelay } from '../support/http-relay.ts';
-import { type BrowserSuite, PageWindow } from '../support/page-browser.ts';
+import { PageWindow } from '../support/page-browser.ts';
 
 const SAMPLE_MS = 2_000;
 
@@ -19,20 +18,7 @@ export function sample(relay: HttpRelay, times = 1): void {
   }
 }
 
-export class ConsoleWindow extends PageWindow {
-  static async open(suite: BrowserSuite, options: BrowserContextOptions = {}): Promise<ConsoleWindow> {
-    const opened = new ConsoleWindow(...(await PageWindow.newPage(suite, options)));
-    await opened.watch();
-    return opened;
-  }
-
-  /** A window in which the page is live. */
-  static async entered(suite: BrowserSuite, relay: HttpRelay, options?: BrowserContextOptions): Promise<ConsoleWindow> {
-    const opened = await ConsoleWindow.open(suite, options);
-    await opened.enter(relay);
-    return opened;
-  }
-
+export class ConsoleWindow extends PageWindow<HttpRelay> {
   /** Opens the console of `relay` with a fresh link; it is live when this resolves. */
   async enter(relay: HttpRelay): Promise<void> {
     await this.page.goto(await consoleUrl(relay));

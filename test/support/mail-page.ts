@@ -1,6 +1,5 @@
 /** The owner's page over a host of this process: agents that write, a listener on loopback, and links to it. */
 import { onTestFinished } from 'vitest';
-import type { BrowserContextOptions } from 'playwright-core';
 import type { RelayStatusResult } from '../../src/host/contract/peers.ts';
 import { type Handlers, handlersOf } from '../../src/host/api/handlers.ts';
 import { systemTimers } from '../../src/lib/clock.ts';
@@ -15,32 +14,14 @@ import {
 import { newMessage, storeMessage } from '../../src/host/mailbox/mailbox.ts';
 import type { Transaction } from '../../src/host/store/host-store.ts';
 import { WebService } from '../../src/host/web/web-service.ts';
-import { type BrowserSuite, PageWindow } from './page-browser.ts';
+import { PageWindow } from './page-browser.ts';
 import { accepted, contextOf, send } from './mail-context.ts';
 import type { TestContext } from './test-context.ts';
+import { unaskedParts } from './unasked-parts.ts';
 
 const unasked = (): Promise<never> => Promise.reject(new Error('no test of the page asks for this'));
-/** No relay is set. */
-const carrier = { factsFor: () => null };
-const status = () => Promise.resolve({ state: 'unset' } as RelayStatusResult);
-const relay = { set: unasked, unset: unasked, status, carrier };
-const health = { status: unasked, doctor: unasked, trace: unasked };
-const pairing = {
-  invitation: { acceptor: unasked, confirm: unasked, decline: unasked },
-  invite: unasked,
-  accept: unasked,
-  freshenDirectories: () => Promise.resolve(),
-};
-const sessions = {
-  register: unasked,
-  heartbeat: unasked,
-  end: unasked,
-  wait: unasked,
-  heard: unasked,
-  usedTool: unasked,
-  endGone: () => Promise.resolve(),
-  list: unasked,
-};
+const { health, pairing, relay: unset, sessions } = unaskedParts(unasked);
+const relay = { ...unset, status: () => Promise.resolve({ state: 'unset' } as RelayStatusResult) };
 /** Nobody has a session that could be woken. */
 const wakeAgent: WakeAgent = () => Promise.resolve({ isWoken: false, detail: 'No session of it is live.' });
 
@@ -65,34 +46,12 @@ export async function mailPage({
 }: MailPageOptions = {}): Promise<MailPage> {
   const context = await contextOf(agents);
   const web: WebService = new WebService({ context, handlers: () => handlers, listen, pageFolder });
-  const handlers = handlersOf({
-    context,
-    timers: systemTimers,
-    health,
-    pairing,
-    relay,
-    web,
-    sessions,
-    wakeAgent,
-  });
+  const handlers = handlersOf({ context, timers: systemTimers, health, pairing, relay, web, sessions, wakeAgent });
   onTestFinished(() => web.stop());
   return { context, web, handlers, link: async () => accepted(await web.link()).url };
 }
 
-export class MailWindow extends PageWindow {
-  static async open(suite: BrowserSuite, options: BrowserContextOptions = {}): Promise<MailWindow> {
-    const opened = new MailWindow(...(await PageWindow.newPage(suite, options)));
-    await opened.watch();
-    return opened;
-  }
-
-  /** A window in which the page is live. */
-  static async entered(suite: BrowserSuite, mail: MailPage, options?: BrowserContextOptions): Promise<MailWindow> {
-    const opened = await MailWindow.open(suite, options);
-    await opened.enter(mail);
-    return opened;
-  }
-
+export class MailWindow extends PageWindow<MailPage> {
   /** Opens the page with a fresh link; it is live when this resolves. */
   async enter({ link }: MailPage): Promise<void> {
     await this.page.goto(await link());

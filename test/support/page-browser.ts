@@ -68,15 +68,17 @@ async function letGo(page: Page): Promise<void> {
   if (!page.isClosed()) await page.unrouteAll({ behavior: 'ignoreErrors' });
 }
 
-/** A window of its own; everything that its page did wrong is in `faults`. */
-export class PageWindow {
+type WindowClass<Opened> = new (context: BrowserContext, page: Page) => Opened;
+
+/** A window of its own, for a page of `Source`; everything that its page did wrong is in `faults`. */
+export abstract class PageWindow<Source> {
   readonly context: BrowserContext;
   readonly page: Page;
   readonly faults: string[] = [];
   /** Status and path of what was refused; a test that means it takes it out. */
   readonly refusals: string[] = [];
 
-  protected constructor(context: BrowserContext, page: Page) {
+  constructor(context: BrowserContext, page: Page) {
     this.context = context;
     this.page = page;
     page.on('pageerror', (error) => this.faults.push(`error: ${error.message}`));
@@ -97,18 +99,36 @@ export class PageWindow {
     });
   }
 
-  /** A context and a page for one test. */
-  protected static async newPage(
+  /** For one test; its page is nowhere yet. */
+  static async open<Opened extends PageWindow<never>>(
+    this: WindowClass<Opened>,
     { browser }: BrowserSuite,
-    options: BrowserContextOptions,
-  ): Promise<[BrowserContext, Page]> {
+    options: BrowserContextOptions = {},
+  ): Promise<Opened> {
     const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
     onTestFinished(() => context.close());
     context.setDefaultTimeout(PATIENCE_MS);
     const page = await context.newPage();
     onTestFinished(() => letGo(page));
-    return [context, page];
+    const opened = new this(context, page);
+    await opened.watch();
+    return opened;
   }
+
+  /** A window in which the page is live. */
+  static async entered<Source, Opened extends PageWindow<Source>>(
+    this: WindowClass<Opened>,
+    suite: BrowserSuite,
+    source: Source,
+    options?: BrowserContextOptions,
+  ): Promise<Opened> {
+    const opened = (await PageWindow.open.call(this, suite, options)) as Opened;
+    await opened.enter(source);
+    return opened;
+  }
+
+  /** Opens the page with a fresh link; it is live when this resolves. */
+  abstract enter(source: Source): Promise<void>;
 
   /** Closes the window before its test ends. */
   async close(): Promise<void> {

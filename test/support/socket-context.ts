@@ -6,18 +6,11 @@ import { DaemonClient } from '../../src/host/api/client.ts';
 import { type Handlers, handlersOf } from '../../src/host/api/handlers.ts';
 import { LocalServer } from '../../src/host/api/server.ts';
 import { temporaryFolder } from './temporary-folder.ts';
+import { unaskedParts } from './unasked-parts.ts';
 import type { WakeContext } from './wake-context.ts';
 
 const unasked = (): Promise<never> => Promise.reject(new Error('no test over this socket asks for that'));
-const relay = { set: unasked, unset: unasked, status: unasked, carrier: { factsFor: () => null } };
-const pairing = {
-  invitation: { acceptor: unasked, confirm: unasked, decline: unasked },
-  invite: unasked,
-  accept: unasked,
-  freshenDirectories: () => Promise.resolve(),
-};
-const web = { link: unasked };
-const health = { status: unasked, doctor: unasked, trace: unasked };
+const { health, pairing, relay, web } = unaskedParts(unasked);
 const backup = (): AsyncIterable<Buffer> => {
   throw new Error('no test over this socket asks for a backup');
 };
@@ -35,16 +28,7 @@ export async function contextAtSocket(
   changed: (handlers: Handlers) => Partial<Handlers> = () => ({}),
   version = softwareVersion(),
 ): Promise<SocketContext> {
-  const own = handlersOf({
-    context,
-    timers,
-    health,
-    pairing,
-    relay,
-    web,
-    sessions,
-    wakeAgent,
-  });
+  const own = handlersOf({ context, timers, health, pairing, relay, web, sessions, wakeAgent });
   const home = await temporaryFolder();
   const socketPath = join(home, 'daemon.sock');
   const handlers = { ...own, ...changed(own) };

@@ -1,0 +1,26 @@
+/** What a daemon's operations are made of, for tests that ask for few of them. */
+
+/** Parts of which every one that is asked answers as `unasked` does. No relay carries anything. */
+export function unaskedParts(unasked: () => Promise<never>) {
+  return {
+    health: { status: unasked, doctor: unasked, trace: unasked },
+    pairing: {
+      invitation: { acceptor: unasked, confirm: unasked, decline: unasked },
+      invite: unasked,
+      accept: unasked,
+      freshenDirectories: () => Promise.resolve(),
+    },
+    relay: { set: unasked, unset: unasked, status: unasked, carrier: { factsFor: () => null } },
+    web: { link: unasked },
+    sessions: {
+      register: unasked,
+      heartbeat: unasked,
+      end: unasked,
+      wait: unasked,
+      heard: unasked,
+      usedTool: unasked,
+      endGone: () => Promise.resolve(),
+      list: unasked,
+    },
+  };
+}
