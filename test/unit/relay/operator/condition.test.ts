@@ -3,40 +3,16 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import type { SharedLogShown } from '../../../../src/protocol/operator-documents.ts';
 import { isoTime } from '../../../../src/protocol/time.ts';
 import { type Condition, RULES, faultsOf } from '../../../../src/relay/operator/condition.ts';
+import { CALM, SOUND_LOG as LOG } from '../../../support/conditions.ts';
 
 const DAY_MS = 86_400_000;
 const NOW_MS = 1000 * DAY_MS;
 const FOLDER = { folder: '/b', keep: 3, everyMs: DAY_MS };
 
-const LOG: SharedLogShown = {
-  node: 'one',
-  leader: 'one',
-  leading_since: 1,
-  term: 1,
-  behind_batches: 0,
-  behind_ms: 0,
-  is_reached: true,
-  is_stalled: false,
-  copy_fault: null,
-  fences: 0,
-  fenced_at: null,
-  snapshot_at: null,
-  doubt: null,
-  settings_differ: [],
-};
-
 const WELL: Condition = {
-  isReady: true,
-  isDiskLow: false,
-  brokenQueues: 0,
-  damagedRows: 0,
-  rowsFound: 0,
-  lost: 0,
-  oldestItemAgeMs: 0,
-  retentionMs: 14 * DAY_MS,
+  ...CALM,
   refusals: [{ reason: 'NOT_FOUND', what: 'request', last_at: 1, last_minute: 1, last_hour: 1 }],
   backups: {
     everyMs: DAY_MS,
