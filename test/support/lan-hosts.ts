@@ -37,8 +37,8 @@ export interface LanHost {
   context: HostContext;
   readonly lan: LanService;
   told: HostEvent[];
-  /** Both clocks go ahead by this. */
-  clock: { aheadMs: number };
+  /** Both clocks go ahead by this; the one that does not go back stands at `stoppedMs` otherwise. */
+  clock: { aheadMs: number; stoppedMs?: number };
   /** Another host over a copy of all that this one has: as somebody who got at its home would start it. */
   copy(): Promise<LanHost>;
   /** Ends its daemon, as far as the LAN is concerned. */
@@ -52,7 +52,7 @@ export interface LanHost {
 /** A host of its own, or over what `home` holds: a copy of the folder of another, made while that was down. */
 export async function openLanHost(name: string, home?: Awaited<ReturnType<typeof disposableFolder>>): Promise<LanHost> {
   const { folder, remove } = home ?? (await disposableFolder());
-  const clock = { aheadMs: 0 };
+  const clock: LanHost['clock'] = { aheadMs: 0 };
   let waiting: (() => void)[] = [];
   const wake = (): void => {
     for (const resolve of waiting.splice(0)) resolve();
@@ -82,7 +82,7 @@ export async function openLanHost(name: string, home?: Awaited<ReturnType<typeof
     identity: () => identity,
     nowMs: () => Date.now() + clock.aheadMs,
     momentMs: (atMs) => atMs,
-    monotonicMs: () => performance.now() + clock.aheadMs,
+    monotonicMs: () => (clock.stoppedMs ?? performance.now()) + clock.aheadMs,
     randomBytes: (count) => randomBytes(count),
     retry: RETRY_TIMING,
     emit: (event) => events.emit(event),
