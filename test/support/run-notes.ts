@@ -1,4 +1,4 @@
-/** The last lines of a run: what tests counted, which tests were skipped, and how to get the programs that they need. */
+/** Lines at the end of a run: what tests counted, which tests were skipped, and how to get the programs that they need. */
 import type { Reporter, TestModule } from 'vitest/node';
 import { IS_MEASURED, LONG_SECONDS, keepDurations, readDurations } from './long-files.ts';
 import { NEEDS } from './programs.ts';
@@ -21,14 +21,14 @@ export function skippedLine(notes: readonly (string | undefined)[]): string | un
 }
 
 /**
- * One line on files that took far longer than it is noted, measured by what this machine took for the noted ones; undefined
- * when there is none.
+ * One line on files of `npm test` that took longer than one may, measured by what this machine took for the noted ones;
+ * undefined when there is none.
  */
 export function staleLine(seconds: Readonly<Record<string, number>>): string | undefined {
-  const { tried } = readDurations();
+  const { leftOut, tried } = readDurations();
   const noted = Object.entries(tried).filter(([file]) => seconds[file] !== undefined);
   const speed = sum(noted.map(([file]) => seconds[file] ?? 0)) / sum(noted.map(([, one]) => one));
-  const stale = Object.entries(seconds).filter(([, took]) => took / speed > LONG_SECONDS);
+  const stale = Object.entries(seconds).filter(([file, took]) => !(file in leftOut) && took / speed > LONG_SECONDS);
   if (stale.length === 0) return undefined;
   const files = stale.map(([file, took]) => `${file} took ${took} s`).join(', ');
   return `Longer than a file of npm test may take: ${files}. Measure it: npm run test:durations -- <file>`;
@@ -38,7 +38,7 @@ function sum(values: readonly number[]): number {
   return values.reduce((all, one) => all + one, 0);
 }
 
-/** Stands after the reporter that sums up, so that its lines are the last ones. */
+/** Stands before the reporter that sums up, whose lines are the last ones. */
 export class RunNotes implements Reporter {
   onTestRunEnd(modules: readonly TestModule[]): void {
     const tests = modules.flatMap((module) => [...module.children.allTests()]);
