@@ -148,12 +148,11 @@ function pull(relay: HttpRelay, host: TestHost, address = from(host)): Promise<R
 }
 
 /** Room for two large bodies. */
-async function crowdedByUploads(adapter: Adapter): Promise<HttpRelay> {
-  const relay = await enrolledRelay(adapter, [alice, bob, carol, dave], {
+function crowdedByUploads(adapter: Adapter): Promise<HttpRelay> {
+  return enrolledRelay(adapter, [alice, bob, carol, dave], {
     trustProxy: 'xff',
     heldBytes: { ...HELD_BYTES, bodies: 2 * MIB },
   });
-  return relay;
 }
 
 /** A push of about a MiB. */

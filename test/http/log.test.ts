@@ -89,10 +89,7 @@ async function accepted(relay: HttpRelay, from: TestHost, itemId: string, ...tar
 }
 
 describe.each(ANY_ADAPTER)('%s', (adapter) => {
-  const started = async (): Promise<HttpRelay> => {
-    const relay = await enrolledRelay(adapter, [alice, bob, carol]);
-    return relay;
-  };
+  const started = (): Promise<HttpRelay> => enrolledRelay(adapter, [alice, bob, carol]);
 
   describe('a checkpoint', () => {
     test('counts the link and every record, and is the same until there is another record', async () => {

@@ -9,10 +9,8 @@ import { jsonOf } from '../support/problems.ts';
 import { RawConnection, type RawResponse, rawExchange, rawRequest, requestBytes } from '../support/raw-http.ts';
 
 describe.each(ADAPTERS)('%s', (adapter) => {
-  const started = async (): Promise<HttpRelay> => {
-    const relay = await enrolledRelay(adapter, [alice, bob], { adminListen: { host: '127.0.0.1', port: 0 } });
-    return relay;
-  };
+  const started = (): Promise<HttpRelay> =>
+    enrolledRelay(adapter, [alice, bob], { adminListen: { host: '127.0.0.1', port: 0 } });
 
   test('/livez, /readyz and /healthz say that the relay is well', async () => {
     const relay = await started();

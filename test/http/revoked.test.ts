@@ -17,10 +17,7 @@ const WAIT_S = 25;
 const ITEM_BYTES = 512 << 10;
 
 describe.each(ADAPTERS)('%s', (adapter) => {
-  const started = async (): Promise<HttpRelay> => {
-    const relay = await enrolledRelay(adapter, [alice, bob]);
-    return relay;
-  };
+  const started = (): Promise<HttpRelay> => enrolledRelay(adapter, [alice, bob]);
 
   describe.each<[string, (relay: HttpRelay) => Promise<unknown>]>([
     ['revoked', (relay) => relay.relay.engine.admissions.revokeHost(revokeOf(bob))],

@@ -20,10 +20,7 @@ const INFO = requestBytes('GET', '/v2/relay/info');
 const BODY_DEADLINE_MS = 60_000;
 
 describe.each(ADAPTERS)('%s', (adapter) => {
-  const started = async (): Promise<HttpRelay> => {
-    const relay = await enrolledRelay(adapter, [alice, bob]);
-    return relay;
-  };
+  const started = (): Promise<HttpRelay> => enrolledRelay(adapter, [alice, bob]);
 
   test('a push that is being committed is answered, and only then the stop ends', async () => {
     const relay = await started();

@@ -21,10 +21,7 @@ const RETENTION_MS = 14 * DAY_MS;
 const HORIZON_MS = RETENTION_MS + 7 * DAY_MS;
 const NOT_ACCEPTED = 'rejected:sender not accepted by target';
 
-async function open(): Promise<TestRelay> {
-  const relay = await enrolledTestRelay(alice, bob);
-  return relay;
-}
+const open = (): Promise<TestRelay> => enrolledTestRelay(alice, bob);
 
 async function verdictOf(relay: TestRelay, from: TestHost, itemId: string, to: TestHost, wire = 'x'): Promise<string> {
   return (await relay.pushOne(pushOf(from, itemId, [[to, wire]]))).verdict;

@@ -11,10 +11,7 @@ import { IS_THOROUGH } from '../support/thorough.ts';
 const AHEAD_MAX_MS = 300_000;
 const NOT_ACCEPTED = 'rejected:sender not accepted by target';
 
-async function open(): Promise<TestRelay> {
-  const relay = await enrolledTestRelay(alice, bob, carol);
-  return relay;
-}
+const open = (): Promise<TestRelay> => enrolledTestRelay(alice, bob, carol);
 
 test('sender allowlist rule 1: a list holds 256 senders and not one more', () => {
   const hosts = Array.from({ length: 257 }, (_none, at) => hostNamed(`sender ${at}`));

@@ -2,11 +2,17 @@
 import { expect, test } from 'vitest';
 import { isRefusal } from '../../../src/host/core/refusal.ts';
 import { healthOf } from '../../../src/host/doctor/diagnosis.ts';
-import { WORLD_TEST_MS, inState, ready, relayWorld, until } from '../../support/relay-world.ts';
+import { type RelayWorld, WORLD_TEST_MS, inState, ready, relayWorld, until } from '../../support/relay-world.ts';
 import { ANOTHER_AUTHORITY, AUTHORITY } from '../../support/test-authority.ts';
 import { tlsBefore } from './tls-relay.ts';
 
 const CA = { pem: `Our authority:\n${AUTHORITY}`, path: '/etc/ssl/our.pem' };
+const FACTS = { version: '1', pid: 7, startedAtMs: 0, store: '/s', config: '/c', socket: '/d', linesLost: () => 0 };
+
+function healthOfAlice({ alice: { context, side } }: RelayWorld): ReturnType<typeof healthOf> {
+  const lanListen = { host: '127.0.0.1', port: 8789 };
+  return healthOf({ context, facts: FACTS, lan: { port: 8789 }, lanListen, relay: side! });
+}
 
 test(
   'it is named once, kept with the relay, and used by everything that asks it, also after a restart',
@@ -25,13 +31,10 @@ test(
     // The same address again keeps it, as it keeps where the token comes from.
     expect(await w.alice.side?.set({ url })).toMatchObject({ relay: { ca_file: CA.path }, trust: 'same' });
     await ready(w.alice);
-    const facts = { version: '1', pid: 7, startedAtMs: 0, store: '/s', config: '/c', socket: '/d', linesLost: () => 0 };
-    const lanListen = { host: '127.0.0.1', port: 8789 };
-    const given = { context: w.alice.context, facts, lan: { port: 8789 }, lanListen, relay: w.alice.side! };
     const { signal } = new AbortController();
-    const { checks } = await healthOf(given).doctor(signal);
+    const { checks } = await healthOfAlice(w).doctor(signal);
     expect(checks.find(({ id }) => id === 'relay-queue')).toMatchObject({ state: 'ok' });
-    const trace = await healthOf(given).trace({ message_id: sent.ref }, signal);
+    const trace = await healthOfAlice(w).trace({ message_id: sent.ref }, signal);
     expect(trace).toMatchObject({ rows: [{ proof: { state: 'served' } }] });
     await w.alice.side?.unset();
     expect(isRefusal((await w.alice.side?.set({ url })) ?? {})).toBe(true);
@@ -75,10 +78,7 @@ test(
     await until(async () =>
       expect(await w.alice.status()).toMatchObject({ state: 'failing', problem: { code: 'CERTIFICATE_NOT_TRUSTED' } }),
     );
-    const facts = { version: '1', pid: 7, startedAtMs: 0, store: '/s', config: '/c', socket: '/d', linesLost: () => 0 };
-    const lanListen = { host: '127.0.0.1', port: 8789 };
-    const given = { context: w.alice.context, facts, lan: { port: 8789 }, lanListen, relay: w.alice.side! };
-    const { checks } = await healthOf(given).doctor(new AbortController().signal);
+    const { checks } = await healthOfAlice(w).doctor(new AbortController().signal);
     expect(checks.find(({ id }) => id === 'relay-reach')).toMatchObject({
       state: 'broken',
       command: `poste relay set ${url} --ca <file with the certificate of its authority>`,

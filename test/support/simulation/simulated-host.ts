@@ -26,7 +26,7 @@ export interface OutboxRow {
   itemId: string;
   to: number;
   wire: string;
-  /** `expired` and `unconfirmed` are alerts to whoever sent it. */
+  /** `expired` and `unconfirmed` are alerts to its sender. */
   state: 'pending' | 'accepted' | 'done' | 'expired' | 'unconfirmed';
   /** Accepted in an epoch that ended: pushed again. */
   isAgain: boolean;
@@ -99,16 +99,7 @@ export class SimulatedHost {
     const itemId = `m${this.no}-${this.#sent++}`;
     for (const to of targets) {
       const wire = JSON.stringify({ itemId, from: this.no, to, filler: 'x'.repeat(filler) });
-      this.#add({
-        kind: 'envelope',
-        itemId,
-        to,
-        wire,
-        state: 'pending',
-        isAgain: false,
-        acceptedAtMs: 0,
-        sentAtMs: this.#options.wallMs(),
-      });
+      this.#add({ kind: 'envelope', itemId, to, wire });
     }
     this.#wake();
   }
@@ -131,8 +122,8 @@ export class SimulatedHost {
     }
   }
 
-  #add(row: OutboxRow): void {
-    this.outbox.push(row);
+  #add(item: Pick<OutboxRow, 'kind' | 'itemId' | 'to' | 'wire'>): void {
+    this.outbox.push({ ...item, state: 'pending', isAgain: false, acceptedAtMs: 0, sentAtMs: this.#options.wallMs() });
   }
 
   async #pushes(process: SimulatedProcess): Promise<void> {
@@ -276,16 +267,7 @@ export class SimulatedHost {
     if (known) known.isAgain = known.state !== 'pending';
     else {
       const wire = JSON.stringify({ itemId, from: this.no, to, of });
-      this.#add({
-        kind: 'receipt',
-        itemId,
-        to,
-        wire,
-        state: 'pending',
-        isAgain: false,
-        acceptedAtMs: 0,
-        sentAtMs: this.#options.wallMs(),
-      });
+      this.#add({ kind: 'receipt', itemId, to, wire });
     }
     this.#wake();
   }

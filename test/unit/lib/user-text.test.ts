@@ -42,7 +42,6 @@ const OWN_FILES = new Set([
   'cli/lib/setup-record.ts',
   'cli/mail/run-as-hook.ts',
   'cli/main.ts',
-  'cli/mail/run-as-hook.ts',
   'cli/relay/doctor/place-checks.ts',
   'cli/relay/cluster-take-lead.ts',
   'host/wake/processes.ts',
