@@ -11,7 +11,7 @@ import type { PushItem } from './command.ts';
 import { type Decided, type PushOutcome, type StoredTarget, decided } from './decision.ts';
 import type { AcceptedTarget, ItemAccepted, RelayEvent } from './event.ts';
 import { type MailFacts, REMEMBERED_BYTES } from './mail-use.ts';
-import { type PushFacts, type PushTargetFacts, requestRejection } from './push-facts.ts';
+import type { PushFacts, PushTargetFacts } from './push-facts.ts';
 import type { DedupRow, UsageRow } from './rows.ts';
 
 /** One target of the item: what was pushed, what is known of the target, and the item as known there. */
@@ -25,10 +25,7 @@ interface TargetState {
 }
 
 export function decidePush(command: PushItem, facts: PushFacts): Decided<PushOutcome> {
-  const unfit = requestRejection(command.item, facts.limits);
-  if (unfit) return rejected(unfit);
-  // Behind them are more keys than may be asked for.
-  if (facts.targets.length < command.item.targets.length) return rejected('too many targets');
+  if (facts.rejection) return rejected(facts.rejection);
   const states = targetStates(command, facts);
   const rejection = targetRejection(states) ?? contentRejection(command, states);
   if (rejection) return rejected(rejection);

@@ -3,14 +3,13 @@
  * for.
  *
  * A sender is charged for the wire bytes that wait, and for what the relay remembers of each item (`REMEMBERED_BYTES`).
- * Of what mail may take, strangers have a part, and of what is left of the part each may have as much as it leaves to
- * others: the heaviest is refused first, and one that is light finds room however many are heavy. Whom an operator
- * invited, or an account proves, is refused by the floor of the disk alone.
+ * Strangers share a part of what mail may take. Each may take as much of the part as it leaves to others: the heaviest
+ * is refused first, and a light one finds room however many are heavy. A host that an operator invited, or an account
+ * proves, is refused by the floor of the disk alone.
  *
  * Invariant: equals a `new MailUse()` to which every share, sender and enrolment row was applied.
  */
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
-import type { Directory } from './directory.ts';
 import type { RelaySettings } from './facts.ts';
 import type { EnrolmentRow, RowChange, RowReader } from './rows.ts';
 
@@ -62,13 +61,10 @@ export class MailUse {
     }
   }
 
-  factsOf(
-    sender: PublicKey,
-    directory: Pick<Directory, 'keysOf'>,
-    { admission, mailBudgetBytes }: RelaySettings,
-  ): MailFacts {
+  /** `keys` are all that the sender ever had. */
+  factsOf(sender: PublicKey, keys: Iterable<PublicKey>, { admission, mailBudgetBytes }: RelaySettings): MailFacts {
     let own = 0;
-    for (const key of directory.keysOf(sender)) own += this.#of(key);
+    for (const key of keys) own += this.#of(key);
     const budget = mailBudgetBytes ?? (this.#all + Math.max(0, this.freeBytes)) / PARTS_OF_DISK;
     return {
       isVouchedFor: admission === 'invite' || this.#vouchedFor.has(sender),

@@ -48,7 +48,7 @@ export const KNOWN_ROWS_SEARCHED_MAX = 262_144;
 
 /** For which a target's item is charged nothing: sender and target may have had four keys each. */
 const FREE_PLACES = 16;
-/** Beyond those, of the items of one request together; one item alone may have more. */
+/** The items of one request are looked for in no more charged places together; one item alone may have more. */
 export const CHARGED_PLACES_MAX = 2 * KNOWN_ROWS_ASKED_MAX;
 /** Of a host, to be looked for one by one. */
 const FEW_KEYS = 16;
@@ -74,7 +74,9 @@ export interface PushFacts {
   dedupRows: number;
   dedupRowsMax: number;
   mail: MailFacts;
-  /** One for each target of the command, in its order; none when the request alone is refused, or for too many keys. */
+  /** What the request alone shows, or that more keys are behind it than may be asked for. */
+  rejection: ItemRejection | undefined;
+  /** One for each target of the command, in its order; none with a `rejection`. */
   targets: PushTargetFacts[];
 }
 
@@ -83,7 +85,9 @@ export interface KnownKeys {
   /** Every key of the sender, and those of them under which anything is known. */
   senders: readonly PublicKey[];
   known: readonly PublicKey[];
-  /** The keys of each target, in the order of the command; none when the request alone is refused. */
+  /** What the request alone shows, before anything is looked for. */
+  rejection: ItemRejection | undefined;
+  /** The keys of each target, in the order of the command; none with a `rejection`. */
   lineages: readonly (readonly PublicKey[])[];
   /** Of each target, the pairs for which there are rows to ask. */
   pairs: readonly (readonly KnownKeyPairs[])[];
@@ -100,15 +104,15 @@ export function knownKeys(
 ): KnownKeys {
   const senders = lineageOf(rows, senderPubkey);
   const known = senders.filter((sender) => rows.get('sender', sender));
-  const hosts = requestRejection(item, limits) ? [] : item.targets;
-  const lineages = hosts.map(({ hostPubkey }) => lineageOf(rows, hostPubkey));
+  const rejection = requestRejection(item, limits);
+  const lineages = (rejection ? [] : item.targets).map(({ hostPubkey }) => lineageOf(rows, hostPubkey));
   const pairs = lineages.map((members) => knownPairs(known, members, item.itemId));
   const asked = pairs.flat().reduce((sum, [, { length }]) => sum + length, 0);
-  return { senders, known, lineages, pairs, asked, charged: Math.max(0, asked - FREE_PLACES * pairs.length) };
+  const charged = Math.max(0, asked - FREE_PLACES * pairs.length);
+  return { senders, known, rejection, lineages, pairs, asked, charged };
 }
 
-/** What the request alone shows, before anything is looked for. */
-export function requestRejection({ targets }: PushedItem, limits: Limits): ItemRejection | undefined {
+function requestRejection({ targets }: PushedItem, limits: Limits): ItemRejection | undefined {
   if (targets.length > limits.max_targets) return 'too many targets';
   if (new Set(targets.map(({ hostPubkey }) => hostPubkey)).size < targets.length) return 'duplicate target';
   if (targets.some(({ bytes }) => bytes > limits.max_item_bytes)) return 'too large';
@@ -118,7 +122,7 @@ export function requestRejection({ targets }: PushedItem, limits: Limits): ItemR
 /** `found`: where the item is known, for each target, when more were looked for than may be asked here. */
 export function pushFacts(
   command: PushItem,
-  { senders, known, lineages, pairs, asked }: KnownKeys,
+  { senders, known, rejection: unfit, pairs, asked }: KnownKeys,
   rows: FactSource,
   { directory, mail }: { directory: Directory; mail: MailUse },
   settings: RelaySettings,
@@ -130,7 +134,7 @@ export function pushFacts(
   const { itemId, targets } = command.item;
   let dedupRows = 0;
   for (const sender of known) dedupRows += rows.get('sender', sender)?.dedupRows ?? 0;
-  const isTooMany = asked > KNOWN_ROWS_ASKED_MAX && !found;
+  const rejection = unfit ?? (asked > KNOWN_ROWS_ASKED_MAX && !found ? 'too many targets' : undefined);
   return {
     limits,
     retentionMs: retentionMs(limits),
@@ -138,8 +142,9 @@ export function pushFacts(
     dedupPurgedMs,
     dedupRows,
     dedupRowsMax: settings.dedupRowsMax,
-    mail: mail.factsOf(command.senderPubkey, directory, settings),
-    targets: targets.slice(0, isTooMany ? 0 : lineages.length).map(({ hostPubkey: target }, at) => {
+    mail: mail.factsOf(command.senderPubkey, senderKeys, settings),
+    rejection,
+    targets: (rejection ? [] : targets).map(({ hostPubkey: target }, at) => {
       const items: KnownItem[] = [];
       for (const [sender, member] of found?.[at] ?? eachPair(pairs[at] ?? [])) {
         const row = rows.get('dedup', rowKey.dedup(sender, member, itemId));

@@ -124,8 +124,9 @@ export async function hostView(
 }
 
 function quotas({ hostPubkey, account }: EnrolmentRow, engine: Engine, rows: RowReader): QuotaUse[] {
-  const { limits, dedupRowsMax } = engine.settings;
-  const { isVouchedFor, own, left } = engine.mail.factsOf(hostPubkey, engine.directory, engine.settings);
+  const { directory, mail, settings } = engine;
+  const { limits, dedupRowsMax } = settings;
+  const { isVouchedFor, own, left } = mail.factsOf(hostPubkey, directory.keysOf(hostPubkey), settings);
   const { queueItems, queueBytes } = engine.head(hostPubkey);
   const ofAccount = account === null ? undefined : (rows.get('account', account) ?? { items: 0, bytes: 0 });
   return [
