@@ -6,6 +6,7 @@ import type { LogEntry } from '../../src/relay/core/event.ts';
 import { openArchive } from '../../src/relay/replay/offline.ts';
 import { LogArchives } from '../../src/relay/jobs/log-archives.ts';
 import { RetentionJob, type RetentionJobOptions } from '../../src/relay/jobs/retention-job.ts';
+import type { Clock } from '../../src/lib/clock.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
 import { relay as relayHost } from './hosts.ts';
 import { ManualTimers } from './manual-time.ts';
@@ -25,28 +26,27 @@ export interface KeptLogOptions extends Partial<Pick<RetentionJobOptions, 'hasRo
   archiveFolder?: string;
 }
 
+export function archivesOf({ store, clock }: TestRelay, folder: string): LogArchives {
+  const relayPubkey = relayHost.key;
+  return new LogArchives({ folder, relayPubkey, store, clock: ambientOf(clock), version: '0.0.0-test' });
+}
+
+function ambientOf(clock: TestRelay['clock']): Clock {
+  return { nowMs: () => clock.nowMs, monotonicMs: () => performance.now() };
+}
+
 export function logPlanOf(
-  { engine, store, clock }: TestRelay,
+  relay: TestRelay,
   { days = 1, archiveFolder, ...options }: KeptLogOptions = {},
 ): { plan: RetentionJob; told: ToldOfLog } {
   const told: ToldOfLog = { checkpoints: [], pruned: [], archives: [], failures: [] };
-  const ambient = { nowMs: () => clock.nowMs, monotonicMs: () => performance.now() };
-  const archives =
-    archiveFolder === undefined
-      ? undefined
-      : new LogArchives({
-          folder: archiveFolder,
-          relayPubkey: relayHost.key,
-          store,
-          clock: ambient,
-          version: '0.0.0-test',
-        });
+  const { engine, store, clock } = relay;
   const plan = new RetentionJob({
     keepMs: days * DAY_MS,
-    archives,
+    archives: archiveFolder === undefined ? undefined : archivesOf(relay, archiveFolder),
     retention: engine.logRetention,
     store,
-    clock: ambient,
+    clock: ambientOf(clock),
     timers: new ManualTimers(),
     isClockTrusted: () => true,
     hasRoom: () => true,

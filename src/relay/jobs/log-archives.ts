@@ -44,26 +44,22 @@ export class LogArchives {
    */
   async archive(firstLsn: number, lastLsn: number, signal: StopSignal): Promise<string | undefined> {
     const { folder, store, clock, relayPubkey, version } = this.#options;
+    const { level } = store;
     const range = { firstLsn, lastLsn };
     const stamp = { relay_pubkey: relayPubkey, created_at: clock.nowMs(), version };
     const ownNames = new RegExp(`^poste-${this.#mark}-log-[0-9-]+\\.archive$`);
-    const snapshot = store.snapshot();
-    try {
-      for (let attempt = 1; attempt <= SAME_NAME_MAX; attempt++) {
-        const name = this.#nameOf(firstLsn, lastLsn, attempt);
-        const options = { path: join(folder, name), replaces: false, ownNames, signal };
-        try {
-          await writeImageFile(writeArchive(snapshot.level, range, stamp), options, ARCHIVE_KIND);
-          return name;
-        } catch (error) {
-          if (signal.aborted) return undefined;
-          if (!(error instanceof ImageUnwritten && error.reason === 'exists')) throw error;
-          // From a run that ended before it could prune.
-          if (await holdsRange(options.path, snapshot.level, range)) return name;
-        }
+    for (let attempt = 1; attempt <= SAME_NAME_MAX; attempt++) {
+      const name = this.#nameOf(firstLsn, lastLsn, attempt);
+      const options = { path: join(folder, name), replaces: false, ownNames, signal };
+      try {
+        await writeImageFile(writeArchive(level, range, stamp), options, ARCHIVE_KIND);
+        return name;
+      } catch (error) {
+        if (signal.aborted) return undefined;
+        if (!(error instanceof ImageUnwritten && error.reason === 'exists')) throw error;
+        // From a run that ended before it could prune.
+        if (await holdsRange(options.path, level, range)) return name;
       }
-    } finally {
-      await snapshot.close();
     }
     throw new Error(`${folder} holds too many archives of the log records ${firstLsn} to ${lastLsn}`);
   }

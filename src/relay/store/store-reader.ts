@@ -59,7 +59,8 @@ export class StoreReader implements RowReader {
   readonly damagedRows = new DamagedRows();
   readonly checkpoints: RowCheckpoints;
   readonly due: DueIndex;
-  protected readonly level: Level;
+  /** Only the store writes to it. */
+  readonly level: Level;
   protected bounds: LogBounds;
   #snapshots = 0;
 
@@ -182,7 +183,7 @@ export class StoreReader implements RowReader {
     return this.#snapshots > 0;
   }
 
-  /** Everything as it is now, for a backup or an archive. To be taken while no batch is in flight, and to be closed. */
+  /** Everything as it is now, for a backup. To be taken while no batch is in flight, and to be closed. */
   snapshot(): StoreSnapshot {
     const relay = this.get('relay', rowKey.relay);
     if (!relay) throw new Error('invariant: a store that is backed up is initialised');

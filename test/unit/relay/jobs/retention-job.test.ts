@@ -20,7 +20,14 @@ import { collected } from '../../../support/collected.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { alice, bob } from '../../../support/hosts.ts';
 import { liveALife } from '../../../support/life.ts';
-import { type KeptLogOptions, type ToldOfLog, archived, keepLog, logPlanOf } from '../../../support/log-keeping.ts';
+import {
+  type KeptLogOptions,
+  type ToldOfLog,
+  archived,
+  archivesOf,
+  keepLog,
+  logPlanOf,
+} from '../../../support/log-keeping.ts';
 import { ManualTimers } from '../../../support/manual-time.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
 import { anyEpoch, backUp, restored } from '../../../support/restores.ts';
@@ -407,6 +414,15 @@ describe('archives', () => {
     const told = await keepLog(relay, { archiveFolder: join(folder, 'nowhere') });
     expect(told.failures).toHaveLength(1);
     expect(relay.store.firstLsn).toBe(1);
+  });
+
+  test('hold nothing back while they are written: the store may give space back', async () => {
+    const relay = await lived();
+    const folder = await temporaryFolder();
+    const written = archivesOf(relay, folder).archive(1, relay.store.lastLsn, new AbortController().signal);
+    expect(relay.store.hasSnapshots).toBe(false);
+    const name = await written;
+    expect(await readdir(folder)).toEqual([name]);
   });
 
   test('that are altered or cut short are refused', async () => {
