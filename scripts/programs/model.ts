@@ -1,5 +1,5 @@
 /**
- * A model by script, on loopback: what it answers is said by the scenario, and what it was asked is kept.
+ * A model by script, on loopback: the scenario says what it answers, and what it was asked is kept.
  *
  * It speaks Anthropic Messages, OpenAI Responses and Gemini generateContent as far as the programs need it, each
  * streamed or whole (model-dialects.ts).

@@ -169,7 +169,6 @@ describe('a host', () => {
       [here, ['inbox', '--web', '--as', 'x'], 2, /leave out --as/],
       [here, ['inbox', 'search', '--as', 'owner'], 2, /missing required argument 'word'/],
       [here, ['sent', '--as', 'owner', 'x', '--limit', '2'], 2, /leave out the message/],
-      [here, ['restore', 'x'], 3, /cannot be read/],
       [here, ['restore', process.execPath], 2, /add --yes/],
       [here, ['restore', '/nope', '--yes'], 3, /cannot be read/],
       [here, ['agent', 'add'], 2, /missing required argument/],

@@ -2,6 +2,7 @@
 import * as fc from 'fast-check';
 import { expect, test, vi } from 'vitest';
 import type * as Libsodium from '../../../../src/protocol/libsodium.ts';
+import { LOW_ORDER } from './low-order-points.ts';
 
 const { sodiumHere } = vi.hoisted(() => ({ sodiumHere: { loads: true } }));
 vi.mock('../../../../src/protocol/libsodium.ts', async (original) => {
@@ -55,16 +56,7 @@ test('property: each opens what either sealed to a pair that either made, and ne
   );
 });
 
-// RFC 7748, section 6.1: points whose secret with any key is zero, in their forms of 32 bytes.
-test.each([
-  '0000000000000000000000000000000000000000000000000000000000000000',
-  '0100000000000000000000000000000000000000000000000000000000000000',
-  'e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800',
-  '5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157',
-  'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
-  'edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
-  'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
-])('neither seals to %s', async (hex) => {
+test.each(LOW_ORDER)('neither seals to %s', async (hex) => {
   const key = new Uint8Array(Buffer.from(hex, 'hex')).buffer;
   for (const loads of BOTH) {
     const sealing = withSodium(loads, async () =>

@@ -16,6 +16,7 @@ import {
 } from '../../../../src/host/wire/sealing.ts';
 import { sealSuite } from '../../../../src/host/wire/seal-suite.ts';
 import { signerFromSeed } from '../../../../src/protocol/ed25519.ts';
+import { LOW_ORDER } from './low-order-points.ts';
 
 const librarySuite = new CipherSuite({
   kem: new DhkemX25519HkdfSha256(),
@@ -68,17 +69,6 @@ test.each([0, 1, 300_000])('what one of the two suites seals, of %i bytes, the o
     expect(Buffer.from(opened).equals(plaintext)).toBe(true);
   }
 });
-
-/** Points of low order, and what is read as one (RFC 7748, section 6.1): the secret with any key is zero. */
-const LOW_ORDER = [
-  '0000000000000000000000000000000000000000000000000000000000000000',
-  '0100000000000000000000000000000000000000000000000000000000000000',
-  'e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800',
-  '5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157',
-  'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
-  'edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
-  'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
-];
 
 test('with a key whose secret with any other is zero nothing is sealed or opened, and another key opens nothing', async () => {
   const signer = signerFromSeed(Buffer.alloc(32, 7));
