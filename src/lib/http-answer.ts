@@ -1,6 +1,6 @@
 /**
- * Reads the answer to one HTTP/1.1 request as the daemon gives it, a document with its length: `node:http` takes longer to
- * load than a hook may take. It is strict, as it knows who answers: whatever else comes is refused.
+ * Reads the answer to one HTTP/1.1 request as the daemon gives it, a document with its length: `node:http` takes longer
+ * to load than a hook may take. It is strict, as it knows who answers: whatever else comes is refused.
  */
 
 /** What came is no answer that this package gives. */
@@ -35,7 +35,7 @@ export class AnswerReader {
     this.#bytesMax = bytesMax;
   }
 
-  /** Takes the next bytes, in whatever pieces they come. Returns the answer once it is whole. Throws `ForeignAnswer`. */
+  /** Takes the next bytes, in any pieces. Returns the answer when it is whole. Throws `ForeignAnswer`. */
   read(bytes: Buffer): DocumentAnswer | undefined {
     this.#pieces.push(bytes);
     this.#count += bytes.length;

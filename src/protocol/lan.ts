@@ -47,7 +47,7 @@ export type LanEncKey = Static<typeof LanEncKey>;
 /** Base64url of 16 to 32 bytes that the caller chose. */
 const HELLO_NONCE_PATTERN = '^[A-Za-z0-9_-]{22,43}$';
 
-/** `GET /v1/lan/hello?nonce=&address=`: the address that the host shall sign, percent-encoded. Both, or none of them. */
+/** `GET /v1/lan/hello?nonce=&address=`: the address that the host shall sign, percent-encoded. Both or none. */
 export const LanHelloQuery = Type.Object({
   nonce: Type.Optional(Type.String({ pattern: HELLO_NONCE_PATTERN, description: '16 to 32 bytes in base64url' })),
   address: Type.Optional(LanAddressText),

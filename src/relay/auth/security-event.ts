@@ -3,9 +3,8 @@
  *
  * - `typ` must be `secevent+jwt`.
  * - A token may be delivered again, by the issuer or by a third party that saw it: the entry it makes is the same, and
- *   its
- *   time to stand begins anew. Were it good for ever, it could keep out hosts that the issuer let in again later; so it
- *   is taken for a day after `iat`, as long as an entry stands. An issuer whose delivery took longer issues it anew.
+ *   its time to stand begins anew. Were it good for ever, it could keep out hosts that the issuer let in again later.
+ *   So it is taken for a day after `iat`, as long as an entry stands; one that took longer is to be issued anew.
  */
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import { isObject } from '../../protocol/json-object.ts';

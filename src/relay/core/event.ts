@@ -199,7 +199,7 @@ export interface InviteIssued {
   atMs: number;
 }
 
-/** Behind the enrolment of the host it vouches for it; the records of before stand in front. */
+/** Vouches for its host where it stands behind the enrolment of that. In format 1 it stands in front. */
 export interface InviteSpent extends Omit<HostSeen, 'type'> {
   type: 'InviteSpent';
   inviteHash: Sha256Hex;

@@ -46,7 +46,7 @@ export interface FactSource extends RowReader {
 /** A key of the sender and a key of a target under which an item may be known. */
 export type KnownKeyPair = readonly [sender: PublicKey, target: PublicKey];
 
-/** Pairs of one key of the sender: there are up to 4,096 for a target, and making a list of them for each item costs. */
+/** Pairs of one key of the sender. A target has up to 4,096 of them, too many to be listed one by one for each item. */
 export type KnownKeyPairs = readonly [sender: PublicKey, targets: readonly PublicKey[]];
 
 /** Of the pairs of these keys, those under which the item may be known. */

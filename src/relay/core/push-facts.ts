@@ -46,11 +46,11 @@ export const KNOWN_ROWS_ASKED_MAX = 4096;
 /** The same with a search before: the keys of a sender and of 64 targets, all of whom have as many as there may be. */
 export const KNOWN_ROWS_SEARCHED_MAX = 262_144;
 
-/** For which a target's item is charged nothing: sender and target may have had four keys each. */
+/** So many places of a target's item cost nothing: its sender and the target may have had four keys each. */
 const FREE_PLACES = 16;
 /** The items of one request are looked for in no more charged places together; one item alone may have more. */
 export const CHARGED_PLACES_MAX = 2 * KNOWN_ROWS_ASKED_MAX;
-/** Of a host, to be looked for one by one. */
+/** So many keys of a host are looked for one by one. */
 const FEW_KEYS = 16;
 
 export interface PushTargetFacts {

@@ -104,7 +104,7 @@ export interface RelayParts {
 
 type Handling = RouteResult | Promise<RouteResult>;
 
-/** What `handle` gets of a query of this schema. Of any schema: nothing that can be used, so that every operation is one. */
+/** The query that `handle` gets. Of any schema it is nothing that can be used: so every operation is one of any. */
 export type Asked<Shape extends TObject> = TObject extends Shape ? never : Static<Shape>;
 
 export type HostOperation<Shape extends TObject = TObject> = Omit<Operation, 'listener' | 'query'> & {
@@ -130,7 +130,7 @@ export type HostOperation<Shape extends TObject = TObject> = Omit<Operation, 'li
       }
   );
 
-/** Compiles what an operation does with a query: answers with its value, or refuses one that its schema does not have. */
+/** Compiles what an operation does with a query: it answers with its value, or refuses what is not in its schema. */
 export function queriesOf(
   shape: TObject | undefined,
 ): <Result>(query: RawQuery, answer: (query: never) => Result) => Result | Reply {

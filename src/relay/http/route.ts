@@ -42,7 +42,7 @@ interface RouteBase {
 }
 
 /** Anybody may call it; `counted` routes are counted per client address. */
-export interface OpenRoute extends RouteBase {
+interface OpenRoute extends RouteBase {
   access: 'open';
   counted: CountedForAddresses | undefined;
   handle: (request: RelayRequest<RawQuery>) => RouteResult | Promise<RouteResult>;

@@ -43,7 +43,7 @@ export function uwsHere(): { binding: UwsBinding | undefined; faults: string[] }
   return { binding: undefined, faults };
 }
 
-/** The loader puts a sentence of its own before what went wrong, which a blank line parts. */
+/** Says why a release did not load. A blank line parts the cause from a sentence that the loader puts before it. */
 export function whyNotLoaded(message: string): string {
   const [cause = ''] = message.split('\n\n').at(-1)?.split('\n', 1) ?? [];
   const { needed } = /`GLIBC_(?<needed>[0-9.]+)' not found/.exec(cause)?.groups ?? {};

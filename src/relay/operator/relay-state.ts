@@ -225,12 +225,8 @@ export class RelayState {
   healthDocument({ engine }: ServingRelay): object {
     const { settings, subject, uptimeMs, damagedRows } = this;
     const { backups, scrub, rowsCheck } = subject.jobs;
-    const [brokenQueues, backup, pass, rows] = [
-      engine.brokenQueues.length,
-      backups?.state.last,
-      scrub?.last,
-      rowsCheck?.last,
-    ];
+    const { length: brokenQueues } = engine.brokenQueues;
+    const [backup, pass, rows] = [backups?.state.last, scrub?.last, rowsCheck?.last];
     return {
       status: 'ready',
       version: settings.version,

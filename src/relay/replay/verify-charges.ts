@@ -2,8 +2,8 @@
  * Verifies that quotas are charged for what there is: the waiting items of every queue counted anew, for their target,
  * their senders and their accounts, and the dedup rows of every sender key.
  *
- * Counts the rows of a complete replay: what differs here was wrong when the log was written, and a
- * rebuild gives the same again. The relay refuses to release more than is charged.
+ * Counts the rows of a complete replay: what differs here was wrong when the log was written, and a rebuild gives the
+ * same again. The relay refuses to release more than is charged.
  */
 import { countText } from '../core/count-text.ts';
 import { hash } from 'node:crypto';

@@ -65,7 +65,7 @@ export class Collector {
     if (ackedThrough > this.#collectedThrough(target)) this.#pending.set(target, ackedThrough);
   }
 
-  /** Notes the acks of a batch. No sooner: rows that go before their ack is published would lack in a page. */
+  /** Notes the acks of a batch. No sooner: a page would lack rows that went before their ack was published. */
   published(changes: readonly RowChange[]): void {
     for (const { table, key, row } of changes)
       if (table === 'target' && row) this.note(key as PublicKey, row.ackedThrough);
