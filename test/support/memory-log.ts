@@ -12,7 +12,6 @@ import {
   type LogChange,
   type LogNode,
   type LogServer,
-  type LogSnapshots,
   type LogState,
   NODE_COUNTS_MS,
   NotWritten,
@@ -93,7 +92,6 @@ export class MemoryLogServer {
 }
 
 class MemoryLog implements SharedLog {
-  readonly snapshots: LogSnapshots;
   readonly place: string;
   readonly #at: MemoryLogServer;
   #server: LogServer | undefined;
@@ -101,7 +99,6 @@ class MemoryLog implements SharedLog {
 
   constructor(at: MemoryLogServer, format: number) {
     this.#at = at;
-    this.snapshots = new MemorySnapshots(at);
     this.format = format;
     this.place = at.place;
   }
@@ -291,26 +288,7 @@ class MemoryLog implements SharedLog {
     return row;
   }
 
-  async close(): Promise<void> {
-    // It holds nothing of its own.
-  }
-}
-
-function putPart({ parts }: StoredLog, throughNo: number, part: number, body: Buffer): void {
-  parts.set(throughNo, (parts.get(throughNo) ?? new Map<number, Buffer>()).set(part, Buffer.from(body)));
-}
-
-/** How much one call deletes: little, so that tests of few batches need several. */
-const DELETED_AT_ONCE = 2;
-
-class MemorySnapshots implements LogSnapshots {
-  readonly #at: MemoryLogServer;
-
-  constructor(at: MemoryLogServer) {
-    this.#at = at;
-  }
-
-  async put(tenure: Tenure, throughNo: number, part: number, body: Buffer): Promise<void> {
+  async putPart(tenure: Tenure, throughNo: number, part: number, body: Buffer): Promise<void> {
     if (this.#at.fence(tenure).snapshotNo >= throughNo) throw new Fenced();
     putPart(this.#at.of(tenure.logId), throughNo, part, body);
   }
@@ -327,7 +305,7 @@ class MemorySnapshots implements LogSnapshots {
     Object.assign(row, { snapshotNo: throughNo, ackedNo: Math.max(row.ackedNo, ackedNo) });
   }
 
-  async dropOthers(tenure: Tenure): Promise<boolean> {
+  async dropOtherParts(tenure: Tenure): Promise<boolean> {
     const { snapshotNo } = this.#at.fence(tenure);
     const { parts } = this.#at.of(tenure.logId);
     const others = [...parts].filter(([throughNo]) => throughNo !== snapshotNo);
@@ -345,7 +323,18 @@ class MemorySnapshots implements LogSnapshots {
     stored.deletedNo = Math.min(row.prunedNo, stored.deletedNo + DELETED_AT_ONCE);
     return stored.deletedNo < row.prunedNo;
   }
+
+  async close(): Promise<void> {
+    // It holds nothing of its own.
+  }
 }
+
+function putPart({ parts }: StoredLog, throughNo: number, part: number, body: Buffer): void {
+  parts.set(throughNo, (parts.get(throughNo) ?? new Map<number, Buffer>()).set(part, Buffer.from(body)));
+}
+
+/** How much one call deletes: little, so that tests of few batches need several. */
+const DELETED_AT_ONCE = 2;
 
 function followed(no: number, { body, ...batch }: StoredBatch): FollowedBatch {
   return { no, ...batch, ...decodeBody(body) };

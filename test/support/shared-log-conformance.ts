@@ -58,7 +58,7 @@ async function leading(log: SharedLog, holder = 'one'): Promise<Tenure> {
 
 async function bodiesOf(log: SharedLog, logId: string, throughNo: number): Promise<(string | undefined)[]> {
   const found = [];
-  for (const part of [0, 1, 2]) found.push((await log.snapshots.part(logId, throughNo, part))?.toString());
+  for (const part of [0, 1, 2]) found.push((await log.part(logId, throughNo, part))?.toString());
   return found;
 }
 
@@ -70,12 +70,12 @@ async function withBatches(log: SharedLog, count: number): Promise<Tenure> {
 }
 
 async function valid(log: SharedLog, tenure: Tenure, throughNo: number, lastNo: number): Promise<void> {
-  for (const part of [0, 1, 2]) await log.snapshots.put(tenure, throughNo, part, Buffer.from(`${throughNo}.${part}`));
-  await log.snapshots.makeValid(tenure, throughNo, lastNo);
+  for (const part of [0, 1, 2]) await log.putPart(tenure, throughNo, part, Buffer.from(`${throughNo}.${part}`));
+  await log.makeValid(tenure, throughNo, lastNo);
 }
 
 async function pruned(log: SharedLog, tenure: Tenure, throughNo: number): Promise<void> {
-  while (await log.snapshots.prune(tenure, throughNo));
+  while (await log.prune(tenure, throughNo));
 }
 
 /** `client` gives another client of one log that is empty when a test begins, of a software that reads that format. */
@@ -336,30 +336,30 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
     test('are read part by part, by anybody, and are valid when the leader says so', async () => {
       const log = client();
       const tenure = await withBatches(log, 3);
-      await log.snapshots.put(tenure, 2, 1, Buffer.from('first try'));
-      await log.snapshots.put(tenure, 2, 1, Buffer.from('one'));
-      await log.snapshots.put(tenure, 2, 0, Buffer.from('zero'));
+      await log.putPart(tenure, 2, 1, Buffer.from('first try'));
+      await log.putPart(tenure, 2, 1, Buffer.from('one'));
+      await log.putPart(tenure, 2, 0, Buffer.from('zero'));
       const other = client();
       expect((await stateOf(other)).snapshotNo).toBe(0);
       expect(await bodiesOf(other, tenure.logId, 2)).toEqual(['zero', 'one', undefined]);
       expect(await bodiesOf(other, tenure.logId, 1)).toEqual([undefined, undefined, undefined]);
       expect(await bodiesOf(other, randomUUID(), 2)).toEqual([undefined, undefined, undefined]);
-      await log.snapshots.makeValid(tenure, 2, 3);
+      await log.makeValid(tenure, 2, 3);
       expect(await stateOf(other)).toMatchObject({ snapshotNo: 2, ackedNo: 3, prunedNo: 0 });
     });
 
     test('are valid only with a first part, after the valid one, and before a batch', async () => {
       const log = client();
       const tenure = await withBatches(log, 4);
-      await log.snapshots.put(tenure, 2, 1, Buffer.from('one'));
-      await expect(log.snapshots.makeValid(tenure, 2, 4)).rejects.toThrow(Fenced);
-      await log.snapshots.put(tenure, 4, 0, Buffer.from('of the last batch'));
-      await expect(log.snapshots.makeValid(tenure, 4, 4)).rejects.toThrow(Fenced);
+      await log.putPart(tenure, 2, 1, Buffer.from('one'));
+      await expect(log.makeValid(tenure, 2, 4)).rejects.toThrow(Fenced);
+      await log.putPart(tenure, 4, 0, Buffer.from('of the last batch'));
+      await expect(log.makeValid(tenure, 4, 4)).rejects.toThrow(Fenced);
       await valid(log, tenure, 3, 4);
-      await log.snapshots.dropOthers(tenure);
-      await expect(log.snapshots.put(tenure, 3, 1, Buffer.from('late'))).rejects.toThrow(Fenced);
-      await expect(log.snapshots.put(tenure, 2, 0, Buffer.from('older'))).rejects.toThrow(Fenced);
-      await expect(log.snapshots.makeValid(tenure, 3, 4)).rejects.toThrow(Fenced);
+      await log.dropOtherParts(tenure);
+      await expect(log.putPart(tenure, 3, 1, Buffer.from('late'))).rejects.toThrow(Fenced);
+      await expect(log.putPart(tenure, 2, 0, Buffer.from('older'))).rejects.toThrow(Fenced);
+      await expect(log.makeValid(tenure, 3, 4)).rejects.toThrow(Fenced);
       expect(await bodiesOf(log, tenure.logId, 3)).toEqual(['3.0', '3.1', '3.2']);
     });
 
@@ -367,11 +367,11 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
       const log = client();
       const tenure = await withBatches(log, 6);
       await valid(log, tenure, 2, 6);
-      await log.snapshots.put(tenure, 3, 0, Buffer.from('cut short'));
+      await log.putPart(tenure, 3, 0, Buffer.from('cut short'));
       await valid(log, tenure, 5, 6);
       // Somebody may still read the one before: it gets no part of another.
-      expect(await log.snapshots.part(tenure.logId, 2, 1)).toEqual(Buffer.from('2.1'));
-      while (await log.snapshots.dropOthers(tenure));
+      expect(await log.part(tenure.logId, 2, 1)).toEqual(Buffer.from('2.1'));
+      while (await log.dropOtherParts(tenure));
       for (const gone of [2, 3])
         expect(await bodiesOf(client(), tenure.logId, gone)).toEqual([undefined, undefined, undefined]);
       expect(await bodiesOf(client(), tenure.logId, 5)).toEqual(['5.0', '5.1', '5.2']);
@@ -381,11 +381,11 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
     test('batches are pruned in slices, through the valid one and no further', async () => {
       const log = client();
       const tenure = await withBatches(log, 8);
-      await expect(log.snapshots.prune(tenure, 1)).rejects.toThrow(Fenced);
+      await expect(log.prune(tenure, 1)).rejects.toThrow(Fenced);
       await valid(log, tenure, 5, 8);
-      await expect(log.snapshots.prune(tenure, 6)).rejects.toThrow(Fenced);
+      await expect(log.prune(tenure, 6)).rejects.toThrow(Fenced);
       expect((await log.batches(tenure.logId, 0, tenure)).map(({ no }) => no)).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
-      await log.snapshots.prune(tenure, 3);
+      await log.prune(tenure, 3);
       // However little one call deletes, it says first how far the log is pruned.
       expect(await stateOf(log)).toMatchObject({ prunedNo: 3, snapshotNo: 5, lastNo: 8, lastLsn: 8 });
       await pruned(log, tenure, 3);
@@ -405,13 +405,13 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
       const log = client();
       const before = await withBatches(log, 4);
       await valid(log, before, 2, 4);
-      await log.snapshots.put(before, 3, 0, Buffer.from('begun'));
+      await log.putPart(before, 3, 0, Buffer.from('begun'));
       const after = await leading(client(), 'two');
       const attempts = async (tenure: Tenure): Promise<void> => {
-        await expect(log.snapshots.put(tenure, 3, 1, Buffer.from('late'))).rejects.toThrow(Fenced);
-        await expect(log.snapshots.makeValid(tenure, 3, 4)).rejects.toThrow(Fenced);
-        await expect(log.snapshots.dropOthers(tenure)).rejects.toThrow(Fenced);
-        await expect(log.snapshots.prune(tenure, 2)).rejects.toThrow(Fenced);
+        await expect(log.putPart(tenure, 3, 1, Buffer.from('late'))).rejects.toThrow(Fenced);
+        await expect(log.makeValid(tenure, 3, 4)).rejects.toThrow(Fenced);
+        await expect(log.dropOtherParts(tenure)).rejects.toThrow(Fenced);
+        await expect(log.prune(tenure, 2)).rejects.toThrow(Fenced);
       };
       await attempts(before);
       await attempts({ ...after, tenure: randomUUID() });

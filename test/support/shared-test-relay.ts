@@ -128,7 +128,7 @@ export class SharedTestRelay extends TestRelay {
   async prune(share: number): Promise<void> {
     const { log, tenure } = this.node.snapshotParts;
     const throughNo = Math.floor((this.server.row?.snapshotNo ?? 0) * share);
-    if (throughNo > 0) while (await log.snapshots.prune(tenure, throughNo));
+    if (throughNo > 0) while (await log.prune(tenure, throughNo));
   }
 
   /** All nodes stop, the disks of some are empty, and the next node leads. */

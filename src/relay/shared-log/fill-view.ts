@@ -72,7 +72,7 @@ class Filling {
   async fill(folder: string): Promise<FilledTo> {
     const { log, asked } = this.#options;
     const { logId, snapshotNo } = this.#state;
-    const read = await readSnapshot({ get: (part) => asked(() => log.snapshots.part(logId, snapshotNo, part)) });
+    const read = await readSnapshot({ get: (part) => asked(() => log.part(logId, snapshotNo, part)) });
     const { manifest } = read;
     const { throughNo, lastLsn, effects, schema } = manifest;
     if (throughNo !== snapshotNo) throw new SnapshotDamaged('it is of another batch');

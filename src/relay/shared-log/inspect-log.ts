@@ -3,11 +3,11 @@ import type { Durability } from './durability.ts';
 import { namesFault } from './durability.ts';
 import type { LogEndpoint } from './log-address.ts';
 import { phaseOf, whyNotServed } from './log-phase.ts';
-import { ANSWER_WITHIN_MS, type PgLink, isAnswer } from './pg-link.ts';
-import { openPrimary } from './pg-primary.ts';
-import { type IdentityRow, type LackingRow, type StateRow, stateOf } from './pg-rows.ts';
+import { ANSWER_WITHIN_MS, type PgLink, isAnswer, openPrimary } from './pg-link.ts';
+import type { LackingRight } from './pg-session.ts';
+import type { IdentityRow } from './postgres-log.ts';
 import * as sql from './pg-statements.ts';
-import { LogRefused } from './shared-log.ts';
+import { LogRefused, type LogState } from './shared-log.ts';
 import { LOG_FORMAT } from '../core/log-format.ts';
 
 export interface LogInspection {
@@ -21,16 +21,16 @@ export interface LogInspection {
   /** Why the names promise no second copy, where one is asked for. */
   namesFault: string | undefined;
   standbys: LogStandby[];
-  lacking: { table: string; right: string; isTable: boolean }[];
+  lacking: LackingRight[];
   log: InspectedLog | undefined;
 }
 
 export interface LogStandby {
   name: string;
-  /** `sync`, `quorum`, `potential` or `async`; null where this user may not see it. */
-  sync: string | null;
-  /** Seconds until what was written last is safe there; null when nothing waits or this user may not see it. */
-  lagSeconds: number | null;
+  /** `sync`, `quorum`, `potential` or `async`; `undefined` where this user may not see it. */
+  sync: string | undefined;
+  /** Seconds until what was written last is safe there; `undefined` when nothing waits or this user may not see it. */
+  lagSeconds: number | undefined;
 }
 
 interface InspectedLog {
@@ -45,15 +45,10 @@ interface InspectedLog {
   doubt: string | undefined;
 }
 
-interface StandbyRow {
-  application_name: string | null;
-  sync_state: string | null;
-  lag_s: number | null;
-}
-
-const SETTINGS = `SELECT current_setting('synchronous_commit') AS synchronous_commit, current_user AS user_name`;
-const STANDBYS = `SELECT application_name, sync_state, extract(epoch FROM flush_lag)::float8 AS lag_s FROM pg_stat_replication`;
-const BEAT = `SELECT (extract(epoch FROM clock_timestamp() - beat_at) * 1000)::float8 AS age_ms FROM relay_log`;
+const SETTINGS = `SELECT current_setting('synchronous_commit') AS "synchronousCommit", current_user AS user`;
+const STANDBYS = `SELECT coalesce(application_name, '') AS name, sync_state AS sync,
+  extract(epoch FROM flush_lag)::float8 AS "lagSeconds" FROM pg_stat_replication`;
+const BEAT_AGE = `SELECT (extract(epoch FROM clock_timestamp() - beat_at) * 1000)::float8 AS "beatAgeMs" FROM relay_log`;
 
 /** Throws `LogRefused` and `LogUnreachable`. */
 export async function inspectLog(
@@ -78,45 +73,30 @@ async function inspected(
   endpoints: readonly LogEndpoint[],
   durability: Durability,
 ): Promise<LogInspection> {
-  const asked = async <R extends object>(name: string, text: string): Promise<R[]> =>
+  const rowsOf = async <R extends object>(name: string, text: string): Promise<R[]> =>
     (await link.query<R>({ name, text })).rows;
-  const [identity] = await asked<IdentityRow>('identity', sql.IDENTITY);
-  const [settings] = await asked<{ synchronous_commit: string; user_name: string }>('settings', SETTINGS);
-  const standbys = await asked<StandbyRow>('standbys', STANDBYS);
-  const lacking = await asked<LackingRow>('lacking', sql.LACKING);
+  const [identity] = await rowsOf<IdentityRow>('identity', sql.IDENTITY);
+  const [settings] = await rowsOf<Pick<LogInspection, 'user' | 'synchronousCommit'>>('settings', SETTINGS);
   if (!identity || !settings) throw new LogRefused('the server of the log says nothing of itself');
-  const mayRead = identity.has_tables && !lacking.some((one) => one.table_name === 'relay_log' || one.lacks_table);
+  const standbys = await rowsOf<LogStandby>('standbys', STANDBYS);
+  const lacking = await rowsOf<LackingRight>('lacking', sql.LACKING);
+  const mayRead = identity.hasTables && !lacking.some(({ table, isTable }) => table === 'relay_log' || isTable);
+  const [row] = mayRead ? await rowsOf<LogState>('state', sql.STATE) : [];
+  const [beat] = mayRead ? await rowsOf<Pick<InspectedLog, 'beatAgeMs'>>('beat', BEAT_AGE) : [];
   return {
     place: endpoints.map(({ name }) => name).join(','),
-    user: settings.user_name,
-    nowMs: Number(identity.now_ms),
-    synchronousCommit: settings.synchronous_commit,
-    standbyNames: identity.standby_names,
-    namesFault: namesFault(durability, identity.standby_names),
-    standbys: standbys.map(({ application_name: name, sync_state: sync, lag_s: lagSeconds }) => ({
-      name: name ?? '',
-      sync,
-      lagSeconds,
-    })),
-    lacking: lacking.map((one) => ({ table: one.table_name, right: one.right_name, isTable: one.lacks_table })),
-    log: mayRead ? await inspectedLog(asked) : undefined,
+    ...settings,
+    nowMs: identity.nowMs,
+    standbyNames: identity.names,
+    namesFault: namesFault(durability, identity.names),
+    standbys,
+    lacking,
+    log: row && beat && { ...inspectedLog(row), ...beat },
   };
 }
 
-async function inspectedLog(
-  asked: <R extends object>(name: string, text: string) => Promise<R[]>,
-): Promise<InspectedLog | undefined> {
-  const [row] = await asked<StateRow>('state', sql.STATE);
-  const [beat] = await asked<{ age_ms: number }>('beat', BEAT);
-  if (!row) return undefined;
-  const { state, format, isFree, holder, term, doubt } = stateOf(row);
-  return {
-    whyNotServed: whyNotServed(phaseOf(state)),
-    format,
-    isNewer: format > LOG_FORMAT,
-    leader: isFree ? undefined : holder,
-    term,
-    beatAgeMs: beat?.age_ms ?? 0,
-    doubt,
-  };
+function inspectedLog({ state, format, isFree, holder, term, doubt }: LogState): Omit<InspectedLog, 'beatAgeMs'> {
+  const isNewer = format > LOG_FORMAT;
+  const leader = isFree ? undefined : holder;
+  return { whyNotServed: whyNotServed(phaseOf(state)), format, isNewer, leader, term, doubt };
 }

@@ -1,12 +1,12 @@
 /**
- * One connection to a PostgreSQL server that is a primary.
+ * One connection to the primary among the PostgreSQL servers of a log, and what its errors mean.
  *
  * `pg` is loaded when the first link is opened. What the server warns of while a statement runs counts as the
  * statement's: a wait for the standby that was cancelled ends in success and a warning. What it warns of at the connect
  * does not.
  */
-import type { Socket } from 'node:net';
-import type { Client, QueryResultRow } from 'pg';
+import { Socket } from 'node:net';
+import type { Client } from 'pg';
 import { LogRefused, type LogServer, LogUnreachable, NotWritten, ServerRefused } from './shared-log.ts';
 import type { LogEndpoint } from './log-address.ts';
 import { SERVER, SESSION } from './pg-statements.ts';
@@ -39,25 +39,29 @@ const MISSING: ReadonlySet<string> = new Set(['42P01', '3F000']);
 /** A password or a user that is wrong, a database that does not exist, a right that is missing. */
 const NOT_ALLOWED: ReadonlySet<string> = new Set(['28P01', '28000', '3D000', '42501']);
 
+/** A server that has not answered when another is a primary is waited for no longer than this. */
+const OTHERS_WITHIN_MS = 1_000;
+
 interface ServerSettings {
-  is_standby: boolean;
-  system_identifier: string;
-  timeline: number | null;
+  isStandby: boolean;
+  systemId: string;
+  timeline: number;
+  /** The process of the server that answers, and when the server started: another start gives out the same numbers. */
   backend: string;
   version: number;
   fsync: string;
-  full_page_writes: string;
-  standby_names: string;
+  fullPageWrites: string;
+  names: string;
 }
 
 /** An answer of the server, and whether it warned meanwhile. */
-export interface Answered<R extends QueryResultRow> {
+export interface Answered<R> {
   rows: R[];
   rowCount: number;
   warning: string | undefined;
 }
 
-export interface Statement {
+interface Statement {
   /** The server keeps the plan under this name. */
   name: string;
   text: string;
@@ -69,10 +73,8 @@ export class PgLink {
   readonly #socket: Socket;
   readonly #answerWithinMs: number;
   /** The server, as it was when the link was opened. */
-  readonly server: LogServer;
-  /** The process of the server that answers it, and when the server started: another start gives out the same numbers. */
-  readonly backend: string;
-  /** As they were read last. */
+  readonly server: LogServer & Pick<ServerSettings, 'backend'>;
+  /** The names of the standbys that were read last. */
   standbyNames: string;
   #warnings: string[] = [];
   #isOpen = true;
@@ -81,9 +83,9 @@ export class PgLink {
     this.#answerWithinMs = answerWithinMs;
     this.#client = client;
     this.#socket = socket;
-    this.server = { systemId: settings.system_identifier, timeline: settings.timeline ?? 0 };
-    this.backend = settings.backend;
-    this.standbyNames = settings.standby_names;
+    const { systemId, timeline, backend, names } = settings;
+    this.server = { systemId, timeline, backend };
+    this.standbyNames = names;
     client.on('end', () => (this.#isOpen = false));
     // Any notice: no other comes at this level, and the word for its severity is in the language of the server.
     client.on('notice', ({ message }) => this.#warnings.push(message ?? 'the server warned'));
@@ -96,12 +98,15 @@ export class PgLink {
     answerWithinMs: number,
   ): Promise<PgLink | undefined> {
     const { default: pg } = await import('pg');
+    const { INT8 } = pg.types.builtins;
     const client = new pg.Client({
       connectionString: url,
       connectionTimeoutMillis: Math.min(CONNECT_WITHIN_MS, answerWithinMs),
       keepAlive: true,
       application_name: 'poste relay',
       pipeline: true,
+      // No int8 of a log is too large for a number.
+      types: { getTypeParser: (oid, format) => (oid === INT8 ? Number : pg.types.getTypeParser(oid, format)) },
       stream: () => socket,
     });
     // Each statement rejects by itself; without a listener the connection's own error would end the process.
@@ -110,7 +115,7 @@ export class PgLink {
     await client.query(limited(SESSION, answerWithinMs));
     const { rows } = await client.query<ServerSettings>(limited(SERVER, answerWithinMs));
     const [server] = rows;
-    if (!server || server.is_standby) {
+    if (!server || server.isStandby) {
       socket.destroy();
       return undefined;
     }
@@ -126,19 +131,26 @@ export class PgLink {
    * Rejects with the error of `pg`: one that has a `severity` is an answer of the server. A statement that `waits` does
    * so for as long as the server takes; any other ends the link when its answer does not come in time.
    */
-  async query<R extends QueryResultRow>(
+  async query<R extends object>(
     { name, text, waits = false }: Statement,
     values: unknown[] = [],
   ): Promise<Answered<R>> {
     const before = this.#warnings.length;
     const config = { ...(waits ? { text } : limited(text, this.#answerWithinMs)), name, values };
-    const { rows, rowCount } = await this.#client.query<R>(config);
+    const { rows, rowCount } = await this.#client.query<R & Record<string, unknown>>(config);
+    for (const row of rows) withoutNull(row);
     return { rows, rowCount: rowCount ?? 0, warning: this.#warnings[before] };
   }
 
   /** Statements one after another, without parameters. */
   async run(text: string): Promise<void> {
     await this.#client.query(limited(text, this.#answerWithinMs));
+  }
+
+  /** True when one process of the server answers both, as behind a pooler. */
+  isSameBackend({ server }: PgLink): boolean {
+    const { backend, systemId, timeline } = this.server;
+    return server.backend === backend && server.systemId === systemId && server.timeline === timeline;
   }
 
   /** At once, whatever is under way. */
@@ -153,13 +165,67 @@ function limited(text: string, withinMs: number): { text: string; query_timeout:
   return { text, query_timeout: withinMs };
 }
 
-/** A server that forgets at a crash what it said was stored. */
-function refuseUnsafe({ version, fsync, full_page_writes }: ServerSettings, name: string): void {
+/** A value that is not there is `undefined` in the relay. */
+function withoutNull(row: Record<string, unknown>): void {
+  for (const name in row) if (row[name] === null) row[name] = undefined;
+}
+
+/** Refuses a server that forgets at a crash what it said was stored. */
+function refuseUnsafe({ version, fsync, fullPageWrites }: ServerSettings, name: string): void {
   if (version < VERSION_MIN)
     throw new LogRefused(`the server ${name} is too old for the log: PostgreSQL 14 or newer is needed`);
-  const off = [fsync === 'on' ? [] : ['fsync'], full_page_writes === 'on' ? [] : ['full_page_writes']].flat();
+  const off = [fsync === 'on' ? [] : ['fsync'], fullPageWrites === 'on' ? [] : ['full_page_writes']].flat();
   if (off.length > 0)
     throw new LogRefused(`the server ${name} may lose what it stored at a crash: turn on ${off.join(' and ')} there`);
+}
+
+/** The answer of one server: a link, an error that does not pass, or why it cannot be used now. */
+type Asked = PgLink | LogRefused | string;
+
+/**
+ * Opens a link to the primary. All servers are asked at the same time. A primary of before that came back beside the one
+ * that took its place is one too, until somebody makes it a standby: the one of the highest timeline counts.
+ *
+ * Throws `LogRefused` when no server can be used and one of them never will be as it is; else `LogUnreachable`.
+ */
+export async function openPrimary(endpoints: readonly LogEndpoint[], answerWithinMs: number): Promise<PgLink> {
+  const waitedFor = new Set<Socket>();
+  let late: NodeJS.Timeout | undefined;
+  const ask = async (endpoint: LogEndpoint): Promise<Asked> => {
+    const socket = new Socket();
+    waitedFor.add(socket);
+    const one = await asked(endpoint, socket, answerWithinMs);
+    waitedFor.delete(socket);
+    if (waitedFor.size === 0) clearTimeout(late);
+    else if (one instanceof PgLink)
+      late ??= setTimeout(() => waitedFor.forEach((other) => other.destroy()), OTHERS_WITHIN_MS);
+    return one;
+  };
+  const all = await Promise.all(endpoints.map(ask));
+  const links = all.filter((one) => one instanceof PgLink);
+  const [newest] = links.toSorted((one, other) => other.server.timeline - one.server.timeline);
+  const areCopies = links.every(({ server }) => server.systemId === newest?.server.systemId);
+  for (const link of links) if (link !== newest || !areCopies) link.close();
+  if (!areCopies)
+    throw new LogRefused('--log names primaries that are no copies of each other: name the servers of one log');
+  if (newest) return newest;
+  throw (
+    all.find((one) => one instanceof LogRefused) ??
+    new LogUnreachable(all.filter((one) => typeof one === 'string').join('; '))
+  );
+}
+
+async function asked(endpoint: LogEndpoint, socket: Socket, answerWithinMs: number): Promise<Asked> {
+  try {
+    return (await PgLink.connect(endpoint, socket, answerWithinMs)) ?? `${endpoint.name} is a standby`;
+  } catch (error) {
+    socket.destroy();
+    if (error instanceof LogRefused) return error;
+    const why = `${endpoint.name}: ${reasonOf(error)}`;
+    if (!isForbidden(error)) return why;
+    const sentence = `the server of the log refuses this user (${why}): see that password, user and database are right`;
+    return new ServerRefused(sentence, { cause: error });
+  }
 }
 
 /** The reason in a few words. The message of `pg` holds no password, and no more of the address than host and user. */
@@ -182,22 +248,22 @@ export interface ServerError extends Error {
   table?: string;
 }
 
-/** Whether the server answered with an error; any other error is one of the connection. */
+/** True when the server answered with this error; any other error is one of the connection. */
 export function isAnswer(error: unknown): error is ServerError {
   return error instanceof Error && typeof (error as Partial<ServerError>).severity === 'string';
 }
 
-/** Whether the server says that this user may not do what was asked. */
+/** True when this user may not do what was asked of the server. */
 export function isForbidden(error: unknown): error is ServerError {
   return isAnswer(error) && NOT_ALLOWED.has(error.code);
 }
 
-/** What may be mended while a relay that was let in before waits for it. */
+/** True for what may be mended while a relay that was let in before waits for it. */
 export function mayBeMended({ code }: ServerError): boolean {
   return NOT_ALLOWED.has(code) || MISSING.has(code);
 }
 
-/** What an error means that the server answered with on `link`, which is closed where another is needed. */
+/** Returns the meaning of an error that the server answered with on `link`, which is closed where another is needed. */
 export function answerError(link: PgLink, error: ServerError): Error {
   const { code, message } = error;
   if (TRY_AGAIN.test(code)) return new NotWritten(message, { cause: error });
@@ -206,7 +272,7 @@ export function answerError(link: PgLink, error: ServerError): Error {
   return new ServerRefused(what, { cause: error });
 }
 
-/** What an error means after which another connection is needed. The link is closed. */
+/** Closes the link, and returns the meaning of an error after which another connection is needed. */
 export function linkError(link: PgLink, error: unknown): Error {
   link.close();
   return new LogUnreachable(reasonOf(error), { cause: error });

@@ -4,7 +4,7 @@
  * One statement is one transaction and one round trip, and leaves nothing open when a client dies. Every statement that
  * takes or changes the lead compares what was seen before. The settings that a role, a database or a pooler could
  * change are set within each statement: without `synchronous_commit` no standby is waited for, and without warnings
- * nobody hears that a wait was cancelled.
+ * nobody hears that a wait was cancelled. Columns have the names that the relay has for them.
  *
  * An append locks the fence row `FOR SHARE` and does not write it: under an open transaction, updates of one row become
  * slower without bound. `FOR KEY SHARE` would not hold off who takes the lead.
@@ -51,7 +51,7 @@ export const GRANTS = (role: string): string => `GRANT ${RIGHTS.join(', ')} ON $
 
 /** Which of these rights this user lacks, and which of the tables the database lacks. */
 export const LACKING = `
-SELECT t.name AS table_name, r.name AS right_name, to_regclass(t.name) IS NULL AS lacks_table
+SELECT t.name AS table, r.name AS right, to_regclass(t.name) IS NULL AS "isTable"
 FROM unnest('{${TABLES.join(',')}}'::text[]) AS t(name), unnest('{${RIGHTS.join(',')}}'::text[]) AS r(name)
 WHERE NOT coalesce(has_table_privilege(to_regclass(t.name), r.name), false)`;
 
@@ -70,22 +70,24 @@ const SYSTEM = `(SELECT system_identifier FROM pg_control_system())`;
 /** That of the WAL: the control file shows the old one after a promotion. */
 const TIMELINE = `('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int`;
 
+const NAMES = `current_setting('synchronous_standby_names') AS names`;
+const CLOCK_AND_SERVER = `(extract(epoch FROM clock_timestamp()) * 1000)::int8 AS "nowMs",
+  ${SYSTEM}::text AS "systemId", ${TIMELINE} AS timeline`;
+
 export const SERVER = `
-SELECT pg_is_in_recovery() AS is_standby, ${SYSTEM}::text AS system_identifier,
+SELECT pg_is_in_recovery() AS "isStandby", ${SYSTEM}::text AS "systemId",
   CASE WHEN NOT pg_is_in_recovery() THEN ${TIMELINE} END AS timeline, current_setting('server_version_num')::int AS version,
-  pg_backend_pid() || ' ' || pg_postmaster_start_time() AS backend, current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
-  current_setting('synchronous_standby_names') AS standby_names`;
+  pg_backend_pid() || ' ' || pg_postmaster_start_time() AS backend, current_setting('fsync') AS fsync,
+  current_setting('full_page_writes') AS "fullPageWrites", ${NAMES}`;
 
 export const IDENTITY = `
-SELECT ${SYSTEM}::text AS system_identifier, ${TIMELINE} AS timeline,
-  (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now_ms, to_regclass('relay_log') IS NOT NULL AS has_tables,
-  current_setting('synchronous_standby_names') AS standby_names`;
+SELECT ${CLOCK_AND_SERVER}, to_regclass('relay_log') IS NOT NULL AS "hasTables", ${NAMES}`;
 
 export const STATE = `
-SELECT l.log_id::text, l.state, l.format, l.term, l.tenure::text, l.is_free, l.holder, l.beat,
-  (extract(epoch FROM l.beat_at) * 1000)::int8 AS beat_ms, l.settings, l.doubt, l.wanted_by,
-  l.system_identifier::text, l.timeline, l.pruned_no, l.snapshot_no,
-  coalesce(b.no, l.pruned_no) AS last_no, b.last_lsn, greatest(l.acked_no, b.acked_no) AS acked_no
+SELECT l.log_id::text AS "logId", l.state, l.format, l.term, l.tenure::text, l.is_free AS "isFree", l.holder, l.beat,
+  (extract(epoch FROM l.beat_at) * 1000)::int8 AS "beatMs", l.settings, l.doubt, l.wanted_by AS "wantedBy",
+  l.system_identifier::text AS "systemId", l.timeline, l.pruned_no AS "prunedNo", l.snapshot_no AS "snapshotNo",
+  coalesce(b.no, l.pruned_no) AS "lastNo", coalesce(b.last_lsn, 0) AS "lastLsn", greatest(l.acked_no, b.acked_no) AS "ackedNo"
 FROM relay_log l LEFT JOIN LATERAL (SELECT no, last_lsn, acked_no FROM batch WHERE log_id = l.log_id ORDER BY no DESC LIMIT 1) b ON true`;
 
 export const INITIALISE = `
@@ -112,11 +114,9 @@ const OF_TENURE = `${LEADS} AND ${ARMED}`;
 /** $4 and $5 number and effects of the last batch that was acknowledged. */
 export const RENEW = `
 UPDATE relay_log SET beat = beat + 1, beat_at = clock_timestamp(), acked_no = greatest(acked_no, $4::int8)
-WHERE ${OF_TENURE} RETURNING doubt, wanted_by,
+WHERE ${OF_TENURE} RETURNING doubt, wanted_by AS "wantedBy",
   $4::int8 <= pruned_no OR EXISTS (SELECT 1 FROM batch b WHERE b.log_id = $1::uuid AND b.no = $4::int8 AND b.effects = $5::bytea) AS holds,
-  (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now_ms,
-  ${SYSTEM}::text AS system_identifier, ${TIMELINE} AS timeline,
-  current_setting('synchronous_standby_names') AS standby_names`;
+  ${CLOCK_AND_SERVER}, ${NAMES}`;
 
 /**
  * $1 log, $2 term, $3 beat, $4 tenure or null, $5 state as seen; $6 and $7 the server as seen; $8 new state, $9 new
@@ -162,7 +162,7 @@ INSERT INTO node SELECT $1::uuid, $2, $3, $4::int4, clock_timestamp() WHERE set_
 ON CONFLICT (log_id, name) DO UPDATE SET version = excluded.version, format = excluded.format, seen_at = excluded.seen_at`;
 
 export const NODES = `
-SELECT name, version, format, (extract(epoch FROM seen_at) * 1000)::int8 AS seen_ms FROM node WHERE log_id = $1::uuid ORDER BY name`;
+SELECT name, version, format, (extract(epoch FROM seen_at) * 1000)::int8 AS "seenMs" FROM node WHERE log_id = $1::uuid ORDER BY name`;
 
 export const WANT = `UPDATE relay_log SET wanted_by = $2 WHERE one AND log_id = $1::uuid AND ${ARMED}`;
 
@@ -193,14 +193,14 @@ d AS (
     LATERAL (SELECT o.ctid FROM payload o WHERE o.log_id = b.log_id AND o.target = g.t AND o.seq = g.s OFFSET 0) x)))
 SELECT (SELECT count(*) FROM b)::int AS appended, (SELECT doubt FROM fence) AS doubt`;
 
-export const STANDBY_NAMES = `SELECT current_setting('synchronous_standby_names') AS names`;
+export const STANDBY_NAMES = `SELECT ${NAMES}`;
 
 /**
  * $1 log, $2 after, $3 how many, $4 whether those that nobody acknowledged too, $5 bytes of bodies at most, but one
  * batch. The length of a body that is stored outside its row is known without it.
  */
 export const BATCHES = `
-SELECT b.no, b.first_lsn, b.last_lsn, b.term, b.effects, b.body FROM (
+SELECT b.no, b.first_lsn AS "firstLsn", b.last_lsn AS "lastLsn", b.term, b.effects, b.body FROM (
   SELECT f.no, sum(octet_length(f.body)) OVER (ORDER BY f.no) AS bytes, row_number() OVER (ORDER BY f.no) AS at FROM (
     SELECT no, body FROM batch WHERE log_id = $1::uuid AND no > $2::int8 AND ($4::bool OR no <= (
       SELECT greatest(l.acked_no, (SELECT q.acked_no FROM batch q WHERE q.log_id = l.log_id ORDER BY q.no DESC LIMIT 1))
@@ -208,7 +208,7 @@ SELECT b.no, b.first_lsn, b.last_lsn, b.term, b.effects, b.body FROM (
 JOIN batch b ON b.log_id = $1::uuid AND b.no = s.no WHERE s.bytes <= $5::int8 OR s.at = 1 ORDER BY b.no`;
 
 export const BATCH = `
-SELECT l.pruned_no, b.term, b.effects, b.last_lsn FROM relay_log l LEFT JOIN batch b ON b.log_id = l.log_id AND b.no = $2::int8
+SELECT l.pruned_no AS "prunedNo", b.term, b.effects, b.last_lsn AS "lastLsn" FROM relay_log l LEFT JOIN batch b ON b.log_id = l.log_id AND b.no = $2::int8
 WHERE l.log_id = $1::uuid`;
 
 export const PAYLOADS = `
@@ -295,4 +295,4 @@ WITH fence AS (${UNHURRIED}),
 d AS (
   DELETE FROM batch WHERE ctid = ANY (ARRAY(SELECT x.ctid FROM fence f,
     LATERAL (SELECT o.ctid FROM batch o WHERE o.log_id = f.log_id AND o.no <= f.pruned_no ORDER BY o.no LIMIT $4::int8) x)) RETURNING 1)
-SELECT (SELECT count(*) FROM fence)::int AS own, (SELECT pruned_no FROM fence) AS pruned_no, (SELECT count(*) FROM d)::int AS deleted`;
+SELECT (SELECT count(*) FROM fence)::int AS own, (SELECT pruned_no FROM fence) AS "prunedNo", (SELECT count(*) FROM d)::int AS deleted`;

@@ -5,27 +5,10 @@
  * it compares what was seen, and then changes nothing.
  */
 import { randomUUID } from 'node:crypto';
-import { encodeBody } from './batch-body.ts';
-import type { QueryResultRow } from 'pg';
+import { decodeBody, encodeBody } from './batch-body.ts';
 import type { Durability } from './durability.ts';
 import type { LogEndpoint } from './log-address.ts';
-import { ANSWER_WITHIN_MS, type Answered } from './pg-link.ts';
-import {
-  type AppendRow,
-  type BatchRow,
-  type FoundRow,
-  type IdentityRow,
-  type NodeRow,
-  type RenewalRow,
-  type StateRow,
-  followedBatch,
-  foundBatch,
-  keysOf,
-  named,
-  putOf,
-  seqsOf,
-  stateOf,
-} from './pg-rows.ts';
+import { ANSWER_WITHIN_MS } from './pg-link.ts';
 import { PgSession } from './pg-session.ts';
 import {
   type Appended,
@@ -38,7 +21,6 @@ import {
   type LogChange,
   type LogNode,
   type LogServer,
-  type LogSnapshots,
   type LogState,
   LogUnreachable,
   NODE_COUNTS_MS,
@@ -59,6 +41,11 @@ const BATCHES_AT_ONCE = 64;
 const PARTS_DROPPED_AT_ONCE = 16;
 const BATCHES_PRUNED_AT_ONCE = 200;
 
+/** The answer to `sql.IDENTITY`. */
+export type IdentityRow = LogServer & Pick<OpenedLog, 'nowMs'> & { hasTables: boolean; names: string };
+/** The answer to `sql.STATE`. */
+type StateRow = LogServer & Omit<LogState, 'ledOn'>;
+
 interface PostgresLogOptions {
   endpoints: readonly LogEndpoint[];
   /** The same with the password that counts now; asked with each new connection. */
@@ -74,7 +61,6 @@ interface PostgresLogOptions {
 
 export class PostgresLog implements SharedLog {
   readonly place: string;
-  readonly snapshots = new PgSnapshots((name, text, values) => this.#session.ask(name, text, values));
   readonly #session: PgSession;
   readonly format: number;
   /** When the batch under way was sent. */
@@ -102,12 +88,13 @@ export class PostgresLog implements SharedLog {
     const { rows } = await this.#session.ask<IdentityRow>('identity', sql.IDENTITY);
     const [row] = rows;
     if (!row) throw new LogUnreachable('the server says nothing of itself');
-    const server = { systemId: row.system_identifier, timeline: row.timeline };
+    const { systemId, timeline, nowMs, names, hasTables } = row;
+    const server = { systemId, timeline };
     this.#server = server;
-    const copyFault = await this.#session.namesAre(row.standby_names);
-    const state = row.has_tables ? await this.#state() : undefined;
+    const copyFault = await this.#session.namesAre(names);
+    const state = hasTables ? await this.#state() : undefined;
     if (state) await this.#session.prove();
-    return { server, nowMs: Number(row.now_ms), copyFault, state };
+    return { server, nowMs, copyFault, state };
   }
 
   async initialise(logId: string): Promise<void> {
@@ -121,8 +108,8 @@ export class PostgresLog implements SharedLog {
     const tenure = randomUUID();
     const { logId, term, beat, tenure: before = null } = seen;
     const values = [logId, term, beat, before, tenure, holder, settings, systemId, timeline, doubt ?? null];
-    const { rows } = await this.#session.change<{ term: string }>('lead', sql.LEAD, values);
-    return rows[0] ? { logId, term: Number(rows[0].term), tenure } : 'held';
+    const { rows } = await this.#session.change<Pick<Tenure, 'term'>>('lead', sql.LEAD, values);
+    return rows[0] ? { logId, tenure, ...rows[0] } : 'held';
   }
 
   async change(seen: LogState, { state, tenure, replacedBy }: LogChange): Promise<boolean> {
@@ -157,20 +144,14 @@ export class PostgresLog implements SharedLog {
 
   async renew(tenure: Tenure, { no, effects }: Parameters<SharedLog['renew']>[1]): Promise<Renewal> {
     const sentMs = this.#monotonicMs();
-    const { rows } = await this.#session.store<RenewalRow>('renew', sql.RENEW, [...named(tenure), no, effects]);
-    const [row] = rows;
-    if (!row) throw new Fenced();
+    type Row = LogServer & Omit<Renewal, 'server' | 'copyFault'> & { names: string };
+    const { rows } = await this.#session.store<Row>('renew', sql.RENEW, [...named(tenure), no, effects]);
+    if (!rows[0]) throw new Fenced();
     // A batch that is under way in the server holds the row against this statement: the answer to it is lost.
     if (this.#appendingSinceMs !== undefined && sentMs - this.#appendingSinceMs >= this.#answerWithinMs)
       this.#session.closeAppends();
-    return {
-      holds: row.holds,
-      doubt: row.doubt ?? undefined,
-      wantedBy: row.wanted_by ?? undefined,
-      nowMs: Number(row.now_ms),
-      server: { systemId: row.system_identifier, timeline: row.timeline },
-      copyFault: this.#session.copyFault(row.standby_names),
-    };
+    const { systemId, timeline, names, ...renewal } = rows[0];
+    return { ...renewal, server: { systemId, timeline }, copyFault: this.#session.copyFault(names) };
   }
 
   async append(tenure: Tenure, batch: EncodedBatch, ackedNo: number): Promise<Appended> {
@@ -181,7 +162,7 @@ export class PostgresLog implements SharedLog {
       const places = [...putOf(payloads), keysOf(dropped), seqsOf(dropped)];
       const row = await this.#session.append<AppendRow>(sql.APPEND, [...values, ...places], isStored);
       if (!isStored(row)) throw new Fenced();
-      return { doubt: row?.doubt ?? undefined };
+      return { doubt: row?.doubt };
     } finally {
       this.#appendingSinceMs = undefined;
     }
@@ -206,13 +187,18 @@ export class PostgresLog implements SharedLog {
 
   async batches(logId: string, afterNo: number, tenure?: Tenure): Promise<FollowedBatch[]> {
     const values = [logId, afterNo, BATCHES_AT_ONCE, tenure !== undefined, BATCH_BYTES_AT_ONCE];
-    const { rows } = await this.#session.ask<BatchRow>('batches', sql.BATCHES, values);
-    return rows.map(followedBatch);
+    type Row = Omit<FollowedBatch, 'records' | 'shared'> & { body: Buffer };
+    const { rows } = await this.#session.ask<Row>('batches', sql.BATCHES, values);
+    return rows.map(({ body, ...batch }) => Object.assign(batch, decodeBody(body)));
   }
 
   async batch(logId: string, no: number): Promise<FoundBatch | 'pruned' | undefined> {
-    const { rows } = await this.#session.ask<FoundRow>('batch', sql.BATCH, [logId, no]);
-    return foundBatch(rows[0], no);
+    type Row = { prunedNo: number } & (FoundBatch | { effects: undefined });
+    const { rows } = await this.#session.ask<Row>('batch', sql.BATCH, [logId, no]);
+    if (!rows[0]) return undefined;
+    const { prunedNo, ...found } = rows[0];
+    if (found.effects) return found;
+    return no <= prunedNo ? 'pruned' : undefined;
   }
 
   async payloads(logId: string, places: readonly Buffer[]): Promise<(Buffer | undefined)[]> {
@@ -242,18 +228,12 @@ export class PostgresLog implements SharedLog {
   }
 
   async nodes(logId: string): Promise<SeenNode[]> {
-    const { rows } = await this.#session.ask<NodeRow>('nodes', sql.NODES, [logId]);
-    return rows.map(({ name, version, format, seen_ms: seenMs }) => ({
-      name,
-      version,
-      format,
-      seenMs: Number(seenMs),
-    }));
+    return (await this.#session.ask<SeenNode>('nodes', sql.NODES, [logId])).rows;
   }
 
   async raise(tenure: Tenure): Promise<number> {
     const values = [...named(tenure), this.format, NODE_COUNTS_MS];
-    const { rows } = await this.#session.store<{ format: number }>('raise', sql.RAISE, values);
+    const { rows } = await this.#session.store<Pick<LogState, 'format'>>('raise', sql.RAISE, values);
     if (!rows[0]) throw new Fenced();
     return rows[0].format;
   }
@@ -262,80 +242,141 @@ export class PostgresLog implements SharedLog {
     await this.#session.ask('resign', sql.RESIGN, [...named(tenure), ackedNo]);
   }
 
+  async putPart(tenure: Tenure, throughNo: number, part: number, body: Buffer): Promise<void> {
+    await this.#changeOwn('put part', sql.PUT_PART, [...named(tenure), throughNo, part, body]);
+  }
+
+  async part(logId: string, throughNo: number, part: number): Promise<Buffer | undefined> {
+    const { rows } = await this.#session.ask<{ body: Buffer }>('part', sql.PART, [logId, throughNo, part]);
+    return rows[0]?.body;
+  }
+
+  async makeValid(tenure: Tenure, throughNo: number, ackedNo: number): Promise<void> {
+    await this.#changeOwn('make valid', sql.MAKE_VALID, [...named(tenure), throughNo, ackedNo]);
+  }
+
+  async dropOtherParts(tenure: Tenure): Promise<boolean> {
+    const { deleted } = await this.#deleted('drop parts', sql.DROP_PARTS, tenure, PARTS_DROPPED_AT_ONCE);
+    return deleted === PARTS_DROPPED_AT_ONCE;
+  }
+
+  async prune(tenure: Tenure, throughNo: number): Promise<boolean> {
+    const { deleted, prunedNo } = await this.#deleted('prune', sql.DELETE_BATCHES, tenure, BATCHES_PRUNED_AT_ONCE);
+    if (prunedNo >= throughNo) return deleted === BATCHES_PRUNED_AT_ONCE;
+    await this.#changeOwn('mark pruned', sql.MARK_PRUNED, [...named(tenure), throughNo]);
+    return true;
+  }
+
   async close(): Promise<void> {
     this.#session.close();
   }
 
   async #state(): Promise<LogState | undefined> {
     const { rows } = await this.#session.ask<StateRow>('state', sql.STATE);
-    const [row] = rows;
-    if (!row) return undefined;
-    refuseNewer(row.format, this.format);
-    return stateOf(row);
+    if (!rows[0]) return undefined;
+    refuseNewer(rows[0].format, this.format);
+    return stateOf(rows[0]);
   }
 
   async #load(name: string, text: string, values: unknown[]): Promise<void> {
     const { rows } = await this.#session.store<{ held: number }>(name, text, values);
     if (rows[0]?.held !== 1) throw new Fenced();
   }
+
+  /** Throws `Fenced` when the statement changed nothing, because another tenure leads. */
+  async #changeOwn(name: string, text: string, values: unknown[]): Promise<void> {
+    const { rowCount } = await this.#session.ask(name, text, values);
+    if (rowCount === 0) throw new Fenced();
+  }
+
+  /** Deletes so little that it is over soon: an append does not wait for it, and who takes the lead waits for one. */
+  async #deleted(name: string, text: string, tenure: Tenure, atMost: number): Promise<DeletedRow> {
+    const { rows } = await this.#session.ask<DeletedRow>(name, text, [...named(tenure), atMost]);
+    if (!rows[0] || rows[0].own === 0) throw new Fenced();
+    return rows[0];
+  }
+}
+
+interface AppendRow extends Appended {
+  appended: number;
+}
+
+interface DeletedRow {
+  own: number;
+  deleted: number;
+  /** Of batches alone. */
+  prunedNo: number;
+}
+
+function stateOf({ systemId, timeline, ...state }: StateRow): LogState {
+  return { ...state, ledOn: { systemId, timeline } };
 }
 
 function isStored(row: AppendRow | undefined): boolean {
   return row !== undefined && row.appended > 0;
 }
 
-type Ask = <R extends QueryResultRow>(name: string, text: string, values: unknown[]) => Promise<Answered<R>>;
-
-/**
- * Snapshots and pruning. Every statement compares the tenure, and deletes so little that it is over soon: an append
- * waits for none of them, and who takes the lead waits for one.
- */
-class PgSnapshots implements LogSnapshots {
-  readonly #ask: Ask;
-
-  constructor(ask: Ask) {
-    this.#ask = ask;
-  }
-
-  async put(tenure: Tenure, throughNo: number, part: number, body: Buffer): Promise<void> {
-    const values = [...named(tenure), throughNo, part, body];
-    const { rowCount } = await this.#ask('put part', sql.PUT_PART, values);
-    if (rowCount === 0) throw new Fenced();
-  }
-
-  async part(logId: string, throughNo: number, part: number): Promise<Buffer | undefined> {
-    const { rows } = await this.#ask<{ body: Buffer }>('part', sql.PART, [logId, throughNo, part]);
-    return rows[0]?.body;
-  }
-
-  async makeValid(tenure: Tenure, throughNo: number, ackedNo: number): Promise<void> {
-    const { rowCount } = await this.#ask('make valid', sql.MAKE_VALID, [...named(tenure), throughNo, ackedNo]);
-    if (rowCount === 0) throw new Fenced();
-  }
-
-  async dropOthers(tenure: Tenure): Promise<boolean> {
-    const deleted = await this.#deleted('drop parts', sql.DROP_PARTS, tenure, PARTS_DROPPED_AT_ONCE);
-    return deleted.deleted === PARTS_DROPPED_AT_ONCE;
-  }
-
-  async prune(tenure: Tenure, throughNo: number): Promise<boolean> {
-    const { deleted, pruned_no } = await this.#deleted('prune', sql.DELETE_BATCHES, tenure, BATCHES_PRUNED_AT_ONCE);
-    if (Number(pruned_no) >= throughNo) return deleted === BATCHES_PRUNED_AT_ONCE;
-    const { rowCount } = await this.#ask('mark pruned', sql.MARK_PRUNED, [...named(tenure), throughNo]);
-    if (rowCount === 0) throw new Fenced();
-    return true;
-  }
-
-  async #deleted(name: string, text: string, tenure: Tenure, atMost: number): Promise<DeletedRow> {
-    const { rows } = await this.#ask<DeletedRow>(name, text, [...named(tenure), atMost]);
-    const [row] = rows;
-    if (!row || row.own === 0) throw new Fenced();
-    return row;
-  }
+function named({ logId, term, tenure }: Tenure): [string, number, string] {
+  return [logId, term, tenure];
 }
 
-interface DeletedRow {
-  own: number;
-  deleted: number;
-  pruned_no?: string;
+function putOf(payloads: readonly StoredPayload[]): [keys: Buffer, seqs: Buffer, wires: Buffer] {
+  const places = payloads.map(({ place }) => place);
+  return [keysOf(places), seqsOf(places), byteaArray(payloads.map(({ wire }) => wire))];
+}
+
+function keysOf(places: readonly Buffer[]): Buffer {
+  return byteaArray(places.map((place) => place.subarray(0, PLACE_KEY_BYTES)));
+}
+
+function seqsOf(places: readonly Buffer[]): Buffer {
+  return int8Array(places.map((place) => place.readBigInt64BE(PLACE_KEY_BYTES)));
+}
+
+const PLACE_KEY_BYTES = 32;
+
+/**
+ * Arrays are sent as PostgreSQL's binary format has them: `pg` sends a Buffer parameter as it is, so the bytes of a
+ * bytea[] go without hex. Layout: number of dimensions i32, 0 i32, OID of the elements i32, length i32, lower bound i32
+ * (1), then each element: its length i32 and its bytes (PostgreSQL's array_send).
+ */
+const BYTEA = 17;
+const INT8 = 20;
+const HEADER_BYTES = 20;
+const LENGTH_BYTES = 4;
+const INT8_BYTES = 8;
+
+function byteaArray(values: readonly Buffer[]): Buffer {
+  if (values.length === 0) return emptyArray(BYTEA);
+  const bytes = values.reduce((sum, value) => sum + LENGTH_BYTES + value.length, HEADER_BYTES);
+  const array = headed(bytes, BYTEA, values.length);
+  let at = HEADER_BYTES;
+  for (const value of values) {
+    at = array.writeInt32BE(value.length, at);
+    at += value.copy(array, at);
+  }
+  return array;
+}
+
+function int8Array(values: readonly (number | bigint)[]): Buffer {
+  if (values.length === 0) return emptyArray(INT8);
+  const array = headed(HEADER_BYTES + values.length * (LENGTH_BYTES + INT8_BYTES), INT8, values.length);
+  let at = HEADER_BYTES;
+  for (const value of values) {
+    at = array.writeInt32BE(INT8_BYTES, at);
+    at = array.writeBigInt64BE(BigInt(value), at);
+  }
+  return array;
+}
+
+function headed(bytes: number, oid: number, length: number): Buffer {
+  const array = Buffer.allocUnsafe(bytes);
+  for (const [position, value] of [1, 0, oid, length, 1].entries()) array.writeInt32BE(value, position * 4);
+  return array;
+}
+
+function emptyArray(oid: number): Buffer {
+  const array = Buffer.alloc(12);
+  array.writeInt32BE(oid, 8);
+  return array;
 }

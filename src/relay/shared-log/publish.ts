@@ -240,7 +240,7 @@ async function loadStore(store: RelayStore, options: LoadOptions): Promise<Loade
     await writeSnapshot({
       parts: {
         put: (part, body) => log.loadPart(hold, logId, FIRST_NO, part, body),
-        get: (part) => log.snapshots.part(logId, FIRST_NO, part),
+        get: (part) => log.part(logId, FIRST_NO, part),
       },
       image,
       mark: first,

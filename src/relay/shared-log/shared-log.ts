@@ -160,35 +160,7 @@ export interface LogChange {
   replacedBy?: { logId: string; no: number } | undefined;
 }
 
-/**
- * Snapshots of what views hold, each as it is after one batch. At most one is valid, `snapshotNo` of the state: it
- * stands for the batches up to it. Its parts are numbered from 0 (snapshot.ts).
- *
- * A tenure that does not lead any more writes and deletes nothing. Nothing here waits for a standby: what is stored
- * later has it only after this.
- */
-export interface LogSnapshots {
-  /** Stores a part of a snapshot that is to come after the valid one. Throws `Fenced`. */
-  put(tenure: Tenure, throughNo: number, part: number, body: Buffer): Promise<void>;
-  /** A part of any snapshot, valid or not; `undefined` when there is none. */
-  part(logId: string, throughNo: number, part: number): Promise<Buffer | undefined>;
-  /**
-   * Makes it the valid one. To be called when all of its parts were read back as they were written, and when the
-   * batches up to `ackedNo`, the one that vouches for it among them, were acknowledged. Throws `Fenced`; also for one
-   * that lacks its first part, that is not newer than the valid one, or that no batch follows.
-   */
-  makeValid(tenure: Tenure, throughNo: number, ackedNo: number): Promise<void>;
-  /** Deletes some parts of snapshots that are not valid. Resolves to whether more may be left. Throws `Fenced`. */
-  dropOthers(tenure: Tenure): Promise<boolean>;
-  /**
-   * Deletes some of the batches up to `throughNo`. Resolves to whether more may be left. Throws `Fenced`; also for
-   * batches that the valid snapshot does not stand for.
-   */
-  prune(tenure: Tenure, throughNo: number): Promise<boolean>;
-}
-
 export interface SharedLog {
-  readonly snapshots: LogSnapshots;
   /** Where it is, as an operator names it, without a password. */
   readonly place: string;
   /** The newest format that it reads and writes. */
@@ -248,6 +220,29 @@ export interface SharedLog {
   loadPart(hold: Tenure, logId: string, throughNo: number, part: number, body: Buffer): Promise<void>;
   /** Deletes some of what is of logs that the row does not name; returns how many rows. */
   sweep(): Promise<number>;
+  /*
+   * Snapshots of what views hold, each as it is after one batch. At most one is valid, `snapshotNo` of the state: it
+   * stands for the batches up to it. Its parts are numbered from 0 (snapshot.ts). A tenure that does not lead any more
+   * writes and deletes nothing. None of this waits for a standby: what is stored later has it only after this.
+   */
+
+  /** Stores a part of a snapshot that is to come after the valid one. Throws `Fenced`. */
+  putPart(tenure: Tenure, throughNo: number, part: number, body: Buffer): Promise<void>;
+  /** A part of any snapshot, valid or not; `undefined` when there is none. */
+  part(logId: string, throughNo: number, part: number): Promise<Buffer | undefined>;
+  /**
+   * Makes it the valid one. To be called when all of its parts were read back as they were written, and when the
+   * batches up to `ackedNo`, the one that vouches for it among them, were acknowledged. Throws `Fenced`; also for one
+   * that lacks its first part, that is not newer than the valid one, or that no batch follows.
+   */
+  makeValid(tenure: Tenure, throughNo: number, ackedNo: number): Promise<void>;
+  /** Deletes some parts of snapshots that are not valid. Resolves to whether more may be left. Throws `Fenced`. */
+  dropOtherParts(tenure: Tenure): Promise<boolean>;
+  /**
+   * Deletes some of the batches up to `throughNo`. Resolves to whether more may be left. Throws `Fenced`; also for
+   * batches that the valid snapshot does not stand for.
+   */
+  prune(tenure: Tenure, throughNo: number): Promise<boolean>;
   /** At once: what is under way is rejected, and nothing is asked any more. */
   close(): Promise<void>;
 }

@@ -115,7 +115,7 @@ export class SnapshotJob {
     const { log, onFailed } = this.#options;
     if (snapshotNo === 0 || this.#read?.throughNo === snapshotNo) return;
     try {
-      const { manifest, pairs } = await readSnapshot({ get: (part) => log.snapshots.part(logId, snapshotNo, part) });
+      const { manifest, pairs } = await readSnapshot({ get: (part) => log.part(logId, snapshotNo, part) });
       for await (const _pairs of pairs) if (signal.aborted) return;
       this.#read = manifest;
       this.#damagedNo = 0;
@@ -145,8 +145,8 @@ export class SnapshotJob {
     try {
       const { no } = mark;
       const parts = {
-        put: (part: number, body: Buffer) => log.snapshots.put(tenure, no, part, body),
-        get: (part: number) => log.snapshots.part(tenure.logId, no, part),
+        put: (part: number, body: Buffer) => log.putPart(tenure, no, part, body),
+        get: (part: number) => log.part(tenure.logId, no, part),
       };
       const monotonicMs = (): number => clock.monotonicMs();
       manifest = await writeSnapshot({ parts, image, mark, atMs: clock.nowMs(), monotonicMs, signal });
@@ -156,7 +156,7 @@ export class SnapshotJob {
     if (!manifest) return;
     const { throughNo: batch, lastLsn: lsn, rows, rowsHash, dueHash, bytes } = manifest;
     await retention.vouch({ throughLsn: lsn, rows, rowsHash, dueHash }, clock.nowMs());
-    await log.snapshots.makeValid(tenure, batch, view.no);
+    await log.makeValid(tenure, batch, view.no);
     this.#read = manifest;
     this.#damagedNo = 0;
     onTaken({ batch, lsn, rows, bytes, durationMs: Math.round(clock.monotonicMs() - startedMs) });
@@ -165,7 +165,7 @@ export class SnapshotJob {
 
   async #dropOthers(signal: StopSignal): Promise<void> {
     const { log, tenure } = this.#options;
-    while (!signal.aborted && (await log.snapshots.dropOthers(tenure)));
+    while (!signal.aborted && (await log.dropOtherParts(tenure)));
   }
 
   async #prune(signal: StopSignal): Promise<void> {
@@ -174,7 +174,7 @@ export class SnapshotJob {
     const isFurther = throughNo > this.#prunedNo;
     if (throughNo === 0 || (!isFurther && !this.#isRestDue)) return;
     this.#isRestDue = true;
-    for (let isMore = true; isMore; isMore = await log.snapshots.prune(tenure, throughNo)) if (signal.aborted) return;
+    for (let isMore = true; isMore; isMore = await log.prune(tenure, throughNo)) if (signal.aborted) return;
     this.#isRestDue = false;
     this.#prunedNo = throughNo;
     if (isFurther) onPruned(throughNo);

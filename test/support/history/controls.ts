@@ -25,7 +25,7 @@ export const LEFT_OUT = {
   },
   'the names after an append': {
     file: `${LOG}/pg-session.ts`,
-    from: "const isAlike = this.#durability !== 'standby' ||",
+    from: "const isAlike = this.#options.durability !== 'standby' ||",
     to: 'const isAlike = true ||',
   },
   'the names of a new connection': {

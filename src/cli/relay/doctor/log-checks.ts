@@ -83,7 +83,7 @@ function clockCheck({ nowMs }: RelaySubject, { nowMs: serverMs }: LogInspection)
 
 export const SHOW_STANDBYS = `psql -c 'SELECT application_name, state, sync_state FROM pg_stat_replication'`;
 /** Commits wait for standbys in these states. */
-const SYNCHRONOUS: ReadonlySet<string | null> = new Set(['sync', 'quorum']);
+const SYNCHRONOUS: ReadonlySet<string | undefined> = new Set(['sync', 'quorum']);
 
 function copiesCheck(
   { namesFault, standbyNames, standbys, synchronousCommit }: LogInspection,
@@ -97,7 +97,7 @@ function copiesCheck(
   }
   if (durability !== 'standby')
     return ok(COPIES, `--durability ${durability} asks for no standby; ${names}; ${commit}`);
-  const seen = standbys.filter(({ sync }) => sync !== null);
+  const seen = standbys.filter(({ sync }) => sync !== undefined);
   const waitedFor = seen.filter(({ sync }) => SYNCHRONOUS.has(sync));
   if (waitedFor.length > 0) return ok(COPIES, `commits wait for ${waitedFor.map(standbyText).join(', ')}; ${commit}`);
   if (standbys.length > 0 && seen.length === 0)
@@ -109,7 +109,7 @@ function copiesCheck(
 }
 
 function standbyText({ name, lagSeconds }: LogStandby): string {
-  return lagSeconds === null ? name : `${name} (${lagSeconds.toFixed(1)} s behind)`;
+  return lagSeconds === undefined ? name : `${name} (${lagSeconds.toFixed(1)} s behind)`;
 }
 
 function leaderChecks(subject: RelaySubject, log: NonNullable<LogInspection['log']>): RelayCheck[] {

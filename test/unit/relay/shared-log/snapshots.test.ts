@@ -110,15 +110,15 @@ test('a lost disk of every node is filled with the epoch, also after another lea
 test('a snapshot that does not come back as it was written is not valid, and the relay goes on', async () => {
   const relay = await relayWithMail(1);
   const { log } = relay.node.snapshotParts;
-  const put = log.snapshots.put.bind(log.snapshots);
-  log.snapshots.put = async (tenure, throughNo, part, body) => {
+  const put = log.putPart.bind(log);
+  log.putPart = async (tenure, throughNo, part, body) => {
     const altered = Buffer.from(body);
     if (part === 1) altered[altered.length - 1] = (altered.at(-1) ?? 0) ^ 1;
     await put(tenure, throughNo, part, altered);
   };
   await expect(relay.takeSnapshot()).rejects.toThrow(SnapshotDamaged);
   expect(relay.server.row?.snapshotNo).toBe(0);
-  log.snapshots.put = put;
+  log.putPart = put;
   await relay.takeSnapshot();
   expect(relay.server.row?.snapshotNo).toBeGreaterThan(0);
   expect(await relay.pushOne(pushOf(ALICE, 'item-7', [[BOB, 'some mail']]))).toMatchObject({ verdict: 'accepted' });
@@ -127,12 +127,12 @@ test('a snapshot that does not come back as it was written is not valid, and the
 test('a lead that is lost in the middle makes no snapshot valid, and the next leader drops its parts', async () => {
   const relay = await relayWithMail(2);
   const { log, tenure } = relay.node.snapshotParts;
-  const part = log.snapshots.part.bind(log.snapshots);
+  const part = log.part.bind(log);
   const { row } = relay.server;
   if (!row) throw new Error('the log has begun');
   const before = { ...row };
   // While the parts are read back.
-  log.snapshots.part = (...asked) => {
+  log.part = (...asked) => {
     Object.assign(row, { term: tenure.term + 1, tenure: 'another' });
     return part(...asked);
   };
@@ -269,8 +269,8 @@ test('a node that reads a snapshot while the leader replaces it begins with the 
   let isReplaced = false;
   relay.server.client = () => {
     const log = client();
-    const part = log.snapshots.part.bind(log.snapshots);
-    log.snapshots.part = async (...asked) => {
+    const part = log.part.bind(log);
+    log.part = async (...asked) => {
       if (asked[2] === 1 && !isReplaced) {
         isReplaced = true;
         await pushed(relay, 7, 8);
@@ -358,14 +358,14 @@ async function relayWithPrunedView(): Promise<SharedTestRelay> {
 test('a run that ends while it prunes leaves the rest to the next, also of another process', async () => {
   const relay = await relayWithPrunedView();
   const { log } = relay.node.snapshotParts;
-  const prune = log.snapshots.prune.bind(log.snapshots);
+  const prune = log.prune.bind(log);
   const left = (): number => {
     const { row } = relay.server;
     return (row?.prunedNo ?? 0) - relay.server.of(row?.logId ?? '').deletedNo;
   };
   const ended = new LogUnreachable('the connection was lost');
   let calls = 0;
-  log.snapshots.prune = async (...given) => {
+  log.prune = async (...given) => {
     if (++calls > 3) throw ended;
     return prune(...given);
   };
@@ -373,12 +373,12 @@ test('a run that ends while it prunes leaves the rest to the next, also of anoth
   await first.job.run();
   expect(first.failures).toEqual([ended]);
   expect(left()).toBeGreaterThan(0);
-  log.snapshots.prune = prune;
+  log.prune = prune;
   const next = relay.snapshotJob();
   await next.job.run();
   expect(left()).toBe(0);
   calls = 0;
-  log.snapshots.prune = async () => {
+  log.prune = async () => {
     throw new Error(`nothing is left (${++calls})`);
   };
   await next.job.run();

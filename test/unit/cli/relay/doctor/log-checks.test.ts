@@ -85,7 +85,7 @@ test.each<[string, Partial<LogInspection>, Durability, string, Check['state'], s
   ],
   [
     'whose standby is away',
-    { standbys: [{ name: 'third', sync: 'async', lagSeconds: null }] },
+    { standbys: [{ name: 'third', sync: 'async', lagSeconds: undefined }] },
     'standby',
     'log-copies',
     'broken',
@@ -94,7 +94,7 @@ test.each<[string, Partial<LogInspection>, Durability, string, Check['state'], s
   ],
   [
     'whose standbys this user may not see',
-    { standbys: [{ name: '', sync: null, lagSeconds: null }] },
+    { standbys: [{ name: '', sync: undefined, lagSeconds: undefined }] },
     'standby',
     'log-copies',
     'ok',
