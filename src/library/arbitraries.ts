@@ -72,65 +72,51 @@ const restoreRow = fc.record({
 const denySelectors = fc.record({ hostFp: fc.option(sha256), clientId: account, account, org: account });
 const releasedShare = fc.record({ senderPubkey: publicKey, items: wholeNumber, bytes: wholeNumber });
 
-const datedList = { hostPubkey: publicKey, iatMs: wholeNumber, atMs: wholeNumber };
+const datedList = { hostPubkey: publicKey, iatMs: wholeNumber };
+
+/** An arbitrary of an event whose time is `atMs`, which is drawn last. */
+function event<T extends RelayEvent['type'], Members>(
+  type: T,
+  members: { [Name in keyof Members]: fc.Arbitrary<Members[Name]> },
+): fc.Arbitrary<Members & { type: T; atMs: number }> {
+  const record = { type: fc.constant(type), ...members, atMs: wholeNumber };
+  return fc.record(record) as unknown as fc.Arbitrary<Members & { type: T; atMs: number }>;
+}
+
 /** An arbitrary of each event type, so that no type can be forgotten. */
 export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent & { type: T }> } = {
-  RelayInitialised: fc.record({
-    type: fc.constant('RelayInitialised' as const),
-    relayPubkey: publicKey,
-    epoch,
-    schemaVersion: wholeNumber,
-    atMs: wholeNumber,
-  }),
-  EpochRotated: fc.record({
-    type: fc.constant('EpochRotated' as const),
-    epoch,
-    reason: fc.constantFrom(...REASONS),
-    atMs: wholeNumber,
-  }),
+  RelayInitialised: event('RelayInitialised', { relayPubkey: publicKey, epoch, schemaVersion: wholeNumber }),
+  EpochRotated: event('EpochRotated', { epoch, reason: fc.constantFrom(...REASONS) }),
   RelayRestored: fc
     .tuple(restoreRow, fc.array(restoreRow, { maxLength: 4 }))
     .map(([row, earlier]) => Object.assign({ type: 'RelayRestored' as const, earlier }, row)),
-  SchemaMigrated: fc.record({
-    type: fc.constant('SchemaMigrated' as const),
-    schemaVersion: wholeNumber,
-    atMs: wholeNumber,
-  }),
-  CheckpointTaken: fc.record({
-    type: fc.constant('CheckpointTaken' as const),
+  SchemaMigrated: event('SchemaMigrated', { schemaVersion: wholeNumber }),
+  CheckpointTaken: event('CheckpointTaken', {
     throughLsn: wholeNumber,
     rows: wholeNumber,
     rowsHash: sha256,
     dueHash: sha256,
-    atMs: wholeNumber,
   }),
-  HostEnrolled: fc.record({
-    type: fc.constant('HostEnrolled' as const),
+  HostEnrolled: event('HostEnrolled', {
     hostPubkey: publicKey,
     ...enrolmentRecord,
     formerAccount: account,
     chargedItems: wholeNumber,
     chargedBytes: wholeNumber,
-    atMs: wholeNumber,
   }),
-  HostSeen: fc.record({ type: fc.constant('HostSeen' as const), hostPubkey: publicKey, atMs: wholeNumber }),
-  V2HopMade: fc.record({ type: fc.constant('V2HopMade' as const), hostPubkey: publicKey, atMs: wholeNumber }),
-  EnrolmentLapsed: fc.record({
-    type: fc.constant('EnrolmentLapsed' as const),
+  HostSeen: event('HostSeen', { hostPubkey: publicKey }),
+  V2HopMade: event('V2HopMade', { hostPubkey: publicKey }),
+  EnrolmentLapsed: event('EnrolmentLapsed', {
     hostPubkey: publicKey,
     account,
     releasedItems: wholeNumber,
     releasedBytes: wholeNumber,
-    atMs: wholeNumber,
   }),
-  HostRevoked: fc.record({
-    type: fc.constant('HostRevoked' as const),
+  HostRevoked: event('HostRevoked', {
     hostPubkey: publicKey,
     cause: fc.constantFrom('operator' as const, 'denied' as const, 'carried' as const),
-    atMs: wholeNumber,
   }),
-  KeyRotated: fc.record({
-    type: fc.constant('KeyRotated' as const),
+  KeyRotated: event('KeyRotated', {
     oldPubkey: publicKey,
     newPubkey: publicKey,
     iatMs: wholeNumber,
@@ -144,16 +130,13 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     bytes: wholeNumber,
     charges: fc.array(fc.record({ account: text, items: fc.integer(), bytes: fc.maxSafeInteger() }), { maxLength: 4 }),
     signed: fc.option(signedRotation),
-    atMs: wholeNumber,
   }),
-  ItemsMoved: fc.record({
-    type: fc.constant('ItemsMoved' as const),
+  ItemsMoved: event('ItemsMoved', {
     oldPubkey: publicKey,
     newPubkey: publicKey,
     fromSeqs: fc.array(wholeNumber, { maxLength: 5 }),
     firstSeq: wholeNumber,
     left: wholeNumber,
-    atMs: wholeNumber,
   }),
   DenyEntryAdded: denySelectors.chain((selectors) =>
     fc.record({
@@ -167,41 +150,24 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
       atMs: wholeNumber,
     }),
   ),
-  InviteIssued: fc.record({
-    type: fc.constant('InviteIssued' as const),
-    inviteHash: sha256,
-    label: text,
-    expiresAtMs: wholeNumber,
-    atMs: wholeNumber,
-  }),
-  InviteSpent: fc.record({
-    type: fc.constant('InviteSpent' as const),
-    inviteHash: sha256,
-    hostPubkey: publicKey,
-    atMs: wholeNumber,
-  }),
-  AdmissionsLapsed: fc.record({
-    type: fc.constant('AdmissionsLapsed' as const),
+  InviteIssued: event('InviteIssued', { inviteHash: sha256, label: text, expiresAtMs: wholeNumber }),
+  InviteSpent: event('InviteSpent', { inviteHash: sha256, hostPubkey: publicKey }),
+  AdmissionsLapsed: event('AdmissionsLapsed', {
     denied: fc.array(denySelectors, { maxLength: 4 }),
     invites: fc.array(sha256, { maxLength: 4 }),
-    atMs: wholeNumber,
   }),
-  SendersPublished: fc.record({
-    type: fc.constant('SendersPublished' as const),
+  SendersPublished: event('SendersPublished', {
     hostPubkey: publicKey,
     senders: fc.array(publicKey, { maxLength: 5 }),
     iatMs: wholeNumber,
-    atMs: wholeNumber,
   }),
-  SendersRenewed: fc.record({ type: fc.constant('SendersRenewed' as const), ...datedList }),
-  SendersDated: fc.record({ type: fc.constant('SendersDated' as const), ...datedList }),
-  EncKeyPublished: fc.record({
-    type: fc.constant('EncKeyPublished' as const),
+  SendersRenewed: event('SendersRenewed', datedList),
+  SendersDated: event('SendersDated', datedList),
+  EncKeyPublished: event('EncKeyPublished', {
     hostPubkey: publicKey,
     encPub: text,
     advertisedAtMs: wholeNumber,
     sig: text,
-    atMs: wholeNumber,
   }),
   ItemAccepted: fc.record({
     type: fc.constant('ItemAccepted' as const),
@@ -213,8 +179,7 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     expiresAtMs: wholeNumber,
     dedupUntilMs: wholeNumber,
   }),
-  ItemsAcked: fc.record({
-    type: fc.constant('ItemsAcked' as const),
+  ItemsAcked: event('ItemsAcked', {
     targetPubkey: publicKey,
     through: wholeNumber,
     items: wholeNumber,
@@ -222,10 +187,8 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     notices: wholeNumber,
     account,
     shares: fc.array(releasedShare, { maxLength: 5 }),
-    atMs: wholeNumber,
   }),
-  ItemsExpired: fc.record({
-    type: fc.constant('ItemsExpired' as const),
+  ItemsExpired: event('ItemsExpired', {
     targetPubkey: publicKey,
     relayPubkey: publicKey,
     items: fc.array(
@@ -252,23 +215,17 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
       }),
       { maxLength: 5 },
     ),
-    atMs: wholeNumber,
   }),
-  DedupExtended: fc.record({
-    type: fc.constant('DedupExtended' as const),
+  DedupExtended: event('DedupExtended', {
     targetPubkey: publicKey,
     items: fc.array(fc.record({ itemId, senderPubkey: publicKey, pushedTo: publicKey }), { maxLength: 4 }),
     dedupUntilMs: wholeNumber,
-    atMs: wholeNumber,
   }),
-  DedupPurged: fc.record({
-    type: fc.constant('DedupPurged' as const),
+  DedupPurged: event('DedupPurged', {
     beforeMs: wholeNumber,
     senders: fc.array(fc.record({ senderPubkey: publicKey, rows: wholeNumber }), { maxLength: 5 }),
-    atMs: wholeNumber,
   }),
-  ItemLost: fc.record({
-    type: fc.constant('ItemLost' as const),
+  ItemLost: event('ItemLost', {
     targetPubkey: publicKey,
     seq: wholeNumber,
     kind: fc.constantFrom(...ITEM_KINDS),
@@ -278,12 +235,9 @@ export const eventOfType: { [T in RelayEvent['type']]: fc.Arbitrary<RelayEvent &
     bytes: wholeNumber,
     account,
     reason: fc.constantFrom('missing' as const, 'corrupt' as const),
-    atMs: wholeNumber,
   }),
-  SeqFloorsRaised: fc.record({
-    type: fc.constant('SeqFloorsRaised' as const),
+  SeqFloorsRaised: event('SeqFloorsRaised', {
     floors: fc.array(fc.record({ targetPubkey: publicKey, headSeq: wholeNumber }), { maxLength: 5 }),
-    atMs: wholeNumber,
   }),
 };
 
