@@ -35,24 +35,21 @@ import {
 const SERVE_FLAGS = new Set(relayServeCommand(commandContext()).options.map(({ long }) => long));
 /** What a relay shows at its first start. */
 const NOTHING_YET: Gauges = {
-  serving: {
-    queueItems: 0,
-    queueBytes: 0,
-    oldestItemAgeS: 0,
-    hosts: 0,
-    waitingPulls: 0,
-    brokenQueues: 0,
-    openConnections: 0,
-    isDiskLow: false,
-    isReady: true,
-  },
-  logPosition: 1,
-  logFirstPosition: 1,
-  damagedRows: 0,
-  rowsFound: 0,
-  diskFreeBytes: 1,
-  lastBackupMs: 0,
-  log: { isLeading: true, term: 1, behind: 0, behindMs: 0, isStalled: false, isInDoubt: false, isReached: true },
+  queue_items: 0,
+  queue_bytes: 0,
+  oldest_item_age_seconds: 0,
+  log_position: 1,
+  log_first_position: 1,
+  hosts: 0,
+  waiting_pulls: 0,
+  broken_queues: 0,
+  open_connections: 0,
+  rows_check_found: 0,
+  damaged_rows: 0,
+  disk_free_bytes: 1,
+  disk_low: 0,
+  last_backup_timestamp_seconds: 0,
+  ready: 1,
 };
 const ENVIRONMENT = ['MAIL_RELAY_KEY', 'MAIL_RELAY_KEY_FILE', 'MAIL_RELAY_TRUST_PROXY', 'RELAY_MAX_BODY'];
 

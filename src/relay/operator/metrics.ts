@@ -12,43 +12,53 @@ import type { CommittedBatch, EngineObserver } from '../engine/observer.ts';
 import type { FinishedRequest } from '../../http/pipeline.ts';
 import type { Displacement } from '../../http/connections.ts';
 import type { Reply } from '../../http/exchange.ts';
-import { type LogGauges, LogMetrics } from './log-metrics.ts';
 
-/** Values of a relay that serves; a standby knows none of them. */
-export interface ServingGauges {
-  queueItems: number;
-  queueBytes: number;
-  /** Seconds; `undefined` while it is not known yet. */
-  oldestItemAgeS: number | undefined;
-  hosts: number;
-  waitingPulls: number;
-  /** Queues that are left as they are, because their rows are at fault. */
-  brokenQueues: number;
-  /** Of hosts, and of all other clients of their listener. */
-  openConnections: number;
-  isDiskLow: boolean;
-  isReady: boolean;
-}
+/** The gauges, which are read at each scrape, by their names, with their help. One without a value has no series. */
+const GAUGES = {
+  queue_items: 'Items that wait, expiry notices left out.',
+  queue_bytes: 'Wire bytes of the items that wait.',
+  oldest_item_age_seconds: 'Age of the waiting item that expires first.',
+  log_position: 'The last durable record of the log.',
+  log_first_position: 'The first record of the log that was not pruned.',
+  hosts: 'Live enrolments.',
+  waiting_pulls: 'Pulls that are held until an item arrives.',
+  broken_queues: 'Queues that are left as they are, because their rows are at fault.',
+  open_connections: 'Connections to the listener of hosts.',
+  rows_check_found: 'What the last check of the rows against the log found to be otherwise.',
+  damaged_rows: 'Rows of the database that were found damaged since the start.',
+  disk_free_bytes: 'Room on the disk of the store.',
+  disk_low: '1 while pushes are refused for want of room.',
+  last_backup_timestamp_seconds: 'When the last good backup was taken.',
+  ready: '1 while the relay takes requests.',
+} as const;
+export type Gauges = Readonly<Record<keyof typeof GAUGES, number | undefined>>;
 
-/** Values that are read at each scrape, not counted when something happens. */
-export interface Gauges {
-  /** `undefined`: a standby, which is not ready, and refuses no push for want of room. */
-  serving: ServingGauges | undefined;
-  logPosition: number;
-  logFirstPosition: number;
-  damagedRows: number;
-  /** How many rows the last check against the log found. */
-  rowsFound: number;
-  diskFreeBytes: number;
-  /** Milliseconds since 1970; 0 when a plan has none yet, `undefined` without a plan and before any was taken. */
-  lastBackupMs: number | undefined;
-  /** Of a log that several relays share; `undefined` where the store holds the log. */
-  log: LogGauges | undefined;
+/** Those of a log that several relays share. They go on when a relay that followed leads. */
+const LOG_GAUGES = {
+  leading: '1 while this relay leads its shared log, and may answer.',
+  term: 'The term of the relay that leads or led last.',
+  behind_batches: 'Batches of the shared log that this relay has not applied yet.',
+  behind_seconds: 'How long ago this relay first saw the oldest batch that it has not applied yet.',
+  stalled: '1 while the shared log takes no batch.',
+  doubt: '1 while the shared log is in doubt: the relay that leads begins a new epoch.',
+  reached: '1 while the shared log answers this relay.',
+  snapshot_timestamp_seconds: 'When the snapshot of the shared log was taken; absent without one.',
+  snapshot_batch: 'The batch that the snapshot of the shared log is of.',
+  snapshot_pruned_batch: 'Batches of the shared log up to this one are pruned.',
+} as const;
+export type LogGauges = Readonly<Record<keyof typeof LOG_GAUGES, number | undefined>>;
+
+interface LogMetrics {
+  appended(durationMs: number): void;
+  renewed(isConfirmed: boolean): void;
+  fenced(): void;
 }
 
 /** Long polls last up to 30 seconds. */
 const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const COMMIT_SECONDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
+/** An append waits for the standby; without an answer it is given up after ten seconds. */
+const APPEND_SECONDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10];
 const BATCH_EVENTS = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000];
 
 export interface MetricsParts {
@@ -79,56 +89,40 @@ export class RelayMetrics implements EngineObserver {
   readonly #refused = this.#counter('requests_refused_total', 'Requests answered with a problem, by its code.', [
     'code',
   ]);
-  readonly #requests = new Histogram({
-    name: 'poste_relay_http_request_duration_seconds',
-    help: 'Time from the head of a request to its answer; pulls may wait.',
-    labelNames: ['method', 'route', 'code'],
-    buckets: REQUEST_SECONDS,
-    registers: [this.#registry],
-  });
-  readonly #commits = new Histogram({
-    name: 'poste_relay_store_commit_duration_seconds',
-    help: 'Time that one synced batch took, with the note of its position.',
-    buckets: COMMIT_SECONDS,
-    registers: [this.#registry],
-  });
-  readonly #batches = new Histogram({
-    name: 'poste_relay_store_commit_events',
-    help: 'Events in one synced batch; none in a heartbeat or a collection.',
-    buckets: BATCH_EVENTS,
-    registers: [this.#registry],
-  });
-  readonly #queueItems = this.#gauge('queue_items', 'Items that wait, expiry notices left out.');
-  readonly #queueBytes = this.#gauge('queue_bytes', 'Wire bytes of the items that wait.');
-  readonly #oldest = this.#gauge('oldest_item_age_seconds', 'Age of the waiting item that expires first.');
-  readonly #position = this.#gauge('log_position', 'The last durable record of the log.');
-  readonly #firstPosition = this.#gauge('log_first_position', 'The first record of the log that was not pruned.');
-  readonly #hosts = this.#gauge('hosts', 'Live enrolments.');
-  readonly #waits = this.#gauge('waiting_pulls', 'Pulls that are held until an item arrives.');
-  readonly #broken = this.#gauge('broken_queues', 'Queues that are left as they are, because their rows are at fault.');
-  readonly #connections = this.#gauge('open_connections', 'Connections to the listener of hosts.');
+  readonly #requests = this.#histogram(
+    'http_request_duration_seconds',
+    'Time from the head of a request to its answer; pulls may wait.',
+    REQUEST_SECONDS,
+    ['method', 'route', 'code'],
+  );
+  readonly #commits = this.#histogram(
+    'store_commit_duration_seconds',
+    'Time that one synced batch took, with the note of its position.',
+    COMMIT_SECONDS,
+  );
+  readonly #batches = this.#histogram(
+    'store_commit_events',
+    'Events in one synced batch; none in a heartbeat or a collection.',
+    BATCH_EVENTS,
+  );
   readonly #displaced = this.#counter(
     'connections_displaced_total',
     'Idle connections closed for new ones, by what was full: all of them, or those of one address.',
     ['full'],
   );
-  readonly #rowsFound = this.#gauge(
-    'rows_check_found',
-    'What the last check of the rows against the log found to be otherwise.',
-  );
-  readonly #damaged = this.#gauge('damaged_rows', 'Rows of the database that were found damaged since the start.');
-  readonly #diskFree = this.#gauge('disk_free_bytes', 'Room on the disk of the store.');
-  readonly #diskLow = this.#gauge('disk_low', '1 while pushes are refused for want of room.');
-  readonly #lastBackup = this.#gauge('last_backup_timestamp_seconds', 'When the last good backup was taken.');
-  readonly #ready = this.#gauge('ready', '1 while the relay takes requests.');
+  readonly #gauges = this.#filled('', GAUGES);
   readonly #linesLost = this.#counter('log_lines_lost_total', 'Lines on standard error that could not be written.');
   readonly #countLost: () => number;
-  /** `undefined` where the store holds the log. */
+  #logGauges: (values: LogGauges) => void = () => undefined;
+  /** Counts what happens to a log that several relays share; `undefined` where the store holds the log. */
   readonly log: LogMetrics | undefined;
 
   constructor(version: string, { sharesLog, linesLost = () => 0 }: MetricsParts) {
     this.#countLost = linesLost;
-    this.log = sharesLog ? new LogMetrics(this.#registry) : undefined;
+    if (sharesLog) {
+      this.#logGauges = this.#filled('log_', LOG_GAUGES);
+      this.log = this.#logMetrics();
+    }
     collectDefaultMetrics({ register: this.#registry });
     const info = new Gauge({
       name: 'poste_relay_build_info',
@@ -184,25 +178,11 @@ export class RelayMetrics implements EngineObserver {
     if (code) this.#refused.inc({ code });
   }
 
-  async reply({ serving, lastBackupMs, ...gauges }: Gauges): Promise<Reply> {
-    show(this.#queueItems, serving?.queueItems);
-    show(this.#queueBytes, serving?.queueBytes);
-    show(this.#oldest, serving && (serving.oldestItemAgeS ?? Number.NaN));
-    show(this.#hosts, serving?.hosts);
-    show(this.#waits, serving?.waitingPulls);
-    show(this.#broken, serving?.brokenQueues);
-    show(this.#connections, serving?.openConnections);
-    this.#diskLow.set(serving?.isDiskLow ? 1 : 0);
-    this.#ready.set(serving?.isReady ? 1 : 0);
-    this.#position.set(gauges.logPosition);
-    this.#firstPosition.set(gauges.logFirstPosition);
-    this.#damaged.set(gauges.damagedRows);
-    this.#rowsFound.set(gauges.rowsFound);
-    this.#diskFree.set(gauges.diskFreeBytes);
-    show(this.#lastBackup, lastBackupMs === undefined ? undefined : lastBackupMs / 1000);
+  async reply(gauges: Gauges, ofLog?: LogGauges): Promise<Reply> {
+    this.#gauges(gauges);
+    if (ofLog) this.#logGauges(ofLog);
     this.#linesLost.reset();
     this.#linesLost.inc(this.#countLost());
-    if (gauges.log) this.log?.show(gauges.log);
     const headers = { 'content-type': this.#registry.contentType };
     return { status: 200, headers, body: await this.#registry.metrics() };
   }
@@ -229,13 +209,52 @@ export class RelayMetrics implements EngineObserver {
     return new Counter({ name: `poste_relay_${name}`, help, labelNames, registers: [this.#registry] });
   }
 
-  #gauge(name: string, help: string): Gauge {
-    return new Gauge({ name: `poste_relay_${name}`, help, registers: [this.#registry] });
+  #histogram<Label extends string = never>(
+    name: string,
+    help: string,
+    buckets: number[],
+    labelNames: Label[] = [],
+  ): Histogram<Label> {
+    return new Histogram({ name: `poste_relay_${name}`, help, labelNames, buckets, registers: [this.#registry] });
   }
-}
 
-/** Sets a gauge, or takes its series away. */
-function show(gauge: Gauge, value: number | undefined): void {
-  if (value === undefined) gauge.remove();
-  else gauge.set(value);
+  /** Makes the gauges of a table. Returns what sets them, and takes away the series of those without a value. */
+  #filled<Name extends string>(
+    prefix: string,
+    table: Readonly<Record<Name, string>>,
+  ): (values: Readonly<Record<Name, number | undefined>>) => void {
+    const gauges = Object.entries<string>(table).map(([name, help]) => {
+      return { name, gauge: new Gauge({ name: `poste_relay_${prefix}${name}`, help, registers: [this.#registry] }) };
+    });
+    return (values) => {
+      for (const { name, gauge } of gauges) {
+        const value = values[name as Name];
+        if (value === undefined) gauge.remove();
+        else gauge.set(value);
+      }
+    };
+  }
+
+  #logMetrics(): LogMetrics {
+    const appends = this.#histogram(
+      'log_append_duration_seconds',
+      'Time until the shared log had a batch on every copy.',
+      APPEND_SECONDS,
+    );
+    const renewals = this.#counter(
+      'log_renewals_total',
+      'Signs of life of this relay while it leads, by outcome: confirmed or failed.',
+      ['outcome'],
+    );
+    for (const outcome of ['confirmed', 'failed']) renewals.inc({ outcome }, 0);
+    const fences = this.#counter(
+      'log_fences_total',
+      'Statements of this relay that the shared log refused, because another relay leads.',
+    );
+    return {
+      appended: (durationMs) => appends.observe(durationMs / 1000),
+      renewed: (isConfirmed) => renewals.inc({ outcome: isConfirmed ? 'confirmed' : 'failed' }),
+      fenced: () => fences.inc(),
+    };
+  }
 }

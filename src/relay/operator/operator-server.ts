@@ -69,7 +69,7 @@ export class OperatorServer {
       state,
       host,
       openApi,
-      metrics: () => watch.metrics.reply(state.gauges()),
+      metrics: () => watch.metrics.reply(state.gauges, state.subject.sharedLog?.gauges),
       console: this.#console,
     });
   }
@@ -126,7 +126,7 @@ function consoleParts(serving: ServingRelay, state: RelayState, { activity }: Wa
     activity,
     sampler: new Sampler({
       activity,
-      gauges: () => ({ ...state.gauges(), ...state.servingGauges(serving) }),
+      gauges: () => state.gauges,
       epoch: () => engine.epoch,
       nowMs: () => clock.nowMs(),
       timers,

@@ -26,8 +26,7 @@ import type { StoreSnapshot } from '../store/store-reader.ts';
 import type { WireDamage } from '../store/wire-check.ts';
 import type { Watch } from './activity.ts';
 import { faultsOf } from './condition.ts';
-import type { LogGauges } from './log-metrics.ts';
-import type { Gauges, ServingGauges } from './metrics.ts';
+import type { Gauges, LogGauges } from './metrics.ts';
 import { OldestItemWatch } from './sampler.ts';
 
 /** Writes a copy of the store. Rejects when it cannot. */
@@ -171,34 +170,29 @@ export class RelayState {
     this.#commandBackupMs = atMs;
   }
 
-  gauges(): Gauges {
-    const { serving, store, disk, rowsFound, sharedLog } = this.subject;
+  /** A standby is not ready, refuses no push for want of room, and knows nothing else of hosts. */
+  get gauges(): Gauges {
+    const { serving, store, disk, rowsFound, isReady } = this.subject;
+    const engine = serving?.engine;
+    const waiting = engine?.waiting;
+    // 0 when a plan has none yet.
     const hasBackups = this.settings.backups !== undefined || this.#commandBackupMs > 0;
     return {
-      serving: serving && this.servingGauges(serving),
-      logPosition: store?.lastLsn ?? 0,
-      logFirstPosition: store?.firstLsn ?? 0,
-      damagedRows: this.damagedRows,
-      rowsFound,
-      diskFreeBytes: disk.freeBytes,
-      lastBackupMs: hasBackups ? this.lastGoodBackupMs : undefined,
-      log: sharedLog?.gauges,
-    };
-  }
-
-  servingGauges({ engine, connections }: ServingRelay): ServingGauges {
-    const { items, bytes } = engine.waiting;
-    const ageMs = this.#oldest?.ageMs;
-    return {
-      queueItems: items,
-      queueBytes: bytes,
-      oldestItemAgeS: ageMs === undefined ? undefined : ageMs / 1000,
-      hosts: engine.directory.liveCount,
-      waitingPulls: engine.waits,
-      brokenQueues: engine.brokenQueues.length,
-      openConnections: connections().open,
-      isDiskLow: this.subject.disk.isLow,
-      isReady: this.subject.isReady,
+      queue_items: waiting?.items,
+      queue_bytes: waiting?.bytes,
+      oldest_item_age_seconds: engine && (this.#oldest?.ageMs ?? Number.NaN) / 1000,
+      log_position: store?.lastLsn ?? 0,
+      log_first_position: store?.firstLsn ?? 0,
+      hosts: engine?.directory.liveCount,
+      waiting_pulls: engine?.waits,
+      broken_queues: engine?.brokenQueues.length,
+      open_connections: serving?.connections().open,
+      rows_check_found: rowsFound,
+      damaged_rows: this.damagedRows,
+      disk_free_bytes: disk.freeBytes,
+      disk_low: Number(serving !== undefined && disk.isLow),
+      last_backup_timestamp_seconds: hasBackups ? this.lastGoodBackupMs / 1000 : undefined,
+      ready: Number(serving !== undefined && isReady),
     };
   }
 

@@ -1,8 +1,8 @@
 /** Measures the relay every two seconds, keeps the samples, and passes each to listeners. */
-import type { ConsoleSample } from '../../protocol/sample-documents.ts';
+import type { ConsoleSample } from '../../protocol/operator-documents.ts';
 import type { Timers, Clock } from '../../lib/clock.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
-import type { Gauges, ServingGauges } from './metrics.ts';
+import type { Gauges } from './metrics.ts';
 import type { Activity } from './activity.ts';
 import type { Engine } from '../engine/engine.ts';
 import { SampleHistory } from './sample-history.ts';
@@ -11,7 +11,7 @@ export const SAMPLE_EVERY_MS = 2_000;
 
 interface SamplerOptions {
   activity: Activity;
-  gauges: () => ServingGauges & Pick<Gauges, 'diskFreeBytes' | 'logPosition'>;
+  gauges: () => Gauges;
   epoch: () => string;
   nowMs: () => number;
   timers: Timers;
@@ -54,6 +54,8 @@ export class Sampler {
     const { activity, gauges, epoch, nowMs } = this.#options;
     const { accepted, acked, rejected, requests, commitMs } = activity.take();
     const now = gauges();
+    const of = (name: keyof Gauges): number => now[name] ?? 0;
+    const oldestMs = of('oldest_item_age_seconds') * 1000;
     return {
       at: nowMs(),
       accepted_per_s: perS(accepted),
@@ -62,14 +64,14 @@ export class Sampler {
       requests_per_s: perS(requests),
       commit_p50_ms: quantile(commitMs, 0.5),
       commit_p99_ms: quantile(commitMs, 0.99),
-      queue_items: now.queueItems,
-      queue_bytes: now.queueBytes,
-      oldest_item_age_ms: now.oldestItemAgeS === undefined ? null : now.oldestItemAgeS * 1000,
-      disk_free_bytes: now.diskFreeBytes,
-      is_disk_low: now.isDiskLow,
-      hosts: now.hosts,
-      waiting_pulls: now.waitingPulls,
-      log_position: now.logPosition,
+      queue_items: of('queue_items'),
+      queue_bytes: of('queue_bytes'),
+      oldest_item_age_ms: Number.isNaN(oldestMs) ? null : oldestMs,
+      disk_free_bytes: of('disk_free_bytes'),
+      is_disk_low: now.disk_low === 1,
+      hosts: of('hosts'),
+      waiting_pulls: of('waiting_pulls'),
+      log_position: of('log_position'),
       epoch: epoch(),
       rss_bytes: this.#memory(),
     };

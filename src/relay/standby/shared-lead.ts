@@ -7,7 +7,7 @@ import type { SharedLogShown } from '../../protocol/operator-documents.ts';
 import { LeaderGate } from './leader-gate.ts';
 import { Standby } from './standby.ts';
 import type { Watch } from '../operator/activity.ts';
-import type { LogGauges } from '../operator/log-metrics.ts';
+import type { LogGauges } from '../operator/metrics.ts';
 import type { RelayOptions } from '../serve/options.ts';
 import type { HandOver } from '../shared-log/leadership.ts';
 import { joinLog } from '../shared-log/node.ts';
@@ -121,17 +121,18 @@ export class SharedLead {
 
   get gauges(): LogGauges {
     const { term, behind, behindMs, doubt, isReached } = this.#logWatch.status;
-    const isLeading = this.#node !== undefined && this.mayAnswer;
-    const isInDoubt = doubt !== undefined;
+    const { snapshotAtMs, snapshotNo, prunedNo } = this.#snapshots?.gauges ?? {};
     return {
-      isLeading,
+      leading: Number(this.#node !== undefined && this.mayAnswer),
       term,
-      behind,
-      behindMs,
-      isStalled: this.isStalled,
-      isInDoubt,
-      isReached,
-      ...this.#snapshots?.gauges,
+      behind_batches: behind,
+      behind_seconds: behindMs / 1000,
+      stalled: Number(this.isStalled),
+      doubt: Number(doubt !== undefined),
+      reached: Number(isReached),
+      snapshot_timestamp_seconds: snapshotAtMs === undefined ? undefined : snapshotAtMs / 1000,
+      snapshot_batch: snapshotNo,
+      snapshot_pruned_batch: prunedNo,
     };
   }
 
