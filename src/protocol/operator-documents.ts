@@ -3,10 +3,9 @@
  * Names, accounts, reasons and labels are untrusted text: show them as text only.
  */
 import Type, { type Static } from 'typebox';
+import { INVITE_LABEL_CHARACTERS_MAX, INVITE_LIFETIME_MAX_MS, INVITE_LIFETIME_MIN_MS } from './limits.ts';
 import { PAGE_PROBLEMS } from './page-documents.ts';
-import { RowsCheckShown } from './rows-check-documents.ts';
-import { ConsoleSample, SinceTime, UntilTime } from './sample-documents.ts';
-import { CLOSED, Count, EpochText, ItemIdText, KeyParameter, PublicKeyText, Time, orNull } from './shapes.ts';
+import { closed, Count, EpochText, HashText, ItemIdText, KeyParameter, PublicKeyText, Time, orNull } from './shapes.ts';
 
 const Text = Type.String();
 const Number = Type.Number();
@@ -21,44 +20,38 @@ export const HostStateWord = Type.Union([
 export type HostState = Static<typeof HostStateWord>;
 
 /** One host key that was admitted at some time. */
-export const HostShown = Type.Object(
-  {
-    host: Text,
-    host_pubkey: PublicKeyText,
-    fingerprint: Type.String({ description: '`SHA256:…`, the form for people' }),
-    state: HostStateWord,
-    account: orNull(Text),
-    org: orNull(Text),
-    client_id: orNull(Text),
-    owner_fp: Text,
-    authorized_by: Text,
-    enrolled_at: Time,
-    valid_until: orNull(Time),
-    revoked_at: orNull(Time),
-    rotated_to: orNull(PublicKeyText),
-    seen: Type.Boolean({ description: 'whether a signed hop of the key was ever accepted' }),
-    queue_items: Type.Integer({ description: 'waiting items without expiry notices, as the quotas count them' }),
-    queue_bytes: Type.Integer(),
-    head_seq: Count,
-    acked_through: Count,
-  },
-  CLOSED,
-);
+export const HostShown = closed({
+  host: Text,
+  host_pubkey: PublicKeyText,
+  fingerprint: Type.String({ description: '`SHA256:…`, the form for people' }),
+  state: HostStateWord,
+  account: orNull(Text),
+  org: orNull(Text),
+  client_id: orNull(Text),
+  owner_fp: Text,
+  authorized_by: Text,
+  enrolled_at: Time,
+  valid_until: orNull(Time),
+  revoked_at: orNull(Time),
+  rotated_to: orNull(PublicKeyText),
+  seen: Type.Boolean({ description: 'whether a signed hop of the key was ever accepted' }),
+  queue_items: Type.Integer({ description: 'waiting items without expiry notices, as the quotas count them' }),
+  queue_bytes: Type.Integer(),
+  head_seq: Count,
+  acked_through: Count,
+});
 export type HostShown = Static<typeof HostShown>;
 
-export const RefusalCount = Type.Object(
-  {
-    reason: Text,
-    what: Type.Union([Type.Literal('item'), Type.Literal('request')]),
-    last_at: Time,
-    last_minute: Count,
-    last_hour: Count,
-  },
-  CLOSED,
-);
+export const RefusalCount = closed({
+  reason: Text,
+  what: Type.Union([Type.Literal('item'), Type.Literal('request')]),
+  last_at: Time,
+  last_minute: Count,
+  last_hour: Count,
+});
 export type RefusalCount = Static<typeof RefusalCount>;
 
-export const EpochBegun = Type.Object({ lsn: Count, at: Time, epoch: EpochText, reason: Text }, CLOSED);
+export const EpochBegun = closed({ lsn: Count, at: Time, epoch: EpochText, reason: Text });
 export type EpochBegun = Static<typeof EpochBegun>;
 
 /**
@@ -74,96 +67,123 @@ export const EpochsRead = Type.Union([
 export type EpochsRead = Static<typeof EpochsRead>;
 
 /** A queue whose rows contradict each other: the relay does not change it any more. */
-export const BrokenQueueShown = Type.Object(
-  {
-    host_pubkey: PublicKeyText,
-    host: Type.Union([Text, Type.Null()], { description: 'the name under which the key is known' }),
-    reason: Text,
-  },
-  CLOSED,
-);
+export const BrokenQueueShown = closed({
+  host_pubkey: PublicKeyText,
+  host: orNull(Text, 'the name under which the key is known'),
+  reason: Text,
+});
 export type BrokenQueueShown = Static<typeof BrokenQueueShown>;
 
 /** What a relay knows of the log that it shares with others. */
-export const SharedLogShown = Type.Object(
-  {
-    node: Type.String({ description: 'the name of this relay among those that share the log' }),
-    leader: Type.Union([Text, Type.Null()], { description: 'the relay that leads; null while none does' }),
-    leading_since: Type.Union([Time, Type.Null()], { description: 'when this relay first saw it lead' }),
-    term: Count,
-    behind_batches: Count,
-    behind_ms: Type.Number({
-      description: 'how long ago this relay first saw the oldest batch that it has not applied',
-    }),
-    is_reached: Type.Boolean({ description: 'whether the log answered when it was asked last' }),
-    is_stalled: Type.Boolean({ description: 'whether the log takes no batch now' }),
-    copy_fault: Type.Union([Text, Type.Null()], {
-      description: 'why a batch would have no second copy now, so that nothing is accepted; null when it has one',
-    }),
-    fences: Type.Integer({
-      description: 'how often the log refused this relay since its start, because another one leads',
-    }),
-    fenced_at: Type.Union([Time, Type.Null()], { description: 'when it last did' }),
-    snapshot_at: Type.Union([Time, Type.Null()], {
-      description: 'when the snapshot in the log was taken, as far as a relay that leads has read it',
-    }),
-    doubt: Type.Union([Text, Type.Null()], { description: 'why the relay that leads must begin a new epoch' }),
-    settings_differ: Type.Array(Text, { description: 'settings in which this relay differs from the one that leads' }),
-  },
-  CLOSED,
-);
+export const SharedLogShown = closed({
+  node: Type.String({ description: 'the name of this relay among those that share the log' }),
+  leader: orNull(Text, 'the relay that leads; null while none does'),
+  leading_since: orNull(Time, 'when this relay first saw it lead'),
+  term: Count,
+  behind_batches: Count,
+  behind_ms: Type.Number({
+    description: 'how long ago this relay first saw the oldest batch that it has not applied',
+  }),
+  is_reached: Type.Boolean({ description: 'whether the log answered when it was asked last' }),
+  is_stalled: Type.Boolean({ description: 'whether the log takes no batch now' }),
+  copy_fault: orNull(
+    Text,
+    'why a batch would have no second copy now, so that nothing is accepted; null when it has one',
+  ),
+  fences: Type.Integer({
+    description: 'how often the log refused this relay since its start, because another one leads',
+  }),
+  fenced_at: orNull(Time, 'when it last did'),
+  snapshot_at: orNull(Time, 'when the snapshot in the log was taken, as far as a relay that leads has read it'),
+  doubt: orNull(Text, 'why the relay that leads must begin a new epoch'),
+  settings_differ: Type.Array(Text, { description: 'settings in which this relay differs from the one that leads' }),
+});
 export type SharedLogShown = Static<typeof SharedLogShown>;
 
+/** The check of the rows against the log, since the start. */
+export const RowsCheckShown = closed({
+  last: orNull(
+    closed({
+      at: Time,
+      rows: Count,
+      found: Type.Integer({ minimum: 0, description: 'what was not as the log gives it' }),
+      findings: Type.Array(Text, { description: 'the first of them: which row, and what is wrong with it' }),
+    }),
+    'the last one that came to its end; null before any',
+  ),
+  failed_at: orNull(Time, 'when one failed; null when a whole one came after it, or none failed'),
+  under_way: orNull(closed({ stage: Text, done: Count, of: orNull(Count) }), 'how far the one is that is under way'),
+});
+export type RowsCheckShown = Static<typeof RowsCheckShown>;
+
+/** Parameters of a query. */
+export const SinceTime = Type.Optional(Type.Integer({ ...Time, description: 'at or after this time' }));
+export const UntilTime = Type.Optional(Type.Integer({ ...Time, description: 'at or before this time' }));
+
+/** Measurements of the relay, takenevery few seconds. */
+export const ConsoleSample = closed({
+  at: Time,
+  accepted_per_s: Number,
+  acked_per_s: Number,
+  rejected_per_s: Number,
+  requests_per_s: Number,
+  commit_p50_ms: orNull(Number),
+  commit_p99_ms: orNull(Number),
+  queue_items: Type.Integer(),
+  queue_bytes: Type.Integer(),
+  oldest_item_age_ms: orNull(Number),
+  disk_free_bytes: Number,
+  is_disk_low: Type.Boolean(),
+  hosts: Count,
+  waiting_pulls: Count,
+  log_position: Count,
+  epoch: EpochText,
+  rss_bytes: Number,
+});
+export type ConsoleSample = Static<typeof ConsoleSample>;
+
+export const ConsoleSamplesQuery = Type.Object({ since: SinceTime, until: UntilTime });
+
+export const ConsoleSamples = closed({
+  samples: Type.Array(ConsoleSample, { description: 'of longer times merged: means of rates, else the worst' }),
+  first_at: orNull(Time, 'the oldest that there is: none outlives a restart'),
+});
+export type ConsoleSamples = Static<typeof ConsoleSamples>;
+
 /** Something that is wrong with the relay now. */
-export const RelayFault = Type.Object(
-  {
-    alert: Type.Union([Text, Type.Null()], { description: 'the alert of `alerts.yml` that tells of the same' }),
-    is_critical: Type.Boolean({ description: 'hosts notice it' }),
-    what: Type.String({ description: 'what is wrong, as a sentence' }),
-    mend: Type.String({ description: 'what to do, as a sentence' }),
-  },
-  CLOSED,
-);
+export const RelayFault = closed({
+  alert: orNull(Text, 'the alert of `alerts.yml` that tells of the same'),
+  is_critical: Type.Boolean({ description: 'hosts notice it' }),
+  what: Type.String({ description: 'what is wrong, as a sentence' }),
+  mend: Type.String({ description: 'what to do, as a sentence' }),
+});
 export type RelayFault = Static<typeof RelayFault>;
 
 /** The regular backups. */
-export const BackupsShown = Type.Object(
-  {
-    folder: Text,
-    keep: Type.Integer({ description: 'how many are kept' }),
-    every_ms: Number,
-    last: Type.Union([Type.Object({ at: Time, ok: Type.Boolean() }, CLOSED), Type.Null()], {
-      description: 'how the last attempt went',
-    }),
-    newest: Type.Union([Type.Object({ name: Text, at: Time, bytes: Number }, CLOSED), Type.Null()], {
-      description: 'the newest good one',
-    }),
-    next_at: Time,
-  },
-  CLOSED,
-);
+export const BackupsShown = closed({
+  folder: Text,
+  keep: Type.Integer({ description: 'how many are kept' }),
+  every_ms: Number,
+  last: orNull(closed({ at: Time, ok: Type.Boolean() }), 'how the last attempt went'),
+  newest: orNull(closed({ name: Text, at: Time, bytes: Number }), 'the newest good one'),
+  next_at: Time,
+});
 export type BackupsShown = Static<typeof BackupsShown>;
 
 /** How far back the log goes, and what was removed from it. */
-export const LogKeptShown = Type.Object(
-  {
-    first_at: Type.Union([Time, Type.Null()], { description: 'the time of the oldest record that is kept' }),
-    is_pruned: Type.Boolean({ description: 'whether older records were removed' }),
-    keep_ms: Type.Union([Number, Type.Null()], { description: 'how long records are kept; null: for ever' }),
-    archive_folder: orNull(Text),
-    last_removal: Type.Union(
-      [
-        Type.Object(
-          { at: Time, records: Count, from: Time, through: Time, archive: orNull(Text) },
-          { ...CLOSED, description: '`from` and `through` are the times of the first and last record removed' },
-        ),
-        Type.Null(),
-      ],
-      { description: 'the last removal since the start' },
+export const LogKeptShown = closed({
+  first_at: orNull(Time, 'the time of the oldest record that is kept'),
+  is_pruned: Type.Boolean({ description: 'whether older records were removed' }),
+  keep_ms: orNull(Number, 'how long records are kept; null: for ever'),
+  archive_folder: orNull(Text),
+  last_removal: orNull(
+    closed(
+      { at: Time, records: Count, from: Time, through: Time, archive: orNull(Text) },
+      '`from` and `through` are the times of the first and last record removed',
     ),
-  },
-  CLOSED,
-);
+    'the last removal since the start',
+  ),
+});
 export type LogKeptShown = Static<typeof LogKeptShown>;
 
 /** What a relay tells its operator of itself, leading or following. */
@@ -175,48 +195,38 @@ const OF_RELAY = {
   uptime_ms: Number,
   now: Time,
   faults: Type.Array(RelayFault, { description: 'the worst first; none when all is well' }),
-  backups: Type.Union([BackupsShown, Type.Null()], { description: 'null without a plan' }),
-  command_backup_at: Type.Union([Time, Type.Null()], {
-    description: 'when `poste relay backup` last took one since the start',
-  }),
+  backups: orNull(BackupsShown, 'null without a plan'),
+  command_backup_at: orNull(Time, 'when `poste relay backup` last took one since the start'),
   log_kept: LogKeptShown,
   disk_free_bytes: orNull(Number),
 };
 
 /** What a relay shows that follows a shared log: everything else is shown by the one that leads. */
-export const ConsoleFollowing = Type.Object(
-  { role: Type.Literal('following'), ...OF_RELAY, shared_log: SharedLogShown },
-  CLOSED,
-);
+export const ConsoleFollowing = closed({ role: Type.Literal('following'), ...OF_RELAY, shared_log: SharedLogShown });
 export type ConsoleFollowing = Static<typeof ConsoleFollowing>;
 
-export const ConsoleOverview = Type.Object(
-  {
-    role: Type.Union([Type.Literal('alone'), Type.Literal('leading')]),
-    ...OF_RELAY,
-    admission: Text,
-    authority: Type.Union([Type.Literal('host-key'), Type.Literal('account-token')]),
-    addresses: Type.Array(Text, {
-      description: 'URLs under which this relay listens to hosts; of the name of a proxy it knows nothing',
-    }),
-    host_keys: Type.Integer({ description: 'host keys that were ever admitted' }),
-    can_take_backup: Type.Boolean(),
-    rows_check: Type.Union([RowsCheckShown, Type.Null()], {
-      description: 'null while the relay starts, and where it runs from its sources',
-    }),
-    shared_log: orNull(SharedLogShown),
-    sample_every_ms: Count,
-    samples: Type.Array(ConsoleSample),
-    biggest_queues: Type.Array(HostShown),
-    broken_queues: Type.Array(BrokenQueueShown, { description: 'found since the start' }),
-    damaged_rows: Type.Array(Text, { description: 'names of the first rows that were found since the start' }),
-    damaged_rows_found: Count,
-    refusals: Type.Array(RefusalCount),
-    epochs: Type.Array(EpochBegun, { description: 'the newest first' }),
-    epochs_read: EpochsRead,
-  },
-  CLOSED,
-);
+export const ConsoleOverview = closed({
+  role: Type.Union([Type.Literal('alone'), Type.Literal('leading')]),
+  ...OF_RELAY,
+  admission: Text,
+  authority: Type.Union([Type.Literal('host-key'), Type.Literal('account-token')]),
+  addresses: Type.Array(Text, {
+    description: 'URLs under which this relay listens to hosts; of the name of a proxy it knows nothing',
+  }),
+  host_keys: Type.Integer({ description: 'host keys that were ever admitted' }),
+  can_take_backup: Type.Boolean(),
+  rows_check: orNull(RowsCheckShown, 'null while the relay starts, and where it runs from its sources'),
+  shared_log: orNull(SharedLogShown),
+  sample_every_ms: Count,
+  samples: Type.Array(ConsoleSample),
+  biggest_queues: Type.Array(HostShown),
+  broken_queues: Type.Array(BrokenQueueShown, { description: 'found since the start' }),
+  damaged_rows: Type.Array(Text, { description: 'names of the first rows that were found since the start' }),
+  damaged_rows_found: Count,
+  refusals: Type.Array(RefusalCount),
+  epochs: Type.Array(EpochBegun, { description: 'the newest first' }),
+  epochs_read: EpochsRead,
+});
 export type ConsoleOverview = Static<typeof ConsoleOverview>;
 
 /** What the list of hosts is sorted by: the natural order of each is the one that an operator looks for. */
@@ -238,53 +248,43 @@ export const ConsoleHostsQuery = Type.Object({
   offset: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000, description: 'hosts to leave out' })),
 });
 
-export const HostListed = Type.Object(
-  {
-    ...HostShown.properties,
-    last_seen: Type.Union([Time, Type.Null()], { description: 'when it last asked for mail since the start' }),
-    fullness: Type.Number({
-      description: 'the part of the quota of its mailbox that is used: 0 to 1, or a little more',
-    }),
-  },
-  CLOSED,
-);
+export const HostListed = closed({
+  ...HostShown.properties,
+  last_seen: orNull(Time, 'when it last asked for mail since the start'),
+  fullness: Type.Number({
+    description: 'the part of the quota of its mailbox that is used: 0 to 1, or a little more',
+  }),
+});
 export type HostListed = Static<typeof HostListed>;
 
-export const ConsoleHosts = Type.Object(
-  {
-    hosts: Type.Array(HostListed),
-    offset: Type.Integer({ description: 'how many come before these' }),
-    per_page: Type.Integer({ description: 'how many one answer has at most' }),
-    matches: Count,
-    total: Count,
-  },
-  CLOSED,
-);
+export const ConsoleHosts = closed({
+  hosts: Type.Array(HostListed),
+  offset: Type.Integer({ description: 'how many come before these' }),
+  per_page: Type.Integer({ description: 'how many one answer has at most' }),
+  matches: Count,
+  total: Count,
+});
 export type ConsoleHosts = Static<typeof ConsoleHosts>;
 
 export const ConsoleHostQuery = Type.Object({ key: KeyParameter });
 
 /** How much of a limit is used. */
-export const QuotaUse = Type.Object({ name: Text, unit: Text, used: Type.Integer(), max: Number }, CLOSED);
+export const QuotaUse = closed({ name: Text, unit: Text, used: Type.Integer(), max: Number });
 export type QuotaUse = Static<typeof QuotaUse>;
 
-export const ConsoleHost = Type.Object(
-  {
-    host: HostShown,
-    quotas: Type.Array(QuotaUse),
-    allowed_senders: orNull(Count),
-    senders_published_at: orNull(Time),
-    enc_key_published_at: orNull(Time),
-    lineage: Type.Array(
-      Type.Object({ host_pubkey: PublicKeyText, fingerprint: Text, retired_at: orNull(Time) }, CLOSED),
-    ),
-    oldest_waiting_at: Type.Union([Time, Type.Null()], {
-      description: 'when the oldest waiting item was accepted; null when none waits or it cannot be read',
-    }),
-    last_pull: orNull(Type.Object({ at: Time, through: orNull(Count) }, CLOSED)),
-  },
-  CLOSED,
-);
+export const ConsoleHost = closed({
+  host: HostShown,
+  quotas: Type.Array(QuotaUse),
+  allowed_senders: orNull(Count),
+  senders_published_at: orNull(Time),
+  enc_key_published_at: orNull(Time),
+  lineage: Type.Array(closed({ host_pubkey: PublicKeyText, fingerprint: Text, retired_at: orNull(Time) })),
+  oldest_waiting_at: orNull(
+    Time,
+    'when the oldest waiting item was accepted; null when none waits or it cannot be read',
+  ),
+  last_pull: orNull(closed({ at: Time, through: orNull(Count) })),
+});
 export type ConsoleHost = Static<typeof ConsoleHost>;
 
 export const ConsoleRevokeRequest = Type.Object({
@@ -292,11 +292,39 @@ export const ConsoleRevokeRequest = Type.Object({
   confirm: Type.String({ maxLength: 100, description: 'the name of the host, typed again' }),
 });
 
-export const ConsoleRevoked = Type.Object({ host: HostShown, is_new: Type.Boolean() }, CLOSED);
+export const ConsoleRevoked = closed({ host: HostShown, is_new: Type.Boolean() });
 export type ConsoleRevoked = Static<typeof ConsoleRevoked>;
 
-export const ConsoleBackup = Type.Object({ name: Text, bytes: Number, taken_at: Time }, CLOSED);
+export const ConsoleBackup = closed({ name: Text, bytes: Number, taken_at: Time });
 export type ConsoleBackup = Static<typeof ConsoleBackup>;
+
+export const InviteRequest = Type.Object({
+  label: Type.String({ maxLength: INVITE_LABEL_CHARACTERS_MAX }),
+  lifetime_ms: Type.Integer({ minimum: INVITE_LIFETIME_MIN_MS, maximum: INVITE_LIFETIME_MAX_MS }),
+});
+
+/** `id` is the hash of the token. */
+const INVITE = { id: HashText, label: Text, issued_at: Time, expires_at: Time };
+
+export const InviteShown = closed(INVITE);
+export type InviteShown = Static<typeof InviteShown>;
+
+export const ConsoleInvites = closed({
+  invites: Type.Array(InviteShown, { description: 'the newest of those that are neither used nor expired' }),
+  total: Count,
+  admission: Text,
+});
+export type ConsoleInvites = Static<typeof ConsoleInvites>;
+
+export const ConsoleInviteIssued = closed({ ...INVITE, token: Type.String({ description: 'shown only here' }) });
+export type ConsoleInviteIssued = Static<typeof ConsoleInviteIssued>;
+
+export const ConsoleInviteRevokeRequest = Type.Object({ id: HashText });
+
+export const ConsoleInviteRevoked = closed({
+  is_new: Type.Boolean({ description: 'false when it was used, has expired or never was' }),
+});
+export type ConsoleInviteRevoked = Static<typeof ConsoleInviteRevoked>;
 
 export const ConsoleLogQuery = Type.Object({
   before: Type.Optional(Count),
@@ -308,56 +336,43 @@ export const ConsoleLogQuery = Type.Object({
   until: UntilTime,
 });
 
-const NamedKey = Type.Object({ role: Text, host_pubkey: PublicKeyText, name: orNull(Text) }, CLOSED);
+const NamedKey = closed({ role: Text, host_pubkey: PublicKeyText, name: orNull(Text) });
 
-export const LoggedEvent = Type.Object(
-  {
-    lsn: Count,
-    type: Text,
-    at: Time,
-    hosts: Type.Array(NamedKey),
-    item_id: orNull(Text),
-    facts: Type.Array(Type.Object({ name: Text, value: Text }, CLOSED)),
-  },
-  CLOSED,
-);
+export const LoggedEvent = closed({
+  lsn: Count,
+  type: Text,
+  at: Time,
+  hosts: Type.Array(NamedKey),
+  item_id: orNull(Text),
+  facts: Type.Array(closed({ name: Text, value: Text })),
+});
 export type LoggedEvent = Static<typeof LoggedEvent>;
 
-export const ConsoleLog = Type.Object(
-  {
-    events: Type.Array(LoggedEvent, { description: 'the newest first' }),
-    searched_down_to: Type.Integer({
-      description: 'the next request asks for events before this record; at 1 there are none',
-    }),
-    searched_down_at: Type.Union([Time, Type.Null()], { description: 'the time of the last record searched' }),
-    log_position: Count,
-  },
-  CLOSED,
-);
+export const ConsoleLog = closed({
+  events: Type.Array(LoggedEvent, { description: 'the newest first' }),
+  searched_down_to: Type.Integer({
+    description: 'the next request asks for events before this record; at 1 there are none',
+  }),
+  searched_down_at: orNull(Time, 'the time of the last record searched'),
+  log_position: Count,
+});
 export type ConsoleLog = Static<typeof ConsoleLog>;
 
 export const ConsoleTraceQuery = Type.Object({ lsn: Count });
 
-export const TraceStep = Type.Object({ at: orNull(Time), lsn: orNull(Count), what: Text, text: Text }, CLOSED);
+export const TraceStep = closed({ at: orNull(Time), lsn: orNull(Count), what: Text, text: Text });
 export type TraceStep = Static<typeof TraceStep>;
 
-export const ConsoleTrace = Type.Object(
-  {
-    item_id: Text,
-    kind: Text,
-    sender: NamedKey,
-    lsn: Count,
-    targets: Type.Array(
-      Type.Object({ target: NamedKey, bytes: Count, state: Text, steps: Type.Array(TraceStep) }, CLOSED),
-    ),
-    searched_up_to: Type.Integer({ description: 'later records were not searched' }),
-    searched_up_at: Type.Union([Time, Type.Null()], {
-      description: 'the time of that record; null when it is the last',
-    }),
-    log_position: Count,
-  },
-  CLOSED,
-);
+export const ConsoleTrace = closed({
+  item_id: Text,
+  kind: Text,
+  sender: NamedKey,
+  lsn: Count,
+  targets: Type.Array(closed({ target: NamedKey, bytes: Count, state: Text, steps: Type.Array(TraceStep) })),
+  searched_up_to: Type.Integer({ description: 'later records were not searched' }),
+  searched_up_at: orNull(Time, 'the time of that record; null when it is the last'),
+  log_position: Count,
+});
 export type ConsoleTrace = Static<typeof ConsoleTrace>;
 
 /** Problems of the operator's listener, in the same form as the problems of the protocol. */

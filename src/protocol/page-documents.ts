@@ -3,12 +3,11 @@
  * people on the machine that serves it. Page and server share these shapes.
  */
 import Type, { type Static } from 'typebox';
-import { CLOSED } from './shapes.ts';
+import { closed } from './shapes.ts';
 
-export const PageSession = Type.Object(
-  { csrf: Type.String({ description: 'to be sent as x-poste-csrf with every request besides the cookie' }) },
-  CLOSED,
-);
+export const PageSession = closed({
+  csrf: Type.String({ description: 'to be sent as x-poste-csrf with every request besides the cookie' }),
+});
 export type PageSession = Static<typeof PageSession>;
 
 export const PageTokenRequest = Type.Object({ token: Type.String({ maxLength: 100 }) });

@@ -14,7 +14,11 @@ const ENC_KEY_CHARACTERS = 44;
 /** For answers of ours: a member too many or too few fails the test that receives the answer. */
 export const CLOSED = { additionalProperties: false } as const;
 
-export const orNull = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+export const closed = <T extends Type.TProperties>(properties: T, description?: string) =>
+  Type.Object(properties, { ...CLOSED, ...(description !== undefined && { description }) });
+
+export const orNull = <T extends Type.TSchema>(schema: T, description?: string) =>
+  Type.Union([schema, Type.Null()], description === undefined ? {} : { description });
 
 export const PublicKeyText = Type.String({
   minLength: PUBLIC_KEY_CHARACTERS,

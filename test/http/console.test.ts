@@ -14,8 +14,7 @@ import {
   ownHost,
 } from '../support/console-session.ts';
 import { HttpRelay, type HttpRelayChanges, relayForTest } from '../support/http-relay.ts';
-import type { ConsoleHosts } from '../../src/protocol/operator-documents.ts';
-import type { ConsoleSamples } from '../../src/protocol/sample-documents.ts';
+import type { ConsoleHosts, ConsoleSamples } from '../../src/protocol/operator-documents.ts';
 import { enrolOf } from '../support/commands.ts';
 import { SOUND_ROWS, heldRowsChecks } from '../support/held-rows-check.ts';
 import { enrolHost } from '../support/enrolments.ts';

@@ -7,31 +7,30 @@ import type { Sha256Hex } from '../../protocol/digest.ts';
 import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import {
-  ConsoleInviteIssued,
-  ConsoleInviteRevoked,
-  ConsoleInviteRevokeRequest,
-  ConsoleInvites,
-  InviteRequest,
-} from '../../protocol/invite-documents.ts';
-import {
   ConsoleBackup,
   ConsoleFollowing,
   ConsoleHost,
   ConsoleHostQuery,
   ConsoleHosts,
   ConsoleHostsQuery,
+  ConsoleInviteIssued,
+  ConsoleInviteRevokeRequest,
+  ConsoleInviteRevoked,
+  ConsoleInvites,
   ConsoleLog,
   ConsoleLogQuery,
   ConsoleOverview,
   ConsoleRevokeRequest,
   ConsoleRevoked,
+  ConsoleSamples,
+  ConsoleSamplesQuery,
   ConsoleTrace,
   ConsoleTraceQuery,
+  InviteRequest,
   OPERATOR_PROBLEMS,
   type OperatorProblemCode,
+  RowsCheckShown,
 } from '../../protocol/operator-documents.ts';
-import { RowsCheckShown } from '../../protocol/rows-check-documents.ts';
-import { ConsoleSamples, ConsoleSamplesQuery } from '../../protocol/sample-documents.ts';
 import { parsePublicKey } from '../../protocol/public-key.ts';
 import { problemShape } from '../../protocol/responses.ts';
 import { parserOf } from '../../protocol/schemas.ts';

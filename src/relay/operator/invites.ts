@@ -4,7 +4,7 @@ import { jsonReply, problemReply } from '../../http/replies.ts';
 import type { RandomBytes } from '../../lib/clock.ts';
 import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
 import { sha256Hex, type Sha256Hex } from '../../protocol/digest.ts';
-import { type ConsoleInvites, InviteRequest } from '../../protocol/invite-documents.ts';
+import { type ConsoleInvites, InviteRequest } from '../../protocol/operator-documents.ts';
 import { isPrintable } from '../../protocol/printable.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';

@@ -6,7 +6,7 @@ import type { Exchange, Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
 import type { Timers } from '../../lib/clock.ts';
 import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
-import type { RowsCheckShown } from '../../protocol/rows-check-documents.ts';
+import type { RowsCheckShown } from '../../protocol/operator-documents.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import type { CheckedAt, RowsCheck } from '../jobs/rows-check.ts';
 import { type RowsCheckDocument, VerifyRequest } from './documents.ts';

@@ -2,7 +2,7 @@
  * The measurements of the last week, in memory: the nearer they are, the finer. Each tier keeps samples that are merged
  * from those of so many seconds; averages of rates, and of everything else the worst.
  */
-import type { ConsoleSample } from '../../protocol/sample-documents.ts';
+import type { ConsoleSample } from '../../protocol/operator-documents.ts';
 
 /** 15 minutes, an hour, a day and a week. */
 const TIERS: readonly (readonly [everyMs: number, kept: number])[] = [

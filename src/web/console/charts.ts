@@ -2,7 +2,7 @@
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
-import type { ConsoleSample, ConsoleSamples } from '../../protocol/sample-documents.ts';
+import type { ConsoleSample, ConsoleSamples } from '../../protocol/operator-documents.ts';
 import { read } from '../shared/api.ts';
 import { Time, Warning } from '../shared/components.ts';
 import { useLoaded } from '../shared/use-loaded.ts';

@@ -7,7 +7,7 @@ import type {
   ConsoleInviteRevoked,
   ConsoleInvites,
   InviteShown,
-} from '../../protocol/invite-documents.ts';
+} from '../../protocol/operator-documents.ts';
 import { DAY_MS, HOUR_MS } from '../../protocol/limits.ts';
 import { act, read } from '../shared/api.ts';
 import { NO_VALUE, Panel, Table, Time, Untrusted, Warning } from '../shared/components.ts';

@@ -5,12 +5,12 @@ import type {
   BrokenQueueShown,
   ConsoleFollowing,
   ConsoleOverview,
+  ConsoleSample,
   EpochBegun,
   EpochsRead,
   HostShown,
   RefusalCount,
 } from '../../protocol/operator-documents.ts';
-import type { ConsoleSample } from '../../protocol/sample-documents.ts';
 import { Code, Facts, NO_VALUE, Panel, Table, Time, Untrusted } from '../shared/components.ts';
 import { ago, bytes, count, duration, rate } from '../shared/format.ts';
 import { CopyButton } from '../shared/copy.ts';

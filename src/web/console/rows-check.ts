@@ -2,8 +2,7 @@
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect, useState } from 'preact/hooks';
-import type { ConsoleOverview } from '../../protocol/operator-documents.ts';
-import type { RowsCheckShown } from '../../protocol/rows-check-documents.ts';
+import type { ConsoleOverview, RowsCheckShown } from '../../protocol/operator-documents.ts';
 import { act } from '../shared/api.ts';
 import { Moment, Untrusted } from '../shared/components.ts';
 import { count, countText } from '../shared/format.ts';

@@ -1,7 +1,6 @@
 /** The state of the console: its route, and the measurements of the relay. Views read these signals. */
 import { signal } from '@preact/signals';
-import type { ConsoleFollowing, ConsoleOverview } from '../../protocol/operator-documents.ts';
-import type { ConsoleSample } from '../../protocol/sample-documents.ts';
+import type { ConsoleFollowing, ConsoleOverview, ConsoleSample } from '../../protocol/operator-documents.ts';
 import { read } from '../shared/api.ts';
 import { follow } from '../shared/live.ts';
 import { currentRoute } from '../shared/route.ts';

@@ -1,6 +1,6 @@
 /** The measurements of a week: fine where they are near, merged where they are far. */
 import { describe, expect, test } from 'vitest';
-import type { ConsoleSample } from '../../../../src/protocol/sample-documents.ts';
+import type { ConsoleSample } from '../../../../src/protocol/operator-documents.ts';
 import { SampleHistory } from '../../../../src/relay/operator/sample-history.ts';
 
 const MINUTE_MS = 60_000;
