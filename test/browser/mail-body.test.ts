@@ -6,7 +6,7 @@ import { IS_THOROUGH } from '../support/thorough.ts';
 
 const suite = browserForSuite('mail');
 
-/** What is longer is shown as it was written (markdown.ts). */
+/** What is longer is shown as it was written (src/web/mail/body.ts). */
 const FORMATTED_CHARACTERS_MAX = 66_000;
 const EVIL = 'https://evil.example';
 const CODE =

@@ -11,12 +11,11 @@ import type {
 import { DAY_MS, HOUR_MS } from '../../protocol/limits.ts';
 import { act, read } from '../shared/api.ts';
 import { NO_VALUE, Panel, Table, Time, Untrusted, Warning } from '../shared/components.ts';
-import { CopyButton } from '../shared/copy.ts';
+import { CommandLine, CopyButton } from '../shared/copy.ts';
 import { SelectField, onValue } from '../shared/fields.ts';
 import { count } from '../shared/format.ts';
 import { failureText, notice } from '../shared/session.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
-import { CommandLine } from './command-line.ts';
 import { overview, samples, setCommand } from './state.ts';
 
 const LIFETIMES: readonly (readonly [string, string])[] = [

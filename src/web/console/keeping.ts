@@ -1,5 +1,5 @@
 /** What is kept and for how long: the backups, and the log of the relay. */
-import type { ComponentChildren, VNode } from 'preact';
+import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
 import type {
@@ -9,13 +9,12 @@ import type {
   LogKeptShown,
 } from '../../protocol/operator-documents.ts';
 import { act } from '../shared/api.ts';
-import { Code, Facts, Moment, Panel, Time, Untrusted } from '../shared/components.ts';
+import { Code, type FactRow, Facts, Moment, Panel, Time, Untrusted } from '../shared/components.ts';
 import { bytes, count, duration } from '../shared/format.ts';
 import { failureText, notice } from '../shared/session.ts';
 import { reloadOverview } from './state.ts';
 
 type Known = ConsoleOverview | ConsoleFollowing;
-type Rows = [name: string, value: ComponentChildren][];
 
 export function Keeping({ known }: { known: Known }): VNode {
   return html`<div class="columns">
@@ -27,40 +26,37 @@ export function Keeping({ known }: { known: Known }): VNode {
   </div>`;
 }
 
-function backupRows({ backups, command_backup_at: commanded, now }: Known): Rows {
+function backupRows({ backups, command_backup_at: commanded, now }: Known): FactRow[] {
   const moment = (at: number): VNode => html`<${Moment} at=${at} nowMs=${now} />`;
-  const byCommand: Rows = commanded === null ? [] : [['by command', moment(commanded)]];
+  const byCommand: FactRow = ['by command', commanded !== null && moment(commanded)];
   if (!backups) {
-    return [['plan', html`none: start the relay with <${Code} text="--backup-dir" />`], ...byCommand];
+    return [['plan', html`none: start the relay with <${Code} text="--backup-dir" />`], byCommand];
   }
   const { newest, last, next_at: next, every_ms: everyMs, keep, folder } = backups;
   const size = newest && html` <${Code} text=${newest.name} />, ${bytes(newest.bytes)}`;
   return [
     ['last', newest ? html`${moment(newest.at)}${size}` : 'none yet'],
-    ...(last?.ok === false ? [['failed', moment(last.at)] as Rows[number]] : []),
+    ['failed', last?.ok === false && moment(last.at)],
     ['next', moment(next)],
     ['plan', `every ${duration(everyMs)}, the newest ${count(keep)} are kept`],
     ['where', html`<${Code} text=${folder} />`],
-    ...byCommand,
+    byCommand,
   ];
 }
 
-function logRows(kept: LogKeptShown, nowMs: number): Rows {
+function logRows(kept: LogKeptShown, nowMs: number): FactRow[] {
   const { first_at: first, is_pruned: isPruned, keep_ms: keepMs, archive_folder: archives, last_removal: last } = kept;
   const start = isPruned ? 'older events were removed' : 'nothing was removed';
   return [
     ['goes back to', first === null ? 'unknown' : html`<${Moment} at=${first} nowMs=${nowMs} />; ${start}`],
     ['is kept', keepMs === null ? 'for ever' : `for ${duration(keepMs)}`],
-    ...(last
-      ? [
-          [
-            'last removal',
-            html`<${Moment} at=${last.at} nowMs=${nowMs} />: events from <${Time} at=${last.from} /> to${' '}
-              <${Time} at=${last.through} />${last.archive !== null && html`, now in <${Untrusted} text=${last.archive} />`}`,
-          ] as Rows[number],
-        ]
-      : []),
-    ...(archives === null ? [] : [['archives', html`<${Code} text=${archives} />`] as Rows[number]]),
+    [
+      'last removal',
+      last &&
+        html`<${Moment} at=${last.at} nowMs=${nowMs} />: events from <${Time} at=${last.from} /> to${' '}
+          <${Time} at=${last.through} />${last.archive !== null && html`, now in <${Untrusted} text=${last.archive} />`}`,
+    ],
+    ['archives', archives !== null && html`<${Code} text=${archives} />`],
   ];
 }
 

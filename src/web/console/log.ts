@@ -1,16 +1,19 @@
 /**
- * The log as a timeline, the newest event first, filtered by kind, host, item and time; it can show new events live.
+ * The log as a timeline, the newest event first, filtered by kind, host, item and time. Earlier events are loaded when
+ * the user asks, and new ones as they come.
  */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
-import { useState } from 'preact/hooks';
-import type { LoggedEvent } from '../../protocol/operator-documents.ts';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { ConsoleHosts, ConsoleLog, LoggedEvent } from '../../protocol/operator-documents.ts';
 import type { RelayEvent } from '../../relay/core/event.ts';
 import { Code, Time, Untrusted, Warning } from '../shared/components.ts';
 import { SelectField, onValue } from '../shared/fields.ts';
-import { hostHref, itemHref, route } from './state.ts';
-import { ANY_TIME, LOG_RANGES, type Range, RangeField } from './range.ts';
-import { type Filters, type LogState, useLog } from './use-log.ts';
+import { hostHref, itemHref, route, samples } from './state.ts';
+import { ANY_TIME, LOG_RANGES, type Range, RangeField, rangeQuery } from './range.ts';
+import { read } from '../shared/api.ts';
+import { countText } from '../shared/format.ts';
+import { failureText } from '../shared/session.ts';
 
 export function Log(): VNode {
   const { query } = route.value;
@@ -131,4 +134,187 @@ const KINDS = [['', 'every kind'], ...Object.entries(EVENT_NAMES)];
 
 function eventName(type: string): string {
   return (EVENT_NAMES as Readonly<Record<string, string>>)[type] ?? type;
+}
+
+/** How many events the page keeps while it shows new ones. */
+const EVENTS_MAX = 500;
+/** How many answers without an event one click goes through. */
+const ANSWERS_MAX = 25;
+const PUBLIC_KEY_CHARACTERS = 44;
+
+interface Filters {
+  type: string;
+  /** A name, a fingerprint or a key. */
+  host: string;
+  item: string;
+  range: Range;
+}
+
+interface Shown {
+  /** The newest first. */
+  events: readonly LoggedEvent[];
+  /** The log was searched down to this record. */
+  downTo: number;
+  /** The time of that record. */
+  downAt: number | null;
+  /** Whether there are no earlier records. */
+  isAll: boolean;
+}
+
+interface LogState extends Shown {
+  /** Whether the first answer has come. */
+  isLoaded: boolean;
+  isLookingBack: boolean;
+  problem: string;
+  /** Shows the events that match the filters. */
+  apply: () => Promise<void>;
+  /** Adds earlier events. */
+  lookFurtherBack: () => Promise<void>;
+}
+
+/** `stopLive` is called when earlier events would push out new ones. */
+function useLog(filters: Filters, isLive: boolean, stopLive: () => void): LogState {
+  const [query, setQuery] = useState<Record<string, string>>();
+  const [shown, setShown] = useState<Shown>({ events: [], downTo: 1, downAt: null, isAll: true });
+  const [isCatchingUp, setCatchingUp] = useState(false);
+  const [isLookingBack, setLookingBack] = useState(false);
+  const [problem, setProblem] = useState('');
+  /** Counts the uses of `apply`: answers for earlier filters are dropped. */
+  const run = useRef(0);
+  const newest = useRef(0);
+  const sampleUsed = useRef(0);
+
+  /** Calls `load`, and then what it returns; both only as long as the filters stay. Returns whether they stayed. */
+  const request = async (load: (isWanted: () => boolean) => Promise<() => void>): Promise<boolean> => {
+    const mine = run.current;
+    const isWanted = (): boolean => mine === run.current;
+    try {
+      const show = await load(isWanted);
+      if (!isWanted()) return false;
+      show();
+      setProblem('');
+    } catch (error) {
+      const text = error instanceof NoSuchHost ? error.message : failureText(error);
+      if (isWanted()) setProblem(text);
+    }
+    return isWanted();
+  };
+  const lookBack = async (load: Parameters<typeof request>[0]): Promise<void> => {
+    setLookingBack(true);
+    if (await request(load)) setLookingBack(false);
+  };
+  const apply = (): Promise<void> => {
+    run.current++;
+    return lookBack(async (isWanted) => {
+      const asked = await queryOf(filters);
+      const found = await findBack(asked, isWanted);
+      return () => {
+        newest.current = found.logPosition;
+        setQuery(asked);
+        setShown(found);
+      };
+    });
+  };
+  const lookFurtherBack = (): Promise<void> =>
+    lookBack(async (isWanted) => {
+      const { events, downTo } = shown;
+      const found = await findBack({ ...query, before: String(downTo) }, isWanted);
+      return () => {
+        if (events.length + found.events.length > EVENTS_MAX) stopLive();
+        setShown((before) => withOlder(before, found, downTo));
+      };
+    });
+  const catchUp = async (): Promise<void> => {
+    setCatchingUp(true);
+    await request(async () => {
+      const after = newest.current;
+      const found = await read<ConsoleLog>('log', { ...query, after: String(after) });
+      return () => {
+        newest.current = found.log_position;
+        setShown((before) => withNewer(before, found, after));
+      };
+    });
+    setCatchingUp(false);
+  };
+  useEffect(() => {
+    void apply();
+    return () => void run.current++;
+  }, []);
+  const sample = samples.value.at(-1);
+  useEffect(() => {
+    if (!isLive || !query || isCatchingUp || !sample) return;
+    // One request for each sample: a failed one is repeated with the next sample, and not at once.
+    if (sample.log_position <= newest.current || sample.at === sampleUsed.current) return;
+    sampleUsed.current = sample.at;
+    void catchUp();
+  }, [sample, isLive, query, isCatchingUp]);
+  return { ...shown, isLoaded: query !== undefined, isLookingBack, problem, apply, lookFurtherBack };
+}
+
+/**
+ * Goes back until it finds an event. One answer covers only a part of a long log, and with narrow filters the user
+ * would have to ask a hundred times. Stops when `isWanted` returns false.
+ */
+async function findBack(
+  query: Record<string, string>,
+  isWanted: () => boolean,
+): Promise<Shown & { logPosition: number }> {
+  let found = await read<ConsoleLog>('log', query);
+  const { log_position: logPosition } = found;
+  let askedFrom = Number(query['before'] ?? Number.POSITIVE_INFINITY);
+  for (let answers = 1; answers < ANSWERS_MAX; answers++) {
+    if (found.events.length > 0 || isStart(found, askedFrom) || !isWanted()) break;
+    askedFrom = found.searched_down_to;
+    found = await read<ConsoleLog>('log', { ...query, before: String(askedFrom) });
+  }
+  const { events, searched_down_to: downTo, searched_down_at: downAt } = found;
+  return { events, downTo, downAt, isAll: isStart(found, askedFrom), logPosition };
+}
+
+/** Whether the log begins here. When its first records were pruned, an answer goes no further back than its request. */
+function isStart({ searched_down_to: downTo }: ConsoleLog, askedFrom: number): boolean {
+  return downTo <= 1 || downTo >= askedFrom;
+}
+
+/** Adds nothing when the shown events changed during the request. */
+function withOlder(before: Shown, { events, downTo, downAt, isAll }: Shown, askedFrom: number): Shown {
+  if (before.downTo !== askedFrom) return before;
+  return { events: [...before.events, ...events], downTo, downAt, isAll };
+}
+
+/** If there are more new events than one answer holds, starts over with the newest, so that no event is left out. */
+function withNewer(before: Shown, found: ConsoleLog, after: number): Shown {
+  if (found.searched_down_to > after + 1) {
+    const { events, searched_down_to: downTo, searched_down_at: downAt } = found;
+    return { events, downTo, downAt, isAll: false };
+  }
+  const events = [...found.events, ...before.events];
+  const last = events[EVENTS_MAX - 1];
+  if (events.length <= EVENTS_MAX || !last) return { ...before, events };
+  return { events: events.slice(0, EVENTS_MAX), downTo: last.lsn, downAt: last.at, isAll: false };
+}
+
+class NoSuchHost extends Error {}
+
+async function queryOf({ type, host, item, range }: Filters): Promise<Record<string, string>> {
+  const query: Record<string, string> = {};
+  if (type) query['type'] = type;
+  if (item.trim()) query['item'] = item.trim();
+  if (host.trim()) query['host'] = await keyOf(host.trim());
+  return { ...query, ...rangeQuery(range) };
+}
+
+/** The key of the one host that matches. Throws `NoSuchHost`. */
+async function keyOf(text: string): Promise<string> {
+  if (text.length === PUBLIC_KEY_CHARACTERS && text.endsWith('=')) return text;
+  const { hosts } = await read<ConsoleHosts>('hosts', { search: text });
+  const named = hosts.filter(({ host }) => host.toLowerCase() === text.toLowerCase());
+  const fitting = named.length > 0 ? named : hosts;
+  // A rotated key belongs to a host that now has another key.
+  const current = fitting.filter(({ state }) => state !== 'rotated');
+  const matches = current.length > 0 ? current : fitting;
+  const [only, ...others] = matches;
+  if (!only) throw new NoSuchHost('No host matches.');
+  if (others.length > 0) throw new NoSuchHost(`${countText(matches.length, 'host')} match: enter the fingerprint.`);
+  return only.host_pubkey;
 }

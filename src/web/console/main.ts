@@ -2,8 +2,7 @@
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { Frame, startPage } from '../shared/frame.ts';
-import { Host } from './host.ts';
-import { Hosts } from './hosts.ts';
+import { Host, Hosts } from './hosts.ts';
 import { Invites } from './invites.ts';
 import { Item } from './item.ts';
 import { Log } from './log.ts';

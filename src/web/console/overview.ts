@@ -1,4 +1,4 @@
-/** The state of the relay: figures, charts of the last minutes, the biggest queues, refusals and epochs. */
+/** The state of the relay: what is wrong, figures, charts, the biggest queues, refusals and epochs; and its first steps. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import type {
@@ -10,17 +10,16 @@ import type {
   EpochsRead,
   HostShown,
   RefusalCount,
+  RelayFault,
 } from '../../protocol/operator-documents.ts';
-import { Code, Facts, NO_VALUE, Panel, Table, Time, Untrusted } from '../shared/components.ts';
-import { ago, bytes, count, duration, rate } from '../shared/format.ts';
-import { CopyButton } from '../shared/copy.ts';
+import { Code, type FactRow, Facts, NO_VALUE, Panel, Table, Time, Untrusted } from '../shared/components.ts';
+import { ago, bytes, count, countText, duration, rate } from '../shared/format.ts';
+import { CommandLine, CopyButton } from '../shared/copy.ts';
 import { Charts } from './charts.ts';
-import { Health } from './health.ts';
 import { Keeping } from './keeping.ts';
 import { LeadsElsewhere, SharedLog } from './shared-log.ts';
 import { RowsCheck } from './rows-check.ts';
-import { hostHref, overview, samples } from './state.ts';
-import { Welcome } from './welcome.ts';
+import { hostHref, overview, samples, setCommand } from './state.ts';
 
 export function Overview(): VNode {
   const known = overview.value;
@@ -149,13 +148,11 @@ function Epochs({ known }: { known: ConsoleOverview }): VNode {
 }
 
 function Relay({ known }: { known: ConsoleOverview | ConsoleFollowing }): VNode {
-  const rows: [string, VNode | string][] = [
+  const rows: FactRow[] = [
     ['version', known.version],
     ['HTTP server', known.server],
     ['running for', duration(known.uptime_ms)],
-    ...(known.role === 'following'
-      ? []
-      : [['who may enrol', WHO_MAY_ENROL[known.admission] ?? known.admission] as [string, string]]),
+    ['who may enrol', known.role !== 'following' && (WHO_MAY_ENROL[known.admission] ?? known.admission)],
     [
       'fingerprint',
       html`<${Code} text=${known.fingerprint} /> <${CopyButton} text=${known.fingerprint} what="the fingerprint" />`,
@@ -166,3 +163,74 @@ function Relay({ known }: { known: ConsoleOverview | ConsoleFollowing }): VNode 
 }
 
 const WHO_MAY_ENROL: Readonly<Record<string, string>> = { open: 'every host', invite: 'hosts with an invite' };
+
+const RUNBOOK = 'docs/operating.md, What to watch';
+
+function Health({ known }: { known: ConsoleOverview | ConsoleFollowing }): VNode {
+  const [worst, ...others] = known.faults;
+  if (!worst) {
+    return html`<p class="health health-well" role="status"><b>All is well.</b> ${wellText(known)}</p>`;
+  }
+  return html`<section class="health ${worst.is_critical ? 'health-bad' : 'health-warn'}" aria-label="What is wrong">
+    <p role="alert"><${FaultText} fault=${worst} /></p>
+    ${
+      others.length > 0 &&
+      html`<ul>
+        ${others.map((fault) => html`<li key=${fault.what}><${FaultText} fault=${fault} /></li>`)}
+      </ul>`
+    }
+  </section>`;
+}
+
+function FaultText({ fault }: { fault: RelayFault }): VNode {
+  return html`<b><${Untrusted} text=${fault.what} /></b> ${fault.mend}
+    ${fault.alert !== null && html`<span class="runbook" title=${RUNBOOK}> ${fault.alert}</span>`}`;
+}
+
+function wellText(known: ConsoleOverview | ConsoleFollowing): string {
+  const backup = backupText(known);
+  if (known.role === 'following') {
+    return `This relay follows ${known.shared_log.leader ?? 'nobody'} and is ready to take its place. ${backup}`;
+  }
+  const now = known.samples.at(-1);
+  if (!now) return backup;
+  const waiting = now.queue_items === 0 ? 'no mail waits' : `${countText(now.queue_items, 'item')} of mail waiting`;
+  return `${countText(now.hosts, 'host')}, ${waiting}. ${backup}`;
+}
+
+function backupText({ backups, command_backup_at: commanded, now }: ConsoleOverview | ConsoleFollowing): string {
+  const newest = Math.max(backups?.newest?.at ?? 0, commanded ?? 0);
+  if (newest > 0) return `The last backup is from ${ago(newest, now)}.`;
+  return backups ? 'The first backup is being taken.' : 'No backups are planned.';
+}
+
+const ONLY_HERE = /^https?:\/\/(?:127\.|localhost[:/]|\[::1\])/;
+
+function Welcome({ known }: { known: ConsoleOverview }): VNode {
+  const { addresses, fingerprint, admission, authority } = known;
+  const isOnlyHere = addresses.every((address) => ONLY_HERE.test(address));
+  const needsToken = admission === 'invite' || authority === 'account-token';
+  const command = setCommand(known, needsToken ? 'invite.txt' : undefined);
+  return html`<${Panel} title="The first host">
+    <p>No host has enrolled yet. Tell the owners of your hosts the address of this relay and the fingerprint of its key:</p>
+    <dl class="facts">
+      <div><dt>address</dt><dd>${addresses.map((address) => html`<${Code} text=${address} />${' '}`)}
+        ${isOnlyHere && html`<p class="note">Only programs of this machine reach it. For others put a proxy before it and tell them its address, or start the relay with --listen and --tls-cert.</p>`}
+      </dd></div>
+      <div><dt>fingerprint</dt><dd><${Code} text=${fingerprint} /> <${CopyButton} text=${fingerprint} what="the fingerprint" /></dd></div>
+    </dl>
+    <ol class="next-steps">
+      ${
+        admission === 'invite' &&
+        authority === 'host-key' &&
+        html`<li>Make an invite for it, <a href="#/invites">here</a> or on this machine, and put it into a file of the host:
+        <${CommandLine} text="poste relay admit --label laptop > invite.txt" /></li>`
+      }
+      ${authority === 'account-token' && html`<li>Get a token of the account service for it.</li>`}
+      <li>On the host:
+        <${CommandLine} text=${command} /></li>
+      <li>See there that it works:
+        <${CommandLine} text="poste relay status" /></li>
+    </ol>
+  </${Panel}>`;
+}

@@ -10,10 +10,9 @@ import { countText, time } from '../shared/format.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
 import { perform, shownConversation, shownUnread } from './actions.ts';
 import { ConversationRow } from './conversation-row.ts';
-import { EmptyInbox } from './empty-inbox.ts';
 import { FILTERED_NOTHING, type Filters, InboxFilters, isFiltered, shownState } from './inbox-filters.ts';
 import { focusItem } from './keys.ts';
-import { PAGE_MESSAGES, mailChanges, reloadLimit, unread } from './state.ts';
+import { PAGE_MESSAGES, mailChanges, people, reloadLimit, unread } from './state.ts';
 
 /** A search starts after a pause in typing of this length. */
 const TYPING_MS = 250;
@@ -178,4 +177,47 @@ function backToOf({ next_cursor, looked_back_to }: ConversationsResult): number 
 function lookedBack({ next_cursor, looked_back_to, looked_at }: ConversationsResult): string {
   if (next_cursor === null || looked_back_to === null) return 'The whole mailbox was searched.';
   return `It stopped after ${countText(looked_at, 'message')}, back to ${time(looked_back_to)}: older ones were not searched.`;
+}
+
+interface EmptyInboxProps {
+  filters: Filters;
+  /** How many messages the mailbox has. */
+  total: number;
+  /** Whether nothing older is left to look at. */
+  isWhole: boolean;
+  change: (filters: Filters) => void;
+}
+
+function EmptyInbox({ filters, total, isWhole, change }: EmptyInboxProps): VNode {
+  if (total === 0) return html`<${NoMail} />`;
+  if (isFiltered(filters)) {
+    const clear = (): void => change({ ...FILTERED_NOTHING, state: filters.state });
+    const wider = (): void => change({ ...filters, state: 'all' });
+    return html`<div class="empty">
+      <p>${isWhole ? 'No message matches.' : 'No message matches as far back as this looked.'}</p>
+      <p class="actions">
+        ${shownState(filters) !== 'all' && html`<button type="button" onClick=${wider}>Look in everything</button>`}
+        <button type="button" onClick=${clear}>Clear search and filters</button>
+      </p>
+    </div>`;
+  }
+  return html`<div class="empty">
+    <p>${filters.state === 'unread' ? 'Nothing is unread.' : 'Everything is done.'}</p>
+    <p class="actions">
+      <button type="button" onClick=${() => change({ ...FILTERED_NOTHING, state: 'all' })}>Show everything</button>
+    </p>
+  </div>`;
+}
+
+function NoMail(): VNode {
+  const isAlone = people.value?.agents.length === 0;
+  return html`<div class="empty">
+    <p>No mail yet. Agents write to you as <code>owner</code>.</p>
+    ${
+      isAlone
+        ? html`<p>No agent is set up on this host. This connects yours:</p>
+            <pre><code>poste setup</code></pre>`
+        : html`<p class="actions"><a class="button" href="#/compose">Write to an agent</a></p>`
+    }
+  </div>`;
 }

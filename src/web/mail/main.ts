@@ -6,11 +6,10 @@ import { Frame, startPage } from '../shared/frame.ts';
 import { UndoToast, settleOnLeaving, shownUnread } from './actions.ts';
 import { Compose } from './compose.ts';
 import { Conversation } from './conversation.ts';
-import { Delivery } from './delivery.ts';
+import { Delivery, Sent } from './sent.ts';
 import { Inbox } from './inbox.ts';
 import { KeysDialog, listenForKeys, openKeys } from './keys.ts';
 import { People } from './people.ts';
-import { Sent } from './sent.ts';
 import { SettingsView } from './settings.ts';
 import { type Route, followMail, route } from './state.ts';
 

@@ -9,9 +9,8 @@ import { failureText } from '../shared/session.ts';
 import { bytes } from '../shared/format.ts';
 import { BodyField, OptionFields, type Options, Outcome, useSending } from './send-form.ts';
 import { perform, stateOf } from './actions.ts';
-import { BodyText } from './body.ts';
+import { BodyText, linked } from './body.ts';
 import { Marks } from './conversation-row.ts';
-import { linked } from './links.ts';
 import { askInbox, deliveryHref } from './state.ts';
 
 interface MessageProps {

@@ -46,9 +46,12 @@ export function Warning({ text }: { text: string }): VNode | null {
   return text === '' ? null : html`<p class="warning" role="alert">${text}</p>`;
 }
 
-/** Names with their values. */
-export function Facts({ rows }: { rows: readonly (readonly [string, ComponentChildren])[] }): VNode {
-  return html`<dl class="facts">${rows.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+export type FactRow = readonly [name: string, value: ComponentChildren];
+
+/** Names with their values. One whose value is `null` or `false` is left out. */
+export function Facts({ rows }: { rows: readonly FactRow[] }): VNode {
+  const known = rows.filter(([, value]) => value !== null && value !== false);
+  return html`<dl class="facts">${known.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 }
 
 export function Panel({ title, children }: { title: string; children?: ComponentChildren }): VNode {

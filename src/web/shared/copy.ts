@@ -1,4 +1,4 @@
-/** A button that copies a text. */
+/** A button that copies a text, and a command with one. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
@@ -23,4 +23,8 @@ export function CopyButton({ text, what }: CopyButtonProps): VNode {
   return html`<button type="button" class="quiet copy" aria-label=${`${state === '' ? 'Copy' : state} ${what}`} onClick=${() => void copy()}>
       ${state === '' ? 'Copy' : state}</button
     ><span class="unseen" role="status">${state}</span>`;
+}
+
+export function CommandLine({ text }: { text: string }): VNode {
+  return html`<span class="command-line"><code>${text}</code> <${CopyButton} text=${text} what="the command" /></span>`;
 }
