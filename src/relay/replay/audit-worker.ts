@@ -5,7 +5,7 @@
  * Of those it says that all is well, or that it is not: then the verification looks itself, and names what is wrong.
  */
 import { parentPort, workerData } from 'node:worker_threads';
-import type { Pair } from '../../lib/pair-block.ts';
+import { type Pair, PairBlock } from '../../lib/pair-block.ts';
 import { levelAt } from '../store/level.ts';
 import { type KeyRange, runsOf } from '../store/scan.ts';
 import { openScratch } from '../store/scratch.ts';
@@ -42,10 +42,10 @@ export type HelperMessage =
   /** The database could not be read. */
   | { type: 'cut'; walk: number };
 
+/** A block is sent with so many bytes of pairs. */
 const BLOCK_BYTES = 512 << 10;
-/** Of one walk, that wait to be used. */
+/** Blocks of one walk that wait to be used. */
 const BLOCKS_MAX = 8;
-const LENGTHS_BYTES = 8;
 
 const { location, verifiesWires, stop } = workerData as HelperTask;
 const port = parentPort;
@@ -63,9 +63,7 @@ function isStopped(): boolean {
 /** The pairs of one walk on their way to the other thread (lib/pair-block.ts), a few blocks ahead of its use. */
 class Blocks {
   readonly #walk: number;
-  #block = new ArrayBuffer(0);
-  #bytes = Buffer.from(this.#block);
-  #used = 0;
+  readonly #pairs = new PairBlock(Buffer.allocUnsafeSlow(2 * BLOCK_BYTES));
   #ahead = 0;
   #isLeft = false;
   #go: () => void = () => undefined;
@@ -74,7 +72,7 @@ class Blocks {
     this.#walk = walk;
   }
 
-  /** Whether nobody wants any more. */
+  /** True when nobody wants any more. */
   get isLeft(): boolean {
     return this.#isLeft || isStopped();
   }
@@ -89,20 +87,10 @@ class Blocks {
     this.#go();
   }
 
-  /** Whether there was room; otherwise the block is to be sent first. */
-  add([key, value]: Pair): boolean {
-    const size = LENGTHS_BYTES + key.length + value.length;
-    if (this.#used + size > this.#bytes.length) {
-      if (this.#used > 0) return false;
-      this.#block = new ArrayBuffer(Math.max(BLOCK_BYTES, size));
-      this.#bytes = Buffer.from(this.#block);
-    }
-    const bytes = this.#bytes;
-    const keyAt = bytes.writeUInt32BE(value.length, bytes.writeUInt32BE(key.length, this.#used));
-    bytes.set(key, keyAt);
-    bytes.set(value, keyAt + key.length);
-    this.#used += size;
-    return true;
+  /** Returns whether the block is full, and is to be sent. */
+  add(pair: Pair): boolean {
+    this.#pairs.add(pair);
+    return this.#pairs.bytes >= BLOCK_BYTES;
   }
 
   async send(): Promise<void> {
@@ -111,12 +99,11 @@ class Blocks {
         this.#go = resolve;
       });
     }
-    if (this.#used === 0 || this.isLeft) return;
+    if (this.#pairs.pairs === 0 || this.isLeft) return;
     this.#ahead++;
-    say({ type: 'block', walk: this.#walk, block: this.#block, size: this.#used }, [this.#block]);
-    this.#block = new ArrayBuffer(0);
-    this.#bytes = Buffer.from(this.#block);
-    this.#used = 0;
+    const { block, memory } = this.#pairs.taken();
+    const sent = memory.buffer as ArrayBuffer;
+    say({ type: 'block', walk: this.#walk, block: sent, size: block.length }, [sent]);
   }
 }
 
@@ -124,11 +111,7 @@ async function feed({ walk, of, range }: Extract<HelperRequest, { type: 'walk' }
   try {
     const runs = of === 'rows' ? runsOf(level, range, { fillCache: true }) : leafedPairs(range);
     for await (const pairs of runs) {
-      for (const pair of pairs) {
-        if (blocks.add(pair)) continue;
-        await blocks.send();
-        blocks.add(pair);
-      }
+      for (const pair of pairs) if (blocks.add(pair)) await blocks.send();
       if (blocks.isLeft) return;
     }
     await blocks.send();
