@@ -29,8 +29,8 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/wire': 580,
   'src/http': 2280,
   'src/lib': 2230,
-  'src/library': 1550,
-  'src/protocol': 3030,
+  'src/library': 1510,
+  'src/protocol': 2880,
   'src/relay': 370,
   'src/relay/auth': 1140,
   'src/relay/core': 4130,
@@ -38,13 +38,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/http': 2960,
   'src/relay/image': 1350,
   'src/relay/jobs': 1050,
-  'src/relay/operator': 3350,
-  'src/relay/replay': 3720,
+  'src/relay/operator': 3200,
+  'src/relay/replay': 3700,
   'src/relay/serve': 730,
   'src/relay/shared-log': 5160,
   'src/relay/standby': 750,
   'src/relay/store': 7150,
-  'src/web': 4820,
+  'src/web': 4750,
   'test/browser': 2350,
   'test/control': 760,
   'test/crash': 1630,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 84830,
-  test: 100270,
+  src: 84390,
+  test: 100260,
   'bench scripts': 11230,
 };

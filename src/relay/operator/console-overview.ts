@@ -1,10 +1,9 @@
 /** The first thing that the console shows: how the relay is, what it did in the last minutes, and where it stands. */
-import type { ConsoleFollowing, ConsoleOverview } from '../../protocol/operator-documents.ts';
+import type { ConsoleFollowing, ConsoleOverview, RowsCheckShown } from '../../protocol/operator-documents.ts';
 import type { Activity } from './activity.ts';
 import { type HostViewOptions, biggestQueues } from './host-views.ts';
 import type { EpochHistory } from './log-search.ts';
 import type { RowsCheck } from '../jobs/rows-check.ts';
-import { rowsCheckShown } from './online-check.ts';
 import type { RelayState, ServingRelay, TakeBackup } from './relay-state.ts';
 import { SAMPLE_EVERY_MS, type Sampler } from './sampler.ts';
 
@@ -62,5 +61,22 @@ async function servingOverview(state: RelayState, parts: OverviewParts): Promise
     refusals: activity.refusals(),
     epochs: begun.toSorted((a, b) => b.lsn - a.lsn).slice(0, EPOCHS_SHOWN_MAX),
     epochs_read: epochs.state,
+  };
+}
+
+const FINDINGS_SHOWN_MAX = 10;
+
+export function rowsCheckShown({ last, failedAtMs, run }: RowsCheck): RowsCheckShown {
+  return {
+    last: last
+      ? {
+          at: last.atMs,
+          rows: last.checked.rows,
+          found: last.checked.found,
+          findings: last.checked.findings.slice(0, FINDINGS_SHOWN_MAX).map(({ message }) => message),
+        }
+      : null,
+    failed_at: failedAtMs ?? null,
+    under_way: run ? { stage: run.progress.stage, done: run.progress.done, of: run.progress.of ?? null } : null,
   };
 }

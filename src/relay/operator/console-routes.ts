@@ -37,13 +37,12 @@ import { parserOf } from '../../protocol/schemas.ts';
 import Type, { type Static, type TObject } from 'typebox';
 import { type Asked, ok, type Operation, queriesOf, type Success } from '../http/operation.ts';
 import type { RawQuery, RelayRequest } from '../http/route.ts';
-import { overview, type OverviewParts } from './console-overview.ts';
+import { overview, type OverviewParts, rowsCheckShown } from './console-overview.ts';
 import { hostView, listHosts } from './host-views.ts';
 import { revokeKey } from './hosts.ts';
 import { issueInvite, shownInvites } from './invites.ts';
 import { traceItem, type TraceOptions } from './item-trace.ts';
 import { searchLog } from './log-search.ts';
-import { rowsCheckShown } from './online-check.ts';
 import type { OperatorRoute } from './operator-pipeline.ts';
 import type { RelayState } from './relay-state.ts';
 import { QUIET_SHARE } from '../jobs/rows-check.ts';
@@ -80,8 +79,7 @@ export const ofConsole = {
 } as const;
 export const actionOfConsole = { ...ofConsole, method: 'POST', access: 'console action' } as const;
 /** The answers of the console to a request without access. */
-export const NO_READ = [...refusals('NO_SESSION'), ...refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN')];
-export const NO_ACTION = [...refusals('NO_SESSION'), ...refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN')];
+export const NO_ACCESS = [...refusals('NO_SESSION'), ...refusals('FOREIGN_HOST', 'FOREIGN_ORIGIN')];
 
 export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
   {
@@ -91,7 +89,7 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     summary: 'Shows how the relay is and was in the last minutes.',
     successes: [
       ok(Type.Union([ConsoleOverview, ConsoleFollowing]), 'the overview; of a relay that follows, what it knows'),
-      ...NO_READ,
+      ...NO_ACCESS,
     ],
   },
   {
@@ -100,7 +98,7 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     path: '/console/samples',
     summary: 'Shows the measurements of a time in the last week: the nearer it is, the finer they are.',
     query: ConsoleSamplesQuery,
-    successes: [ok(ConsoleSamples, 'the measurements, the oldest first'), ...NO_READ],
+    successes: [ok(ConsoleSamples, 'the measurements, the oldest first'), ...NO_ACCESS],
     handle: samples,
   },
   {
@@ -109,7 +107,7 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     path: '/console/hosts',
     summary: 'Lists hosts, sorted and searched, a page at a time.',
     query: ConsoleHostsQuery,
-    successes: [ok(ConsoleHosts, 'a page of those that fit'), ...NO_READ],
+    successes: [ok(ConsoleHosts, 'a page of those that fit'), ...NO_ACCESS],
     handle: hosts,
   },
   {
@@ -118,7 +116,7 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     path: '/console/host',
     summary: 'Shows one host: its queue, its quotas, its keys.',
     query: ConsoleHostQuery,
-    successes: [ok(ConsoleHost, 'the host'), ...NO_READ, ...refusals('UNKNOWN_HOST_KEY')],
+    successes: [ok(ConsoleHost, 'the host'), ...NO_ACCESS, ...refusals('UNKNOWN_HOST_KEY')],
     handle: host,
   },
   {
@@ -127,7 +125,7 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     path: '/console/log',
     summary: 'Shows events of the log, the newest first.',
     query: ConsoleLogQuery,
-    successes: [ok(ConsoleLog, 'a page of the log'), ...NO_READ],
+    successes: [ok(ConsoleLog, 'a page of the log'), ...NO_ACCESS],
     handle: log,
   },
   {
@@ -136,7 +134,7 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     path: '/console/trace',
     summary: 'Shows what became of the item that was accepted in one record.',
     query: ConsoleTraceQuery,
-    successes: [ok(ConsoleTrace, 'the path of the item'), ...NO_READ, ...refusals('UNKNOWN_RECORD')],
+    successes: [ok(ConsoleTrace, 'the path of the item'), ...NO_ACCESS, ...refusals('UNKNOWN_RECORD')],
     handle: trace,
   },
   {
@@ -147,7 +145,7 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     request: { schema: ConsoleRevokeRequest },
     successes: [
       ok(ConsoleRevoked, 'what the host has become'),
-      ...NO_ACTION,
+      ...NO_ACCESS,
       ...refusals('UNKNOWN_HOST_KEY'),
       ...refusals('NOT_CONFIRMED'),
     ],
@@ -158,7 +156,7 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     id: 'consoleInvites',
     path: '/console/invites',
     summary: 'Lists the invites that are neither used nor expired, the newest first.',
-    successes: [ok(ConsoleInvites, 'the open invites'), ...NO_READ],
+    successes: [ok(ConsoleInvites, 'the open invites'), ...NO_ACCESS],
     handle: async ({ nowMs }, { engine }) => jsonReply(200, await shownInvites(engine, nowMs)),
   },
   {
@@ -167,7 +165,7 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     path: '/console/invites',
     summary: 'Makes an invite: a token that admits one host. It is shown only in this answer.',
     request: { schema: InviteRequest },
-    successes: [ok(ConsoleInviteIssued, 'the invite with its token'), ...NO_ACTION],
+    successes: [ok(ConsoleInviteIssued, 'the invite with its token'), ...NO_ACCESS],
     problems: ['BAD_REQUEST', 'UNAVAILABLE'],
     handle: (request, parts) =>
       issueInvite(request, parts, ({ admission: _admission, ...document }): ConsoleInviteIssued => document),
@@ -178,7 +176,7 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     path: '/console/invites/revoke',
     summary: 'Ends an open invite before its time.',
     request: { schema: ConsoleInviteRevokeRequest },
-    successes: [ok(ConsoleInviteRevoked, 'whether it was open'), ...NO_ACTION],
+    successes: [ok(ConsoleInviteRevoked, 'whether it was open'), ...NO_ACCESS],
     handle: revokeInvite,
   },
   {
@@ -188,7 +186,7 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     summary: 'Takes a backup now.',
     successes: [
       ok(ConsoleBackup, 'the backup is whole'),
-      ...NO_ACTION,
+      ...NO_ACCESS,
       ...refusals('BACKUP_UNDER_WAY'),
       ...refusals('BACKUP_FAILED'),
     ],
@@ -199,7 +197,7 @@ export const CONSOLE_OPERATIONS: readonly ConsoleOperation[] = [
     id: 'consoleRowsCheck',
     path: '/console/rows-check',
     summary: 'Begins to compare the rows with the log; the overview says how far it is and what it found.',
-    successes: [ok(RowsCheckShown, 'the check is under way'), ...NO_ACTION, ...refusals('ROWS_CHECK_UNDER_WAY')],
+    successes: [ok(RowsCheckShown, 'the check is under way'), ...NO_ACCESS, ...refusals('ROWS_CHECK_UNDER_WAY')],
     problems: ['BAD_REQUEST', 'UNAVAILABLE'],
     handle: (_request, parts) => startRowsCheck(parts),
   },

@@ -2,7 +2,7 @@
 import Type from 'typebox';
 import { PageSession, PageTokenRequest } from '../../protocol/page-documents.ts';
 import { HealthResponse, LiveResponse, OpenApiResponse, ReadyResponse } from '../../protocol/responses.ts';
-import { actionOfConsole, CONSOLE_OPERATIONS, NO_ACTION, NO_READ, ofConsole, refusals } from './console-routes.ts';
+import { actionOfConsole, CONSOLE_OPERATIONS, NO_ACCESS, ofConsole, refusals } from './console-routes.ts';
 import { type Operation, ok, text } from '../http/operation.ts';
 
 const toOperator = {
@@ -104,21 +104,21 @@ export const OPERATOR_OPERATIONS: readonly Operation[] = [
     id: 'consoleSession',
     path: '/console/session',
     summary: 'Shows the session of the cookie and the token.',
-    successes: [ok(PageSession, 'the session'), ...NO_READ],
+    successes: [ok(PageSession, 'the session'), ...NO_ACCESS],
   },
   {
     ...actionOfConsole,
     id: 'consoleLeave',
     path: '/console/leave',
     summary: 'Ends the session.',
-    successes: [ok(Type.Object({}), 'there is none any more'), ...NO_ACTION],
+    successes: [ok(Type.Object({}), 'there is none any more'), ...NO_ACCESS],
   },
   {
     ...ofConsole,
     id: 'consoleLive',
     path: '/console/live',
     summary: 'Sends a `ConsoleSample` every two seconds, as server-sent events.',
-    successes: [text('text/event-stream', 'a stream without an end'), ...NO_READ, ...refusals('TOO_MANY_STREAMS')],
+    successes: [text('text/event-stream', 'a stream without an end'), ...NO_ACCESS, ...refusals('TOO_MANY_STREAMS')],
   },
   ...CONSOLE_OPERATIONS,
 ];

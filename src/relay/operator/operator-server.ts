@@ -1,20 +1,31 @@
-/** Composes what the operator's listener serves: health, metrics and the console. */
-import { AccessControl, type PageNames, ownHosts } from '../../http/browser-session/access.ts';
+/**
+ * What the operator's listener serves: health, metrics, the OpenAPI document and the console. On the loopback interface
+ * by default, never public.
+ */
+import {
+  AccessControl,
+  type PageNames,
+  isForeignName,
+  ownHosts,
+  pageProblem,
+} from '../../http/browser-session/access.ts';
 import { builtPage, readAssets } from '../../http/browser-session/assets.ts';
 import { KEEP_ALIVE, LiveStreams, formatEvent } from '../../http/browser-session/live-streams.ts';
 import { pageLink } from '../../http/browser-session/page-routes.ts';
 import { Sessions, TOKEN_LIFETIME_MS } from '../../http/browser-session/sessions.ts';
-import type { Exchange } from '../../http/exchange.ts';
+import type { Exchange, Reply, RequestHead } from '../../http/exchange.ts';
 import type { RequestPipeline } from '../../http/pipeline.ts';
 import type { OpenApiDocument } from '../http/openapi.ts';
 import type { Watch } from './activity.ts';
 import { type ConsoleParts, consoleRoutes } from './console-routes.ts';
-import { operatorHandler } from './health.ts';
 import { itemPositions } from './item-trace.ts';
 import { EpochHistory } from './log-search.ts';
+import type { RelayMetrics } from './metrics.ts';
 import { type OperatorRoute, operatorPipeline } from './operator-pipeline.ts';
 import type { RelayState, ServingRelay, TakeBackup } from './relay-state.ts';
 import { Sampler } from './sampler.ts';
+import { isReply, readFraming, readTarget } from '../../http/framing.ts';
+import { jsonReply, problemReply } from '../../http/replies.ts';
 
 const CONSOLE_PAGE: PageNames = { path: '/console', cookie: 'poste_console', command: 'poste relay console' };
 /** A browser takes a stream as lost that says nothing for a minute. */
@@ -35,7 +46,9 @@ export class OperatorServer {
   /** `undefined`: a standby. */
   readonly #parts: ConsoleParts | undefined;
   readonly #console: RequestPipeline<OperatorRoute>;
-  readonly #handle: (exchange: Exchange) => void;
+  readonly #state: RelayState;
+  readonly #metrics: RelayMetrics;
+  readonly #openApi: Reply;
   #port = 0;
 
   static async start(options: OperatorServerOptions): Promise<OperatorServer> {
@@ -49,6 +62,9 @@ export class OperatorServer {
   ) {
     const { clock, timers, randomBytes } = state.settings;
     this.#host = host;
+    this.#state = state;
+    this.#metrics = watch.metrics;
+    this.#openApi = jsonReply(200, openApi);
     const sessions = new Sessions(() => clock.monotonicMs(), randomBytes);
     this.#sessions = sessions;
     const { serving } = state.subject;
@@ -65,17 +81,25 @@ export class OperatorServer {
     const access = new AccessControl({ page: CONSOLE_PAGE, sessions, ownHosts: () => ownHosts(host, this.#port) });
     const page = { access, sessions, assets, streams: this.#streams };
     this.#console = operatorPipeline('console request', consoleRoutes({ page, state, parts }), state);
-    this.#handle = operatorHandler({
-      state,
-      host,
-      openApi,
-      metrics: () => watch.metrics.reply(state.gauges, state.subject.sharedLog?.gauges),
-      console: this.#console,
-    });
   }
 
   handle(exchange: Exchange): void {
-    this.#handle(exchange);
+    const { target } = exchange.head;
+    if (CONSOLE_PATH.test(target)) {
+      this.#console.handle(exchange);
+      return;
+    }
+    exchange.receive(() => undefined);
+    const refusal = refusalOf(exchange.head, this.#host);
+    if (refusal) exchange.reply(refusal);
+    else if (target === '/livez') exchange.reply(jsonReply(200, { status: 'live' }));
+    else if (target === '/openapi.json') exchange.reply(this.#openApi);
+    else if (target === '/metrics') {
+      this.#metrics.reply(this.#state.gauges, this.#state.subject.sharedLog?.gauges).then(
+        (reply) => exchange.reply(reply),
+        () => exchange.abort(),
+      );
+    } else exchange.reply(healthReply(target, this.#state));
   }
 
   /** To be called with the port on which it listens. */
@@ -138,4 +162,38 @@ function consoleParts(serving: ServingRelay, state: RelayState, { activity }: Wa
     randomBytes,
     unexpected: (error, requestId) => state.unexpected(error, requestId),
   };
+}
+
+/** A standby may lead soon. */
+const STANDBY_RETRY_S = 1;
+
+const PATHS = new Set(['/livez', '/readyz', '/healthz', '/openapi.json', '/metrics']);
+const CONSOLE_PATH = /^\/console(?:[/?]|$)/;
+
+function healthReply(target: string, state: RelayState): Reply {
+  const { whyNotReady } = state;
+  const { serving } = state.subject;
+  if (!serving) {
+    return problemReply('UNAVAILABLE', whyNotReady ?? 'this relay follows', { retryAfterS: STANDBY_RETRY_S });
+  }
+  if (whyNotReady !== undefined) return problemReply('UNAVAILABLE', whyNotReady);
+  return jsonReply(200, target === '/readyz' ? { status: 'ready' } : state.healthDocument(serving));
+}
+
+/** As the pipeline judges a request: target, route and method, framing. */
+function refusalOf(head: RequestHead, listenHost: string): Reply | undefined {
+  const target = readTarget(head);
+  if (isReply(target)) return target;
+  // Proxies that ask how the relay is speak HTTP/1.0 or 1.1, as HAProxy does with `httpchk`.
+  const framing = readFraming(head, false);
+  const close = isReply(framing);
+  if (!PATHS.has(head.target)) return problemReply('NOT_FOUND', 'no such route', { close });
+  if (head.method !== 'GET') {
+    return problemReply('METHOD_NOT_ALLOWED', 'this route takes GET', { headers: { allow: 'GET' }, close });
+  }
+  if (isReply(framing)) return framing;
+  const host = framing.header('host');
+  return host !== undefined && isForeignName(host, listenHost)
+    ? pageProblem('FOREIGN_HOST', 'ask this listener by its address, or as localhost')
+    : undefined;
 }

@@ -1,7 +1,7 @@
 /** The measurements of a week: fine where they are near, merged where they are far. */
 import { describe, expect, test } from 'vitest';
 import type { ConsoleSample } from '../../../../src/protocol/operator-documents.ts';
-import { SampleHistory } from '../../../../src/relay/operator/sample-history.ts';
+import { SampleHistory } from '../../../../src/relay/operator/sampler.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
