@@ -44,7 +44,7 @@ export async function run(args: readonly string[], given: CommandContext): Promi
     await poste.parseAsync(argv, { from: 'user' });
     return context.exitCode;
   } catch (error) {
-    const failure = failureOf(error);
+    const failure = failureOf(error) ?? (argv.includes('relay') ? await relayFailureOf(error) : undefined);
     if (failure) {
       context.stderr.write(failureText(failure, context, isJson));
       return EXIT[failure.exit];
@@ -58,6 +58,13 @@ export async function run(args: readonly string[], given: CommandContext): Promi
     }
     return EXIT.usage;
   }
+}
+
+/** Loaded when it is needed: it knows the errors of every part of a relay. */
+async function relayFailureOf(error: unknown): Promise<CommandFailed | undefined> {
+  if (error instanceof CommanderError) return undefined;
+  const { relayFailure } = await import('./relay/failure.ts');
+  return relayFailure(error);
 }
 
 function failureText({ code, message, details }: CommandFailed, context: CommandContext, isJson: boolean): string {

@@ -4,7 +4,8 @@ import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
-import { logFailure, sharedLogOf } from '../../src/cli/relay/shared-log-options.ts';
+import { relayFailure } from '../../src/cli/relay/failure.ts';
+import { sharedLogOf } from '../../src/cli/relay/shared-log-options.ts';
 import { logEndpoints } from '../../src/relay/shared-log/log-address.ts';
 import type { Durability } from '../../src/relay/shared-log/durability.ts';
 import { type LogInspection, inspectLog } from '../../src/relay/shared-log/inspect-log.ts';
@@ -338,7 +339,7 @@ describe('an error of the server', () => {
     await failing('batch', 'XX001');
     const failure: unknown = await log.append(tenure, batchOf(1, 1, ['a']), 0).catch((error: unknown) => error);
     expect(failure).toBeInstanceOf(ServerRefused);
-    expect(logFailure(failure)).toMatchObject({
+    expect(relayFailure(failure)).toMatchObject({
       exit: 'failure',
       message: 'the server of the log refuses a statement: failed',
     });
@@ -369,7 +370,7 @@ describe('an error of the server', () => {
     const tenure = await leading(log);
     const failure: unknown = await log.append(tenure, batchOf(1, 1, ['a']), 0).catch((error: unknown) => error);
     expect(failure).toBeInstanceOf(ServerRefused);
-    expect(logFailure(failure)).toMatchObject({
+    expect(relayFailure(failure)).toMatchObject({
       exit: 'failure',
       message: expect.stringMatching(/^there is a pooler in transaction mode .*: let it run in session mode, or name/),
     });

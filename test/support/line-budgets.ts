@@ -2,11 +2,11 @@
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4260,
   scripts: 6980,
-  'src/cli': 620,
-  'src/cli/host': 2750,
-  'src/cli/lib': 2240,
+  'src/cli': 630,
+  'src/cli/host': 2730,
+  'src/cli/lib': 2260,
   'src/cli/mail': 1970,
-  'src/cli/relay': 5110,
+  'src/cli/relay': 4970,
   'src/host': 950,
   'src/host/agents': 760,
   'src/host/api': 740,
@@ -55,14 +55,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 5960,
   'test/support': 19200,
   'test/unit': 8590,
-  'test/unit/cli': 7570,
+  'test/unit/cli': 7550,
   'test/unit/host': 15650,
   'test/unit/relay': 19430,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 84390,
-  test: 100260,
+  src: 84270,
+  test: 100250,
   'bench scripts': 11230,
 };

@@ -6,14 +6,12 @@ import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
 import { HOST_BACKUP, type WrittenHostBackup, writeHostBackup } from '../../host/store/backup.ts';
 import { openHostStore } from '../../host/store/open.ts';
 import { finishRestore } from '../../host/store/restored.ts';
-import { backupPath, unwrittenFailure, writtenToStdout } from '../lib/backup-output.ts';
+import { backupPath, writeImageTo } from '../lib/backup-output.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { interruption } from '../lib/exit.ts';
 import { hostFailure } from '../lib/host-paths.ts';
+import { atWork } from '../lib/output.ts';
 import { formatBytes, formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
-import { checkImage } from '../../lib/image.ts';
-import { writeImageFile } from '../../lib/image-file.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
 interface BackupFlags {
@@ -42,17 +40,15 @@ export function backupCommand(context: CommandContext): Command {
 
 async function backup(context: CommandContext, file: string, flags: BackupFlags): Promise<void> {
   const path = backupPath(context, file);
-  const interrupted = interruption(context);
+  const output = path === null ? context.stderr : context.stdout;
   try {
-    const source = chunksOf(context, interrupted.signal);
-    const made =
-      path === null
-        ? await checkImage(writtenToStdout(context, source, interrupted.signal), HOST_BACKUP)
-        : await writeImageFile(source, { path, replaces: flags.force === true }, HOST_BACKUP);
-    const output = path === null ? context.stderr : context.stdout;
+    const made = await atWork(context, (work) => {
+      const to = { path, force: flags.force, work };
+      return writeImageTo(context, chunksOf(context, work.signal), HOST_BACKUP, to);
+    });
     output.write(flags.json ? jsonLine(documentOf(made, path)) : textOf(screenOf(context, output), made, path));
   } catch (error) {
-    throw interrupted.failure() ?? hostFailure(unwrittenFailure(error));
+    throw hostFailure(error);
   }
 }
 

@@ -9,7 +9,7 @@ import { ownPaths } from '../../host/base/paths.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, startInBackground, waitForDaemon } from '../lib/daemon-call.ts';
-import { CommandFailed, EXIT, interruption } from '../lib/exit.ts';
+import { CommandFailed, EXIT, stopping } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { wholeNumber } from '../lib/values.ts';
@@ -138,7 +138,7 @@ Examples:
   $ poste daemon logs -f -n 20`,
     )
     .action(async (flags: LogFlags) => {
-      const { signal } = interruption(context);
+      const signal = stopping(context);
       const [program, args] = logReader(context, flags);
       const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'], signal, cwd: '/' });
       // Aborted: that is how following ends.

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { ownPaths } from '../../host/base/paths.ts';
-import { type RehearsalOptions, rehearseRestore, type RestoreRehearsal } from '../../host/restore-rehearsal.ts';
+import { rehearseRestore, type RestoreRehearsal } from '../../host/restore-rehearsal.ts';
 import {
   type RestoreFault,
   type RestorePlan,
@@ -15,7 +15,8 @@ import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { requireReadable } from '../lib/given-text.ts';
-import { CommandFailed, type ExitName, interruption } from '../lib/exit.ts';
+import { CommandFailed, type ExitName } from '../lib/exit.ts';
+import { atWork } from '../lib/output.ts';
 import { hostFailure } from '../lib/host-paths.ts';
 import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
@@ -65,7 +66,7 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
   requireReadable(options.file);
   try {
     if (flags.dryRun) {
-      const rehearsed = await rehearsal(context, options);
+      const rehearsed = await atWork(context, ({ signal }) => rehearseRestore({ ...options, signal }));
       const { isDaemonRunning: daemon_runs } = rehearsed;
       const document = {
         dry_run: true,
@@ -96,18 +97,6 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
     if (!(error instanceof RestoreRefused)) throw hostFailure(error);
     const code = `RESTORE_${error.fault.toUpperCase().replaceAll('-', '_')}`;
     throw new CommandFailed(EXIT_OF[error.fault], code, error.message);
-  }
-}
-
-async function rehearsal(
-  context: CommandContext,
-  options: Omit<RehearsalOptions, 'signal'>,
-): Promise<RestoreRehearsal> {
-  const interrupted = interruption(context);
-  try {
-    return await rehearseRestore({ ...options, signal: interrupted.signal });
-  } catch (error) {
-    throw interrupted.failure() ?? error;
   }
 }
 

@@ -1,23 +1,47 @@
-/** What the commands that write a backup or an archive share: standard output as the file, and how they fail. */
+/** Writes the image of a command, a backup or an archive: to a file, or to standard output as `-`. */
 import { resolve } from 'node:path';
-import type { ImageNoun } from '../../lib/image.ts';
-import { ImageUnwritten, type UnwrittenReason } from '../../lib/image-file.ts';
+import { type CheckedImage, type ImageKind, checkImage } from '../../lib/image.ts';
+import { ImageUnwritten, type UnwrittenReason, writeImageFile } from '../../lib/image-file.ts';
 import type { CommandContext } from './context.ts';
 import { CommandFailed, type ExitName } from './exit.ts';
-import { writeChunk } from './output.ts';
-
-/** The file name that means standard output. */
-const STDOUT = '-';
+import { type Work, writeChunk } from './output.ts';
 
 /** The absolute path of the file, or null for standard output. Throws `CommandFailed` when that is a terminal. */
 export function backupPath({ stdout }: CommandContext, file: string): string | null {
-  if (file !== STDOUT) return resolve(file);
+  if (file !== '-') return resolve(file);
   if (!stdout.isTTY) return null;
   throw new CommandFailed('usage', 'USAGE', 'a backup cannot be written to a terminal: name a file, or use a pipe');
 }
 
-/** Writes each chunk to standard output and yields it on, so that the backup is checked as it leaves. */
-export async function* writtenToStdout(
+interface ImageTo {
+  /** Null for standard output. */
+  path: string | null;
+  /** The flag `--force`. */
+  force: boolean | undefined;
+  work: Work;
+  bytesAbout?: () => number;
+}
+
+/** Writes the image and checks it as it leaves. Throws `CommandFailed`, and what `source` throws. */
+export async function writeImageTo<Header, Contents extends object>(
+  context: CommandContext,
+  source: AsyncIterable<Buffer>,
+  kind: ImageKind<Header, Contents>,
+  { path, force = false, work, bytesAbout = () => 0 }: ImageTo,
+): Promise<CheckedImage<Header, Contents>> {
+  const progress = (bytes: number): void => work.bytes(kind.noun, bytes, bytesAbout());
+  try {
+    if (path === null) return await checkImage(throughStdout(context, source, work.signal), kind, { progress });
+    return await writeImageFile(source, { path, replaces: force, signal: work.signal, progress }, kind);
+  } catch (error) {
+    if (!(error instanceof ImageUnwritten)) throw error;
+    const code = `${kind.noun}_${error.reason}`.toUpperCase().replaceAll('-', '_');
+    throw new CommandFailed(UNWRITTEN_EXIT[error.reason], code, error.message);
+  }
+}
+
+/** Writes each chunk to standard output and yields it on. */
+async function* throughStdout(
   context: CommandContext,
   chunks: AsyncIterable<Buffer>,
   signal: AbortSignal,
@@ -39,10 +63,3 @@ const UNWRITTEN_EXIT: Readonly<Record<UnwrittenReason, ExitName>> = {
   unreadable: 'failure',
   failed: 'failure',
 };
-
-/** The failure of the command when no file was written; every other error unchanged. */
-export function unwrittenFailure(error: unknown, what: ImageNoun = 'backup'): unknown {
-  if (!(error instanceof ImageUnwritten)) return error;
-  const code = `${what}_${error.reason}`.toUpperCase().replaceAll('-', '_');
-  return new CommandFailed(UNWRITTEN_EXIT[error.reason], code, error.message);
-}

@@ -87,22 +87,9 @@ export function stopSignal(context: CommandContext): Promise<string> {
   return new Promise((resolve) => onStopSignal(context, resolve));
 }
 
-interface Interruption {
-  /** Aborts at the signal. */
-  signal: AbortSignal;
-  /** The failure of a command that was interrupted. */
-  failure: () => CommandFailed | undefined;
-}
-
-/** For a command that must remove what it began to write: it stops the work first, and then ends. */
-export function interruption(context: CommandContext): Interruption {
+/** Aborts at the first SIGINT or SIGTERM. */
+export function stopping(context: CommandContext): AbortSignal {
   const controller = new AbortController();
   onStopSignal(context, () => controller.abort());
-  return {
-    signal: controller.signal,
-    failure: () =>
-      controller.signal.aborted
-        ? new CommandFailed('interrupted', 'INTERRUPTED', 'nothing was done, because the command was interrupted')
-        : undefined,
-  };
+  return controller.signal;
 }

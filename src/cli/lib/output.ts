@@ -1,8 +1,9 @@
-/** What a command writes while it works: chunks on standard output, and a progress line on standard error. */
+/** The output of a command: its result or its chunks on standard output, and while it works a line on standard error. */
 import { once } from 'node:events';
 import type { Progress } from '../../relay/replay/finding.ts';
 import type { CommandContext, OutputStream } from './context.ts';
-import { CommandFailed, EXIT } from './exit.ts';
+import { CommandFailed, EXIT, stopping } from './exit.ts';
+import { jsonLine } from './format.ts';
 
 /** Outputs that are useless unless complete, as a backup is. `writeChunk` handles their errors. */
 const NEEDED_COMPLETE = new WeakSet<OutputStream>();
@@ -62,49 +63,75 @@ function outputFailed(error: NodeJS.ErrnoException, what: string): CommandFailed
   );
 }
 
+/** Prints the result of a command: with `--json` the document, else the text. */
+export function print(
+  { stdout }: Pick<CommandContext, 'stdout'>,
+  { json }: { json?: boolean },
+  document: object,
+  text: () => string,
+): void {
+  stdout.write(json ? jsonLine(document) : text());
+}
+
 const EVERY_MS = 100;
 const ERASE_LINE = '\r\x1b[K';
 const MEGABYTE = 1_000_000;
 
-interface ProgressOutput {
+interface WorkOutput {
   isTTY?: boolean;
   write(text: string): unknown;
 }
 
-/** One line on standard error that is written over and over. Nothing is written when that is no terminal. */
-export class ProgressLine {
-  readonly #output: ProgressOutput;
+/**
+ * The work of a command that takes a while: it stops when `signal` aborts, and says how far it is in one line on standard
+ * error that is written over and over. Nothing is written when that is no terminal.
+ */
+export class Work {
+  readonly signal: AbortSignal;
+  readonly #output: WorkOutput;
   readonly #monotonicMs: () => number;
   readonly #startedMs: number;
   #shownMs = Number.NEGATIVE_INFINITY;
   #isShown = false;
 
-  constructor(output: ProgressOutput, monotonicMs: () => number = () => performance.now()) {
+  constructor(output: WorkOutput, signal: AbortSignal, monotonicMs: () => number = () => performance.now()) {
     this.#output = output;
+    this.signal = signal;
     this.#monotonicMs = monotonicMs;
     this.#startedMs = monotonicMs();
   }
 
   /** `bytesAbout` is an estimate; 0 when there is none. */
   bytes(what: string, bytes: number, bytesAbout: number): void {
-    this.step((nowMs) => this.#formatBytes({ what, bytes, bytesAbout }, nowMs));
+    this.#step((nowMs) => {
+      const share = bytesAbout > 0 ? `, about ${Math.min(99, Math.floor((100 * bytes) / bytesAbout))}%` : '';
+      const speed = bytes / MEGABYTE / (Math.max(1, nowMs - this.#startedMs) / 1000);
+      return `${what}: ${(bytes / MEGABYTE).toFixed(1)} MB${share}, ${speed.toFixed(0)} MB/s`;
+    });
+  }
+
+  /** Takes each step, shows how far that is, and resolves with the result. */
+  async run<T>(steps: AsyncGenerator<Progress, T>): Promise<T> {
+    const pace = new Pace();
+    try {
+      for (;;) {
+        const step = await steps.next();
+        if (step.done) return step.value;
+        if (this.signal.aborted) await steps.return(undefined as T);
+        this.signal.throwIfAborted();
+        this.#step((nowMs) => progressText(step.value) + pace.left(step.value, nowMs));
+      }
+    } finally {
+      this.end();
+    }
   }
 
   /** Shows a text that changes often, at most ten times a second. */
-  step(text: (nowMs: number) => string): void {
+  #step(text: (nowMs: number) => string): void {
     const nowMs = this.#monotonicMs();
     if (nowMs - this.#shownMs < EVERY_MS) return;
     this.#shownMs = nowMs;
     this.say(text(nowMs));
-  }
-
-  #formatBytes(
-    { what, bytes, bytesAbout }: { what: string; bytes: number; bytesAbout: number },
-    nowMs: number,
-  ): string {
-    const share = bytesAbout > 0 ? `, about ${Math.min(99, Math.floor((100 * bytes) / bytesAbout))}%` : '';
-    const speed = bytes / MEGABYTE / (Math.max(1, nowMs - this.#startedMs) / 1000);
-    return `${what}: ${(bytes / MEGABYTE).toFixed(1)} MB${share}, ${speed.toFixed(0)} MB/s`;
   }
 
   say(text: string): void {
@@ -120,34 +147,22 @@ export class ProgressLine {
   }
 }
 
-const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
-
-/** Runs the work, shows its progress, and resolves with its result. Ctrl-c or SIGTERM ends it with `CommandFailed`. */
-export async function withProgress<T>(
-  { stderr, signals }: Pick<CommandContext, 'stderr' | 'signals'>,
-  work: AsyncGenerator<Progress, T>,
-  monotonicMs: () => number = () => performance.now(),
+/**
+ * For a command that must remove what it began to write: at ctrl-c or SIGTERM it stops the work, and ends when that has.
+ * Throws `CommandFailed` then.
+ */
+export async function atWork<T>(
+  context: CommandContext,
+  task: (work: Work) => Promise<T>,
+  said = 'nothing was done, because the command was interrupted',
 ): Promise<T> {
-  const line = new ProgressLine(stderr, monotonicMs);
-  const pace = new Pace();
-  let isInterrupted = false;
-  const interrupt = (): void => {
-    isInterrupted = true;
-  };
-  for (const name of SIGNALS) signals.once(name, interrupt);
+  const work = new Work(context.stderr, stopping(context));
   try {
-    for (;;) {
-      const step = await work.next();
-      if (step.done) return step.value;
-      if (isInterrupted) {
-        await work.return(undefined as T);
-        throw new CommandFailed('interrupted', 'INTERRUPTED', 'nothing was changed, because the work was interrupted');
-      }
-      line.step((nowMs) => progressText(step.value) + pace.left(step.value, nowMs));
-    }
+    return await task(work);
+  } catch (error) {
+    throw work.signal.aborted ? new CommandFailed('interrupted', 'INTERRUPTED', said) : error;
   } finally {
-    for (const name of SIGNALS) signals.off(name, interrupt);
-    line.end();
+    work.end();
   }
 }
 

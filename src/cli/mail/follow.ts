@@ -5,7 +5,7 @@ import { INBOX_WAIT_MS_MAX, LIST_LIMIT_MAX } from '../../host/contract/limits.ts
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask } from '../lib/daemon-call.ts';
-import { CommandFailed, EXIT, interruption } from '../lib/exit.ts';
+import { CommandFailed, EXIT, stopping } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
 import { formatMoment, screenOf, styled } from '../lib/screen.ts';
 import { cutTo, shortIds } from '../lib/table.ts';
@@ -20,7 +20,7 @@ const GONE_CODES: ReadonlySet<string> = new Set(['DAEMON_NOT_RUNNING', 'DAEMON_G
 
 /** Prints what is unread, and then all mail that comes. Ends at ctrl-c, with 130. */
 export async function follow(context: CommandContext, flags: ActingFlags): Promise<void> {
-  const { signal } = interruption(context);
+  const signal = stopping(context);
   const mailbox = new FollowedMailbox(context, flags, signal);
   try {
     for (const summary of await mailbox.begin()) print(context, summary, flags);

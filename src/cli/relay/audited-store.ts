@@ -15,11 +15,12 @@ import { BulkFailed } from '../../relay/store/bulk.ts';
 import { type OfflineStore, openArchive, openBackup, openOffline } from '../../relay/replay/offline.ts';
 import { DamagedRecord } from '../../relay/store/record.ts';
 import { systemRemedy } from '../../lib/file-fault.ts';
-import { isSystemError, StoreRefused } from '../../relay/store/refused.ts';
+import { isSystemError } from '../../relay/store/refused.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { fingerprintMeant } from '../lib/short-id.ts';
-import { CommandFailed, interruption } from '../lib/exit.ts';
-import { type RelayFlags, storeRefused } from './relay-command.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { type Work, atWork } from '../lib/output.ts';
+import type { RelayFlags } from './relay-command.ts';
 import { parseHostReference } from '../../relay/operator/host-reference.ts';
 
 export interface AuditedStoreFlags extends RelayFlags {
@@ -37,75 +38,58 @@ export function withAuditedLog(command: Command): Command {
 }
 
 /**
- * Opens the store, lets `work` look into it until the signal aborts, and closes it again; what is temporary is removed
- * also when the command is interrupted. Throws `CommandFailed`.
+ * Opens the store, lets `look` look into it, and closes it again; what is temporary is removed also when the command is
+ * interrupted. Throws `CommandFailed`.
  */
 export async function inAuditedStore<T>(
   context: CommandContext,
   flags: AuditedStoreFlags,
-  work: (offline: OfflineStore, signal: AbortSignal) => Promise<T>,
+  look: (offline: OfflineStore, work: Work) => Promise<T>,
   options: { isChecked?: boolean } = {},
 ): Promise<T> {
-  const interrupted = interruption(context);
-  const { signal } = interrupted;
-  try {
-    const offline = await openAudited(flags, signal, options);
+  const { storeDir, backup, archive } = flags;
+  return atWork(context, async (work) => {
     try {
-      return await work(offline, signal);
-    } finally {
-      await offline.close();
+      const offline =
+        archive !== undefined
+          ? await openArchive(resolve(archive), work.signal)
+          : backup !== undefined
+            ? await openBackup(resolve(backup), work.signal)
+            : await openOffline(resolve(storeDir), options);
+      try {
+        return await look(offline, work);
+      } finally {
+        await offline.close();
+      }
+    } catch (error) {
+      throw auditFailure(error, archive ?? backup ?? storeDir);
     }
-  } catch (error) {
-    throw interrupted.failure() ?? auditFailure(error, flags.archive ?? flags.backup ?? flags.storeDir);
-  }
-}
-
-function openAudited(
-  { storeDir, backup, archive }: AuditedStoreFlags,
-  signal: AbortSignal,
-  options: { isChecked?: boolean },
-): Promise<OfflineStore> {
-  if (archive !== undefined) return openArchive(resolve(archive), signal);
-  return backup === undefined ? openOffline(resolve(storeDir), options) : openBackup(resolve(backup), signal);
+  });
 }
 
 function auditFailure(error: unknown, place: string): unknown {
-  if (error instanceof StoreRefused) return storeRefused(error);
-  if (error instanceof DamagedRecord || error instanceof ReplayFailed) {
-    return new CommandFailed(
-      'failure',
+  const { code = '', message } = error as NodeJS.ErrnoException;
+  if (error instanceof DamagedRecord || error instanceof ReplayFailed)
+    return failed(
       'LOG_DAMAGED',
-      `the log of ${place} cannot be read any further (${error.message}): run poste relay log verify to see why`,
+      `the log of ${place} cannot be read any further (${message}): run poste relay log verify to see why`,
     );
-  }
-  if (error instanceof BulkFailed) {
-    return new CommandFailed(
-      'failure',
-      'NO_SPACE',
-      `${error.message}: free some space, or choose another folder for temporary files with TMPDIR`,
-    );
-  }
-  const { code, message } = error as NodeJS.ErrnoException;
+  if (error instanceof BulkFailed)
+    return failed('NO_SPACE', `${message}: free some space, or choose another folder for temporary files with TMPDIR`);
   if (code === 'LEVEL_CORRUPTION' || code === 'LEVEL_IO_ERROR') {
-    if (isSystemError(message)) {
-      const sentence = `the database of ${place} cannot be read (${message}): ${systemRemedy(message)} first; the data itself may be intact`;
-      return new CommandFailed('failure', 'UNUSABLE', sentence);
-    }
-    return new CommandFailed(
-      'failure',
-      'STORE_DAMAGED',
-      `the database of ${place} cannot be read (${message}): restore the newest backup that verifies`,
-    );
+    const unread = `the database of ${place} cannot be read (${message})`;
+    return isSystemError(message)
+      ? failed('UNUSABLE', `${unread}: ${systemRemedy(message)} first; the data itself may be intact`)
+      : failed('STORE_DAMAGED', `${unread}: restore the newest backup that verifies`);
   }
-  // What the file system refused.
-  if (typeof code === 'string' && /^E[A-Z]+$/.test(code)) {
-    return new CommandFailed(
-      'failure',
-      'UNUSABLE',
-      `the store of ${place} cannot be used (${message}): repair that first`,
-    );
-  }
+  // The file system refused something.
+  if (!(error instanceof CommandFailed) && /^E[A-Z]+$/.test(code))
+    return failed('UNUSABLE', `the store of ${place} cannot be used (${message}): repair that first`);
   return error;
+}
+
+function failed(code: string, message: string): CommandFailed {
+  return new CommandFailed('failure', code, message);
 }
 
 const FINGERPRINT_CHARACTERS = 8;

@@ -8,16 +8,13 @@ import { rowKey } from '../../relay/core/rows.ts';
 import { refusedIfDamaged, StoreRefused } from '../../relay/store/refused.ts';
 import { openOffline } from '../../relay/replay/offline.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { ControlClient } from './control-client.ts';
-import { backupPath, unwrittenFailure, writtenToStdout } from '../lib/backup-output.ts';
-import { type CommandFailed, interruption } from '../lib/exit.ts';
-import { ProgressLine } from '../lib/output.ts';
-import { relayCommand, type RelayFlags, storeRefused } from './relay-command.ts';
-import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
+import { ControlClient, ifRunning } from './control-client.ts';
+import { backupPath, writeImageTo } from '../lib/backup-output.ts';
+import { atWork, print } from '../lib/output.ts';
+import { relayCommand, type RelayFlags } from './relay-command.ts';
+import { formatBytes, formatFields } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { countText } from '../../host/core/spans.ts';
-import { checkImage } from '../../lib/image.ts';
-import { writeImageFile } from '../../lib/image-file.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
 interface BackupFlags extends RelayFlags {
@@ -45,29 +42,16 @@ export function relayBackupCommand(context: CommandContext): Command {
 
 async function backup(context: CommandContext, file: string, flags: BackupFlags): Promise<void> {
   const path = backupPath(context, file);
-  const progress = new ProgressLine(context.stderr);
-  const interrupted = interruption(context);
-  const source = new BackupSource(resolve(flags.storeDir), interrupted.signal);
-  const onProgress = (bytes: number): void => progress.bytes('backup', bytes, source.bytesAbout);
-  const { signal } = interrupted;
-  try {
-    const options = { progress: onProgress };
-    const written =
-      path === null
-        ? await checkImage(writtenToStdout(context, source.chunks(), signal), BACKUP_KIND, options)
-        : await writeImageFile(source.chunks(), { path, replaces: flags.force === true, ...options }, BACKUP_KIND);
-    progress.end();
-    const output = path === null ? context.stderr : context.stdout;
+  await atWork(context, async (work) => {
+    const source = new BackupSource(resolve(flags.storeDir), work.signal);
+    const to = { path, force: flags.force, work, bytesAbout: () => source.bytesAbout };
+    const written = await writeImageTo(context, source.chunks(), BACKUP_KIND, to);
+    work.end();
     if (written.damagedItems > 0) context.stderr.write(warningOf(written, source));
-    output.write(
-      flags.json
-        ? jsonLine(documentOf(written, path, source))
-        : textOf(screenOf(context, output), written, path, source),
-    );
-  } catch (error) {
-    progress.end();
-    throw interrupted.failure() ?? failureOf(error);
-  }
+    const stdout = path === null ? context.stderr : context.stdout;
+    const text = (): string => textOf(screenOf(context, stdout), written, path, source);
+    print({ stdout }, flags, documentOf(written, path, source), text);
+  });
 }
 
 /** Reads from the relay if it runs, or else from its store. It connects when the first chunk is read. */
@@ -83,25 +67,12 @@ class BackupSource {
   }
 
   async *chunks(): AsyncGenerator<Buffer> {
-    const running = await this.#running();
+    const running = await ifRunning(new ControlClient(this.#storeDir).stream('/v1/backup', this.#signal));
     this.isOnline = running !== undefined;
-    for await (const chunk of running ?? this.#stopped()) {
+    if (running) this.bytesAbout = Number(running.headers[BACKUP_BYTES_ABOUT] ?? 0);
+    for await (const chunk of running?.chunks ?? this.#stopped()) {
       this.#signal.throwIfAborted();
       yield chunk;
-    }
-  }
-
-  /** `undefined` when no relay answers. */
-  async #running(): Promise<AsyncGenerator<Buffer> | undefined> {
-    try {
-      const { headers, chunks } = await new ControlClient(this.#storeDir).stream('/v1/backup', this.#signal);
-      this.bytesAbout = Number(headers[BACKUP_BYTES_ABOUT] ?? 0);
-      return chunks;
-    } catch (error) {
-      // A process that runs but does not answer holds the lock of the store.
-      const { code } = error as CommandFailed;
-      if (code !== 'RELAY_NOT_RUNNING' && code !== 'SOCKET_PATH_TOO_LONG') throw error;
-      return undefined;
     }
   }
 
@@ -168,8 +139,4 @@ function warningOf({ damagedItems }: WrittenBackup, { isOnline }: BackupSource):
     : 'the relay drops them when it reads them, and their senders push them again';
   const what = damagedItems === 1 ? 'one of the waiting items is' : `${damagedItems} of the waiting items are`;
   return `poste: ${what} missing or altered on the disk. A restore drops them; ${then}. Test the disk and the memory.\n`;
-}
-
-function failureOf(error: unknown): unknown {
-  return error instanceof StoreRefused ? storeRefused(error) : unwrittenFailure(error);
 }

@@ -4,11 +4,11 @@ import { randomUUID } from 'node:crypto';
 import { Command } from 'commander';
 import { printable } from '../../protocol/printable.ts';
 import { GRANTS } from '../../relay/shared-log/pg-statements.ts';
-import type { SharedLogOptions } from '../../relay/shared-log/node-options.ts';
 import { type LogState, copied } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { JSON_FLAG, jsonLine } from '../lib/format.ts';
-import { type SharedLogFlags, logFailure, neededLog, withLogOptions } from './shared-log-options.ts';
+import { JSON_FLAG } from '../lib/format.ts';
+import { print } from '../lib/output.ts';
+import { type SharedLogFlags, withLogOptions, withSharedLog } from './shared-log-options.ts';
 
 interface LogInitFlags extends SharedLogFlags {
   json?: boolean;
@@ -30,24 +30,15 @@ export function clusterInitCommand(context: CommandContext): Command {
 }
 
 async function initLog(context: CommandContext, flags: LogInitFlags): Promise<void> {
-  const shared = await neededLog(context, flags);
-  try {
-    const { state, isNew } = await begun(shared.log);
+  await withSharedLog(context, flags, async (log) => {
+    const { state: before } = copied(await log.open());
+    await log.initialise(randomUUID());
+    const { state } = await log.open();
+    if (!state) throw new Error('invariant: a log that was begun has a state');
+    const isNew = before === undefined;
     const document = { log_id: state.logId, initialised: isNew, state: state.state, last_batch: state.lastNo };
-    context.stdout.write(flags.json ? jsonLine(document) : initText(state, isNew));
-  } catch (error) {
-    throw logFailure(error);
-  } finally {
-    await shared.log.close();
-  }
-}
-
-async function begun(log: SharedLogOptions['log']): Promise<{ state: LogState; isNew: boolean }> {
-  const { state: before } = copied(await log.open());
-  await log.initialise(randomUUID());
-  const { state } = await log.open();
-  if (!state) throw new Error('invariant: a log that was begun has a state');
-  return { state, isNew: before === undefined };
+    print(context, flags, document, () => initText(state, isNew));
+  });
 }
 
 function initText({ logId, lastNo }: LogState, isNew: boolean): string {

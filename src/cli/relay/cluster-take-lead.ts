@@ -10,10 +10,11 @@ import { NODE_FILE } from '../../relay/shared-log/open-view.ts';
 import { type LogState, type SharedLog, copied } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { formatLines, jsonLine } from '../lib/format.ts';
-import { type SharedLogFlags, logFailure, neededLog, withLogOptions } from './shared-log-options.ts';
+import { formatLines } from '../lib/format.ts';
+import { print } from '../lib/output.ts';
+import { type SharedLogFlags, withLogOptions, withSharedLog } from './shared-log-options.ts';
 import { folderRefused } from '../../relay/store/refused.ts';
-import { relayCommand, type RelayFlags, storeRefused } from './relay-command.ts';
+import { relayCommand, type RelayFlags } from './relay-command.ts';
 
 /** A relay that lives notes itself more often. */
 const SEEN_WITHIN_MS = 30_000;
@@ -41,24 +42,18 @@ export function clusterTakeLeadCommand(context: CommandContext): Command {
 }
 
 async function takeLead(context: CommandContext, flags: TakeLeadFlags): Promise<void> {
-  const shared = await neededLog(context, flags);
-  try {
+  await withSharedLog(context, flags, async (log) => {
     const name = flags.node ?? (await nodeOf(resolve(flags.storeDir)));
-    const before = await askedFrom(shared.log, name);
-    await taken(shared.log, name, before);
-    const document = { leader: name, before: before.holder };
-    context.stdout.write(flags.json ? jsonLine(document) : formatLines([`${name} leads.`]));
-  } catch (error) {
-    throw logFailure(error);
-  } finally {
-    await shared.log.close();
-  }
+    const before = await askForLead(log, name);
+    await waitForLead(log, name, before);
+    print(context, flags, { leader: name, before: before.holder }, () => formatLines([`${name} leads.`]));
+  });
 }
 
 async function nodeOf(storeDir: string): Promise<string> {
   const name = await readFile(join(storeDir, NODE_FILE), 'utf8').catch((error: unknown) => {
     const refused = folderRefused(storeDir, error);
-    if (refused) throw storeRefused(refused);
+    if (refused) throw refused;
     return '';
   });
   if (name.trim() !== '') return name.trim();
@@ -70,7 +65,7 @@ async function nodeOf(storeDir: string): Promise<string> {
 }
 
 /** Asks for the lead, unless the node of that name has it; returns the row as it was. */
-async function askedFrom(log: SharedLog, name: string): Promise<LogState> {
+async function askForLead(log: SharedLog, name: string): Promise<LogState> {
   const { state, nowMs } = copied(await log.open());
   if (!state)
     throw new CommandFailed(
@@ -94,7 +89,7 @@ async function askedFrom(log: SharedLog, name: string): Promise<LogState> {
 }
 
 /** Resolves when the node of that name leads. */
-async function taken(log: SharedLog, name: string, before: LogState): Promise<void> {
+async function waitForLead(log: SharedLog, name: string, before: LogState): Promise<void> {
   for (const untilMs = performance.now() + TAKEN_WITHIN_MS; performance.now() < untilMs; ) {
     const { state } = await log.open();
     if (state && leads(state, name)) return;

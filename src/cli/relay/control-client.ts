@@ -12,7 +12,8 @@ import { controlSocketFault, controlSocketPath } from '../../relay/operator/sock
 import { type SocketRequestFailed, socketStream, type StreamedAnswer } from '../../lib/socket-request.ts';
 import { CommandFailed, exitOfStatus } from '../lib/exit.ts';
 import { folderRefused } from '../../relay/store/refused.ts';
-import { type RelayFlags, storeRefused } from './relay-command.ts';
+import { storeRefused } from './failure.ts';
+import type { RelayFlags } from './relay-command.ts';
 
 const SILENCE_MS = 30_000;
 /** One document, or one line of a list. */
@@ -114,6 +115,7 @@ export class ControlClient {
   }
 
   #failure(error: SocketRequestFailed): CommandFailed {
+    const store = `the store at ${this.#storeDir}`;
     switch (error.fault) {
       case 'not listening':
         return this.#notRunning();
@@ -121,7 +123,7 @@ export class ControlClient {
         return new CommandFailed(
           'refused',
           'NOT_THE_OWNER',
-          `the relay on the store at ${this.#storeDir} accepts commands from its own user only: run this as that user`,
+          `the relay on ${store} accepts commands from its own user only: run this as that user`,
         );
       case 'not trusted':
         return new CommandFailed(
@@ -130,60 +132,61 @@ export class ControlClient {
           `${error.detail}: nothing was sent, as what answers there may be somebody else's; give this command as the relay's own user, with a store folder of that user alone`,
         );
       case 'gone':
-        return this.#gone();
+        return new CommandFailed(
+          'temporary',
+          'RELAY_GONE',
+          `the relay closed the connection in the middle of its answer, ${IN_DOUBT} runs, and try again`,
+        );
       case 'silent':
-        return this.#silent();
+        return new CommandFailed(
+          'temporary',
+          'RELAY_SILENT',
+          `the relay did not answer for ${this.#silenceMs / 1000} seconds, ${IN_DOUBT} is healthy, and try again`,
+        );
       case 'foreign':
         return this.#foreign();
       case 'failed': {
         const refused = folderRefused(this.#storeDir, error);
         if (refused) return storeRefused(refused);
+        const code = error.code === '' ? 'unknown error' : error.code;
         return new CommandFailed(
           'failure',
           'SOCKET_FAILED',
-          `the local socket of the relay on the store at ${this.#storeDir} cannot be used (${error.code === '' ? 'unknown error' : error.code}): check that --store-dir names the folder of a running relay`,
+          `the local socket of the relay on ${store} cannot be used (${code}): check that --store-dir names the folder of a running relay`,
         );
       }
     }
   }
 
   #notRunning(): CommandFailed {
-    if (!existsSync(this.#storeDir)) {
-      return new CommandFailed(
-        'notFound',
-        'NO_STORE',
-        `there is no store folder at ${this.#storeDir}: name the folder of the running relay with --store-dir`,
-      );
+    const storeDir = this.#storeDir;
+    if (existsSync(storeDir)) {
+      const remedy = `start it with poste relay serve --store-dir ${storeDir}, or name another folder`;
+      const message = `no relay is running on the store at ${storeDir}: ${remedy}`;
+      return new CommandFailed('failure', 'RELAY_NOT_RUNNING', message);
     }
-    return new CommandFailed(
-      'failure',
-      'RELAY_NOT_RUNNING',
-      `no relay is running on the store at ${this.#storeDir}: start it with poste relay serve --store-dir ${this.#storeDir}, or name another folder`,
-    );
-  }
-
-  #gone(): CommandFailed {
-    return new CommandFailed(
-      'temporary',
-      'RELAY_GONE',
-      'the relay closed the connection in the middle of its answer, so it may or may not have done what you asked: check that it runs, and try again',
-    );
-  }
-
-  #silent(): CommandFailed {
-    return new CommandFailed(
-      'temporary',
-      'RELAY_SILENT',
-      `the relay did not answer for ${this.#silenceMs / 1000} seconds, so it may or may not have done what you asked: check that it is healthy, and try again`,
-    );
+    const message = `there is no store folder at ${storeDir}: name the folder of the running relay with --store-dir`;
+    return new CommandFailed('notFound', 'NO_STORE', message);
   }
 
   #foreign(): CommandFailed {
-    return new CommandFailed(
-      'failure',
-      'NOT_UNDERSTOOD',
-      `what answers at ${controlSocketPath(this.#storeDir)} is not understood: run the relay and this command in the same version`,
-    );
+    const message = `what answers at ${controlSocketPath(this.#storeDir)} is not understood: ${SAME_VERSION}`;
+    return new CommandFailed('failure', 'NOT_UNDERSTOOD', message);
+  }
+}
+
+const IN_DOUBT = 'so it may or may not have done what you asked: check that it';
+const SAME_VERSION = 'run the relay and this command in the same version';
+
+/** Resolves with the answer of a relay that runs; `undefined` when none does. */
+export async function ifRunning<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer;
+  } catch (error) {
+    // A process that runs but does not answer holds the lock of the store.
+    const { code } = error as CommandFailed;
+    if (code !== 'RELAY_NOT_RUNNING' && code !== 'SOCKET_PATH_TOO_LONG') throw error;
+    return undefined;
   }
 }
 
@@ -191,11 +194,8 @@ function problemFailure(problem: Document): CommandFailed {
   const { type: _type, title: _title, status, detail, code, ...details } = problem;
   // These mean an unknown route, not an unknown host.
   if (code === 'NOT_FOUND' || code === 'METHOD_NOT_ALLOWED') {
-    return new CommandFailed(
-      'failure',
-      'UNKNOWN_TO_RELAY',
-      'the running relay does not know this command: run the relay and this command in the same version',
-    );
+    const message = `the running relay does not know this command: ${SAME_VERSION}`;
+    return new CommandFailed('failure', 'UNKNOWN_TO_RELAY', message);
   }
   return new CommandFailed(exitOfStatus(Number(status)), String(code), String(detail), details);
 }

@@ -11,7 +11,7 @@ import type { HostDocument, InviteDocument, RevokedHostDocument } from '../../re
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { jsonLine } from '../lib/format.ts';
+import { print } from '../lib/output.ts';
 import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { fingerprintMeant, isFingerprintStart } from '../lib/short-id.ts';
@@ -46,14 +46,23 @@ export function relayHostsCommand(context: CommandContext): Command {
 
 async function listHosts(context: CommandContext, flags: HostsFlags): Promise<void> {
   const all = await relayOf(flags).list('/v1/hosts');
-  const chosen = chosenHosts(all, filterOf(flags));
-  if (flags.json) context.stdout.write(jsonLine({ hosts: chosen }));
-  else if (chosen.length > 0) context.stdout.write(hostTable(screenOf(context), chosen));
-  else context.stderr.write(all.length === 0 ? 'No host has enrolled yet.\n' : 'No host matches.\n');
+  const { name, account, revoked, all: isAll } = flags;
+  const chosen = chosenHosts(all, { name, account, which: isAll ? 'all' : revoked ? 'revoked' : 'live' });
+  const none = all.length === 0 ? 'No host has enrolled yet.' : 'No host matches.';
+  printList(context, flags, { hosts: chosen }, chosen, hostTable, none);
 }
 
-function filterOf({ name, account, revoked, all }: HostsFlags): HostFilter {
-  return { name, account, which: all ? 'all' : revoked ? 'revoked' : 'live' };
+/** Prints a table, or that it would be empty. */
+function printList<Row>(
+  context: CommandContext,
+  flags: RelayFlags,
+  document: object,
+  rows: readonly Row[],
+  tableOf: (screen: Screen, rows: readonly Row[]) => string,
+  none: string,
+): void {
+  if (flags.json || rows.length > 0) print(context, flags, document, () => tableOf(screenOf(context), rows));
+  else context.stderr.write(`${none}\n`);
 }
 
 export interface HostFilter {
@@ -170,8 +179,7 @@ export function relayAdmitCommand(context: CommandContext): Command {
 async function admit(context: CommandContext, flags: AdmitFlags): Promise<void> {
   const request = { label: flags.label, lifetime_ms: flags.expires };
   const invite = await relayOf(flags).post('/v1/invites', request);
-  if (flags.json) context.stdout.write(jsonLine(invite));
-  else context.stdout.write(`${invite.token}\n`);
+  print(context, flags, invite, () => `${invite.token}\n`);
   if (flags.json) return;
   context.stderr.write(
     `The token admits one host until ${formatMoment(screenOf(context, context.stderr), invite.expires_at)}. It is not shown again.\n`,
@@ -190,9 +198,8 @@ const INVITE_COLUMNS: readonly Column<InviteDocument>[] = [
 async function listInvites(context: CommandContext, flags: AdmitFlags): Promise<void> {
   const open = await relayOf(flags).list('/v1/invites');
   const invites = open.toSorted((a, b) => a.expires_at - b.expires_at || a.issued_at - b.issued_at);
-  if (flags.json) context.stdout.write(jsonLine({ invites }));
-  else if (invites.length > 0) context.stdout.write(table(screenOf(context), INVITE_COLUMNS, invites));
-  else context.stderr.write('No invite is open.\n');
+  const tableOf = (screen: Screen): string => table(screen, INVITE_COLUMNS, invites);
+  printList(context, flags, { invites }, invites, tableOf, 'No invite is open.');
 }
 
 interface RevokeFlags extends RelayFlags {
@@ -228,8 +235,7 @@ async function revoke(context: CommandContext, reference: string, flags: RevokeF
   }
   // By its key: another host may have taken the name since.
   const answer = await relay.post('/v1/hosts/revoke', { host: host.host_pubkey });
-  if (flags.json) context.stdout.write(jsonLine(answer));
-  else context.stdout.write(revokedText(answer));
+  print(context, flags, answer, () => revokedText(answer));
 }
 
 /** Throws `error`, for a name that nobody has with the names that are near it. */
@@ -272,6 +278,6 @@ export function relayConsoleCommand(context: CommandContext): Command {
 
 async function openConsole(context: CommandContext, flags: RelayFlags): Promise<void> {
   const issued = await relayOf(flags).post('/v1/console', {});
-  context.stdout.write(flags.json ? jsonLine(issued) : `${issued.url}\n`);
+  print(context, flags, issued, () => `${issued.url}\n`);
   if (!flags.json) context.stderr.write('The URL opens the console once, within a minute.\n');
 }

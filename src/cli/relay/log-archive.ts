@@ -4,14 +4,13 @@ import { type Command, Option } from 'commander';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { ARCHIVE_KIND, type WrittenArchive, writeArchive } from '../../relay/image/archive.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
-import { writeImageFile } from '../../lib/image-file.ts';
 import { type AuditedStoreFlags, inAuditedStore, prunedClause, withAuditedStore } from './audited-store.ts';
-import { unwrittenFailure } from '../lib/backup-output.ts';
+import { writeImageTo } from '../lib/backup-output.ts';
 import { relayCommand } from './relay-command.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { CommandFailed, interruption } from '../lib/exit.ts';
-import { ProgressLine } from '../lib/output.ts';
-import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { print } from '../lib/output.ts';
+import { formatBytes, formatFields } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { wholeNumber } from '../lib/values.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
@@ -42,31 +41,22 @@ export function relayLogArchiveCommand(context: CommandContext): Command {
 }
 
 async function archive(context: CommandContext, file: string, flags: ArchiveFlags): Promise<void> {
-  const progress = new ProgressLine(context.stderr);
-  const onProgress = (bytes: number): void => progress.bytes('archive', bytes, 0);
-  const interrupted = interruption(context);
   const path = resolve(file);
-  try {
-    const written = await inAuditedStore(context, flags, async (offline): Promise<WrittenArchive> => {
-      const stretch = stretchOf(flags, offline);
-      const relay_pubkey = offline.store.get('relay', '')?.relayPubkey;
-      if (!relay_pubkey)
-        throw new CommandFailed(
-          'failure',
-          'STORE_DAMAGED',
-          'the store holds no relay row, so the key of its relay is unknown',
-        );
-      const stamp = { relay_pubkey, created_at: Date.now(), version: softwareVersion() };
-      const { signal } = interrupted;
-      const options = { path, replaces: flags.force === true, signal, progress: onProgress };
-      return writeImageFile(writeArchive(offline.level, stretch, stamp), options, ARCHIVE_KIND);
-    });
-    progress.end();
-    context.stdout.write(flags.json ? jsonLine(documentOf(written, path)) : textOf(screenOf(context), written, path));
-  } catch (error) {
-    progress.end();
-    throw interrupted.failure() ?? unwrittenFailure(error, 'archive');
-  }
+  await inAuditedStore(context, flags, async (offline, work) => {
+    const stretch = stretchOf(flags, offline);
+    const relay_pubkey = offline.store.get('relay', '')?.relayPubkey;
+    if (!relay_pubkey)
+      throw new CommandFailed(
+        'failure',
+        'STORE_DAMAGED',
+        'the store holds no relay row, so the key of its relay is unknown',
+      );
+    const stamp = { relay_pubkey, created_at: Date.now(), version: softwareVersion() };
+    const to = { path, force: flags.force, work };
+    const written = await writeImageTo(context, writeArchive(offline.level, stretch, stamp), ARCHIVE_KIND, to);
+    work.end();
+    print(context, flags, documentOf(written, path), () => textOf(screenOf(context), written, path));
+  });
 }
 
 /** The range that the flags ask for. Throws `CommandFailed`. */

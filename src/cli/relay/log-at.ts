@@ -21,8 +21,8 @@ import {
 import { relayCommand } from './relay-command.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { withProgress } from '../lib/output.ts';
-import { formatBytes, jsonLine } from '../lib/format.ts';
+import { type Work, print } from '../lib/output.ts';
+import { formatBytes } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { wholeNumber } from '../lib/values.ts';
@@ -63,22 +63,22 @@ async function at(context: CommandContext, flags: AtFlags): Promise<void> {
   if (flags.lsn === undefined && flags.time === undefined) {
     throw new CommandFailed('usage', 'USAGE', 'give the point of the log: --lsn or --time');
   }
-  await inAuditedStore(context, flags, async (offline) => {
-    const lsn = await placeOf(context, flags, offline);
+  await inAuditedStore(context, flags, async (offline, work) => {
+    const lsn = await placeOf(flags, offline, work);
     const scratch = await openScratch();
     try {
-      const state = await withProgress(context, stateAt(offline, lsn, scratch)).catch((error: unknown) => {
+      const state = await work.run(stateAt(offline, lsn, scratch)).catch((error: unknown) => {
         throw error instanceof PrunedAway ? prunedAway(offline) : error;
       });
       const shown = await look(state, flags);
-      context.stdout.write(flags.json ? jsonLine(shownDocument(shown)) : shownText(screenOf(context), shown));
+      print(context, flags, shownDocument(shown), () => shownText(screenOf(context), shown));
     } finally {
       await scratch.close();
     }
   });
 }
 
-async function placeOf(context: CommandContext, { lsn, time = 0 }: AtFlags, offline: OfflineStore): Promise<number> {
+async function placeOf({ lsn, time = 0 }: AtFlags, offline: OfflineStore, work: Work): Promise<number> {
   const { lastLsn } = offline.store;
   if (lsn !== undefined) {
     if (lsn <= lastLsn) return lsn;
@@ -88,7 +88,7 @@ async function placeOf(context: CommandContext, { lsn, time = 0 }: AtFlags, offl
       `the log ends at record ${lastLsn}: give an --lsn up to there`,
     );
   }
-  const found = await withProgress(context, lsnAt(offline, time));
+  const found = await work.run(lsnAt(offline, time));
   if (found > 0) return found;
   if (offline.store.pruned.throughLsn > 0) throw prunedAway(offline);
   throw new CommandFailed('notFound', 'BEFORE_THE_LOG', 'the log begins later than that: give a later --time');

@@ -3,9 +3,10 @@ import { Command, InvalidArgumentError } from 'commander';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { formatLines, JSON_FLAG } from '../lib/format.ts';
+import { print } from '../lib/output.ts';
 import { givenText, nameOf } from '../lib/given-text.ts';
-import { type CheckedProofs, NotVerified, checkProofs } from '../../relay/replay/proof-check.ts';
+import { checkProofs } from '../../relay/replay/proof-check.ts';
 
 interface CheckProofFlags {
   relayKey?: string;
@@ -52,26 +53,13 @@ async function checkProof(context: CommandContext, files: readonly string[], fla
     ...(flags.new !== undefined && { new: await textOf(context, flags.new) }),
     ...(flags.relayKey !== undefined && { relayKey: flags.relayKey }),
   };
-  const checked = verified(() => checkProofs(documents));
-  const fingerprint = displayFingerprint(checked.relayPubkey);
-  if (flags.json) {
-    const { relayPubkey, isPinned } = checked;
-    const document = { relay_pubkey: relayPubkey, fingerprint, pinned: isPinned, verified: checked.verified };
-    context.stdout.write(jsonLine(document));
-    return;
-  }
-  context.stdout.write(formatLines(checked.verified.map(({ sentence }) => sentence)));
-  if (!checked.isPinned)
+  const { relayPubkey, isPinned, verified } = checkProofs(documents);
+  const fingerprint = displayFingerprint(relayPubkey);
+  print(context, flags, { relay_pubkey: relayPubkey, fingerprint, pinned: isPinned, verified }, () =>
+    formatLines(verified.map(({ sentence }) => sentence)),
+  );
+  if (!flags.json && !isPinned)
     context.stderr.write(`poste: compare ${fingerprint} with the relay that you trust, or give --relay-key.\n`);
-}
-
-function verified(check: () => CheckedProofs): CheckedProofs {
-  try {
-    return check();
-  } catch (error) {
-    if (error instanceof NotVerified) throw new CommandFailed('failure', 'NOT_VERIFIED', error.message);
-    throw error;
-  }
 }
 
 async function jsonOf(context: CommandContext, file: string): Promise<unknown> {

@@ -12,9 +12,8 @@ import { inAuditedStore } from './audited-store.ts';
 import { confirm, isInteractive, terminalOf } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { withProgress } from '../lib/output.ts';
+import { print } from '../lib/output.ts';
 import { relayCommand, type RelayFlags } from './relay-command.ts';
-import { jsonLine } from '../lib/format.ts';
 
 interface RebuildFlags extends RelayFlags {
   yes?: boolean;
@@ -42,7 +41,7 @@ async function runRebuild(context: CommandContext, flags: RebuildFlags): Promise
   const manifest = await mendCurrentUnopened(join(folder, LEVEL_FOLDER));
   if (manifest !== undefined)
     context.stderr.write(`CURRENT was lost or torn, and names ${manifest} again, whose tables are all there.\n`);
-  await inAuditedStore(context, flags, async (offline) => {
+  await inAuditedStore(context, flags, async (offline, work) => {
     if (!flags.yes) {
       const terminal = terminalOf(context);
       if (!isInteractive(terminal)) {
@@ -57,8 +56,8 @@ async function runRebuild(context: CommandContext, flags: RebuildFlags): Promise
         terminal,
       );
     }
-    const rebuilt = await withProgress(context, rebuild(offline, folder, systemClock));
-    context.stdout.write(flags.json ? jsonLine(rebuiltDocument(rebuilt)) : rebuiltText(rebuilt));
+    const rebuilt = await work.run(rebuild(offline, folder, systemClock));
+    print(context, flags, rebuiltDocument(rebuilt), () => rebuiltText(rebuilt));
   });
 }
 

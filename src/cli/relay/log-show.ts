@@ -65,7 +65,7 @@ function eventType(text: string, before: string[] | undefined): string[] {
 }
 
 async function show(context: CommandContext, flags: ShowFlags): Promise<void> {
-  await inAuditedStore(context, flags, async (offline, signal) => {
+  await inAuditedStore(context, flags, async (offline, { signal }) => {
     const enrolments = await enrolmentsOf(offline);
     const formatHost = hostFormatter(enrolments);
     const { host, item, type, since, until, from, limit } = flags;

@@ -16,8 +16,7 @@ import {
 import { relayCommand } from './relay-command.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { withProgress } from '../lib/output.ts';
-import { jsonLine } from '../lib/format.ts';
+import { print } from '../lib/output.ts';
 import { itemMeant } from './item-meant.ts';
 import { hostReference } from './values.ts';
 import { documentOf, type TracedItem, trace } from '../../relay/replay/records.ts';
@@ -47,7 +46,7 @@ export function relayLogTraceCommand(context: CommandContext): Command {
 }
 
 async function runTrace(context: CommandContext, text: string, flags: TraceFlags): Promise<void> {
-  await inAuditedStore(context, flags, async (offline) => {
+  await inAuditedStore(context, flags, async (offline, work) => {
     const enrolments = await enrolmentsOf(offline);
     const { sender, target } = flags;
     const itemId = await itemMeant(offline, text);
@@ -56,7 +55,7 @@ async function runTrace(context: CommandContext, text: string, flags: TraceFlags
       ...(sender !== undefined && { senders: requireKeysOf(sender, enrolments) }),
       ...(target !== undefined && { targets: requireKeysOf(target, enrolments) }),
     };
-    const lives = await withProgress(context, trace(offline, choice));
+    const lives = await work.run(trace(offline, choice));
     if (lives.length === 0) {
       const whom = sender === undefined && target === undefined ? '' : ' between these hosts';
       const before = offline.store.firstLsn === 1 ? 'what was refused is not in the log' : prunedClause(offline);
@@ -66,7 +65,7 @@ async function runTrace(context: CommandContext, text: string, flags: TraceFlags
         `no item ${printable(itemId)} was ever accepted${whom} in this log; ${before}`,
       );
     }
-    context.stdout.write(flags.json ? jsonLine(traceDocument(lives)) : traceText(lives, hostFormatter(enrolments)));
+    print(context, flags, traceDocument(lives), () => traceText(lives, hostFormatter(enrolments)));
   });
 }
 

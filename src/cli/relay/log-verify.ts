@@ -1,18 +1,19 @@
-/** `poste relay log verify`: whether a store is what its log says. */
+/** `poste relay log verify`: checks that a store, or with `--online` a running relay, is what its log says. */
 import { resolve } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import { verifyArchive } from '../../relay/replay/verify-tree.ts';
-import { type VerifyReport, verify } from '../../relay/replay/verify.ts';
+import type { RowsCheckDocument } from '../../relay/operator/documents.ts';
+import type { Progress } from '../../relay/replay/finding.ts';
+import { verify } from '../../relay/replay/verify.ts';
 import { type AuditedStoreFlags, inAuditedStore, withAuditedLog } from './audited-store.ts';
 import { relayCommand } from './relay-command.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { EXIT } from '../lib/exit.ts';
-import { withProgress } from '../lib/output.ts';
-import { jsonLine } from '../lib/format.ts';
-import { verifyOnline } from './log-verify-online.ts';
+import { CommandFailed, EXIT } from '../lib/exit.ts';
+import { atWork, print } from '../lib/output.ts';
+import { relayOf } from './control-client.ts';
 import { documentOf } from '../../relay/replay/records.ts';
 
 interface VerifyFlags extends AuditedStoreFlags {
@@ -74,65 +75,116 @@ function wholePercent(text: string): number {
 }
 
 async function runVerify(context: CommandContext, flags: VerifyFlags): Promise<void> {
-  if (flags.online) return verifyOnline(context, flags);
+  const verdict = flags.online
+    ? await verifyRunning(context, flags)
+    : flags.archive === undefined
+      ? await verifyStore(context, flags)
+      : await verifyOneArchive(context, flags);
+  print(context, flags, verdict.document, () => textOf(verdict));
+  if (verdict.found > 0) context.exitCode = EXIT.failure;
+}
+
+interface Verdict {
+  document: object;
+  found: number;
+  findings: readonly { code: string; message: string }[];
+  /** Lines about findings that are not told singly. */
+  more?: string;
+  /** A clause that says how much was checked. */
+  checked: string;
+  /** The next step, where something was found. */
+  next?: string;
+}
+
+function textOf({ found, findings, more = '', checked, next = '' }: Verdict): string {
+  const lines = findings.map(({ code, message }) => `${code}: ${printable(message)}.\n`).join('');
+  return found === 0
+    ? `${lines}Verified: ${checked}.\n`
+    : `${lines}${more}Not verified: ${found} found in ${checked}.\n${next}`;
+}
+
+async function verifyStore(context: CommandContext, flags: VerifyFlags): Promise<Verdict> {
   const { storeDir, backup, positionFile } = flags;
-  if (flags.archive !== undefined) return runVerifyArchive(context, flags);
   const places = {
     folder: resolve(storeDir),
     positionFile: positionFile === undefined ? undefined : resolve(positionFile),
   };
+  const options = backup === undefined ? { places } : {};
   const startedMs = performance.now();
-  const report = await inAuditedStore(
-    context,
-    flags,
-    (offline) => withProgress(context, verify(offline, backup === undefined ? { places } : {})),
-    { isChecked: true },
-  );
+  const report = await inAuditedStore(context, flags, (offline, work) => work.run(verify(offline, options)), {
+    isChecked: true,
+  });
   const elapsedMs = performance.now() - startedMs;
-  context.stdout.write(flags.json ? jsonLine(reportDocument(report, elapsedMs)) : reportText(report, elapsedMs));
-  if (report.found > 0) context.exitCode = EXIT.failure;
-}
-
-async function runVerifyArchive(context: CommandContext, flags: VerifyFlags): Promise<void> {
-  const report = await inAuditedStore(context, flags, (offline) => withProgress(context, verifyArchive(offline)));
-  const { findings, firstLsn, lastLsn, hashed, relayPubkey } = report;
-  if (flags.json) {
-    const counts = { first_lsn: firstLsn, last_lsn: lastLsn, hashed, relay_pubkey: relayPubkey ?? null };
-    context.stdout.write(jsonLine({ verified: report.found === 0, ...counts, found: report.found, findings }));
-  } else {
-    const whose = relayPubkey === undefined ? '' : ` of ${displayFingerprint(relayPubkey)}`;
-    const looked = `log records ${firstLsn} to ${lastLsn}${whose}, ${hashed} of them by hashes of the tree`;
-    const lines = findings.map(({ code, message }) => `${code}: ${printable(message)}.\n`);
-    const end = report.found === 0 ? `Verified: ${looked}.\n` : `Not verified: ${report.found} found in ${looked}.\n`;
-    context.stdout.write(`${lines.join('')}${end}`);
-  }
-  if (report.found > 0) context.exitCode = EXIT.failure;
-}
-
-function reportDocument({ findings, ...report }: VerifyReport, elapsedMs: number): object {
-  const { firstBadLsn, relayPubkey, epoch, treeSize, rootHash, ...counts } = report;
+  const { findings, untold, ...plain } = report;
+  const { found, records, rows, payloads, bytes, prunedThrough, replayedFrom = 1 } = plain;
+  const { firstBadLsn, relayPubkey, epoch, treeSize, rootHash, ...counts } = { ...plain, untold };
+  const seconds = elapsedMs / 1000;
+  const speed = `${(bytes / 1e6).toFixed(1)} MB in ${seconds.toFixed(1)} s, ${(bytes / 1e6 / seconds).toFixed(0)} MB/s`;
+  const gone = prunedThrough === 0 ? '' : `, those up to ${prunedThrough} were pruned`;
+  const from = replayedFrom === 1 ? '' : `, replayed from ${replayedFrom} on`;
   return {
-    verified: report.found === 0,
-    first_bad_lsn: firstBadLsn ?? null,
-    relay_pubkey: relayPubkey ?? null,
-    epoch: epoch ?? null,
-    tree_size: treeSize ?? null,
-    root_hash: rootHash ?? null,
-    ...(documentOf(counts) as object),
-    elapsed_seconds: Math.round(elapsedMs) / 1000,
+    document: {
+      verified: found === 0,
+      first_bad_lsn: firstBadLsn ?? null,
+      relay_pubkey: relayPubkey ?? null,
+      epoch: epoch ?? null,
+      tree_size: treeSize ?? null,
+      root_hash: rootHash ?? null,
+      ...(documentOf(counts) as object),
+      elapsed_seconds: Math.round(elapsedMs) / 1000,
+      findings,
+    },
+    found,
     findings,
+    more: untold.map(({ code, count }) => `${code}: ${count} more.\n`).join(''),
+    checked: `${countText(records, 'log record')}${gone}${from}, ${countText(rows, 'row')} and ${countText(payloads, 'payload')} (${speed})`,
   };
 }
 
-function reportText(report: VerifyReport, elapsedMs: number): string {
-  const { findings, untold, found, records, rows, payloads, bytes } = report;
-  const seconds = elapsedMs / 1000;
-  const speed = `${(bytes / 1e6).toFixed(1)} MB in ${seconds.toFixed(1)} s, ${(bytes / 1e6 / seconds).toFixed(0)} MB/s`;
-  const gone = report.prunedThrough === 0 ? '' : `, those up to ${report.prunedThrough} were pruned`;
-  const from = (report.replayedFrom ?? 1) === 1 ? '' : `, replayed from ${report.replayedFrom} on`;
-  const looked = `${countText(records, 'log record')}${gone}${from}, ${countText(rows, 'row')} and ${countText(payloads, 'payload')} (${speed})`;
-  if (found === 0) return `Verified: ${looked}.\n`;
-  const lines = findings.map(({ code, message }) => `${code}: ${printable(message)}.\n`);
-  const more = untold.map(({ code, count }) => `${code}: ${count} more.\n`);
-  return `${[...lines, ...more].join('')}Not verified: ${found} found in ${looked}.\n`;
+async function verifyOneArchive(context: CommandContext, flags: VerifyFlags): Promise<Verdict> {
+  const report = await inAuditedStore(context, flags, (offline, work) => work.run(verifyArchive(offline)));
+  const { findings, found, firstLsn, lastLsn, hashed, relayPubkey } = report;
+  const counts = { first_lsn: firstLsn, last_lsn: lastLsn, hashed, relay_pubkey: relayPubkey ?? null };
+  const whose = relayPubkey === undefined ? '' : ` of ${displayFingerprint(relayPubkey)}`;
+  return {
+    document: { verified: found === 0, ...counts, found, findings },
+    found,
+    findings,
+    checked: `log records ${firstLsn} to ${lastLsn}${whose}, ${hashed} of them by hashes of the tree`,
+  };
+}
+
+type Report = Extract<RowsCheckDocument, { type: 'report' }>;
+
+/** Asks the relay that runs. It goes on with a check whose asker went away. */
+async function verifyRunning(context: CommandContext, flags: VerifyFlags): Promise<Verdict> {
+  const report = await atWork(context, (work) => {
+    const lines = relayOf(flags).follow('/v1/verify', { cpu_percent: flags.cpuPercent }, work.signal);
+    return work.run(reported(lines));
+  });
+  const { type: _type, busy_ms: busyMs, duration_ms: durationMs, ...counts } = report;
+  const { findings, found, records, rows, replayed_from: from } = counts;
+  const time = `${(durationMs / 1000).toFixed(1)} s, of which it worked ${(busyMs / 1000).toFixed(1)} s`;
+  const seconds = { busy_seconds: Math.round(busyMs) / 1000, elapsed_seconds: Math.round(durationMs) / 1000 };
+  return {
+    document: { verified: found === 0, ...counts, ...seconds },
+    found,
+    findings,
+    more: found > findings.length ? `${found - findings.length} more.\n` : '',
+    checked: `${countText(rows, 'row')} against ${countText(records, 'log record')}, replayed from ${from} on (${time})`,
+    next: 'Stop the relay, run poste relay log verify, and then poste relay log rebuild. Where the log is shared, move the database aside instead.\n',
+  };
+}
+
+async function* reported(lines: AsyncIterable<RowsCheckDocument>): AsyncGenerator<Progress, Report> {
+  for await (const line of lines) {
+    if (line.type === 'report') return line;
+    if (line.type === 'failed') break;
+    yield { stage: line.stage, done: line.done, of: line.of ?? undefined };
+  }
+  throw new CommandFailed(
+    'temporary',
+    'CHECK_ENDED',
+    'the relay gave the check up, because it stops or something failed: its log says why; try again',
+  );
 }

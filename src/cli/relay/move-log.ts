@@ -3,27 +3,25 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { softwareVersion } from '../../lib/package-root.ts';
-import { systemClock, systemRandom, systemTimers } from '../../lib/clock.ts';
+import { systemClock, systemTimers } from '../../lib/clock.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
-import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
-import { isRelayListening } from '../../relay/operator/socket.ts';
 import { countText } from '../../host/core/spans.ts';
 import type { MoveOptions } from '../../relay/shared-log/move-log.ts';
 import { type PublishReport, abortPublish, publishStore } from '../../relay/shared-log/publish.ts';
-import { type WithdrawReport, withdrawLog } from '../../relay/shared-log/withdraw.ts';
+import { withdrawLog } from '../../relay/shared-log/withdraw.ts';
 import { unusableStore } from '../../relay/store/open.ts';
-import { StoreRefused, refuseUnusableFolder } from '../../relay/store/refused.ts';
+import { StoreRefused } from '../../relay/store/refused.ts';
 import { RELAY_KEY_FILE, readRelayKey } from '../../relay/store/relay-key.ts';
 import { optionOf } from './settings.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { CommandFailed, interruption } from '../lib/exit.ts';
-import { formatLines, jsonLine } from '../lib/format.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { formatLines } from '../lib/format.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import { commandLog } from '../lib/log.ts';
-import { ProgressLine } from '../lib/output.ts';
+import { type Work, atWork, print } from '../lib/output.ts';
 import { deployKey } from './relay-key.ts';
-import { type SharedLogFlags, logFailure, neededLog, withLogOptions } from './shared-log-options.ts';
-import { relayCommand, type RelayFlags, storeRefused } from './relay-command.ts';
+import { type SharedLogFlags, neededLog, withLogOptions } from './shared-log-options.ts';
+import { newEpoch, relayCommand, type RelayFlags, requireIdle } from './relay-command.ts';
 
 interface MoveFlags extends SharedLogFlags, RelayFlags {
   keyFile?: string;
@@ -55,7 +53,7 @@ export function clusterPublishCommand(context: CommandContext): Command {
 async function publish(context: CommandContext, flags: MoveFlags): Promise<void> {
   if (flags.abort) {
     const isOwn = await withLog(context, flags, abortPublish);
-    context.stdout.write(flags.json ? jsonLine({ aborted: true, store_serves: isOwn }) : abortText(flags, isOwn));
+    print(context, flags, { aborted: true, store_serves: isOwn }, () => abortText(flags, isOwn));
     return;
   }
   const moved = await withLog(context, flags, async (options) => {
@@ -64,7 +62,7 @@ async function publish(context: CommandContext, flags: MoveFlags): Promise<void>
   const { logId, place, loaded, notices } = moved;
   const [items, damaged_items] = [loaded?.items ?? null, loaded?.damaged ?? null];
   const document = { log_id: logId, log: place, items, damaged_items, notices };
-  context.stdout.write(flags.json ? jsonLine(document) : publishText(moved, place, flags));
+  print(context, flags, document, () => publishText(moved, place, flags));
 }
 
 function publishText({ logId, loaded, notices }: PublishReport, place: string, { storeDir }: MoveFlags): string {
@@ -106,13 +104,10 @@ export function clusterWithdrawCommand(context: CommandContext): Command {
 
 async function withdraw(context: CommandContext, flags: MoveFlags): Promise<void> {
   const { logId, isDone, notices } = await withLog(context, flags, withdrawLog);
-  const document = { log_id: logId, was_done: isDone, notices };
-  context.stdout.write(flags.json ? jsonLine(document) : withdrawText({ logId, isDone, notices }, flags));
-}
-
-function withdrawText({ logId, isDone, notices }: WithdrawReport, { storeDir }: MoveFlags): string {
-  const what = isDone ? `The log ${logId} went to ${storeDir} before.` : `The log ${logId} is in ${storeDir} now.`;
-  return formatLines([...notices, what, 'Start its relay without --log.']);
+  print(context, flags, { log_id: logId, was_done: isDone, notices }, () => {
+    const went = `The log ${logId} ${isDone ? `went to ${flags.storeDir} before` : `is in ${flags.storeDir} now`}.`;
+    return formatLines([...notices, went, 'Start its relay without --log.']);
+  });
 }
 
 /** The options that these commands have alike. */
@@ -120,25 +115,28 @@ function withMoveOptions(context: CommandContext, command: Command): Command {
   return withLogOptions(context, command).addOption(optionOf('keyFile')).addOption(optionOf('positionFile'));
 }
 
-/** Does `work` with what the flags name, and ends as a command does. Nothing runs on the folder meanwhile. */
-async function withLog<T>(
+/** Moves the log that the flags name, and ends as a command does. Nothing runs on the folder meanwhile. */
+function withLog<T>(context: CommandContext, flags: MoveFlags, move: (options: MoveOptions) => Promise<T>): Promise<T> {
+  return atWork(context, (work) => moveLog(context, flags, work, move), INTERRUPTED);
+}
+
+const INTERRUPTED = 'the command was interrupted: give it again, and it ends what it began';
+
+async function moveLog<T>(
   context: CommandContext,
   flags: MoveFlags,
-  work: (options: MoveOptions) => Promise<T>,
+  work: Work,
+  move: (options: MoveOptions) => Promise<T>,
 ): Promise<T> {
   const folder = resolve(flags.storeDir);
-  const progress = new ProgressLine(context.stderr);
-  const interrupted = interruption(context);
   const shared = await neededLog(context, flags);
-  const { signal } = interrupted;
+  const { signal } = work;
   // A statement may wait in the server for a standby: nothing else ends it.
   const clients = [shared.log];
   signal.addEventListener('abort', () => clients.forEach((log) => void log.close()));
   try {
-    refuseUnusableFolder(folder);
-    if (await isRelayListening(folder))
-      throw new StoreRefused('locked', `a relay is using the store at ${folder}: stop it first`);
-    return await work({
+    await requireIdle(folder);
+    return await move({
       log: shared.log,
       newLog: async () => {
         const { log } = await neededLog(context, flags);
@@ -152,32 +150,23 @@ async function withLog<T>(
       signer: await signerOf(context, flags, folder),
       clock: systemClock,
       timers: systemTimers,
-      newEpoch: () => epochFromRandom(systemRandom(EPOCH_RANDOM_BYTES)),
+      newEpoch,
       version: softwareVersion(),
       logger: commandLog(context, 'error'),
       signal,
       confirm: async (stake) => {
-        progress.end();
+        work.end();
         requireConfirmation(context, { yes: flags.yes, stake });
         if (flags.yes) return;
         context.stderr.write(formatLines([`${stake}.`]));
         await confirm('Go on?', terminalOf(context));
       },
-      step: async (step) => progress.say(`${step} ...`),
+      step: async (step) => work.say(`${step} ...`),
     });
   } catch (error) {
-    progress.end();
-    if (signal.aborted)
-      throw new CommandFailed(
-        'interrupted',
-        'INTERRUPTED',
-        'the command was interrupted: give it again, and it ends what it began',
-      );
-    if (error instanceof CommandFailed) throw error;
-    const refused = unusableStore(error, folder);
-    throw refused instanceof StoreRefused ? storeRefused(refused) : logFailure(refused);
+    throw error instanceof CommandFailed ? error : unusableStore(error, folder);
   } finally {
-    progress.end();
+    work.end();
     for (const log of clients) await log.close();
   }
 }

@@ -1,9 +1,11 @@
-/** Which relay an operator's command means, by `--store-dir` and `--config`, and how it ends when the store cannot be opened. */
+/** The relay that an operator's command means, by `--store-dir` and `--config`. */
 import { existsSync } from 'node:fs';
 import { Command } from 'commander';
-import type { RefusedReason, StoreRefused } from '../../relay/store/refused.ts';
+import { systemRandom } from '../../lib/clock.ts';
+import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../protocol/epoch.ts';
+import { isRelayListening } from '../../relay/operator/socket.ts';
+import { StoreRefused, refuseUnusableFolder } from '../../relay/store/refused.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { CommandFailed, type ExitName } from '../lib/exit.ts';
 import { JSON_FLAG } from '../lib/format.ts';
 import { configFileOf, type SettingName, STORE_DIR_DEFAULT } from './settings.ts';
 
@@ -54,20 +56,13 @@ async function takeSettings(context: CommandContext, command: Command): Promise<
   }
 }
 
-const REFUSED_EXIT: Readonly<Record<RefusedReason, ExitName>> = {
-  locked: 'conflict',
-  missing: 'notFound',
-  'missing-key-file': 'notFound',
-  'foreign-key': 'refused',
-  'missing-key': 'refused',
-  'unreadable-key': 'refused',
-  'newer-schema': 'refused',
-  view: 'refused',
-  'not-allowed': 'refused',
-  damaged: 'failure',
-  unusable: 'failure',
-};
+/** Throws `StoreRefused` for a folder that is in use, or cannot be used. */
+export async function requireIdle(folder: string): Promise<void> {
+  refuseUnusableFolder(folder);
+  if (await isRelayListening(folder))
+    throw new StoreRefused('locked', `a relay is using the store at ${folder}: stop it first`);
+}
 
-export function storeRefused({ reason, message }: StoreRefused): CommandFailed {
-  return new CommandFailed(REFUSED_EXIT[reason], `STORE_${reason.toUpperCase().replaceAll('-', '_')}`, message);
+export function newEpoch(): Epoch {
+  return epochFromRandom(systemRandom(EPOCH_RANDOM_BYTES));
 }

@@ -2,21 +2,17 @@
 import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { countText } from '../../host/core/spans.ts';
-import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
-import { systemClock, systemRandom } from '../../lib/clock.ts';
-import { isRelayListening } from '../../relay/operator/socket.ts';
+import { systemClock } from '../../lib/clock.ts';
 import { type RestoreReport, restoreRelay } from '../../relay/image/restore.ts';
-import { StoreRefused, refuseUnusableFolder } from '../../relay/store/refused.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import { optionOf } from './settings.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { requireReadable } from '../lib/given-text.ts';
 import { deployKey } from './relay-key.ts';
-import { interruption } from '../lib/exit.ts';
-import { ProgressLine } from '../lib/output.ts';
-import { relayCommand, type RelayFlags, storeRefused } from './relay-command.ts';
-import { formatLines, jsonLine } from '../lib/format.ts';
+import { atWork, print } from '../lib/output.ts';
+import { newEpoch, relayCommand, type RelayFlags, requireIdle } from './relay-command.ts';
+import { formatLines } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 
 interface RestoreFlags extends RelayFlags {
@@ -62,46 +58,34 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
     requireConfirmation(context, { yes: flags.yes, stake: 'a restore replaces the store', advice });
   }
   const folder = resolve(flags.storeDir);
-  const progress = new ProgressLine(context.stderr);
-  const interrupted = interruption(context);
-  try {
+  await atWork(context, async (work) => {
     const key = await deployKey(context, flags.keyFile);
-    refuseUnusableFolder(folder);
     // A dry run copies the store without taking its lock.
-    if (await isRelayListening(folder)) {
-      throw new StoreRefused('locked', `a relay is using the store at ${folder}: stop it first`);
-    }
+    await requireIdle(folder);
     const report = await restoreRelay({
       file: resolve(file),
       folder,
       ...(flags.positionFile !== undefined && { positionFile: resolve(flags.positionFile) }),
       ...(key && { signer: key.signer }),
       nowMs: systemClock.nowMs(),
-      newEpoch: () => epochFromRandom(systemRandom(EPOCH_RANDOM_BYTES)),
+      newEpoch,
       isRehearsal,
       acceptsUnreadable: flags.force === true,
-      signal: interrupted.signal,
-      step: (step) => {
-        progress.say(`${step} ...`);
-        return Promise.resolve();
-      },
+      signal: work.signal,
+      step: async (step) => work.say(`${step} ...`),
       confirm: async (plan) => {
-        progress.end();
+        work.end();
         if (flags.yes) return;
         context.stderr.write(textOf(screenOf(context, context.stderr), plan, 'A restore'));
         await confirm('Replace the store now?', terminalOf(context));
       },
     });
-    progress.end();
-    context.stdout.write(
-      flags.json
-        ? jsonLine(documentOf(report, isRehearsal))
-        : `${textOf(screenOf(context), report, isRehearsal ? 'A restore' : 'The restore')}${isRehearsal ? 'This was a dry run: the store is as it was.\n' : ''}`,
-    );
-  } catch (error) {
-    progress.end();
-    throw error instanceof StoreRefused ? storeRefused(error) : (interrupted.failure() ?? error);
-  }
+    work.end();
+    print(context, flags, documentOf(report, isRehearsal), () => {
+      const text = textOf(screenOf(context), report, isRehearsal ? 'A restore' : 'The restore');
+      return isRehearsal ? `${text}This was a dry run: the store is as it was.\n` : text;
+    });
+  });
 }
 
 function documentOf(report: RestoreReport, isRehearsal: boolean): object {

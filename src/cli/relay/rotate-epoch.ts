@@ -3,8 +3,7 @@ import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import type { Command } from 'commander';
-import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../protocol/epoch.ts';
-import { systemClock, systemRandom } from '../../lib/clock.ts';
+import { systemClock } from '../../lib/clock.ts';
 import type { EpochDocument } from '../../relay/operator/documents.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
 import { appendAtOnce, openStore, unusableStore } from '../../relay/store/open.ts';
@@ -15,10 +14,11 @@ import { optionOf } from './settings.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { deployKey } from './relay-key.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { relayOf } from './control-client.ts';
-import { relayCommand, type RelayFlags, storeRefused } from './relay-command.ts';
-import { formatLines, jsonLine } from '../lib/format.ts';
-import { type SharedLogFlags, logFailure, sharedLogOf, withLogOptions } from './shared-log-options.ts';
+import { ifRunning, relayOf } from './control-client.ts';
+import { newEpoch, relayCommand, type RelayFlags } from './relay-command.ts';
+import { formatLines } from '../lib/format.ts';
+import { print } from '../lib/output.ts';
+import { type SharedLogFlags, withLogOptions, withSharedLog } from './shared-log-options.ts';
 
 interface RotateEpochFlags extends RelayFlags, SharedLogFlags {
   positionFile?: string;
@@ -48,8 +48,9 @@ export function relayRotateEpochCommand(context: CommandContext): Command {
 
 async function rotateEpoch(context: CommandContext, flags: RotateEpochFlags): Promise<void> {
   if (flags.log !== undefined) return ofSharedLog(context, flags);
-  const document = (await ofRunning(flags)) ?? (await ofStopped(context, flags));
-  context.stdout.write(flags.json ? jsonLine(document) : `${document.epoch}\n`);
+  const running = await ifRunning(relayOf(flags).post('/v1/epoch', {}));
+  const document = running ?? (await ofStopped(context, flags));
+  print(context, flags, document, () => `${document.epoch}\n`);
   if (!flags.json) context.stderr.write('This is the epoch from now on. Senders push again what was not confirmed.\n');
 }
 
@@ -59,25 +60,18 @@ const LOOK_EVERY_MS = 100;
 const WHY = 'somebody asked for a new epoch with poste relay rotate-epoch --log';
 
 async function ofSharedLog(context: CommandContext, flags: RotateEpochFlags): Promise<void> {
-  const shared = await sharedLogOf(context, flags);
-  if (!shared) throw new CommandFailed('usage', 'USAGE', 'name the database of the log with --log');
-  const { log } = shared;
-  try {
+  await withSharedLog(context, flags, async (log) => {
     const { state } = copied(await log.open());
     if (!state) throw new CommandFailed('notFound', 'NO_LOG', 'nobody has begun a log in this database');
     await log.doubt(state.logId, WHY);
     const leader = state.isFree ? null : state.holder;
     const begun = leader !== null && (await isSettled(log));
     const done = begun ? `${leader} has begun a new epoch.` : 'The next relay that leads the log begins a new epoch.';
-    context.stdout.write(flags.json ? jsonLine({ log_id: state.logId, leader, begun }) : formatLines([done]));
-  } catch (error) {
-    throw logFailure(error);
-  } finally {
-    await log.close();
-  }
+    print(context, flags, { log_id: state.logId, leader, begun }, () => formatLines([done]));
+  });
 }
 
-/** Whether the relay that leads settled the doubt in time. */
+/** True when the relay that leads settled the doubt in time. */
 async function isSettled(log: SharedLog): Promise<boolean> {
   for (const untilMs = performance.now() + BEGUN_WITHIN_MS; performance.now() < untilMs; ) {
     const { state } = await log.open();
@@ -85,22 +79,6 @@ async function isSettled(log: SharedLog): Promise<boolean> {
     await elapsed(LOOK_EVERY_MS);
   }
   return false;
-}
-
-/** `undefined` when no relay answers. */
-async function ofRunning(flags: RotateEpochFlags): Promise<EpochDocument | undefined> {
-  try {
-    return await relayOf(flags).post('/v1/epoch', {});
-  } catch (error) {
-    // A process that runs but does not answer holds the lock of the store.
-    const { code } = error as CommandFailed;
-    if (code !== 'RELAY_NOT_RUNNING' && code !== 'SOCKET_PATH_TOO_LONG') throw error;
-    return undefined;
-  }
-}
-
-function newEpoch(): Epoch {
-  return epochFromRandom(systemRandom(EPOCH_RANDOM_BYTES));
 }
 
 async function ofStopped(
@@ -132,7 +110,6 @@ async function ofStopped(
       await store.close();
     }
   } catch (error) {
-    const refused = unusableStore(error, folder);
-    throw refused instanceof StoreRefused ? storeRefused(refused) : refused;
+    throw error instanceof CommandFailed ? error : unusableStore(error, folder);
   }
 }

@@ -3,19 +3,14 @@ import { join, resolve } from 'node:path';
 import { Command, Option } from 'commander';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import { StoreFailed } from '../../relay/engine/committer.ts';
-import { ListenFailed } from '../../http/listen-failed.ts';
-import { TooFewFiles } from '../../relay/serve/connection-limits.ts';
 import { openNotices, type Relay, type RelayOptions } from '../../relay/serve/options.ts';
 import { startRelay } from '../../relay/relay.ts';
-import { TlsRefused } from '../../http/tls-files.ts';
 import { StoppedFollowing } from '../../relay/standby/shared-lead.ts';
-import { logFailure, passwordWarning, sharedLogOf } from './shared-log-options.ts';
-import { exitOfFile } from '../lib/given-text.ts';
+import { passwordWarning, sharedLogOf } from './shared-log-options.ts';
 import { storeRemedy } from '../../lib/file-fault.ts';
 import { listenAddressText } from '../../lib/listen-address.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
 import { makeFolder } from '../../relay/store/open.ts';
-import { StoreRefused } from '../../relay/store/refused.ts';
 import { RELAY_KEY_FILE } from '../../relay/store/relay-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
@@ -24,7 +19,6 @@ import { CommandFailed, stopSignal } from '../lib/exit.ts';
 import { commandLog, endLog } from '../lib/log.ts';
 import { announce } from '../lib/output.ts';
 import { stateFolder } from '../../host/base/paths.ts';
-import { storeRefused } from './relay-command.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { effectiveSettings, printedConfig } from './serve-config.ts';
 import { configOption, type ServeFlags, withServeOptions } from './settings.ts';
@@ -91,10 +85,10 @@ async function serve(
   // Before the relay reports that it is ready: a signal may follow at once.
   const signalled = stopSignal(context);
   refuseUnpushable(flags);
-  const key = await orRefused(() => deployKey(context, flags.keyFile));
+  const key = await deployKey(context, flags.keyFile);
   const backupNotice = backupNoticeOf(flags, storeDir);
   // The folder of its backups lies in it.
-  if (hasOwnBackups(flags)) await orRefused(() => makeFolder(storeDir));
+  if (hasOwnBackups(flags)) await makeFolder(storeDir);
   const following = new AbortController();
   void signalled.then(() => following.abort());
   // A relay that gave its lead to another, or takes it anew on another server, starts again.
@@ -132,10 +126,12 @@ function positionHome(context: CommandContext): string | undefined {
 /** `undefined` when it was stopped while it followed. */
 async function startedRelay(options: RelayOptions): Promise<Relay | undefined> {
   try {
-    return await orRefused(() => startRelay(options));
+    return await startRelay(options);
   } catch (error) {
     if (error instanceof StoppedFollowing) return undefined;
-    throw error;
+    if (!(error instanceof StoreFailed)) throw error;
+    const message = `the store cannot be written to: ${storeRemedy(error.cause)}, and start the relay again`;
+    throw new CommandFailed('failure', 'STORE_FAILED', message);
   }
 }
 
@@ -146,7 +142,7 @@ async function endOf(relay: Relay, signalled: Promise<string>, log: RelayOptions
     log.error({ err: ended.cause }, 'nothing more is acknowledged');
     // Clients that wait get their answers; nothing else keeps the process alive for longer.
     await Promise.race([relay.stop().catch(() => undefined), elapsed(FAILED_STOP_MS)]);
-    throw failureOf(ended);
+    throw ended;
   }
   if (typeof ended === 'string') {
     log.info({ signal: ended }, 'stopping');
@@ -158,35 +154,6 @@ async function endOf(relay: Relay, signalled: Promise<string>, log: RelayOptions
   else
     log.warn({}, 'the log lies on another server now: this node stops, looks whether that has everything, and leads');
   return true;
-}
-
-function failureOf({ message, cause }: StoreFailed): CommandFailed {
-  const ofLog = logFailure(cause);
-  if (ofLog instanceof CommandFailed) return ofLog;
-  return new CommandFailed('failure', 'STORE_FAILED', `${message}: ${storeRemedy(cause)}, and start the relay again`);
-}
-
-/** What `start` gives, or the one sentence that ends the command. */
-async function orRefused<T>(start: () => Promise<T>): Promise<T> {
-  try {
-    return await start();
-  } catch (error) {
-    if (error instanceof StoreRefused) throw storeRefused(error);
-    if (error instanceof StoreFailed) {
-      throw new CommandFailed(
-        'failure',
-        'STORE_FAILED',
-        `the store cannot be written to: ${storeRemedy(error.cause)}, and start the relay again`,
-      );
-    }
-    const ofLog = logFailure(error);
-    if (ofLog instanceof CommandFailed) throw ofLog;
-    if (error instanceof TlsRefused)
-      throw new CommandFailed(exitOfFile(error.cause, 'refused'), 'TLS_REFUSED', error.message);
-    if (error instanceof TooFewFiles) throw new CommandFailed('refused', 'TOO_FEW_FILES', error.message);
-    if (error instanceof ListenFailed) throw new CommandFailed('conflict', 'LISTEN_FAILED', error.message);
-    throw error;
-  }
 }
 
 interface Started {

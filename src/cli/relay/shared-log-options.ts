@@ -6,15 +6,7 @@ import { type LogEndpoint, logEndpoints, shownAddress } from '../../relay/shared
 import type { SharedLogOptions } from '../../relay/shared-log/node-options.ts';
 import type { Durability } from '../../relay/shared-log/durability.ts';
 import { PostgresLog } from '../../relay/shared-log/postgres-log.ts';
-import {
-  Fenced,
-  LogRefused,
-  LogUnreachable,
-  NoSecondCopy,
-  NotWritten,
-  OutcomeUnknown,
-  ServerRefused,
-} from '../../relay/shared-log/shared-log.ts';
+import { LogRefused, type SharedLog } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
@@ -98,24 +90,18 @@ export async function neededLog(context: CommandContext, flags: SharedLogFlags):
   throw new CommandFailed('usage', 'USAGE', 'name the database of the log with --log, or in MAIL_RELAY_LOG');
 }
 
-/** A failure of the command for what a log throws; any other error as it is. */
-export function logFailure(error: unknown): unknown {
-  // A supervisor starts a relay again for it, and not for what its operator must mend before.
-  if (error instanceof ServerRefused) return new CommandFailed('failure', 'LOG_REFUSED', error.message);
-  if (error instanceof LogRefused) return new CommandFailed('refused', 'LOG_REFUSED', error.message);
-  // A relay waits; somebody who gave a command is there to mend it.
-  if (error instanceof NoSecondCopy) return new CommandFailed('refused', 'NO_SECOND_COPY', error.message);
-  if (error instanceof LogUnreachable || error instanceof NotWritten)
-    return new CommandFailed('temporary', 'LOG_UNREACHABLE', error.message);
-  if (error instanceof Fenced)
-    return new CommandFailed('temporary', 'FENCED', `${error.message}: start this one again, and it follows`);
-  if (error instanceof OutcomeUnknown)
-    return new CommandFailed(
-      'temporary',
-      'OUTCOME_UNKNOWN',
-      `${error.message}: start the relay again, and it finds out`,
-    );
-  return error;
+/** Lets `use` work with the log that the flags or the environment name, and closes it. Throws `CommandFailed`. */
+export async function withSharedLog<T>(
+  context: CommandContext,
+  flags: SharedLogFlags,
+  use: (log: SharedLog) => Promise<T>,
+): Promise<T> {
+  const { log } = await neededLog(context, flags);
+  try {
+    return await use(log);
+  } finally {
+    await log.close();
+  }
 }
 
 function idleFlag({ logPasswordFile, durability, acceptSettings, ...flags }: SharedLogFlags): string | undefined {
