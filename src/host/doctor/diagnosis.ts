@@ -7,7 +7,7 @@
  */
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { HandlerParts } from '../api/handlers.ts';
-import type { Check, DoctorResult } from '../contract/daemon.ts';
+import type { DoctorResult } from '../contract/daemon.ts';
 import type { AskedProof, TraceInput, TraceResult, TraceRow } from '../contract/outbox.ts';
 import type { HostContext } from '../base/context.ts';
 import { isRefusal, type Refusal } from '../core/refusal.ts';
@@ -53,7 +53,13 @@ export async function examineHost(
   const [peers, relay, wake] = await Promise.all([
     calledPeers(context, stored, lanTime),
     askedRelay(parts, health, unaware, relayTime),
-    Promise.all(stored.agents.map((agent) => wakeCheckOf(agent, lanTime))),
+    Promise.all(
+      stored.agents.map(async ({ agent: { name }, unreadWaking, sessions }) => {
+        const faults = await wakeFaults(sessions, lanTime);
+        const methods = sessions.flatMap(({ wake }) => wake.map(({ type }) => type));
+        return wakeCheck({ agent: name, unreadWaking, liveSessions: sessions.length, methods, faults });
+      }),
+    ),
   ]);
   const reached = peers.map(({ row, facts: seen }): PeerFacts => {
     return { ...seen, atRelay: relay ? (relay.atRelay.get(row.peerId) ?? 'not-seen') : 'no-relay' };
@@ -117,16 +123,10 @@ async function askedRelay(
   return { facts: probe.facts, atRelay, rotations };
 }
 
-async function wakeCheckOf(
-  { agent, unreadWaking, sessions }: StoredFacts['agents'][number],
-  inTime: AbortSignal,
-): Promise<Check> {
-  const faults = await wakeFaults(sessions, inTime);
-  const methods = sessions.flatMap(({ wake }) => wake.map(({ type }) => type));
-  return wakeCheck({ agent: agent.name, unreadWaking, liveSessions: sessions.length, methods, faults });
-}
-
-/** The trace, with the relay's proof for every row that it accepted. */
+/**
+ * The trace, with the pinned relay's proofs that the items it accepted are in its log. The daemon does not verify the
+ * proofs: the receiver of the trace does, offline.
+ */
 export async function traceWithProofs(
   context: HostContext,
   input: TraceInput,
@@ -134,39 +134,29 @@ export async function traceWithProofs(
 ): Promise<TraceResult | Refusal> {
   const trace = await traceMessage(context, input);
   if (isRefusal(trace)) return trace;
-  const inTime = AbortSignal.any([signal, AbortSignal.timeout(PROBE_MS)]);
-  return { ...trace, rows: await withProofs(context, trace.rows, inTime) };
-}
-
-/**
- * The rows with the pinned relay's proofs that the items it accepted are in its log; `inTime` ends every request. The
- * daemon does not verify the proofs: the receiver of the trace does, offline.
- */
-async function withProofs(context: HostContext, rows: readonly TraceRow[], inTime: AbortSignal): Promise<TraceRow[]> {
   const relay = await context.store.read((reader) => reader.get('relay'));
   const { hostName, signer } = context.identity();
-  const nowMs = (): number => context.nowMs();
-  const caller = callerTrusting(relay?.ca);
-  const client =
-    relay && new RelayClient({ url: relay.url, signer, hostName, nowMs, stopping: inTime, caller }, relay.pubkey);
-  return Promise.all(
-    rows.map(async (row) => {
-      const { acceptance } = row;
-      if (!acceptance) return row;
-      if (!relay || !client) return { ...row, proof: none('no relay is set any more that could be asked') };
-      if (acceptance.relay_pubkey !== relay.pubkey)
-        return { ...row, proof: none('another relay took it than the one that is set now') };
-      if (relay.seenKey)
-        return { ...row, proof: none('the relay shows another key, and is not asked: see poste doctor') };
-      return { ...row, proof: await proofOf(client, row, acceptance) };
-    }),
+  const stopping = AbortSignal.any([signal, AbortSignal.timeout(PROBE_MS)]);
+  const options = { signer, hostName, nowMs: () => context.nowMs(), stopping, caller: callerTrusting(relay?.ca) };
+  const client = relay && new RelayClient({ url: relay.url, ...options }, relay.pubkey);
+  const proofAt = async (row: TraceRow, acceptance: Acceptance): Promise<AskedProof> => {
+    if (!relay || !client) return none('no relay is set any more that could be asked');
+    if (acceptance.relay_pubkey !== relay.pubkey) return none('another relay took it than the one that is set now');
+    if (relay.seenKey) return none('the relay shows another key, and is not asked: see poste doctor');
+    return proofOf(client, row, acceptance);
+  };
+  const rows = trace.rows.map(async (row) =>
+    row.acceptance ? { ...row, proof: await proofAt(row, row.acceptance) } : row,
   );
+  return { ...trace, rows: await Promise.all(rows) };
 }
+
+type Acceptance = NonNullable<TraceRow['acceptance']>;
 
 async function proofOf(
   client: RelayClient,
   { item_id: itemId }: TraceRow,
-  { accept, must_know: mustKnow }: NonNullable<TraceRow['acceptance']>,
+  { accept, must_know: mustKnow }: Acceptance,
 ): Promise<AskedProof> {
   const [target] = accept.targets;
   try {

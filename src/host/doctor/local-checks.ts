@@ -67,35 +67,21 @@ export function daemonChecks(facts: DaemonFacts, place: DaemonPlace): Check[] {
   }
 }
 
+/** A store that cannot be used comes first: it is the reason why no daemon runs. */
 function absentChecks(facts: StoreFacts, { store, isUnit }: DaemonPlace): Check[] {
   const start = isUnit ? RESTART : 'poste daemon';
   const notRunning = broken(DAEMON, 'does not run: nothing is sent or received, and no agent is woken', start);
-  switch (facts.type) {
-    case 'opens':
-      return [notRunning, ok(STORE, `${store} opens`)];
-    case 'foreign':
-      return [notRunning];
-    case 'refused':
-      return refusedChecks(facts, store, notRunning);
-    default:
-      return assertNever(facts);
-  }
-}
-
-/** A store that cannot be used comes first: it is the reason why no daemon runs. */
-function refusedChecks(facts: Extract<StoreFacts, { type: 'refused' }>, store: string, notRunning: Check): Check[] {
+  if (facts.type === 'opens') return [notRunning, ok(STORE, `${store} opens`)];
+  if (facts.type === 'foreign') return [notRunning];
   const { fault, message } = facts;
   switch (fault) {
     case 'absent':
       return [broken(STORE, `${store} is not there: this host has not been made yet`, 'poste init')];
-    case 'locked':
-      return [
-        broken(
-          DAEMON,
-          `something holds the store at ${store} and does not answer at the socket: a daemon that starts, stops or hangs, or a restore`,
-          "pgrep -af 'poste|cli/main'",
-        ),
-      ];
+    case 'locked': {
+      const holder = 'a daemon that starts, stops or hangs, or a restore';
+      const sentence = `something holds the store at ${store} and does not answer at the socket: ${holder}`;
+      return [broken(DAEMON, sentence, "pgrep -af 'poste|cli/main'")];
+    }
     case 'damaged':
       return [broken(STORE, message, 'poste restore <backup>'), notRunning];
     case 'newer':

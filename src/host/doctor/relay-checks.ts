@@ -83,9 +83,11 @@ function shownBy<T>(probe: Probed<T>): T | undefined {
   return probe.type === 'seen' ? probe.value : undefined;
 }
 
-/** For a probe that failed although others did not. */
-function unseen(id: CheckId, what: string, reason: string): Check {
-  return note(of(id), `${what} could not be seen: ${reason}`, 'poste doctor');
+/** Returns the check of what a probe saw. One that failed although others did not is noted; one left out says nothing. */
+function probedCheck<T>(id: CheckId, what: string, probe: Probed<T>, checkOf: (value: T) => Check): Check[] {
+  if (probe.type === 'skipped') return [];
+  if (probe.type === 'seen') return [checkOf(probe.value)];
+  return [note(of(id), `${what} could not be seen: ${probe.reason}`, 'poste doctor')];
 }
 
 function reachCheck({ url, info }: RelayCheckFacts): Check[] {
@@ -148,75 +150,68 @@ function clockCheck({ info }: RelayCheckFacts): Check[] {
 
 function enrolmentCheck({ url, you, known, proof }: RelayCheckFacts, nowMs: number): Check[] {
   const subject = of('relay-enrolment');
-  if (you.type === 'skipped') return [];
-  if (you.type === 'failed') return [unseen('relay-enrolment', 'whether it knows this host', you.reason)];
   const token = tokenCommand(url);
-  if (!you.value) {
-    const why = known.problem ? `: ${known.problem.message}` : '';
-    return [broken(subject, `it does not know this host${why}`, known.problem ? token : 'poste relay status')];
-  }
-  const { validUntilMs, isCrowded } = known;
-  if (validUntilMs !== null && nowMs >= validUntilMs) {
-    const sentence = `the enrolment ran out ${agoText(nowMs - validUntilMs)} and was not renewed`;
-    return [broken(subject, sentence, proof ? 'poste relay status' : token)];
-  }
-  const until = validUntilMs === null ? '' : `, for ${spanText(validUntilMs - nowMs)} more`;
-  if (!isCrowded) return [ok(subject, `it knows this host${until}`)];
-  return [note(subject, `it knows this host${until}; many hosts have its name there, which older programs go by`)];
+  const { problem, validUntilMs, isCrowded } = known;
+  return probedCheck('relay-enrolment', 'whether it knows this host', you, (record) => {
+    if (!record) {
+      const why = problem ? `: ${problem.message}` : '';
+      return broken(subject, `it does not know this host${why}`, problem ? token : 'poste relay status');
+    }
+    if (validUntilMs !== null && nowMs >= validUntilMs) {
+      const sentence = `the enrolment ran out ${agoText(nowMs - validUntilMs)} and was not renewed`;
+      return broken(subject, sentence, proof ? 'poste relay status' : token);
+    }
+    const until = validUntilMs === null ? '' : `, for ${spanText(validUntilMs - nowMs)} more`;
+    if (!isCrowded) return ok(subject, `it knows this host${until}`);
+    return note(subject, `it knows this host${until}; many hosts have its name there, which older programs go by`);
+  });
 }
 
+const ENC_KEY_FAULTS = {
+  none: 'it hands out no key to seal to for this host: nobody can send here',
+  another: 'it hands out another key to seal to than the one this host has now',
+  'not-signed': 'the key to seal to that it hands out is not signed by this host',
+} as const;
+
 function encKeyCheck(facts: RelayCheckFacts): Check[] {
-  const { encKey } = facts;
   const subject = of('relay-enc-key');
-  if (encKey.type === 'skipped') return [];
-  if (encKey.type === 'failed') return [unseen('relay-enc-key', 'the key to seal to that it hands out', encKey.reason)];
-  switch (encKey.value) {
-    case 'own':
-      return [ok(subject, "it hands out this host's own key to seal to")];
-    case 'none':
-      return [broken(subject, 'it hands out no key to seal to for this host: nobody can send here', anew(facts))];
-    case 'another':
-      return [broken(subject, 'it hands out another key to seal to than the one this host has now', anew(facts))];
-    case 'not-signed':
-      return [broken(subject, 'the key to seal to that it hands out is not signed by this host', anew(facts))];
-    default:
-      return assertNever(encKey.value);
-  }
+  return probedCheck('relay-enc-key', 'the key to seal to that it hands out', facts.encKey, (key) => {
+    if (key === 'own') return ok(subject, "it hands out this host's own key to seal to");
+    return broken(subject, ENC_KEY_FAULTS[key], anew(facts));
+  });
 }
 
 function sendersCheck(facts: RelayCheckFacts): Check[] {
-  const { senders } = facts;
   const subject = of('relay-senders');
-  if (senders.type === 'skipped') return [];
-  if (senders.type === 'failed') return [unseen('relay-senders', 'whose mail it takes for this host', senders.reason)];
-  switch (senders.value) {
-    case 'as-paired':
-      return [ok(subject, 'it takes mail for this host from the paired hosts and nobody else')];
-    case 'another': {
-      const sentence = 'it takes mail for this host by another list than the paired hosts of now';
-      return [broken(subject, sentence, anew(facts))];
+  return probedCheck('relay-senders', 'whose mail it takes for this host', facts.senders, (senders) => {
+    switch (senders) {
+      case 'as-paired':
+        return ok(subject, 'it takes mail for this host from the paired hosts and nobody else');
+      case 'another': {
+        const sentence = 'it takes mail for this host by another list than the paired hosts of now';
+        return broken(subject, sentence, anew(facts));
+      }
+      case 'not-published':
+        return note(subject, 'it does not have the list of accepted senders of this host yet', 'poste relay status');
+      default:
+        return assertNever(senders);
     }
-    case 'not-published':
-      return [note(subject, 'it does not have the list of accepted senders of this host yet', 'poste relay status')];
-    default:
-      return assertNever(senders.value);
-  }
+  });
 }
 
 function queueCheck({ queue, you, known }: RelayCheckFacts): Check[] {
   const subject = of('relay-queue');
-  if (queue.type === 'skipped') return [];
-  if (queue.type === 'failed') return [unseen('relay-queue', 'what waits for this host', queue.reason)];
-  // When that probe failed, this check cannot see it.
-  const headSeq = shownBy(you)?.headSeq ?? Infinity;
-  if (headSeq < known.receivedThrough) {
-    return [note(subject, 'it went back in time: the daemon reads its queue from the start', 'poste relay status')];
-  }
-  const { items, more } = queue.value;
-  if (items === 0) return [ok(subject, 'nothing waits there for this host')];
-  const isOne = items === 1;
-  const count = `${more ? 'more than ' : ''}${countText(items, 'item')}`;
-  return [note(subject, `${count} ${isOne ? 'waits' : 'wait'} there and ${isOne ? 'was' : 'were'} not taken yet`)];
+  return probedCheck('relay-queue', 'what waits for this host', queue, ({ items, more }) => {
+    // When that probe failed, this check cannot see it.
+    const headSeq = shownBy(you)?.headSeq ?? Infinity;
+    if (headSeq < known.receivedThrough) {
+      return note(subject, 'it went back in time: the daemon reads its queue from the start', 'poste relay status');
+    }
+    if (items === 0) return ok(subject, 'nothing waits there for this host');
+    const isOne = items === 1;
+    const count = `${more ? 'more than ' : ''}${countText(items, 'item')}`;
+    return note(subject, `${count} ${isOne ? 'waits' : 'wait'} there and ${isOne ? 'was' : 'were'} not taken yet`);
+  });
 }
 
 /** Problems that go away by themselves once the relay works, as it does now. */

@@ -18,7 +18,7 @@ import type { HostContext } from '../base/context.ts';
 import { rotationsSince } from '../peers/identity.ts';
 import { currentKey, livePeers } from '../peers/peers.ts';
 import { enrolmentIn } from '../relay/relay-rows.ts';
-import { RelayClient, type RelayInfo } from '../relay/relay-client.ts';
+import { RelayClient } from '../relay/relay-client.ts';
 import { type RelayClientOptions, RelayCallFailed, RelayProblem, callerTrusting } from '../relay/relay-request.ts';
 import { shownRelay } from '../relay/connect.ts';
 import { isSignedEncKey } from '../relay/register-host.ts';
@@ -58,17 +58,17 @@ export async function probeRelay(
   // A relay that shows or showed another key is asked nothing more; a v1 relay has
   // nothing to ask for.
   const isUsable = !isV1 && info.type === 'seen' && info.value.fingerprint === pinned && !row.seenKey;
-  const probe = <T>(ask: () => Promise<T>): Promise<Probed<T>> => (isUsable ? resultOf(ask) : Promise.resolve(SKIPPED));
-  const you = await probe(async () => youOf(await client.ownInfo()));
+  const you = await probeIf(isUsable, async () => {
+    const record = (await client.ownInfo()).you;
+    return record ? { headSeq: record.head_seq, ackedThrough: record.acked_through } : null;
+  });
   const isKnown = you.type === 'seen' && you.value !== null;
-  const probeAsKnown = <T>(ask: () => Promise<T>): Promise<Probed<T>> =>
-    isKnown ? resultOf(ask) : Promise.resolve(SKIPPED);
   const epoch = info.type === 'seen' ? (info.value.epoch as Epoch) : null;
   const [signedLog, encKey, senders, queue] = await Promise.all([
-    probe(() => signedLogOf(client, row, epoch)).then(withoutLog),
-    probeAsKnown(() => encKeyAt(client, context)),
-    probeAsKnown(() => sendersAt(client, context, row, epoch)),
-    probeAsKnown(async () => {
+    probeIf(isUsable, () => signedLogOf(client, row, epoch)),
+    probeIf(isKnown, () => encKeyAt(client, context)),
+    probeIf(isKnown, () => sendersAt(client, context, row, epoch)),
+    probeIf(isKnown, async () => {
       const page = await client.pull({ after: status.received_through, limit: COUNTED_ITEMS_MAX });
       return { items: page.items.length + page.unreadable.length, more: page.more };
     }),
@@ -89,7 +89,8 @@ export async function probeRelay(
       },
       info,
       you,
-      signedLog,
+      // A relay may have no log to show, or show none now: that says nothing about its key.
+      signedLog: signedLog.type === 'failed' ? SKIPPED : signedLog,
       encKey,
       senders,
       queue,
@@ -120,8 +121,8 @@ async function resultOf<T>(ask: () => Promise<T>): Promise<ProbeResult<T>> {
   }
 }
 
-function youOf({ you }: RelayInfo): { headSeq: number; ackedThrough: number } | null {
-  return you ? { headSeq: you.head_seq, ackedThrough: you.acked_through } : null;
+function probeIf<T>(isWanted: boolean, ask: () => Promise<T>): Promise<Probed<T>> {
+  return isWanted ? resultOf(ask) : Promise.resolve(SKIPPED);
 }
 
 /** Only the holder of the pinned key can sign the log; anybody can answer `info`. */
@@ -134,11 +135,6 @@ async function signedLogOf(
   const opened = openCheckpoint(checkpoint, pubkey);
   if (!opened) return 'not-signed';
   return opened.epoch === epoch ? 'proven' : 'another-epoch';
-}
-
-/** A relay may have no log to show, or show none now: that says nothing about its key. */
-function withoutLog(probe: RelayCheckFacts['signedLog']): RelayCheckFacts['signedLog'] {
-  return probe.type === 'failed' ? SKIPPED : probe;
 }
 
 async function encKeyAt(client: RelayClient, context: HostContext): Promise<'own' | 'none' | 'another' | 'not-signed'> {
