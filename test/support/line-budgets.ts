@@ -10,10 +10,10 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host': 950,
   'src/host/agents': 760,
   'src/host/api': 740,
-  'src/host/base': 460,
+  'src/host/base': 440,
   'src/host/contract': 1400,
   'src/host/core': 2310,
-  'src/host/doctor': 1410,
+  'src/host/doctor': 1370,
   'src/host/hooks': 1390,
   'src/host/inbound': 1270,
   'src/host/lan': 1630,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 84270,
+  src: 84210,
   test: 100250,
   'bench scripts': 11230,
 };

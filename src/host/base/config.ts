@@ -39,14 +39,7 @@ const SETTINGS = {
     RETENTION_DAYS_MAX,
     'Days that mail is kept which nobody has to handle any more.',
   ),
-  logLevel: {
-    key: 'log_level',
-    byDefault: 'info' as LogLevel,
-    example: 'info',
-    comment: 'debug, info, warn, error or silent.',
-    parse: (value: unknown) => LOG_LEVELS.find((level) => level === value),
-    expected: `one of ${LOG_LEVELS.join(', ')}`,
-  },
+  logLevel: choice('log_level', 'info', LOG_LEVELS, 'debug, info, warn, error or silent.'),
   lanListen: address(
     'lan.listen',
     { host: '0.0.0.0', port: 8789 },
@@ -103,6 +96,16 @@ function number(key: string, byDefault: number, most: number, comment: string): 
     return typeof read === 'number' && read > 0 && read <= most ? read : undefined;
   };
   return { key, byDefault, example: byDefault, comment, parse, expected: `a number above 0, at most ${most}` };
+}
+
+function choice<Choice extends string>(
+  key: string,
+  byDefault: NoInfer<Choice>,
+  choices: readonly Choice[],
+  comment: string,
+): Setting<Choice> {
+  const parse = (value: unknown): Choice | undefined => choices.find((one) => one === value);
+  return { key, byDefault, example: byDefault, comment, parse, expected: `one of ${choices.join(', ')}` };
 }
 
 function address(
