@@ -17,22 +17,12 @@ import {
   decidePublishSenders,
 } from '../relay/core/decide-enrolment.ts';
 import { decideCheckpoint, decideLostItem, decideRotateEpoch } from '../relay/core/decide-log.ts';
-import { decidePush } from '../relay/core/decide-push.ts';
+import { decidePush, knownKeys, pushFacts } from '../relay/core/decide-push.ts';
 import { decideAck, decideExpire, decideExtend, decidePurge, signNotice } from '../relay/core/decide-queue.ts';
 import { MOVED_AT_ONCE, decideMove, decideRotate } from '../relay/core/decide-rotation.ts';
 import { type Decided, type Outcome, type Refusal, decided } from '../relay/core/decision.ts';
-import {
-  type RelaySettings,
-  ackFacts,
-  enrolFacts,
-  expireFacts,
-  extendFacts,
-  lostItemFacts,
-  rotateFacts,
-  sendersRow,
-} from '../relay/core/facts.ts';
+import { type HostFacts, type RelaySettings, sendersRow } from '../relay/core/facts.ts';
 import { LOG_FORMAT } from '../relay/core/log-format.ts';
-import { knownKeys, pushFacts } from '../relay/core/push-facts.ts';
 import { MapRows } from './map-rows.ts';
 
 /** Every command that is decided by the rows alone. */
@@ -50,15 +40,19 @@ export function decide(
 ): Decided<Outcome> | Refusal {
   switch (command.type) {
     case 'EnrolHost':
-      return decideEnrol(command, enrolFacts(command, rows, rows.directory, rows.admissions, settings, logFormat));
+      return decideEnrol(command, hostFacts(rows, settings), logFormat);
     case 'NoteHostSeen':
       return decideHostSeen(command, rows.get('enrolment', command.hostPubkey), logFormat);
     case 'PushItem':
-      return decidePush(command, pushFacts(command, knownKeys(command, rows, settings), rows, rows, settings));
+      return decidePush(
+        command,
+        pushFacts(command, knownKeys(command, rows, settings), rows, rows, settings),
+        settings,
+      );
     case 'AckItems':
-      return decideAck(command, ackFacts(command, rows, rows.released(command.targetPubkey, command.through)));
+      return decideAck(command, rows, rows.released(command.targetPubkey, command.through));
     case 'ExtendDedup':
-      return decideExtend(command, extendFacts(command, rows, settings));
+      return decideExtend(command, rows, settings);
     case 'PublishSenders':
       return decidePublishSenders(command, sendersRow(rows, command.hostPubkey), logFormat);
     case 'PublishEncKey':
@@ -69,10 +63,8 @@ export function decide(
       return decideCheckpoint(command);
     case 'RevokeHost':
       return decideRevoke(command, rows.get('enrolment', command.hostPubkey));
-    case 'RotateKey': {
-      const waiting = rows.released(command.oldPubkey, Infinity);
-      return decideRotate(command, rotateFacts(command, rows, rows.directory, rows.admissions, settings, waiting));
-    }
+    case 'RotateKey':
+      return decideRotate(command, hostFacts(rows, settings), rows.released(command.oldPubkey, Infinity));
     case 'MoveItems': {
       const move = rows.get('move', command.oldPubkey);
       if (!move) throw new Error('only a queue that is on its way can be moved');
@@ -87,10 +79,14 @@ export function decide(
     case 'RotateEpoch':
       return decideRotateEpoch(command);
     case 'ReportLostItem':
-      return decideLostItem(command, lostItemFacts(command, rows));
+      return decideLostItem(command, rows);
     default:
       return assertNever(command);
   }
+}
+
+function hostFacts(rows: MapRows, settings: RelaySettings): HostFacts {
+  return { rows, directory: rows.directory, admissions: rows.admissions, settings };
 }
 
 export interface MemoryRelayOptions {
@@ -135,7 +131,7 @@ export class MemoryRelay {
   }
 
   #expired(command: ExpireItems): Decided<Outcome> {
-    const expiry = decideExpire(command, expireFacts(command, this.rows, this.settings));
+    const expiry = decideExpire(command, this.rows, this.settings);
     if (!expiry) return decided({ type: 'Done' });
     const notices = expiry.notices.map((notice) => signNotice(notice, this.#signer));
     return decided({ type: 'Done' }, { ...expiry, notices });

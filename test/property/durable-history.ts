@@ -8,7 +8,7 @@ import { MapRows } from '../../src/library/map-rows.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { decideExpire, signNotice } from '../../src/relay/core/decide-queue.ts';
 import type { RelayEvent } from '../../src/relay/core/event.ts';
-import { expireFacts, presentKey } from '../../src/relay/core/facts.ts';
+import { presentKey } from '../../src/relay/core/facts.ts';
 import { reduce } from '../../src/relay/core/reduce.ts';
 import { type QueueRow, type RowChange, rowKey } from '../../src/relay/core/rows.ts';
 import { RowOverlay } from '../../src/relay/engine/row-overlay.ts';
@@ -220,7 +220,7 @@ export class DurableHistory {
   #expire({ to, at: from, items }: HistoryStep & { type: 'expire' }): void {
     const seqs = this.#seqs(to).slice(from, from + items);
     const command = expireOf(this.#host(to), seqs, this.#nowMs + MONTH_MS);
-    const expiry = decideExpire(command, expireFacts(command, this.rows, SETTINGS));
+    const expiry = decideExpire(command, this.rows, SETTINGS);
     if (!expiry) return;
     const notices = expiry.notices.map((notice) => signNotice(notice, relay.signer));
     for (const { targetPubkey, seq, wire } of notices) this.#payload(targetPubkey, seq, Buffer.from(wire));

@@ -8,8 +8,7 @@ import { describe, expect, test } from 'vitest';
 import { type To, pushOf } from '../support/commands.ts';
 import { accepted, enrolled, enrolledInAccount } from '../support/events.ts';
 import { type Given, given } from '../support/given.ts';
-import { decidePush } from '../../src/relay/core/decide-push.ts';
-import { knownKeys, pushFacts } from '../../src/relay/core/push-facts.ts';
+import { decidePush, knownKeys, pushFacts } from '../../src/relay/core/decide-push.ts';
 import { settingsWith } from '../support/settings.ts';
 import { alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { NOON_MS } from '../support/test-clock.ts';
@@ -109,7 +108,7 @@ const unwelcome = (targets: readonly To[], changes: Parameters<typeof pushOf>[3]
     settingsWith(),
   );
   for (const target of facts.targets) target.acceptsSender = false;
-  return decidePush(command, facts).outcome;
+  return decidePush(command, facts, settingsWith()).outcome;
 };
 const rejected = (rejection: string): unknown => ({ type: 'ItemRejected', rejection });
 

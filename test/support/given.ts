@@ -12,7 +12,6 @@ import type { ExpireItems } from '../../src/relay/core/command.ts';
 import { type DecidedExpiry, decideExpire } from '../../src/relay/core/decide-queue.ts';
 import type { Decided, Outcome, Refusal } from '../../src/relay/core/decision.ts';
 import type { RelayEvent } from '../../src/relay/core/event.ts';
-import { expireFacts } from '../../src/relay/core/facts.ts';
 import { LOG_FORMAT } from '../../src/relay/core/log-format.ts';
 import { rowKey } from '../../src/relay/core/rows.ts';
 import { initialised } from './events.ts';
@@ -64,7 +63,7 @@ export class Given {
 
   /** What a sweep decides, before its notices are signed. */
   whenExpiring(command: ExpireItems): DecidedExpiry | undefined {
-    return decideExpire(command, expireFacts(command, this.rows, this.#settings));
+    return decideExpire(command, this.rows, this.#settings);
   }
 
   when(command: DecidableCommand): Decision {

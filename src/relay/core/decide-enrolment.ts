@@ -26,55 +26,95 @@ import {
   type SendersOutcome,
 } from './decision.ts';
 import type { EnrolmentLapsed, HostEnrolled, InviteSpent, RelayEvent } from './event.ts';
-import type { EnrolFacts } from './facts.ts';
-import { MARKS_FORMAT } from './log-format.ts';
+import { type HostFacts, chargedFor, fingerprints } from './facts.ts';
+import { LOG_FORMAT, MARKS_FORMAT } from './log-format.ts';
 import { isVouchedFor } from './mail-use.ts';
-import type { AuthorityName, EnrolmentRecord, EnrolmentRow, EncKeyRow, SendersRow } from './rows.ts';
+import type {
+  AuthorityName,
+  EnrolmentRecord,
+  EnrolmentRow,
+  EncKeyRow,
+  InviteRow,
+  SendersRow,
+  UsageRow,
+} from './rows.ts';
 
 const AUTHORITY_RANK: Readonly<Record<AuthorityName, number>> = { 'host-key': 0, 'account-token': 1 };
 
-export function decideEnrol(command: EnrolHost, facts: EnrolFacts): Decided<EnrolOutcome> | Refusal {
-  const { enrolment } = facts;
+export function decideEnrol(
+  command: EnrolHost,
+  facts: HostFacts,
+  logFormat = LOG_FORMAT,
+): Decided<EnrolOutcome> | Refusal {
+  const { rows, directory, settings } = facts;
+  const { hostPubkey, hostName, nowMs } = command;
+  const enrolment = rows.get('enrolment', hostPubkey);
   if (enrolment && enrolment.revokedAtMs !== null) return refusal('ENROL_REFUSED', 'this host key is revoked');
   if (!command.answer.ok) {
     const reason = command.answer.reason ?? 'not admitted';
     return refusal('ENROL_REFUSED', 'the authority of this relay refused the host key', { reason });
   }
-  if (facts.isDenied) return notAdmitted('the host is on the deny-list');
+  if (isDenied(command, enrolment, facts)) return notAdmitted('the host is on the deny-list');
   const record = recordAfter(command, enrolment);
-  if (record.account !== null && facts.namesakeAccounts.has(record.account)) {
+  const namesakes = directory.namesakesOf(hostName, hostPubkey);
+  if (record.account !== null && namesakes.accounts.has(record.account)) {
     return refusal('NAME_TAKEN', 'another live key of this account carries the host name');
   }
   const outcome: EnrolOutcome = {
     type: 'Enrolled',
-    hostPubkey: command.hostPubkey,
-    host: command.hostName,
+    hostPubkey,
+    host: hostName,
     enrolledAtMs: record.enrolledAtMs,
     authorizedBy: record.authorizedBy,
     account: record.account,
-    crowded: facts.namesakes + 1 > CROWDED_NAME_ENROLMENTS,
+    crowded: namesakes.count + 1 > CROWDED_NAME_ENROLMENTS,
   };
-  const { nowMs } = command;
-  const events: RelayEvent[] = enrolment && isUnchanged(enrolment, record) ? [] : [enrolled(command, facts, record)];
-  const spent = inviteSpent(command, facts);
-  if (spent && facts.logFormat >= MARKS_FORMAT) events.push(spent);
+  const events: RelayEvent[] =
+    enrolment && isUnchanged(enrolment, record)
+      ? []
+      : [enrolled(command, enrolment, record, chargedFor(rows, directory, hostPubkey))];
+  const spent = inviteSpent(command, enrolment, facts);
+  if (spent && logFormat >= MARKS_FORMAT) events.push(spent);
   if (enrolment) return decided(outcome, ...events);
-  if (facts.admission === 'invite') {
-    if (!facts.invite) return notAdmitted('this relay lets invited hosts in, and the proof is no open invite');
+  if (settings.admission === 'invite') {
+    if (!inviteOf(command, facts))
+      return notAdmitted('this relay lets invited hosts in, and the proof is no open invite');
     if (!spent) return notAdmitted('the invite has expired');
-    if (facts.logFormat < MARKS_FORMAT) events.unshift(spent);
+    if (logFormat < MARKS_FORMAT) events.unshift(spent);
   }
-  if (facts.liveEnrolments < facts.enrolmentsMax) return decided(outcome, ...events);
-  if (!facts.lapsing) return refusal('ENROLMENTS_FULL', 'this relay has no room for another host');
-  return decided(outcome, lapsed(facts.lapsing, nowMs), ...events);
+  if (directory.liveCount < settings.enrolmentsMax) return decided(outcome, ...events);
+  const unused = directory.oldestUnused(nowMs);
+  if (!unused) return refusal('ENROLMENTS_FULL', 'this relay has no room for another host');
+  return decided(outcome, lapsed(unused, chargedFor(rows, directory, unused.hostPubkey), nowMs), ...events);
+}
+
+function isDenied(
+  { hostPubkey, answer, nowMs }: EnrolHost,
+  before: EnrolmentRow | undefined,
+  { directory, admissions }: HostFacts,
+): boolean {
+  const host = {
+    fingerprints: fingerprints(directory, hostPubkey),
+    clientId: answer.clientId ?? before?.clientId ?? null,
+    account: answer.account ?? before?.account ?? null,
+    org: answer.org ?? before?.org ?? null,
+  };
+  return admissions.isDenied(host, nowMs);
+}
+
+function inviteOf({ inviteHash }: EnrolHost, { rows }: HostFacts): InviteRow | undefined {
+  return inviteHash && rows.get('invite', inviteHash);
 }
 
 /** What an open invite does for a host that is new, or is not vouched for where anybody may enrol. */
 function inviteSpent(
-  { inviteHash, hostPubkey, nowMs: atMs }: EnrolHost,
-  { enrolment, invite, admission }: EnrolFacts,
+  command: EnrolHost,
+  enrolment: EnrolmentRow | undefined,
+  facts: HostFacts,
 ): InviteSpent | undefined {
-  const isOfUse = !enrolment || (admission === 'open' && !isVouchedFor(enrolment));
+  const { inviteHash, hostPubkey, nowMs: atMs } = command;
+  const invite = inviteOf(command, facts);
+  const isOfUse = !enrolment || (facts.settings.admission === 'open' && !isVouchedFor(enrolment));
   if (!isOfUse || !inviteHash || !invite || invite.expiresAtMs <= atMs) return undefined;
   return { type: 'InviteSpent', inviteHash, hostPubkey, atMs };
 }
@@ -129,23 +169,27 @@ function isUnchanged(before: EnrolmentRow, record: EnrolmentRecord): boolean {
   return names.every((name) => before[name] === record[name]);
 }
 
-function enrolled(command: EnrolHost, facts: EnrolFacts, record: EnrolmentRecord): HostEnrolled {
-  const formerAccount = facts.enrolment?.account ?? null;
+function enrolled(
+  command: EnrolHost,
+  before: EnrolmentRow | undefined,
+  record: EnrolmentRecord,
+  charged: UsageRow,
+): HostEnrolled {
+  const formerAccount = before?.account ?? null;
   const accountChanged = record.account !== formerAccount;
   return {
     type: 'HostEnrolled',
     hostPubkey: command.hostPubkey,
     ...record,
     formerAccount: accountChanged ? formerAccount : null,
-    chargedItems: accountChanged ? facts.charged.items : 0,
-    chargedBytes: accountChanged ? facts.charged.bytes : 0,
+    chargedItems: accountChanged ? charged.items : 0,
+    chargedBytes: accountChanged ? charged.bytes : 0,
     atMs: command.nowMs,
   };
 }
 
 /** The end of an enrolment that was never used. */
-export function lapsed(lapsing: NonNullable<EnrolFacts['lapsing']>, atMs: number): EnrolmentLapsed {
-  const { enrolment, charged } = lapsing;
+export function lapsed(enrolment: EnrolmentRow, charged: UsageRow, atMs: number): EnrolmentLapsed {
   const isCharged = enrolment.account !== null;
   return {
     type: 'EnrolmentLapsed',

@@ -10,8 +10,8 @@
 import type { ReportLostItem, RotateEpoch, TakeCheckpoint } from './command.ts';
 import { type Decided, type Done, type EpochOutcome, decided } from './decision.ts';
 import type { ItemLost } from './event.ts';
-import type { LostItemFacts } from './facts.ts';
-import type { QueueRow } from './rows.ts';
+import { accountOf, waitingRow } from './facts.ts';
+import type { QueueRow, RowReader } from './rows.ts';
 
 export function decideRotateEpoch(command: RotateEpoch): Decided<EpochOutcome> {
   const { epoch, reason, nowMs } = command;
@@ -22,12 +22,12 @@ export function decideRotateEpoch(command: RotateEpoch): Decided<EpochOutcome> {
  * Its sender pushes again in the new epoch; an item that is gone by now was not lost. No sender can push a lost notice
  * again, so it is dropped and the epoch goes on.
  */
-export function decideLostItem(command: ReportLostItem, facts: LostItemFacts): Decided<Done> {
+export function decideLostItem(command: ReportLostItem, rows: RowReader): Decided<Done> {
   const done: Done = { type: 'Done' };
-  const { queued, account } = facts;
+  const { targetPubkey, seq, freshEpoch, nowMs: atMs } = command;
+  const queued = waitingRow(rows, targetPubkey, seq);
   if (!queued) return decided(done);
-  const { freshEpoch, nowMs: atMs } = command;
-  const lost = itemLost(queued, account, 'corrupt', atMs);
+  const lost = itemLost(queued, accountOf(rows, targetPubkey), 'corrupt', atMs);
   if (queued.kind === 'expired') return decided(done, lost);
   return decided(done, lost, { type: 'EpochRotated', epoch: freshEpoch, reason: 'item-lost', atMs });
 }

@@ -1,18 +1,32 @@
 /**
- * Decides whether one pushed item is stored, a duplicate, or rejected.
+ * Decides whether one pushed item is stored, a duplicate, or rejected: by its sender, each of its targets, and what is
+ * known of the item there under every key that sender and target ever had.
  *
  * Invariants ("POST /v2/relay/items", rules 2 to 5 and 7):
  *   - every new target gets its seq in one event, or none does;
  *   - a known (sender, item, target) never gets a second sequence number;
  *   - a sequence number is max(the next of the target, now in milliseconds) and never one that was given before.
  */
-import type { ItemRejection, PushedTarget } from '../../protocol/items.ts';
+import type { ItemRejection, PushedItem, PushedTarget } from '../../protocol/items.ts';
+import { type Limits, dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
+import type { ItemId } from '../../protocol/names.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushItem } from './command.ts';
 import { type Decided, type PushOutcome, type StoredTarget, decided } from './decision.ts';
+import type { Directory } from './directory.ts';
 import type { AcceptedTarget, ItemAccepted, RelayEvent } from './event.ts';
-import { type MailFacts, REMEMBERED_BYTES } from './mail-use.ts';
-import type { PushFacts, PushTargetFacts } from './push-facts.ts';
-import type { DedupRow, UsageRow } from './rows.ts';
+import { type FactSource, type RelaySettings, lineageOf, relayRow, targetRow } from './facts.ts';
+import { type MailFacts, type MailUse, REMEMBERED_BYTES } from './mail-use.ts';
+import {
+  type DedupRow,
+  type EnrolmentRow,
+  NO_USAGE,
+  type RowReader,
+  type SendersRow,
+  type TargetRow,
+  type UsageRow,
+  rowKey,
+} from './rows.ts';
 
 /** One target of the item: what was pushed, what is known of the target, and the item as known there. */
 interface TargetState {
@@ -24,7 +38,11 @@ interface TargetState {
   kept: DedupRow | undefined;
 }
 
-export function decidePush(command: PushItem, facts: PushFacts): Decided<PushOutcome> {
+export function decidePush(
+  command: PushItem,
+  facts: PushFacts,
+  { limits, dedupRowsMax }: RelaySettings,
+): Decided<PushOutcome> {
   if (facts.rejection) return rejected(facts.rejection);
   const states = targetStates(command, facts);
   const rejection = targetRejection(states) ?? contentRejection(command, states);
@@ -34,10 +52,10 @@ export function decidePush(command: PushItem, facts: PushFacts): Decided<PushOut
   const kept = states.flatMap((state) => state.kept ?? []);
   if (kept.length === states.length) return decided(storedBefore(targets, kept));
   const anew = states.filter((state) => !state.kept);
-  const overQuota = quotaRejection(anew, facts);
+  const overQuota = quotaRejection(anew, facts, limits, dedupRowsMax);
   if (overQuota) return rejected(overQuota);
 
-  const expiresAtMs = nowMs + facts.retentionMs;
+  const expiresAtMs = nowMs + retentionMs(limits);
   const accepted: ItemAccepted = {
     type: 'ItemAccepted',
     senderPubkey,
@@ -47,7 +65,7 @@ export function decidePush(command: PushItem, facts: PushFacts): Decided<PushOut
     acceptedAtMs: nowMs,
     expiresAtMs,
     // With a clock that went back far, an item with this time would be forgotten at once.
-    dedupUntilMs: Math.max(expiresAtMs + facts.dedupHorizonMs, facts.dedupPurgedMs + 1),
+    dedupUntilMs: Math.max(expiresAtMs + dedupHorizonMs(limits), facts.dedupPurgedMs + 1),
   };
   const outcome: PushOutcome = { type: 'ItemStored', status: 'accepted', targets, atMs: nowMs };
   return decided(outcome, ...repairs(anew, command), accepted);
@@ -100,8 +118,12 @@ function acceptedTarget(state: TargetState, nowMs: number): AcceptedTarget {
  * Quotas of the item as a whole, each over all targets that add something. A lost item is still counted in the rows:
  * it takes its old seq, and no limit keeps a push from repairing it.
  */
-function quotaRejection(anew: readonly TargetState[], facts: PushFacts): ItemRejection | undefined {
-  const { limits } = facts;
+function quotaRejection(
+  anew: readonly TargetState[],
+  facts: PushFacts,
+  limits: Limits,
+  dedupRowsMax: number,
+): ItemRejection | undefined {
   const added = anew.filter(({ known }) => known === undefined);
   const accounts = new Map<string, UsageRow>();
   for (const { pushed, target } of added) {
@@ -119,7 +141,7 @@ function quotaRejection(anew: readonly TargetState[], facts: PushFacts): ItemRej
     return 'quota:sender_bytes';
   if (owners.some(({ items }) => items > limits.max_owner_items)) return 'quota:owner_items';
   if (owners.some(({ bytes }) => bytes > limits.max_owner_bytes)) return 'quota:owner_bytes';
-  if (added.length > 0 && facts.dedupRows + added.length > facts.dedupRowsMax) return 'quota:dedup_rows';
+  if (added.length > 0 && facts.dedupRows + added.length > dedupRowsMax) return 'quota:dedup_rows';
   return takesTooMuch(added, facts.mail) ? 'quota:relay_bytes' : undefined;
 }
 
@@ -150,4 +172,193 @@ function repairs(anew: readonly TargetState[], { item, freshEpoch, nowMs }: Push
   }
   if (events.length > 0) events.push({ type: 'EpochRotated', epoch: freshEpoch, reason: 'item-lost', atMs: nowMs });
   return events;
+}
+
+/** A key of the sender and a key of a target under which an item may be known. */
+export type KnownKeyPair = readonly [sender: PublicKey, target: PublicKey];
+
+/** Pairs of one key of the sender. A target has up to 4,096 of them, too many to be listed one by one for each item. */
+export type KnownKeyPairs = readonly [sender: PublicKey, targets: readonly PublicKey[]];
+
+/** Of the pairs of these keys, those under which the item may be known. */
+export type KnownPairs = (
+  senders: readonly PublicKey[],
+  targets: readonly PublicKey[],
+  itemId: ItemId,
+) => KnownKeyPairs[];
+
+export function everyPair(senders: readonly PublicKey[], targets: readonly PublicKey[]): KnownKeyPairs[] {
+  return senders.map((sender) => [sender, targets]);
+}
+
+export function* eachPair(pairs: readonly KnownKeyPairs[]): Generator<KnownKeyPair> {
+  for (const [sender, targets] of pairs) for (const target of targets) yield [sender, target];
+}
+
+/** A (sender, item, target) that is known, over every key of both lineages. */
+interface KnownItem {
+  row: DedupRow;
+  /** Queued, but its row or payload is gone. */
+  lost: boolean;
+}
+
+/**
+ * Rows that one push asks for in one go at most, over the keys of its sender and of its targets. Hosts that never
+ * changed their keys need one for each target. Where there are more, they are looked for before (engine/pushes.ts).
+ */
+export const KNOWN_ROWS_ASKED_MAX = 4096;
+/** The same with a search before: the keys of a sender and of 64 targets, all of whom have as many as there may be. */
+export const KNOWN_ROWS_SEARCHED_MAX = 262_144;
+
+/** So many places of a target's item cost nothing: its sender and the target may have had four keys each. */
+const FREE_PLACES = 16;
+/** The items of one request are looked for in no more charged places together; one item alone may have more. */
+export const CHARGED_PLACES_MAX = 2 * KNOWN_ROWS_ASKED_MAX;
+/** So many keys of a host are looked for one by one. */
+const FEW_KEYS = 16;
+
+export interface PushTargetFacts {
+  enrolment: EnrolmentRow | undefined;
+  /** False when the target published a list that does not hold the sender. */
+  acceptsSender: boolean;
+  known: KnownItem[];
+  queue: TargetRow;
+  /** What the sender, under any of its keys, has queued there. */
+  share: UsageRow;
+  account: UsageRow;
+}
+
+export interface PushFacts {
+  /** What was to be forgotten by then is forgotten, also when the clock went back since. */
+  dedupPurgedMs: number;
+  /** Rows that the sender, under any of its keys, keeps in the dedup table. */
+  dedupRows: number;
+  mail: MailFacts;
+  /** What the request alone shows, or that more keys are behind it than may be asked for. */
+  rejection: ItemRejection | undefined;
+  /** One for each target of the command, in its order; none with a `rejection`. */
+  targets: PushTargetFacts[];
+}
+
+/** Under which keys the item of a push may be known. */
+export interface KnownKeys {
+  /** Every key of the sender, and those of them under which anything is known. */
+  senders: readonly PublicKey[];
+  known: readonly PublicKey[];
+  /** What the request alone shows, before anything is looked for. */
+  rejection: ItemRejection | undefined;
+  /** The keys of each target, in the order of the command; none with a `rejection`. */
+  lineages: readonly (readonly PublicKey[])[];
+  /** Of each target, the pairs for which there are rows to ask. */
+  pairs: readonly (readonly KnownKeyPairs[])[];
+  /** How many they are, and how many of them are charged. */
+  asked: number;
+  charged: number;
+}
+
+export function knownKeys(
+  { senderPubkey, item }: PushItem,
+  rows: RowReader,
+  { limits }: RelaySettings,
+  knownPairs: KnownPairs = everyPair,
+): KnownKeys {
+  const senders = lineageOf(rows, senderPubkey);
+  const known = senders.filter((sender) => rows.get('sender', sender));
+  const rejection = requestRejection(item, limits);
+  const lineages = (rejection ? [] : item.targets).map(({ hostPubkey }) => lineageOf(rows, hostPubkey));
+  const pairs = lineages.map((members) => knownPairs(known, members, item.itemId));
+  const asked = pairs.flat().reduce((sum, [, { length }]) => sum + length, 0);
+  const charged = Math.max(0, asked - FREE_PLACES * pairs.length);
+  return { senders, known, rejection, lineages, pairs, asked, charged };
+}
+
+function requestRejection({ targets }: PushedItem, limits: Limits): ItemRejection | undefined {
+  if (targets.length > limits.max_targets) return 'too many targets';
+  if (new Set(targets.map(({ hostPubkey }) => hostPubkey)).size < targets.length) return 'duplicate target';
+  if (targets.some(({ bytes }) => bytes > limits.max_item_bytes)) return 'too large';
+  return undefined;
+}
+
+/** `found`: where the item is known, for each target, when more were looked for than may be asked here. */
+export function pushFacts(
+  command: PushItem,
+  { senders, known, rejection: unfit, pairs, asked }: KnownKeys,
+  rows: FactSource,
+  { directory, mail }: { directory: Directory; mail: MailUse },
+  settings: RelaySettings,
+  found?: readonly (readonly KnownKeyPair[])[],
+): PushFacts {
+  const senderKeys = directory.keysOf(command.senderPubkey);
+  const { dedupPurgedMs } = relayRow(rows);
+  const { itemId, targets } = command.item;
+  let dedupRows = 0;
+  for (const sender of known) dedupRows += rows.get('sender', sender)?.dedupRows ?? 0;
+  const rejection = unfit ?? (asked > KNOWN_ROWS_ASKED_MAX && !found ? 'too many targets' : undefined);
+  return {
+    dedupPurgedMs,
+    dedupRows,
+    mail: mail.factsOf(command.senderPubkey, senderKeys, settings),
+    rejection,
+    targets: (rejection ? [] : targets).map(({ hostPubkey: target }, at) => {
+      const items: KnownItem[] = [];
+      for (const [sender, member] of found?.[at] ?? eachPair(pairs[at] ?? [])) {
+        const row = rows.get('dedup', rowKey.dedup(sender, member, itemId));
+        if (row && row.dedupUntilMs > dedupPurgedMs) items.push(knownItem(row, rows));
+      }
+      const acceptsSender = isAcceptedSender(rows.get('senders', target), senderKeys);
+      return pushTargetFacts(target, senders, acceptsSender, items, rows);
+    }),
+  };
+}
+
+function pushTargetFacts(
+  target: PublicKey,
+  senders: readonly PublicKey[],
+  acceptsSender: boolean,
+  known: KnownItem[],
+  rows: RowReader,
+): PushTargetFacts {
+  const enrolment = rows.get('enrolment', target);
+  const share: UsageRow = { ...NO_USAGE };
+  for (const sender of senders) {
+    const used = rows.get('share', rowKey.share(target, sender));
+    share.items += used?.items ?? 0;
+    share.bytes += used?.bytes ?? 0;
+  }
+  const account = enrolment?.account;
+  return {
+    enrolment,
+    acceptsSender,
+    known,
+    queue: targetRow(rows, target),
+    share,
+    account: (account ? rows.get('account', account) : undefined) ?? NO_USAGE,
+  };
+}
+
+/** A listed key admits the host that has it or had it, however often that changed its key since. */
+function isAcceptedSender(list: SendersRow | undefined, keys: ReadonlySet<PublicKey>): boolean {
+  if (!list) return true;
+  // A host has one key as a rule, and a list up to 256.
+  if (keys.size > FEW_KEYS) return list.senders.some((listed) => keys.has(listed));
+  for (const key of keys) if (isListed(list.senders, key)) return true;
+  return false;
+}
+
+function isListed(ascending: readonly PublicKey[], key: PublicKey): boolean {
+  let low = 0;
+  let high = ascending.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((ascending[middle] ?? '') < key) low = middle + 1;
+    else high = middle;
+  }
+  return ascending[low] === key;
+}
+
+function knownItem(row: DedupRow, rows: FactSource): KnownItem {
+  const { queuedTarget, queuedSeq, expired } = row;
+  if (expired || queuedSeq <= targetRow(rows, queuedTarget).ackedThrough) return { row, lost: false };
+  const queued = rows.get('queue', rowKey.queue(queuedTarget, queuedSeq));
+  return { row, lost: !queued || !rows.hasPayload(queued) };
 }

@@ -14,13 +14,15 @@ import { canonicalJson } from '../../protocol/canonical-json.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
 import { type ExpiryNotice, expiryNotice, signDocument } from '../../protocol/documents.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
+import { dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ExpireItems, PurgeDedup, AckItems, ExtendDedup } from './command.ts';
 import { type Decided, type Done, decided, type AckOutcome, type Refusal, refusal } from './decision.ts';
 import type { ExpiredItem, ItemsExpired, QueuedNotice } from './event.ts';
-import type { ExpireFacts, AckFacts, ExtendFacts } from './facts.ts';
-import type { QueueRow } from './rows.ts';
+import { type RelaySettings, accountOf, presentKey, relayRow, targetRow, waitingRow } from './facts.ts';
+import type { Released } from './queue-index.ts';
+import type { QueueRow, RowReader } from './rows.ts';
 
 /** Items that one command expires at most: each notice is signed before others get their turn. */
 export const EXPIRED_AT_ONCE = 100;
@@ -33,25 +35,49 @@ export interface DecidedExpiry extends Omit<ItemsExpired, 'notices'> {
   notices: UnsignedNotice[];
 }
 
-export function decideExpire(command: ExpireItems, facts: ExpireFacts): DecidedExpiry | undefined {
-  const { targetPubkey, nowMs } = command;
-  if (facts.due.length === 0) return undefined;
-  const heads = new Map<PublicKey, number>();
-  const notices = facts.due.flatMap((row) => {
-    const teller = facts.tellAt.get(row.senderPubkey);
-    if (row.kind !== 'envelope' || !teller) return [];
-    const seq = Math.max((heads.get(teller.key) ?? teller.headSeq) + 1, nowMs);
-    heads.set(teller.key, seq);
-    return notice(row, teller.key, seq, nowMs, facts.retentionMs);
+export interface DueItems {
+  /** The items that still wait and are past their time, in order. */
+  due: QueueRow[];
+  /** The live key of each sender, which gets the notice; absent when it is no host any more. */
+  tellAt: ReadonlyMap<PublicKey, PublicKey>;
+}
+
+export function dueItems({ targetPubkey, seqs, nowMs }: ExpireItems, rows: RowReader): DueItems {
+  const due = seqs.flatMap((seq) => {
+    const row = waitingRow(rows, targetPubkey, seq);
+    return row && row.expiresAtMs <= nowMs ? row : [];
   });
-  const { relayPubkey, account } = facts;
+  const tellAt = new Map<PublicKey, PublicKey>();
+  for (const { senderPubkey } of due) {
+    const key = presentKey(rows, senderPubkey);
+    if (rows.get('enrolment', key)?.revokedAtMs === null) tellAt.set(senderPubkey, key);
+  }
+  return { due, tellAt };
+}
+
+export function decideExpire(
+  command: ExpireItems,
+  rows: RowReader,
+  { limits }: RelaySettings,
+  { due, tellAt }: DueItems = dueItems(command, rows),
+): DecidedExpiry | undefined {
+  const { targetPubkey, nowMs } = command;
+  if (due.length === 0) return undefined;
+  const heads = new Map<PublicKey, number>();
+  const notices = due.flatMap((row) => {
+    const key = tellAt.get(row.senderPubkey);
+    if (row.kind !== 'envelope' || !key) return [];
+    const seq = Math.max((heads.get(key) ?? targetRow(rows, key).headSeq) + 1, nowMs);
+    heads.set(key, seq);
+    return notice(row, key, seq, nowMs, retentionMs(limits));
+  });
   return {
     type: 'ItemsExpired',
     targetPubkey,
-    relayPubkey,
-    items: facts.due.map(expired),
-    account,
-    dedupUntilMs: nowMs + facts.dedupHorizonMs,
+    relayPubkey: relayRow(rows).relayPubkey,
+    items: due.map(expired),
+    account: accountOf(rows, targetPubkey),
+    dedupUntilMs: nowMs + dedupHorizonMs(limits),
     notices,
     atMs: nowMs,
   };
@@ -68,19 +94,13 @@ export function decidePurge({ beforeMs, senders, nowMs }: PurgeDedup): Decided<D
 }
 
 /** `target_pubkey` is the key that the sender pushed to, which its row holds, whatever was rotated since. */
-function notice(
-  row: QueueRow,
-  targetPubkey: PublicKey,
-  seq: number,
-  nowMs: number,
-  retentionMs: number,
-): UnsignedNotice {
+function notice(row: QueueRow, targetPubkey: PublicKey, seq: number, nowMs: number, keptMs: number): UnsignedNotice {
   const { itemId, payloadTarget: pushedTo, acceptedAtMs } = row;
   return {
     targetPubkey,
     seq,
     itemId: `expired:${itemId}:${pushedTo}` as ItemId,
-    expiresAtMs: nowMs + retentionMs,
+    expiresAtMs: nowMs + keptMs,
     rec: expiryNotice({ item_id: itemId, target_pubkey: pushedTo, accepted_at: acceptedAtMs, expired_at: nowMs }),
   };
 }
@@ -92,17 +112,15 @@ function expired({ seq, kind, itemId, senderPubkey, payloadTarget, bytes }: Queu
 /** Dedup rows that one event extends: each is read and written. */
 export const EXTENDED_AT_ONCE = 100;
 
-export function decideAck(command: AckItems, facts: AckFacts): Decided<AckOutcome> | Refusal {
+/** An ack that releases the items of many senders is decided in steps; `released` says how far this one goes. */
+export function decideAck(command: AckItems, rows: RowReader, released: Released): Decided<AckOutcome> | Refusal {
   const { through, targetPubkey } = command;
-  const { headSeq, ackedThrough } = facts.queue;
-  if (command.epoch !== facts.epoch) {
-    return refusal('EPOCH_CHANGED', 'the store began a new epoch', { epoch: facts.epoch });
-  }
+  const { headSeq, ackedThrough } = targetRow(rows, targetPubkey);
+  const { epoch } = relayRow(rows);
+  if (command.epoch !== epoch) return refusal('EPOCH_CHANGED', 'the store began a new epoch', { epoch });
   if (through > headSeq) {
     return refusal('BAD_ACK', 'through lies beyond the head', { head_seq: headSeq });
   }
-  // An ack that releases the items of many senders is decided in steps; `released` says how far this one goes.
-  const { released, account } = facts;
   if (through <= ackedThrough || (released.items + released.notices === 0 && through < headSeq))
     return decided<AckOutcome>({ type: 'Acked', ackedThrough, deleted: 0, headSeq });
   const outcome: AckOutcome = {
@@ -111,17 +129,23 @@ export function decideAck(command: AckItems, facts: AckFacts): Decided<AckOutcom
     deleted: released.items + released.notices,
     headSeq,
   };
+  const account = accountOf(rows, targetPubkey);
   return decided(outcome, { type: 'ItemsAcked', targetPubkey, ...released, account, atMs: command.nowMs });
 }
 
 /** Before an ack of items whose deadline has passed. */
-export function decideExtend({ targetPubkey, nowMs }: ExtendDedup, facts: ExtendFacts): Decided<Done> {
+export function decideExtend(
+  { targetPubkey, seqs, nowMs }: ExtendDedup,
+  rows: RowReader,
+  { limits }: RelaySettings,
+): Decided<Done> {
   const done: Done = { type: 'Done' };
-  const items = facts.waiting
+  const items = seqs
+    .flatMap((seq) => waitingRow(rows, targetPubkey, seq) ?? [])
     .filter(({ kind }) => kind !== 'expired')
     .map(({ itemId, senderPubkey, payloadTarget: pushedTo }) => ({ itemId, senderPubkey, pushedTo }));
   if (items.length === 0) return decided(done);
-  const dedupUntilMs = nowMs + facts.dedupHorizonMs;
+  const dedupUntilMs = nowMs + dedupHorizonMs(limits);
   return decided(done, { type: 'DedupExtended', targetPubkey, items, dedupUntilMs, atMs: nowMs });
 }
 

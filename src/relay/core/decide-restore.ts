@@ -16,10 +16,10 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { RotateKey } from './command.ts';
 import { deniedHosts } from './decide-admission.ts';
 import { lapsed } from './decide-enrolment.ts';
-import { keyRotated } from './decide-rotation.ts';
+import { type Waiting, keyRotated } from './decide-rotation.ts';
 import type { Directory } from './directory.ts';
 import type { HostEnrolled, HostRevoked, RelayEvent, SeqFloor } from './event.ts';
-import { type RotateFacts, targetRow, chargedFor, sendersRow } from './facts.ts';
+import { type HostFacts, targetRow, chargedFor, sendersRow } from './facts.ts';
 import {
   type DenyRow,
   type EncKeyRow,
@@ -29,6 +29,7 @@ import {
   type RowReader,
   type SendersRow,
   NEW_ENROLMENT,
+  enrolmentRecord,
   rowKey,
 } from './rows.ts';
 
@@ -133,17 +134,19 @@ function isRotated(row: EnrolmentRow): row is RotatedRow {
 export function decidePreservedRotation(
   gone: RotatedRow,
   signed: RotationRow | null,
-  facts: RotateFacts,
+  facts: HostFacts,
+  waiting: Waiting,
   nowMs: number,
 ): RelayEvent[] {
   const { hostPubkey: oldPubkey, rotatedTo: newPubkey, revokedAtMs: iatMs } = gone;
-  const { replacing } = facts;
-  const old = facts.old ?? withoutAuthority(gone);
+  const known = facts.rows.get('enrolment', oldPubkey);
+  const replacing = facts.rows.get('enrolment', newPubkey);
+  const old = known ?? withoutAuthority(gone);
   const isPossible = old.revokedAtMs === null && (replacing?.revokedAtMs ?? null) === null;
   if (!isPossible) return [];
   const command: RotateKey = { type: 'RotateKey', oldPubkey, newPubkey, iatMs, signed, nowMs };
-  const rotated = keyRotated(command, old, facts);
-  if (facts.old) return [rotated];
+  const rotated = keyRotated(command, old, facts, waiting);
+  if (known) return [rotated];
   const joined = [enrolled(old, nowMs), rotated];
   if (replacing) return joined;
   return [
@@ -176,7 +179,7 @@ export function decidePreservedLapses(
   if (!replaced.continuesBackup) return [];
   return [...directory.all()]
     .filter((row) => row.revokedAtMs === null && !row.seen && !replaced.enrolments.has(row.hostPubkey))
-    .map((enrolment) => lapsed({ enrolment, charged: chargedFor(rows, directory, enrolment.hostPubkey) }, atMs));
+    .map((enrolment) => lapsed(enrolment, chargedFor(rows, directory, enrolment.hostPubkey), atMs));
 }
 
 /** All of them, also those whose time has passed by a clock that may be wrong: a sweep forgets those. */
@@ -237,9 +240,9 @@ function withoutAuthority(row: EnrolmentRow): EnrolmentRow {
 
 /** A key as the replaced store had it, so that it can be revoked. */
 function enrolled(row: EnrolmentRow, atMs: number): HostEnrolled {
-  const { hostPubkey, hostName, ownerFp, account, org, clientId, authorizedBy, enrolledAtMs, validUntilMs } = row;
-  const record = { hostPubkey, hostName, ownerFp, account, org, clientId, authorizedBy, enrolledAtMs, validUntilMs };
-  return { type: 'HostEnrolled', ...record, formerAccount: null, chargedItems: 0, chargedBytes: 0, atMs };
+  const { hostPubkey } = row;
+  const uncharged = { formerAccount: null, chargedItems: 0, chargedBytes: 0 };
+  return { type: 'HostEnrolled', hostPubkey, ...enrolmentRecord(row), ...uncharged, atMs };
 }
 
 function revoked(hostPubkey: PublicKey, cause: HostRevoked['cause'], atMs: number): HostRevoked {

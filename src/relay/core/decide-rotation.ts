@@ -9,11 +9,22 @@
  * The rotation is one event whatever waits; the items follow in events of `MOVED_AT_ONCE`, and commands for either key
  * wait until the last of them (engine/queue-migrations.ts).
  */
-import { ISSUED_AHEAD_MAX_MS } from '../../protocol/limits.ts';
+import { ISSUED_AHEAD_MAX_MS, dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import type { MoveItems, RotateKey } from './command.ts';
 import { type Decided, type Done, type Refusal, type RotateOutcome, decided, refusal } from './decision.ts';
 import type { AccountCharge, KeyRotated } from './event.ts';
-import type { RotateFacts } from './facts.ts';
+import {
+  type HostFacts,
+  accountOf,
+  chargedFor,
+  fingerprints,
+  lineageMembers,
+  lineageOf,
+  sendersRow,
+  targetRow,
+} from './facts.ts';
+import type { Released } from './queue-index.ts';
 import type { EnrolmentRow, LineageMember, MoveRow, UsageRow } from './rows.ts';
 
 /** Items that one event moves: each is read and written several times. */
@@ -21,55 +32,69 @@ export const MOVED_AT_ONCE = 100;
 /** Keys of one host. The oldest are dropped for new ones when nothing can be known under them any more. */
 export const LINEAGE_KEYS_MAX = 64;
 
-export function decideRotate(command: RotateKey, facts: RotateFacts): Decided<RotateOutcome> | Refusal {
-  const { newPubkey, iatMs, nowMs } = command;
-  const { old, replacing, newQueue } = facts;
+/** Items of a queue and their wire bytes, and the notices, for which no quota is charged. */
+export type Waiting = Pick<Released, 'items' | 'bytes' | 'notices'>;
+
+/** `waiting`: what is in the old key's queue, counted item by item; one whose row was lost is not among them. */
+export function decideRotate(command: RotateKey, facts: HostFacts, waiting: Waiting): Decided<RotateOutcome> | Refusal {
+  const { oldPubkey, newPubkey, iatMs, nowMs } = command;
+  const { rows, directory, admissions } = facts;
+  const old = rows.get('enrolment', oldPubkey);
+  const replacing = rows.get('enrolment', newPubkey);
+  const newHeadSeq = targetRow(rows, newPubkey).headSeq;
   if (!old) return refusal('NOT_ENROLLED', 'not enrolled');
   if (old.rotatedTo === newPubkey) {
-    return decided({ type: 'KeyRotated', hostPubkey: newPubkey, movedItems: 0, headSeq: newQueue.headSeq });
+    return decided({ type: 'KeyRotated', hostPubkey: newPubkey, movedItems: 0, headSeq: newHeadSeq });
   }
   if (old.revokedAtMs !== null) return refused('the old key is revoked');
   if (iatMs > nowMs + ISSUED_AHEAD_MAX_MS) {
     return refusal('IAT_IN_FUTURE', 'issued more than 5 minutes ahead of the clock of this relay');
   }
-  if (facts.oldLineage.some(({ hostPubkey }) => hostPubkey === newPubkey))
-    return refused('the host had this key before');
+  if (lineageOf(rows, oldPubkey).includes(newPubkey)) return refused('the host had this key before');
   if (replacing && replacing.revokedAtMs !== null) return refused('the new key is revoked');
   if (replacing?.account && old.account && replacing.account !== old.account) {
     return refused('the keys belong to different accounts');
   }
-  if (facts.isDenied) return refused('the host is on the deny-list');
-  const event = keyRotated(command, old, facts);
+  const keys = fingerprints(directory, oldPubkey, newPubkey);
+  const isDenied = [old, replacing].some((row) => row && admissions.isDenied({ ...row, fingerprints: keys }, nowMs));
+  if (isDenied) return refused('the host is on the deny-list');
+  const event = keyRotated(command, old, facts, waiting);
   if (event.lineage.length > LINEAGE_KEYS_MAX) return refused('the host changed its key too often');
   const { moved, firstSeq } = event;
-  const headSeq = moved > 0 ? firstSeq + moved - 1 : newQueue.headSeq;
+  const headSeq = moved > 0 ? firstSeq + moved - 1 : newHeadSeq;
   return decided({ type: 'KeyRotated', hostPubkey: newPubkey, movedItems: moved, headSeq }, event);
 }
 
 /** What the rotation of `old` makes of both keys, whether or not it may be. */
-export function keyRotated(command: RotateKey, old: EnrolmentRow, facts: RotateFacts): KeyRotated {
+export function keyRotated(
+  command: RotateKey,
+  old: EnrolmentRow,
+  facts: HostFacts,
+  { items, bytes, notices }: Waiting,
+): KeyRotated {
   const { oldPubkey, newPubkey, iatMs, signed, nowMs } = command;
-  const { replacing, oldQueue, newQueue } = facts;
-  const firstSeq = Math.max(oldQueue.headSeq + 1, newQueue.headSeq + 1, nowMs);
-  const { items, bytes, notices } = facts.waiting;
+  const { rows } = facts;
+  const replacing = rows.get('enrolment', newPubkey);
+  const firstSeq = Math.max(targetRow(rows, oldPubkey).headSeq + 1, targetRow(rows, newPubkey).headSeq + 1, nowMs);
   const proven = provenOf(old, replacing);
+  const [oldSendersMs, newSendersMs] = [oldPubkey, newPubkey].map((key) => sendersRow(rows, key)?.iatMs ?? -1);
   return {
     type: 'KeyRotated',
     oldPubkey,
     newPubkey,
     iatMs,
-    hostName: isNameFree(old, proven.account, facts) ? old.hostName : (replacing ?? old).hostName,
+    hostName: isNameFree(old, newPubkey, proven.account, facts) ? old.hostName : (replacing ?? old).hostName,
     ownerFp: (replacing ?? old).ownerFp,
     ...proven,
     enrolledAtMs: replacing?.enrolledAtMs ?? nowMs,
     seen: old.seen || replacing?.seen === true,
     lineage: joinedLineage(command, facts),
-    movesSenders: (facts.oldSendersIatMs ?? -1) > (facts.newSendersIatMs ?? -1),
+    movesSenders: (oldSendersMs ?? -1) > (newSendersMs ?? -1),
     firstSeq,
     moved: items + notices,
     items,
     bytes,
-    charges: charges(old.account, replacing?.account ?? null, proven.account, facts),
+    charges: charges(command, old.account, proven.account, facts),
     signed,
     atMs: nowMs,
   };
@@ -97,12 +122,15 @@ function refused(reason: string): Refusal {
 }
 
 /** Oldest first. What nothing can be known under any more makes room. */
-function joinedLineage({ newPubkey, nowMs }: RotateKey, facts: RotateFacts): LineageMember[] {
-  const retired = [...facts.oldLineage, ...facts.newLineage.filter(({ retiredAtMs }) => retiredAtMs !== null)]
+function joinedLineage({ oldPubkey, newPubkey, nowMs }: RotateKey, { rows, settings }: HostFacts): LineageMember[] {
+  /** Something may be known under a key for so long after its last push. */
+  const knownForMs = retentionMs(settings.limits) + dedupHorizonMs(settings.limits);
+  const ofNew = lineageMembers(rows, newPubkey);
+  const retired = [...lineageMembers(rows, oldPubkey), ...ofNew.filter(({ retiredAtMs }) => retiredAtMs !== null)]
     .map(({ hostPubkey, retiredAtMs }) => ({ hostPubkey, retiredAtMs: retiredAtMs ?? nowMs }))
     .toSorted((a, b) => a.retiredAtMs - b.retiredAtMs);
   let surplus = retired.length + 1 - LINEAGE_KEYS_MAX;
-  const kept = retired.filter(({ retiredAtMs }) => surplus-- <= 0 || retiredAtMs + facts.knownForMs > nowMs);
+  const kept = retired.filter(({ retiredAtMs }) => surplus-- <= 0 || retiredAtMs + knownForMs > nowMs);
   return [...kept, { hostPubkey: newPubkey, retiredAtMs: null }];
 }
 
@@ -121,27 +149,34 @@ function outlives(replacing: EnrolmentRow, old: EnrolmentRow): boolean {
 }
 
 /** A name is unique inside a proven account: where another host of it has the name, the new key keeps its own. */
-function isNameFree(old: EnrolmentRow, account: string | null, { namesakeAccounts }: RotateFacts): boolean {
-  return account === old.account || !namesakeAccounts.has(account);
+function isNameFree(
+  old: EnrolmentRow,
+  newPubkey: PublicKey,
+  account: string | null,
+  { directory }: HostFacts,
+): boolean {
+  return account === old.account || !directory.namesakesOf(old.hostName, newPubkey).accounts.has(account);
 }
 
+/** What each key has queued is charged to the account that the host has from now on. */
 function charges(
+  { oldPubkey, newPubkey }: RotateKey,
   oldAccount: string | null,
-  newAccount: string | null,
   account: string | null,
-  { oldCharged, newCharged }: RotateFacts,
+  { rows, directory }: HostFacts,
 ): AccountCharge[] {
   const list: AccountCharge[] = [];
   const charge = (of: string | null, sign: 1 | -1, { items, bytes }: UsageRow): void => {
     if (of !== null && items > 0) list.push({ account: of, items: sign * items, bytes: sign * bytes });
   };
-  if (oldAccount !== account) {
-    charge(oldAccount, -1, oldCharged);
-    charge(account, 1, oldCharged);
-  }
-  if (newAccount !== account) {
-    charge(newAccount, -1, newCharged);
-    charge(account, 1, newCharged);
+  for (const [key, former] of [
+    [oldPubkey, oldAccount],
+    [newPubkey, accountOf(rows, newPubkey)],
+  ] as const) {
+    if (former === account) continue;
+    const charged = chargedFor(rows, directory, key);
+    charge(former, -1, charged);
+    charge(account, 1, charged);
   }
   return list;
 }

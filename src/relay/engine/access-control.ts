@@ -10,7 +10,7 @@ import { decideDeny, decideInvite, decideLapse, decideRevoke, deniedHosts } from
 import { decideEnrol } from '../core/decide-enrolment.ts';
 import { decideRotate } from '../core/decide-rotation.ts';
 import type { Done, EnrolOutcome, InviteOutcome, Refusal, RevokeOutcome, RotateOutcome } from '../core/decision.ts';
-import { enrolFacts, fingerprints, rotateFacts } from '../core/facts.ts';
+import { type HostFacts, fingerprints } from '../core/facts.ts';
 import type { OpenInvite } from '../core/admissions.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { EngineParts } from './parts.ts';
@@ -27,14 +27,18 @@ export class AccessControl {
   }
 
   async enrol(command: EnrolHost): Promise<EnrolOutcome | Refusal> {
-    const { committer, directory, admissions, settings, store } = this.#parts;
-    const facts = enrolFacts(command, committer, directory, admissions, settings, store.logFormat);
-    return committer.answer(decideEnrol(command, facts));
+    const { committer, store } = this.#parts;
+    return committer.answer(decideEnrol(command, this.#facts(), store.logFormat));
+  }
+
+  #facts(): HostFacts {
+    const { committer: rows, directory, admissions, settings } = this.#parts;
+    return { rows, directory, admissions, settings };
   }
 
   /** Replaces a host's key. Resolves when its whole queue is under the new key. */
   async rotateKey(command: RotateKey): Promise<RotateOutcome | Refusal> {
-    const { committer, directory, admissions, settings, queues, migrations } = this.#parts;
+    const { committer, queues, migrations } = this.#parts;
     const { oldPubkey, newPubkey, nowMs } = command;
     const keys = [oldPubkey, newPubkey];
     for (;;) {
@@ -43,9 +47,7 @@ export class AccessControl {
       if (wait) await wait;
       else if (!index) await queues.loadIndex(oldPubkey);
       else {
-        const waiting = index.released(Infinity, Infinity);
-        const facts = rotateFacts(command, committer, directory, admissions, settings, waiting);
-        const decision = decideRotate(command, facts);
+        const decision = decideRotate(command, this.#facts(), index.released(Infinity, Infinity));
         if (decision.type === 'Refusal') return committer.answer(decision);
         committer.admit(decision.events);
         await migrations.begin(oldPubkey, nowMs);

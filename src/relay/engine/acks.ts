@@ -7,7 +7,6 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { AckItems } from '../core/command.ts';
 import type { AckOutcome, Refusal } from '../core/decision.ts';
 import type { RelayEvent } from '../core/event.ts';
-import { ackFacts, extendFacts } from '../core/facts.ts';
 import type { Released } from '../core/queue-index.ts';
 import type { EngineParts } from './parts.ts';
 import { brokenQueueRefusal, isBrokenQueue } from './queue-faults.ts';
@@ -46,7 +45,7 @@ export class Acks {
         continue;
       }
       // What needs no look at the queue: the index of 10,000 items may have to be read for it.
-      const early = decideAck(command, ackFacts(command, committer, NOTHING));
+      const early = decideAck(command, committer, NOTHING);
       if (early.type === 'Refusal' || early.outcome.ackedThrough >= through) return committer.answer(early);
       const index = queues.index(targetPubkey);
       if (!index) {
@@ -57,7 +56,7 @@ export class Acks {
       const late = index.late(released.through, nowMs, batch.size);
       const lastLate = late.at(-1);
       if (lastLate !== undefined && late.length === batch.size) released = index.released(lastLate, ACK_SENDERS_MAX);
-      const decision = decideAck(command, ackFacts(command, committer, released));
+      const decision = decideAck(command, committer, released);
       if (decision.type === 'Refusal') return committer.answer(decision);
       // In one admission: where the queue is at fault, a retried ack must not extend the same items again and again.
       batch.run(() => committer.admit([...this.#extended(targetPubkey, late, nowMs), ...decision.events]));
@@ -75,6 +74,6 @@ export class Acks {
     if (seqs.length === 0) return [];
     const { committer, settings } = this.#parts;
     const command = { type: 'ExtendDedup', targetPubkey, seqs, nowMs } as const;
-    return decideExtend(command, extendFacts(command, committer, settings)).events;
+    return decideExtend(command, committer, settings).events;
   }
 }

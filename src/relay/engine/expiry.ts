@@ -6,14 +6,19 @@
  * the items stay where they are, with the entry that names them, and the sweep goes on to the next.
  */
 import type { StopSignal } from '../../lib/periodic-task.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ExpireItems } from '../core/command.ts';
-import { expireFacts } from '../core/facts.ts';
 import type { EngineParts } from './parts.ts';
 import { isBrokenQueue } from './queue-faults.ts';
 import { AdaptiveBatch, TimeSlice } from './time-slice.ts';
 import type { DueEntryName } from '../store/durable-log.ts';
-import { type DecidedExpiry, EXPIRED_AT_ONCE, decideExpire, decidePurge, signNotice } from '../core/decide-queue.ts';
+import {
+  type DecidedExpiry,
+  EXPIRED_AT_ONCE,
+  decideExpire,
+  decidePurge,
+  dueItems,
+  signNotice,
+} from '../core/decide-queue.ts';
 
 interface Pace {
   timeSlice: TimeSlice;
@@ -94,20 +99,19 @@ export class Expiry {
     const { committer, settings, queues } = this.#parts;
     let command = slice;
     for (;;) {
-      const facts = expireFacts(command, committer, settings);
-      const keys = [command.targetPubkey, ...Array.from(facts.tellAt.values(), ({ key }) => key)];
+      const { due, tellAt } = dueItems(command, committer);
+      const keys = [command.targetPubkey, ...tellAt.values()];
       const wait = committer.isFull ? committer.room() : queues.waitFor(keys);
       if (!wait) {
-        batch.run(() => this.#admit(decideExpire(command, facts)));
+        batch.run(() => this.#admit(decideExpire(command, committer, settings, { due, tellAt })));
         return command.seqs.length === slice.seqs.length;
       }
       try {
         await wait;
       } catch (error) {
         if (!isBrokenQueue(error) || error.targetPubkey === command.targetPubkey) throw error;
-        const isTellable = (sender: PublicKey): boolean => facts.tellAt.get(sender)?.key !== error.targetPubkey;
-        const tellable = facts.due.filter(({ senderPubkey }) => isTellable(senderPubkey));
-        if (tellable.length === facts.due.length) throw error;
+        const tellable = due.filter(({ senderPubkey }) => tellAt.get(senderPubkey) !== error.targetPubkey);
+        if (tellable.length === due.length) throw error;
         command = { ...slice, seqs: tellable.map(({ seq }) => seq) };
       }
     }

@@ -11,7 +11,7 @@ import { consistencyProof, inclusionProof, rootHash } from '../../protocol/merkl
 import type { ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { relayRow } from '../core/facts.ts';
-import { KNOWN_ROWS_ASKED_MAX } from '../core/push-facts.ts';
+import { KNOWN_ROWS_ASKED_MAX } from '../core/decide-push.ts';
 import { type DedupRow, rowKey } from '../core/rows.ts';
 import { type TreeView, leafIndex } from '../store/log-tree.ts';
 import { decodeRecord } from '../store/record.ts';

@@ -2,7 +2,6 @@
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ReportLostItem } from '../core/command.ts';
 import { decideLostItem } from '../core/decide-log.ts';
-import { lostItemFacts } from '../core/facts.ts';
 import { type QueueRow, rowKey } from '../core/rows.ts';
 import { type RepairedItem, repairedPayload } from './copy-repair.ts';
 import type { EngineParts } from './parts.ts';
@@ -19,9 +18,9 @@ export class LostItemCommands {
     const { committer, queues } = this.#parts;
     const { targetPubkey } = command;
     for (let wait = queues.waitFor([targetPubkey]); wait; wait = queues.waitFor([targetPubkey])) await wait;
-    const facts = lostItemFacts(command, committer);
-    await committer.answer(decideLostItem(command, facts));
-    return facts.queued !== undefined;
+    const decision = decideLostItem(command, committer);
+    await committer.answer(decision);
+    return decision.events.length > 0;
   }
 
   /** The row of an item that waits; `undefined` when it is gone. Throws `DamagedRow`. */

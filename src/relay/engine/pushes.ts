@@ -8,18 +8,20 @@
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushItem } from '../core/command.ts';
-import { decidePush } from '../core/decide-push.ts';
 import { type PushOutcome, type Refusal, refusal } from '../core/decision.ts';
 import type { RelayEvent } from '../core/event.ts';
-import { type KnownKeyPair, eachPair, relayRow } from '../core/facts.ts';
+import { relayRow } from '../core/facts.ts';
 import {
   CHARGED_PLACES_MAX,
   KNOWN_ROWS_ASKED_MAX,
   KNOWN_ROWS_SEARCHED_MAX,
+  type KnownKeyPair,
   type KnownKeys,
+  decidePush,
+  eachPair,
   knownKeys,
   pushFacts,
-} from '../core/push-facts.ts';
+} from '../core/decide-push.ts';
 import type { Payload } from '../store/durable-log.ts';
 import type { EngineParts } from './parts.ts';
 import { isRowFault } from './queue-faults.ts';
@@ -102,7 +104,8 @@ export class Pushes {
     // The sender may be revoked while its request runs: items pushed by then stay, and the request is refused.
     const sender = directory.get(command.senderPubkey);
     if (sender && sender.revokedAtMs !== null) return refusal('NOT_ENROLLED', 'not enrolled');
-    const decision = decidePush(command, pushFacts(command, keys, committer, this.#parts, settings, found));
+    const facts = pushFacts(command, keys, committer, this.#parts, settings, found);
+    const decision = decidePush(command, facts, settings);
     committer.admit(decision.events, payloadsOf(command, decision.events));
     return decision.outcome;
   }

@@ -22,10 +22,10 @@ import {
   decideSpentInvites,
   rotationsInOrder,
 } from '../core/decide-restore.ts';
-import { MOVED_AT_ONCE, decideMove } from '../core/decide-rotation.ts';
+import { MOVED_AT_ONCE, type Waiting, decideMove } from '../core/decide-rotation.ts';
 import { Directory } from '../core/directory.ts';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
-import { type RelaySettings, type Waiting, rotateFacts, targetRow } from '../core/facts.ts';
+import { type RelaySettings, targetRow } from '../core/facts.ts';
 import { reduce } from '../core/reduce.ts';
 import type { QueueRow, RowChange, RowReader } from '../core/rows.ts';
 import { OverlaidRows } from '../engine/row-overlay.ts';
@@ -157,12 +157,11 @@ export class RestoreMerge {
 
   async #rotate(replaced: ReplacedStore, gone: RotatedRow): Promise<void> {
     const nowMs = this.#nowMs;
-    const { hostPubkey: oldPubkey, rotatedTo: newPubkey } = gone;
+    const { hostPubkey: oldPubkey } = gone;
     const waiting = await this.#waiting(oldPubkey);
     const signed = replaced.rotations.get(oldPubkey) ?? null;
-    const command = { type: 'RotateKey', oldPubkey, newPubkey, iatMs: nowMs, signed, nowMs } as const;
-    const facts = rotateFacts(command, this.#rows, this.#directory, new Admissions(), SETTINGS, waiting);
-    await this.apply(decidePreservedRotation(gone, signed, facts, nowMs));
+    const facts = { rows: this.#rows, directory: this.#directory, admissions: new Admissions(), settings: SETTINGS };
+    await this.apply(decidePreservedRotation(gone, signed, facts, waiting, nowMs));
     await this.#move(oldPubkey);
   }
 

@@ -14,7 +14,7 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ItemId } from '../../protocol/names.ts';
-import { type KnownKeyPairs, everyPair } from '../core/facts.ts';
+import { type KnownKeyPairs, everyPair } from '../core/decide-push.ts';
 import type { DedupRow } from '../core/rows.ts';
 import { withoutChecksum } from './checksum.ts';
 import { spread } from './held-pairs.ts';

@@ -12,7 +12,7 @@ import { BatchEffects } from './batch-effects.ts';
 import type { TextsAround } from '../../protocol/base64.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import type { KnownKeyPairs, KnownPairs } from '../core/facts.ts';
+import type { KnownKeyPairs, KnownPairs } from '../core/decide-push.ts';
 import {
   type DedupRow,
   NO_USAGE,

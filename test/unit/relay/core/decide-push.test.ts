@@ -5,7 +5,7 @@ import { DAY_MS } from '../../../../src/protocol/limits.ts';
 import type { WireVerdict } from '../../../../src/relay/core/command.ts';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
 import { REMEMBERED_BYTES } from '../../../../src/relay/core/mail-use.ts';
-import { knownKeys } from '../../../../src/relay/core/push-facts.ts';
+import { knownKeys } from '../../../../src/relay/core/decide-push.ts';
 import { settingsWith } from '../../../support/settings.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { type To, pushOf } from '../../../support/commands.ts';

@@ -18,7 +18,7 @@ import {
 import type { ExpireItems } from '../../../../src/relay/core/command.ts';
 import { decideEnrol } from '../../../../src/relay/core/decide-enrolment.ts';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
-import { enrolFacts, expireFacts, lineageOf, presentKey, rotateFacts } from '../../../../src/relay/core/facts.ts';
+import { type HostFacts, lineageOf, presentKey } from '../../../../src/relay/core/facts.ts';
 import { type EnrolmentRow, type RestoreRow, rowKey } from '../../../../src/relay/core/rows.ts';
 import { accountEnrolOf, enrolOf } from '../../../support/commands.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
@@ -81,17 +81,19 @@ function applied(rows: MapRows, events: readonly RelayEvent[]): MapRows {
   return rows;
 }
 
+function factsOf(rows: MapRows): HostFacts {
+  return { rows, directory: rows.directory, admissions: rows.admissions, settings: SETTINGS };
+}
+
 /** Every rotation of the replaced store, over the restored rows. */
 function carryRotations(replaced: ReplacedStore, rows: MapRows): RelayEvent[] {
   const events: RelayEvent[] = [];
   for (const gone of rotationsInOrder(replaced)) {
-    const [oldPubkey, newPubkey] = [gone.hostPubkey, gone.rotatedTo];
-    if (!newPubkey) throw new Error('only rotated keys are in the order');
+    const { hostPubkey: oldPubkey } = gone;
     const signed = replaced.rotations.get(oldPubkey) ?? null;
-    const command = { type: 'RotateKey', oldPubkey, newPubkey, iatMs: LATER_MS, signed, nowMs: LATER_MS } as const;
+    const facts = { ...factsOf(rows), admissions: new Admissions() };
     const waiting = rows.released(oldPubkey, Infinity);
-    const facts = rotateFacts(command, rows, rows.directory, new Admissions(), SETTINGS, waiting);
-    const decided = decidePreservedRotation(gone, signed, facts, LATER_MS);
+    const decided = decidePreservedRotation(gone, signed, facts, waiting, LATER_MS);
     applied(rows, decided);
     events.push(...decided);
   }
@@ -104,7 +106,7 @@ function isLive(rows: MapRows, host: TestHost): boolean {
 
 function enrolAgain(rows: MapRows, host: TestHost): string {
   const command = enrolOf(host, { nowMs: LATER_MS });
-  const decision = decideEnrol(command, enrolFacts(command, rows, rows.directory, rows.admissions, SETTINGS));
+  const decision = decideEnrol(command, factsOf(rows));
   if (decision.type === 'Refusal') return decision.code;
   applied(rows, decision.events);
   return decision.outcome.type;
@@ -384,7 +386,7 @@ describe('what was taken away stays away', () => {
     expect(rows.get('enrolment', bob.key)).toMatchObject({ account: null, revokedAtMs: LATER_MS });
     const nowMs = NOON_MS + 15 * 86_400_000;
     const command: ExpireItems = { type: 'ExpireItems', targetPubkey: bob.key, seqs: [NOON_MS], nowMs };
-    const expired = decideExpire(command, expireFacts(command, rows, SETTINGS));
+    const expired = decideExpire(command, rows, SETTINGS);
     applied(rows, expired ? [{ ...expired, notices: [] }] : []);
     expect(rows.get('target', bob.key)).toMatchObject({ queueItems: 0, queueBytes: 0 });
   });

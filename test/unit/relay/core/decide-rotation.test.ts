@@ -3,7 +3,7 @@ import { ISSUED_AHEAD_MAX_MS } from '../../../../src/protocol/limits.ts';
 import { hostFingerprint } from '../../../../src/protocol/public-key.ts';
 import { LINEAGE_KEYS_MAX } from '../../../../src/relay/core/decide-rotation.ts';
 import type { HostEnrolled, KeyRotated, RelayEvent } from '../../../../src/relay/core/event.ts';
-import { KNOWN_ROWS_ASKED_MAX } from '../../../../src/relay/core/push-facts.ts';
+import { KNOWN_ROWS_ASKED_MAX } from '../../../../src/relay/core/decide-push.ts';
 import { pushOf, rotateOf } from '../../../support/commands.ts';
 import { accepted, denied, enrolled, enrolledInAccount, moved, revoked, rotated } from '../../../support/events.ts';
 import { type Given, given } from '../../../support/given.ts';

@@ -1,6 +1,6 @@
 /** Items whose sender and targets had so many keys between them that what is known of them is looked for before. */
 import { expect, test } from 'vitest';
-import { KNOWN_ROWS_ASKED_MAX, type KnownKeys, knownKeys } from '../../../../src/relay/core/push-facts.ts';
+import { KNOWN_ROWS_ASKED_MAX, type KnownKeys, knownKeys } from '../../../../src/relay/core/decide-push.ts';
 import type { PushItem } from '../../../../src/relay/core/command.ts';
 import { pushOf, rotateOf } from '../../../support/commands.ts';
 import { type TestHost, alice, hostNamed } from '../../../support/hosts.ts';

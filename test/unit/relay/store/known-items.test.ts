@@ -4,7 +4,7 @@ import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { withChecksum } from '../../../../src/relay/store/checksum.ts';
 import { PREFIX, dedupKey, dueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
-import { eachPair } from '../../../../src/relay/core/facts.ts';
+import { eachPair } from '../../../../src/relay/core/decide-push.ts';
 import { KnownItems } from '../../../../src/relay/store/known-items.ts';
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
 import { encodeRow } from '../../../../src/relay/store/row-codec.ts';
