@@ -29,13 +29,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/wire': 580,
   'src/http': 2280,
   'src/lib': 2230,
-  'src/library': 1510,
+  'src/library': 1500,
   'src/protocol': 2880,
   'src/relay': 370,
   'src/relay/auth': 1140,
-  'src/relay/core': 4130,
-  'src/relay/engine': 2860,
-  'src/relay/http': 2960,
+  'src/relay/core': 4050,
+  'src/relay/engine': 2870,
+  'src/relay/http': 2880,
   'src/relay/image': 1350,
   'src/relay/jobs': 1050,
   'src/relay/operator': 3200,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 84210,
+  src: 84050,
   test: 100250,
   'bench scripts': 11230,
 };

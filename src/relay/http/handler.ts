@@ -23,17 +23,15 @@ import {
 import { type Body, BodyBudgets } from '../../http/body.ts';
 import { type TrustProxy, clientAddress } from './client-address.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
-import { type AcceptedRequest, type FinishedRequest, RequestPipeline, type RoutedHead } from '../../http/pipeline.ts';
-import { problemReply } from '../../http/replies.ts';
 import {
-  type CountedAs,
-  type CountedForHosts,
-  type RawQuery,
-  type RelayRequest,
-  type Route,
+  type AcceptedRequest,
+  type FinishedRequest,
+  RequestPipeline,
+  type RoutedHead,
   type RouteResult,
-  refusalReply,
-} from './route.ts';
+} from '../../http/pipeline.ts';
+import { problemReply } from '../../http/replies.ts';
+import { type CountedAs, type MaybeHopRequest, type RawQuery, type Route, refusalReply } from './operation.ts';
 import type { HeldBytes } from './page-writer.ts';
 import type { WorkBudget } from './work-budget.ts';
 
@@ -135,7 +133,7 @@ export class Handler {
         if (typeof caller === 'string' && route.access === 'hop') return hopRefusal(caller);
         // The time of the command is that of its last byte: a body may take a minute.
         const request = { exchange, id, query, body, clientAddress: address, nowMs: clock.nowMs() };
-        return this.#callRoute(route, request, typeof caller === 'string' ? undefined : caller);
+        return this.#callRoute(route, { ...request, caller: typeof caller === 'string' ? undefined : caller });
       },
     };
   }
@@ -157,20 +155,11 @@ export class Handler {
     };
   }
 
-  async #callRoute(
-    route: Route,
-    request: RelayRequest<RawQuery>,
-    caller: EnrolmentRow | undefined,
-  ): Promise<RouteResult> {
-    switch (route.access) {
-      case 'open':
-        return this.#rateRefusal(route.counted, request.clientAddress) ?? route.handle(request);
-      case 'optional hop':
-        return route.handle(request, caller);
-      case 'hop':
-        if (!caller) throw new Error('invariant: a hop route is called by a verified host');
-        return this.#hostRefusal(route.counted, caller.hostPubkey, request) ?? route.handle({ caller, ...request });
-    }
+  async #callRoute(route: Route, request: MaybeHopRequest<RawQuery>): Promise<RouteResult> {
+    const { caller, clientAddress } = request;
+    if (route.access === 'hop' && !caller) throw new Error('invariant: a hop route is called by a verified host');
+    const key = route.access === 'hop' ? caller?.hostPubkey : undefined;
+    return this.#rateRefusal(route.counted, clientAddress, key) ?? route.handle(request);
   }
 
   async #verifiedCaller(claim: HopClaim, body: Body, exchange: Exchange): Promise<EnrolmentRow | HopFailure> {
@@ -193,15 +182,14 @@ export class Handler {
     return enrolment;
   }
 
-  #hostRefusal(counted: CountedForHosts | undefined, key: PublicKey, request: RelayRequest): Reply | undefined {
-    const { work } = this.#options;
-    if (counted === 'work') return work.charge(key, request.clientAddress, WORK_OF_REQUEST);
-    return (counted === 'push' ? work.debt(key) : undefined) ?? this.#rateRefusal(counted, key);
-  }
-
-  #rateRefusal(counted: Exclude<CountedAs, 'work'> | undefined, caller: string): Reply | undefined {
+  /** Counts for the host with this key, or without one for the client address. */
+  #rateRefusal(counted: CountedAs | undefined, address: string, key?: PublicKey): Reply | undefined {
+    const { work, rates } = this.#options;
     if (!counted) return undefined;
-    const retryAfterS = this.#options.rates[counted].take(caller);
+    if (counted === 'work') return key && work.charge(key, address, WORK_OF_REQUEST);
+    const owing = key && counted === 'push' ? work.debt(key) : undefined;
+    if (owing) return owing;
+    const retryAfterS = rates[counted].take(key ?? address);
     return retryAfterS === 0 ? undefined : problemReply('RATE_LIMITED', 'too many requests', { retryAfterS });
   }
 }

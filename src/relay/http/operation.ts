@@ -1,34 +1,31 @@
 /**
  * An operation: its description, for the OpenAPI document and for the tests that hold each answer to it; and, of those
- * of hosts, what does it. So an operation without a handler, or a handler without a description, does not compile.
+ * of hosts, what does it. So an operation without a handler, or a handler without a description, does not compile. Its
+ * route is what handler.ts calls.
  */
 import Type, { type Static, type TObject, type TSchema } from 'typebox';
+import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import { parserOf } from '../../protocol/schemas.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
+import type { Body } from '../../http/body.ts';
+import type { Exchange, Reply } from '../../http/exchange.ts';
+import type { RouteResult } from '../../http/pipeline.ts';
+import { queryParserOf } from '../../http/query.ts';
+import { problemReply } from '../../http/replies.ts';
 import type { Authority } from '../auth/authority.ts';
 import type { Challenges } from '../auth/challenges.ts';
 import type { InspectedKeys } from '../auth/inspected-keys.ts';
 import type { Issuer } from '../auth/issuer.ts';
 import type { SignatureThread } from '../auth/signature-thread.ts';
+import type { Refusal } from '../core/decision.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
-import { queryParserOf } from '../../http/query.ts';
-import { problemReply } from '../../http/replies.ts';
-import type { Reply } from '../../http/exchange.ts';
 import type { PageWriter } from './page-writer.ts';
 import type { WorkBudget } from './work-budget.ts';
-import type {
-  CountedForAddresses,
-  CountedForHosts,
-  HopRelayRequest,
-  RawQuery,
-  RelayRequest,
-  Route,
-  RouteResult,
-} from './route.ts';
 
 /** Where an operation is answered: to hosts, or to the operator alone. */
 export type Listener = 'relay' | 'operator';
@@ -102,31 +99,53 @@ export interface RelayParts {
   bodyBytesMax: number;
 }
 
-type Handling = RouteResult | Promise<RouteResult>;
+/** The part of a target behind `?`; `undefined` without one. */
+export type RawQuery = string | undefined;
+
+export interface RelayRequest<Query = unknown> {
+  exchange: Exchange;
+  /** The request id, for replies that the route writes itself. */
+  id: string;
+  /** To a route as it came; to an operation as its schema has it. */
+  query: Query;
+  body: Body;
+  /** The client's address or network, for rates and challenges. */
+  clientAddress: string;
+  nowMs: number;
+}
+
+/** A request with the host whose good hop it has, if it has one. */
+export interface MaybeHopRequest<Query = unknown> extends RelayRequest<Query> {
+  caller: EnrolmentRow | undefined;
+}
+
+export interface HopRelayRequest<Query = unknown> extends RelayRequest<Query> {
+  caller: EnrolmentRow;
+}
+
+/** What requests are counted as, each against a limit of its own; `work` against the budget of work. */
+export type CountedAs = 'challenge' | 'enrol' | 'rotate' | 'deny' | 'push' | 'senders' | 'encKey' | 'log' | 'work';
+/** What is counted for each host; everything else is counted for each client address. */
+type CountedForHosts = 'push' | 'senders' | 'encKey' | 'work';
+
+type Handle<Request> = (request: Request, parts: RelayParts) => RouteResult | Promise<RouteResult>;
 
 /** The query that `handle` gets. Of any schema it is nothing that can be used: so every operation is one of any. */
 export type Asked<Shape extends TObject> = TObject extends Shape ? never : Static<Shape>;
 
 export type HostOperation<Shape extends TObject = TObject> = Omit<Operation, 'listener' | 'query'> & {
   query?: Shape;
-  /** Whether `SMALL_BODY_BYTES_MAX` bounds the body. */
+  /** True when `SMALL_BODY_BYTES_MAX` bounds the body. */
   hasSmallBody?: true;
-  /** Whether it is refused while the disk is almost full. */
+  /** True when the operation is refused while the disk is almost full. */
   fillsDisk?: true;
 } & (
-    | {
-        access: 'open';
-        counted: CountedForAddresses;
-        handle: (request: RelayRequest<Asked<Shape>>, parts: RelayParts) => Handling;
-      }
-    | {
-        access: 'optional hop';
-        handle: (request: RelayRequest<Asked<Shape>>, parts: RelayParts, caller: EnrolmentRow | undefined) => Handling;
-      }
+    | { access: 'open'; counted: Exclude<CountedAs, CountedForHosts>; handle: Handle<RelayRequest<Asked<Shape>>> }
+    | { access: 'optional hop'; counted?: undefined; handle: Handle<MaybeHopRequest<Asked<Shape>>> }
     | {
         access: 'hop by key' | 'hop by key or name';
         counted?: CountedForHosts;
-        handle: (request: HopRelayRequest<Asked<Shape>>, parts: RelayParts) => Handling;
+        handle: Handle<HopRelayRequest<Asked<Shape>>>;
       }
   );
 
@@ -141,33 +160,39 @@ export function queriesOf(
   };
 }
 
-/** The route of an operation, in a relay of these parts. */
+/** Compiles a parser of JSON bodies; it returns `undefined` for a body that is not in the schema. */
+export function bodyParserOf<Shape extends TSchema>(shape: Shape): (body: Body) => Static<Shape> | undefined {
+  const parse = parserOf(shape);
+  return ({ bytes }) => parse(parseJsonBounded(bytes, REQUEST_JSON_BOUNDS));
+}
+
+/** An operation in a relay. Anybody may call it, a good hop is shown to it, or only an enrolled host may call it. */
+export interface Route {
+  method: 'GET' | 'POST';
+  path: string;
+  bodyBytesMax: number;
+  fillsDisk: boolean;
+  access: 'open' | 'optional hop' | 'hop';
+  counted: CountedAs | undefined;
+  handle: (request: MaybeHopRequest<RawQuery>) => RouteResult | Promise<RouteResult>;
+}
+
+/** The route of an operation, in a relay of these parts. A route of access `hop` is called with a caller alone. */
 export function routeOf(operation: HostOperation, parts: RelayParts): Route {
-  const { method, path, hasSmallBody, fillsDisk } = operation;
-  const bodyBytesMax = hasSmallBody ? SMALL_BODY_BYTES_MAX : parts.bodyBytesMax;
-  const shared = { method, path, bodyBytesMax, ...(fillsDisk && { fillsDisk }) };
+  const { method, path, access, counted, hasSmallBody = false, fillsDisk = false } = operation;
   const asked = queriesOf(operation.query);
-  switch (operation.access) {
-    case 'open':
-      return {
-        ...shared,
-        access: 'open',
-        counted: operation.counted,
-        handle: (request) => asked(request.query, (query) => operation.handle({ ...request, query }, parts)),
-      };
-    case 'optional hop':
-      return {
-        ...shared,
-        access: 'optional hop',
-        handle: (request, caller) =>
-          asked(request.query, (query) => operation.handle({ ...request, query }, parts, caller)),
-      };
-    default:
-      return {
-        ...shared,
-        access: 'hop',
-        counted: operation.counted,
-        handle: (request) => asked(request.query, (query) => operation.handle({ ...request, query }, parts)),
-      };
-  }
+  const handle = operation.handle as Handle<MaybeHopRequest>;
+  return {
+    method,
+    path,
+    bodyBytesMax: hasSmallBody ? SMALL_BODY_BYTES_MAX : parts.bodyBytesMax,
+    fillsDisk,
+    access: access === 'open' || access === 'optional hop' ? access : 'hop',
+    counted,
+    handle: (request) => asked(request.query, (query) => handle({ ...request, query }, parts)),
+  };
+}
+
+export function refusalReply({ code, detail, members }: Refusal): Reply {
+  return problemReply(code, detail, { members });
 }

@@ -3,12 +3,9 @@
  * file of its route; the tests hold each answer to the description. `openapi.ts` adds what every operation of an access
  * may answer.
  */
-import { CHALLENGE, ENROL } from './v1-enrolment.ts';
-import { ROTATE, ROTATION } from './v2-rotate.ts';
-import { DENY } from './v2-deny.ts';
+import { CHALLENGE, DENY, ENROL, ROTATE, ROTATION } from './admission.ts';
 import { INFO } from './v2-info.ts';
-import { PUBLISH_SENDERS } from './v2-senders.ts';
-import { ENC_KEY_BY_KEY, ENC_KEY_BY_NAME, PUBLISH_ENC_KEY } from './enc-key.ts';
+import { ENC_KEY_BY_KEY, ENC_KEY_BY_NAME, PUBLISH_ENC_KEY, PUBLISH_SENDERS } from './publications.ts';
 import { PUSH } from './v2-push.ts';
 import { PULL, ACK } from './v2-pull.ts';
 import { V1_ACK, V1_PULL, V1_PUSH } from './v1-messages.ts';

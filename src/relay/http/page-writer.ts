@@ -11,14 +11,13 @@ import { type TextsAround, lengthBetween, writeBetween } from '../../protocol/ba
 import { hasHash } from '../../protocol/digest.ts';
 import { PULLED_ITEM_TAIL, pulledItemHead } from '../../protocol/items.ts';
 import { Budget, type Claim, type Holder } from '../../http/budget.ts';
-import type { QueueRow } from '../core/rows.ts';
+import type { EnrolmentRow, QueueRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
 import type { Engine, Page } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
 import type { EncodedWires } from '../engine/recent-items.ts';
-import type { Reply } from '../../http/exchange.ts';
+import type { Exchange, Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
-import type { HopRelayRequest } from './route.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 
 /** Wire bytes of one slice, about. */
@@ -40,6 +39,14 @@ interface PageWriterOptions {
   heldBytes: HeldBytes;
 }
 
+/** The request that a page answers. */
+interface PageRequest {
+  exchange: Exchange;
+  id: string;
+  caller: EnrolmentRow;
+  clientAddress: string;
+}
+
 export class PageWriter {
   readonly #options: PageWriterOptions;
   readonly #budget: Budget;
@@ -53,7 +60,7 @@ export class PageWriter {
     });
   }
 
-  async write(page: Page, after: number, encoder: PageEncoder, request: HopRelayRequest): Promise<'streamed' | Reply> {
+  async write(page: Page, after: number, encoder: PageEncoder, request: PageRequest): Promise<'streamed' | Reply> {
     const { exchange, caller } = request;
     const { engine, timers } = this.#options;
     const claim = this.#budget.claim({
@@ -95,7 +102,7 @@ export class PageWriter {
     page: Page,
     after: number,
     encoder: PageEncoder,
-    { exchange, id }: HopRelayRequest,
+    { exchange, id }: PageRequest,
     { slices, first, claim }: { slices: QueueRow[][]; first: Slice; claim: Claim },
   ): Promise<void> {
     const headers = { 'content-type': 'application/json', 'x-request-id': id };
@@ -170,7 +177,7 @@ interface Slice {
 }
 
 /** Whom a page counts against: the host alone has a fixed share, the others weigh when there is no room. */
-function holdersOf({ caller, clientAddress }: HopRelayRequest): Holder[] {
+function holdersOf({ caller, clientAddress }: PageRequest): Holder[] {
   const { hostPubkey, account } = caller;
   const holders: Holder[] = [
     { kind: 'key', name: hostPubkey, bytesMax: PAGES_SHARE_BYTES },

@@ -3,17 +3,24 @@
  * and allowlists. Hosts are named, not keyed; an envelope is stored exactly once by its id, whatever its bytes.
  */
 import type { Static } from 'typebox';
-import { type HostOperation, type RelayParts, ok } from './operation.ts';
+import {
+  bodyParserOf,
+  ok,
+  refusalReply,
+  type HopRelayRequest,
+  type HostOperation,
+  type RelayParts,
+} from './operation.ts';
+import type { RouteResult } from '../../http/pipeline.ts';
 import { V1AckResponse, V1PullResponse, V1PushResponse } from '../../protocol/responses.ts';
 import { V1PullQuery } from '../../protocol/parameters.ts';
-import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { NotCanonicalisable, canonicalBytes } from '../../protocol/canonical-json.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PushedItem } from '../../protocol/items.ts';
 import { isObject } from '../../protocol/json-object.ts';
 import { parseHostName, parseMessageId } from '../../protocol/names.ts';
-import { V1AckRequest, V1PushRequest, parserOf, WellFormedV1Push } from '../../protocol/schemas.ts';
+import { V1AckRequest, V1PushRequest, WellFormedV1Push } from '../../protocol/schemas.ts';
 import type { PushItem } from '../core/command.ts';
 import type { PushOutcome } from '../core/decision.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
@@ -22,7 +29,6 @@ import { TimeSlice } from '../engine/time-slice.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { EnvelopesEncoder, cursorText, parseCursor } from './page-writer.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import { type HopRelayRequest, type RouteResult, refusalReply } from './route.ts';
 import { chargedAck, chargedPage, epochChanged, pageReply } from './v2-pull.ts';
 import { wireVerdict } from './v2-push.ts';
 
@@ -71,8 +77,8 @@ export const V1_ACK = {
   handle: ack,
 } as const satisfies HostOperation;
 
-const parsePush = parserOf(V1PushRequest);
-const parseAck = parserOf(V1AckRequest);
+const parsePush = bodyParserOf(V1PushRequest);
+const parseAck = bodyParserOf(V1AckRequest);
 /** The `retry-after` of a sender over a quota, in seconds. */
 const QUOTA_RETRY_S = 60;
 
@@ -88,7 +94,7 @@ type Parsed = PushItem | V1Result;
 async function push({ body, caller, clientAddress, nowMs }: HopRelayRequest, parts: RelayParts): Promise<Reply> {
   const { engine, monotonicMs } = parts;
   const { max_batch: batchMax } = engine.settings.limits;
-  const values = parsePush(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS))?.envelopes;
+  const values = parsePush(body)?.envelopes;
   if (!values) return problemReply('BAD_REQUEST', 'send {envelopes: [...]}');
   if (values.length > batchMax) return problemReply('BAD_REQUEST', `a request may hold ${batchMax} envelopes`);
   const slice = new TimeSlice(monotonicMs);
@@ -177,7 +183,7 @@ async function pull(request: HopRelayRequest<Static<typeof V1PullQuery>>, parts:
 
 async function ack(request: HopRelayRequest, parts: RelayParts): Promise<Reply> {
   const { body, caller, nowMs } = request;
-  const cursor = parseCursor(parseAck(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS))?.cursor ?? '');
+  const cursor = parseCursor(parseAck(body)?.cursor ?? '');
   if (!cursor) return problemReply('BAD_REQUEST', 'send {cursor}: the one that a pull gave');
   const command = {
     type: 'AckItems',

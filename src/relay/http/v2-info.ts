@@ -1,11 +1,10 @@
 /** `GET /v2/relay/info`: who this relay is. It never fails because of its hop: `you` is simply absent. */
-import { type HostOperation, type RelayParts, ok } from './operation.ts';
+import { type HostOperation, type MaybeHopRequest, type RelayParts, ok } from './operation.ts';
 import { InfoResponse } from '../../protocol/responses.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
 import { jsonReply } from '../../http/replies.ts';
 import type { Reply } from '../../http/exchange.ts';
-import type { RelayRequest } from './route.ts';
 
 export const INFO = {
   id: 'info',
@@ -18,11 +17,7 @@ export const INFO = {
   handle: info,
 } as const satisfies HostOperation;
 
-async function info(
-  { nowMs }: RelayRequest,
-  { engine, relayPubkey, version }: RelayParts,
-  caller: EnrolmentRow | undefined,
-): Promise<Reply> {
+async function info({ nowMs, caller }: MaybeHopRequest, { engine, relayPubkey, version }: RelayParts): Promise<Reply> {
   // The members about the caller rest on its enrolment.
   await engine.durable();
   return jsonReply(200, {

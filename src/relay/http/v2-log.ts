@@ -3,7 +3,7 @@
  * show sizes and hashes. That an item is in the log is proven to its sender alone.
  */
 import type { Static } from 'typebox';
-import { type HostOperation, type RelayParts, ok } from './operation.ts';
+import { type HopRelayRequest, type HostOperation, type RelayParts, type RelayRequest, ok } from './operation.ts';
 import { CheckpointResponse, LogConsistencyResponse, LogProofResponse } from '../../protocol/responses.ts';
 import { LogConsistencyQuery, LogEpochQuery, LogProofQuery } from '../../protocol/parameters.ts';
 import { encodeBase64 } from '../../protocol/base64.ts';
@@ -12,48 +12,43 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ProvenLeaf } from '../engine/log-proofs.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import type { HopRelayRequest, RelayRequest } from './route.ts';
+
+const PUBLIC = {
+  method: 'GET',
+  access: 'open',
+  problems: ['NOT_FOUND', 'RATE_LIMITED'],
+  counted: 'log',
+  hasSmallBody: true,
+} as const;
 
 export const LOG_CHECKPOINT = {
   id: 'logCheckpoint',
-  method: 'GET',
+  ...PUBLIC,
   path: '/v2/relay/log/checkpoint',
-  access: 'open',
   summary:
     'Shows the newest signed checkpoint of the log, or the last one of an earlier epoch. Public, as links and consistency proofs are.',
   query: LogEpochQuery,
   successes: [{ ...ok(CheckpointResponse, 'a signed note'), contentType: 'text/plain' }],
-  problems: ['NOT_FOUND', 'RATE_LIMITED'],
-  counted: 'log',
-  hasSmallBody: true,
   handle: checkpoint,
 } as const satisfies HostOperation<typeof LogEpochQuery>;
 
 export const LOG_LINK = {
   id: 'logLink',
-  method: 'GET',
+  ...PUBLIC,
   path: '/v2/relay/log/link',
-  access: 'open',
   summary: 'Proves the first leaf of an epoch: what it commits of the epoch before.',
   query: LogEpochQuery,
   successes: [ok(LogProofResponse, 'an inclusion proof of leaf 0')],
-  problems: ['NOT_FOUND', 'RATE_LIMITED'],
-  counted: 'log',
-  hasSmallBody: true,
   handle: link,
 } as const satisfies HostOperation<typeof LogEpochQuery>;
 
 export const LOG_CONSISTENCY = {
   id: 'logConsistency',
-  method: 'GET',
+  ...PUBLIC,
   path: '/v2/relay/log/consistency',
-  access: 'open',
   summary: 'Proves that one size of the log of an epoch continues another.',
   query: LogConsistencyQuery,
   successes: [ok(LogConsistencyResponse, 'a consistency proof')],
-  problems: ['NOT_FOUND', 'RATE_LIMITED'],
-  counted: 'log',
-  hasSmallBody: true,
   handle: consistency,
 } as const satisfies HostOperation<typeof LogConsistencyQuery>;
 

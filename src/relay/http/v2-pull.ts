@@ -3,7 +3,15 @@
  * `POST /v2/relay/ack`: the caller has everything up to `through`.
  */
 import type { Static } from 'typebox';
-import { type HostOperation, type RelayParts, ok } from './operation.ts';
+import {
+  bodyParserOf,
+  ok,
+  refusalReply,
+  type HopRelayRequest,
+  type HostOperation,
+  type RelayParts,
+} from './operation.ts';
+import type { RouteResult } from '../../http/pipeline.ts';
 import { PullResponse, AckResponse } from '../../protocol/responses.ts';
 import { PullQuery } from '../../protocol/parameters.ts';
 import { WORK_OF_REQUEST } from '../../protocol/limits.ts';
@@ -16,9 +24,7 @@ import type { Page } from '../engine/engine.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { ItemsEncoder, type PageEncoder } from './page-writer.ts';
 import { problemReply, jsonReply } from '../../http/replies.ts';
-import { type HopRelayRequest, type RouteResult, refusalReply } from './route.ts';
-import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
-import { AckRequest, parserOf } from '../../protocol/schemas.ts';
+import { AckRequest } from '../../protocol/schemas.ts';
 
 export const PULL = {
   id: 'pull',
@@ -127,11 +133,11 @@ export const ACK = {
   handle: ack,
 } as const satisfies HostOperation;
 
-const parseAck = parserOf(AckRequest);
+const parseAck = bodyParserOf(AckRequest);
 
 async function ack(request: HopRelayRequest, parts: RelayParts): Promise<Reply> {
   const { body, caller, nowMs } = request;
-  const parsed = parseAck(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+  const parsed = parseAck(body);
   if (!parsed) return problemReply('BAD_REQUEST', 'send {epoch, through}: a text and a sequence number');
   const { epoch, through } = parsed;
   const targetPubkey = caller.hostPubkey;

@@ -1,7 +1,13 @@
 /** `POST /v2/relay/items`: what a sender asks the relay to keep, item by item. */
-import { type HostOperation, type RelayParts, ok } from './operation.ts';
+import {
+  bodyParserOf,
+  ok,
+  refusalReply,
+  type HopRelayRequest,
+  type HostOperation,
+  type RelayParts,
+} from './operation.ts';
 import { PushResponse } from '../../protocol/responses.ts';
-import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { acceptReceiptText } from '../../protocol/documents.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import {
@@ -11,7 +17,7 @@ import {
   parsePushedItem,
   type PushedItem,
 } from '../../protocol/items.ts';
-import { PushRequest, parserOf, WellFormedPush } from '../../protocol/schemas.ts';
+import { PushRequest, WellFormedPush } from '../../protocol/schemas.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushItem, WireVerdict } from '../core/command.ts';
@@ -20,7 +26,6 @@ import type { Engine } from '../engine/engine.ts';
 import { TimeSlice } from '../engine/time-slice.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
-import { type HopRelayRequest, refusalReply } from './route.ts';
 
 export const PUSH = {
   id: 'push',
@@ -36,7 +41,7 @@ export const PUSH = {
   handle: push,
 } as const satisfies HostOperation;
 
-const parsePush = parserOf(PushRequest);
+const parsePush = bodyParserOf(PushRequest);
 
 /** One element of the request: a command, or the item's id when it is malformed. */
 type Parsed = PushItem | { type: 'Malformed'; itemId: string | null };
@@ -44,7 +49,7 @@ type Parsed = PushItem | { type: 'Malformed'; itemId: string | null };
 async function push({ body, caller, clientAddress, nowMs }: HopRelayRequest, parts: RelayParts): Promise<Reply> {
   const { engine, monotonicMs } = parts;
   const { max_batch: batchMax, max_targets: targetsMax, max_item_bytes: itemBytesMax } = engine.settings.limits;
-  const values = parsePush(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS))?.items;
+  const values = parsePush(body)?.items;
   if (!values) return problemReply('BAD_REQUEST', 'send {items: [...]}');
   if (values.length > batchMax) return problemReply('BAD_REQUEST', `a request may hold ${batchMax} items`);
   const slice = new TimeSlice(monotonicMs);

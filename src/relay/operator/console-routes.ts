@@ -35,8 +35,15 @@ import { parsePublicKey } from '../../protocol/public-key.ts';
 import { problemShape } from '../../protocol/responses.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import Type, { type Static, type TObject } from 'typebox';
-import { type Asked, ok, type Operation, queriesOf, type Success } from '../http/operation.ts';
-import type { RawQuery, RelayRequest } from '../http/route.ts';
+import {
+  type Asked,
+  ok,
+  type Operation,
+  queriesOf,
+  type RawQuery,
+  type RelayRequest,
+  type Success,
+} from '../http/operation.ts';
 import { overview, type OverviewParts, rowsCheckShown } from './console-overview.ts';
 import { hostView, listHosts } from './host-views.ts';
 import { revokeKey } from './hosts.ts';

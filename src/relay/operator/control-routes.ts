@@ -8,7 +8,7 @@ import type { RandomBytes, Timers } from '../../lib/clock.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { Engine } from '../engine/engine.ts';
-import type { RawQuery, RelayRequest } from '../http/route.ts';
+import type { RawQuery, RelayRequest } from '../http/operation.ts';
 import {
   BACKUP_BYTES_ABOUT,
   type ControlRequests,

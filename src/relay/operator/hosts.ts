@@ -10,7 +10,7 @@ import { parserOf } from '../../protocol/schemas.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
 import { TimeSlice } from '../engine/time-slice.ts';
-import { type RawQuery, type RelayRequest, refusalReply } from '../http/route.ts';
+import { type RawQuery, type RelayRequest, refusalReply } from '../http/operation.ts';
 import {
   type ConsoleUrlDocument,
   type FoundHostDocument,

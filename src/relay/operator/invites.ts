@@ -8,7 +8,7 @@ import { type ConsoleInvites, InviteRequest } from '../../protocol/operator-docu
 import { isPrintable } from '../../protocol/printable.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
-import { type RelayRequest, refusalReply } from '../http/route.ts';
+import { type RelayRequest, refusalReply } from '../http/operation.ts';
 import type { IssuedInviteDocument } from './documents.ts';
 
 const TOKEN_PREFIX = 'poste-invite-';

@@ -3,7 +3,7 @@ import { Budget } from '../../http/budget.ts';
 import { RequestPipeline, type RouteResult } from '../../http/pipeline.ts';
 import { BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { failureReply, withRequestId } from '../http/handler.ts';
-import type { RawQuery, RelayRequest } from '../http/route.ts';
+import type { RawQuery, RelayRequest } from '../http/operation.ts';
 import type { RelayState } from './relay-state.ts';
 
 /** Bodies of operators are small. */
