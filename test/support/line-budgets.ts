@@ -6,7 +6,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/cli/host': 2730,
   'src/cli/lib': 2260,
   'src/cli/mail': 1970,
-  'src/cli/relay': 4970,
+  'src/cli/relay': 4810,
   'src/host': 950,
   'src/host/agents': 760,
   'src/host/api': 740,
@@ -55,14 +55,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 5960,
   'test/support': 19200,
   'test/unit': 8590,
-  'test/unit/cli': 7550,
+  'test/unit/cli': 7540,
   'test/unit/host': 15650,
   'test/unit/relay': 19430,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 84050,
-  test: 100250,
+  src: 83890,
+  test: 100240,
   'bench scripts': 11230,
 };

@@ -2,22 +2,24 @@
 import { InvalidArgumentError } from 'commander';
 import { parseListenAddress } from '../../lib/listen-address.ts';
 
+/** Throws the sentence, for a value that is not right. */
+export function must(isRight: boolean, sentence: string): asserts isRight {
+  if (!isRight) throw new InvalidArgumentError(sentence);
+}
+
 /** A whole number of at least `least`. */
 export function wholeNumber(least: number): (text: string) => number {
   return (text) => {
     const value = Number(text);
-    if (!/^[0-9]+$/.test(text) || !Number.isSafeInteger(value) || value < least) {
-      throw new InvalidArgumentError(`It must be a whole number, at least ${least}.`);
-    }
+    const isRight = /^[0-9]+$/.test(text) && Number.isSafeInteger(value) && value >= least;
+    must(isRight, `It must be a whole number, at least ${least}.`);
     return value;
   };
 }
 
 /** Where a host of the LAN listens, as it was written: `host:port`. */
 export function lanAddress(text: string): string {
-  const address = parseListenAddress(text);
-  if (!address || address.port === 0) {
-    throw new InvalidArgumentError('It must be host:port, as in 192.168.1.7:8789 or [fd00::7]:8789.');
-  }
+  const port = parseListenAddress(text)?.port ?? 0;
+  must(port !== 0, 'It must be host:port, as in 192.168.1.7:8789 or [fd00::7]:8789.');
   return text;
 }

@@ -1,9 +1,9 @@
 /** `poste relay doctor`: checks a relay and its machine for its operator, and shows how to mend what is wrong. */
 import { existsSync, statSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { getuid } from 'node:process';
 import { Command } from 'commander';
-import { broken, ok } from '../../lib/check.ts';
 import { userEntry } from '../../lib/user-folders.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import { inspectLog } from '../../relay/shared-log/inspect-log.ts';
@@ -16,9 +16,8 @@ import { JSON_FLAG } from '../lib/format.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { ControlClient } from './control-client.ts';
-import { withFaults } from './doctor/fault-checks.ts';
 import { type AskedLog, logChecks } from './doctor/log-checks.ts';
-import { backupChecks, certificateChecks, diskChecks, keyChecks, unitText } from './doctor/place-checks.ts';
+import { backupChecks, certificateChecks, diskChecks, keyCheck } from './doctor/place-checks.ts';
 import {
   type Asked,
   admissionChecks,
@@ -26,9 +25,10 @@ import {
   plainCheck,
   processChecks,
   serverCheck,
+  withFaults,
 } from './doctor/process-checks.ts';
-import { clockCheck, positionChecks, runningStore, stoppedStore } from './doctor/store-checks.ts';
-import { RELAY_AREAS, type RelayCheck, type RelaySubject } from './doctor/subject.ts';
+import { clockCheck, positionCheck, runningStore, stoppedStore } from './doctor/store-checks.ts';
+import { broken, ok, RELAY_AREAS, type RelayCheck, type RelaySubject } from './doctor/subject.ts';
 import { effectiveSettings, flagsAlone } from './serve-config.ts';
 import { STORE_DIR_DEFAULT, configFileOf, configOption, type ServeFlags, withServeOptions } from './settings.ts';
 import { refuseUnpushable, relayOptions } from './serve-settings.ts';
@@ -75,9 +75,10 @@ async function examine(
   context: CommandContext,
   command: Command,
 ): Promise<{ subject: RelaySubject; checks: RelayCheck[] }> {
-  const { settings, check, isUsable } = understood(context, command);
+  const { settings, check, isUsable } = configCheck(context, command);
   const storeDir = resolve(settings.storeDir);
-  const { status, asked } = await askRelay(storeDir);
+  const asked = await askRelay(storeDir);
+  const status = asked.type === 'answered' ? asked.status : undefined;
   const options = isUsable ? relayOptions(settings, storeDir, undefined) : undefined;
   const configPath = configFileOf(context, command);
   const subject: RelaySubject = {
@@ -92,64 +93,59 @@ async function examine(
       isThere: existsSync(configPath),
       isNamed: command.getOptionValueSource('config') === 'cli',
     },
-    unit: await unitText(UNIT),
+    unit: await readFile(UNIT, 'utf8').catch(() => undefined),
     keySource: { environment: Boolean(context.env['MAIL_RELAY_KEY']), file: settings.keyFile },
     nowMs: context.nowMs(),
   };
-  const isLooked = asked.type === 'absent' && asked.holder === undefined;
-  const seen = isLooked ? await stoppedStore(subject) : { checks: runningStore(subject), look: undefined };
-  const { look } = seen;
+  const isIdle = asked.type === 'absent' && asked.holder === undefined;
+  const { checks: ofStore, look } = isIdle ? await stoppedStore(subject) : runningStore(subject);
   const checks = [
     check,
     ...processChecks(subject, asked, ownerOf(storeDir)),
     serverCheck(subject),
     ...admissionChecks(subject, options ? openNotices(options) : []),
-    ...seen.checks,
-    ...(await positionChecks(subject, look)),
-    ...(await keyChecks(subject, look?.relayPubkey)),
+    ...ofStore,
+    await positionCheck(subject, look),
+    await keyCheck(subject, look?.relayPubkey),
     ...(await diskChecks(subject)),
-    ...(await clockCheck(subject, look)),
+    await clockCheck(subject, look),
     filesCheck(subject),
     ...(await tlsChecks(subject)),
     ...(await backupChecks(subject)),
     ...(await sharedLogChecks(context, settings, subject)),
-  ];
+  ].filter((one) => one !== undefined);
   return { subject, checks: withFaults(subject, checks) };
 }
 
 /** The settings, and what is wrong with them; those of the flags alone when the others cannot be used. */
-function understood(
+function configCheck(
   context: CommandContext,
   command: Command,
 ): { settings: ServeFlags; check: RelayCheck; isUsable: boolean } {
-  const about = { area: 'relay', id: 'config' } as const;
   const path = configFileOf(context, command);
   try {
     const { settings, file } = effectiveSettings(context, command);
     refuseUnpushable(settings);
     relayOptions(settings, settings.storeDir, undefined);
-    const sentence = file.isThere
-      ? `${file.path} is understood`
-      : `there is no ${file.path}: flags, the environment and defaults hold`;
-    return { settings, check: ok(about, sentence), isUsable: true };
+    const absent = `there is no ${file.path}: flags, the environment and defaults hold`;
+    return { settings, check: ok('config', file.isThere ? `${file.path} is understood` : absent), isUsable: true };
   } catch (error) {
     if (!(error instanceof CommandFailed)) throw error;
     const [variable = ''] = error.message.split(' ', 1);
     const mend = error.code === 'BAD_ENVIRONMENT' ? `unset ${variable}` : `$EDITOR ${shellWord(path)}`;
-    const check = broken(about, `${error.message}: the relay does not start with it`, mend);
+    const check = broken('config', `${error.message}: the relay does not start with it`, mend);
     return { settings: flagsAlone(command), check, isUsable: false };
   }
 }
 
-async function askRelay(storeDir: string): Promise<{ status: RelaySubject['status']; asked: Asked }> {
+async function askRelay(storeDir: string): Promise<Asked> {
   try {
-    return { status: await new ControlClient(storeDir).get('/v1/status'), asked: { type: 'answered' } };
+    return { type: 'answered', status: await new ControlClient(storeDir).get('/v1/status') };
   } catch (failure) {
     if (!(failure instanceof CommandFailed)) throw failure;
-    if (failure.code !== 'RELAY_NOT_RUNNING' && failure.code !== 'NO_STORE')
-      return { status: undefined, asked: { type: 'failed', failure } };
+    if (failure.code !== 'RELAY_NOT_RUNNING' && failure.code !== 'NO_STORE') return { type: 'failed', failure };
     const wasStarted = existsSync(join(storeDir, LEVEL_FOLDER));
-    return { status: undefined, asked: { type: 'absent', wasStarted, holder: await storeHolder(storeDir) } };
+    return { type: 'absent', wasStarted, holder: await storeHolder(storeDir) };
   }
 }
 
@@ -179,10 +175,9 @@ async function sharedLogChecks(
   settings: ServeFlags,
   subject: RelaySubject,
 ): Promise<RelayCheck[]> {
-  const durability = settings.durability ?? 'standby';
   const asked = await askLog(context, settings);
   if (asked.type === 'unknown' && !subject.status?.shared_log) return [];
-  return logChecks(subject, asked, durability);
+  return logChecks(subject, asked, settings.durability ?? 'standby');
 }
 
 async function askLog(context: CommandContext, settings: ServeFlags): Promise<AskedLog> {

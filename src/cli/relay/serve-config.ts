@@ -10,23 +10,23 @@ import { stringify } from 'smol-toml';
 import { suggestions } from '../../host/core/suggestions.ts';
 import { ConfigRefused, type ReadSetting, configText, settingsOf } from '../../lib/config-file.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
-import { DEFAULT_LIMITS } from '../../protocol/limits.ts';
 import { printable } from '../../protocol/printable.ts';
 import { shownAddress } from '../../relay/shared-log/log-address.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import {
+  ALL_SETTINGS,
   configFileOf,
+  flagOf,
+  type NamedSetting,
   SETTINGS,
   type ServeFlags,
   type Setting,
+  type SettingKind,
   type SettingName,
-  settingEntries,
-  settingKey,
-  settingKeys,
 } from './settings.ts';
 
-export type SettingSource =
+type SettingSource =
   | { type: 'flag' }
   | { type: 'environment'; variable: string }
   | { type: 'file'; place: string }
@@ -82,24 +82,23 @@ export function flagsAlone(command: Command): ServeFlags {
 }
 
 function settingsFrom(given: GivenSettings): ServeFlags {
-  const limits = Object.keys(DEFAULT_LIMITS).flatMap((name) => {
-    const text = given.get(limitName(name))?.text;
-    return text === undefined ? [] : [[name, Number(text)]];
+  const limits = [...given].flatMap(([name, { text }]) => {
+    return name.startsWith(LIMITS) ? [[name.slice(LIMITS.length), Number(text)]] : [];
   });
-  const settings = settingEntries().flatMap(([name, { kind, parse }]) => {
-    if (kind === 'limits') return [[name, parse(JSON.stringify(Object.fromEntries(limits)))]];
+  const settings = ALL_SETTINGS.flatMap(({ name, kind, parse }) => {
     const text = given.get(name)?.text;
-    return text === undefined ? [] : [[name, parse(text)]];
+    return text === undefined || kind === 'limits' ? [] : [[name, parse(text)]];
   });
-  return Object.fromEntries(settings) as ServeFlags;
+  return {
+    ...(Object.fromEntries(settings) as ServeFlags),
+    limits: SETTINGS.limits.parse(JSON.stringify(Object.fromEntries(limits))),
+  };
 }
 
 function* byDefault(): Generator<[string, GivenSetting]> {
-  const source = { type: 'default' } as const;
-  for (const [name, entry] of settingEntries()) {
-    const { kind, byDefault: text } = entry;
-    if (kind === 'limits') yield* limitsOf({ ...DEFAULT_LIMITS }, source);
-    else if (text !== undefined) yield [name, { text: placed(entry, text), source }];
+  for (const entry of ALL_SETTINGS) {
+    const { name, byDefault: text } = entry;
+    if (text !== undefined) yield [name, { text: fullPath(entry, text), source: { type: 'default' } }];
   }
 }
 
@@ -107,22 +106,21 @@ function* byDefault(): Generator<[string, GivenSetting]> {
 function inFile(path: string): { isThere: boolean; given: GivenSettings } {
   const text = configText(path);
   const given: GivenSettings = new Map();
-  const known = settingKeys();
-  const byKey = new Map(settingEntries().map(([name, entry]) => [settingKey(entry), { name, entry }]));
+  const byKey = new Map(ALL_SETTINGS.map((entry) => [entry.key, entry]));
+  const known = [...byKey.keys()];
   for (const setting of settingsOf(text ?? '', path, known)) {
-    const [key = '', limit] = setting.key.split('.', 2);
-    const found = byKey.get(key);
-    if (!found || (setting.key.includes('.') && !known.includes(setting.key))) throw unknownSetting(setting, known);
-    const value = limit === undefined ? textOf(setting, found.entry) : numberOf(setting);
-    const used = placed(found.entry, value, dirname(path));
-    refuseUnreadable(setting, found.entry, limit === undefined ? used : JSON.stringify({ [limit]: Number(value) }));
-    const source = { type: 'file', place: setting.place() } as const;
-    given.set(limit === undefined ? found.name : limitName(limit), { text: used, source });
+    const entry = byKey.get(setting.key);
+    if (!entry) throw unknownSetting(setting, known);
+    const used = fullPath(entry, textOf(setting, entry), dirname(path));
+    refuseUnreadable(setting, entry, used);
+    given.set(entry.name, { text: used, source: { type: 'file', place: setting.place() } });
   }
   return { isThere: text !== undefined, given };
 }
 
 function unknownSetting({ key, place }: ReadSetting, known: readonly string[]): ConfigRefused {
+  if (key === 'limits')
+    return new ConfigRefused(`${place()}: limits must be a table: [limits], and below it a line for each limit`);
   const near = suggestions(key.replaceAll('-', '_'), known);
   const meant = near.length === 0 ? '' : ` (did you mean ${near.join(' or ')}?)`;
   return new ConfigRefused(
@@ -130,51 +128,42 @@ function unknownSetting({ key, place }: ReadSetting, known: readonly string[]): 
   );
 }
 
+/** The type of a value in the file, and how a refusal names it; of every other kind it is a text. */
+const TYPES: Partial<Record<SettingKind, [type: string, words: string]>> = {
+  number: ['number', 'a number, without quotes'],
+  limits: ['number', 'a number, without quotes'],
+  yes: ['boolean', 'true or false, without quotes'],
+};
+
 /** As it would be on the command line. Throws `ConfigRefused` for a value of another type. */
-function textOf(setting: ReadSetting, { kind }: Setting): string {
-  const { key, value, place } = setting;
-  switch (kind) {
-    case 'number':
-      return numberOf(setting);
-    case 'yes':
-      if (typeof value === 'boolean') return String(value);
-      throw new ConfigRefused(`${place()}: ${key} must be true or false, without quotes`);
-    case 'limits':
-      throw new ConfigRefused(`${place()}: ${key} must be a table: [limits], and below it a line for each limit`);
-    default:
-      if (typeof value === 'string') return value;
-      throw new ConfigRefused(`${place()}: ${key} must be a text, in quotes`);
-  }
+function textOf({ key, value, place }: ReadSetting, { kind }: Setting): string {
+  const [type, words] = TYPES[kind] ?? ['string', 'a text, in quotes'];
+  if (typeof value === type) return String(value);
+  throw new ConfigRefused(`${place()}: ${key} must be ${words}`);
 }
 
-function numberOf({ key, value, place }: ReadSetting): string {
-  if (typeof value === 'number') return String(value);
-  throw new ConfigRefused(`${place()}: ${key} must be a number, without quotes`);
-}
-
-function refuseUnreadable({ place }: ReadSetting, entry: Setting, text: string): void {
+function refuseUnreadable({ place }: ReadSetting, { kind, key, parse }: NamedSetting, text: string): void {
   try {
-    entry.parse(text);
+    parse(text);
   } catch (error) {
     if (!(error instanceof InvalidArgumentError)) throw error;
     // The sentence about a limit begins with its name.
-    const what = entry.kind === 'limits' ? '' : settingKey(entry);
-    throw new ConfigRefused(`${place()}: ${refusal(what, error)}`);
+    throw new ConfigRefused(`${place()}: ${refusal(kind === 'limits' ? '' : key, error)}`);
   }
 }
 
 function* inEnvironment({ env }: CommandContext): Generator<[string, GivenSetting]> {
-  for (const [name, entry] of settingEntries()) {
-    const { environment: variable, parse } = entry;
-    const said = variable === undefined ? undefined : env[variable];
-    if (variable === undefined || said === undefined || said === '') continue;
+  for (const entry of ALL_SETTINGS) {
+    const { environment: variable = '', parse } = entry;
+    const text = env[variable] ?? '';
+    if (text === '') continue;
     try {
-      parse(said);
+      parse(text);
     } catch (error) {
       if (!(error instanceof InvalidArgumentError)) throw error;
       throw new CommandFailed('usage', 'BAD_ENVIRONMENT', refusal(variable, error));
     }
-    yield [name, { text: placed(entry, said), source: { type: 'environment', variable } }];
+    yield [entry.name, { text: fullPath(entry, text), source: { type: 'environment', variable } }];
   }
 }
 
@@ -186,30 +175,21 @@ function refusal(what: string, { message }: InvalidArgumentError): string {
 
 function* onCommandLine(command: Command): Generator<[string, GivenSetting]> {
   const source = { type: 'flag' } as const;
-  for (const [name, entry] of settingEntries()) {
-    if (command.getOptionValueSource(name) !== 'cli') continue;
-    const value = command.getOptionValue(name) as string | true;
-    if (entry.kind === 'limits') yield* limitsOf(JSON.parse(String(value)) as Record<string, number>, source);
-    else yield [name, { text: placed(entry, textOfFlag(entry, value)), source }];
+  const isGiven = (name: string): boolean => command.getOptionValueSource(name) === 'cli';
+  const limits = isGiven('limits') ? (JSON.parse(command.getOptionValue('limits') as string) as object) : {};
+  for (const [name, value] of Object.entries(limits)) yield [`${LIMITS}${name}`, { text: String(value), source }];
+  for (const entry of ALL_SETTINGS) {
+    if (!isGiven(entry.name)) continue;
+    const text = String(command.getOptionValue(entry.name));
+    yield [entry.name, { text: fullPath(entry, text), source }];
   }
 }
 
-/** A flag without its text, as it is allowed to stand. */
-function textOfFlag({ kind }: Setting, value: string | true): string {
-  if (value !== true) return value;
-  return kind === 'yes' ? 'true' : 'xff';
-}
-
-function* limitsOf(limits: Record<string, number>, source: SettingSource): Generator<[string, GivenSetting]> {
-  for (const [name, value] of Object.entries(limits)) yield [limitName(name), { text: String(value), source }];
-}
-
-function limitName(name: string): string {
-  return `limits.${name}`;
-}
+/** Before the name of a limit. */
+const LIMITS = 'limits.';
 
 /** A path from where it starts: the working folder, unless it is another one. */
-function placed({ kind }: Setting, text: string, from = ''): string {
+function fullPath({ kind }: Setting, text: string, from = ''): string {
   const isPath = kind === 'path' || (kind === 'path or off' && text !== 'off');
   return isPath ? resolve(from, text) : text;
 }
@@ -232,29 +212,20 @@ export function printedConfig({ env }: CommandContext, { given }: EffectiveSetti
   if (env['MAIL_RELAY_KEY'])
     lines.push('# The key of the relay comes from MAIL_RELAY_KEY, which is not shown: key_file names a file instead.');
   lines.push('');
-  const limits: string[] = [];
-  for (const [name, entry] of settingEntries()) {
-    const setting = given.get(name);
-    if (entry.kind === 'limits') limits.push('', `[${settingKey(entry)}]`, ...limitLines(given));
-    else lines.push(setting ? settingLine(name, entry, setting) : unsetLine(entry));
+  const limits = ['', '[limits]'];
+  for (const entry of ALL_SETTINGS) {
+    const setting = given.get(entry.name);
+    const lineOf = entry.kind === 'limits' ? limits : lines;
+    lineOf.push(setting ? settingLine(entry, setting) : unsetLine(entry));
   }
   return `${[...lines, ...limits].join('\n')}\n`;
 }
 
-function limitLines(given: EffectiveSettings['given']): string[] {
-  return Object.keys(DEFAULT_LIMITS).flatMap((name) => {
-    const setting = given.get(limitName(name));
-    return setting ? [`${assignment(name, Number(setting.text))}  # ${sourceText(setting.source, '--limits')}`] : [];
-  });
-}
-
-function settingLine(name: SettingName, entry: Setting, { text, source }: GivenSetting): string {
-  const { kind, flags } = entry;
-  const key = settingKey(entry);
-  const from = sourceText(source, flags.split(' ', 1)[0] ?? '');
+function settingLine({ name, kind, key, flags }: NamedSetting, { text, source }: GivenSetting): string {
+  const from = sourceText(source, flagOf(flags));
   if (name === 'log') return addressLine(key, text, from);
-  const value = kind === 'number' ? Number(text) : kind === 'yes' ? text === 'true' : text;
-  return `${assignment(key, value)}  # ${from}`;
+  const value = TYPES[kind]?.[0] === 'number' ? Number(text) : kind === 'yes' ? text === 'true' : text;
+  return `${assignment(key.replace(LIMITS, ''), value)}  # ${from}`;
 }
 
 /** The address of a log may hold a password. */
@@ -265,9 +236,9 @@ function addressLine(key: string, address: string, from: string): string {
   return `${assignment(key, shown.address)}  # ${from}${hidden}`;
 }
 
-function unsetLine(entry: Setting): string {
-  const inWords = / \(default: (?<words>[^)]*)\)/.exec(entry.description)?.groups?.['words'];
-  return `# ${settingKey(entry)}: ${inWords ?? 'not set'}`;
+function unsetLine({ key, description }: NamedSetting): string {
+  const inWords = / \(default: (?<words>[^)]*)\)/.exec(description)?.groups?.['words'];
+  return `# ${key}: ${inWords ?? 'not set'}`;
 }
 
 function assignment(key: string, value: string | number | boolean): string {

@@ -1,6 +1,6 @@
 /** The settings of `poste relay serve` as those of a relay; combinations that are impossible are refused. */
 import { accessSync, constants, existsSync, mkdirSync, readdirSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { BODY_BYTES_MAX, DAY_MS } from '../../protocol/limits.ts';
 import { ITEM_ID_CHARACTERS_MAX } from '../../protocol/names.ts';
 import { PUBLIC_KEY_CHARACTERS } from '../../protocol/public-key.ts';
@@ -11,6 +11,8 @@ import type { LogRetentionSettings } from '../../relay/jobs/retention-job.ts';
 import type { RelayOptions } from '../../relay/serve/options.ts';
 import type { TlsFiles } from '../../http/tls-files.ts';
 import { BACKUPS_KEPT, type ServeFlags } from './settings.ts';
+import { refuseIdle } from './shared-log-options.ts';
+import { given } from '../lib/daemon-call.ts';
 import type { DeployKey } from './relay-key.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
@@ -38,35 +40,30 @@ export function relayOptions(
   storeDir: string,
   key: DeployKey | undefined,
 ): Omit<RelayOptions, 'log'> {
-  const issuer = issuerSettings(flags);
-  const tls = tlsFiles(flags);
-  const backups = backupSettings(flags, storeDir);
-  const logRetention = logRetentionSettings(flags);
   return {
+    ...given({
+      positionFile: flags.positionFile,
+      signer: key?.signer,
+      server: flags.server,
+      tls: tlsFiles(flags),
+      issuer: issuerSettings(flags),
+      backups: backupSettings(flags, storeDir),
+      logRetention: logRetentionSettings(flags),
+      mailBudgetBytes: flags.mailBudget === undefined ? undefined : flags.mailBudget * MIB_BYTES,
+    }),
     storeDir,
-    ...(flags.positionFile !== undefined && { positionFile: resolve(flags.positionFile) }),
-    ...(key && { signer: key.signer }),
-    ...(flags.server && { server: flags.server }),
     listen: flags.listen,
-    ...(tls && { tls }),
     adminListen: flags.adminListen === '' ? undefined : flags.adminListen,
     limits: flags.limits,
     pushesPerMinute: flags.pushesPerMinute,
     enrolRate: flags.enrolRate,
     enrolmentsMax: flags.maxEnrolments,
-    connections: {
-      ...(flags.maxConnections !== undefined && { max: flags.maxConnections }),
-      ...(flags.maxConnectionsPerAddress !== undefined && { perAddressMax: flags.maxConnectionsPerAddress }),
-    },
+    connections: given({ max: flags.maxConnections, perAddressMax: flags.maxConnectionsPerAddress }),
     admission: flags.admission,
     takesV1: flags.v1 === 'on',
     dedupRowsMax: flags.maxDedupRows,
-    ...(issuer && { issuer }),
-    ...(backups && { backups }),
-    ...(logRetention && { logRetention }),
     sweepMs: flags.sweepSeconds * 1000,
     diskFloorBytes: flags.diskFloor * MIB_BYTES,
-    ...(flags.mailBudget !== undefined && { mailBudgetBytes: flags.mailBudget * MIB_BYTES }),
     trustProxy: flags.trustProxy,
     bodyBytesMax: flags.maxBody,
     version: softwareVersion(),
@@ -76,33 +73,32 @@ export function relayOptions(
   };
 }
 
+function usage(message: string): CommandFailed {
+  return new CommandFailed('usage', 'USAGE', message);
+}
+
 function tlsFiles({ tlsCert, tlsKey }: ServeFlags): TlsFiles | undefined {
   if (tlsCert === undefined && tlsKey === undefined) return undefined;
-  if (tlsCert !== undefined && tlsKey !== undefined) return { certFile: resolve(tlsCert), keyFile: resolve(tlsKey) };
-  const [given, missing] = tlsCert === undefined ? ['--tls-key', '--tls-cert'] : ['--tls-cert', '--tls-key'];
-  throw new CommandFailed('usage', 'USAGE', `${given} needs ${missing}`);
+  if (tlsCert === undefined) throw usage('--tls-key needs --tls-cert');
+  if (tlsKey === undefined) throw usage('--tls-cert needs --tls-key');
+  return { certFile: tlsCert, keyFile: tlsKey };
 }
 
 /** `undefined` with the authority host-key. */
-function issuerSettings({ authority, issuer, relayUrl, jwksUrl, admission }: ServeFlags): IssuerSettings | undefined {
+function issuerSettings(flags: ServeFlags): IssuerSettings | undefined {
+  const { authority, issuer, relayUrl, jwksUrl, admission } = flags;
   if (authority === 'host-key') {
-    const given = Object.entries({ '--issuer': issuer, '--relay-url': relayUrl, '--jwks-url': jwksUrl });
-    const idle = given.find(([, url]) => url !== undefined);
-    if (!idle) return undefined;
-    throw new CommandFailed('usage', 'USAGE', `${idle[0]} has no effect without --authority account-token`);
+    refuseIdle(flags, ['issuer', 'relayUrl', 'jwksUrl'], '--authority account-token');
+    return undefined;
   }
-  if (issuer === undefined || relayUrl === undefined) {
-    const missing = issuer === undefined ? '--issuer' : '--relay-url';
-    throw new CommandFailed('usage', 'USAGE', `--authority account-token needs ${missing}`);
-  }
-  if (admission === 'invite') {
-    const message = 'a host proves either an account or an invite: leave out --admission invite, or --authority';
-    throw new CommandFailed('usage', 'USAGE', message);
-  }
+  if (issuer === undefined) throw usage('--authority account-token needs --issuer');
+  if (relayUrl === undefined) throw usage('--authority account-token needs --relay-url');
+  if (admission === 'invite')
+    throw usage('a host proves either an account or an invite: leave out --admission invite, or --authority');
   return { issuer, relayUrl, jwksUrl: jwksUrl ?? `${issuer.replace(/\/$/, '')}/.well-known/jwks.json` };
 }
 
-/** Whether it is a hosted relay that takes the daily backup of the specification by default. */
+/** True of a hosted relay, which takes the daily backup of the specification by default. */
 export function hasOwnBackups({ backupDir, authority }: ServeFlags): boolean {
   return backupDir === undefined && authority === 'account-token';
 }
@@ -123,22 +119,18 @@ function backupSettings(flags: ServeFlags, storeDir: string): BackupSettings | u
   const named = flags.backupDir === 'off' ? undefined : flags.backupDir;
   const backupDir = hasOwnBackups(flags) ? join(storeDir, OWN_BACKUPS) : named;
   if (backupDir === undefined) {
-    const idle =
-      backupKeep === undefined ? (backupEvery === undefined ? undefined : '--backup-every') : '--backup-keep';
-    if (idle === undefined) return undefined;
-    throw new CommandFailed('usage', 'USAGE', `${idle} has no effect without --backup-dir`);
+    refuseIdle(flags, ['backupKeep', 'backupEvery'], '--backup-dir');
+    return undefined;
   }
-  return { folder: resolve(backupDir), keep: backupKeep ?? BACKUPS_KEPT, everyMs: backupEvery ?? BACKUP_EVERY_MS };
+  return { folder: backupDir, keep: backupKeep ?? BACKUPS_KEPT, everyMs: backupEvery ?? BACKUP_EVERY_MS };
 }
 
 /** `undefined` without `--log-keep-days`: every record is kept. */
-function logRetentionSettings({ logKeepDays, logArchiveDir }: ServeFlags): LogRetentionSettings | undefined {
-  if (logKeepDays === undefined) {
-    if (logArchiveDir === undefined) return undefined;
-    throw new CommandFailed('usage', 'USAGE', '--log-archive-dir has no effect without --log-keep-days');
-  }
-  const archiveFolder = logArchiveDir === undefined ? undefined : resolve(logArchiveDir);
-  return { keepMs: logKeepDays * DAY_MS, archiveFolder };
+function logRetentionSettings(flags: ServeFlags): LogRetentionSettings | undefined {
+  const { logKeepDays, logArchiveDir: archiveFolder } = flags;
+  if (logKeepDays !== undefined) return { keepMs: logKeepDays * DAY_MS, archiveFolder };
+  refuseIdle(flags, ['logArchiveDir'], '--log-keep-days');
+  return undefined;
 }
 
 /** Makes the folders of backups and archives, where they are missing: the first backup is due at the start. */
@@ -165,9 +157,7 @@ function makeUsable(folder: string, use: string, flag: string, failure: string):
 export function refuseUnpushable({ limits: { max_item_bytes: itemBytesMax }, maxBody: bodyBytes }: ServeFlags): void {
   const most = Math.max(0, Math.floor((bodyBytes - LARGEST_REQUEST_BESIDE) / 4) * 3);
   if (itemBytesMax <= most) return;
-  throw new CommandFailed(
-    'usage',
-    'USAGE',
+  throw usage(
     `max_item_bytes is ${itemBytesMax}, and a request of ${bodyBytes} bytes carries an item of ${most} at most: lower it with --limits '{"max_item_bytes": ${most}}', or let requests be larger (--max-body or RELAY_MAX_BODY, up to ${BODY_BYTES_MAX})`,
   );
 }

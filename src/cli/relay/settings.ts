@@ -4,12 +4,12 @@
  * flag with `_` for `-`; each limit has a key of its own in the table `limits`.
  */
 import { dirname, join, resolve } from 'node:path';
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { ownPaths } from '../../host/base/paths.ts';
 import { BODY_BYTES_MAX, DEFAULT_LIMITS } from '../../protocol/limits.ts';
 import { DURABILITIES } from '../../relay/shared-log/durability.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { wholeNumber } from '../lib/values.ts';
+import { must, wholeNumber } from '../lib/values.ts';
 import {
   bodyBytes,
   intervalMs,
@@ -71,8 +71,8 @@ function oneOf<const Choice extends string, const Default extends Choice | undef
 ): Setting<Choice, Default> {
   const parse = (text: string): Choice => {
     const choice = choices.find((one) => one === text);
-    if (choice !== undefined) return choice;
-    throw new InvalidArgumentError(`It must be ${choices.slice(0, -1).join(', ')} or ${choices.at(-1)}.`);
+    must(choice !== undefined, `It must be ${choices.slice(0, -1).join(', ')} or ${choices.at(-1)}.`);
+    return choice;
   };
   return { ...setting('text', flags, description, parse, byDefault), choices };
 }
@@ -248,8 +248,30 @@ export type ServeFlags = {
   [Name in SettingName as Table[Name]['byDefault'] extends string ? never : Name]?: ReturnType<Table[Name]['parse']>;
 };
 
-export function settingEntries(): [name: SettingName, setting: Setting][] {
-  return Object.entries<Setting>(SETTINGS) as [SettingName, Setting][];
+/** A setting with its member of `ServeFlags` and its key in the config file; for a limit both are `limits.` and its name. */
+export interface NamedSetting extends Setting {
+  name: string;
+  key: string;
+}
+
+/** Every setting, in the order of the table, with each limit by itself in the place of `limits`. */
+export const ALL_SETTINGS: readonly NamedSetting[] = Object.entries<Setting>(SETTINGS).flatMap(([name, one]) => {
+  if (one.kind !== 'limits') return [{ ...one, name, key: settingKey(one) }];
+  return Object.entries(DEFAULT_LIMITS).map(([limit, value]) => {
+    const key = `limits.${limit}`;
+    const parse = (text: string): unknown => one.parse(JSON.stringify({ [limit]: Number(text) }));
+    return Object.assign({}, one, { name: key, key, byDefault: String(value), parse });
+  });
+});
+
+/** The key in the config file. */
+function settingKey({ flags }: Setting): string {
+  return flagOf(flags).slice(2).replaceAll('-', '_');
+}
+
+/** `--key-file` of `--key-file <file>`. */
+export function flagOf(flags: string): string {
+  return flags.split(' ', 1)[0] ?? '';
 }
 
 /** The flag of a setting, for the command whose settings these are and for those that take it from its config file. */
@@ -257,6 +279,7 @@ export function optionOf(name: SettingName): Option {
   const { flags, description, byDefault, choices }: Setting = SETTINGS[name];
   const option = new Option(flags, description);
   if (byDefault !== undefined && name !== 'limits') option.default(byDefault);
+  if (name === 'trustProxy') option.preset('xff');
   return choices ? option.choices(choices) : option;
 }
 
@@ -275,24 +298,11 @@ export function configFileOf(context: CommandContext, command: Command): string 
 
 /** The command with all of these options. What it is given stays text, as the file and the environment give it. */
 export function withServeOptions(command: Command): Command {
-  for (const [name, { kind, parse }] of settingEntries()) {
-    const option = optionOf(name);
+  for (const [name, { kind, parse }] of Object.entries<Setting>(SETTINGS)) {
+    const option = optionOf(name as SettingName);
     // Choices are looked at by commander, and a yes has no text.
     const isChecked = option.argChoices !== undefined || kind === 'yes';
     command.addOption(isChecked ? option : option.argParser((text) => (parse(text), text)));
   }
   return command;
-}
-
-/** The key in the config file. */
-export function settingKey({ flags }: Setting): string {
-  return (/^--(?<name>[a-z\d-]+)/.exec(flags)?.groups?.['name'] ?? '').replaceAll('-', '_');
-}
-
-/** Every key of the config file. */
-export function settingKeys(): string[] {
-  return settingEntries().flatMap(([, one]) => {
-    const key = settingKey(one);
-    return one.kind === 'limits' ? Object.keys(DEFAULT_LIMITS).map((name) => `${key}.${name}`) : [key];
-  });
 }

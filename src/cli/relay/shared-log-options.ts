@@ -11,12 +11,12 @@ import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
 import { givenText } from '../lib/given-text.ts';
-import { optionOf, type ServeFlags } from './settings.ts';
+import { flagOf, optionOf, SETTINGS, type ServeFlags } from './settings.ts';
 
-export type SharedLogFlags = Pick<
-  ServeFlags,
-  'log' | 'logPasswordFile' | 'durability' | 'acceptSettings' | 'leaseSeconds' | 'snapshotBatches'
->;
+/** The flags that belong to `--log`. */
+const LOG_FLAGS = ['logPasswordFile', 'durability', 'leaseSeconds', 'snapshotBatches', 'acceptSettings'] as const;
+
+export type SharedLogFlags = Pick<ServeFlags, 'log' | (typeof LOG_FLAGS)[number]>;
 
 /** `--log`, and what every command with it takes. */
 export function withLogOptions(context: CommandContext, command: Command): Command {
@@ -54,9 +54,8 @@ interface LogPlace {
 export async function sharedLogPlace(context: CommandContext, flags: SharedLogFlags): Promise<LogPlace | undefined> {
   const address = flags.log ?? context.env['MAIL_RELAY_LOG'];
   if (address === undefined || address === '') {
-    const idle = idleFlag(flags);
-    if (idle === undefined) return undefined;
-    throw new CommandFailed('usage', 'USAGE', `${idle} has no effect without --log`);
+    refuseIdle(flags, LOG_FLAGS, '--log');
+    return undefined;
   }
   const { logPasswordFile: file, durability = 'standby' } = flags;
   const currentEndpoints = async (): Promise<LogEndpoint[]> => {
@@ -104,12 +103,11 @@ export async function withSharedLog<T>(
   }
 }
 
-function idleFlag({ logPasswordFile, durability, acceptSettings, ...flags }: SharedLogFlags): string | undefined {
-  if (logPasswordFile !== undefined) return '--log-password-file';
-  if (durability !== undefined) return '--durability';
-  if (flags.leaseSeconds !== undefined) return '--lease-seconds';
-  if (flags.snapshotBatches !== undefined) return '--snapshot-batches';
-  return acceptSettings ? '--accept-settings' : undefined;
+/** Throws `CommandFailed` when one of these is set, which has no effect without `needed`. */
+export function refuseIdle(flags: Partial<ServeFlags>, names: readonly (keyof ServeFlags)[], needed: string): void {
+  const idle = names.find((name) => flags[name] !== undefined && flags[name] !== false);
+  if (idle === undefined) return;
+  throw new CommandFailed('usage', 'USAGE', `${flagOf(SETTINGS[idle].flags)} has no effect without ${needed}`);
 }
 
 async function passwordIn(context: CommandContext, file: string): Promise<string> {

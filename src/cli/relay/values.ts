@@ -1,75 +1,67 @@
 /** Parses the text of flags and environment variables of the relay. Throws one sentence that says what is wrong. */
 import { suggestions } from '../../host/core/suggestions.ts';
-import { InvalidArgumentError } from 'commander';
 import {
   BODY_BYTES_MAX,
   DAY_MS,
   DEFAULT_LIMITS,
   INVITE_LABEL_CHARACTERS_MAX,
-  INVITE_LIFETIME_MAX_MS,
-  INVITE_LIFETIME_MIN_MS,
+  INVITE_LIFETIME_MAX_MS as SPAN_MAX_MS,
+  INVITE_LIFETIME_MIN_MS as SPAN_MIN_MS,
   type Limits,
 } from '../../protocol/limits.ts';
+import { isObject } from '../../protocol/json-object.ts';
 import { isPrintable } from '../../protocol/printable.ts';
 import { parseHostReference } from '../../relay/operator/host-reference.ts';
 import { isFingerprintStart } from '../lib/short-id.ts';
+import { must } from '../lib/values.ts';
 import { type ListenAddress, parseListenAddress } from '../../lib/listen-address.ts';
 
-/** How large a request body may be. */
+/** The most bytes of a request body. */
 export function bodyBytes(text: string): number {
   const bytes = Number(text);
-  if (!/^[0-9]+$/.test(text) || bytes < 1 || bytes > BODY_BYTES_MAX) {
-    throw new InvalidArgumentError(`It must be a number of bytes from 1 to ${BODY_BYTES_MAX}.`);
-  }
+  const isRight = /^[0-9]+$/.test(text) && bytes >= 1 && bytes <= BODY_BYTES_MAX;
+  must(isRight, `It must be a number of bytes from 1 to ${BODY_BYTES_MAX}.`);
   return bytes;
 }
 
 /** Seconds above zero, fractions allowed. */
 export function seconds(text: string): number {
   const value = Number(text);
-  if (!/^[0-9]+(?:\.[0-9]+)?$/.test(text) || !(value > 0) || value > 86_400) {
-    throw new InvalidArgumentError('It must be a number of seconds above 0, at most 86400.');
-  }
+  const isRight = /^[0-9]+(?:\.[0-9]+)?$/.test(text) && value > 0 && value <= 86_400;
+  must(isRight, 'It must be a number of seconds above 0, at most 86400.');
   return value;
 }
 
-const MINUTE_MS = 60_000;
-const UNIT_MS: Readonly<Record<string, number>> = { m: MINUTE_MS, h: 3_600_000, d: DAY_MS };
+const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: DAY_MS };
 
-/** How long an invite is valid, in milliseconds, from `30m`, `12h` or `7d`. */
+/** A time from a minute to a year in milliseconds, from `30m`, `12h` or `7d`. */
+function spanMs(text: string, examples: string): number {
+  const { count, unit = '' } = /^(?<count>[0-9]{1,6})(?<unit>[mhd])$/.exec(text)?.groups ?? {};
+  const ms = Number(count) * (UNIT_MS[unit] ?? Number.NaN);
+  must(ms >= SPAN_MIN_MS && ms <= SPAN_MAX_MS, `It must be a time from 1m to 365d, for example ${examples}.`);
+  return ms;
+}
+
+/** How long an invite is valid. */
 export function inviteLifetimeMs(text: string): number {
-  const lifetimeMs = spanMs(text);
-  if (!(lifetimeMs >= INVITE_LIFETIME_MIN_MS && lifetimeMs <= INVITE_LIFETIME_MAX_MS)) {
-    throw new InvalidArgumentError('It must be a time from 1m to 365d, for example 30m, 12h or 7d.');
-  }
-  return lifetimeMs;
+  return spanMs(text, '30m, 12h or 7d');
 }
 
-/** How often something is done, in milliseconds. */
+/** How often something is done. */
 export function intervalMs(text: string): number {
-  const everyMs = spanMs(text);
-  if (!(everyMs >= MINUTE_MS && everyMs <= 365 * DAY_MS)) {
-    throw new InvalidArgumentError('It must be a time from 1m to 365d, for example 90m, 24h or 7d.');
-  }
-  return everyMs;
-}
-
-function spanMs(text: string): number {
-  const parts = /^(?<count>[0-9]{1,6})(?<unit>[mhd])$/.exec(text)?.groups;
-  return Number(parts?.['count']) * (UNIT_MS[parts?.['unit'] ?? ''] ?? Number.NaN);
+  return spanMs(text, '90m, 24h or 7d');
 }
 
 export function inviteLabel(text: string): string {
-  if (text.length > INVITE_LABEL_CHARACTERS_MAX || !isPrintable(text)) {
-    throw new InvalidArgumentError(`It must be at most ${INVITE_LABEL_CHARACTERS_MAX} printable characters.`);
-  }
+  const isRight = text.length <= INVITE_LABEL_CHARACTERS_MAX && isPrintable(text);
+  must(isRight, `It must be at most ${INVITE_LABEL_CHARACTERS_MAX} printable characters.`);
   return text;
 }
 
 /** A fingerprint or its first characters, a public key or a name, as it was written. */
 export function hostReference(text: string): string {
-  if (!parseHostReference(text) && !isFingerprintStart(text))
-    throw new InvalidArgumentError('It must be a fingerprint, a public key or a name.');
+  const isRight = parseHostReference(text) !== undefined || isFingerprintStart(text);
+  must(isRight, 'It must be a fingerprint, a public key or a name.');
   return text;
 }
 
@@ -83,16 +75,15 @@ export function moment(text: string): number {
   // The 30th of February would be taken for a day in March.
   const midnight = new Date(`${date}T00:00Z`);
   const isDay = Number.isSafeInteger(midnight.getTime()) && midnight.toISOString().startsWith(date ?? ' ');
-  if (!Number.isSafeInteger(timeMs) || !isDay) {
-    throw new InvalidArgumentError('It must be a time, for example 2025-11-20 or 2025-11-20T21:48Z.');
-  }
+  const isRight = Number.isSafeInteger(timeMs) && isDay;
+  must(isRight, 'It must be a time, for example 2025-11-20 or 2025-11-20T21:48Z.');
   return timeMs;
 }
 
 /** `host:port`, with an IPv6 host in brackets. */
 export function listenAddress(text: string): ListenAddress {
   const address = parseListenAddress(text);
-  if (!address) throw new InvalidArgumentError('It must be host:port, as in 127.0.0.1:8787 or [::1]:8787.');
+  must(address !== undefined, 'It must be host:port, as in 127.0.0.1:8787 or [::1]:8787.');
   return address;
 }
 
@@ -104,59 +95,49 @@ export function listenAddressOrOff(text: string): ListenAddress | undefined {
 /** An absolute http or https URL without user or fragment, as it was written: it is compared and not resolved. */
 export function webUrl(text: string): string {
   const url = /^https?:\/\/[!-~]+$/.test(text) && URL.canParse(text) ? new URL(text) : undefined;
-  if (!url || url.username || url.password || text.includes('#')) {
-    throw new InvalidArgumentError('It must be an absolute URL, as in https://mail.example, without user or fragment.');
-  }
+  const isRight = url !== undefined && !url.username && !url.password && !text.includes('#');
+  must(isRight, 'It must be an absolute URL, as in https://mail.example, without user or fragment.');
   return text;
 }
+
+const OF_THIS_MACHINE = /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])$/;
 
 /** As `webUrl`; https unless it is of this machine, because keys that are trusted come from there. */
 export function trustedUrl(text: string): string {
-  if (!isTrustedTransport(new URL(webUrl(text)))) {
-    throw new InvalidArgumentError(
-      'It must be https; plain http works on this machine only, as in http://127.0.0.1:9000.',
-    );
-  }
+  const { protocol, hostname } = new URL(webUrl(text));
+  const isRight = protocol === 'https:' || OF_THIS_MACHINE.test(hostname);
+  must(isRight, 'It must be https; plain http works on this machine only, as in http://127.0.0.1:9000.');
   return text;
-}
-
-/** Whether the keys cannot be replaced on the way: https, or plain http to this machine. */
-function isTrustedTransport({ protocol, hostname }: URL): boolean {
-  if (protocol === 'https:') return true;
-  return protocol === 'http:' && /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])$/.test(hostname);
 }
 
 /** As `trustedUrl`, without a query (RFC 8414). */
 export function issuerUrl(text: string): string {
-  if (text.includes('?')) throw new InvalidArgumentError('It must be a URL without a query.');
+  must(!text.includes('?'), 'It must be a URL without a query.');
   return trustedUrl(text);
 }
 
 /** The documented limits with those of a JSON object put over them. */
 export function limitsOverridden(text: string): Limits {
-  let given: unknown;
-  try {
-    given = JSON.parse(text);
-  } catch {
-    throw new InvalidArgumentError('It must be a JSON object, for example \'{"retention_days": 0.5}\'.');
-  }
-  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
-    throw new InvalidArgumentError('It must be a JSON object, for example \'{"retention_days": 0.5}\'.');
-  }
+  const given = parsed(text);
+  must(isObject(given), 'It must be a JSON object, for example \'{"retention_days": 0.5}\'.');
   const limits: Limits = { ...DEFAULT_LIMITS };
   for (const [name, value] of Object.entries(given)) {
-    if (!isLimitName(name)) {
-      const known = Object.keys(DEFAULT_LIMITS);
-      const near = suggestions(name, known);
-      throw new InvalidArgumentError(
-        near.length > 0
-          ? `There is no limit ${name} (did you mean ${near.join(' or ')}?).`
-          : `There is no limit ${name}; there are ${known.join(', ')}.`,
-      );
-    }
+    const known = Object.keys(DEFAULT_LIMITS);
+    const near = suggestions(name, known);
+    const others = near.length > 0 ? ` (did you mean ${near.join(' or ')}?)` : `; there are ${known.join(', ')}`;
+    must(isLimitName(name), `There is no limit ${name}${others}.`);
     limits[name] = limitValue(name, value);
   }
   return limits;
+}
+
+/** The value that the text is as JSON; `undefined` where it is none. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 function isLimitName(name: string): name is keyof Limits {
@@ -165,9 +146,8 @@ function isLimitName(name: string): name is keyof Limits {
 
 function limitValue(name: keyof Limits, value: unknown): number {
   const isDays = name === 'retention_days';
-  if (typeof value !== 'number' || !(value > 0) || value > (isDays ? 3650 : Number.MAX_SAFE_INTEGER)) {
-    throw new InvalidArgumentError(`${name} must be a number above 0${isDays ? ' and at most 3650' : ''}.`);
-  }
-  if (!isDays && !Number.isInteger(value)) throw new InvalidArgumentError(`${name} must be a whole number.`);
+  const isRight = typeof value === 'number' && value > 0 && value <= (isDays ? 3650 : Number.MAX_SAFE_INTEGER);
+  must(isRight, `${name} must be a number above 0${isDays ? ' and at most 3650' : ''}.`);
+  must(isDays || Number.isInteger(value), `${name} must be a whole number.`);
   return value;
 }

@@ -1,31 +1,32 @@
 /** The process of the relay: whether it runs, on which HTTP server, with how many connections and files. */
 import { countText } from '../../../host/core/spans.ts';
 import { statSync } from 'node:fs';
-import { broken, note, ok } from '../../../lib/check.ts';
 import { listenAddressText } from '../../../lib/listen-address.ts';
 import { softwareVersion } from '../../../lib/package-root.ts';
 import { shellWord } from '../../../lib/shell-word.ts';
 import { NOT_INSTALLED, type UwsBinding, uwsHere } from '../../../relay/http/uws-binding.ts';
 import { TooFewFiles, connectionLimits, openFilesMax } from '../../../relay/serve/connection-limits.ts';
+import type { StatusDocument } from '../../../relay/operator/documents.ts';
 import type { CommandFailed } from '../../lib/exit.ts';
+import { SHOW_STANDBYS } from './log-checks.ts';
 import {
+  broken,
+  note,
+  ok,
   type RelayCheck,
+  type RelayCheckId,
   type RelaySubject,
   logsCommand,
   restartCommand,
   settingCommand,
   startCommand,
+  verifyCommand,
 } from './subject.ts';
 
-const RELAY = { area: 'relay', id: 'relay' } as const;
-const SERVER = { area: 'relay', id: 'server' } as const;
-const CONNECTIONS = { area: 'relay', id: 'connections' } as const;
-const FILES = { area: 'machine', id: 'files' } as const;
-
-/** The outcome of asking the running relay. */
+/** The outcome of asking the running relay: its status, why it gave none, or that nothing listens at its socket. */
 export type Asked =
-  | { type: 'answered' }
-  /** Nothing listens at its socket. `holder` is the process that has its database open. */
+  | { type: 'answered'; status: StatusDocument }
+  /** `holder` is the process that has its database open. */
   | { type: 'absent'; wasStarted: boolean; holder: number | undefined }
   | { type: 'failed'; failure: CommandFailed };
 
@@ -33,100 +34,88 @@ export type Asked =
 const OF_ANOTHER: ReadonlySet<string> = new Set(['NOT_THE_OWNER', 'SOCKET_NOT_TRUSTED']);
 const OTHERS_WRITE = 0o022;
 
-export function processChecks(subject: RelaySubject, asked: Asked, owner: string): RelayCheck[] {
-  const { status } = subject;
-  if (status) return [runsCheck(subject), ...fullCheck(subject)];
+export function processChecks(subject: RelaySubject, asked: Asked, owner: string): (RelayCheck | undefined)[] {
+  if (asked.type === 'answered') return [runsCheck(subject, asked.status), fullCheck(subject, asked.status)];
   if (asked.type === 'failed') return [failedCheck(subject, asked.failure, owner)];
-  if (asked.type === 'absent' && asked.holder !== undefined) {
-    const sentence = `process ${asked.holder} has the database of the store open and does not answer: a relay that starts, stops or hangs, or a command that looks into the store`;
-    return [broken(RELAY, sentence, `ps -fp ${asked.holder}`)];
+  const { wasStarted, holder } = asked;
+  if (holder !== undefined) {
+    const sentence = `process ${holder} has the database of the store open and does not answer: a relay that starts, stops or hangs, or a command that looks into the store`;
+    return [broken('relay', sentence, `ps -fp ${holder}`)];
   }
-  if (asked.type === 'absent' && !asked.wasStarted)
-    return [note(RELAY, `no relay was ever started in ${subject.storeDir}`, startCommand(subject))];
-  return [broken(RELAY, 'it does not run: hosts reach nobody, and their mail waits with them', startCommand(subject))];
+  if (!wasStarted) return [note('relay', `no relay was ever started in ${subject.storeDir}`, startCommand(subject))];
+  const sentence = 'it does not run: hosts reach nobody, and their mail waits with them';
+  return [broken('relay', sentence, startCommand(subject))];
 }
 
 function failedCheck(subject: RelaySubject, { code, message }: CommandFailed, owner: string): RelayCheck {
-  const word = shellWord(subject.storeDir);
+  const { storeDir } = subject;
+  const word = shellWord(storeDir);
+  const isOpen = (): boolean => ((statSync(storeDir, { throwIfNoEntry: false })?.mode ?? 0) & OTHERS_WRITE) !== 0;
   if (code === 'SOCKET_PATH_TOO_LONG')
-    return broken(RELAY, message, `ln -s ${word} ~/relay && poste relay doctor --store-dir ~/relay`);
-  if (
-    code === 'SOCKET_NOT_TRUSTED' &&
-    ((statSync(subject.storeDir, { throwIfNoEntry: false })?.mode ?? 0) & OTHERS_WRITE) !== 0
-  )
-    return broken(RELAY, message, `chmod go-w ${word}`);
-  if (OF_ANOTHER.has(code)) return broken(RELAY, message, `sudo -u ${owner} poste relay doctor --store-dir ${word}`);
-  return broken(RELAY, message, restartCommand(subject));
+    return broken('relay', message, `ln -s ${word} ~/relay && poste relay doctor --store-dir ~/relay`);
+  if (code === 'SOCKET_NOT_TRUSTED' && isOpen()) return broken('relay', message, `chmod go-w ${word}`);
+  if (OF_ANOTHER.has(code)) return broken('relay', message, `sudo -u ${owner} poste relay doctor --store-dir ${word}`);
+  return broken('relay', message, restartCommand(subject));
 }
 
-function runsCheck(subject: RelaySubject): RelayCheck {
-  const { status } = subject;
-  if (!status) throw new Error('invariant: a relay without a status does not run');
-  const { pid, version, role, is_ready: isReady, listen } = status;
-  const doing = role === 'following' ? 'follows' : `serves at ${listen}`;
-  const sentence = `runs as process ${pid}, version ${version}, and ${doing}`;
+function runsCheck(
+  subject: RelaySubject,
+  { pid, version, role, is_ready: isReady, listen }: StatusDocument,
+): RelayCheck {
+  const runs = `runs as process ${pid}`;
   if (role !== 'following' && !isReady)
     return broken(
-      RELAY,
-      `runs as process ${pid} and takes no requests: it starts, stops, or its store failed`,
+      'relay',
+      `${runs} and takes no requests: it starts, stops, or its store failed`,
       logsCommand(subject),
     );
-  if (version !== softwareVersion())
-    return note(RELAY, `${sentence}; this command is version ${softwareVersion()}`, restartCommand(subject));
-  return ok(RELAY, sentence);
+  const sentence = `${runs}, version ${version}, and ${role === 'following' ? 'follows' : `serves at ${listen}`}`;
+  if (version === softwareVersion()) return ok('relay', sentence);
+  return note('relay', `${sentence}; this command is version ${softwareVersion()}`, restartCommand(subject));
 }
 
 /** Beyond this share the idlest are about to be closed for new ones. */
 const ALMOST_ALL = 0.9;
 
-function fullCheck(subject: RelaySubject): RelayCheck[] {
-  const { connections } = subject.status ?? {};
-  if (!connections) return [];
+function fullCheck(subject: RelaySubject, { connections }: StatusDocument): RelayCheck | undefined {
+  if (!connections) return undefined;
   const { open, max } = connections;
   const sentence = `${open} of ${countText(max, 'connection')} ${open === 1 ? 'is' : 'are'} open`;
-  if (open < max * ALMOST_ALL) return [ok(CONNECTIONS, sentence)];
-  return [
-    note(
-      CONNECTIONS,
-      `${sentence}: idle ones are closed for new ones`,
-      settingCommand(subject, '--max-connections', String(max * 2)),
-    ),
-  ];
+  if (open < max * ALMOST_ALL) return ok('connections', sentence);
+  const more = settingCommand(subject, '--max-connections', String(max * 2));
+  return note('connections', `${sentence}: idle ones are closed for new ones`, more);
 }
 
-/** Which HTTP server it has, and why not the faster one. */
+/** Names its HTTP server, and says why it is not the faster one. */
 export function serverCheck(
   subject: RelaySubject,
   { binding, faults }: { binding: Pick<UwsBinding, 'version'> | undefined; faults: string[] } = uwsHere(),
 ): RelayCheck {
   const { status, options } = subject;
   const asked = status ? status.server_asked : (options?.server ?? null);
-  if (asked === 'node') return ok(SERVER, `${status?.server ?? 'node:http'}, because --server node asks for it`);
+  if (asked === 'node') return ok('server', `${status?.server ?? 'node:http'}, because --server node asks for it`);
   const isNode = status && status.role !== 'following' ? status.server.startsWith('node:') : binding === undefined;
-  if (!isNode) return ok(SERVER, status?.server ?? `uWebSockets.js ${binding?.version ?? ''}`);
+  if (!isNode) return ok('server', status?.server ?? `uWebSockets.js ${binding?.version ?? ''}`);
   if (binding) {
     const sentence = `${status?.server ?? 'node:http'}, although uWebSockets.js ${binding.version} runs here: the relay was started with another Node or installation than this command`;
-    return note(SERVER, sentence, restartCommand(subject));
+    return note('server', sentence, restartCommand(subject));
   }
   const why = faults.join('; ');
-  if (asked === 'uws')
-    return broken(
-      SERVER,
-      `--server uws asks for uWebSockets.js, which does not run here: ${why}`,
-      settingCommand(subject, '--server', 'node'),
-    );
+  if (asked === 'uws') {
+    const missing = `--server uws asks for uWebSockets.js, which does not run here: ${why}`;
+    return broken('server', missing, settingCommand(subject, '--server', 'node'));
+  }
   const sentence = `node:http, which does all the same and is slower, because no uWebSockets.js runs here: ${why}`;
   const mend = why.includes(NOT_INSTALLED)
     ? 'npm ci --omit=dev'
     : 'node --version  # 22 or 20: theirs needs no more than glibc 2.27';
-  return note(SERVER, sentence, mend);
+  return note('server', sentence, mend);
 }
 
 /** Says when strangers get in. */
 export function admissionChecks(subject: RelaySubject, notices: readonly string[]): RelayCheck[] {
-  const about = { area: 'relay', id: 'admission' } as const;
   const mend = settingCommand(subject, '--admission', 'invite');
-  return notices.map((sentence) => note(about, sentence, mend));
+  return notices.map((sentence) => note('admission', sentence, mend));
 }
 
 export function filesCheck(subject: RelaySubject): RelayCheck {
@@ -138,10 +127,10 @@ export function filesCheck(subject: RelaySubject): RelayCheck {
   try {
     const { limits, notices } = connectionLimits(options?.connections ?? {}, files);
     const sentence = `${whose} may open ${files} files, enough for ${limits.max} connections`;
-    return notices.length === 0 ? ok(FILES, sentence) : note(FILES, `${sentence} and no more`, raise);
+    return notices.length === 0 ? ok('files', sentence) : note('files', `${sentence} and no more`, raise);
   } catch (error) {
     if (!(error instanceof TooFewFiles)) throw error;
-    return broken(FILES, error.message, raise);
+    return broken('files', error.message, raise);
   }
 }
 
@@ -152,9 +141,60 @@ export function plainCheck(subject: RelaySubject): RelayCheck {
   const { status, options } = subject;
   const listen = status?.listen ?? (options ? listenAddressText(options.listen) : '');
   const host = listen.slice(0, listen.lastIndexOf(':')).replaceAll(/^\[|\]$/g, '');
-  const about = { area: 'tls', id: 'certificate' } as const;
   if (LOOPBACK.test(host))
-    return ok(about, `it speaks plain HTTP at ${listen}: a proxy of this machine has the certificate`);
+    return ok('certificate', `it speaks plain HTTP at ${listen}: a proxy of this machine has the certificate`);
   const sentence = `it speaks plain HTTP at ${listen}: everybody on the way sees who writes to whom, unless a proxy with a certificate is the only one that reaches it`;
-  return note(about, sentence, `${settingCommand(subject, '--tls-cert', '<certificate>')}; and --tls-key`);
+  return note('certificate', sentence, `${settingCommand(subject, '--tls-cert', '<certificate>')}; and --tls-key`);
+}
+
+/** The check that a fault of the running relay becomes. */
+interface Fault {
+  id: RelayCheckId;
+  command: (subject: RelaySubject) => string;
+  /** True also of an alert that is no more than a warning. */
+  isBroken?: true;
+}
+
+const hostsCommand = ({ storeDir }: RelaySubject): string => `poste relay hosts --store-dir ${shellWord(storeDir)}`;
+
+const ROWS: Fault = { id: 'rows', command: ({ storeDir }) => verifyCommand(storeDir) };
+const MAIL: Fault = { id: 'mail', command: hostsCommand };
+const LAG: Fault = { id: 'log-lag', command: logsCommand, isBroken: true };
+
+const BY_ALERT: Readonly<Record<string, Fault>> = {
+  PosteRelayNobodyLeads: { id: 'log-leader', command: logsCommand },
+  PosteRelayLogUnreachable: LAG,
+  PosteRelayLogStalled: { ...LAG, command: () => SHOW_STANDBYS },
+  PosteRelayLogInDoubt: { id: 'log-doubt', command: logsCommand },
+  PosteRelayRowsDamaged: ROWS,
+  PosteRelayRowsDiffer: ROWS,
+  PosteRelayQueueBroken: ROWS,
+  PosteRelayMailLost: { ...MAIL, command: logsCommand },
+  PosteRelayBackupOld: { id: 'backup', command: logsCommand, isBroken: true },
+  PosteRelayMailAboutToExpire: MAIL,
+  PosteRelayQuotaReached: MAIL,
+  PosteRelayEnrolmentsFull: {
+    ...MAIL,
+    command: (subject) => settingCommand(subject, '--max-enrolments', '<more hosts>'),
+  },
+  PosteRelayLogBehind: LAG,
+  PosteRelayLogFenced: { id: 'log-fence', command: logsCommand },
+};
+/** The one fault without an alert. */
+const SETTINGS: Fault = { id: 'log-settings', command: () => 'poste relay serve --print-config' };
+/** The checks of the process and of the disk say these. */
+const SAID_ELSEWHERE: ReadonlySet<string | null> = new Set(['PosteRelayNotReady', 'PosteRelayDiskLow']);
+
+/** Puts what the running relay finds wrong in the place of the check of the same id. */
+export function withFaults(subject: RelaySubject, checks: readonly RelayCheck[]): RelayCheck[] {
+  const faults = faultChecks(subject);
+  return [...checks.filter(({ id }) => faults.every((fault) => fault.id !== id)), ...faults];
+}
+
+function faultChecks(subject: RelaySubject): RelayCheck[] {
+  return (subject.status?.faults ?? []).flatMap(({ alert, is_critical: isCritical, what, mend }) => {
+    if (SAID_ELSEWHERE.has(alert)) return [];
+    const { command, isBroken = isCritical, id } = BY_ALERT[alert ?? ''] ?? SETTINGS;
+    return (isBroken ? broken : note)(id, `${what} ${mend}`, command(subject));
+  });
 }

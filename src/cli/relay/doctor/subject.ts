@@ -15,53 +15,67 @@ export const RELAY_AREAS = {
 } as const;
 type RelayArea = keyof typeof RELAY_AREAS;
 
-/** DO NOT CHANGE an id: programs switch on them. */
-type RelayCheckId =
-  | 'config'
-  | 'relay'
-  | 'server'
-  | 'connections'
-  | 'admission'
-  | 'store'
-  | 'rows'
-  | 'mail'
-  | 'position'
-  | 'key'
-  | 'disk'
-  | 'clock'
-  | 'files'
-  | 'certificate'
-  | 'tls-key'
-  | 'backup'
-  | 'backup-folder'
-  | 'log-reach'
-  | 'log-role'
-  | 'log-copies'
-  | 'log-leader'
-  | 'log-lag'
-  | 'log-doubt'
-  | 'log-fence'
-  | 'log-settings'
-  | 'log-clock';
-
+/** The checks of each area. DO NOT CHANGE an id: programs switch on them. */
+const IDS = {
+  relay: ['config', 'relay', 'server', 'connections', 'admission'],
+  store: ['store', 'rows', 'mail', 'position', 'key'],
+  machine: ['disk', 'clock', 'files'],
+  tls: ['certificate', 'tls-key'],
+  backup: ['backup', 'backup-folder'],
+  log: [
+    'log-reach',
+    'log-role',
+    'log-copies',
+    'log-leader',
+    'log-lag',
+    'log-doubt',
+    'log-fence',
+    'log-settings',
+    'log-clock',
+  ],
+} as const;
+export type RelayCheckId = (typeof IDS)[RelayArea][number];
 export type RelayCheck = Check<RelayArea, RelayCheckId>;
+
+/** The id of a check, with the folder that it is about where there may be several. */
+type About = RelayCheckId | readonly [id: RelayCheckId, about: string];
+
+export function ok(about: About, sentence: string): RelayCheck {
+  return found('ok', about, sentence, null);
+}
+
+export function note(about: About, sentence: string, command: string): RelayCheck {
+  return found('note', about, sentence, command);
+}
+
+export function broken(about: About, sentence: string, command: string): RelayCheck {
+  return found('broken', about, sentence, command);
+}
+
+function found(state: RelayCheck['state'], what: About, sentence: string, command: string | null): RelayCheck {
+  const [id, about = null] = typeof what === 'string' ? [what] : what;
+  const areas = Object.keys(IDS) as RelayArea[];
+  const area = areas.find((one) => IDS[one].some((its) => its === id));
+  if (area === undefined) throw new Error(`invariant: the check ${id} has an area`);
+  return { area, id, about, state, sentence, command };
+}
 
 /** A relay as it runs or would start. */
 export interface RelaySubject {
   storeDir: string;
-  /** Whether the folder is another than the one by default. */
+  /** True when the folder is another than the one by default. */
   isStoreNamed: boolean;
   /** It would start with these; `undefined` when they cannot be used. */
   options: Omit<RelayOptions, 'log'> | undefined;
   /** How it runs; `undefined` while it does not, or does not answer. */
   status: StatusDocument | undefined;
   positionFile: string;
-  /** Whether it is to have its log in PostgreSQL. */
+  /** True when it is to have its log in PostgreSQL. */
   sharesLog: boolean;
   configFile: { path: string; isThere: boolean; isNamed: boolean };
   /** The text of its systemd unit, where this machine has it. */
   unit: string | undefined;
-  /** What the relay's key is taken from besides the store folder, where that is known. */
+  /** The sources of the relay's key besides the store folder, where they are known. */
   keySource: { environment: boolean; file: string | undefined };
   nowMs: number;
 }
@@ -87,4 +101,8 @@ export function restartCommand(subject: RelaySubject): string {
 
 export function logsCommand({ unit, storeDir }: RelaySubject): string {
   return unit === undefined ? `ls -la ${shellWord(storeDir)}` : 'journalctl -u poste-relay -n 50';
+}
+
+export function verifyCommand(storeDir: string): string {
+  return `poste relay log verify --store-dir ${shellWord(storeDir)}`;
 }

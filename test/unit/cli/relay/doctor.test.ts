@@ -16,7 +16,7 @@ import {
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { withFaults } from '../../../../src/cli/relay/doctor/fault-checks.ts';
+import { withFaults } from '../../../../src/cli/relay/doctor/process-checks.ts';
 import type { RelaySubject } from '../../../../src/cli/relay/doctor/subject.ts';
 import type { Check } from '../../../../src/lib/check.ts';
 import { softwareVersion } from '../../../../src/lib/package-root.ts';

@@ -6,14 +6,7 @@ import * as fc from 'fast-check';
 import { parse, stringify } from 'smol-toml';
 import { describe, expect, test } from 'vitest';
 import { effectiveSettings, printedConfig } from '../../../../src/cli/relay/serve-config.ts';
-import {
-  SETTINGS,
-  configOption,
-  settingEntries,
-  settingKey,
-  settingKeys,
-  withServeOptions,
-} from '../../../../src/cli/relay/settings.ts';
+import { ALL_SETTINGS, SETTINGS, configOption, withServeOptions } from '../../../../src/cli/relay/settings.ts';
 import { relayServeCommand } from '../../../../src/cli/relay/serve.ts';
 import { DEFAULT_LIMITS } from '../../../../src/protocol/limits.ts';
 import { commandContext, relayHere, runHere } from '../../../support/command-run.ts';
@@ -23,6 +16,7 @@ import { EXIT, clientOf, sentenceOf } from '../../../support/relay-command.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 /** Flags that are about what the command does, and no settings of a relay. */
+const KEYS = ALL_SETTINGS.map(({ key }) => key);
 const NO_SETTINGS = new Set(['config', 'printConfig', 'json']);
 
 /** A config file with this text, in a folder of its own. */
@@ -55,12 +49,12 @@ describe('flags and keys', () => {
       .filter((name) => name !== 'limits')
       .map((name) => name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`));
     const limits = Object.keys(DEFAULT_LIMITS).map((name) => `limits.${name}`);
-    expect(settingKeys().toSorted()).toEqual([...keys, ...limits].toSorted());
+    expect(KEYS.toSorted()).toEqual([...keys, ...limits].toSorted());
   });
 
   test('every key is printed, set or not', async () => {
     const { text } = await printed(['--config', await fileWith('')]);
-    for (const key of settingKeys()) {
+    for (const key of KEYS) {
       const name = key.replace('limits.', '');
       expect(text).toMatch(new RegExp(`^(?:# )?${name}(?: = |: )`, 'm'));
     }
@@ -235,8 +229,8 @@ const PATHS = new Set<string>();
 
 /** A value for every key but those of limits. */
 const VALUES = Object.fromEntries(
-  settingEntries().flatMap(([, setting]): [string, fc.Arbitrary<unknown>][] => {
-    const key = settingKey(setting);
+  ALL_SETTINGS.flatMap((setting): [string, fc.Arbitrary<unknown>][] => {
+    const { key } = setting;
     const text = setting.choices ? fc.constantFrom(...setting.choices) : TEXTS[key];
     switch (setting.kind) {
       case 'limits':
