@@ -227,7 +227,8 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     ])('enrolment rule 4: the key %s is refused at challenge and at enrol', async (hex) => {
       const relay = suite.current;
       const pubkey = Buffer.from(hex, 'hex').toString('base64');
-      expect(await postJson(relay, '/v1/relay/challenge', { pubkey })).toBeProblem('ENROL_REFUSED');
+      const refused = await postJson(relay, '/v1/relay/challenge', { pubkey });
+      expect(refused).toBeProblem('ENROL_REFUSED', { reason: 'bad key' });
       const body = enrolBody(dave, Buffer.alloc(32).toString('base64'), { sent: { pubkey } });
       expect(await sendEnrol(relay, body)).toBeProblem('ENROL_REFUSED');
     });

@@ -33,7 +33,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/protocol': 2880,
   'src/relay': 370,
   'src/relay/auth': 1140,
-  'src/relay/core': 4050,
+  'src/relay/core': 4000,
   'src/relay/engine': 2870,
   'src/relay/http': 2880,
   'src/relay/image': 1350,
@@ -49,7 +49,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/control': 760,
   'test/crash': 1630,
   'test/e2e': 3050,
-  'test/http': 10410,
+  'test/http': 10240,
   'test/postgres': 2080,
   'test/property': 3640,
   'test/spec': 5960,
@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 8590,
   'test/unit/cli': 7540,
   'test/unit/host': 15650,
-  'test/unit/relay': 19430,
+  'test/unit/relay': 19330,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 83890,
-  test: 100240,
+  src: 83840,
+  test: 99970,
   'bench scripts': 11230,
 };

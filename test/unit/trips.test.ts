@@ -65,12 +65,12 @@ async function relayInUse() {
 
 test('a push, at the relay', async (context) => {
   const { push } = await relayInUse();
-  expect((await filesOf(context, RELAY, push)).length).toBeLessThanOrEqual(79);
+  expect((await filesOf(context, RELAY, push)).length).toBeLessThanOrEqual(78);
 });
 
 test('a pull, at the relay', async (context) => {
   const { pull } = await relayInUse();
-  expect((await filesOf(context, RELAY, pull)).length).toBeLessThanOrEqual(45);
+  expect((await filesOf(context, RELAY, pull)).length).toBeLessThanOrEqual(44);
 });
 
 test('a page of the log on the console', async (context) => {

@@ -8,8 +8,27 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import type { PushedItem } from '../../protocol/items.ts';
 import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { EpochReason, HostRevoked } from './event.ts';
-import type { AuthorityName, DenySelectors, RotationRow } from './rows.ts';
+import type {
+  AdmissionsLapsed,
+  CheckpointTaken,
+  DedupPurged,
+  DenyEntryAdded,
+  EncKeyPublished,
+  EpochRotated,
+  HostRevoked,
+  InviteIssued,
+  ItemsMoved,
+  KeyRotated,
+  RelayEvent,
+  SendersPublished,
+} from './event.ts';
+import type { AuthorityName } from './rows.ts';
+
+/** A command of the members of the event that it becomes; its time is that of the event. */
+type Becoming<Type extends string, E extends RelayEvent, Decided extends keyof E = never> = Omit<
+  E,
+  'type' | 'atMs' | Decided
+> & { type: Type; nowMs: number };
 
 /** What an authority says of a host key that wants to enrol. */
 export interface AuthorityAnswer {
@@ -42,74 +61,35 @@ export interface NoteHostSeen {
   nowMs: number;
 }
 
-export interface RevokeHost {
-  type: 'RevokeHost';
-  hostPubkey: PublicKey;
-  cause: HostRevoked['cause'];
-  nowMs: number;
-}
+export type RevokeHost = Becoming<'RevokeHost', HostRevoked>;
 
 /** Go on under another key. Both keys' signatures have been verified, and the new one is an acceptable point. */
-export interface RotateKey {
+export interface RotateKey extends Pick<KeyRotated, 'oldPubkey' | 'newPubkey' | 'iatMs' | 'signed'> {
   type: 'RotateKey';
-  oldPubkey: PublicKey;
-  newPubkey: PublicKey;
-  iatMs: number;
-  /** The record as both keys signed it; null where it was not kept. */
-  signed: RotationRow | null;
   nowMs: number;
 }
 
-export interface MoveItems {
+/** `fromSeqs` are at most `MOVED_AT_ONCE`; none when nothing is left. */
+export interface MoveItems extends Pick<ItemsMoved, 'oldPubkey' | 'fromSeqs'> {
   type: 'MoveItems';
-  oldPubkey: PublicKey;
-  /** Ascending, at most `MOVED_AT_ONCE`; empty when nothing is left. */
-  fromSeqs: number[];
   nowMs: number;
 }
 
 /** Keep these hosts out. The authority's signature has been verified. */
-export interface DenyHosts extends DenySelectors {
-  type: 'DenyHosts';
-  reason: string;
-  nowMs: number;
-}
+export type DenyHosts = Becoming<'DenyHosts', DenyEntryAdded, 'untilMs'>;
 
-export interface IssueInvite {
-  type: 'IssueInvite';
-  inviteHash: Sha256Hex;
-  label: string;
-  expiresAtMs: number;
-  nowMs: number;
-}
+export type IssueInvite = Becoming<'IssueInvite', InviteIssued>;
 
-export interface LapseAdmissions {
-  type: 'LapseAdmissions';
-  denied: DenySelectors[];
-  invites: Sha256Hex[];
-  nowMs: number;
-}
+export type LapseAdmissions = Becoming<'LapseAdmissions', AdmissionsLapsed>;
 
 /** Take mail of these senders only. The list's signature has been verified, and every key is an acceptable point. */
-export interface PublishSenders {
-  type: 'PublishSenders';
-  /** Whose signed hop brought it. */
+export interface PublishSenders extends Becoming<'PublishSenders', SendersPublished> {
+  /** The host whose signed hop brought it. */
   callerPubkey: PublicKey;
-  hostPubkey: PublicKey;
-  senders: PublicKey[];
-  iatMs: number;
-  nowMs: number;
 }
 
 /** Show this encryption key to enrolled hosts. The advertisement's signature has been verified. */
-export interface PublishEncKey {
-  type: 'PublishEncKey';
-  hostPubkey: PublicKey;
-  encPub: string;
-  advertisedAtMs: number;
-  sig: string;
-  nowMs: number;
-}
+export type PublishEncKey = Becoming<'PublishEncKey', EncKeyPublished>;
 
 /** What the relay read of the wire bytes; `ok` when every target's bytes are what they claim to be. */
 export type WireVerdict = 'ok' | 'not sealed' | 'id mismatch' | 'bad receipt';
@@ -152,30 +132,12 @@ export interface ExpireItems {
 }
 
 /** Forget the dedup rows that were to be known until `beforeMs`, which lies in the past. */
-export interface PurgeDedup {
-  type: 'PurgeDedup';
-  beforeMs: number;
-  /** How many rows of each sender key that are. */
-  senders: { senderPubkey: PublicKey; rows: number }[];
-  nowMs: number;
-}
+export type PurgeDedup = Becoming<'PurgeDedup', DedupPurged>;
 
 /** Say that the rows after record `throughLsn` are kept beside the log, whole and durable. */
-export interface TakeCheckpoint {
-  type: 'TakeCheckpoint';
-  throughLsn: number;
-  rows: number;
-  rowsHash: Sha256Hex;
-  dueHash: Sha256Hex;
-  nowMs: number;
-}
+export type TakeCheckpoint = Becoming<'TakeCheckpoint', CheckpointTaken>;
 
-export interface RotateEpoch {
-  type: 'RotateEpoch';
-  epoch: Epoch;
-  reason: EpochReason;
-  nowMs: number;
-}
+export type RotateEpoch = Becoming<'RotateEpoch', EpochRotated>;
 
 /** Forget a queued item whose payload cannot be served, and begin a new epoch so that it is pushed again. */
 export interface ReportLostItem {

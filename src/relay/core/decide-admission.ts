@@ -38,12 +38,8 @@ export function decideRevoke(
 
 export function decideDeny(command: DenyHosts, isKnown: boolean, standing: number): Decided<Done> | Refusal {
   if (!isKnown && standing >= DENY_ENTRIES_MAX) return refusal('UNAVAILABLE', 'too many deny entries stand');
-  const { hostFp, clientId, account, org, reason, nowMs } = command;
-  const untilMs = nowMs + DENY_KEPT_MS;
-  return decided(
-    { type: 'Done' },
-    { type: 'DenyEntryAdded', hostFp, clientId, account, org, reason, untilMs, atMs: nowMs },
-  );
+  const { type: _type, nowMs: atMs, ...entry } = command;
+  return decided({ type: 'Done' }, { type: 'DenyEntryAdded', ...entry, untilMs: atMs + DENY_KEPT_MS, atMs });
 }
 
 export function deniedHosts(selectors: DenySelectors, rows: RowReader, directory: Directory): EnrolmentRow[] {
@@ -66,11 +62,8 @@ function* hostsMeant({ hostFp }: DenySelectors, rows: RowReader, directory: Dire
 
 export function decideInvite(command: IssueInvite, open: number): Decided<InviteOutcome> | Refusal {
   if (open >= INVITES_MAX) return refusal('UNAVAILABLE', 'too many invites are open');
-  const { inviteHash, label, expiresAtMs, nowMs } = command;
-  return decided(
-    { type: 'Invited', expiresAtMs },
-    { type: 'InviteIssued', inviteHash, label, expiresAtMs, atMs: nowMs },
-  );
+  const { type: _type, nowMs: atMs, ...invite } = command;
+  return decided({ type: 'Invited', expiresAtMs: invite.expiresAtMs }, { type: 'InviteIssued', ...invite, atMs });
 }
 
 /** An invite that the operator revokes lapses before its time. */

@@ -14,8 +14,8 @@ import { accountOf, waitingRow } from './facts.ts';
 import type { QueueRow, RowReader } from './rows.ts';
 
 export function decideRotateEpoch(command: RotateEpoch): Decided<EpochOutcome> {
-  const { epoch, reason, nowMs } = command;
-  return decided({ type: 'EpochBegun', epoch }, { type: 'EpochRotated', epoch, reason, atMs: nowMs });
+  const { epoch, reason, nowMs: atMs } = command;
+  return decided({ type: 'EpochBegun', epoch }, { type: 'EpochRotated', epoch, reason, atMs });
 }
 
 /**

@@ -97,26 +97,6 @@ describe('enrolment rule 7: the algorithm is one of three and that of the key', 
     },
   );
 
-  test('a key without an algorithm has that of its type', async () => {
-    const relay = await hosted();
-    for (const alg of SIGNING_ALGORITHMS) {
-      const pair = await signingPair(alg, `untold ${alg}`);
-      const { alg: _alg, ...jwk } = pair.jwk;
-      relay.issuer.published.push(jwk);
-    }
-    for (const alg of SIGNING_ALGORITHMS) {
-      expect(await relay.askChanged({ pair: await signingPair(alg, `untold ${alg}`) })).toMatchObject({ ok: true });
-    }
-  });
-
-  test('one kid may be of two keys of different algorithms', async () => {
-    const relay = await hosted();
-    for (const alg of ['EdDSA', 'ES256'] as const) await relay.issuer.publish('shared', alg);
-    for (const alg of ['EdDSA', 'ES256'] as const) {
-      expect(await relay.askChanged({ pair: await signingPair(alg, 'shared') })).toMatchObject({ ok: true });
-    }
-  });
-
   test.each(['Ed25519', 'EdDSA', undefined])('Ed25519 is EdDSA, for a key that names %s', async (alg) => {
     const relay = await hosted();
     const { privateKey, jwk } = await signingPair('EdDSA', 'key-2');

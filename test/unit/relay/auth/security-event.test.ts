@@ -106,14 +106,6 @@ test.each<[string, unknown]>([
 describe('who may say it, to whom, and when', () => {
   test.each<[string, TokenChanges, RegExp | 'taken']>([
     ['of another issuer', { claims: { iss: 'https://accounts.example' } }, /^claims: .*another issuer/],
-    ['for another audience', { claims: { aud: 'https://api.example' } }, /^claims: .*another audience/],
-    ['for several audiences', { claims: { aud: ['https://api.example', 'https://relay.example'] } }, 'taken'],
-    ['without iss', { claims: { iss: undefined } }, /^claims: /],
-    ['without aud', { claims: { aud: undefined } }, /^claims: /],
-    ['without iat', { claims: { iat: undefined } }, /^claims: /],
-    ['without jti', { claims: { jti: undefined } }, /^claims: /],
-    ['issued 60 s ahead', { claims: { iat: NOON_S + 60 } }, 'taken'],
-    ['issued 61 s ahead', { claims: { iat: NOON_S + 61 } }, /^claims: .*not valid yet/],
     ['issued almost a day ago', { claims: { iat: NOON_S - DAY_S + 1 } }, 'taken'],
     ['issued a day and a second ago', { claims: { iat: NOON_S - DAY_S - 1 } }, /^claims: .*issue it anew/],
     ['that has expired', { claims: { exp: NOON_S } }, /^claims: .*expired/],
