@@ -9,7 +9,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { pathToFileURL } from 'node:url';
-import type { Argument, Command, Option } from 'commander';
+import type { Command, Option } from 'commander';
 import { EXIT, type ExitName } from '../src/cli/lib/exit.ts';
 import {
   childrenOf,
@@ -33,7 +33,7 @@ const HEAD = `<!-- Made by npm run docs:cli from the commands. Do not edit. -->
 
 Every command of \`poste\`, as its \`--help\` shows it. Data goes to standard output, everything else to standard error. With \`--json\` the data is one JSON document, or one on each line where a command goes on printing, and an error is \`{code, message, details}\`. Every time in it is ISO 8601; what is signed stays as it was signed.
 
-On a terminal, tables are cut to its width, ids are short, and times are local or relative. In a pipe nothing is cut, and times are ISO 8601. Where a command takes the id of a message, a thread or an item, or the fingerprint of a host, its first characters will do (six, and four behind \`SHA256:\`): several that begin so are listed, with exit code 4. There are colours on a terminal, unless \`NO_COLOR\` or \`--no-color\` says otherwise; \`FORCE_COLOR\` has them in a pipe too.
+On a terminal, tables are cut to its width, ids are short, and times are local or relative. In a pipe nothing is cut, and times are ISO 8601. Where a command takes the id of a message, a thread or an item, or the fingerprint of a host, its first characters will do (six, and four behind \`SHA256:\`): several that begin so are listed, with exit code 4. Colours are for a terminal, unless \`NO_COLOR\` or \`--no-color\` forbids them; \`FORCE_COLOR\` has them in a pipe too.
 
 Every command ends with one of these exit codes:
 
@@ -51,20 +51,24 @@ export async function manPage(): Promise<string> {
 
 /** The whole page. */
 export async function cliPage(): Promise<string> {
-  const exits = Object.entries(EXIT) as [ExitName, number][];
-  const rows = exits.map(([name, code]) => `| ${code} | ${name} | ${EXIT_MEANINGS[name]} |`);
+  const rows = Object.entries(EXIT).map(([name, code]) => `| ${code} | ${name} | ${EXIT_MEANINGS[name as ExitName]} |`);
   const commands = commandsBelow(await posteCommand(undefined, CONTEXT));
   const common = commonFlags(commands);
   const notes = new Map(commands.map(({ name, command }) => [name, notesOf(command).split('\n')]));
   const flagsOf = new Map(commands.map(({ name, command }) => [name, ownOptions(command)]));
   const sections = commands.map(({ name, command }, at) => {
     const shown = notes.get(name.slice(0, name.lastIndexOf(' '))) ?? [];
-    const earlier = new Map([...flagsOf].slice(0, at));
-    const flags = flagLines(flagsOf.get(name) ?? [], common, earlier);
-    return section(name, command, flags, newNotes(notes.get(name) ?? [], shown));
+    const flags = flagLines(flagsOf.get(name) ?? [], common, [...flagsOf].slice(0, at));
+    const sisters = commands.slice(0, at).filter((one) => one.command.parent === command.parent);
+    const said = new Set(sisters.flatMap((one) => argumentLines(one.command)));
+    const lines = [...argumentLines(command).filter((line) => !said.has(line)), ...flags];
+    return section(name, command, lines, newNotes(notes.get(name) ?? [], shown));
   });
-  const flags = [...common].map(([text]) => text).join('\n');
-  return `${HEAD}${rows.join('\n')}\n\nMany commands take these flags, and name them as common flags:\n\n${flags}\n\n${sections.join('\n')}`;
+  const silent = commands.filter(
+    ({ command }) => childrenOf(command).length === 0 && command.options.every(({ long }) => long !== '--json'),
+  );
+  const but = silent.map(({ name }) => linkTo(name, name.replace('poste ', ''))).join(', ');
+  return `${HEAD}${rows.join('\n')}\n\nEvery command takes \`--json\`, which prints JSON instead of text, but ${but}. Many take these flags, and name them behind “Also”:\n\n${[...common.keys()].join('\n')}\n\n${sections.join('\n')}`;
 }
 
 /** A flag that so many commands take, in the same words, is explained once. */
@@ -72,21 +76,15 @@ const COMMON_FROM = 3;
 
 /** The lines of the flags that many commands take, each with how a section names it. */
 function commonFlags(commands: readonly NamedCommand[]): Map<string, string> {
-  const counts = new Map<string, { count: number; long: string }>();
-  for (const { command } of commands) {
-    for (const option of ownOptions(command)) {
-      const line = optionLine(option);
-      counts.set(line, { count: (counts.get(line)?.count ?? 0) + 1, long: `\`${option.long}\`` });
-    }
-  }
-  const common = [...counts].filter(([, { count }]) => count >= COMMON_FROM);
-  return new Map(common.map(([line, { long }]) => [line, long]));
+  const options = commands.flatMap(({ command }) => ownOptions(command));
+  const lines = options.map((option) => [optionLine(option), `\`${option.long}\``] as const);
+  return new Map(lines.filter(([line]) => lines.filter(([other]) => other === line).length >= COMMON_FROM));
 }
 
-/** The flags of a command; those of a child that runs by default stand there. */
+/** The flags of a command; those of a child that runs by default stand there, and --json is said once. */
 function ownOptions(command: Command): readonly Option[] {
   if (defaultChildOf(command)) return [];
-  return optionsOf(command).filter(({ long }) => long !== '--help');
+  return optionsOf(command).filter(({ long }) => long !== '--help' && long !== '--json');
 }
 
 /** The notes without what the group above shows already, and without a lone example, which is the usage with names in it. */
@@ -94,37 +92,39 @@ function newNotes(notes: readonly string[], shown: readonly string[]): string {
   const lone = notes.indexOf('Example:');
   const kept = lone === -1 ? notes : notes.slice(0, lone);
   const left = kept.filter((line) => line === '' || !shown.includes(line) || /^\S.*:$/.test(line));
-  const isIdle = (line: string, at: number): boolean => line === 'Examples:' && !(left[at + 1] ?? '').startsWith('  ');
-  return left
-    .filter((line, at) => !isIdle(line, at))
-    .join('\n')
-    .trim();
+  const isIdle = (line: string, at: number): boolean => line === 'Examples:' && !left[at + 1]?.startsWith('  ');
+  const lines = left.filter((line, at) => !isIdle(line, at));
+  return lines.join('\n').trim();
 }
 
-/** So many flags that another command has in the same words are only named, with that command. */
-const SHARED_FROM = 5;
-
+/** Several flags that another command has in the same words are only named, with that command. */
 function flagLines(
   options: readonly Option[],
   common: ReadonlyMap<string, string>,
-  earlier: ReadonlyMap<string, readonly Option[]>,
+  earlier: readonly [name: string, options: readonly Option[]][],
 ): string[] {
   const lines = options.map(optionLine);
   const left = lines.filter((line) => !common.has(line));
-  const named = lines.flatMap((line) => common.get(line) ?? []);
-  const more = named.length > 0 ? [`- Common flags: ${named.join(', ')}.`] : [];
+  const also = lines.flatMap((line) => common.get(line) ?? []);
+  const more = also.length > 0 ? [`- Also ${also.join(', ')}.`] : [];
   for (const [name, theirs] of earlier) {
-    const same = theirs.filter((option) => left.includes(optionLine(option)));
-    if (same.length < SHARED_FROM) continue;
-    const names = same.map(({ long }) => `\`${long}\``).join(', ');
-    const others = left.filter((line) => !same.some((option) => optionLine(option) === line));
-    return [...others, `- As with ${linkTo(name, name)}: ${names}.`, ...more];
+    const [same, others] = [true, false].map((is) => theirs.filter((one) => left.includes(optionLine(one)) === is));
+    if (!same || !others || same.length < 2) continue;
+    const isMost = same.length > others.length;
+    const named = (isMost ? others : same).filter((one) => !common.has(optionLine(one)));
+    const names = named.map(({ long }) => `\`${long}\``).join(', ');
+    const own = left.filter((line) => !same.some((option) => optionLine(option) === line));
+    const link = linkTo(name, name);
+    return [...own, isMost ? `- All flags of ${link} but ${names}.` : `- As with ${link}: ${names}.`, ...more];
   }
   return [...left, ...more];
 }
 
-function section(name: string, command: Command, flags: readonly string[], notes: string): string {
-  const parts = [`## ${name}\n`, `${command.description()}\n`, `    ${name} ${command.usage()}\n`];
+/** `lines` explain what it takes; an argument that a command beside it takes in the same words is explained there. */
+function section(name: string, command: Command, lines: readonly string[], notes: string): string {
+  const parts = [`## ${name}\n`, `${command.description()}\n`];
+  // Without arguments the usage is the name.
+  if (command.registeredArguments.length > 0) parts.push(`    ${name} ${command.usage()}\n`);
   for (const heading of new Set(childrenOf(command).map((child) => child.helpGroup()))) {
     const children = childrenOf(command).filter((child) => child.helpGroup() === heading);
     const title = heading === '' ? 'Commands:' : heading;
@@ -132,8 +132,6 @@ function section(name: string, command: Command, flags: readonly string[], notes
   }
   const byDefault = defaultChildOf(command);
   if (byDefault !== undefined) parts.push(`Without a command: \`${name} ${byDefault.name()}\`.\n`);
-  const args = command.createHelp().visibleArguments(command);
-  const lines = [...args.map(argumentLine), ...flags];
   if (lines.length > 0) parts.push(`${lines.join('\n')}\n`);
   if (notes !== '') parts.push(`\`\`\`text\n${notes}\n\`\`\`\n`);
   return parts.join('\n');
@@ -143,8 +141,9 @@ function linkTo(name: string, text: string): string {
   return `[\`${text}\`](#${name.replaceAll(' ', '-')})`;
 }
 
-function argumentLine(argument: Argument): string {
-  return `- \`${argument.name()}\`: ${escaped(argument.description)}`;
+function argumentLines(command: Command): string[] {
+  const args = command.createHelp().visibleArguments(command);
+  return args.map((argument) => `- \`${argument.name()}\`: ${escaped(argument.description)}`);
 }
 
 function optionLine(option: Option): string {

@@ -1,12 +1,12 @@
 /** Lines that each folder may have, without those of its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4260,
-  scripts: 6980,
+  scripts: 6970,
   'src/cli': 630,
   'src/cli/host': 2730,
   'src/cli/lib': 2260,
   'src/cli/mail': 1970,
-  'src/cli/relay': 4810,
+  'src/cli/relay': 4790,
   'src/host': 950,
   'src/host/agents': 760,
   'src/host/api': 740,
@@ -54,7 +54,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/property': 3640,
   'test/spec': 5960,
   'test/support': 19200,
-  'test/unit': 8590,
+  'test/unit': 8570,
   'test/unit/cli': 7540,
   'test/unit/host': 15650,
   'test/unit/relay': 19330,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 83840,
-  test: 99970,
+  src: 83820,
+  test: 99940,
   'bench scripts': 11230,
 };

@@ -4,7 +4,11 @@
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
+import type { Command } from 'commander';
 import { describe, expect, test } from 'vitest';
+import { commandsBelow, defaultChildOf } from '../../src/cli/lib/command-tree.ts';
+import { posteCommand } from '../../src/cli/run.ts';
+import { commandContext } from '../support/command-run.ts';
 import {
   type Code,
   type DocPage,
@@ -52,8 +56,14 @@ describe('links', () => {
   });
 });
 
+const described = commandsBelow(await posteCommand(undefined, commandContext()));
+
+function flagsOf({ options }: Command): string[] {
+  return options.flatMap(({ long, short }) => [long ?? '', short ?? '']);
+}
+
 describe('commands', () => {
-  const commands = commandsOf(page('docs/cli.md'));
+  const commands = new Map(described.map(({ name, command }) => [name, { command, flags: flagsOf(command) }]));
   /** Of programs that are not ours. */
   const FOREIGN_FLAGS = new Set([
     '--agent', // of claude mcp add, behind --
@@ -84,7 +94,7 @@ describe('commands', () => {
   });
 
   test('flags alone in code are flags of some command', () => {
-    const known = new Set([...commands.values()].flatMap(({ flags }) => Array.from(flags)));
+    const known = new Set([...commands.values()].flatMap(({ flags }) => flags));
     const flags = [...pages.values()].flatMap(codeOf).filter(({ text }) => text.startsWith('--'));
     expect(flags.length).toBeGreaterThan(40);
     const unknown = flags.filter(({ text }) => {
@@ -109,55 +119,21 @@ describe('commands', () => {
     expect(called.filter(({ script }) => !Object.hasOwn(scripts, script))).toEqual([]);
   });
 
-  interface KnownCommand {
-    flags: Set<string>;
-    children: Set<string>;
-    /** Which child runs where none is named. */
-    byDefault: string;
-    takesArguments: boolean;
-  }
-
-  function commandsOf(reference: DocPage): Map<string, KnownCommand> {
-    const known = new Map<string, KnownCommand>();
-    for (const { title, level, body } of reference.headings) {
-      if (level !== 2) continue;
-      const rows = [...body.matchAll(/^- (?:`-|As with |Common flags).*$/gm)].flatMap(([row]) =>
-        row.startsWith('- `') ? row.slice(0, row.indexOf('`:')) : row,
-      );
-      const flags = new Set(rows.flatMap((row) => row.match(/(?<![\w-])--?[a-zA-Z][a-z\d-]*/g) ?? []));
-      const usage = /^ {4}(?<usage>poste.*)$/m.exec(body)?.groups?.['usage'] ?? '';
-      const byDefault = /^Without a command: `(?<name>[^`]+)`/m.exec(body)?.groups?.['name'] ?? '';
-      known.set(title, {
-        flags,
-        children: new Set(),
-        byDefault,
-        takesArguments: /[<[](?!options|command)/.test(usage),
-      });
-      const [, parent = '', name = ''] = /^(.*) (\S+)$/.exec(title) ?? [];
-      known.get(parent)?.children.add(name);
-    }
-    return known;
-  }
-
   /** Says what is wrong with a call, else nothing. */
   function wrongCall({ page: at, line, text }: Code): string {
     let name = 'poste';
     let isArgument = false;
     for (const word of text.replaceAll(/'[^']*'|"[^"]*"/g, 'quoted').split(/[\s,]+/)) {
-      const command = commands.get(name);
+      const { command, flags = [] } = commands.get(name) ?? {};
       if (word === '--') break;
       if (/^--?[a-zA-Z]/.test(word)) {
         const [flag = ''] = word.split('=');
-        const known = [
-          '--help',
-          '-h',
-          ...(command?.flags ?? []),
-          ...(commands.get(command?.byDefault ?? '')?.flags ?? []),
-        ];
+        const inherited = command && defaultChildOf(command);
+        const known = ['--help', '-h', ...flags, ...(inherited ? flagsOf(inherited) : [])];
         if (!known.includes(flag)) return `${at}:${line} poste ${text}: ${flag}`;
         isArgument = true;
-      } else if (!isArgument && command?.children.has(word)) name = `${name} ${word}`;
-      else if (!isArgument && command && !command.takesArguments && /^[a-z]/.test(word)) {
+      } else if (!isArgument && commands.has(`${name} ${word}`)) name = `${name} ${word}`;
+      else if (!isArgument && command?.registeredArguments.length === 0 && /^[a-z]/.test(word)) {
         return `${at}:${line} poste ${text}: ${word}`;
       } else isArgument = true;
     }

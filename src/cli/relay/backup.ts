@@ -23,12 +23,11 @@ interface BackupFlags extends RelayFlags {
 
 const NOTES = `
 You need not stop the relay: the backup holds everything that was accepted up to one moment. Poste writes it beside <file>,
-checks it while it writes, and renames it when it is complete and on disk. It does not hold relay.key: keep a copy of that
-somewhere else. Poste compares the bytes of waiting items with their hashes, and reports items that the disk has altered; a
-restore drops them. Mail in the backup is sealed, but names, sizes and times are not: keep it private.
+checks it while it writes, and renames it when it is complete and on disk. Keep a copy of relay.key elsewhere: it is not in
+the backup. Waiting items that the disk has altered are reported, and a restore drops them. Mail in the backup is sealed, but
+names, sizes and times are not: keep it private.
 
 Examples:
-  $ poste relay backup relay.backup
   $ poste relay backup /backups/relay-$(date +%F).backup --store-dir /var/lib/poste
   $ poste relay backup - | ssh elsewhere 'cat > relay.backup'`;
 

@@ -15,12 +15,12 @@ interface LogInitFlags extends SharedLogFlags {
 }
 
 const NOTES = `
-Run it once, as a user who may create tables, and again before the relays get a newer version: it adds what that needs, and
-changes nothing else. Relays then need a user with fewer rights: the command prints the statement that grants them. A relay that finds an empty database makes the tables itself, if its user may.
+Run it once, as a user who may create tables, and again before the relays get a newer version: it adds what that needs. It
+prints the statement that grants a user of relays their fewer rights. A relay makes the tables itself, if its user may.
 
 Examples:
   $ poste relay cluster init --log postgres://owner@db.example/mail --log-password-file owner.password
-  $ poste relay cluster init --log postgres://postgres@127.0.0.1/mail --durability single --json`;
+  $ poste relay cluster init --log postgres://postgres@127.0.0.1/mail --durability single`;
 
 export function clusterInitCommand(context: CommandContext): Command {
   return withLogOptions(context, new Command('init'))

@@ -27,11 +27,11 @@ interface TakeLeadFlags extends SharedLogFlags, RelayFlags {
 }
 
 const NOTES = `
-Give it on the machine of the relay that is to lead, or name that relay with --node. The one that leads finishes its requests,
-gives the lead back and follows; no process ends. Hosts are refused for a moment meanwhile, and try again.
+Give it on the machine of the relay that is to lead, or name that relay with --node. The one that leads finishes its requests
+and follows; no process ends. Hosts are refused for a moment, and try again.
 
 Examples:
-  $ poste relay cluster take-lead --store-dir /var/lib/poste --log postgres://relay@db.example/mail --log-password-file log.password
+  $ poste relay cluster take-lead --store-dir /var/lib/poste --log postgres://relay@db.example/mail
   $ poste relay cluster take-lead --node alpha-0c1d2e3f --json`;
 
 export function clusterTakeLeadCommand(context: CommandContext): Command {

@@ -39,15 +39,14 @@ import { sharedLogPlace, warningOfPassword } from './shared-log-options.ts';
 const UNIT = '/etc/systemd/system/poste-relay.service';
 
 const NOTES = `
-Give it the config file and the flags that the relay is started with; it takes every flag of poste relay serve. It asks the
-running relay over its local socket, so run it as the user of the relay. Of a relay that does not run it reads what can be
-read without opening its store. Nothing is changed, and nothing outside is asked but the database of a shared log.
+Give it the config file and the flags of the relay, and run it as the user of the relay. It asks a relay that runs over its
+local socket; of one that does not run it reads what it can without opening the store. It changes nothing, and asks nothing
+outside but the database of a shared log.
 
-If something is broken, the command ends with 1. Below each check that is not ok stands a command or a setting that mends it.
+Below each check that is not ok stands what mends it. If something is broken, the command ends with 1.
 
 Examples:
   $ poste relay doctor --store-dir /var/lib/poste
-  $ poste relay doctor --config /etc/poste/relay.toml
   $ poste relay doctor --config /etc/poste/relay.toml --json`;
 
 export function relayDoctorCommand(context: CommandContext): Command {

@@ -29,9 +29,7 @@ interface HostsFlags extends RelayFlags {
 
 const HOSTS_EXAMPLES = `
 Examples:
-  $ poste relay hosts
-  $ poste relay hosts --name 'build-*' --all
-  $ poste relay hosts --store-dir /var/lib/poste --json`;
+  $ poste relay hosts --store-dir /var/lib/poste --name 'build-*' --all`;
 
 export function relayHostsCommand(context: CommandContext): Command {
   return relayCommand(context, 'hosts')
@@ -151,8 +149,8 @@ interface AdmitFlags extends RelayFlags {
 const LIFETIME_DEFAULT = '7d';
 
 const ADMIT_NOTES = `
-A relay that serves with --admission invite admits a new host only with such a token. A token admits one host. Hosts that are
-admitted need none to enrol again.
+A relay that serves with --admission invite admits a new host only with such a token, which admits one host. A host that was
+admitted enrols again without.
 
 Examples:
   $ poste relay admit --label "laptop of Ada" > invite.txt
@@ -262,12 +260,11 @@ function described({ host, fingerprint, account }: HostDocument): string {
 }
 
 const CONSOLE_NOTES = `
-The console is a web page of the running relay, for a browser on the same machine. It shows the activity, the hosts and the
-log of the relay. To open it from another machine, forward the port by ssh: ssh -L 8788:127.0.0.1:8788 <machine>. Paste the
-URL into the browser; do not pass it on a command line, where every user of the machine can read it and use it first.
+The console is a web page of the running relay that shows activity, hosts and log, for a browser on the same machine. To open
+it from another, forward the port: ssh -L 8788:127.0.0.1:8788 <machine>. Paste the URL into the browser; on a command
+line every user of the machine could read it and use it first.
 
-Examples:
-  $ poste relay console
+Example:
   $ poste relay console --json`;
 
 export function relayConsoleCommand(context: CommandContext): Command {

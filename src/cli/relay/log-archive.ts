@@ -22,12 +22,11 @@ interface ArchiveFlags extends AuditedStoreFlags {
 }
 
 const NOTES = `
-Every record that is kept, or those from --from up to --through. Nothing is deleted: a relay prunes its log by itself,
-with relay serve --log-keep-days, and archives what goes with --log-archive-dir. poste relay log show, trace and verify
-look into an archive with --archive. While the relay runs, take a backup and archive the log of that.
+Every record that is kept, or those from --from up to --through. Nothing is deleted: relay serve --log-keep-days prunes the
+log, and --log-archive-dir archives what goes. poste relay log show, trace and verify look into an archive with --archive.
+While the relay runs, archive the log of a backup.
 
 Examples:
-  $ poste relay log archive log-2025.archive --store-dir /var/lib/poste
   $ poste relay log archive old.archive --backup poste.backup --through 250000`;
 
 export function relayLogArchiveCommand(context: CommandContext): Command {

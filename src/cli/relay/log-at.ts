@@ -39,8 +39,8 @@ interface AtFlags extends AuditedStoreFlags {
 }
 
 const NOTES = `
-The state is replayed from the log. At a time means after the last record that was written by then. A host is named by
-its fingerprint, its public key or the name it had then, and is all keys that rotations had joined.
+The state is replayed from the log, with --time through the last record that was written by then. A host is named by its
+fingerprint, its public key or the name it had then, and is all keys that rotations had joined.
 
 Examples:
   $ poste relay log at --lsn 1200 --hosts

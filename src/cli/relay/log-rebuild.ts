@@ -20,14 +20,12 @@ interface RebuildFlags extends RelayFlags {
 }
 
 const NOTES = `
-Rows, indexes and marks are made by a replay; the log goes over byte for byte, and no sequence number changes. Wire
-bytes are not in the log: those of waiting items are copied. The former database stays beside the new one until you
-delete it. The log itself must be whole: check it with poste relay log verify. A CURRENT file of the database that is lost
-or torn is made anew first, where the newest MANIFEST is whole and all its tables are there.
+Rows, indexes and marks are made by a replay; the log and the wire bytes of waiting items are copied, and no sequence number
+changes. The former database stays beside the new one until you delete it. The log must be whole: check it with poste relay
+log verify. A CURRENT file that is lost or torn is made anew first, where the newest MANIFEST and all its tables are there.
 
 Examples:
-  $ poste relay log rebuild --store-dir /var/lib/poste
-  $ poste relay log rebuild --yes --json`;
+  $ poste relay log rebuild --store-dir /var/lib/poste --yes`;
 
 export function relayLogRebuildCommand(context: CommandContext): Command {
   return relayCommand(context, 'rebuild')

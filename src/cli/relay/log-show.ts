@@ -34,8 +34,8 @@ interface ShowFlags extends AuditedStoreFlags {
 }
 
 const NOTES = `
-Every choice must be met. A host is named by its fingerprint, its public key or its name, and is all keys that
-rotations joined; it is shown as its name and the first characters of its fingerprint. Times are in UTC.
+Every choice must be met. A host is named by its fingerprint, its public key or its name, and is all keys that rotations
+joined. Times are in UTC.
 
 Types: ${EVENT_TYPES.join(', ')}.
 

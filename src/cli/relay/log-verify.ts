@@ -23,20 +23,18 @@ interface VerifyFlags extends AuditedStoreFlags {
 }
 
 const NOTES = `
-It checks every log record (checksum, no gap); every row, every checkpoint of the rows and the hash trees against a replay of
-the log; the wire bytes of every waiting item against the hash that was accepted; the due indexes, the marks of the collector,
-the position file and the key. A pruned log is replayed from its oldest checkpoint, and the kept hashes stand in for the
-deleted records. In an archive it checks every record and its hash in the tree. Compare tree_size and root_hash of the JSON
-document with a checkpoint of that size that you kept. Nothing is changed. The exit code is 0 when everything holds, and 1
-when anything was found.
+It checks every log record; every row, checkpoint of the rows and hash tree against a replay of the log; the wire bytes of
+every waiting item against their hash; the due indexes, the marks of the collector, the position file and the key. A pruned
+log is replayed from its oldest checkpoint, and kept hashes stand in for deleted records. In an archive it checks every record
+and its hash in the tree. Compare tree_size and root_hash of the JSON document with a checkpoint of that size that you kept.
+Nothing is changed. The exit code is 1 when anything was found.
 
-With --online the relay goes on: once a day, and when it is asked, it replays its log from the newest checkpoint of the rows
-against its rows, in a thread that takes the given part of one processor. It leaves out hash trees, older records and wire
-bytes, which this command checks without --online. What differs is also told to the operator as damage, and a new epoch
-begins, so that every host looks at what it has. A relay that follows a shared log begins none; it does not take the lead then.
+With --online the relay goes on: once a day, and when it is asked, it replays its log from the newest checkpoint against its
+rows, in a thread that takes the given part of one processor. Hash trees, older records and wire bytes are left out. What
+differs is reported as damage too, and a new epoch begins, so that every host looks at what it has. A relay that follows a
+shared log begins none; it does not take the lead then.
 
 Examples:
-  $ poste relay log verify --store-dir /var/lib/poste
   $ poste relay log verify --online --store-dir /var/lib/poste
   $ poste relay log verify --backup poste.backup --json
   $ poste relay log verify --archive poste-log.archive`;
@@ -56,7 +54,7 @@ export function relayLogVerifyCommand(context: CommandContext): Command {
       ]),
     )
     .addOption(
-      new Option('--cpu-percent <n>', 'with --online: what of one processor the relay may use for it, 1 to 100')
+      new Option('--cpu-percent <n>', 'with --online: the part of one processor that it may use, 1 to 100')
         .argParser(wholePercent)
         .default(CPU_PERCENT),
     )

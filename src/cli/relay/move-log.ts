@@ -32,16 +32,15 @@ interface MoveFlags extends SharedLogFlags, RelayFlags {
 
 const PUBLISH_NOTES = `
 Stop the relay first. Epoch, sequence numbers, hash tree, receipts and waiting mail stay as they are; the folder becomes the
-view of the first relay of the log, and its older records stay in it. Until the move is whole the database serves nothing
-of it; after it, poste relay serve without --log refuses the folder and says where its log is.
+view of the first relay of the log, and its older records stay in it. The database serves nothing until the move is whole;
+after it, poste relay serve without --log refuses the folder and says where its log is.
 
-A command that was interrupted begins anew when it is given again, or is given up with --abort; what is in the folder
-serves in either case. The database must be empty: one that holds another log is refused.
+A command that was interrupted begins anew when it is given again, or is given up with --abort; the folder serves in either
+case. A database that holds another log is refused.
 
 Examples:
   $ poste relay cluster publish --log postgres://relay@db.example/mail --log-password-file log.password --store-dir /var/lib/poste
-  $ poste relay cluster publish --log postgres://relay@db.example/mail --log-password-file log.password --abort
-  $ poste relay cluster publish --log postgres://postgres@127.0.0.1/mail --durability single --json`;
+  $ poste relay cluster publish --log postgres://relay@db.example/mail --abort`;
 
 export function clusterPublishCommand(context: CommandContext): Command {
   return withMoveOptions(context, relayCommand(context, 'publish'))
@@ -85,15 +84,12 @@ function abortText({ storeDir }: MoveFlags, isOwn: boolean): string {
 
 const WITHDRAW_NOTES = `
 Stop the relay of this folder first; the command stops every other relay of the log. Epoch, sequence numbers, hash tree,
-receipts and waiting mail stay as they are. Afterwards the folder holds the log itself: start its relay without --log. The
-other relays refuse to start and say where the log went. What the database holds stays there as it was, and serves no
-more: delete the database when you have a backup of the store.
-
-A command that was interrupted goes on when it is given again.
+receipts and waiting mail stay as they are. Afterwards the folder holds the log: start its relay without --log. The other
+relays refuse to start and say where the log went. Delete the database, which serves no more, when you have a backup of the
+store. A command that was interrupted goes on when it is given again.
 
 Examples:
-  $ poste relay cluster withdraw --log postgres://relay@db.example/mail --log-password-file log.password --key-file relay.key
-  $ poste relay cluster withdraw --log postgres://postgres@127.0.0.1/mail --durability single --yes --json`;
+  $ poste relay cluster withdraw --log postgres://relay@db.example/mail --log-password-file log.password --key-file relay.key --yes`;
 
 export function clusterWithdrawCommand(context: CommandContext): Command {
   return withMoveOptions(context, relayCommand(context, 'withdraw'))

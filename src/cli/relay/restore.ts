@@ -25,17 +25,16 @@ interface RestoreFlags extends RelayFlags {
 
 const NOTES = `
 Stop the relay first. relay.key or MAIL_RELAY_KEY must be the key of the backup. Poste checks the whole backup before it
-replaces anything, and keeps the former store aside. From the former store it preserves what a restore must not undo:
-revocations, deny entries, key rotations, newer sender lists and encryption keys, used invites, and the highest sequence
-numbers. Hosts that enrolled after the backup must enrol again. The relay starts a new epoch: senders push again what was not
-confirmed, and receivers pull from the beginning.
+replaces anything, and keeps the former store aside. From that it preserves what a restore must not undo: revocations, deny
+entries, key rotations, newer sender lists and encryption keys, used invites, and the highest sequence numbers. Hosts that
+enrolled after the backup must enrol again. A new epoch begins: senders push again what was not confirmed, and receivers pull
+from the beginning.
 
-If an earlier restore or rebuild was interrupted, this command finishes it first, even with --dry-run. A dry run works on a
-copy in the folder for temporary files (TMPDIR), which needs space for the unpacked backup.
+A restore or rebuild that was interrupted is finished first, even with --dry-run. A dry run works on a copy in the folder for
+temporary files (TMPDIR), which needs space for the unpacked backup.
 
 Examples:
   $ poste relay restore relay.backup --dry-run
-  $ poste relay restore relay.backup --store-dir /var/lib/poste
   $ poste relay restore relay.backup --yes --json`;
 
 export function relayRestoreCommand(context: CommandContext): Command {

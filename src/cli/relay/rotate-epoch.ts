@@ -27,16 +27,15 @@ interface RotateEpochFlags extends RelayFlags, SharedLogFlags {
 
 const NOTES = `
 Run it after you restored the store by other means than poste relay restore (a snapshot of the volume, a copy of the files),
-and before the relay serves again. Hosts then pull from the beginning, and senders push again what was not confirmed. On a
-running relay it takes effect at once. relay.key or MAIL_RELAY_KEY must be the key of the store.
+and before the relay serves again. Hosts pull from the beginning, and senders push again what was not confirmed. On a running
+relay it takes effect at once. relay.key or MAIL_RELAY_KEY must be the key of the store.
 
-With --log it works from any machine, on a log in PostgreSQL: the log is marked as in doubt, and the relay that leads it
-begins the new epoch, or the next one that leads.
+With --log it works from any machine: it marks the log as in doubt, and the relay that leads, or the next one, begins the new
+epoch.
 
 Examples:
   $ poste relay rotate-epoch --store-dir /var/lib/poste
-  $ poste relay rotate-epoch --log postgres://relay@db.example/mail --log-password-file log.password
-  $ poste relay rotate-epoch --store-dir /var/lib/poste --json`;
+  $ poste relay rotate-epoch --log postgres://relay@db.example/mail --log-password-file log.password`;
 
 export function relayRotateEpochCommand(context: CommandContext): Command {
   return withLogOptions(context, relayCommand(context, 'rotate-epoch'))

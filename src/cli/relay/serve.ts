@@ -33,9 +33,9 @@ names of the flags with _ for -, and [limits] is a table. Relative paths in it s
 
 Environment:
   MAIL_RELAY_KEY          the relay's base64 private key, instead of relay.key
-  MAIL_RELAY_KEY_FILE     the file that holds it: as --key-file
-  MAIL_RELAY_LOG          the address of a shared log: as --log
-  MAIL_RELAY_TRUST_PROXY  xff, cloudflare or none: as --trust-proxy
+  MAIL_RELAY_KEY_FILE     as --key-file
+  MAIL_RELAY_LOG          as --log
+  MAIL_RELAY_TRUST_PROXY  as --trust-proxy
   RELAY_MAX_BODY          as --max-body
   POSTE_HOME              the folder of relay.toml; else the XDG config folder
   STATE_DIRECTORY         the folder in it that ends in -position holds the
