@@ -1,10 +1,7 @@
 /** `POST /v2/relay/deny`: who is kept out from then on, and what is no word of the issuer. */
 import { describe, expect, test } from 'vitest';
-import { hostRotation } from '../../src/protocol/documents.ts';
 import { hostFingerprint } from '../../src/protocol/public-key.ts';
-import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
-import { postJson } from '../support/enrolments.ts';
 import {
   type HostedRelay,
   deny,
@@ -13,16 +10,14 @@ import {
   hostedRelayForTest,
   postDeny,
 } from '../support/hosted-relay.ts';
-import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
+import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';
 import { RELAY_URL, denyToken, signed, signingPair } from '../support/local-issuer.ts';
-import { itemTo } from '../support/mail.ts';
 import { hopBytes } from '../support/hops.ts';
 import { jsonOf } from '../support/problems.ts';
 import { RawConnection, type RawResponse, rawRequest, requestBytes } from '../support/raw-http.ts';
 
 const DAY_MS = 86_400_000;
 const WAIT_S = 25;
-const alice2 = hostNamed('alice-later');
 
 describe.each(ANY_ADAPTER)('%s', (adapter) => {
   /** alice and bob in the account acme, carol in umbrella; alice and carol of one organisation. */
@@ -69,49 +64,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(relay.timers.underWay(WAIT_S * 1000)).toBe(1);
     expect(held[1]?.receivedBytes).toBe(0);
     for (const connection of held) connection.close();
-  });
-
-  test('enrolment rule 9: a denied host is no target and can go on under no other key', async () => {
-    const hosted = await started();
-    await deny(hosted, { host_fp: hostFingerprint(alice.key) });
-    const { results } = await hosted.relay.client(bob).push([itemTo([alice], 'm1')]);
-    expect(results[0]?.status).toBe('rejected:target revoked');
-    expect(await rotate(hosted, alice, alice2)).toBeProblem('ENROL_REFUSED');
-    expect(hosted.relay.relay.engine.directory.get(alice2.key)).toBeUndefined();
-  });
-
-  test('enrolment rule 9: the fingerprint of a former key means the host that goes on under another', async () => {
-    const hosted = await started();
-    expect((await rotate(hosted, alice, alice2)).status).toBe(200);
-    expect((await pull(hosted, alice2)).status).toBe(200);
-    await deny(hosted, { host_fp: hostFingerprint(alice.key) });
-    expect(await pull(hosted, alice2)).toBeProblem('NOT_ENROLLED');
-    expect(await enrolWithToken(hosted, alice2)).toBeProblem('ENROL_REFUSED');
-  });
-
-  test('enrolment rule 9: an entry stops enrolments that come later, and survives a restart', async () => {
-    const hosted = await started();
-    const { relay } = hosted;
-    await deny(hosted, { account: 'acme' });
-    await relay.restart();
-    expect(await pull(hosted, alice)).toBeProblem('NOT_ENROLLED');
-    const reason = 'the host is on the deny-list';
-    expect(await enrolWithToken(hosted, dave)).toBeProblem('ENROL_REFUSED', { reason });
-    expect((await enrolWithToken(hosted, dave, { account: 'umbrella' })).status).toBe(200);
-  });
-
-  test('enrolment rule 9: an entry lapses after a day, and who was revoked stays revoked', async () => {
-    const hosted = await started();
-    const { relay } = hosted;
-    await deny(hosted, { account: 'acme' });
-    relay.clock.move(DAY_MS - 1);
-    expect(await enrolWithToken(hosted, dave)).toBeProblem('ENROL_REFUSED');
-    relay.clock.move(1);
-    expect((await enrolWithToken(hosted, dave)).status).toBe(200);
-    for (const host of [alice, bob]) expect(await enrolWithToken(hosted, host)).toBeProblem('ENROL_REFUSED');
-    await relay.restart();
-    expect(await enrolWithToken(hosted, alice)).toBeProblem('ENROL_REFUSED');
-    expect((await pull(hosted, dave)).status).toBe(200);
   });
 
   test('a token that is delivered again is accepted again, and a day later no more', async () => {
@@ -238,13 +190,6 @@ function pull({ relay }: HostedRelay, host: TestHost): Promise<RawResponse> {
 async function heldPull({ relay }: HostedRelay, host: TestHost): Promise<RawConnection> {
   const connection = await RawConnection.open(relay.port);
   return connection.send(hopBytes(relay.hop(host, 'GET', `/v2/relay/items?wait=${WAIT_S}`)));
-}
-
-function rotate({ relay }: HostedRelay, from: TestHost, to: TestHost): Promise<RawResponse> {
-  const rec = hostRotation({ old_pubkey: from.key, new_pubkey: to.key, iat: relay.clock.nowMs() });
-  const bytes = canonicalBytes(rec);
-  const rotation = { rec, old_sig: from.signer.sign(bytes), new_sig: to.signer.sign(bytes) };
-  return postJson(relay, '/v2/relay/rotate', { rotation });
 }
 
 /** Nobody is revoked. */

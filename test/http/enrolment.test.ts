@@ -150,16 +150,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       },
     );
 
-    test('enrolment rule 3: live enrolments are capped, and re-enrolments pass', async () => {
-      const relay = await enrolledRelay(adapter, [alice, bob], { enrolmentsMax: 2 });
-      expect(await enrolHost(relay, carol)).toBeProblem('ENROLMENTS_FULL');
-      expect(relay.relay.engine.directory.liveCount).toBe(2);
-      expect((await enrolHost(relay, bob)).status).toBe(200);
-      // Both have made a hop, so that none ever lapses.
-      relay.clock.move(48 * 60 * MINUTE_MS);
-      expect(await enrolHost(relay, carol)).toBeProblem('ENROLMENTS_FULL');
-    });
-
     test('enrolment rule 3: at the cap the oldest that made no hop in 24 hours lapses', async () => {
       const relay = await enrolledRelay(adapter, [alice], { enrolmentsMax: 2 });
       expect((await enrolHost(relay, bob)).status).toBe(200);
@@ -240,43 +230,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(answer).toMatchObject({ authorized_by: 'host-key', account: null });
     const proven = jsonOf(await enrolHost(relay, bob, { sent: { proof: { account: 'acme' } } }));
     expect(proven).toMatchObject({ authorized_by: 'host-key', account: null });
-  });
-
-  describe('enrolment record', () => {
-    test('enrolment record rule 1: hosts are keys, a name is a label that many may carry', async () => {
-      const relay = suite.current;
-      const namesake = hostNamed('a second alice');
-      expect((await enrolHost(relay, alice)).status).toBe(200);
-      const second = await enrolHost(relay, namesake, { signed: { host: 'ALICE' }, sent: { host: 'ALICE' } });
-      expect(jsonOf(second)).toMatchObject({ host: 'ALICE', host_pubkey: namesake.key });
-      expect(relay.relay.engine.directory.get(alice.key)?.hostName).toBe('alice');
-    });
-
-    test('enrolment record rule 3: enrolling the same key again changes nothing, or the label only', async () => {
-      const relay = suite.current;
-      const first = jsonOf(await enrolHost(relay, dave));
-      const lsn = await relay.lastLsn();
-      relay.clock.move(1000);
-      expect(jsonOf(await enrolHost(relay, dave))).toEqual(first);
-      expect(await relay.lastLsn()).toBe(lsn);
-      const renamed = { host: 'dave-2' };
-      expect(jsonOf(await enrolHost(relay, dave, { signed: renamed, sent: renamed }))).toEqual({
-        ...first,
-        ...renamed,
-      });
-    });
-
-    test('enrolment record rule 6: the 17th live enrolment of a name is told that it is crowded, and none is refused', async () => {
-      const relay = suite.current;
-      const crowded: unknown[] = [];
-      for (let number = 1; number <= 18; number++) {
-        const name = { host: number % 2 === 0 ? 'Crowd' : 'crowd' };
-        const response = await enrolHost(relay, hostNamed(`crowd ${number}`), { signed: name, sent: name });
-        expect(response.status).toBe(200);
-        crowded.push(jsonOf(response)['crowded']);
-      }
-      expect(crowded).toEqual([...Array.from({ length: 16 }, () => false), true, true]);
-    });
   });
 });
 

@@ -5,7 +5,7 @@ import { ANY_ADAPTER } from '../support/adapters.ts';
 import { enrolHost } from '../support/enrolments.ts';
 import { type HostedRelay, enrolAll, enrolWithToken, hostedRelayForTest, postDeny } from '../support/hosted-relay.ts';
 import { relayForTest } from '../support/http-relay.ts';
-import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
+import { type TestHost, alice, bob, carol, hostNamed } from '../support/hosts.ts';
 import { proofOf, signingPair } from '../support/local-issuer.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
@@ -87,17 +87,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(await pull(hosted, alice)).toBeProblem('NOT_ENROLLED');
   });
 
-  test('enrolment record rule 2: a name is taken inside an account, and free in others', async () => {
-    const hosted = await hostedRelayForTest(adapter);
-    await enrolAll(hosted, [alice]);
-    const namesake = { ...hostNamed('another alice'), name: alice.name };
-    expect(await enrolWithToken(hosted, namesake)).toBeProblem('NAME_TAKEN');
-    expect(jsonOf(await enrolWithToken(hosted, namesake, { account: 'umbrella' }))).toMatchObject({
-      host: 'alice',
-      account: 'umbrella',
-    });
-  });
-
   test('a token lives on through a restart, and so does its end', async () => {
     const hosted = await hostedRelayForTest(adapter);
     const { relay } = hosted;
@@ -107,27 +96,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     relay.clock.move(15 * MINUTE_MS);
     await relay.restart();
     expect(await pull(hosted, alice)).toBeProblem('NOT_ENROLLED');
-  });
-
-  test.each<[string, object, number]>([
-    ['quota:owner_items', { max_owner_items: 3 }, 0],
-    ['quota:owner_bytes', { max_owner_bytes: 3000 }, 1000],
-  ])('%s is that of the account, over all its hosts', async (code, limits, bytes) => {
-    const hosted = await hostedRelayForTest(adapter, { limits });
-    const { relay } = hosted;
-    await enrolAll(hosted, [bob, carol]);
-    await enrolAll(hosted, [dave], { account: 'umbrella' });
-    expect(await push(hosted, dave, bob, 'm1', bytes)).toBe('accepted');
-    expect(await push(hosted, dave, bob, 'm2', bytes)).toBe('accepted');
-    expect(await push(hosted, dave, carol, 'm3', bytes)).toBe('accepted');
-    expect(await push(hosted, dave, carol, 'm4', bytes)).toBe(`rejected:${code}`);
-    expect(await push(hosted, dave, bob, 'm4', bytes)).toBe(`rejected:${code}`);
-    // Another account has its own.
-    expect(await push(hosted, bob, dave, 'm5', bytes)).toBe('accepted');
-    const { items } = await relay.client(bob).pull();
-    await relay.client(bob).ack(relay.epoch, items[0]?.seq ?? 0);
-    expect(await push(hosted, dave, carol, 'm4', bytes)).toBe('accepted');
-    expect(await push(hosted, dave, carol, 'm6', bytes)).toBe(`rejected:${code}`);
   });
 
   describe('enrolment rule 8', () => {

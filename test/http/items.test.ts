@@ -80,38 +80,10 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     });
   });
 
-  test('items rule 2: a repeated target is rejected', async () => {
-    expect(await rejected(itemTo([bob, carol, bob], newId()))).toBe('rejected:duplicate target');
-  });
-
-  describe('items rule 3: every target is validated before anything is written', () => {
-    test('items rule 3: one unknown target rejects the whole item', async () => {
-      expect(await rejected(itemTo([bob, dave], newId()))).toBe('rejected:unknown target');
-      expect(await rejected(itemTo([dave, bob], newId()))).toBe('rejected:unknown target');
-    });
-
-    test('items rule 3: one too large wire rejects the whole item', async () => {
-      const id = newId();
-      const item = itemTo([bob], id);
-      item.targets.push({ host_pubkey: carol.key, wire_b64: base64(envelopeWire(id, 524_289)) });
-      expect(await rejected(item)).toBe('rejected:too large');
-    });
-
-    test('items rule 3: 512 KiB are not too large', async () => {
-      const id = newId();
-      expect((await pushOne(itemTo([bob], id, envelopeWire(id, 524_288)))).status).toBe('accepted');
-      expect(await rejected(itemTo([bob], newId(), envelopeWire(`items-${ids}`, 524_289)))).toBe('rejected:too large');
-    });
-
-    test('items rule 3: one target over quota rejects the whole item', async () => {
-      const relay = await enrolledRelay(adapter, [alice, bob, carol], { limits: { max_queue_items: 1 } });
-      await relay.client(alice).push([itemTo([bob], 'm1')]);
-      const lsn = await relay.lastLsn();
-      const { results } = await relay.client(alice).push([itemTo([carol, bob], 'm2')]);
-      expect(results[0]).toEqual({ item_id: 'm2', status: 'rejected:quota:queue_items' });
-      expect(await relay.queue(carol)).toEqual([]);
-      expect(await relay.lastLsn()).toBe(lsn);
-    });
+  test('items rule 3: 512 KiB are not too large', async () => {
+    const id = newId();
+    expect((await pushOne(itemTo([bob], id, envelopeWire(id, 524_288)))).status).toBe('accepted');
+    expect(await rejected(itemTo([bob], newId(), envelopeWire(`items-${ids}`, 524_289)))).toBe('rejected:too large');
   });
 
   describe('items rule 4: envelopes are sealed and carry their id', () => {
@@ -229,25 +201,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   describe('items rule 5', () => {
-    test('items rule 5: the same bytes again are a duplicate with the original seq', async () => {
-      const relay = await enrolled();
-      const item = itemTo([bob], newId());
-      const first = await pushOne(item);
-      relay.clock.move(5000);
-      const again = await pushOne(item);
-      expect(again.status).toBe('duplicate');
-      expect(again.targets).toEqual(first.targets);
-      expect(again.accept?.at).toBe(first.accept?.at);
-      const queued = (await relay.queue(bob)).filter(({ itemId }) => itemId === item.item_id);
-      expect(queued).toHaveLength(1);
-    });
-
-    test('items rule 5: same sender, item and target with other bytes is rejected:conflict and changes nothing', async () => {
-      const id = newId();
-      await pushOne(itemTo([bob], id));
-      expect(await rejected(itemTo([bob], id, envelopeWire(id, 500)))).toBe('rejected:conflict');
-    });
-
     test('items rule 5: within one request too, item by item', async () => {
       const relay = await enrolled();
       const id = newId();
@@ -255,44 +208,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       const { results } = await relay.client(alice).push(items);
       expect(results.map(({ status }) => status)).toEqual(['accepted', 'duplicate', 'rejected:conflict']);
       expect(results[1]?.targets).toEqual(results[0]?.targets);
-    });
-
-    test('items rule 5: an item known on some targets is stored on the others, and keeps its old seqs', async () => {
-      const relay = await enrolled();
-      const id = newId();
-      const first = await pushOne(itemTo([bob], id));
-      relay.clock.move(1000);
-      const both = await pushOne(itemTo([carol, bob], id));
-      expect(both.status).toBe('accepted');
-      expect(both.targets?.map(({ host_pubkey }) => host_pubkey)).toEqual([carol.key, bob.key]);
-      expect(both.targets?.[1]).toEqual(first.targets?.[0]);
-      const again = await pushOne(itemTo([bob, carol], id));
-      expect(again.status).toBe('duplicate');
-      expect(again.accept?.at).toBe(relay.clock.nowMs());
-    });
-
-    test('items rule 5: one conflict among several targets rejects the item', async () => {
-      const id = newId();
-      await pushOne(itemTo([bob], id));
-      const item = itemTo([carol], id);
-      item.targets.push({ host_pubkey: bob.key, wire_b64: base64(envelopeWire(id, 500)) });
-      expect(await rejected(item)).toBe('rejected:conflict');
-    });
-
-    test('items rule 5: another sender may use the same id', async () => {
-      const id = newId();
-      expect((await pushOne(itemTo([bob], id))).status).toBe('accepted');
-      expect((await pushOne(itemTo([bob], id, envelopeWire(id, 300)), carol)).status).toBe('accepted');
-    });
-
-    test('items rule 5: an item that was acked is still a duplicate', async () => {
-      const relay = await enrolled();
-      const item = itemTo([bob], newId());
-      const first = await pushOne(item);
-      await relay.client(bob).ack(relay.epoch, first.targets?.[0]?.seq ?? 0);
-      const again = await pushOne(item);
-      expect(again).toEqual({ ...first, status: 'duplicate' });
-      expect(await relay.queue(bob)).toEqual([]);
     });
 
     test('items rule 5: of the same push over many connections at once, one is accepted', async () => {
@@ -303,39 +218,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       expect(statuses.filter((status) => status === 'accepted')).toHaveLength(1);
       expect(statuses.filter((status) => status === 'duplicate')).toHaveLength(7);
       expect(new Set(answers.map(({ results }) => results[0]?.targets?.[0]?.seq)).size).toBe(1);
-    });
-  });
-
-  test('items rule 6: when a push is answered, the log holds it', async () => {
-    const relay = await enrolled();
-    for (let count = 0; count < 5; count++) {
-      const lsn = await relay.lastLsn();
-      await pushOne(itemTo([bob], newId()));
-      expect(await relay.lastLsn()).toBe(lsn + 1);
-    }
-  });
-
-  describe('items rule 7: a quota failure rejects the whole item', () => {
-    const wireBytes = 100;
-    test.each([
-      ['quota:queue_items', { limits: { max_queue_items: 2 } }, alice],
-      ['quota:queue_bytes', { limits: { max_queue_bytes: 2 * wireBytes } }, alice],
-      ['quota:sender_items', { limits: { max_sender_items: 2 } }, undefined],
-      ['quota:sender_bytes', { limits: { max_sender_bytes: 2 * wireBytes } }, undefined],
-      ['quota:dedup_rows', { dedupRowsMax: 2 }, undefined],
-    ])('items rule 7: %s', async (which, changes, alsoOver) => {
-      const relay = await enrolledRelay(adapter, [alice, bob, carol], changes);
-      const [m1, m2, m3] = ['m1', 'm2', 'm3'].map((id) => itemTo([bob], id, envelopeWire(id, wireBytes))) as Three;
-      const { results } = await relay.client(alice).push([m1, m2, m3, m1]);
-      expect(results.map(({ status }) => status)).toEqual(['accepted', 'accepted', `rejected:${which}`, 'duplicate']);
-      expect(results[2]).toEqual({ item_id: 'm3', status: `rejected:${which}` });
-      // A sender's share is its own; a queue is everybody's.
-      const ofCarol = await relay.client(carol).push([m3]);
-      expect(ofCarol.results[0]?.status).toBe(alsoOver ? `rejected:${which}` : 'accepted');
-      // An ack makes room, except in the dedup table.
-      await relay.client(bob).ack(relay.epoch, (await relay.client(bob).ownInfo()).you?.head_seq ?? 0);
-      const retried = await relay.client(alice).push([m3]);
-      expect(retried.results[0]?.status).toBe(which === 'quota:dedup_rows' ? `rejected:${which}` : 'accepted');
     });
   });
 
@@ -458,37 +340,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       await pushOne(itemTo([bob], id));
       expect(await rejected(itemOf(id))).toBe(`rejected:${first}`);
     });
-
-    test('conflict and duplicate before quota', async () => {
-      const relay = await enrolledRelay(adapter, [alice, bob], { limits: { max_queue_items: 1 } });
-      const again = itemTo([bob], 'm1', envelopeWire('m1', 300));
-      const { results } = await relay
-        .client(alice)
-        .push([itemTo([bob], 'm1'), again, itemTo([bob], 'm1'), itemTo([bob], 'm2')]);
-      expect(results.map(({ status }) => status)).toEqual([
-        'accepted',
-        'rejected:conflict',
-        'duplicate',
-        'rejected:quota:queue_items',
-      ]);
-    });
-  });
-
-  test('seqs ascend, are those of the clock or above, and are never given twice', async () => {
-    const relay = await enrolledRelay(adapter, [alice, bob]);
-    const seqs: number[] = [];
-    for (const moveMs of [0, 0, 1000, -5000, 0]) {
-      relay.clock.wallMs += moveMs;
-      const items = [newId(), newId()].map((id) => itemTo([bob], id));
-      const { results } = await relay.client(alice).push(items);
-      for (const { targets } of results) {
-        const seq = targets?.[0]?.seq ?? 0;
-        expect(seq).toBeGreaterThanOrEqual(relay.clock.nowMs());
-        seqs.push(seq);
-      }
-    }
-    expect(seqs).toEqual([...new Set(seqs)].toSorted((a, b) => a - b));
-    expect(seqs).toHaveLength(10);
   });
 });
 
@@ -509,5 +360,3 @@ function withWires(id: string, wires: readonly Buffer[]): ItemToPush {
   const targets = wires.map((wire, at) => ({ host_pubkey: (hosts[at] ?? bob).key, wire_b64: base64(wire) }));
   return { kind: 'envelope', item_id: id, targets };
 }
-
-type Three = [ItemToPush, ItemToPush, ItemToPush];

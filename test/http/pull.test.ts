@@ -45,38 +45,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(await relay.client(alice).pull()).toMatchObject({ head_seq: 0, items: [], last_seq: 0, more: false });
   });
 
-  test('pull rule 1: head_seq stays when everything is acked', async () => {
-    const { relay, seqs } = await queued(2, 100);
-    const head = seqs.at(-1) ?? 0;
-    await relay.client(bob).ack(relay.epoch, head);
-    expect(await relay.client(bob).pull()).toMatchObject({ head_seq: head, items: [], last_seq: 0, more: false });
-  });
-
-  test('pull rule 2: a page stops at max_pull items', async () => {
-    const { relay, seqs } = await queued(5, 100, { limits: { max_pull: 2 } });
-    const pages: number[][] = [];
-    for (let after = 0, more = true; more; ) {
-      const page = await relay.client(bob).pull({ after, limit: 100 });
-      pages.push(page.items.map(({ seq }) => seq));
-      ({ last_seq: after, more } = page);
-    }
-    expect(pages).toEqual([seqs.slice(0, 2), seqs.slice(2, 4), seqs.slice(4)]);
-  });
-
-  test('pull rule 2: a page stops at about max_pull_bytes', async () => {
-    const { relay, seqs } = await queued(7, 1000, { limits: { max_pull_bytes: 3000 } });
-    const page = await relay.client(bob).pull();
-    expect(page.items.map(({ seq }) => seq)).toEqual(seqs.slice(0, 3));
-    expect(page).toMatchObject({ last_seq: seqs[2], more: true });
-  });
-
-  test('pull rule 2: a page holds at least one item', async () => {
-    const { relay, seqs } = await queued(2, 1000, { limits: { max_pull_bytes: 10 } });
-    const page = await relay.client(bob).pull();
-    expect(page.items.map(({ seq }) => seq)).toEqual(seqs.slice(0, 1));
-    expect(page.more).toBe(true);
-  });
-
   test('pull rule 3: a request whose epoch is not current answers 409 with the current epoch', async () => {
     const { relay } = await queued(1, 100);
     for (const epoch of ['x', relay.epoch.toLowerCase(), `${relay.epoch}x`, '']) {
@@ -193,19 +161,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       const answer = jsonOf(await ack(relay, { epoch: relay.epoch, through: first + 500 }));
       expect(answer).toMatchObject({ acked_through: first + 500, deleted: 1 });
       expect((await relay.client(bob).pull()).items.map(({ item_id }) => item_id)).toEqual(['later']);
-    });
-
-    test('ack: through at or below acked_through is 200 and deletes nothing', async () => {
-      const { relay, seqs } = await queued(3, 100);
-      const [first = 0, second = 0] = seqs;
-      const { epoch } = relay;
-      await ack(relay, { epoch, through: second });
-      const lsn = await relay.lastLsn();
-      for (const through of [second, first, 0]) {
-        expect(jsonOf(await ack(relay, { epoch, through }))).toMatchObject({ acked_through: second, deleted: 0 });
-      }
-      expect(await relay.lastLsn()).toBe(lsn);
-      expect(await relay.queue(bob)).toHaveLength(1);
     });
 
     test('ack: through beyond the head is BAD_ACK with the head, and deletes nothing', async () => {

@@ -84,30 +84,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       expect(await relay.send(relay.hop(alice, 'GET', SHOWN + query))).toBeProblem('BAD_REQUEST');
   });
 
-  test('the same rotation again is 200 with moved_items 0, and changes nothing', async () => {
-    const relay = await enrolledRelay(adapter, [alice, bob]);
-    await relay.client(alice).push([itemTo([bob], 'm1')]);
-    const first = jsonOf(await rotate(relay, bob, carol));
-    const lsn = await relay.lastLsn();
-    for (let count = 0; count < 2; count++) {
-      const again = await rotate(relay, bob, carol);
-      expect([again.status, jsonOf(again)]).toEqual([200, { ...first, moved_items: 0 }]);
-    }
-    expect(await relay.lastLsn()).toBe(lsn);
-    await relay.restart();
-    expect(jsonOf(await rotate(relay, bob, carol))).toMatchObject({ moved_items: 0 });
-  });
-
-  test('two at once move the mail once', async () => {
-    const relay = await enrolledRelay(adapter, [alice, bob]);
-    await relay.client(alice).push([itemTo([bob], 'm1'), itemTo([bob], 'm2')]);
-    const answers = await Promise.all([1, 2, 3].map(() => rotate(relay, bob, carol)));
-    expect(answers.map((answer) => jsonOf(answer)['moved_items']).toSorted((a, b) => Number(a) - Number(b))).toEqual([
-      0, 0, 2,
-    ]);
-    expect(await relay.queue(carol)).toHaveLength(2);
-  });
-
   test('afterwards the old key is not enrolled on any route, and is no target', async () => {
     const relay = await enrolledRelay(adapter, [alice, bob]);
     await rotate(relay, bob, carol);

@@ -32,12 +32,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/library': 1500,
   'src/protocol': 2880,
   'src/relay': 370,
-  'src/relay/auth': 1140,
-  'src/relay/core': 4000,
+  'src/relay/auth': 1130,
+  'src/relay/core': 3920,
   'src/relay/engine': 2870,
   'src/relay/http': 2880,
   'src/relay/image': 1350,
-  'src/relay/jobs': 1050,
+  'src/relay/jobs': 1040,
   'src/relay/operator': 3200,
   'src/relay/replay': 3700,
   'src/relay/serve': 730,
@@ -49,7 +49,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/control': 760,
   'test/crash': 1630,
   'test/e2e': 3050,
-  'test/http': 10240,
+  'test/http': 9880,
   'test/postgres': 2080,
   'test/property': 3640,
   'test/spec': 5960,
@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 8570,
   'test/unit/cli': 7540,
   'test/unit/host': 15650,
-  'test/unit/relay': 19330,
+  'test/unit/relay': 19300,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 83820,
-  test: 99940,
+  src: 83740,
+  test: 99560,
   'bench scripts': 11230,
 };

@@ -17,7 +17,7 @@ import {
 import { onTestFinished } from 'vitest';
 import { canonicalize } from 'json-canonicalize';
 import { hostFingerprint } from '../../src/protocol/public-key.ts';
-import type { SigningAlgorithm } from '../../src/relay/auth/key-set.ts';
+import type { SigningAlgorithm } from '../../src/relay/auth/jwks.ts';
 import type { IssuerSettings } from '../../src/relay/auth/issuer.ts';
 import type { TestHost } from './hosts.ts';
 import { NOON_MS } from './test-clock.ts';

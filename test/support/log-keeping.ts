@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { readEntries } from '../../src/relay/replay/records.ts';
 import type { LogEntry } from '../../src/relay/core/event.ts';
 import { openArchive } from '../../src/relay/replay/offline.ts';
-import { LogArchives } from '../../src/relay/jobs/log-archives.ts';
+import { LogArchives } from '../../src/relay/jobs/retention-job.ts';
 import { RetentionJob, type RetentionJobOptions } from '../../src/relay/jobs/retention-job.ts';
 import type { Clock } from '../../src/lib/clock.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { printable } from '../../protocol/printable.ts';
 import { isoTime } from '../../protocol/time.ts';
 import type { FormatHost } from '../../relay/core/describe-event.ts';
-import type { LifeStep } from '../../relay/core/item-life.ts';
+import type { LifeStep } from '../../relay/core/describe-event.ts';
 import {
   type AuditedStoreFlags,
   enrolmentsOf,

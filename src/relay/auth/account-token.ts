@@ -12,7 +12,7 @@ import { AccountProof, parserOf } from '../../protocol/schemas.ts';
 import type { AuthorityAnswer } from '../core/command.ts';
 import { type Authority, AuthorityUnavailable, type EnrolmentQuestion } from './authority.ts';
 import { type IssuedJwt, type Issuer, type TokenKind, isName, isNameOrEmpty } from './issuer.ts';
-import { hasSecretMember } from './key-set.ts';
+import { hasSecretMember } from './jwks.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
 
 /** An access token (RFC 9068), or a JWT that says nothing more of itself. */
@@ -77,7 +77,7 @@ interface Grant {
   expMs: number;
 }
 
-/** What the claims of an account token grant, and to whom; `undefined` when one is missing or malformed. */
+/** Reads what the claims of an account token grant, and to whom; `undefined` when one is missing or malformed. */
 function grantOf({ claims, expMs }: IssuedJwt): Grant | undefined {
   const { sub, account, org, cnf, client_id: clientId } = claims;
   if (!isName(account) || !isNameOrEmpty(org) || !isName(clientId) || !isObject(cnf) || expMs === undefined) {
@@ -108,7 +108,7 @@ interface SeenToken {
 export class SeenTokens {
   readonly #monotonicMs: () => number;
   readonly #max: number;
-  /** By the hash of `jti`, whose length is the issuer's choice; oldest first. */
+  /** The tokens by the hash of `jti`, whose length is the issuer's choice; oldest first. */
   readonly #seen = new Map<string, SeenToken>();
 
   constructor(monotonicMs: () => number, max: number = SEEN_TOKENS_MAX) {

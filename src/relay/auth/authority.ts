@@ -1,5 +1,5 @@
 /**
- * Who may enrol: the pluggable authority ("Enrolment", rule 5).
+ * The pluggable authority, which says who may enrol ("Enrolment", rule 5).
  *
  * It is asked after the host key's signature over the challenge has been verified. Its answer is stored with the
  * enrolment. It may take its time and may fail; a failure is `AuthorityUnavailable`, and the host is not enrolled.
@@ -13,7 +13,7 @@ export interface EnrolmentQuestion {
   hostName: HostName;
   hostPubkey: PublicKey;
   ownerFp: string;
-  /** What the client sent as `proof`, unjudged. */
+  /** The client's `proof`, unjudged. */
   proof: unknown;
 }
 

@@ -27,7 +27,7 @@ interface Challenge {
 export class Challenges {
   readonly #monotonicMs: () => number;
   readonly #randomBytes: (count: number) => Buffer;
-  /** By text, oldest first. */
+  /** The open challenges by text, oldest first. */
   readonly #open = new Map<string, Challenge>();
   readonly #byKey = new Map<PublicKey, Set<Challenge>>();
 

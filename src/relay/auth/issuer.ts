@@ -1,19 +1,21 @@
 /**
- * What the issuer of account tokens says: JWTs that one of its keys signed for this relay.
+ * The issuer of account tokens: JWTs that one of its keys signed for this relay.
  *
  * Checked for every kind of token alike: form, algorithm, key, signature, `typ`, `iss`, `aud`, and its times. `iss` and
- * `aud` are compared as strings, character for character: a trailing slash is significant. What the kinds need beyond
- * that is checked by account-token.ts and security-event.ts.
+ * `aud` are compared as strings, character for character: a trailing slash is significant. What an account token
+ * needs beyond that is checked by account-token.ts, what a security event token needs by `readDenyEvent`.
  *
  * A reason is a fixed sentence: it never holds anything of the token.
  */
 import { type CryptoKey, compactVerify, decodeProtectedHeader } from 'jose';
 import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import type { Sha256Hex } from '../../protocol/digest.ts';
 import { isObject } from '../../protocol/json-object.ts';
-import type { Jwks } from './jwks.ts';
-import { KID_CHARACTERS_MAX, type SigningAlgorithm, signingAlgorithm } from './key-set.ts';
+import { DENY_KEPT_MS } from '../../protocol/limits.ts';
+import type { DenySelectors } from '../core/rows.ts';
+import { type Jwks, KID_CHARACTERS_MAX, type SigningAlgorithm, signingAlgorithm } from './jwks.ts';
 
-/** How far `iat` and `nbf` may lie ahead of the relay's clock. */
+/** `iat` and `nbf` may lie this far ahead of the relay's clock. */
 const ISSUER_AHEAD_MAX_MS = 60_000;
 
 const CLAIMS_JSON_BOUNDS: JsonBounds = { depthMax: 8, valuesMax: 500, membersMax: 100 };
@@ -31,7 +33,7 @@ export interface IssuerSettings {
 /** A kind of token: the issuer's other tokens for this relay have the same `iss` and `aud`. */
 export interface TokenKind {
   name: string;
-  /** In lower case and without `application/`; `undefined`: a token without `typ` is of this kind. */
+  /** The types in lower case, without `application/`; `undefined`: a token without `typ` is of this kind. */
   types: readonly (string | undefined)[];
 }
 
@@ -101,7 +103,7 @@ export class Issuer {
   }
 }
 
-export function jwtRefused(fault: JwtRefused['fault'], reason: string): JwtRefused {
+function jwtRefused(fault: JwtRefused['fault'], reason: string): JwtRefused {
   return { type: 'JwtRefused', fault, reason };
 }
 
@@ -114,7 +116,7 @@ export function isNameOrEmpty(value: unknown): value is string {
 }
 
 interface JwtHeader {
-  /** As the token names it, and what that is. */
+  /** The algorithm as the token names it, and as this relay knows it. */
   alg: string;
   signing: SigningAlgorithm;
   kid: string;
@@ -161,4 +163,52 @@ function timeOf(date: unknown): number | undefined {
   if (typeof date !== 'number' || date < 0) return undefined;
   const ms = Math.floor(date * 1000);
   return Number.isSafeInteger(ms) ? ms : undefined;
+}
+
+export const DENY_EVENT = 'urn:mail-relay:deny';
+const SECURITY_EVENT: TokenKind = { name: 'security event token', types: ['secevent+jwt'] };
+const HOST_FP_PATTERN = /^[0-9a-f]{64}$/;
+const REASON_CHARACTERS_MAX = 256;
+
+interface DenyEvent extends DenySelectors {
+  type: 'DenyEvent';
+  reason: string;
+}
+
+/**
+ * Reads a deny entry out of a Security Event Token (RFC 8417) that the issuer pushed; its `typ` is `secevent+jwt`.
+ *
+ * A token may be delivered again, by the issuer or by a third party that saw it: the entry it makes is the same, and its
+ * time to stand begins anew. Were it good for ever, it could keep out hosts that the issuer let in again later. So it is
+ * taken for a day after `iat`, as long as an entry stands; one that took longer is to be issued anew.
+ */
+export async function readDenyEvent(token: string, issuer: Issuer, nowMs: number): Promise<DenyEvent | JwtRefused> {
+  const jwt = await issuer.verify(token, SECURITY_EVENT);
+  if (jwt.type === 'JwtRefused') return jwt;
+  if (nowMs - jwt.iatMs >= DENY_KEPT_MS) {
+    return jwtRefused('claims', 'the token was issued more than a day ago: issue it anew');
+  }
+  const { events } = jwt.claims;
+  const deny = isObject(events) && Object.keys(events).length === 1 ? events[DENY_EVENT] : undefined;
+  return denyEvent(deny) ?? jwtRefused('form', `the token does not hold one event, ${DENY_EVENT}, with a selector`);
+}
+
+/** `undefined` unless some selector is set and all set ones are valid: an entry without any would match every host. */
+function denyEvent(event: unknown): DenyEvent | undefined {
+  if (!isObject(event)) return undefined;
+  const { host_fp: hostFp, client_id: clientId, account, org, reason } = event;
+  const selectors = [hostFp, clientId, account, org];
+  const isEachOne = selectors.every((selector) => selector === undefined || isName(selector));
+  if (!isEachOne || selectors.every((selector) => selector === undefined)) return undefined;
+  if (hostFp !== undefined && !HOST_FP_PATTERN.test(hostFp as string)) return undefined;
+  if (typeof reason !== 'string') return undefined;
+  return {
+    type: 'DenyEvent',
+    hostFp: (hostFp as Sha256Hex | undefined) ?? null,
+    clientId: (clientId as string | undefined) ?? null,
+    account: (account as string | undefined) ?? null,
+    org: (org as string | undefined) ?? null,
+    // For people; however long it is, the entry counts.
+    reason: reason.slice(0, REASON_CHARACTERS_MAX).toWellFormed(),
+  };
 }

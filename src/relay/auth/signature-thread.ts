@@ -21,14 +21,14 @@ const WORKER = extname(import.meta.url) === '.js' ? new URL('./signature-worker.
 /** While the answer to one message comes back, the thread has another. */
 const MESSAGES_AT_ONCE = 2;
 
-/** How many signatures go to the thread as one message; a verification takes as long as two. */
+/** Signatures that go to the thread as one message; a verification takes as long as two. */
 const SIGNATURES_A_MESSAGE = 48;
 const SIGNATURES_A_VERIFICATION = 2;
 
 /** Goes to the thread in one message or in several. */
 interface Signing {
   texts: readonly string[];
-  /** How many of the texts went to the thread. */
+  /** The number of texts that went to the thread. */
   handedOver: number;
   signatures: string[];
   resolve: (signatures: string[] | Promise<string[]>) => void;
@@ -48,7 +48,7 @@ interface Verification {
   resolve: (isValid: boolean) => void;
 }
 
-/** What went to the thread as one message. */
+/** The work that went to the thread as one message. */
 interface Asked {
   parts: SigningPart[];
   verifications: Verification[];
@@ -60,7 +60,7 @@ export class SignatureThread {
   #worker: Worker | undefined;
   #isRunning = false;
   #isEnded = false;
-  /** Not answered yet, the oldest first. */
+  /** The messages that are not answered yet, the oldest first. */
   #asked: Asked[] = [];
   #signings: Signing[] = [];
   #verifications: Verification[] = [];
@@ -81,7 +81,7 @@ export class SignatureThread {
     });
   }
 
-  /** As `verifySignature`. */
+  /** Verifies as `verifySignature` does. */
   async verify(key: PublicKey, message: Buffer, signature: string): Promise<boolean> {
     if (!this.#isAsked()) return verifySignature(key, message, signature);
     return new Promise((resolve) => {
@@ -96,7 +96,7 @@ export class SignatureThread {
     await this.#worker?.terminate();
   }
 
-  /** Whether the thread runs; it is started when it does not. */
+  /** Returns true when the thread runs; starts it when it does not. */
   #isAsked(): boolean {
     if (!this.#isRunning) this.#start();
     return this.#isRunning;
@@ -119,7 +119,7 @@ export class SignatureThread {
     this.#worker.on('exit', () => this.#ended());
   }
 
-  /** At the end of this turn of the event loop: a message costs as much as ten of those that go with it. */
+  /** Asks at the end of this turn of the event loop: a message costs as much as ten of those that go with it. */
   #askSoon(): void {
     if (this.#asksSoon || this.#asked.length >= MESSAGES_AT_ONCE) return;
     this.#asksSoon = true;

@@ -9,7 +9,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { signingWith, verifySignature } from '../../protocol/ed25519.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 
-/** What the thread is given: the key that it signs with. */
+/** The thread's task: the key that it signs with. */
 export interface SignatureTask {
   key: KeyObject;
 }
@@ -22,7 +22,7 @@ export interface SignatureWork {
 
 export interface SignatureAnswer {
   signatures: string;
-  /** Whether each claim is right. */
+  /** True for each claim that is right. */
   valid: boolean[];
 }
 

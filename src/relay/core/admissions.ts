@@ -7,7 +7,7 @@
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import { type DenyRow, type DenySelectors, type InviteRow, type RowChange, rowKey } from './rows.ts';
 
-/** What a deny entry is matched against: a host as it is, or as it would be. */
+/** A host that a deny entry is matched against, as it is or as it would be. */
 export interface DeniableHost {
   /** Fingerprints of every key of its lineage. */
   fingerprints: ReadonlySet<Sha256Hex>;

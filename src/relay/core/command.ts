@@ -30,7 +30,7 @@ type Becoming<Type extends string, E extends RelayEvent, Decided extends keyof E
   'type' | 'atMs' | Decided
 > & { type: Type; nowMs: number };
 
-/** What an authority says of a host key that wants to enrol. */
+/** The answer of an authority about a host key that wants to enrol. */
 export interface AuthorityAnswer {
   ok: boolean;
   account?: string;
@@ -38,7 +38,7 @@ export interface AuthorityAnswer {
   clientId?: string;
   /** Until when the hop is valid; absent means for good. */
   validUntilMs?: number;
-  /** For people; shown when `ok` is false. */
+  /** A text for people, shown when `ok` is false. */
   reason?: string;
 }
 
@@ -91,7 +91,7 @@ export interface PublishSenders extends Becoming<'PublishSenders', SendersPublis
 /** Show this encryption key to enrolled hosts. The advertisement's signature has been verified. */
 export type PublishEncKey = Becoming<'PublishEncKey', EncKeyPublished>;
 
-/** What the relay read of the wire bytes; `ok` when every target's bytes are what they claim to be. */
+/** The relay's verdict on the wire bytes; `ok` when every target's bytes are what they claim to be. */
 export type WireVerdict = 'ok' | 'not sealed' | 'id mismatch' | 'bad receipt';
 
 export interface PushItem {

@@ -49,7 +49,7 @@ export function deniedHosts(selectors: DenySelectors, rows: RowReader, directory
   );
 }
 
-/** By its fingerprint alone: the host that has or had the key with it, or every host where the entry names none. */
+/** Finds the host that has or had the key with the fingerprint, or every host where the entry names none. */
 function* hostsMeant({ hostFp }: DenySelectors, rows: RowReader, directory: Directory): Generator<EnrolmentRow> {
   if (hostFp === null) {
     yield* directory.all();

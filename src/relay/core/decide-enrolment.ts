@@ -106,7 +106,7 @@ function inviteOf({ inviteHash }: EnrolHost, { rows }: HostFacts): InviteRow | u
   return inviteHash && rows.get('invite', inviteHash);
 }
 
-/** What an open invite does for a host that is new, or is not vouched for where anybody may enrol. */
+/** Spends an open invite for a host that is new, or is not vouched for where anybody may enrol. */
 function inviteSpent(
   command: EnrolHost,
   enrolment: EnrolmentRow | undefined,

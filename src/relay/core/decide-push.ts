@@ -145,7 +145,7 @@ function quotaRejection(
   return takesTooMuch(added, facts.mail) ? 'quota:relay_bytes' : undefined;
 }
 
-/** Whether a sender whom nobody vouched for would have more of the strangers' part than is left of it. */
+/** True when a sender whom nobody vouched for would have more of the strangers' part than is left of it. */
 function takesTooMuch(added: readonly TargetState[], { isVouchedFor, own, left }: MailFacts): boolean {
   const bytes = added.reduce((sum, { pushed }) => sum + pushed.bytes + REMEMBERED_BYTES, 0);
   return !isVouchedFor && bytes > 0 && own + bytes > left - bytes;
@@ -180,7 +180,7 @@ export type KnownKeyPair = readonly [sender: PublicKey, target: PublicKey];
 /** Pairs of one key of the sender. A target has up to 4,096 of them, too many to be listed one by one for each item. */
 export type KnownKeyPairs = readonly [sender: PublicKey, targets: readonly PublicKey[]];
 
-/** Of the pairs of these keys, those under which the item may be known. */
+/** Returns those pairs of these keys under which the item may be known. */
 export type KnownPairs = (
   senders: readonly PublicKey[],
   targets: readonly PublicKey[],
@@ -223,18 +223,18 @@ export interface PushTargetFacts {
   acceptsSender: boolean;
   known: KnownItem[];
   queue: TargetRow;
-  /** What the sender, under any of its keys, has queued there. */
+  /** The usage of the sender there, under all of its keys. */
   share: UsageRow;
   account: UsageRow;
 }
 
 export interface PushFacts {
-  /** What was to be forgotten by then is forgotten, also when the clock went back since. */
+  /** Everything that was to be known until then is forgotten, also when the clock went back since. */
   dedupPurgedMs: number;
   /** Rows that the sender, under any of its keys, keeps in the dedup table. */
   dedupRows: number;
   mail: MailFacts;
-  /** What the request alone shows, or that more keys are behind it than may be asked for. */
+  /** The rejection that the request alone shows, or for which more keys are behind it than may be asked for. */
   rejection: ItemRejection | undefined;
   /** One for each target of the command, in its order; none with a `rejection`. */
   targets: PushTargetFacts[];
@@ -245,13 +245,13 @@ export interface KnownKeys {
   /** Every key of the sender, and those of them under which anything is known. */
   senders: readonly PublicKey[];
   known: readonly PublicKey[];
-  /** What the request alone shows, before anything is looked for. */
+  /** The rejection that the request alone shows, before anything is looked for. */
   rejection: ItemRejection | undefined;
   /** The keys of each target, in the order of the command; none with a `rejection`. */
   lineages: readonly (readonly PublicKey[])[];
-  /** Of each target, the pairs for which there are rows to ask. */
+  /** The pairs of each target for which there are rows to ask. */
   pairs: readonly (readonly KnownKeyPairs[])[];
-  /** How many they are, and how many of them are charged. */
+  /** The number of these pairs, and of those that are charged. */
   asked: number;
   charged: number;
 }

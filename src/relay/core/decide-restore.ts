@@ -38,11 +38,11 @@ const LISTED_AT_ONCE = 500;
 /** Restores of the replaced store that are taken over, the newest. */
 const RESTORES_KEPT = 1000;
 
-/** What is read of the store that gives way. */
+/** The store that gives way, as far as it is read. */
 export interface ReplacedStore {
   epoch: Epoch;
   lastLsn: number;
-  /** Whether it is what became of the backup: it holds the backup's last record, unaltered. */
+  /** True when the backup became this store: it holds the backup's last record, unaltered. */
   continuesBackup: boolean;
   enrolments: ReadonlyMap<PublicKey, EnrolmentRow>;
   senders: ReadonlyMap<PublicKey, SendersRow>;
@@ -90,7 +90,7 @@ export function decideRestore(
   ];
 }
 
-/** What the replaced store gave is never given again, also to a clock that was set back. */
+/** Raises the floors of sequence numbers: none that the replaced store gave is given again, whatever the clock says. */
 export function decideSeqFloors(replaced: ReplacedStore, rows: RowReader, atMs: number): RelayEvent[] {
   const floors: SeqFloor[] = [];
   for (const [targetPubkey, headSeq] of replaced.heads) {

@@ -65,7 +65,7 @@ export function decideRotate(command: RotateKey, facts: HostFacts, waiting: Wait
   return decided({ type: 'KeyRotated', hostPubkey: newPubkey, movedItems: moved, headSeq }, event);
 }
 
-/** What the rotation of `old` makes of both keys, whether or not it may be. */
+/** Makes the event of a rotation of `old`, whether or not the rotation may be. */
 export function keyRotated(
   command: RotateKey,
   old: EnrolmentRow,
@@ -158,7 +158,7 @@ function isNameFree(
   return account === old.account || !directory.namesakesOf(old.hostName, newPubkey).accounts.has(account);
 }
 
-/** What each key has queued is charged to the account that the host has from now on. */
+/** Charges the queue of each key to the account that the host has from now on. */
 function charges(
   { oldPubkey, newPubkey }: RotateKey,
   oldAccount: string | null,

@@ -1,4 +1,4 @@
-/** What deciding yields: events with an outcome, or a refusal. A refusal changes nothing. */
+/** A decision yields events with an outcome, or a refusal. A refusal changes nothing. */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { ItemRejection } from '../../protocol/items.ts';
@@ -86,7 +86,7 @@ export interface Done {
   type: 'Done';
 }
 
-/** What any command but `ExpireItems` comes to. */
+/** The outcome of any command but `ExpireItems`. */
 export type Outcome =
   | PushOutcome
   | EnrolOutcome

@@ -16,7 +16,7 @@ export const UNUSED_LAPSES_AFTER_MS = 86_400_000;
 /** The live enrolments that carry one name. */
 interface Carriers {
   keys: Set<PublicKey>;
-  /** How many of them there are of each account, and of none. */
+  /** The number of them in each account, and in none. */
   accounts: Map<string | null, number>;
 }
 
@@ -34,7 +34,6 @@ export class Directory {
   readonly #liveByName = new Map<string, PublicKey | Carriers>();
   /** Live and never used. */
   readonly #unused = new Map<PublicKey, EnrolmentRow>();
-  readonly #unusedByAge = new OldestFirst((key) => this.#unused.get(key)?.enrolledAtMs);
   /** By the key that took their place. */
   readonly #rotatedInto = new Map<PublicKey, Set<PublicKey>>();
   #liveCount = 0;
@@ -100,7 +99,7 @@ export class Directory {
     return isCrowded ? [] : this.carriers(name);
   }
 
-  /** What is to be known of those that carry `name`, `except` left out, however many they are. */
+  /** Counts those that carry `name`, `except` left out, with their accounts, however many they are. */
   namesakesOf(name: HostName, except: PublicKey): Namesakes {
     const carriers = this.#liveByName.get(foldHostName(name));
     if (carriers === undefined || carriers === except) return { count: 0, accounts: new Set() };
@@ -116,10 +115,14 @@ export class Directory {
     return this.liveByName(foldHostName(name)).flatMap((key) => this.#rows.get(key) ?? []);
   }
 
-  /** The oldest live enrolment that was never used and is at least a day old. */
+  /**
+   * The oldest live enrolment that was never used and is at least a day old. Walks through all that were never used,
+   * which is asked for where a relay is full alone: a clock may be set back between two enrolments, so they do not
+   * stand in the order of their times.
+   */
   oldestUnused(nowMs: number): EnrolmentRow | undefined {
-    const key = this.#unusedByAge.first;
-    const oldest = key && this.#unused.get(key);
+    let oldest: EnrolmentRow | undefined;
+    for (const row of this.#unused.values()) if (!oldest || row.enrolledAtMs < oldest.enrolledAtMs) oldest = row;
     return oldest && nowMs - oldest.enrolledAtMs >= UNUSED_LAPSES_AFTER_MS ? oldest : undefined;
   }
 
@@ -156,11 +159,7 @@ export class Directory {
       this.#liveByName.set(name, both);
     }
     if (row.seen) this.#unused.delete(hostPubkey);
-    else {
-      const isOfThatTime = this.#unused.get(hostPubkey)?.enrolledAtMs === row.enrolledAtMs;
-      this.#unused.set(hostPubkey, row);
-      if (!isOfThatTime) this.#unusedByAge.add(hostPubkey, row.enrolledAtMs, this.#unused.size);
-    }
+    else this.#unused.set(hostPubkey, row);
     this.#liveCount++;
   }
 
@@ -186,84 +185,4 @@ export class Directory {
 function addCarrier({ keys, accounts }: Carriers, key: PublicKey, account: string | null): void {
   keys.add(key);
   accounts.set(account, (accounts.get(account) ?? 0) + 1);
-}
-
-/** `order`: of those of one time, which was first. */
-interface Aged {
-  key: PublicKey;
-  atMs: number;
-  order: number;
-}
-
-function isOlder(one: Aged, other: Aged): boolean {
-  return one.atMs === other.atMs ? one.order < other.order : one.atMs < other.atMs;
-}
-
-/**
- * Keys by their time, the oldest first: a binary heap. A clock may be set back between two enrolments, so they do not
- * come in the order of their times. What has gone, or has another time now, is passed over when it comes to the front.
- */
-class OldestFirst {
-  #heap: Aged[] = [];
-  #added = 0;
-  readonly #timeOf: (key: PublicKey) => number | undefined;
-
-  /** `timeOf` tells the time that a key has now; `undefined`: it has gone. */
-  constructor(timeOf: (key: PublicKey) => number | undefined) {
-    this.#timeOf = timeOf;
-  }
-
-  get first(): PublicKey | undefined {
-    for (let [front] = this.#heap; front; [front] = this.#heap) {
-      if (this.#timeOf(front.key) === front.atMs) return front.key;
-      this.#removeFront();
-    }
-    return undefined;
-  }
-
-  /** `count` is how many keys there are: entries of others are cleared away when they are more. */
-  add(key: PublicKey, atMs: number, count: number): void {
-    const heap = this.#heap;
-    if (heap.length > 2 * count + 16) {
-      this.#heap = heap
-        .filter((one) => this.#timeOf(one.key) === one.atMs)
-        .toSorted((a, b) => (isOlder(a, b) ? -1 : 1));
-      // The new one is among them already, if it had this time before.
-      if (this.#heap.some((one) => one.key === key)) return;
-    }
-    this.#heap.push({ key, atMs, order: this.#added++ });
-    this.#rise(this.#heap.length - 1);
-  }
-
-  #rise(from: number): void {
-    for (let at = from; at > 0; ) {
-      const above = (at - 1) >>> 1;
-      if (!this.#isBefore(at, above)) return;
-      this.#swap(at, above);
-      at = above;
-    }
-  }
-
-  #removeFront(): void {
-    this.#swap(0, this.#heap.length - 1);
-    this.#heap.pop();
-    for (let at = 0; ; ) {
-      let least = at;
-      for (const below of [2 * at + 1, 2 * at + 2]) if (this.#isBefore(below, least)) least = below;
-      if (least === at) return;
-      this.#swap(at, least);
-      at = least;
-    }
-  }
-
-  #isBefore(one: number, other: number): boolean {
-    const [a, b] = [this.#heap[one], this.#heap[other]];
-    return a !== undefined && b !== undefined && isOlder(a, b);
-  }
-
-  #swap(one: number, other: number): void {
-    const [a, b] = [this.#heap[one], this.#heap[other]];
-    if (a) this.#heap[other] = a;
-    if (b) this.#heap[one] = b;
-  }
 }

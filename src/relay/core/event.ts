@@ -88,9 +88,9 @@ export interface CheckpointTaken {
   type: 'CheckpointTaken';
   throughLsn: number;
   rows: number;
-  /** Of the rows in the order of their keys. A replay up to `throughLsn` gives the same. */
+  /** The hash of the rows in the order of their keys. A replay up to `throughLsn` gives the same. */
   rowsHash: Sha256Hex;
-  /** Of the entries that say until when dedup rows are known, and of whom they are, which the rows do not name. */
+  /** The hash of the entries that say until when dedup rows are known, and whose they are, which no row names. */
   dueHash: Sha256Hex;
   atMs: number;
 }
@@ -100,7 +100,7 @@ export interface HostEnrolled extends EnrolmentRecord {
   hostPubkey: PublicKey;
   /** The account that was charged for its queue until now, when another is from now on. */
   formerAccount: string | null;
-  /** What the host has queued and its account is charged from now on: zero unless the account changed. */
+  /** The queue of the host, for which its account is charged from now on: zero unless the account changed. */
   chargedItems: number;
   chargedBytes: number;
   atMs: number;
@@ -119,7 +119,7 @@ export interface V2HopMade extends Omit<HostSeen, 'type'> {
 export interface EnrolmentLapsed {
   type: 'EnrolmentLapsed';
   hostPubkey: PublicKey;
-  /** What its account is charged no longer. */
+  /** The account that is charged no longer for what follows. */
   account: string | null;
   releasedItems: number;
   releasedBytes: number;
@@ -155,12 +155,12 @@ export interface KeyRotated extends EnrolmentRecord {
   seen: boolean;
   /** All keys of the host, the new one last. */
   lineage: LineageMember[];
-  /** Whether the old key's sender list is the newer one and takes the place of the new key's. */
+  /** True when the old key's sender list is the newer one and takes the place of the new key's. */
   movesSenders: boolean;
   firstSeq: number;
   /** Items that are to be moved, notices included. */
   moved: number;
-  /** What of them quotas are charged for. */
+  /** Those of them for which quotas are charged, with their bytes. */
   items: number;
   bytes: number;
   charges: AccountCharge[];
@@ -174,10 +174,10 @@ export interface ItemsMoved {
   type: 'ItemsMoved';
   oldPubkey: PublicKey;
   newPubkey: PublicKey;
-  /** Where they were, ascending. */
+  /** Their places until now, ascending. */
   fromSeqs: number[];
   firstSeq: number;
-  /** How many are still to be moved. */
+  /** The number of items still to be moved. */
   left: number;
   atMs: number;
 }
@@ -328,7 +328,7 @@ export interface ItemsExpired {
 export interface DedupExtended {
   type: 'DedupExtended';
   targetPubkey: PublicKey;
-  /** By what dedup knows them under. */
+  /** The names under which dedup knows them. */
   items: Pick<ExpiredItem, 'itemId' | 'senderPubkey' | 'pushedTo'>[];
   dedupUntilMs: number;
   atMs: number;
@@ -338,7 +338,7 @@ export interface DedupExtended {
 export interface DedupPurged {
   type: 'DedupPurged';
   beforeMs: number;
-  /** How many rows each sender key keeps no longer. */
+  /** The number of rows that each sender key keeps no longer. */
   senders: { senderPubkey: PublicKey; rows: number }[];
   atMs: number;
 }

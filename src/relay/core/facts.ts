@@ -24,15 +24,15 @@ import {
 /** The operator's settings. */
 export interface RelaySettings {
   limits: Limits;
-  /** Which hosts may enrol: all that the authority admits, or of those only hosts with an invite. */
+  /** The hosts that may enrol: all that the authority admits, or of those only hosts with an invite. */
   admission: 'open' | 'invite';
   enrolmentsMax: number;
   dedupRowsMax: number;
-  /** What all mail may take of the disk, of which strangers have a part (mail-use.ts); absent: as the disk allows. */
+  /** Bytes of the disk for all mail, of which strangers have a part (mail-use.ts); absent: as the disk allows. */
   mailBudgetBytes?: number;
 }
 
-/** What decisions about the hosts of a relay read. */
+/** The facts of decisions about the hosts of a relay. */
 export interface HostFacts {
   rows: RowReader;
   directory: Directory;
@@ -40,7 +40,7 @@ export interface HostFacts {
   settings: RelaySettings;
 }
 
-/** How facts are read: the rows, and whether a queued row's payload is there (checked for duplicates only). */
+/** The source of facts: the rows, and whether a queued row's payload is there (checked for duplicates only). */
 export interface FactSource extends RowReader {
   hasPayload(row: QueueRow): boolean;
 }

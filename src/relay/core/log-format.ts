@@ -8,5 +8,5 @@
  */
 export const LOG_FORMAT = 2;
 
-/** From this format on an event marks enrolments. */
+/** The first format in which an event marks enrolments. */
 export const MARKS_FORMAT = 2;

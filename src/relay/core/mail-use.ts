@@ -15,18 +15,18 @@ import type { EnrolmentRow, RowChange, RowReader } from './rows.ts';
 
 /** Records, hashes and rows of one item, about. */
 export const REMEMBERED_BYTES = 512;
-/** Of what is free above the floor, mail may take one part in so many, unless the operator says how much. */
+/** Mail may take one part in so many of what is free above the floor, unless the operator says how much. */
 const PARTS_OF_DISK = 2;
-/** Of what mail may take, strangers may have one part in so many. */
+/** Strangers may have one part in so many of what mail may take. */
 const PARTS_OF_BUDGET = 2;
 
-/** What a push is decided by. */
+/** The use of the disk by which a push is decided. */
 export interface MailFacts {
-  /** Whether an operator or an account vouched for the sender. */
+  /** True when an operator or an account vouched for the sender. */
   isVouchedFor: boolean;
-  /** What the sender, under any of its keys, takes. */
+  /** Bytes that the sender takes, under all of its keys. */
   own: number;
-  /** What strangers may take beyond what they do. */
+  /** Bytes that strangers may take beyond those they have. */
   left: number;
 }
 
@@ -35,7 +35,7 @@ export function isVouchedFor({ account, invited }: EnrolmentRow): boolean {
 }
 
 export class MailUse {
-  /** What is free above the floor of the disk, as it was found last. */
+  /** Bytes free above the floor of the disk, as they were found last. */
   freeBytes = Infinity;
   readonly #bySender = new Map<PublicKey, number>();
   readonly #vouchedFor = new Set<PublicKey>();

@@ -18,9 +18,9 @@ export interface IndexedItem {
 }
 
 export interface Released {
-  /** How far: `through`, or less when more senders lie below it than were asked for. */
+  /** The last seq: `through`, or less when more senders lie below it than were asked for. */
   through: number;
-  /** Without notices, for which no quota is charged. */
+  /** The items, without notices, for which no quota is charged. */
   items: number;
   bytes: number;
   notices: number;
@@ -62,7 +62,7 @@ export class QueueIndex {
     this.#end++;
   }
 
-  /** What lies at or below `through`, by sender; it ends before the sender after the first `sendersMax`. */
+  /** Sums up the items at or below `through`, by sender; it ends before the sender after the first `sendersMax`. */
   released(through: number, sendersMax: number): Released {
     const stop = this.#firstAbove(through);
     const usage = new Map<number, { items: number; bytes: number }>();

@@ -1,5 +1,5 @@
 /**
- * What an event does to the rows: the reducer of each projection in turn.
+ * Applies an event to the rows: the reducer of each projection in turn.
  *
  * The live commit, replay, rebuild and the tests all call this one function. Pure: `rows` shows the state before the
  * event; the changes are the state after it, and no key is changed twice in one answer.

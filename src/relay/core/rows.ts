@@ -39,7 +39,7 @@ export interface RestoreRow {
 
 export type AuthorityName = 'host-key' | 'account-token';
 
-/** What is recorded of an admitted key: by the events that admit one, and in its row. */
+/** The record of an admitted key: in the events that admit one, and in its row. */
 export interface EnrolmentRecord {
   hostName: HostName;
   /** The host's own unproven claim; decides nothing. */
@@ -64,17 +64,17 @@ export interface EnrolmentRow extends EnrolmentRecord {
   revokedAtMs: number | null;
   /** The key that took this one's place, when a rotation revoked it. */
   rotatedTo: PublicKey | null;
-  /** Whether a signed hop of this key was ever accepted: an enrolment that was never used may lapse. */
+  /** True when a signed hop of this key was ever accepted: an enrolment that was never used may lapse. */
   seen: boolean;
-  /** Whether a v2 hop of this key was ever accepted: a v1 hop names no relay, and may be one for another. */
+  /** True when a v2 hop of this key was ever accepted: a v1 hop names no relay, and may be one for another. */
   madeV2Hop: boolean;
-  /** Whether an invite of the operator vouched for the host. */
+  /** True when an invite of the operator vouched for the host. */
   invited: boolean;
   /** When its list of senders was last published again with the same senders: that list is not written anew. */
   sendersDatedMs: number | null;
 }
 
-/** What an enrolment that begins has not done yet. */
+/** The members of an enrolment that begins: nothing of this has happened yet. */
 export const NEW_ENROLMENT = {
   revokedAtMs: null,
   rotatedTo: null,
@@ -106,14 +106,14 @@ export interface DenySelectors {
 
 /** A deny entry: it stops enrolments and rotations until it expires. */
 export interface DenyRow extends DenySelectors {
-  /** For people. */
+  /** A text for people. */
   reason: string;
   untilMs: number;
 }
 
 /** An unused invite. Only the hash of its token is stored. */
 export interface InviteRow {
-  /** For people. */
+  /** A text for people. */
   label: string;
   issuedAtMs: number;
   expiresAtMs: number;
@@ -164,13 +164,13 @@ export interface TargetRow {
   queueBytes: number;
 }
 
-/** What is queued: of one sender at one target, or for one account. Absent means zero. */
+/** The queued items of one sender at one target, or for one account. Absent means zero. */
 export interface UsageRow {
   items: number;
   bytes: number;
 }
 
-/** What one sender key keeps in the dedup table. Absent means zero. */
+/** The share of one sender key in the dedup table. Absent means zero. */
 export interface SenderRow {
   dedupRows: number;
 }
@@ -186,7 +186,7 @@ export interface QueueRow {
   bytes: number;
   acceptedAtMs: number;
   expiresAtMs: number;
-  /** Where the wire bytes were stored: a rotation moves the row and leaves the bytes. */
+  /** The place at which the wire bytes were stored: a rotation moves the row and leaves the bytes. */
   payloadTarget: PublicKey;
   payloadSeq: number;
 }
@@ -201,7 +201,7 @@ export interface DedupRow {
   bytes: number;
   acceptedAtMs: number;
   dedupUntilMs: number;
-  /** Where its queue row is, or was when it was acked: a rotation moves it; `seq` stays as in the accept receipt. */
+  /** The place of its queue row, until it was acked: a rotation moves it; `seq` stays as in the accept receipt. */
   queuedTarget: PublicKey;
   queuedSeq: number;
   /** The place in the log where it was accepted. */
@@ -240,7 +240,7 @@ interface TableChange<T extends TableName> {
   table: T;
   key: string;
   row: Tables[T] | null;
-  /** Of a queue row that goes: another row names its wire bytes from now on, so they stay. */
+  /** Set for a queue row that goes while another row names its wire bytes from now on, so that they stay. */
   leavesPayload?: true;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Who is admitted. `POST /v1/relay/challenge` and `POST /v1/relay/enrol`: a host key enrols.
+ * The routes of admission. `POST /v1/relay/challenge` and `POST /v1/relay/enrol`: a host key enrols.
  *
  * `POST /v2/relay/rotate`: a host goes on under a new key. The record is signed by both, and needs no hop.
  * `GET /v2/relay/rotation?key=`: that record, for hosts that know only the old key. The relay vouches for nothing of
@@ -22,7 +22,7 @@ import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import { AuthorityUnavailable } from '../auth/authority.ts';
 import type { JwtRefused } from '../auth/issuer.ts';
-import { readDenyEvent } from '../auth/security-event.ts';
+import { readDenyEvent } from '../auth/issuer.ts';
 import {
   type HopRelayRequest,
   type HostOperation,

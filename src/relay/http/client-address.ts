@@ -1,5 +1,5 @@
 /**
- * Who a request without a signature counts against: the address of the client, or its network.
+ * The client that a request without a signature counts against: its address, or its network.
  *
  * Behind a proxy only the entry that the trusted proxy appended is believed: the rightmost one over all lines of the
  * forwarded-for header. Earlier entries are the client's own words.

@@ -1,5 +1,5 @@
 /**
- * What the relay does with a request inside the pipeline (http/pipeline.ts):
+ * Carries a request of a host inside the pipeline (http/pipeline.ts):
  * enrolled → skew → body → signature → rate → content. What the headers decide is decided before the body is read.
  */
 import { BODY_BYTES_MAX, WORK_OF_REQUEST } from '../../protocol/limits.ts';
@@ -35,7 +35,7 @@ import { type CountedAs, type MaybeHopRequest, type RawQuery, type Route, refusa
 import type { HeldBytes } from './page-writer.ts';
 import type { WorkBudget } from './work-budget.ts';
 
-/** Of one host key from one address: two bodies of full size. */
+/** The share of one host key from one address: two bodies of full size. */
 const BODIES_SHARE_BYTES = 16 << 20;
 /** Bodies of requests without a hop, which are small: of all, and of one client address. */
 const OPEN_BODIES_BYTES_MAX = 4 << 20;
@@ -52,10 +52,10 @@ export interface HandlerOptions {
   clock: Clock;
   timers: Timers;
   randomId: () => string;
-  /** Whether there is room on the disk for this many bytes more. */
+  /** `take` returns true when there is room on the disk for this many bytes more. */
   room: { take: (bytes: number) => boolean };
   trustProxy: TrustProxy;
-  /** Whether hops of v1 are taken. */
+  /** True when hops of v1 are taken. */
   takesV1: boolean;
   heldBytes: HeldBytes;
   rates: Readonly<Record<Exclude<CountedAs, 'work'>, RateLimiter>>;
@@ -97,7 +97,7 @@ export class Handler {
     this.#pipeline.handle(exchange);
   }
 
-  /** From now on new requests get 503; resolves when those under way are answered. */
+  /** Answers new requests with 503 from now on; resolves when those under way are answered. */
   async drain(): Promise<void> {
     const drained = this.#pipeline.drain();
     this.#options.engine.endWaits();
@@ -175,7 +175,7 @@ export class Handler {
     if (!enrolment || !isAdmitted(enrolment, nowMs, hopVersion)) return 'not enrolled';
     exchange.isProven();
     const noted = engine.noteHostSeen({ type: 'NoteHostSeen', hostPubkey, hopVersion, nowMs });
-    // What a host did over v2 is answered when no crash makes the relay forget that it speaks v2.
+    // A request over v2 is answered when no crash makes the relay forget that its host speaks v2.
     await noted?.catch((error: unknown) => {
       if (!isRowFault(error)) throw error;
     });

@@ -40,10 +40,10 @@ and, beside \`x-mail-key\`, the query and the key of the relay.`;
 /** The problems of every operation of the relay: framing, size, and a relay that stops. */
 const OF_ANY_OPERATION: readonly ProblemCode[] = ['BAD_REQUEST', 'LENGTH_REQUIRED', 'BODY_TOO_LARGE', 'UNAVAILABLE'];
 const OF_ANY_HOP: readonly ProblemCode[] = ['NOT_ENROLLED', 'BAD_SIGNATURE', 'CLOCK_SKEW'];
-/** What answers: a listener, or the console on that of the operator. */
+/** The part that answers: a listener, or the console on that of the operator. */
 type Answering = Listener | 'console';
 
-/** What a request that is no operation is answered with. */
+/** The problems with which a request that is no operation is answered. */
 const OF_NO_OPERATION: Readonly<Record<Answering, readonly ProblemCode[]>> = {
   relay: ['BAD_REQUEST', 'NOT_FOUND', 'METHOD_NOT_ALLOWED', 'UNAVAILABLE'],
   operator: ['BAD_REQUEST', 'NOT_FOUND', 'METHOD_NOT_ALLOWED'],
@@ -132,7 +132,7 @@ const HEADERS = {
   'x-frame-options': { required: false, description: 'DENY', schema: { type: 'string' } },
 };
 
-/** What keeps the page of the console to itself; a request that is refused for its framing is answered without them. */
+/** The headers that keep the page of the console to itself; a refusal of a framing has none of them. */
 const SAFETY_HEADERS = [
   'cache-control',
   'content-security-policy',
@@ -180,7 +180,7 @@ function parameterObjects(place: 'query' | 'header', shape: TObject, components:
   }));
 }
 
-/** By status. A problem and a success may share one: their content types differ. */
+/** The responses by status. A problem and a success may share one: their content types differ. */
 function responseObjects(operation: Answered, codes: readonly ProblemCode[], components: Components): JsonObject {
   const { successes } = operation;
   const statuses = [...successes, ...codes.map((code) => PROBLEMS[code])].map(({ status }) => status);
@@ -210,10 +210,10 @@ function responseObjects(operation: Answered, codes: readonly ProblemCode[], com
   return objects;
 }
 
-/** What says which headers an answer has. */
+/** The members of an operation that say which headers its answers have. */
 type Answered = Pick<Operation, 'listener' | 'successes'> & Partial<Pick<Operation, 'access'>>;
 
-/** Whether the request goes the way of handler.ts, as those of hosts do. */
+/** True when the request goes the way of handler.ts, as those of hosts do. */
 function isHandled({ listener, access }: Answered): boolean {
   return listener === 'relay' || (access?.startsWith('console') ?? false);
 }
@@ -256,7 +256,7 @@ class Components {
     return references.length === 1 ? (references[0] ?? {}) : { oneOf: references };
   }
 
-  /** By name, in order of names. */
+  /** The schemas that are referred to, in the order of their names. */
   used(): JsonObject {
     return Object.fromEntries([...this.#used].toSorted(([one], [other]) => (one < other ? -1 : 1)));
   }

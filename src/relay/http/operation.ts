@@ -27,7 +27,7 @@ import type { Engine } from '../engine/engine.ts';
 import type { PageWriter } from './page-writer.ts';
 import type { WorkBudget } from './work-budget.ts';
 
-/** Where an operation is answered: to hosts, or to the operator alone. */
+/** The listener that answers an operation: that of hosts, or that of the operator alone. */
 export type Listener = 'relay' | 'operator';
 
 /**
@@ -47,7 +47,7 @@ export type Access =
 /** An answer that is no problem document of the protocol. */
 export interface Success {
   status: 200 | 202 | 308 | 401 | 403 | 404 | 409 | 429 | 500 | 503;
-  /** Of the body; absent when the answer has none. */
+  /** The schema of the body; absent when the answer has none. */
   schema?: TSchema;
   /** JSON unless it says otherwise. */
   contentType?: string;
@@ -80,7 +80,7 @@ export function text(contentType: string, description: string): Success {
   return { status: 200, contentType, schema: Type.String(), description };
 }
 
-/** What the operations of hosts work with. */
+/** The parts with which the operations of hosts work. */
 export interface RelayParts {
   engine: Engine;
   relayPubkey: PublicKey;
@@ -106,7 +106,7 @@ export interface RelayRequest<Query = unknown> {
   exchange: Exchange;
   /** The request id, for replies that the route writes itself. */
   id: string;
-  /** To a route as it came; to an operation as its schema has it. */
+  /** The query: to a route as it came, to an operation as its schema has it. */
   query: Query;
   body: Body;
   /** The client's address or network, for rates and challenges. */
@@ -123,9 +123,9 @@ export interface HopRelayRequest<Query = unknown> extends RelayRequest<Query> {
   caller: EnrolmentRow;
 }
 
-/** What requests are counted as, each against a limit of its own; `work` against the budget of work. */
+/** The kinds by which requests are counted, each against a limit of its own; `work` against the budget of work. */
 export type CountedAs = 'challenge' | 'enrol' | 'rotate' | 'deny' | 'push' | 'senders' | 'encKey' | 'log' | 'work';
-/** What is counted for each host; everything else is counted for each client address. */
+/** The kinds that are counted for each host; all others are counted for each client address. */
 type CountedForHosts = 'push' | 'senders' | 'encKey' | 'work';
 
 type Handle<Request> = (request: Request, parts: RelayParts) => RouteResult | Promise<RouteResult>;

@@ -22,11 +22,11 @@ import type { Epoch } from '../../protocol/epoch.ts';
 
 /** Wire bytes of one slice, about. */
 const SLICE_BYTES = 512 << 10;
-/** What a page under way may hold in memory: slices as read and as encoded, and what the connection has not sent. */
+/** Bytes that a page under way may hold: slices as read and as encoded, and what the connection has not sent. */
 const PAGE_HELD_BYTES_MAX = 2 << 20;
 /** A page of 64 KiB of wire bytes: up to here it has room of its own. */
 const SMALL_PAGE_HELD_BYTES_MAX = 256 << 10;
-/** Of one host. */
+/** Bytes of all pages of one host. */
 const PAGES_SHARE_BYTES = 4 * PAGE_HELD_BYTES_MAX;
 /** A page that was not taken by then is cut. */
 const PAGE_DEADLINE_MS = 60_000;
@@ -152,7 +152,7 @@ export class PageWriter {
     return { bytes: encoder.items(whole, wires), lastSeq, isCut };
   }
 
-  /** Where memory or the store has all of them as they are sent, and they are what was stored. */
+  /** The rows as they are sent, where memory or the store has all of them so and they are what was stored. */
   async #encodedWhole(rows: readonly QueueRow[], encoder: PageEncoder): Promise<EncodedWires | undefined> {
     if (rows.length === 0) return undefined;
     const { engine } = this.#options;
@@ -166,13 +166,13 @@ export class PageWriter {
 }
 
 interface Slice {
-  /** What is sent of it. */
+  /** The bytes that are sent. */
   bytes: Buffer;
   /** Gives the memory of the bytes back, when they have been sent. */
   release?(this: void): void;
   /** The last row that was dealt with. */
   lastSeq: number | undefined;
-  /** Whether it ends before a row that was lost. */
+  /** True when the slice ends before a row that was lost. */
   isCut: boolean;
 }
 
@@ -217,7 +217,7 @@ function slicesOf(rows: readonly QueueRow[]): QueueRow[][] {
   return slices;
 }
 
-/** How many bytes requests and pages under way may hold in memory, all together. What is small has room of its own. */
+/** Bytes that requests and pages under way may hold in memory, all together. Small ones have room of their own. */
 export interface HeldBytes {
   bodies: number;
   /** Bodies of up to 64 KiB. */
@@ -237,7 +237,7 @@ export const HELD_BYTES: HeldBytes = {
 export interface PageEncoder {
   /** The next items, in order; what is written before the first of them is in front. */
   items(rows: readonly QueueRow[], wires: readonly Buffer[]): Buffer;
-  /** What `items` would write around the base64 of each wire; absent where it does not write base64. */
+  /** The texts that `items` writes around the base64 of each wire; absent where it does not write base64. */
   texts?(rows: readonly QueueRow[]): TextsAround;
   /** The head of the next item as a page has it (`pulledItemHead`); absent where it does not write such items. */
   readonly lead?: string;

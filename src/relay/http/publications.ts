@@ -1,5 +1,5 @@
 /**
- * What a host publishes about itself. `POST /v2/relay/senders`: whose mail the caller takes from now on. `POST
+ * The routes of what a host publishes. `POST /v2/relay/senders`: whose mail the caller takes from now on. `POST
  * /v1/relay/enc-key`, `GET /v1/relay/enc-key?host=` and `GET /v2/relay/enc-key?key=`: the keys that mail is sealed to.
  * The relay shows what the host signed; a reader decides whether to trust it, by the host key that it pinned.
  */

@@ -31,7 +31,7 @@ import { DoubtfulExchange, type ExchangeConnection, UwsExchange } from './uws-ex
 import { NotListening, type Tls } from '../../http/tls-files.ts';
 import type { HttpRequest, HttpResponse, TemplatedApp, UwsBinding, us_listen_socket } from './uws-binding.ts';
 
-/** Of a length that both releases read. */
+/** A content length that both releases read. */
 const PLAIN_LENGTH = /^[0-9]{1,9}$/;
 
 /** uWebSockets.js closes an idle connection 8 to 12 s after its last answer or `resume`, whichever is later. */
@@ -40,7 +40,7 @@ const UWS_IDLE_MS = 8_000;
 class UwsConnections {
   readonly #handler: ExchangeHandler;
   readonly #connections: Connections;
-  /** Without an `onData`: their last request has come whole. */
+  /** The connections without an `onData`: their last request has come whole. */
   readonly #unarmed = new Set<UwsConnection>();
   #arriving: { res: HttpResponse; head: SentHead } | undefined;
   /** Requests of doubtful framing that are not answered yet. */
@@ -121,7 +121,7 @@ class UwsConnections {
 }
 
 class UwsConnection implements ExchangeConnection {
-  /** As it is counted; there from the moment on in which it is. */
+  /** The connection as it is counted, from the moment on in which it is. */
   counted: Connection | undefined;
   readonly #res: HttpResponse;
   readonly peerAddress: string;
@@ -187,7 +187,7 @@ class UwsConnection implements ExchangeConnection {
   }
 }
 
-/** What the peer sent of it. Its address takes a system call, and that of its connection is known. */
+/** The head as the peer sent it. Its address takes a system call, and that of its connection is known. */
 type SentHead = Omit<RequestHead, 'peerAddress'>;
 
 function wholeHead({ method, target, headers }: SentHead, peerAddress: string): RequestHead {
@@ -209,7 +209,7 @@ function addressOf(res: HttpResponse): string {
   return Buffer.from(res.getRemoteAddressAsText()).toString('latin1');
 }
 
-/** Whether its data may come later than its head, or never. framing.ts refuses every such request. */
+/** True when its data may come later than its head, or never. framing.ts refuses every such request. */
 function isDoubtful({ headers }: SentHead): boolean {
   return headers.some(
     ([name, value]) => name === 'transfer-encoding' || (name === 'content-length' && !PLAIN_LENGTH.test(value)),

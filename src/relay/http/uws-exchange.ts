@@ -29,7 +29,7 @@ export class UwsExchange implements Exchange, ReplyStream {
   readonly #abortListeners: (() => void)[] = [];
   #writable: (() => void) | undefined;
   #taken: ((bytes: number) => void) | undefined;
-  /** Of a reply in pieces: it goes out with the first of them, where that comes at once. */
+  /** Writes the head of a reply in pieces, with the first of them where that comes at once. */
   #writeHead: (() => void) | undefined;
 
   constructor(res: HttpResponse, head: RequestHead, connection: ExchangeConnection) {
@@ -138,7 +138,7 @@ export class UwsExchange implements Exchange, ReplyStream {
     this.#connection.endReply(() => void this.#res.cork(write));
   }
 
-  /** Whether all of it, and all before it, has gone out; else the rest is buffered. */
+  /** Returns true when all of it, and all before it, has gone out; else the rest is buffered. */
   #write(bytes: Buffer): boolean {
     if (this.#state !== 'open') return true;
     let hasRoom = true;

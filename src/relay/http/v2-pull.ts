@@ -104,7 +104,7 @@ function arrival(
   { engine, timers }: RelayParts,
 ): Promise<void> {
   return new Promise((resolve) => {
-    // What happened between the page and here is not waited for.
+    // Nothing that happened between the page and here is waited for.
     const isOver = engine.isDraining || exchange.isAborted || engine.directory.get(target)?.revokedAtMs !== null;
     if (isOver || engine.head(target).headSeq > headSeq || engine.epoch !== epoch) {
       resolve();
@@ -148,7 +148,7 @@ async function ack(request: HopRelayRequest, parts: RelayParts): Promise<Reply> 
   return jsonReply(200, { acked_through: ackedThrough, deleted, head_seq: headSeq });
 }
 
-/** What became of an ack, charged when it releases nothing; or the reply where it is refused. */
+/** Acks, and charges an ack that releases nothing; returns the outcome, or the reply where it is refused. */
 export async function chargedAck(
   { caller: { hostPubkey }, clientAddress }: HopRelayRequest,
   command: AckItems,

@@ -74,7 +74,7 @@ export class WorkBudget {
     this.owe(key, address, Math.floor(places / PLACES_A_WORK));
   }
 
-  /** Whether a page of `target` behind `after` begins with what was handed over before. */
+  /** True when a page of `target` behind `after` begins with items that were handed over before. */
   isRepeated(target: PublicKey, after: number): boolean {
     return after < (this.#handedOver.get(target) ?? 0);
   }

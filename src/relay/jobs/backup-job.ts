@@ -55,11 +55,11 @@ interface BackupJobOptions extends BackupSettings {
   onFailed: (error: unknown) => void;
 }
 
-/** How often the job checks whether a backup is due. */
+/** The interval at which the job checks whether a backup is due. */
 const ASK_EVERY_MS = 45_000;
 /** After a failure, unless the interval is shorter. */
 const RETRY_MS = 600_000;
-/** Of the fingerprint of the relay's key: relays may share a folder. */
+/** Characters of the fingerprint of the relay's key in a name: relays may share a folder. */
 const MARK_CHARACTERS = 12;
 
 export class BackupJob {
@@ -67,7 +67,7 @@ export class BackupJob {
   readonly #name: RegExp;
   readonly #mark: string;
   readonly #task: PeriodicTask;
-  /** Of the last attempt, or of the start. */
+  /** The time of the last attempt, or of the start. */
   #triedMs: number;
   #hasFailed = false;
   #last: LastBackup | undefined;
@@ -90,7 +90,7 @@ export class BackupJob {
     return job;
   }
 
-  /** How the last attempt of this process went, or when the newest file of an earlier one was made. */
+  /** The outcome of the last attempt of this process, or the time of the newest file of an earlier one. */
   get last(): LastBackup | undefined {
     return this.#last;
   }

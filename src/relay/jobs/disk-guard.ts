@@ -54,7 +54,7 @@ export class DiskGuard {
     return this.#freeBytes;
   }
 
-  /** Whether pushes would still be taken with so many bytes more on the disk. Asks the file system. */
+  /** Returns true when pushes would still be taken with so many bytes more on the disk. Asks the file system. */
   async hasRoomFor(bytes: number): Promise<boolean> {
     await this.#task.run();
     return this.#freeBytes - bytes >= this.#options.floorBytes;

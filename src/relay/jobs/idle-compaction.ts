@@ -27,7 +27,7 @@ const REWRITTEN_FACTOR = 4;
 const AT_ONCE_BYTES = 64 << 20;
 /** Pieces are cut at the first two bytes of the target's key. */
 const EDGES = 1 << 16;
-/** Where what is collected lies. */
+/** The prefixes under which collected items lie. */
 const PREFIXES = [PREFIX.payload, PREFIX.queue, PREFIX.expiry];
 
 interface Range {
@@ -36,11 +36,11 @@ interface Range {
 }
 
 interface Piece extends Range {
-  /** As LevelDB reckons. */
+  /** The size as LevelDB reckons it. */
   bytes: number;
 }
 
-/** What a compaction changed, as LevelDB reckons. */
+/** The change that a compaction made, as LevelDB reckons. */
 export interface Compacted {
   bytesBefore: number;
   bytesAfter: number;
@@ -51,9 +51,9 @@ interface IdleCompactionOptions {
   store: Pick<RelayStore, 'lastLsn' | 'storedBytes' | 'compact'> & {
     collector: Pick<RelayStore['collector'], 'isPending' | 'collectedBytes'>;
   };
-  /** Whether the disk has room for so many bytes more, while a piece is written. */
+  /** Resolves to true when the disk has room for so many bytes more, while a piece is written. */
   hasRoomFor: (bytes: number) => Promise<boolean>;
-  /** Whether anything reads the store as it was. */
+  /** Returns true when anything reads the store as it was. */
   isRead: () => boolean;
   /** Writes to the store. Rejects when it takes no write. */
   write: () => Promise<void>;
@@ -67,7 +67,7 @@ export class IdleCompaction {
   readonly #options: IdleCompactionOptions;
   readonly #task: PeriodicTask;
   #seenLsn: number | undefined;
-  /** Of what the collector counts: so much was given back. */
+  /** Bytes given back, of those that the collector counts. */
   #givenBack = -WORTH_BYTES;
 
   constructor(options: IdleCompactionOptions) {
@@ -112,7 +112,7 @@ export class IdleCompaction {
       }
     }
     await write();
-    // What was begun to be read meanwhile may have kept something: then all is done again.
+    // A reader that began meanwhile may have kept something: then all is done again.
     if (isRead()) return;
     this.#givenBack += collectedBytes;
     const bytesAfter = await this.#bytes();

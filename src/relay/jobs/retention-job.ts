@@ -7,11 +7,14 @@
  *   - nothing is pruned while the clock is not trusted, because a clock that jumped ahead would make everything old;
  *   - with a folder for archives, no record is pruned before an archive of it is on disk there.
  */
+import { join } from 'node:path';
+import { type PublicKey, hostFingerprint } from '../../protocol/public-key.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
+import { ImageUnwritten, writeImageFile } from '../../lib/image-file.ts';
 import { PeriodicTask, type StopSignal, stopSignal } from '../../lib/periodic-task.ts';
 import { StoreFailed } from '../engine/committer.ts';
 import type { LogRetention, TakenCheckpoint } from '../engine/log-retention.ts';
-import type { LogArchives } from './log-archives.ts';
+import { ARCHIVE_KIND, holdsRange, writeArchive } from '../image/archive.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { eventTimeMs } from '../core/event.ts';
 import { isCheckpointDue, type KeepingTime } from '../core/decide-log.ts';
@@ -126,5 +129,69 @@ export class RetentionJob {
     const entry = this.#options.store.entry(lsn);
     if (!entry) throw new Error('invariant: a record that may go is in the log');
     return eventTimeMs(entry.event);
+  }
+}
+
+interface LogArchivesOptions {
+  folder: string;
+  relayPubkey: PublicKey;
+  store: RelayStore;
+  clock: Clock;
+  version: string;
+}
+
+/** Characters of the fingerprint of the relay's key in a name: relays may share a folder. */
+const MARK_CHARACTERS = 12;
+/** Names sort like records. */
+const LSN_DIGITS = 12;
+/** Archives of one name that hold different records. */
+const SAME_NAME_MAX = 100;
+
+/**
+ * The archives of a running relay's log, in a folder that the operator names.
+ *
+ * Invariants:
+ *   - the name of an archive is returned when it is complete, checked and on disk;
+ *   - none is ever replaced or removed: where an archive of the same name holds other records, as after a restore, the
+ *     new one gets another name.
+ */
+export class LogArchives {
+  readonly #options: LogArchivesOptions;
+  readonly #mark: string;
+
+  constructor(options: LogArchivesOptions) {
+    this.#options = options;
+    this.#mark = hostFingerprint(options.relayPubkey).slice(0, MARK_CHARACTERS);
+  }
+
+  /**
+   * Archives these records, unless there is an archive of exactly them. Returns the name of the file, or `undefined`
+   * when `signal` aborted before it was complete. Throws `ImageUnwritten`.
+   */
+  async archive(firstLsn: number, lastLsn: number, signal: StopSignal): Promise<string | undefined> {
+    const { folder, store, clock, relayPubkey, version } = this.#options;
+    const { level } = store;
+    const range = { firstLsn, lastLsn };
+    const stamp = { relay_pubkey: relayPubkey, created_at: clock.nowMs(), version };
+    const ownNames = new RegExp(`^poste-${this.#mark}-log-[0-9-]+\\.archive$`);
+    for (let attempt = 1; attempt <= SAME_NAME_MAX; attempt++) {
+      const name = this.#nameOf(firstLsn, lastLsn, attempt);
+      const options = { path: join(folder, name), replaces: false, ownNames, signal };
+      try {
+        await writeImageFile(writeArchive(level, range, stamp), options, ARCHIVE_KIND);
+        return name;
+      } catch (error) {
+        if (signal.aborted) return undefined;
+        if (!(error instanceof ImageUnwritten && error.reason === 'exists')) throw error;
+        // From a run that ended before it could prune.
+        if (await holdsRange(options.path, level, range)) return name;
+      }
+    }
+    throw new Error(`${folder} holds too many archives of the log records ${firstLsn} to ${lastLsn}`);
+  }
+
+  #nameOf(firstLsn: number, lastLsn: number, attempt: number): string {
+    const [first, last] = [firstLsn, lastLsn].map((lsn) => String(lsn).padStart(LSN_DIGITS, '0'));
+    return `poste-${this.#mark}-log-${first}-${last}${attempt === 1 ? '' : `-${attempt}`}.archive`;
   }
 }

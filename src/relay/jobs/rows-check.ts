@@ -11,7 +11,7 @@ import type { CheckedRows, ServedCheck } from '../replay/served-check.ts';
 
 /** After the first scrub of most relays. */
 const FIRST_AFTER_MS = 60 * 60_000;
-/** Of one processor: under two hundredths, with what it costs to begin. */
+/** The share of one processor: under two hundredths, with what it costs to begin. */
 export const QUIET_SHARE = 0.018;
 
 /** One check under way. */

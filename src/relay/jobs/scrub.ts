@@ -30,7 +30,7 @@ const SCRUB_EVERY_MS = DAY_MS;
 const SLICE_BYTES = 512 << 10;
 const PAUSE_MIN_MS = 50;
 const PAUSE_MAX_MS = 10_000;
-/** Of the time, what a pass takes. */
+/** The part of the time that a pass takes. */
 const SHARE = 0.1;
 const KEY_BYTES = 32;
 

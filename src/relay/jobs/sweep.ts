@@ -17,7 +17,7 @@ interface SweepOptions {
   clock: Clock;
   timers: Timers;
   everyMs: number;
-  /** Whether the start found that the stored heartbeat contradicts the clock. */
+  /** True when the start found that the stored heartbeat contradicts the clock. */
   isClockSuspect: boolean;
   onError: (error: unknown) => void;
 }
@@ -43,7 +43,7 @@ export class Sweeps {
     this.#task = new PeriodicTask({ timers, everyMs, work: (signal) => this.#sweep(signal), onError });
   }
 
-  /** Whether what deletes for good may trust the clock. */
+  /** True when work that deletes for good may trust the clock. */
   get isClockTrusted(): boolean {
     return this.#guard.isTrusted;
   }

@@ -12,7 +12,7 @@ import type { ItemId } from '../../protocol/names.ts';
 import type { ConsoleTrace, TraceStep } from '../../protocol/operator-documents.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type ItemAccepted, type LogEntry, eventTimeMs } from '../core/event.ts';
-import { ItemLife, type LifeStep } from '../core/item-life.ts';
+import { ItemLife, type LifeStep } from '../core/describe-event.ts';
 import { rowKey } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
 import { TimeSlice } from '../engine/time-slice.ts';

@@ -7,7 +7,7 @@ import { describeEvent, hostsOf } from '../core/describe-event.ts';
 import type { OfflineStore } from './offline.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { ItemId } from '../../protocol/names.ts';
-import { ItemLife, type ItemState, type LifeStep } from '../core/item-life.ts';
+import { ItemLife, type ItemState, type LifeStep } from '../core/describe-event.ts';
 import type { Progress } from './finding.ts';
 
 interface StoredEntry extends LogEntry {

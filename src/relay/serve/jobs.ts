@@ -11,7 +11,7 @@ import type { LostItems } from '../engine/lost-items.ts';
 import { BackupJob } from '../jobs/backup-job.ts';
 import type { DiskGuard } from '../jobs/disk-guard.ts';
 import { IdleCompaction } from '../jobs/idle-compaction.ts';
-import { LogArchives } from '../jobs/log-archives.ts';
+import { LogArchives } from '../jobs/retention-job.ts';
 import { RetentionJob } from '../jobs/retention-job.ts';
 import { type CheckedAt, RowsCheck } from '../jobs/rows-check.ts';
 import { Scrub } from '../jobs/scrub.ts';

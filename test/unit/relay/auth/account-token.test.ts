@@ -7,7 +7,7 @@ import { accountTokenAuthority } from '../../../../src/relay/auth/account-token.
 import { type Authority, AuthorityUnavailable } from '../../../../src/relay/auth/authority.ts';
 import { Issuer } from '../../../../src/relay/auth/issuer.ts';
 import { Jwks } from '../../../../src/relay/auth/jwks.ts';
-import { SIGNING_ALGORITHMS } from '../../../../src/relay/auth/key-set.ts';
+import { SIGNING_ALGORITHMS } from '../../../../src/relay/auth/jwks.ts';
 import { type TestHost, alice, bob } from '../../../support/hosts.ts';
 import {
   type LocalIssuer,

@@ -1,6 +1,6 @@
 import { type JWK, exportJWK, generateKeyPair } from 'jose';
 import { describe, expect, test } from 'vitest';
-import { KeySet, SIGNING_ALGORITHMS, type SigningAlgorithm } from '../../../../src/relay/auth/key-set.ts';
+import { KeySet, SIGNING_ALGORITHMS, type SigningAlgorithm } from '../../../../src/relay/auth/jwks.ts';
 import { signingPair } from '../../../support/local-issuer.ts';
 
 const jwkOf = async (alg: SigningAlgorithm): Promise<JWK> => (await signingPair(alg, 'k')).jwk;

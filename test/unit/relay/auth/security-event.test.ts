@@ -3,7 +3,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { hostFingerprint } from '../../../../src/protocol/public-key.ts';
 import { Issuer } from '../../../../src/relay/auth/issuer.ts';
 import { Jwks } from '../../../../src/relay/auth/jwks.ts';
-import { DENY_EVENT, readDenyEvent } from '../../../../src/relay/auth/security-event.ts';
+import { DENY_EVENT, readDenyEvent } from '../../../../src/relay/auth/issuer.ts';
 import { alice } from '../../../support/hosts.ts';
 import {
   type LocalIssuer,

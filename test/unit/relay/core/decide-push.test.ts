@@ -2,7 +2,6 @@ import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/digest.ts';
 import { DAY_MS } from '../../../../src/protocol/limits.ts';
-import type { WireVerdict } from '../../../../src/relay/core/command.ts';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
 import { REMEMBERED_BYTES } from '../../../../src/relay/core/mail-use.ts';
 import { knownKeys } from '../../../../src/relay/core/decide-push.ts';
@@ -70,19 +69,6 @@ describe('a new item', () => {
 });
 
 describe('a known item', () => {
-  test('is a duplicate with its original seq and time, and nothing happens', () => {
-    const push = given(enrolled(bob), accepted(alice, 'm1', [[bob, NOON_MS + 5, 'x']])).when(
-      pushOf(alice, 'm1', [[bob, 'x']], { nowMs: LATER_MS }),
-    );
-    expect(push.events).toEqual([]);
-    expect(push.outcome).toEqual({
-      type: 'ItemStored',
-      status: 'duplicate',
-      targets: [{ hostPubkey: bob.key, seq: NOON_MS + 5, wireHash: sha256Hex('x') }],
-      atMs: NOON_MS,
-    });
-  });
-
   test('on several targets is answered with the latest acceptance time', () => {
     const push = given(
       enrolled(bob),
@@ -383,19 +369,6 @@ describe('a sender list', () => {
       );
     }
   });
-});
-
-test('a target that nobody enrolled is unknown, and one that was revoked is said to be', () => {
-  const push = pushOf(alice, 'm1', [[bob, 'x']]);
-  expect(given().when(push).verdict).toBe('rejected:unknown target');
-  expect(given(enrolled(bob)).revoked(bob, NOON_MS).when(push).verdict).toBe('rejected:target revoked');
-});
-
-test('every wire verdict but ok is the rejection', () => {
-  const verdicts: WireVerdict[] = ['not sealed', 'id mismatch', 'bad receipt'];
-  const world = given(enrolled(bob));
-  const answers = verdicts.map((wireVerdict) => world.when(pushOf(alice, 'm1', [[bob, 'x']], { wireVerdict })).verdict);
-  expect(answers).toEqual(['rejected:not sealed', 'rejected:id mismatch', 'rejected:bad receipt']);
 });
 
 test('an item over max_targets is refused whatever its targets are', () => {

@@ -10,7 +10,7 @@ import type {
   QueuedNotice,
   RelayEvent,
 } from '../../../../src/relay/core/event.ts';
-import { ItemLife } from '../../../../src/relay/core/item-life.ts';
+import { ItemLife } from '../../../../src/relay/core/describe-event.ts';
 import { accepted, acked, moved, revoked, rotated } from '../../../support/events.ts';
 import { alice, bob, carol, dave, relay } from '../../../support/hosts.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
