@@ -45,49 +45,58 @@ function under(heading: string, table: CommandTable): CommandTable {
 }
 
 const agents = () => import('./mail/agents.ts');
+const hooks = () => import('./mail/hooks.ts');
 const mailbox = () => import('./mail/mailbox.ts');
+const mcp = () => import('./mail/mcp.ts');
+const outbox = () => import('./mail/outbox.ts');
 const quarantine = () => import('./mail/quarantine.ts');
 const send = () => import('./mail/send.ts');
+const session = () => import('./mail/session.ts');
+const trace = () => import('./mail/trace.ts');
+const backup = () => import('./host/backup.ts');
+const completion = () => import('./host/completion.ts');
+const daemon = () => import('./host/daemon.ts');
+const doctor = () => import('./host/doctor.ts');
 const host = () => import('./host/host.ts');
+const init = () => import('./host/init.ts');
+const peers = () => import('./host/peers.ts');
 const relay = () => import('./host/relay.ts');
+const restore = () => import('./host/restore.ts');
+const setup = () => import('./host/setup.ts');
+const relayBackup = () => import('./relay/backup.ts');
+const cluster = () => import('./relay/cluster.ts');
+const relayDoctor = () => import('./relay/doctor.ts');
 const relayHosts = () => import('./relay/hosts.ts');
-const moveLog = () => import('./relay/move-log.ts');
+const logArchive = () => import('./relay/log-archive.ts');
+const logAt = () => import('./relay/log-at.ts');
+const logCheckProof = () => import('./relay/log-check-proof.ts');
+const logRebuild = () => import('./relay/log-rebuild.ts');
+const logShow = () => import('./relay/log-show.ts');
+const logVerify = () => import('./relay/log-verify.ts');
+const relayKey = () => import('./relay/relay-key.ts');
+const relayRestore = () => import('./relay/restore.ts');
+const relayRotateEpoch = () => import('./relay/rotate-epoch.ts');
+const relayServe = () => import('./relay/serve.ts');
 
 const LOG_COMMANDS: CommandTable = {
   ...under('Read and check:', {
-    show: from(
-      () => import('./relay/log-show.ts'),
-      'relayLogShowCommand',
-      'Show the events of the log: all of them, or those that you choose.',
-    ),
-    verify: from(
-      () => import('./relay/log-verify.ts'),
-      'relayLogVerifyCommand',
-      'Check the log, and everything that is kept of it, byte by byte.',
-    ),
+    show: from(logShow, 'relayLogShowCommand', 'Show the events of the log: all of them, or those that you choose.'),
+    verify: from(logVerify, 'relayLogVerifyCommand', 'Check the log, and everything that is kept of it, byte by byte.'),
     at: from(
-      () => import('./relay/log-at.ts'),
+      logAt,
       'relayLogAtCommand',
       'Show queues, quotas, allowlists and hosts as they were at a point of the log.',
     ),
     trace: from(
-      () => import('./relay/log-trace.ts'),
+      logShow,
       'relayLogTraceCommand',
       'Show the life of one item: accepted, moved, acked, expired, lost, forgotten.',
     ),
-    'check-proof': from(
-      () => import('./relay/log-check-proof.ts'),
-      'checkProofCommand',
-      'Verify offline what a relay proved about its log.',
-    ),
+    'check-proof': from(logCheckProof, 'checkProofCommand', 'Verify offline what a relay proved about its log.'),
   }),
   ...under('Archive and repair:', {
-    archive: from(() => import('./relay/log-archive.ts'), 'relayLogArchiveCommand', 'Write log records into one file.'),
-    rebuild: from(
-      () => import('./relay/log-rebuild.ts'),
-      'relayLogRebuildCommand',
-      'Rebuild the rows of a stopped relay from its log alone.',
-    ),
+    archive: from(logArchive, 'relayLogArchiveCommand', 'Write log records into one file.'),
+    rebuild: from(logRebuild, 'relayLogRebuildCommand', 'Rebuild the rows of a stopped relay from its log alone.'),
   }),
 };
 
@@ -99,14 +108,10 @@ Examples:
   $ poste relay log trace 0197f3a2-55d1-7c60-8c55-2b1f0f6b8c11`;
 
 const CLUSTER_COMMANDS: CommandTable = {
-  init: from(() => import('./relay/cluster-init.ts'), 'clusterInitCommand', 'Make the tables of the shared log.'),
-  publish: from(moveLog, 'clusterPublishCommand', 'Move the log of a stopped relay into PostgreSQL, as it is.'),
-  withdraw: from(moveLog, 'clusterWithdrawCommand', 'Move a log from PostgreSQL back into the store of one relay.'),
-  'take-lead': from(
-    () => import('./relay/cluster-take-lead.ts'),
-    'clusterTakeLeadCommand',
-    'Make a relay that follows a shared log lead it.',
-  ),
+  init: from(cluster, 'clusterInitCommand', 'Make the tables of the shared log.'),
+  publish: from(cluster, 'clusterPublishCommand', 'Move the log of a stopped relay into PostgreSQL, as it is.'),
+  withdraw: from(cluster, 'clusterWithdrawCommand', 'Move a log from PostgreSQL back into the store of one relay.'),
+  'take-lead': from(cluster, 'clusterTakeLeadCommand', 'Make a relay that follows a shared log lead it.'),
 };
 
 const CLUSTER_EXAMPLES = `
@@ -125,17 +130,13 @@ const RELAY_COMMANDS: CommandTable = {
     quarantine: from(quarantine, 'relayQuarantineCommand', 'List what came over a relay and is held in quarantine.'),
   }),
   ...under('Run a relay for others:', {
-    serve: from(
-      () => import('./relay/serve.ts'),
-      'relayServeCommand',
-      'Run a relay, which keeps sealed mail for hosts until they fetch it.',
-    ),
+    serve: from(relayServe, 'relayServeCommand', 'Run a relay, which keeps sealed mail for hosts until they fetch it.'),
     doctor: from(
-      () => import('./relay/doctor.ts'),
+      relayDoctor,
       'relayDoctorCommand',
       'Check a relay and its machine, and show how to mend what is wrong.',
     ),
-    keygen: from(() => import('./relay/relay-key.ts'), 'relayKeygenCommand', 'Print a new base64 private relay key.'),
+    keygen: from(relayKey, 'relayKeygenCommand', 'Print a new base64 private relay key.'),
     console: from(relayHosts, 'relayConsoleCommand', 'Print a URL that opens the console of the running relay, once.'),
   }),
   ...under('Its hosts:', {
@@ -144,13 +145,9 @@ const RELAY_COMMANDS: CommandTable = {
     revoke: from(relayHosts, 'relayRevokeCommand', 'Revoke a host of the running relay, for good.'),
   }),
   ...under('Its data:', {
-    backup: from(
-      () => import('./relay/backup.ts'),
-      'relayBackupCommand',
-      'Back up a relay into one file, also while it runs.',
-    ),
+    backup: from(relayBackup, 'relayBackupCommand', 'Back up a relay into one file, also while it runs.'),
     restore: from(
-      () => import('./relay/restore.ts'),
+      relayRestore,
       'relayRestoreCommand',
       'Replace the store of a stopped relay by a backup, and keep what must not be undone.',
     ),
@@ -165,7 +162,7 @@ const RELAY_COMMANDS: CommandTable = {
       commands: CLUSTER_COMMANDS,
     },
     'rotate-epoch': from(
-      () => import('./relay/rotate-epoch.ts'),
+      relayRotateEpoch,
       'relayRotateEpochCommand',
       'Start a new epoch, after the store was restored by other means.',
     ),
@@ -187,46 +184,22 @@ export const COMMANDS: CommandTable = {
     send: from(send, 'sendCommand', 'Send a message as an agent.'),
     reply: from(send, 'replyCommand', 'Answer a message as an agent.'),
     sent: from(mailbox, 'sentCommand', 'Show what an agent sent, and how far each message came.'),
-    trace: from(
-      () => import('./mail/trace.ts'),
-      'traceCommand',
-      'Follow one message through outbox, relay, receiver and receipts.',
-    ),
-    outbox: from(() => import('./mail/outbox.ts'), 'outboxCommand', 'Show what waits for paired hosts, and cancel it.'),
+    trace: from(trace, 'traceCommand', 'Follow one message through outbox, relay, receiver and receipts.'),
+    outbox: from(outbox, 'outboxCommand', 'Show what waits for paired hosts, and cancel it.'),
     quarantine: from(quarantine, 'quarantineCommand', 'Show what this host received and did not let in.'),
   }),
   ...under('This host:', {
-    setup: from(
-      () => import('./host/setup.ts'),
-      'setupCommand',
-      'Set up this machine for the programs found on it, or undo that.',
-    ),
-    init: from(
-      () => import('./host/init.ts'),
-      'initCommand',
-      'Create this host: its keys, its store and its config file.',
-    ),
-    daemon: from(
-      () => import('./host/daemon.ts'),
-      'daemonCommand',
-      'Run the daemon, which keeps and delivers the mail of this host.',
-    ),
+    setup: from(setup, 'setupCommand', 'Set up this machine for the programs found on it, or undo that.'),
+    init: from(init, 'initCommand', 'Create this host: its keys, its store and its config file.'),
+    daemon: from(daemon, 'daemonCommand', 'Run the daemon, which keeps and delivers the mail of this host.'),
     status: from(host, 'statusCommand', 'Show at a glance whether mail flows: hosts, relay, what waits.'),
-    doctor: from(
-      () => import('./host/doctor.ts'),
-      'doctorCommand',
-      'Check everything about this host, and show how to repair what is broken.',
-    ),
+    doctor: from(doctor, 'doctorCommand', 'Check everything about this host, and show how to repair what is broken.'),
     host: from(host, 'hostCommand', 'Rename this host, or give it a new key.'),
-    backup: from(() => import('./host/backup.ts'), 'backupCommand', 'Back up this host into one file.'),
-    restore: from(() => import('./host/restore.ts'), 'restoreCommand', 'Replace the store of this host by a backup.'),
+    backup: from(backup, 'backupCommand', 'Back up this host into one file.'),
+    restore: from(restore, 'restoreCommand', 'Replace the store of this host by a backup.'),
   }),
   ...under('Other hosts:', {
-    peer: from(
-      () => import('./host/peers.ts'),
-      'peerCommand',
-      'Pair this host with others on the LAN, and list those.',
-    ),
+    peer: from(peers, 'peerCommand', 'Pair this host with others on the LAN, and list those.'),
     relay: {
       summary: 'Use a relay for the mail of this host, or run one for others.',
       examples: RELAY_EXAMPLES,
@@ -236,30 +209,18 @@ export const COMMANDS: CommandTable = {
   ...under('Agents and the programs that run them:', {
     agent: from(agents, 'agentCommand', 'List agents, here and on paired hosts, and manage those of this host.'),
     session: {
-      ...from(
-        () => import('./mail/session.ts'),
-        'sessionCommand',
-        'Register the session of an agent, and wait for its doorbell.',
-      ),
+      ...from(session, 'sessionCommand', 'Register the session of an agent, and wait for its doorbell.'),
       isHidden: true,
     },
     hooks: from(
-      () => import('./mail/hooks.ts'),
+      hooks,
       'hooksCommand',
       'Let Claude Code, Codex, Gemini CLI or OpenCode report its sessions, and be woken by mail.',
     ),
-    mcp: from(
-      () => import('./mail/mcp.ts'),
-      'mcpCommand',
-      'Serve the mail tools of an agent over MCP, on standard input and output.',
-    ),
+    mcp: from(mcp, 'mcpCommand', 'Serve the mail tools of an agent over MCP, on standard input and output.'),
   }),
   ...under(HELP, {
-    completion: from(
-      () => import('./host/completion.ts'),
-      'completionCommand',
-      'Print a script by which bash, zsh or fish completes poste.',
-    ),
+    completion: from(completion, 'completionCommand', 'Print a script by which bash, zsh or fish completes poste.'),
   }),
 };
 

@@ -17,11 +17,11 @@ const TIMEOUT_MS = 300_000;
 
 /** The program waits for its end before the step of that number, and says which it is. */
 const STOPS = {
-  file: 'cli/relay/move-log.ts',
-  from: 'step: async (step) => progress.say(',
+  file: 'cli/relay/cluster.ts',
+  from: 'step: async (step) => work.say(',
   to: `step: async (step) => (globalThis.passed = (globalThis.passed ?? 0) + 1) === Number(process.env.STOP_BEFORE)
     ? new Promise(() => { process.stdout.write(step + '\\n'); setInterval(() => undefined, 60_000); })
-    : progress.say(`,
+    : work.say(`,
 };
 const PUBLISH_STEPS = [
   'the log is held',

@@ -2,11 +2,11 @@
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4260,
   scripts: 6970,
-  'src/cli': 630,
+  'src/cli': 590,
   'src/cli/host': 2730,
   'src/cli/lib': 2260,
   'src/cli/mail': 1970,
-  'src/cli/relay': 4790,
+  'src/cli/relay': 4760,
   'src/host': 950,
   'src/host/agents': 760,
   'src/host/api': 740,
@@ -55,14 +55,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 5960,
   'test/support': 19200,
   'test/unit': 8570,
-  'test/unit/cli': 7540,
+  'test/unit/cli': 7440,
   'test/unit/host': 15650,
   'test/unit/relay': 19300,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 83740,
-  test: 99560,
+  src: 83660,
+  test: 99460,
   'bench scripts': 11230,
 };

@@ -87,12 +87,12 @@ async function serve(
   refuseUnpushable(flags);
   const key = await deployKey(context, flags.keyFile);
   const backupNotice = backupNoticeOf(flags, storeDir);
-  // The folder of its backups lies in it.
-  if (hasOwnBackups(flags)) await makeFolder(storeDir);
   const following = new AbortController();
   void signalled.then(() => following.abort());
   // A relay that gave its lead to another, or takes it anew on another server, starts again.
   const options = { ...relayOptions(flags, storeDir, key), positionHome: positionHome(context) };
+  // The folder of its backups lies in it.
+  if (hasOwnBackups(flags)) await makeFolder(storeDir);
   makeOwnFolders(options);
   for (;;) {
     const sharedLog = await sharedLogOf(context, flags);

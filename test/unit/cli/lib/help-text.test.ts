@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { filled } from '../../../../src/cli/lib/screen.ts';
-import { commandsBelow } from '../../../../src/cli/lib/command-tree.ts';
+import { commandsBelow, notesOf } from '../../../../src/cli/lib/command-tree.ts';
 import { posteCommand } from '../../../../src/cli/run.ts';
 import { commandContext } from '../../../support/command-run.ts';
 
@@ -47,4 +47,13 @@ test('the help of every command fits 80 columns, but for examples and words that
     return lines.map((line) => `${name}: ${line}`);
   });
   expect(wide).toEqual([]);
+});
+
+test('the help of every relay command shows a call of it', async () => {
+  const commands = commandsBelow(await posteCommand(undefined, commandContext()));
+  const mute = commands.filter(({ name, command }) => {
+    const isGroup = command.commands.length > 0;
+    return !isGroup && name.startsWith('poste relay') && !notesOf(command).includes(`$ ${name}`);
+  });
+  expect(mute.map(({ name }) => name)).toEqual(['poste relay quarantine']);
 });

@@ -14,7 +14,7 @@ import { deferred } from '../../../support/deferred.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../../../support/hosts.ts';
 import { envelopeWire, itemTo } from '../../../support/mail.ts';
 import { CommandRun, type RelayHere, commandContext, relayHere, runHere } from '../../../support/command-run.ts';
-import type { Ended, Environment } from '../../../support/poste-process.ts';
+import type { Ended } from '../../../support/poste-process.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
 import { EXIT, clientOf, newStore, sentenceOf, stopped } from '../../../support/relay-command.ts';
 import { rotationBody } from '../../../support/rotations.ts';
@@ -32,7 +32,7 @@ async function store(): Promise<Store> {
   return {
     storeDir,
     folder,
-    command: (...words) => run(['relay', ...words, '--store-dir', storeDir]),
+    command: (...words) => runHere(['relay', ...words, '--store-dir', storeDir]),
     start: (...args) => relayHere(storeDir, args),
   };
 }
@@ -344,10 +344,10 @@ describe('relay restore', () => {
     await command('backup', file);
     await stopped(relay);
     const elsewhere = join(folder, 'elsewhere');
-    const keyless = await run(['relay', 'restore', file, '--yes', '--store-dir', elsewhere]);
+    const keyless = await runHere(['relay', 'restore', file, '--yes', '--store-dir', elsewhere]);
     expect([keyless.code, sentenceOf(keyless)]).toEqual([EXIT.refused, expect.stringContaining('MAIL_RELAY_KEY')]);
     const environment = { MAIL_RELAY_KEY: (await readFile(join(storeDir, 'relay.key'), 'utf8')).trim() };
-    const done = await run(['relay', 'restore', file, '--yes', '--store-dir', elsewhere], environment);
+    const done = await runHere(['relay', 'restore', file, '--yes', '--store-dir', elsewhere], { environment });
     expect(done.code).toBe(EXIT.ok);
     expect(done.stdout).toContain('there is no store, so nothing is preserved');
     const again = await relayHere(elsewhere, [], environment);
@@ -414,41 +414,9 @@ describe('relay serve --backup-dir', () => {
   });
 });
 
-describe('wrong arguments', () => {
-  test.each<[string[], RegExp]>([
-    [['backup'], /missing required argument 'file'/],
-    [['backup', 'a', 'b'], /too many arguments/],
-    [['backup', 'a', '--forc'], /Did you mean --force/],
-    [['restore'], /missing required argument 'file'/],
-    [['restore', 'a', 'b', '--yes'], /too many arguments/],
-    [['restore', 'a', '--dry-run', '--yes'], /cannot be used with/],
-    [['rotate-epoch', 'x'], /too many arguments/],
-    [['serve', '--backup-keep', '3'], /--backup-keep has no effect without --backup-dir/],
-    [['serve', '--backup-every', '24h'], /--backup-every has no effect without --backup-dir/],
-    [['serve', '--backup-dir', '/dev/null/x', '--backup-keep', '0'], /at least 1/],
-    [['serve', '--backup-dir', 'x', '--backup-every', '30s'], /It must be a time from 1m to 365d/],
-  ])('relay %j is a usage error', async (args, said) => {
-    const ended = await run(['relay', ...args]);
-    expect(ended).toMatchObject({ code: EXIT.usage, stdout: '' });
-    expect(ended.stderr).toMatch(said);
-    expect(ended.stderr).not.toMatch(/\n\s+at /);
-  });
-
-  test('a folder for backups that cannot be used ends the start with one sentence', async () => {
-    const { command, folder } = await store();
-    await writeFile(join(folder, 'file'), '');
-    const ended = await command('serve', '--backup-dir', join(folder, 'file'));
-    expect([ended.code, sentenceOf(ended)]).toEqual([EXIT.failure, expect.stringContaining('--backup-dir')]);
-  });
-
-  test.each([['backup'], ['restore'], ['rotate-epoch']])('relay %s --help shows examples', async (name) => {
-    const ended = await run(['relay', name, '--help']);
-    expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
-    expect(ended.stdout).toContain(`$ poste relay ${name}`);
-  });
+test('a folder for backups that cannot be used ends the start with one sentence', async () => {
+  const { command, folder } = await store();
+  await writeFile(join(folder, 'file'), '');
+  const ended = await command('serve', '--backup-dir', join(folder, 'file'));
+  expect([ended.code, sentenceOf(ended)]).toEqual([EXIT.failure, expect.stringContaining('--backup-dir')]);
 });
-
-/** `poste` in this process. */
-function run(args: readonly string[], environment: Environment = {}): Promise<Ended> {
-  return runHere(args, { environment });
-}

@@ -7,7 +7,7 @@ import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { type TestHost, alice, bob } from '../../../support/hosts.ts';
 import { itemTo } from '../../../support/mail.ts';
 import { relayHere, runHere } from '../../../support/command-run.ts';
-import type { Ended, Environment, StartDocument } from '../../../support/poste-process.ts';
+import type { Ended, StartDocument } from '../../../support/poste-process.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 const STACK = /\n\s+at |node:internal/;
@@ -63,7 +63,7 @@ async function answeredFiles(): Promise<Files> {
   };
 }
 
-const check = (...args: string[]): Promise<Ended> => run(['relay', 'log', 'check-proof', ...args]);
+const check = (...args: string[]): Promise<Ended> => runHere(['relay', 'log', 'check-proof', ...args]);
 
 /** The same of what comes on standard input. */
 function checkInput(input: string): Promise<Ended> {
@@ -164,8 +164,3 @@ describe('relay log check-proof', () => {
     expect((await check()).code).toBe(2);
   });
 });
-
-/** `poste` in this process. */
-function run(args: readonly string[], environment: Environment = {}): Promise<Ended> {
-  return runHere(args, { environment });
-}

@@ -15,7 +15,7 @@ import { collected } from '../../../support/collected.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
 import { liveALife } from '../../../support/life.ts';
 import { relayHere, runHere } from '../../../support/command-run.ts';
-import type { Ended, Environment } from '../../../support/poste-process.ts';
+import type { Ended } from '../../../support/poste-process.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
 import { EXIT, sentenceOf } from '../../../support/relay-command.ts';
 import { disposableFolder, temporaryFolder } from '../../../support/temporary-folder.ts';
@@ -54,7 +54,7 @@ afterAll(() => remove());
 
 /** `poste relay log <args>`. */
 function log(...args: string[]): Promise<Ended> {
-  return run(['relay', 'log', ...args]);
+  return runHere(['relay', 'log', ...args]);
 }
 
 function jsonOf({ stdout, stderr, code }: Ended): Record<string, unknown> {
@@ -349,36 +349,4 @@ describe('what goes wrong is one sentence and an exit code', () => {
       expect(sentenceOf(ended)).toContain(said);
     }
   });
-
-  test.each<[string[], RegExp]>([
-    [['show', '--type', 'Nothing'], /There is no such type; there are RelayInitialised/],
-    [['show', '--since', 'yesterday'], /It must be a time/],
-    [['show', '--from', '0'], /at least 1/],
-    [['show', '--host', 'a b'], /fingerprint, a public key or a name/],
-    [['at'], /--lsn or --time/],
-    [['at', '--lsn', '1', '--time', '2025-11-20'], /cannot be used with/],
-    [['trace'], /missing required argument 'item'/],
-    [['verify', 'x'], /too many arguments/],
-    [['verify', '--backup', 'x', '--position-file', 'y'], /cannot be used with/],
-    [['verfy'], /Did you mean verify/],
-  ])('relay log %j is a usage error', async (args, said) => {
-    const ended = await log(...args);
-    expect(ended).toMatchObject({ code: EXIT.usage, stdout: '' });
-    expect(ended.stderr).toMatch(said);
-    expect(ended.stderr).not.toMatch(/\n\s+at /);
-  });
-
-  test.each([['show'], ['verify'], ['rebuild'], ['at'], ['trace']])(
-    'relay log %s --help shows examples',
-    async (name) => {
-      const ended = await log(name, '--help');
-      expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
-      expect(ended.stdout).toContain(`$ poste relay log ${name}`);
-    },
-  );
 });
-
-/** `poste` in this process. */
-function run(args: readonly string[], environment: Environment = {}): Promise<Ended> {
-  return runHere(args, { environment });
-}

@@ -7,7 +7,7 @@ import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
 import { alice, bob, carol, hostNamed } from '../../../support/hosts.ts';
 import { itemTo } from '../../../support/mail.ts';
 import { type RelayHere, relayHere, runHere } from '../../../support/command-run.ts';
-import type { Ended, Environment } from '../../../support/poste-process.ts';
+import type { Ended } from '../../../support/poste-process.ts';
 import { EXIT, clientOf, sentenceOf } from '../../../support/relay-command.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
@@ -21,7 +21,7 @@ interface Running {
 async function running(...args: string[]): Promise<Running> {
   const storeDir = await temporaryFolder();
   const relay = await relayHere(storeDir, args);
-  return { relay, storeDir, command: (...words) => run(['relay', ...words, '--store-dir', storeDir]) };
+  return { relay, storeDir, command: (...words) => runHere(['relay', ...words, '--store-dir', storeDir]) };
 }
 
 describe('relay hosts', () => {
@@ -172,42 +172,15 @@ describe('relay admit', () => {
 });
 
 describe('what goes wrong is one sentence and an exit code', () => {
-  test.each<[string[], RegExp]>([
-    [['hosts', 'extra'], /too many arguments/],
-    [['hosts', '--live', '--all'], /cannot be used with/],
-    [['hosts', '--revoked', '--all'], /cannot be used with/],
-    [['hosts', '--nam', 'x'], /unknown option '--nam'\n\(Did you mean --name\?\)/],
-    [['revoke'], /missing required argument 'host'/],
-    [['revoke', 'a b'], /It must be a fingerprint, a public key or a name/],
-    [['revoke', 'SHA256:sho', '--yes'], /It must be a fingerprint, a public key or a name/],
-    [['revoke', 'a', 'b', '--yes'], /too many arguments/],
-    [['admit', 'x'], /too many arguments/],
-    [['admit', '--expires', '366d'], /It must be a time from 1m to 365d/],
-    [['admit', '--expires', '0m'], /It must be a time from 1m to 365d/],
-    [['admit', '--label', 'x'.repeat(101)], /at most 100 printable characters/],
-    [['admit', '--list', '--expires', '1d'], /cannot be used with/],
-  ])('relay %j is a usage error', async (args, said) => {
-    const ended = await run(['relay', ...args]);
-    expect(ended).toMatchObject({ code: EXIT.usage, stdout: '' });
-    expect(ended.stderr).toMatch(said);
-    expect(ended.stderr).not.toMatch(/\n\s+at /);
-  });
-
-  test.each([['hosts'], ['revoke'], ['admit']])('relay %s --help shows examples', async (name) => {
-    const ended = await run(['relay', name, '--help']);
-    expect(ended).toMatchObject({ code: EXIT.ok, stderr: '' });
-    expect(ended.stdout).toContain(`$ poste relay ${name}`);
-  });
-
   const COMMANDS = [['hosts'], ['revoke', 'a', '--yes'], ['admit'], ['admit', '--list']];
 
   test.each(COMMANDS)('relay %s %s says when no relay runs, or there is no store', async (...args) => {
     const storeDir = await temporaryFolder();
     const words = args.filter((word) => word !== undefined);
-    const idle = await run(['relay', ...words, '--store-dir', storeDir]);
+    const idle = await runHere(['relay', ...words, '--store-dir', storeDir]);
     expect(idle.code).toBe(EXIT.failure);
     expect(sentenceOf(idle)).toContain(`start it with poste relay serve --store-dir ${storeDir}`);
-    const none = await run(['relay', ...words, '--store-dir', join(storeDir, 'none'), '--json']);
+    const none = await runHere(['relay', ...words, '--store-dir', join(storeDir, 'none'), '--json']);
     expect(none).toMatchObject({ code: EXIT.notFound, stdout: '' });
     expect(JSON.parse(none.stderr)).toMatchObject({ code: 'NO_STORE', details: {} });
   });
@@ -218,7 +191,7 @@ describe('what goes wrong is one sentence and an exit code', () => {
     expect(relay.start.notices).toEqual([expect.stringContaining('a symbolic link will do') as string]);
     expect(relay.process.stderr).toContain('Local commands such as poste relay hosts cannot reach this relay');
     await clientOf(relay, alice).enrol();
-    const ended = await run(['relay', 'hosts', '--store-dir', storeDir]);
+    const ended = await runHere(['relay', 'hosts', '--store-dir', storeDir]);
     expect(ended.code).toBe(EXIT.failure);
     expect(sentenceOf(ended)).toMatch(/control\.sock, has [0-9]+ bytes .* shorter path with --store-dir/);
   });
@@ -240,9 +213,4 @@ describe('the socket', () => {
 
 function endedWith(code: number, stdout: string, stderr: string): Ended {
   return { code, signal: null, stdout, stderr };
-}
-
-/** `poste` in this process. */
-function run(args: readonly string[], environment: Environment = {}): Promise<Ended> {
-  return runHere(args, { environment });
 }

@@ -1,27 +1,173 @@
-/** `poste relay cluster publish` and `withdraw`: move the log of a stopped relay into PostgreSQL, and back. */
+/** `poste relay cluster`: makes the tables of a shared log, hands its lead over, and moves a log into PostgreSQL and back. */
+import { countText } from '../../host/core/spans.ts';
+import { randomUUID } from 'node:crypto';
+import { Command } from 'commander';
+import { printable } from '../../protocol/printable.ts';
+import { GRANTS } from '../../relay/shared-log/pg-statements.ts';
+import { copied, type LogState, type SharedLog } from '../../relay/shared-log/shared-log.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { formatLines, JSON_FLAG } from '../lib/format.ts';
+import { atWork, print, type Work } from '../lib/output.ts';
+import { neededLog, type SharedLogFlags, withLogOptions, withSharedLog } from './shared-log-options.ts';
+import { readFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { setTimeout as elapsed } from 'node:timers/promises';
+import { suggestions } from '../../host/core/suggestions.ts';
+import { phaseOf, whyNotServed } from '../../relay/shared-log/log-phase.ts';
+import { NODE_FILE } from '../../relay/shared-log/open-view.ts';
+import { CommandFailed } from '../lib/exit.ts';
+import { folderRefused, StoreRefused } from '../../relay/store/refused.ts';
+import { newEpoch, relayCommand, type RelayFlags, requireIdle } from './relay-command.ts';
 import { existsSync } from 'node:fs';
-import { resolve } from 'node:path';
-import type { Command } from 'commander';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { systemClock, systemTimers } from '../../lib/clock.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
-import { countText } from '../../host/core/spans.ts';
 import type { MoveOptions } from '../../relay/shared-log/move-log.ts';
-import { type PublishReport, abortPublish, publishStore } from '../../relay/shared-log/publish.ts';
+import { abortPublish, type PublishReport, publishStore } from '../../relay/shared-log/publish.ts';
 import { withdrawLog } from '../../relay/shared-log/withdraw.ts';
 import { unusableStore } from '../../relay/store/open.ts';
-import { StoreRefused } from '../../relay/store/refused.ts';
-import { RELAY_KEY_FILE, readRelayKey } from '../../relay/store/relay-key.ts';
+import { readRelayKey, RELAY_KEY_FILE } from '../../relay/store/relay-key.ts';
 import { optionOf } from './settings.ts';
-import type { CommandContext } from '../lib/context.ts';
-import { CommandFailed } from '../lib/exit.ts';
-import { formatLines } from '../lib/format.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import { commandLog } from '../lib/log.ts';
-import { type Work, atWork, print } from '../lib/output.ts';
 import { deployKey } from './relay-key.ts';
-import { type SharedLogFlags, neededLog, withLogOptions } from './shared-log-options.ts';
-import { newEpoch, relayCommand, type RelayFlags, requireIdle } from './relay-command.ts';
+
+interface LogInitFlags extends SharedLogFlags {
+  json?: boolean;
+}
+
+const INIT_NOTES = `
+Run it once, as a user who may create tables, and again before the relays get a newer version: it adds what that needs. It
+prints the statement that grants a user of relays their fewer rights. A relay makes the tables itself, if its user may.
+
+Examples:
+  $ poste relay cluster init --log postgres://owner@db.example/mail --log-password-file owner.password
+  $ poste relay cluster init --log postgres://postgres@127.0.0.1/mail --durability single`;
+
+export function clusterInitCommand(context: CommandContext): Command {
+  return withLogOptions(context, new Command('init'))
+    .option(...JSON_FLAG)
+    .addHelpText('after', INIT_NOTES)
+    .action(async (flags: LogInitFlags) => initLog(context, flags));
+}
+
+async function initLog(context: CommandContext, flags: LogInitFlags): Promise<void> {
+  await withSharedLog(context, flags, async (log) => {
+    const { state: before } = copied(await log.open());
+    await log.initialise(randomUUID());
+    const { state } = await log.open();
+    if (!state) throw new Error('invariant: a log that was begun has a state');
+    const isNew = before === undefined;
+    const document = { log_id: state.logId, initialised: isNew, state: state.state, last_batch: state.lastNo };
+    print(context, flags, document, () => initText(state, isNew));
+  });
+}
+
+function initText({ logId, lastNo }: LogState, isNew: boolean): string {
+  const what = isNew
+    ? `The log ${logId} is ready.`
+    : `The log ${logId} was begun before and has ${countText(lastNo, 'batch', 'batches')}; it has every table.`;
+  return `${what}\nThe user of the relays needs these rights (put its name for relay):\n  ${printable(GRANTS('relay'))}\n`;
+}
+
+/** A relay that lives notes itself more often. */
+const SEEN_WITHIN_MS = 30_000;
+const LOOK_EVERY_MS = 50;
+/** The relay that leads finishes its requests first, and that may take 20 s. */
+const TAKEN_WITHIN_MS = 40_000;
+
+interface TakeLeadFlags extends SharedLogFlags, RelayFlags {
+  node?: string;
+}
+
+const LEAD_NOTES = `
+Give it on the machine of the relay that is to lead, or name that relay with --node. The one that leads finishes its requests
+and follows; no process ends. Hosts are refused for a moment, and try again.
+
+Examples:
+  $ poste relay cluster take-lead --store-dir /var/lib/poste --log postgres://relay@db.example/mail
+  $ poste relay cluster take-lead --node alpha-0c1d2e3f --json`;
+
+export function clusterTakeLeadCommand(context: CommandContext): Command {
+  return withLogOptions(context, relayCommand(context, 'take-lead'))
+    .option('--node <name>', 'its name, when its folder is on another machine')
+    .addHelpText('after', LEAD_NOTES)
+    .action(async (flags: TakeLeadFlags) => takeLead(context, flags));
+}
+
+async function takeLead(context: CommandContext, flags: TakeLeadFlags): Promise<void> {
+  await withSharedLog(context, flags, async (log) => {
+    const name = flags.node ?? (await nodeOf(resolve(flags.storeDir)));
+    const before = await askForLead(log, name);
+    await waitForLead(log, name, before);
+    print(context, flags, { leader: name, before: before.holder }, () => formatLines([`${name} leads.`]));
+  });
+}
+
+async function nodeOf(storeDir: string): Promise<string> {
+  const name = await readFile(join(storeDir, NODE_FILE), 'utf8').catch((error: unknown) => {
+    const refused = folderRefused(storeDir, error);
+    if (refused) throw refused;
+    return '';
+  });
+  if (name.trim() !== '') return name.trim();
+  throw new CommandFailed(
+    'notFound',
+    'NO_NODE',
+    `${storeDir} is no folder of a relay with a shared log: name one with --store-dir, or a relay with --node`,
+  );
+}
+
+/** Asks for the lead, unless the node of that name has it; returns the row as it was. */
+async function askForLead(log: SharedLog, name: string): Promise<LogState> {
+  const { state, nowMs } = copied(await log.open());
+  if (!state)
+    throw new CommandFailed(
+      'notFound',
+      'NO_LOG',
+      'nobody has begun a log in this database: start a relay with --log, or move one there with poste relay cluster publish',
+    );
+  const why = whyNotServed(phaseOf(state.state));
+  if (why !== undefined) throw new CommandFailed('refused', 'LOG_REFUSED', why);
+  if (leads(state, name)) return state;
+  const present = (await log.nodes(state.logId)).filter(({ seenMs }) => nowMs - seenMs <= SEEN_WITHIN_MS);
+  const names = present.map((node) => node.name);
+  if (!names.includes(name))
+    throw new CommandFailed(
+      'refused',
+      'NODE_AWAY',
+      `the relay ${printable(name)} does not follow the log now: start it first${didYouMean(name, names)}`,
+    );
+  await log.want(state.logId, name);
+  return state;
+}
+
+/** Resolves when the node of that name leads. */
+async function waitForLead(log: SharedLog, name: string, before: LogState): Promise<void> {
+  for (const untilMs = performance.now() + TAKEN_WITHIN_MS; performance.now() < untilMs; ) {
+    const { state } = await log.open();
+    if (state && leads(state, name)) return;
+    // Who takes the lead ends every wish for it.
+    if (state && !state.isFree && state.tenure !== before.tenure && state.wantedBy !== name)
+      throw new CommandFailed(
+        'temporary',
+        'LEAD_TAKEN',
+        `the relay ${state.holder} took the lead meanwhile, and not ${name}: give the command again if ${name} is to lead`,
+      );
+    await elapsed(LOOK_EVERY_MS);
+  }
+  throw new CommandFailed('temporary', 'LEAD_NOT_TAKEN', `the relay ${name} did not take the lead: its log says why`);
+}
+
+function didYouMean(name: string, names: readonly string[]): string {
+  const near = suggestions(name, names);
+  if (near.length > 0) return ` (did you mean ${near.join(' or ')}?)`;
+  return names.length === 0 ? '' : ` (these do: ${names.join(', ')})`;
+}
+
+function leads({ holder, isFree }: LogState, name: string): boolean {
+  return holder === name && !isFree;
+}
 
 interface MoveFlags extends SharedLogFlags, RelayFlags {
   keyFile?: string;
