@@ -58,8 +58,6 @@ export function joinAt({ url, durability, folder, signal, reached }: Joining): P
     onLost: fail,
     onHandOver: () => fail(new Error('no other node leads')),
     version: '1.0.0',
-    onDoubt: () => undefined,
-    onStalled: () => undefined,
   });
 }
 

@@ -792,10 +792,6 @@ describe('a stop', () => {
       newEpoch: () => first.epoch as Epoch,
       logger: { info: nothing, warn: nothing, error: nothing },
       signal: stopped.signal,
-      onLost: nothing,
-      onHandOver: nothing,
-      onDoubt: nothing,
-      onStalled: nothing,
       onFollowed: () => void followed++,
     });
     expect([led, followed]).toEqual([undefined, 0]);

@@ -40,8 +40,8 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/jobs': 1040,
   'src/relay/operator': 3200,
   'src/relay/replay': 3700,
-  'src/relay/serve': 730,
-  'src/relay/shared-log': 5160,
+  'src/relay/serve': 720,
+  'src/relay/shared-log': 5100,
   'src/relay/standby': 750,
   'src/relay/store': 7150,
   'src/web': 4750,
@@ -49,11 +49,11 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/control': 760,
   'test/crash': 1630,
   'test/e2e': 3050,
-  'test/http': 9880,
+  'test/http': 9870,
   'test/postgres': 2080,
   'test/property': 3640,
   'test/spec': 5960,
-  'test/support': 19200,
+  'test/support': 19190,
   'test/unit': 8570,
   'test/unit/cli': 7440,
   'test/unit/host': 15650,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 83660,
-  test: 99460,
+  src: 83600,
+  test: 99450,
   'bench scripts': 11230,
 };

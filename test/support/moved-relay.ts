@@ -81,10 +81,6 @@ export class MovedRelay extends TestRelay {
       acceptsSettings: false,
       settings: {},
       newEpoch,
-      onLost: () => undefined,
-      onDoubt: () => undefined,
-      onStalled: () => undefined,
-      onHandOver: () => undefined,
     });
     if (!node) throw new Error('the node does not lead');
     this.#node = node;

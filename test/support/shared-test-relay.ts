@@ -7,7 +7,8 @@ import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
 import { joinLog } from '../../src/relay/shared-log/node.ts';
 import type { LeadingNode } from '../../src/relay/shared-log/take-lead.ts';
 import { closeView, openView } from '../../src/relay/shared-log/open-view.ts';
-import { SnapshotJob, type SnapshotDue } from '../../src/relay/shared-log/snapshot-job.ts';
+import type { SnapshotDue } from '../../src/relay/shared-log/node-options.ts';
+import { SnapshotJob } from '../../src/relay/shared-log/snapshot-job.ts';
 import { PREFIX } from '../../src/relay/store/keys.ts';
 import { decodeRecord } from '../../src/relay/store/record.ts';
 import type { LogEntry } from '../../src/relay/core/event.ts';
@@ -68,10 +69,6 @@ export class SharedTestRelay extends TestRelay {
       newEpoch,
       logger: NOBODY,
       signal: new AbortController().signal,
-      onLost: () => undefined,
-      onHandOver: () => undefined,
-      onDoubt: () => undefined,
-      onStalled: () => undefined,
     });
     if (!node) throw new Error('the node does not lead');
     this.#node = node;
@@ -103,8 +100,7 @@ export class SharedTestRelay extends TestRelay {
   snapshotJob(due = AT_ONCE): { job: SnapshotJob; failures: unknown[] } {
     const failures: unknown[] = [];
     const job = new SnapshotJob({
-      ...this.node.snapshotParts,
-      store: this.store,
+      ...this.node,
       retention: this.engine.logRetention,
       due,
       clock: { nowMs: () => this.clock.nowMs, monotonicMs: () => 0 },
@@ -126,7 +122,7 @@ export class SharedTestRelay extends TestRelay {
 
   /** Deletes that share of the batches that the snapshot stands for. */
   async prune(share: number): Promise<void> {
-    const { log, tenure } = this.node.snapshotParts;
+    const { log, tenure } = this.node;
     const throughNo = Math.floor((this.server.row?.snapshotNo ?? 0) * share);
     if (throughNo > 0) while (await log.prune(tenure, throughNo));
   }
@@ -156,15 +152,18 @@ export class SharedTestRelay extends TestRelay {
     const log = server.client();
     const { state } = server;
     if (!state) throw new Error('the log has not begun');
-    const filling = {
+    const view = await openView({
+      folder,
+      log,
+      state,
+      clock: { nowMs: () => this.clock.nowMs, monotonicMs: () => 0 },
+      timers: new ManualTimers(),
+      logger: NOBODY,
       asked: <T>(work: () => Promise<T>) => {
         asked();
         return work();
       },
-      onProgress: () => undefined,
-    };
-    const told = { pause: () => Promise.resolve(), onStalled: () => undefined, onDoubt: () => undefined };
-    const view = await openView({ folder, log, state, nowMs: this.clock.nowMs, bootId: 'boot', filling, ...told });
+    });
     await catchUp({ log, store: view.store, view: view.log });
     await closeView(view);
     const pairs = new Map<string, string>();

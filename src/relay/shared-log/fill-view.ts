@@ -26,8 +26,8 @@ import {
 import { decodeRow } from '../store/row-codec.ts';
 import { recordRuns, runsOf } from '../store/scan.ts';
 import type { ViewMark } from '../store/view-mark.ts';
-import type { NodeLogger } from './node-options.ts';
-import type { FollowedBatch, LogState, SharedLog } from './shared-log.ts';
+import type { NodeOptions } from './node-options.ts';
+import type { FollowedBatch, LogState } from './shared-log.ts';
 import { type ReadSnapshot, SnapshotDamaged, type SnapshotManifest, readSnapshot } from './snapshot.ts';
 
 /** Bytes that are synced together. */
@@ -38,11 +38,9 @@ const UNCOUNTED_STEP = 10_000;
 /** Wire bytes that are asked for at once: each may be half a MiB. */
 const PAYLOADS_AT_ONCE = 32;
 
-export interface FillOptions {
-  log: SharedLog;
-  /** What it gives, once the log can be reached. Throws when the node is to stop. */
+export interface FillOptions extends Pick<NodeOptions, 'log' | 'logger'> {
+  /** Returns the result of `work` once the log can be reached. Throws when the node is to stop. */
   asked: <T>(work: () => Promise<T>) => Promise<T>;
-  onProgress: (stage: string, done: number, of: number | undefined) => void;
 }
 
 export type FilledTo = Pick<ViewMark, 'no' | 'lastLsn' | 'effects'>;
@@ -61,6 +59,7 @@ class Filling {
   readonly #state: LogState;
   readonly #options: FillOptions;
   readonly #writes: SyncedWrites;
+  #loggedStep = '';
 
   constructor(level: Level, state: LogState, options: FillOptions) {
     this.#level = level;
@@ -106,7 +105,7 @@ class Filling {
     for await (const run of pairs) {
       await this.#writes.put(run);
       yield canonical.of(run);
-      this.#options.onProgress('snapshot', ++part, manifest.parts);
+      this.#logProgress('snapshot', ++part, manifest.parts);
     }
   }
 
@@ -142,7 +141,7 @@ class Filling {
       }
       expected = batch.no + 1;
       await this.#writes.put(batch.records.map((record, at): Pair => [logKey(batch.firstLsn + at), record]));
-      this.#options.onProgress('records', batch.lastLsn, lastLsn);
+      this.#logProgress('records', batch.lastLsn, lastLsn);
       if (batch.no === throughNo) break;
     }
     if (expected !== throughNo + 1) {
@@ -176,7 +175,7 @@ class Filling {
 
   /** The wire bytes of every queue row, without what a later batch dropped: that batch needs none. */
   async #takePayloads(): Promise<void> {
-    const { log, asked, onProgress } = this.#options;
+    const { log, asked } = this.#options;
     let done = 0;
     for await (const run of runsOf(this.#level, prefixRange(PREFIX.queue), { pairs: PAYLOADS_AT_ONCE })) {
       const rows = run.map(([key, value]) => decodeRow('queue', key, value));
@@ -185,20 +184,17 @@ class Filling {
       const wires = await asked(() => log.payloads(this.#state.logId, places));
       await this.#writes.put(keys.flatMap((key, at): Pair[] => (wires[at] ? [[key, wires[at]]] : [])));
       done += run.length;
-      onProgress('items', done, undefined);
+      this.#logProgress('items', done, undefined);
     }
   }
-}
 
-/** Logs how far a view is filled: at each tenth of a stage, so that an operator sees that it goes on. */
-export function progressOf(logger: NodeLogger): FillOptions['onProgress'] {
-  let told = '';
-  return (stage, done, of) => {
+  /** Logs each tenth of a stage, so that an operator sees that it goes on. */
+  #logProgress(stage: string, done: number, of: number | undefined): void {
     const step = `${stage} ${Math.floor(of === undefined ? done / UNCOUNTED_STEP : (done * PROGRESS_STEPS) / of)}`;
-    if (step === told) return;
-    told = step;
-    logger.info({ stage, done, of }, 'the view is filled from the snapshot of the log');
-  };
+    if (step === this.#loggedStep) return;
+    this.#loggedStep = step;
+    this.#options.logger.info({ stage, done, of }, 'the view is filled from the snapshot of the log');
+  }
 }
 
 class SyncedWrites {

@@ -6,7 +6,7 @@
  * its last confirmed renewal is older than the lease less a margin, counted from when it was sent; it may answer again
  * when a renewal gets through.
  */
-import type { Cancel, Clock, Timers } from '../../lib/clock.ts';
+import type { Cancel } from '../../lib/clock.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
 import {
   type EncodedBatch,
@@ -15,9 +15,10 @@ import {
   type LogServer,
   type LogState,
   type Renewal,
-  type SharedLog,
   type Tenure,
 } from './shared-log.ts';
+import type { HandOver, NodeOptions } from './node-options.ts';
+import type { LogReach } from './reach.ts';
 import { clockFault, clocked, isSameServer } from './takeover-rules.ts';
 
 export const LEASE_MS = 6_000;
@@ -80,39 +81,21 @@ function twinSentence(name: string): string {
   return `another process leads under the name of this node, ${name}: its store folder was copied. Delete the file node-name in this folder, and start the relay again`;
 }
 
-/**
- * Why a node that leads is to stop, and to follow: another node asked for the lead; or its clock is not that of the
- * server, so that it refuses hosts, and another may do better; or the log lies on another server than when this node
- * took the lead. Then it takes the lead anew, because only a takeover finds out whether that server has everything, and
- * notes that the log lies there.
- */
-export type HandOver = { type: 'other-node'; by: string } | { type: 'other-server' } | { type: 'clock'; why: string };
-
-interface LeadershipOptions {
-  log: SharedLog;
+interface LeadershipOptions
+  extends Pick<NodeOptions, 'log' | 'leaseMs' | 'clock' | 'timers' | 'onDoubt' | 'onHandOver' | 'onUnreached'> {
   tenure: Tenure;
   /** The name of this node. */
   name: string;
   /** The server on which the lead was taken. */
   ledOn: LogServer;
-  leaseMs: number;
-  clock: Clock;
-  timers: Timers;
-  /** When the statement that took the lead was sent, by the monotonic clock. */
+  /** The monotonic time at which the statement that took the lead was sent. */
   takenMs: number;
   /** The last batch that was acknowledged. */
   acked: () => Pick<EncodedBatch, 'no' | 'effects'>;
+  /** Notes whether a renewal gets through, and why a batch has no second copy. */
+  reach: LogReach;
   /** Called once, when another node leads. */
   onLost: (error: Fenced) => void;
-  /** Called when a renewal does not get through, and when one does again. */
-  onRenewed: (error: unknown) => void;
-  /** Called with each renewal that gets through: why a batch has no second copy now. */
-  onCopies: (fault: string | undefined) => void;
-  onDoubt: (why: string) => void;
-  /** Called once. */
-  onHandOver: (why: HandOver) => void;
-  /** Called when the last confirmed renewal is too old for this node to answer. */
-  onSilent: () => void;
 }
 
 export class Leadership {
@@ -132,7 +115,7 @@ export class Leadership {
       timers: options.timers,
       everyMs: options.leaseMs / RENEWALS_A_LEASE,
       work: () => this.#renew(),
-      onError: (error) => options.onRenewed(error),
+      onError: (error) => options.reach.note(error),
     });
     this.#cancelSilence = this.#silence();
   }
@@ -145,8 +128,8 @@ export class Leadership {
 
   /** Tells when this node falls silent, unless a renewal is confirmed before. */
   #silence(): Cancel {
-    const { clock, timers, leaseMs, onSilent } = this.#options;
-    return timers.after(this.#confirmedMs + leaseMs * (1 - MARGIN) - clock.monotonicMs(), onSilent);
+    const { clock, timers, leaseMs, onUnreached } = this.#options;
+    return timers.after(this.#confirmedMs + leaseMs * (1 - MARGIN) - clock.monotonicMs(), () => onUnreached?.());
   }
 
   /** Whether another node took the lead. */
@@ -167,22 +150,22 @@ export class Leadership {
   }
 
   async #renew(): Promise<void> {
-    const { log, clock, acked, onLost, onDoubt, onRenewed, onCopies, onHandOver } = this.#options;
+    const { log, clock, acked, reach, onLost, onDoubt, onHandOver } = this.#options;
     const sentMs = clock.monotonicMs();
     try {
       const renewal = await clocked(clock, () => log.renew(this.tenure, acked()));
       this.#confirmedMs = sentMs;
       this.#cancelSilence();
       this.#cancelSilence = this.#silence();
-      onRenewed(undefined);
-      onCopies(renewal.copyFault);
-      if (renewal.doubt !== undefined) onDoubt(renewal.doubt);
+      reach.note(undefined);
+      reach.noteCopies(renewal.copyFault);
+      if (renewal.doubt !== undefined) onDoubt?.(renewal.doubt);
       const why = this.#handOver(renewal);
       // A copy of before was put in its place: what this node appends next would be refused as well.
       if (!why && !renewal.holds) throw new Fenced();
       if (!why || this.#isHandedOver) return;
       this.#isHandedOver = true;
-      onHandOver(why);
+      onHandOver?.(why);
     } catch (error) {
       if (!(error instanceof Fenced)) throw error;
       if (this.#isLost) return;

@@ -4,16 +4,27 @@ import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { Durability } from './durability.ts';
-import type { HandOver } from './leadership.ts';
-import type { SnapshotDue } from './snapshot-job.ts';
 import type { Fenced, SharedLog } from './shared-log.ts';
-import type { ViewLog } from './view-log.ts';
 import type { NotesPlace } from './witness.ts';
 
 export interface NodeLogger {
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
   error(fields: object, message: string): void;
+}
+
+/**
+ * Why a node that leads is to stop, and to follow: another node asked for the lead; or its clock is not that of the
+ * server, so that it refuses hosts, and another may do better; or the log lies on another server than when this node
+ * took the lead. Then it takes the lead anew, because only a takeover finds out whether that server has everything, and
+ * notes that the log lies there.
+ */
+export type HandOver = { type: 'other-node'; by: string } | { type: 'other-server' } | { type: 'clock'; why: string };
+
+/** A snapshot is due when the log has grown by so many batches since the last, and that one has this age. */
+export interface SnapshotDue {
+  batches: number;
+  ageMs: number;
 }
 
 export interface SharedLogOptions {
@@ -29,7 +40,13 @@ export interface SharedLogOptions {
 /** What others than the node itself use of its view while it follows. */
 export interface FollowedView {
   store: RelayStore;
-  log: ViewLog;
+  log: {
+    readonly logId: string;
+    /** The last batch that the view holds. */
+    readonly no: number;
+    /** Runs `work` between two batches. Throws when the node does not follow any more. */
+    between<T>(work: () => Promise<T>): Promise<T>;
+  };
 }
 
 export interface NodeOptions extends SharedLogOptions, NotesPlace {
@@ -45,12 +62,13 @@ export interface NodeOptions extends SharedLogOptions, NotesPlace {
   /** Ends the following. */
   signal: AbortSignal;
   /** Called once, when another node took the lead. */
-  onLost: (error: Fenced) => void;
+  onLost?: (error: Fenced) => void;
   /** Called once, when the leader learns that it is to stop, and to follow. */
-  onHandOver: (why: HandOver) => void;
+  onHandOver?: (why: HandOver) => void;
   /** Called when the log asks the leader for a new epoch. */
-  onDoubt: (why: string) => void;
-  onStalled: (why: string | undefined) => void;
+  onDoubt?: (why: string) => void;
+  /** Called when the log took nothing, and when it takes batches again. */
+  onStalled?: (why: string | undefined) => void;
   /** Called when the leader does not reach the log: relay/standby/leader-gate.ts answers the requests that wait. */
   onUnreached?: () => void;
   /** Called with the view that this node follows with from now on, and the name of the node. */

@@ -29,10 +29,11 @@ import { RelayStore } from '../store/relay-store.ts';
 import { WireThread } from '../store/wire-thread.ts';
 import { type ViewMark, logPlace, readViewMark, viewMarkPair } from '../store/view-mark.ts';
 import { type FillOptions, fillView } from './fill-view.ts';
-import { LogRefused, type LogState, type SharedLog } from './shared-log.ts';
+import type { NodeOptions } from './node-options.ts';
+import { LogRefused, type LogState } from './shared-log.ts';
 import { SnapshotDamaged } from './snapshot.ts';
 import { ViewLog } from './view-log.ts';
-import { type NotesPlace, witnessFile } from './witness.ts';
+import { witnessFile } from './witness.ts';
 
 export const NODE_FILE = 'node-name';
 const NODE_BYTES = 4;
@@ -50,17 +51,10 @@ export interface View {
   notices: string[];
 }
 
-interface ViewOptions extends NotesPlace {
-  log: SharedLog;
+export interface ViewOptions
+  extends Pick<NodeOptions, 'folder' | 'positionFile' | 'clock' | 'timers' | 'onStalled' | 'onUnreached' | 'onDoubt'>,
+    FillOptions {
   state: LogState;
-  nowMs: number;
-  bootId: string;
-  filling: Omit<FillOptions, 'log'>;
-  /** As the options of `ViewLog`. */
-  pause: (ms: number) => Promise<void>;
-  onStalled: (why: string | undefined) => void;
-  onUnreached?: (() => void) | undefined;
-  onDoubt: (why: string) => void;
 }
 
 /** Throws `LogRefused` or `StoreRefused`. */
@@ -101,7 +95,7 @@ async function open(options: ViewOptions, notices: string[] = []): Promise<View>
     if (isNew && state.snapshotNo > 0) return await openFilled(options, level, notices);
     if (fault === undefined) return await opened(options, level, found, notices);
     await level.close();
-    const aside = await putAside(folder, options.nowMs);
+    const aside = await putAside(folder, options.clock.nowMs());
     return await open(options, [
       ...notices,
       `${fault}: it was put aside as ${aside}, and a new view is made from the log.`,
@@ -114,19 +108,19 @@ async function open(options: ViewOptions, notices: string[] = []): Promise<View>
 
 /** A new view that is filled from the snapshot of the log. */
 async function openFilled(options: ViewOptions, level: Level, notices: string[]): Promise<View> {
-  const { folder, log, state, filling } = options;
+  const { folder, log, state } = options;
   const levelFolder = join(folder, LEVEL_FOLDER);
-  const begun = newMark(options);
+  const begun = newMark(options, await thisBoot());
   await level.put(...viewMarkPair(begun), { sync: true });
   await syncFolder(folder);
   try {
-    const filled = await fillView(level, state, folder, { log, ...filling });
+    const filled = await fillView(level, state, folder, options);
     await level.put(...viewMarkPair({ ...begun, ...filled }), { sync: true });
     const notice = `A new view was filled from the snapshot of batch ${filled.no} of the log.`;
     return await opened(options, level, { ...begun, ...filled }, [...notices, notice]);
   } catch (error) {
     if (!(error instanceof SnapshotDamaged)) throw error;
-    const { state: fresh } = await filling.asked(() => log.open());
+    const { state: fresh } = await options.asked(() => log.open());
     if (fresh?.logId !== state.logId) throw new LogRefused('another log was put in the place of this one');
     await discard(level, levelFolder);
     // Another took its place meanwhile: its parts go then, and the record that vouches for it may be pruned.
@@ -142,20 +136,22 @@ async function openFilled(options: ViewOptions, level: Level, notices: string[])
 }
 
 async function opened(
-  { folder, log, state, bootId, ...rest }: ViewOptions,
+  options: ViewOptions,
   level: Level,
   found: ViewMark | undefined,
   notices: string[],
 ): Promise<View> {
+  const { folder, log } = options;
   const schema = await declaredSchema(level);
   if (schema !== undefined) checkSchema(schema, folder, SCHEMA_VERSION);
   const bounds = await checkNewestRecords(level);
-  const mark: ViewMark = found ? { ...found, bootId, place: log.place } : newMark({ log, state, bootId });
+  const bootId = await thisBoot();
+  const mark: ViewMark = found ? { ...found, bootId, place: log.place } : newMark(options, bootId);
   if (!found) {
     await level.put(...viewMarkPair(mark), { sync: true });
     await syncFolder(folder);
   }
-  const viewLog = new ViewLog({ log, mark, ...rest });
+  const viewLog = new ViewLog({ ...options, mark });
   const tree = await LogTree.open(level, bounds.lastLsn);
   const store = new RelayStore(level, viewLog, bounds, tree, new WireThread(level.location));
   await store.findUncollected();
@@ -163,7 +159,7 @@ async function opened(
   return { store, log: viewLog, found, survived, notices };
 }
 
-function newMark({ log, state, bootId }: Pick<ViewOptions, 'log' | 'state' | 'bootId'>): ViewMark {
+function newMark({ log, state }: ViewOptions, bootId: string): ViewMark {
   const { logId } = state;
   const { place } = log;
   return { logId, no: 0, lastLsn: 0, effects: NO_EFFECTS, tenure: undefined, bootId, isClosed: false, place };

@@ -28,8 +28,8 @@ export class LogReach {
     this.#options = options;
   }
 
-  /** What `work` gives once the log can be reached; `undefined` when the node is to stop. */
-  async reached<T>(work: () => Promise<T>): Promise<T | undefined> {
+  /** Returns the result of `work` once the log can be reached. Throws `NodeStopped`. */
+  async reached<T>(work: () => Promise<T>): Promise<T> {
     const { signal } = this.#options;
     while (!signal.aborted) {
       try {
@@ -43,14 +43,7 @@ export class LogReach {
         await this.pause(AGAIN_EVERY_MS);
       }
     }
-    return undefined;
-  }
-
-  /** As `reached`, for work that gives up when the node is to stop. Throws `NodeStopped`. */
-  async asked<T>(work: () => Promise<T>): Promise<T> {
-    const answered = await this.reached(async () => ({ value: await work() }));
-    if (!answered) throw new NodeStopped();
-    return answered.value;
+    throw new NodeStopped();
   }
 
   /** Logs the first of several errors, and when the log is reached again. */

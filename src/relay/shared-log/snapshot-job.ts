@@ -13,21 +13,15 @@ import { PeriodicTask, type StopSignal } from '../../lib/periodic-task.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import { StoreFailed } from '../engine/committer.ts';
 import type { LogRetention } from '../engine/log-retention.ts';
-import type { RelayStore } from '../store/relay-store.ts';
-import { Fenced, type LogState, type SharedLog, type Tenure } from './shared-log.ts';
+import { Fenced, type LogState } from './shared-log.ts';
 import { SnapshotDamaged, type SnapshotManifest, imageNow, readSnapshot, writeSnapshot } from './snapshot.ts';
-import type { ViewLog } from './view-log.ts';
+import type { SnapshotDue } from './node-options.ts';
+import type { LeadingNode } from './take-lead.ts';
 
 /** A start has enough to do. */
 const FIRST_AFTER_MS = 10_000;
 /** A run that finds nothing due asks the log once. */
 const RUN_EVERY_MS = 60_000;
-
-/** A snapshot is due when the log has grown by so many batches since the last, and that one has this age. */
-export interface SnapshotDue {
-  batches: number;
-  ageMs: number;
-}
 
 /** Many batches take long to follow; a few are worth a snapshot once a day, because the log is pruned through it. */
 const DUE: readonly SnapshotDue[] = [
@@ -35,15 +29,7 @@ const DUE: readonly SnapshotDue[] = [
   { batches: 1_000, ageMs: DAY_MS },
 ];
 
-/** What a leader writes snapshots with. */
-export interface SnapshotParts {
-  log: SharedLog;
-  tenure: Tenure;
-  view: ViewLog;
-}
-
-interface SnapshotJobOptions extends SnapshotParts {
-  store: RelayStore;
+interface SnapshotJobOptions extends Pick<LeadingNode, 'log' | 'tenure' | 'view' | 'store'> {
   retention: LogRetention;
   /** Any of these; absent: `DUE`. */
   due?: readonly SnapshotDue[] | undefined;

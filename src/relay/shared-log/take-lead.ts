@@ -14,8 +14,16 @@ import type { NodeOptions } from './node-options.ts';
 import { type View, closeView } from './open-view.ts';
 import type { Presence } from './presence.ts';
 import type { LogReach } from './reach.ts';
-import { Fenced, type LogState, type OpenedLog, OutcomeUnknown, type Tenure, isPassing } from './shared-log.ts';
-import type { SnapshotParts } from './snapshot-job.ts';
+import {
+  Fenced,
+  type LogState,
+  type OpenedLog,
+  OutcomeUnknown,
+  type SharedLog,
+  type Tenure,
+  isPassing,
+} from './shared-log.ts';
+import type { ViewLog } from './view-log.ts';
 import { doubtWith, isSettled } from './doubt.ts';
 import { type EpochFault, epochFault } from './takeover-rules.ts';
 import { isHeld } from './witness.ts';
@@ -33,12 +41,9 @@ export interface LeadingNode {
   initialised: boolean;
   notices: string[];
   epochBegun: EpochReason | undefined;
-  /** The wire bytes of these rows, as the log has them. Throws `LogUnreachable`. */
-  wireBytes(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]>;
-  /** What its job of snapshots works with. */
-  snapshotParts: SnapshotParts;
-  /** Ends that doubt of the log, after a new epoch is durable. */
-  settleDoubt(doubt: string): Promise<void>;
+  log: SharedLog;
+  tenure: Tenure;
+  view: ViewLog;
   /** A batch that the log does not take fails from now on. */
   stopRetrying(): void;
   /** Gives the lead back and closes the view. To be called when nothing is appended any more. */
@@ -46,53 +51,58 @@ export interface LeadingNode {
 }
 
 /** The node that takes the lead. */
+interface Candidate {
+  readonly options: NodeOptions;
+  readonly name: string;
+  readonly settings: Buffer;
+  readonly reach: LogReach;
+  /** Called with the lead as soon as this node has it. */
+  hasTaken(tenure: Tenure): void;
+  /** Notes once more what was seen, and ends that. */
+  stopWitness(): Promise<void>;
+}
+
 interface LeadParts {
-  options: NodeOptions;
-  name: string;
-  settings: Buffer;
-  reach: LogReach;
+  view: View;
+  opened: BegunLog;
   presence: Presence;
-  /** Called with a tenure as soon as this node has it. */
-  onTaken: (tenure: Tenure) => void;
   /** When the sign of life of the node before was first seen, by the server's clock. */
   seenMs: number;
-  /** Notes once more what was seen, and ends that. */
-  stopWitness: () => Promise<void>;
 }
 
 /** `undefined` when another was faster, or the log cannot be reached now. */
-export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): Promise<LeadingNode | undefined> {
-  const { log, leaseMs, clock, timers, onLost, onDoubt, onHandOver, onUnreached } = parts.options;
-  const { state, server } = opened;
+export async function takeLead(node: Candidate, parts: LeadParts): Promise<LeadingNode | undefined> {
+  const { options, name, reach } = node;
+  const { view, opened, presence } = parts;
+  const { log, clock, timers } = options;
+  const { store } = view;
   const takenMs = clock.monotonicMs();
-  const taken = await take(parts, view, opened);
+  const taken = await take(node, parts);
   if (!taken) return undefined;
   const { tenure } = taken;
-  parts.onTaken(tenure);
-  const { store } = view;
+  node.hasTaken(tenure);
   let isServing = false;
-  const given = { log, tenure, name: parts.name, ledOn: server, leaseMs, clock, timers, takenMs };
   const leadership = new Leadership({
-    ...given,
+    ...options,
+    tenure,
+    name,
+    ledOn: opened.server,
+    takenMs,
+    reach,
     acked: () => view.log.mark,
     onLost: (error) => {
-      if (isServing) onLost(error);
+      if (isServing) options.onLost?.(error);
     },
-    onRenewed: (error) => parts.reach.note(error),
-    onCopies: (fault) => parts.reach.noteCopies(fault),
-    onDoubt,
-    onHandOver,
-    onSilent: () => onUnreached?.(),
   });
   try {
     await catchUp({ log, store, view: view.log }, tenure);
-    view.log.format = state.format;
+    view.log.format = opened.state.format;
     await view.log.leads(tenure);
     await store.append({ entries: [], changes: [], payloads: [] });
-    const begun = await begin(parts.options, view, taken);
+    const begun = await begin(options, view, taken);
     if (taken.doubt !== undefined) await log.clearDoubt(tenure, taken.doubt);
     if (leadership.isLost) throw new Fenced();
-    const present = parts.presence.keep(tenure, view.log, timers);
+    const present = presence.keep(tenure, view.log, timers);
     let cancelGiveUp: Cancel | undefined;
     isServing = true;
     return {
@@ -104,15 +114,15 @@ export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): 
         view.log.stop();
         cancelGiveUp = timers.after(LAST_BATCH_WITHIN_MS, () => void log.close());
       },
-      wireBytes: (rows) => log.payloads(tenure.logId, rows.map(placeOf)),
-      snapshotParts: { log, tenure, view: view.log },
-      settleDoubt: (doubt) => log.clearDoubt(tenure, doubt),
+      log,
+      tenure,
+      view: view.log,
       close: async () => {
         cancelGiveUp?.();
         // First: another node waits for it. A node that is not reached leads until its lease is over.
-        await leadership.resign().catch((error: unknown) => parts.reach.note(error));
+        await leadership.resign().catch((error: unknown) => reach.note(error));
         await present.stop();
-        await parts.stopWitness();
+        await node.stopWitness();
         await closeView(view);
         await log.close();
       },
@@ -121,7 +131,7 @@ export async function takeLead(parts: LeadParts, view: View, opened: BegunLog): 
     await leadership.stop();
     // It still has the lead, and takes it again when the log is reached.
     if (!isPassing(error) || store.isFailed) throw error;
-    parts.reach.note(error);
+    reach.note(error);
     return undefined;
   }
 }
@@ -135,11 +145,12 @@ interface Taken {
 }
 
 async function take(
-  { options, name, settings, reach, seenMs }: LeadParts,
-  { found, survived }: View,
-  { state, server }: BegunLog,
+  { options, name, settings, reach }: Candidate,
+  { view, opened, seenMs }: LeadParts,
 ): Promise<Taken | undefined> {
   const { log, durability } = options;
+  const { found, survived } = view;
+  const { state, server } = opened;
   try {
     const isWhole = survived && found !== undefined && found.no > 0 && (await isHeld(log, state.logId, found));
     const fault = epochFault(state, server, durability, { ledLast: found?.tenure, isWhole }, seenMs);

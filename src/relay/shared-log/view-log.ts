@@ -13,6 +13,7 @@ import type { BatchEffects } from '../store/batch-effects.ts';
 import { payloadKey } from '../store/keys.ts';
 import { type ViewMark, viewMarkPair } from '../store/view-mark.ts';
 import { encodeShared } from './batch-body.ts';
+import type { NodeOptions } from './node-options.ts';
 import {
   type EncodedBatch,
   type FollowedBatch,
@@ -45,17 +46,8 @@ export class FollowsNoMore extends Error {
   }
 }
 
-interface ViewLogOptions {
-  log: SharedLog;
+interface ViewLogOptions extends Pick<NodeOptions, 'log' | 'timers' | 'onStalled' | 'onUnreached' | 'onDoubt'> {
   mark: ViewMark;
-  /** Resolves after `ms`. */
-  pause: (ms: number) => Promise<void>;
-  /** Called when the log took nothing, and when it takes batches again. */
-  onStalled?: (why: string | undefined) => void;
-  /** Called each time that a batch has to wait because the log is not reached. */
-  onUnreached?: (() => void) | undefined;
-  /** Called when the log asks for a new epoch. */
-  onDoubt?: (why: string) => void;
 }
 
 export class ViewLog implements DurableLog {
@@ -187,7 +179,7 @@ export class ViewLog implements DurableLog {
   }
 
   async #appendUntilTaken(tenure: Tenure, batch: EncodedBatch): Promise<{ doubt: string | undefined }> {
-    const { pause, onStalled, onUnreached } = this.#options;
+    const { timers, onStalled, onUnreached } = this.#options;
     let unknown: OutcomeUnknown | undefined;
     for (let isStalled = false; ; isStalled = true) {
       try {
@@ -202,7 +194,7 @@ export class ViewLog implements DurableLog {
         if (this.#isStopped) throw unknown ?? error;
         if (isUnreached(error)) onUnreached?.();
         onStalled?.((error as Error).message);
-        await pause(AGAIN_MS);
+        await new Promise<void>((resolve) => timers.after(AGAIN_MS, resolve));
       }
     }
   }

@@ -112,10 +112,6 @@ async function leadNow(options: MoveOptions, node: string): Promise<LeadingNode>
     settings: state.settings.length === 0 ? undefined : (JSON.parse(state.settings.toString()) as object),
     signal: AbortSignal.any([signal, failed.signal]),
     onFollowed: () => void (stopping ??= stopOther(options, node).catch((error: unknown) => failed.abort(error))),
-    onLost: () => undefined,
-    onDoubt: () => undefined,
-    onStalled: () => undefined,
-    onHandOver: () => undefined,
   });
   await stopping;
   if (led && !failed.signal.aborted) return led;

@@ -9,10 +9,9 @@ import { Standby } from './standby.ts';
 import type { Watch } from '../operator/activity.ts';
 import type { LogGauges } from '../operator/metrics.ts';
 import type { RelayOptions } from '../serve/options.ts';
-import type { HandOver } from '../shared-log/leadership.ts';
 import { joinLog } from '../shared-log/node.ts';
-import type { LeadingNode } from '../shared-log/take-lead.ts';
-import type { SharedLogOptions } from '../shared-log/node-options.ts';
+import { type LeadingNode, placeOf } from '../shared-log/take-lead.ts';
+import type { HandOver, SharedLogOptions } from '../shared-log/node-options.ts';
 import { LogWatch } from '../shared-log/log-watch.ts';
 import { LogRefused, type SharedLog } from '../shared-log/shared-log.ts';
 import { SnapshotJob } from '../shared-log/snapshot-job.ts';
@@ -116,7 +115,8 @@ export class SharedLead {
 
   /** The wire bytes of these rows, as the log has them. */
   wireBytes(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]> {
-    return this.#leading.wireBytes(rows);
+    const { log, tenure } = this.#leading;
+    return log.payloads(tenure.logId, rows.map(placeOf));
   }
 
   get gauges(): LogGauges {
@@ -172,7 +172,8 @@ export class SharedLead {
             reason: 'log-in-doubt',
             nowMs: options.clock.nowMs(),
           });
-        await this.#leading.settleDoubt(doubt);
+        const { log, tenure } = this.#leading;
+        await log.clearDoubt(tenure, doubt);
         if (isAnswered) options.log.info({ why: doubt }, 'the epoch of the log answers its doubt: none begins');
         else options.log.error({ why: doubt }, 'the log is in doubt: a new epoch begins');
       },
@@ -184,10 +185,8 @@ export class SharedLead {
   startSnapshots(engine: Engine): SnapshotJob {
     const { options, sharedLog } = this.#options;
     const { clock, timers, log } = options;
-    const { store, snapshotParts } = this.#leading;
     this.#snapshots = new SnapshotJob({
-      ...snapshotParts,
-      store,
+      ...this.#leading,
       retention: engine.logRetention,
       due: sharedLog.snapshotDue,
       clock,

@@ -109,7 +109,7 @@ test('a lost disk of every node is filled with the epoch, also after another lea
 
 test('a snapshot that does not come back as it was written is not valid, and the relay goes on', async () => {
   const relay = await relayWithMail(1);
-  const { log } = relay.node.snapshotParts;
+  const { log } = relay.node;
   const put = log.putPart.bind(log);
   log.putPart = async (tenure, throughNo, part, body) => {
     const altered = Buffer.from(body);
@@ -126,7 +126,7 @@ test('a snapshot that does not come back as it was written is not valid, and the
 
 test('a lead that is lost in the middle makes no snapshot valid, and the next leader drops its parts', async () => {
   const relay = await relayWithMail(2);
-  const { log, tenure } = relay.node.snapshotParts;
+  const { log, tenure } = relay.node;
   const part = log.part.bind(log);
   const { row } = relay.server;
   if (!row) throw new Error('the log has begun');
@@ -357,7 +357,7 @@ async function relayWithPrunedView(): Promise<SharedTestRelay> {
 
 test('a run that ends while it prunes leaves the rest to the next, also of another process', async () => {
   const relay = await relayWithPrunedView();
-  const { log } = relay.node.snapshotParts;
+  const { log } = relay.node;
   const prune = log.prune.bind(log);
   const left = (): number => {
     const { row } = relay.server;
