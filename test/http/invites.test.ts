@@ -25,15 +25,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(relay.relay.engine.directory.liveCount).toBe(1);
   });
 
-  test('an invite holds until its hour, and not at it', async () => {
-    const relay = await invited(TOKEN, `${TOKEN}-2`);
-    relay.clock.move(HOUR_MS - 1);
-    expect((await enrolHost(relay, alice, shown(TOKEN))).status).toBe(200);
-    relay.clock.move(1);
-    const late = await enrolHost(relay, bob, shown(`${TOKEN}-2`));
-    expect(late).toBeProblem('ENROL_REFUSED', { reason: 'the invite has expired' });
-  });
-
   test.each<[string, unknown]>([
     ['no proof', undefined],
     ['null', null],
@@ -81,49 +72,12 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect((await enrolHost(relay, bob, shown(TOKEN))).status).toBe(200);
   });
 
-  test('a host that is in enrols again without an invite, also under another name, and spends none that it shows', async () => {
-    const relay = await invited(TOKEN, `${TOKEN}-2`);
-    expect((await enrolHost(relay, alice, shown(TOKEN))).status).toBe(200);
-    expect((await enrolHost(relay, alice)).status).toBe(200);
-    expect((await enrolHost(relay, alice, { signed: { host: 'renamed' }, sent: { host: 'renamed' } })).status).toBe(
-      200,
-    );
-    // A lost answer: the same again, with the invite that it has used.
-    expect((await enrolHost(relay, alice, shown(TOKEN))).status).toBe(200);
-    expect((await enrolHost(relay, alice, shown(`${TOKEN}-2`))).status).toBe(200);
-    expect((await enrolHost(relay, bob, shown(`${TOKEN}-2`))).status).toBe(200);
-  });
-
-  test('a revoked host does not come back with an invite, and does not spend it', async () => {
-    const relay = await invited(TOKEN, `${TOKEN}-2`);
-    await enrolHost(relay, alice, shown(TOKEN));
-    const nowMs = relay.clock.nowMs();
-    await relay.relay.engine.admissions.revokeHost({
-      type: 'RevokeHost',
-      hostPubkey: alice.key,
-      cause: 'operator',
-      nowMs,
-    });
-    expect(await enrolHost(relay, alice, shown(`${TOKEN}-2`))).toBeProblem('ENROL_REFUSED');
-    expect((await enrolHost(relay, bob, shown(`${TOKEN}-2`))).status).toBe(200);
-  });
-
   test('an invite survives a restart, and so does that it was used', async () => {
     const relay = await invited(TOKEN, `${TOKEN}-2`);
     await enrolHost(relay, alice, shown(TOKEN));
     await relay.restart();
     expect(await enrolHost(relay, bob, shown(TOKEN))).toBeProblem('ENROL_REFUSED');
     expect((await enrolHost(relay, bob, shown(`${TOKEN}-2`))).status).toBe(200);
-  });
-
-  test('a relay that is open takes everybody, and an invite vouches for the host that shows it', async () => {
-    const relay = await relayForTest(adapter);
-    await issue(relay, TOKEN);
-    expect((await enrolHost(relay, alice, shown(TOKEN))).status).toBe(200);
-    expect((await enrolHost(relay, bob, shown(TOKEN))).status).toBe(200);
-    const { admissions, directory } = relay.relay.engine;
-    expect(await admissions.openInvites(relay.clock.nowMs())).toHaveLength(0);
-    expect([alice, bob].map(({ key }) => directory.get(key)?.invited)).toEqual([true, false]);
   });
 });
 

@@ -178,9 +178,9 @@ interface DenyEvent extends DenySelectors {
 /**
  * Reads a deny entry out of a Security Event Token (RFC 8417) that the issuer pushed; its `typ` is `secevent+jwt`.
  *
- * A token may be delivered again, by the issuer or by a third party that saw it: the entry it makes is the same, and its
- * time to stand begins anew. Were it good for ever, it could keep out hosts that the issuer let in again later. So it is
- * taken for a day after `iat`, as long as an entry stands; one that took longer is to be issued anew.
+ * A token may be delivered again, by the issuer or by a third party that saw it: the entry it makes is the same, and
+ * its time to stand begins anew. Were it good for ever, it could keep out hosts that the issuer let in again later. So
+ * it is taken for a day after `iat`, as long as an entry stands; one that took longer is to be issued anew.
  */
 export async function readDenyEvent(token: string, issuer: Issuer, nowMs: number): Promise<DenyEvent | JwtRefused> {
   const jwt = await issuer.verify(token, SECURITY_EVENT);

@@ -83,7 +83,8 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
   CheckpointTaken: ({ rows, throughLsn }) =>
     described(
       () =>
-        `the ${countText(rows, 'row')} after record ${throughLsn} ${rows === 1 ? 'was' : 'were'} saved: a replay may begin there`,
+        `the ${countText(rows, 'row')} after record ${throughLsn} ${rows === 1 ? 'was' : 'were'} saved: ` +
+        'a replay may begin there',
       {
         facts: { 'after record': throughLsn, rows },
       },

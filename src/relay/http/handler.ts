@@ -3,6 +3,7 @@
  * enrolled → skew → body → signature → rate → content. What the headers decide is decided before the body is read.
  */
 import { BODY_BYTES_MAX, WORK_OF_REQUEST } from '../../protocol/limits.ts';
+import { addressGroup } from '../../lib/address-group.ts';
 import { signedTarget } from '../../protocol/hop.ts';
 import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -21,7 +22,6 @@ import {
   isRowFault,
 } from '../engine/queue-faults.ts';
 import { type Body, BodyBudgets } from '../../http/body.ts';
-import { type TrustProxy, clientAddress } from './client-address.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import {
   type AcceptedRequest,
@@ -212,4 +212,27 @@ type HopFailure = 'bad signature' | 'not enrolled';
 function hopRefusal(failure: HopFailure): Reply {
   if (failure === 'not enrolled') return problemReply('NOT_ENROLLED', 'not enrolled');
   return problemReply('BAD_SIGNATURE', 'the hop signature does not verify');
+}
+
+export type TrustProxy = 'none' | 'xff' | 'cloudflare';
+
+/**
+ * The text by which rate tables count a request without a signature: the address of the client, or its network.
+ *
+ * Behind a proxy only the entry that the trusted proxy appended is believed: the rightmost one over all lines of the
+ * forwarded-for header. Earlier entries are the client's own words.
+ */
+export function clientAddress(
+  peerAddress: string,
+  headers: readonly (readonly [string, string])[],
+  trust: TrustProxy,
+): string {
+  const said = trust === 'none' ? undefined : saidByProxy(headers, trust);
+  return addressGroup(said ?? peerAddress) ?? addressGroup(peerAddress) ?? peerAddress;
+}
+
+function saidByProxy(headers: readonly (readonly [string, string])[], trust: 'xff' | 'cloudflare'): string | undefined {
+  const wanted = trust === 'xff' ? 'x-forwarded-for' : 'cf-connecting-ip';
+  const line = headers.findLast(([name]) => name === wanted)?.[1];
+  return line?.split(',').at(-1)?.trim();
 }

@@ -4,7 +4,7 @@
  */
 import { type ConnectionLimits, Connections, type Displacement } from '../../http/connections.ts';
 import { addressGroup } from '../../lib/address-group.ts';
-import type { TrustProxy } from '../http/client-address.ts';
+import type { TrustProxy } from '../http/handler.ts';
 
 /** LevelDB takes a fifth of all files for its tables, and at most so many. */
 const STORE_FILES_SHARE = 1 / 5;

@@ -9,7 +9,7 @@ import type { AskedLimits } from './connection-limits.ts';
 import type { RelaySettings } from '../core/facts.ts';
 import type { StoreFailed } from '../engine/committer.ts';
 import type { Engine } from '../engine/engine.ts';
-import type { TrustProxy } from '../http/client-address.ts';
+import type { TrustProxy } from '../http/handler.ts';
 import type { BackupSettings } from '../jobs/backup-job.ts';
 import type { LogRetentionSettings } from '../jobs/retention-job.ts';
 import type { StartRowsCheck } from '../jobs/rows-check.ts';
