@@ -13,7 +13,7 @@ interface CommandEntry {
   summary: string;
   /** Under which help shows it. */
   heading?: string;
-  /** What programs call, and no person types: help and completion leave it out. */
+  /** True of what programs call, and no person types: help and completion leave it out. */
   isHidden?: boolean;
   load: (context: CommandContext) => Promise<Command>;
 }
@@ -73,7 +73,7 @@ const logCheckProof = () => import('./relay/log-check-proof.ts');
 const logRebuild = () => import('./relay/log-rebuild.ts');
 const logShow = () => import('./relay/log-show.ts');
 const logVerify = () => import('./relay/log-verify.ts');
-const relayKey = () => import('./relay/relay-key.ts');
+const relayCommand = () => import('./relay/relay-command.ts');
 const relayRestore = () => import('./relay/restore.ts');
 const relayRotateEpoch = () => import('./relay/rotate-epoch.ts');
 const relayServe = () => import('./relay/serve.ts');
@@ -136,7 +136,7 @@ const RELAY_COMMANDS: CommandTable = {
       'relayDoctorCommand',
       'Check a relay and its machine, and show how to mend what is wrong.',
     ),
-    keygen: from(relayKey, 'relayKeygenCommand', 'Print a new base64 private relay key.'),
+    keygen: from(relayCommand, 'relayKeygenCommand', 'Print a new base64 private relay key.'),
     console: from(relayHosts, 'relayConsoleCommand', 'Print a URL that opens the console of the running relay, once.'),
   }),
   ...under('Its hosts:', {
@@ -175,7 +175,7 @@ Examples:
   $ poste relay hosts
   $ poste relay set https://relay.example`;
 
-/** Where the command `help` stands too. */
+/** The heading of the command `help` too. */
 const HELP = 'Help:';
 
 export const COMMANDS: CommandTable = {

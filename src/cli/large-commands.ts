@@ -1,7 +1,7 @@
 /**
- * The commands that the small file of client.ts leaves out, each with the modules by which commands.ts loads it: a file, or a
- * folder. Most do more than ask the daemon and print its answer. `relay` is left out whole, as its first word is all that
- * main.ts looks at.
+ * The commands that the small file of client.ts leaves out, each with the modules by which commands.ts loads it: a
+ * file, or a folder. Most do more than ask the daemon and print its answer. `relay` is left out whole, as its first
+ * word is all that main.ts looks at.
  */
 export const LARGE_COMMANDS: Readonly<Record<string, readonly string[]>> = {
   backup: ['./host/backup.ts'],

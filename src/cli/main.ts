@@ -52,8 +52,8 @@ async function hook(): Promise<boolean> {
 }
 
 /**
- * What a pipe or a file gives until its end, or until it would have to be waited for without blocking: a stream takes longer
- * to make than a hook's call takes. A terminal is left to the stream.
+ * Reads what a pipe or a file gives until its end, or until it would have to be waited for without blocking: a stream
+ * takes longer to make than a hook's call takes. A terminal is left to the stream.
  */
 function inputAtOnce(bytesMax: number): BegunInput {
   const chunks: Buffer[] = [];
@@ -88,18 +88,18 @@ function version(): boolean {
   }
 }
 
-/** What `poste` prints of itself, made by the build (scripts/program-help.ts). */
+/** The text that `poste` prints of itself, made by the build (scripts/program-help.ts). */
 export interface ReadyHelp {
-  /** Of `poste` without arguments, which prints it as an error. */
+  /** The exit code of `poste` without arguments, which prints it as an error. */
   aloneExitCode: number;
-  /** For a file or a pipe. */
+  /** The text for a file or a pipe. */
   text: string;
-  /** For a terminal that has at least this many columns. */
+  /** The text for a terminal that has at least this many columns. */
   wide: string;
   wideFrom: number;
 }
 
-/** Most who call `poste` for the first time read it. A narrow terminal is left to the command line, which fills the lines. */
+/** The first thing that most read of `poste`. A narrow terminal is left to the command line, which fills lines. */
 function help(): boolean {
   const isAlone = argv.length === 0;
   if (!isAlone && (argv.length !== 1 || (argv[0] !== '--help' && argv[0] !== '-h'))) return false;

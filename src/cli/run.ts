@@ -1,9 +1,9 @@
 /**
- * The `poste` command as a function: arguments in, exit code out. Data goes to stdout, everything else to stderr; errors
- * are one sentence and an exit code.
+ * The `poste` command as a function: arguments in, exit code out. Data goes to stdout, everything else to stderr;
+ * errors are one sentence and an exit code.
  *
- * Nothing here belongs to a process: `main.ts` runs it with the streams and signals of its own. They are bundled apart, so
- * `main.ts` takes nothing from here but `runToExit`, by `import()`.
+ * Nothing here belongs to a process: `main.ts` runs it with the streams and signals of its own. They are bundled apart,
+ * so `main.ts` takes nothing from here but `runToExit`, by `import()`.
  */
 import { type Command, CommanderError } from 'commander';
 import { printable } from '../protocol/printable.ts';
@@ -21,7 +21,7 @@ const BROKEN_WORDS =
 /** The width of help that goes to a file or a pipe. */
 const HELP_COLUMNS = 80;
 
-/** As `run`, for a process: it ends when its output takes no more, and behind an error whatever it still holds. */
+/** Does what `run` does, and ends the process when its output takes no more, and after an error whatever it holds. */
 export async function runToExit(args: readonly string[], context: CommandContext): Promise<number> {
   const { stdout, stderr, abort } = context;
   endWithOutput(context, (failure) =>
@@ -34,7 +34,7 @@ export async function runToExit(args: readonly string[], context: CommandContext
   return exitCode;
 }
 
-/** Runs `poste` with these arguments (without node and the script) and resolves with its exit code. Throws bugs only. */
+/** Runs `poste` with these arguments, without node and the script, to its exit code. Throws bugs only. */
 export async function run(args: readonly string[], given: CommandContext): Promise<number> {
   const { argv, context } = withoutColorFlag(args, given);
   const isJson = argv.includes('--json');
@@ -83,8 +83,8 @@ function withoutColorFlag(
 }
 
 /**
- * `poste` with the command loaded that `argv` names, and every other by its name and summary. Without `argv` every command
- * is loaded.
+ * `poste` with the command loaded that `argv` names, and every other by its name and summary. Without `argv` every
+ * command is loaded.
  */
 export async function posteCommand(
   argv: readonly string[] | undefined,
@@ -115,7 +115,7 @@ function withErrors(command: Command, context: CommandContext, isJson: boolean, 
   return command;
 }
 
-/** What names a place: without a value it would mean the folder that this is run in, or nothing. */
+/** Names a place: without a value it would mean the folder that this is run in, or nothing. */
 const PLACE = /<(?:file|dir|url|command)>/;
 
 /** A shell makes an empty value of a variable that is not set. */
@@ -127,7 +127,7 @@ function refuseEmptyPlaces(command: Command): void {
   }
 }
 
-/** As every other error begins, and with the words that were given made printable. */
+/** Begins as every other error does, with the words that were given made printable. */
 function usageError(text: string, context: CommandContext): string {
   const lines = text.replace(/^error: /, '').split('\n');
   return `${errorPrefix(context)} ${lines.map((line) => printable(line)).join('\n')}`;

@@ -4,7 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test, type TestContext } from 'vitest';
-import type { Shell } from '../../src/cli/lib/completion-scripts.ts';
+import type { Shell } from '../../src/cli/lib/complete.ts';
 import { runHere } from '../support/command-run.ts';
 import { BASH, FISH, neededProgram, type Program, ZSH } from '../support/programs.ts';
 import { posteHome } from '../support/poste-home.ts';

@@ -4,9 +4,9 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   scripts: 6970,
   'src/cli': 590,
   'src/cli/host': 2730,
-  'src/cli/lib': 2260,
+  'src/cli/lib': 2250,
   'src/cli/mail': 1970,
-  'src/cli/relay': 4760,
+  'src/cli/relay': 4750,
   'src/host': 950,
   'src/host/agents': 760,
   'src/host/api': 740,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 83600,
+  src: 83580,
   test: 99370,
   'bench scripts': 11230,
 };

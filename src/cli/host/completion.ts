@@ -1,8 +1,6 @@
 /** `poste completion`: scripts by which a shell completes commands, flags and what the daemon knows. */
 import { Argument, Command } from 'commander';
-import { type CommandTree, completionLines } from '../lib/complete.ts';
-import { SCRIPTS, SHELLS, type Shell } from '../lib/completion-scripts.ts';
-import { CompletionSources } from '../lib/completion-sources.ts';
+import { type CommandTree, completionLines, SCRIPTS, SHELLS, type Shell, CompletionSources } from '../lib/complete.ts';
 import type { CommandContext } from '../lib/context.ts';
 
 const NOTES = `

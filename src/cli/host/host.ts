@@ -11,7 +11,7 @@ import { installedChecks } from './installed.ts';
 import { formatFields, formatLines, jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf, type Style, styled } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
-import { hostName } from '../lib/host-name.ts';
+import { hostName } from '../lib/values.ts';
 
 const STATUS_NOTES = `
 Asks the daemon what it knows, and calls no other host: poste doctor does, and checks everything.

@@ -8,7 +8,7 @@ import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { hostFailure } from '../lib/host-paths.ts';
 import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
-import { hostName } from '../lib/host-name.ts';
+import { hostName } from '../lib/values.ts';
 
 interface InitFlags {
   host?: HostName;

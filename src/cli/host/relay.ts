@@ -6,12 +6,11 @@ import { CA_CHARACTERS_MAX } from '../../host/contract/limits.ts';
 import { countText } from '../../host/core/spans.ts';
 import { certificatesOf } from '../../lib/certificates.ts';
 import { printable } from '../../protocol/printable.ts';
-import { confirm, isInteractive, terminalOf } from '../lib/input.ts';
+import { confirm, isInteractive, terminalOf, givenText } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
-import { givenText } from '../lib/given-text.ts';
 import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 
 interface SetFlags extends DaemonFlags {

@@ -12,9 +12,8 @@ import {
   restoreHost,
 } from '../../host/restore.ts';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
-import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
+import { confirm, requireConfirmation, terminalOf, requireReadable } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { requireReadable } from '../lib/given-text.ts';
 import { CommandFailed, type ExitName } from '../lib/exit.ts';
 import { atWork } from '../lib/output.ts';
 import { hostFailure } from '../lib/host-paths.ts';

@@ -1,6 +1,6 @@
 /**
- * Opens a page of ours in the user's browser. The link has a token, and every user of the machine can read the arguments of
- * a program: so the browser is given a file that only this user can read, which leads to the page.
+ * Opens a page of ours in the user's browser. The link has a token, and every user of the machine can read the
+ * arguments of a program: so the browser is given a file that only this user can read, which leads to the page.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,7 +13,7 @@ import { findProgram } from './find-program.ts';
 /** A program that still runs then is the browser itself. */
 const OPENED_MS = 3_000;
 
-/** Whether a browser was asked to open `url`. `file` is written for it, and stays. */
+/** True when a browser was asked to open `url`. `file` is written for it, and stays. */
 export async function openInBrowser(context: CommandContext, url: string, file: string): Promise<boolean> {
   const opener = openerOf(context);
   if (opener === undefined) return false;

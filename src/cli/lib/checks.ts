@@ -1,4 +1,4 @@
-/** How the two doctors print what they found, and how they end. */
+/** The two doctors print by this what they found, and end. */
 import { countText } from '../../host/core/spans.ts';
 import type { Check } from '../../lib/check.ts';
 import { printable } from '../../protocol/printable.ts';
@@ -9,9 +9,9 @@ import { type Screen, type Style, screenOf, styled } from './screen.ts';
 
 interface Examined<Area extends string> {
   checks: readonly Check<Area>[];
-  /** Of each area, in the order in which they are shown. */
+  /** The title of each area, in the order in which they are shown. */
   titles: Readonly<Record<Area, string>>;
-  /** What was examined, as a line of text; empty where that is not known. */
+  /** The thing that was examined, as a line of text; empty where that is not known. */
   head: string;
   /** The same, as members of the document. */
   subject: object;
@@ -68,7 +68,7 @@ function checkText(screen: Screen, check: Check, width: number): string {
   return command === null ? line : `${line}${''.padEnd(width + 12)}$ ${printable(command)}\n`;
 }
 
-/** Which paired host or agent, or what of the area. A path is too long for a label, and its sentence names it. */
+/** The paired host or agent, or the part of the area. A path is too long for a label, and its sentence names it. */
 function labelOf({ id, area, about }: Check): string {
   if (about !== null && !about.startsWith('/')) return printable(about);
   return id.startsWith(`${area}-`) ? id.slice(area.length + 1) : id;

@@ -14,7 +14,7 @@ export function childrenOf(command: Command): Command[] {
   return help.visibleCommands(command).filter((child) => child.name() !== 'help');
 }
 
-/** What many commands take: a command's own flags stand before these. */
+/** Many commands take these: a command's own flags stand before these. */
 const COMMON_FLAGS: ReadonlySet<string | undefined> = new Set([
   '--store-dir',
   '--config',
@@ -28,7 +28,7 @@ function isCommon({ long }: Option): boolean {
   return COMMON_FLAGS.has(long);
 }
 
-/** What the command takes: its own flags, and those of the child that runs where none is named. */
+/** The options that the command takes: its own flags, and those of the child that runs where none is named. */
 export function optionsOf(command: Command): Option[] {
   const own = help.visibleOptions(command);
   const child = defaultChildOf(command);
@@ -37,7 +37,7 @@ export function optionsOf(command: Command): Option[] {
 }
 
 export interface NamedCommand {
-  /** With the names of its parents: `poste relay log`. */
+  /** The name with those of its parents: `poste relay log`. */
   name: string;
   command: Command;
 }
@@ -49,7 +49,7 @@ export function commandsBelow(command: Command, parents = ''): NamedCommand[] {
   return [{ name, command }, ...children.flatMap((child) => commandsBelow(child, `${name} `))];
 }
 
-/** What a command's help says below its options: notes, environment, examples. */
+/** The text that a command's help has below its options: notes, environment, examples. */
 export function notesOf(command: Command): string {
   let shown = '';
   command.configureOutput({

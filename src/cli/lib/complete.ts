@@ -1,15 +1,21 @@
-/** The words that may come next on a command line, from the tree of commands and from the daemon. */
+/**
+ * The words that may come next on a command line, from the tree of commands and from the daemon, and the scripts by
+ * which shells ask for them. The daemon answers at once or not at all, and nothing that it is asked changes anything: a
+ * shell asks at every key.
+ */
 import type { Argument, Command, Option } from 'commander';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from './context.ts';
 import { childrenOf, defaultChildOf, optionsOf } from './command-tree.ts';
-import type { CompletionSources, CompletionWord, SourceName } from './completion-sources.ts';
-import { FILES } from './completion-scripts.ts';
+import { DaemonClient } from '../../host/api/client.ts';
+import type { InputOf, OperationName, OutputOf } from '../../host/api/operations.ts';
+import { OWNER_NAME } from '../../host/core/address.ts';
+import { ownPaths } from '../../host/base/paths.ts';
 
 /** Builds `poste` with the command loaded that `argv` names. */
 export type CommandTree = (argv: readonly string[] | undefined, context: CommandContext) => Promise<Command>;
 
-/** What values of an option come from, by its long name; at commands of the relay they name other things. */
+/** The source of the values of an option, by its long name; at commands of the relay they name other things. */
 const OPTION_SOURCES: Readonly<Record<string, SourceName>> = {
   '--as': 'actors',
   '--agent': 'agents',
@@ -40,28 +46,28 @@ const ARGUMENT_SOURCES: Readonly<Record<string, SourceName>> = {
   'session end session': 'sessions',
 };
 
-/** What a value is called that names a file or a folder. */
+/** The names of a value that names a file or a folder. */
 const FILE_VALUE = /^(?:file|dir|folder|path|program)$/;
 
-/** Where the words lead. */
+/** The place where the words lead. */
 interface Place {
   command: Command;
   /** Its name, with those of its parents below `poste`. */
   path: string;
-  /** How many arguments came already. */
+  /** The number of arguments that came already. */
   arguments: number;
   /** The option whose value comes next. */
   option: Option | undefined;
   given: Set<string>;
   /** The value of `--as`. */
   as: string | undefined;
-  /** Whether `--` came: no flag follows. */
+  /** True when `--` came: no flag follows. */
   isOver: boolean;
 }
 
 /**
- * Lines for the shell: a word, a tab and what it stands for; or `:files`. `root` is `poste`, with the command loaded that
- * the words name.
+ * Lines for the shell: a word, a tab and what it stands for; or `:files`. `root` is `poste`, with the command loaded
+ * that the words name.
  *
  * @param words - what follows `poste`; the last one is being typed.
  */
@@ -195,5 +201,157 @@ async function fromDaemon(sources: CompletionSources, source: SourceName): Promi
   }
 }
 
-/** For the test that every source is of something that is there. */
+/** The tables, for the test that every source is of something that is there. */
 export const COMPLETED = { options: OPTION_SOURCES, arguments: ARGUMENT_SOURCES };
+
+/** A word that may come next, and what it stands for. */
+export interface CompletionWord {
+  word: string;
+  about: string;
+}
+
+/** A daemon that takes longer is not waited for. */
+const ANSWER_MS = 1_000;
+const PAGE = 20;
+
+export class CompletionSources {
+  readonly #client: DaemonClient;
+  /** The agent that the command acts as, if it says so. */
+  readonly #as: string | undefined;
+
+  constructor(context: CommandContext, as: string | undefined) {
+    const { socket, store } = ownPaths(context);
+    this.#client = new DaemonClient(socket, store);
+    this.#as = as;
+  }
+
+  async agents(): Promise<CompletionWord[]> {
+    const { agents } = await this.#ask('list-agents', {});
+    return agents.map(({ name, roles, presence }) => ({ word: name, about: [presence, ...roles].join(', ') }));
+  }
+
+  async actors(): Promise<CompletionWord[]> {
+    return [...(await this.agents()), { word: OWNER_NAME, about: 'you' }];
+  }
+
+  /** The addresses of this host, without asking others: that would take a while. */
+  async addresses(): Promise<CompletionWord[]> {
+    const { agents } = await this.#ask('list-agents', {});
+    const roles = [...new Set(agents.flatMap((agent) => agent.roles))];
+    return [...(await this.actors()), ...roles.map((role) => ({ word: `role:${role}`, about: 'all with this role' }))];
+  }
+
+  async hosts(): Promise<CompletionWord[]> {
+    const { peers } = await this.#ask('peers', {});
+    return peers.map(({ host, fingerprint }) => ({ word: host, about: fingerprint }));
+  }
+
+  /** The unread messages of the mailbox. A list would tell the senders that the agent was notified. */
+  async messages(): Promise<CompletionWord[]> {
+    const { summaries } = await this.#ask('watch-inbox', {});
+    return summaries.map(({ message_id, from, subject }) => ({ word: message_id, about: `${from}: ${subject}` }));
+  }
+
+  async sent(): Promise<CompletionWord[]> {
+    const { messages } = await this.#ask('mail-sent', { limit: PAGE });
+    return messages.map(({ message_id, subject }) => ({ word: message_id, about: subject }));
+  }
+
+  async messagesAndSent(): Promise<CompletionWord[]> {
+    return [...(await this.messages()), ...(await this.sent())];
+  }
+
+  async outboxRows(): Promise<CompletionWord[]> {
+    const { rows } = await this.#ask('outbox', { limit: PAGE });
+    return rows.map(({ row, host, state }) => ({ word: String(row), about: `${state}, for ${host}` }));
+  }
+
+  async quarantined(): Promise<CompletionWord[]> {
+    const { items } = await this.#ask('quarantine', { limit: PAGE });
+    return items.map(({ number, reason, detail }) => ({ word: String(number), about: `${reason}: ${detail}` }));
+  }
+
+  async sessions(): Promise<CompletionWord[]> {
+    const { sessions } = await this.#ask('session-list', {});
+    return sessions.map(({ session_id, agent, presence }) => ({ word: session_id, about: `${agent}, ${presence}` }));
+  }
+
+  #ask<N extends OperationName>(name: N, input: InputOf<N>): Promise<OutputOf<N>> {
+    const signal = AbortSignal.timeout(ANSWER_MS);
+    return this.#client.call(name, input, { as: this.#as, signal });
+  }
+}
+
+export type SourceName = Exclude<keyof CompletionSources, 'constructor'>;
+
+export const SHELLS = ['bash', 'zsh', 'fish'] as const;
+export type Shell = (typeof SHELLS)[number];
+
+/** Printed instead of candidates where the shell is to complete files. */
+export const FILES = ':files';
+
+const BASH = `# bash completion for poste: eval "$(poste completion bash)", or a file that bash-completion reads
+_poste() {
+  local line word cur='' joined='' prefix
+  local -a words=()
+  # bash splits words at colons, which addresses and fingerprints have: join them.
+  for word in "\${COMP_WORDS[@]:1:COMP_CWORD}"; do
+    if [[ \${#words[@]} -gt 0 && ( $word == : || $joined == : ) ]]; then
+      words[\${#words[@]}-1]+=$word
+    else
+      words+=("$word")
+    fi
+    joined=$word
+  done
+  [[ \${#words[@]} -gt 0 ]] && cur=\${words[\${#words[@]}-1]}
+  prefix=
+  [[ $COMP_WORDBREAKS == *:* && $cur == *:* ]] && prefix=\${cur%"\${cur##*:}"}
+  COMPREPLY=()
+  while IFS= read -r line; do
+    if [[ $line == ${FILES} ]]; then
+      compopt -o default 2>/dev/null
+    elif [[ -n $line ]]; then
+      line=\${line%%$'\\t'*}
+      COMPREPLY+=("\${line#"$prefix"}")
+    fi
+  done < <(poste completion candidates -- "\${words[@]}" 2>/dev/null)
+}
+complete -F _poste poste
+`;
+
+const ZSH = `#compdef poste
+# zsh completion for poste: source <(poste completion zsh), or a file _poste in a folder of fpath
+_poste() {
+  local line
+  local -a candidates
+  for line in "\${(@f)$(poste completion candidates -- "\${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+    if [[ $line == ${FILES} ]]; then
+      _files
+      return
+    fi
+    [[ -n $line ]] && candidates+=("\${\${line%%$'\\t'*}//:/\\\\:}:\${line#*$'\\t'}")
+  done
+  (( $#candidates )) && _describe poste candidates
+}
+if [[ $funcstack[1] == _poste ]]; then
+  _poste "$@"
+else
+  compdef _poste poste
+fi
+`;
+
+const FISH = `# fish completion for poste: poste completion fish | source, or ~/.config/fish/completions/poste.fish
+function __poste_candidates
+  set -l words (commandline -opc)
+  set -l current (commandline -ct)
+  set -l lines (poste completion candidates -- $words[2..-1] "$current" 2>/dev/null)
+  if test "$lines[1]" = '${FILES}'
+    __fish_complete_path "$current"
+  else
+    printf '%s\\n' $lines
+  end
+end
+complete -c poste -f -a '(__poste_candidates)'
+`;
+
+export const SCRIPTS: Readonly<Record<Shell, string>> = { bash: BASH, zsh: ZSH, fish: FISH };

@@ -1,6 +1,6 @@
 /**
- * What a command gets from its caller: streams, environment, signals, clock. `main.ts` passes those of its process; a test
- * passes its own, so that commands run side by side in one process.
+ * The world that a command gets from its caller: streams, environment, signals, clock. `main.ts` passes those of its
+ * process; a test passes its own, so that commands run side by side in one process.
  *
  * Commands write to these streams and end by returning or throwing. None of them uses `process.stdout`, `process.env`,
  * `process.exit` and the like (test/unit/cli/run.test.ts). Only two things come from the process itself: the working

@@ -1,4 +1,4 @@
-/** How commands ask the daemon: the flags they share, and how they start it when none is running. */
+/** Calls of commands to the daemon: the flags they share, and how they start it when none is running. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, existsSync, openSync, readFileSync, renameSync } from 'node:fs';
@@ -85,13 +85,13 @@ const EXIT_OF_CODE: Readonly<Record<string, ExitName>> = {
   DAEMON_SILENT: 'temporary',
 };
 
-/** What a person may do about a refusal: the command that shows what there is. */
+/** The next step of a person after a refusal: the command that shows what there is. */
 const NEXT_OF_CODE: Readonly<Record<string, string>> = {
   UNKNOWN_RECIPIENT: 'See poste agent list for all names',
   NO_SUCH_MESSAGE: 'See poste inbox --state all, or poste sent',
 };
 
-/** How the command ends when the daemon does not do what it asks for; every other error unchanged. */
+/** The end of the command when the daemon does not do what it asks for; every other error unchanged. */
 export function callFailure(error: unknown): unknown {
   if (!(error instanceof CallFailed)) return error;
   const { code, status, message, details } = error;
@@ -114,7 +114,7 @@ function noteOtherVersion(context: CommandContext, version: string): void {
   context.stderr.write(`poste: warning: ${printable(text)}.\n`);
 }
 
-/** How long a daemon may take to answer after its start. */
+/** The time that a daemon may take to answer after its start. */
 export const START_MS = 20_000;
 const LOOK_EVERY_MS = 25;
 
@@ -159,12 +159,12 @@ export async function startInBackground({ env, program }: CommandContext, paths:
   }
 }
 
-/** For a daemon that a service starts; `log` is where that writes. Throws `CommandFailed`. */
+/** Waits for a daemon that a service starts; `log` is where that writes. Throws `CommandFailed`. */
 export async function waitForDaemon(paths: HostPaths, log: string): Promise<void> {
   if (!(await untilAnswered(paths, () => undefined))) throw notStarted('it does not answer', log);
 }
 
-/** Whether a daemon answered in time; `check` is called at each look. */
+/** True when a daemon answered in time; `check` is called at each look. */
 async function untilAnswered({ socket }: HostPaths, check: () => void): Promise<boolean> {
   const deadline = performance.now() + START_MS;
   while (!(await isListening(socket))) {

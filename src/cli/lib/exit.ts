@@ -1,4 +1,4 @@
-/** How commands end: exit codes that scripts can switch on, one clear sentence on stderr, and signals. */
+/** The end of commands: exit codes that scripts can switch on, one clear sentence on stderr, and signals. */
 import { systemRemedy } from '../../lib/file-fault.ts';
 import type { CommandContext } from './context.ts';
 
@@ -32,7 +32,7 @@ export class CommandFailed extends Error {
   }
 }
 
-/** What a disk or a limit of the system refuses to any command. */
+/** The errors of a disk or a limit of the system, which any command may meet. */
 const SYSTEM_CODES = new Set(['EIO', 'ENOSPC', 'EDQUOT', 'EROFS', 'EMFILE', 'ENFILE']);
 
 const FOLDER_GONE =
@@ -40,8 +40,8 @@ const FOLDER_GONE =
 const NO_TEMPORARY_FOLDER = 'set TMPDIR to a folder of yours, and give the command again';
 
 /**
- * How a command ends that threw this, wherever that was: as it said, or met by an error of the system. `undefined` for
- * every other error.
+ * The end of a command that threw this, wherever that was: as it said, or met by an error of the system. `undefined`
+ * for every other error.
  */
 export function failureOf(error: unknown): CommandFailed | undefined {
   if (error instanceof CommandFailed) return error;
@@ -65,7 +65,7 @@ const EXIT_OF_STATUS: Readonly<Record<number, ExitName>> = {
   503: 'temporary',
 };
 
-/** How a command ends when the daemon or the relay answered with this HTTP status. */
+/** The exit of a command when the daemon or the relay answered with this HTTP status. */
 export function exitOfStatus(status: number): ExitName {
   return EXIT_OF_STATUS[status] ?? 'failure';
 }
@@ -82,7 +82,7 @@ function onStopSignal({ signals, abort }: CommandContext, onFirst: (name: string
   }
 }
 
-/** For a command that serves: resolves with the name of the signal that tells it to stop. */
+/** Resolves, for a command that serves, with the name of the signal that tells it to stop. */
 export function stopSignal(context: CommandContext): Promise<string> {
   return new Promise((resolve) => onStopSignal(context, resolve));
 }

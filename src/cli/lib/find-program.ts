@@ -1,4 +1,4 @@
-/** Where a program is that a shell would run by its name. */
+/** Finds the program that a shell would run by its name. */
 import { accessSync, constants, statSync } from 'node:fs';
 import { delimiter, isAbsolute, join, resolve } from 'node:path';
 

@@ -1,4 +1,4 @@
-/** How commands print JSON, sizes and fields. */
+/** Formats of commands for JSON, sizes and fields. */
 import { jsonEscape, printable } from '../../protocol/printable.ts';
 import { isoTime } from '../../protocol/time.ts';
 
@@ -32,7 +32,7 @@ function shownMember(name: string, value: unknown): [name: string, value: unknow
 
 const BYTE_UNITS = ['bytes', 'KB', 'MB', 'GB', 'TB'];
 
-/** As in `12.3 MB`. */
+/** Writes `12.3 MB`. */
 export function formatBytes(bytes: number): string {
   if (bytes === 1) return '1 byte';
   let value = bytes;

@@ -1,11 +1,13 @@
-/** What a person gives a command while it runs: an answer on the terminal, or a secret that no command line may hold. */
+/** The input of a command: an answer on the terminal, a secret that no command line may hold, or the text of a file. */
 import { createInterface, type Interface } from 'node:readline/promises';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import type { CommandContext, InputStream, OutputStream } from './context.ts';
-import { CommandFailed } from './exit.ts';
-import { givenText } from './given-text.ts';
+import { CommandFailed, type ExitName } from './exit.ts';
+import { accessSync, constants } from 'node:fs';
+import { fileFault } from '../../lib/file-fault.ts';
+import { readAllText, readText } from '../../lib/user-text.ts';
 
-/** Where a question is asked, and answered. */
+/** The terminal on which a question is asked, and answered. */
 export interface Terminal {
   input: InputStream;
   output: OutputStream;
@@ -15,7 +17,7 @@ export function terminalOf({ stdin: input, stderr: output }: CommandContext): Te
   return { input, output };
 }
 
-/** Whether a person can answer. */
+/** True when a person can answer. */
 export function isInteractive({ input, output }: Terminal): boolean {
   return input.isTTY === true && output.isTTY === true;
 }
@@ -49,7 +51,7 @@ export async function confirm(question: string, terminal: Terminal): Promise<voi
   }
 }
 
-/** As long as a terminal may need to hand over what it holds. */
+/** The time that a terminal may need to hand over what it holds. */
 const TYPED_MS = 50;
 
 /** Drops what was typed already: it is no answer to a question that was not asked yet. */
@@ -84,4 +86,53 @@ function inputEnd(lines: Interface): Promise<undefined> {
   return new Promise((resolve) => {
     lines.once('close', () => resolve(undefined));
   });
+}
+
+const EXITS: Readonly<Record<string, ExitName>> = {
+  ENOENT: 'notFound',
+  ENOTDIR: 'notFound',
+  EACCES: 'refused',
+  EPERM: 'refused',
+  NOT_UTF8: 'usage',
+};
+
+interface GivenFile {
+  /** The code for programs. */
+  code: string;
+  /** Names the file, where its path alone does not. */
+  what?: string;
+  /** Says what to do. */
+  advice: string;
+}
+
+/** Throws `CommandFailed`. */
+export async function givenText(
+  { stdin }: Pick<CommandContext, 'stdin'>,
+  file: string,
+  { code, what = nameOf(file), advice }: GivenFile,
+): Promise<string> {
+  try {
+    return file === '-' ? await readAllText(stdin) : readText(file);
+  } catch (error) {
+    throw new CommandFailed(exitOfFile(error), code, `${what} cannot be read (${fileFault(error)}): ${advice}`);
+  }
+}
+
+/** The exit of a command that could not read a file for this reason. */
+export function exitOfFile(error: unknown, otherwise: ExitName = 'failure'): ExitName {
+  return EXITS[((error ?? {}) as Partial<NodeJS.ErrnoException>).code ?? ''] ?? otherwise;
+}
+
+/** Throws `CommandFailed` for a file that this user cannot read. */
+export function requireReadable(file: string): void {
+  try {
+    accessSync(file, constants.R_OK);
+  } catch (error) {
+    const message = `${file} cannot be read (${fileFault(error)}): name a file that you can read`;
+    throw new CommandFailed(exitOfFile(error), 'NO_FILE', message);
+  }
+}
+
+export function nameOf(file: string): string {
+  return file === '-' ? 'standard input' : file;
 }

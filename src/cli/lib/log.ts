@@ -2,8 +2,8 @@
  * The log of a command that serves: JSON lines on standard error. What others said may be in it: it is escaped, so that
  * no terminal obeys it, and an error is written in a few lines, whatever is attached to it.
  *
- * The log never decides over the service. A line that cannot be written, because the disk is full or nobody reads, is left
- * out and counted, and the next line that can be written says how many were.
+ * The log never decides over the service. A line that cannot be written, because the disk is full or nobody reads, is
+ * left out and counted, and the next line that can be written says how many were.
  */
 import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import pino from 'pino';
@@ -11,13 +11,13 @@ import { jsonEscape, printable } from '../../protocol/printable.ts';
 import type { CommandContext, OutputStream } from './context.ts';
 import { EXIT } from './exit.ts';
 
-/** Of an error's message, and of its stack with those of its causes. */
+/** The limits of an error's message, and of its stack with those of its causes. */
 const MESSAGE_CHARACTERS_MAX = 2_000;
 const STACK_CHARACTERS_MAX = 8_000;
 const CODE_CHARACTERS_MAX = 100;
 
 interface CommandLog extends pino.Logger {
-  /** How many lines could not be written since the start. */
+  /** The number of lines that could not be written since the start. */
   linesLost: () => number;
 }
 
@@ -36,13 +36,13 @@ export function commandLog({ stderr }: CommandContext, level: string): CommandLo
   return Object.assign(logger, { linesLost: () => destination.linesLost });
 }
 
-/** What a stream may hold that its reader has not taken. */
+/** The bytes that a stream may hold and its reader has not taken. */
 const UNREAD_BYTES_MAX = 1 << 20;
 
 /** Writes whole lines to `stream`, or counts them; neither waits nor throws. */
 class LogDestination {
   linesLost = 0;
-  /** How many of them a line has said. */
+  /** The number of them that a line has said. */
   #said = 0;
   readonly #write: (line: string) => boolean;
 
@@ -66,8 +66,9 @@ function lossLine(lost: number): string {
 }
 
 /**
- * A descriptor that is written to at once, so that what a process says before it ends on the spot is seen: of a file, or of
- * a device such as a terminal, which is opened once more so that it does not block. `undefined` for pipes and sockets.
+ * A descriptor that is written to at once, so that what a process says before it ends on the spot is seen: of a file,
+ * or of a device such as a terminal, which is opened once more so that it does not block. `undefined` for pipes and
+ * sockets.
  */
 function unhurriedDescriptor(fd: number): number | undefined {
   try {
@@ -103,8 +104,8 @@ function descriptorWriter(descriptor: number): (line: string) => boolean {
 }
 
 /**
- * A pipe takes what it has room for at once, and the rest when its reader goes on. `lose` is called for each line that it took
- * and never wrote, as when the reader has ended.
+ * A pipe takes what it has room for at once, and the rest when its reader goes on. `lose` is called for each line that
+ * it took and never wrote, as when the reader has ended.
  */
 function streamWriter(stream: OutputStream, lose: () => void): (line: string) => boolean {
   // The callbacks of the lines tell it.
@@ -119,7 +120,7 @@ function streamWriter(stream: OutputStream, lose: () => void): (line: string) =>
   };
 }
 
-/** How long the last lines of a process may take. */
+/** The time that the last lines of a process may take. */
 const LAST_LINES_MS = 1000;
 
 /** Called at the end of a process that served: a log that nobody reads does not keep it. */

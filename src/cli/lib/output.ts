@@ -1,4 +1,4 @@
-/** The output of a command: its result or its chunks on standard output, and while it works a line on standard error. */
+/** The output of a command: its result or chunks on standard output, and a line on standard error while it works. */
 import { once } from 'node:events';
 import type { Progress } from '../../relay/replay/finding.ts';
 import type { CommandContext, OutputStream } from './context.ts';
@@ -18,8 +18,8 @@ export function announce({ stdout }: CommandContext, text: string): void {
 }
 
 /**
- * Ends the process when standard output takes no more: with 0 when its reader closed it early, as head does, and else by
- * `fail`. Standard error may take as little as it likes. Call it once.
+ * Ends the process when standard output takes no more: with 0 when its reader closed it early, as head does, and else
+ * by `fail`. Standard error may take as little as it likes. Call it once.
  */
 export function endWithOutput({ stdout, stderr, abort }: CommandContext, fail: (failure: CommandFailed) => void): void {
   stdout.on('error', ({ code = 'unknown error' }: NodeJS.ErrnoException) => {
@@ -36,7 +36,7 @@ export async function write({ stdout }: CommandContext, text: string): Promise<v
   if (!stdout.write(text)) await once(stdout, 'drain');
 }
 
-/** Writes one chunk of an output that is useless unless complete. Throws `CommandFailed`, or the reason of the signal. */
+/** Writes a chunk of an output that is useless unless complete. Throws `CommandFailed`, or the signal's reason. */
 export async function writeChunk(
   { stdout }: CommandContext,
   chunk: Buffer,
@@ -83,8 +83,8 @@ interface WorkOutput {
 }
 
 /**
- * The work of a command that takes a while: it stops when `signal` aborts, and says how far it is in one line on standard
- * error that is written over and over. Nothing is written when that is no terminal.
+ * The work of a command that takes a while: it stops when `signal` aborts, and says how far it is in one line on
+ * standard error that is written over and over. Nothing is written when that is no terminal.
  */
 export class Work {
   readonly signal: AbortSignal;
@@ -148,8 +148,8 @@ export class Work {
 }
 
 /**
- * For a command that must remove what it began to write: at ctrl-c or SIGTERM it stops the work, and ends when that has.
- * Throws `CommandFailed` then.
+ * Runs a command that must remove what it began to write: at ctrl-c or SIGTERM it stops the work, and ends when that
+ * has. Throws `CommandFailed` then.
  */
 export async function atWork<T>(
   context: CommandContext,
@@ -179,7 +179,7 @@ const UNITS = [
   ['h', 3_600_000],
 ] as const;
 
-/** How fast one stage goes, from where it was first seen. */
+/** The pace of one stage, from where it was first seen. */
 class Pace {
   #stage = '';
   #done = 0;

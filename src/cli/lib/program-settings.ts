@@ -1,4 +1,4 @@
-/** The settings of the programs that run agents: where Poste's parts of them lie on this machine, and how they are changed. */
+/** The settings of the programs that run agents: where Poste's parts of them lie, and how they are changed. */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -73,7 +73,7 @@ export function addHooks(context: CommandContext, name: SettledProgram, agent: s
 
 const VERSION_MS = 5000;
 
-/** The version that the program of the PATH says it is, where its hooks depend on that. One that says none counts as old. */
+/** The version that the program of the PATH says, where its hooks depend on it. One that says none is old. */
 function versionOf({ env }: CommandContext, name: HookProgramName): string | undefined {
   const program = findProgram(COMMAND_OF[name], env['PATH']);
   const isAsked = PROGRAM_OF[name].entries.some(({ since }) => since !== undefined);
@@ -92,7 +92,7 @@ export function removeHooks(name: SettledProgram): TextChange {
   return (text) => changedJson(text, (settings) => withoutHooks(settings, PROGRAM_OF[name]));
 }
 
-/** How the program starts the tools of the agent: by paths, since its PATH may be another one. */
+/** The command by which the program starts the tools of the agent: by paths, since its PATH may be another one. */
 export function serverOf(context: CommandContext, agent: string): ServerCommand {
   const home = ownHome(context);
   return {
@@ -106,7 +106,7 @@ export function toolsFile(context: CommandContext, name: SettledProgram): string
   return resolve(serverFile(name, folderOf(context, name), context.env, existsSync));
 }
 
-/** What the program has under the name of our server. Throws `CommandFailed`. */
+/** The server that the program has under the name of our server. Throws `CommandFailed`. */
 export function serverOfProgram(path: string, name: SettledProgram): ServerThere {
   return settingsText(path, (text) => serverIn(name, text));
 }
@@ -141,7 +141,7 @@ export function allowTools(context: CommandContext, name: SettledProgram): (Edit
   return { path, change: allowed.add, remove: allowed.remove };
 }
 
-/** What the owner must or may also do in the program, in sentences. Throws `CommandFailed`. */
+/** The steps that the owner must or may also take in the program, in sentences. Throws `CommandFailed`. */
 export function programNotices(context: CommandContext, name: SettledProgram): string[] {
   const path = hookFile(context, name);
   return refusing(path, () => {

@@ -1,8 +1,9 @@
 /**
- * What the output of a command is shown on: how wide its lines are, whether it has colours, and the time there.
+ * The screen that the output of a command is shown on: how wide its lines are, whether it has colours, and the time
+ * there.
  *
- * On a terminal a person reads: times are local or relative, ids short, and lines as wide as the terminal. In a pipe or a
- * file a program may read: nothing is cut, and times are ISO 8601.
+ * On a terminal a person reads: times are local or relative, ids short, and lines as wide as the terminal. In a pipe or
+ * a file a program may read: nothing is cut, and times are ISO 8601.
  */
 import { styleText } from 'node:util';
 import { DAY_MS } from '../../protocol/limits.ts';
@@ -18,10 +19,10 @@ export interface Screen {
   timeZone: string | undefined;
 }
 
-/** Of a terminal that does not say how wide it is. */
+/** The width of a terminal that does not say it. */
 const COLUMNS_DEFAULT = 80;
 
-/** Where a command writes its data, unless another stream is named. */
+/** The screen that a command writes its data to, unless another stream is named. */
 export function screenOf(
   { stdout, env, nowMs }: Pick<CommandContext, 'stdout' | 'env' | 'nowMs'>,
   stream: OutputStream = stdout,
@@ -34,14 +35,14 @@ export function screenOf(
   };
 }
 
-/** As Node.js has it: FORCE_COLOR, then NO_COLOR (no-color.org), then whether the stream is a terminal. */
+/** Decides as Node.js does: FORCE_COLOR, then NO_COLOR (no-color.org), then whether the stream is a terminal. */
 function hasColor({ FORCE_COLOR, NO_COLOR, TERM }: CommandContext['env'], { isTTY }: OutputStream): boolean {
   if (FORCE_COLOR !== undefined && FORCE_COLOR !== '') return FORCE_COLOR !== '0' && FORCE_COLOR !== 'false';
   if (NO_COLOR !== undefined && NO_COLOR !== '') return false;
   return isTTY === true && TERM !== 'dumb';
 }
 
-/** What TZ names, if that is a zone. */
+/** The zone that TZ names, if it is one. */
 function timeZoneOf({ TZ }: CommandContext['env']): string | undefined {
   if (TZ === undefined || TZ === '') return undefined;
   try {
@@ -64,7 +65,7 @@ const HOUR_MS = 60 * MINUTE_MS;
 /** Nearer than this a time is now: clocks of two machines differ. */
 const NOW_MS = 2 * SECOND_MS;
 
-/** For people `3 min ago`, and from a day on `2025-11-20 21:48`, local; elsewhere ISO 8601 in UTC. */
+/** Writes for people `3 min ago`, and from a day on `2025-11-20 21:48`, local; elsewhere ISO 8601 in UTC. */
 export function formatTime(screen: Screen, timeMs: number): string {
   if (Number.isNaN(new Date(timeMs).getTime())) return 'never';
   if (screen.columns === undefined) return isoTime(timeMs);
@@ -75,7 +76,7 @@ export function formatTime(screen: Screen, timeMs: number): string {
   return agoMs > 0 ? `${spanOf(awayMs)} ago` : `in ${spanOf(awayMs)}`;
 }
 
-/** As `formatTime`, but never relative: for a line that stays, and behind a preposition. */
+/** Writes what `formatTime` does, but never relative: for a line that stays, and behind a preposition. */
 export function formatMoment(screen: Screen, timeMs: number): string {
   if (Number.isNaN(new Date(timeMs).getTime())) return 'never';
   return screen.columns === undefined ? isoTime(timeMs) : localTime(screen, timeMs);
@@ -92,7 +93,7 @@ function localTime({ timeZone }: Screen, timeMs: number): string {
   return new Intl.DateTimeFormat('sv-SE', shown).format(timeMs);
 }
 
-/** Help as wide as where it is read: paragraphs with a line that is too long are filled anew, and indented lines stay. */
+/** Help as wide as its screen: paragraphs with a line that is too long are filled anew, and indented lines stay. */
 export function filled(text: string, columns: number): string {
   const shown: string[] = [];
   let paragraph: string[] = [];

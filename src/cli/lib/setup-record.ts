@@ -1,6 +1,7 @@
 /**
- * What Poste wrote for its owner outside its own store, so that exactly that can be undone: `setup.json` beside the
- * store. An entry is written before what it stands for, so that a command that was cut off can be undone as well.
+ * The record of what Poste wrote for its owner outside its own store, so that exactly that can be undone: `setup.json`
+ * beside the store. An entry is written before what it stands for, so that a command that was cut off can be undone as
+ * well.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -26,9 +27,9 @@ export type Written =
 
 /** A file as it was left: as long as nobody changed it, undo puts the copy back, byte for byte. */
 export interface Edited {
-  /** What was there before; null when there was no file. */
+  /** The copy of what was there before; null when there was no file. */
   copy: string | null;
-  /** Of what was written. */
+  /** The digest of what was written. */
   sha256: string;
 }
 

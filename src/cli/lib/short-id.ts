@@ -1,6 +1,6 @@
 /**
- * Ids as people give them: whole, or the first characters, as tables show them. What begins several ids is refused, with
- * those that it may mean.
+ * Ids as people give them: whole, or the first characters, as tables show them. What begins several ids is refused,
+ * with those that it may mean.
  */
 import { CommandFailed } from './exit.ts';
 import { shortIds } from './table.ts';
@@ -24,7 +24,7 @@ export function idMeant(text: string, candidates: readonly Candidate[]): string 
 /** A whole one has 43 characters behind the colon. */
 const FINGERPRINT_START = /^SHA256:[A-Za-z0-9+/]{4,42}$/;
 
-/** Whether the text may be the first characters of a fingerprint. It is no name of a host: those have no colon. */
+/** True when the text may be the first characters of a fingerprint. It is no name of a host: those have no colon. */
 export function isFingerprintStart(text: string): boolean {
   return FINGERPRINT_START.test(text);
 }

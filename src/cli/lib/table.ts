@@ -10,7 +10,7 @@ import { formatTime, type Screen, type Style, styled } from './screen.ts';
 export type Column<Row> = { title: string; style?: (row: Row) => Style | undefined } & (
   | { cell: (row: Row) => string; isNumber?: boolean }
   | { time: (row: Row) => number | null }
-  /** On a terminal its first characters, as many as tell the ids of the table apart. A command takes those, too. */
+  /** An id: on a terminal as many characters as tell the ids of the table apart. A command takes those, too. */
   | { id: (row: Row) => string | null }
 );
 
@@ -70,7 +70,7 @@ function cellsOf<Row>(screen: Screen, column: Column<Row>, rows: readonly Row[])
 }
 
 const FINGERPRINT_PREFIX = 'SHA256:';
-/** Of an id of ours the first ten characters are its time, and the next two make it one of a thousand. */
+/** The first ten characters are its time, and the next two make it one of a thousand. */
 const ID_CHARACTERS_MIN = 12;
 const FINGERPRINT_CHARACTERS_MIN = FINGERPRINT_PREFIX.length + 8;
 
@@ -110,7 +110,7 @@ function shrink(laid: readonly Laid[], columns: number | undefined): void {
 /** Each character takes one column: those of Latin scripts, and signs that Poste writes itself. */
 const ONE_COLUMN_EACH = /^[\u0020-\u007e\u00a0-\u00ac\u00ae-\u02ff–—…]*$/;
 
-/** How many columns of a terminal the text takes. */
+/** The columns of a terminal that the text takes. */
 function textWidth(text: string): number {
   // The first call of the library makes its tables of Unicode, which takes half as long as the start of Node.js.
   return ONE_COLUMN_EACH.test(text) ? text.length : stringWidth(text);

@@ -1,5 +1,6 @@
 /** Parses the values of flags and arguments. Throws one sentence that says what is wrong. */
 import { InvalidArgumentError } from 'commander';
+import { type HostName, parseHostName } from '../../protocol/names.ts';
 import { parseListenAddress } from '../../lib/listen-address.ts';
 
 /** Throws the sentence, for a value that is not right. */
@@ -17,9 +18,18 @@ export function wholeNumber(least: number): (text: string) => number {
   };
 }
 
-/** Where a host of the LAN listens, as it was written: `host:port`. */
+/** The address where a host of the LAN listens, as it was written: `host:port`. */
 export function lanAddress(text: string): string {
   const port = parseListenAddress(text)?.port ?? 0;
   must(port !== 0, 'It must be host:port, as in 192.168.1.7:8789 or [fd00::7]:8789.');
   return text;
+}
+
+/** The argument that names this host. */
+export function hostName(text: string): HostName {
+  const name = parseHostName(text);
+  const sentence =
+    'It must be letters, digits, dots, hyphens and underscores, at most 63, the first and last a letter or digit.';
+  must(name !== undefined, sentence);
+  return name;
 }

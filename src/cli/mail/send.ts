@@ -6,7 +6,7 @@ import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, given, actingCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { givenText } from '../lib/given-text.ts';
+import { givenText } from '../lib/input.ts';
 import { jsonLine } from '../lib/format.ts';
 import { sentText } from './format-mail.ts';
 import { messageMeant } from './message-meant.ts';

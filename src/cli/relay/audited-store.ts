@@ -1,6 +1,6 @@
 /**
- * What an audit reads: the folder of a stopped relay, a backup file, or an archive of the log. Which hosts of it an
- * operator means, and what a pruned log no longer holds.
+ * The store that an audit reads: the folder of a stopped relay, a backup file, or an archive of the log. Which hosts of
+ * it an operator means, and what a pruned log no longer holds.
  */
 import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
@@ -125,7 +125,7 @@ export function requireKeysOf(text: string, enrolments: readonly EnrolmentRow[])
   );
 }
 
-/** As `requireKeysOf`, and none where there is no such host. */
+/** Does what `requireKeysOf` does, and gives none where there is no such host. */
 export function knownKeysOf(text: string, enrolments: readonly EnrolmentRow[]): Set<PublicKey> {
   const known = enrolments.map(({ hostPubkey, hostName }) => {
     return { host: hostName, fingerprint: displayFingerprint(hostPubkey) };
@@ -156,7 +156,7 @@ export function knownKeysOf(text: string, enrolments: readonly EnrolmentRow[]): 
   return keys;
 }
 
-/** As the beginning of a sentence. */
+/** The clause begins a sentence. */
 export function prunedClause({ store }: OfflineStore): string {
   const { throughLsn, atMs } = store.pruned;
   return `the log was pruned through record ${throughLsn}, written ${isoTime(atMs)}`;

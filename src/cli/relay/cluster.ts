@@ -1,4 +1,4 @@
-/** `poste relay cluster`: makes the tables of a shared log, hands its lead over, and moves a log into PostgreSQL and back. */
+/** `poste relay cluster`: makes a shared log, hands its lead over, and moves a log into PostgreSQL and back. */
 import { countText } from '../../host/core/spans.ts';
 import { randomUUID } from 'node:crypto';
 import { Command } from 'commander';
@@ -17,7 +17,7 @@ import { phaseOf, whyNotServed } from '../../relay/shared-log/log-phase.ts';
 import { NODE_FILE } from '../../relay/shared-log/open-view.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { folderRefused, StoreRefused } from '../../relay/store/refused.ts';
-import { newEpoch, relayCommand, type RelayFlags, requireIdle } from './relay-command.ts';
+import { deployKey, newEpoch, relayCommand, type RelayFlags, requireIdle } from './relay-command.ts';
 import { existsSync } from 'node:fs';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { systemClock, systemTimers } from '../../lib/clock.ts';
@@ -30,7 +30,6 @@ import { readRelayKey, RELAY_KEY_FILE } from '../../relay/store/relay-key.ts';
 import { optionOf } from './settings.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import { commandLog } from '../lib/log.ts';
-import { deployKey } from './relay-key.ts';
 
 interface LogInitFlags extends SharedLogFlags {
   json?: boolean;

@@ -1,8 +1,8 @@
 /**
  * Speaks to the running relay through the control socket of its store folder.
  *
- * Every failure ends the command with one sentence and the next step: no relay, another user's relay, a relay that stops
- * or falls silent in the middle. No request waits without end.
+ * Every failure ends the command with one sentence and the next step: no relay, another user's relay, a relay that
+ * stops or falls silent in the middle. No request waits without end.
  */
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';

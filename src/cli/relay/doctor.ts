@@ -35,7 +35,7 @@ import { refuseUnpushable, relayOptions } from './serve-settings.ts';
 import { openNotices } from '../../relay/serve/options.ts';
 import { sharedLogPlace, warningOfPassword } from './shared-log-options.ts';
 
-/** Where docs/operating.md installs the unit. */
+/** The place where docs/operating.md installs the unit. */
 const UNIT = '/etc/systemd/system/poste-relay.service';
 
 const NOTES = `

@@ -1,4 +1,4 @@
-/** How a command ends when a part of the relay throws: each error with its exit and its code, in one table. */
+/** The end of a command when a part of the relay throws: each error with its exit and its code, in one table. */
 import { ListenFailed } from '../../http/listen-failed.ts';
 import { TlsRefused } from '../../http/tls-files.ts';
 import { storeRemedy } from '../../lib/file-fault.ts';
@@ -16,7 +16,7 @@ import {
 } from '../../relay/shared-log/shared-log.ts';
 import { type RefusedReason, StoreRefused } from '../../relay/store/refused.ts';
 import { CommandFailed, type ExitName } from '../lib/exit.ts';
-import { exitOfFile } from '../lib/given-text.ts';
+import { exitOfFile } from '../lib/input.ts';
 
 /** A kind of error, what it ends the command with, and what is said behind its message. */
 type Failure = [type: abstract new (...args: never[]) => Error, exit: ExitName, code: string, more?: string];

@@ -1,5 +1,5 @@
 /**
- * What an operator asks of the running relay: `poste relay hosts`, `admit`, `revoke` and `console`.
+ * The requests of an operator to the running relay: `poste relay hosts`, `admit`, `revoke` and `console`.
  */
 import { type Command, Option } from 'commander';
 import { countText } from '../../host/core/spans.ts';
@@ -70,7 +70,7 @@ export interface HostFilter {
   which: 'live' | 'revoked' | 'all';
 }
 
-/** By name, then the oldest first. */
+/** Sorted by name, then the oldest first. */
 export function chosenHosts(hosts: readonly HostDocument[], filter: HostFilter): HostDocument[] {
   const isNamed = namePattern(filter.name ?? '*');
   return hosts
@@ -119,7 +119,7 @@ function namePattern(pattern: string): (name: string) => boolean {
   return (name) => isMatch(wanted, foldHostName(name));
 }
 
-/** In time that grows with pattern times name: after a star, only the last star is tried again. */
+/** Takes a time that grows with pattern times name: after a star, only the last star is tried again. */
 function isMatch(pattern: string, name: string): boolean {
   let at = 0;
   let star = -1;

@@ -5,7 +5,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatLines, JSON_FLAG } from '../lib/format.ts';
 import { print } from '../lib/output.ts';
-import { givenText, nameOf } from '../lib/given-text.ts';
+import { givenText, nameOf } from '../lib/input.ts';
 import { checkProofs } from '../../relay/replay/proof-check.ts';
 
 interface CheckProofFlags {

@@ -62,7 +62,7 @@ export function relayLogVerifyCommand(context: CommandContext): Command {
     .action(async (flags: VerifyFlags) => runVerify(context, flags));
 }
 
-/** As the relay does it every day. */
+/** The relay takes as much every day. */
 const CPU_PERCENT = 2;
 
 function wholePercent(text: string): number {

@@ -1,13 +1,23 @@
-/** The relay that an operator's command means, by `--store-dir` and `--config`. */
+/**
+ * The relay that an operator's command means, by `--store-dir` and `--config`, and its key where a deployment keeps it,
+ * outside the store folder: in MAIL_RELAY_KEY, or in a file that `--key-file` or MAIL_RELAY_KEY_FILE names, as a
+ * systemd credential or a mounted secret. A key is never on a command line, which every user of the machine may read,
+ * and no sentence holds any of it.
+ */
 import { existsSync } from 'node:fs';
 import { Command } from 'commander';
 import { systemRandom } from '../../lib/clock.ts';
-import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../protocol/epoch.ts';
+import { type Epoch, EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
 import { isRelayListening } from '../../relay/operator/socket.ts';
-import { StoreRefused, refuseUnusableFolder } from '../../relay/store/refused.ts';
+import { refuseUnusableFolder, StoreRefused } from '../../relay/store/refused.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { JSON_FLAG } from '../lib/format.ts';
 import { configFileOf, type SettingName, STORE_DIR_DEFAULT } from './settings.ts';
+import { stat } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import type { Signer } from '../../protocol/ed25519.ts';
+import { generateRelayKey, readKeyFile, relaySigner } from '../../relay/store/relay-key.ts';
+import { CommandFailed } from '../lib/exit.ts';
 
 export interface RelayFlags {
   storeDir: string;
@@ -15,8 +25,8 @@ export interface RelayFlags {
 }
 
 /**
- * A command of an operator. It takes from the config file the settings that it has in common with `poste relay serve`, so
- * that nobody repeats as flags what stands in the file.
+ * A command of an operator. It takes from the config file the settings that it has in common with `poste relay serve`,
+ * so that nobody repeats as flags what stands in the file.
  */
 export function relayCommand(context: CommandContext, name: string): Command {
   const command = new Command(name)
@@ -29,7 +39,7 @@ export function relayCommand(context: CommandContext, name: string): Command {
   return command.hook('preAction', () => takeSettings(context, command));
 }
 
-/** Which relay is meant, its key and its log. */
+/** The settings that say which relay is meant, its key and its log. */
 const SHARED = [
   'storeDir',
   'keyFile',
@@ -65,4 +75,41 @@ export async function requireIdle(folder: string): Promise<void> {
 
 export function newEpoch(): Epoch {
   return epochFromRandom(systemRandom(EPOCH_RANDOM_BYTES));
+}
+
+export interface DeployKey {
+  signer: Signer;
+  place: string;
+  /** A sentence for the operator when others can read it too. */
+  notices: string[];
+}
+
+/** The permissions of users who are neither owner nor group. */
+const OTHERS = 0o007;
+
+/** Undefined when the deployment sets no key. Throws `StoreRefused` or `CommandFailed`. */
+export async function deployKey({ env }: CommandContext, keyFile: string | undefined): Promise<DeployKey | undefined> {
+  const secret = env['MAIL_RELAY_KEY'];
+  const named = keyFile ?? env['MAIL_RELAY_KEY_FILE'];
+  if (secret && named) {
+    const message = 'MAIL_RELAY_KEY and a key file are both set: set only one of them';
+    throw new CommandFailed('usage', 'USAGE', message);
+  }
+  if (secret) return { signer: relaySigner(secret, 'MAIL_RELAY_KEY'), place: 'MAIL_RELAY_KEY', notices: [] };
+  if (!named) return undefined;
+  const path = resolve(named);
+  const signer = await readKeyFile(path);
+  if (!signer)
+    throw new StoreRefused('missing-key-file', `there is no key file at ${path}: name the key file of this relay`);
+  const { mode } = await stat(path);
+  const open = `Every user of this machine may open the key file ${path}: remove that permission (chmod o= ${path}).`;
+  return { signer, place: path, notices: mode & OTHERS ? [open] : [] };
+}
+
+export function relayKeygenCommand(context: CommandContext): Command {
+  return new Command('keygen')
+    .addHelpText('after', '\nExample:\n  $ poste relay keygen > relay.key && chmod 600 relay.key')
+    .action(() => {
+      context.stdout.write(`${generateRelayKey()}\n`);
+    });
 }

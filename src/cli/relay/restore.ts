@@ -5,13 +5,11 @@ import { countText } from '../../host/core/spans.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { type RestoreReport, restoreRelay } from '../../relay/image/restore.ts';
-import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
+import { confirm, requireConfirmation, terminalOf, requireReadable } from '../lib/input.ts';
 import { optionOf } from './settings.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { requireReadable } from '../lib/given-text.ts';
-import { deployKey } from './relay-key.ts';
 import { atWork, print } from '../lib/output.ts';
-import { newEpoch, relayCommand, type RelayFlags, requireIdle } from './relay-command.ts';
+import { deployKey, newEpoch, relayCommand, type RelayFlags, requireIdle } from './relay-command.ts';
 import { formatLines } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 

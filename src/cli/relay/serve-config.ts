@@ -1,6 +1,6 @@
 /**
- * What `poste relay serve` is set to: flags win over the environment, that over the config file, that over the defaults.
- * Each setting is known with where it comes from, and can be printed as a config file.
+ * The settings of `poste relay serve`: flags win over the environment, that over the config file, that over the
+ * defaults. Each setting is known with where it comes from, and can be printed as a config file.
  *
  * The file is TOML, and says no secret: the relay's key and the password of the log are in files that it names.
  */
@@ -34,12 +34,12 @@ type SettingSource =
 
 /** A setting as it was given. */
 interface GivenSetting {
-  /** As on a command line; a path is absolute. */
+  /** The text as on a command line; a path is absolute. */
   text: string;
   source: SettingSource;
 }
 
-/** By the member of `ServeFlags`; each limit by `limits.` and its name. */
+/** Keyed by the member of `ServeFlags`; each limit by `limits.` and its name. */
 type GivenSettings = Map<string, GivenSetting>;
 
 export interface EffectiveSettings {
@@ -48,14 +48,14 @@ export interface EffectiveSettings {
   file: { path: string; isThere: boolean };
 }
 
-/** What the command, which has the options of `withSettings` and `--config`, is given. Throws `CommandFailed`. */
+/** The settings of a command with the options of `withServeOptions` and `--config`. Throws `CommandFailed`. */
 export function effectiveSettings(context: CommandContext, command: Command): EffectiveSettings {
   const { path, isThere, given } = fileOf(context, command);
   const all: GivenSettings = new Map([...byDefault(), ...given, ...inEnvironment(context), ...onCommandLine(command)]);
   return { settings: settingsFrom(all), given: all, file: { path, isThere } };
 }
 
-/** What the file of a command with `--config` says of a setting that no variable overrides. Throws `CommandFailed`. */
+/** The value that the config file has for a setting that no variable overrides. Throws `CommandFailed`. */
 export function settingInFile(context: CommandContext, command: Command): (name: SettingName) => unknown {
   const { given } = fileOf(context, command);
   return (name) => {
@@ -76,7 +76,7 @@ function fileOf(context: CommandContext, command: Command): { path: string; isTh
   return { path, isThere, given };
 }
 
-/** Without file and environment: for a command that says what is wrong with those. */
+/** Leaves out file and environment: for a command that says what is wrong with those. */
 export function flagsAlone(command: Command): ServeFlags {
   return settingsFrom(new Map([...byDefault(), ...onCommandLine(command)]));
 }
@@ -135,7 +135,7 @@ const TYPES: Partial<Record<SettingKind, [type: string, words: string]>> = {
   yes: ['boolean', 'true or false, without quotes'],
 };
 
-/** As it would be on the command line. Throws `ConfigRefused` for a value of another type. */
+/** The value as it would be on the command line. Throws `ConfigRefused` for a value of another type. */
 function textOf({ key, value, place }: ReadSetting, { kind }: Setting): string {
   const [type, words] = TYPES[kind] ?? ['string', 'a text, in quotes'];
   if (typeof value === type) return String(value);

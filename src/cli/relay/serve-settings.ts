@@ -13,7 +13,7 @@ import type { TlsFiles } from '../../http/tls-files.ts';
 import { BACKUPS_KEPT, type ServeFlags } from './settings.ts';
 import { refuseIdle } from './shared-log-options.ts';
 import { given } from '../lib/daemon-call.ts';
-import type { DeployKey } from './relay-key.ts';
+import type { DeployKey } from './relay-command.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 

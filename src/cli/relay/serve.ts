@@ -14,7 +14,7 @@ import { makeFolder } from '../../relay/store/open.ts';
 import { RELAY_KEY_FILE } from '../../relay/store/relay-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
-import { deployKey } from './relay-key.ts';
+import { deployKey } from './relay-command.ts';
 import { CommandFailed, stopSignal } from '../lib/exit.ts';
 import { commandLog, endLog } from '../lib/log.ts';
 import { announce } from '../lib/output.ts';
@@ -24,7 +24,7 @@ import { effectiveSettings, printedConfig } from './serve-config.ts';
 import { configOption, type ServeFlags, withServeOptions } from './settings.ts';
 import { relayOptions, hasOwnBackups, backupNoticeOf, makeOwnFolders, refuseUnpushable } from './serve-settings.ts';
 
-/** How long the answers of a failing relay may take. */
+/** The time that the answers of a failing relay may take. */
 const FAILED_STOP_MS = 3000;
 
 const EXAMPLES = `
@@ -117,7 +117,7 @@ async function serve(
   endLog(context);
 }
 
-/** Where the position stands when nothing names its file: in the folder that the unit keeps for it, or that of the user. */
+/** The place of the position when nothing names its file: in the folder of the unit for it, or in the user's. */
 function positionHome(context: CommandContext): string | undefined {
   const ofUnit = context.env['STATE_DIRECTORY']?.split(':').find((folder) => folder.endsWith('-position'));
   return ofUnit ?? stateFolder(context);
@@ -135,7 +135,7 @@ async function startedRelay(options: RelayOptions): Promise<Relay | undefined> {
   }
 }
 
-/** Resolves when the relay is to stop, and with whether it is to follow then. Throws when its store or its log failed. */
+/** Resolves when the relay is to stop: true when it is to follow then. Throws when its store or its log failed. */
 async function endOf(relay: Relay, signalled: Promise<string>, log: RelayOptions['log']): Promise<boolean> {
   const ended = await Promise.race([relay.failed, signalled, relay.handedOver]);
   if (ended instanceof Error) {
@@ -158,7 +158,7 @@ async function endOf(relay: Relay, signalled: Promise<string>, log: RelayOptions
 
 interface Started {
   relay: Relay;
-  /** Where its key is. */
+  /** The place of its key. */
   key: string;
   notices: readonly string[];
 }

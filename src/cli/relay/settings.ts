@@ -1,7 +1,7 @@
 /**
- * Every setting of `poste relay serve`, once: its flag, its variable, its default, how its text is read. The flags of the
- * command, the keys of the config file and what `--print-config` prints are all made of this table. A key is the name of the
- * flag with `_` for `-`; each limit has a key of its own in the table `limits`.
+ * Every setting of `poste relay serve`, once: its flag, its variable, its default, how its text is read. The flags of
+ * the command, the keys of the config file and what `--print-config` prints are all made of this table. A key is the
+ * name of the flag with `_` for `-`; each limit has a key of its own in the table `limits`.
  */
 import { dirname, join, resolve } from 'node:path';
 import { type Command, Option } from 'commander';
@@ -28,8 +28,8 @@ export const STORE_DIR_DEFAULT = './poste-relay';
 export const BACKUPS_KEPT = 7;
 
 /**
- * What a setting is in the config file. A `path` starts at the folder of the file there, and at the working folder as a flag
- * or a variable; a `path or off` may be the word off instead.
+ * The form of a setting in the config file. A `path` starts at the folder of the file there, and at the working folder
+ * as a flag or a variable; a `path or off` may be the word off instead.
  */
 export type SettingKind = 'text' | 'path' | 'path or off' | 'number' | 'yes' | 'limits';
 
@@ -37,7 +37,7 @@ export interface Setting<Value = unknown, Default extends string | undefined = s
   kind: SettingKind;
   flags: string;
   description: string;
-  /** As it would be given. */
+  /** The text that would be given. */
   byDefault: Default;
   environment?: string;
   choices?: readonly string[];
@@ -248,7 +248,7 @@ export type ServeFlags = {
   [Name in SettingName as Table[Name]['byDefault'] extends string ? never : Name]?: ReturnType<Table[Name]['parse']>;
 };
 
-/** A setting with its member of `ServeFlags` and its key in the config file; for a limit both are `limits.` and its name. */
+/** A setting with its member of `ServeFlags` and its key in the file; for a limit both are `limits.` and its name. */
 export interface NamedSetting extends Setting {
   name: string;
   key: string;

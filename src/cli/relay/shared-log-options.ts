@@ -1,4 +1,4 @@
-/** Where a relay keeps its log when not in its store: `--log`, `MAIL_RELAY_LOG`, and what belongs to them. */
+/** The place where a relay keeps its log when not in its store: `--log`, `MAIL_RELAY_LOG`, and what belongs to them. */
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { LEASE_MS } from '../../relay/shared-log/leadership.ts';
@@ -10,7 +10,7 @@ import { LogRefused, type SharedLog } from '../../relay/shared-log/shared-log.ts
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
-import { givenText } from '../lib/given-text.ts';
+import { givenText } from '../lib/input.ts';
 import { flagOf, optionOf, SETTINGS, type ServeFlags } from './settings.ts';
 
 /** The flags that belong to `--log`. */
@@ -36,7 +36,7 @@ export function warningOfPassword({ stderr }: CommandContext, command: Command):
   });
 }
 
-/** What is wrong with a password on the command line, where it stands there: not of one in the environment or a file. */
+/** Warns of a password that stands on the command line: of none in the environment or a file. */
 export function passwordWarning(command: Command): string | undefined {
   const { log = '' } = command.opts<SharedLogFlags>();
   if (command.getOptionValueSource('log') !== 'cli' || shownAddress(log)?.isWhole !== false) return undefined;
@@ -50,7 +50,7 @@ interface LogPlace {
   durability: Durability;
 }
 
-/** Where the log is, and what is asked of it; `undefined` when neither flags nor environment name one. Throws `CommandFailed`. */
+/** The place of the log; `undefined` when neither flags nor environment name one. Throws `CommandFailed`. */
 export async function sharedLogPlace(context: CommandContext, flags: SharedLogFlags): Promise<LogPlace | undefined> {
   const address = flags.log ?? context.env['MAIL_RELAY_LOG'];
   if (address === undefined || address === '') {

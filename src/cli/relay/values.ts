@@ -42,12 +42,12 @@ function spanMs(text: string, examples: string): number {
   return ms;
 }
 
-/** How long an invite is valid. */
+/** The time that an invite is valid. */
 export function inviteLifetimeMs(text: string): number {
   return spanMs(text, '30m, 12h or 7d');
 }
 
-/** How often something is done. */
+/** The time from one run of a job to the next. */
 export function intervalMs(text: string): number {
   return spanMs(text, '90m, 24h or 7d');
 }
@@ -87,7 +87,7 @@ export function listenAddress(text: string): ListenAddress {
   return address;
 }
 
-/** As `listenAddress`, or `off`. */
+/** Takes what `listenAddress` takes, or `off`. */
 export function listenAddressOrOff(text: string): ListenAddress | undefined {
   return text === 'off' ? undefined : listenAddress(text);
 }
@@ -102,7 +102,7 @@ export function webUrl(text: string): string {
 
 const OF_THIS_MACHINE = /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])$/;
 
-/** As `webUrl`; https unless it is of this machine, because keys that are trusted come from there. */
+/** Takes a `webUrl`; https unless it is of this machine, because keys that are trusted come from there. */
 export function trustedUrl(text: string): string {
   const { protocol, hostname } = new URL(webUrl(text));
   const isRight = protocol === 'https:' || OF_THIS_MACHINE.test(hostname);
@@ -110,7 +110,7 @@ export function trustedUrl(text: string): string {
   return text;
 }
 
-/** As `trustedUrl`, without a query (RFC 8414). */
+/** Takes a `trustedUrl` without a query (RFC 8414). */
 export function issuerUrl(text: string): string {
   must(!text.includes('?'), 'It must be a URL without a query.');
   return trustedUrl(text);

@@ -2,8 +2,7 @@
 import type { Command } from 'commander';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { childrenOf, commandsBelow, type NamedCommand, optionsOf } from '../../../src/cli/lib/command-tree.ts';
-import { COMPLETED, completionLines } from '../../../src/cli/lib/complete.ts';
-import { CompletionSources } from '../../../src/cli/lib/completion-sources.ts';
+import { COMPLETED, completionLines, CompletionSources } from '../../../src/cli/lib/complete.ts';
 import { EXIT } from '../../../src/cli/lib/exit.ts';
 import { posteCommand } from '../../../src/cli/run.ts';
 import { commandContext, runHere } from '../../support/command-run.ts';

@@ -67,7 +67,7 @@ export interface RelaySubject {
   isStoreNamed: boolean;
   /** It would start with these; `undefined` when they cannot be used. */
   options: Omit<RelayOptions, 'log'> | undefined;
-  /** How it runs; `undefined` while it does not, or does not answer. */
+  /** The state in which it runs; `undefined` while it does not, or does not answer. */
   status: StatusDocument | undefined;
   positionFile: string;
   /** True when it is to have its log in PostgreSQL. */
