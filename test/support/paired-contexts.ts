@@ -1,12 +1,19 @@
 /** Contexts that are paired: each has its keys in its store and the other's pinned, and agents with mailboxes. */
 import { randomUUID } from 'node:crypto';
 import { onTestFinished } from 'vitest';
-import type { Address, AgentId, MessageRef, MessageRow, PeerId, PeerRow, SealKey } from '../../src/host/core/rows.ts';
+import type {
+  Address,
+  AgentId,
+  Identity,
+  MessageRef,
+  MessageRow,
+  PeerId,
+  PeerRow,
+  SealKey,
+} from '../../src/host/core/rows.ts';
 import type { IncomingItem } from '../../src/host/inbound/verify.ts';
 import { keepSent, newMessage, storeMessage } from '../../src/host/mailbox/mailbox.ts';
-import type { HostContext } from '../../src/host/base/context.ts';
-import type { Identity } from '../../src/host/core/rows.ts';
-import { EventBus, type HostEvent } from '../../src/host/base/events.ts';
+import { type HostContext, EventBus, type HostEvent } from '../../src/host/base/context.ts';
 import { outboxRowOf } from '../../src/host/outbox/outbox-rows.ts';
 import { queueEnvelope, wireOf } from '../../src/host/outbox/outbox.ts';
 import { generateSealKey } from '../../src/host/wire/sealing.ts';

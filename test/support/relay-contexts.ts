@@ -3,11 +3,18 @@ import { randomBytes } from 'node:crypto';
 import { cp } from 'node:fs/promises';
 import { RETRY_TIMING } from '../../src/host/core/outbox-event.ts';
 import { onTestFinished } from 'vitest';
-import type { Address, AgentId, MessageRef, MessageRow, OutboxRow, PeerId, PeerRow } from '../../src/host/core/rows.ts';
+import type {
+  Address,
+  AgentId,
+  Identity,
+  MessageRef,
+  MessageRow,
+  OutboxRow,
+  PeerId,
+  PeerRow,
+} from '../../src/host/core/rows.ts';
 import { isRefusal } from '../../src/host/core/refusal.ts';
-import type { HostContext } from '../../src/host/base/context.ts';
-import type { Identity } from '../../src/host/core/rows.ts';
-import { EventBus } from '../../src/host/base/events.ts';
+import { type HostContext, EventBus } from '../../src/host/base/context.ts';
 import { identityOf, loadIdentity, newIdentityRow, signedEncKey } from '../../src/host/peers/identity.ts';
 import { peerOfName, pinPeer } from '../../src/host/peers/peers.ts';
 import { generateSealKey } from '../../src/host/wire/sealing.ts';

@@ -7,14 +7,24 @@ import { ownPaths } from '../../host/base/paths.ts';
 import { StoreFailed } from '../../host/store/host-store.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { logsCommand, restartCommand, stopCommand } from './daemon-control.ts';
 import { installCommand, uninstallCommand } from './daemon-service.ts';
-import { CommandFailed, stopSignal } from '../lib/exit.ts';
+import { CommandFailed, stopSignal, EXIT, stopping } from '../lib/exit.ts';
 import { hostFailure, ownConfig } from '../lib/host-paths.ts';
 import { commandLog, endLog } from '../lib/log.ts';
 import { announce } from '../lib/output.ts';
 import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { kill } from 'node:process';
+import { setTimeout as elapsed } from 'node:timers/promises';
+import { isListening } from '../../lib/unix-socket.ts';
+import { ask, startInBackground, waitForDaemon } from '../lib/daemon-call.ts';
+import { findProgram } from '../lib/find-program.ts';
+import { wholeNumber } from '../lib/values.ts';
+import { UNIT_NAME } from '../../host/systemd-unit.ts';
+import { installedService, tellManager } from './service-manager.ts';
 
 interface DaemonFlags {
   logLevel?: LogLevel;
@@ -90,7 +100,7 @@ async function serve(context: CommandContext, { logLevel, json }: DaemonFlags): 
   if (ended instanceof Error) {
     log.error({ err: ended.cause }, 'the store failed: nothing more is acknowledged');
     // The process that waits has its answer; what still holds this process does not keep it waiting.
-    await Promise.race([daemon.stop().catch(() => undefined), elapsed(FAILED_STOP_MS)]);
+    await Promise.race([daemon.stop().catch(() => undefined), elapsed(FAILED_STOP_MS, undefined, { ref: false })]);
     throw storeFailed(ended);
   }
   log.info({ signal: ended }, 'stopping');
@@ -115,8 +125,156 @@ function textOf(start: Readonly<Record<string, string | number>> & { host: strin
   return `Poste ${softwareVersion()} keeps the mail of ${start.host}.\n${formatFields(fields, 12)}`;
 }
 
-function elapsed(ms: number): Promise<void> {
-  return new Promise((done) => {
-    setTimeout(done, ms).unref();
-  });
+interface Flags {
+  json?: boolean;
+}
+
+/** Longer than a daemon takes to stop. */
+const STOP_MS = 45_000;
+const LOOK_EVERY_MS = 50;
+
+export function stopCommand(context: CommandContext): Command {
+  return new Command('stop')
+    .description('Stop the daemon, and wait until it has ended.')
+    .option(...JSON_FLAG)
+    .addHelpText(
+      'after',
+      `
+It finishes what it has begun. Mail waits until a daemon runs again; a service starts it with your next session.
+
+Example:
+  $ poste daemon stop`,
+    )
+    .action(async ({ json }: Flags) => {
+      const pid = await stopDaemon(context);
+      const text = pid === null ? 'No daemon was running.\n' : `The daemon has stopped (process ${pid}).\n`;
+      context.stdout.write(json ? jsonLine({ stopped: pid !== null, pid }) : text);
+    });
+}
+
+export function restartCommand(context: CommandContext): Command {
+  return new Command('restart')
+    .description('Stop the daemon if it runs, and start it again.')
+    .option(...JSON_FLAG)
+    .addHelpText(
+      'after',
+      `
+For a new version of Poste, and for changes of config.toml. A daemon that is a service is restarted as one; any other runs
+in the background then.
+
+Example:
+  $ poste daemon restart`,
+    )
+    .action(async ({ json }: Flags) => {
+      const paths = ownPaths(context);
+      const service = installedService(context);
+      const stopped = await stopDaemon(context);
+      if (service) {
+        await tellManager(context, service, service.restart, 'the daemon was not started');
+        await waitForDaemon(paths, 'poste daemon logs');
+      } else await startInBackground(context, paths);
+      const { pid, version } = await ask(context, 'status', {}, {});
+      const text = `The daemon runs (process ${pid}, version ${version}).\n`;
+      context.stdout.write(json ? jsonLine({ stopped: stopped !== null, pid, version }) : text);
+    });
+}
+
+/** Returns the id of the process that ended; null when none ran. Throws `CommandFailed`. */
+async function stopDaemon(context: CommandContext): Promise<number | null> {
+  const pid = await runningPid(context);
+  if (pid === null) return null;
+  const service = installedService(context);
+  if (service) await tellManager(context, service, service.stop, 'the daemon was not stopped');
+  // A daemon that was started by hand beside the service is not ended by it.
+  if (!service || (await runningPid(context)) === pid) end(pid);
+  const { socket } = ownPaths(context);
+  for (let waitedMs = 0; isRunning(pid) || (await isListening(socket)); waitedMs += LOOK_EVERY_MS) {
+    if (waitedMs >= STOP_MS) {
+      const message = `the daemon, process ${pid}, has not ended within ${STOP_MS / 1000} seconds: see poste daemon logs`;
+      throw new CommandFailed('temporary', 'DAEMON_STILL_RUNS', message);
+    }
+    await elapsed(LOOK_EVERY_MS);
+  }
+  return pid;
+}
+
+/** Of the daemon that answers at this host's socket. */
+async function runningPid(context: CommandContext): Promise<number | null> {
+  try {
+    return (await ask(context, 'status', {}, {})).pid;
+  } catch (error) {
+    if (error instanceof CommandFailed && error.code === 'DAEMON_NOT_RUNNING') return null;
+    throw error;
+  }
+}
+
+function end(pid: number): void {
+  try {
+    kill(pid, 'SIGTERM');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
+
+interface LogFlags {
+  follow?: boolean;
+  lines: number;
+}
+
+const LINES = 100;
+
+export function logsCommand(context: CommandContext): Command {
+  return new Command('logs')
+    .description('Print what the daemon logged last.')
+    .option('-n, --lines <n>', 'how many lines', wholeNumber(0), LINES)
+    .option('-f, --follow', 'go on printing what it logs, until ctrl-c')
+    .addHelpText(
+      'after',
+      `
+Reads the journal of the service, or the file of a daemon that a command started. A daemon in the foreground logs to its
+terminal.
+
+Examples:
+  $ poste daemon logs
+  $ poste daemon logs -f -n 20`,
+    )
+    .action(async (flags: LogFlags) => {
+      const signal = stopping(context);
+      const [program, args] = logReader(context, flags);
+      const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'], signal, cwd: '/' });
+      // Aborted: that is how following ends.
+      child.once('error', () => undefined);
+      for await (const chunk of child.stdout) context.stdout.write(chunk as Buffer);
+      if (child.exitCode === null && child.signalCode === null) await once(child, 'close').catch(() => undefined);
+      if (signal.aborted) context.exitCode = EXIT.interrupted;
+    });
+}
+
+/** The program that shows the log, and its arguments. Throws `CommandFailed` where there is none. */
+function logReader(context: CommandContext, { follow = false, lines }: LogFlags): [string, string[]] {
+  const { logFile } = ownPaths(context);
+  const count = String(lines);
+  const journal = findProgram('journalctl', context.env['PATH']);
+  if (installedService(context)?.name === 'systemd' && journal !== undefined) {
+    const which = ['--user', '--unit', UNIT_NAME, '--output', 'cat', '--lines', count];
+    return [journal, [...which, ...(follow ? ['--follow'] : ['--no-pager'])]];
+  }
+  const tail = findProgram('tail', context.env['PATH']);
+  if (!existsSync(logFile)) {
+    const message = `there is no log at ${logFile}: a daemon that runs in the foreground logs to its terminal`;
+    throw new CommandFailed('notFound', 'LOG_ABSENT', message);
+  }
+  if (tail === undefined) {
+    throw new CommandFailed('failure', 'PROGRAM_ABSENT', `tail is not on PATH: the log is ${logFile}`);
+  }
+  // By its name: a daemon that is started again begins a new file.
+  return [tail, ['-n', count, ...(follow ? ['-F'] : []), '--', logFile]];
 }

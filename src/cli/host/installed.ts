@@ -4,10 +4,9 @@
  */
 import { accessSync, constants, existsSync } from 'node:fs';
 import type { Check } from '../../host/contract/daemon.ts';
-import { SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/mcp-settings.ts';
+import { SETTLED_PROGRAMS, type SettledProgram, mailToolsOf } from '../../host/hooks/mcp-settings.ts';
 import { pluginWords } from '../../host/hooks/opencode.ts';
 import { PROGRAM_OF } from '../../host/hooks/programs.ts';
-import { mailToolsOf } from '../../host/hooks/server-command.ts';
 import { hooksIn } from '../../host/hooks/settings.ts';
 import { broken, note, ok } from '../../lib/check.ts';
 import { shellWord } from '../../lib/shell-word.ts';

@@ -1,8 +1,13 @@
 /** The steps of `poste setup`: each looks whether it is done already, and does what it is for. */
 import { existsSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { type SettledProgram, withServer } from '../../host/hooks/mcp-settings.ts';
-import { isSameServer, mailToolsOf, type ServerCommand } from '../../host/hooks/server-command.ts';
+import {
+  type SettledProgram,
+  withServer,
+  isSameServer,
+  mailToolsOf,
+  type ServerCommand,
+} from '../../host/hooks/mcp-settings.ts';
 import { defaultHostName, initialiseHost } from '../../host/init.ts';
 import { ownPaths } from '../../host/base/paths.ts';
 import { isListening } from '../../lib/unix-socket.ts';

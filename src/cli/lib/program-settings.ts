@@ -9,10 +9,12 @@ import {
   serverIn,
   type SettledProgram,
   type TextChange,
+  mailToolsOf,
+  type ServerCommand,
+  type ServerThere,
 } from '../../host/hooks/mcp-settings.ts';
 import { openCodeFolder, PLUGIN_FILE, withoutPlugin, withPlugin } from '../../host/hooks/opencode.ts';
 import { type HookProgramName, PROGRAM_OF } from '../../host/hooks/programs.ts';
-import { mailToolsOf, type ServerCommand, type ServerThere } from '../../host/hooks/server-command.ts';
 import { changedJson, SettingsRefused } from '../../host/hooks/settings-text.ts';
 import {
   claudeNotices,

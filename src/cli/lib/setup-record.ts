@@ -6,8 +6,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import type { SettledProgram } from '../../host/hooks/mcp-settings.ts';
-import type { ServerCommand } from '../../host/hooks/server-command.ts';
+import type { ServerCommand, SettledProgram } from '../../host/hooks/mcp-settings.ts';
 import { makePrivateFolder, ownPaths } from '../../host/base/paths.ts';
 import { replaceFile } from '../../lib/files.ts';
 import type { CommandContext } from './context.ts';

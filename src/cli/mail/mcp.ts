@@ -2,7 +2,7 @@
 import { Command } from 'commander';
 import { OWNER_NAME } from '../../host/core/address.ts';
 import { CallFailed, DaemonClient } from '../../host/api/client.ts';
-import { claudeInboxOf } from '../../host/mcp/claude-inbox.ts';
+import { claudeInboxOf } from '../../host/mcp/agent-session.ts';
 import { serveMcp } from '../../host/mcp/serve.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
 import { printable } from '../../protocol/printable.ts';

@@ -7,9 +7,8 @@
 import { ClockGuard } from '../../lib/clock-guard.ts';
 import { systemClock, systemRandom } from '../../lib/clock.ts';
 import type { RetryTiming } from '../core/outbox-event.ts';
-import type { Identity } from '../core/rows.ts';
+import type { AgentId, Identity, PeerId } from '../core/rows.ts';
 import { type HostStore, StoreFailed } from '../store/host-store.ts';
-import { EventBus, type HostEvent } from './events.ts';
 
 export interface HostContext {
   store: HostStore;
@@ -23,7 +22,7 @@ export interface HostContext {
   randomBytes(count: number): Buffer;
   /** How long a failed send waits for its next try. */
   readonly retry: RetryTiming;
-  /** Calls the listeners that the table of `events.ts` names. Called after the commit. */
+  /** Calls the listeners that the table `LISTENERS` names. Called after the commit. */
   emit(event: HostEvent): void;
   subscribe: EventBus['subscribe'];
   /** Writes a line to the daemon's log: never keys, subjects or bodies. */
@@ -65,4 +64,89 @@ export function createHostContext(
 /** Whether an operation failed because the store did: its outcome is unknown, and the daemon is ending. */
 export function isStoreFailure(error: unknown): boolean {
   return error instanceof StoreFailed;
+}
+
+/** A durable change. Emitted after the commit. */
+export type HostEvent =
+  /** A message came into a mailbox. */
+  | { type: 'mail-stored'; agentId: AgentId; position: number; wakes: boolean }
+  /** A message of a mailbox was read or acked. */
+  | { type: 'mail-handled'; agentId: AgentId }
+  /** This agent sent a message, or the state of a message that it sent changed. */
+  | { type: 'sent-changed'; agentId: AgentId }
+  /** A session is new, came back, or can be woken by other methods than before. */
+  | { type: 'session-registered'; agentId: AgentId; sessionId: string }
+  /** A session got the text about unread mail, and shows it to its agent. */
+  | { type: 'session-notified'; agentId: AgentId; sessionId: string }
+  /** A session can be woken now: its hook begins to wait for a doorbell, or its turn is over. */
+  | { type: 'session-waits'; agentId: AgentId; sessionId: string }
+  /** A turn of the session is over. */
+  | { type: 'session-turn-ended'; agentId: AgentId; sessionId: string; hasFailed: boolean }
+  /** The agent used a mail tool of its `poste mcp`. */
+  | { type: 'mail-tool-used'; agentId: AgentId }
+  | { type: 'session-ended'; agentId: AgentId; sessionId: string }
+  /** An outbox row for this peer is new, or may be tried again. */
+  | { type: 'outbox-changed'; peerId: PeerId }
+  | { type: 'peers-changed' }
+  /** An agent of this host was added, removed or renamed, or got other roles. */
+  | { type: 'agents-changed' }
+  /** The owner set another relay, or none, or confirmed the relay's new key. */
+  | { type: 'relay-changed' }
+  /** The host has a new signing or encryption key, or another name. */
+  | { type: 'identity-changed'; identity: Identity }
+  /** The host has another name. `identity-changed` came before. */
+  | { type: 'host-renamed' };
+
+/**
+ * Who hears of each event, in this order. An event without a row does not compile, nor does a listener that takes
+ * another set of events than its rows give it.
+ */
+export const LISTENERS = {
+  'mail-stored': ['doorbells', 'inbox', 'page'],
+  'mail-handled': ['doorbells', 'inbox', 'page'],
+  'sent-changed': ['page'],
+  'session-registered': ['doorbells', 'page'],
+  'session-notified': ['doorbells'],
+  'session-waits': ['doorbells'],
+  'session-turn-ended': ['doorbells'],
+  'mail-tool-used': ['doorbells'],
+  'session-ended': ['sessions', 'page'],
+  'outbox-changed': ['outbox'],
+  'peers-changed': ['lan', 'relay', 'page'],
+  'agents-changed': ['lan', 'page'],
+  'relay-changed': ['relay'],
+  'identity-changed': ['context', 'lan', 'relay'],
+  'host-renamed': ['relay'],
+} as const satisfies Readonly<Record<HostEvent['type'], readonly string[]>>;
+
+type EventType = keyof typeof LISTENERS;
+export type ListenerName = (typeof LISTENERS)[EventType][number];
+
+/** What a listener does at each of its events. Must not throw, and is not awaited. */
+export type HandlersOf<N extends ListenerName> = {
+  readonly [T in EventType as N extends (typeof LISTENERS)[T][number] ? T : never]: (
+    event: Extract<HostEvent, { type: T }>,
+  ) => void;
+};
+
+type AnyHandlers = Partial<Readonly<Record<EventType, (event: HostEvent) => void>>>;
+
+export class EventBus {
+  readonly #listeners = new Map<ListenerName, Set<AnyHandlers>>();
+
+  /** Calls the handlers from now on; a name may listen several times. Returns the function that ends that. */
+  subscribe<N extends ListenerName>(name: N, handlers: HandlersOf<N>): () => void {
+    const ofName = this.#listeners.get(name) ?? new Set();
+    this.#listeners.set(name, ofName);
+    // A copy, as the same handlers may be subscribed twice.
+    const own = { ...handlers } as AnyHandlers;
+    ofName.add(own);
+    return () => ofName.delete(own);
+  }
+
+  emit(event: HostEvent): void {
+    for (const name of LISTENERS[event.type]) {
+      for (const handlers of this.#listeners.get(name) ?? []) handlers[event.type]?.(event);
+    }
+  }
 }

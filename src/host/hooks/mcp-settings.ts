@@ -5,24 +5,11 @@
  * A server that is called `poste` and that somebody else wrote stays as it is.
  */
 import { join } from 'node:path';
-import {
-  codexServerIn,
-  withCodexApproval,
-  withCodexServer,
-  withoutCodexApproval,
-  withoutCodexServer,
-} from './codex-config.ts';
 import { type Environment, homeFolder } from '../../lib/user-folders.ts';
 import { HOOK_PROGRAMS } from './programs.ts';
-import {
-  isSameServer,
-  missingServer,
-  type ServerCommand,
-  type ServerThere,
-  SERVER_NAME as NAME,
-  serverThere,
-} from './server-command.ts';
-import { changedJson, settingsOf, SettingsRefused } from './settings-text.ts';
+import { isRecord, changedJson, settingsOf, SettingsRefused, badLayout, lineEndOf } from './settings-text.ts';
+import { isDeepStrictEqual } from 'node:util';
+import { parse as parseToml, TomlError } from 'smol-toml';
 
 /** OpenCode runs no hooks; it loads a plugin. */
 export const SETTLED_PROGRAMS = [...HOOK_PROGRAMS, 'opencode'] as const;
@@ -187,6 +174,192 @@ function withTrust(settings: unknown, trust: true | undefined): Json {
   return { ...(settings as Json), mcpServers: { ...servers, [NAME]: changed } };
 }
 
-function isRecord(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+const NAME = 'poste';
+
+export interface ServerCommand {
+  command: string;
+  args: readonly string[];
+  env: Readonly<Record<string, string>>;
+}
+
+export type ServerThere =
+  | { type: 'absent' }
+  | { type: 'command'; server: ServerCommand }
+  /** It is no command: one that is reached by its address, say. */
+  | { type: 'other'; text: string };
+
+function serverThere(isThere: boolean, value: unknown, server: ServerCommand | undefined): ServerThere {
+  if (!isThere) return { type: 'absent' };
+  return server ? { type: 'command', server } : { type: 'other', text: JSON.stringify(value) };
+}
+
+export function isSameServer(a: ServerCommand | undefined, b: ServerCommand): boolean {
+  return (
+    a?.command === b.command && isDeepStrictEqual([...a.args], [...b.args]) && isDeepStrictEqual({ ...a.env }, b.env)
+  );
+}
+
+export interface MailTools {
+  /** Without it the program's own environment names the agent. */
+  agent: string | undefined;
+}
+
+/** Whether a command starts our mail tools, however Poste is named in it, and of which agent. */
+export function mailToolsOf({ command, args, env }: ServerCommand): MailTools | undefined {
+  const words = [command, ...args];
+  const at = words.indexOf('mcp');
+  if (!/(?:^|\/)(?:poste|cli\/main\.js)$/.test(words[at - 1] ?? '')) return undefined;
+  const flag = words.indexOf('--agent', at);
+  const joined = words.find((word) => word.startsWith('--agent='))?.slice('--agent='.length);
+  return { agent: flag === -1 ? (joined ?? env['POSTE_AGENT']) : words[flag + 1] };
+}
+
+/** Its tools cannot be allowed where it is not named; `add` is the program's own command that names it. */
+function missingServer(add: string): SettingsRefused {
+  const remedy = `run poste setup --allow-tools, or ${add}, and then this command again`;
+  return new SettingsRefused(`has no MCP server ${NAME} yet, whose tools could be allowed`, remedy);
+}
+
+const MODE = 'default_tools_approval_mode';
+const HEADER = '[mcp_servers.poste]';
+const APPROVAL = `${MODE} = "approve"`;
+const SERVER_HEADER = /^\s*\[\s*mcp_servers\s*\.\s*(?:poste|"poste"|'poste')\s*\]\s*(?:#.*)?$/;
+/** Of a table in the server's, such as the approval of one tool that Codex writes. */
+const INNER_HEADER = /^\s*\[\s*mcp_servers\s*\.\s*(?:poste|"poste"|'poste')\s*\./;
+const APPROVAL_LINE = /^\s*default_tools_approval_mode\s*=\s*(?:"approve"|'approve')\s*(?:#.*)?$/;
+const COMMAND_LINE = /^\s*(?:command|args|env)\s*=/;
+
+function withCodexServer(text: string, server: ServerCommand, earlier: readonly ServerCommand[]): string {
+  const { config, servers, server: before } = codexServer(text);
+  const lines = commandLines(server);
+  const { command, args, env } = server;
+  const value = { command, args: [...args], ...(Object.keys(env).length > 0 && { env: { ...env } }) };
+  if (!(NAME in servers)) {
+    const end = lineEndOf(text);
+    const table = [HEADER, ...lines].join(end);
+    // As the text ends now, it ends below the table too.
+    const isOpen = text !== '' && !text.endsWith('\n');
+    const after = text === '' ? `${table}\n` : `${text}${end}${isOpen ? `${end}${table}` : `${table}${end}`}`;
+    return checkChange(after, { ...config, mcp_servers: { ...servers, [NAME]: value } });
+  }
+  const there = before && codexCommandOf(before);
+  if (!there || isSameServer(there, server) || !earlier.some((one) => isSameServer(there, one))) return text;
+  const { command: _command, args: _args, env: _env, ...added } = before;
+  const all = text.split('\n');
+  const tail = lineEndOf(text).slice(0, -1);
+  const start = all.findIndex((line) => SERVER_HEADER.test(line));
+  const end = tableEnd(all, start);
+  const kept = all.slice(start + 1, end).filter((line) => !COMMAND_LINE.test(line));
+  const written = lines.map((line) => `${line}${tail}`);
+  const after = [...all.slice(0, start + 1), ...written, ...kept, ...all.slice(end)].join('\n');
+  return checkChange(after, { ...config, mcp_servers: { ...servers, [NAME]: { ...added, ...value } } });
+}
+
+/** Tables in the server's go with it: Codex refuses a config with a server that has no command. */
+function withoutCodexServer(text: string, server: ServerCommand): string {
+  const { config, server: ours } = codexServer(text);
+  if (!ours || !isSameServer(codexCommandOf(ours), server)) return text;
+  const { [NAME]: _ours, ...servers } = config['mcp_servers'] as Json;
+  let lines = text.split('\n');
+  for (;;) {
+    const start = lines.findIndex((line) => SERVER_HEADER.test(line) || INNER_HEADER.test(line));
+    if (start === -1) break;
+    const isSpaced = start > 0 && lines[start - 1]?.trim() === '';
+    lines = lines.toSpliced(isSpaced ? start - 1 : start, tableEnd(lines, start) - start + (isSpaced ? 1 : 0));
+  }
+  const { mcp_servers: _before, ...others } = config;
+  return checkChange(lines.join('\n'), { ...others, ...(Object.keys(servers).length > 0 && { mcp_servers: servers }) });
+}
+
+/** What the config has under the server's name. Throws `SettingsRefused`. */
+function codexServerIn(text: string): ServerThere {
+  const { servers } = codexServer(text);
+  const value = servers[NAME];
+  return serverThere(NAME in servers, value, isRecord(value) ? codexCommandOf(value) : undefined);
+}
+
+function withCodexApproval(text: string): string {
+  const { config, server, servers } = codexServer(text);
+  if (server === undefined) throw missingServer('codex mcp add poste -- poste mcp --agent NAME --start');
+  const mode = server[MODE];
+  if (mode === 'approve') return text;
+  if (mode !== undefined) {
+    const remedy = `set it to "approve" there, or leave out --allow-tools`;
+    throw new SettingsRefused(`sets ${MODE} of ${NAME} to ${JSON.stringify(mode)} already`, remedy);
+  }
+  const lines = text.split('\n');
+  const at = lines.findIndex((line) => SERVER_HEADER.test(line));
+  if (at === -1) throw new SettingsRefused(`has no line ${HEADER}, which ${APPROVAL} could follow`);
+  const allowed = { ...server, [MODE]: 'approve' };
+  const after = lines.toSpliced(at + 1, 0, `${APPROVAL}${lineEndOf(text).slice(0, -1)}`).join('\n');
+  return checkChange(after, { ...config, mcp_servers: { ...servers, [NAME]: allowed } });
+}
+
+function withoutCodexApproval(text: string): string {
+  const { config, server, servers } = codexServer(text);
+  if (server?.[MODE] !== 'approve') return text;
+  const lines = text.split('\n');
+  const start = lines.findIndex((line) => SERVER_HEADER.test(line));
+  const at = lines.findIndex((line, index) => index > start && APPROVAL_LINE.test(line));
+  if (start === -1 || at === -1) throw badLayout();
+  const { [MODE]: _mode, ...others } = server;
+  return checkChange(lines.toSpliced(at, 1).join('\n'), { ...config, mcp_servers: { ...servers, [NAME]: others } });
+}
+
+function commandLines({ command, args, env }: ServerCommand): string[] {
+  const variables = Object.entries(env).map(([name, value]) => `${name} = ${JSON.stringify(value)}`);
+  return [
+    `command = ${JSON.stringify(command)}`,
+    `args = [${args.map((word) => JSON.stringify(word)).join(', ')}]`,
+    ...(variables.length > 0 ? [`env = { ${variables.join(', ')} }`] : []),
+  ];
+}
+
+/** Where the lines of the table end that begins at `start`: at an empty line, or at the next table. */
+function tableEnd(lines: readonly string[], start: number): number {
+  const length = lines.slice(start + 1).findIndex((line) => line.trim() === '' || line.trimStart().startsWith('['));
+  return length === -1 ? lines.length : start + 1 + length;
+}
+
+function codexServer(text: string): { config: Json; servers: Json; server: Json | undefined } {
+  const config = parseConfig(text);
+  const servers = config['mcp_servers'];
+  const server = isRecord(servers) ? servers[NAME] : undefined;
+  return { config, servers: isRecord(servers) ? servers : {}, server: isRecord(server) ? server : undefined };
+}
+
+function codexCommandOf({ command, args = [], env = {} }: Json): ServerCommand | undefined {
+  if (typeof command !== 'string' || !Array.isArray(args) || !isRecord(env)) return undefined;
+  return { command, args: args.map(String), env: env as Record<string, string> };
+}
+
+function parseConfig(text: string): Json {
+  try {
+    return parseToml(text);
+  } catch (error) {
+    if (!(error instanceof TomlError)) throw error;
+    throw new SettingsRefused(`is no TOML at line ${error.line}`);
+  }
+}
+
+function checkChange(after: string, meant: Json): string {
+  // The last line may have no end any more.
+  const text = after.replace(/\r$/, '');
+  let means: Json;
+  try {
+    means = parseToml(text);
+  } catch {
+    throw badLayout();
+  }
+  // The parser's tables have no prototype.
+  if (JSON.stringify(sortMembers(means)) !== JSON.stringify(sortMembers(meant))) throw badLayout();
+  return text;
+}
+
+function sortMembers(value: unknown): unknown {
+  if (typeof value === 'bigint') return `${value}n`;
+  if (Array.isArray(value)) return value.map(sortMembers);
+  if (!isRecord(value) || value instanceof Date) return value;
+  const members = Object.entries(value).map(([name, member]): [string, unknown] => [name, sortMembers(member)]);
+  return Object.fromEntries(members.toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }

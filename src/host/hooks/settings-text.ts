@@ -192,6 +192,6 @@ function cut(text: string, start: number, end: number): string {
   return `${text.slice(0, start)}${text.slice(end).replace(/^[ \t]+/, '')}`;
 }
 
-function isRecord(value: unknown): value is Record<string, unknown> {
+export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -11,7 +11,7 @@ import { copyBeside, replaceFile } from '../../lib/files.ts';
 import { shellWord, shellWords } from '../../lib/shell-word.ts';
 import { readText } from '../../lib/user-text.ts';
 import type { HookProgram, HookProgramName } from './programs.ts';
-import { settingsOf, SettingsRefused } from './settings-text.ts';
+import { isRecord, settingsOf, SettingsRefused } from './settings-text.ts';
 
 type Json = Record<string, unknown>;
 
@@ -60,10 +60,6 @@ function cleanedGroup(group: unknown, event: string, program: HookProgram): unkn
 
 function isOurs(handler: unknown, { name }: HookProgram): boolean {
   return isRecord(handler) && typeof handler['command'] === 'string' && isHookCommand(handler['command'], name);
-}
-
-function isRecord(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** A settings file of another program: read whole, changed as a whole, with a copy of what it was beside it. */

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { EventBus, LISTENERS } from '../../../../src/host/base/events.ts';
+import { EventBus, LISTENERS } from '../../../../src/host/base/context.ts';
 import type { AgentId } from '../../../../src/host/core/rows.ts';
 
 const HOST = join(import.meta.dirname, '../../../../src/host');

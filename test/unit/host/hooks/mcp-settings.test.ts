@@ -6,8 +6,8 @@ import {
   SETTLED_PROGRAMS,
   withoutServer,
   withServer,
+  mailToolsOf,
 } from '../../../../src/host/hooks/mcp-settings.ts';
-import { mailToolsOf } from '../../../../src/host/hooks/server-command.ts';
 import { SettingsRefused } from '../../../../src/host/hooks/settings-text.ts';
 
 const SERVER = {

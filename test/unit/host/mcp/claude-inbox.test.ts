@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { type ClaudeInbox, claudeInboxOf, InboxPoster, REPEAT_MS } from '../../../../src/host/mcp/claude-inbox.ts';
+import { type ClaudeInbox, claudeInboxOf, InboxPoster, REPEAT_MS } from '../../../../src/host/mcp/agent-session.ts';
 import { sendMail } from '../../../../src/host/mail/send.ts';
 import { PROOF_MS } from '../../../../src/host/wake/wake-methods.ts';
 import { processFacts } from '../../../../src/host/wake/processes.ts';
