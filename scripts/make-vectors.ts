@@ -9,24 +9,28 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { cloudKeyVectors } from './vectors/cloud-key.ts';
-import { deliveryReceiptVectors } from './vectors/delivery-receipt.ts';
-import { enrolmentVectors } from './vectors/enrolment.ts';
+import {
+  acceptVectors,
+  cloudKeyVectors,
+  deliveryReceiptVectors,
+  encKeyVectors,
+  enrolmentVectors,
+  expiryVectors,
+  rotationVectors,
+  senderListVectors,
+} from './vectors/documents.ts';
 import { envelopeVectors } from './vectors/envelope.ts';
 import { hopVectors, lanHopVectors } from './vectors/hop.ts';
-import { lanHelloVectors } from './vectors/lan-hello.ts';
-import { lanPairingVectors } from './vectors/lan-pairing.ts';
+import { lanHelloVectors, lanPairingVectors } from './vectors/lan-pairing.ts';
 import { logProofVectors } from './vectors/log-proof.ts';
-import { encKeyVectors, senderListVectors } from './vectors/publications.ts';
-import { acceptVectors, expiryVectors } from './vectors/relay-words.ts';
-import { rotationVectors } from './vectors/rotation.ts';
+import { CONVENTIONS } from './vectors/parties.ts';
 import { sessionVectors } from './vectors/session.ts';
 
 export const VECTOR_FOLDER = join(import.meta.dirname, '../test/vectors');
 
 /** Every file by its name, as it is to be on disk. */
 export async function vectorFiles(): Promise<Map<string, string>> {
-  const files: [string, object][] = [
+  const files: [string, { description: string[] }][] = [
     ['session.json', await sessionVectors()],
     ['hop.json', hopVectors()],
     ['enrolment.json', enrolmentVectors()],
@@ -43,7 +47,12 @@ export async function vectorFiles(): Promise<Map<string, string>> {
     ['lan-hello.json', lanHelloVectors()],
     ['lan-pairing.json', lanPairingVectors()],
   ];
-  return new Map(files.map(([name, content]) => [name, `${JSON.stringify(content, null, 2)}\n`]));
+  return new Map(
+    files.map(([name, { description, ...content }]) => {
+      const document = { description: [...description, CONVENTIONS], ...content };
+      return [name, `${JSON.stringify(document, null, 2)}\n`];
+    }),
+  );
 }
 
 async function writeVectors(): Promise<void> {

@@ -18,8 +18,19 @@ import { sealSuite } from '../../src/host/wire/seal-suite.ts';
 import { encodeBase64 } from '../../src/protocol/base64.ts';
 import { canonicalBytes, canonicalJson } from '../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../src/protocol/digest.ts';
-import { AT, CONVENTIONS, type Party, alice, bob, carol, hostOf } from './parties.ts';
-import { type SealKey, bobSealKey, carolSealKey, firstEphemeralKey, secondEphemeralKey } from './seal-keys.ts';
+import {
+  AT,
+  type Party,
+  type SealKey,
+  alice,
+  bob,
+  bobSealKey,
+  carol,
+  carolSealKey,
+  firstEphemeralKey,
+  hostOf,
+  secondEphemeralKey,
+} from './parties.ts';
 
 export interface EnvelopeStory {
   head: EnvelopeHead;
@@ -128,7 +139,7 @@ async function envelopeCase(name: string, story: EnvelopeStory): Promise<object>
   };
 }
 
-export async function envelopeVectors(): Promise<object> {
+export async function envelopeVectors() {
   return {
     description: [
       'Sealed envelopes: HPKE (RFC 9180), base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20Poly1305, one message.',
@@ -137,7 +148,6 @@ export async function envelopeVectors(): Promise<object> {
       '"content"). "ephemeral_secret" is the one-time private key of the sender, which is fixed here so that you can seal the',
       'same bytes: never do so outside a test. "document" (the envelope without sig and hops) is what the host signs. "wire"',
       'is the RFC 8785 form of the whole envelope, and "push_item" the element of "items" in POST /v2/relay/items.',
-      CONVENTIONS,
     ],
     host: hostOf(alice),
     cases: [

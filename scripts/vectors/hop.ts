@@ -10,17 +10,15 @@ import {
   hopV2Message,
   signedTarget,
 } from '../../src/protocol/hop.ts';
-import { AT, CONVENTIONS, EPOCH, alice, bob, hostOf, keysOf, relay } from './parties.ts';
+import { AT, EPOCH, alice, bob, hostOf, keysOf, relay } from './parties.ts';
 
 interface HopRequest {
   name: string;
   note: string;
-  version: 1 | 2;
-  method: string;
   /** The request target as sent, with the path prefix of the relay if there is one. */
   target: string;
-  /** `null`: a request without a body, which is hashed like an empty one. */
-  body: string | null;
+  /** The body of a POST. A GET has none, which is hashed like an empty one. */
+  body?: string;
 }
 
 const PUSH_BODY = canonicalJson({
@@ -31,120 +29,89 @@ const HOP_REQUESTS: HopRequest[] = [
   {
     name: 'v2 without query',
     note: 'The plain case: six lines, joined by one newline each, and none at the end.',
-    version: 2,
-    method: 'POST',
     target: '/v2/relay/items',
     body: PUSH_BODY,
   },
   {
     name: 'v2 with query',
     note: 'The query is signed byte for byte as sent: nothing is decoded and nothing is put in order.',
-    version: 2,
-    method: 'GET',
     target: `/v2/relay/items?limit=500&after=${AT}&epoch=${EPOCH}`,
-    body: null,
   },
   {
     name: 'v2 with an encoded query',
     note: 'Percent signs stay as they are, capital or small.',
-    version: 2,
-    method: 'GET',
     target: `/v2/relay/enc-key?key=${encodeURIComponent(bob.signer.publicKey).replace('%3D', '%3d')}`,
-    body: null,
   },
   {
     name: 'v2 with a question mark and an empty query',
     note: 'The question mark is part of the target, so this is not the message of the case without it.',
-    version: 2,
-    method: 'GET',
     target: '/v2/relay/info?',
-    body: null,
   },
   {
     name: 'v2 with neither',
     note: 'Compare with the case before: only the question mark differs, and so does the signature.',
-    version: 2,
-    method: 'GET',
     target: '/v2/relay/info',
-    body: null,
   },
   {
     name: 'v2 with an empty body',
     note: 'No body and an empty body have the same hash, that of no bytes.',
-    version: 2,
-    method: 'POST',
     target: '/v2/relay/ack',
     body: '',
   },
   {
     name: 'v2 with a body outside ASCII',
     note: 'The hash is over the bytes as sent, here UTF-8.',
-    version: 2,
-    method: 'POST',
     target: '/v2/relay/senders',
     body: '{"note":"gr\u00fc\u00dfe \u{1f4ee}"}',
   },
   {
     name: 'v2 behind a path prefix',
     note: 'A relay at https://example.org/mail: what is signed begins at /v2/relay.',
-    version: 2,
-    method: 'GET',
     target: '/mail/v2/relay/items?after=0',
-    body: null,
   },
   {
     name: 'v1 without query',
     note: 'Five lines: no relay key. The host is found by its name, so there is no x-mail-key.',
-    version: 1,
-    method: 'POST',
     target: '/v1/relay/ack',
     body: '{"cursor":"c1"}',
   },
   {
     name: 'v1 with query',
     note: 'A v1 hop never signs its query: the path ends before the question mark.',
-    version: 1,
-    method: 'GET',
     target: '/v1/relay/messages?after=c1',
-    body: null,
   },
   {
     name: 'v1 with a question mark and an empty query',
     note: 'The question mark is not signed either.',
-    version: 1,
-    method: 'GET',
     target: '/v1/relay/messages?',
-    body: null,
   },
   {
     name: 'v1 behind a path prefix',
     note: 'What is signed begins at /v1/relay and ends before the question mark.',
-    version: 1,
-    method: 'GET',
     target: '/a/b/v1/relay/messages?after=c1',
-    body: null,
   },
 ];
 
-function hopCase(request: HopRequest): object {
+function hopCase({ name, note, target, body }: HopRequest): object {
+  const version = target.includes('/v2/relay/') ? 2 : 1;
+  const method = body === undefined ? 'GET' : 'POST';
   const fields: HopFields = {
-    method: request.method,
-    target: signedTarget(request.target),
+    method,
+    target: signedTarget(target),
     timestamp: String(AT),
-    bodyHash: sha256Hex(request.body ?? ''),
+    bodyHash: sha256Hex(body ?? ''),
   };
-  const message = request.version === 2 ? hopV2Message(fields, relay.signer.publicKey) : hopV1Message(fields);
-  return { ...request, ...hopParts(fields, message, request.version === 2) };
+  const message = version === 2 ? hopV2Message(fields, relay.signer.publicKey) : hopV1Message(fields);
+  return { name, note, version, method, target, body: body ?? null, ...hopParts(fields, message, version === 2) };
 }
 
-export function hopVectors(): object {
+export function hopVectors() {
   return {
     description: [
       'Signed hops. Each case is one HTTP request of the host below to the relay below, with the exact bytes it signs.',
       'v2 signs six lines: "mail-hop-v2", method, path with ?query, x-mail-ts, SHA-256 of the body in lowercase hex, the public key of the relay.',
       'v1 signs five: "mail-hop-v1", method, path without query, x-mail-ts, the hash of the body.',
       'The lines are joined by one newline (0x0a), with none at the end. "target" is the request target as sent.',
-      CONVENTIONS,
     ],
     relay: keysOf(relay),
     host: hostOf(alice),
@@ -152,11 +119,10 @@ export function hopVectors(): object {
   };
 }
 
-const LAN_REQUESTS = [
+const LAN_REQUESTS: (HopRequest & { nonceByte: number })[] = [
   {
     name: 'with a body',
     note: 'Seven lines, under a tag of their own: behind the key of the host that is called stands the nonce.',
-    method: 'POST',
     target: '/v1/lan/items',
     body: '{"items":[]}',
     nonceByte: 0x51,
@@ -164,7 +130,6 @@ const LAN_REQUESTS = [
   {
     name: 'the same request again',
     note: 'A try of its own has a nonce of its own: the receiver takes each once.',
-    method: 'POST',
     target: '/v1/lan/items',
     body: '{"items":[]}',
     nonceByte: 0x52,
@@ -172,37 +137,32 @@ const LAN_REQUESTS = [
   {
     name: 'without a body',
     note: 'The hash is that of no bytes.',
-    method: 'GET',
     target: '/v1/lan/agents',
-    body: null,
     nonceByte: 0x53,
   },
   {
     name: 'with a query',
     note: 'The query is signed byte for byte as sent.',
-    method: 'GET',
     target: '/v1/lan/agents?known=%C3%BC',
-    body: null,
     nonceByte: 0xff,
   },
 ];
 
-function lanHopCase({ nonceByte, ...request }: (typeof LAN_REQUESTS)[number]): object {
-  const { method, target, body } = request;
+function lanHopCase({ name, note, target, body, nonceByte }: (typeof LAN_REQUESTS)[number]): object {
+  const method = body === undefined ? 'GET' : 'POST';
   const fields = { method, target, timestamp: String(AT), bodyHash: sha256Hex(body ?? '') };
   const nonce = Buffer.alloc(HOP_NONCE_BYTES, nonceByte).toString('base64url');
   const message = hopLanMessage(fields, bob.signer.publicKey, nonce);
-  return { ...request, nonce, ...hopParts(fields, message, true, nonce) };
+  return { name, note, method, target, body: body ?? null, nonce, ...hopParts(fields, message, true, nonce) };
 }
 
-export function lanHopVectors(): object {
+export function lanHopVectors() {
   return {
     description: [
       'Signed hops between paired hosts on a LAN. Each case is one HTTP request of "host" to "receiver".',
       'Signed are seven lines: "mail-hop-lan-2", method, path with ?query, x-mail-ts, SHA-256 of the body in lowercase hex,',
       'the public key of the receiving host, x-mail-nonce; joined by one newline (0x0a), with none at the end. The nonce is',
       '16 random bytes in base64url (RFC 4648 section 5, no padding), here 16 equal ones.',
-      CONVENTIONS,
     ],
     receiver: hostOf(bob),
     host: hostOf(alice),

@@ -1,14 +1,29 @@
-/** Pairing on a LAN: the code that people carry, and the two MACs that prove it and cover every word of both sides. */
+/**
+ * Pairing on a LAN: the code that people carry, and the two MACs that prove it and cover every word of both sides. And
+ * the answers of `hello`.
+ */
 import { createHmac } from 'node:crypto';
 import { encodeBase64 } from '../../src/protocol/base64.ts';
 import { canonicalBytes, canonicalJson } from '../../src/protocol/canonical-json.ts';
 import { encodeCrockford } from '../../src/protocol/crockford.ts';
 import { sha256Hex } from '../../src/protocol/digest.ts';
-import { type LanPair, lanPair } from '../../src/protocol/documents.ts';
+import { type LanPair, lanHelloWord, lanPair } from '../../src/protocol/documents.ts';
+import { LAN_ROUTES } from '../../src/protocol/lan.ts';
 import { publicKeyBytes } from '../../src/protocol/public-key.ts';
-import { AT, CONVENTIONS, type Party, alice, bob, carol, hostOf } from './parties.ts';
-import { encKeyParts } from './publications.ts';
-import { type SealKey, aliceSealKey, bobSealKey, carolSealKey } from './seal-keys.ts';
+import {
+  AT,
+  type Party,
+  type SealKey,
+  alice,
+  aliceSealKey,
+  bob,
+  bobSealKey,
+  carol,
+  carolSealKey,
+  hostOf,
+  signed,
+} from './parties.ts';
+import { encKeyParts } from './documents.ts';
 
 const FINGERPRINT_BYTES = 16;
 
@@ -58,7 +73,7 @@ function pairingCase(name: string, inviter: Side, acceptor: Side, secret: Buffer
   };
 }
 
-export function lanPairingVectors(): object {
+export function lanPairingVectors() {
   return {
     description: [
       'Pairing of two hosts on a LAN. "code" carries 32 bytes: the first 16 of the SHA-256 of the inviter\'s 32 key bytes,',
@@ -67,7 +82,6 @@ export function lanPairingVectors(): object {
       'The acceptor posts "request" to /v1/lan/pair and the inviter answers "answer". Each carries a MAC: HMAC-SHA256 under',
       'the 16 secret bytes over the RFC 8785 form of "document", in base64. "body" in it is everything of the request or',
       "the answer but its mac, members that you do not know included; the inviter's names the MAC that it answers.",
-      CONVENTIONS,
     ],
     cases: [
       pairingCase(
@@ -82,6 +96,40 @@ export function lanPairingVectors(): object {
         { host: carol, sealKey: carolSealKey, others: { address: '[2001:db8::7]:9', note: 'gr\u00fc\u00dfe' } },
         Buffer.from('f0e1d2c3b4a5968778695a4b3c2d1e0f', 'hex'),
       ),
+    ],
+  };
+}
+
+/** Signed answers of `hello`: that a host listens at the address that was dialled. */
+function helloCase(name: string, nonce: Buffer, address: string): object {
+  const text = nonce.toString('base64url');
+  const { publicKey } = bob.signer;
+  const parts = signed(lanHelloWord({ nonce: text, pubkey: publicKey, address, now: AT }), bob.signer);
+  return {
+    name,
+    target: `${LAN_ROUTES.hello}?nonce=${text}&address=${encodeURIComponent(address)}`,
+    ...parts,
+    answer: { host: bob.host, pubkey: publicKey, version: '0.1.0', now: AT, sig: parts.signature },
+  };
+}
+
+export function lanHelloVectors() {
+  return {
+    description: [
+      'Signed answers of GET /v1/lan/hello. A host that wants to know whether a paired host listens at an address dials it,',
+      'asks with a nonce of 16 to 32 random bytes in base64url and with the address as it dialled it, and builds "document"',
+      'of the two, of the key that it pinned and of the time in the answer. The other host signs only an address that is its',
+      'own: one that passes the question on to the right host gets an answer without a signature.',
+    ],
+    host: hostOf(bob),
+    cases: [
+      helloCase('an IPv4 address', Buffer.alloc(16, 0x61), '192.168.1.7:8789'),
+      helloCase(
+        'an IPv6 address, percent-encoded in the query and signed as it was dialled',
+        Buffer.alloc(32, 0x62),
+        '[2001:DB8::7]:8789',
+      ),
+      helloCase('a name that the host advertises', Buffer.alloc(20, 0x63), 'bob.example:9'),
     ],
   };
 }

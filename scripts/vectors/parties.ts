@@ -3,6 +3,7 @@ import { encodeBase64 } from '../../src/protocol/base64.ts';
 import { canonicalBytes, canonicalJson } from '../../src/protocol/canonical-json.ts';
 import { type Signer, signerFromSeed } from '../../src/protocol/ed25519.ts';
 import { epochFromRandom } from '../../src/protocol/epoch.ts';
+import { createPrivateKey, createPublicKey } from 'node:crypto';
 
 export interface Party {
   host: string;
@@ -42,6 +43,7 @@ export function signed<D extends object>(
   return { document, canonical: canonicalJson(document), signature: signer.sign(canonicalBytes(document)) };
 }
 
+/** Ends the description of each file. */
 export const CONVENTIONS =
   'Keys, seeds, signatures and wire bytes are RFC 4648 section 4 base64, padded. Times are milliseconds since the ' +
   'Unix epoch. Signatures are Ed25519 (RFC 8032); with the seed you can make them yourself, and they must come out ' +
@@ -49,3 +51,28 @@ export const CONVENTIONS =
 
 export const AT = 1_763_675_303_000;
 export const EPOCH = epochFromRandom(Buffer.from('000102030405060708090a0b0c0d0e0f', 'hex'));
+
+export interface SealKey {
+  /** Both base64 of 32 bytes. */
+  secret: string;
+  encPub: string;
+}
+
+/** The DER in front of the 32 raw bytes of a private key (RFC 8410). */
+const PKCS8_PREFIX = Buffer.from('302e020100300506032b656e04220420', 'hex');
+const KEY_BYTES = 32;
+
+function sealKey(secretByte: number): SealKey {
+  const secret = Buffer.alloc(KEY_BYTES, secretByte);
+  const key = createPrivateKey({ key: Buffer.concat([PKCS8_PREFIX, secret]), format: 'der', type: 'pkcs8' });
+  const spki = createPublicKey(key).export({ format: 'der', type: 'spki' });
+  return { secret: encodeBase64(secret), encPub: encodeBase64(spki.subarray(-KEY_BYTES)) };
+}
+
+export const aliceSealKey = sealKey(0x12);
+export const bobSealKey = sealKey(0x13);
+export const bobSecondSealKey = sealKey(0x23);
+export const carolSealKey = sealKey(0x14);
+/** The one-time keys of senders, which nobody but a vector may ever fix. */
+export const firstEphemeralKey = sealKey(0x41);
+export const secondEphemeralKey = sealKey(0x42);

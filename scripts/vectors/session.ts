@@ -4,17 +4,13 @@
  * test/support/vectors/session.ts sends exactly these requests to a relay and compares every answer.
  */
 import { encodeBase64 } from '../../src/protocol/base64.ts';
-import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../src/protocol/digest.ts';
-import { acceptReceipt, enrolClaim } from '../../src/protocol/documents.ts';
+import { enrolClaim } from '../../src/protocol/documents.ts';
 import { HOP_HEADERS, hopV2Message } from '../../src/protocol/hop.ts';
 import { CHALLENGE_LIFETIME_MS, DEFAULT_LIMITS } from '../../src/protocol/limits.ts';
-import type { ItemId } from '../../src/protocol/names.ts';
-import { pushedReceipt } from './delivery-receipt.ts';
+import { acceptOf, encKeyParts, pushedReceipt, senderListParts } from './documents.ts';
 import { FIRST_STORY, sealedAgain } from './envelope.ts';
-import { AT, CONVENTIONS, EPOCH, type Party, alice, bob, hostOf, keysOf, relay, signed } from './parties.ts';
-import { encKeyParts, senderListParts } from './publications.ts';
-import { bobSealKey } from './seal-keys.ts';
+import { AT, EPOCH, type Party, alice, bob, bobSealKey, hostOf, keysOf, relay, signed } from './parties.ts';
 
 /** One second lies between a step and the next. */
 const STEP_MS = 1000;
@@ -93,15 +89,7 @@ class Session {
     const { from, to, kind, itemId, wire, seq } = pushed;
     const { publicKey: host_pubkey } = to.signer;
     const item = { kind, item_id: itemId, targets: [{ host_pubkey, wire_b64: encodeBase64(wire) }] };
-    const accept = acceptReceipt({
-      relay_pubkey: relay.signer.publicKey,
-      epoch: EPOCH,
-      sender_pubkey: from.signer.publicKey,
-      item_id: itemId as ItemId,
-      targets: [{ host_pubkey, seq, wire_hash: sha256Hex(wire) }],
-      at: seq,
-    });
-    const sig = relay.signer.sign(canonicalBytes(accept));
+    const { document: accept, signature: sig } = acceptOf(from, itemId, [{ host: to, seq, wire }], seq);
     this.step(
       name,
       { method: 'POST', target: '/v2/relay/items', body: { items: [item] }, hop: from },
@@ -208,14 +196,13 @@ async function steps(): Promise<object[]> {
   return session.steps;
 }
 
-export async function sessionVectors(): Promise<object> {
+export async function sessionVectors() {
   return {
     description: [
       'A first session of two hosts with one relay, in the order in which it happens. "at" is when the relay read the',
       'request; "request.body" is the text whose UTF-8 bytes were sent and hashed, and "request.signed_message" what the hop',
       'signs. A request is exactly what is sent, but for the header "host", which HTTP wants too. The order of members in an answer means nothing.',
       'The sealed envelope is the first of envelope.json.',
-      CONVENTIONS,
     ],
     relay: keysOf(relay),
     hosts: [hostOf(alice), { ...hostOf(bob), enc_pub: bobSealKey.encPub, enc_secret: bobSealKey.secret }],
