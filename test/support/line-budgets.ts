@@ -1,7 +1,7 @@
 /** Lines that each folder may have, without those of its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4260,
-  scripts: 6970,
+  scripts: 6960,
   'src/cli': 590,
   'src/cli/host': 2720,
   'src/cli/lib': 2250,
@@ -54,7 +54,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/property': 3640,
   'test/spec': 5960,
   'test/support': 19200,
-  'test/unit': 8570,
+  'test/unit': 8330,
   'test/unit/cli': 7440,
   'test/unit/host': 15650,
   'test/unit/relay': 19270,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 83500,
-  test: 99380,
-  'bench scripts': 11230,
+  test: 99140,
+  'bench scripts': 11210,
 };

@@ -72,18 +72,10 @@ describe('host names', () => {
     expect(foldHostName('Mac-Mini.LOCAL')).toBe('mac-mini.local');
     expect(foldHostName('mac-mini.local')).toBe('mac-mini.local');
   });
-
-  it('the pattern is the one of the protocol, to the character', () => {
-    expect(HOST_NAME_PATTERN).toBe('^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$');
-  });
 });
 
 describe('owner_fp', () => {
   const pattern = new RegExp(OWNER_FP_PATTERN);
-
-  it('the pattern is the one of the protocol, to the character', () => {
-    expect(OWNER_FP_PATTERN).toBe('^[A-Za-z0-9._:+/=@-]{0,64}$');
-  });
 
   it.each(['', 'a', 'SHA256:abc+/=', 'user@example.org', 'a'.repeat(64)])('takes %j', (text) => {
     expect(pattern.test(text)).toBe(true);
