@@ -7,7 +7,7 @@ import { parserOf } from '../../protocol/schemas.ts';
 import { Count, HostNameText, PublicKeyText, Time } from '../../protocol/shapes.ts';
 import { type CheckedImage, type ImageKind, writeImage } from '../../lib/image.ts';
 import type { HostStore } from './host-store.ts';
-import { PREFIX } from './keys.ts';
+import { TABLES } from './tables.ts';
 import { HOST_SCHEMA_VERSION } from './open.ts';
 
 /** DO NOT CHANGE. */
@@ -32,7 +32,7 @@ export const HOST_BACKUP: ImageKind<HostBackupHeader, { messages: number }> = {
   check: () => {
     let messages = 0;
     return {
-      see: (run) => void (messages += run.filter(([key]) => key[0] === PREFIX.message).length),
+      see: (run) => void (messages += run.filter(([key]) => key[0] === TABLES.message.prefix).length),
       end: () => ({ messages }),
     };
   },

@@ -18,11 +18,12 @@ import {
   keyParts,
   keyText,
   type KeyStart,
-  PREFIX,
-} from './keys.ts';
+  TABLES,
+  decodeRow,
+  encodeRow,
+} from './tables.ts';
 import { Level } from 'level';
 import { type KeyRange, cutRange, mergedPairs } from './merged-pairs.ts';
-import { decodeRow, encodeRow } from './row-codec.ts';
 import { type KeyedRow, RowCache, type Writes, type RowWrite, kept } from './row-cache.ts';
 
 /** A group with this many writes or bytes takes no more transactions. */
@@ -363,7 +364,8 @@ class OpenTransaction extends View implements Transaction {
   }
 
   #write<T extends TableName>(table: T, key: Keys[T], written: RowWrite): void {
-    if (!this.#isOpen) throw new Error(`invariant: ${table} is written inside its transaction (${PREFIX[table]})`);
+    if (!this.#isOpen)
+      throw new Error(`invariant: ${table} is written inside its transaction (${TABLES[table].prefix})`);
     this.#writes.set(keyText(table, key as unknown as KeyStart<T>), written);
   }
 }

@@ -6,7 +6,7 @@
  */
 import { chmodSync, existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { unreadableFile } from '../../lib/recovered-files.ts';
-import { SCHEMA_KEY } from './keys.ts';
+import { SCHEMA_KEY } from './tables.ts';
 import { HostStore, type StoreFailed, type HostLevel, levelAt } from './host-store.ts';
 
 export const HOST_SCHEMA_VERSION = 1;

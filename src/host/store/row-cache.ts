@@ -11,33 +11,11 @@
  *     before the batch and one which began after it never meet in the cache;
  *   - rows are frozen: several readers share them.
  */
-import { type Keys, PREFIX, type TableName, type Tables } from './keys.ts';
+import { type Keys, type TableName, type Tables, TABLES } from './tables.ts';
 
-/** Small tables, of which every row that was read stays. */
-const SMALL: ReadonlySet<TableName> = new Set([
-  'identity',
-  'counter',
-  'agent',
-  'agentName',
-  'peer',
-  'peerKey',
-  'peerName',
-  'relay',
-] satisfies TableName[]);
-/** Tables of which the rows stay that were written or read last, and what was not found. Each row of them is small. */
-const OF_MAIL: ReadonlySet<TableName> = new Set([
-  'message',
-  'mailbox',
-  'place',
-  'held',
-  'sent',
-  'outbox',
-  'outboxItem',
-  'arrival',
-  'receipt',
-  'quarantineItem',
-  'relayPosition',
-] satisfies TableName[]);
+/** The keeping of a table, by the byte that its keys begin with. */
+const KEEPING = new Map(Object.values(TABLES).map(({ prefix, keeping }) => [prefix, keeping]));
+
 /** More rows than most hosts have in the small tables. */
 const ROWS_MAX = 10_000;
 /** Rows of mail: at least so many of the last ones, at most twice as many. */
@@ -75,8 +53,8 @@ export interface Known<T extends TableName> {
 
 /** The row as it is kept, frozen; undefined when it is too long or of a table that is not kept. */
 export function kept<T extends TableName>(table: T, row: Tables[T], bytes: Buffer): Tables[T] | undefined {
-  if (SMALL.has(table) || (OF_MAIL.has(table) && bytes.length <= ROW_BYTES_MAX)) return frozen(row);
-  return undefined;
+  const { keeping } = TABLES[table];
+  return keeping === 'small' || (keeping === 'of mail' && bytes.length <= ROW_BYTES_MAX) ? frozen(row) : undefined;
 }
 
 export class RowCache {
@@ -112,7 +90,7 @@ export class RowCache {
     if (version !== this.#version || this.#changing?.has(key)) return;
     const cached = { value: row, since: version };
     const isKept = row === undefined || bytes === undefined || kept(table, row, bytes) !== undefined;
-    if (OF_MAIL.has(table)) {
+    if (TABLES[table].keeping === 'of mail') {
       if (isKept) this.#setOfMail(key, cached);
     } else if (row !== undefined && isKept) this.#setSmall(key, cached);
   }
@@ -126,7 +104,7 @@ export class RowCache {
   /** As `keep`, for a small table. */
   keepWhole<T extends TableName>(table: T, rows: readonly KeyedRow<T>[], version: number): readonly KeyedRow<T>[] {
     const mayKeep = version === this.#version && !this.#changing;
-    if (SMALL.has(table) && mayKeep && rows.length <= WHOLE_ROWS_MAX)
+    if (TABLES[table].keeping === 'small' && mayKeep && rows.length <= WHOLE_ROWS_MAX)
       this.#tables.set(firstOf(table), { value: frozen(rows), since: version });
     return rows;
   }
@@ -142,7 +120,7 @@ export class RowCache {
   }
 
   #changeOne(key: string, bytes: Buffer | null, row: unknown, version: number): void {
-    switch (CLASSES[key.charCodeAt(0)]) {
+    switch (KEEPING.get(key.charCodeAt(0))) {
       case 'small':
         this.#tables.delete(key.charAt(0));
         if (row === undefined) this.#small.delete(key);
@@ -157,7 +135,7 @@ export class RowCache {
   }
 
   #found(table: TableName, key: string): Cached<unknown> | undefined {
-    switch (CLASSES[PREFIX[table]]) {
+    switch (TABLES[table].keeping) {
       case 'small':
         return this.#small.get(key);
       case 'of mail':
@@ -183,7 +161,7 @@ export class RowCache {
 }
 
 function firstOf(table: TableName): string {
-  return String.fromCharCode(PREFIX[table]);
+  return String.fromCharCode(TABLES[table].prefix);
 }
 
 function frozen<V>(value: V): V {
@@ -192,10 +170,3 @@ function frozen<V>(value: V): V {
   for (const part of Object.values(value)) frozen(part);
   return Object.freeze(value);
 }
-
-/** How the rows of a table are kept, by the byte that their keys begin with. */
-const CLASSES: readonly ('small' | 'of mail' | undefined)[] = Array.from({ length: 256 }, (_, prefix) => {
-  const has = (tables: ReadonlySet<TableName>): boolean => [...tables].some((table) => PREFIX[table] === prefix);
-  if (has(SMALL)) return 'small';
-  return has(OF_MAIL) ? 'of mail' : undefined;
-});

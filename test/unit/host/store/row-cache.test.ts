@@ -1,13 +1,13 @@
 /** What a reader is answered depends on when it began: never on rows that a later batch wrote, or an earlier one. */
 import { expect, test } from 'vitest';
-import { PREFIX } from '../../../../src/host/store/keys.ts';
+import { TABLES } from '../../../../src/host/store/tables.ts';
 import { RowCache } from '../../../../src/host/store/row-cache.ts';
 import { deferred } from '../../../support/deferred.ts';
 import { testContext } from '../../../support/test-context.ts';
 
-const NAME_KEY = `${String.fromCharCode(PREFIX.agentName)}anna\0`;
-const PEER_KEY = `${String.fromCharCode(PREFIX.peerName)}bob\0`;
-const HELD_KEY = `${String.fromCharCode(PREFIX.held)}message\0`;
+const NAME_KEY = `${String.fromCharCode(TABLES.agentName.prefix)}anna\0`;
+const PEER_KEY = `${String.fromCharCode(TABLES.peerName.prefix)}bob\0`;
+const HELD_KEY = `${String.fromCharCode(TABLES.held.prefix)}message\0`;
 const FIRST = 'agent-1' as never;
 const SECOND = 'agent-2' as never;
 const BYTES = Buffer.from('row');

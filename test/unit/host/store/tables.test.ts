@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { PREFIX, endOfRange, keyBytes, keyParts } from '../../../../src/host/store/keys.ts';
+import { TABLES, endOfRange, keyBytes, keyParts } from '../../../../src/host/store/tables.ts';
 import type { AgentId } from '../../../../src/host/core/rows.ts';
 
 const text = fc
@@ -12,7 +12,7 @@ const bytesOf = ([agent, position]: [string, number]): Buffer => keyBytes('entry
 
 describe('keys', () => {
   test('no two tables share a prefix', () => {
-    expect(new Set(Object.values(PREFIX)).size).toBe(Object.keys(PREFIX).length);
+    expect(new Set(Object.values(TABLES).map(({ prefix }) => prefix)).size).toBe(Object.keys(TABLES).length);
   });
 
   test('sort as their parts do: text by its UTF-8 bytes, then the number', () => {
@@ -47,7 +47,7 @@ describe('keys', () => {
   test('a part that no key can hold is a broken invariant', () => {
     for (const bad of ['a\0b', '\ud800']) expect(() => keyBytes('agent', [bad as AgentId])).toThrow(RangeError);
     for (const bad of [-1, 1.5, Number.NaN, 2 ** 53]) expect(() => keyBytes('outbox', [bad])).toThrow(RangeError);
-    expect(() => keyParts('entry', Buffer.from([PREFIX.entry, 1]))).toThrow(RangeError);
+    expect(() => keyParts('entry', Buffer.from([TABLES.entry.prefix, 1]))).toThrow(RangeError);
     expect(() => keyParts('entry', keyBytes('outbox', [1]))).toThrow(RangeError);
     expect(() => endOfRange(Buffer.from([0xff, 0xff]))).toThrow(RangeError);
   });
