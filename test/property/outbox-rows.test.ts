@@ -1,8 +1,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type OutboxEvent, RETRY_TIMING } from '../../src/host/core/outbox-event.ts';
-import { GIVE_UP_MS } from '../../src/host/core/outbox-deadlines.ts';
-import { stepOutbox } from '../../src/host/core/outbox.ts';
+import { GIVE_UP_MS, stepOutbox } from '../../src/host/core/outbox.ts';
 import type { OutboxRow } from '../../src/host/core/rows.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
 import { epochNumbered } from '../support/epochs.ts';

@@ -1,13 +1,16 @@
 import { describe, expect, test } from 'vitest';
 import { RETRY_TIMING, type OutboxClock, type OutboxEvent, alertText } from '../../src/host/core/outbox-event.ts';
-import { GIVE_UP_MS, LAN_DOUBT_MS, isExpiryInTime, mayPush } from '../../src/host/core/outbox-deadlines.ts';
 import {
   ASK_AGAIN_MS,
+  GIVE_UP_MS,
   LAN_CONFIRM_MS,
+  LAN_DOUBT_MS,
   QUARANTINE_ALERT_MS,
   UNDELIVERED_ALERT_MS,
   backoffMs,
+  isExpiryInTime,
 } from '../../src/host/core/outbox.ts';
+import { mayPush } from '../../src/host/core/transport-choice.ts';
 import { type Address, OUTBOX_STATES, type OutboxState } from '../../src/host/core/rows.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
 import { isPrintable } from '../../src/protocol/printable.ts';

@@ -12,7 +12,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/api': 740,
   'src/host/base': 430,
   'src/host/contract': 1400,
-  'src/host/core': 2310,
+  'src/host/core': 2260,
   'src/host/doctor': 1370,
   'src/host/hooks': 1340,
   'src/host/inbound': 1270,
@@ -23,7 +23,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/outbox': 1160,
   'src/host/peers': 760,
   'src/host/relay': 2820,
-  'src/host/store': 1190,
+  'src/host/store': 1070,
   'src/host/wake': 1540,
   'src/host/web': 230,
   'src/host/wire': 580,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 83500,
+  src: 83330,
   test: 99140,
   'bench scripts': 11210,
 };

@@ -15,18 +15,20 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import { printableWithin } from '../../protocol/printable.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import {
-  GIVE_UP_MS,
-  LAN_DOUBT_MS,
-  firstAcceptance,
-  isExpiryInTime,
-  keptUntilMs,
-  lanDoubtAtMs,
-} from './outbox-deadlines.ts';
 import type { OutboxAlert, OutboxClock, OutboxEffect, OutboxEvent, OutboxFacts, OutboxStep } from './outbox-event.ts';
 import type { Address, OutboxRow, OutboxState, RecipientState, RelayAcceptance } from './rows.ts';
 
-/** How long after its retention a relay's item may still be confirmed. */
+/** A receiver keeps retired keys for this time: what was sealed before may open for nobody, so it is not sent any more. */
+export const GIVE_UP_MS = 60 * DAY_MS;
+/**
+ * A row that the peer accepted over the LAN and did not confirm within this time is sent over the relay too, and to the
+ * peer again, so that it confirms again: answers over the LAN are not signed, so another host may have given this one.
+ */
+export const LAN_DOUBT_MS = 300_000;
+/** A relay whose clock is faster than this host's keeps items for a little less than its retention. */
+const RETENTION_AT_LEAST = 0.99;
+
+/** The time after its retention in which a relay's item may still be confirmed. */
 export const RELAY_GRACE_MS = DAY_MS;
 /** A row that is not delivered by then alerts its sender, once, and goes on. */
 export const UNDELIVERED_ALERT_MS = 3 * DAY_MS;
@@ -43,23 +45,26 @@ const BEFORE_RELAY_MS = 100;
 /** The longest error text that a row keeps. */
 const ERROR_CHARACTERS_MAX = 500;
 
+/** The step of a row that stays. */
+interface MovedRow extends OutboxStep {
+  row: OutboxRow;
+}
+
 /** States in which the wire bytes may have to be sent again. */
 const SENDING_STATES: ReadonlySet<OutboxState> = new Set(['pending', 'lan-accepted', 'relay-accepted']);
 
-/** Whether its bytes are still to be sent, or may have to be. */
+/** True while its bytes are still to be sent, or may have to be. */
 export function isSending({ state }: OutboxRow): boolean {
   return SENDING_STATES.has(state);
 }
 
-/** What `event` makes of `row`. Does not change `row`. */
+/** Returns the row after `event`, and its side effects. Does not change `row`. */
 export function stepOutbox(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): OutboxStep {
   if (row.kind === 'receipt') return stepReceiptRow(row, event, facts);
-  const moved = moveEnvelope(row, event, facts);
-  const late = moved.row ? meetDeadlines(moved.row, facts) : moved;
+  const moved = move(row, event, facts);
+  const late = meetDeadlines(moved.row, facts);
   const effects = [...moved.effects, ...late.effects];
-  if (isSending(row) && late.row && !isSending(late.row)) {
-    effects.push({ type: 'DropWire' });
-  }
+  if (isSending(row) && !isSending(late.row)) effects.push({ type: 'DropWire' });
   return { row: late.row, effects };
 }
 
@@ -69,18 +74,19 @@ export function backoffMs(attempts: number, { jitter, retry }: Pick<OutboxFacts,
   return Math.round(whole * (0.5 + jitter / 2));
 }
 
-/** As `backoffMs`, from the failure on after which a relay is no other way. */
+/** The pause of `backoffMs`, from the failure on after which a relay is no other way. */
 function lanBackoffMs(attempts: number, facts: OutboxFacts): number {
   const { jitter, retry } = facts;
   if (attempts > LAN_ATTEMPTS_BEFORE_RELAY) return backoffMs(attempts - LAN_ATTEMPTS_BEFORE_RELAY, facts);
   return backoffMs(1, { jitter, retry: { ...retry, firstMs: Math.min(BEFORE_RELAY_MS, retry.firstMs) } });
 }
 
-function moveEnvelope(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): OutboxStep {
+/** The row after `event`, before its deadlines are applied. */
+function move(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): MovedRow {
   const { nowMs } = facts;
   switch (event.type) {
     case 'lan-accepted':
-      if (row.state !== 'pending' && row.state !== 'lan-accepted') return unchanged(row);
+      if (!mayBeSentOverLan(row)) return unchanged(row);
       return changed(row, {
         state: 'lan-accepted',
         lanAcceptedAtMs: row.lanAcceptedAtMs ?? nowMs,
@@ -90,13 +96,51 @@ function moveEnvelope(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): O
         nextAtMs: nowMs + askAgainMs(row, facts),
       });
     case 'lan-quarantined': {
-      if (row.state !== 'pending' && row.state !== 'lan-accepted') return unchanged(row);
+      if (!mayBeSentOverLan(row)) return unchanged(row);
       const mark = { type: 'MarkRecipients', recipients: waitingOf(row), state: 'quarantined' } as const;
       return changed(row, { state: 'quarantined', nextAtMs: nowMs + QUARANTINE_ALERT_MS }, mark);
     }
+    case 'lan-rejected':
+      return failedOverLan(row, `rejected:${event.code}`, facts, backoffMs);
+    case 'lan-failed':
+      return failedOverLan(row, event.reason, facts, lanBackoffMs);
+    case 'receipt':
+      return confirmed(row, event.recipient);
+    case 'peer-reached':
+      if (row.state === 'lan-accepted') return doubtedSoon(row, facts);
+      if (row.state !== 'pending') return unchanged(row);
+      return changed(row, { lanAttempts: 0, nextAtMs: soonest(row, nowMs) });
+    case 'peer-unpaired':
+      if (!isSending(row)) return unchanged(row);
+      return ended(row, isWithNobody(row) ? 'undelivered' : 'unconfirmed', 'unpaired', facts);
+    case 'clock-jumped':
+      if (row.nextAtMs === null) return unchanged(row);
+      return changed(row, { nextAtMs: Math.min(row.nextAtMs + event.byMs, nowMs + longestWaitMs(row)) });
+    case 'rescheduled':
+      return row.state === 'pending' ? changed(row, { nextAtMs: event.atMs }) : unchanged(row);
+    case 'cancelled': {
+      if (row.state !== 'pending') return unchanged(row);
+      const mark = { type: 'MarkRecipients', recipients: waitingOf(row), state: 'cancelled' } as const;
+      return changed(row, { state: 'cancelled', nextAtMs: null }, mark);
+    }
+    case 'time-passed':
+      if (!isSending(row) || row.nextAtMs === null || row.nextAtMs > nowMs) return unchanged(row);
+      return changed(row, { nextAtMs: nowMs + backoffMs(Infinity, facts) });
+    default:
+      return moveAtRelay(row, event, facts);
+  }
+}
+
+type RelayEvent = Extract<OutboxEvent, { type: `relay-${string}` | 'expired' | 'new-epoch' }>;
+
+function moveAtRelay(row: OutboxRow, event: RelayEvent, facts: OutboxFacts): MovedRow {
+  const { nowMs } = facts;
+  switch (event.type) {
+    case 'relay-pushing':
+      return changed(row, { firstPushAtMs: row.firstPushAtMs ?? nowMs });
     case 'relay-accepted':
       if (!event.isVerified) return failedAtRelay(row, 'the accept receipt does not verify', facts);
-      return acceptedByRelay(row, event.acceptance, RELAY_GRACE_MS, facts);
+      return acceptedByRelay(row, event.acceptance, facts);
     case 'relay-stored':
       // An acceptance by a relay of v2 stands: v1 proves nothing.
       if (!isSending(row)) return unchanged(row);
@@ -109,6 +153,13 @@ function moveEnvelope(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): O
         nextAtMs: nowMs + ASK_AGAIN_MS,
         ...(row.state === 'pending' && { relayStoredAtMs: nowMs }),
       });
+    case 'relay-refused': {
+      const step = failedAtRelay(row, `rejected:${event.code}`, facts);
+      const isToTell = row.kind === 'envelope' && row.state === 'pending' && row.alertedAtMs === null;
+      return isToTell && event.code === 'too large' ? alerted(step.row, 'undelivered', 'too-large', facts) : step;
+    }
+    case 'relay-failed':
+      return failedAtRelay(row, event.reason, facts);
     case 'expired': {
       const { state, acceptance } = row;
       // A notice of before this acceptance comes again when a relay's queue is read anew.
@@ -116,98 +167,40 @@ function moveEnvelope(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): O
       if (state !== 'relay-accepted' || !isOfIt || !isExpiryInTime(row, facts)) return unchanged(row);
       return ended(row, 'expired', 'expired', facts);
     }
-    case 'receipt':
-      return confirmed(row, event.recipient);
-    case 'peer-unpaired':
-      if (!isSending(row)) return unchanged(row);
-      return ended(row, isWithNobody(row) ? 'undelivered' : 'unconfirmed', 'unpaired', facts);
-    case 'cancelled': {
-      if (row.state !== 'pending') return unchanged(row);
-      const mark = { type: 'MarkRecipients', recipients: waitingOf(row), state: 'cancelled' } as const;
-      return changed(row, { state: 'cancelled', nextAtMs: null }, mark);
-    }
-    case 'relay-refused': {
-      const step = moveAny(row, event, facts);
-      const isNews = event.code === 'too large' && row.state === 'pending' && row.alertedAtMs === null;
-      return isNews && step.row ? alerted(step.row, 'undelivered', 'too-large', facts) : step;
-    }
-    case 'lan-rejected':
-    case 'lan-failed':
-    case 'relay-pushing':
-    case 'relay-failed':
-    case 'peer-reached':
-    case 'new-epoch':
-    case 'relay-rewound':
-    case 'relay-ready':
-    case 'clock-jumped':
-    case 'rescheduled':
-    case 'time-passed':
-      return moveAny(row, event, facts);
-    default:
-      return assertNever(event);
-  }
-}
-
-/** Events that mean something else for an envelope than for a receipt, or nothing for a receipt. */
-type OwnEvent =
-  | 'lan-accepted'
-  | 'lan-quarantined'
-  | 'relay-accepted'
-  | 'relay-stored'
-  | 'expired'
-  | 'receipt'
-  | 'peer-unpaired'
-  | 'cancelled';
-
-/** What is the same for both kinds. */
-function moveAny(row: OutboxRow, event: Exclude<OutboxEvent, { type: OwnEvent }>, facts: OutboxFacts): OutboxStep {
-  switch (event.type) {
-    case 'lan-rejected':
-      return failedOverLan(row, `rejected:${event.code}`, facts, backoffMs);
-    case 'lan-failed':
-      return failedOverLan(row, event.reason, facts, lanBackoffMs);
-    case 'peer-reached':
-      if (row.state === 'lan-accepted') return doubtedSoon(row, facts);
-      if (row.state !== 'pending') return unchanged(row);
-      return changed(row, { lanAttempts: 0, nextAtMs: Math.min(row.nextAtMs ?? facts.nowMs, facts.nowMs) });
-    case 'clock-jumped':
-      if (row.nextAtMs === null) return unchanged(row);
-      return changed(row, { nextAtMs: Math.min(row.nextAtMs + event.byMs, facts.nowMs + longestWaitMs(row)) });
-    case 'rescheduled':
-      return row.state === 'pending' ? changed(row, { nextAtMs: event.atMs }) : unchanged(row);
-    case 'relay-pushing':
-      return changed(row, { firstPushAtMs: row.firstPushAtMs ?? facts.nowMs });
-    case 'relay-refused':
-      return failedAtRelay(row, `rejected:${event.code}`, facts);
-    case 'relay-failed':
-      return failedAtRelay(row, event.reason, facts);
     case 'new-epoch': {
       const { relayPubkey, epoch } = event;
       if (row.state !== 'relay-accepted' || isAcceptedIn(row, relayPubkey, epoch)) return unchanged(row);
-      return changed(row, { relayAttempts: 0, nextAtMs: facts.nowMs });
+      return changed(row, { relayAttempts: 0, nextAtMs: nowMs });
     }
     case 'relay-rewound': {
       const { acceptance } = row;
       if (row.state !== 'relay-accepted' || acceptance?.relayPubkey !== event.relayPubkey) return unchanged(row);
-      return changed(row, { acceptance: { ...acceptance, mayBeLost: true }, relayAttempts: 0, nextAtMs: facts.nowMs });
+      return changed(row, { acceptance: { ...acceptance, mayBeLost: true }, relayAttempts: 0, nextAtMs: nowMs });
     }
     case 'relay-ready': {
       const { relayPubkey, epoch } = event;
       if (row.state === 'lan-accepted') return doubtedSoon(row, facts);
       const isToPush = row.state === 'relay-accepted' && !isAcceptedIn(row, relayPubkey, epoch);
       if (row.state !== 'pending' && !isToPush) return unchanged(row);
-      return changed(row, { relayAttempts: 0, nextAtMs: Math.min(row.nextAtMs ?? facts.nowMs, facts.nowMs) });
+      return changed(row, { relayAttempts: 0, nextAtMs: soonest(row, nowMs) });
     }
-    case 'time-passed':
-      if (!isSending(row) || row.nextAtMs === null || row.nextAtMs > facts.nowMs) return unchanged(row);
-      return changed(row, { nextAtMs: facts.nowMs + backoffMs(Infinity, facts) });
     default:
       return assertNever(event);
   }
 }
 
+/** True while the peer's answer over the LAN moves the row. */
+function mayBeSentOverLan({ state }: OutboxRow): boolean {
+  return state === 'pending' || state === 'lan-accepted';
+}
+
+/** The time of the next step, when one is due at `atMs` besides. */
+function soonest({ nextAtMs }: OutboxRow, atMs: number): number {
+  return Math.min(nextAtMs ?? atMs, atMs);
+}
+
 /**
- * How long the row may wait after a jump of the clock. It may have been written after the jump, by the new clock; and
+ * The longest wait of the row after a jump of the clock. It may have been written after the jump, by the new clock; and
  * what is pending is tried at once.
  */
 function longestWaitMs({ state }: OutboxRow): number {
@@ -216,52 +209,47 @@ function longestWaitMs({ state }: OutboxRow): number {
   return state === 'pending' ? 0 : Infinity;
 }
 
-/** Whether the relay took the row in this generation of its store, as far as is known. */
+/** True when the relay took the row in this generation of its store, as far as is known. */
 export function isAcceptedIn({ acceptance }: OutboxRow, relayPubkey: PublicKey, epoch: Epoch): boolean {
   return acceptance?.relayPubkey === relayPubkey && acceptance.epoch === epoch && !acceptance.mayBeLost;
 }
 
-function failedOverLan(
-  row: OutboxRow,
-  error: string,
-  facts: OutboxFacts,
-  pauseMs: (attempts: number, facts: OutboxFacts) => number,
-): OutboxStep {
-  if (row.state !== 'pending' && row.state !== 'lan-accepted') return unchanged(row);
+function failedOverLan(row: OutboxRow, error: string, facts: OutboxFacts, pauseMs: typeof lanBackoffMs): MovedRow {
+  if (!mayBeSentOverLan(row)) return unchanged(row);
   const lanAttempts = row.lanAttempts + 1;
   const lastError = printableWithin(error, ERROR_CHARACTERS_MAX);
   return changed(row, { lanAttempts, lastError, nextAtMs: facts.nowMs + pauseMs(lanAttempts, facts) });
 }
 
-/** How long to wait for the receipt of a row that the peer accepted over the LAN before the row is sent again. */
+/** The wait for the receipt of a row that the peer accepted over the LAN, before the row is sent again. */
 function askAgainMs({ lanAcceptedAtMs }: OutboxRow, { nowMs, momentMs }: OutboxClock): number {
   return Math.min(ASK_AGAIN_MS, Math.max(LAN_DOUBT_MS, nowMs - momentMs(lanAcceptedAtMs ?? nowMs)));
 }
 
 /** The peer can be reached another way, or at another address: its earlier acceptance is doubted now, or soon. */
-function doubtedSoon(row: OutboxRow, now: OutboxClock): OutboxStep {
+function doubtedSoon(row: OutboxRow, now: OutboxClock): MovedRow {
   const atMs = Math.max(now.nowMs, lanDoubtAtMs(row, now));
-  return changed(row, { nextAtMs: Math.min(row.nextAtMs ?? atMs, atMs) });
+  return changed(row, { nextAtMs: soonest(row, atMs) });
 }
 
-function failedAtRelay(row: OutboxRow, error: string, facts: OutboxFacts): OutboxStep {
+function failedAtRelay(row: OutboxRow, error: string, facts: OutboxFacts): MovedRow {
   if (!isSending(row)) return unchanged(row);
   const relayAttempts = row.relayAttempts + 1;
   const lastError = printableWithin(error, ERROR_CHARACTERS_MAX);
   return changed(row, { relayAttempts, lastError, nextAtMs: facts.nowMs + backoffMs(relayAttempts, facts) });
 }
 
-/** Nothing is due until `graceMs` after the relay's retention. */
-function acceptedByRelay(row: OutboxRow, acceptance: RelayAcceptance, graceMs: number, facts: OutboxFacts): OutboxStep {
+/** Nothing is due until the relay's retention is over, and for a message that may still be confirmed its grace. */
+function acceptedByRelay(row: OutboxRow, acceptance: RelayAcceptance, facts: OutboxFacts): MovedRow {
   if (!isSending(row)) return unchanged(row);
   const { retentionMs } = acceptance;
   const firstAccepted = row.acceptance ? firstAcceptance(row, row.acceptance) : { atMs: facts.nowMs, retentionMs };
   const accepted: OutboxRow = { ...row, state: 'relay-accepted', acceptance, firstAccepted };
-  const nextAtMs = keptUntilMs(accepted, acceptance, facts) + graceMs;
+  const nextAtMs = keptUntilMs(accepted, acceptance, facts) + (row.kind === 'receipt' ? 0 : RELAY_GRACE_MS);
   return changed(accepted, { relayAttempts: 0, lastError: null, nextAtMs });
 }
 
-function confirmed(row: OutboxRow, recipient: Address): OutboxStep {
+function confirmed(row: OutboxRow, recipient: Address): MovedRow {
   if (!row.recipients.includes(recipient) || row.confirmed.includes(recipient)) return unchanged(row);
   const next = { ...row, confirmed: [...row.confirmed, recipient] };
   if (waitingOf(next).length > 0) return { row: next, effects: [] };
@@ -271,7 +259,7 @@ function confirmed(row: OutboxRow, recipient: Address): OutboxStep {
 }
 
 /** Applies the deadlines of the row's state, after every event. */
-function meetDeadlines(row: OutboxRow, facts: OutboxFacts): OutboxStep {
+function meetDeadlines(row: OutboxRow, facts: OutboxFacts): MovedRow {
   const { nowMs, momentMs, hasPeerConfirmed } = facts;
   const createdAtMs = momentMs(row.createdAtMs);
   const unconfirmed = hasPeerConfirmed ? 'unconfirmed' : 'never-confirmed';
@@ -284,17 +272,17 @@ function meetDeadlines(row: OutboxRow, facts: OutboxFacts): OutboxStep {
       if (row.alertedAtMs !== null) return unchanged(row);
       if (nowMs >= alertAtMs && isWithNobody(row)) return alerted(row, 'undelivered', 'undelivered', facts);
       if (nowMs >= alertAtMs) return alerted(row, 'unconfirmed', 'stored-in-v1', facts);
-      return changed(row, { nextAtMs: Math.min(row.nextAtMs ?? alertAtMs, alertAtMs) });
+      return changed(row, { nextAtMs: soonest(row, alertAtMs) });
     }
     case 'lan-accepted': {
       const atMs = momentMs(row.lanAcceptedAtMs ?? row.createdAtMs) + LAN_CONFIRM_MS;
       if (nowMs >= atMs) return ended(row, 'unconfirmed', unconfirmed, facts);
-      return changed(row, { nextAtMs: Math.min(row.nextAtMs ?? atMs, atMs) });
+      return changed(row, { nextAtMs: soonest(row, atMs) });
     }
     case 'relay-accepted': {
       const atMs = row.acceptance ? keptUntilMs(row, row.acceptance, facts) + RELAY_GRACE_MS : createdAtMs + GIVE_UP_MS;
       if (nowMs >= atMs) return ended(row, 'unconfirmed', unconfirmed, facts);
-      return changed(row, { nextAtMs: Math.min(row.nextAtMs ?? atMs, atMs) });
+      return changed(row, { nextAtMs: soonest(row, atMs) });
     }
     case 'quarantined':
       if (row.nextAtMs === null || nowMs < row.nextAtMs) return unchanged(row);
@@ -310,7 +298,7 @@ function meetDeadlines(row: OutboxRow, facts: OutboxFacts): OutboxStep {
   }
 }
 
-/** Whether nobody is known to have taken it: not the peer, and no relay. */
+/** True when nobody is known to have taken it: not the peer, and no relay. */
 function isWithNobody({ state, relayStoredAtMs }: OutboxRow): boolean {
   return state === 'pending' && relayStoredAtMs === undefined;
 }
@@ -321,12 +309,12 @@ function ended(
   state: 'expired' | 'unconfirmed' | 'undelivered' | 'quarantined',
   alert: OutboxAlert,
   facts: OutboxFacts,
-): OutboxStep {
+): MovedRow {
   const told = alerted(row, state === 'expired' ? 'undelivered' : state, alert, facts);
   return { row: { ...row, state, nextAtMs: null, alertedAtMs: facts.nowMs }, effects: told.effects };
 }
 
-function alerted(row: OutboxRow, state: RecipientState, alert: OutboxAlert, { nowMs }: OutboxFacts): OutboxStep {
+function alerted(row: OutboxRow, state: RecipientState, alert: OutboxAlert, { nowMs }: OutboxFacts): MovedRow {
   const recipients = waitingOf(row);
   return changed(
     row,
@@ -338,47 +326,26 @@ function alerted(row: OutboxRow, state: RecipientState, alert: OutboxAlert, { no
 
 /** The row of a delivery receipt: once somebody has it there is nothing to wait for. */
 function stepReceiptRow(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): OutboxStep {
-  const moved = moveReceipt(row, event, facts);
-  if (!moved) return DROPPED;
-  const { acceptance, createdAtMs } = moved;
-  const endsAtMs = acceptance ? keptUntilMs(moved, acceptance, facts) : facts.momentMs(createdAtMs) + GIVE_UP_MS;
-  if (facts.nowMs >= endsAtMs) return DROPPED;
-  return changed(moved, { nextAtMs: Math.min(moved.nextAtMs ?? endsAtMs, endsAtMs) });
-}
-
-function moveReceipt(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): OutboxRow | null {
   switch (event.type) {
     case 'lan-accepted':
     case 'lan-quarantined':
     case 'peer-unpaired':
-      return null;
-    case 'relay-accepted': {
-      const { acceptance, isVerified } = event;
-      if (!isVerified) return failedAtRelay(row, 'the accept receipt does not verify', facts).row;
-      return acceptedByRelay(row, acceptance, 0, facts).row;
-    }
-    case 'lan-rejected':
-    case 'lan-failed':
-    case 'relay-pushing':
-    case 'relay-refused':
-    case 'relay-failed':
-    case 'peer-reached':
-    case 'new-epoch':
-    case 'relay-rewound':
-    case 'relay-ready':
-    case 'clock-jumped':
-    case 'rescheduled':
-    case 'time-passed':
-      return moveAny(row, event, facts).row;
+      return DROPPED;
     // A relay of v1 carries no receipts, and nobody confirms or cancels one.
     case 'relay-stored':
     case 'expired':
     case 'receipt':
     case 'cancelled':
-      return row;
+      return endingReceipt(row, facts);
     default:
-      return assertNever(event);
+      return endingReceipt(move(row, event, facts).row, facts);
   }
+}
+
+function endingReceipt(row: OutboxRow, facts: OutboxFacts): OutboxStep {
+  const { acceptance, createdAtMs } = row;
+  const endsAtMs = acceptance ? keptUntilMs(row, acceptance, facts) : facts.momentMs(createdAtMs) + GIVE_UP_MS;
+  return facts.nowMs >= endsAtMs ? DROPPED : changed(row, { nextAtMs: soonest(row, endsAtMs) });
 }
 
 const DROPPED: OutboxStep = { row: null, effects: [{ type: 'DropWire' }] };
@@ -388,10 +355,43 @@ function waitingOf({ recipients, confirmed }: OutboxRow): Address[] {
   return recipients.filter((recipient) => !confirmed.includes(recipient));
 }
 
-function changed(row: OutboxRow, changes: Partial<OutboxRow>, ...effects: OutboxEffect[]): OutboxStep {
+function changed(row: OutboxRow, changes: Partial<OutboxRow>, ...effects: OutboxEffect[]): MovedRow {
   return { row: { ...row, ...changes }, effects };
 }
 
-function unchanged(row: OutboxRow): OutboxStep {
+function unchanged(row: OutboxRow): MovedRow {
   return { row, effects: [] };
+}
+
+/** The time since then, at most, as others count it: their clocks went on while this machine was suspended. */
+export function elapsedAtMostMs(atMs: number, { nowMs, momentMs }: OutboxClock): number {
+  return nowMs - Math.min(atMs, momentMs(atMs));
+}
+
+/** The time from which an acceptance over the LAN that nobody confirmed is doubted. */
+export function lanDoubtAtMs({ lanAcceptedAtMs, createdAtMs }: OutboxRow, { momentMs }: OutboxClock): number {
+  return momentMs(lanAcceptedAtMs ?? createdAtMs) + LAN_DOUBT_MS;
+}
+
+/** The first acceptance by a relay, as far as it is known. An old row has only the relay's word for it. */
+export function firstAcceptance(
+  { firstAccepted, createdAtMs }: OutboxRow,
+  { acceptedAtMs, retentionMs }: RelayAcceptance,
+): NonNullable<OutboxRow['firstAccepted']> {
+  return firstAccepted ?? { atMs: Math.max(createdAtMs, acceptedAtMs), retentionMs };
+}
+
+/** The end of the first relay's retention: for ever counts for no longer than an unsent row is tried. */
+export function keptUntilMs(row: OutboxRow, acceptance: RelayAcceptance, { momentMs }: OutboxClock): number {
+  const { atMs, retentionMs } = firstAcceptance(row, acceptance);
+  return momentMs(atMs) + Math.min(retentionMs, GIVE_UP_MS);
+}
+
+/**
+ * True when an expiry notice can be true: the item cannot have been at the relay before this host first pushed it, nor
+ * expire before the relay's retention has passed since.
+ */
+export function isExpiryInTime({ acceptance, firstPushAtMs, createdAtMs }: OutboxRow, clock: OutboxClock): boolean {
+  if (!acceptance) return true;
+  return elapsedAtMostMs(firstPushAtMs ?? createdAtMs, clock) >= acceptance.retentionMs * RETENTION_AT_LEAST;
 }

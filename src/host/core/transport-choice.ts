@@ -1,9 +1,8 @@
-/** Which way a row of the outbox goes now. Specification, "Transport choice", rules 1 to 3. Pure. */
+/** The way that a row of the outbox takes now. Specification, "Transport choice", rules 1 to 3. Pure. */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxClock } from './outbox-event.ts';
-import { lanDoubtAtMs, mayPush } from './outbox-deadlines.ts';
-import { LAN_ATTEMPTS_BEFORE_RELAY, isAcceptedIn } from './outbox.ts';
+import { LAN_ATTEMPTS_BEFORE_RELAY, elapsedAtMostMs, isAcceptedIn, lanDoubtAtMs } from './outbox.ts';
 import type { OutboxRow, PeerRow } from './rows.ts';
 
 /** The relay as it is known now, and whether it can take mail for the peer. */
@@ -19,18 +18,18 @@ export interface RelayFacts {
 /** `wait`: not now. A row that is due and has to wait is given `time-passed`. */
 export type Transport = 'lan' | 'relay' | 'wait';
 
-/** Whether it matters for the row, now or next, what a relay can do. */
+/** True when it matters for the row, now or next, what a relay can do. */
 export function mayNeedRelay(row: OutboxRow, peer: Pick<PeerRow, 'address' | 'lanFailures'>): boolean {
   if (row.state === 'relay-accepted' || row.state === 'lan-accepted') return true;
   return row.state === 'pending' && (isOutOfReach(peer) || row.lanAttempts >= LAN_ATTEMPTS_BEFORE_RELAY);
 }
 
-/** Whether the LAN does not reach the peer, as far as is known. */
+/** True when the LAN does not reach the peer, as far as is known. */
 export function isOutOfReach({ address, lanFailures }: Pick<PeerRow, 'address' | 'lanFailures'>): boolean {
   return address === null || lanFailures >= LAN_ATTEMPTS_BEFORE_RELAY;
 }
 
-/** Whether the LAN reaches the peer, and yet the last mail to it failed there. */
+/** True when the LAN reaches the peer, and yet the last mail to it failed there. */
 export function failsOverLan({
   mailFailed,
   ...peer
@@ -74,4 +73,11 @@ export function chooseTransport(
     default:
       return 'wait';
   }
+}
+
+/** True when a row may be pushed to a relay that keeps items for `retentionMs`: later its dedup may be gone. */
+export function mayPush(row: OutboxRow, clock: OutboxClock, retentionMs: number): boolean {
+  if (row.state === 'relay-accepted') return true;
+  const isUnconfirmed = row.state === 'pending' || row.state === 'lan-accepted';
+  return isUnconfirmed && (row.firstPushAtMs === null || elapsedAtMostMs(row.firstPushAtMs, clock) < retentionMs);
 }

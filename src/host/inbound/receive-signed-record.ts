@@ -8,7 +8,7 @@
 import type { DeliveryReceipt, ExpiryNotice } from '../../protocol/documents.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { messageIdTimeMs } from '../core/message-id.ts';
-import { isExpiryInTime } from '../core/outbox-deadlines.ts';
+import { isExpiryInTime } from '../core/outbox.ts';
 import { retiredAt } from '../core/peer-keys.ts';
 import type { Address, PeerRow } from '../core/rows.ts';
 import { accept, duplicate, type Inspection, type Judgement, keep, signingPeer } from './verify.ts';

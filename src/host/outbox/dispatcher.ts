@@ -18,7 +18,7 @@
  *   - a row that no transport can take gets `time-passed`, so that its deadlines hold.
  */
 import type { OutboxClock, OutboxEvent } from '../core/outbox-event.ts';
-import { lanDoubtAtMs } from '../core/outbox-deadlines.ts';
+import { lanDoubtAtMs } from '../core/outbox.ts';
 import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
 import { isToSend } from '../core/send-order.ts';
 import { type RelayFacts, chooseTransport, isOutOfReach, mayNeedRelay } from '../core/transport-choice.ts';
