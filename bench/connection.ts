@@ -1,6 +1,7 @@
 /**
- * A keep-alive HTTP connection that costs its process next to nothing: one request at a time, replies not parsed. It reads
- * into one piece of memory: with one for each read, V8's collector took two thirds of a core from the server it measured.
+ * A keep-alive HTTP connection that costs its process next to nothing: one request at a time, replies not parsed. It
+ * reads into one piece of memory: with one for each read, V8's collector took two thirds of a core from the server it
+ * measured.
  */
 import { type Socket, connect } from 'node:net';
 

@@ -76,7 +76,7 @@ export class BenchEngine {
     await engine.ack({ type: 'AckItems', targetPubkey: target, epoch: engine.epoch, through, nowMs: Date.now() });
   }
 
-  /** Until nothing that was acked is left to be deleted; with a heartbeat of now, so that a relay goes on in its epoch. */
+  /** Resolves when all that was acked is deleted; its heartbeats keep the relay in its epoch. */
   async collected(): Promise<void> {
     do await this.engine.heartbeat(Date.now());
     while (this.store.collector.isPending);

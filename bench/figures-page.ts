@@ -44,7 +44,8 @@ function peersTable(summary: Summary): string {
   });
   const dates = datesOf(summary.figures.filter(({ cell }) => cell === PEERS));
   return [
-    `Beside other systems, items a second, ${dates}. The second column of each load is Poste's part of that system's rate, as it is and with signing taken off:`,
+    `Beside other systems, items a second, ${dates}. The second column of each load is Poste's part of that ` +
+      "system's rate, as it is and with signing taken off:",
     '',
     '| | 200 × 1 KiB a request, 4 connections | Poste / it | 1 KiB a request, 64 connections | Poste / it |',
     '|---|---|---|---|---|',
@@ -60,10 +61,19 @@ function goalsTable({ figures }: Summary): string {
     const other = machineOf(figure) === usual ? '' : `, on ${machineOf(figure)}`;
     const wanted = `${better === 'more' ? 'at least' : 'at most'} ${withUnit(goal, unit)}`;
     const explained = note === undefined ? '' : `; ${note}`;
-    return `| ${cell} | ${name}${explained} | ${spread(figure)} | ${wanted} | ${reaches(figure) ? 'reached' : 'not reached'} | ${at} on ${commit}, load ${load}${other} |`;
+    const verdict = reaches(figure) ? 'reached' : 'not reached';
+    const cells = [
+      cell,
+      `${name}${explained}`,
+      spread(figure),
+      wanted,
+      verdict,
+      `${at} on ${commit}, load ${load}${other}`,
+    ];
+    return `| ${cells.join(' | ')} |`;
   });
   return [
-    `What is to be reached, on ${usual}, unless a row names another machine; medians, and the least and most of the rounds:`,
+    `Goals and figures on ${usual}, unless a row names another machine: medians, and the least and most of the rounds:`,
     '',
     '| cell | figure | measured | goal | | run of |',
     '|---|---|---|---|---|---|',
@@ -113,6 +123,7 @@ function peersOf({ figures }: Summary, load: string): { name: string; figure: Su
 
 const WIDTH = 960;
 const BAR = { height: 18, step: 26 };
+
 /** Numbers have a column of their own. */
 const NUMBER_WIDTH = 210;
 const MARGIN = 20;
@@ -191,7 +202,9 @@ function plot(said: string, groups: readonly Group[]): string {
     y += 8;
   }
   const height = y + 6;
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="${escaped(said)}" font-family="system-ui, sans-serif" font-size="13">
+  const view = `viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="${escaped(said)}"`;
+  const font = 'font-family="system-ui, sans-serif" font-size="13"';
+  return `<svg xmlns="http://www.w3.org/2000/svg" ${view} ${font}>
   <style>
     .back { fill: #ffffff; stroke: #d0d7de }
     text { fill: #22303d }

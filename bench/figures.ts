@@ -32,8 +32,8 @@ export async function timed<J>(
 }
 
 /**
- * Calls `run` for so many jobs a second, on whichever lane is free. What waits for a lane has been late since it was due,
- * so its time counts from then.
+ * Calls `run` for so many jobs a second, on whichever lane is free. What waits for a lane has been late since it was
+ * due, so its time counts from then.
  */
 export async function paced<J>(
   jobs: readonly J[],
@@ -79,8 +79,8 @@ export async function inRounds<K extends string>(
 }
 
 /**
- * Measures each in each round, the first one another each time: what the machine does beside falls on all of them. Answers
- * what each round gave, by name.
+ * Measures each in each round, the first one another each time: what the machine does beside falls on all of them.
+ * Answers what each round gave, by name.
  */
 export async function byTurns<K extends string, T>(
   rounds: number,

@@ -1,8 +1,8 @@
 /**
- * The floor: a program that does only the unavoidable work of pushes, in one process and without HTTP. For each request:
- * hash the body and verify one hop, parse the JSON, decode and hash every item, write them in a synced LevelDB batch, and
- * sign a receipt for each while a batch is being synced. Requests that wait for the disk share the next batch. Nothing is
- * checked, counted or indexed. It signs and verifies by the same library as the relay.
+ * The floor: a program that does only the unavoidable work of pushes, in one process and without HTTP. For each
+ * request: hash the body and verify one hop, parse the JSON, decode and hash every item, write them in a synced LevelDB
+ * batch, and sign a receipt for each while a batch is being synced. Requests that wait for the disk share the next
+ * batch. Nothing is checked, counted or indexed. It signs and verifies by the same library as the relay.
  */
 import { hash } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,7 +1,7 @@
 /**
- * A relay whose store is full: items that wait, dedup rows of items that were acked, and enrolled hosts. How fast are pushes
- * and pulls beside those of a relay with an empty store in the same round, how long does it take to start, and what does
- * it need of memory? The store is made in this process before the relay starts.
+ * A relay whose store is full: items that wait, dedup rows of items that were acked, and enrolled hosts. How fast are
+ * pushes and pulls beside those of a relay with an empty store in the same round, how long does it take to start, and
+ * what does it need of memory? The store is made in this process before the relay starts.
  */
 import { inRounds } from './figures.ts';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -24,6 +24,7 @@ const CONNECTIONS = 4;
 const REQUESTS_PER_CONNECTION = 120;
 const PAGES_PER_CONNECTION = 60;
 const SETTLED_MS = 2_000;
+
 /** A relay is at rest when it takes less than a tenth of a core for so long. */
 const REST_MS = 500;
 const REST_SECONDS = REST_MS / 1000 / 10;
@@ -88,7 +89,7 @@ function holds(folder: string, filled: Filled): boolean {
   throw new Error(`${folder} does not hold this store: name a folder that is not there yet`);
 }
 
-/** Pulls begin when LevelDB has compacted what was pushed: it would take a core from them, and more of it in a full store. */
+/** Pulls begin after LevelDB has compacted the pushes: it would take a core from them, most in a full store. */
 async function loaded(
   relay: BenchRelay,
 ): Promise<Record<'readyS' | 'readyMb' | 'itemsPerS' | 'mbPerS' | 'peakMb' | 'peakAnonMb', number>> {

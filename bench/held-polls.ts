@@ -1,6 +1,6 @@
 /**
- * A cell of hosts that are connected and wait for mail, each with a long poll of its own: what one relay needs of memory and
- * processor time to begin a poll, and while all of them wait.
+ * A cell of hosts that are connected and wait for mail, each with a long poll of its own: what one relay needs of
+ * memory and processor time to begin a poll, and while all of them wait.
  */
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { WAIT_SECONDS_MAX } from '../src/protocol/limits.ts';
@@ -15,6 +15,7 @@ import { namedSigner } from './work.ts';
 const POLLS = [0, 1_000, 5_000, 10_000] as const;
 const OPENED_AT_ONCE = 50;
 const CONNECTIONS = ['--max-connections', '12000', '--max-connections-per-address', '12000'];
+
 /** As long as a relay holds one: all of them begin and are watched before the first ends. */
 const WAIT = `/v2/relay/items?wait=${WAIT_SECONDS_MAX}`;
 const SETTLED_MS = 2_000;

@@ -1,7 +1,7 @@
 /**
- * Cells of mail between two hosts, end to end: sealed, signed, stored and synced by its sender, over the LAN or a relay,
- * verified, opened, stored and synced by its receiver, and the receipt back. Hosts and relay are processes of their own, as
- * they are on their machines.
+ * Cells of mail between two hosts, end to end: sealed, signed, stored and synced by its sender, over the LAN or a
+ * relay, verified, opened, stored and synced by its receiver, and the receipt back. Hosts and relay are processes of
+ * their own, as they are on their machines.
  */
 import { quantile, inRounds } from './figures.ts';
 import { mailFloor } from './mail-floor.ts';
@@ -9,8 +9,11 @@ import { MailPair, type Ways } from './mail-hosts.ts';
 import type { Figure } from './report.ts';
 
 const MESSAGES = 2000;
-/** Sent before, by the floor too: daemons run for days, and a new process compiles what it runs for its first messages. */
+/**
+ * Sent before, by the floor too: daemons run for days, and a new process compiles what it runs for its first messages.
+ */
 const WARMING = 3000;
+
 /** Senders that each wait until their message is durable before they send again. */
 const SENDERS = 50;
 const ONE_BY_ONE = 200;

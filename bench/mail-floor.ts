@@ -1,9 +1,10 @@
 /**
- * The floor of mail end to end: a program that does only the sealing, signing, verifying and synced writes of two hosts,
- * and of the relay between them, in one process and without a network. Writes that wait for a disk share the next batch.
+ * The floor of mail end to end: a program that does only the sealing, signing, verifying and synced writes of two
+ * hosts, and of the relay between them, in one process and without a network. Writes that wait for a disk share the
+ * next batch.
  *
- * Sealing is what HPKE does: an ephemeral key, a key agreement, two derivations, one encryption. It is by the same libraries
- * as that of hosts, and so are signatures.
+ * Sealing is what HPKE does: an ephemeral key, a key agreement, two derivations, one encryption. It is by the same
+ * libraries as that of hosts, and so are signatures.
  */
 import { hkdfSync, randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -19,8 +20,10 @@ const TAG_BYTES = 16;
 const NONCE_BYTES = 12;
 const KEY_BYTES = 32;
 const EMPTY = Buffer.alloc(0);
+
 /** About as long as a receipt. */
 const RECEIPT = Buffer.alloc(300, 'r');
+
 /** About as long as the head of an envelope. */
 const HEAD = Buffer.alloc(400, 'h');
 

@@ -1,6 +1,6 @@
 /**
- * A host of the mail benchmarks, with a store that syncs, in a process of its own as a daemon is. `startMailHost` starts
- * one, and calls it by messages.
+ * A host of the mail benchmarks, with a store that syncs, in a process of its own as a daemon is. `startMailHost`
+ * starts one, and calls it by messages.
  */
 import { fork } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -107,7 +107,7 @@ class MailHost {
     while ((await this.#side.status()).state !== 'ready') await turn();
   }
 
-  /** Resolves when so many messages are durable here, from so many senders that each wait for theirs; milliseconds of each. */
+  /** Resolves with the milliseconds of each message when so many, of so many senders in turn, are durable here. */
   async send(to: string, messages: number, senders: number): Promise<number[]> {
     const tookMs: number[] = [];
     const sendSome = async (): Promise<void> => {

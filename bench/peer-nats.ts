@@ -1,8 +1,8 @@
 /**
  * NATS JetStream: a stream in files; a client that publishes without waiting for the answer before. From 2.10 on the
- * server syncs before it answers when `sync_interval` is `always`. Older ones have no such setting: they answer when the
- * system has the bytes. A folder with the attribute S (chattr +S, ext4 and XFS) makes the system itself sync every write
- * to a file in it, so that such a server can be measured as durable too.
+ * server syncs before it answers when `sync_interval` is `always`. Older ones have no such setting: they answer when
+ * the system has the bytes. A folder with the attribute S (chattr +S, ext4 and XFS) makes the system itself sync every
+ * write to a file in it, so that such a server can be measured as durable too.
  */
 import { execFile, execFileSync } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';

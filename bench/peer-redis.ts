@@ -1,4 +1,4 @@
-/** Redis Streams: an append-only file that is synced before each answer; a client that pipelines what it is given at once. */
+/** Redis Streams with an append-only file that is synced before each answer, and a client that pipelines. */
 import { execFileSync } from 'node:child_process';
 import { type RedisArgument, createClient } from '@redis/client';
 import { steadyPort } from '../test/support/free-port.ts';

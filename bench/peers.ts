@@ -1,7 +1,7 @@
 /**
  * The cell `peers`: a push into a relay beside a push into Redis Streams, NATS JetStream and a queue table in
- * PostgreSQL, in one run on one machine. Every system has a server of its own on loopback, a new store for each round, the
- * same items and as many connections, and answers when an item is on disk. None of the others checks a signature or
+ * PostgreSQL, in one run on one machine. Every system has a server of its own on loopback, a new store for each round,
+ * the same items and as many connections, and answers when an item is on disk. None of the others checks a signature or
  * signs: the relay is shown as it is, and with the measured cost of that taken off.
  */
 import { execFileSync } from 'node:child_process';
@@ -27,6 +27,7 @@ const LOADS = {
 /** While syncs are counted. */
 const COUNTED_REQUESTS = 20;
 const SIGNATURES = 2_000;
+
 /** About as long as a receipt. */
 const SIGNED_BYTES = 360;
 
@@ -144,7 +145,8 @@ async function printSyncs(servers: Map<System, string>): Promise<void> {
   ): void => {
     const counted = syncs === undefined ? 'not counted (needs strace)' : `${syncs} for ${COUNTED_REQUESTS} requests`;
     console.log(
-      `  ${name.padEnd(20)} ${peer.version}: ${peer.durability}; ${peer.syncedBy === 'syncs' ? 'calls that sync' : 'writes'}: ${counted}`,
+      `  ${name.padEnd(20)} ${peer.version}: ${peer.durability}; ` +
+        `${peer.syncedBy === 'syncs' ? 'calls that sync' : 'writes'}: ${counted}`,
     );
   };
   console.log(`what is on disk when a server answers; ${COUNTED_REQUESTS} requests of 200 x 1 KiB on one connection`);

@@ -1,6 +1,6 @@
 /**
- * Pushes from a process of its own. One that has made and pushed some 40 MB spends twice the processor time for a page that
- * it pulls afterwards, so it is no client to measure pages with.
+ * Pushes from a process of its own. One that has made and pushed some 40 MB spends twice the processor time for a page
+ * that it pulls afterwards, so it is no client to measure pages with.
  */
 import { fork } from 'node:child_process';
 import { type PushLoad, push } from './push.ts';

@@ -78,6 +78,7 @@ export interface Summary {
 }
 
 export const SUMMARY_PATH: string = new URL('summary.json', import.meta.url).pathname;
+
 /** Git ignores it. */
 export const RUNS_FOLDER: string = new URL('runs', import.meta.url).pathname;
 
@@ -212,7 +213,7 @@ function keyOf(cell: string, name: string): string {
   return `${cell}\n${name}`;
 }
 
-/** With three digits a goal that was just missed looks reached; more than four only make the summary change with each run. */
+/** Three digits would round a goal that was just missed up to it; five would change the summary with each run. */
 function significant(value: number): number {
   return Number(value.toPrecision(4));
 }

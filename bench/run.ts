@@ -7,8 +7,8 @@
  *   npm run bench -- full --scale 1 --store folder    with a store that is made there once, and stays
  *   npm run bench -- --json run.json --strict
  *
- * Each ratio is of one run, so that it holds whatever the machine does. A run is kept as JSON, and its ratios are compared
- * with `bench/summary.json`: a line says what got slower, and with `--strict` the exit code is 1 then.
+ * Each ratio is of one run, so that it holds whatever the machine does. A run is kept as JSON, and its ratios are
+ * compared with `bench/summary.json`: a line says what got slower, and with `--strict` the exit code is 1 then.
  */
 import { parseArgs } from 'node:util';
 import { batchPush, pages, singlePush } from './push-pull.ts';
@@ -60,6 +60,7 @@ const ALONE: typeof CELLS = {
 };
 
 const ALL = { ...CELLS, ...ALONE };
+
 /** The cells of that name, or those whose names go on from it. */
 const named = (name: string): string[] =>
   Object.keys(ALL).filter((cell) => cell === name || cell.startsWith(`${name}-`));

@@ -1,7 +1,7 @@
 /**
- * Pushes, pulls and acks side by side for minutes: does the rate hold, does anybody wait, and what does the relay need of
- * memory and disk meanwhile? Four senders push 200 × 1 KiB a request as fast as they are answered; each of four hosts pulls
- * what came and acks it.
+ * Pushes, pulls and acks side by side for minutes: does the rate hold, does anybody wait, and what does the relay need
+ * of memory and disk meanwhile? Four senders push 200 × 1 KiB a request as fast as they are answered; each of four
+ * hosts pulls what came and acks it.
  */
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { Connection } from './connection.ts';
@@ -14,12 +14,14 @@ import type { Figure } from './report.ts';
 
 const LANES = 4;
 const PUSHED = { itemsPerRequest: 200, itemBytes: 1024 };
+
 /** Made a few at a time: signed requests are good for minutes only. */
 const REQUESTS_AT_ONCE = 4;
 const PULL_WAIT_SECONDS = 1;
 const IDLE_MS = 3_000;
 const MEMORY_EVERY_MS = 500;
 const PARTS = 10;
+
 /** What is to be reached is so over these minutes. */
 const WHOLE_MINUTES = 10;
 

@@ -14,7 +14,7 @@ const STRACE: Program = {
   install: 'apt-get install strace',
 };
 
-/** By which calls data gets on disk: those that sync, or every write to a file where the file system syncs each of them. */
+/** Which calls get data to the disk: those that sync, or every write where the file system syncs each of them. */
 export type SyncedBy = 'syncs' | 'writes';
 
 const CALLS: Readonly<Record<SyncedBy, { traced: string; line: RegExp }>> = {
@@ -22,7 +22,7 @@ const CALLS: Readonly<Record<SyncedBy, { traced: string; line: RegExp }>> = {
   writes: { traced: 'write,pwrite64,writev,pwritev', line: /^\d+ +[a-z0-9]+\(\d+<[^>]*\/poste-bench-/ },
 };
 
-/** Calls of the process, its threads and what it starts, during `work`; `undefined` where strace is not there or not allowed. */
+/** Counts the calls of a process, its threads and children during `work`; `undefined` where strace may not run. */
 export async function syncsDuring(
   pid: number,
   syncedBy: SyncedBy,

@@ -1,6 +1,7 @@
 /**
- * `npm run check`: format, lint and types of everything, side by side. oxlint also tells what the compiler would: its types
- * are those of the compiler, and a second program would infer all of them once more. Further commands may be given.
+ * `npm run check`: format, lint and types of everything, side by side. oxlint also tells what the compiler would: its
+ * types are those of the compiler, and a second program would infer all of them once more. Further commands may be
+ * given.
  */
 import { spawn } from 'node:child_process';
 

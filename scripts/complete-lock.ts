@@ -3,8 +3,8 @@
  *
  * `npm ci` refuses a lock file that does not name every optional dependency, and a registry mirror of one platform
  * leaves the others out: their entries are added, with the platform that their names tell. Then every entry that has no
- * hash gets the one that the registry gives for its version. npm installs an entry without a hash unchecked, so what the
- * registry cannot answer for is printed, and `test/unit/lock-file.test.ts` knows it by name.
+ * hash gets the one that the registry gives for its version. npm installs an entry without a hash unchecked, so what
+ * the registry cannot answer for is printed, and `test/unit/lock-file.test.ts` knows it by name.
  *
  *   npx tsx scripts/complete-lock.ts
  */

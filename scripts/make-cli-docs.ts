@@ -68,7 +68,9 @@ export async function cliPage(): Promise<string> {
     ({ command }) => childrenOf(command).length === 0 && command.options.every(({ long }) => long !== '--json'),
   );
   const but = silent.map(({ name }) => linkTo(name, name.replace('poste ', ''))).join(', ');
-  return `${HEAD}${rows.join('\n')}\n\nEvery command takes \`--json\`, which prints JSON instead of text, but ${but}. Many take these flags, and name them behind “Also”:\n\n${[...common.keys()].join('\n')}\n\n${sections.join('\n')}`;
+  const json = `Every command takes \`--json\`, which prints JSON instead of text, but ${but}.`;
+  const intro = `${json} Many take these flags, and name them behind “Also”:`;
+  return `${HEAD}${[rows.join('\n'), intro, [...common.keys()].join('\n'), sections.join('\n')].join('\n\n')}`;
 }
 
 /** A flag that so many commands take, in the same words, is explained once. */
@@ -87,7 +89,7 @@ function ownOptions(command: Command): readonly Option[] {
   return optionsOf(command).filter(({ long }) => long !== '--help' && long !== '--json');
 }
 
-/** The notes without what the group above shows already, and without a lone example, which is the usage with names in it. */
+/** The notes without the lines of the group above, and without a lone example, which repeats the usage. */
 function newNotes(notes: readonly string[], shown: readonly string[]): string {
   const lone = notes.indexOf('Example:');
   const kept = lone === -1 ? notes : notes.slice(0, lone);

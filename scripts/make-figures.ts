@@ -1,6 +1,6 @@
 /**
- * `npm run docs:figures`: writes the tables and plots of `docs/figures.md`, and the three lines of the README, from `bench/summary.json`. With files of runs,
- * their figures go into the summary first:
+ * `npm run docs:figures`: writes the tables and plots of `docs/figures.md`, and the three lines of the README, from
+ * `bench/summary.json`. With files of runs, their figures go into the summary first:
  *
  *   npm run docs:figures -- push.json peers.json
  */

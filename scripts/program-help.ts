@@ -1,6 +1,6 @@
 /**
- * The help of `poste` itself, as `dist/cli/help.json` has it for main.ts: `poste` alone and `poste --help` are then printed
- * without loading the parser of the command line, which takes longer than the rest of their start.
+ * The help of `poste` itself, as `dist/cli/help.json` has it for main.ts: `poste` alone and `poste --help` are then
+ * printed without loading the parser of the command line, which takes longer than the rest of their start.
  */
 import { EventEmitter } from 'node:events';
 import { PassThrough } from 'node:stream';

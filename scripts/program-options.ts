@@ -1,9 +1,9 @@
 /**
- * How `poste` is bundled. Every command is a process of its own, and a start that looks up and reads a file for each of a
- * thousand modules takes a second; from the bundle it takes a fifth of one. A command is still loaded only when it is
+ * How `poste` is bundled. Every command is a process of its own, and a start that looks up and reads a file for each of
+ * a thousand modules takes a second; from the bundle it takes a fifth of one. A command is still loaded only when it is
  * called: what `import()` names is a file of its own.
  *
- *     dist/cli/main.js           CommonJS: the start, `--version`, the help, hooks. Node.js needs a fifth longer to begin with an ES module
+ *     dist/cli/main.js           CommonJS: the start, `--version`, the help, hooks. An ES module takes a fifth longer
  *     dist/program/client.cjs    CommonJS: the command line, with the commands that only ask the daemon
  *     dist/program/run.js        ES modules: the command line and everything behind it, with the workers
  */
@@ -18,6 +18,7 @@ export const SOURCES = fileURLToPath(new URL('../src/', import.meta.url));
 const BESIDE = ['classic-level', 'level', 'msgpackr', 'pino', 'prom-client', 'uws-compat', 'uws-current'];
 
 const START = `${SOURCES}cli/main.ts`;
+
 /** The path of the small file from `main.js`. */
 const CLIENT = '../program/client.cjs';
 
@@ -51,9 +52,9 @@ const largeCommandsApart: Plugin = {
 };
 
 /**
- * Parts of Node.js are asked for by a function, and left out where nothing of them is used. An `import` of one reads each of
- * its members once, and some are made when they are read: `node:fs` loads its streams then, and `node:process` opens
- * standard input. That takes longer than the call of a hook.
+ * Parts of Node.js are asked for by a function, and left out where nothing of them is used. An `import` of one reads
+ * each of its members once, and some are made when they are read: `node:fs` loads its streams then, and `node:process`
+ * opens standard input. That takes longer than the call of a hook.
  */
 const builtinsAsNeeded: Plugin = {
   name: 'builtins-as-needed',
@@ -74,7 +75,7 @@ const builtinsAsNeeded: Plugin = {
   },
 };
 
-/** A library whose one function few commands call: it is made at the first call, since that takes longer than a command. */
+/** Few commands call this library, and loading it takes longer than a command: it is loaded at the first call. */
 const madeWhenCalled: Plugin = {
   name: 'made-when-called',
   setup(building) {

@@ -1,6 +1,6 @@
 /**
- * What the newest torture of each kind tried and found: `npm run torture -- --record` keeps it in `test/torture.json` and
- * makes the table of `docs/testing.md` anew, so that no figure is typed.
+ * What the newest torture of each kind tried and found: `npm run torture -- --record` keeps it in `test/torture.json`
+ * and makes the table of `docs/testing.md` anew, so that no figure is typed.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { withPart } from './page-part.ts';
@@ -38,7 +38,8 @@ export function keepRuns(runs: TortureRecord, kinds: readonly string[]): void {
 export function torturePage(page: string, record: TortureRecord): string {
   const rows = Object.entries(record).map(([kind, { date, commit, seconds, isRight, tests, tried }]) => {
     const what = [...tried, ...(tried.length === 0 ? [`${tests} tests`] : [])].join('<br>');
-    return `| \`${kind}\` | ${what} | ${isRight ? 'nothing' : '**failed**'} | ${inWords(seconds)} | ${date}, ${commit} |`;
+    const found = isRight ? 'nothing' : '**failed**';
+    return `| \`${kind}\` | ${what} | ${found} | ${inWords(seconds)} | ${date}, ${commit} |`;
   });
   const head = '| kind | tried | wrong | took | when, commit |';
   const text = [head, '|---|---|---|---|---|', ...rows].join('\n');

@@ -1,6 +1,6 @@
 /**
- * `npm run torture`: random faults, by kinds. Each run follows from a seed that is printed, and each kind says at the end
- * how long it took.
+ * `npm run torture`: random faults, by kinds. Each run follows from a seed that is printed, and each kind says at the
+ * end how long it took.
  *
  *   npm run torture                              every kind
  *   npm run torture -- --only shared-log         one of them

@@ -1,7 +1,7 @@
 /** Lines that each folder may have, without those of its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
-  bench: 4260,
-  scripts: 6960,
+  bench: 4290,
+  scripts: 6970,
   'src/cli': 590,
   'src/cli/host': 2720,
   'src/cli/lib': 2250,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 83330,
-  test: 99140,
-  'bench scripts': 11210,
+  test: 99150,
+  'bench scripts': 11250,
 };

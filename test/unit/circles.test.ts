@@ -1,6 +1,6 @@
 /**
- * Imports of src make no circle, of files nor of folders. The linter finds a circle of files alone, and does not follow an
- * import that runs later (`import()`); here those count too.
+ * Imports of src make no circle, of files nor of folders. The linter finds a circle of files alone, and does not follow
+ * an import that runs later (`import()`); here those count too.
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { dirname, join, normalize, relative } from 'node:path';

@@ -7,11 +7,10 @@ import { expect, test } from 'vitest';
 
 const SOURCES = join(import.meta.dirname, '../../src');
 
-/** What this program counts in its texts. Times and sizes are not among them: where they are written out they are large. */
+/** The things that this program counts in its texts. Times and sizes, which are large, are not among them. */
 const PLURALS =
   'agents|backups|batches|checkpoints|connections|conversations|copies|deny entries|enrolments|entries|envelopes|epochs|events|files|hosts|invites|items|keys|leaves|messages|mailboxes|notices|others|peers|queues|receipts|recipients|records|relays|rows|senders|sessions|standbys|tables|times|tokens';
-
-/** A placeholder, an adjective or none, and a plural: `${count} waiting items`. Not the attribute of a component, `<${Table} rows=`. */
+/** Finds a placeholder, an adjective or none, and a plural: `${count} waiting items`. Attributes in JSX do not count. */
 const NUMBER_AND_PLURAL = new RegExp(
   String.raw`\$\{((?:[^{}${'`'}]|\{[^{}]*\})*)\} ((?:(?!from |of |for |holds )[a-z]+ )?(?:${PLURALS}))\b(?!=)`,
   'g',

@@ -1,6 +1,6 @@
 /**
- * What the pages say is so, wherever a machine can tell: links and anchors, commands and flags, scripts, paths, and every
- * rule that a comment or the name of a test cites.
+ * What the pages say is so, wherever a machine can tell: links and anchors, commands and flags, scripts, paths, and
+ * every rule that a comment or the name of a test cites.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
@@ -29,6 +29,7 @@ import { tableRows } from '../support/protocol-document.ts';
 const ROOT = join(import.meta.dirname, '../..');
 const pages = new Map(filesEnding('.md').map((path) => [path, docPage(path)]));
 const sources = filesEnding('.ts').filter((path) => /^(?:src|test|scripts|bench)\//.test(path));
+
 /** Of every source, read once. */
 const comments = sources.flatMap((path) => commentsOf(path));
 const specification = page('docs/specification.md');
@@ -179,7 +180,7 @@ describe('paths', () => {
       .map((code) => `${code.page}:${code.line} ${code.text}`);
   }
 
-  /** Whether a path as it is written means a file or a folder: seen from the repository, from src, from its half or from itself. */
+  /** True when a path names a file or folder, from the repository, src, its half of src, or its own folder. */
   function exists(from: string, text: string): boolean {
     if (MADE.test(text)) return true;
     if (!text.includes('/')) return names.has(text) || existsSync(join(ROOT, text));

@@ -1,4 +1,6 @@
-/** The linter keeps the import rules of docs/architecture.md (.oxlintrc.json): each of them is broken here, and caught. */
+/**
+ * The linter keeps the import rules of docs/architecture.md (.oxlintrc.json): each of them is broken here, and caught.
+ */
 import { execFile } from 'node:child_process';
 import { copyFileSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
