@@ -6,7 +6,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/cli/host': 2720,
   'src/cli/lib': 2250,
   'src/cli/mail': 1970,
-  'src/cli/relay': 4750,
+  'src/cli/relay': 4730,
   'src/host': 950,
   'src/host/agents': 760,
   'src/host/api': 740,
@@ -55,14 +55,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 5960,
   'test/support': 19200,
   'test/unit': 8330,
-  'test/unit/cli': 7440,
+  'test/unit/cli': 7400,
   'test/unit/host': 15650,
   'test/unit/relay': 19270,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 83330,
-  test: 99150,
+  src: 83320,
+  test: 99110,
   'bench scripts': 11250,
 };

@@ -53,7 +53,7 @@ export function relayOptions(
     }),
     storeDir,
     listen: flags.listen,
-    adminListen: flags.adminListen === '' ? undefined : flags.adminListen,
+    adminListen: flags.adminListen,
     limits: flags.limits,
     pushesPerMinute: flags.pushesPerMinute,
     enrolRate: flags.enrolRate,

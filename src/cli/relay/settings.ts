@@ -77,21 +77,38 @@ function oneOf<const Choice extends string, const Default extends Choice | undef
   return { ...setting('text', flags, description, parse, byDefault), choices };
 }
 
+function text<Value, const Default extends string | undefined = undefined>(
+  flags: string,
+  description: string,
+  parse: (text: string) => Value,
+  byDefault?: Default,
+): Setting<Value, Default> {
+  return setting('text', flags, description, parse, byDefault);
+}
+
+/** A whole number of at least `least`. */
+function whole<const Default extends string | undefined = undefined>(
+  flags: string,
+  description: string,
+  least: number,
+  byDefault?: Default,
+): Setting<number, Default> {
+  return setting('number', flags, description, wholeNumber(least), byDefault);
+}
+
 export const SETTINGS = {
   storeDir: path('--store-dir <dir>', 'where the store, relay.key and position lie', STORE_DIR_DEFAULT),
   keyFile: {
     ...path('--key-file <file>', "the file that holds the relay's key, instead of relay.key in the store folder"),
     environment: 'MAIL_RELAY_KEY_FILE',
   },
-  listen: setting('text', '--listen <host:port>', 'where hosts connect', listenAddress, '127.0.0.1:8787'),
+  listen: text('--listen <host:port>', 'where hosts connect', listenAddress, '127.0.0.1:8787'),
   tlsCert: path('--tls-cert <file>', 'serve hosts over TLS with this certificate (PEM); read again when it changes'),
   tlsKey: path('--tls-key <file>', 'the key of that certificate (PEM)'),
-  adminListen: setting(
-    'text',
+  adminListen: text(
     '--admin-listen <host:port>',
     "the operator's listener (health, metrics, console), or off",
-    // Empty for `off`.
-    (text) => listenAddressOrOff(text) ?? ('' as const),
+    listenAddressOrOff,
     '127.0.0.1:8788',
   ),
   limits: setting(
@@ -105,32 +122,19 @@ export const SETTINGS = {
     ...setting('number', '--max-body <bytes>', 'largest request body', bodyBytes, `${BODY_BYTES_MAX}`),
     environment: 'RELAY_MAX_BODY',
   },
-  pushesPerMinute: setting(
-    'number',
+  pushesPerMinute: whole(
     '--pushes-per-minute <n>',
     'push requests of one host, and 100 units of other work for each',
-    wholeNumber(1),
+    1,
     '600',
   ),
-  enrolRate: setting(
-    'number',
-    '--enrol-rate <n>',
-    'challenges, and enrolments, per minute of one client address',
-    wholeNumber(1),
-    '30',
-  ),
-  maxEnrolments: setting('number', '--max-enrolments <n>', 'live enrolments', wholeNumber(1), '10000'),
-  maxConnections: setting(
-    'number',
-    '--max-connections <n>',
-    'connections at once (default: by how many files may be open)',
-    wholeNumber(2),
-  ),
-  maxConnectionsPerAddress: setting(
-    'number',
+  enrolRate: whole('--enrol-rate <n>', 'challenges, and enrolments, per minute of one client address', 1, '30'),
+  maxEnrolments: whole('--max-enrolments <n>', 'live enrolments', 1, '10000'),
+  maxConnections: whole('--max-connections <n>', 'connections at once (default: by how many files may be open)', 2),
+  maxConnectionsPerAddress: whole(
     '--max-connections-per-address <n>',
     'of these, of one address or IPv6 /64 network (default: a quarter, from 256 to 1024)',
-    wholeNumber(2),
+    2,
   ),
   admission: oneOf(
     ['open', 'invite'],
@@ -145,28 +149,20 @@ export const SETTINGS = {
     'what lets a host in: its key alone, or a token of an account service',
     'host-key',
   ),
-  issuer: setting('text', '--issuer <url>', 'the account service: iss of its tokens', issuerUrl),
-  relayUrl: setting('text', '--relay-url <url>', 'this relay, as aud of its tokens names it', webUrl),
-  jwksUrl: setting(
-    'text',
+  issuer: text('--issuer <url>', 'the account service: iss of its tokens', issuerUrl),
+  relayUrl: text('--relay-url <url>', 'this relay, as aud of its tokens names it', webUrl),
+  jwksUrl: text(
     '--jwks-url <url>',
     "where the issuer's keys are (default: <issuer>/.well-known/jwks.json)",
     trustedUrl,
   ),
-  maxDedupRows: setting('number', '--max-dedup-rows <n>', 'dedup rows one sender may keep', wholeNumber(1), '1000000'),
+  maxDedupRows: whole('--max-dedup-rows <n>', 'dedup rows one sender may keep', 1, '1000000'),
   sweepSeconds: setting('number', '--sweep-seconds <s>', 'how often to sweep', seconds, '60'),
-  diskFloor: setting(
-    'number',
-    '--disk-floor <mib>',
-    'refuse pushes while less is free on the disk',
-    wholeNumber(0),
-    '256',
-  ),
-  mailBudget: setting(
-    'number',
+  diskFloor: whole('--disk-floor <mib>', 'refuse pushes while less is free on the disk', 0, '256'),
+  mailBudget: whole(
     '--mail-budget <mib>',
     'what mail may take of the disk; hosts without an invite or an account get half of it (default: half of what is free above the floor)',
-    wholeNumber(1),
+    1,
   ),
   positionFile: path(
     '--position-file <file>',
@@ -178,23 +174,12 @@ export const SETTINGS = {
     'write regular backups into this folder, or off (default: backups in the store folder with --authority account-token, else off)',
     String,
   ),
-  backupKeep: setting(
-    'number',
-    '--backup-keep <n>',
-    `how many of them to keep (default: ${BACKUPS_KEPT})`,
-    wholeNumber(1),
-  ),
-  backupEvery: setting('text', '--backup-every <time>', 'how often, as 90m, 24h or 7d (default: 24h)', intervalMs),
-  logKeepDays: setting(
-    'number',
-    '--log-keep-days <n>',
-    'delete log records that are older (default: keep all)',
-    wholeNumber(1),
-  ),
+  backupKeep: whole('--backup-keep <n>', `how many of them to keep (default: ${BACKUPS_KEPT})`, 1),
+  backupEvery: text('--backup-every <time>', 'how often, as 90m, 24h or 7d (default: 24h)', intervalMs),
+  logKeepDays: whole('--log-keep-days <n>', 'delete log records that are older (default: keep all)', 1),
   logArchiveDir: path('--log-archive-dir <dir>', 'write what is deleted from the log into this folder before'),
   log: {
-    ...setting(
-      'text',
+    ...text(
       '--log <url>',
       'keep the log in PostgreSQL, where several relays share it: postgres://user@host/database',
       String,
@@ -207,17 +192,15 @@ export const SETTINGS = {
     '--durability <kind>',
     'what must have a batch before it is acknowledged: the standbys that the server names, its replicated storage, or the server alone (default: standby)',
   ),
-  leaseSeconds: setting(
-    'number',
+  leaseSeconds: whole(
     '--lease-seconds <s>',
     'how long the relay that leads shows no sign of life before another may lead (default: 6)',
-    wholeNumber(1),
+    1,
   ),
-  snapshotBatches: setting(
-    'number',
+  snapshotBatches: whole(
     '--snapshot-batches <n>',
     'while it leads, write a snapshot into the log when it has grown by so many batches (default: 50000)',
-    wholeNumber(1),
+    1,
   ),
   acceptSettings: setting(
     'yes',

@@ -1,13 +1,14 @@
 /** `poste relay backup`, `restore` and `rotate-epoch`, and the regular backups of `relay serve`. */
-import { createHash } from 'node:crypto';
+import { createHash, hash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { once } from 'node:events';
 import { type Socket, createServer } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { payloadKey, queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { SCHEMA_VERSION } from '../../../../src/relay/store/open.ts';
+import { RelayStore } from '../../../../src/relay/store/relay-store.ts';
 import { softwareVersion } from '../../../../src/lib/package-root.ts';
 import { displayFingerprint, type PublicKey } from '../../../../src/protocol/public-key.ts';
 import { deferred } from '../../../support/deferred.ts';
@@ -18,6 +19,11 @@ import type { Ended } from '../../../support/poste-process.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
 import { EXIT, clientOf, newStore, sentenceOf, stopped } from '../../../support/relay-command.ts';
 import { rotationBody } from '../../../support/rotations.ts';
+import { openTestRelay } from '../../../support/test-relay.ts';
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
 
 interface Store {
   storeDir: string;
@@ -419,4 +425,38 @@ test('a folder for backups that cannot be used ends the start with one sentence'
   await writeFile(join(folder, 'file'), '');
   const ended = await command('serve', '--backup-dir', join(folder, 'file'));
   expect([ended.code, sentenceOf(ended)]).toEqual([EXIT.failure, expect.stringContaining('--backup-dir')]);
+});
+
+/** The key of the test relay, see `hostNamed`. */
+const MAIL_RELAY_KEY = hash('sha256', 'relay', 'buffer').toString('base64');
+
+test.each([
+  ['LEVEL_IO_ERROR', 'IO error: /store/log/000005.log: Input/output error', 'Input/output error'],
+  ['EIO', 'EIO: i/o error, fdatasync', 'EIO'],
+])('a new epoch whose write fails (%s) is one sentence and no stack', async (code, message, said) => {
+  const relay = await openTestRelay();
+  const { epoch } = relay.engine;
+  await relay.close();
+  vi.spyOn(RelayStore.prototype, 'append').mockRejectedValueOnce(Object.assign(new Error(message), { code }));
+  const args = ['relay', 'rotate-epoch', '--store-dir', relay.folder];
+  const failed = await runHere(args, { environment: { MAIL_RELAY_KEY } });
+  expect([failed.code, failed.stdout]).toEqual([1, '']);
+  expect(failed.stderr).toContain(`the store at ${relay.folder} cannot be used (`);
+  expect(failed.stderr).toContain(said);
+  expect(failed.stderr).not.toMatch(/\n\s+at /);
+  await relay.open();
+  expect(relay.engine.epoch).toBe(epoch);
+  await relay.close();
+  const rotated = await runHere(args, { environment: { MAIL_RELAY_KEY } });
+  expect([rotated.code, rotated.stdout.length]).toEqual([0, epoch.length + 1]);
+  // What was found when the store was opened is said as errors are.
+  expect(rotated.stderr).toMatch(/^poste: The last heartbeat in the store is [0-9]+ minutes old: .*\.$/m);
+});
+
+test.each([
+  ['restore', 'Stop the relay first.'],
+  ['rotate-epoch', 'On a running relay it takes effect at once.'],
+])('%s says in its help whether the relay may run', async (command, said) => {
+  const { stdout } = await runHere(['relay', command, '--help']);
+  expect(stdout.replace(/\s+/g, ' ')).toContain(said);
 });

@@ -14,10 +14,11 @@ import { decodeRow } from '../../../../src/relay/store/row-codec.ts';
 import { collected } from '../../../support/collected.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
 import { liveALife } from '../../../support/life.ts';
+import { itemTo } from '../../../support/mail.ts';
 import { relayHere, runHere } from '../../../support/command-run.ts';
 import type { Ended } from '../../../support/poste-process.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
-import { EXIT, sentenceOf } from '../../../support/relay-command.ts';
+import { EXIT, clientOf, sentenceOf } from '../../../support/relay-command.ts';
 import { disposableFolder, temporaryFolder } from '../../../support/temporary-folder.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { TestRelay } from '../../../support/test-relay.ts';
@@ -349,4 +350,25 @@ describe('what goes wrong is one sentence and an exit code', () => {
       expect(sentenceOf(ended)).toContain(said);
     }
   });
+});
+
+test('the first characters of an id mean the one item that begins with them', async () => {
+  const folder = await temporaryFolder();
+  const relay = await relayHere(folder);
+  for (const host of [alice, bob]) await clientOf(relay, host).enrol();
+  await clientOf(relay, alice).push(['report-1', 'report-1a', 'report-2'].map((id) => itemTo([bob], id)));
+  await relay.process.stop();
+  const ofIt = (...args: string[]): Promise<Ended> => log(...args, '--store-dir', folder);
+  expect((await ofIt('trace', 'report-1')).stdout).toMatch(/^envelope report-1 of /);
+  expect((await ofIt('trace', 'report-1a')).stdout).toMatch(/^envelope report-1a of /);
+  const several = await ofIt('trace', 'report');
+  expect(several.code).toBe(EXIT.conflict);
+  expect(several.stderr).toMatch(
+    /report-1 \(record \d+\), report-1a \(record \d+\), report-2 \(record \d+\); give more/,
+  );
+  // Too few, none, and one.
+  for (const text of ['repor', 'report-3']) expect((await ofIt('trace', text)).code).toBe(EXIT.notFound);
+  expect((await ofIt('show', '--item', 'repor')).stdout).toBe('');
+  expect((await ofIt('show', '--item', 'report-2')).stdout).toContain('envelope report-2 of alice');
+  expect((await ofIt('show', '--item', 'report')).code).toBe(EXIT.conflict);
 });

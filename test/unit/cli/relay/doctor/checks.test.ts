@@ -1,9 +1,12 @@
-/** What `poste relay doctor` says of the server of a shared log, by what the server answered. */
+/** What `poste relay doctor` says of the server of a shared log, and of the HTTP server, by what these answered. */
 import { expect, test } from 'vitest';
 import { logChecks } from '../../../../../src/cli/relay/doctor/log-checks.ts';
 import type { RelaySubject } from '../../../../../src/cli/relay/doctor/subject.ts';
 import type { Check } from '../../../../../src/lib/check.ts';
 import type { Durability } from '../../../../../src/relay/shared-log/durability.ts';
+import { serverCheck } from '../../../../../src/cli/relay/doctor/process-checks.ts';
+import { NOT_INSTALLED } from '../../../../../src/relay/http/uws-binding.ts';
+import type { StatusDocument } from '../../../../../src/relay/operator/documents.ts';
 import type { LogInspection } from '../../../../../src/relay/shared-log/inspect-log.ts';
 
 const NOW_MS = 1_800_000_000_000;
@@ -62,13 +65,12 @@ test('a log that is well is ok in everything', () => {
   ]);
 });
 
-test.each<[string, Partial<LogInspection>, Durability, string, Check['state'], string, string | null]>([
-  ['apart', { nowMs: NOW_MS - 9_000 }, 'standby', 'log-clock', 'note', '9.0 s apart', 'timedatectl set-ntp true'],
-  ['far apart', { nowMs: NOW_MS + 61_000 }, 'standby', 'log-clock', 'broken', 'does not take the lead', 'timedatectl'],
+test.each<[string, Partial<LogInspection>, string, Check['state'], string, string | null, Durability?]>([
+  ['apart', { nowMs: NOW_MS - 9_000 }, 'log-clock', 'note', '9.0 s apart', 'timedatectl set-ntp true'],
+  ['far apart', { nowMs: NOW_MS + 61_000 }, 'log-clock', 'broken', 'does not take the lead', 'timedatectl'],
   [
     'of which no standby is named',
     { standbyNames: '', namesFault: 'the server of the log names no standby' },
-    'standby',
     'log-copies',
     'broken',
     'names no standby',
@@ -77,16 +79,15 @@ test.each<[string, Partial<LogInspection>, Durability, string, Check['state'], s
   [
     'of one copy',
     { standbyNames: '', standbys: [] },
-    'single',
     'log-copies',
     'ok',
     'synchronous_standby_names is empty',
     null,
+    'single',
   ],
   [
     'whose standby is away',
     { standbys: [{ name: 'third', sync: 'async', lagSeconds: undefined }] },
-    'standby',
     'log-copies',
     'broken',
     'no such standby is connected: pushes wait',
@@ -95,7 +96,6 @@ test.each<[string, Partial<LogInspection>, Durability, string, Check['state'], s
   [
     'whose standbys this user may not see',
     { standbys: [{ name: '', sync: undefined, lagSeconds: undefined }] },
-    'standby',
     'log-copies',
     'ok',
     'this user may not see',
@@ -104,7 +104,6 @@ test.each<[string, Partial<LogInspection>, Durability, string, Check['state'], s
   [
     'without its tables',
     { lacking: [{ table: 'batch', right: 'SELECT', isTable: true }], log: undefined },
-    'standby',
     'log-role',
     'note',
     'lacks tables of the log',
@@ -113,7 +112,6 @@ test.each<[string, Partial<LogInspection>, Durability, string, Check['state'], s
   [
     'without a right',
     { lacking: [{ table: 'batch', right: 'INSERT', isTable: false }] },
-    'standby',
     'log-role',
     'broken',
     'relay lacks rights (INSERT on batch)',
@@ -122,7 +120,6 @@ test.each<[string, Partial<LogInspection>, Durability, string, Check['state'], s
   [
     'that was not begun',
     { log: undefined },
-    'standby',
     'log-leader',
     'note',
     'the first relay begins it',
@@ -131,7 +128,6 @@ test.each<[string, Partial<LogInspection>, Durability, string, Check['state'], s
   [
     'of a newer software',
     { log: { ...SERVING, format: 9, isNewer: true } },
-    'standby',
     'log-leader',
     'broken',
     'the format 9',
@@ -140,7 +136,6 @@ test.each<[string, Partial<LogInspection>, Durability, string, Check['state'], s
   [
     'that moved',
     { log: { ...SERVING, whyNotServed: 'the log went to the store of node x' } },
-    'standby',
     'log-leader',
     'broken',
     'went to the store of node x',
@@ -149,7 +144,6 @@ test.each<[string, Partial<LogInspection>, Durability, string, Check['state'], s
   [
     'without a leader',
     { log: { ...SERVING, leader: undefined } },
-    'standby',
     'log-leader',
     'broken',
     'no relay leads',
@@ -158,24 +152,64 @@ test.each<[string, Partial<LogInspection>, Durability, string, Check['state'], s
   [
     'whose leader is silent',
     { log: { ...SERVING, beatAgeMs: 300_000 } },
-    'standby',
     'log-leader',
     'broken',
     'no sign of life for 5 minutes',
     'journalctl -u poste-relay',
   ],
-  [
-    'in doubt',
-    { log: { ...SERVING, doubt: 'it lacks batch 3' } },
-    'standby',
-    'log-doubt',
-    'broken',
-    'batch 3',
-    'journalctl',
-  ],
-])('a log %s', (_what, changes, durability, id, state, sentence, command) => {
+  ['in doubt', { log: { ...SERVING, doubt: 'it lacks batch 3' } }, 'log-doubt', 'broken', 'batch 3', 'journalctl'],
+])('a log %s', (_what, changes, id, state, sentence, command, durability) => {
   const found = checksOf(changes, durability).filter((check) => check.id === id);
   expect(found).toMatchObject([{ state, sentence: expect.stringContaining(sentence) as string }]);
   expect(found[0]?.command ?? '').toContain(command ?? '');
   expect(found[0]?.command === null).toBe(command === null);
+});
+
+const FAULTS = [
+  '20.69.0 needs glibc 2.38, and this system has an older one',
+  '20.51.4 is for Node 18, 20, 22, 23, and this is 24',
+];
+
+const ABSENT = { binding: undefined, faults: FAULTS };
+const HERE = { binding: { version: '20.51.4' }, faults: FAULTS.slice(0, 1) };
+
+function subject(status?: Partial<StatusDocument>, server?: 'uws' | 'node'): RelaySubject {
+  return {
+    ...SUBJECT,
+    options: (server === undefined ? {} : { server }) as RelaySubject['options'],
+    status: status && ({ server_asked: null, role: 'alone', ...status } as StatusDocument),
+    unit: undefined,
+  };
+}
+
+test('where uWebSockets.js does not run, each release says why', () => {
+  for (const given of [subject(), subject({ server: 'node:http 21.0.0' })]) {
+    const { state, sentence, command } = serverCheck(given, ABSENT);
+    expect(state).toBe('note');
+    for (const fault of FAULTS) expect(sentence).toContain(fault);
+    expect(command).toBe('node --version  # 22 or 20: theirs needs no more than glibc 2.27');
+  }
+  const absent = {
+    binding: undefined,
+    faults: [`20.69.0 ${NOT_INSTALLED} for this Node and machine`, FAULTS[1] ?? ''],
+  };
+  expect(serverCheck(subject(), absent).command).toBe('npm ci --omit=dev');
+});
+
+test('where it is asked for and does not run, the relay does not start', () => {
+  expect(serverCheck(subject(undefined, 'uws'), ABSENT)).toMatchObject({
+    state: 'broken',
+    sentence: expect.stringContaining(FAULTS[0] ?? '') as string,
+    command: '$EDITOR /etc/poste/relay.toml  # server = "node"',
+  });
+});
+
+test('where it runs, a relay that has node:http was started otherwise', () => {
+  expect(serverCheck(subject({ server: 'node:http 20.1.0', pid: 7 }), HERE)).toMatchObject({
+    state: 'note',
+    sentence: expect.stringContaining('although uWebSockets.js 20.51.4 runs here') as string,
+    command: expect.stringContaining('kill 7; ') as string,
+  });
+  expect(serverCheck(subject({ server: 'uWebSockets.js 20.51.4' }), HERE).state).toBe('ok');
+  expect(serverCheck(subject(), HERE)).toMatchObject({ state: 'ok', sentence: 'uWebSockets.js 20.51.4' });
 });
