@@ -110,13 +110,6 @@ function named(host: TestHost, account: string | null, hostName: string): EnrolH
 }
 
 describe('a name', () => {
-  test('is taken in a proven account whatever its case', () => {
-    const world = given(enrolledInAccount(alice, 'acme', { hostName: 'Laptop' as HostName }));
-    expect(world.when(named(bob, 'acme', 'lAPTOP')).refusal).toMatchObject({ code: 'NAME_TAKEN', members: {} });
-    expect(world.when(named(bob, 'umbrella', 'laptop')).verdict).toBe('Enrolled');
-    expect(world.when(named(bob, null, 'laptop')).verdict).toBe('Enrolled');
-  });
-
   test('is free again when its holder is revoked, and its holder may always say it again', () => {
     const world = given(enrolledInAccount(alice, 'acme'));
     expect(world.when(named(alice, 'acme', 'ALICE')).verdict).toBe('Enrolled');
@@ -138,17 +131,6 @@ describe('a name', () => {
     const intoOwn = enrolOf(carol, { hostName: bob.name, answer: { ok: true, account: 'acme' } });
     const strong = given(enrolledInAccount(bob, 'umbrella'), enrolledInAccount(carol, 'umbrella')).when(intoOwn);
     expect(strong.verdict).toBe('NAME_TAKEN');
-  });
-
-  test('is crowded from the 17th live enrolment on, and nobody is refused for it', () => {
-    const crowd = Array.from({ length: 15 }, (_none, number) =>
-      enrolled(hostNamed(`h${number}`), { hostName: bob.name }),
-    );
-    const sixteenth = given(...crowd).when(enrolOf(bob));
-    expect(sixteenth.outcome).toMatchObject({ type: 'Enrolled', crowded: false });
-    const seventeenth = given(...crowd, enrolled(bob)).when(enrolOf(carol, { hostName: bob.name }));
-    expect(seventeenth.outcome).toMatchObject({ type: 'Enrolled', crowded: true });
-    expect(seventeenth.events).toHaveLength(1);
   });
 });
 

@@ -168,17 +168,6 @@ const three = [
 const allSeqs = [NOON_MS, NOON_MS + 1, NOON_MS + 2];
 
 describe('a sweep', () => {
-  test('gives up what is due to the millisecond, and nothing that is acked, gone or younger', () => {
-    const world = given(enrolled(alice), enrolledInAccount(bob, 'acme'), ...three);
-    const due = (nowMs: number): string[] =>
-      (world.whenExpiring(expireOf(bob, [...allSeqs, NOON_MS + 9], nowMs))?.items ?? []).map(({ itemId }) => itemId);
-    expect(due(DUE_MS - 1)).toEqual([]);
-    expect(due(DUE_MS)).toEqual(['m1', 'm2']);
-    expect(due(DUE_MS + 1)).toEqual(['m1', 'm2', 'm3']);
-    world.rows.apply(acked(bob, NOON_MS, [[alice, 1, 1]], { account: 'acme' }));
-    expect(due(DUE_MS + 1)).toEqual(['m2', 'm3']);
-  });
-
   test('says of each item what the rows say, for which account, and how long it is known from here on', () => {
     const nowMs = DUE_MS + 9;
     const world = given(enrolledInAccount(bob, 'acme'), ...three);
@@ -217,23 +206,6 @@ describe('a notice', () => {
     ]);
     expect(notices.map(({ expiresAtMs }) => expiresAtMs - DUE_MS - 1)).toEqual(Array(3).fill(RETENTION_MS));
     expect(notices[2]?.rec).toMatchObject({ item_id: 'm3', accepted_at: NOON_MS + 1, expired_at: DUE_MS + 1 });
-  });
-
-  test('goes to the key that the sender has now, about the key that it pushed to', () => {
-    const first = NOON_MS + 5;
-    const world = given(
-      enrolled(alice),
-      enrolled(bob),
-      accepted(alice, 'm1', [[bob, NOON_MS, 'x']]),
-      rotated(alice, carol),
-      rotated(bob, dave, { moved: 1, items: 1, bytes: 1, firstSeq: first }),
-      moved(bob, dave, [NOON_MS], first),
-    );
-    const expiry = world.whenExpiring(expireOf(dave, [first], DUE_MS));
-    expect(expiry?.items).toMatchObject([{ seq: first, senderPubkey: alice.key, pushedTo: bob.key }]);
-    expect(expiry?.notices).toMatchObject([
-      { targetPubkey: carol.key, itemId: `expired:m1:${bob.key}`, rec: { target_pubkey: bob.key } },
-    ]);
   });
 
   test('goes to nobody for a receipt, a notice, or a sender that is revoked or unknown', () => {

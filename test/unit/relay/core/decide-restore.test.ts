@@ -300,6 +300,16 @@ describe('a rotation', () => {
     expect(lineageOf(rows, alice.key)).toEqual([alice.key, bob.key]);
   });
 
+  test('of a key that is not in the backup brings its name along, unless another host of the account has it', () => {
+    const rotations = replacedBy([enrolled(alice), enrolled(bob), rotated(alice, bob)]);
+    const namesake = enrolledInAccount(carol, 'acme', { hostName: alice.name });
+    for (const others of [[], [namesake]]) {
+      const rows = backupOf(enrolledInAccount(bob, 'acme'), ...others);
+      carryRotations(rotations, rows);
+      expect(rows.get('enrolment', bob.key)?.hostName).toBe(others.length > 0 ? bob.name : alice.name);
+    }
+  });
+
   test('into a key that enrolled after the backup takes over what the old key had, and nothing else', () => {
     const rows = backupOf(enrolled(alice));
     const replaced = replacedBy([

@@ -381,36 +381,12 @@ describe('a rotation, event by event', () => {
     expect(rows.get('move', bob.key)).toBeUndefined();
   });
 
-  test('KeyRotated takes the old list along or away, and the old encryption key away', () => {
-    const encKey = { type: 'EncKeyPublished', encPub: 'e', advertisedAtMs: 1, sig: 's', atMs: NOON_MS } as const;
-    for (const movesSenders of [true, false]) {
-      const rows = before();
-      rows.apply({ ...encKey, hostPubkey: bob.key });
-      rows.apply({ ...encKey, hostPubkey: dave.key });
-      rows.apply({ ...became, movesSenders });
-      expect([rows.get('senders', bob.key), rows.get('encKey', bob.key)]).toEqual([undefined, undefined]);
-      expect(rows.get('senders', dave.key)).toEqual(movesSenders ? { senders: [alice.key], iatMs: 1 } : undefined);
-      expect(rows.get('encKey', dave.key)).toEqual({ encPub: 'e', atMs: 1, sig: 's' });
-    }
-  });
-
   test('KeyRotated keeps the record that both keys signed, and none where the log has none', () => {
     const rows = before();
     rows.apply({ ...became, signed: null });
     expect(rows.get('rotation', bob.key)).toBeUndefined();
     rows.apply(rotated(dave, carol));
     expect(rows.get('rotation', dave.key)).toEqual(signedRotation(dave, carol));
-  });
-
-  test('KeyRotated moves charges between accounts', () => {
-    const charges = [
-      { account: 'acme', items: -1, bytes: -7 },
-      { account: 'umbrella', items: 1, bytes: 7 },
-    ];
-    const rows = before();
-    rows.apply({ ...became, charges });
-    expect(rows.get('account', 'acme')).toEqual({ items: 1, bytes: 5 });
-    expect(rows.get('account', 'umbrella')).toEqual({ items: 1, bytes: 7 });
   });
 
   test('ItemsMoved brings row, share and whereabouts along, and leaves bytes and dedup key where they are', () => {
@@ -442,14 +418,6 @@ describe('a rotation, event by event', () => {
     const rows = before();
     rows.apply(became);
     expect(() => rows.apply(moved(bob, dave, [NOON_MS + 1], ROTATED_MS))).toThrow('is queued');
-  });
-
-  test('what was acked under the old key stays acked: its dedup row names the old place', () => {
-    const rows = before();
-    rows.apply(acked(bob, NOON_MS, [[alice, 1, 7]], { account: 'acme' }));
-    rows.apply({ ...became, moved: 0, items: 0, bytes: 0 });
-    expect(rows.get('dedup', `${alice.key}${bob.key}m1`)).toMatchObject({ queuedTarget: bob.key, queuedSeq: NOON_MS });
-    expect(rows.get('target', bob.key)).toMatchObject({ ackedThrough: NOON_MS });
   });
 });
 
