@@ -2,6 +2,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { Challenges } from '../../src/relay/auth/challenges.ts';
 import { askChallenge, enrolBody, enrolHost, openChallenge, postJson, sendEnrol } from '../support/enrolments.ts';
 import { ANY_ADAPTER, FIRST_ADAPTER } from '../support/adapters.ts';
+import { SMALL_ORDER_ENCODINGS } from '../support/edwards25519.ts';
 import { type HttpRelay, enrolledRelay, relayForSuite } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed, relay as relayHost } from '../support/hosts.ts';
 import { jsonOf } from '../support/problems.ts';
@@ -196,22 +197,9 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       },
     );
 
-    // The canonical and non-canonical encodings of small-order points, a point off the curve, one with torsion.
+    // The encodings of small-order points, a point off the curve, one with torsion.
     test.each([
-      '0000000000000000000000000000000000000000000000000000000000000000',
-      '0100000000000000000000000000000000000000000000000000000000000000',
-      '0000000000000000000000000000000000000000000000000000000000000080',
-      '0100000000000000000000000000000000000000000000000000000000000080',
-      'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
-      'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',
-      'edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
-      'edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',
-      'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
-      'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',
-      '26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05',
-      '26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85',
-      'c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a',
-      'c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa',
+      ...SMALL_ORDER_ENCODINGS.map(({ hex }) => hex),
       '0200000000000000000000000000000000000000000000000000000000000000',
       'cdb267ce40c5cd45306fa5d2f29731459387dbf9eb933b7bd5aed9a765b88d4d',
     ])('enrolment rule 4: the key %s is refused at challenge and at enrol', async (hex) => {

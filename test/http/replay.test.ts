@@ -2,8 +2,7 @@
 import { canonicalize } from 'json-canonicalize';
 import { describe, expect, test } from 'vitest';
 import { ANY_ADAPTER } from '../support/adapters.ts';
-import { enrolBody, openChallenge } from '../support/enrolments.ts';
-import { type HttpRelay, enrolledRelay, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, enrolledRelay } from '../support/http-relay.ts';
 import { hopBytes, hopV1Bytes } from '../support/hops.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../support/hosts.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
@@ -212,16 +211,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     const statuses = await recorder.replay(ofBob.filter((bytes) => !bytes.includes('/v2/relay/info')));
     expect(statuses.length).toBeGreaterThan(5);
     expect(new Set(statuses)).toEqual(new Set([401]));
-    expect(await relay.lastLsn()).toBe(lsn);
-  });
-
-  test('a replayed enrolment is refused, and changes nothing', async () => {
-    const relay = await relayForTest(adapter);
-    const body = JSON.stringify(enrolBody(carol, await openChallenge(relay, carol)));
-    const bytes = requestBytes('POST', '/v1/relay/enrol', {}, body);
-    expect((await rawRequest(relay.port, bytes)).status).toBe(200);
-    const lsn = await relay.lastLsn();
-    for (let count = 0; count < 3; count++) expect(await rawRequest(relay.port, bytes)).toBeProblem('NO_CHALLENGE');
     expect(await relay.lastLsn()).toBe(lsn);
   });
 });

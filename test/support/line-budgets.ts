@@ -49,7 +49,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/control': 760,
   'test/crash': 1630,
   'test/e2e': 3050,
-  'test/http': 9830,
+  'test/http': 9790,
   'test/postgres': 2080,
   'test/property': 3640,
   'test/spec': 5960,
@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 8330,
   'test/unit/cli': 7400,
   'test/unit/host': 15650,
-  'test/unit/relay': 19270,
+  'test/unit/relay': 19200,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 83320,
-  test: 99110,
+  test: 99000,
   'bench scripts': 11250,
 };
