@@ -2,10 +2,9 @@
  * Sends one HTTP request to a program that listens at a Unix domain socket. Nothing waits for ever. A failure has a
  * reason; the caller puts it into words.
  */
-import { lstatSync } from 'node:fs';
+import { type Stats, lstatSync, realpathSync, statSync } from 'node:fs';
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
-import { AnswerReader, type DocumentAnswer, ForeignAnswer } from './http-answer.ts';
-import { socketFault } from './socket-owner.ts';
+import { dirname } from 'node:path';
 
 export type RequestFault =
   | 'not listening'
@@ -215,4 +214,138 @@ function faultOf(error: unknown): SocketRequestFailed {
   if (code.startsWith('HPE_')) return new SocketRequestFailed('foreign', code);
   if (code === 'ECONNRESET' || code === 'EPIPE') return new SocketRequestFailed('gone', code);
   return new SocketRequestFailed('failed', code);
+}
+
+/** Thrown for what is no answer that this package gives. */
+export class ForeignAnswer extends Error {}
+
+export interface DocumentAnswer {
+  status: number;
+  /** By their names in lower case; values of the same name are joined by commas. */
+  headers: Readonly<Record<string, string>>;
+  text: string;
+}
+
+type Head = Omit<DocumentAnswer, 'text'> & { bodyBytes: number };
+
+const HEAD_BYTES_MAX = 16 << 10;
+const HEAD_END = '\r\n\r\n';
+const VERSION = 'HTTP/1.1 ';
+/** What says that more answers follow (1xx) was not asked for. */
+const STATUS_LINE = /^HTTP\/1\.1 (?<status>[2-5]\d\d) [\t\x20-\x7e\x80-\xff]*$/;
+const HEADER_LINE = /^(?<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+):[\t ]*(?<value>[\t\x20-\x7e\x80-\xff]*?)[\t ]*$/;
+const LENGTH = /^\d{1,15}$/;
+
+/**
+ * Reads the answer to one HTTP/1.1 request as the daemon gives it, a document with its length: `node:http` takes longer
+ * to load than a hook may take. It is strict, as it knows who answers: whatever else comes is refused.
+ */
+export class AnswerReader {
+  readonly #bytesMax: number;
+  #head: Head | undefined;
+  /** The bytes that came: of the head until that is whole, of the body from then on. */
+  #pieces: Buffer[] = [];
+  #count = 0;
+
+  /** `bytesMax`: of the document. */
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax;
+  }
+
+  /** Takes the next bytes, in any pieces. Returns the answer when it is whole. Throws `ForeignAnswer`. */
+  read(bytes: Buffer): DocumentAnswer | undefined {
+    this.#pieces.push(bytes);
+    this.#count += bytes.length;
+    this.#head ??= this.#readHead();
+    if (!this.#head || this.#count < this.#head.bodyBytes) return undefined;
+    if (this.#count > this.#head.bodyBytes) throw new ForeignAnswer('bytes follow the answer');
+    const { status, headers } = this.#head;
+    return { status, headers, text: Buffer.concat(this.#pieces).toString() };
+  }
+
+  #readHead(): Head | undefined {
+    const come = Buffer.concat(this.#pieces);
+    this.#pieces = [come];
+    if (!VERSION.startsWith(come.toString('latin1', 0, VERSION.length))) throw new ForeignAnswer('it is no HTTP/1.1');
+    const end = come.indexOf(HEAD_END);
+    const length = end === -1 ? come.length : end + HEAD_END.length;
+    if (length > HEAD_BYTES_MAX) throw new ForeignAnswer('the head is too long');
+    if (end === -1) return undefined;
+    const [first = '', ...lines] = come.toString('latin1', 0, end).split('\r\n');
+    const headers: Record<string, string> = Object.create(null) as Record<string, string>;
+    for (const line of lines) {
+      const { name = '', value = '' } = matched(HEADER_LINE, line);
+      const key = name.toLowerCase();
+      headers[key] = headers[key] === undefined ? value : `${headers[key]}, ${value}`;
+    }
+    const { 'content-length': bytes = '', 'transfer-encoding': encoding } = headers;
+    if (!LENGTH.test(bytes) || encoding !== undefined) throw new ForeignAnswer('the length of the body is not told');
+    if (Number(bytes) > this.#bytesMax) throw new ForeignAnswer('the body is too long');
+    this.#pieces = [come.subarray(length)];
+    this.#count = come.length - length;
+    return { status: Number(matched(STATUS_LINE, first)['status']), headers, bodyBytes: Number(bytes) };
+  }
+}
+
+function matched(pattern: RegExp, line: string): Readonly<Record<string, string | undefined>> {
+  const groups = pattern.exec(line)?.groups;
+  if (!groups) throw new ForeignAnswer('a line of the head is malformed');
+  return groups;
+}
+
+const SUPERUSER = 0;
+const STICKY = 0o1000;
+const GROUP_WRITES = 0o020;
+const OTHERS_WRITE = 0o002;
+
+/** The owner of a file, and who may write it. */
+export type FileOwner = Pick<Stats, 'uid' | 'gid' | 'mode'>;
+
+export interface SocketUser {
+  uid: number;
+  /** The primary group of the user. */
+  gid: number;
+}
+
+/**
+ * Returns why nothing may be sent to the socket at `path`, or `undefined`, as where there is none: opening it will fail.
+ * What a program sends belongs to its user, so it sends nothing to a socket that another user made, or that other users
+ * could replace. The superuser may also use a socket of the owner of its folder: that of a relay that runs as a user of
+ * its own.
+ */
+export function socketFault(path: string): string | undefined {
+  const uid = process.getuid?.();
+  const gid = process.getgid?.();
+  if (uid === undefined || gid === undefined) return undefined;
+  let socket: Stats | undefined;
+  let folder: Stats | undefined;
+  let linked: string | undefined;
+  try {
+    socket = lstatSync(path, { throwIfNoEntry: false });
+    folder = statSync(dirname(path), { throwIfNoEntry: false });
+    if (socket?.isSymbolicLink()) linked = realpathSync(path);
+  } catch {
+    return undefined;
+  }
+  if (!folder || !(socket?.isSocket() || socket?.isSymbolicLink())) return undefined;
+  const fault = ownerFault(path, { socket, folder }, { uid, gid });
+  // The target of a link is checked as the link itself is.
+  return fault ?? (linked === undefined ? undefined : socketFault(linked));
+}
+
+/** Like `socketFault`, from the facts about the socket and its folder. */
+export function ownerFault(
+  path: string,
+  { socket, folder }: { socket: FileOwner; folder: FileOwner },
+  { uid, gid }: SocketUser,
+): string | undefined {
+  const isTrusted = (owner: number): boolean =>
+    owner === uid || owner === SUPERUSER || (uid === SUPERUSER && owner === folder.uid);
+  if (!isTrusted(socket.uid)) return `the socket ${path} belongs to the user with the number ${socket.uid}`;
+  const where = `the folder of the socket ${path}`;
+  if (!isTrusted(folder.uid)) return `${where} belongs to the user with the number ${folder.uid}`;
+  // In a sticky folder no user can replace the files of another.
+  if ((folder.mode & STICKY) !== 0) return undefined;
+  const isOpen = (folder.mode & OTHERS_WRITE) !== 0 || ((folder.mode & GROUP_WRITES) !== 0 && folder.gid !== gid);
+  return isOpen ? `${where} can be written by other users (chmod go-w ${dirname(path)} mends that)` : undefined;
 }

@@ -30,7 +30,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/http': 2280,
   'src/lib': 2230,
   'src/library': 1500,
-  'src/protocol': 2880,
+  'src/protocol': 2870,
   'src/relay': 370,
   'src/relay/auth': 1130,
   'src/relay/core': 3920,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 83320,
+  src: 83300,
   test: 99000,
   'bench scripts': 11250,
 };

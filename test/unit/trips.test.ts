@@ -65,19 +65,19 @@ async function relayInUse() {
 
 test('a push, at the relay', async (context) => {
   const { push } = await relayInUse();
-  expect((await filesOf(context, RELAY, push)).length).toBeLessThanOrEqual(78);
+  expect((await filesOf(context, RELAY, push)).length).toBeLessThanOrEqual(77);
 });
 
 test('a pull, at the relay', async (context) => {
   const { pull } = await relayInUse();
-  expect((await filesOf(context, RELAY, pull)).length).toBeLessThanOrEqual(44);
+  expect((await filesOf(context, RELAY, pull)).length).toBeLessThanOrEqual(43);
 });
 
 test('a page of the log on the console', async (context) => {
   const { relay } = await relayInUse();
   const page = await enterConsole(relay);
   await page.get('/log');
-  expect((await filesOf(context, RELAY, () => page.get('/log'))).length).toBeLessThanOrEqual(32);
+  expect((await filesOf(context, RELAY, () => page.get('/log'))).length).toBeLessThanOrEqual(30);
 });
 
 test('a message from host to host over a relay, at both hosts', async (context) => {
@@ -93,5 +93,5 @@ test('a message from host to host over a relay, at both hosts', async (context) 
     await arrived(2);
   });
   // A turn of a periodic task may fall into it.
-  expect(files.length).toBeLessThanOrEqual(68);
+  expect(files.length).toBeLessThanOrEqual(67);
 });

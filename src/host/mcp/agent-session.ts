@@ -11,7 +11,7 @@ import { SESSION_WAIT_MS_MAX } from '../contract/socket-protocol.ts';
 import type { InputOf } from '../api/operations.ts';
 import { type DaemonLink, RETRY_MS } from './daemon-link.ts';
 import { connect, type Socket } from 'node:net';
-import { socketFault } from '../../lib/socket-owner.ts';
+import { socketFault } from '../../lib/socket-request.ts';
 
 /** Registrations within the time after which a silent session is not live. */
 const BEATS_PER_LIFE = 3;

@@ -1,7 +1,7 @@
 /** Which answers of a local socket are taken, in whatever pieces they come, and which are refused. */
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { AnswerReader, type DocumentAnswer, ForeignAnswer } from '../../../src/lib/http-answer.ts';
+import { AnswerReader, type DocumentAnswer, ForeignAnswer } from '../../../src/lib/socket-request.ts';
 
 const HEAD_BYTES_MAX = 16 << 10;
 const OK = 'HTTP/1.1 200 OK\r\n';

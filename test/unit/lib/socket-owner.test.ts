@@ -7,7 +7,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { ControlClient } from '../../../src/cli/relay/control-client.ts';
 import { DaemonClient } from '../../../src/host/api/client.ts';
 import { controlSocketPath } from '../../../src/relay/operator/socket.ts';
-import { type FileOwner, ownerFault } from '../../../src/lib/socket-owner.ts';
+import { type FileOwner, ownerFault } from '../../../src/lib/socket-request.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const ME = { uid: 1000, gid: 1000 };
