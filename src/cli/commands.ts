@@ -183,7 +183,7 @@ export const COMMANDS: CommandTable = {
     inbox: from(mailbox, 'inboxCommand', 'Read and search the mail of an agent, or your own.'),
     send: from(send, 'sendCommand', 'Send a message as an agent.'),
     reply: from(send, 'replyCommand', 'Answer a message as an agent.'),
-    sent: from(mailbox, 'sentCommand', 'Show what an agent sent, and how far each message came.'),
+    sent: from(send, 'sentCommand', 'Show what an agent sent, and how far each message came.'),
     trace: from(trace, 'traceCommand', 'Follow one message through outbox, relay, receiver and receipts.'),
     outbox: from(outbox, 'outboxCommand', 'Show what waits for paired hosts, and cancel it.'),
     quarantine: from(quarantine, 'quarantineCommand', 'Show what this host received and did not let in.'),

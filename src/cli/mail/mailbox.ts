@@ -1,42 +1,25 @@
-/** `poste inbox` and `poste sent`: the mail that an agent, or the owner, received and sent. */
+/**
+ * `poste inbox`: the mail that an agent, or the owner, received: lists, whole messages, and with `--follow` mail as it comes,
+ * also when the daemon restarts meanwhile. Text of others is made printable and marked as theirs.
+ */
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
-import type {
-  InboxInput,
-  InboxResult,
-  SearchResult,
-  SentInput,
-  SentMessage,
-  SentResult,
-} from '../../host/contract/mail.ts';
+import type { InboxInput, InboxResult, MessageSummary, SearchResult, WholeMessage } from '../../host/contract/mail.ts';
 import { UNTRUSTED_TEXT } from '../../host/core/untrusted-text.ts';
-import { READ_MAX } from '../../host/contract/limits.ts';
+import { READ_MAX, INBOX_WAIT_MS_MAX, LIST_LIMIT_MAX } from '../../host/contract/limits.ts';
 import { OWNER_NAME } from '../../host/core/address.ts';
 import { countText } from '../../host/core/spans.ts';
 import { ownPaths } from '../../host/base/paths.ts';
-import { printable } from '../../protocol/printable.ts';
+import { printable, printableText } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, given, actingCommand } from '../lib/daemon-call.ts';
-import { CommandFailed } from '../lib/exit.ts';
+import { CommandFailed, EXIT, stopping } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen, screenOf, styled } from '../lib/screen.ts';
-import { shortIds, table } from '../lib/table.ts';
+import { shortIds, table, cutTo } from '../lib/table.ts';
 import { wholeNumber } from '../lib/values.ts';
-import { follow } from './follow.ts';
-import { messageText, summariesText } from './format-mail.ts';
-import { messageMeant, messagesMeant } from './message-meant.ts';
-
-export interface PageFlags {
-  limit?: number;
-  cursor?: string;
-}
-
-/** `--limit` and `--cursor`. */
-export function withPageFlags(command: Command): Command {
-  return command
-    .option('--limit <n>', 'list at most this many', wholeNumber(1))
-    .option('--cursor <cursor>', 'continue after the cursor of an earlier answer');
-}
+import { type PageFlags, withPageFlags, messageMeant, messagesMeant } from './send.ts';
+import { setTimeout as elapsed } from 'node:timers/promises';
 
 const INBOX_NOTES = `
 Reading marks messages as read, unless you add --peek. An ack says that you have dealt with a message. --follow prints a
@@ -227,102 +210,170 @@ function foundText(screen: Screen, as: string, result: SearchResult): string {
   return `${found}\n${back}. Older ones: --cursor ${next_cursor}\n`;
 }
 
-const SENT_NOTES = `
-Without a message, lists what was sent, the newest first, with the state at each recipient. With a message, shows its
-delivery to each recipient, step by step. The steps are those that the recipient's host reported.
-
-Examples:
-  $ poste sent --as builder
-  $ poste sent --as builder 06EXAMPLE0000000000000000
-  $ poste sent --as owner --limit 50 --json`;
-
-export function sentCommand(context: CommandContext): Command {
-  return withPageFlags(
-    actingCommand(context, 'sent').argument(
-      '[message]',
-      'the id of a sent message, or its first characters: show its delivery to each recipient',
-    ),
-  )
-    .addHelpText('after', SENT_NOTES)
-    .action(async (message: string | undefined, flags: ActingFlags & PageFlags) => {
-      const asked = inputOf(message, flags);
-      const { message_id: id } = asked;
-      const named = id === undefined ? asked : { message_id: await messageMeant(context, id, flags) };
-      const result = await ask(context, 'mail-sent', named, flags);
-      context.stdout.write(
-        flags.json ? jsonLine(result) : sentResultText(screenOf(context), result, message !== undefined),
-      );
-    });
-}
-
-function inputOf(message: string | undefined, { limit, cursor }: PageFlags): SentInput {
-  if (message === undefined) return given({ limit, cursor });
-  if (limit !== undefined || cursor !== undefined) {
-    throw new CommandFailed('usage', 'USAGE', '--limit and --cursor page through the list: leave out the message');
-  }
-  return { message_id: message };
-}
-
-function sentResultText(screen: Screen, { messages, next_cursor }: SentResult, isOne: boolean): string {
-  if (isOne) return messages.map((message) => deliveryText(screen, message)).join('');
-  if (messages.length === 0) return 'Nothing was sent.\n';
-  const more = next_cursor === null ? '' : `\nMore: --cursor ${next_cursor}\n`;
-  return `${sentListText(screen, messages)}${more}`;
-}
-
-type Recipient = SentMessage['recipients'][number];
-
-const STATE_WORDS: Readonly<Record<Recipient['state'], string>> = {
-  pending: 'waits for its host',
-  delivered: 'stored in its mailbox',
-  notified: 'notified of it',
-  read: 'read',
-  acked: 'acknowledged as done',
-  quarantined: 'quarantined by its host',
-  undelivered: 'not delivered',
-  unconfirmed: 'accepted by its host, but never confirmed',
-  cancelled: 'cancelled',
-};
-
-/** A line for each recipient of each message. */
-export function sentListText(screen: Screen, messages: readonly SentMessage[]): string {
-  const rows = messages.flatMap((message) =>
-    message.recipients.map((recipient, at) => ({ message, recipient, isFirst: at === 0 })),
-  );
-  type Row = (typeof rows)[number];
-  return table<Row>(
+export function summariesText(screen: Screen, summaries: readonly MessageSummary[]): string {
+  return table<MessageSummary>(
     screen,
     [
-      { title: 'MESSAGE', id: ({ message, isFirst }) => (isFirst ? message.message_id : '') },
-      { title: 'SENT', cell: ({ message, isFirst }) => (isFirst ? formatTime(screen, message.created_at) : '') },
-      { title: 'TO', cell: ({ recipient }) => recipient.recipient },
-      { title: 'STATE', cell: ({ recipient }) => recipient.state },
-      { title: 'SINCE', time: ({ recipient }) => recipient.at },
-      { title: 'SUBJECT', cell: ({ message, isFirst }) => (isFirst ? message.subject : '') },
+      { title: 'MESSAGE', id: ({ message_id }) => message_id },
+      { title: 'STATE', cell: ({ state }) => state, style: ({ state }) => (state === 'unread' ? 'green' : 'dim') },
+      { title: 'KIND', cell: (summary) => kindText(summary) },
+      { title: 'FROM', cell: ({ from }) => from },
+      { title: 'STORED', time: ({ stored_at }) => stored_at },
+      {
+        title: 'SUBJECT',
+        cell: ({ subject }) => subject,
+        style: ({ state }) => (state === 'unread' ? 'bold' : undefined),
+      },
     ],
-    rows,
+    summaries,
   );
 }
 
-/** One message and its way to each recipient. */
-export function deliveryText(screen: Screen, message: SentMessage): string {
-  const { message_id, thread, subject, kind, created_at, recipients } = message;
+export function kindText({
+  kind,
+  needs_reply,
+  origin,
+}: Pick<MessageSummary, 'kind' | 'needs_reply' | 'origin'>): string {
+  return [kind, ...(needs_reply ? ['needs reply'] : []), ...(origin === 'external' ? ['from outside'] : [])].join(', ');
+}
+
+/** A whole message. Every line of its body starts with a bar, so that it cannot look like output of ours. */
+export function messageText(screen: Screen, message: WholeMessage): string {
+  const { message_id, from, to, subject, kind, needs_reply, origin, created_at, refs, body } = message;
   const head = [
     ['message', message_id],
-    ['thread', thread],
+    ['from', `${from}${origin === 'external' ? ' (content from outside)' : ''}`],
+    ['to', to.join(', ')],
     ['sent', formatTime(screen, created_at)],
-    ['kind', kind],
+    ['kind', needs_reply ? `${kind}, needs a reply` : kind],
     ['subject', subject],
+    ...refs.map((ref) => ['ref', ref]),
   ];
-  return `${formatFields(head, 8, '')}${recipients.map((recipient) => timelineText(screen, recipient)).join('')}`;
+  const bar = styled(screen, 'dim', '|');
+  const shown = printableText(body).replace(/^.*$/gm, (line) => `${bar} ${line}`);
+  const rest = message.next_body_offset === null ? '' : `(continues: --offset ${message.next_body_offset})\n`;
+  return `${formatFields(head, 8, '')}${shown}\n${rest}`;
 }
 
-/** The steps that are known of one recipient, the earliest first. */
-export function timelineText(screen: Screen, { recipient, steps }: Pick<Recipient, 'recipient' | 'steps'>): string {
-  const times = steps.map(({ at }) => formatTime(screen, at));
-  const width = Math.max(...times.map((time) => time.length));
-  const lines = steps.map(
-    ({ state }, at) => `  ${times[at]?.padEnd(width)}  ${state.padEnd(11)}  ${STATE_WORDS[state]}\n`,
-  );
-  return `to ${printable(recipient)}\n${lines.join('')}`;
+/** Longer than the daemon waits. */
+const SILENCE_MS = INBOX_WAIT_MS_MAX + 15_000;
+/** How long after a call to a daemon that is gone the next one follows. */
+const RETRY_MS = 500;
+/** A daemon that ended, ends, or is about to start. */
+const GONE_CODES: ReadonlySet<string> = new Set(['DAEMON_NOT_RUNNING', 'DAEMON_GONE', 'DAEMON_SILENT', 'UNAVAILABLE']);
+
+/** Prints what is unread, and then all mail that comes. Ends at ctrl-c, with 130. */
+export async function follow(context: CommandContext, flags: ActingFlags): Promise<void> {
+  const signal = stopping(context);
+  const mailbox = new FollowedMailbox(context, flags, signal);
+  try {
+    for (const summary of await mailbox.begin()) print(context, summary, flags);
+    if (screenOf(context).columns !== undefined) context.stderr.write('Waiting for mail; ctrl-c ends it.\n');
+    while (!signal.aborted) {
+      for (const summary of await mailbox.next()) print(context, summary, flags);
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+  context.exitCode = EXIT.interrupted;
+}
+
+class FollowedMailbox {
+  readonly #context: CommandContext;
+  readonly #flags: ActingFlags;
+  readonly #signal: AbortSignal;
+  /** The newest message that is known; null in an empty mailbox. */
+  #newest: MessageSummary | null = null;
+  #mark: string | undefined;
+  #isGone = false;
+
+  constructor(context: CommandContext, flags: ActingFlags, signal: AbortSignal) {
+    this.#context = context;
+    this.#flags = flags;
+    this.#signal = signal;
+  }
+
+  /** What is unread, the oldest first. */
+  async begin(): Promise<MessageSummary[]> {
+    const { mark, summaries } = await this.#watch(0);
+    this.#mark = mark;
+    // What comes from here on is newer than this, unread or not.
+    const newest = await this.#page(undefined, 1);
+    this.#newest = newest.summaries[0] ?? null;
+    const known = new Set(summaries.map(({ message_id }) => message_id));
+    const isBetween = this.#newest !== null && this.#newest.state === 'unread' && !known.has(this.#newest.message_id);
+    return isBetween && this.#newest ? [...summaries.toReversed(), this.#newest] : summaries.toReversed();
+  }
+
+  /** What has come since, the oldest first; nothing when the daemon went, or the time of one wait is over. */
+  async next(): Promise<MessageSummary[]> {
+    try {
+      const { mark } = await this.#watch(INBOX_WAIT_MS_MAX);
+      this.#say(false);
+      if (mark === this.#mark) return [];
+      this.#mark = mark;
+      return await this.#come();
+    } catch (error) {
+      if (this.#signal.aborted || !(error instanceof CommandFailed) || !GONE_CODES.has(error.code)) throw error;
+      this.#say(true);
+      await elapsed(RETRY_MS, undefined, { signal: this.#signal });
+      return [];
+    }
+  }
+
+  /** Says once that the daemon went, and once that it came back. */
+  #say(isGone: boolean): void {
+    if (this.#isGone === isGone) return;
+    this.#isGone = isGone;
+    const what = isGone ? 'the daemon does not answer; mail is shown again when it does' : 'the daemon answers again';
+    this.#context.stderr.write(`poste: ${what}.\n`);
+  }
+
+  async #come(): Promise<MessageSummary[]> {
+    const known = this.#newest;
+    const come: MessageSummary[] = [];
+    let cursor: string | undefined;
+    for (let isOver = false; !isOver; ) {
+      const page = await this.#page(cursor, LIST_LIMIT_MAX);
+      for (const summary of page.summaries) {
+        isOver = known !== null && (summary.message_id === known.message_id || summary.stored_at < known.stored_at);
+        if (isOver) break;
+        come.push(summary);
+      }
+      cursor = page.next_cursor ?? undefined;
+      isOver ||= cursor === undefined;
+    }
+    this.#newest = come[0] ?? known;
+    return come.toReversed();
+  }
+
+  #watch(wait_ms: number): Promise<{ mark: string; summaries: MessageSummary[] }> {
+    const asked = { wait_ms, ...(this.#mark !== undefined && { mark: this.#mark }) };
+    return ask(this.#context, 'watch-inbox', asked, this.#flags, { signal: this.#signal, silenceMs: SILENCE_MS });
+  }
+
+  /** Of the whole mailbox, the newest first. Marks them notified, as a list does. */
+  async #page(
+    cursor: string | undefined,
+    limit: number,
+  ): Promise<{ summaries: MessageSummary[]; next_cursor: string | null }> {
+    const asked = { action: 'list', state: 'all', limit, ...(cursor !== undefined && { cursor }) } as const;
+    const options = { signal: this.#signal };
+    const { summaries = [], next_cursor } = await ask(this.#context, 'mail-inbox', asked, this.#flags, options);
+    return { summaries, next_cursor };
+  }
+}
+
+function print(context: CommandContext, summary: MessageSummary, { json }: ActingFlags): void {
+  context.stdout.write(json ? jsonLine(summary) : lineOf(context, summary));
+}
+
+function lineOf(context: CommandContext, summary: MessageSummary): string {
+  const screen = screenOf(context);
+  const { message_id, from, subject, stored_at } = summary;
+  const id = screen.columns === undefined ? message_id : (shortIds([message_id])[0] ?? '');
+  const time = formatMoment(screen, stored_at);
+  const text = printable(`${from}: ${subject} (${kindText(summary)})`);
+  const room = screen.columns === undefined ? Infinity : screen.columns - time.length - id.length - 4;
+  return `${styled(screen, 'dim', time)}  ${styled(screen, 'yellow', id)}  ${cutTo(text, room)}\n`;
 }

@@ -1,15 +1,26 @@
-/** `poste send` and `poste reply`: a new message, or an answer to one. */
+/** `poste send`, `poste reply` and `poste sent`: a new message, an answer to one, and what became of them. */
 import { type Command, Option } from 'commander';
-import type { SendInput } from '../../host/contract/mail.ts';
+import type {
+  FindMessageInput,
+  SendInput,
+  SendResult,
+  SentInput,
+  SentMessage,
+  SentResult,
+} from '../../host/contract/mail.ts';
 import { BODY_CHARACTERS_MAX } from '../../host/contract/limits.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, given, actingCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { givenText } from '../lib/input.ts';
-import { jsonLine } from '../lib/format.ts';
-import { sentText } from './format-mail.ts';
-import { messageMeant } from './message-meant.ts';
+import { jsonLine, formatFields } from '../lib/format.ts';
+import { idMeant } from '../lib/short-id.ts';
+import { countText } from '../../host/core/spans.ts';
+import { printable, printableText } from '../../protocol/printable.ts';
+import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { table } from '../lib/table.ts';
+import { wholeNumber } from '../lib/values.ts';
 
 interface SendFlags extends MessageFlags {
   to: string[];
@@ -124,4 +135,163 @@ async function bodyOf(context: CommandContext, { body, bodyFile = body }: Messag
     });
   }
   return text;
+}
+
+/** What became of a message, recipient by recipient. */
+export function sentText(result: SendResult): string {
+  const lines = result.recipients.map(({ recipient, status, detail }) => `  ${recipient}: ${status} (${detail})\n`);
+  const before = result.duplicate ? ' earlier, under the same idempotency key; nothing was sent now' : '';
+  const accepted = `Accepted ${result.message_id}${before}.\n${lines.join('')}${listsText(result)}`;
+  return printableText(accepted);
+}
+
+/** From this age on, the sender to a group is warned that a host's list of agents is old. */
+const LIST_AGE_SHOWN_S = 60;
+
+function listsText({ directories = [] }: SendResult): string {
+  const lines = directories.map(({ host, age_seconds: age }) => {
+    if (age === null) return `${host} has not sent its list of agents yet: none of them gets this.\n`;
+    const minutes = Math.floor(age / 60);
+    const old = `The list of agents at ${host} is ${countText(minutes, 'minute')} old`;
+    return age < LIST_AGE_SHOWN_S ? '' : `${old}: an agent added since does not get this.\n`;
+  });
+  return lines.join('');
+}
+
+export interface PageFlags {
+  limit?: number;
+  cursor?: string;
+}
+
+/** `--limit` and `--cursor`. */
+export function withPageFlags(command: Command): Command {
+  return command
+    .option('--limit <n>', 'list at most this many', wholeNumber(1))
+    .option('--cursor <cursor>', 'continue after the cursor of an earlier answer');
+}
+
+const SENT_NOTES = `
+Without a message, lists what was sent, the newest first, with the state at each recipient. With a message, shows its
+delivery to each recipient, step by step. The steps are those that the recipient's host reported.
+
+Examples:
+  $ poste sent --as builder
+  $ poste sent --as builder 06EXAMPLE0000000000000000
+  $ poste sent --as owner --limit 50 --json`;
+
+export function sentCommand(context: CommandContext): Command {
+  return withPageFlags(
+    actingCommand(context, 'sent').argument(
+      '[message]',
+      'the id of a sent message, or its first characters: show its delivery to each recipient',
+    ),
+  )
+    .addHelpText('after', SENT_NOTES)
+    .action(async (message: string | undefined, flags: ActingFlags & PageFlags) => {
+      const asked = inputOf(message, flags);
+      const { message_id: id } = asked;
+      const named = id === undefined ? asked : { message_id: await messageMeant(context, id, flags) };
+      const result = await ask(context, 'mail-sent', named, flags);
+      context.stdout.write(
+        flags.json ? jsonLine(result) : sentResultText(screenOf(context), result, message !== undefined),
+      );
+    });
+}
+
+function inputOf(message: string | undefined, { limit, cursor }: PageFlags): SentInput {
+  if (message === undefined) return given({ limit, cursor });
+  if (limit !== undefined || cursor !== undefined) {
+    throw new CommandFailed('usage', 'USAGE', '--limit and --cursor page through the list: leave out the message');
+  }
+  return { message_id: message };
+}
+
+function sentResultText(screen: Screen, { messages, next_cursor }: SentResult, isOne: boolean): string {
+  if (isOne) return messages.map((message) => deliveryText(screen, message)).join('');
+  if (messages.length === 0) return 'Nothing was sent.\n';
+  const more = next_cursor === null ? '' : `\nMore: --cursor ${next_cursor}\n`;
+  return `${sentListText(screen, messages)}${more}`;
+}
+
+type Recipient = SentMessage['recipients'][number];
+
+const STATE_WORDS: Readonly<Record<Recipient['state'], string>> = {
+  pending: 'waits for its host',
+  delivered: 'stored in its mailbox',
+  notified: 'notified of it',
+  read: 'read',
+  acked: 'acknowledged as done',
+  quarantined: 'quarantined by its host',
+  undelivered: 'not delivered',
+  unconfirmed: 'accepted by its host, but never confirmed',
+  cancelled: 'cancelled',
+};
+
+/** A line for each recipient of each message. */
+export function sentListText(screen: Screen, messages: readonly SentMessage[]): string {
+  const rows = messages.flatMap((message) =>
+    message.recipients.map((recipient, at) => ({ message, recipient, isFirst: at === 0 })),
+  );
+  type Row = (typeof rows)[number];
+  return table<Row>(
+    screen,
+    [
+      { title: 'MESSAGE', id: ({ message, isFirst }) => (isFirst ? message.message_id : '') },
+      { title: 'SENT', cell: ({ message, isFirst }) => (isFirst ? formatTime(screen, message.created_at) : '') },
+      { title: 'TO', cell: ({ recipient }) => recipient.recipient },
+      { title: 'STATE', cell: ({ recipient }) => recipient.state },
+      { title: 'SINCE', time: ({ recipient }) => recipient.at },
+      { title: 'SUBJECT', cell: ({ message, isFirst }) => (isFirst ? message.subject : '') },
+    ],
+    rows,
+  );
+}
+
+/** One message and its way to each recipient. */
+export function deliveryText(screen: Screen, message: SentMessage): string {
+  const { message_id, thread, subject, kind, created_at, recipients } = message;
+  const head = [
+    ['message', message_id],
+    ['thread', thread],
+    ['sent', formatTime(screen, created_at)],
+    ['kind', kind],
+    ['subject', subject],
+  ];
+  return `${formatFields(head, 8, '')}${recipients.map((recipient) => timelineText(screen, recipient)).join('')}`;
+}
+
+/** The steps that are known of one recipient, the earliest first. */
+export function timelineText(screen: Screen, { recipient, steps }: Pick<Recipient, 'recipient' | 'steps'>): string {
+  const times = steps.map(({ at }) => formatTime(screen, at));
+  const width = Math.max(...times.map((time) => time.length));
+  const lines = steps.map(
+    ({ state }, at) => `  ${times[at]?.padEnd(width)}  ${state.padEnd(11)}  ${STATE_WORDS[state]}\n`,
+  );
+  return `to ${printable(recipient)}\n${lines.join('')}`;
+}
+
+/** As long as the ids that this host makes: then it is whole. */
+const ID_CHARACTERS = 26;
+
+/** The whole id of a message or a thread. What means none comes back as it is, for the daemon to refuse. */
+export async function messageMeant(
+  context: CommandContext,
+  text: string,
+  flags: ActingFlags,
+  of: NonNullable<FindMessageInput['of']> = 'message',
+): Promise<string> {
+  if (text.length >= ID_CHARACTERS || text === '') return text;
+  const { found } = await ask(context, 'find-message', { text, of }, flags);
+  const candidates = found.map(({ id, from, subject }) => ({ id, about: `from ${from}: ${subject}` }));
+  return idMeant(text, candidates) ?? text;
+}
+
+export async function messagesMeant(
+  context: CommandContext,
+  texts: readonly string[],
+  flags: ActingFlags,
+): Promise<string[]> {
+  const whole: string[] = [];
+  for (const text of texts) whole.push(await messageMeant(context, text, flags));
+  return whole;
 }

@@ -11,7 +11,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
-import { messageMeant } from './message-meant.ts';
+import { messageMeant } from './send.ts';
 
 const TRACE_NOTES = `
 For a message that this host sent, shows each row of the outbox, the receipt of the relay that accepted it, the relay's
