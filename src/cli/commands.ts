@@ -61,7 +61,7 @@ const host = () => import('./host/host.ts');
 const init = () => import('./host/init.ts');
 const peers = () => import('./host/peers.ts');
 const relay = () => import('./host/relay.ts');
-const restore = () => import('./host/restore.ts');
+const restore = () => import('./host/backup.ts');
 const setup = () => import('./host/setup.ts');
 const relayBackup = () => import('./relay/backup.ts');
 const cluster = () => import('./relay/cluster.ts');

@@ -12,7 +12,7 @@ export const LARGE_COMMANDS: Readonly<Record<string, readonly string[]>> = {
   init: ['./host/init.ts'],
   mcp: ['./mail/mcp.ts'],
   relay: ['./relay/', './host/relay.ts'],
-  restore: ['./host/restore.ts'],
+  restore: ['./host/backup.ts'],
   setup: ['./host/setup.ts'],
   status: ['./host/host.ts'],
   trace: ['./mail/trace.ts'],

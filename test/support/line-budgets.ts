@@ -3,9 +3,9 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4290,
   scripts: 6970,
   'src/cli': 590,
-  'src/cli/host': 2720,
+  'src/cli/host': 2710,
   'src/cli/lib': 2250,
-  'src/cli/mail': 1970,
+  'src/cli/mail': 1960,
   'src/cli/relay': 4730,
   'src/host': 950,
   'src/host/agents': 760,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 83300,
+  src: 83280,
   test: 99000,
   'bench scripts': 11250,
 };

@@ -1,5 +1,9 @@
-/** `poste backup <file>`: writes everything this host holds into one file, whether its daemon runs or not. */
-import { Command } from 'commander';
+/**
+ * `poste backup <file>`: writes everything this host holds into one file, whether its daemon runs or not. `poste restore <file>`
+ * replaces the store of this host by a backup. Rotated keys and ended pairings stay so.
+ */
+import { resolve } from 'node:path';
+import { Command, Option } from 'commander';
 import { CallFailed, DaemonClient } from '../../host/api/client.ts';
 import { loadIdentity } from '../../host/peers/identity.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
@@ -10,9 +14,21 @@ import { backupPath, writeImageTo } from '../lib/backup-output.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { hostFailure } from '../lib/host-paths.ts';
 import { atWork } from '../lib/output.ts';
-import { formatBytes, formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { formatBytes, formatFields, JSON_FLAG, jsonLine, formatLines } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
+import { countText } from '../../host/core/spans.ts';
+import { rehearseRestore, type RestoreRehearsal } from '../../host/restore-rehearsal.ts';
+import {
+  type RestoreFault,
+  type RestorePlan,
+  RestoreRefused,
+  type RestoreReport,
+  restoreHost,
+} from '../../host/restore.ts';
+import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
+import { confirm, requireConfirmation, terminalOf, requireReadable } from '../lib/input.ts';
+import { CommandFailed, type ExitName } from '../lib/exit.ts';
 
 interface BackupFlags {
   force?: boolean;
@@ -97,4 +113,152 @@ function textOf(screen: Screen, { header, bytes, messages, sha256 }: WrittenHost
     ['sha256', sha256],
   ];
   return `The backup is complete.\n${formatFields(rows, 8)}`;
+}
+
+interface RestoreFlags {
+  dryRun?: boolean;
+  force?: boolean;
+  yes?: boolean;
+  json?: boolean;
+}
+
+const RESTORE_NOTES = `
+Stop the daemon first. Poste checks the whole backup before it replaces anything, and keeps the former store aside. It takes
+keys and pairings from the former store, so that an old key or an unpaired host does not come back. Mail that waited to be
+sent is sent again under its old id, and no host accepts it twice. Mail that was received or sent after the backup is not in
+it: Poste shows how much that is before it asks, and mails it to owner. A dry run works on copies in the folder for temporary
+files (TMPDIR), also while a daemon runs.
+
+Examples:
+  $ poste restore poste.backup --dry-run
+  $ poste restore poste.backup
+  $ poste restore poste.backup --yes --json`;
+
+export function restoreCommand(context: CommandContext): Command {
+  return new Command('restore')
+    .argument('<file>', 'a file that poste backup wrote')
+    .addOption(new Option('--dry-run', 'show what would be replaced and lost, and change nothing').conflicts('yes'))
+    .option('--force', 'replace the store even if it cannot be read or belongs to another host')
+    .option('--yes', 'do not ask for confirmation')
+    .option(...JSON_FLAG)
+    .addHelpText('after', RESTORE_NOTES)
+    .action(async (file: string, flags: RestoreFlags) => restore(context, file, flags));
+}
+
+const EXIT_OF: Readonly<Record<RestoreFault, ExitName>> = {
+  file: 'notFound',
+  damaged: 'failure',
+  newer: 'failure',
+  running: 'conflict',
+  'other-host': 'conflict',
+  unreadable: 'failure',
+};
+
+async function restore(context: CommandContext, file: string, flags: RestoreFlags): Promise<void> {
+  const force = flags.force === true;
+  const options = { file: resolve(file), paths: ownPaths(context), force };
+  requireReadable(options.file);
+  try {
+    if (flags.dryRun) {
+      const rehearsed = await atWork(context, ({ signal }) => rehearseRestore({ ...options, signal }));
+      const { isDaemonRunning: daemon_runs } = rehearsed;
+      const document = {
+        dry_run: true,
+        daemon_runs,
+        ...planDocument(rehearsed),
+        receipt_floor: null,
+        kept_aside: null,
+      };
+      context.stdout.write(flags.json ? jsonLine(document) : rehearsedText(screenOf(context), rehearsed));
+      return;
+    }
+    requireConfirmation(context, {
+      yes: flags.yes,
+      stake: 'a restore replaces the store',
+      advice: ', or try --dry-run first',
+    });
+    const report = await restoreHost({
+      ...options,
+      nowMs: context.nowMs(),
+      confirm: async (plan) => {
+        if (flags.yes) return;
+        context.stderr.write(`The backup ${planText(screenOf(context, context.stderr), plan)}`);
+        await confirm('Replace the store now?', terminalOf(context));
+      },
+    });
+    context.stdout.write(flags.json ? jsonLine(reportDocument(report)) : restoredText(screenOf(context), report));
+  } catch (error) {
+    if (!(error instanceof RestoreRefused)) throw hostFailure(error);
+    const code = `RESTORE_${error.fault.toUpperCase().replaceAll('-', '_')}`;
+    throw new CommandFailed(EXIT_OF[error.fault], code, error.message);
+  }
+}
+
+function reportDocument(report: RestoreReport): object {
+  const { receiptFloor: receipt_floor, keptAside: kept_aside } = report;
+  return { dry_run: false, ...planDocument(report), receipt_floor, kept_aside };
+}
+
+function planDocument({ backup, holds, replaced }: RestorePlan): object {
+  const { messages, agents, peers, waiting } = holds;
+  return {
+    backup,
+    messages,
+    agents,
+    peers,
+    waiting,
+    replaced: replaced && {
+      readable: replaced.isReadable,
+      same_host: replaced.isSameHost,
+      messages_since: replaced.messagesSince,
+      outgoing_since: replaced.outgoingSince,
+      agents_since: replaced.agentsSince,
+    },
+  };
+}
+
+function restoredText(screen: Screen, report: RestoreReport): string {
+  const kept = report.keptAside === null ? [] : [`the former store is kept as ${report.keptAside}`];
+  return `Restored the backup ${planText(screen, report)}${formatLines(kept, '  ')}`;
+}
+
+function rehearsedText(screen: Screen, rehearsed: RestoreRehearsal): string {
+  const first = rehearsed.isDaemonRunning ? '  a daemon uses the store: stop it before you restore\n' : '';
+  return `A restore would bring back the backup ${planText(screen, rehearsed)}${first}Nothing was changed.\n`;
+}
+
+/** After the word backup. */
+function planText(screen: Screen, { backup, holds, replaced }: RestorePlan): string {
+  const key = parsePublicKey(backup.host_pubkey);
+  const counts = [
+    countText(holds.messages, 'message'),
+    countText(holds.agents, 'agent'),
+    countText(holds.peers, 'paired host'),
+  ];
+  const waiting = holds.waiting === 0 ? '' : `; ${countText(holds.waiting, 'message')} in it will be sent again`;
+  const lines = [
+    `of host ${backup.host}, ${key ? displayFingerprint(key) : backup.host_pubkey}`,
+    `written by Poste ${backup.version}, schema ${backup.schema_version}`,
+    `holds ${counts.join(', ')}${waiting}`,
+    ...replacedLines(replaced),
+  ];
+  return `of ${formatMoment(screen, backup.created_at)}\n${formatLines(lines, '  ')}`;
+}
+
+function replacedLines(replaced: RestorePlan['replaced']): string[] {
+  if (!replaced) return ['there is no former store, so keys and pairings are those of the backup'];
+  if (!replaced.isReadable) return ['the present store cannot be read: nothing is kept from it'];
+  const { isSameHost, messagesSince: messages, outgoingSince: outgoing, agentsSince: agents } = replaced;
+  const going = outgoing === 0 ? '' : `; ${outgoing} of them ${outgoing === 1 ? 'waits' : 'wait'} for another host`;
+  return [
+    isSameHost
+      ? 'keys and pairings are kept from the present store'
+      : 'the present store belongs to another host: nothing is kept from it',
+    messages === 0
+      ? 'no message of the present store is missing in the backup'
+      : `${countText(messages, 'message')} of the present store ${messages === 1 ? 'is' : 'are'} not in the backup${going}`,
+    ...(agents.length === 0
+      ? []
+      : [`not in the backup: the ${agents.length === 1 ? 'agent' : 'agents'} ${agents.join(', ')}`]),
+  ];
 }

@@ -1,6 +1,11 @@
 /** `poste daemon`: keeps and delivers the mail of this host until a signal stops it. */
-import { storeRemedy } from '../../lib/file-fault.ts';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { kill } from 'node:process';
+import { setTimeout as elapsed } from 'node:timers/promises';
 import { Command, Option } from 'commander';
+import { storeRemedy } from '../../lib/file-fault.ts';
 import { LOG_LEVELS, type LogLevel } from '../../host/base/config.ts';
 import { type Daemon, DaemonRefused, startDaemon } from '../../host/daemon.ts';
 import { ownPaths } from '../../host/base/paths.ts';
@@ -14,11 +19,6 @@ import { commandLog, endLog } from '../lib/log.ts';
 import { announce } from '../lib/output.ts';
 import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { existsSync } from 'node:fs';
-import { kill } from 'node:process';
-import { setTimeout as elapsed } from 'node:timers/promises';
 import { isListening } from '../../lib/unix-socket.ts';
 import { ask, startInBackground, waitForDaemon } from '../lib/daemon-call.ts';
 import { findProgram } from '../lib/find-program.ts';

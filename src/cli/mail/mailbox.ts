@@ -3,6 +3,7 @@
  * also when the daemon restarts meanwhile. Text of others is made printable and marked as theirs.
  */
 import { join } from 'node:path';
+import { setTimeout as elapsed } from 'node:timers/promises';
 import { Command, Option } from 'commander';
 import type { InboxInput, InboxResult, MessageSummary, SearchResult, WholeMessage } from '../../host/contract/mail.ts';
 import { UNTRUSTED_TEXT } from '../../host/core/untrusted-text.ts';
@@ -19,7 +20,6 @@ import { formatMoment, formatTime, type Screen, screenOf, styled } from '../lib/
 import { shortIds, table, cutTo } from '../lib/table.ts';
 import { wholeNumber } from '../lib/values.ts';
 import { type PageFlags, withPageFlags, messageMeant, messagesMeant } from './send.ts';
-import { setTimeout as elapsed } from 'node:timers/promises';
 
 const INBOX_NOTES = `
 Reading marks messages as read, unless you add --peek. An ack says that you have dealt with a message. --follow prints a

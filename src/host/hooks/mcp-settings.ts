@@ -5,11 +5,11 @@
  * A server that is called `poste` and that somebody else wrote stays as it is.
  */
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { parse as parseToml, TomlError } from 'smol-toml';
 import { type Environment, homeFolder } from '../../lib/user-folders.ts';
 import { HOOK_PROGRAMS } from './programs.ts';
 import { isRecord, changedJson, settingsOf, SettingsRefused, badLayout, lineEndOf } from './settings-text.ts';
-import { isDeepStrictEqual } from 'node:util';
-import { parse as parseToml, TomlError } from 'smol-toml';
 
 /** OpenCode runs no hooks; it loads a plugin. */
 export const SETTLED_PROGRAMS = [...HOOK_PROGRAMS, 'opencode'] as const;

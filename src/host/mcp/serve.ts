@@ -21,12 +21,12 @@ import {
   type ToolAnnotations,
 } from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
+import type { TSchema } from 'typebox';
 import { type DaemonClient, CallFailed } from '../api/client.ts';
 import { AgentSession, type ClaudeInbox, type ServerLog } from './agent-session.ts';
 import { type ClientStreams, ClientTransport } from './client-transport.ts';
 import { DaemonLink } from './daemon-link.ts';
 import { INBOX_URI, InboxWatch, addInboxResource } from './inbox-resource.ts';
-import type { TSchema } from 'typebox';
 import { type OperationName, OPERATIONS, type ProblemAnswer } from '../api/operations.ts';
 
 export interface McpOptions {
