@@ -65,7 +65,7 @@ const CONTROLS: Readonly<Record<string, Control>> = {
   },
   'mail that is taken again when it comes again': {
     patch: {
-      file: 'host/inbound/receive-envelope.ts',
+      file: 'host/inbound/judge.ts',
       from: "const arrival = reader.get('arrival', peer.peerId, envelope.id);",
       to: 'const arrival = undefined;',
     },

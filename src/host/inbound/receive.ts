@@ -7,7 +7,7 @@
  *
  * A message of which only some recipients exist here is delivered to those, and kept for the others.
  */
-import { type IncomingItem, Inspection, type Judgement, keep } from './verify.ts';
+import { type IncomingItem, Inspection, type Judgement, keep, RECEIPT, signedByHost, signedByRelay } from './verify.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../base/context.ts';
 import {
@@ -17,8 +17,7 @@ import {
   quarantinedRow,
   removeFromQuarantine,
 } from './quarantine-rows.ts';
-import { checkEnvelope, judgeEnvelope } from './receive-envelope.ts';
-import { judgeNotice, judgeReceipt, signedNotice, signedReceipt } from './receive-signed-record.ts';
+import { checkEnvelope, judgeEnvelope, judgeNotice, judgeReceipt } from './judge.ts';
 
 /** The reason after `rejected:` when there is no room for the bytes of an item to keep. */
 const QUARANTINE_FULL = 'quarantine full';
@@ -44,8 +43,8 @@ function inspectItems(context: HostContext, items: readonly IncomingItem[]): Pro
 async function inspectIn(reader: Reader, context: HostContext, item: IncomingItem): Promise<Inspection> {
   const inspection = new Inspection(item);
   if (item.kind === 'envelope') await checkEnvelope(reader, context, inspection);
-  if (item.kind === 'receipt') signedReceipt(reader, context, inspection);
-  if (item.kind === 'expired') signedNotice(inspection);
+  if (item.kind === 'receipt') signedByHost(reader, context, inspection, RECEIPT);
+  if (item.kind === 'expired') signedByRelay(inspection);
   return inspection;
 }
 

@@ -1,4 +1,4 @@
-/** What judging an inbound item rests on: the item, its expensive checks, the peer behind a key, and the judgement. */
+/** Judging an inbound item rests on this: the item, its expensive checks, who signed it, and the judgement. */
 import { peerOfKey } from '../peers/peers.ts';
 import { type Sha256Hex, sha256Hex } from '../../protocol/digest.ts';
 import { verifySignature } from '../../protocol/ed25519.ts';
@@ -10,23 +10,61 @@ import type { QuarantineReason } from '../core/quarantine.ts';
 import type { Address, PeerRow, SealKey } from '../core/rows.ts';
 import { type Envelope, NotOpened, openSeal, type SealedContent } from '../wire/sealing.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { Malformed, parseContent, parseEnvelope, type SignedRecord, signedBytesOf } from '../wire/parse.ts';
-
-interface ParsedEnvelope {
-  envelope: Envelope;
-  signedBytes: Buffer;
-  /** SHA-256 of the signed bytes. */
-  contentHash: Sha256Hex;
-}
-
-interface NotWellFormed {
-  malformed: string;
-}
+import {
+  Malformed,
+  parseContent,
+  parseEnvelope,
+  parseNotice,
+  parseReceipt,
+  type SignedRecord,
+  signedBytesOf,
+} from '../wire/parse.ts';
+import type { DeliveryReceipt, ExpiryNotice } from '../../protocol/documents.ts';
 
 interface NotReadable {
   reason: 'not-opened' | 'bad-content';
   detail: string;
 }
+
+/** How an item of one kind is read, and what in it says who signed it. */
+interface Form<Rec> {
+  parse: (wire: Buffer) => SignedRecord<Rec>;
+  /** The id that the item has to have. */
+  itemIdOf: (rec: Rec) => string;
+  /** Why an item of another id is kept. */
+  otherId: string;
+  signingOf: (rec: Rec) => Signing;
+}
+
+/** An item's own claim of its origin, before its signature is verified. */
+interface Signing {
+  key: PublicKey;
+  /** When it was written, by its own claim. */
+  writtenAtMs: number;
+}
+
+export const ENVELOPE: Form<Envelope> = {
+  parse: (wire) => {
+    const envelope = parseEnvelope(wire);
+    return { rec: envelope, signedBytes: signedBytesOf(envelope), sig: envelope.sig };
+  },
+  itemIdOf: ({ id }) => id,
+  otherId: 'the envelope has another id than the item',
+  signingOf: ({ from_host_pubkey: key, created_at: writtenAtMs }) => ({ key, writtenAtMs }),
+};
+
+export const RECEIPT: Form<DeliveryReceipt> = {
+  parse: parseReceipt,
+  itemIdOf: ({ msg, recipient, seq }) => `receipt:${msg}:${recipient}:${seq}`,
+  otherId: 'the receipt is not the one that the item names',
+  signingOf: ({ host_pubkey: key, at: writtenAtMs }) => ({ key, writtenAtMs }),
+};
+
+const NOTICE: Omit<Form<ExpiryNotice>, 'signingOf'> = {
+  parse: parseNotice,
+  itemIdOf: ({ item_id: id, target_pubkey: target }) => `expired:${id}:${target}`,
+  otherId: 'the notice is not the one that the item names',
+};
 
 /**
  * Caches the expensive checks of one inbound item: parse, signature, HPKE open. They depend only on bytes and keys, so
@@ -35,8 +73,8 @@ interface NotReadable {
 export class Inspection {
   readonly item: IncomingItem;
   #wireHash: Sha256Hex | undefined;
-  #envelope: ParsedEnvelope | NotWellFormed | undefined;
-  #record: SignedRecord<unknown> | NotWellFormed | undefined;
+  #contentHash: Sha256Hex | undefined;
+  #record: SignedRecord<unknown> | Judgement | undefined;
   #signed: { by: string; isSigned: boolean } | undefined;
   #content: { encPub: string; content: Promise<SealedContent | NotReadable> } | undefined;
 
@@ -48,18 +86,19 @@ export class Inspection {
     return (this.#wireHash ??= sha256Hex(this.item.wire));
   }
 
-  /** The parsed envelope, or what is wrong with it. */
-  envelope(): ParsedEnvelope | NotWellFormed {
-    return (this.#envelope ??= unlessMalformed(() => parsed(this.item.wire)));
+  /** SHA-256 of the bytes that were signed. */
+  get contentHash(): Sha256Hex {
+    if (!this.#record || 'status' in this.#record) throw new Error('invariant: only what was read has a content hash');
+    return (this.#contentHash ??= sha256Hex(this.#record.signedBytes));
   }
 
-  /** The signed record that `parse` makes of the item, always the same function for an item; or its fault. */
-  record<Rec>(parse: (wire: Buffer) => SignedRecord<Rec>): SignedRecord<Rec> | NotWellFormed {
-    return (this.#record ??= unlessMalformed(() => parse(this.item.wire))) as SignedRecord<Rec> | NotWellFormed;
+  /** What the item holds, read by `form`, always the same for an item; else the judgement that keeps it. */
+  record<Rec>(form: Omit<Form<Rec>, 'signingOf'>): SignedRecord<Rec> | Judgement {
+    return (this.#record ??= recordIn(this.item, form)) as SignedRecord<Rec> | Judgement;
   }
 
-  /** Whether `key` signed the item with `sig` over `signedBytes`: an item has one signature. */
-  isSigned(key: PublicKey, signedBytes: Buffer, sig: string): boolean {
+  /** Tells whether `key` signed the item: an item has one signature. */
+  isSigned(key: PublicKey, { signedBytes, sig }: SignedRecord<unknown>): boolean {
     if (this.#signed?.by !== key) this.#signed = { by: key, isSigned: verifySignature(key, signedBytes, sig) };
     return this.#signed.isSigned;
   }
@@ -67,27 +106,25 @@ export class Inspection {
   /** The sealed content, opened with this key of the host. */
   content(envelope: Envelope, key: SealKey): Promise<SealedContent | NotReadable> {
     const { encPub } = key;
-    if (this.#content?.encPub !== encPub) this.#content = { encPub, content: opened(envelope, key) };
+    if (this.#content?.encPub !== encPub) this.#content = { encPub, content: contentOf(envelope, key) };
     return this.#content.content;
   }
 }
 
-function parsed(wire: Buffer): ParsedEnvelope {
-  const envelope = parseEnvelope(wire);
-  const signedBytes = signedBytesOf(envelope);
-  return { envelope, signedBytes, contentHash: sha256Hex(signedBytes) };
-}
-
-function unlessMalformed<Parsed>(parse: () => Parsed): Parsed | NotWellFormed {
+function recordIn<Rec>(
+  { wire, itemId }: IncomingItem,
+  { parse, itemIdOf, otherId }: Omit<Form<Rec>, 'signingOf'>,
+): SignedRecord<Rec> | Judgement {
   try {
-    return parse();
+    const record = parse(wire);
+    return itemIdOf(record.rec) === itemId ? record : keep('id-mismatch', otherId);
   } catch (error) {
-    if (error instanceof Malformed) return { malformed: error.message };
+    if (error instanceof Malformed) return keep('malformed', error.message);
     throw error;
   }
 }
 
-async function opened(envelope: Envelope, key: SealKey): Promise<SealedContent | NotReadable> {
+async function contentOf(envelope: Envelope, key: SealKey): Promise<SealedContent | NotReadable> {
   try {
     return parseContent(await openSeal(envelope, key));
   } catch (error) {
@@ -112,36 +149,45 @@ export interface IncomingItem {
   senderPubkey: PublicKey;
 }
 
-/** An item's own claim of its origin, before its signature is verified. */
-interface Signing {
-  key: PublicKey;
-  /** When it was written, by its own claim. */
-  writtenAtMs: number;
-}
-
-/** The paired host that has or had `signing.key`, if its signature counts; else the judgement that keeps the item. */
-export function signingPeer(
+/** The record of an item, and the paired host whose signature counts for it; else the judgement that keeps the item. */
+export function signedByHost<Rec>(
   reader: Reader,
   context: HostContext,
-  item: IncomingItem,
-  signing: Signing,
-): PeerRow | Judgement {
-  const peer = peerOfKey(reader, signing.key);
+  inspection: Inspection,
+  form: Form<Rec>,
+): { rec: Rec; peer: PeerRow } | Judgement {
+  const record = inspection.record(form);
+  if ('status' in record) return record;
+  const { key, writtenAtMs } = form.signingOf(record.rec);
+  const peer = peerOfKey(reader, key);
   if (!peer) return keep('unknown-sender', 'it is signed by a key of no paired host');
   if (peer.unpairedAtMs !== null) return keep('unpaired', `${peer.hostName} is not paired with this host any more`);
+  const { via, senderPubkey: bringingKey } = inspection.item;
   const doubt = doubtOfSignature(peer, {
-    via: item.via,
-    signingKey: signing.key,
-    bringingKey: item.senderPubkey,
-    bringer: peerOfKey(reader, item.senderPubkey),
-    writtenAtMs: signing.writtenAtMs,
+    via,
+    signingKey: key,
+    bringingKey,
+    bringer: peerOfKey(reader, bringingKey),
+    writtenAtMs,
     nowMs: context.nowMs(),
     momentMs: (datedMs) => context.momentMs(datedMs),
   });
-  return doubt ? keep(doubt.reason, doubt.detail) : peer;
+  if (doubt) return keep(doubt.reason, doubt.detail);
+  if (inspection.isSigned(key, record)) return { rec: record.rec, peer };
+  return keep('bad-signature', `the signature is not that of ${peer.hostName}`);
 }
 
-/** Whether a paired host gave up this key for another. */
+/** The notice and the relay that brought and signed it; else the judgement that keeps it. */
+export function signedByRelay(inspection: Inspection): { rec: ExpiryNotice; relayPubkey: PublicKey } | Judgement {
+  const record = inspection.record(NOTICE);
+  if ('status' in record) return record;
+  const relayPubkey = inspection.item.relay?.pubkey;
+  if (relayPubkey === undefined) return keep('unknown-sender', 'a notice comes from a relay');
+  if (inspection.isSigned(relayPubkey, record)) return { rec: record.rec, relayPubkey };
+  return keep('bad-signature', 'the signature is not that of the relay');
+}
+
+/** Tells whether a paired host gave up this key for another. */
 export function isGivenUp(reader: Reader, key: PublicKey): boolean {
   const peer = peerOfKey(reader, key);
   return peer !== undefined && peer.unpairedAtMs === null && retiredAt(peer, key) !== null;

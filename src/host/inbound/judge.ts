@@ -1,17 +1,17 @@
 /**
- * Judges and delivers an envelope that a peer sent.
+ * Judges what came: an envelope and a delivery receipt of a peer, and a relay's notice that an item expired; and says
+ * what it changes here.
  *
- * It checks, in this order ("Receiving host rules", 2 to 4): form, id, whose key signed it, signature,
- * that the sender lives on that host and the recipients here, what came under its id before, the seal, the content, and
- * each recipient. What fails is kept in quarantine with its reason.
+ * Of an envelope it checks, in this order ("Receiving host rules", 2 to 4): form, id, whose key signed it, signature
+ * (these four in verify.ts), that the sender lives on that host and the recipients here, what came under its id before,
+ * the seal, the content, and each recipient. What fails is kept in quarantine with its reason.
  *
  * Judging only reads. The expensive checks come before the transaction (`checkEnvelope`); `Inspection` keeps their
  * results.
  */
-import type { Sha256Hex } from '../../protocol/digest.ts';
 import { type ItemId, parseMessageId } from '../../protocol/names.ts';
 import { HOST_VOICE, OWNER_NAME, foldName, isSameHost, isSameName, partsOfAddress } from '../core/address.ts';
-import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
+import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom, messageIdTimeMs } from '../core/message-id.ts';
 import {
   type Address,
   type AgentId,
@@ -25,13 +25,29 @@ import {
   type SealKey,
 } from '../core/rows.ts';
 import { quarantinedRow } from './quarantine-rows.ts';
-import { accept, duplicate, type Inspection, type Judgement, keep, keepFor, signingPeer } from './verify.ts';
+import {
+  accept,
+  duplicate,
+  ENVELOPE,
+  type Inspection,
+  type Judgement,
+  keep,
+  keepFor,
+  RECEIPT,
+  signedByHost,
+  signedByRelay,
+} from './verify.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { type Delivery, storeMessage } from '../mailbox/mailbox.ts';
 import type { HostContext } from '../base/context.ts';
-import { noteKnowsOurKey } from '../peers/peers.ts';
+import { noteKnowsOurKey, peerOfKey } from '../peers/peers.ts';
 import { issueReceipt, repeatReceipts } from '../outbox/receipts.ts';
 import { type Envelope, type SealedContent, sealKeyId } from '../wire/sealing.ts';
+import { isExpiryInTime } from '../core/outbox.ts';
+import { retiredAt } from '../core/peer-keys.ts';
+import { outboxRowOf } from '../outbox/outbox-rows.ts';
+import { afterAttempt } from '../outbox/outbox.ts';
+import { applyToSent } from '../mailbox/sent-recipients.ts';
 
 /** How long a retired encryption key still opens mail. */
 const RETIRED_SEAL_KEY_MS = 60 * 86_400_000;
@@ -43,9 +59,10 @@ export async function judgeEnvelope(
   inspection: Inspection,
   only: readonly Address[] | null,
 ): Promise<Judgement> {
-  const signed = signedEnvelope(reader, context, inspection);
+  const signed = signedByHost(reader, context, inspection, ENVELOPE);
   if ('status' in signed) return signed;
-  const { envelope, contentHash, peer } = signed;
+  const { rec: envelope, peer } = signed;
+  const { contentHash } = inspection;
   const misaddressed = judgeAddresses(context, envelope, peer);
   if (misaddressed) return misaddressed;
   const arrival = reader.get('arrival', peer.peerId, envelope.id);
@@ -63,35 +80,13 @@ export async function judgeEnvelope(
 
 /** Verifies an envelope, and opens it unless it came before. */
 export async function checkEnvelope(reader: Reader, context: HostContext, inspection: Inspection): Promise<void> {
-  const signed = signedEnvelope(reader, context, inspection);
+  const signed = signedByHost(reader, context, inspection, ENVELOPE);
   if ('status' in signed) return;
-  const { envelope, peer } = signed;
+  const { rec: envelope, peer } = signed;
   const isKnown = reader.get('arrival', peer.peerId, envelope.id) !== undefined;
   // What came before may still be in quarantine for some of its recipients.
   if (isKnown && !quarantinedRow(reader, inspection.item, inspection.wireHash)) return;
   await openContent(reader, context, inspection, envelope);
-}
-
-interface SignedEnvelope {
-  envelope: Envelope;
-  contentHash: Sha256Hex;
-  peer: PeerRow;
-}
-
-/** The envelope and the paired host that signed it; else the judgement that keeps it. */
-function signedEnvelope(reader: Reader, context: HostContext, inspection: Inspection): SignedEnvelope | Judgement {
-  const { item } = inspection;
-  const parsed = inspection.envelope();
-  if ('malformed' in parsed) return keep('malformed', parsed.malformed);
-  const { envelope, contentHash } = parsed;
-  if (envelope.id !== item.itemId) return keep('id-mismatch', 'the envelope has another id than the item');
-  const { from_host_pubkey: key, created_at: writtenAtMs } = envelope;
-  const peer = signingPeer(reader, context, item, { key, writtenAtMs });
-  if ('status' in peer) return peer;
-  if (!inspection.isSigned(key, parsed.signedBytes, envelope.sig)) {
-    return keep('bad-signature', `the signature is not that of ${peer.hostName}`);
-  }
-  return { envelope, contentHash, peer };
 }
 
 function judgeAddresses(context: HostContext, envelope: Envelope, peer: PeerRow): Judgement | undefined {
@@ -252,4 +247,69 @@ function messageOf(
 
 function isContent(value: SealedContent | Judgement): value is SealedContent {
   return 'body' in value;
+}
+
+/**
+ * A receipt counts when the recipient's host signed it, by a present or retired key, and it is for a message that this
+ * host sent there, to that recipient, in these bytes. A retired key counts under the rules of core/peer-keys.ts, and
+ * for no message that was sent after it was given up.
+ */
+export function judgeReceipt(reader: Reader, context: HostContext, inspection: Inspection): Judgement {
+  const signed = signedByHost(reader, context, inspection, RECEIPT);
+  if ('status' in signed) return signed;
+  const { rec, peer } = signed;
+  const { msg, recipient, seq, state, at: atMs } = rec;
+  const address = recipient as Address;
+  const row = outboxRowOf(reader, peer.peerId, msg);
+  // It was applied before, or its message was deleted since: nothing to apply it to.
+  if (!row && isForgotten(reader, msg)) return duplicate();
+  if (!row) return keep('unknown-message', `no message of this id was sent to ${peer.hostName}`);
+  const retiredAtMs = retiredAt(peer, rec.host_pubkey);
+  if (retiredAtMs !== null && row.createdAtMs > retiredAtMs) {
+    return keep('retired-key', `${peer.hostName} gave up the key that signed it before the message was sent`);
+  }
+  // By the name that its host had then: it may be paired under another since.
+  if (!row.recipients.includes(address)) {
+    return keep('wrong-recipient', `the message was not sent to ${recipient}`);
+  }
+  if (!isOwnKey(reader, context, rec.sender_host_pubkey))
+    return keep('wrong-target', 'it is for a key that this host never had');
+  if (rec.wire_hash !== row.wireHash) return keep('wrong-hash', 'it is for other bytes than were sent');
+  const apply = (tx: Transaction): void => {
+    if (!peer.hasConfirmed) tx.put('peer', [peer.peerId], { ...peer, hasConfirmed: true });
+    if (rec.sender_host_pubkey === context.identity().signer.publicKey) noteKnowsOurKey(tx, context, peer.peerId);
+    applyToSent(tx, context, row.ref, { peerId: peer.peerId, address }, { state, seq, atMs });
+    afterAttempt(tx, context, row.rowId, { type: 'receipt', recipient: address, state });
+  };
+  const known = reader
+    .get('sent', row.ref)
+    ?.recipients.find((sent) => sent.peerId === peer.peerId && sent.address === address);
+  const isKnown = known?.seq === seq && known.state === state && row.confirmed.includes(address);
+  return isKnown ? duplicate() : accept(apply);
+}
+
+export function judgeNotice(reader: Reader, context: HostContext, inspection: Inspection): Judgement {
+  const signed = signedByRelay(inspection);
+  if ('status' in signed) return signed;
+  const { rec, relayPubkey } = signed;
+  const peer = peerOfKey(reader, rec.target_pubkey);
+  const row = peer && outboxRowOf(reader, peer.peerId, rec.item_id);
+  if (!row && isForgotten(reader, rec.item_id)) return duplicate();
+  if (!row) return keep('unknown-message', 'no message of this id was sent to that key');
+  const clock = { nowMs: context.nowMs(), momentMs: (datedMs: number) => context.momentMs(datedMs) };
+  if (row.state === 'relay-accepted' && row.acceptance?.relayPubkey === relayPubkey && !isExpiryInTime(row, clock))
+    return keep('too-early', 'the relay said that it keeps items longer than it can have had this one');
+  const notice = { type: 'expired', relayPubkey, expiredAtMs: rec.expired_at } as const;
+  return accept((tx) => void afterAttempt(tx, context, row.rowId, notice));
+}
+
+function isOwnKey(reader: Reader, context: HostContext, key: string): boolean {
+  const { publicKey } = context.identity().signer;
+  return key === publicKey || reader.get('identity')?.keys.some((known) => known.publicKey === key) === true;
+}
+
+/** Whether a message of this id may have been sent here and deleted by retention since. */
+function isForgotten(reader: Reader, id: string): boolean {
+  const sentAtMs = messageIdTimeMs(id);
+  return sentAtMs !== undefined && sentAtMs <= (reader.get('identity')?.sentForgottenMs ?? 0);
 }
