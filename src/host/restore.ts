@@ -13,7 +13,7 @@
  */
 import { countText } from './core/spans.ts';
 import { randomBytes } from 'node:crypto';
-import { createReadStream, rmSync } from 'node:fs';
+import { createReadStream, rmSync, cpSync, existsSync } from 'node:fs';
 import { ImageDamaged, type ImageReader, readImage } from '../lib/image.ts';
 import { isListening } from '../lib/unix-socket.ts';
 import { fileFault } from '../lib/file-fault.ts';
@@ -27,8 +27,12 @@ import { type HostPaths, makePrivateFolder } from './base/paths.ts';
 import { HOST_BACKUP, type HostBackupHeader } from './store/backup.ts';
 import type { HostStore, Reader, Transaction } from './store/host-store.ts';
 import { HOST_SCHEMA_VERSION, HostStoreRefused, holdsStore, openHostStore } from './store/open.ts';
-import { fillStore, finishRestore, removeUnfinished, takePlace } from './store/restored.ts';
+import { fillStore, finishRestore, removeUnfinished, takePlace, storeToBe } from './store/restored.ts';
 import { isoTime } from '../protocol/time.ts';
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { DaemonClient } from './api/client.ts';
 
 /** Covers receipts from a time when the clock was ahead. */
 const RECEIPT_MARGIN_MS = 86_400_000;
@@ -98,7 +102,7 @@ export async function restoreHost({ file, paths, nowMs, force, confirm }: Restor
   if (await isListening(socket)) throw running(place);
   makePrivateFolder(dataFolder);
   await finishRestore(place);
-  const replaced = await openReplaced(place, force);
+  const replaced = await openReplaced(place, place, force);
   const making = `${place}.restoring-${randomBytes(4).toString('hex')}`;
   try {
     removeUnfinished(place);
@@ -124,28 +128,28 @@ export async function restoreHost({ file, paths, nowMs, force, confirm }: Restor
   }
 }
 
-/** The present store, `unreadable`, or `undefined` when there is none. */
-async function openReplaced(place: string, force: boolean): Promise<HostStore | 'unreadable' | undefined> {
-  if (!holdsStore(place)) return undefined;
+/** The present store, which is in `folder`, or a copy of it is; `unreadable`, or `undefined` when there is none. */
+async function openReplaced(
+  folder: string,
+  place: string,
+  force: boolean,
+): Promise<HostStore | 'unreadable' | undefined> {
+  if (!holdsStore(folder)) return undefined;
   try {
-    return await openHostStore(place, () => undefined);
+    return await openHostStore(folder, () => undefined);
   } catch (error) {
     if (!(error instanceof HostStoreRefused)) throw error;
     if (error.fault === 'locked') throw running(place);
     if (force) return 'unreadable';
-    throw unreadable(place);
+    throw new RestoreRefused(
+      'unreadable',
+      `the store at ${place} cannot be read, so that its keys and pairings cannot be taken over: add --force to restore without them`,
+    );
   }
 }
 
-export function unreadable(place: string): RestoreRefused {
-  return new RestoreRefused(
-    'unreadable',
-    `the store at ${place} cannot be read, so that its keys and pairings cannot be taken over: add --force to restore without them`,
-  );
-}
-
 /** What a restore is about to do. Throws `RestoreRefused` when the store is another host's, unless `force`. */
-export async function planOf({
+async function planOf({
   backup,
   restored,
   replaced,
@@ -164,7 +168,7 @@ export async function planOf({
 }
 
 /** Makes a store of the file in `folder`, which must not exist. Throws `RestoreRefused`. */
-export async function storeOfFile(file: string, folder: string): Promise<HostBackupHeader> {
+async function storeOfFile(file: string, folder: string): Promise<HostBackupHeader> {
   try {
     const { header, pairs }: ImageReader<HostBackupHeader> = await readImage(createReadStream(file), HOST_BACKUP);
     if (header.schema_version > HOST_SCHEMA_VERSION) {
@@ -298,4 +302,51 @@ function otherHost(place: string): RestoreRefused {
     'other-host',
     `the store at ${place} is that of another host than the backup: add --force to put the backup in its place`,
   );
+}
+
+type RehearsalOptions = Pick<RestoreOptions, 'file' | 'paths' | 'force'> & { signal: AbortSignal };
+
+export interface RestoreRehearsal extends RestorePlan {
+  /** It has to be stopped before a restore. */
+  isDaemonRunning: boolean;
+}
+
+/**
+ * What a restore of this host would do, over copies in the folder for temporary files: the present store is not opened,
+ * and a daemon may go on using it. Throws `RestoreRefused` where a restore would,
+ * `CallFailed`, or why the signal aborted.
+ */
+export async function rehearseRestore({ file, paths, force, signal }: RehearsalOptions): Promise<RestoreRehearsal> {
+  const scratch = await mkdtemp(join(tmpdir(), 'poste-rehearsal-'));
+  const opened: HostStore[] = [];
+  try {
+    const backup = await storeOfFile(file, join(scratch, 'restored'));
+    const restored = await openHostStore(join(scratch, 'restored'), () => undefined);
+    opened.push(restored);
+    signal.throwIfAborted();
+    const isDaemonRunning = await isListening(paths.socket);
+    const copy = join(scratch, 'present');
+    if (isDaemonRunning) await copyOfDaemon(paths, copy, signal);
+    else copyOfStore(paths.store, copy);
+    const present = await openReplaced(copy, paths.store, force);
+    if (present !== undefined && present !== 'unreadable') opened.push(present);
+    const plan = await planOf({ backup, restored, replaced: present, place: paths.store, force });
+    return { ...plan, isDaemonRunning };
+  } finally {
+    for (const store of opened) await store.close();
+    rmSync(scratch, { recursive: true, force: true });
+  }
+}
+
+/** What the daemon holds at this moment. */
+async function copyOfDaemon({ socket, store }: HostPaths, copy: string, signal: AbortSignal): Promise<void> {
+  const chunks = new DaemonClient(socket, store).backup(signal);
+  const { pairs } = await readImage(chunks, HOST_BACKUP);
+  await fillStore(copy, pairs);
+}
+
+function copyOfStore(store: string, copy: string): void {
+  const place = storeToBe(store);
+  if (!existsSync(place)) return;
+  cpSync(place, copy, { recursive: true, filter: (path) => basename(path) !== 'LOCK' });
 }

@@ -14,7 +14,7 @@ import { generateSealKey } from '../../src/host/wire/sealing.ts';
 import type { HostStore } from '../../src/host/store/host-store.ts';
 import { createHostStore, openHostStore } from '../../src/host/store/open.ts';
 import { LanService } from '../../src/host/lan/lan-service.ts';
-import type { RelayTransport } from '../../src/host/outbox/carrier.ts';
+import type { RelayTransport } from '../../src/host/outbox/peer-work.ts';
 import { OutboxDispatcher } from '../../src/host/outbox/dispatcher.ts';
 import { parseHostName } from '../../src/protocol/names.ts';
 import { displayFingerprint } from '../../src/protocol/public-key.ts';

@@ -14,8 +14,7 @@ import type {
 import type { IncomingItem } from '../../src/host/inbound/verify.ts';
 import { keepSent, newMessage, storeMessage } from '../../src/host/mailbox/mailbox.ts';
 import { type HostContext, EventBus, type HostEvent } from '../../src/host/base/context.ts';
-import { outboxRowOf } from '../../src/host/outbox/outbox-rows.ts';
-import { queueEnvelope, wireOf } from '../../src/host/outbox/outbox.ts';
+import { outboxRowOf, queueEnvelope, wireOf } from '../../src/host/outbox/outbox.ts';
 import { generateSealKey } from '../../src/host/wire/sealing.ts';
 import type { HostStore } from '../../src/host/store/host-store.ts';
 import { createHostStore, openHostStore } from '../../src/host/store/open.ts';

@@ -8,7 +8,7 @@ import { loadIdentity, signedEncKey } from '../../src/host/peers/identity.ts';
 import { ownPaths } from '../../src/host/base/paths.ts';
 import { createHostContext, type HostContext } from '../../src/host/base/context.ts';
 import { pinPeer } from '../../src/host/peers/peers.ts';
-import { markUnreached } from '../../src/host/outbox/reached.ts';
+import { markUnreached } from '../../src/host/outbox/outbox.ts';
 import { openHostStore } from '../../src/host/store/open.ts';
 import type { HostName } from '../../src/protocol/names.ts';
 import { accepted } from './mail-context.ts';

@@ -18,8 +18,9 @@ import { formatBytes, formatFields, JSON_FLAG, jsonLine, formatLines } from '../
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { countText } from '../../host/core/spans.ts';
-import { rehearseRestore, type RestoreRehearsal } from '../../host/restore-rehearsal.ts';
 import {
+  rehearseRestore,
+  type RestoreRehearsal,
   type RestoreFault,
   type RestorePlan,
   RestoreRefused,

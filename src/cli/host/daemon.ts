@@ -23,7 +23,7 @@ import { isListening } from '../../lib/unix-socket.ts';
 import { ask, startInBackground, waitForDaemon } from '../lib/daemon-call.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { wholeNumber } from '../lib/values.ts';
-import { UNIT_NAME } from '../../host/systemd-unit.ts';
+import { UNIT_NAME } from '../../host/service-files.ts';
 import { installedService, tellManager } from './service-manager.ts';
 
 interface DaemonFlags {

@@ -5,9 +5,19 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { isAbsolute } from 'node:path';
 import { getuid } from 'node:process';
-import { AGENT_LABEL, agentPath, agentText, agentWords, isOwnAgent } from '../../host/launchd-agent.ts';
+import {
+  AGENT_LABEL,
+  agentPath,
+  agentText,
+  agentWords,
+  isOwnAgent,
+  UNIT_NAME,
+  isOwnUnit,
+  unitPath,
+  unitText,
+  unitWords,
+} from '../../host/service-files.ts';
 import { ownPaths } from '../../host/base/paths.ts';
-import { UNIT_NAME, isOwnUnit, unitPath, unitText, unitWords } from '../../host/systemd-unit.ts';
 import { HomeUnknown } from '../../lib/user-folders.ts';
 import { runBounded } from '../../host/wake/processes.ts';
 import { printableWithin } from '../../protocol/printable.ts';

@@ -4,7 +4,7 @@ import type { HostContext } from '../base/context.ts';
 import { OWNER_NAME, addressOf } from '../core/address.ts';
 import { isRefusal, type Refusal } from '../core/refusal.ts';
 import { wayOfMail } from '../core/transport-choice.ts';
-import type { RelayTransport } from '../outbox/carrier.ts';
+import type { RelayTransport } from '../outbox/peer-work.ts';
 import { livePeers, peerView } from '../peers/peers.ts';
 import type { Directories } from './address-book.ts';
 import { listAgents } from './directory.ts';

@@ -6,7 +6,7 @@ import { isObject } from '../../protocol/json-object.ts';
 import type { Directories } from '../agents/address-book.ts';
 import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from '../agents/agents.ts';
 import { listAgents } from '../agents/directory.ts';
-import type { RelayTransport } from '../outbox/carrier.ts';
+import type { RelayTransport } from '../outbox/peer-work.ts';
 import { listPeople } from '../agents/people.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
 import type { HostContext } from '../base/context.ts';

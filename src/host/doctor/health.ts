@@ -15,10 +15,10 @@ import type { SessionRow } from '../core/session-rows.ts';
 import { failsOverLan, wayOfMail } from '../core/transport-choice.ts';
 import { lossOf, quarantineUsage } from '../inbound/quarantine-rows.ts';
 import { mailboxOf } from '../mailbox/mailbox.ts';
-import { openRows } from '../outbox/outbox-rows.ts';
+import { openRows } from '../outbox/outbox.ts';
 import { livePeers } from '../peers/peers.ts';
 import type { Reader } from '../store/host-store.ts';
-import type { RelayTransport } from '../outbox/carrier.ts';
+import type { RelayTransport } from '../outbox/peer-work.ts';
 import { type MailFacts, mailChecks } from './mail-checks.ts';
 import { lanChecks, type PeerFacts } from './peer-checks.ts';
 

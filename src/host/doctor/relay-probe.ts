@@ -20,8 +20,7 @@ import { currentKey, livePeers } from '../peers/peers.ts';
 import { enrolmentIn } from '../relay/relay-rows.ts';
 import { RelayClient } from '../relay/relay-client.ts';
 import { type RelayClientOptions, RelayCallFailed, RelayProblem, callerTrusting } from '../relay/relay-request.ts';
-import { shownRelay } from '../relay/connect.ts';
-import { isSignedEncKey } from '../relay/register-host.ts';
+import { shownRelay, isSignedEncKey } from '../relay/register-host.ts';
 
 /** Waiting items are counted up to this number. */
 const COUNTED_ITEMS_MAX = 20;

@@ -45,8 +45,7 @@ import { issueReceipt, repeatReceipts } from '../outbox/receipts.ts';
 import { type Envelope, type SealedContent, sealKeyId } from '../wire/sealing.ts';
 import { isExpiryInTime } from '../core/outbox.ts';
 import { retiredAt } from '../core/peer-keys.ts';
-import { outboxRowOf } from '../outbox/outbox-rows.ts';
-import { afterAttempt } from '../outbox/outbox.ts';
+import { outboxRowOf, afterAttempt } from '../outbox/outbox.ts';
 import { applyToSent } from '../mailbox/sent-recipients.ts';
 
 /** How long a retired encryption key still opens mail. */

@@ -17,7 +17,7 @@ import type { PeerId, PeerRow } from '../core/rows.ts';
 import type { AcceptInput, InviteInput, InviteResult, PeerView } from '../contract/peers.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { encKeyOf, livePeers, peerView, pinPeer } from '../peers/peers.ts';
-import { markReached } from '../outbox/reached.ts';
+import { markReached } from '../outbox/outbox.ts';
 import { ownAddresses, PeerAddressCheck } from './peer-address.ts';
 import { LanCallFailed, LanClient } from './lan-client.ts';
 import { lanRoutes } from './lan-routes.ts';

@@ -12,7 +12,7 @@ import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { ownDirectory } from '../agents/agents.ts';
 import { encKeyDocument, rotationsSince } from '../peers/identity.ts';
 import { currentKey, learnDirectory, livePeers, markPinnedOurKey, noteAnswered } from '../peers/peers.ts';
-import { markReached } from '../outbox/reached.ts';
+import { markReached } from '../outbox/outbox.ts';
 import { type CalledHost, type LanClient, LanCallFailed } from './lan-client.ts';
 
 /** How old the names of a peer's agents get before they are asked for again. */

@@ -8,7 +8,7 @@ import type { OutboxEvent } from '../core/outbox-event.ts';
 import { isSending } from '../core/outbox.ts';
 import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
 import type { HostContext } from '../base/context.ts';
-import type { Carrier, Sent } from '../outbox/carrier.ts';
+import type { Carrier, Sent } from '../outbox/peer-work.ts';
 import { wireOf } from '../outbox/outbox.ts';
 import { currentKey } from '../peers/peers.ts';
 import { type LanClient, LanCallFailed } from './lan-client.ts';

@@ -15,7 +15,7 @@ import {
   type PeerId,
   type SentRow,
 } from '../core/rows.ts';
-import { dropOutboxRow, outboxRowOf } from '../outbox/outbox-rows.ts';
+import { dropOutboxRow, outboxRowOf } from '../outbox/outbox.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { dropEntry, release } from '../mailbox/mailbox.ts';
 

@@ -17,7 +17,7 @@ import {
 } from '../core/rows.ts';
 import { nameOf } from '../mailbox/mailbox.ts';
 import { rowView } from '../outbox/outbox-list.ts';
-import { outboxRowOf } from '../outbox/outbox-rows.ts';
+import { outboxRowOf } from '../outbox/outbox.ts';
 import type { Reader } from '../store/host-store.ts';
 import { receiptItemId } from '../outbox/receipts.ts';
 import { recipientViews } from './sent.ts';

@@ -24,11 +24,11 @@ import { isToSend } from '../core/send-order.ts';
 import { type RelayFacts, chooseTransport, isOutOfReach, mayNeedRelay } from '../core/transport-choice.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { signReceiptAnew } from './receipts.ts';
-import { noteMailOverLan } from './reached.ts';
-import { markReached, markUnreached } from './reached.ts';
-import type { Carrier, RelayTransport, Sent } from './carrier.ts';
-import { afterAttempt, dueRows, nextOpenRow } from './outbox.ts';
+import { noteMailOverLan, markReached, markUnreached, afterAttempt, dueRows, nextOpenRow } from './outbox.ts';
 import {
+  type Carrier,
+  type RelayTransport,
+  type Sent,
   earliest,
   firstMessageOf,
   becameOfMail,

@@ -6,8 +6,7 @@ import type { CancelInput, CancelResult, OutboxInput, OutboxResult, OutboxRowVie
 import { OUTBOX_PAGE_MAX } from '../contract/limits.ts';
 import type { Reader } from '../store/host-store.ts';
 import type { HostContext } from '../base/context.ts';
-import { openRows } from './outbox-rows.ts';
-import { afterAttempt } from './outbox.ts';
+import { openRows, afterAttempt } from './outbox.ts';
 
 const UNDELIVERED_STATES: ReadonlySet<OutboxState> = new Set(['quarantined', 'expired', 'unconfirmed', 'undelivered']);
 

@@ -11,7 +11,7 @@ import { type ReceiptClock, nextReceipt, repeatedReceipt } from '../core/receipt
 import type { Address, AgentId, ArrivalRow, MessageRef, PeerId, ReceiptRow } from '../core/rows.ts';
 import type { Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../base/context.ts';
-import { addOutboxRow, dropOutboxRow, outboxRowOf } from './outbox-rows.ts';
+import { addOutboxRow, dropOutboxRow, outboxRowOf } from './outbox.ts';
 import { parseReceipt } from '../wire/parse.ts';
 import { markLocalRecipient } from '../mailbox/sent-recipients.ts';
 import { advanceEntry, type EntryChange } from '../mailbox/mailbox.ts';

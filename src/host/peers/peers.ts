@@ -23,9 +23,7 @@ import type { PeerEncKey, PeerId, PeerKey, PeerRow, SignedRotation } from '../co
 import type { PeerView } from '../contract/peers.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../base/context.ts';
-import { lastSentMs } from '../outbox/outbox-rows.ts';
-import { afterPeerChange } from '../outbox/outbox.ts';
-import { noteMailOverLan } from '../outbox/reached.ts';
+import { lastSentMs, afterPeerChange, noteMailOverLan } from '../outbox/outbox.ts';
 
 /** The most hosts that one host may be paired with: as many as a relay's sender list holds. */
 export const PEERS_MAX = 256;

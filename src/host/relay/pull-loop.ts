@@ -7,17 +7,24 @@
  *   - received-through moves over items that are done, without a gap, in the transaction that makes the last of them
  *     so;
  *   - an ack is asked for only when that is durable, never beyond it, and its failure changes nothing;
- *   - what shows that the store went back in time begins the queue at 0 again.
+ *   - what shows that the store went back in time begins the queue at 0 again;
+ *   - nothing that the relay showed is trusted, and all of it can be kept: an item that cannot be read goes into
+ *     quarantine as it came, and does not hold up those behind it.
  */
 import { type HostContext, isStoreFailure } from '../base/context.ts';
-import { cursorIn, positionIn, putCursor, putPosition } from './relay-rows.ts';
+import { cursorIn, positionIn, putCursor, putPosition, type RelayScope } from './relay-rows.ts';
 import { RelayCallFailed } from './relay-request.ts';
-import type { V1Page } from './relay-v1-client.ts';
-import type { PeerRotations } from './peer-rotations.ts';
+import type { V1Page, PulledItem, PulledPage } from './relay-client.ts';
+import type { PeersAtRelay } from './peers-at-relay.ts';
 import { receiveItems } from '../inbound/receive.ts';
-import { itemOfV1, placedItems } from './pulled-items.ts';
 import type { RelayLink, RelayTiming } from './relay-link.ts';
-import type { RelaySession, V1Session, V2Session } from './connect.ts';
+import type { RelaySession, V1Session, V2Session } from './register-host.ts';
+import { decodeBase64 } from '../../protocol/base64.ts';
+import { ENVELOPE_JSON_BOUNDS, ITEM_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { NotCanonicalisable, canonicalBytes } from '../../protocol/canonical-json.ts';
+import { isObject } from '../../protocol/json-object.ts';
+import { parsePublicKey } from '../../protocol/public-key.ts';
+import { type IncomingItem, NOBODYS_KEY } from '../inbound/verify.ts';
 
 /** After something that is no fault of the relay's. */
 const FAILED_PAUSE_MS = 60_000;
@@ -30,7 +37,7 @@ interface PullLoopOptions {
   context: HostContext;
   link: RelayLink;
   timing: RelayTiming;
-  rotations: PeerRotations;
+  peers: PeersAtRelay;
   stopping: AbortSignal;
 }
 
@@ -138,7 +145,7 @@ export class PullLoop {
       return isHeldBack ? 0 : this.#jittered(timing.pollMs);
     }
     const items = placed.map(({ item }) => item);
-    await this.#options.rotations.learnSenders(session, items);
+    await this.#options.peers.learnSenders(session, items);
     const throughOf = (count: number): number => placed[count - 1]?.through ?? after;
     // Whatever becomes of an item, it is done: what cannot be let in is in quarantine, if need be without its bytes.
     const { length: done } = await receiveItems(context, items, {
@@ -240,5 +247,87 @@ export class PullLoop {
       stopping.addEventListener('abort', wake, { once: true });
       woken?.addEventListener('abort', wake, { once: true });
     });
+  }
+}
+
+/** An item of a page, and received-through when it and those before it are done. */
+interface PlacedItem {
+  item: IncomingItem;
+  through: number;
+}
+
+/**
+ * The items of a page behind `after`, in the order of their seqs. One whose seq cannot be read, or is none of the
+ * queue's, has no place: it comes first and moves nothing, and the page's `last_seq` leads past it.
+ */
+export function placedItems(page: PulledPage, after: number, scope: RelayScope): PlacedItem[] {
+  const { head_seq: headSeq, last_seq: lastSeq } = page;
+  const placeOf = (seq: number | null): number | null => (seq !== null && seq > 0 && seq <= headSeq ? seq : null);
+  const items = [
+    ...page.items.map((item) => itemOfV2(item, placeOf(item.seq), scope)),
+    ...page.unreadable.map(({ seq, bytes }) => unreadableItem(bytes, placeOf(seq), scope)),
+  ].toSorted((a, b) => seqOf(a) - seqOf(b));
+  let through = after;
+  const placed = items.map((item) => ({ item, through: (through = Math.max(through, seqOf(item))) }));
+  const last = placed.at(-1);
+  if (last && items.some((item) => seqOf(item) === 0) && lastSeq <= headSeq) {
+    last.through = Math.max(last.through, lastSeq);
+  }
+  return placed;
+}
+
+/** 0 for an item without a place. */
+function seqOf({ relay }: IncomingItem): number {
+  return relay?.seq ?? 0;
+}
+
+/** Bytes that are no base64 are what the relay showed: they are kept as they came, and found malformed. */
+function itemOfV2(item: PulledItem, seq: number | null, { relayPubkey, epoch }: RelayScope): IncomingItem {
+  const { kind, item_id: itemId, sender_pubkey: senderPubkey, wire_b64: text } = item;
+  const wire = decodeBase64(text) ?? Buffer.from(text, 'utf8');
+  return {
+    via: 'relay',
+    relay: { pubkey: relayPubkey, epoch, seq },
+    kind,
+    itemId,
+    senderPubkey: parsePublicKey(senderPubkey) ?? NOBODYS_KEY,
+    wire,
+  };
+}
+
+/** What can be read of it is kept as such; without wire bytes the whole of it stands for them. */
+function unreadableItem(bytes: Buffer, seq: number | null, { relayPubkey, epoch }: RelayScope): IncomingItem {
+  const value = parseJsonBounded(bytes, ITEM_JSON_BOUNDS);
+  const { kind, item_id: itemId, sender_pubkey: key, wire_b64: text } = isObject(value) ? value : {};
+  return {
+    via: 'relay',
+    relay: { pubkey: relayPubkey, epoch, seq },
+    kind: typeof kind === 'string' ? kind : '',
+    itemId: typeof itemId === 'string' ? itemId : '',
+    senderPubkey: parsePublicKey(key) ?? NOBODYS_KEY,
+    wire: (typeof text === 'string' && decodeBase64(text)) || bytes,
+  };
+}
+
+/** v1 tells neither a seq nor who pushed the item: the key that the envelope names stands for the sender. */
+export function itemOfV1(bytes: Buffer, { relayPubkey, epoch }: RelayScope): IncomingItem {
+  const value = parseJsonBounded(bytes, ENVELOPE_JSON_BOUNDS);
+  const { id, from_host_pubkey: key } = isObject(value) ? value : {};
+  return {
+    via: 'relay',
+    relay: { pubkey: relayPubkey, epoch, seq: null },
+    kind: 'envelope',
+    itemId: typeof id === 'string' ? id : '',
+    senderPubkey: parsePublicKey(key) ?? NOBODYS_KEY,
+    wire: (value !== undefined && canonicalOf(value)) || bytes,
+  };
+}
+
+function canonicalOf(value: unknown): Buffer | undefined {
+  try {
+    return canonicalBytes(value);
+  } catch (error) {
+    if (!(error instanceof NotCanonicalisable)) throw error;
+    return undefined;
   }
 }

@@ -16,14 +16,14 @@ import { isSending } from '../core/outbox.ts';
 import type { OutboxRow, PeerRow } from '../core/rows.ts';
 import type { RelayFacts } from '../core/transport-choice.ts';
 import type { HostContext } from '../base/context.ts';
-import type { RelayTransport, RowEvent, Sent } from '../outbox/carrier.ts';
+import type { RelayTransport, RowEvent, Sent } from '../outbox/peer-work.ts';
 import { afterAttempt, wireOf } from '../outbox/outbox.ts';
 import { currentKey } from '../peers/peers.ts';
-import type { EnrolledPeers } from './enrolled-peers.ts';
+import type { PeersAtRelay } from './peers-at-relay.ts';
 import type { RelayLink } from './relay-link.ts';
 import { RelayCallFailed, type RelayProblem } from './relay-request.ts';
-import type { RelaySession, V1Session, V2Session } from './connect.ts';
-import type { V1Stored } from './relay-v1-client.ts';
+import type { RelaySession, V1Session, V2Session } from './register-host.ts';
+import type { V1Stored } from './relay-client.ts';
 
 /** What a relay says of a key, in v1 of a name, that it has no queue for. */
 const ABSENT: ReadonlySet<string> = new Set(['unknown target', 'recipient host unknown', 'recipient host ambiguous']);
@@ -34,7 +34,7 @@ const WORTH_A_WARNING: ReadonlySet<string> = new Set(['sender not accepted by ta
 interface RelayCarrierOptions {
   context: HostContext;
   link: RelayLink;
-  enrolledPeers: EnrolledPeers;
+  peers: PeersAtRelay;
 }
 
 /** Rows of one peer that wait for a request. */
@@ -81,7 +81,7 @@ export class RelayCarrier implements RelayTransport {
   factsFor(peer: PeerRow): RelayFacts | null | 'unknown' {
     const session = this.#session();
     if (!session) return null;
-    const isTargetEnrolled = this.#options.enrolledPeers.isEnrolled(session, peer);
+    const isTargetEnrolled = this.#options.peers.isEnrolled(session, peer);
     if (isTargetEnrolled === undefined) return 'unknown';
     const { scope, retentionMs, protocol } = session;
     const { relayPubkey, epoch } = scope;
@@ -90,7 +90,7 @@ export class RelayCarrier implements RelayTransport {
 
   async ask(peer: PeerRow): Promise<void> {
     const session = this.#session();
-    if (session) await this.#options.enrolledPeers.ask(session, peer);
+    if (session) await this.#options.peers.ask(session, peer);
   }
 
   async send(_peer: PeerRow, rows: readonly OutboxRow[], signal: AbortSignal): Promise<Sent> {
@@ -203,10 +203,10 @@ export class RelayCarrier implements RelayTransport {
 
   #noteRefusal(session: RelaySession, targetPubkey: PublicKey, event: OutboxEvent): void {
     if (event.type !== 'relay-refused') return;
-    const { context, enrolledPeers } = this.#options;
+    const { context, peers } = this.#options;
     const { code } = event;
-    if (ABSENT.has(code)) enrolledPeers.noteAbsent(session, targetPubkey);
-    else if (code === REVOKED) enrolledPeers.forget(targetPubkey);
+    if (ABSENT.has(code)) peers.noteAbsent(session, targetPubkey);
+    else if (code === REVOKED) peers.forget(targetPubkey);
     else if (WORTH_A_WARNING.has(code)) context.log('warn', 'the relay does not take an item of this host', { code });
   }
 }

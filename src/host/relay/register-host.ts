@@ -1,17 +1,20 @@
 /**
- * Registers this host at the relay: rotations, enrolment, encryption key, allowlist. Each step is verified and
- * recorded; a crash only repeats work. v1 has no allowlist and no rotations: a new key enrols beside the old one, and
- * the answer tells the epoch.
+ * One attempt to get a session of the pinned relay: who answers there, in which epoch and protocol, and that it knows
+ * this host (rotations, enrolment, encryption key, allowlist). Each step is verified and recorded; every request is
+ * idempotent, so a crash only repeats work. v1 has no allowlist and no rotations: a new key enrols beside the old one,
+ * and the answer to the enrolment tells the epoch.
  *
- * Specification, "Enrolment" rule 10, "Sender allowlist"; every request is idempotent.
+ * Specification, "Enrolment" rule 10, "Sender allowlist", "Versioning" rule 3: v1 is spoken only after a 404 for
+ * `GET /v2/relay/info`, and only to a relay that answered nothing else when it was set. A relay that is pinned never
+ * falls back.
  */
 import { sha256Hex } from '../../protocol/digest.ts';
 import { encKeyAdvertisement, isDocumentSigned, senderList, signDocument } from '../../protocol/documents.ts';
-import { ISSUED_AHEAD_MAX_MS } from '../../protocol/limits.ts';
+import { ISSUED_AHEAD_MAX_MS, retentionMs, type Limits } from '../../protocol/limits.ts';
 import { printableWithin } from '../../protocol/printable.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { acceptedSenders } from '../core/peer-keys.ts';
-import type { Identity, RelayEnrolmentRow, RelayProofSource } from '../core/rows.ts';
+import type { Identity, RelayEnrolmentRow, RelayProofSource, RelayRow } from '../core/rows.ts';
 import { signedEncKey } from '../peers/identity.ts';
 import type { HostContext } from '../base/context.ts';
 import { livePeers } from '../peers/peers.ts';
@@ -22,12 +25,23 @@ import {
   enrolmentIn,
   noteSendersIat,
   putEnrolment,
+  enterEpoch,
+  noteSpeaksV2,
 } from './relay-rows.ts';
-import type { RelayClient } from './relay-client.ts';
-import { type Enrolled, RelayCallFailed, RelayProblem, type ShownEncKey, isNotEnrolled } from './relay-request.ts';
+import { RelayClient, RelayV1Client, type RelayInfo, V1_LIMITS } from './relay-client.ts';
+import {
+  type Enrolled,
+  RelayCallFailed,
+  RelayProblem,
+  type ShownEncKey,
+  isNotEnrolled,
+  AnotherRelay,
+  type RelayClientOptions,
+  askChallenge,
+  callerTrusting,
+} from './relay-request.ts';
 import { freshToken } from './enrolment-token.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import type { RelayV1Client } from './relay-v1-client.ts';
 
 /** A hosted enrolment is renewed so long before it runs out. */
 export const RENEW_BEFORE_MS = 120_000;
@@ -73,17 +87,13 @@ export async function forgettingWhenUnknown<T>(
 }
 
 async function register(parts: RegisterHost): Promise<RelayEnrolmentRow> {
-  const { context, scope, identity } = parts;
+  const { context, scope } = parts;
   let known = await context.store.read((reader) => enrolmentIn(reader, scope));
   if (!known || isRunningOut(known, context.nowMs())) known = await enrol(parts, known);
-  if (known.encKey?.encPub !== identity.sealKey.encPub) {
-    const encKey = await publishEncKey(parts, {
-      publish: (advertisement) => parts.client.publishEncKey(advertisement),
-      shown: () => parts.client.encKeyOf(scope.hostPubkey),
-      otherwise: 'the relay shows another key to seal to than this host published',
-    });
-    known = await added(parts, { ...known, encKey });
-  }
+  known = await publishEncKey(parts, known, {
+    shown: () => parts.client.encKeyOf(scope.hostPubkey),
+    otherwise: 'the relay shows another key to seal to than this host published',
+  });
   return publishSenders(parts, known);
 }
 
@@ -154,23 +164,25 @@ async function postRotations({ context, client, progress }: RegisterHost): Promi
   }
 }
 
-interface EncKeyRoutes {
-  publish: (advertisement: { enc_pub: string; at: number; sig: string }) => Promise<unknown>;
-  /** What the relay shows for this host. */
+interface EncKeyShown {
+  /** Asks what the relay shows for this host. */
   shown: () => Promise<ShownEncKey | null>;
-  /** What it means when that is another. */
+  /** The fault when that is another key. */
   otherwise: string;
 }
 
-/** Publishes the key to seal to and reads it back. */
+/** Publishes the key to seal to and reads it back, unless the relay is known to have it. */
 async function publishEncKey(
-  { context, identity }: HostAtRelay,
-  { publish, shown: read, otherwise }: EncKeyRoutes,
-): Promise<NonNullable<RelayEnrolmentRow['encKey']>> {
+  parts: HostAtRelay & { client: Pick<RelayClient, 'publishEncKey'>; scope: RelayScope },
+  known: RelayEnrolmentRow,
+  { shown: read, otherwise }: EncKeyShown,
+): Promise<RelayEnrolmentRow> {
+  const { context, identity, client } = parts;
   const { publicKey: hostPubkey } = identity.signer;
   const { encPub, at, sig } = signedEncKey(identity);
+  if (known.encKey?.encPub === encPub) return known;
   try {
-    await publish({ enc_pub: encPub, at, sig });
+    await client.publishEncKey({ enc_pub: encPub, at, sig });
   } catch (error) {
     if (!(error instanceof RelayProblem) || (error.code !== 'STALE_LIST' && error.code !== 'IAT_IN_FUTURE'))
       throw error;
@@ -178,14 +190,14 @@ async function publishEncKey(
     // clock was ahead when the key was made.
     const other = error.code === 'STALE_LIST' ? ((await read())?.at ?? at) + 1 : context.nowMs();
     const document = encKeyAdvertisement({ host_pubkey: hostPubkey, enc_pub: encPub, at: other });
-    await publish({ enc_pub: encPub, at: other, sig: signDocument(identity.signer, document) });
+    await client.publishEncKey({ enc_pub: encPub, at: other, sig: signDocument(identity.signer, document) });
   }
   const shown = await read();
   if (shown?.enc_pub !== encPub || !isSignedEncKey(shown, hostPubkey)) throw new RelayCallFailed(otherwise, 200);
-  return { encPub, at: shown.at, checkedAtMs: context.nowMs() };
+  return added(parts, { ...known, encKey: { encPub, at: shown.at, checkedAtMs: context.nowMs() } });
 }
 
-/** Whether the host of this key, and no other, signed the advertisement. */
+/** Tells whether the host of this key, and no other, signed the advertisement. */
 export function isSignedEncKey(shown: ShownEncKey, hostPubkey: PublicKey): boolean {
   const { host_pubkey: host, enc_pub: encPub, at, sig } = shown;
   const document = encKeyAdvertisement({ host_pubkey: hostPubkey, enc_pub: encPub, at });
@@ -226,59 +238,142 @@ async function publishSenders(parts: RegisterHost, known: RelayEnrolmentRow): Pr
   throw new Error('invariant: a list of senders is tried once at least');
 }
 
-async function added({ context, scope }: RegisterHost, row: RelayEnrolmentRow): Promise<RelayEnrolmentRow> {
+async function added(
+  { context, scope }: Pick<RegisterHost, 'context' | 'scope'>,
+  row: RelayEnrolmentRow,
+): Promise<RelayEnrolmentRow> {
   await context.store.transact((tx) => addToEnrolment(tx, scope, row));
   return row;
 }
 
-export interface RegisterHostInV1 extends HostAtRelay {
-  client: RelayV1Client;
-  relayPubkey: PublicKey;
-  /** As it was last known. */
-  epoch: Epoch | null;
-  /** The enrolment told an epoch. */
-  enter: (scope: RelayScope) => Promise<void>;
+/** What pulling and pushing have of a relay that can be used: of one key of this host, one epoch and one protocol. */
+interface Session {
+  scope: RelayScope;
+  limits: Limits;
+  retentionMs: number;
+  /** Requests of a session that ended are aborted. */
+  ending: AbortController;
 }
 
-/** Resolves when the relay knows all of it. Throws `RelayCallFailed` and `TokenUnavailable`. */
-export async function registerHostInV1(
-  parts: RegisterHostInV1,
-): Promise<{ scope: RelayScope; known: RelayEnrolmentRow }> {
-  const { context, identity, client } = parts;
-  const { known: enrolment, scope } = await enrolInV1(parts);
-  if (enrolment.encKey?.encPub === identity.sealKey.encPub) return { scope, known: enrolment };
-  const routes: EncKeyRoutes = {
-    publish: (advertisement) => client.publishEncKey(advertisement),
+export type V2Session = Session & { protocol: 2; client: RelayClient };
+export type V1Session = Session & { protocol: 1; client: RelayV1Client };
+/** Replaced when its scope or protocol is another. */
+export type RelaySession = V2Session | V1Session;
+
+/** A relay that promises more is not believed. */
+const RETENTION_MAX_MS = 366 * 86_400_000;
+
+export interface Connecting {
+  context: HostContext;
+  identity: Identity;
+  row: RelayRow;
+  /** How many rotations were posted, by the scope that they were posted in. */
+  progress: { scope: string; rotations: number };
+  /** How far this host's clock is ahead of the relay's; null when the relay does not tell its time. */
+  noteSkew: (ms: number | null) => void;
+  stopping: AbortSignal;
+}
+
+export interface Connected {
+  session: RelaySession;
+  known: RelayEnrolmentRow;
+}
+
+/** Throws `AnotherRelay` when another key is shown, `RelayCallFailed` and `TokenUnavailable`. */
+export async function connect(connecting: Connecting): Promise<Connected> {
+  const { context, identity, row, stopping } = connecting;
+  const ending = new AbortController();
+  const options: RelayClientOptions = {
+    url: row.url,
+    signer: identity.signer,
+    hostName: identity.hostName,
+    nowMs: () => context.nowMs(),
+    stopping: AbortSignal.any([stopping, ending.signal]),
+    caller: callerTrusting(row.ca),
+  };
+  const client = new RelayClient(options, row.pubkey);
+  const info = await infoUnlessV1(client, row.isV1 === true);
+  if (!info) return connectInV1(connecting, new RelayV1Client(options, row.pubkey), ending);
+  if (info.relay_pubkey !== row.pubkey) throw new AnotherRelay(info.relay_pubkey);
+  connecting.noteSkew(context.nowMs() - info.now);
+  if (row.isV1) {
+    await context.store.transact((tx) => noteSpeaksV2(tx, row.pubkey));
+    context.log('info', 'the relay speaks v2 now: its key is pinned');
+  }
+  const scope = { relayPubkey: row.pubkey, epoch: info.epoch as Epoch, hostPubkey: identity.signer.publicKey };
+  await enter(connecting, scope);
+  const relayNowMs = info.now;
+  const { proof } = row;
+  const known = await registerHost({ ...connecting, client, scope, proof, relayNowMs });
+  const { limits } = info;
+  const keptMs = Math.min(RETENTION_MAX_MS, retentionMs(limits));
+  const session = { protocol: 2, client, scope, limits, retentionMs: keptMs, ending } as const;
+  return { session, known };
+}
+
+/** Who is at an address that nobody has set yet: by v2, or by v1 where there is no v2. Throws `RelayCallFailed`. */
+export async function shownRelay(options: RelayClientOptions): Promise<{ pubkey: PublicKey; isV1: boolean }> {
+  const info = await infoUnlessV1(new RelayClient(options), true);
+  if (info) return { pubkey: info.relay_pubkey, isV1: false };
+  return { pubkey: (await askChallenge(options)).relayPubkey, isV1: true };
+}
+
+async function infoUnlessV1(client: RelayClient, mayBeV1: boolean): Promise<RelayInfo | undefined> {
+  try {
+    return await client.info();
+  } catch (error) {
+    if (mayBeV1 && error instanceof RelayProblem && error.status === 404) return undefined;
+    throw error;
+  }
+}
+
+/** Throws `RelayCallFailed` and `TokenUnavailable`. */
+async function connectInV1(connecting: Connecting, client: RelayV1Client, ending: AbortController): Promise<Connected> {
+  connecting.noteSkew(null);
+  const { context, identity, row } = connecting;
+  const { scope, known: enrolment } = await enrolInV1(connecting, client);
+  const parts = { ...connecting, client, scope, proof: row.proof };
+  const shown = {
     shown: () => client.encKeyOf(identity.hostName),
     otherwise: 'the relay shows another key for the name of this host: others may have this name there',
   };
-  const encKey = await forgettingWhenUnknown(context, scope, () => publishEncKey(parts, routes));
-  const known = { ...enrolment, encKey };
-  await context.store.transact((tx) => addToEnrolment(tx, scope, known));
-  return { scope, known };
+  const known = await forgettingWhenUnknown(context, scope, () => publishEncKey(parts, enrolment, shown));
+  const limits = V1_LIMITS;
+  const session = { protocol: 1, client, scope, limits, retentionMs: retentionMs(limits), ending } as const;
+  return { session, known };
 }
 
-async function enrolInV1(parts: RegisterHostInV1): Promise<{ scope: RelayScope; known: RelayEnrolmentRow }> {
-  const { context, identity, client, relayPubkey, epoch, proof, stopping } = parts;
+async function enrolInV1(
+  connecting: Connecting,
+  client: RelayV1Client,
+): Promise<{ scope: RelayScope; known: RelayEnrolmentRow }> {
+  const { context, identity, row, stopping } = connecting;
   const { publicKey: hostPubkey } = identity.signer;
-  const scopeIn = (generation: Epoch): RelayScope => ({ relayPubkey, epoch: generation, hostPubkey });
-  const before = epoch === null ? undefined : await context.store.read((reader) => enrolmentIn(reader, scopeIn(epoch)));
-  if (before && epoch !== null && !isRunningOut(before, context.nowMs()))
-    return { scope: scopeIn(epoch), known: before };
-  const fresh = proof && (await freshToken(proof, identity.signer, stopping));
-  let answer: Awaited<ReturnType<RelayV1Client['enrol']>>;
+  const scopeIn = (epoch: Epoch): RelayScope => ({ relayPubkey: row.pubkey, epoch, hostPubkey });
+  const last = row.epoch === null ? undefined : scopeIn(row.epoch);
+  const before = last && (await context.store.read((reader) => enrolmentIn(reader, last)));
+  if (before && !isRunningOut(before, context.nowMs())) return { scope: last, known: before };
+  const fresh = row.proof && (await freshToken(row.proof, identity.signer, stopping));
+  let answer: Enrolled;
   try {
     answer = await client.enrol('', fresh?.proof);
   } catch (error) {
     // An earlier token may be good for a while yet.
-    if (!(error instanceof RelayProblem) || error.status === 429 || !before || epoch === null) throw error;
+    if (!(error instanceof RelayProblem) || error.status === 429 || !before) throw error;
     context.log('warn', 'the relay did not renew the enrolment', { code: error.code });
-    return { scope: scopeIn(epoch), known: before };
+    return { scope: last, known: before };
   }
   const scope = scopeIn(answer.epoch as Epoch);
-  await parts.enter(scope);
-  const isSame = scope.epoch === epoch;
+  await enter(connecting, scope);
+  const isSame = scope.epoch === last?.epoch;
   const known = enrolled(isSame ? before : undefined, answer, fresh?.validUntilMs ?? null, context.nowMs());
   await context.store.transact((tx) => putEnrolment(tx, scope, known));
   return { scope, known };
+}
+
+async function enter({ context, row, progress }: Connecting, scope: RelayScope): Promise<void> {
+  const isAnother = await context.store.transact((tx) => enterEpoch(tx, context, scope));
+  if (isAnother && row.epoch !== null) context.log('warn', 'the relay began a new epoch', { epoch: scope.epoch });
+  const name = Object.values(scope).join(' ');
+  if (isAnother || progress.scope !== name) Object.assign(progress, { scope: name, rotations: 0 });
 }

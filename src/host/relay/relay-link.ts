@@ -2,7 +2,7 @@
  * The connection to the pinned relay. The link checks the relay's key and epoch and registers this host; pulling and
  * pushing take their session from it and report what went wrong.
  *
- *     info ─▶ the pinned key? ─▶ epoch ─▶ rotations, enrolment, enc key, senders, each checked ─▶ session (connect.ts)
+ *     info ─▶ the pinned key? ─▶ epoch ─▶ rotations, enrolment, enc key, senders, each checked ─▶ session
  *
  * A session belongs to one key of this host and one epoch. Another epoch, `NOT_ENROLLED`, or a new key on either side
  * ends it, and all steps begin again. A failure or `retry-after` makes a pause. When the relay answers any request
@@ -13,8 +13,7 @@ import type { RelayEnrolmentRow, RelayRow } from '../core/rows.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { type RelayScope, dropEnrolment, noteSeenKey, rewindPosition, notifyOutbox } from './relay-rows.ts';
 import { AnotherRelay, RelayCallFailed, isNotEnrolled } from './relay-request.ts';
-import { type Connected, connect, type RelaySession } from './connect.ts';
-import { RENEW_BEFORE_MS } from './register-host.ts';
+import { type Connected, connect, type RelaySession, RENEW_BEFORE_MS } from './register-host.ts';
 import { TokenUnavailable } from './enrolment-token.ts';
 import { SingleFlightTask } from '../../lib/periodic-task.ts';
 

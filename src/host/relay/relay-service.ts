@@ -20,12 +20,11 @@ import { certificatesOf } from '../../lib/certificates.ts';
 import { CERTIFICATE_NOT_TRUSTED, RelayCallFailed, callerTrusting } from './relay-request.ts';
 import { quarantineRetries } from '../inbound/quarantine.ts';
 import type { SingleFlightTask } from '../../lib/periodic-task.ts';
-import { shownRelay } from './connect.ts';
-import { PeerRotations } from './peer-rotations.ts';
+import { shownRelay } from './register-host.ts';
+import { PeersAtRelay } from './peers-at-relay.ts';
 import { PullLoop } from './pull-loop.ts';
 import { RelayCarrier } from './push-batch.ts';
 import { RELAY_TIMING, RelayLink, type RelayTiming } from './relay-link.ts';
-import { EnrolledPeers } from './enrolled-peers.ts';
 
 /** A placeholder for the key that only the relay's operator can confirm. */
 export const OPERATORS_KEY = "SHA256:<the fingerprint that the relay's operator gives you>";
@@ -51,10 +50,10 @@ export class RelayService {
     this.#context = context;
     this.#link = new RelayLink({ context, timing, stopping });
     this.#retries = quarantineRetries(context);
-    const rotations = new PeerRotations({ context, keyLearned: () => void this.#retries.rerun() });
-    const enrolledPeers = new EnrolledPeers(context, this.#link, rotations);
-    this.carrier = new RelayCarrier({ context, link: this.#link, enrolledPeers });
-    this.#pull = new PullLoop({ context, link: this.#link, timing, rotations, stopping });
+    const link = this.#link;
+    const peers = new PeersAtRelay({ context, link, keyLearned: () => void this.#retries.rerun() });
+    this.carrier = new RelayCarrier({ context, link, peers });
+    this.#pull = new PullLoop({ context, link, timing, peers, stopping });
   }
 
   start(): void {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { agentPath, agentText, agentWords, isOwnAgent } from '../../../src/host/launchd-agent.ts';
+import { agentPath, agentText, agentWords, isOwnAgent } from '../../../src/host/service-files.ts';
 
 const PARTS = { node: '/usr/bin/node', main: '/opt/poste/main.js', environment: {}, logFile: '/home/ada/daemon.log' };
 

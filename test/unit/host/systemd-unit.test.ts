@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { isOwnUnit, unitPath, unitText, unitWords } from '../../../src/host/systemd-unit.ts';
+import { isOwnUnit, unitPath, unitText, unitWords } from '../../../src/host/service-files.ts';
 
 const PARTS = { node: '/usr/bin/node', main: '/opt/poste/main.js', environment: {} };
 

@@ -3,7 +3,7 @@ import type { StatusResult } from '../../../../src/host/contract/daemon.ts';
 import type { HostContext } from '../../../../src/host/base/context.ts';
 import type { PeerRow } from '../../../../src/host/core/rows.ts';
 import { hostStatus } from '../../../../src/host/doctor/health.ts';
-import { markUnreached } from '../../../../src/host/outbox/reached.ts';
+import { markUnreached } from '../../../../src/host/outbox/outbox.ts';
 import { RelayService } from '../../../../src/host/relay/relay-service.ts';
 import { statusText } from '../../../../src/cli/host/host.ts';
 import { relayForTest } from '../../../support/http-relay.ts';

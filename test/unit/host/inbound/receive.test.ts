@@ -1,6 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { afterAttempt } from '../../../../src/host/outbox/outbox.ts';
-import { outboxRowOf } from '../../../../src/host/outbox/outbox-rows.ts';
+import { afterAttempt, outboxRowOf } from '../../../../src/host/outbox/outbox.ts';
 import type { IncomingItem } from '../../../../src/host/inbound/verify.ts';
 import { QUARANTINE_BOUNDS } from '../../../../src/host/core/quarantine.ts';
 import { retryQuarantine, retryUnknownKeys } from '../../../../src/host/inbound/quarantine.ts';

@@ -4,7 +4,7 @@ import type { OutboxState } from '../../../../src/host/core/rows.ts';
 import type { InboxResult } from '../../../../src/host/contract/mail.ts';
 import { addAgent, removeAgent } from '../../../../src/host/agents/agents.ts';
 import { useInbox } from '../../../../src/host/mail/inbox.ts';
-import { putOutboxRow } from '../../../../src/host/outbox/outbox-rows.ts';
+import { putOutboxRow } from '../../../../src/host/outbox/outbox.ts';
 import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
 import { setAddress, unpair } from '../../../../src/host/peers/peers.ts';
 import { listSent } from '../../../../src/host/mail/sent.ts';

@@ -4,7 +4,7 @@ import { expect, test, vi } from 'vitest';
 import type { OutboxEvent } from '../../../../src/host/core/outbox-event.ts';
 import { failsOverLan, wayOfMail } from '../../../../src/host/core/transport-choice.ts';
 import { noteAnswered } from '../../../../src/host/peers/peers.ts';
-import { markReached } from '../../../../src/host/outbox/reached.ts';
+import { markReached } from '../../../../src/host/outbox/outbox.ts';
 import type { OutboxRow, PeerRow } from '../../../../src/host/core/rows.ts';
 import {
   DispatcherWorld,

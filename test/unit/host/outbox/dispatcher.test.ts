@@ -6,14 +6,13 @@ import type { MessageRow } from '../../../../src/host/core/rows.ts';
 import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
 import type { ItemToPush } from '../../../../src/host/relay/relay-client.ts';
 import { RelayCallFailed } from '../../../../src/host/relay/relay-request.ts';
-import { putOutboxRow } from '../../../../src/host/outbox/outbox-rows.ts';
+import { putOutboxRow, afterPeerChange } from '../../../../src/host/outbox/outbox.ts';
 import { LanCarrier } from '../../../../src/host/lan/send-batch.ts';
 import { LanClient } from '../../../../src/host/lan/lan-client.ts';
 import { OutboxDispatcher } from '../../../../src/host/outbox/dispatcher.ts';
-import { afterPeerChange } from '../../../../src/host/outbox/outbox.ts';
 import type { RelayLink } from '../../../../src/host/relay/relay-link.ts';
-import type { RelaySession } from '../../../../src/host/relay/connect.ts';
-import type { EnrolledPeers } from '../../../../src/host/relay/enrolled-peers.ts';
+import type { RelaySession } from '../../../../src/host/relay/register-host.ts';
+import type { PeersAtRelay } from '../../../../src/host/relay/peers-at-relay.ts';
 import { DEFAULT_LIMITS, type Limits } from '../../../../src/protocol/limits.ts';
 import { relay } from '../../../support/hosts.ts';
 import { RelayContext, pinEachOther } from '../../../support/relay-contexts.ts';
@@ -48,7 +47,7 @@ async function given(messages: number, push: Answering, ask?: () => Promise<void
     worked: () => undefined,
     failed: (_session: RelaySession, error: RelayCallFailed) => Promise.resolve(void failures.push(error)),
   };
-  const enrolledPeers = {
+  const peersAtRelay = {
     isEnrolled: () => (ask ? undefined : true),
     ask,
     noteAbsent: () => undefined,
@@ -57,7 +56,7 @@ async function given(messages: number, push: Answering, ask?: () => Promise<void
   const relayCarrier = new RelayCarrier({
     context: alice.context,
     link: link as unknown as RelayLink,
-    enrolledPeers: enrolledPeers as unknown as EnrolledPeers,
+    peers: peersAtRelay as unknown as PeersAtRelay,
   });
   const client = new LanClient(alice.context, new AbortController().signal);
   const lan = new LanCarrier({ context: alice.context, client, onDoubt: () => undefined });

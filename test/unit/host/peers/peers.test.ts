@@ -6,8 +6,7 @@ import type { HostName, ItemId } from '../../../../src/protocol/names.ts';
 import { type PublicKey, displayFingerprint, hostFingerprint } from '../../../../src/protocol/public-key.ts';
 import type { Refusal } from '../../../../src/host/core/refusal.ts';
 import type { Address, MessageRef, PeerId, PeerRow } from '../../../../src/host/core/rows.ts';
-import { addOutboxRow } from '../../../../src/host/outbox/outbox-rows.ts';
-import { afterAttempt } from '../../../../src/host/outbox/outbox.ts';
+import { addOutboxRow, afterAttempt, markReached, markUnreached } from '../../../../src/host/outbox/outbox.ts';
 import {
   PEERS_MAX,
   type PairedHost,
@@ -26,7 +25,6 @@ import {
   setAddress,
   unpair,
 } from '../../../../src/host/peers/peers.ts';
-import { markReached, markUnreached } from '../../../../src/host/outbox/reached.ts';
 import { pinRelay } from '../../../../src/host/relay/relay-rows.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
 import { type TestHost, hostNamed, relay } from '../../../support/hosts.ts';

@@ -1,7 +1,7 @@
 /** One attempt to get a session of the pinned relay, at a relay in this process, with what it answers changed on its way. */
 import { expect, onTestFinished, test } from 'vitest';
 import type { RelayRow } from '../../../../src/host/core/rows.ts';
-import { type Connecting, connect, shownRelay } from '../../../../src/host/relay/connect.ts';
+import { type Connecting, connect, shownRelay } from '../../../../src/host/relay/register-host.ts';
 import { AnotherRelay, RelayCallFailed, RelayProblem } from '../../../../src/host/relay/relay-request.ts';
 import { pinRelay } from '../../../../src/host/relay/relay-rows.ts';
 import type { Limits } from '../../../../src/protocol/limits.ts';

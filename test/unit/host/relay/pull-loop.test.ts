@@ -1,13 +1,12 @@
 /** The loop that pulls, alone: the link and the relay are told by the test, and so are timers and dice. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import type { PulledPage, PullOptions } from '../../../../src/host/relay/relay-client.ts';
-import type { V1Page } from '../../../../src/host/relay/relay-v1-client.ts';
+import type { PulledPage, PullOptions, V1Page } from '../../../../src/host/relay/relay-client.ts';
 import { RelayCallFailed, RelayProblem } from '../../../../src/host/relay/relay-request.ts';
-import { PeerRotations } from '../../../../src/host/relay/peer-rotations.ts';
+import { PeersAtRelay } from '../../../../src/host/relay/peers-at-relay.ts';
 import { PullLoop } from '../../../../src/host/relay/pull-loop.ts';
 import { RELAY_TIMING, type RelayLink } from '../../../../src/host/relay/relay-link.ts';
-import type { RelaySession } from '../../../../src/host/relay/connect.ts';
+import type { RelaySession } from '../../../../src/host/relay/register-host.ts';
 import { problemDocument } from '../../../../src/protocol/problem.ts';
 import { listQuarantine } from '../../../../src/host/inbound/quarantine.ts';
 import { cursorIn, positionIn, putCursor, putPosition } from '../../../../src/host/relay/relay-rows.ts';
@@ -103,9 +102,9 @@ async function given(asked: Partial<Asked>, { maxPull = 500, protocol = 2 } = {}
     },
   };
   const timing = RELAY_TIMING;
-  const rotations = new PeerRotations({ context, keyLearned: () => undefined });
   const usable = link as unknown as RelayLink;
-  const loop = new PullLoop({ context, link: usable, timing, rotations, stopping: stopping.signal });
+  const peers = new PeersAtRelay({ context, link: usable, keyLearned: () => undefined });
+  const loop = new PullLoop({ context, link: usable, timing, peers, stopping: stopping.signal });
   onTestFinished(async () => {
     stopping.abort();
     await loop.stop();

@@ -1,7 +1,7 @@
 /** Pages as a relay may show them, good and bad items in any mixture. */
 import { expect, test } from 'vitest';
 import type { PulledItem, PulledPage } from '../../../../src/host/relay/relay-client.ts';
-import { itemOfV1, placedItems } from '../../../../src/host/relay/pulled-items.ts';
+import { itemOfV1, placedItems } from '../../../../src/host/relay/pull-loop.ts';
 import type { Epoch } from '../../../../src/protocol/epoch.ts';
 import { hostNamed, relay } from '../../../support/hosts.ts';
 

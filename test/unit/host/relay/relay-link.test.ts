@@ -2,7 +2,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { RelayCallFailed, RelayProblem } from '../../../../src/host/relay/relay-request.ts';
 import { RELAY_TIMING, RelayLink } from '../../../../src/host/relay/relay-link.ts';
-import type { RelaySession } from '../../../../src/host/relay/connect.ts';
+import type { RelaySession } from '../../../../src/host/relay/register-host.ts';
 import { problemDocument } from '../../../../src/protocol/problem.ts';
 import { FIRST_ADAPTER } from '../../../support/adapters.ts';
 import { relayForTest } from '../../../support/http-relay.ts';

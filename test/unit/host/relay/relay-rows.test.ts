@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Address, MessageRef, OutboxRow, RelayRow } from '../../../../src/host/core/rows.ts';
-import { addOutboxRow } from '../../../../src/host/outbox/outbox-rows.ts';
-import { afterAttempt } from '../../../../src/host/outbox/outbox.ts';
+import { addOutboxRow, afterAttempt } from '../../../../src/host/outbox/outbox.ts';
 import type { ItemId } from '../../../../src/protocol/names.ts';
 import { addPeer } from '../../../support/mail-context.ts';
 import { acceptance } from '../../../support/outbox-rows.ts';
