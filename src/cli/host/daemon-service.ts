@@ -21,7 +21,7 @@ interface ServiceFlags {
   json?: boolean;
 }
 
-/** What the command did, or would do. */
+/** The change that the command made, or would make. */
 interface ServiceChange {
   /** The file of the service. */
   unit: string;
@@ -29,7 +29,7 @@ interface ServiceChange {
   dry_run: boolean;
   /** The copy of a former file. */
   backup: string | null;
-  /** What the service manager is told. */
+  /** The commands that the service manager gets. */
   commands: string[];
   notices: string[];
   text?: string;

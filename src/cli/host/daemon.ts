@@ -31,7 +31,7 @@ interface DaemonFlags {
   json?: boolean;
 }
 
-/** How long a daemon whose store failed may take to answer its callers. */
+/** The time in which a daemon whose store failed answers its callers. */
 const FAILED_STOP_MS = 3000;
 
 const NOTES = `
@@ -198,7 +198,7 @@ async function stopDaemon(context: CommandContext): Promise<number | null> {
   return pid;
 }
 
-/** Of the daemon that answers at this host's socket. */
+/** The process of the daemon that answers at this host's socket. */
 async function runningPid(context: CommandContext): Promise<number | null> {
   try {
     return (await ask(context, 'status', {}, {})).pid;

@@ -99,7 +99,7 @@ function problemText(screen: Screen, { sentence, command }: Check): string {
   return `\n${styled(screen, 'red', 'Broken:')} ${printable(sentence)}.\n${mend}`;
 }
 
-/** How long the command waits for paired hosts to learn the new key. */
+/** The time within which paired hosts may learn the new key. */
 const TOLD_WITHIN_MS = 1_000;
 const LOOK_AGAIN_MS = 100;
 

@@ -1,6 +1,6 @@
 /**
- * What setup, `poste hooks install` and `poste daemon install` wrote for other programs, read back: each names Node.js and a
- * file of Poste by their paths, and an upgrade may have removed either.
+ * Reads back the files that setup, `poste hooks install` and `poste daemon install` wrote for other programs: each names
+ * Node.js and a file of Poste by their paths, and an upgrade may have removed either.
  */
 import { accessSync, constants, existsSync } from 'node:fs';
 import type { Check } from '../../host/contract/daemon.ts';
@@ -19,10 +19,10 @@ import { ownService } from './service-manager.ts';
 interface Installed {
   area: 'wake' | 'daemon';
   file: string;
-  /** As the subject of a sentence. */
+  /** The subject of a sentence. */
   what: string;
   words: readonly string[];
-  /** What writes it again. */
+  /** The command that writes it again. */
   remedy: string;
 }
 

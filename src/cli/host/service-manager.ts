@@ -1,6 +1,6 @@
 /**
- * What starts the daemon with its user's session, and again when it fails: systemd, or launchd on macOS. Each is a file
- * and the commands of a program.
+ * The program that starts the daemon with its user's session, and again when it fails: systemd, or launchd on macOS. Each
+ * is a file and the commands of a program.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { isAbsolute } from 'node:path';
@@ -33,16 +33,16 @@ export interface ServiceCommand {
 }
 
 export interface ServiceManager {
-  /** As people call it. */
+  /** The name that people use. */
   name: 'systemd' | 'launchd';
   program: 'systemctl' | 'launchctl';
   /** The file of the service. */
   file: string;
-  /** What the file is to say. Throws `CommandFailed`. */
+  /** Makes the text of the file. Throws `CommandFailed`. */
   text: () => string;
-  /** Whether poste wrote this text. */
+  /** True when poste wrote this text. */
   isOwn: (text: string) => boolean;
-  /** What such a text runs. */
+  /** The words of the command that such a text runs. */
   words: (text: string) => string[];
   /** After the file was written; `isNew` when it says something else than before. */
   install: (isNew: boolean) => ServiceCommand[];
@@ -55,13 +55,13 @@ export interface ServiceManager {
   stop: ServiceCommand[];
   /** Starts it too, where it does not run. */
   restart: ServiceCommand[];
-  /** What the owner should know of it. */
+  /** A sentence for the owner. */
   notice: string;
 }
 
 /** Longer than a service is given to stop. */
 const MANAGER_MS = 60_000;
-/** What is shown of the reason that the program gives. */
+/** The longest part of the program's reason that is shown. */
 const SAID_LINES_MAX = 3;
 const SAID_CHARACTERS_MAX = 500;
 
@@ -69,7 +69,7 @@ export function serviceManager(context: CommandContext): ServiceManager {
   return context.platform === 'darwin' ? launchd(context) : systemd(context);
 }
 
-/** Whether there is a file of the service: never without a home folder. */
+/** True when there is a file of the service: never without a home folder. */
 export function isServiceThere(context: CommandContext): boolean {
   try {
     return existsSync(serviceManager(context).file);
@@ -93,7 +93,7 @@ export function installedService(context: CommandContext): ServiceManager | unde
   return manager && findProgram(manager.program, context.env['PATH']) !== undefined ? manager : undefined;
 }
 
-/** What the file of a service says; `undefined` when there is none. Throws `CommandFailed`. */
+/** The text of the file of a service; `undefined` when there is none. Throws `CommandFailed`. */
 export function fileText(file: string): string | undefined {
   try {
     return readFileSync(file, 'utf8');

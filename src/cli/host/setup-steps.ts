@@ -40,20 +40,20 @@ export type Look =
   | { type: 'needed' }
   /** `text` says what is there, when that is not what the step would do. */
   | { type: 'already'; text?: string; notice?: string }
-  /** What is there is not ours, and stays. */
+  /** Somebody else wrote it, and it stays. */
   | { type: 'kept'; text: string; why: string };
 
 interface Ran {
-  /** What it did, when that is not its text. */
+  /** Its deed, when that is not its text. */
   did?: string;
-  /** What there is to say. */
+  /** Sentences for the user. */
   notices: string[];
   /** The file that it changed, and the copy of what that was; null when there was none. */
   file?: { path: string; copy: string | null };
 }
 
 export interface Step {
-  /** What it does, as an imperative. */
+  /** Its purpose, as an imperative. */
   text: string;
   /** Whose settings it changes. */
   program?: SettledProgram;
@@ -141,7 +141,7 @@ async function runInBackground(context: CommandContext): Promise<void> {
   await startInBackground(context, ownPaths(context));
   const { pid } = await ask(context, 'status', {}, {});
   await addWritten(context, { type: 'daemon', pid });
-  // What earlier attempts began is over too: this daemon serves.
+  // The attempts before are over too: this daemon serves.
   for (const one of readWritten(context)) if (one.type === 'starting') await removeWritten(context, one);
 }
 
@@ -192,7 +192,7 @@ function programSteps(
   ];
 }
 
-/** What setup writes of the hooks: those of its own earlier run are its own, others are not taken away by an undo. */
+/** The entry for the hooks: those of an earlier setup are its own, and an undo leaves those of others. */
 function hooksEntry(context: CommandContext, program: SettledProgram): EditWritten {
   const file = hookFile(context, program);
   const isHooked = plannedEdit({ path: file, change: removeHooks(program) }).isChange;
@@ -224,7 +224,7 @@ function allowStep(
   };
 }
 
-/** What an earlier setup wrote for another agent, or another Node.js. */
+/** The servers that an earlier setup wrote for another agent, or another Node.js. */
 function earlierServers(context: CommandContext, file: string): ServerCommand[] {
   return readWritten(context).flatMap((entry) =>
     entry.type === 'server' && entry.file === file ? [entry.server] : [],

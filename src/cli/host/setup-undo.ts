@@ -29,7 +29,7 @@ interface UndoneStep {
   step: string;
   state: 'planned' | 'undone' | 'kept';
   why?: string;
-  /** Of a file that its owner changed after setup: what it was before each change of Poste's. */
+  /** The copies of a file that its owner changed after setup, from before each change of Poste's. */
   copies?: string[];
 }
 

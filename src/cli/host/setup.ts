@@ -234,7 +234,7 @@ function presentAgent(context: CommandContext, program: SettledProgram): string 
   }
 }
 
-/** What the flags leave open, asked on the terminal. */
+/** Asks on the terminal for all that the flags leave open. */
 async function asked(
   context: CommandContext,
   given: Agents,

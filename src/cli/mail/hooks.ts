@@ -138,7 +138,7 @@ interface FileResult {
   file: string;
   changed: boolean;
   backup: string | null;
-  /** What was or would be written; null for a file that is removed. */
+  /** The text that was or would be written; null for a file that is removed. */
   text?: string | null;
 }
 

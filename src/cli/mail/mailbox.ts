@@ -192,7 +192,7 @@ function changedText(count: number): string {
   return `${countText(count, 'message')} acked.\n`;
 }
 
-/** What a person may type next. */
+/** The command that a person may type next. */
 function nextStep(screen: Screen, as: string, messageId: string, isRead: boolean): string {
   if (screen.columns === undefined) return '';
   const [id = ''] = shortIds([messageId]);
@@ -257,7 +257,7 @@ export function messageText(screen: Screen, message: WholeMessage): string {
 
 /** Longer than the daemon waits. */
 const SILENCE_MS = INBOX_WAIT_MS_MAX + 15_000;
-/** How long after a call to a daemon that is gone the next one follows. */
+/** The time between two calls to a daemon that is gone. */
 const RETRY_MS = 500;
 /** A daemon that ended, ends, or is about to start. */
 const GONE_CODES: ReadonlySet<string> = new Set(['DAEMON_NOT_RUNNING', 'DAEMON_GONE', 'DAEMON_SILENT', 'UNAVAILABLE']);
@@ -293,11 +293,11 @@ class FollowedMailbox {
     this.#signal = signal;
   }
 
-  /** What is unread, the oldest first. */
+  /** The unread messages, the oldest first. */
   async begin(): Promise<MessageSummary[]> {
     const { mark, summaries } = await this.#watch(0);
     this.#mark = mark;
-    // What comes from here on is newer than this, unread or not.
+    // Any message that comes from here on is newer than this, unread or not.
     const newest = await this.#page(undefined, 1);
     this.#newest = newest.summaries[0] ?? null;
     const known = new Set(summaries.map(({ message_id }) => message_id));
@@ -305,7 +305,7 @@ class FollowedMailbox {
     return isBetween && this.#newest ? [...summaries.toReversed(), this.#newest] : summaries.toReversed();
   }
 
-  /** What has come since, the oldest first; nothing when the daemon went, or the time of one wait is over. */
+  /** The messages that came since, the oldest first; none when the daemon went, or the time of one wait is over. */
   async next(): Promise<MessageSummary[]> {
     try {
       const { mark } = await this.#watch(INBOX_WAIT_MS_MAX);
@@ -352,7 +352,7 @@ class FollowedMailbox {
     return ask(this.#context, 'watch-inbox', asked, this.#flags, { signal: this.#signal, silenceMs: SILENCE_MS });
   }
 
-  /** Of the whole mailbox, the newest first. Marks them notified, as a list does. */
+  /** A page of the whole mailbox, the newest first. Marks them notified, as a list does. */
   async #page(
     cursor: string | undefined,
     limit: number,

@@ -71,7 +71,7 @@ export async function hookInput(context: Pick<CommandContext, 'stdin'>, begun: B
   return bytes > HOOK_INPUT_BYTES_MAX ? '' : Buffer.concat(chunks).toString('utf8');
 }
 
-/** As /proc has it; no other system tells its words apart. */
+/** The words that /proc has; no other system tells them apart. */
 function commandLineOf(pid: number): string[] {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');

@@ -137,7 +137,7 @@ async function bodyOf(context: CommandContext, { body, bodyFile = body }: Messag
   return text;
 }
 
-/** What became of a message, recipient by recipient. */
+/** Tells the outcome of a message, recipient by recipient. */
 export function sentText(result: SendResult): string {
   const lines = result.recipients.map(({ recipient, status, detail }) => `  ${recipient}: ${status} (${detail})\n`);
   const before = result.duplicate ? ' earlier, under the same idempotency key; nothing was sent now' : '';
@@ -270,7 +270,7 @@ export function timelineText(screen: Screen, { recipient, steps }: Pick<Recipien
   return `to ${printable(recipient)}\n${lines.join('')}`;
 }
 
-/** As long as the ids that this host makes: then it is whole. */
+/** The length of the ids that this host makes: a text as long is whole. */
 const ID_CHARACTERS = 26;
 
 /** The whole id of a message or a thread. What means none comes back as it is, for the daemon to refuse. */

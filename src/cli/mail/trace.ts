@@ -51,7 +51,7 @@ function refuseUnproven(checked: readonly CheckedRow[]): void {
   );
 }
 
-/** What the proof of a relay is worth for one row of the outbox. */
+/** The worth of a relay's proof for one row of the outbox. */
 export type CheckedRow =
   | { state: 'verified'; verified: Verified[] }
   /** The relay's receipt and its log disagree, or it denies what it signed. `reason` is a clause. */
@@ -103,7 +103,7 @@ function faultOf(item: ItemAccepted, row: TraceRow): string | undefined {
   return target.seq === row.acceptance?.seq ? undefined : 'the record and the receipt have different seqs';
 }
 
-/** What happened to the message, in the order in which this host learned of it. */
+/** Tells the way of the message, in the order in which this host learned of it. */
 export function traceText(trace: TraceResult, checked: readonly CheckedRow[]): string {
   return [
     headText(trace),

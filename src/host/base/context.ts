@@ -1,5 +1,5 @@
 /**
- * What every operation of the host works with: its store, its identity, its clocks, its randomness and its events.
+ * The context of every operation of the host: its store, its identity, its clocks, its randomness and its events.
  *
  * An operation is a function of the context and its input that resolves, after the commit, to its output or a
  * `Refusal`. It reads and writes inside one transaction, and the pure core decides.
@@ -15,12 +15,12 @@ export interface HostContext {
   identity(): Identity;
   /** Milliseconds since the Unix epoch. */
   nowMs(): number;
-  /** What the clock of now would have shown at a moment that this host dated: deadlines count the time that passed. */
+  /** The time of the clock of now at a moment that this host dated: deadlines count the time that passed. */
   momentMs(datedMs: number): number;
   /** Milliseconds of a clock that never goes back, to measure time spans. */
   monotonicMs(): number;
   randomBytes(count: number): Buffer;
-  /** How long a failed send waits for its next try. */
+  /** The pauses of a failed send before its next try. */
   readonly retry: RetryTiming;
   /** Calls the listeners that the table `LISTENERS` names. Called after the commit. */
   emit(event: HostEvent): void;
@@ -29,7 +29,7 @@ export interface HostContext {
   log(level: 'info' | 'warn' | 'error', message: string, facts?: Readonly<Record<string, unknown>>): void;
 }
 
-/** What it takes to tell how long ago a stored date was. */
+/** The clocks that tell how long ago a stored date was. */
 export type HostClock = Pick<HostContext, 'nowMs' | 'momentMs'>;
 
 /** The context of this process over an open store, with the real clocks and randomness. */
@@ -61,7 +61,7 @@ export function createHostContext(
   };
 }
 
-/** Whether an operation failed because the store did: its outcome is unknown, and the daemon is ending. */
+/** True when an operation failed because the store did: its outcome is unknown, and the daemon is ending. */
 export function isStoreFailure(error: unknown): boolean {
   return error instanceof StoreFailed;
 }
@@ -122,7 +122,7 @@ export const LISTENERS = {
 type EventType = keyof typeof LISTENERS;
 export type ListenerName = (typeof LISTENERS)[EventType][number];
 
-/** What a listener does at each of its events. Must not throw, and is not awaited. */
+/** The function of a listener for each of its events. Must not throw, and is not awaited. */
 export type HandlersOf<N extends ListenerName> = {
   readonly [T in EventType as N extends (typeof LISTENERS)[T][number] ? T : never]: (
     event: Extract<HostEvent, { type: T }>,

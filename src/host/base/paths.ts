@@ -30,7 +30,7 @@ export interface HostPaths {
 interface User {
   /** `undefined` on systems without user ids. */
   userId: number | undefined;
-  /** Whether the user owns a folder of this path. */
+  /** True when the user owns a folder of this path. */
   owns: (path: string, userId: number) => boolean;
 }
 

@@ -98,7 +98,7 @@ async function calledPeers(context: HostContext, { peers }: StoredFacts, inTime:
 
 interface AskedRelay {
   facts: RelayProbe['facts'];
-  /** Whether it accepts mail for each paired host. */
+  /** For each paired host: does the relay accept mail for it? */
   atRelay: ReadonlyMap<PeerId, PeerFacts['atRelay']>;
   rotations: Exclude<OwnKeyFacts['atRelay'], 'no-relay'>;
 }

@@ -26,7 +26,7 @@ export type DaemonFacts =
   /** A process listens there but gives no answer; `message` is a clause. */
   | { type: 'unusable'; code: string; message: string };
 
-/** What opening the store found. */
+/** The outcome of opening the store. */
 export type StoreFacts =
   | { type: 'opens' }
   /** `message` is a clause. */
@@ -38,7 +38,7 @@ export interface DaemonPlace {
   /** The version of this command. */
   version: string;
   store: string;
-  /** Whether the daemon is a service of its user. */
+  /** True when the daemon is a service of its user. */
   isUnit: boolean;
 }
 
@@ -101,7 +101,7 @@ export interface PlaceFacts {
   config: {
     path: string;
     isThere: boolean;
-    /** What is wrong with a setting, as a clause, and the environment variable that set it, if one did. */
+    /** The fault of a setting, as a clause, and the environment variable that set it, if one did. */
     fault: { message: string; variable: string | null } | null;
   };
   folders: readonly FolderFacts[];
@@ -118,7 +118,7 @@ export interface PlaceFacts {
 
 interface FolderFacts {
   path: string;
-  /** Whether it holds private keys: then no other user may read it. */
+  /** True when it holds private keys: then no other user may read it. */
   holdsKeys: boolean;
   /** Null when it does not exist. */
   found: { isFolder: boolean; isOwn: boolean; mode: number } | null;

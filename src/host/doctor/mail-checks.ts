@@ -22,7 +22,7 @@ export interface MailFacts {
   };
   quarantine: {
     items: number;
-    /** How many of them are without their bytes. */
+    /** Those of them that are without their bytes. */
     bare: number;
     /** Items of strangers ever deleted to make room for newer ones. */
     dropped: number;

@@ -43,11 +43,11 @@ export interface PeerFacts {
   waiting: number;
   /** Null exactly when none waits. */
   oldestAtMs: number | null;
-  /** How many of them the relay refused because the peer does not accept mail from this host. */
+  /** Those of them that the relay refused because the peer does not accept mail from this host. */
   refusedByList: number;
   /** Null when the daemon was not asked. */
   probe: PeerProbe | null;
-  /** Whether the relay shows the peer's signed encryption key, and so accepts mail for it. */
+  /** `carried`: the relay shows the peer's signed encryption key, and so accepts mail for it. */
   atRelay: 'carried' | 'absent' | 'not-seen' | 'no-relay';
 }
 
@@ -150,7 +150,7 @@ function outOfReachCheck(subject: PeerSubject, peer: PeerFacts, why: string, now
 export interface OwnKeyFacts {
   /** With whether each answers over the LAN. */
   unaware: { host: string; isAnswering: boolean }[];
-  /** Whether the relay shows the rotations that lead them to it. */
+  /** `shown`: the relay shows the rotations that lead them to it. */
   atRelay: 'shown' | 'not-shown' | 'not-seen' | 'no-relay';
 }
 

@@ -39,15 +39,15 @@ export interface RelayCheckFacts {
   };
   /** A v1 relay shows neither epoch nor clock. */
   info: ProbeResult<{ fingerprint: string; epoch: string | null; aheadMs: number | null }>;
-  /** Whether the pinned key signed a checkpoint of its log, in the epoch that it shows. */
+  /** `proven`: the pinned key signed a checkpoint of its log, in the epoch that it shows. */
   signedLog: Probed<'proven' | 'not-signed' | 'another-epoch'>;
   /** Its record of this host; null when it has none. */
   you: Probed<{ headSeq: number; ackedThrough: number } | null>;
   /** The encryption key that it shows for this host. */
   encKey: Probed<'own' | 'none' | 'another' | 'not-signed'>;
-  /** Whether its list of accepted senders is the list of paired hosts. */
+  /** `as-paired`: its list of accepted senders is the list of paired hosts. */
   senders: Probed<'as-paired' | 'another' | 'not-published'>;
-  /** How many items wait there; `more` when not all were counted. */
+  /** The number of items that wait there; `more` when not all were counted. */
   queue: Probed<{ items: number; more: boolean }>;
 }
 
@@ -60,7 +60,7 @@ export function noRelayCheck(isNeeded: boolean): Check {
 
 export function relayChecks(facts: RelayCheckFacts, nowMs: number): Check[] {
   const isAnother = facts.info.type === 'seen' && facts.info.value.fingerprint !== facts.pinned;
-  // Of a relay with another key, only the key matters.
+  // Only the key matters when it is another one.
   if (isAnother) return [...reachCheck(facts), keyCheck(facts)];
   return [
     ...reachCheck(facts),

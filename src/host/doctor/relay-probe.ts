@@ -24,7 +24,7 @@ import { shownRelay, isSignedEncKey } from '../relay/register-host.ts';
 
 /** Waiting items are counted up to this number. */
 const COUNTED_ITEMS_MAX = 20;
-/** How many paired hosts are asked for in parallel. */
+/** The number of paired hosts that are asked for in parallel. */
 const AT_ONCE = 8;
 
 type ShownInfo = Extract<RelayCheckFacts['info'], { type: 'seen' }>['value'];
@@ -33,9 +33,9 @@ const SKIPPED = { type: 'skipped' } as const;
 
 export interface RelayProbe {
   facts: RelayCheckFacts;
-  /** Whether the relay accepts mail for each of these paired hosts. */
+  /** For each of these paired hosts: does the relay accept mail for it? */
   carriesFor(peers: readonly PeerRow[]): Promise<PeerFacts['atRelay'][]>;
-  /** Whether it shows this host's rotations away from each of these keys. */
+  /** Asks for this host's rotations away from each of these keys. */
   showsRotations(keys: ReadonlySet<PublicKey>): Promise<'shown' | 'not-shown' | 'not-seen'>;
 }
 

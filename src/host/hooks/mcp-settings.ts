@@ -79,14 +79,14 @@ export function withoutServer(program: SettledProgram, server: ServerCommand): T
     });
 }
 
-/** What the settings have under the server's name. Throws `SettingsRefused`. */
+/** Reads what the settings have under the server's name. Throws `SettingsRefused`. */
 export function serverIn(program: SettledProgram, text: string | undefined): ServerThere {
   if (program === 'codex') return codexServerIn(text ?? '');
   const servers = memberOf(settingsOf(text), program === 'opencode' ? 'mcp' : 'mcpServers');
   return serverThere(NAME in servers, servers[NAME], commandOf(servers[NAME]));
 }
 
-/** How these settings start a server; `undefined` when they do so in another way than by a command. */
+/** The command by which these settings start a server; `undefined` when they reach it in another way. */
 function commandOf(server: unknown): ServerCommand | undefined {
   if (!isRecord(server)) return undefined;
   const { command, args = [], env, environment = env ?? {} } = server;
@@ -204,7 +204,7 @@ export interface MailTools {
   agent: string | undefined;
 }
 
-/** Whether a command starts our mail tools, however Poste is named in it, and of which agent. */
+/** The agent of the mail tools that a command starts, whatever it calls Poste; `undefined` for any other command. */
 export function mailToolsOf({ command, args, env }: ServerCommand): MailTools | undefined {
   const words = [command, ...args];
   const at = words.indexOf('mcp');
@@ -224,7 +224,7 @@ const MODE = 'default_tools_approval_mode';
 const HEADER = '[mcp_servers.poste]';
 const APPROVAL = `${MODE} = "approve"`;
 const SERVER_HEADER = /^\s*\[\s*mcp_servers\s*\.\s*(?:poste|"poste"|'poste')\s*\]\s*(?:#.*)?$/;
-/** Of a table in the server's, such as the approval of one tool that Codex writes. */
+/** A table in the server's, such as the approval of one tool that Codex writes. */
 const INNER_HEADER = /^\s*\[\s*mcp_servers\s*\.\s*(?:poste|"poste"|'poste')\s*\./;
 const APPROVAL_LINE = /^\s*default_tools_approval_mode\s*=\s*(?:"approve"|'approve')\s*(?:#.*)?$/;
 const COMMAND_LINE = /^\s*(?:command|args|env)\s*=/;
@@ -271,7 +271,7 @@ function withoutCodexServer(text: string, server: ServerCommand): string {
   return checkChange(lines.join('\n'), { ...others, ...(Object.keys(servers).length > 0 && { mcp_servers: servers }) });
 }
 
-/** What the config has under the server's name. Throws `SettingsRefused`. */
+/** Reads what the config has under the server's name. Throws `SettingsRefused`. */
 function codexServerIn(text: string): ServerThere {
   const { servers } = codexServer(text);
   const value = servers[NAME];
@@ -315,7 +315,7 @@ function commandLines({ command, args, env }: ServerCommand): string[] {
   ];
 }
 
-/** Where the lines of the table end that begins at `start`: at an empty line, or at the next table. */
+/** The end of the table that begins at `start`: an empty line, or the next table. */
 function tableEnd(lines: readonly string[], start: number): number {
   const length = lines.slice(start + 1).findIndex((line) => line.trim() === '' || line.trimStart().startsWith('['));
   return length === -1 ? lines.length : start + 1 + length;

@@ -120,7 +120,7 @@ export const Poste = async ({ client }) => {
 };
 `;
 
-/** What the plugin runs, in any version of it; undefined when there is none of ours. */
+/** The words that the plugin runs, in any version of it; undefined when there is none of ours. */
 export function pluginWords(text: string | undefined): string[] | undefined {
   if (text?.startsWith(`${FIRST_LINE}\n`) !== true) return undefined;
   const list = /^const (?:POSTE|WRITTEN) = (\["[^\n]*"\]);$/m.exec(text)?.[1];

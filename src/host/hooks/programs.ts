@@ -46,9 +46,9 @@ export interface HookProgram {
   /** The folder of its settings, and the file there that has the hooks. */
   settingsFolder: (environment: Environment) => string;
   settingsFile: string;
-  /** Whether somebody sits at this session. Any other may have had its only prompt, and a waiting hook holds it up. */
+  /** True when somebody sits at this session. Any other may have had its only prompt, and a wait holds it up. */
   isAttended: (surroundings: HookSurroundings) => boolean;
-  /** How a session of it can be woken that somebody attends. */
+  /** The ways to wake a session of it that somebody attends. */
   wake: (sessionId: string, surroundings: HookSurroundings) => WakeMethods;
 }
 
@@ -70,7 +70,7 @@ const END_SECONDS = 3;
 /** The variables that `codex` needs to start and to find the session. */
 const KEPT_VARIABLES = ['PATH', 'CODEX_HOME'];
 
-/** Where the app server listens, in the folder of Codex. */
+/** The socket of the app server, in the folder of Codex. */
 const CODEX_SOCKET = join('app-server-control', 'app-server-control.sock');
 
 function codexFolder(environment: Environment): string {

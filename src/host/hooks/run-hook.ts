@@ -14,9 +14,9 @@ import type { HookMoment, HookProgram, HookSurroundings } from './programs.ts';
 export const HOOK_MS = 1000;
 /** A hook that waits begins a moment after the one at the same event, which tells the agent what is unread already. */
 export const ARM_MS = 500;
-/** How long it expects that hook to register the session. */
+/** The time in which that hook registers the session. */
 const REGISTERED_MS = 5000;
-/** How long a waiting hook expects a lost daemon to come back. */
+/** The time in which a waiting hook expects a lost daemon to come back. */
 export const DAEMON_BACK_MS = 120_000;
 const DAEMON_BACK_EVERY_MS = 2000;
 /** The most by which a wait may exceed what was asked for. */

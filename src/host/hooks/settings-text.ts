@@ -22,7 +22,7 @@ export function badLayout(): SettingsRefused {
   return new SettingsRefused('is laid out in a way that Poste does not change by itself');
 }
 
-/** What the text means; no text means no settings. Throws `SettingsRefused`. */
+/** Parses the text; no text means no settings. Throws `SettingsRefused`. */
 export function settingsOf(text = ''): unknown {
   if (text.trim() === '') return {};
   try {
@@ -123,7 +123,7 @@ function unitOf(text: string): string {
   return /\n([ \t]+)\S/.exec(text)?.[1] ?? '  ';
 }
 
-/** How the lines of a text end: as its first one does. */
+/** The end of the first line of a text: all of its lines end so. */
 export function lineEndOf(text: string): string {
   return /\r?\n/.exec(text)?.[0] ?? '\n';
 }

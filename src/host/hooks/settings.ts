@@ -133,10 +133,10 @@ export async function writeSettings(
 const TRUST =
   'Codex runs a hook only when you trust it: it asks at its next start, or give it the command /hooks once.';
 
-/** What allows all tools of the MCP server `poste` in Claude Code. */
+/** The rules that allow all tools of the MCP server `poste` in Claude Code. */
 const CLAUDE_RULES: ReadonlySet<unknown> = new Set(['mcp__poste', 'mcp__poste__*']);
 
-/** What the owner may also want to allow in Claude Code, in sentences. */
+/** Sentences on the rules that the owner may also want in Claude Code. */
 export function claudeNotices({ path, text }: Pick<SettingsFile, 'path' | 'text'>): string[] {
   const settings = settingsOf(text);
   const permissions = isRecord(settings) ? settings['permissions'] : undefined;
@@ -210,7 +210,7 @@ export function hookCommand({ program, node, main, agent, home }: HookCommand): 
   return `exec ${environment}${GUARDS[0]}${words.map(shellWord).join(' ')}`;
 }
 
-/** Whether Poste wrote this command, in any version and from any folder. */
+/** True when Poste wrote this command, in any version and from any folder. */
 export function isHookCommand(command: string, program: HookProgramName): boolean {
   return hookWords(command, program) !== undefined;
 }
@@ -224,7 +224,7 @@ function hookWords(command: string, program: HookProgramName): string[] | undefi
   return undefined;
 }
 
-/** What our hooks in these settings run. Throws `SettingsRefused`. */
+/** The words that our hooks in these settings run. Throws `SettingsRefused`. */
 export function hooksIn(text: string | undefined, { name }: HookProgram): string[][] {
   const found: string[][] = [];
   JSON.stringify(settingsOf(text), (key, value: unknown) => {

@@ -39,7 +39,7 @@ export class ClientTransport implements Transport {
   readonly closed: Promise<void>;
   #tellClosed!: () => void;
   readonly #streams: ClientStreams;
-  /** What a message that is sent may also mean. */
+  /** Looks at each message that is sent. */
   readonly #watch: (message: JSONRPCMessage) => void;
   readonly #begun: Buffer[] = [];
   #begunBytes = 0;

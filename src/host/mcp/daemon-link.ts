@@ -5,7 +5,7 @@
 import { CallFailed, type ClientCode, type DaemonClient } from '../api/client.ts';
 import type { InputOf, OperationName, OutputOf } from '../api/operations.ts';
 
-/** How long background calls wait before they try a missing daemon again. */
+/** The time that background calls wait before they try a missing daemon again. */
 export const RETRY_MS = 3000;
 
 export interface DaemonLinkOptions {
@@ -84,7 +84,7 @@ export function isNotRunning(error: unknown): boolean {
   return error instanceof CallFailed && error.code === 'DAEMON_NOT_RUNNING';
 }
 
-/** What an agent may do about a refusal: the tool that shows what there is. */
+/** The tool by which an agent finds a way out of a refusal. */
 const TOOL_FOR_AGENTS: Readonly<Record<string, string>> = {
   UNKNOWN_RECIPIENT: 'See mail_agents for all names.',
   NO_SUCH_MESSAGE: 'See mail_inbox.',

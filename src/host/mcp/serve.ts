@@ -79,7 +79,7 @@ export function serveMcp({ client, agent, version, log, start, streams, inbox, p
   };
 }
 
-/** Whether the message acknowledges the client's subscription to the inbox. */
+/** True when the message acknowledges the client's subscription to the inbox. */
 function grantsInbox(message: JSONRPCMessage): boolean {
   if (!isJSONRPCNotification(message) || message.method !== 'notifications/subscriptions/acknowledged') return false;
   const { resourceSubscriptions } = Object(message.params?.['notifications']) as { resourceSubscriptions?: unknown };
@@ -92,7 +92,7 @@ interface Tool {
   title: string;
   description: string;
   annotations: ToolAnnotations;
-  /** Whether Claude Code shows the tool to its model from the start, and not behind a search that costs a turn. */
+  /** True when Claude Code shows the tool to its model from the start, and not behind a search that costs a turn. */
   isShownAtOnce: boolean;
 }
 
