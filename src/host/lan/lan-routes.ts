@@ -89,57 +89,21 @@ const RETIRED_HOP_KEY = 'the host gave up the key of this hop for another';
 const AGENTS_BODY_BYTES_MAX = 2 << 20;
 
 export function lanRoutes(parts: LanRouteParts): readonly LanRoute[] {
-  const { context } = parts;
+  const route = (
+    method: LanRoute['method'],
+    path: string,
+    access: LanRoute['access'],
+    bodyBytesMax: number,
+    answer: (request: LanRequest, parts: LanRouteParts) => Promise<Reply>,
+  ): LanRoute => ({ method, path, access, bodyBytesMax, handle: (request) => answer(request, parts) });
   return [
-    {
-      method: 'GET',
-      path: LAN_ROUTES.hello,
-      access: 'open',
-      bodyBytesMax: 0,
-      handle: async (request) => hello(request, parts),
-    },
-    {
-      method: 'POST',
-      path: LAN_ROUTES.pair,
-      access: 'proof',
-      bodyBytesMax: SMALL_BODY_BYTES_MAX,
-      handle: (request) => pair(request, parts),
-    },
-    {
-      method: 'POST',
-      path: LAN_ROUTES.items,
-      access: 'signed',
-      bodyBytesMax: LAN_BODY_BYTES_MAX,
-      handle: (request) => takeItems(request, context),
-    },
-    {
-      method: 'GET',
-      path: LAN_ROUTES.agents,
-      access: 'paired',
-      bodyBytesMax: 0,
-      handle: async () => ok({ agents: await ownDirectory(context) }),
-    },
-    {
-      method: 'POST',
-      path: LAN_ROUTES.agents,
-      access: 'paired',
-      bodyBytesMax: AGENTS_BODY_BYTES_MAX,
-      handle: (request) => takeAgents(request, context),
-    },
-    {
-      method: 'POST',
-      path: LAN_ROUTES.rotate,
-      access: 'proof',
-      bodyBytesMax: SMALL_BODY_BYTES_MAX,
-      handle: (request) => takeRotation(request, parts),
-    },
-    {
-      method: 'POST',
-      path: LAN_ROUTES.encKey,
-      access: 'paired',
-      bodyBytesMax: SMALL_BODY_BYTES_MAX,
-      handle: (request) => takeEncKey(request, context),
-    },
+    route('GET', LAN_ROUTES.hello, 'open', 0, hello),
+    route('POST', LAN_ROUTES.pair, 'proof', SMALL_BODY_BYTES_MAX, pair),
+    route('POST', LAN_ROUTES.items, 'signed', LAN_BODY_BYTES_MAX, takeItems),
+    route('GET', LAN_ROUTES.agents, 'paired', 0, async () => ok({ agents: await ownDirectory(parts.context) })),
+    route('POST', LAN_ROUTES.agents, 'paired', AGENTS_BODY_BYTES_MAX, takeAgents),
+    route('POST', LAN_ROUTES.rotate, 'proof', SMALL_BODY_BYTES_MAX, takeRotation),
+    route('POST', LAN_ROUTES.encKey, 'paired', SMALL_BODY_BYTES_MAX, takeEncKey),
   ];
 }
 
@@ -152,7 +116,7 @@ function bodyOf({ body }: LanRequest): unknown {
 }
 
 /** Signs an address of this host's own where the caller asks: a host that passes the request on is found out. */
-function hello({ target, calledAt }: LanRequest, { context, version, listening }: LanRouteParts): Reply {
+async function hello({ target, calledAt }: LanRequest, { context, version, listening }: LanRouteParts): Promise<Reply> {
   const { hostName, signer } = context.identity();
   const now = context.nowMs();
   const said = { host: hostName, pubkey: signer.publicKey, version, now };
@@ -201,7 +165,7 @@ function notPaired(reason: string): Reply {
  * In their order: the answer is given when all of it is durable. A rotation of the caller may be learned while the body
  * arrives, after the hop was verified: from then on nothing is received under its former key.
  */
-async function takeItems(request: LanRequest, context: HostContext): Promise<Reply> {
+async function takeItems(request: LanRequest, { context }: LanRouteParts): Promise<Reply> {
   const { caller } = request;
   const said = parseItems(bodyOf(request));
   if (!said || !caller)
@@ -244,7 +208,7 @@ async function takeRotation(request: LanRequest, { context, keyLearned }: LanRou
   return ok({ host_pubkey: newKey });
 }
 
-async function takeAgents(request: LanRequest, context: HostContext): Promise<Reply> {
+async function takeAgents(request: LanRequest, { context }: LanRouteParts): Promise<Reply> {
   const said = parseAgents(bodyOf(request));
   const peer = request.caller?.peer;
   if (!said || !peer) return problemReply('BAD_REQUEST', 'send {agents: [{name, roles}]}');
@@ -253,7 +217,7 @@ async function takeAgents(request: LanRequest, context: HostContext): Promise<Re
   return ok({ host_pubkey: context.identity().signer.publicKey });
 }
 
-async function takeEncKey(request: LanRequest, context: HostContext): Promise<Reply> {
+async function takeEncKey(request: LanRequest, { context }: LanRouteParts): Promise<Reply> {
   const said = parseEncKey(bodyOf(request));
   const peer = request.caller?.peer;
   if (!said || !peer) return problemReply('BAD_REQUEST', 'send {host_pubkey, enc_pub, at, sig}');
