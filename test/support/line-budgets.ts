@@ -16,13 +16,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/doctor': 1370,
   'src/host/hooks': 1340,
   'src/host/inbound': 1250,
-  'src/host/lan': 1630,
+  'src/host/lan': 1590,
   'src/host/mail': 1800,
   'src/host/mailbox': 370,
   'src/host/mcp': 900,
   'src/host/outbox': 1140,
   'src/host/peers': 750,
-  'src/host/relay': 2750,
+  'src/host/relay': 2740,
   'src/host/store': 1070,
   'src/host/wake': 1540,
   'src/host/web': 230,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 83130,
+  src: 83090,
   test: 98990,
   'bench scripts': 11250,
 };

@@ -281,46 +281,41 @@ function seqOf({ relay }: IncomingItem): number {
   return relay?.seq ?? 0;
 }
 
-/** Bytes that are no base64 are what the relay showed: they are kept as they came, and found malformed. */
-function itemOfV2(item: PulledItem, seq: number | null, { relayPubkey, epoch }: RelayScope): IncomingItem {
-  const { kind, item_id: itemId, sender_pubkey: senderPubkey, wire_b64: text } = item;
-  const wire = decodeBase64(text) ?? Buffer.from(text, 'utf8');
-  return {
-    via: 'relay',
-    relay: { pubkey: relayPubkey, epoch, seq },
-    kind,
-    itemId,
-    senderPubkey: parsePublicKey(senderPubkey) ?? NOBODYS_KEY,
-    wire,
-  };
+/** An item as it is received; a key that cannot be read is nobody's. */
+function broughtItem(
+  { relayPubkey, epoch }: RelayScope,
+  seq: number | null,
+  item: Pick<IncomingItem, 'kind' | 'itemId' | 'wire'> & { key: unknown },
+): IncomingItem {
+  const { kind, itemId, wire, key } = item;
+  const relay = { pubkey: relayPubkey, epoch, seq };
+  return { via: 'relay', relay, kind, itemId, senderPubkey: parsePublicKey(key) ?? NOBODYS_KEY, wire };
 }
 
-/** What can be read of it is kept as such; without wire bytes the whole of it stands for them. */
-function unreadableItem(bytes: Buffer, seq: number | null, { relayPubkey, epoch }: RelayScope): IncomingItem {
+/** Bytes that are no base64 are what the relay showed: they are kept as they came, and found malformed. */
+function itemOfV2(item: PulledItem, seq: number | null, scope: RelayScope): IncomingItem {
+  const { kind, item_id: itemId, sender_pubkey: key, wire_b64: text } = item;
+  return broughtItem(scope, seq, { kind, itemId, key, wire: decodeBase64(text) ?? Buffer.from(text, 'utf8') });
+}
+
+/** Each member that can be read is kept as such; without wire bytes the whole item stands for them. */
+function unreadableItem(bytes: Buffer, seq: number | null, scope: RelayScope): IncomingItem {
   const value = parseJsonBounded(bytes, ITEM_JSON_BOUNDS);
-  const { kind, item_id: itemId, sender_pubkey: key, wire_b64: text } = isObject(value) ? value : {};
-  return {
-    via: 'relay',
-    relay: { pubkey: relayPubkey, epoch, seq },
-    kind: typeof kind === 'string' ? kind : '',
-    itemId: typeof itemId === 'string' ? itemId : '',
-    senderPubkey: parsePublicKey(key) ?? NOBODYS_KEY,
-    wire: (typeof text === 'string' && decodeBase64(text)) || bytes,
-  };
+  const { kind, item_id: id, sender_pubkey: key, wire_b64: text } = isObject(value) ? value : {};
+  const wire = (typeof text === 'string' && decodeBase64(text)) || bytes;
+  return broughtItem(scope, seq, { kind: textOf(kind), itemId: textOf(id), key, wire });
 }
 
 /** v1 tells neither a seq nor who pushed the item: the key that the envelope names stands for the sender. */
-export function itemOfV1(bytes: Buffer, { relayPubkey, epoch }: RelayScope): IncomingItem {
+export function itemOfV1(bytes: Buffer, scope: RelayScope): IncomingItem {
   const value = parseJsonBounded(bytes, ENVELOPE_JSON_BOUNDS);
   const { id, from_host_pubkey: key } = isObject(value) ? value : {};
-  return {
-    via: 'relay',
-    relay: { pubkey: relayPubkey, epoch, seq: null },
-    kind: 'envelope',
-    itemId: typeof id === 'string' ? id : '',
-    senderPubkey: parsePublicKey(key) ?? NOBODYS_KEY,
-    wire: (value !== undefined && canonicalOf(value)) || bytes,
-  };
+  const wire = (value !== undefined && canonicalOf(value)) || bytes;
+  return broughtItem(scope, null, { kind: 'envelope', itemId: textOf(id), key, wire });
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : '';
 }
 
 function canonicalOf(value: unknown): Buffer | undefined {
