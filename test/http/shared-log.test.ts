@@ -31,6 +31,7 @@ import type { MemoryLogServer } from '../support/memory-log.ts';
 import { withRawLevel } from '../support/raw-level.ts';
 import {
   enrolledAtNew,
+  failingAtNew,
   faulty,
   follows,
   newServer,
@@ -74,10 +75,7 @@ describe('a relay whose log is shared', () => {
   });
 
   test('goes on in its own folder without reading the log anew', async () => {
-    const server = newServer();
-    const { log, fail } = faulty(server.client());
-    const relay = await started(server, sharing(log));
-    await relay.enrol(alice, bob);
+    const { relay, fail } = await failingAtNew(alice, bob);
     await relay.client(alice).push([itemTo([bob], 'one')]);
     const { epoch } = relay;
     await relay.stop();
@@ -167,10 +165,7 @@ describe('a relay whose log is shared', () => {
   });
 
   test('answers nobody when its renewals do not get through, and answers again when one does', async () => {
-    const server = newServer();
-    const { log, fail } = faulty(server.client());
-    const relay = await started(server, sharing(log));
-    await relay.enrol(alice, bob);
+    const { server, relay, fail } = await failingAtNew(alice, bob);
     fail.renew = rejecting(new LogUnreachable('held'));
     // Another may lead after the whole of it.
     relay.clock.move(LEASE_MS * 0.8);
@@ -193,10 +188,7 @@ describe('a relay whose log is shared', () => {
   });
 
   test('an answer that is ready after the lease is over is not sent', async () => {
-    const server = newServer();
-    const { log, fail } = faulty(server.client());
-    const relay = await started(server, sharing(log));
-    await relay.enrol(alice, bob);
+    const { relay, fail } = await failingAtNew(alice, bob);
     fail.renew = rejecting(new LogUnreachable('held'));
     fail.append = async () => relay.clock.move(LEASE_MS);
     const push = { items: [itemTo([bob], 'late')] };
@@ -221,10 +213,7 @@ describe('a relay whose log is shared', () => {
   test.each(['stored', 'absent'])(
     'a batch whose answer was lost is asked for, and is there once: it was %s; who waited is told at once',
     async (outcome) => {
-      const server = newServer();
-      const { log, fail } = faulty(server.client());
-      const relay = await started(server, sharing(log));
-      await relay.enrol(alice, bob);
+      const { server, relay, fail } = await failingAtNew(alice, bob);
       const { epoch } = relay;
       const before = server.stored.length;
       fail.append = async (tenure, batch, ackedNo) => {
@@ -248,10 +237,7 @@ describe('a relay whose log is shared', () => {
   );
 
   test('a batch whose answer was lost ends the relay when another leads meanwhile', async () => {
-    const server = newServer();
-    const { log, fail } = faulty(server.client());
-    const first = await started(server, sharing(log));
-    await first.enrol(alice, bob);
+    const { server, relay: first, fail } = await failingAtNew(alice, bob);
     fail.append = rejecting(new OutcomeUnknown('the connection was lost'));
     fail.settle = rejecting(new Fenced());
     await expect(first.client(alice).push([itemTo([bob], 'unknown')])).rejects.toThrow('503');
@@ -268,10 +254,7 @@ describe('a relay whose log is shared', () => {
   });
 
   test('who waits for a log that does not answer is told when the lease is over, and not later', async () => {
-    const server = newServer();
-    const { log, fail } = faulty(server.client());
-    const relay = await started(server, sharing(log));
-    await relay.enrol(alice, bob);
+    const { relay, fail } = await failingAtNew(alice, bob);
     let release: (() => void) | undefined;
     fail.append = () => new Promise((resolve) => (release = resolve));
     fail.renew = rejecting(new LogUnreachable('held'));
@@ -300,10 +283,7 @@ describe('a relay whose log is shared', () => {
   });
 
   test('gives a batch that the log did not take to it again, and refuses pushes meanwhile', async () => {
-    const server = newServer();
-    const { log, fail } = faulty(server.client());
-    const relay = await started(server, sharing(log));
-    await relay.enrol(alice, bob);
+    const { relay, fail } = await failingAtNew(alice, bob);
     fail.append = rejecting(new NotWritten('no space left'));
     const held = relay.client(alice).push([itemTo([bob], 'held')]);
     await expect
@@ -319,10 +299,7 @@ describe('a relay whose log is shared', () => {
   });
 
   test('takes wire bytes that its disk lost or altered from the log, in the same epoch', async () => {
-    const server = newServer();
-    const { log, fail } = faulty(server.client());
-    const relay = await started(server, sharing(log));
-    await relay.enrol(alice, bob);
+    const { server, relay, fail } = await failingAtNew(alice, bob);
     await relay.client(alice).push([itemTo([bob], 'gone'), itemTo([bob], 'altered'), itemTo([bob], 'whole')]);
     const { epoch, items } = await relay.client(bob).pull();
     await relay.stop();
@@ -399,31 +376,30 @@ function promoted(server: MemoryLogServer): void {
 }
 
 describe('the epoch of the next leader', () => {
-  test('stays when the server is the one before', async () => {
-    const epochs = await epochsAround(() => undefined, { isOtherNode: true });
-    expect(epochs.after).toBe(epochs.before);
-  });
-
-  test('stays on another server for the node that led last and finds its last batch', async () => {
-    const epochs = await epochsAround(promoted);
-    expect(epochs.after).toBe(epochs.before);
-    expect(epochs.notices).toEqual([]);
-  });
-
-  test('is new on another server for any other node', async () => {
-    const epochs = await epochsAround(promoted, { isOtherNode: true });
-    expect(epochs.after).not.toBe(epochs.before);
-    expect(epochs.notices.join()).toContain('another server');
-  });
-
-  test('stays on another server when the storage is said to lose nothing', async () => {
-    const epochs = await epochsAround(promoted, { isOtherNode: true, durability: 'storage' });
-    expect(epochs.after).toBe(epochs.before);
-  });
-
-  test('is new on another server when there is one copy, whichever node leads', async () => {
-    const epochs = await epochsAround(promoted, { durability: 'single' });
-    expect(epochs.after).not.toBe(epochs.before);
+  const OTHER_NODE = { isOtherNode: true };
+  test.each([
+    ['stays when the server is the one before', () => undefined, OTHER_NODE, true, ''],
+    ['stays on another server for the node that led last and finds its last batch', promoted, {}, true, ''],
+    ['is new on another server for any other node', promoted, OTHER_NODE, false, 'another server'],
+    [
+      'stays on another server when the storage is said to lose nothing',
+      promoted,
+      { ...OTHER_NODE, durability: 'storage' },
+      true,
+      '',
+    ],
+    [
+      'is new on another server when there is one copy, whichever node leads',
+      promoted,
+      { durability: 'single' },
+      false,
+      'another server',
+    ],
+  ] as const)('%s', async (_which, change, options, stays, notice) => {
+    const { before, after, notices } = await epochsAround(change, options);
+    expect(after === before).toBe(stays);
+    expect(stays ? notices : []).toEqual([]);
+    expect(notices.join()).toContain(notice);
   });
 
   test('is new when the log lost what a node had seen, which puts its view aside', async () => {
@@ -798,10 +774,7 @@ describe('a stop', () => {
   });
 
   test('waits for a batch that the log neither takes nor refuses, but not for ever', async () => {
-    const server = newServer();
-    const { log, fail } = faulty(server.client());
-    const relay = await started(server, sharing(log));
-    await relay.enrol(alice, bob);
+    const { relay, fail } = await failingAtNew(alice, bob);
     fail.append = waiting(fail, new OutcomeUnknown('the log was closed'));
     const pushed = relay.client(alice).push([itemTo([bob], 'waits')]);
     pushed.catch(() => undefined);

@@ -36,7 +36,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/core': 3920,
   'src/relay/engine': 2870,
   'src/relay/http': 2880,
-  'src/relay/image': 1350,
+  'src/relay/image': 1340,
   'src/relay/jobs': 1040,
   'src/relay/operator': 3200,
   'src/relay/replay': 3700,
@@ -49,11 +49,11 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/control': 760,
   'test/crash': 1630,
   'test/e2e': 3050,
-  'test/http': 9790,
+  'test/http': 9760,
   'test/postgres': 2080,
   'test/property': 3640,
   'test/spec': 5960,
-  'test/support': 19200,
+  'test/support': 19210,
   'test/unit': 8330,
   'test/unit/cli': 7400,
   'test/unit/host': 15640,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 83090,
-  test: 98990,
+  test: 98970,
   'bench scripts': 11250,
 };

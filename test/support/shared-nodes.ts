@@ -84,6 +84,17 @@ export function faulty(log: SharedLog): { log: SharedLog; fail: Faults } {
   return { log: proxy, fail };
 }
 
+/** As `enrolledAtNew`; single calls of the log of that node can be made to fail. */
+export async function failingAtNew(
+  ...hosts: TestHost[]
+): Promise<{ server: MemoryLogServer; relay: HttpRelay; fail: Faults }> {
+  const server = newServer();
+  const { log, fail } = faulty(server.client());
+  const relay = await started(server, sharing(log));
+  await relay.enrol(...hosts);
+  return { server, relay, fail };
+}
+
 export function rejecting(error: Error): () => Promise<void> {
   return async () => {
     throw error;

@@ -205,40 +205,36 @@ export class RestoreMerge {
   }
 
   #count(event: RelayEvent): void {
-    const { figures } = this;
-    switch (event.type) {
-      case 'HostRevoked':
-        figures.revoked++;
-        return;
-      case 'KeyRotated':
-        figures.rotated++;
-        return;
-      case 'ItemsMoved':
-        figures.movedItems += event.fromSeqs.length;
-        return;
-      case 'DenyEntryAdded':
-        figures.denied++;
-        return;
-      case 'AdmissionsLapsed':
-        figures.invites += event.invites.length;
-        return;
-      case 'EnrolmentLapsed':
-        figures.lapsed++;
-        return;
-      case 'SendersPublished':
-        figures.senderLists++;
-        return;
-      case 'EncKeyPublished':
-        figures.encKeys++;
-        return;
-      case 'SeqFloorsRaised':
-        figures.seqFloors += event.floors.length;
-        return;
-      case 'ItemLost':
-        figures.lost++;
-        return;
-      default:
-    }
+    const [kind, count = 1] = preservedBy(event) ?? [];
+    if (kind) this.figures[kind] += count;
+  }
+}
+
+/** What `event` preserves, and how many of it when that may be more than one. */
+function preservedBy(event: RelayEvent): [kind: keyof PreservedFigures, count?: number] | undefined {
+  switch (event.type) {
+    case 'HostRevoked':
+      return ['revoked'];
+    case 'KeyRotated':
+      return ['rotated'];
+    case 'ItemsMoved':
+      return ['movedItems', event.fromSeqs.length];
+    case 'DenyEntryAdded':
+      return ['denied'];
+    case 'AdmissionsLapsed':
+      return ['invites', event.invites.length];
+    case 'EnrolmentLapsed':
+      return ['lapsed'];
+    case 'SendersPublished':
+      return ['senderLists'];
+    case 'EncKeyPublished':
+      return ['encKeys'];
+    case 'SeqFloorsRaised':
+      return ['seqFloors', event.floors.length];
+    case 'ItemLost':
+      return ['lost'];
+    default:
+      return undefined;
   }
 }
 

@@ -23,7 +23,7 @@ export const BATCH_FORMAT = 1;
 const HEADER_BYTES = 9;
 const LENGTH_BYTES = 4;
 
-/** What a batch does to the keys of the log beside what its records say. */
+/** A batch does this to the keys of the log beside what its records say. */
 export interface SharedPart {
   forgotten: Forgotten;
   collected: CollectedSlice | undefined;

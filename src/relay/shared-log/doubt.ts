@@ -33,7 +33,7 @@ export function doubtWith(doubt: string | undefined, reason: string | undefined)
   return doubt === undefined ? reason : `${doubt}${BETWEEN}${reason}`;
 }
 
-/** Whether the epoch of the log answers every reason of the doubt. */
+/** True when the epoch of the log answers every reason of the doubt. */
 export function isSettled(doubt: string, tree: LogTree): boolean {
   const [current] = tree.newest(1);
   return doubt.split(BETWEEN).every((reason) => {

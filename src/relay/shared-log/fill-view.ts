@@ -33,7 +33,7 @@ import { type ReadSnapshot, SnapshotDamaged, type SnapshotManifest, readSnapshot
 /** Bytes that are synced together. */
 const SYNCED_BYTES = 4 << 20;
 const PROGRESS_STEPS = 10;
-/** Of what nobody has counted. */
+/** The step of a stage that nobody has counted. */
 const UNCOUNTED_STEP = 10_000;
 /** Wire bytes that are asked for at once: each may be half a MiB. */
 const PAYLOADS_AT_ONCE = 32;
@@ -85,7 +85,7 @@ class Filling {
     return { no: throughNo, lastLsn, effects };
   }
 
-  /** What the snapshot holds, and its rows once more as a checkpoint. Returns the first record that it holds. */
+  /** Takes what the snapshot holds, and its rows once more as a checkpoint. Returns the first record that it holds. */
   async #takeParts(read: ReadSnapshot): Promise<number> {
     const { manifest } = read;
     const digest = new RowsDigest();

@@ -23,7 +23,7 @@ import { clockFault, clocked, isSameServer } from './takeover-rules.ts';
 
 export const LEASE_MS = 6_000;
 const RENEWALS_A_LEASE = 6;
-/** Of the lease, by which a leader falls silent before another may lead. */
+/** The part of the lease by which a leader falls silent before another may lead. */
 const MARGIN = 0.2;
 
 /** So many signs of life under the name of this node come from another process, and are no late arrivals. */
@@ -34,7 +34,7 @@ interface LeaseWatchOptions {
   monotonicMs: () => number;
   /** The name of this node. */
   holder: string;
-  /** Whether this node had that tenure: in this run, or as its view says it. */
+  /** True when this node had that tenure: in this run, or as its view says it. */
   hasLed: (tenure: string) => boolean;
 }
 
@@ -49,7 +49,7 @@ export class LeaseWatch {
   }
 
   /**
-   * Whether the lead may be taken from what this state shows at `serverMs`, by the server's clock. What this node led
+   * True when the lead may be taken from what this state shows at `serverMs`, by the server's clock. What this node led
    * itself it takes back at once, for the lock on its view shows that it does not run twice. What is kept for a node
    * that asked for it is free after a lease.
    *
@@ -120,7 +120,7 @@ export class Leadership {
     this.#cancelSilence = this.#silence();
   }
 
-  /** Whether no other node can lead yet, so that this one may answer. */
+  /** True when no other node can lead yet, so that this one may answer. */
   get isCurrent(): boolean {
     const { clock, leaseMs } = this.#options;
     return !this.#isLost && clock.monotonicMs() - this.#confirmedMs < leaseMs * (1 - MARGIN);
@@ -132,7 +132,7 @@ export class Leadership {
     return timers.after(this.#confirmedMs + leaseMs * (1 - MARGIN) - clock.monotonicMs(), () => onUnreached?.());
   }
 
-  /** Whether another node took the lead. */
+  /** True when another node took the lead. */
   get isLost(): boolean {
     return this.#isLost;
   }

@@ -8,7 +8,7 @@ export interface LogEndpoint {
   url: string;
   host: string;
   port: number;
-  /** As it may be shown. */
+  /** The name that may be shown. */
   name: string;
 }
 

@@ -1,5 +1,5 @@
 /**
- * What a shared log does now, as the text `state` in its row says it: words that are separated by spaces. DO NOT CHANGE
+ * The phase of a shared log, as the text `state` in its row says it: words that are separated by spaces. DO NOT CHANGE
  * a word: add one.
  *
  *   serving                      a node leads, or may
@@ -14,7 +14,7 @@ import { assertNever } from '../../lib/assert-never.ts';
 
 export interface LoadPhase {
   type: 'loading' | 'aborting';
-  /** What is loaded. */
+  /** The log that is loaded. */
   logId: string;
   node: string;
   /** The text before the load. */

@@ -1,5 +1,5 @@
 /**
- * What a node knows of its shared log, from what the log itself answers: who leads, how far the view is behind, what
+ * A node learns of its shared log from what the log itself answers: who leads, how far the view is behind, what
  * failed. It asks the log nothing of its own, so its readers wait for nothing.
  */
 import type { Clock } from '../../lib/clock.ts';
@@ -23,19 +23,19 @@ export interface LogStatus {
   term: number;
   /** Batches of the log that the view does not hold. */
   behind: number;
-  /** How long ago this node first saw the oldest of them, by the monotonic clock; 0 when there is none. */
+  /** The time since this node first saw the oldest of them, by the monotonic clock; 0 when there is none. */
   behindMs: number;
   /** Why the leader must begin a new epoch. */
   doubt: string | undefined;
-  /** Whether the log answered when it was asked last. */
+  /** True when the log answered when it was asked last. */
   isReached: boolean;
   /** Why a batch would have no second copy now, as a sentence. */
   copyFault: string | undefined;
-  /** How often the log refused this node, because another leads. */
+  /** The number of times that the log refused this node, because another leads. */
   fences: number;
   /** When it last did, by the wall clock. */
   fencedAtMs: number | undefined;
-  /** What the node that leads decides by. */
+  /** The settings that the node that leads decides by. */
   settings: Buffer;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What `publish` and `withdraw` share: how they change the row of the log while nodes renew it and take the lead, and
- * how they work on the database of a stopped relay.
+ * The steps that `publish` and `withdraw` share: how they change the row of the log while nodes renew it and take the
+ * lead, and how they work on the database of a stopped relay.
  */
 import { hash, randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -30,7 +30,7 @@ import {
 } from './shared-log.ts';
 import { type NotesPlace, witnessFile } from './witness.ts';
 
-/** What a command that moves a log is given. */
+/** The options of a command that moves a log. */
 export interface MoveOptions
   extends Pick<
     NodeOptions,

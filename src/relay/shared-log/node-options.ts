@@ -1,4 +1,4 @@
-/** What a node of a shared log is given. */
+/** The options of a node of a shared log. */
 import type { Clock, Timers } from '../../lib/clock.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -37,7 +37,7 @@ export interface SharedLogOptions {
   snapshotDue?: readonly SnapshotDue[] | undefined;
 }
 
-/** What others than the node itself use of its view while it follows. */
+/** The view of a node while it follows, as others than the node use it. */
 export interface FollowedView {
   store: RelayStore;
   log: {
@@ -50,10 +50,10 @@ export interface FollowedView {
 }
 
 export interface NodeOptions extends SharedLogOptions, NotesPlace {
-  /** Of this software. */
+  /** The version of this software. */
   version: string;
   signer: Signer;
-  /** What this node decides by: limits, admission, authority. `undefined`: nothing, and any may lead after it. */
+  /** Limits, admission, authority: this node decides by them. `undefined`: by nothing, and any may lead after it. */
   settings: object | undefined;
   clock: Clock;
   timers: Timers;

@@ -24,7 +24,7 @@ import { type BegunLog, type LeadingNode, takeLead } from './take-lead.ts';
 import { clocked, obstacle } from './takeover-rules.ts';
 import { type SeenBatch, WitnessKeeper, forgetWitness, isHeld, readWitness, refuseOlder } from './witness.ts';
 
-/** How often a node that follows looks for new batches and for signs of life. */
+/** A node that follows looks so often for new batches and for signs of life. */
 export const LOOK_EVERY_MS = 100;
 
 /** After one of these the node opens its view again, and follows. */
@@ -73,9 +73,9 @@ class Node {
   readonly reach: LogReach;
   name = '';
   #said: string | undefined;
-  /** Of this run. */
+  /** The tenure of this run. */
   #tenure: string | undefined;
-  /** Where the log was seen last. */
+  /** The server where the log was seen last. */
   #server: LogServer | undefined;
   #witness: WitnessKeeper | undefined;
 

@@ -38,15 +38,15 @@ import { witnessFile } from './witness.ts';
 export const NODE_FILE = 'node-name';
 const NODE_BYTES = 4;
 const REPLACED = 'Another log took the place of the one that this was a view of';
-/** Of a view without a batch. */
+/** The effects of a view without a batch. */
 const NO_EFFECTS = Buffer.alloc(0);
 
 export interface View {
   store: RelayStore;
   log: ViewLog;
-  /** How far it had come, and how it was left, when it was opened; `undefined` for a new one. */
+  /** The mark that the view had when it was opened: how far it had come, how it was left; `undefined` for a new one. */
   found: ViewMark | undefined;
-  /** Whether everything that was written to it is still there: it was closed, or the machine did not go down since. */
+  /** True when all that was written to it is still there: it was closed, or the machine did not go down since. */
   survived: boolean;
   notices: string[];
 }
@@ -165,7 +165,7 @@ function newMark({ log, state }: ViewOptions, bootId: string): ViewMark {
   return { logId, no: 0, lastLsn: 0, effects: NO_EFFECTS, tenure: undefined, bootId, isClosed: false, place };
 }
 
-/** Whether there is no other key in it. */
+/** True when there is no other key in it. */
 async function holdsOnly(level: Level, key: Buffer): Promise<boolean> {
   const keys = await level.keys({ limit: 2 }).all();
   return keys.every((one) => one.equals(key));
@@ -192,7 +192,7 @@ async function faultOf(level: Level, mark: ViewMark, state: LogState): Promise<s
   }
 }
 
-/** Whether there is a database in `folder`: a view, or a store of its own. */
+/** True when there is a database in `folder`: a view, or a store of its own. */
 export function hasDatabase(folder: string): boolean {
   return existsSync(join(folder, LEVEL_FOLDER, 'CURRENT'));
 }

@@ -244,7 +244,7 @@ export function poolerSentence(why: string): string {
 export interface ServerError extends Error {
   severity: string;
   code: string;
-  /** Of a constraint that was not kept. */
+  /** The table of a constraint that was not kept. */
   table?: string;
 }
 

@@ -82,7 +82,7 @@ export class PgSession {
     }
   }
 
-  /** As `ask`. Throws `OutcomeUnknown` when what it stored may not be on every copy. */
+  /** Asks as `ask` does. Throws `OutcomeUnknown` when what it stored may not be on every copy. */
   async store<R extends object>(name: string, text: string, values: unknown[]): Promise<Answered<R>> {
     return doubtless(await this.ask<R>(name, text, values));
   }

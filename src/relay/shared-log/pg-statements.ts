@@ -46,10 +46,10 @@ CREATE TABLE IF NOT EXISTS node (
 const TABLES = ['relay_log', 'batch', 'payload', 'snapshot', 'node'];
 const RIGHTS = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
 
-/** What a role that is not the owner of the tables needs. */
+/** The rights that a role needs which is not the owner of the tables. */
 export const GRANTS = (role: string): string => `GRANT ${RIGHTS.join(', ')} ON ${TABLES.join(', ')} TO ${role};`;
 
-/** Which of these rights this user lacks, and which of the tables the database lacks. */
+/** Finds the rights that this user lacks, and the tables that the database lacks. */
 export const LACKING = `
 SELECT t.name AS table, r.name AS right, to_regclass(t.name) IS NULL AS "isTable"
 FROM unnest('{${TABLES.join(',')}}'::text[]) AS t(name), unnest('{${RIGHTS.join(',')}}'::text[]) AS r(name)
@@ -67,7 +67,7 @@ export const SESSION = `SET jit = off; SET enable_seqscan = off; SET lock_timeou
   SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off`;
 
 const SYSTEM = `(SELECT system_identifier FROM pg_control_system())`;
-/** That of the WAL: the control file shows the old one after a promotion. */
+/** The timeline of the WAL: the control file shows the old one after a promotion. */
 const TIMELINE = `('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int`;
 
 const NAMES = `current_setting('synchronous_standby_names') AS names`;

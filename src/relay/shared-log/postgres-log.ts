@@ -37,7 +37,7 @@ import * as sql from './pg-statements.ts';
 
 /** Batches that are read at once. */
 const BATCHES_AT_ONCE = 64;
-/** What one statement deletes. */
+/** Rows that one statement deletes. */
 const PARTS_DROPPED_AT_ONCE = 16;
 const BATCHES_PRUNED_AT_ONCE = 200;
 
@@ -51,7 +51,7 @@ interface PostgresLogOptions {
   /** The same with the password that counts now; asked with each new connection. */
   currentEndpoints?: () => Promise<readonly LogEndpoint[]>;
   durability: Durability;
-  /** How long an answer may take that does not wait for a standby. */
+  /** The time that an answer may take that does not wait for a standby. */
   answerWithinMs?: number;
   /** Milliseconds that never go back. */
   monotonicMs?: () => number;
@@ -304,7 +304,7 @@ interface AppendRow extends Appended {
 interface DeletedRow {
   own: number;
   deleted: number;
-  /** Of batches alone. */
+  /** The answer of the statement that deletes batches alone. */
   prunedNo: number;
 }
 

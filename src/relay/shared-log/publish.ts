@@ -55,13 +55,13 @@ interface Loaded {
   items: number;
   /** Those whose wire bytes the store lacks: the log has none either, and their senders push them again. */
   damaged: number;
-  /** Of a view that holds exactly this. */
+  /** The mark of a view that holds exactly this. */
   mark: Pick<ViewMark, 'logId' | 'no' | 'lastLsn' | 'effects'>;
 }
 
 export interface PublishReport {
   logId: string;
-  /** What was loaded now; `undefined` when an earlier command had moved it. */
+  /** The items that were loaded now; `undefined` when an earlier command had moved it. */
   loaded: Pick<Loaded, 'items' | 'damaged'> | undefined;
   notices: string[];
 }
@@ -141,7 +141,7 @@ function isMoveOf(phase: LogPhase, node: string): phase is LoadPhase {
   return (phase.type === 'loading' || phase.type === 'aborting') && phase.node === node;
 }
 
-/** Whether the log of the mark serves: one that was on its way back serves again. Else its move was cut short. */
+/** True when the log of the mark serves: one that was on its way back serves again. Else its move was cut short. */
 async function isServed({ log, folder }: MoveOptions, { logId }: ViewMark): Promise<boolean> {
   const node = await nodeName(folder);
   const { state, phase } = await seenLog(log);
@@ -221,9 +221,9 @@ async function refuseDamagedRows(store: RelayStore, folder: string): Promise<voi
 
 interface LoadOptions {
   log: SharedLog;
-  /** What the row says since the load began. */
+  /** The row says this since the load began. */
   hold: Tenure;
-  /** What is loaded. */
+  /** The log that is loaded. */
   logId: string;
   clock: Clock;
   signal: AbortSignal;

@@ -15,22 +15,22 @@ import { phaseOf, whyNotServed } from './log-phase.ts';
 /** A node that was seen within this time must read a format before the log gets it. */
 export const NODE_COUNTS_MS = 24 * 3_600_000;
 
-/** Of batches that are read at once, beside the first. */
+/** Bytes of the batches that are read at once, beside the first. */
 export const BATCH_BYTES_AT_ONCE = 4 << 20;
 
 /** A batch as the log stores it. */
 export interface EncodedBatch {
   /** From 1, without a gap. A batch may hold no record. */
   no: number;
-  /** Of the log with this batch; `firstLsn - 1 === lastLsn` when it holds no record. */
+  /** The ends of its records; `firstLsn - 1 === lastLsn` when it holds no record. */
   firstLsn: number;
   lastLsn: number;
-  /** As stored: the leaves of the hash tree. */
+  /** The stored bytes of the records: the leaves of the hash tree. */
   records: readonly Buffer[];
   payloads: readonly StoredPayload[];
   /** Places whose wire bytes go. */
   dropped: readonly Buffer[];
-  /** What else the batch does to the keys of the log (batch-body.ts). */
+  /** The rest of what the batch does to the keys of the log (batch-body.ts). */
   shared: Buffer;
   /** SHA-256 of what the batch does to the keys of the log in a view (store/batch-effects.ts). */
   effects: Buffer;
@@ -59,18 +59,18 @@ export interface Tenure {
   tenure: string;
 }
 
-/** What a batch that was seen is compared with. */
+/** The part of a stored batch that one that was seen is compared with. */
 export type FoundBatch = Pick<FollowedBatch, 'term' | 'effects' | 'lastLsn'>;
 
-/** What the log says of itself. */
+/** The row of the log, and its end. */
 export interface LogState {
   logId: string;
   /** `serving`; any other text says why nobody may lead (log-phase.ts). */
   state: string;
-  /** Of what is written to it (core/log-format.ts). */
+  /** The format of what is written to it (core/log-format.ts). */
   format: number;
   term: number;
-  /** Of the node that leads or led last; `undefined` before the first. */
+  /** The tenure of the node that leads or led last; `undefined` before the first. */
   tenure: string | undefined;
   /** Nobody leads: the node that led gave the lead back, or there was none. */
   isFree: boolean;
@@ -87,7 +87,7 @@ export interface LogState {
   ackedNo: number;
   /** The server on which the last tenure began. */
   ledOn: LogServer;
-  /** What that node decides by. */
+  /** The settings that this node decides by. */
   settings: Buffer;
   /** Why a new epoch must begin (doubt.ts). */
   doubt: string | undefined;
@@ -112,7 +112,7 @@ export interface OpenedLog {
 }
 
 export interface Renewal {
-  /** Whether the log holds the batch that was named. */
+  /** True when the log holds the batch that was named. */
   holds: boolean;
   doubt: string | undefined;
   wantedBy: string | undefined;
@@ -120,11 +120,11 @@ export interface Renewal {
   nowMs: number;
   /** The one that answered. */
   server: LogServer;
-  /** As that of `OpenedLog`. */
+  /** The same as that of `OpenedLog`. */
   copyFault: string | undefined;
 }
 
-/** What a candidate brings. */
+/** A node that takes the lead. */
 export interface Candidate {
   /** The name of its node. */
   holder: string;
@@ -140,7 +140,7 @@ export interface Candidate {
 /** A node of the log: a process that leads or follows. */
 export interface LogNode {
   name: string;
-  /** Of its software. */
+  /** The version of its software. */
   version: string;
 }
 
@@ -151,7 +151,7 @@ export interface SeenNode extends LogNode {
   seenMs: number;
 }
 
-/** What an operator's command makes of the row. Nobody leads afterwards, and no tenure before goes on. */
+/** The change that an operator's command makes in the row. Nobody leads afterwards, and no tenure before goes on. */
 export interface LogChange {
   state: string;
   /** A new one, by which the row shows that this change was made. */
@@ -161,7 +161,7 @@ export interface LogChange {
 }
 
 export interface SharedLog {
-  /** Where it is, as an operator names it, without a password. */
+  /** The address as an operator names it, without a password. */
   readonly place: string;
   /** The newest format that it reads and writes. */
   readonly format: number;
@@ -176,7 +176,8 @@ export interface SharedLog {
   /** The first batch of a tenure follows `lastNo` and `lastLsn` of the state that it was taken from. */
   append(tenure: Tenure, batch: EncodedBatch, ackedNo: number): Promise<Appended>;
   /**
-   * What became of a batch of which nobody knew it: every copy has it, or nobody has, and it may be appended again.
+   * Finds out what became of a batch of which nobody knew it: every copy has it, or nobody has, and it may be appended
+   * again.
    * Throws `Fenced`, also where the log lies on another server than the one on which the lead was taken;
    * `OutcomeUnknown`, `LogUnreachable` and `NotWritten` while it is not known.
    */
@@ -288,12 +289,12 @@ export class LogRefused extends Error {}
 /** The server, or a pooler before it, answers with an error that does not pass by itself, and may be mended there. */
 export class ServerRefused extends LogRefused {}
 
-/** Whether the same may be tried again, and nothing was changed. */
+/** True when the same may be tried again, and nothing was changed. */
 export function isPassing(error: unknown): boolean {
   return error instanceof LogUnreachable || error instanceof NotWritten || error instanceof NoSecondCopy;
 }
 
-/** Whether an error says that no server of the log was reached, or that its answer was lost. */
+/** True for an error that says that no server of the log was reached, or that its answer was lost. */
 export function isUnreached(error: unknown): boolean {
   const { cause } = error as Error;
   return [error, cause].some((one) => one instanceof LogUnreachable || one instanceof OutcomeUnknown);

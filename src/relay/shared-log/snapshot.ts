@@ -61,7 +61,7 @@ async function* imagePairs({ snapshot, keptFromLsn }: StoreImage): AsyncGenerato
   }
 }
 
-/** What a snapshot is of, and what its other parts hold. */
+/** The first part of a snapshot: what it is of, and what its other parts hold. */
 export interface SnapshotManifest extends TakenDigest {
   /** The batch after which the view was like this, with its last record and its effects. */
   throughNo: number;
@@ -74,7 +74,7 @@ export interface SnapshotManifest extends TakenDigest {
   parts: number;
   /** SHA-256 over those parts, one after another. */
   partsHash: Buffer;
-  /** Of all parts but this one. */
+  /** Bytes of all parts but this one. */
   bytes: number;
   atMs: number;
 }
@@ -98,7 +98,7 @@ const manifestFields = tuple<SnapshotManifest>(MANIFEST);
 /** Thrown for a snapshot that is not what was written. The message completes a sentence. */
 export class SnapshotDamaged extends Error {}
 
-/** Where the parts of a snapshot lie. */
+/** The place of the parts of a snapshot. */
 export interface SnapshotParts {
   put: (part: number, body: Buffer) => Promise<void>;
   /** A part as it is stored; `undefined` when there is none: it may be of a snapshot that another took the place of. */
@@ -189,7 +189,7 @@ export function decodeManifest(body: Buffer): SnapshotManifest {
   return manifestFields.unpack(unpackArray(unframed(0, body)));
 }
 
-/** What the parts of a snapshot come to, while they are made or read. */
+/** The sum of the parts of a snapshot, while they are made or read. */
 class PartsTally {
   parts = 0;
   bytes = 0;
@@ -201,7 +201,7 @@ class PartsTally {
     this.#hash.update(body);
   }
 
-  /** Of everything that was added; nothing can be added afterwards. */
+  /** The sum of everything that was added; nothing can be added afterwards. */
   taken(): Pick<SnapshotManifest, 'parts' | 'bytes' | 'partsHash'> {
     const { parts, bytes } = this;
     return { parts, bytes, partsHash: this.#hash.digest() };

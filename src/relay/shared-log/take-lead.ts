@@ -31,7 +31,7 @@ import { isHeld } from './witness.ts';
 /** A batch that a leader appends while it stops gets this long: it may wait for a standby that is away. */
 const LAST_BATCH_WITHIN_MS = 5_000;
 
-/** What a log that has begun says of itself, and by how much this clock is off that of its server. */
+/** The answer of a log that has begun, and by how much this clock is off that of its server. */
 export type BegunLog = OpenedLog & { state: LogState; offMs: number };
 
 /** A node that leads. */
@@ -191,7 +191,7 @@ async function begin(
   return { initialised: false, notices: [notice], epochBegun: fault.reason };
 }
 
-/** Where the log keeps the wire bytes of a row. */
+/** Returns the place where the log keeps the wire bytes of a row. */
 export function placeOf({ payloadTarget, payloadSeq }: QueueRow): Buffer {
   return payloadKey(payloadTarget, payloadSeq).subarray(1);
 }

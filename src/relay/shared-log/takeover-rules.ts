@@ -1,4 +1,4 @@
-/** Whether a node may lead a shared log, and whether the epoch goes on when it does. */
+/** The rules by which a node may lead a shared log, and by which the epoch goes on when it does. */
 import type { Clock } from '../../lib/clock.ts';
 import type { EpochReason } from '../core/event.ts';
 import { heartbeatFault } from '../store/position.ts';
@@ -8,7 +8,7 @@ import type { LogServer, LogState } from './shared-log.ts';
 /** A node whose clock differs more from that of the server does not lead. */
 export const CLOCK_OFF_MS = 60_000;
 
-/** What the server answers, and how far this clock is off its: 0 where the answer may be as old as it took. */
+/** Returns the answer of the server, and how far this clock is off its: 0 where the answer may be as old as it took. */
 export async function clocked<T extends { nowMs: number }>(
   clock: Clock,
   ask: () => Promise<T>,
@@ -42,11 +42,11 @@ export function obstacle({ settings, holder }: LogState, own: Own): string | und
   return `it was started with other settings than ${holder} (${settingsThatDiffer(settings, own.settings).join(', ')}): start both alike, or this one with --accept-settings`;
 }
 
-/** As the view of this node was found at the start. */
+/** The view of this node as it was found at the start. */
 interface Proof {
   /** The tenure of this node that appended its last batch. */
   ledLast: string | undefined;
-  /** Whether it has everything that was written to it, and its last batch is in the log. */
+  /** True when it has everything that was written to it, and its last batch is in the log. */
   isWhole: boolean;
 }
 

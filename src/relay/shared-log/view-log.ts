@@ -52,7 +52,7 @@ interface ViewLogOptions extends Pick<NodeOptions, 'log' | 'timers' | 'onStalled
 
 export class ViewLog implements DurableLog {
   readonly isShared = true;
-  /** Of the log that this node leads: it rises when every node reads a newer one. */
+  /** The format of the log that this node leads: it rises when every node reads a newer one. */
   format = 0;
   readonly #log: SharedLog;
   readonly #options: ViewLogOptions;
@@ -139,7 +139,7 @@ export class ViewLog implements DurableLog {
     await this.#appendOwn(batch, batch.effects, view);
   }
 
-  /** What is asked of the log again and again is asked no more. */
+  /** Ends what is asked of the log again and again. */
   stop(): void {
     this.#isStopped = true;
   }

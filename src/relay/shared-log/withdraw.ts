@@ -20,7 +20,7 @@ import { forgetWitness } from './witness.ts';
 
 export interface WithdrawReport {
   logId: string;
-  /** Whether an earlier command had done all of it. */
+  /** True when an earlier command had done all of it. */
   isDone: boolean;
   notices: string[];
 }

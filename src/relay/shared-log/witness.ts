@@ -1,5 +1,5 @@
 /**
- * What a node has seen of the log, kept in a file outside the view: a log that lacks it has lost something, and a
+ * The newest batch that a node has seen of the log, in a file outside the view: a log that lacks it lost something, and a
  * server that is older than the one where it was seen was replaced by another. The file lies beside the position that a
  * store with a log of its own would have (position-place.ts), so that a store folder that is put back does not bring it
  * along.
@@ -19,19 +19,19 @@ const WITNESS_EVERY_MS = 1_000;
 
 /** A batch that was seen. */
 export interface SeenBatch extends Pick<ViewMark, 'logId' | 'no' | 'lastLsn' | 'effects'> {
-  /** Those that the log had then (doubt.ts). */
+  /** The epochs that the log had then (doubt.ts). */
   epochs: string;
 }
 
 interface Witness extends SeenBatch {
-  /** Where the log lay. */
+  /** The server where the log lay. */
   server: LogServer;
 }
 
-/** Those without epochs were written. */
+/** An older software wrote none of the epochs. */
 type StoredWitness = Omit<Witness, 'effects' | 'epochs'> & { effects: string; epochs?: string };
 
-/** Where a store notes what it has seen: in its folder, or beside its position where that stands elsewhere. */
+/** The place where a store notes what it has seen: in its folder, or beside its position where that is elsewhere. */
 export interface NotesPlace extends PositionPlace {
   folder: string;
 }
@@ -45,7 +45,7 @@ function inFolder(folder: string): string {
   return join(folder, WITNESS_FILE);
 }
 
-/** What this node noted last; `undefined` when it noted nothing that can be read. One of before lies in the folder. */
+/** Reads what this node noted last; `undefined` when nothing can be read. An older software noted it in the folder. */
 export async function readWitness(place: NotesPlace): Promise<Witness | undefined> {
   for (const path of [witnessFile(place), inFolder(place.folder)]) {
     const text = await readFile(path, 'utf8').catch(() => undefined);
@@ -131,7 +131,7 @@ export function refuseOlder(server: LogServer, seen: LogServer): void {
   );
 }
 
-/** Whether the log holds the batch with all before it. One that is pruned cannot be compared, and counts as held. */
+/** True when the log holds the batch with all before it. One that is pruned cannot be compared, and counts as held. */
 export async function isHeld(
   log: SharedLog,
   logId: string,

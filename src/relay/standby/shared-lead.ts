@@ -96,12 +96,12 @@ export class SharedLead {
     return this.#gate.before(handler);
   }
 
-  /** Whether no other node can lead yet. */
+  /** True when no other node can lead yet. */
   get mayAnswer(): boolean {
     return this.#leading.leadership.isCurrent;
   }
 
-  /** Whether the log takes nothing now: its disk is full, it is not reached, or a batch would have no second copy. */
+  /** True when the log takes nothing now: its disk is full, it is not reached, or a batch would have no second copy. */
   get isStalled(): boolean {
     return this.#isStalled || this.#logWatch.copyFault !== undefined;
   }

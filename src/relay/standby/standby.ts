@@ -116,7 +116,7 @@ export class Standby implements RelaySubject {
     return { backups: this.#backups, scrub: this.#scrub, rowsCheck: this.#rowsCheck };
   }
 
-  /** How many rows the newest whole check found. */
+  /** The number of rows that the newest whole check found. */
   get rowsFound(): number {
     const last = this.#rowsCheck?.last;
     if (last) this.#rowsFound = last.checked.found;
