@@ -43,6 +43,7 @@ export function contextOn(stream: OutputStream): CommandContext {
     program: 'poste',
     abort: (exitCode) => process.exit(exitCode),
     nowMs: () => Date.now(),
+    isJson: false,
     exitCode: 0,
   };
 }

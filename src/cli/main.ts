@@ -35,6 +35,7 @@ const context: CommandContext = {
   program: `${import.meta.dirname}/main.js`,
   abort: (code) => process.exit(code),
   nowMs: () => Date.now(),
+  isJson: false,
   exitCode: 0,
 };
 

@@ -92,7 +92,10 @@ export async function posteCommand(
   isJson = false,
 ): Promise<Command> {
   const poste = await commandTree(argv, context);
-  poste.hook('preAction', (_poste, command) => refuseEmptyPlaces(command));
+  poste.hook('preAction', (_poste, command) => {
+    context.isJson = command.opts()['json'] === true;
+    refuseEmptyPlaces(command);
+  });
   return withErrors(poste, context, isJson);
 }
 

@@ -59,6 +59,7 @@ export function commandContext({ environment = {}, stdin = '', typed, ...world }
       throw new Error(`ended on the spot with ${exitCode}`);
     },
     nowMs: world.nowMs ?? (() => Date.now()),
+    isJson: false,
     exitCode: 0,
   };
 }

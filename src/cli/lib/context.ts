@@ -30,6 +30,8 @@ export interface CommandContext {
   readonly abort: (exitCode: number) => void;
   /** The wall clock. */
   readonly nowMs: () => number;
+  /** The command prints documents: sentences for people are left out. `run` sets it by the flag `--json`. */
+  isJson: boolean;
   /** The exit code of a command that returns. */
   exitCode: number;
 }

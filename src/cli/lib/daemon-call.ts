@@ -60,9 +60,7 @@ export async function ask<N extends OperationName>(
   const paths = ownPaths(context);
   const fault = daemonSocketFault(paths);
   if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
-  const client = new DaemonClient(paths.socket, paths.store, (version) => {
-    if (!flags.json) noteOtherVersion(context, version);
-  });
+  const client = new DaemonClient(paths.socket, paths.store, (version) => noteOtherVersion(context, version));
   const once = (): Promise<OutputOf<N>> => client.call(name, input, { ...options, as });
   try {
     return await once();
@@ -102,13 +100,13 @@ export function callFailure(error: unknown): unknown {
   return new CommandFailed(exit, code, next === undefined ? said : `${said}. ${next}`, details);
 }
 
-/** Commands that said it. */
+/** The commands that gave the warning. */
 const noted = new WeakSet<CommandContext>();
 
-/** After an upgrade the old daemon still runs. Said once, and only to people. */
+/** After an upgrade the old daemon still runs. A command warns of it once, and only people. */
 function noteOtherVersion(context: CommandContext, version: string): void {
   const own = softwareVersion();
-  if (version === own || noted.has(context)) return;
+  if (context.isJson || version === own || noted.has(context)) return;
   noted.add(context);
   const text = `the daemon that runs is version ${version}, and this command is ${own}: run poste daemon restart`;
   context.stderr.write(`poste: warning: ${printable(text)}.\n`);

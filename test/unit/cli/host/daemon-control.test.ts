@@ -118,16 +118,16 @@ test('on macOS the service is an agent of launchd: written, loaded, stopped, res
   expect(await told()).toEqual([`bootout ${target}`]);
 });
 
-test('a daemon of another version is told of once on stderr, to people', async () => {
-  const world = await wakeContext(['alice']);
-  const { home } = await contextAtSocket(world, undefined, '0.0.9');
-  const environment = { POSTE_HOME: home };
-  const { stderr, code } = await runHere(['agent', 'list'], { environment });
-  expect({ stderr, code }).toEqual({
-    stderr: expect.stringMatching(
-      /^poste: warning: the daemon that runs is version 0\.0\.9, and this command is \S+: run poste daemon restart\.\n$/,
-    ) as string,
-    code: 0,
-  });
-  expect((await runHere(['agent', 'list', '--json'], { environment })).stderr).toBe('');
-});
+test.each(['agent list', 'outbox list', 'quarantine list', 'sent --as owner'])(
+  'a daemon of another version is told of once on stderr, to people: %s',
+  async (command) => {
+    const world = await wakeContext(['alice']);
+    const { home } = await contextAtSocket(world, undefined, '0.0.9');
+    const shown = (...args: string[]): Promise<{ stderr: string; code: number | null }> =>
+      runHere([...command.split(' '), ...args], { environment: { POSTE_HOME: home } });
+    const warning =
+      /^poste: warning: the daemon that runs is version 0\.0\.9, and this command is \S+: run poste daemon restart\.\n$/;
+    expect(await shown()).toMatchObject({ code: 0, stderr: expect.stringMatching(warning) as string });
+    expect(await shown('--json')).toMatchObject({ code: 0, stderr: '' });
+  },
+);
