@@ -4,9 +4,9 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   scripts: 6970,
   'src/cli': 600,
   'src/cli/host': 2720,
-  'src/cli/lib': 2250,
+  'src/cli/lib': 2230,
   'src/cli/mail': 1960,
-  'src/cli/relay': 4730,
+  'src/cli/relay': 4650,
   'src/host': 910,
   'src/host/agents': 760,
   'src/host/api': 740,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 83090,
+  src: 82980,
   test: 98970,
   'bench scripts': 11250,
 };

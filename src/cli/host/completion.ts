@@ -1,6 +1,6 @@
 /** `poste completion`: scripts by which a shell completes commands, flags and what the daemon knows. */
 import { Argument, Command } from 'commander';
-import { type CommandTree, completionLines, SCRIPTS, SHELLS, type Shell, CompletionSources } from '../lib/complete.ts';
+import { type CommandTree, completionLines, SCRIPTS, SHELLS, type Shell } from '../lib/complete.ts';
 import type { CommandContext } from '../lib/context.ts';
 
 const NOTES = `
@@ -29,11 +29,7 @@ function candidatesCommand(context: CommandContext, tree: CommandTree): Command 
     .addHelpText('after', '\nExample:\n  $ poste completion candidates -- inbox --st')
     .action(async (words: string[]) => {
       const root = await tree(words.slice(0, -1), context);
-      const lines = await completionLines(root, words, (as) => new CompletionSources(context, as ?? agentOf(context)));
+      const lines = await completionLines(root, words, context);
       context.stdout.write(lines.map((line) => `${line}\n`).join(''));
     });
-}
-
-function agentOf({ env }: CommandContext): string | undefined {
-  return env['POSTE_AGENT'] === '' ? undefined : env['POSTE_AGENT'];
 }

@@ -21,8 +21,7 @@ import {
   shownServer,
   writeEdit,
 } from '../lib/program-settings.ts';
-import { withSetupLock } from '../lib/setup-lock.ts';
-import { readWritten, removeWritten, type Written } from '../lib/setup-record.ts';
+import { readWritten, removeWritten, type Written, withSetupLock } from '../lib/setup-record.ts';
 import { uninstallService } from './daemon-service.ts';
 
 interface UndoneStep {

@@ -16,8 +16,7 @@ import { findProgram } from '../lib/find-program.ts';
 import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { confirmed, isInteractive, terminalOf } from '../lib/input.ts';
 import { COMMAND_OF, programNotices, serverOfProgram, toolsFile } from '../lib/program-settings.ts';
-import { withSetupLock } from '../lib/setup-lock.ts';
-import { readWritten } from '../lib/setup-record.ts';
+import { readWritten, withSetupLock } from '../lib/setup-record.ts';
 import { type Agents, type Look, type Step, stepsOf } from './setup-steps.ts';
 import { undoSetup } from './setup-undo.ts';
 

@@ -74,11 +74,11 @@ interface Place {
 export async function completionLines(
   root: Command,
   words: readonly string[],
-  sourcesFor: (as: string | undefined) => CompletionSources,
+  context: CommandContext,
 ): Promise<string[]> {
   const current = words.at(-1) ?? '';
   const place = placeOf(root, words.slice(0, -1));
-  const candidates = await candidatesAt(place, current, sourcesFor);
+  const candidates = await candidatesAt(place, current, context);
   if (candidates === FILES) return [FILES];
   const fitting = candidates.filter(({ word }) => word.startsWith(current));
   return fitting.map(({ word, about }) => `${printable(word)}\t${printable(about)}`);
@@ -138,16 +138,21 @@ function enter(place: Place, command: Command): void {
 async function candidatesAt(
   place: Place,
   current: string,
-  sourcesFor: (as: string | undefined) => CompletionSources,
+  context: CommandContext,
 ): Promise<CompletionWord[] | typeof FILES> {
-  const { option, command } = place;
-  const sources = sourcesFor(place.as);
-  if (option && !(option.variadic && isFlag(place, current))) return valuesOf(place, option, sources);
+  const { option, command, path } = place;
+  if (option && !(option.variadic && isFlag(place, current))) {
+    const isOfRelay = path.startsWith('relay ') && !path.startsWith('relay quarantine');
+    const source = isOfRelay ? undefined : OPTION_SOURCES[option.long ?? ''];
+    return valuesOf(place, option.argChoices, valueName(option.flags), source, context);
+  }
   if (isFlag(place, current)) return flagsOf(place);
   const children = place.arguments === 0 ? childrenOf(command) : [];
   const words = children.map((child) => ({ word: child.name(), about: child.description() }));
   const argument = argumentAt(place);
-  const values = argument ? await argumentsOf(place, argument, sources) : [];
+  if (!argument) return words;
+  const source = ARGUMENT_SOURCES[`${path} ${argument.name()}`];
+  const values = await valuesOf(place, argument.argChoices, argument.name(), source, context);
   return values === FILES ? FILES : [...words, ...values];
 }
 
@@ -164,48 +169,35 @@ function argumentAt({ command, arguments: count }: Place): Argument | undefined 
   return taken[count] ?? (last?.variadic ? last : undefined);
 }
 
-async function valuesOf(
-  { path }: Place,
-  option: Option,
-  sources: CompletionSources,
-): Promise<CompletionWord[] | typeof FILES> {
-  if (option.argChoices) return option.argChoices.map((word) => ({ word, about: '' }));
-  if (FILE_VALUE.test(valueName(option.flags))) return FILES;
-  const isOfRelay = path.startsWith('relay ') && !path.startsWith('relay quarantine');
-  const source = isOfRelay ? undefined : OPTION_SOURCES[option.long ?? ''];
-  return source === undefined ? [] : fromDaemon(sources, source);
-}
-
 /** `file` of `--key-file <file>`. */
 function valueName(flags: string): string {
   return /[<[](?<name>[^\]>.]*)/.exec(flags)?.groups?.['name'] ?? '';
 }
 
-async function argumentsOf(
-  { path }: Place,
-  argument: Argument,
-  sources: CompletionSources,
+/** The values of an option or an argument; nothing where no daemon answers: a shell is no place for its error. */
+async function valuesOf(
+  { as }: Place,
+  choices: readonly string[] | undefined,
+  name: string,
+  source: SourceName | undefined,
+  context: CommandContext,
 ): Promise<CompletionWord[] | typeof FILES> {
-  if (argument.argChoices) return argument.argChoices.map((word) => ({ word, about: '' }));
-  if (FILE_VALUE.test(argument.name())) return FILES;
-  const source = ARGUMENT_SOURCES[`${path} ${argument.name()}`];
-  return source === undefined ? [] : fromDaemon(sources, source);
-}
-
-/** Nothing where no daemon answers: a shell is no place for its error. */
-async function fromDaemon(sources: CompletionSources, source: SourceName): Promise<CompletionWord[]> {
-  try {
-    return await sources[source]();
-  } catch {
-    return [];
-  }
+  if (choices) return choices.map((word) => ({ word, about: '' }));
+  if (FILE_VALUE.test(name)) return FILES;
+  if (source === undefined) return [];
+  const paths = ownPaths(context);
+  const client = new DaemonClient(paths.socket, paths.store);
+  const actor = as ?? (context.env['POSTE_AGENT'] || undefined);
+  const ask: Ask = (operation, input) =>
+    client.call(operation, input, { as: actor, signal: AbortSignal.timeout(ANSWER_MS) });
+  return SOURCES[source](ask).catch(() => []);
 }
 
 /** The tables, for the test that every source is of something that is there. */
 export const COMPLETED = { options: OPTION_SOURCES, arguments: ARGUMENT_SOURCES };
 
 /** A word that may come next, and what it stands for. */
-export interface CompletionWord {
+interface CompletionWord {
   word: string;
   about: string;
 }
@@ -214,75 +206,61 @@ export interface CompletionWord {
 const ANSWER_MS = 1_000;
 const PAGE = 20;
 
-export class CompletionSources {
-  readonly #client: DaemonClient;
-  /** The agent that the command acts as, if it says so. */
-  readonly #as: string | undefined;
+type Ask = <N extends OperationName>(name: N, input: InputOf<N>) => Promise<OutputOf<N>>;
 
-  constructor(context: CommandContext, as: string | undefined) {
-    const { socket, store } = ownPaths(context);
-    this.#client = new DaemonClient(socket, store);
-    this.#as = as;
-  }
-
-  async agents(): Promise<CompletionWord[]> {
-    const { agents } = await this.#ask('list-agents', {});
-    return agents.map(({ name, roles, presence }) => ({ word: name, about: [presence, ...roles].join(', ') }));
-  }
-
-  async actors(): Promise<CompletionWord[]> {
-    return [...(await this.agents()), { word: OWNER_NAME, about: 'you' }];
-  }
-
+/** The words that the daemon knows, by the function that asks it. */
+const SOURCES = {
+  agents,
+  actors,
   /** The addresses of this host, without asking others: that would take a while. */
-  async addresses(): Promise<CompletionWord[]> {
-    const { agents } = await this.#ask('list-agents', {});
-    const roles = [...new Set(agents.flatMap((agent) => agent.roles))];
-    return [...(await this.actors()), ...roles.map((role) => ({ word: `role:${role}`, about: 'all with this role' }))];
-  }
-
-  async hosts(): Promise<CompletionWord[]> {
-    const { peers } = await this.#ask('peers', {});
+  addresses: async (ask: Ask) => {
+    const roles = new Set((await ask('list-agents', {})).agents.flatMap((agent) => agent.roles));
+    return [
+      ...(await actors(ask)),
+      ...[...roles].map((role) => ({ word: `role:${role}`, about: 'all with this role' })),
+    ];
+  },
+  hosts: async (ask: Ask) => {
+    const { peers } = await ask('peers', {});
     return peers.map(({ host, fingerprint }) => ({ word: host, about: fingerprint }));
-  }
-
-  /** The unread messages of the mailbox. A list would tell the senders that the agent was notified. */
-  async messages(): Promise<CompletionWord[]> {
-    const { summaries } = await this.#ask('watch-inbox', {});
-    return summaries.map(({ message_id, from, subject }) => ({ word: message_id, about: `${from}: ${subject}` }));
-  }
-
-  async sent(): Promise<CompletionWord[]> {
-    const { messages } = await this.#ask('mail-sent', { limit: PAGE });
-    return messages.map(({ message_id, subject }) => ({ word: message_id, about: subject }));
-  }
-
-  async messagesAndSent(): Promise<CompletionWord[]> {
-    return [...(await this.messages()), ...(await this.sent())];
-  }
-
-  async outboxRows(): Promise<CompletionWord[]> {
-    const { rows } = await this.#ask('outbox', { limit: PAGE });
+  },
+  messages,
+  sent,
+  messagesAndSent: async (ask: Ask) => [...(await messages(ask)), ...(await sent(ask))],
+  outboxRows: async (ask: Ask) => {
+    const { rows } = await ask('outbox', { limit: PAGE });
     return rows.map(({ row, host, state }) => ({ word: String(row), about: `${state}, for ${host}` }));
-  }
-
-  async quarantined(): Promise<CompletionWord[]> {
-    const { items } = await this.#ask('quarantine', { limit: PAGE });
+  },
+  quarantined: async (ask: Ask) => {
+    const { items } = await ask('quarantine', { limit: PAGE });
     return items.map(({ number, reason, detail }) => ({ word: String(number), about: `${reason}: ${detail}` }));
-  }
-
-  async sessions(): Promise<CompletionWord[]> {
-    const { sessions } = await this.#ask('session-list', {});
+  },
+  sessions: async (ask: Ask) => {
+    const { sessions } = await ask('session-list', {});
     return sessions.map(({ session_id, agent, presence }) => ({ word: session_id, about: `${agent}, ${presence}` }));
-  }
+  },
+};
+type SourceName = keyof typeof SOURCES;
 
-  #ask<N extends OperationName>(name: N, input: InputOf<N>): Promise<OutputOf<N>> {
-    const signal = AbortSignal.timeout(ANSWER_MS);
-    return this.#client.call(name, input, { as: this.#as, signal });
-  }
+async function agents(ask: Ask): Promise<CompletionWord[]> {
+  const answer = await ask('list-agents', {});
+  return answer.agents.map(({ name, roles, presence }) => ({ word: name, about: [presence, ...roles].join(', ') }));
 }
 
-export type SourceName = Exclude<keyof CompletionSources, 'constructor'>;
+async function actors(ask: Ask): Promise<CompletionWord[]> {
+  return [...(await agents(ask)), { word: OWNER_NAME, about: 'you' }];
+}
+
+/** The unread messages of the mailbox. A list would tell the senders that the agent was notified. */
+async function messages(ask: Ask): Promise<CompletionWord[]> {
+  const { summaries } = await ask('watch-inbox', {});
+  return summaries.map(({ message_id, from, subject }) => ({ word: message_id, about: `${from}: ${subject}` }));
+}
+
+async function sent(ask: Ask): Promise<CompletionWord[]> {
+  const answer = await ask('mail-sent', { limit: PAGE });
+  return answer.messages.map(({ message_id, subject }) => ({ word: message_id, about: subject }));
+}
 
 export const SHELLS = ['bash', 'zsh', 'fish'] as const;
 export type Shell = (typeof SHELLS)[number];

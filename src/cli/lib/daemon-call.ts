@@ -34,12 +34,6 @@ export function actingCommand(context: CommandContext, name: string): Command {
   return daemonCommand(name).addOption(agentOption(context, '--as <name>', 'the agent to act as; owner is you'));
 }
 
-/** The members that are not undefined. */
-export function given<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  const entries = Object.entries(members).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(entries) as { [K in keyof T]?: Exclude<T[K], undefined> };
-}
-
 /** Throws `CommandFailed` when the text of `flag` cannot be the name of an agent. */
 export function requireAgentName(name: string, flag: string): void {
   if (isAgentName(name)) return;

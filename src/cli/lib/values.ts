@@ -33,3 +33,9 @@ export function hostName(text: string): HostName {
   must(name !== undefined, sentence);
   return name;
 }
+
+/** The members that are not undefined. */
+export function withoutUndefined<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  const entries = Object.entries(members).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(entries) as { [K in keyof T]?: Exclude<T[K], undefined> };
+}

@@ -6,7 +6,8 @@ import { countText } from '../../host/core/spans.ts';
 import { isSameName } from '../../host/core/address.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type ActingFlags, ask, type DaemonFlags, given, actingCommand, daemonCommand } from '../lib/daemon-call.ts';
+import { type ActingFlags, ask, type DaemonFlags, actingCommand, daemonCommand } from '../lib/daemon-call.ts';
+import { withoutUndefined } from '../lib/values.ts';
 import { jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
@@ -40,7 +41,7 @@ function addCommand(context: CommandContext): Command {
     .option('--role <role...>', 'a role of the agent: mail to role:<role> reaches it')
     .addHelpText('after', '\nExample:\n  $ poste agent add reviewer --role review')
     .action(async (name: string, flags: DaemonFlags & { role?: string[] }) => {
-      const agent = await ask(context, 'add-agent', { name, ...given({ roles: flags.role }) }, flags);
+      const agent = await ask(context, 'add-agent', { name, ...withoutUndefined({ roles: flags.role }) }, flags);
       context.stdout.write(flags.json ? jsonLine(agent) : `Added ${agent.address}.\n`);
     });
 }
@@ -80,7 +81,7 @@ function listCommand(context: CommandContext): Command {
     .option('--role <role>', 'only agents with this role')
     .addHelpText('after', '\nExample:\n  $ poste agent list --json')
     .action(async ({ host, role, ...flags }: ActingFlags & { host?: string; role?: string }) => {
-      const { you, agents } = await ask(context, 'mail-agents', given({ host, role }), flags);
+      const { you, agents } = await ask(context, 'mail-agents', withoutUndefined({ host, role }), flags);
       const own = await ask(context, 'list-agents', {}, flags);
       const mailboxes = new Map(own.agents.map((agent) => [agent.address, agent]));
       const listed: Listed[] = [];

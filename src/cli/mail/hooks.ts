@@ -17,8 +17,7 @@ import {
   requireOwnServer,
   writeEdit,
 } from '../lib/program-settings.ts';
-import { withSetupLock } from '../lib/setup-lock.ts';
-import { addWritten, readWritten, removeWritten } from '../lib/setup-record.ts';
+import { addWritten, readWritten, removeWritten, withSetupLock } from '../lib/setup-record.ts';
 import { runAsHook } from './run-as-hook.ts';
 
 const NOTES = `

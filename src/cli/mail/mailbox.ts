@@ -13,12 +13,12 @@ import { countText } from '../../host/core/spans.ts';
 import { ownPaths } from '../../host/base/paths.ts';
 import { printable, printableText } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type ActingFlags, ask, given, actingCommand } from '../lib/daemon-call.ts';
+import { type ActingFlags, ask, actingCommand } from '../lib/daemon-call.ts';
 import { CommandFailed, EXIT, stopping } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen, screenOf, styled } from '../lib/screen.ts';
 import { shortIds, table, cutTo } from '../lib/table.ts';
-import { wholeNumber } from '../lib/values.ts';
+import { wholeNumber, withoutUndefined } from '../lib/values.ts';
 import { type PageFlags, withPageFlags, messageMeant, messagesMeant } from './send.ts';
 
 const INBOX_NOTES = `
@@ -95,7 +95,7 @@ function listCommand(context: CommandContext): Command {
       const { state, limit, cursor } = flags;
       if (flags.web) await openPage(context, flags, self);
       else if (flags.follow) await follow(context, flags);
-      else await show(context, { action: 'list', ...given({ state, limit, cursor }) }, flags);
+      else await show(context, { action: 'list', ...withoutUndefined({ state, limit, cursor }) }, flags);
     });
 }
 
@@ -109,7 +109,7 @@ function readCommand(context: CommandContext): Command {
     .action(async (messages: string[], flags: ActingFlags & { peek?: boolean; offset?: number }) => {
       const { peek, offset } = flags;
       const message_ids = await messagesMeant(context, messages, flags);
-      await show(context, { action: 'read', message_ids, ...given({ peek, body_offset: offset }) }, flags);
+      await show(context, { action: 'read', message_ids, ...withoutUndefined({ peek, body_offset: offset }) }, flags);
     });
 }
 
@@ -134,7 +134,7 @@ function threadCommand(context: CommandContext): Command {
     .action(async (id: string, flags: ActingFlags & PageFlags) => {
       const { limit, cursor } = flags;
       const thread = await messageMeant(context, id, flags, 'thread');
-      await show(context, { action: 'thread', thread, ...given({ limit, cursor }) }, flags);
+      await show(context, { action: 'thread', thread, ...withoutUndefined({ limit, cursor }) }, flags);
     });
 }
 
@@ -147,7 +147,7 @@ function searchCommand(context: CommandContext): Command {
     .addHelpText('after', '\nExample:\n  $ poste inbox search --as reviewer flaky test')
     .action(async (words: string[], flags: ActingFlags & PageFlags) => {
       const { limit, cursor } = flags;
-      const asked = { text: words.join(' '), ...given({ limit, cursor }) };
+      const asked = { text: words.join(' '), ...withoutUndefined({ limit, cursor }) };
       const result = await ask(context, 'mail-search', asked, flags);
       context.stdout.write(flags.json ? jsonLine(result) : foundText(screenOf(context), flags.as ?? '', result));
     });

@@ -4,11 +4,11 @@ import type { OutboxInput, OutboxResult, OutboxRowView } from '../../host/contra
 import { OUTBOX_PAGE_MAX } from '../../host/contract/limits.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type DaemonFlags, ask, given, daemonCommand } from '../lib/daemon-call.ts';
+import { type DaemonFlags, ask, daemonCommand } from '../lib/daemon-call.ts';
 import { jsonLine } from '../lib/format.ts';
 import { type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
-import { wholeNumber } from '../lib/values.ts';
+import { wholeNumber, withoutUndefined } from '../lib/values.ts';
 
 const NOTES = `
 A row is one message, or one delivery receipt, for one host. A message is done when the host has signed that it delivered
@@ -37,7 +37,7 @@ function listCommand(context: CommandContext): Command {
     .option('--before <row>', 'continue after an earlier list', wholeNumber(1))
     .addHelpText('after', '\nExample:\n  $ poste outbox list --show undelivered')
     .action(async ({ start, json, ...asked }: DaemonFlags & OutboxInput) => {
-      const list = await ask(context, 'outbox', asked, given({ start }));
+      const list = await ask(context, 'outbox', asked, withoutUndefined({ start }));
       context.stdout.write(json ? jsonLine(list) : outboxText(screenOf(context), list, asked));
     });
 }

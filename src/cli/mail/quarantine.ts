@@ -14,11 +14,11 @@ import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts
 import { printable } from '../../protocol/printable.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type DaemonFlags, ask, given, daemonCommand } from '../lib/daemon-call.ts';
+import { type DaemonFlags, ask, daemonCommand } from '../lib/daemon-call.ts';
 import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
-import { wholeNumber } from '../lib/values.ts';
+import { wholeNumber, withoutUndefined } from '../lib/values.ts';
 
 /** Longer than a full quarantine takes to be received again. */
 const RETRY_SILENCE_MS = 600_000;
@@ -66,7 +66,7 @@ function listing(context: CommandContext, command: Command, of: 'all' | 'relay')
     .addHelpText('after', '\nExample:\n  $ poste quarantine list --host laptop')
     .action(async ({ start, json, ...asked }: DaemonFlags & QuarantineInput) => {
       const wanted = of === 'relay' ? { ...asked, via: 'relay' as const } : asked;
-      const list = await ask(context, 'quarantine', wanted, given({ start }));
+      const list = await ask(context, 'quarantine', wanted, withoutUndefined({ start }));
       context.stdout.write(json ? jsonLine(list) : quarantineText(screenOf(context), list, of));
     });
 }

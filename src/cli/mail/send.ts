@@ -11,7 +11,7 @@ import type {
 import { BODY_CHARACTERS_MAX } from '../../host/contract/limits.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type ActingFlags, ask, given, actingCommand } from '../lib/daemon-call.ts';
+import { type ActingFlags, ask, actingCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { givenText } from '../lib/input.ts';
 import { jsonLine, formatFields } from '../lib/format.ts';
@@ -20,7 +20,7 @@ import { countText } from '../../host/core/spans.ts';
 import { printable, printableText } from '../../protocol/printable.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
-import { wholeNumber } from '../lib/values.ts';
+import { wholeNumber, withoutUndefined } from '../lib/values.ts';
 
 interface SendFlags extends MessageFlags {
   to: string[];
@@ -52,7 +52,7 @@ export function sendCommand(context: CommandContext): Command {
       const { to, subject, replyTo } = flags;
       const rest = await messageOf(context, flags);
       const reply_to = replyTo === undefined ? undefined : await messageMeant(context, replyTo, flags);
-      const input = { to, subject, ...rest, ...given({ reply_to }) };
+      const input = { to, subject, ...rest, ...withoutUndefined({ reply_to }) };
       const result = await ask(context, 'mail-send', input, flags);
       context.stdout.write(flags.json ? jsonLine(result) : sentText(result));
     });
@@ -81,7 +81,7 @@ export function replyCommand(context: CommandContext): Command {
       const { subject, toAll } = flags;
       const rest = await messageOf(context, flags);
       const message_id = await messageMeant(context, message, flags);
-      const input = { message_id, ...rest, ...given({ subject, to_all: toAll }) };
+      const input = { message_id, ...rest, ...withoutUndefined({ subject, to_all: toAll }) };
       const result = await ask(context, 'mail-reply', input, flags);
       context.stdout.write(flags.json ? jsonLine(result) : sentText(result));
     });
@@ -115,7 +115,7 @@ async function messageOf(
 ): Promise<Pick<SendInput, 'body' | 'kind' | 'needs_reply' | 'refs' | 'idempotency_key' | 'origin'>> {
   const { kind, needsReply, ref, idempotencyKey, origin } = flags;
   const rest = { kind, needs_reply: needsReply, refs: ref, idempotency_key: idempotencyKey, origin };
-  return { body: await bodyOf(context, flags), ...given(rest) };
+  return { body: await bodyOf(context, flags), ...withoutUndefined(rest) };
 }
 
 async function bodyOf(context: CommandContext, { body, bodyFile = body }: MessageFlags): Promise<string> {
@@ -199,7 +199,7 @@ export function sentCommand(context: CommandContext): Command {
 }
 
 function inputOf(message: string | undefined, { limit, cursor }: PageFlags): SentInput {
-  if (message === undefined) return given({ limit, cursor });
+  if (message === undefined) return withoutUndefined({ limit, cursor });
   if (limit !== undefined || cursor !== undefined) {
     throw new CommandFailed('usage', 'USAGE', '--limit and --cursor page through the list: leave out the message');
   }

@@ -125,6 +125,11 @@ export function requireKeysOf(text: string, enrolments: readonly EnrolmentRow[])
   );
 }
 
+/** Does what `requireKeysOf` does, where a host is named. */
+export function chosenKeys(text: string | undefined, enrolments: readonly EnrolmentRow[]): Set<PublicKey> | undefined {
+  return text === undefined ? undefined : requireKeysOf(text, enrolments);
+}
+
 /** Does what `requireKeysOf` does, and gives none where there is no such host. */
 export function knownKeysOf(text: string, enrolments: readonly EnrolmentRow[]): Set<PublicKey> {
   const known = enrolments.map(({ hostPubkey, hostName }) => {

@@ -6,6 +6,7 @@ import { BACKUP_BYTES_ABOUT } from '../../relay/operator/documents.ts';
 import { BACKUP_KIND, type WrittenBackup, backupOf } from '../../relay/image/backup.ts';
 import { rowKey } from '../../relay/core/rows.ts';
 import { refusedIfDamaged, StoreRefused } from '../../relay/store/refused.ts';
+import { documentOf } from '../../relay/replay/records.ts';
 import { openOffline } from '../../relay/replay/offline.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ControlClient, ifRunning } from './control-client.ts';
@@ -49,7 +50,11 @@ async function backup(context: CommandContext, file: string, flags: BackupFlags)
     if (written.damagedItems > 0) context.stderr.write(warningOf(written, source));
     const stdout = path === null ? context.stderr : context.stdout;
     const text = (): string => textOf(screenOf(context, stdout), written, path, source);
-    print({ stdout }, flags, documentOf(written, path, source), text);
+    const { header, bytes, contentBytes, items, damagedItems, sha256 } = written;
+    const { lsn, epoch, created_at, relay_pubkey } = header;
+    const stored = { file: path, bytes, contentBytes, items, damagedItems, lsn, epoch, sha256 };
+    const document = documentOf({ ...stored, created_at, relay_pubkey, online: source.isOnline });
+    print({ stdout }, flags, document, text);
   });
 }
 
@@ -97,23 +102,6 @@ class BackupSource {
       await offline.close();
     }
   }
-}
-
-function documentOf(written: WrittenBackup, path: string | null, { isOnline }: BackupSource): object {
-  const { header, bytes, contentBytes, items, damagedItems, sha256 } = written;
-  return {
-    file: path,
-    bytes,
-    content_bytes: contentBytes,
-    items,
-    damaged_items: damagedItems,
-    lsn: header.lsn,
-    epoch: header.epoch,
-    sha256,
-    created_at: header.created_at,
-    relay_pubkey: header.relay_pubkey,
-    online: isOnline,
-  };
 }
 
 function textOf(screen: Screen, written: WrittenBackup, path: string | null, { isOnline }: BackupSource): string {

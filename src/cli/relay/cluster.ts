@@ -30,6 +30,7 @@ import { readRelayKey, RELAY_KEY_FILE } from '../../relay/store/relay-key.ts';
 import { optionOf } from './settings.ts';
 import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
 import { commandLog } from '../lib/log.ts';
+import { withoutUndefined } from '../lib/values.ts';
 
 interface LogInitFlags extends SharedLogFlags {
   json?: boolean;
@@ -287,7 +288,7 @@ async function moveLog<T>(
       },
       durability: shared.durability,
       folder,
-      ...(flags.positionFile !== undefined && { positionFile: resolve(flags.positionFile) }),
+      ...withoutUndefined({ positionFile: flags.positionFile }),
       signer: await signerOf(context, flags, folder),
       clock: systemClock,
       timers: systemTimers,

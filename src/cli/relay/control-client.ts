@@ -10,7 +10,7 @@ import { isObject } from '../../protocol/json-object.ts';
 import type { ControlRequests } from '../../relay/operator/documents.ts';
 import { controlSocketFault, controlSocketPath } from '../../relay/operator/socket.ts';
 import { type SocketRequestFailed, socketStream, type StreamedAnswer } from '../../lib/socket-request.ts';
-import { CommandFailed, exitOfStatus } from '../lib/exit.ts';
+import { CommandFailed, type ExitName, exitOfStatus } from '../lib/exit.ts';
 import { folderRefused } from '../../relay/store/refused.ts';
 import { storeRefused } from './failure.ts';
 import type { RelayFlags } from './relay-command.ts';
@@ -115,47 +115,42 @@ export class ControlClient {
   }
 
   #failure(error: SocketRequestFailed): CommandFailed {
+    const { fault, detail, code } = error;
     const store = `the store at ${this.#storeDir}`;
-    switch (error.fault) {
-      case 'not listening':
-        return this.#notRunning();
-      case 'not allowed':
-        return new CommandFailed(
-          'refused',
-          'NOT_THE_OWNER',
-          `the relay on ${store} accepts commands from its own user only: run this as that user`,
-        );
-      case 'not trusted':
-        return new CommandFailed(
-          'refused',
-          'SOCKET_NOT_TRUSTED',
-          `${error.detail}: nothing was sent, as what answers there may be somebody else's; give this command as the relay's own user, with a store folder of that user alone`,
-        );
-      case 'gone':
-        return new CommandFailed(
-          'temporary',
-          'RELAY_GONE',
-          `the relay closed the connection in the middle of its answer, ${IN_DOUBT} runs, and try again`,
-        );
-      case 'silent':
-        return new CommandFailed(
-          'temporary',
-          'RELAY_SILENT',
-          `the relay did not answer for ${this.#silenceMs / 1000} seconds, ${IN_DOUBT} is healthy, and try again`,
-        );
-      case 'foreign':
-        return this.#foreign();
-      case 'failed': {
-        const refused = folderRefused(this.#storeDir, error);
-        if (refused) return storeRefused(refused);
-        const code = error.code === '' ? 'unknown error' : error.code;
-        return new CommandFailed(
-          'failure',
-          'SOCKET_FAILED',
-          `the local socket of the relay on ${store} cannot be used (${code}): check that --store-dir names the folder of a running relay`,
-        );
-      }
-    }
+    if (fault === 'not listening') return this.#notRunning();
+    if (fault === 'foreign') return this.#foreign();
+    const refused = fault === 'failed' ? folderRefused(this.#storeDir, error) : undefined;
+    if (refused) return storeRefused(refused);
+    const ends: Readonly<Record<typeof fault, [exit: ExitName, code: string, message: string]>> = {
+      'not allowed': [
+        'refused',
+        'NOT_THE_OWNER',
+        `the relay on ${store} accepts commands from its own user only: run this as that user`,
+      ],
+      'not trusted': [
+        'refused',
+        'SOCKET_NOT_TRUSTED',
+        `${detail}: nothing was sent, as what answers there may be somebody else's; give this command as the relay's own ` +
+          'user, with a store folder of that user alone',
+      ],
+      gone: [
+        'temporary',
+        'RELAY_GONE',
+        `the relay closed the connection in the middle of its answer, ${IN_DOUBT} runs, and try again`,
+      ],
+      silent: [
+        'temporary',
+        'RELAY_SILENT',
+        `the relay did not answer for ${this.#silenceMs / 1000} seconds, ${IN_DOUBT} is healthy, and try again`,
+      ],
+      failed: [
+        'failure',
+        'SOCKET_FAILED',
+        `the local socket of the relay on ${store} cannot be used (${code === '' ? 'unknown error' : code}): ` +
+          'check that --store-dir names the folder of a running relay',
+      ],
+    };
+    return new CommandFailed(...ends[fault]);
   }
 
   #notRunning(): CommandFailed {

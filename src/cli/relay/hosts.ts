@@ -72,11 +72,11 @@ export interface HostFilter {
 
 /** Sorted by name, then the oldest first. */
 export function chosenHosts(hosts: readonly HostDocument[], filter: HostFilter): HostDocument[] {
-  const isNamed = namePattern(filter.name ?? '*');
+  const pattern = foldHostName(filter.name ?? '*');
   return hosts
     .filter(({ host, account, revoked_at }) => {
       if (filter.which !== 'all' && (revoked_at === null) !== (filter.which === 'live')) return false;
-      return isNamed(host) && (filter.account === undefined || account === filter.account);
+      return isMatch(pattern, foldHostName(host)) && (filter.account === undefined || account === filter.account);
     })
     .toSorted((a, b) => {
       const [first, second] = [foldHostName(a.host), foldHostName(b.host)];
@@ -114,30 +114,15 @@ function fingerprintOf(key: PublicKey | null): string {
   return key === null ? 'another key' : displayFingerprint(key);
 }
 
-function namePattern(pattern: string): (name: string) => boolean {
-  const wanted = foldHostName(pattern);
-  return (name) => isMatch(wanted, foldHostName(name));
-}
-
-/** Takes a time that grows with pattern times name: after a star, only the last star is tried again. */
+/** Takes a time that grows with pattern times name. */
 function isMatch(pattern: string, name: string): boolean {
-  let at = 0;
-  let star = -1;
-  let retry = 0;
-  for (let from = 0; from < name.length; ) {
-    if (pattern[at] === '*') {
-      star = at++;
-      retry = from;
-    } else if (pattern[at] === '?' || pattern[at] === name[from]) {
-      at++;
-      from++;
-    } else if (star >= 0) {
-      at = star + 1;
-      from = ++retry;
-    } else return false;
+  // The places in the name where the part of the pattern that was read can end.
+  let ends = [0];
+  for (const sign of pattern) {
+    if (sign === '*') ends = [...Array(name.length + 1).keys()].slice(ends[0] ?? Number.POSITIVE_INFINITY);
+    else ends = ends.filter((at) => at < name.length && (sign === '?' || sign === name[at])).map((at) => at + 1);
   }
-  while (pattern[at] === '*') at++;
-  return at === pattern.length;
+  return ends.at(-1) === name.length;
 }
 
 interface AdmitFlags extends RelayFlags {

@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { ARCHIVE_KIND, type WrittenArchive, writeArchive } from '../../relay/image/archive.ts';
+import { documentOf } from '../../relay/replay/records.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
 import { type AuditedStoreFlags, inAuditedStore, prunedClause, withAuditedStore } from './audited-store.ts';
 import { writeImageTo } from '../lib/backup-output.ts';
@@ -54,7 +55,11 @@ async function archive(context: CommandContext, file: string, flags: ArchiveFlag
     const to = { path, force: flags.force, work };
     const written = await writeImageTo(context, writeArchive(offline.level, stretch, stamp), ARCHIVE_KIND, to);
     work.end();
-    print(context, flags, documentOf(written, path), () => textOf(screenOf(context), written, path));
+    const { bytes, contentBytes, records, header } = written;
+    const { first_lsn, last_lsn, first_time, last_time } = header;
+    const stored = { file: path, bytes, contentBytes, records, first_lsn, last_lsn, first_time, last_time };
+    const document = documentOf({ ...stored, relay_pubkey: header.relay_pubkey });
+    print(context, flags, document, () => textOf(screenOf(context), written, path));
   });
 }
 
@@ -62,12 +67,13 @@ async function archive(context: CommandContext, file: string, flags: ArchiveFlag
 function stretchOf({ from, through }: ArchiveFlags, offline: OfflineStore): { firstLsn: number; lastLsn: number } {
   const { firstLsn, lastLsn } = offline.store;
   if (lastLsn === 0) throw new CommandFailed('failure', 'STORE_DAMAGED', 'the log is empty: restore a backup');
-  if (through !== undefined && through > lastLsn)
-    throw new CommandFailed(
-      'notFound',
-      'BEYOND_THE_LOG',
-      `the log ends at record ${lastLsn}: give a --through up to there`,
-    );
+  for (const [flag, lsn = 0] of [
+    ['--through', through],
+    ['--from', from],
+  ] as const) {
+    const message = `the log ends at record ${lastLsn}: give a ${flag} up to there`;
+    if (lsn > lastLsn) throw new CommandFailed('notFound', 'BEYOND_THE_LOG', message);
+  }
   const stretch = { firstLsn: from ?? firstLsn, lastLsn: through ?? lastLsn };
   if (stretch.firstLsn < firstLsn || stretch.lastLsn < firstLsn)
     throw new CommandFailed(
@@ -76,19 +82,7 @@ function stretchOf({ from, through }: ArchiveFlags, offline: OfflineStore): { fi
       `${prunedClause(offline)}: earlier records are in archives of the log, and in older backups (--backup)`,
     );
   if (stretch.firstLsn <= stretch.lastLsn) return stretch;
-  if (from !== undefined && from > lastLsn)
-    throw new CommandFailed(
-      'notFound',
-      'BEYOND_THE_LOG',
-      `the log ends at record ${lastLsn}: give a --from up to there`,
-    );
   throw new CommandFailed('usage', 'USAGE', '--from must not be after --through');
-}
-
-function documentOf({ header, records, contentBytes, bytes }: WrittenArchive, file: string): object {
-  const { first_lsn, last_lsn, first_time, last_time, relay_pubkey } = header;
-  const content_bytes = contentBytes;
-  return { file, bytes, content_bytes, records, first_lsn, last_lsn, first_time, last_time, relay_pubkey };
 }
 
 function textOf(screen: Screen, { header, records, bytes }: WrittenArchive, file: string): string {

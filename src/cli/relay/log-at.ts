@@ -6,7 +6,7 @@ import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts
 import { isoTime } from '../../protocol/time.ts';
 import { PrunedAway, type StateThen, lsnAt, stateAt } from '../../relay/replay/at.ts';
 import type { FormatHost } from '../../relay/core/describe-event.ts';
-import type { EnrolmentRow, QueueRow, SendersRow, TargetRow, UsageRow } from '../../relay/core/rows.ts';
+import type { EnrolmentRow, QueueRow, UsageRow } from '../../relay/core/rows.ts';
 import { openScratch } from '../../relay/store/scratch.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
 import {
@@ -70,8 +70,8 @@ async function at(context: CommandContext, flags: AtFlags): Promise<void> {
       const state = await work.run(stateAt(offline, lsn, scratch)).catch((error: unknown) => {
         throw error instanceof PrunedAway ? prunedAway(offline) : error;
       });
-      const shown = await look(state, flags);
-      print(context, flags, shownDocument(shown), () => shownText(screenOf(context), shown));
+      const { members, texts } = await partsOf(state, flags, screenOf(context));
+      print(context, flags, documentOf(members), () => texts.join('\n'));
     } finally {
       await scratch.close();
     }
@@ -99,95 +99,81 @@ function prunedAway(offline: OfflineStore): CommandFailed {
   return new CommandFailed('notFound', 'PRUNED', `${prunedClause(offline)}, so its state cannot be shown: ${advice}`);
 }
 
-interface QueueThen extends TargetRow {
-  hostPubkey: PublicKey;
-  items: QueueRow[];
-}
+/** A host or an account in the document, and its paragraph of the text. */
+type Part = [document: object, text: string];
 
-interface Shown {
-  state: StateThen;
-  formatHost: FormatHost;
-  enrolments: readonly EnrolmentRow[];
-  hosts?: readonly EnrolmentRow[];
-  queues?: QueueThen[];
-  quotas?: { hostPubkey: PublicKey; queue: TargetRow; shares: { senderPubkey: PublicKey; usage: UsageRow }[] }[];
-  account?: { account: string; usage: UsageRow };
-  allowlists?: { hostPubkey: PublicKey; list: SendersRow | undefined }[];
-}
-
-async function look(state: StateThen, { queue, quota, allowlist, hosts }: AtFlags): Promise<Shown> {
+/** The parts of the state that the flags ask for. */
+async function partsOf(
+  state: StateThen,
+  { queue, quota, allowlist, hosts }: AtFlags,
+  screen: Screen,
+): Promise<{ members: object; texts: string[] }> {
+  const { lsn, timeMs, relay } = state;
   const enrolments = await state.enrolments();
-  const shown: Shown = { state, formatHost: hostFormatter(enrolments), enrolments };
-  if (hosts) shown.hosts = enrolments;
-  if (queue !== undefined) {
-    shown.queues = [];
-    for (const hostPubkey of requireKeysOf(queue, enrolments)) {
-      const items: QueueRow[] = [];
-      for await (const run of state.queue(hostPubkey)) items.push(...run);
-      shown.queues.push({ hostPubkey, ...state.queueAsWhole(hostPubkey), items });
-    }
-  }
-  if (quota !== undefined) {
-    const keys = knownKeysOf(quota, enrolments);
-    if (keys.size > 0) {
-      shown.quotas = [];
-      for (const hostPubkey of keys) shown.quotas.push({ hostPubkey, ...(await state.quota(hostPubkey)) });
-    } else if (enrolments.some(({ account }) => account === quota)) {
-      shown.account = { account: quota, usage: state.account(quota) };
-    } else {
-      throw new CommandFailed(
-        'notFound',
-        'UNKNOWN_HOST',
-        `no host and no account was known as ${printable(quota)} then: --hosts shows those that were`,
-      );
-    }
-  }
-  if (allowlist !== undefined) {
-    const keys = [...requireKeysOf(allowlist, enrolments)];
-    shown.allowlists = keys.map((hostPubkey) => ({ hostPubkey, list: state.allowlist(hostPubkey) }));
-  }
-  return shown;
-}
-
-function shownDocument({ state, formatHost: _formatHost, enrolments: _enrolments, ...asked }: Shown): object {
-  const { lsn, timeMs, relay } = state;
-  return {
-    lsn,
-    time: timeMs,
-    epoch: relay.epoch,
-    relay_pubkey: relay.relayPubkey,
-    ...(documentOf(asked) as object),
-  };
-}
-
-function shownText(screen: Screen, shown: Shown): string {
-  const { state, formatHost, enrolments, hosts, queues, quotas, account, allowlists } = shown;
-  const { lsn, timeMs, relay } = state;
+  const formatHost = hostFormatter(enrolments);
   const live = enrolments.filter(({ revokedAtMs }) => revokedAtMs === null).length;
-  const parts = [
+  const members: Record<string, unknown> = { lsn, timeMs, epoch: relay.epoch, relayPubkey: relay.relayPubkey };
+  const texts = [
     `After log record ${lsn}, written ${isoTime(timeMs)}: epoch ${relay.epoch}, ${countText(live, 'live host')}.\n`,
   ];
-  if (hosts) parts.push(table(screen, HOST_COLUMNS, hosts));
-  for (const { hostPubkey, headSeq, ackedThrough, queueItems, queueBytes, items } of queues ?? []) {
-    const whole = `${countText(queueItems, 'item')}, ${formatBytes(queueBytes)}, last seq ${headSeq}, acked through ${ackedThrough}`;
-    parts.push(
-      `Queue of ${formatHost(hostPubkey)}: ${whole}.\n${items.length > 0 ? itemTable(screen, items, formatHost) : ''}`,
-    );
+  const add = async (name: string, keys: Iterable<PublicKey>, partOf: (key: PublicKey) => Part | Promise<Part>) => {
+    const documents: object[] = [];
+    members[name] = documents;
+    for (const hostPubkey of keys) {
+      const [document, text] = await partOf(hostPubkey);
+      documents.push({ hostPubkey, ...document });
+      texts.push(text);
+    }
+  };
+  if (hosts) {
+    members['hosts'] = enrolments;
+    texts.push(table(screen, HOST_COLUMNS, enrolments));
   }
-  for (const { hostPubkey, queue, shares } of quotas ?? []) {
-    const lines = shares.map(({ senderPubkey, usage }) => `  ${formatHost(senderPubkey)}: ${usageText(usage)}\n`);
-    const whole = usageText({ items: queue.queueItems, bytes: queue.queueBytes });
-    parts.push(`Charged to ${formatHost(hostPubkey)}: ${whole}.\n${lines.join('')}`);
+  if (queue !== undefined)
+    await add('queues', requireKeysOf(queue, enrolments), (key) => queuePart(state, key, screen, formatHost));
+  const charged = quota === undefined ? [] : [...knownKeysOf(quota, enrolments)];
+  if (charged.length > 0) await add('quotas', charged, (key) => quotaPart(state, key, formatHost));
+  else if (quota !== undefined) {
+    if (!enrolments.some(({ account }) => account === quota)) throw unknownHost(quota);
+    const usage = state.account(quota);
+    members['account'] = { account: quota, usage };
+    texts.push(`Charged to the account ${printable(quota)}: ${usageText(usage)}.\n`);
   }
-  if (account) parts.push(`Charged to the account ${printable(account.account)}: ${usageText(account.usage)}.\n`);
-  for (const { hostPubkey, list } of allowlists ?? []) {
-    const senders = list?.senders.map((key) => `  ${formatHost(key)}  ${displayFingerprint(key)}\n`).join('');
-    const whom = list
-      ? `of ${countText(list.senders.length, 'sender')}, by its list of ${formatMoment(screen, list.iatMs)}`
-      : 'of anybody';
-    parts.push(`${formatHost(hostPubkey)} took mail ${whom}.\n${senders ?? ''}`);
-  }
-  return parts.join('\n');
+  if (allowlist !== undefined)
+    await add('allowlists', requireKeysOf(allowlist, enrolments), (key) => listPart(state, key, screen, formatHost));
+  return { members, texts };
+}
+
+function unknownHost(text: string): CommandFailed {
+  const message = `no host and no account was known as ${printable(text)} then: --hosts shows those that were`;
+  return new CommandFailed('notFound', 'UNKNOWN_HOST', message);
+}
+
+async function queuePart(state: StateThen, key: PublicKey, screen: Screen, formatHost: FormatHost): Promise<Part> {
+  const items: QueueRow[] = [];
+  for await (const run of state.queue(key)) items.push(...run);
+  const queue = state.queueAsWhole(key);
+  const { headSeq, ackedThrough, queueItems, queueBytes } = queue;
+  const whole = usageText({ items: queueItems, bytes: queueBytes });
+  const rows = items.length > 0 ? itemTable(screen, items, formatHost) : '';
+  const text = `Queue of ${formatHost(key)}: ${whole}, last seq ${headSeq}, acked through ${ackedThrough}.\n${rows}`;
+  return [{ ...queue, items }, text];
+}
+
+async function quotaPart(state: StateThen, key: PublicKey, formatHost: FormatHost): Promise<Part> {
+  const { queue, shares } = await state.quota(key);
+  const lines = shares.map(({ senderPubkey, usage }) => `  ${formatHost(senderPubkey)}: ${usageText(usage)}\n`);
+  const whole = usageText({ items: queue.queueItems, bytes: queue.queueBytes });
+  return [{ queue, shares }, `Charged to ${formatHost(key)}: ${whole}.\n${lines.join('')}`];
+}
+
+function listPart(state: StateThen, key: PublicKey, screen: Screen, formatHost: FormatHost): Part {
+  const list = state.allowlist(key);
+  const senders = list?.senders.map((sender) => `  ${formatHost(sender)}  ${displayFingerprint(sender)}\n`) ?? [];
+  const whom = list
+    ? `of ${countText(list.senders.length, 'sender')}, by its list of ${formatMoment(screen, list.iatMs)}`
+    : 'of anybody';
+  return [{ list }, `${formatHost(key)} took mail ${whom}.\n${senders.join('')}`];
 }
 
 const HOST_COLUMNS: readonly Column<EnrolmentRow>[] = [

@@ -5,6 +5,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatLines, JSON_FLAG } from '../lib/format.ts';
 import { print } from '../lib/output.ts';
+import { withoutUndefined } from '../lib/values.ts';
 import { givenText, nameOf } from '../lib/input.ts';
 import { checkProofs } from '../../relay/replay/proof-check.ts';
 
@@ -44,15 +45,16 @@ export function checkProofCommand(context: CommandContext): Command {
 async function checkProof(context: CommandContext, files: readonly string[], flags: CheckProofFlags): Promise<void> {
   const proofs: unknown[] = [];
   for (const file of files) proofs.push(await jsonOf(context, file));
-  const documents = {
-    proofs,
-    ...(flags.accept !== undefined && { accept: await jsonOf(context, flags.accept) }),
-    ...(flags.rotation && { rotations: await Promise.all(flags.rotation.map((file) => jsonOf(context, file))) }),
-    ...(flags.old !== undefined && { old: await textOf(context, flags.old) }),
-    ...(flags.new !== undefined && { new: await textOf(context, flags.new) }),
-    ...(flags.relayKey !== undefined && { relayKey: flags.relayKey }),
-  };
-  const { relayPubkey, isPinned, verified } = checkProofs(documents);
+  const { accept, rotation = [], old, new: newer, relayKey: key } = flags;
+  const rotations = await Promise.all(rotation.map((file) => jsonOf(context, file)));
+  const documents = withoutUndefined({
+    accept: accept === undefined ? undefined : await jsonOf(context, accept),
+    rotations: rotations.length === 0 ? undefined : rotations,
+    old: old === undefined ? undefined : await textOf(context, old),
+    new: newer === undefined ? undefined : await textOf(context, newer),
+    relayKey: key,
+  });
+  const { relayPubkey, isPinned, verified } = checkProofs({ proofs, ...documents });
   const fingerprint = displayFingerprint(relayPubkey);
   print(context, flags, { relay_pubkey: relayPubkey, fingerprint, pinned: isPinned, verified }, () =>
     formatLines(verified.map(({ sentence }) => sentence)),

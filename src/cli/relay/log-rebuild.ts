@@ -6,6 +6,7 @@ import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { type Rebuilt, rebuild } from '../../relay/replay/rebuild.ts';
+import { documentOf } from '../../relay/replay/records.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
 import { mendCurrentUnopened } from '../../relay/store/level-lock.ts';
 import { inAuditedStore } from './audited-store.ts';
@@ -60,21 +61,11 @@ async function runRebuild(context: CommandContext, flags: RebuildFlags): Promise
 }
 
 function rebuiltDocument({ events, rows, payloads, lost, lostItems, replaced, replayMs }: Rebuilt): object {
-  return {
-    events,
-    rows,
-    payloads,
-    lost,
-    lost_items: lostItems.map(({ targetPubkey, seq, kind, itemId, senderPubkey }) => ({
-      target_pubkey: targetPubkey,
-      seq,
-      kind,
-      item_id: itemId,
-      sender_pubkey: senderPubkey,
-    })),
-    replaced,
-    events_per_second: perSecond(events, replayMs),
-  };
+  const named = lostItems.map(({ targetPubkey, seq, kind, itemId, senderPubkey }) => {
+    return { targetPubkey, seq, kind, itemId, senderPubkey };
+  });
+  const eventsPerSecond = perSecond(events, replayMs);
+  return documentOf({ events, rows, payloads, lost, lostItems: named, replaced, eventsPerSecond });
 }
 
 function rebuiltText({ events, rows, payloads, lost, lostItems, replaced, replayMs }: Rebuilt): string {

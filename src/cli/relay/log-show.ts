@@ -21,14 +21,14 @@ import {
   inAuditedStore,
   prunedClause,
   prunedNotice,
-  requireKeysOf,
+  chosenKeys,
   withAuditedLog,
 } from './audited-store.ts';
 import { relayCommand } from './relay-command.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { print, write } from '../lib/output.ts';
 import { jsonLine } from '../lib/format.ts';
-import { wholeNumber } from '../lib/values.ts';
+import { wholeNumber, withoutUndefined } from '../lib/values.ts';
 import { hostReference, moment } from './values.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
@@ -80,15 +80,15 @@ async function show(context: CommandContext, flags: ShowFlags): Promise<void> {
     const enrolments = await enrolmentsOf(offline);
     const formatHost = hostFormatter(enrolments);
     const { host, item, type, since, until, from, limit } = flags;
-    const choice: EventChoice = {
-      ...(host !== undefined && { hosts: requireKeysOf(host, enrolments) }),
-      ...(item !== undefined && { itemId: await itemMeant(offline, item) }),
-      ...(type !== undefined && { types: new Set(type) }),
-      ...(since !== undefined && { sinceMs: since }),
-      ...(until !== undefined && { untilMs: until }),
-      ...(from !== undefined && { fromLsn: from }),
-      ...(limit !== undefined && { limit }),
-    };
+    const choice: EventChoice = withoutUndefined({
+      hosts: chosenKeys(host, enrolments),
+      itemId: item === undefined ? undefined : await itemMeant(offline, item),
+      types: type && new Set(type),
+      sinceMs: since,
+      untilMs: until,
+      fromLsn: from,
+      limit,
+    });
     for await (const entry of chosenEvents(offline, choice)) {
       signal.throwIfAborted();
       const { lsn, event } = entry;
@@ -129,11 +129,8 @@ async function runTrace(context: CommandContext, text: string, flags: TraceFlags
     const enrolments = await enrolmentsOf(offline);
     const { sender, target } = flags;
     const itemId = await itemMeant(offline, text);
-    const choice = {
-      itemId,
-      ...(sender !== undefined && { senders: requireKeysOf(sender, enrolments) }),
-      ...(target !== undefined && { targets: requireKeysOf(target, enrolments) }),
-    };
+    const hosts = { senders: chosenKeys(sender, enrolments), targets: chosenKeys(target, enrolments) };
+    const choice = { itemId, ...withoutUndefined(hosts) };
     const lives = await work.run(trace(offline, choice));
     if (lives.length === 0) {
       const whom = sender === undefined && target === undefined ? '' : ' between these hosts';

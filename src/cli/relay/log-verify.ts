@@ -128,7 +128,7 @@ async function verifyStore(context: CommandContext, flags: VerifyFlags): Promise
       epoch: epoch ?? null,
       tree_size: treeSize ?? null,
       root_hash: rootHash ?? null,
-      ...(documentOf(counts) as object),
+      ...documentOf(counts),
       elapsed_seconds: Math.round(elapsedMs) / 1000,
       findings,
     },

@@ -10,6 +10,7 @@ import { optionOf } from './settings.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { atWork, print } from '../lib/output.ts';
 import { deployKey, newEpoch, relayCommand, type RelayFlags, requireIdle } from './relay-command.ts';
+import { withoutUndefined } from '../lib/values.ts';
 import { formatLines } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 
@@ -62,8 +63,7 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
     const report = await restoreRelay({
       file: resolve(file),
       folder,
-      ...(flags.positionFile !== undefined && { positionFile: resolve(flags.positionFile) }),
-      ...(key && { signer: key.signer }),
+      ...withoutUndefined({ positionFile: flags.positionFile, signer: key?.signer }),
       nowMs: systemClock.nowMs(),
       newEpoch,
       isRehearsal,
@@ -85,6 +85,20 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
   });
 }
 
+/** Each figure of what a restore preserves, with its member in the document and its words; lost items have a line. */
+const PRESERVED: readonly [figure: keyof RestoreReport['carried'], member: string, one?: string, many?: string][] = [
+  ['revoked', 'revoked', 'revocation'],
+  ['rotated', 'rotated', 'key rotation'],
+  ['movedItems', 'moved_items', 'item moved to a new key', 'items moved to new keys'],
+  ['denied', 'deny_entries', 'deny entry', 'deny entries'],
+  ['invites', 'invites_closed', 'invite closed', 'invites closed'],
+  ['lapsed', 'lapsed', 'lapsed enrolment'],
+  ['senderLists', 'sender_lists', 'sender list'],
+  ['encKeys', 'enc_keys', 'encryption key'],
+  ['seqFloors', 'seq_floors', 'sequence number floor'],
+  ['lost', 'lost_items'],
+];
+
 function documentOf(report: RestoreReport, isRehearsal: boolean): object {
   const { backup, replaced, keptAside, unreadable, damagedTables, epoch, lsn, items, carried, missing } = report;
   return {
@@ -102,18 +116,7 @@ function documentOf(report: RestoreReport, isRehearsal: boolean): object {
     epoch: isRehearsal ? null : epoch,
     lsn,
     items,
-    carried: {
-      revoked: carried.revoked,
-      rotated: carried.rotated,
-      moved_items: carried.movedItems,
-      deny_entries: carried.denied,
-      invites_closed: carried.invites,
-      lapsed: carried.lapsed,
-      sender_lists: carried.senderLists,
-      enc_keys: carried.encKeys,
-      seq_floors: carried.seqFloors,
-      lost_items: carried.lost,
-    },
+    carried: Object.fromEntries(PRESERVED.map(([figure, member]) => [member, carried[figure]])),
     missing:
       missing?.map(({ senderPubkey, hostName, items: count }) => ({
         host: hostName,
@@ -129,26 +132,22 @@ const LISTED_SENDERS = 20;
 function textOf(screen: Screen, report: RestoreReport, subject: 'A restore' | 'The restore'): string {
   const { backup, replaced, keptAside, unreadable, damagedTables, epoch, items, carried, missing } = report;
   const isDone = subject === 'The restore';
+  const more = `; ${countText(carried.lost, 'more is', 'more are')} damaged in the backup, and must be pushed again`;
+  const tables = countText(damagedTables, 'table file of it is', 'table files of it are');
+  const rows = countText(unreadable, 'row of it could not be read, and is', 'rows of it could not be read, and are');
   const lines = [
-    `${subject} of the backup of ${formatMoment(screen, backup.created_at)} (${countText(backup.lsn, 'log record')}, epoch ${backup.epoch})`,
+    `${subject} of the backup of ${formatMoment(screen, backup.created_at)} ` +
+      `(${countText(backup.lsn, 'log record')}, epoch ${backup.epoch})`,
     `of the relay ${displayFingerprint(backup.relay_pubkey as PublicKey)}, written by Poste ${backup.version}`,
-    ...(isDone ? [`began the epoch ${epoch}`] : ['would begin a new epoch']),
-    `${countText(items, 'item')} ${items === 1 ? 'waits' : 'wait'} in it${carried.lost > 0 ? `; ${carried.lost} more ${carried.lost === 1 ? 'is' : 'are'} damaged in the backup, and must be pushed again` : ''}`,
+    isDone ? `began the epoch ${epoch}` : 'would begin a new epoch',
+    `${countText(items, 'item waits', 'items wait')} in it${carried.lost > 0 ? more : ''}`,
     gapLine(report),
-    ...(keptAside === null ? [] : [`the former store ${isDone ? 'is' : 'would be'} kept as ${keptAside}`]),
-    ...(replaced && damagedTables > 0
-      ? [
-          `${countText(damagedTables, 'table file')} of it ${damagedTables === 1 ? 'is' : 'are'} damaged, and their contents are not preserved: ${REVOKE_AGAIN}`,
-        ]
-      : []),
-    ...(unreadable > 0
-      ? [
-          `${countText(unreadable, 'row')} of it could not be read, and ${unreadable === 1 ? 'is' : 'are'} not preserved`,
-        ]
-      : []),
+    keptAside !== null && `the former store ${isDone ? 'is' : 'would be'} kept as ${keptAside}`,
+    replaced && damagedTables > 0 && `${tables} damaged, and their contents are not preserved: ${REVOKE_AGAIN}`,
+    unreadable > 0 && `${rows} not preserved`,
     `preserved: ${preservedText(report)}`,
     ...missingLines(missing),
-  ];
+  ].filter((line) => typeof line === 'string');
   return formatLines(lines.map((line, at) => (at === 0 ? line : `  ${line}`)));
 }
 
@@ -165,20 +164,10 @@ function gapLine({ replaced, keptAside, damagedTables, backup }: RestoreReport):
 }
 
 function preservedText({ carried, replaced }: RestoreReport): string {
-  const parts: [count: number, one: string, many: string][] = [
-    [carried.revoked, 'revocation', 'revocations'],
-    [carried.rotated, 'key rotation', 'key rotations'],
-    [carried.movedItems, 'item moved to a new key', 'items moved to new keys'],
-    [carried.denied, 'deny entry', 'deny entries'],
-    [carried.invites, 'invite closed', 'invites closed'],
-    [carried.lapsed, 'lapsed enrolment', 'lapsed enrolments'],
-    [carried.senderLists, 'sender list', 'sender lists'],
-    [carried.encKeys, 'encryption key', 'encryption keys'],
-    [carried.seqFloors, 'sequence number floor', 'sequence number floors'],
-  ];
-  const said = parts.filter(([count]) => count > 0).map(([count, one, many]) => `${count} ${count === 1 ? one : many}`);
-  if (said.length > 0) return said.join(', ');
-  return replaced ? 'nothing to preserve' : 'nothing';
+  const parts = PRESERVED.flatMap(([figure, , one, many]) => {
+    return one === undefined || carried[figure] === 0 ? [] : [countText(carried[figure], one, many)];
+  });
+  return parts.join(', ') || (replaced ? 'nothing to preserve' : 'nothing');
 }
 
 function missingLines(missing: RestoreReport['missing']): string[] {
@@ -191,8 +180,9 @@ function missingLines(missing: RestoreReport['missing']): string[] {
   });
   const rest =
     missing.length > LISTED_SENDERS ? [`  and by ${countText(missing.length - LISTED_SENDERS, 'other')}`] : [];
+  const again = countText(total, 'item is', 'items are');
   return [
-    `${countText(total, 'item')} ${total === 1 ? 'is' : 'are'} to be pushed again, as the backup does not know ${total === 1 ? 'it' : 'them'}:`,
+    `${again} to be pushed again, as the backup does not know ${total === 1 ? 'it' : 'them'}:`,
     ...listed,
     ...rest,
   ];

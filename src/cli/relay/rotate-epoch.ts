@@ -17,6 +17,7 @@ import { ifRunning, relayOf } from './control-client.ts';
 import { deployKey, newEpoch, relayCommand, type RelayFlags } from './relay-command.ts';
 import { formatLines } from '../lib/format.ts';
 import { print } from '../lib/output.ts';
+import { withoutUndefined } from '../lib/values.ts';
 import { type SharedLogFlags, withLogOptions, withSharedLog } from './shared-log-options.ts';
 
 interface RotateEpochFlags extends RelayFlags, SharedLogFlags {
@@ -87,15 +88,14 @@ async function ofStopped(
   const nowMs = systemClock.nowMs();
   try {
     const key = await deployKey(context, keyFile);
-    await finishCutovers(folder, { positionFile: positionFile === undefined ? undefined : resolve(positionFile) });
+    await finishCutovers(folder, { positionFile });
     // Opening would begin an empty one.
     if (!existsSync(join(folder, LEVEL_FOLDER))) {
       throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
     }
     const { store, notices } = await openStore({
       folder,
-      ...(positionFile !== undefined && { positionFile: resolve(positionFile) }),
-      ...(key && { signer: key.signer }),
+      ...withoutUndefined({ positionFile, signer: key?.signer }),
       nowMs,
       newEpoch,
     });

@@ -70,7 +70,7 @@ export function settingInFile(context: CommandContext, command: Command): (name:
 function fileOf(context: CommandContext, command: Command): { path: string; isThere: boolean; given: GivenSettings } {
   const path = configFileOf(context, command);
   const isNamed = command.opts<{ config?: string }>().config !== undefined;
-  const { isThere, given } = orBadConfig(() => inFile(path));
+  const { isThere, given } = inFile(path);
   if (isNamed && !isThere)
     throw new CommandFailed('notFound', 'BAD_CONFIG', `there is no config file at ${path}: name the right one`);
   return { path, isThere, given };
@@ -102,20 +102,36 @@ function* byDefault(): Generator<[string, GivenSetting]> {
   }
 }
 
-/** Throws `ConfigRefused`. */
+/** Throws `CommandFailed`. */
 function inFile(path: string): { isThere: boolean; given: GivenSettings } {
-  const text = configText(path);
   const given: GivenSettings = new Map();
   const byKey = new Map(ALL_SETTINGS.map((entry) => [entry.key, entry]));
   const known = [...byKey.keys()];
-  for (const setting of settingsOf(text ?? '', path, known)) {
-    const entry = byKey.get(setting.key);
-    if (!entry) throw unknownSetting(setting, known);
-    const used = fullPath(entry, textOf(setting, entry), dirname(path));
-    refuseUnreadable(setting, entry, used);
-    given.set(entry.name, { text: used, source: { type: 'file', place: setting.place() } });
+  try {
+    const text = configText(path);
+    for (const setting of settingsOf(text ?? '', path, known)) {
+      const entry = byKey.get(setting.key);
+      if (!entry) throw unknownSetting(setting, known);
+      const used = fullPath(entry, textOf(setting, entry), dirname(path));
+      // The sentence about a limit begins with its name.
+      const name = entry.kind === 'limits' ? '' : entry.key;
+      requireParsed(entry, used, name, (why) => new ConfigRefused(`${setting.place()}: ${why}`));
+      given.set(entry.name, { text: used, source: { type: 'file', place: setting.place() } });
+    }
+    return { isThere: text !== undefined, given };
+  } catch (error) {
+    if (error instanceof ConfigRefused) throw new CommandFailed('usage', 'BAD_CONFIG', error.message);
+    throw error;
   }
-  return { isThere: text !== undefined, given };
+}
+
+/** Throws the error that `refused` makes of the sentence of the parser about `name`. */
+function requireParsed({ parse }: Setting, text: string, name: string, refused: (why: string) => Error): void {
+  try {
+    parse(text);
+  } catch (error) {
+    throw error instanceof InvalidArgumentError ? refused(refusal(name, error)) : error;
+  }
 }
 
 function unknownSetting({ key, place }: ReadSetting, known: readonly string[]): ConfigRefused {
@@ -142,27 +158,12 @@ function textOf({ key, value, place }: ReadSetting, { kind }: Setting): string {
   throw new ConfigRefused(`${place()}: ${key} must be ${words}`);
 }
 
-function refuseUnreadable({ place }: ReadSetting, { kind, key, parse }: NamedSetting, text: string): void {
-  try {
-    parse(text);
-  } catch (error) {
-    if (!(error instanceof InvalidArgumentError)) throw error;
-    // The sentence about a limit begins with its name.
-    throw new ConfigRefused(`${place()}: ${refusal(kind === 'limits' ? '' : key, error)}`);
-  }
-}
-
 function* inEnvironment({ env }: CommandContext): Generator<[string, GivenSetting]> {
   for (const entry of ALL_SETTINGS) {
-    const { environment: variable = '', parse } = entry;
+    const { environment: variable = '' } = entry;
     const text = env[variable] ?? '';
     if (text === '') continue;
-    try {
-      parse(text);
-    } catch (error) {
-      if (!(error instanceof InvalidArgumentError)) throw error;
-      throw new CommandFailed('usage', 'BAD_ENVIRONMENT', refusal(variable, error));
-    }
+    requireParsed(entry, text, variable, (why) => new CommandFailed('usage', 'BAD_ENVIRONMENT', why));
     yield [entry.name, { text: fullPath(entry, text), source: { type: 'environment', variable } }];
   }
 }
@@ -192,15 +193,6 @@ const LIMITS = 'limits.';
 function fullPath({ kind }: Setting, text: string, from = ''): string {
   const isPath = kind === 'path' || (kind === 'path or off' && text !== 'off');
   return isPath ? resolve(from, text) : text;
-}
-
-function orBadConfig<T>(read: () => T): T {
-  try {
-    return read();
-  } catch (error) {
-    if (error instanceof ConfigRefused) throw new CommandFailed('usage', 'BAD_CONFIG', error.message);
-    throw error;
-  }
 }
 
 /** A config file with every setting that holds, and where it comes from. Without secrets. */

@@ -12,7 +12,7 @@ import type { RelayOptions } from '../../relay/serve/options.ts';
 import type { TlsFiles } from '../../http/tls-files.ts';
 import { BACKUPS_KEPT, type ServeFlags } from './settings.ts';
 import { refuseIdle } from './shared-log-options.ts';
-import { given } from '../lib/daemon-call.ts';
+import { withoutUndefined } from '../lib/values.ts';
 import type { DeployKey } from './relay-command.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
@@ -41,7 +41,7 @@ export function relayOptions(
   key: DeployKey | undefined,
 ): Omit<RelayOptions, 'log'> {
   return {
-    ...given({
+    ...withoutUndefined({
       positionFile: flags.positionFile,
       signer: key?.signer,
       server: flags.server,
@@ -58,7 +58,7 @@ export function relayOptions(
     pushesPerMinute: flags.pushesPerMinute,
     enrolRate: flags.enrolRate,
     enrolmentsMax: flags.maxEnrolments,
-    connections: given({ max: flags.maxConnections, perAddressMax: flags.maxConnectionsPerAddress }),
+    connections: withoutUndefined({ max: flags.maxConnections, perAddressMax: flags.maxConnectionsPerAddress }),
     admission: flags.admission,
     takesV1: flags.v1 === 'on',
     dedupRowsMax: flags.maxDedupRows,

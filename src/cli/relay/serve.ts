@@ -1,5 +1,6 @@
 /** `poste relay serve`: runs the relay until a signal stops it. */
 import { join, resolve } from 'node:path';
+import { setTimeout as elapsed } from 'node:timers/promises';
 import { Command, Option } from 'commander';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import { StoreFailed } from '../../relay/engine/committer.ts';
@@ -102,13 +103,10 @@ async function serve(
       log,
     });
     if (!relay) break;
-    const start = {
-      relay,
-      key: key?.place ?? join(storeDir, RELAY_KEY_FILE),
-      notices: [...(key?.notices ?? []), ...backupNotice, ...openNotices(options), ...relay.notices],
-    };
-    for (const notice of start.notices) log.warn({}, notice);
-    announce(context, isJson ? jsonLine(startDocument(start, flags, storeDir)) : startText(start, flags, storeDir));
+    const notices = [...(key?.notices ?? []), ...backupNotice, ...openNotices(options), ...relay.notices];
+    for (const notice of notices) log.warn({}, notice);
+    const document = { ...startDocument(relay, flags, key?.place), notices, pid: process.pid };
+    announce(context, isJson ? jsonLine(document) : startText(document));
     const isToFollow = await endOf(relay, signalled, log);
     await relay.stop();
     if (!isToFollow) break;
@@ -156,60 +154,56 @@ async function endOf(relay: Relay, signalled: Promise<string>, log: RelayOptions
   return true;
 }
 
-interface Started {
-  relay: Relay;
-  /** The place of its key. */
-  key: string;
-  notices: readonly string[];
-}
+type StartDocument = ReturnType<typeof startDocument>;
 
-function startDocument({ relay, key, notices }: Started, flags: ServeFlags, storeDir: string): object {
+function startDocument(
+  relay: Relay,
+  { listen, adminListen, tlsCert, authority, issuer, storeDir }: ServeFlags,
+  keyPlace?: string,
+) {
+  const store = resolve(storeDir);
   return {
-    url: addressOf(flags, relay),
-    admin_url:
-      flags.adminListen && relay.adminPort !== undefined ? urlOf(flags.adminListen.host, relay.adminPort) : null,
-    store: join(storeDir, LEVEL_FOLDER),
-    key,
+    url: urlOf(tlsCert === undefined ? 'http' : 'https', listen.host, relay.port),
+    admin_url: adminListen && relay.adminPort !== undefined ? urlOf('http', adminListen.host, relay.adminPort) : null,
+    store: join(store, LEVEL_FOLDER),
+    key: keyPlace ?? join(store, RELAY_KEY_FILE),
     relay_pubkey: relay.signer.publicKey,
     fingerprint: displayFingerprint(relay.signer.publicKey),
     epoch: relay.engine.epoch,
     server: relay.serverName,
     server_why: relay.serverWhy ?? null,
-    authority: flags.authority,
-    issuer: flags.issuer ?? null,
+    authority,
+    issuer: issuer ?? null,
     initialised: relay.initialised,
-    notices,
-    pid: process.pid,
   };
 }
 
-function startText({ relay, key }: Started, flags: ServeFlags, storeDir: string): string {
-  const admin =
-    flags.adminListen && relay.adminPort !== undefined ? urlOf(flags.adminListen.host, relay.adminPort) : 'off';
+function startText(start: StartDocument): string {
+  const {
+    url,
+    admin_url: operator,
+    store,
+    key,
+    fingerprint,
+    epoch,
+    server,
+    server_why: why,
+    authority,
+    issuer,
+  } = start;
   const rows = [
-    ['address', addressOf(flags, relay)],
-    ['operator', admin],
-    ['store', `${join(storeDir, LEVEL_FOLDER)}${relay.initialised ? ' (new)' : ''}`],
+    ['address', url],
+    ['operator', operator ?? 'off'],
+    ['store', `${store}${start.initialised ? ' (new)' : ''}`],
     ['key', key],
-    ['fingerprint', displayFingerprint(relay.signer.publicKey)],
-    ['epoch', relay.engine.epoch],
-    ['server', relay.serverWhy === undefined ? relay.serverName : `${relay.serverName}, as ${relay.serverWhy}`],
-    ['authority', flags.issuer === undefined ? flags.authority : `${flags.authority} of ${flags.issuer}`],
+    ['fingerprint', fingerprint],
+    ['epoch', epoch],
+    ['server', why === null ? server : `${server}, as ${why}`],
+    ['authority', issuer === null ? authority : `${authority} of ${issuer}`],
   ];
   return `Poste relay ${softwareVersion()} is ready.\n${formatFields(rows, 12)}`;
 }
 
-function addressOf({ listen, tlsCert }: ServeFlags, { port }: Relay): string {
-  const plain = urlOf(listen.host, port);
-  return tlsCert === undefined ? plain : plain.replace('http:', 'https:');
-}
-
-function urlOf(host: string, port: number): string {
-  return `http://${listenAddressText({ host, port })}`;
-}
-
-function elapsed(ms: number): Promise<void> {
-  return new Promise((done) => {
-    setTimeout(done, ms);
-  });
+function urlOf(scheme: string, host: string, port: number): string {
+  return `${scheme}://${listenAddressText({ host, port })}`;
 }

@@ -259,8 +259,10 @@ export function flagOf(flags: string): string {
 
 /** The flag of a setting, for the command whose settings these are and for those that take it from its config file. */
 export function optionOf(name: SettingName): Option {
-  const { flags, description, byDefault, choices }: Setting = SETTINGS[name];
+  const { flags, description, byDefault, choices, kind }: Setting = SETTINGS[name];
   const option = new Option(flags, description);
+  // An empty text is no path, and is refused before the command runs.
+  if (kind === 'path') option.argParser((text) => text && resolve(text));
   if (byDefault !== undefined && name !== 'limits') option.default(byDefault);
   if (name === 'trustProxy') option.preset('xff');
   return choices ? option.choices(choices) : option;

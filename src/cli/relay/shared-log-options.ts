@@ -60,7 +60,11 @@ export async function sharedLogPlace(context: CommandContext, flags: SharedLogFl
   const { logPasswordFile: file, durability = 'standby' } = flags;
   const currentEndpoints = async (): Promise<LogEndpoint[]> => {
     const password = file === undefined ? undefined : await passwordIn(context, file);
-    return orUsage(() => logEndpoints(address, password));
+    try {
+      return logEndpoints(address, password);
+    } catch (error) {
+      throw error instanceof LogRefused ? new CommandFailed('usage', 'USAGE', error.message) : error;
+    }
   };
   return { endpoints: await currentEndpoints(), currentEndpoints, durability };
 }
@@ -115,13 +119,4 @@ async function passwordIn(context: CommandContext, file: string): Promise<string
   const advice = 'name one that you can read with --log-password-file';
   const text = await givenText(context, path, { code: 'PASSWORD_FILE', what: `the password file ${path}`, advice });
   return text.replace(/\r?\n$/, '');
-}
-
-function orUsage<T>(read: () => T): T {
-  try {
-    return read();
-  } catch (error) {
-    if (error instanceof LogRefused) throw new CommandFailed('usage', 'USAGE', error.message);
-    throw error;
-  }
 }

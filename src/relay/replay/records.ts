@@ -74,14 +74,18 @@ function isChosen({ event }: LogEntry, { hosts, itemId, types, sinceMs, untilMs 
 /** With the names of every other document: `atMs` is `at`, `hostPubkey` is `host_pubkey`. */
 export function eventDocument({ lsn, event }: LogEntry): Record<string, unknown> {
   const { type, ...members } = event;
-  return { lsn, time: eventTimeMs(event), type, ...(documentOf(members) as object) };
+  return { lsn, time: eventTimeMs(event), type, ...documentOf(members) };
 }
 
-/** Values as documents show them, all the way down. */
-export function documentOf(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(documentOf);
+/** The value as documents show it, all the way down. */
+export function documentOf(value: object): object {
+  return shownValue(value) as object;
+}
+
+function shownValue(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(shownValue);
   if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, one]) => [documentName(name), documentOf(one)]));
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [documentName(name), shownValue(one)]));
 }
 
 function documentName(name: string): string {

@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { childrenOf, commandsBelow, type NamedCommand, optionsOf } from '../../../src/cli/lib/command-tree.ts';
-import { COMPLETED, completionLines, CompletionSources } from '../../../src/cli/lib/complete.ts';
+import { COMPLETED, completionLines } from '../../../src/cli/lib/complete.ts';
 import { EXIT } from '../../../src/cli/lib/exit.ts';
 import { posteCommand } from '../../../src/cli/run.ts';
 import { commandContext, runHere } from '../../support/command-run.ts';
@@ -22,7 +22,7 @@ beforeAll(async () => {
 /** The words that are offered after these, by the tree alone. */
 async function offered(...words: string[]): Promise<string[]> {
   const context = commandContext({ environment: NO_DAEMON });
-  const lines = await completionLines(root, words, (as) => new CompletionSources(context, as));
+  const lines = await completionLines(root, words, context);
   return lines.map((line) => line.split('\t', 1)[0] ?? '');
 }
 

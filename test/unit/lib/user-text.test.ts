@@ -38,7 +38,6 @@ const OWN_FILES = new Set([
   'cli/host/daemon-service.ts',
   'cli/host/service-manager.ts',
   'cli/lib/daemon-call.ts',
-  'cli/lib/setup-lock.ts',
   'cli/lib/setup-record.ts',
   'cli/mail/run-as-hook.ts',
   'cli/main.ts',

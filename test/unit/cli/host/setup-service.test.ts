@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { commandContext, runHere } from '../../../support/command-run.ts';
 import { endDaemon } from '../../../support/poste-home.ts';
 import { type Environment, run as runProcess } from '../../../support/poste-process.ts';
-import { withSetupLock } from '../../../../src/cli/lib/setup-lock.ts';
+import { withSetupLock } from '../../../../src/cli/lib/setup-record.ts';
 import {
   addProgram,
   daemonPid,
