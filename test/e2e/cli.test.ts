@@ -120,16 +120,6 @@ describe('relay serve', () => {
     expect(lines.find(({ route, status }) => route === '/v2/relay/items' && status === 200)).toBeDefined();
     for (const secret of [alice.key, bob.key, 'in-the-log', 'sealed', 'alice']) expect(stderr).not.toContain(secret);
   });
-
-  test('a store that another process uses is a conflict, and that process serves on', async () => {
-    const storeDir = await temporaryFolder();
-    const first = await relayProcess(storeDir);
-    const ended = await run(serveArgs(storeDir));
-    expect(ended.code).toBe(EXIT.conflict);
-    expect(sentenceOf(ended)).toContain('another process is using the store');
-    await clientOf(first, alice).enrol();
-    expect((await terminate(first)).code).toBe(EXIT.ok);
-  });
 });
 
 describe('a command as a process', () => {
@@ -137,12 +127,6 @@ describe('a command as a process', () => {
     const ended = await run(['relay', 'keygen']);
     expect(ended).toMatchObject({ code: EXIT.ok, signal: null, stderr: '' });
     expect(ended.stdout).toMatch(KEY_PATTERN);
-  });
-
-  test('--help is help, and no error', async () => {
-    const ended = await run(['--help']);
-    expect(ended).toMatchObject({ code: EXIT.ok, signal: null, stderr: '' });
-    expect(ended.stdout).toContain('$ poste relay serve');
   });
 
   test('what cannot be is one sentence, an exit code and no stack trace', async () => {

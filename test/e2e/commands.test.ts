@@ -24,19 +24,9 @@ import { clientOf } from '../support/relay-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 /** Processes of cli, completion, daemon, mcp, wake and operator-commands, and of the test of `poste setup`. */
-const ELSEWHERE = [
-  'daemon',
-  'session',
-  'hooks',
-  'mcp',
-  'relay serve',
-  'relay keygen',
-  'relay console',
-  'setup',
-  'completion',
-];
-/** What was run here, without its arguments. */
-const ran = new Set<string>(ELSEWHERE);
+const ELSEWHERE = 'daemon,session,hooks,mcp,relay serve,relay keygen,relay console,setup,completion';
+/** The commands that were run here, without their arguments. */
+const ran = new Set<string>(ELSEWHERE.split(','));
 
 type Document = Record<string, unknown>;
 
@@ -139,29 +129,20 @@ test('of a relay', { timeout: 120_000 }, async () => {
 });
 
 test('of a shared log, whose server is not there', async () => {
-  const log = `postgres://postgres@127.0.0.1:${await freePort()}/mail`;
-  for (const command of [['init'], ['take-lead', '--node', 'alpha']]) {
-    const { code, stderr } = await run(['relay', 'cluster', ...command, '--log', log, '--json']);
-    expect({ code, stderr: JSON.parse(stderr) as unknown }).toMatchObject({
-      code: 75,
-      stderr: { code: 'LOG_UNREACHABLE' },
-    });
-    ran.add(`relay cluster ${command[0]}`);
+  const log = ['--log', `postgres://postgres@127.0.0.1:${await freePort()}/mail`, '--json'];
+  const at = [...log, '--store-dir', join(await temporaryFolder(), 'store')];
+  for (const [name, args, code, problem] of [
+    ['init', log, 75, 'LOG_UNREACHABLE'],
+    ['take-lead', [...log, '--node', 'alpha'], 75, 'LOG_UNREACHABLE'],
+    ['withdraw', at, 75, 'LOG_UNREACHABLE'],
+    ['publish', at, 3, 'STORE_MISSING'],
+  ] as const) {
+    const key = { MAIL_RELAY_KEY: Buffer.alloc(32, 1).toString('base64') };
+    const ended = await run(['relay', 'cluster', name, ...args], key);
+    const { code: said } = JSON.parse(ended.stderr) as { code: string };
+    expect({ name, code: ended.code, said }).toEqual({ name, code, said: problem });
+    ran.add(`relay cluster ${name}`);
   }
-  const at = ['--log', log, '--store-dir', join(await temporaryFolder(), 'store'), '--json'];
-  const key = { MAIL_RELAY_KEY: Buffer.alloc(32, 1).toString('base64') };
-  const withdrawn = await run(['relay', 'cluster', 'withdraw', ...at], key);
-  expect({ ...withdrawn, stderr: JSON.parse(withdrawn.stderr) as unknown }).toMatchObject({
-    code: 75,
-    stderr: { code: 'LOG_UNREACHABLE' },
-  });
-  ran.add('relay cluster withdraw');
-  const published = await run(['relay', 'cluster', 'publish', ...at], key);
-  expect({ ...published, stderr: JSON.parse(published.stderr) as unknown }).toMatchObject({
-    code: 3,
-    stderr: { code: 'STORE_MISSING' },
-  });
-  ran.add('relay cluster publish');
 });
 
 test('none was left out', async () => {

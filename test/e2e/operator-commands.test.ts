@@ -68,7 +68,9 @@ describe('the socket', () => {
     expect(again.start.notices).toEqual([]);
     expect((await command('hosts')).stdout).toContain(displayFingerprint(alice.key));
     // A start that is refused takes nothing away from the one that runs.
-    expect((await run(serveArgs(storeDir))).code).toBe(EXIT.conflict);
+    const refused = await run(serveArgs(storeDir));
+    expect(refused.code).toBe(EXIT.conflict);
+    expect(sentenceOf(refused)).toContain('another process is using the store');
     expect((await command('hosts')).code).toBe(EXIT.ok);
   });
 });

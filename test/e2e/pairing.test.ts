@@ -106,6 +106,12 @@ async function until<T>(ask: () => Promise<T>, isSo: (answer: T) => boolean): Pr
   }
 }
 
+/** Resolves with the inbox once so much in it is unread. */
+const unread = (host: LanHome, agent: string, count: number) =>
+  until(
+    () => inboxOf(host, agent),
+    (inbox) => inbox.unread === count,
+  );
 const inboxOf = ({ home }: LanHome, agent: string) => home.json<InboxResult>('inbox', '--as', agent);
 const outboxOf = ({ home }: LanHome, ...flags: string[]) => home.json<OutboxResult>('outbox', 'list', ...flags);
 
@@ -113,20 +119,14 @@ describe('two hosts', () => {
   test('are paired by a code, exchange mail with receipts, go on under a new key, and are unpaired', async () => {
     const [here, there] = await pairedHomes();
     const { message_id: id } = await send(here, 'eve', 'bob@there', 'first');
-    const got = await until(
-      () => inboxOf(there, 'bob'),
-      ({ unread }) => unread === 1,
-    );
+    const got = await unread(there, 'bob', 1);
     expect(got.summaries).toMatchObject([{ message_id: id, from: 'eve@here', subject: 'first' }]);
     await until(
       () => outboxOf(here, '--show', 'all'),
       ({ rows }) => rows.some(({ message_id, state }) => message_id === id && state === 'done'),
     );
     await there.home.json('reply', '--as', 'bob', id, '--body', 'Yes.');
-    await until(
-      () => inboxOf(here, 'eve'),
-      ({ unread }) => unread === 1,
-    );
+    await unread(here, 'eve', 1);
 
     const rotated = await here.home.json<RotateKeyResult & { unaware: string[] }>('host', 'rotate-key', '--yes');
     expect(rotated).toMatchObject({ peers: 1, unaware: [] });
@@ -136,10 +136,7 @@ describe('two hosts', () => {
     );
     expect(peers).toMatchObject([{ host: 'here', retired_keys: 1, lan_failures: 0 }]);
     await send(here, 'eve', 'bob@there', 'second');
-    await until(
-      () => inboxOf(there, 'bob'),
-      ({ unread }) => unread === 2,
-    );
+    await unread(there, 'bob', 2);
     // With its receipt: what is not confirmed when the hosts are unpaired is told of.
     await until(
       () => outboxOf(here),

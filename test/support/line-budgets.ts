@@ -48,21 +48,21 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/browser': 2350,
   'test/control': 760,
   'test/crash': 1630,
-  'test/e2e': 3050,
+  'test/e2e': 3010,
   'test/http': 9760,
   'test/postgres': 2080,
   'test/property': 3640,
   'test/spec': 5960,
-  'test/support': 19210,
+  'test/support': 19220,
   'test/unit': 8330,
-  'test/unit/cli': 7400,
-  'test/unit/host': 15640,
+  'test/unit/cli': 7360,
+  'test/unit/host': 15490,
   'test/unit/relay': 19200,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 82980,
-  test: 98970,
+  test: 98750,
   'bench scripts': 11250,
 };

@@ -60,10 +60,12 @@ export async function copiesIn(environment: Environment): Promise<string[]> {
   return names.filter((name) => name.includes('.before-poste-'));
 }
 
-/** A host whose daemon runs in this process. */
-export async function served(environment: Environment): Promise<void> {
+/** A machine with a host whose daemon runs in this process. */
+export async function served(...programs: string[]): Promise<Environment> {
+  const environment = await machine(...programs);
   expect(await runHere(['init', '--host', 'here'], { environment })).toMatchObject({ code: 0 });
   await daemonHere(environment);
+  return environment;
 }
 
 /** The number of the daemon's process, when one answers. */

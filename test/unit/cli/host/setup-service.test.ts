@@ -108,8 +108,7 @@ test('where systemd refuses, setup says so, starts the daemon itself and keeps n
 });
 
 test('a daemon that runs without a service is not said to be one', async () => {
-  const here = await machine('claude');
-  await served(here);
+  const here = await served('claude');
   await addProgram(here, 'systemctl', systemctl(here));
   const { stdout } = await runHere(['setup', '--yes'], { environment: here });
   expect(stdout).toContain('\nalready: start the daemon\n');
@@ -135,8 +134,7 @@ test('a setup that is killed when its daemon begins leaves a daemon that undo kn
 });
 
 test('two setups do not work at once', async () => {
-  const here = await machine('claude');
-  await served(here);
+  const here = await served('claude');
   const setupHere = (...args: string[]): unknown => runHere(['setup', ...args], { environment: here });
   const refused = {
     code: 4,

@@ -9,10 +9,9 @@ const CODEX = ['.codex', 'config.toml'] as const;
 const GEMINI = ['.gemini', 'settings.json'] as const;
 
 test('undo prints a line for each thing, and removes the copies that setup made', async () => {
-  const here = await machine('claude');
+  const here = await served('claude');
   const before = '{"projects":{}}';
   await writeFile(pathIn(here, '.claude.json'), before);
-  await served(here);
   await setup(here, '--yes', '--allow-tools');
   await setup(here, '--yes', '--agent', 'claude-code=builder');
   expect(await copiesIn(here)).not.toEqual([]);
@@ -38,10 +37,9 @@ test('undo prints a line for each thing, and removes the copies that setup made'
 });
 
 test('a file that setup changes twice has one copy to tell of: what its owner had', async () => {
-  const here = await machine('claude', 'gemini');
+  const here = await served('claude', 'gemini');
   await mkdir(pathIn(here, '.gemini'));
   await writeFile(pathIn(here, ...GEMINI), '{"theme":"dark"}');
-  await served(here);
   const { stdout } = await runHere(['setup', '--yes', '--allow-tools'], { environment: here });
   const told = stdout.split('\n').filter((line) => line.startsWith('The previous '));
   expect(told).toHaveLength(1);
@@ -50,10 +48,9 @@ test('a file that setup changes twice has one copy to tell of: what its owner ha
 });
 
 test('where the owner changed a file after setup, undo takes out its own part and says where the copies are', async () => {
-  const here = await machine('claude');
+  const here = await served('claude');
   const file = pathIn(here, '.claude.json');
   await writeFile(file, '{"projects":{}}');
-  await served(here);
   await setup(here, '--yes');
   await writeFile(file, (await readFile(file, 'utf8')).replace('{', '{"theme":"dark",'));
   const undone = await setup(here, '--undo', '--yes');
@@ -65,8 +62,7 @@ test('where the owner changed a file after setup, undo takes out its own part an
 });
 
 test('a server that was changed after setup is left, and undo says why', async () => {
-  const here = await machine('claude', 'codex');
-  await served(here);
+  const here = await served('claude', 'codex');
   await setup(here, '--yes');
   await writeFile(pathIn(here, '.claude.json'), (await read(here, '.claude.json')).replace('"claude"', '"mine"'));
   await writeFile(pathIn(here, ...CODEX), (await read(here, ...CODEX)).replace('"codex"', '"mine"'));
@@ -85,10 +81,9 @@ test('a server that was changed after setup is left, and undo says why', async (
 });
 
 test('what Codex writes into the server of Poste goes with it, and the rest of the file stays', async () => {
-  const here = await machine('codex');
+  const here = await served('codex');
   await mkdir(pathIn(here, '.codex'));
   await writeFile(pathIn(here, ...CODEX), '# mine\nmodel = "o"\n');
-  await served(here);
   await setup(here, '--yes', '--allow-tools');
   const added = '\n[mcp_servers.poste.tools.mail_send]\napproval_mode = "approve"\n\n[tui]\ntheme = "x"\n';
   await writeFile(pathIn(here, ...CODEX), `${await read(here, ...CODEX)}${added}`);
@@ -98,7 +93,7 @@ test('what Codex writes into the server of Poste goes with it, and the rest of t
 });
 
 test('a server called poste that setup did not write is shown as what it is, and gets no rights', async () => {
-  const here = await machine('claude', 'codex', 'gemini');
+  const here = await served('claude', 'codex', 'gemini');
   const foreign = '{"mcpServers":{"poste":{"command":"mail-bot","args":["--x"]}}}';
   await mkdir(pathIn(here, '.gemini'));
   await writeFile(pathIn(here, ...GEMINI), foreign);
@@ -107,7 +102,6 @@ test('a server called poste that setup did not write is shown as what it is, and
   await mkdir(pathIn(here, '.codex'));
   const codex = '[mcp_servers.poste]\ncommand = "poste"\nargs = ["mcp", "--agent", "tester"]\n';
   await writeFile(pathIn(here, ...CODEX), codex);
-  await served(here);
   const steps = await setup(here, '--yes', '--allow-tools', '--agent', 'codex=other');
   const server = `the MCP server poste in ${pathIn(here, ...GEMINI)}`;
   const why = expect.stringMatching(/^it is another one, mail-bot --x: remove it there/) as string;
@@ -133,28 +127,33 @@ test('a server called poste that setup did not write is shown as what it is, and
   const plan = await runHere(['setup', '--dry-run'], { environment: here });
   expect(plan.stdout).toContain(`kept: ${server} (it is another one, mail-bot --x`);
   expect(plan.stdout).toContain('already: add the mail tools of tester');
+  await setup(here, '--undo', '--yes');
+  expect(JSON.parse(await read(here, ...GEMINI))).toEqual(JSON.parse(foreign));
+  expect([await read(here, '.claude.json'), await read(here, ...CODEX)]).toEqual([byHand, codex]);
 });
 
-test('hooks that stood there before setup are put back with the file, or left', async () => {
-  const here = await machine('claude');
-  await served(here);
-  const install = ['hooks', 'install', 'claude-code', '--agent', 'mine'];
-  expect(await runHere(install, { environment: here })).toMatchObject({ code: 0 });
-  const before = await read(here, '.claude', 'settings.json');
-  await setup(here, '--yes');
-  await setup(here, '--undo', '--yes');
-  expect(await read(here, '.claude', 'settings.json')).toBe(before);
-  await setup(here, '--yes');
-  const changed = (await read(here, '.claude', 'settings.json')).replace('{', '{"theme":"dark",');
-  await writeFile(pathIn(here, '.claude', 'settings.json'), changed);
-  const undone = await setup(here, '--undo', '--yes');
-  expect(undone[0]).toMatchObject({ state: 'kept', why: 'hooks of Poste stood there before setup' });
-  expect(await read(here, '.claude', 'settings.json')).toBe(changed);
-});
+test.each(['claude', 'mine'])(
+  'hooks of %s that stood there before setup are put back with the file, or left',
+  async (agent) => {
+    const here = await served('claude');
+    const install = ['hooks', 'install', 'claude-code', '--agent', agent];
+    expect(await runHere(install, { environment: here })).toMatchObject({ code: 0 });
+    const before = await read(here, '.claude', 'settings.json');
+    await setup(here, '--yes');
+    await setup(here, '--undo', '--yes');
+    expect(await read(here, '.claude', 'settings.json')).toBe(before);
+    if (agent === 'claude') return;
+    await setup(here, '--yes');
+    const changed = (await read(here, '.claude', 'settings.json')).replace('{', '{"theme":"dark",');
+    await writeFile(pathIn(here, '.claude', 'settings.json'), changed);
+    const undone = await setup(here, '--undo', '--yes');
+    expect(undone[0]).toMatchObject({ state: 'kept', why: 'hooks of Poste stood there before setup' });
+    expect(await read(here, '.claude', 'settings.json')).toBe(changed);
+  },
+);
 
 test('an agent that sent or got mail, or has another name now, is left', async () => {
-  const here = await machine('claude', 'codex', 'gemini', 'opencode');
-  await served(here);
+  const here = await served('claude', 'codex', 'gemini', 'opencode');
   await setup(here, '--yes');
   const send = ['send', '--as', 'claude', '--to', 'codex', '--subject', 'Hello', '--body', 'Who are you?'];
   expect(await runHere(send, { environment: here })).toMatchObject({ code: 0 });
@@ -174,12 +173,11 @@ test('an agent that sent or got mail, or has another name now, is left', async (
 });
 
 test('settings with comments are set up and put back to the byte; those that cannot be read can be left out', async () => {
-  const here = await machine('claude', 'gemini');
+  const here = await served('claude', 'gemini');
   const commented = '\uFEFF{\r\n  // at night\r\n  "theme": "dark", // always\r\n}\r\n';
   await mkdir(pathIn(here, '.gemini'));
   await writeFile(pathIn(here, ...GEMINI), commented);
   await writeFile(pathIn(here, '.claude.json'), '{');
-  await served(here);
   const refused = await runHere(['setup', '--yes'], { environment: here });
   const advice = `${pathIn(here, '.claude.json')} is no JSON: repair it and try again, or leave out claude-code with --program gemini.`;
   expect(refused).toMatchObject({ code: 1, stdout: '', stderr: `poste: ${advice}\n` });
@@ -215,8 +213,7 @@ test.each([
 });
 
 test('as a document, a setup without --yes shows its plan to who is asked', async () => {
-  const here = await machine('claude');
-  await served(here);
+  const here = await served('claude');
   const { code, stdout, stderr } = await runHere(['setup', '--json'], { environment: here, typed: 'y\r' });
   expect(code).toBe(0);
   expect((JSON.parse(stdout) as SetupDocument).steps).toHaveLength(5);
@@ -254,8 +251,7 @@ test('a folder that cannot be the host is named before anything is done', async 
 });
 
 test('the first mail goes between two agents, or from the owner to the only one', async () => {
-  const here = await machine('claude', 'codex');
-  await served(here);
+  const here = await served('claude', 'codex');
   const next = async (...args: string[]): Promise<string> =>
     (await runHere(['setup', '--yes', ...args], { environment: here })).stdout.split('\n').at(-2) ?? '';
   expect(await next()).toContain('poste send --as claude --to codex');

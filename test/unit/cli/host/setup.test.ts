@@ -1,7 +1,7 @@
 import { mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { CommandRun, commandContext, runHere } from '../../../support/command-run.ts';
 import { endDaemon } from '../../../support/poste-home.ts';
 import { run as runProcess } from '../../../support/poste-process.ts';
@@ -20,12 +20,11 @@ import {
 const ODD = '{"projects": {},\r\n   "list": [1, 2]}';
 
 test('all programs that are found are set up, once; undo takes back exactly that', async () => {
-  const here = await machine('claude', 'codex', 'gemini', 'opencode');
+  const here = await served('claude', 'codex', 'gemini', 'opencode');
   const home = here['HOME'] ?? '';
   await mkdir(join(home, '.codex'));
   await writeFile(join(home, '.codex', 'config.toml'), '# mine\nmodel = "o"\n');
   await writeFile(join(home, '.claude.json'), ODD);
-  await served(here);
   const planned = await setup(here, '--dry-run', '--allow-tools');
   expect(planned.filter(({ state }) => state === 'planned')).toHaveLength(4 + 4 * 2 + 3);
   expect(await read(here, '.claude.json')).toBe(ODD);
@@ -54,25 +53,9 @@ test('all programs that are found are set up, once; undo takes back exactly that
   expect(await setup(here, '--undo', '--yes')).toEqual([]);
 });
 
-test('what the owner wrote before is neither changed nor undone: a server and hooks', async () => {
-  const here = await machine('claude');
-  const home = here['HOME'] ?? '';
-  const server = '{"mcpServers":{"poste":{"command":"mine"}}}';
-  await writeFile(join(home, '.claude.json'), server);
-  await served(here);
-  await runHere(['hooks', 'install', 'claude-code', '--agent', 'claude'], { environment: here });
-  const settings = await read(here, '.claude', 'settings.json');
-  const done = await setup(here, '--yes');
-  expect(done.filter(({ state }) => state === 'done').map(({ step }) => step)).toEqual(['add the agent claude']);
-  await setup(here, '--undo', '--yes');
-  expect(await read(here, '.claude.json')).toBe(server);
-  expect(await read(here, '.claude', 'settings.json')).toBe(settings);
-});
-
 test('a setup that was cut off in the middle goes on where it was, and is undone whole', async () => {
-  const here = await machine('claude', 'codex');
+  const here = await served('claude', 'codex');
   const home = here['HOME'] ?? '';
-  await served(here);
   // The write of Codex's hooks fails, after everything of Claude Code.
   await mkdir(join(home, '.codex'));
   await mkdir(join(home, '.codex', `hooks.json.poste-${process.pid}`));
@@ -108,26 +91,10 @@ test('nothing is changed when settings cannot be read, nobody can be asked, or a
   expect(await runHere(['setup', '--yes'], { environment: bare })).toMatchObject({ code: 3 });
 });
 
-test('as a process: from nothing to a daemon with two agents, and back', async () => {
-  const here = await machine('claude', 'codex');
-  const done = await runProcess(['setup', '--yes', '--json'], here);
-  expect(done).toMatchObject({ code: 0, stderr: '' });
-  const status = await runHere(['status', '--json'], { environment: here });
-  const { pid } = JSON.parse(status.stdout) as { pid: number };
-  onTestFinished(() => endDaemon(pid).catch(() => undefined));
-  const undone = await runProcess(['setup', '--undo', '--yes', '--json'], here);
-  expect((JSON.parse(undone.stdout) as SetupDocument).steps.map(({ state }) => state)).toEqual([
-    ...Array.from({ length: 7 }, () => 'undone'),
-    'kept',
-  ]);
-  await expect.poll(() => runHere(['status'], { environment: here })).toMatchObject({ code: 1 });
-});
-
 const NAME_QUESTION = 'The agent of claude-code [claude]: ';
 
 test('at a terminal it asks for names and for the tools, and does nothing without a yes', async () => {
-  const here = await machine('claude');
-  await served(here);
+  const here = await served('claude');
   const answered = async (firsts: string[], ...answers: string[]): Promise<unknown> => {
     const stdin = new PassThrough();
     const context = commandContext({ environment: here, stdin });
@@ -154,8 +121,7 @@ test('at a terminal it asks for names and for the tools, and does nothing withou
 });
 
 test('a setup with another agent changes the tools and the hooks that an earlier one wrote', async () => {
-  const here = await machine('claude', 'codex');
-  await served(here);
+  const here = await served('claude', 'codex');
   await setup(here, '--yes');
   await setup(here, '--yes', '--agent', 'claude-code=builder', '--agent', 'codex=tester');
   for (const file of [['.claude.json'], ['.claude', 'settings.json']]) {
@@ -181,14 +147,18 @@ test('a daemon that undo started to remove the agents does not stay', async () =
   endDaemonAtEnd(here);
   const undone = await runProcess(['setup', '--undo', '--yes', '--json'], here);
   const { steps } = JSON.parse(undone.stdout) as SetupDocument;
-  expect(steps).toContainEqual({ step: 'the agent claude', state: 'undone' });
-  expect(steps).toContainEqual({ step: 'the daemon that was started', state: 'undone' });
+  expect(steps.map(({ step, state }) => `${state}: ${step.replace(/ in \S+$/, '')}`)).toEqual([
+    'undone: the hooks',
+    'undone: the mail tools',
+    'undone: the agent claude',
+    'undone: the daemon that was started',
+    'kept: the host',
+  ]);
   await expect.poll(() => daemonPid(here)).toBeUndefined();
 });
 
 test('doctor and status name what setup wrote that runs a program which is not there, and how to write it again', async () => {
-  const here = await machine('claude', 'codex', 'gemini', 'opencode');
-  await served(here);
+  const here = await served('claude', 'codex', 'gemini', 'opencode');
   await setup(here, '--yes', '--no-service');
   const found = async (): Promise<string[][]> => {
     const { stdout } = await runHere(['doctor', '--json'], { environment: here });
@@ -220,8 +190,7 @@ test('doctor and status name what setup wrote that runs a program which is not t
 });
 
 test('a service whose file cannot be read is a note of doctor and status, and not their end', async () => {
-  const here = await machine('claude');
-  await served(here);
+  const here = await served('claude');
   const file = join(here['HOME'] ?? '', 'config', 'systemd', 'user', 'poste.service');
   await mkdir(file, { recursive: true });
   const sentence = `${file} cannot be read (EISDIR): repair that and try again`;

@@ -349,129 +349,65 @@ const MAIL: MailFacts = {
   },
   quarantine: { items: 0, bare: 0, dropped: 0 },
 };
-const pending = (ageMs: number) => ({
-  outbox: { ...MAIL.outbox, pending: { count: 3, oldestAtMs: NOON_MS - ageMs, lastError: 'no answer' } },
-});
-const unconfirmed = (ageMs: number) => ({
-  outbox: { ...MAIL.outbox, unconfirmed: { count: 1, oldestAtMs: NOON_MS - ageMs } },
-});
-const quarantined = (items: number, bare: number, dropped = 0) => ({ quarantine: { items, bare, dropped } });
-
-test.each<[given: string, when: Partial<MailFacts>, then: unknown[]]>([
-  ['nothing', {}, []],
-  ['what waits a little', pending(MINUTE_MS), []],
-  ['what waits for longer than the longest pause', pending(15 * MINUTE_MS), [['note', 'outbox', 'poste outbox']]],
-  ['what waits for three days', pending(3 * DAY_MS), [['broken', 'outbox', 'poste outbox']]],
-  ['what was taken today and is not confirmed', unconfirmed(MINUTE_MS), []],
-  ['what was taken yesterday and is not confirmed', unconfirmed(DAY_MS), [['note', 'outbox', 'poste outbox']]],
-  [
-    'receipts that are refused',
-    { outbox: { ...MAIL.outbox, refusedReceipts: { count: 2, lastError: 'rejected:bad receipt' } } },
-    [['note', 'outbox', 'poste outbox list --receipts']],
-  ],
-  ['what was not let in', quarantined(1, 0), [['note', 'quarantine', 'poste quarantine']]],
-  ['what made room for newer items of strangers', quarantined(9, 0, 4), [['note', 'quarantine', 'poste quarantine']]],
-  [
-    'items for whose bytes there was no room',
-    quarantined(10, 1),
-    [['broken', 'quarantine', 'poste quarantine discard <number>']],
-  ],
-])('of mail: %s', (_given, when, then) => {
-  expect(wrong(mailChecks({ ...MAIL, ...when }, NOON_MS))).toEqual(then);
-});
-
-test('what waits says for how long, and why the last attempt failed', () => {
-  const [check] = mailChecks({ ...MAIL, ...pending(3 * DAY_MS) }, NOON_MS);
-  expect(check?.sentence).toBe('3 messages wait to be sent, the oldest for 3 days; the last attempt for it: no answer');
-});
-
 const count = (of: keyof MailFacts['outbox'], facts: object): Partial<MailFacts> => ({
   outbox: { ...MAIL.outbox, [of]: { ...MAIL.outbox[of], ...facts } },
 });
-const TWO_HOURS_AGO = { oldestAtMs: NOON_MS - 2 * 3_600_000 };
-const NOTHING_WAITS = 'outbox ok: nothing waits to be sent';
-const NOTHING_KEPT = 'quarantine ok: nothing is in quarantine';
+const pending = (ageMs: number) => count('pending', { count: 3, oldestAtMs: NOON_MS - ageMs, lastError: 'no answer' });
+const unconfirmed = (of: number, ageMs: number) => count('unconfirmed', { count: of, oldestAtMs: NOON_MS - ageMs });
+const refusedReceipts = (of: number) => count('refusedReceipts', { count: of, lastError: 'rejected:x' });
+const quarantined = (items: number, bare: number, dropped = 0) => ({ quarantine: { items, bare, dropped } });
+const OUTBOX = 'poste outbox';
+const RECEIPTS = 'poste outbox list --receipts';
+const QUARANTINE = 'poste quarantine';
+const DISCARD = 'poste quarantine discard <number>';
+const TAKEN = 'taken and not confirmed yet, the oldest';
+const NOT_LEARNT = 'senders do not learn what arrived';
+const NOT_SHOWN = 'of hosts that are not paired cannot be shown any more';
+const FULL = 'it is full: 1 of them came without room for the bytes and must come again';
+const UNTRIED = count('pending', { count: 1, oldestAtMs: NOON_MS - MINUTE_MS });
 
-test.each<[given: string, when: Partial<MailFacts>, then: string[]]>([
-  ['nothing', {}, [NOTHING_WAITS, NOTHING_KEPT]],
-  [
-    'one that was not tried yet',
-    count('pending', { count: 1, oldestAtMs: NOON_MS - MINUTE_MS }),
-    ['outbox ok: 1 message waits to be sent, the oldest for 60 seconds', NOTHING_KEPT],
-  ],
-  [
-    'one that was taken',
-    count('unconfirmed', { count: 1, ...TWO_HOURS_AGO }),
-    [NOTHING_WAITS, 'outbox ok: 1 message was taken and not confirmed yet, the oldest 2 hours ago', NOTHING_KEPT],
-  ],
-  [
-    'two that were taken',
-    count('unconfirmed', { count: 2, ...TWO_HOURS_AGO }),
-    [NOTHING_WAITS, 'outbox ok: 2 messages were taken and not confirmed yet, the oldest 2 hours ago', NOTHING_KEPT],
-  ],
-  [
-    'one refused receipt',
-    count('refusedReceipts', { count: 1, lastError: 'rejected:x' }),
-    [
-      NOTHING_WAITS,
-      'outbox note: 1 delivery receipt is refused (rejected:x): senders do not learn what arrived',
-      NOTHING_KEPT,
-    ],
-  ],
-  [
-    'two refused receipts',
-    count('refusedReceipts', { count: 2, lastError: 'rejected:x' }),
-    [
-      NOTHING_WAITS,
-      'outbox note: 2 delivery receipts are refused (rejected:x): senders do not learn what arrived',
-      NOTHING_KEPT,
-    ],
-  ],
-  ['one that was kept out', quarantined(1, 0), [NOTHING_WAITS, 'quarantine note: 1 item came and was not let in']],
-  [
-    'what was kept out and made room',
-    quarantined(9, 0, 4),
-    [
-      NOTHING_WAITS,
-      'quarantine note: 9 items came and were not let in; 4 of hosts that are not paired cannot be shown any more',
-    ],
-  ],
-])('in words, of mail: %s', (_given, when, then) => {
-  expect(words(mailChecks({ ...MAIL, ...when }, NOON_MS))).toEqual(then);
+/** The sentences and the commands of those checks that are not as they are when there is nothing. */
+test.each<[command: string | null, says: string, when: Partial<MailFacts>]>([
+  [null, 'outbox ok: 1 message waits to be sent, the oldest for 60 seconds', UNTRIED],
+  [OUTBOX, 'outbox note: 3 messages wait to be sent, the oldest for 15 minutes; LAST', pending(15 * MINUTE_MS)],
+  [OUTBOX, 'outbox broken: 3 messages wait to be sent, the oldest for 3 days; LAST', pending(3 * DAY_MS)],
+  [null, `outbox ok: 1 message was ${TAKEN} 2 hours ago`, unconfirmed(1, 120 * MINUTE_MS)],
+  [OUTBOX, `outbox note: 2 messages were ${TAKEN} 24 hours ago`, unconfirmed(2, DAY_MS)],
+  [RECEIPTS, `outbox note: 1 delivery receipt is refused (rejected:x): ${NOT_LEARNT}`, refusedReceipts(1)],
+  [RECEIPTS, `outbox note: 2 delivery receipts are refused (rejected:x): ${NOT_LEARNT}`, refusedReceipts(2)],
+  [QUARANTINE, 'quarantine note: 1 item came and was not let in', quarantined(1, 0)],
+  [QUARANTINE, `quarantine note: 9 items came and were not let in; 4 ${NOT_SHOWN}`, quarantined(9, 0, 4)],
+  [DISCARD, `quarantine broken: 10 items came and were not let in; ${FULL}`, quarantined(10, 1)],
+])('of mail: %s for %s', (command, says, when) => {
+  const nothing = mailChecks(MAIL, NOON_MS);
+  expect(words(nothing)).toEqual(['outbox ok: nothing waits to be sent', 'quarantine ok: nothing is in quarantine']);
+  const usual = new Set(words(nothing));
+  const checks = mailChecks({ ...MAIL, ...when }, NOON_MS).filter((check) => !usual.has(words([check])[0] ?? ''));
+  expect(words(checks)).toEqual([says.replace('LAST', 'the last attempt for it: no answer')]);
+  expect(checks.map((check) => check.command)).toEqual([command]);
 });
 
 const AGENT: WakeFacts = { agent: 'reviewer', unreadWaking: 0, liveSessions: 0, methods: [], faults: [] };
 const INSTALL = 'poste hooks install claude-code --agent reviewer';
+const NO_SESSION = 'has no session now: mail waits for its next one';
+const NO_WAY = 'cannot be woken: its 1 session named no way';
+const UNREAD = '2 messages that should wake it unread';
+const HOOK: Partial<WakeFacts> = { liveSessions: 1, methods: ['hook'], unreadWaking: 2 };
+const HOOKS: Partial<WakeFacts> = { liveSessions: 3, methods: ['hook', 'tmux', 'hook'], unreadWaking: 1 };
+const TMUX: Partial<WakeFacts> = { liveSessions: 1, methods: ['tmux'], faults: ['its tmux pane %1 is not there'] };
 
-test.each<[given: string, when: Partial<WakeFacts>, then: unknown[]]>([
-  ['no session and no mail', {}, []],
-  ['no session and mail that wakes', { unreadWaking: 2 }, [['note', 'reviewer', INSTALL]]],
-  ['a session that named no way, and mail', { liveSessions: 1, unreadWaking: 2 }, [['note', 'reviewer', INSTALL]]],
-  ['a session that can be woken, and mail', { liveSessions: 1, methods: ['hook'], unreadWaking: 2 }, []],
-  [
-    'a way that cannot work',
-    { liveSessions: 1, methods: ['tmux'], faults: ['its tmux pane %1 is not there'] },
-    [['broken', 'reviewer', 'poste session list --as reviewer']],
-  ],
-])('of an agent: %s', (_given, when, then) => {
-  expect(wrong([wakeCheck({ ...AGENT, ...when })])).toEqual(then);
-});
-
-test.each<[given: string, when: Partial<WakeFacts>, then: string]>([
-  ['no session and no mail', {}, 'wake ok: has no session now: mail waits for its next one'],
-  [
-    'no session and mail that wakes',
-    { unreadWaking: 2 },
-    'wake note: has no session now: mail waits for its next one; 2 messages that should wake it unread',
-  ],
-  ['a session that named no way', { liveSessions: 1 }, 'wake ok: cannot be woken: its 1 session named no way'],
-  [
-    'three sessions with two ways',
-    { liveSessions: 3, methods: ['hook', 'tmux', 'hook'], unreadWaking: 1 },
-    'wake ok: can be woken by hook, tmux; 1 message that should wake it unread',
-  ],
-])('in words, of an agent: %s', (_given, when, then) => {
-  expect(words([wakeCheck({ ...AGENT, ...when })])).toEqual([then]);
+test.each<[command: string | null, says: string, when: Partial<WakeFacts>]>([
+  [null, `wake ok: ${NO_SESSION}`, {}],
+  [INSTALL, `wake note: ${NO_SESSION}; ${UNREAD}`, { unreadWaking: 2 }],
+  [null, `wake ok: ${NO_WAY}`, { liveSessions: 1 }],
+  [INSTALL, `wake note: ${NO_WAY}; ${UNREAD}`, { liveSessions: 1, unreadWaking: 2 }],
+  [null, `wake ok: can be woken by hook; ${UNREAD}`, HOOK],
+  [null, 'wake ok: can be woken by hook, tmux; 1 message that should wake it unread', HOOKS],
+  ['poste session list --as reviewer', 'wake broken: its tmux pane %1 is not there', TMUX],
+])('of an agent: %s for %s', (command, says, when) => {
+  const check = wakeCheck({ ...AGENT, ...when });
+  expect(words([check])).toEqual([says]);
+  expect([check.about, check.command]).toEqual(['reviewer', command]);
 });
 
 test.each<[ms: number, span: string, ago: string]>([

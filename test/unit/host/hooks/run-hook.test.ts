@@ -113,8 +113,11 @@ describe('the hooks of Claude Code', () => {
       'session-wait': [absent, { event: 'doorbell', ring: 'r', text: TEXT }],
       'session-heard': [{ counted: true }],
     });
-    const input = { ...CLAUDE_INPUT, hook_event_name: event };
-    expect(await run(CLAUDE_CODE, input, { waits: true })).toEqual({ exitCode: 2, stdout: '', stderr: `${TEXT}\n` });
+    expect(await run(CLAUDE_CODE, input(event), { waits: true })).toEqual({
+      exitCode: 2,
+      stdout: '',
+      stderr: `${TEXT}\n`,
+    });
     // The hook beside it registers the session, and may come later.
     expect(asked.map(([name]) => name)).toEqual(['session-wait', 'session-wait', 'session-heard']);
   });
@@ -154,12 +157,6 @@ describe('the hooks of Claude Code', () => {
     },
   );
 
-  test('StopFailure says that the turn failed, and waits for nothing', async () => {
-    const { run, asked } = daemon({ 'session-register': [STATE] });
-    expect(await run(CLAUDE_CODE, { ...input('StopFailure'), error: 'rate_limit' })).toEqual(QUIET);
-    expect(asked).toEqual([['session-register', expect.objectContaining({ doing: 'failed' })]]);
-  });
-
   test('Stop waits as long as it takes, and exits with 2 and the count on stderr when a doorbell is counted', async () => {
     const doorbell = { event: 'doorbell', ring: 'r', text: TEXT };
     const { run, asked } = daemon({
@@ -175,42 +172,27 @@ describe('the hooks of Claude Code', () => {
     expect(asked[0]?.[1]).not.toHaveProperty('tell');
   });
 
-  test('Stop wakes when it is not known whether its word was counted', async () => {
-    const { run } = daemon({
-      'session-register': [STATE],
-      'session-wait': [{ event: 'doorbell', ring: 'r', text: TEXT }],
-      'session-heard': [new CallFailed('DAEMON_GONE', 0, 'gone')],
-    });
-    expect(await run(CLAUDE_CODE, { ...CLAUDE_INPUT, hook_event_name: 'Stop' })).toMatchObject({ exitCode: 2 });
+  const DOORBELL = { event: 'doorbell', ring: 'r', text: TEXT };
+  const RELEASED = { event: 'released', ring: null, text: null };
+  const GONE = new CallFailed('DAEMON_GONE', 0, 'gone');
+  const LOST = new CallFailed('DAEMON_NOT_RUNNING', 0, 'no daemon');
+  const UNKNOWN = new CallFailed('NO_SUCH_SESSION', 404, 'no');
+
+  test.each<[when: string, exitCode: number, waits: Answer[], heard: Answer[]]>([
+    ['it is not known whether its word was counted', 2, [DOORBELL], [GONE]],
+    ['a daemon that was there a moment ago is there again', 2, [LOST, DOORBELL], [{ counted: true }]],
+    ['it is released', 0, [RELEASED], []],
+    ['the session is unknown', 0, [UNKNOWN], []],
+  ])('Stop wakes, or ends quietly, when %s: %i', async (_when, exitCode, waits, heard) => {
+    const { run } = daemon({ 'session-register': [STATE], 'session-wait': waits, 'session-heard': heard });
+    const woken = { exitCode, stdout: '', stderr: `${TEXT}\n` };
+    expect(await run(CLAUDE_CODE, input('Stop'))).toEqual(exitCode === 0 ? QUIET : woken);
   });
 
-  test('Stop ends quietly when it is released, when the session is unknown, and when its program has gone', async () => {
-    const input = { ...CLAUDE_INPUT, hook_event_name: 'Stop' };
-    const released = { event: 'released', ring: null, text: null };
-    const first = daemon({ 'session-register': [STATE], 'session-wait': [released] });
-    expect(await first.run(CLAUDE_CODE, input)).toEqual(QUIET);
-    const unknown = new CallFailed('NO_SUCH_SESSION', 404, 'no');
-    const second = daemon({ 'session-register': [STATE], 'session-wait': [unknown] });
-    expect(await second.run(CLAUDE_CODE, input)).toEqual(QUIET);
-    const third = daemon({ 'session-register': [STATE] });
-    expect(await third.run(CLAUDE_CODE, input, { gone: AbortSignal.abort() })).toEqual(QUIET);
-    expect(third.asked).toHaveLength(1);
-  });
-
-  test('Stop looks for a daemon that was there a moment ago, and waits on', async () => {
-    const lost = new CallFailed('DAEMON_NOT_RUNNING', 0, 'no daemon');
-    const { run } = daemon({
-      'session-register': [STATE],
-      'session-wait': [lost, { event: 'doorbell', ring: 'r', text: TEXT }],
-      'session-heard': [{ counted: true }],
-    });
-    expect(await run(CLAUDE_CODE, { ...CLAUDE_INPUT, hook_event_name: 'Stop' })).toMatchObject({ exitCode: 2 });
-  });
-
-  test('SessionEnd ends the session', async () => {
-    const { run, asked } = daemon({ 'session-end': [{ ended: true }] });
-    expect(await run(CLAUDE_CODE, { ...CLAUDE_INPUT, hook_event_name: 'SessionEnd', reason: 'other' })).toEqual(QUIET);
-    expect(asked).toEqual([['session-end', { session_id: CLAUDE_INPUT.session_id }]]);
+  test('Stop waits for nothing when its program has gone', async () => {
+    const { run, asked } = daemon({ 'session-register': [STATE] });
+    expect(await run(CLAUDE_CODE, input('Stop'), { gone: AbortSignal.abort() })).toEqual(QUIET);
+    expect(asked).toHaveLength(1);
   });
 });
 
@@ -225,25 +207,28 @@ describe('the hooks of Codex', () => {
     const command = { type: 'command', program: '/usr/bin/env', arguments: args };
     expect(asked[0]?.[1]).toMatchObject({ wake: [{ type: 'codex-socket', socket }, command] });
   });
-
-  test('UserPromptSubmit and SessionEnd say what they say of Claude Code', async () => {
-    const { run, asked } = daemon({ 'session-register': [STATE], 'session-end': [{ ended: true }] });
-    const prompt = { ...CODEX_INPUT, hook_event_name: 'UserPromptSubmit', prompt: 'go' };
-    expect(await run(CODEX, prompt)).toEqual({ ...QUIET, stdout: context('UserPromptSubmit') });
-    expect(await run(CODEX, { ...CODEX_INPUT, hook_event_name: 'SessionEnd', reason: 'exit' })).toEqual(QUIET);
-    expect(asked.map(([name]) => name)).toEqual(['session-register', 'session-end']);
-  });
 });
 
-test('Interrupt of Codex says that its queue stands still, and Stop that the turn is over', async () => {
-  const { run, asked } = daemon({ 'session-register': [STATE, STATE] });
-  expect(await run(CODEX, { ...CODEX_INPUT, hook_event_name: 'Interrupt' })).toEqual(QUIET);
-  expect(await run(CODEX, { ...CODEX_INPUT, hook_event_name: 'Stop' })).toEqual(QUIET);
-  expect(asked.map(([, input]) => (input as { doing?: string }).doing)).toEqual(['interrupted', 'idle']);
+test.each<[program: HookProgram, event: string, says: object, context?: true]>([
+  [CLAUDE_CODE, 'StopFailure', { doing: 'failed' }],
+  [CODEX, 'UserPromptSubmit', { tell: true, doing: 'work', lines: [] }, true],
+  [CODEX, 'Interrupt', { doing: 'interrupted' }],
+  [CODEX, 'Stop', { doing: 'idle' }],
+])('$0.name at $1 says $2, and waits for nothing', async (program, event, says, tells) => {
+  const { run, asked } = daemon({ 'session-register': [STATE] });
+  const stdout = tells ? context(event) : '';
+  expect(await run(program, { ...CODEX_INPUT, hook_event_name: event })).toEqual({ ...QUIET, stdout });
+  expect(asked).toMatchObject([['session-register', { session_id: CODEX_INPUT.session_id, ...says }]]);
+});
+
+test.each([CLAUDE_CODE, CODEX])('SessionEnd of $name ends the session', async (program) => {
+  const { run, asked } = daemon({ 'session-end': [{ ended: true }] });
+  expect(await run(program, { ...CODEX_INPUT, hook_event_name: 'SessionEnd', reason: 'other' })).toEqual(QUIET);
+  expect(asked).toEqual([['session-end', { session_id: CODEX_INPUT.session_id }]]);
 });
 
 describe('a hook never hinders its agent', () => {
-  const start = { ...CLAUDE_INPUT, hook_event_name: 'SessionStart' };
+  const start = input('SessionStart');
 
   test.each([
     ['SessionStart', false],
@@ -254,7 +239,7 @@ describe('a hook never hinders its agent', () => {
     ['SessionEnd', false],
   ])('%s is quiet and quick without a daemon (waits: %s)', async (event, waits) => {
     const { run, asked } = daemon({});
-    expect(await run(CLAUDE_CODE, { ...CLAUDE_INPUT, hook_event_name: event }, { waits })).toEqual(QUIET);
+    expect(await run(CLAUDE_CODE, input(event), { waits })).toEqual(QUIET);
     expect(asked).toHaveLength(1);
   });
 
