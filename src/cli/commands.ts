@@ -61,20 +61,16 @@ const host = () => import('./host/host.ts');
 const init = () => import('./host/init.ts');
 const peers = () => import('./host/peers.ts');
 const relay = () => import('./host/relay.ts');
-const restore = () => import('./host/backup.ts');
 const setup = () => import('./host/setup.ts');
 const relayBackup = () => import('./relay/backup.ts');
 const cluster = () => import('./relay/cluster.ts');
 const relayDoctor = () => import('./relay/doctor.ts');
 const relayHosts = () => import('./relay/hosts.ts');
-const logArchive = () => import('./relay/log-archive.ts');
 const logAt = () => import('./relay/log-at.ts');
 const logCheckProof = () => import('./relay/log-check-proof.ts');
-const logRebuild = () => import('./relay/log-rebuild.ts');
 const logShow = () => import('./relay/log-show.ts');
 const logVerify = () => import('./relay/log-verify.ts');
 const relayCommand = () => import('./relay/relay-command.ts');
-const relayRestore = () => import('./relay/restore.ts');
 const relayRotateEpoch = () => import('./relay/rotate-epoch.ts');
 const relayServe = () => import('./relay/serve.ts');
 
@@ -95,8 +91,8 @@ const LOG_COMMANDS: CommandTable = {
     'check-proof': from(logCheckProof, 'checkProofCommand', 'Verify offline what a relay proved about its log.'),
   }),
   ...under('Archive and repair:', {
-    archive: from(logArchive, 'relayLogArchiveCommand', 'Write log records into one file.'),
-    rebuild: from(logRebuild, 'relayLogRebuildCommand', 'Rebuild the rows of a stopped relay from its log alone.'),
+    archive: from(relayBackup, 'relayLogArchiveCommand', 'Write log records into one file.'),
+    rebuild: from(logVerify, 'relayLogRebuildCommand', 'Rebuild the rows of a stopped relay from its log alone.'),
   }),
 };
 
@@ -147,7 +143,7 @@ const RELAY_COMMANDS: CommandTable = {
   ...under('Its data:', {
     backup: from(relayBackup, 'relayBackupCommand', 'Back up a relay into one file, also while it runs.'),
     restore: from(
-      relayRestore,
+      relayBackup,
       'relayRestoreCommand',
       'Replace the store of a stopped relay by a backup, and keep what must not be undone.',
     ),
@@ -196,7 +192,7 @@ export const COMMANDS: CommandTable = {
     doctor: from(doctor, 'doctorCommand', 'Check everything about this host, and show how to repair what is broken.'),
     host: from(host, 'hostCommand', 'Rename this host, or give it a new key.'),
     backup: from(backup, 'backupCommand', 'Back up this host into one file.'),
-    restore: from(restore, 'restoreCommand', 'Replace the store of this host by a backup.'),
+    restore: from(backup, 'restoreCommand', 'Replace the store of this host by a backup.'),
   }),
   ...under('Other hosts:', {
     peer: from(peers, 'peerCommand', 'Pair this host with others on the LAN, and list those.'),

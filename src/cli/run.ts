@@ -10,7 +10,7 @@ import { printable } from '../protocol/printable.ts';
 import { NO_COLOR_FLAG, commandTree } from './commands.ts';
 import type { CommandContext, OutputStream } from './lib/context.ts';
 import { optionsOf } from './lib/command-tree.ts';
-import { CommandFailed, EXIT, failureOf } from './lib/exit.ts';
+import { type CommandFailed, EXIT, failureOf, usageFailure } from './lib/exit.ts';
 import { jsonLine } from './lib/format.ts';
 import { endWithOutput } from './lib/output.ts';
 import { filled, screenOf, styled } from './lib/screen.ts';
@@ -39,7 +39,7 @@ export async function run(args: readonly string[], given: CommandContext): Promi
   const { argv, context } = withoutColorFlag(args, given);
   const isJson = argv.includes('--json');
   try {
-    if (context.hasBrokenWords) throw new CommandFailed('usage', 'USAGE', BROKEN_WORDS);
+    if (context.hasBrokenWords) throw usageFailure(BROKEN_WORDS);
     const poste = await posteCommand(argv, context, isJson);
     await poste.parseAsync(argv, { from: 'user' });
     return context.exitCode;

@@ -2,11 +2,11 @@
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4290,
   scripts: 6970,
-  'src/cli': 600,
+  'src/cli': 590,
   'src/cli/host': 2720,
-  'src/cli/lib': 2230,
-  'src/cli/mail': 1960,
-  'src/cli/relay': 4650,
+  'src/cli/lib': 2240,
+  'src/cli/mail': 1950,
+  'src/cli/relay': 4660,
   'src/host': 910,
   'src/host/agents': 760,
   'src/host/api': 740,
@@ -55,14 +55,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 5960,
   'test/support': 19220,
   'test/unit': 8330,
-  'test/unit/cli': 7360,
+  'test/unit/cli': 7370,
   'test/unit/host': 15490,
   'test/unit/relay': 19200,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 82980,
+  src: 82990,
   test: 98750,
   'bench scripts': 11250,
 };

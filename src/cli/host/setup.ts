@@ -11,7 +11,7 @@ import { assertNever } from '../../lib/assert-never.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { CommandFailed } from '../lib/exit.ts';
+import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { confirmed, isInteractive, terminalOf } from '../lib/input.ts';
@@ -200,7 +200,7 @@ function programsHere(context: CommandContext, { program: wanted, agent = new Ma
   const leftOut = wanted && [...agent.keys()].find((name) => !wanted.includes(name));
   if (leftOut !== undefined) {
     const message = `--agent ${leftOut}=${agent.get(leftOut)} is for a program that --program does not name`;
-    throw new CommandFailed('usage', 'USAGE', `${message}: add ${leftOut} there, or leave out the agent`);
+    throw usageFailure(`${message}: add ${leftOut} there, or leave out the agent`);
   }
   const absent = [...(wanted ?? []), ...agent.keys()].find((name) => !isHere(name));
   if (absent !== undefined) {

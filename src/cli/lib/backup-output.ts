@@ -3,14 +3,14 @@ import { resolve } from 'node:path';
 import { type CheckedImage, type ImageKind, checkImage } from '../../lib/image.ts';
 import { ImageUnwritten, type UnwrittenReason, writeImageFile } from '../../lib/image-file.ts';
 import type { CommandContext } from './context.ts';
-import { CommandFailed, type ExitName } from './exit.ts';
+import { CommandFailed, type ExitName, usageFailure } from './exit.ts';
 import { type Work, writeChunk } from './output.ts';
 
 /** The absolute path of the file, or null for standard output. Throws `CommandFailed` when that is a terminal. */
 export function backupPath({ stdout }: CommandContext, file: string): string | null {
   if (file !== '-') return resolve(file);
   if (!stdout.isTTY) return null;
-  throw new CommandFailed('usage', 'USAGE', 'a backup cannot be written to a terminal: name a file, or use a pipe');
+  throw usageFailure('a backup cannot be written to a terminal: name a file, or use a pipe');
 }
 
 interface ImageTo {

@@ -43,7 +43,10 @@ function openerOf({ env }: CommandContext): string | undefined {
 
 /** The link is not text of others: it has no character that HTML knows. */
 function pageLeadingTo(url: string): string {
-  return `<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=${url}"><title>Poste</title>\n`;
+  return (
+    '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; ' +
+    `url=${url}"><title>Poste</title>\n`
+  );
 }
 
 async function writePrivately(file: string, text: string): Promise<void> {

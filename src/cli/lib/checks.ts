@@ -34,7 +34,7 @@ export function reportChecks<Area extends string>(
   throw new CommandFailed(
     'failure',
     'BROKEN',
-    `${countText(broken, 'thing')} ${broken === 1 ? 'is' : 'are'} broken: below each stands the command that repairs it`,
+    `${countText(broken, 'thing is', 'things are')} broken: below each stands the command that repairs it`,
     {
       checks: checks.filter(({ state }) => state === 'broken').map(({ id, about }) => ({ id, about })),
     },
@@ -52,7 +52,7 @@ function textOf<Area extends string>(
     const lines = checks.filter((check) => check.area === area).map((check) => checkText(screen, check, width));
     return lines.length === 0 ? [] : [`${styled(screen, 'bold', titles[area])}\n${lines.join('')}`];
   });
-  const look = notes === 0 ? '' : `${countText(notes, 'thing')} ${notes === 1 ? 'is' : 'are'} worth a look`;
+  const look = notes === 0 ? '' : `${countText(notes, 'thing is', 'things are')} worth a look`;
   const end = broken > 0 ? look : `Nothing is broken${look === '' ? '' : `, ${look}`}`;
   return `${head === '' ? '' : `${printable(head)}\n\n`}${areas.join('\n')}${end === '' ? '' : `\n${end}.\n`}`;
 }

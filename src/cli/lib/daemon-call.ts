@@ -12,7 +12,7 @@ import { isAgentName } from '../../protocol/names.ts';
 import { printable } from '../../protocol/printable.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import { agentOption, type CommandContext } from './context.ts';
-import { CommandFailed, EXIT, type ExitName, exitOfStatus } from './exit.ts';
+import { CommandFailed, EXIT, type ExitName, exitOfStatus, usageFailure } from './exit.ts';
 import { JSON_FLAG } from './format.ts';
 
 export interface DaemonFlags {
@@ -38,7 +38,7 @@ export function actingCommand(context: CommandContext, name: string): Command {
 export function requireAgentName(name: string, flag: string): void {
   if (isAgentName(name)) return;
   const message = `${flag} is not the name of an agent: use letters, digits, dots, hyphens and underscores, at most 64`;
-  throw new CommandFailed('usage', 'USAGE', message);
+  throw usageFailure(message);
 }
 
 /** Asks the daemon for an operation. Throws `CommandFailed`. */

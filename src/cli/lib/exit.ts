@@ -32,6 +32,11 @@ export class CommandFailed extends Error {
   }
 }
 
+/** Ends a command whose flags or arguments cannot be used so. */
+export function usageFailure(message: string): CommandFailed {
+  return new CommandFailed('usage', 'USAGE', message);
+}
+
 /** The errors of a disk or a limit of the system, which any command may meet. */
 const SYSTEM_CODES = new Set(['EIO', 'ENOSPC', 'EDQUOT', 'EROFS', 'EMFILE', 'ENFILE']);
 
@@ -53,7 +58,8 @@ export function failureOf(error: unknown): CommandFailed | undefined {
     const reason = `no folder for temporary files could be made (${message}): ${NO_TEMPORARY_FOLDER}`;
     return new CommandFailed('failure', 'TMPDIR_UNUSABLE', reason);
   }
-  const said = `the system could not read or write (${message}): ${systemRemedy(`${code} ${message}`)}, and give the command again`;
+  const remedy = `${systemRemedy(`${code} ${message}`)}, and give the command again`;
+  const said = `the system could not read or write (${message}): ${remedy}`;
   return new CommandFailed('failure', 'SYSTEM_ERROR', said);
 }
 

@@ -25,7 +25,8 @@ export function endWithOutput({ stdout, stderr, abort }: CommandContext, fail: (
   stdout.on('error', ({ code = 'unknown error' }: NodeJS.ErrnoException) => {
     if (NEEDED_COMPLETE.has(stdout) || NOT_NEEDED.has(stdout)) return;
     if (code === 'EPIPE') abort(EXIT.ok);
-    const said = `standard output cannot be written (${code}): make room where it goes; what else the command did stays done`;
+    const remedy = 'make room where it goes; what else the command did stays done';
+    const said = `standard output cannot be written (${code}): ${remedy}`;
     fail(new CommandFailed('failure', 'OUTPUT_FAILED', said));
   });
   stderr.on('error', () => {});
@@ -59,7 +60,8 @@ function outputFailed(error: NodeJS.ErrnoException, what: string): CommandFailed
   return new CommandFailed(
     'failure',
     'OUTPUT_FAILED',
-    `standard output closed before all of ${what} was written (${error.code ?? error.message}), and a part of it is useless: check the program or file that receives it, and run the command again`,
+    `standard output closed before all of ${what} was written (${error.code ?? error.message}), and a part of it ` +
+      'is useless: check the program or file that receives it, and run the command again',
   );
 }
 

@@ -87,7 +87,7 @@ export async function withSetupLock<T>(context: CommandContext, work: () => Prom
   const lock = join(dataFolder, 'setup.lock');
   try {
     makePrivateFolder(dataFolder);
-    await take(lock);
+    await takeLock(lock);
   } catch (error) {
     const { code, syscall } = error as NodeJS.ErrnoException;
     if (syscall === undefined) throw error;
@@ -101,7 +101,7 @@ export async function withSetupLock<T>(context: CommandContext, work: () => Prom
   }
 }
 
-async function take(lock: string): Promise<void> {
+async function takeLock(lock: string): Promise<void> {
   const { signal } = new AbortController();
   const own = await processFacts(process.pid, signal);
   const beside = `${lock}.${process.pid}`;
@@ -109,10 +109,10 @@ async function take(lock: string): Promise<void> {
     mode: 0o600,
   });
   try {
-    while (!linked(beside, lock)) {
-      const text = textOf(lock);
+    while (!linkNew(beside, lock)) {
+      const text = textIfThere(lock);
       const holder = markOf(text);
-      if (holder && (await isRunning(holder, processFacts, signal))) throw held(holder.pid);
+      if (holder && (await isRunning(holder, processFacts, signal))) throw lockFailure(holder.pid);
       moveAway(lock, text);
     }
   } finally {
@@ -121,7 +121,7 @@ async function take(lock: string): Promise<void> {
 }
 
 /** A link is there whole or not at all, and never in the place of another. */
-function linked(from: string, to: string): boolean {
+function linkNew(from: string, to: string): boolean {
   try {
     linkSync(from, to);
     return true;
@@ -140,11 +140,11 @@ function moveAway(lock: string, text: string | undefined): void {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
     return;
   }
-  if (textOf(aside) !== text) linked(aside, lock);
+  if (textIfThere(aside) !== text) linkNew(aside, lock);
   rmSync(aside, { force: true });
 }
 
-function textOf(path: string): string | undefined {
+function textIfThere(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
@@ -161,7 +161,7 @@ function markOf(text = ''): ProcessMark | undefined {
   }
 }
 
-function held(pid: number): CommandFailed {
+function lockFailure(pid: number): CommandFailed {
   const message = `another poste setup is at work (process ${pid}): wait until it has ended, and try again`;
   return new CommandFailed('conflict', 'SETUP_RUNS', message, { pid });
 }

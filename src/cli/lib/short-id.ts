@@ -46,6 +46,7 @@ export function fingerprintMeant(text: string, hosts: readonly NamedHost[]): str
   throw new CommandFailed(
     'notFound',
     'UNKNOWN_HOST',
-    `no host is known whose fingerprint begins with ${text}: list the hosts (poste peer list, poste relay hosts) to see which are`,
+    `no host is known whose fingerprint begins with ${text}: list the hosts (poste peer list, poste relay hosts) ` +
+      'to see which are',
   );
 }

@@ -28,7 +28,7 @@ interface Laid {
 
 /** A line of titles, and a line for each row. On a terminal the widest columns of text are cut to its width. */
 export function table<Row>(screen: Screen, columns: readonly Column<Row>[], rows: readonly Row[]): string {
-  const laid = columns.map((column) => laidColumn(screen, column, rows));
+  const laid = columns.map((column) => layOut(screen, column, rows));
   shrink(laid, screen.columns);
   const stylesOf = columns.map((column) => column.style ?? defaultStyle(column));
   const lines = [undefined, ...rows].map((row, line) => {
@@ -48,7 +48,7 @@ function defaultStyle<Row>(column: Column<Row>): (row: Row) => Style | undefined
   return () => style;
 }
 
-function laidColumn<Row>(screen: Screen, column: Column<Row>, rows: readonly Row[]): Laid {
+function layOut<Row>(screen: Screen, column: Column<Row>, rows: readonly Row[]): Laid {
   const shown = cellsOf(screen, column, rows).map((cell) => printable(cell));
   const cells = [column.title, ...shown];
   // Not as arguments of one call: a long table has more rows than a call may have.

@@ -14,7 +14,7 @@ import { ownPaths } from '../../host/base/paths.ts';
 import { printable, printableText } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, actingCommand } from '../lib/daemon-call.ts';
-import { CommandFailed, EXIT, stopping } from '../lib/exit.ts';
+import { CommandFailed, EXIT, stopping, usageFailure } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen, screenOf, styled } from '../lib/screen.ts';
 import { shortIds, table, cutTo } from '../lib/table.ts';
@@ -53,7 +53,7 @@ const PAGE_FILE = 'open-mail.html';
 async function openPage(context: CommandContext, { as, ...flags }: ActingFlags, command: Command): Promise<void> {
   // The default of --as is no conflict: POSTE_AGENT may be set while the owner reads their own mail.
   if (as !== OWNER_NAME && command.getOptionValueSource('as') === 'cli')
-    throw new CommandFailed('usage', 'USAGE', '--web means your own mailbox: leave out --as');
+    throw usageFailure('--web means your own mailbox: leave out --as');
   const issued = await ask(context, 'web-link', {}, flags);
   if (flags.json) {
     context.stdout.write(jsonLine(issued));

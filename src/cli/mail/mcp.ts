@@ -7,7 +7,7 @@ import { serveMcp } from '../../host/mcp/serve.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
 import { printable } from '../../protocol/printable.ts';
 import { type CommandContext, agentOption } from '../lib/context.ts';
-import { CommandFailed, stopSignal } from '../lib/exit.ts';
+import { CommandFailed, stopSignal, usageFailure } from '../lib/exit.ts';
 import { requireAgentName, startInBackground } from '../lib/daemon-call.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
@@ -57,12 +57,12 @@ async function serve(context: CommandContext, { agent, start, wakeUnattended = f
 
 function agentOf(name: string | undefined): string {
   if (name === undefined || name === '') {
-    throw new CommandFailed('usage', 'USAGE', 'no agent given: use --agent NAME or POSTE_AGENT');
+    throw usageFailure('no agent given: use --agent NAME or POSTE_AGENT');
   }
   requireAgentName(name, '--agent or POSTE_AGENT');
   if (name.toLowerCase() === OWNER_NAME) {
     const message = 'owner is a person, who reads mail with poste inbox --as owner: name an agent with --agent';
-    throw new CommandFailed('usage', 'USAGE', message);
+    throw usageFailure(message);
   }
   return name;
 }

@@ -12,7 +12,7 @@ import { BODY_CHARACTERS_MAX } from '../../host/contract/limits.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, actingCommand } from '../lib/daemon-call.ts';
-import { CommandFailed } from '../lib/exit.ts';
+import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { givenText } from '../lib/input.ts';
 import { jsonLine, formatFields } from '../lib/format.ts';
 import { idMeant } from '../lib/short-id.ts';
@@ -121,11 +121,7 @@ async function messageOf(
 async function bodyOf(context: CommandContext, { body, bodyFile = body }: MessageFlags): Promise<string> {
   if (body !== undefined && body !== '-') return body;
   if (bodyFile === undefined) {
-    throw new CommandFailed(
-      'usage',
-      'USAGE',
-      'no body given: use --body - for standard input, --body-file FILE, or --body TEXT',
-    );
+    throw usageFailure('no body given: use --body - for standard input, --body-file FILE, or --body TEXT');
   }
   const advice = 'name another file with --body-file';
   const text = await givenText(context, bodyFile, { code: 'BODY_UNREADABLE', advice });
@@ -201,7 +197,7 @@ export function sentCommand(context: CommandContext): Command {
 function inputOf(message: string | undefined, { limit, cursor }: PageFlags): SentInput {
   if (message === undefined) return withoutUndefined({ limit, cursor });
   if (limit !== undefined || cursor !== undefined) {
-    throw new CommandFailed('usage', 'USAGE', '--limit and --cursor page through the list: leave out the message');
+    throw usageFailure('--limit and --cursor page through the list: leave out the message');
   }
   return { message_id: message };
 }

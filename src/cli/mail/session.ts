@@ -5,7 +5,7 @@ import { SESSION_WAIT_MS_MAX } from '../../host/contract/socket-protocol.ts';
 import { tmuxPane } from '../../host/hooks/programs.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, actingCommand } from '../lib/daemon-call.ts';
-import { CommandFailed } from '../lib/exit.ts';
+import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { jsonLine } from '../lib/format.ts';
 import { type Screen, screenOf } from '../lib/screen.ts';
@@ -104,7 +104,7 @@ function tmuxMethod(context: CommandContext, pid: number | undefined): NonNullab
   }
   if (pid === undefined) {
     const why = '--tmux needs --pid: the daemon types into a terminal only while it shows that process';
-    throw new CommandFailed('usage', 'USAGE', why);
+    throw usageFailure(why);
   }
   return method;
 }

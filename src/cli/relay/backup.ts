@@ -1,32 +1,43 @@
-/** `poste relay backup <file>`: writes everything the relay holds into one file, whether the relay runs or not. */
+/**
+ * The images of a relay: `poste relay backup` writes everything that it holds into one file, whether it runs or not;
+ * `restore` replaces the store by such a file; `log archive` writes records of the log into one.
+ */
 import { resolve } from 'node:path';
-import type { Command } from 'commander';
-import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
-import { BACKUP_BYTES_ABOUT } from '../../relay/operator/documents.ts';
-import { BACKUP_KIND, type WrittenBackup, backupOf } from '../../relay/image/backup.ts';
-import { rowKey } from '../../relay/core/rows.ts';
-import { refusedIfDamaged, StoreRefused } from '../../relay/store/refused.ts';
-import { documentOf } from '../../relay/replay/records.ts';
-import { openOffline } from '../../relay/replay/offline.ts';
-import type { CommandContext } from '../lib/context.ts';
-import { ControlClient, ifRunning } from './control-client.ts';
-import { backupPath, writeImageTo } from '../lib/backup-output.ts';
-import { atWork, print } from '../lib/output.ts';
-import { relayCommand, type RelayFlags } from './relay-command.ts';
-import { formatBytes, formatFields } from '../lib/format.ts';
-import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
+import { type Command, Option } from 'commander';
 import { countText } from '../../host/core/spans.ts';
+import { systemClock } from '../../lib/clock.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
+import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
+import { rowKey } from '../../relay/core/rows.ts';
+import { ARCHIVE_KIND, type WrittenArchive, writeArchive } from '../../relay/image/archive.ts';
+import { BACKUP_KIND, type WrittenBackup, backupOf } from '../../relay/image/backup.ts';
+import { type RestoreReport, restoreRelay } from '../../relay/image/restore.ts';
+import { BACKUP_BYTES_ABOUT } from '../../relay/operator/documents.ts';
+import { type OfflineStore, openOffline } from '../../relay/replay/offline.ts';
+import { documentOf } from '../../relay/replay/records.ts';
+import { StoreRefused, refusedIfDamaged } from '../../relay/store/refused.ts';
+import { backupPath, writeImageTo } from '../lib/backup-output.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { CommandFailed, usageFailure } from '../lib/exit.ts';
+import { formatBytes, formatFields, formatLines } from '../lib/format.ts';
+import { confirm, requireConfirmation, requireReadable, terminalOf } from '../lib/input.ts';
+import { atWork, print } from '../lib/output.ts';
+import { type Screen, formatMoment, screenOf } from '../lib/screen.ts';
+import { wholeNumber, withoutUndefined } from '../lib/values.ts';
+import { type AuditedStoreFlags, inAuditedStore, prunedClause, withAuditedStore } from './audited-store.ts';
+import { ControlClient, ifRunning } from './control-client.ts';
+import { type RelayFlags, deployKey, newEpoch, relayCommand, requireIdle } from './relay-command.ts';
+import { optionOf } from './settings.ts';
 
 interface BackupFlags extends RelayFlags {
   force?: boolean;
 }
 
-const NOTES = `
-You need not stop the relay: the backup holds everything that was accepted up to one moment. Poste writes it beside <file>,
-checks it while it writes, and renames it when it is complete and on disk. Keep a copy of relay.key elsewhere: it is not in
-the backup. Waiting items that the disk has altered are reported, and a restore drops them. Mail in the backup is sealed, but
-names, sizes and times are not: keep it private.
+const BACKUP_NOTES = `
+You need not stop the relay: the backup holds everything that was accepted up to one moment. Poste writes it beside
+<file>, checks it while it writes, and renames it when it is complete and on disk. Keep a copy of relay.key elsewhere:
+it is not in the backup. Waiting items that the disk has altered are reported, and a restore drops them. Mail in the
+backup is sealed, but names, sizes and times are not: keep it private.
 
 Examples:
   $ poste relay backup /backups/relay-$(date +%F).backup --store-dir /var/lib/poste
@@ -36,7 +47,7 @@ export function relayBackupCommand(context: CommandContext): Command {
   return relayCommand(context, 'backup')
     .argument('<file>', 'the file to write; - for standard output')
     .option('--force', 'replace an existing file')
-    .addHelpText('after', NOTES)
+    .addHelpText('after', BACKUP_NOTES)
     .action(async (file: string, flags: BackupFlags) => backup(context, file, flags));
 }
 
@@ -49,7 +60,7 @@ async function backup(context: CommandContext, file: string, flags: BackupFlags)
     work.end();
     if (written.damagedItems > 0) context.stderr.write(warningOf(written, source));
     const stdout = path === null ? context.stderr : context.stdout;
-    const text = (): string => textOf(screenOf(context, stdout), written, path, source);
+    const text = (): string => backupText(screenOf(context, stdout), written, path, source);
     const { header, bytes, contentBytes, items, damagedItems, sha256 } = written;
     const { lsn, epoch, created_at, relay_pubkey } = header;
     const stored = { file: path, bytes, contentBytes, items, damagedItems, lsn, epoch, sha256 };
@@ -86,7 +97,8 @@ class BackupSource {
       if (!offline.store.get('relay', rowKey.relay)) {
         throw new StoreRefused(
           'damaged',
-          `the store at ${this.#storeDir} holds no relay row, so it cannot be backed up: run poste relay log verify to see why`,
+          `the store at ${this.#storeDir} holds no relay row, so it cannot be backed up: run poste relay log ` +
+            'verify to see why',
         );
       }
       const snapshot = offline.store.snapshot();
@@ -104,7 +116,7 @@ class BackupSource {
   }
 }
 
-function textOf(screen: Screen, written: WrittenBackup, path: string | null, { isOnline }: BackupSource): string {
+function backupText(screen: Screen, written: WrittenBackup, path: string | null, { isOnline }: BackupSource): string {
   const { header, bytes, items, damagedItems, sha256 } = written;
   const rows = [
     ['file', path ?? 'standard output'],
@@ -125,5 +137,260 @@ function warningOf({ damagedItems }: WrittenBackup, { isOnline }: BackupSource):
     ? 'the relay has dropped them, and their senders push them again'
     : 'the relay drops them when it reads them, and their senders push them again';
   const what = damagedItems === 1 ? 'one of the waiting items is' : `${damagedItems} of the waiting items are`;
-  return `poste: ${what} missing or altered on the disk. A restore drops them; ${then}. Test the disk and the memory.\n`;
+  const rest = `A restore drops them; ${then}. Test the disk and the memory.`;
+  return `poste: ${what} missing or altered on the disk. ${rest}\n`;
+}
+
+interface RestoreFlags extends RelayFlags {
+  positionFile?: string;
+  keyFile?: string;
+  dryRun?: boolean;
+  force?: boolean;
+  yes?: boolean;
+}
+
+const RESTORE_NOTES = `
+Stop the relay first. relay.key or MAIL_RELAY_KEY must be the key of the backup. Poste checks the whole backup before
+it replaces anything, and keeps the former store aside. From that it preserves what a restore must not undo:
+revocations, deny entries, key rotations, newer sender lists and encryption keys, used invites, and the highest
+sequence numbers. Hosts that enrolled after the backup must enrol again. A new epoch begins: senders push again what
+was not confirmed, and receivers pull from the beginning.
+
+A restore or rebuild that was interrupted is finished first, even with --dry-run. A dry run works on a copy in the
+folder for temporary files (TMPDIR), which needs space for the unpacked backup.
+
+Examples:
+  $ poste relay restore relay.backup --dry-run
+  $ poste relay restore relay.backup --yes --json`;
+
+export function relayRestoreCommand(context: CommandContext): Command {
+  return relayCommand(context, 'restore')
+    .argument('<file>', 'a file that poste relay backup wrote')
+    .addOption(optionOf('keyFile'))
+    .addOption(optionOf('positionFile'))
+    .addOption(new Option('--dry-run', 'show what would change, and change nothing').conflicts('yes'))
+    .option('--force', 'restore even if the former store is damaged, so that not all of it can be preserved')
+    .option('--yes', 'do not ask for confirmation')
+    .addHelpText('after', RESTORE_NOTES)
+    .action(async (file: string, flags: RestoreFlags) => restore(context, file, flags));
+}
+
+async function restore(context: CommandContext, file: string, flags: RestoreFlags): Promise<void> {
+  const isRehearsal = flags.dryRun === true;
+  requireReadable(resolve(file));
+  if (!isRehearsal) {
+    const advice = ', or try --dry-run first';
+    requireConfirmation(context, { yes: flags.yes, stake: 'a restore replaces the store', advice });
+  }
+  const folder = resolve(flags.storeDir);
+  await atWork(context, async (work) => {
+    const key = await deployKey(context, flags.keyFile);
+    // A dry run copies the store without taking its lock.
+    await requireIdle(folder);
+    const report = await restoreRelay({
+      file: resolve(file),
+      folder,
+      ...withoutUndefined({ positionFile: flags.positionFile, signer: key?.signer }),
+      nowMs: systemClock.nowMs(),
+      newEpoch,
+      isRehearsal,
+      acceptsUnreadable: flags.force === true,
+      signal: work.signal,
+      step: async (step) => work.say(`${step} ...`),
+      confirm: async (plan) => {
+        work.end();
+        if (flags.yes) return;
+        context.stderr.write(restoreText(screenOf(context, context.stderr), plan, 'A restore'));
+        await confirm('Replace the store now?', terminalOf(context));
+      },
+    });
+    work.end();
+    print(context, flags, restoreDocument(report, isRehearsal), () => {
+      const text = restoreText(screenOf(context), report, isRehearsal ? 'A restore' : 'The restore');
+      return isRehearsal ? `${text}This was a dry run: the store is as it was.\n` : text;
+    });
+  });
+}
+
+/** Each figure of what a restore preserves, with its member in the document and its words; lost items have a line. */
+const PRESERVED: readonly [figure: keyof RestoreReport['carried'], member: string, one?: string, many?: string][] = [
+  ['revoked', 'revoked', 'revocation'],
+  ['rotated', 'rotated', 'key rotation'],
+  ['movedItems', 'moved_items', 'item moved to a new key', 'items moved to new keys'],
+  ['denied', 'deny_entries', 'deny entry', 'deny entries'],
+  ['invites', 'invites_closed', 'invite closed', 'invites closed'],
+  ['lapsed', 'lapsed', 'lapsed enrolment'],
+  ['senderLists', 'sender_lists', 'sender list'],
+  ['encKeys', 'enc_keys', 'encryption key'],
+  ['seqFloors', 'seq_floors', 'sequence number floor'],
+  ['lost', 'lost_items'],
+];
+
+function restoreDocument(report: RestoreReport, isRehearsal: boolean): object {
+  const { backup, replaced, keptAside, unreadable, damagedTables, epoch, lsn, items, carried, missing } = report;
+  return {
+    dry_run: isRehearsal,
+    backup,
+    replaced: replaced && {
+      epoch: replaced.epoch,
+      lsn: replaced.lsn,
+      continues_backup: replaced.continuesBackup,
+      unreadable_rows: unreadable,
+      damaged_tables: damagedTables,
+    },
+    kept_aside: keptAside,
+    // Nobody will see the epoch of a dry run.
+    epoch: isRehearsal ? null : epoch,
+    lsn,
+    items,
+    carried: Object.fromEntries(PRESERVED.map(([figure, member]) => [member, carried[figure]])),
+    missing:
+      missing?.map(({ senderPubkey, hostName, items: count }) => ({
+        host: hostName,
+        host_pubkey: senderPubkey,
+        items: count,
+      })) ?? null,
+  };
+}
+
+/** Senders that are listed by name. */
+const LISTED_SENDERS = 20;
+
+function restoreText(screen: Screen, report: RestoreReport, subject: 'A restore' | 'The restore'): string {
+  const { backup, replaced, keptAside, unreadable, damagedTables, epoch, items, carried, missing } = report;
+  const isDone = subject === 'The restore';
+  const more = `; ${countText(carried.lost, 'more is', 'more are')} damaged in the backup, and must be pushed again`;
+  const tables = countText(damagedTables, 'table file of it is', 'table files of it are');
+  const rows = countText(unreadable, 'row of it could not be read, and is', 'rows of it could not be read, and are');
+  const lines = [
+    `${subject} of the backup of ${formatMoment(screen, backup.created_at)} ` +
+      `(${countText(backup.lsn, 'log record')}, epoch ${backup.epoch})`,
+    `of the relay ${displayFingerprint(backup.relay_pubkey as PublicKey)}, written by Poste ${backup.version}`,
+    isDone ? `began the epoch ${epoch}` : 'would begin a new epoch',
+    `${countText(items, 'item waits', 'items wait')} in it${carried.lost > 0 ? more : ''}`,
+    gapLine(report),
+    keptAside !== null && `the former store ${isDone ? 'is' : 'would be'} kept as ${keptAside}`,
+    replaced && damagedTables > 0 && `${tables} damaged, and their contents are not preserved: ${REVOKE_AGAIN}`,
+    unreadable > 0 && `${rows} not preserved`,
+    `preserved: ${preservedText(report)}`,
+    ...missingLines(missing),
+  ].filter((line) => typeof line === 'string');
+  return formatLines(lines.map((line, at) => (at === 0 ? line : `  ${line}`)));
+}
+
+const REVOKE_AGAIN = 'revoke again the hosts that you revoked since, and expect every invite to be closed';
+
+function gapLine({ replaced, keptAside, damagedTables, backup }: RestoreReport): string {
+  if (!replaced) {
+    const why = keptAside === null ? 'there is no store' : 'the former store cannot be read';
+    return `${why}, so nothing is preserved: ${REVOKE_AGAIN}`;
+  }
+  if (damagedTables > 0) return `the former store reached at least log record ${replaced.lsn}`;
+  if (!replaced.continuesBackup) return 'the former store has another history than the backup';
+  return `the former store was ${countText(replaced.lsn - backup.lsn, 'log record')} ahead`;
+}
+
+function preservedText({ carried, replaced }: RestoreReport): string {
+  const parts = PRESERVED.flatMap(([figure, , one, many]) => {
+    return one === undefined || carried[figure] === 0 ? [] : [countText(carried[figure], one, many)];
+  });
+  return parts.join(', ') || (replaced ? 'nothing to preserve' : 'nothing');
+}
+
+function missingLines(missing: RestoreReport['missing']): string[] {
+  if (missing === null) return [];
+  if (missing.length === 0) return ['every item that waits in the former store is in the backup'];
+  const total = missing.reduce((sum, { items }) => sum + items, 0);
+  const listed = missing.slice(0, LISTED_SENDERS).map(({ senderPubkey, hostName, items }) => {
+    const name = hostName === '' ? '' : `${hostName} `;
+    return `  ${items} by ${name}${displayFingerprint(senderPubkey)}`;
+  });
+  const rest =
+    missing.length > LISTED_SENDERS ? [`  and by ${countText(missing.length - LISTED_SENDERS, 'other')}`] : [];
+  const again = countText(total, 'item is', 'items are');
+  return [
+    `${again} to be pushed again, as the backup does not know ${total === 1 ? 'it' : 'them'}:`,
+    ...listed,
+    ...rest,
+  ];
+}
+
+interface ArchiveFlags extends AuditedStoreFlags {
+  from?: number;
+  through?: number;
+  force?: boolean;
+}
+
+const ARCHIVE_NOTES = `
+Every record that is kept, or those from --from up to --through. Nothing is deleted: relay serve --log-keep-days
+prunes the log, and --log-archive-dir archives what goes. poste relay log show, trace and verify look into an archive
+with --archive. While the relay runs, archive the log of a backup.
+
+Examples:
+  $ poste relay log archive old.archive --backup poste.backup --through 250000`;
+
+export function relayLogArchiveCommand(context: CommandContext): Command {
+  return withAuditedStore(relayCommand(context, 'archive'))
+    .argument('<file>', 'the file to write')
+    .addOption(new Option('--from <lsn>', 'begin at this log record').argParser(wholeNumber(1)))
+    .addOption(new Option('--through <lsn>', 'end with this log record').argParser(wholeNumber(1)))
+    .option('--force', 'replace an existing file')
+    .addHelpText('after', ARCHIVE_NOTES)
+    .action(async (file: string, flags: ArchiveFlags) => archive(context, file, flags));
+}
+
+async function archive(context: CommandContext, file: string, flags: ArchiveFlags): Promise<void> {
+  const path = resolve(file);
+  await inAuditedStore(context, flags, async (offline, work) => {
+    const stretch = stretchOf(flags, offline);
+    const relay_pubkey = offline.store.get('relay', '')?.relayPubkey;
+    if (!relay_pubkey)
+      throw new CommandFailed(
+        'failure',
+        'STORE_DAMAGED',
+        'the store holds no relay row, so the key of its relay is unknown',
+      );
+    const stamp = { relay_pubkey, created_at: Date.now(), version: softwareVersion() };
+    const to = { path, force: flags.force, work };
+    const written = await writeImageTo(context, writeArchive(offline.level, stretch, stamp), ARCHIVE_KIND, to);
+    work.end();
+    const { bytes, contentBytes, records, header } = written;
+    const { first_lsn, last_lsn, first_time, last_time } = header;
+    const stored = { file: path, bytes, contentBytes, records, first_lsn, last_lsn, first_time, last_time };
+    const document = documentOf({ ...stored, relay_pubkey: header.relay_pubkey });
+    print(context, flags, document, () => archiveText(screenOf(context), written, path));
+  });
+}
+
+/** The range that the flags ask for. Throws `CommandFailed`. */
+function stretchOf({ from, through }: ArchiveFlags, offline: OfflineStore): { firstLsn: number; lastLsn: number } {
+  const { firstLsn, lastLsn } = offline.store;
+  if (lastLsn === 0) throw new CommandFailed('failure', 'STORE_DAMAGED', 'the log is empty: restore a backup');
+  for (const [flag, lsn = 0] of [
+    ['--through', through],
+    ['--from', from],
+  ] as const) {
+    const message = `the log ends at record ${lastLsn}: give a ${flag} up to there`;
+    if (lsn > lastLsn) throw new CommandFailed('notFound', 'BEYOND_THE_LOG', message);
+  }
+  const stretch = { firstLsn: from ?? firstLsn, lastLsn: through ?? lastLsn };
+  if (stretch.firstLsn < firstLsn || stretch.lastLsn < firstLsn)
+    throw new CommandFailed(
+      'notFound',
+      'PRUNED',
+      `${prunedClause(offline)}: earlier records are in archives of the log, and in older backups (--backup)`,
+    );
+  if (stretch.firstLsn <= stretch.lastLsn) return stretch;
+  throw usageFailure('--from must not be after --through');
+}
+
+function archiveText(screen: Screen, { header, records, bytes }: WrittenArchive, file: string): string {
+  const rows = [
+    ['file', file],
+    ['size', formatBytes(bytes)],
+    ['records', `${records}, from ${header.first_lsn} to ${header.last_lsn}`],
+    ['written', `${formatMoment(screen, header.first_time)} to ${formatMoment(screen, header.last_time)}`],
+    ['relay', displayFingerprint(header.relay_pubkey as PublicKey)],
+  ];
+  return `The archive is complete.\n${formatFields(rows, 8)}`;
 }

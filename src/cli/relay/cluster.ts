@@ -37,8 +37,9 @@ interface LogInitFlags extends SharedLogFlags {
 }
 
 const INIT_NOTES = `
-Run it once, as a user who may create tables, and again before the relays get a newer version: it adds what that needs. It
-prints the statement that grants a user of relays their fewer rights. A relay makes the tables itself, if its user may.
+Run it once, as a user who may create tables, and again before the relays get a newer version: it adds what that
+needs. It prints the statement that grants a user of relays their fewer rights. A relay makes the tables itself, if
+its user may.
 
 Examples:
   $ poste relay cluster init --log postgres://owner@db.example/mail --log-password-file owner.password
@@ -67,7 +68,8 @@ function initText({ logId, lastNo }: LogState, isNew: boolean): string {
   const what = isNew
     ? `The log ${logId} is ready.`
     : `The log ${logId} was begun before and has ${countText(lastNo, 'batch', 'batches')}; it has every table.`;
-  return `${what}\nThe user of the relays needs these rights (put its name for relay):\n  ${printable(GRANTS('relay'))}\n`;
+  const needs = 'The user of the relays needs these rights (put its name for relay):';
+  return `${what}\n${needs}\n  ${printable(GRANTS('relay'))}\n`;
 }
 
 /** A relay that lives notes itself more often. */
@@ -81,8 +83,8 @@ interface TakeLeadFlags extends SharedLogFlags, RelayFlags {
 }
 
 const LEAD_NOTES = `
-Give it on the machine of the relay that is to lead, or name that relay with --node. The one that leads finishes its requests
-and follows; no process ends. Hosts are refused for a moment, and try again.
+Give it on the machine of the relay that is to lead, or name that relay with --node. The one that leads finishes its
+requests and follows; no process ends. Hosts are refused for a moment, and try again.
 
 Examples:
   $ poste relay cluster take-lead --store-dir /var/lib/poste --log postgres://relay@db.example/mail
@@ -125,7 +127,8 @@ async function askForLead(log: SharedLog, name: string): Promise<LogState> {
     throw new CommandFailed(
       'notFound',
       'NO_LOG',
-      'nobody has begun a log in this database: start a relay with --log, or move one there with poste relay cluster publish',
+      'nobody has begun a log in this database: start a relay with --log, or move one there with poste relay ' +
+        'cluster publish',
     );
   const why = whyNotServed(phaseOf(state.state));
   if (why !== undefined) throw new CommandFailed('refused', 'LOG_REFUSED', why);
@@ -152,7 +155,8 @@ async function waitForLead(log: SharedLog, name: string, before: LogState): Prom
       throw new CommandFailed(
         'temporary',
         'LEAD_TAKEN',
-        `the relay ${state.holder} took the lead meanwhile, and not ${name}: give the command again if ${name} is to lead`,
+        `the relay ${state.holder} took the lead meanwhile, and not ${name}: give the command again if ${name} ` +
+          'is to lead',
       );
     await elapsed(LOOK_EVERY_MS);
   }
@@ -177,12 +181,12 @@ interface MoveFlags extends SharedLogFlags, RelayFlags {
 }
 
 const PUBLISH_NOTES = `
-Stop the relay first. Epoch, sequence numbers, hash tree, receipts and waiting mail stay as they are; the folder becomes the
-view of the first relay of the log, and its older records stay in it. The database serves nothing until the move is whole;
-after it, poste relay serve without --log refuses the folder and says where its log is.
+Stop the relay first. Epoch, sequence numbers, hash tree, receipts and waiting mail stay as they are; the folder
+becomes the view of the first relay of the log, and its older records stay in it. The database serves nothing until
+the move is whole; after it, poste relay serve without --log refuses the folder and says where its log is.
 
-A command that was interrupted begins anew when it is given again, or is given up with --abort; the folder serves in either
-case. A database that holds another log is refused.
+A command that was interrupted begins anew when it is given again, or is given up with --abort; the folder serves in
+either case. A database that holds another log is refused.
 
 Examples:
   $ poste relay cluster publish --log postgres://relay@db.example/mail --log-password-file log.password --store-dir /var/lib/poste
@@ -229,10 +233,10 @@ function abortText({ storeDir }: MoveFlags, isOwn: boolean): string {
 }
 
 const WITHDRAW_NOTES = `
-Stop the relay of this folder first; the command stops every other relay of the log. Epoch, sequence numbers, hash tree,
-receipts and waiting mail stay as they are. Afterwards the folder holds the log: start its relay without --log. The other
-relays refuse to start and say where the log went. Delete the database, which serves no more, when you have a backup of the
-store. A command that was interrupted goes on when it is given again.
+Stop the relay of this folder first; the command stops every other relay of the log. Epoch, sequence numbers, hash
+tree, receipts and waiting mail stay as they are. Afterwards the folder holds the log: start its relay without --log.
+The other relays refuse to start and say where the log went. Delete the database, which serves no more, when you have
+a backup of the store. A command that was interrupted goes on when it is given again.
 
 Examples:
   $ poste relay cluster withdraw --log postgres://relay@db.example/mail --log-password-file log.password --key-file relay.key --yes`;
@@ -319,7 +323,8 @@ async function signerOf(context: CommandContext, { keyFile }: MoveFlags, folder:
   if (!existsSync(folder))
     throw new StoreRefused(
       'missing',
-      `there is no store folder at ${folder}: name it with --store-dir, or the key of the relay with --key-file for a folder that is to be made`,
+      `there is no store folder at ${folder}: name it with --store-dir, or the key of the relay with --key-file ` +
+        'for a folder that is to be made',
     );
   throw new StoreRefused(
     'missing-key',

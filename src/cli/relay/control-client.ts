@@ -130,7 +130,8 @@ export class ControlClient {
       'not trusted': [
         'refused',
         'SOCKET_NOT_TRUSTED',
-        `${detail}: nothing was sent, as what answers there may be somebody else's; give this command as the relay's own ` +
+        `${detail}: nothing was sent, as what answers there may be somebody else's; give this command as the ` +
+          "relay's own " +
           'user, with a store folder of that user alone',
       ],
       gone: [

@@ -16,10 +16,10 @@ import { JSON_FLAG } from '../lib/format.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { ControlClient } from './control-client.ts';
-import { type AskedLog, logChecks } from './doctor/log-checks.ts';
-import { backupChecks, certificateChecks, diskChecks, keyCheck } from './doctor/place-checks.ts';
 import {
   type Asked,
+  type AskedLog,
+  logChecks,
   admissionChecks,
   filesCheck,
   plainCheck,
@@ -27,7 +27,16 @@ import {
   serverCheck,
   withFaults,
 } from './doctor/process-checks.ts';
-import { clockCheck, positionCheck, runningStore, stoppedStore } from './doctor/store-checks.ts';
+import {
+  backupChecks,
+  certificateChecks,
+  clockCheck,
+  diskChecks,
+  keyCheck,
+  positionCheck,
+  runningStore,
+  stoppedStore,
+} from './doctor/store-checks.ts';
 import { broken, ok, RELAY_AREAS, type RelayCheck, type RelaySubject } from './doctor/subject.ts';
 import { effectiveSettings, flagsAlone } from './serve-config.ts';
 import { STORE_DIR_DEFAULT, configFileOf, configOption, type ServeFlags, withServeOptions } from './settings.ts';
@@ -39,9 +48,9 @@ import { sharedLogPlace, warningOfPassword } from './shared-log-options.ts';
 const UNIT = '/etc/systemd/system/poste-relay.service';
 
 const NOTES = `
-Give it the config file and the flags of the relay, and run it as the user of the relay. It asks a relay that runs over its
-local socket; of one that does not run it reads what it can without opening the store. It changes nothing, and asks nothing
-outside but the database of a shared log.
+Give it the config file and the flags of the relay, and run it as the user of the relay. It asks a relay that runs
+over its local socket; of one that does not run it reads what it can without opening the store. It changes nothing,
+and asks nothing outside but the database of a shared log.
 
 Below each check that is not ok stands what mends it. If something is broken, the command ends with 1.
 

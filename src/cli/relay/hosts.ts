@@ -134,8 +134,8 @@ interface AdmitFlags extends RelayFlags {
 const LIFETIME_DEFAULT = '7d';
 
 const ADMIT_NOTES = `
-A relay that serves with --admission invite admits a new host only with such a token, which admits one host. A host that was
-admitted enrols again without.
+A relay that serves with --admission invite admits a new host only with such a token, which admits one host. A host
+that was admitted enrols again without.
 
 Examples:
   $ poste relay admit --label "laptop of Ada" > invite.txt
@@ -165,7 +165,8 @@ async function admit(context: CommandContext, flags: AdmitFlags): Promise<void> 
   print(context, flags, invite, () => `${invite.token}\n`);
   if (flags.json) return;
   context.stderr.write(
-    `The token admits one host until ${formatMoment(screenOf(context, context.stderr), invite.expires_at)}. It is not shown again.\n`,
+    `The token admits one host until ${formatMoment(screenOf(context, context.stderr), invite.expires_at)}. It ` +
+      'is not shown again.\n',
   );
   if (invite.admission === 'open') {
     context.stderr.write('This relay serves with --admission open: hosts can enrol without an invite too.\n');
@@ -190,8 +191,9 @@ interface RevokeFlags extends RelayFlags {
 }
 
 const REVOKE_NOTES = `
-Name a host by its fingerprint (SHA256:... or 64 hex digits), by its base64 public key, or by its name if no other host has
-the same. From then on the relay refuses the key, which can never enrol again. Mail that waits for it expires.
+Name a host by its fingerprint (SHA256:... or 64 hex digits), by its base64 public key, or by its name if no other
+host has the same. From then on the relay refuses the key, which can never enrol again. Mail that waits for it
+expires.
 
 Examples:
   $ poste relay revoke laptop
@@ -212,9 +214,9 @@ async function revoke(context: CommandContext, reference: string, flags: RevokeF
   const query = new URLSearchParams({ host: fingerprintMeant(reference, known) }).toString();
   const found = relay.get(`/v1/hosts/find?${query}`);
   const { host, is_former_key } = await found.catch((error: unknown) => withNearNames(error, reference, relay));
-  if (is_former_key) context.stderr.write(`That is a former key of ${described(host)}.\n`);
+  if (is_former_key) context.stderr.write(`That is a former key of ${hostText(host)}.\n`);
   if (!flags.yes && host.revoked_at === null) {
-    await confirm(`Revoke ${described(host)}? It can never enrol again under this key.`, terminalOf(context));
+    await confirm(`Revoke ${hostText(host)}? It can never enrol again under this key.`, terminalOf(context));
   }
   // By its key: another host may have taken the name since.
   const answer = await relay.post('/v1/hosts/revoke', { host: host.host_pubkey });
@@ -234,20 +236,20 @@ async function withNearNames(error: unknown, reference: string, relay: ControlCl
 }
 
 function revokedText({ host, is_new }: RevokedHostDocument): string {
-  if (!is_new) return `${described(host)} was revoked before; nothing has changed.\n`;
+  if (!is_new) return `${hostText(host)} was revoked before; nothing has changed.\n`;
   const waiting =
     host.queue_items === 0 ? '' : ` What waits for it (${countText(host.queue_items, 'item')}) expires in time.`;
-  return `Revoked ${described(host)}, for good.${waiting}\n`;
+  return `Revoked ${hostText(host)}, for good.${waiting}\n`;
 }
 
-function described({ host, fingerprint, account }: HostDocument): string {
+function hostText({ host, fingerprint, account }: HostDocument): string {
   return `${printable(host)} (${fingerprint}${account === null ? '' : `, account ${printable(account)}`})`;
 }
 
 const CONSOLE_NOTES = `
-The console is a web page of the running relay that shows activity, hosts and log, for a browser on the same machine. To open
-it from another, forward the port: ssh -L 8788:127.0.0.1:8788 <machine>. Paste the URL into the browser; on a command
-line every user of the machine could read it and use it first.
+The console is a web page of the running relay that shows activity, hosts and log, for a browser on the same machine.
+To open it from another, forward the port: ssh -L 8788:127.0.0.1:8788 <machine>. Paste the URL into the browser; on a
+command line every user of the machine could read it and use it first.
 
 Example:
   $ poste relay console --json`;

@@ -20,7 +20,7 @@ import {
 } from './audited-store.ts';
 import { relayCommand } from './relay-command.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { CommandFailed } from '../lib/exit.ts';
+import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { type Work, print } from '../lib/output.ts';
 import { formatBytes } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
@@ -61,7 +61,7 @@ export function relayLogAtCommand(context: CommandContext): Command {
 
 async function at(context: CommandContext, flags: AtFlags): Promise<void> {
   if (flags.lsn === undefined && flags.time === undefined) {
-    throw new CommandFailed('usage', 'USAGE', 'give the point of the log: --lsn or --time');
+    throw usageFailure('give the point of the log: --lsn or --time');
   }
   await inAuditedStore(context, flags, async (offline, work) => {
     const lsn = await placeOf(flags, offline, work);

@@ -1,6 +1,7 @@
 /** `poste relay log show` and `trace`: the events of the log, a line each, and the whole life of one item. */
 import { type Command, InvalidArgumentError } from 'commander';
 import { printable } from '../../protocol/printable.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import { isoTime } from '../../protocol/time.ts';
 import { type LifeStep, describeEvent, type FormatHost } from '../../relay/core/describe-event.ts';
 import {
@@ -93,7 +94,9 @@ async function show(context: CommandContext, flags: ShowFlags): Promise<void> {
       signal.throwIfAborted();
       const { lsn, event } = entry;
       const time = isoTime(eventTimeMs(event));
-      const line = `${String(lsn).padStart(8)}  ${time}  ${event.type.padEnd(16)}  ${printable(describeEvent(event).sentence(formatHost))}\n`;
+      const line =
+        `${String(lsn).padStart(8)}  ${time}  ${event.type.padEnd(16)}  ` +
+        `${printable(describeEvent(event).sentence(formatHost))}\n`;
       await write(context, flags.json ? jsonLine(eventDocument(entry)) : line);
     }
     if ((from ?? 1) < offline.store.firstLsn) context.stderr.write(prunedNotice(offline));
@@ -106,7 +109,8 @@ interface TraceFlags extends AuditedStoreFlags {
 }
 
 const LIMITS_OF_A_LOG =
-  'The log holds what changed. A repeated push that was answered duplicate changed nothing and is not in it, nor is any pull: that an item was handed over is known by the ack that covers its seq.';
+  'The log holds what changed. A repeated push that was answered duplicate changed nothing and is not in it, nor ' +
+  'is any pull: that an item was handed over is known by the ack that covers its seq.';
 
 const TRACE_NOTES = `
 ${LIMITS_OF_A_LOG}
@@ -151,7 +155,8 @@ function traceDocument(lives: readonly TracedItem[]): object {
 
 function traceText(lives: readonly TracedItem[], formatHost: FormatHost): string {
   const parts = lives.map(({ itemId, kind, senderPubkey, targetPubkey, bytes, wireHash, state, steps }) => {
-    const title = `${kind} ${printable(itemId)} of ${formatHost(senderPubkey)} for ${formatHost(targetPubkey)}: ${state}\n`;
+    const hosts = `${formatHost(senderPubkey)} for ${formatHost(targetPubkey)}`;
+    const title = `${kind} ${printable(itemId)} of ${hosts}: ${state}\n`;
     const size = `  ${bytes} wire bytes, SHA-256 ${wireHash}\n`;
     const lines = steps.map((step) => {
       return `  ${String(step.lsn).padStart(8)}  ${isoTime(step.timeMs)}  ${stepWords(step, formatHost)}\n`;
@@ -164,17 +169,17 @@ function traceText(lives: readonly TracedItem[], formatHost: FormatHost): string
 function stepWords(step: LifeStep, formatHost: FormatHost): string {
   switch (step.type) {
     case 'accepted':
-      return `accepted at seq ${step.seq} of ${formatHost(step.targetPubkey)}`;
+      return `accepted at ${seqOf(step, formatHost)}`;
     case 'rotated':
       return `its target went on as ${formatHost(step.targetPubkey)}, where it is to be moved`;
     case 'moved':
-      return `moved from seq ${step.fromSeq} to seq ${step.seq} of ${formatHost(step.targetPubkey)}`;
+      return `moved from seq ${step.fromSeq} to ${seqOf(step, formatHost)}`;
     case 'acked':
       return `acked: the target had everything through seq ${step.through}`;
     case 'expired':
       return 'expired: its target did not ack it in time';
     case 'noticed':
-      return `its sender got a notice: ${printable(step.itemId)} at seq ${step.seq} of ${formatHost(step.targetPubkey)}`;
+      return `its sender got a notice: ${printable(step.itemId)} at ${seqOf(step, formatHost)}`;
     case 'lost':
       return `lost: its wire bytes were ${step.reason}; a push of the same item is accepted anew`;
     case 'target revoked':
@@ -182,6 +187,10 @@ function stepWords(step: LifeStep, formatHost: FormatHost): string {
     case 'forgotten':
       return 'forgotten: a push of the same item would be a new one from here on';
   }
+}
+
+function seqOf({ seq, targetPubkey }: { seq: number; targetPubkey: PublicKey }, formatHost: FormatHost): string {
+  return `seq ${seq} of ${formatHost(targetPubkey)}`;
 }
 
 /** Fewer begin too many ids. */

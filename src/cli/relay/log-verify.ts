@@ -1,20 +1,28 @@
-/** `poste relay log verify`: checks that a store, or with `--online` a running relay, is what its log says. */
-import { resolve } from 'node:path';
+/**
+ * `poste relay log verify` checks that a store, or with `--online` a running relay, is what its log says; `rebuild`
+ * makes everything but the log anew, from the log.
+ */
+import { join, resolve } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { countText } from '../../host/core/spans.ts';
+import { systemClock } from '../../lib/clock.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
-import { verifyArchive } from '../../relay/replay/verify-tree.ts';
 import type { RowsCheckDocument } from '../../relay/operator/documents.ts';
 import type { Progress } from '../../relay/replay/finding.ts';
-import { verify } from '../../relay/replay/verify.ts';
-import { type AuditedStoreFlags, inAuditedStore, withAuditedLog } from './audited-store.ts';
-import { relayCommand } from './relay-command.ts';
-import type { CommandContext } from '../lib/context.ts';
-import { CommandFailed, EXIT } from '../lib/exit.ts';
-import { atWork, print } from '../lib/output.ts';
-import { relayOf } from './control-client.ts';
+import { type Rebuilt, rebuild } from '../../relay/replay/rebuild.ts';
 import { documentOf } from '../../relay/replay/records.ts';
+import { verifyArchive } from '../../relay/replay/verify-tree.ts';
+import { verify } from '../../relay/replay/verify.ts';
+import { mendCurrentUnopened } from '../../relay/store/level-lock.ts';
+import { LEVEL_FOLDER } from '../../relay/store/level.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { CommandFailed, EXIT, usageFailure } from '../lib/exit.ts';
+import { confirm, isInteractive, terminalOf } from '../lib/input.ts';
+import { atWork, print } from '../lib/output.ts';
+import { type AuditedStoreFlags, inAuditedStore, withAuditedLog } from './audited-store.ts';
+import { relayOf } from './control-client.ts';
+import { type RelayFlags, relayCommand } from './relay-command.ts';
 
 interface VerifyFlags extends AuditedStoreFlags {
   positionFile?: string;
@@ -22,17 +30,17 @@ interface VerifyFlags extends AuditedStoreFlags {
   cpuPercent: number;
 }
 
-const NOTES = `
-It checks every log record; every row, checkpoint of the rows and hash tree against a replay of the log; the wire bytes of
-every waiting item against their hash; the due indexes, the marks of the collector, the position file and the key. A pruned
-log is replayed from its oldest checkpoint, and kept hashes stand in for deleted records. In an archive it checks every record
-and its hash in the tree. Compare tree_size and root_hash of the JSON document with a checkpoint of that size that you kept.
-Nothing is changed. The exit code is 1 when anything was found.
+const VERIFY_NOTES = `
+It checks every log record; every row, checkpoint of the rows and hash tree against a replay of the log; the wire
+bytes of every waiting item against their hash; the due indexes, the marks of the collector, the position file and the
+key. A pruned log is replayed from its oldest checkpoint, and kept hashes stand in for deleted records. In an archive
+it checks every record and its hash in the tree. Compare tree_size and root_hash of the JSON document with a
+checkpoint of that size that you kept. Nothing is changed. The exit code is 1 when anything was found.
 
-With --online the relay goes on: once a day, and when it is asked, it replays its log from the newest checkpoint against its
-rows, in a thread that takes the given part of one processor. Hash trees, older records and wire bytes are left out. What
-differs is reported as damage too, and a new epoch begins, so that every host looks at what it has. A relay that follows a
-shared log begins none; it does not take the lead then.
+With --online the relay goes on: once a day, and when it is asked, it replays its log from the newest checkpoint
+against its rows, in a thread that takes the given part of one processor. Hash trees, older records and wire bytes are
+left out. What differs is reported as damage too, and a new epoch begins, so that every host looks at what it has. A
+relay that follows a shared log begins none; it does not take the lead then.
 
 Examples:
   $ poste relay log verify --online --store-dir /var/lib/poste
@@ -58,7 +66,7 @@ export function relayLogVerifyCommand(context: CommandContext): Command {
         .argParser(wholePercent)
         .default(CPU_PERCENT),
     )
-    .addHelpText('after', NOTES)
+    .addHelpText('after', VERIFY_NOTES)
     .action(async (flags: VerifyFlags) => runVerify(context, flags));
 }
 
@@ -86,7 +94,7 @@ interface Verdict {
   document: object;
   found: number;
   findings: readonly { code: string; message: string }[];
-  /** Lines about findings that are not told singly. */
+  /** Lines that count the findings not listed. */
   more?: string;
   /** A clause that says how much was checked. */
   checked: string;
@@ -135,7 +143,9 @@ async function verifyStore(context: CommandContext, flags: VerifyFlags): Promise
     found,
     findings,
     more: untold.map(({ code, count }) => `${code}: ${count} more.\n`).join(''),
-    checked: `${countText(records, 'log record')}${gone}${from}, ${countText(rows, 'row')} and ${countText(payloads, 'payload')} (${speed})`,
+    checked:
+      `${countText(records, 'log record')}${gone}${from}, ${countText(rows, 'row')} and ` +
+      `${countText(payloads, 'payload')} (${speed})`,
   };
 }
 
@@ -158,23 +168,26 @@ type Report = Extract<RowsCheckDocument, { type: 'report' }>;
 async function verifyRunning(context: CommandContext, flags: VerifyFlags): Promise<Verdict> {
   const report = await atWork(context, (work) => {
     const lines = relayOf(flags).follow('/v1/verify', { cpu_percent: flags.cpuPercent }, work.signal);
-    return work.run(reported(lines));
+    return work.run(lastReport(lines));
   });
   const { type: _type, busy_ms: busyMs, duration_ms: durationMs, ...counts } = report;
   const { findings, found, records, rows, replayed_from: from } = counts;
   const time = `${(durationMs / 1000).toFixed(1)} s, of which it worked ${(busyMs / 1000).toFixed(1)} s`;
+  const replayed = `${countText(records, 'log record')}, replayed from ${from} on`;
   const seconds = { busy_seconds: Math.round(busyMs) / 1000, elapsed_seconds: Math.round(durationMs) / 1000 };
   return {
     document: { verified: found === 0, ...counts, ...seconds },
     found,
     findings,
     more: found > findings.length ? `${found - findings.length} more.\n` : '',
-    checked: `${countText(rows, 'row')} against ${countText(records, 'log record')}, replayed from ${from} on (${time})`,
-    next: 'Stop the relay, run poste relay log verify, and then poste relay log rebuild. Where the log is shared, move the database aside instead.\n',
+    checked: `${countText(rows, 'row')} against ${replayed} (${time})`,
+    next:
+      'Stop the relay, run poste relay log verify, and then poste relay log rebuild. Where the log is shared, ' +
+      'move the database aside instead.\n',
   };
 }
 
-async function* reported(lines: AsyncIterable<RowsCheckDocument>): AsyncGenerator<Progress, Report> {
+async function* lastReport(lines: AsyncIterable<RowsCheckDocument>): AsyncGenerator<Progress, Report> {
   for await (const line of lines) {
     if (line.type === 'report') return line;
     if (line.type === 'failed') break;
@@ -185,4 +198,75 @@ async function* reported(lines: AsyncIterable<RowsCheckDocument>): AsyncGenerato
     'CHECK_ENDED',
     'the relay gave the check up, because it stops or something failed: its log says why; try again',
   );
+}
+
+interface RebuildFlags extends RelayFlags {
+  yes?: boolean;
+}
+
+const REBUILD_NOTES = `
+Rows, indexes and marks are made by a replay; the log and the wire bytes of waiting items are copied, and no sequence
+number changes. The former database stays beside the new one until you delete it. The log must be whole: check it with
+poste relay log verify. A CURRENT file that is lost or torn is made anew first, where the newest MANIFEST and all its
+tables are there.
+
+Examples:
+  $ poste relay log rebuild --store-dir /var/lib/poste --yes`;
+
+export function relayLogRebuildCommand(context: CommandContext): Command {
+  return relayCommand(context, 'rebuild')
+    .option('--yes', 'do not ask for confirmation')
+    .addHelpText('after', REBUILD_NOTES)
+    .action(async (flags: RebuildFlags) => runRebuild(context, flags));
+}
+
+async function runRebuild(context: CommandContext, flags: RebuildFlags): Promise<void> {
+  const folder = resolve(flags.storeDir);
+  const manifest = await mendCurrentUnopened(join(folder, LEVEL_FOLDER));
+  if (manifest !== undefined)
+    context.stderr.write(`CURRENT was lost or torn, and names ${manifest} again, whose tables are all there.\n`);
+  await inAuditedStore(context, flags, async (offline, work) => {
+    if (!flags.yes) {
+      const terminal = terminalOf(context);
+      if (!isInteractive(terminal)) {
+        throw usageFailure('without a terminal Poste cannot ask for confirmation: give --yes to rebuild');
+      }
+      await confirm(
+        `Rebuild the store at ${printable(folder)} from ${countText(offline.store.lastLsn, 'log record')}?`,
+        terminal,
+      );
+    }
+    const rebuilt = await work.run(rebuild(offline, folder, systemClock));
+    print(context, flags, rebuiltDocument(rebuilt), () => rebuiltText(rebuilt));
+  });
+}
+
+function rebuiltDocument({ events, rows, payloads, lost, lostItems, replaced, replayMs }: Rebuilt): object {
+  const named = lostItems.map(({ targetPubkey, seq, kind, itemId, senderPubkey }) => {
+    return { targetPubkey, seq, kind, itemId, senderPubkey };
+  });
+  const eventsPerSecond = perSecond(events, replayMs);
+  return documentOf({ events, rows, payloads, lost, lostItems: named, replaced, eventsPerSecond });
+}
+
+function rebuiltText({ events, rows, payloads, lost, lostItems, replaced, replayMs }: Rebuilt): string {
+  const speed = `${perSecond(events, replayMs)} events/s`;
+  const lines = lostItems.map(({ targetPubkey, seq, kind, itemId }) => {
+    return `  ${kind} ${printable(itemId)} for ${displayFingerprint(targetPubkey)} at seq ${seq}\n`;
+  });
+  const more = lost > lostItems.length ? `  and ${lost - lostItems.length} more\n` : '';
+  const losses =
+    lost === 0
+      ? ''
+      : 'Without wire bytes, so that the relay will report them lost when they are pulled ' +
+        `(${lost}):\n${lines.join('')}${more}`;
+  return (
+    `Rebuilt: ${countText(rows, 'row')} of ${countText(events, 'event')} (${speed}), ` +
+    `${countText(payloads, 'payload')} kept.\n${losses}The former database is ${printable(replaced)}: delete ` +
+    'it when the relay runs well.\n'
+  );
+}
+
+function perSecond(events: number, elapsedMs: number): number {
+  return Math.round((events / Math.max(elapsedMs, 1)) * 1000);
 }

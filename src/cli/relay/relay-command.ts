@@ -17,7 +17,7 @@ import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Signer } from '../../protocol/ed25519.ts';
 import { generateRelayKey, readKeyFile, relaySigner } from '../../relay/store/relay-key.ts';
-import { CommandFailed } from '../lib/exit.ts';
+import { usageFailure } from '../lib/exit.ts';
 
 export interface RelayFlags {
   storeDir: string;
@@ -33,7 +33,8 @@ export function relayCommand(context: CommandContext, name: string): Command {
     .option('--store-dir <dir>', 'the store folder of the relay', STORE_DIR_DEFAULT)
     .option(
       '--config <file>',
-      "take the relay's settings from this file, as relay serve does (default: relay.toml in the config folder, unless --store-dir is given)",
+      "take the relay's settings from this file, as relay serve does (default: relay.toml in the config folder, " +
+        'unless --store-dir is given)',
     )
     .option(...JSON_FLAG);
   return command.hook('preAction', () => takeSettings(context, command));
@@ -93,7 +94,7 @@ export async function deployKey({ env }: CommandContext, keyFile: string | undef
   const named = keyFile ?? env['MAIL_RELAY_KEY_FILE'];
   if (secret && named) {
     const message = 'MAIL_RELAY_KEY and a key file are both set: set only one of them';
-    throw new CommandFailed('usage', 'USAGE', message);
+    throw usageFailure(message);
   }
   if (secret) return { signer: relaySigner(secret, 'MAIL_RELAY_KEY'), place: 'MAIL_RELAY_KEY', notices: [] };
   if (!named) return undefined;

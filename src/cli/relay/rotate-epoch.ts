@@ -26,12 +26,12 @@ interface RotateEpochFlags extends RelayFlags, SharedLogFlags {
 }
 
 const NOTES = `
-Run it after you restored the store by other means than poste relay restore (a snapshot of the volume, a copy of the files),
-and before the relay serves again. Hosts pull from the beginning, and senders push again what was not confirmed. On a running
-relay it takes effect at once. relay.key or MAIL_RELAY_KEY must be the key of the store.
+Run it after you restored the store by other means than poste relay restore (a snapshot of the volume, a copy of the
+files), and before the relay serves again. Hosts pull from the beginning, and senders push again what was not
+confirmed. On a running relay it takes effect at once. relay.key or MAIL_RELAY_KEY must be the key of the store.
 
-With --log it works from any machine: it marks the log as in doubt, and the relay that leads, or the next one, begins the new
-epoch.
+With --log it works from any machine: it marks the log as in doubt, and the relay that leads, or the next one, begins
+the new epoch.
 
 Examples:
   $ poste relay rotate-epoch --store-dir /var/lib/poste

@@ -140,7 +140,8 @@ function unknownSetting({ key, place }: ReadSetting, known: readonly string[]): 
   const near = suggestions(key.replaceAll('-', '_'), known);
   const meant = near.length === 0 ? '' : ` (did you mean ${near.join(' or ')}?)`;
   return new ConfigRefused(
-    `${place()}: there is no setting ${printable(key)}${meant}: poste relay serve --print-config shows all that there are`,
+    `${place()}: there is no setting ${printable(key)}${meant}: poste relay serve --print-config shows all that ` +
+      'there are',
   );
 }
 

@@ -14,7 +14,7 @@ import { BACKUPS_KEPT, type ServeFlags } from './settings.ts';
 import { refuseIdle } from './shared-log-options.ts';
 import { withoutUndefined } from '../lib/values.ts';
 import type { DeployKey } from './relay-command.ts';
-import { CommandFailed } from '../lib/exit.ts';
+import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
 const BACKUP_EVERY_MS = DAY_MS;
@@ -73,14 +73,10 @@ export function relayOptions(
   };
 }
 
-function usage(message: string): CommandFailed {
-  return new CommandFailed('usage', 'USAGE', message);
-}
-
 function tlsFiles({ tlsCert, tlsKey }: ServeFlags): TlsFiles | undefined {
   if (tlsCert === undefined && tlsKey === undefined) return undefined;
-  if (tlsCert === undefined) throw usage('--tls-key needs --tls-cert');
-  if (tlsKey === undefined) throw usage('--tls-cert needs --tls-key');
+  if (tlsCert === undefined) throw usageFailure('--tls-key needs --tls-cert');
+  if (tlsKey === undefined) throw usageFailure('--tls-cert needs --tls-key');
   return { certFile: tlsCert, keyFile: tlsKey };
 }
 
@@ -91,10 +87,10 @@ function issuerSettings(flags: ServeFlags): IssuerSettings | undefined {
     refuseIdle(flags, ['issuer', 'relayUrl', 'jwksUrl'], '--authority account-token');
     return undefined;
   }
-  if (issuer === undefined) throw usage('--authority account-token needs --issuer');
-  if (relayUrl === undefined) throw usage('--authority account-token needs --relay-url');
+  if (issuer === undefined) throw usageFailure('--authority account-token needs --issuer');
+  if (relayUrl === undefined) throw usageFailure('--authority account-token needs --relay-url');
   if (admission === 'invite')
-    throw usage('a host proves either an account or an invite: leave out --admission invite, or --authority');
+    throw usageFailure('a host proves either an account or an invite: leave out --admission invite, or --authority');
   return { issuer, relayUrl, jwksUrl: jwksUrl ?? `${issuer.replace(/\/$/, '')}/.well-known/jwks.json` };
 }
 
@@ -108,7 +104,8 @@ export function backupNoticeOf(flags: ServeFlags, storeDir: string): string[] {
   if (flags.backupDir !== undefined) return [];
   return hasOwnBackups(flags)
     ? [
-        `Daily backups are written to ${join(storeDir, OWN_BACKUPS)}, which is on the disk of the store: name a folder on another disk with --backup-dir.`,
+        `Daily backups are written to ${join(storeDir, OWN_BACKUPS)}, which is on the disk of the store: name a ` +
+          'folder on another disk with --backup-dir.',
       ]
     : ['No regular backups are taken: name a folder for them with --backup-dir, or give --backup-dir off.'];
 }
@@ -148,8 +145,8 @@ function makeUsable(folder: string, use: string, flag: string, failure: string):
     accessSync(folder, constants.W_OK | constants.X_OK);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    const message = `${folder} cannot be used for ${use} (${code ?? 'unknown error'}): name another folder with ${flag}`;
-    throw new CommandFailed('failure', failure, message);
+    const why = `${folder} cannot be used for ${use} (${code ?? 'unknown error'})`;
+    throw new CommandFailed('failure', failure, `${why}: name another folder with ${flag}`);
   }
 }
 
@@ -157,7 +154,9 @@ function makeUsable(folder: string, use: string, flag: string, failure: string):
 export function refuseUnpushable({ limits: { max_item_bytes: itemBytesMax }, maxBody: bodyBytes }: ServeFlags): void {
   const most = Math.max(0, Math.floor((bodyBytes - LARGEST_REQUEST_BESIDE) / 4) * 3);
   if (itemBytesMax <= most) return;
-  throw usage(
-    `max_item_bytes is ${itemBytesMax}, and a request of ${bodyBytes} bytes carries an item of ${most} at most: lower it with --limits '{"max_item_bytes": ${most}}', or let requests be larger (--max-body or RELAY_MAX_BODY, up to ${BODY_BYTES_MAX})`,
+  throw usageFailure(
+    `max_item_bytes is ${itemBytesMax}, and a request of ${bodyBytes} bytes carries an item of ${most} at most: ` +
+      `lower it with --limits '{"max_item_bytes": ${most}}', or let requests be larger (--max-body or ` +
+      `RELAY_MAX_BODY, up to ${BODY_BYTES_MAX})`,
   );
 }

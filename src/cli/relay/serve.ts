@@ -29,8 +29,8 @@ import { relayOptions, hasOwnBackups, backupNoticeOf, makeOwnFolders, refuseUnpu
 const FAILED_STOP_MS = 3000;
 
 const EXAMPLES = `
-Settings come from flags, then the environment, then the config file, then the defaults. The file is TOML: its keys are the
-names of the flags with _ for -, and [limits] is a table. Relative paths in it start at its folder.
+Settings come from flags, then the environment, then the config file, then the defaults. The file is TOML: its keys
+are the names of the flags with _ for -, and [limits] is a table. Relative paths in it start at its folder.
 
 Environment:
   MAIL_RELAY_KEY          the relay's base64 private key, instead of relay.key

@@ -161,7 +161,8 @@ export const SETTINGS = {
   diskFloor: whole('--disk-floor <mib>', 'refuse pushes while less is free on the disk', 0, '256'),
   mailBudget: whole(
     '--mail-budget <mib>',
-    'what mail may take of the disk; hosts without an invite or an account get half of it (default: half of what is free above the floor)',
+    'what mail may take of the disk; hosts without an invite or an account get half of it (default: half of what ' +
+      'is free above the floor)',
     1,
   ),
   positionFile: path(
@@ -171,7 +172,8 @@ export const SETTINGS = {
   backupDir: setting(
     'path or off',
     '--backup-dir <dir>',
-    'write regular backups into this folder, or off (default: backups in the store folder with --authority account-token, else off)',
+    'write regular backups into this folder, or off (default: backups in the store folder with --authority ' +
+      'account-token, else off)',
     String,
   ),
   backupKeep: whole('--backup-keep <n>', `how many of them to keep (default: ${BACKUPS_KEPT})`, 1),
@@ -190,7 +192,8 @@ export const SETTINGS = {
   durability: oneOf(
     DURABILITIES,
     '--durability <kind>',
-    'what must have a batch before it is acknowledged: the standbys that the server names, its replicated storage, or the server alone (default: standby)',
+    'what must have a batch before it is acknowledged: the standbys that the server names, its replicated ' +
+      'storage, or the server alone (default: standby)',
   ),
   leaseSeconds: whole(
     '--lease-seconds <s>',

@@ -8,7 +8,7 @@ import type { Durability } from '../../relay/shared-log/durability.ts';
 import { PostgresLog } from '../../relay/shared-log/postgres-log.ts';
 import { LogRefused, type SharedLog } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { CommandFailed } from '../lib/exit.ts';
+import { usageFailure } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
 import { givenText } from '../lib/input.ts';
 import { flagOf, optionOf, SETTINGS, type ServeFlags } from './settings.ts';
@@ -40,7 +40,10 @@ export function warningOfPassword({ stderr }: CommandContext, command: Command):
 export function passwordWarning(command: Command): string | undefined {
   const { log = '' } = command.opts<SharedLogFlags>();
   if (command.getOptionValueSource('log') !== 'cli' || shownAddress(log)?.isWhole !== false) return undefined;
-  return 'the password in --log is shown to every user of this machine: put it into a file, and name that with --log-password-file';
+  return (
+    'the password in --log is shown to every user of this machine: put it into a file, and name that with ' +
+    '--log-password-file'
+  );
 }
 
 interface LogPlace {
@@ -63,7 +66,7 @@ export async function sharedLogPlace(context: CommandContext, flags: SharedLogFl
     try {
       return logEndpoints(address, password);
     } catch (error) {
-      throw error instanceof LogRefused ? new CommandFailed('usage', 'USAGE', error.message) : error;
+      throw error instanceof LogRefused ? usageFailure(error.message) : error;
     }
   };
   return { endpoints: await currentEndpoints(), currentEndpoints, durability };
@@ -90,7 +93,7 @@ export async function sharedLogOf(
 export async function neededLog(context: CommandContext, flags: SharedLogFlags): Promise<SharedLogOptions> {
   const shared = await sharedLogOf(context, flags);
   if (shared) return shared;
-  throw new CommandFailed('usage', 'USAGE', 'name the database of the log with --log, or in MAIL_RELAY_LOG');
+  throw usageFailure('name the database of the log with --log, or in MAIL_RELAY_LOG');
 }
 
 /** Lets `use` work with the log that the flags or the environment name, and closes it. Throws `CommandFailed`. */
@@ -111,7 +114,7 @@ export async function withSharedLog<T>(
 export function refuseIdle(flags: Partial<ServeFlags>, names: readonly (keyof ServeFlags)[], needed: string): void {
   const idle = names.find((name) => flags[name] !== undefined && flags[name] !== false);
   if (idle === undefined) return;
-  throw new CommandFailed('usage', 'USAGE', `${flagOf(SETTINGS[idle].flags)} has no effect without ${needed}`);
+  throw usageFailure(`${flagOf(SETTINGS[idle].flags)} has no effect without ${needed}`);
 }
 
 async function passwordIn(context: CommandContext, file: string): Promise<string> {

@@ -118,7 +118,7 @@ export function issuerUrl(text: string): string {
 
 /** The documented limits with those of a JSON object put over them. */
 export function limitsOverridden(text: string): Limits {
-  const given = parsed(text);
+  const given = jsonValue(text);
   must(isObject(given), 'It must be a JSON object, for example \'{"retention_days": 0.5}\'.');
   const limits: Limits = { ...DEFAULT_LIMITS };
   for (const [name, value] of Object.entries(given)) {
@@ -132,7 +132,7 @@ export function limitsOverridden(text: string): Limits {
 }
 
 /** The value that the text is as JSON; `undefined` where it is none. */
-function parsed(text: string): unknown {
+function jsonValue(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

@@ -1,24 +1,34 @@
 /**
- * Checks of the store: who has it open, its schema, its position, which shows a store that was put back, and the clock.
+ * Checks of the store and of what else lies on the disk of a relay: who has the store open, its schema, its position,
+ * which shows a store that was put back, the clock, room, certificate, backups and key. They change nothing.
  */
-import { stat } from 'node:fs/promises';
+import { X509Certificate } from 'node:crypto';
 import { existsSync } from 'node:fs';
+import { access, constants, readdir, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { spanText } from '../../../host/core/spans.ts';
+import { type TlsFiles, TlsRefused, readTls } from '../../../http/tls-files.ts';
 import { shellWord } from '../../../lib/shell-word.ts';
+import { type PublicKey, displayFingerprint } from '../../../protocol/public-key.ts';
+import { isoTime } from '../../../protocol/time.ts';
+import { backupTimeOf } from '../../../relay/jobs/backup-job.ts';
+import { freeBytesOf } from '../../../relay/jobs/disk-guard.ts';
 import { isRestoreUnderWay } from '../../../relay/store/cutover.ts';
 import { LEVEL_FOLDER } from '../../../relay/store/level.ts';
 import { type StoreLook, lookAtStore } from '../../../relay/store/look.ts';
 import { SCHEMA_VERSION } from '../../../relay/store/open.ts';
 import { readPosition } from '../../../relay/store/position.ts';
 import { StoreRefused } from '../../../relay/store/refused.ts';
+import { RELAY_KEY_FILE, readKeyFile } from '../../../relay/store/relay-key.ts';
 import { logPlace } from '../../../relay/store/view-mark.ts';
+import { formatBytes } from '../../lib/format.ts';
 import {
-  broken,
-  note,
-  ok,
   type RelayCheck,
   type RelaySubject,
+  broken,
+  logsCommand,
+  note,
+  ok,
   restartCommand,
   settingCommand,
   startCommand,
@@ -88,7 +98,8 @@ function schemaCheck(subject: RelaySubject, { schema, view, lastLsn }: StoreLook
   if (schema === undefined && !view)
     return broken('store', `${storeDir} holds no schema version`, verifyCommand(storeDir));
   const known = `schema ${schema ?? SCHEMA_VERSION}`;
-  const newer = `${storeDir} has ${known}, and this software knows schemas up to ${SCHEMA_VERSION}: start the newer software`;
+  const upTo = `this software knows schemas up to ${SCHEMA_VERSION}`;
+  const newer = `${storeDir} has ${known}, and ${upTo}: start the newer software`;
   if (schema !== undefined && schema > SCHEMA_VERSION) return broken('store', newer, 'poste --version');
   const sentence = `nobody has ${storeDir} open; it has ${known}, and its log ends with record ${lastLsn}`;
   if (schema === undefined || schema === SCHEMA_VERSION) return ok('store', sentence);
@@ -106,7 +117,9 @@ export async function positionCheck(
   try {
     const position = await readPosition(positionFile);
     if (!position) {
-      const sentence = `${positionFile} is missing or unreadable: the next start cannot tell whether the store is current, and begins a new epoch, which loses nothing`;
+      const sentence =
+        `${positionFile} is missing or unreadable: the next start cannot tell whether the store is current, ` +
+        'and begins a new epoch, which loses nothing';
       const mend = status ? restartCommand(subject) : settingCommand(subject, '--position-file', '<file>');
       return note('position', sentence, mend);
     }
@@ -114,7 +127,10 @@ export async function positionCheck(
     if (look?.epochFault !== undefined) return note('position', fault, verifyCommand(storeDir));
     const [file, folder] = await Promise.all([stat(positionFile), stat(join(storeDir, LEVEL_FOLDER))]);
     const sentence = `${positionFile} is of log record ${position.lsn}`;
-    const inside = `${sentence}, and lies in the store folder: an older copy of the folder brings an older position along, and nothing here shows that it is one. The first start with another place begins a new epoch, which loses nothing`;
+    const inside =
+      `${sentence}, and lies in the store folder: an older copy of the folder brings an older position along, ` +
+      'and nothing here shows that it is one. The first start with another place begins a new epoch, which ' +
+      'loses nothing';
     if (dirname(positionFile) === storeDir)
       return note('position', inside, settingCommand(subject, '--position-file', '<file beyond the folder>'));
     const where = file.dev === folder.dev ? 'on the disk of the store' : 'on another disk than the store';
@@ -145,4 +161,193 @@ export async function clockCheck(subject: RelaySubject, look: StoreLook | undefi
   if (atMs - nowMs <= AHEAD_MS) return ok('clock', 'nothing that the relay wrote lies ahead of this clock');
   const sentence = `${what} lies ${spanText(atMs - nowMs)} ahead of this clock: it was set back, or ran ahead before`;
   return broken('clock', sentence, 'timedatectl set-ntp true && timedatectl');
+}
+
+/** The rights of everybody but the owner and the group. */
+const OTHERS = 0o007;
+
+export async function diskChecks(subject: RelaySubject): Promise<(RelayCheck | undefined)[]> {
+  const { storeDir, positionFile, status, options } = subject;
+  const { folder: backups } = planOf(subject) ?? {};
+  const archives = status ? status.log_archive_folder : options?.logRetention?.archiveFolder;
+  const storeBytes = await bytesIn(join(storeDir, LEVEL_FOLDER));
+  const checks = [await storeDisk(subject)];
+  if (backups !== undefined) {
+    const newest = (await backupsIn(backups)).at(-1);
+    const newestBytes = newest ? (await stat(join(backups, newest.name))).size : 0;
+    checks.push(await roomCheck(backups, Math.max(storeBytes, newestBytes)));
+  }
+  if (archives) checks.push(await roomCheck(archives, storeBytes));
+  if (dirname(positionFile) !== storeDir) checks.push(await roomCheck(dirname(positionFile), 0));
+  return checks;
+}
+
+async function storeDisk({ storeDir, status, options }: RelaySubject): Promise<RelayCheck | undefined> {
+  const floor = status?.disk_floor_bytes ?? options?.diskFloorBytes ?? 0;
+  const free = await freeIn(storeDir);
+  if (free === undefined) return undefined;
+  const about = ['disk', storeDir] as const;
+  const command = `du -xh --max-depth=1 ${shellWord(storeDir)} | sort -h`;
+  const sentence = `${formatBytes(free)} are free for ${storeDir}`;
+  if (free >= 2 * floor) return ok(about, sentence);
+  const low = `${sentence}, less than --disk-floor (${formatBytes(floor)}): pushes are refused`;
+  if (free < floor) return broken(about, low, command);
+  return note(about, `${sentence}; below ${formatBytes(floor)} pushes are refused`, command);
+}
+
+async function roomCheck(folder: string, needed: number): Promise<RelayCheck | undefined> {
+  const free = await freeIn(folder);
+  if (free === undefined) return undefined;
+  const sentence = `${formatBytes(free)} are free for ${folder}`;
+  if (free >= needed) return ok(['disk', folder], sentence);
+  const small = `${sentence}, and the next file there may take ${formatBytes(needed)}`;
+  return broken(['disk', folder], small, `ls -lhtr ${shellWord(folder)}`);
+}
+
+/** Asks for the folder, or for the one that it will be made in. */
+async function freeIn(folder: string): Promise<number | undefined> {
+  try {
+    return await freeBytesOf(folder);
+  } catch {
+    return folder === dirname(folder) ? undefined : freeIn(dirname(folder));
+  }
+}
+
+async function bytesIn(folder: string): Promise<number> {
+  const names = await readdir(folder).catch(() => []);
+  const files = await Promise.all(names.map((name) => stat(join(folder, name)).catch(() => undefined)));
+  return files.reduce((sum, file) => sum + (file?.size ?? 0), 0);
+}
+
+const EXPIRY_SOON_MS = 14 * 86_400_000;
+
+export async function certificateChecks(files: TlsFiles, nowMs: number): Promise<RelayCheck[]> {
+  const { certFile, keyFile } = files;
+  const look = `openssl x509 -in ${shellWord(certFile)} -noout -subject -issuer -dates`;
+  try {
+    const { cert } = await readTls(files);
+    const certificate = new X509Certificate(cert);
+    const [from, until] = [Date.parse(certificate.validFrom), Date.parse(certificate.validTo)];
+    const renew = 'put a renewed one into its place, which the relay takes within half a minute';
+    const key = await tlsKeyCheck(keyFile);
+    if (nowMs > until)
+      return [
+        broken('certificate', `${certFile} expired on ${dayOf(until)}, and hosts refuse it: ${renew}`, look),
+        key,
+      ];
+    if (nowMs < from) return [broken('certificate', `${certFile} is not valid before ${dayOf(from)}`, look), key];
+    const sentence = `${certFile} is valid until ${dayOf(until)}`;
+    if (until - nowMs < EXPIRY_SOON_MS)
+      return [note('certificate', `${sentence}, for ${spanText(until - nowMs)} yet: ${renew}`, look), key];
+    return [ok('certificate', `${sentence}, and the key is its own`), key];
+  } catch (error) {
+    if (!(error instanceof TlsRefused)) throw error;
+    return [broken('certificate', error.message, `ls -l ${shellWord(certFile)} ${shellWord(keyFile)}`)];
+  }
+}
+
+function dayOf(timeMs: number): string {
+  return isoTime(timeMs).slice(0, 10);
+}
+
+async function tlsKeyCheck(keyFile: string): Promise<RelayCheck> {
+  const open = await openTo(keyFile);
+  if (open === undefined) return ok('tls-key', `${keyFile} is closed to other users`);
+  return broken('tls-key', open, `chmod o= ${shellWord(keyFile)}`);
+}
+
+/** The clause that says that every user may open the file; `undefined` when it is closed to other users. */
+async function openTo(file: string): Promise<string | undefined> {
+  const { mode } = await stat(file);
+  if ((mode & OTHERS) === 0) return undefined;
+  return `every user of this machine may open ${file} (mode ${(mode & 0o777).toString(8).padStart(4, '0')})`;
+}
+
+/** `storeKey`: the key that the store is of, where that was read. */
+export async function keyCheck(
+  subject: RelaySubject,
+  storeKey: PublicKey | undefined,
+): Promise<RelayCheck | undefined> {
+  const { storeDir, keySource, status } = subject;
+  if (keySource.environment) return undefined;
+  const path = keySource.file ?? join(storeDir, RELAY_KEY_FILE);
+  const word = shellWord(path);
+  const name = settingCommand(subject, '--key-file', '<file>');
+  try {
+    const signer = await readKeyFile(path);
+    // One that runs has its key from elsewhere; one that never ran makes it.
+    if (!signer && keySource.file === undefined && (status !== undefined || storeKey === undefined)) return undefined;
+    if (!signer)
+      return broken('key', `there is no key at ${path}: put the key of this relay back, or name its file`, name);
+    if (storeKey !== undefined && signer.publicKey !== storeKey)
+      return broken('key', `${path} is another relay's: the store is of ${displayFingerprint(storeKey)}`, name);
+    const open = await openTo(path);
+    if (open === undefined)
+      return ok('key', `${path} is closed to other users; no backup holds it, so keep a copy elsewhere`);
+    return broken('key', `${open}, and who has the key can pretend to be this relay`, `chmod o= ${word}`);
+  } catch (error) {
+    if (!(error instanceof StoreRefused)) throw error;
+    return broken('key', error.message, `ls -l ${word}`);
+  }
+}
+
+interface BackupPlan {
+  folder: string;
+  everyMs: number;
+}
+
+function planOf({ status, options }: RelaySubject): BackupPlan | undefined {
+  if (status) return status.backups ? { folder: status.backups.folder, everyMs: status.backups.every_ms } : undefined;
+  return options?.backups;
+}
+
+export async function backupChecks(subject: RelaySubject): Promise<RelayCheck[]> {
+  const { status, nowMs } = subject;
+  const plan = planOf(subject);
+  const taken = status?.last_backup_at ?? null;
+  if (!plan) {
+    const command = settingCommand(subject, '--backup-dir', '/var/lib/poste-backups');
+    const last = taken === null ? '' : `; a command took the last one ${spanText(nowMs - taken)} ago`;
+    return [note('backup', `no regular backups are taken${last}`, command)];
+  }
+  const newest = (await backupsIn(plan.folder)).at(-1)?.timeMs ?? 0;
+  return [ageCheck(subject, plan, Math.max(taken ?? 0, newest)), await folderCheck(plan.folder)];
+}
+
+function ageCheck(subject: RelaySubject, { folder, everyMs }: BackupPlan, newestMs: number): RelayCheck {
+  const { status, nowMs, storeDir } = subject;
+  const now = `poste relay backup ${shellWord(join(folder, 'now.backup'))} --store-dir ${shellWord(storeDir)}`;
+  if (newestMs === 0) {
+    const sentence = `none has been written to ${folder} yet`;
+    return status
+      ? note('backup', `${sentence}: the first one is under way, or failed`, logsCommand(subject))
+      : note('backup', sentence, now);
+  }
+  const ageMs = nowMs - newestMs;
+  const sentence = `the newest is ${spanText(Math.max(0, ageMs))} old, and one is due every ${spanText(everyMs)}`;
+  if (ageMs > 2 * everyMs) return broken('backup', sentence, status ? logsCommand(subject) : now);
+  return ok('backup', sentence);
+}
+
+async function folderCheck(folder: string): Promise<RelayCheck> {
+  const about = ['backup-folder', folder] as const;
+  const word = shellWord(folder);
+  try {
+    if (!(await stat(folder)).isDirectory())
+      return broken(about, `${folder} is no folder`, `mv ${word} ${shellWord(`${folder}.aside`)}`);
+    await access(folder, constants.W_OK | constants.X_OK);
+    return ok(about, `${folder} can be written to`);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const absent = `there is no folder ${folder}: the next start makes it, unless a disk is not mounted there`;
+    if (code === 'ENOENT') return note(about, absent, `install -d -m 0700 ${word}`);
+    return broken(about, `${folder} cannot be written to (${code ?? 'unknown error'})`, `ls -ld ${word}`);
+  }
+}
+
+/** The backups in the folder, the newest last. */
+async function backupsIn(folder: string): Promise<{ name: string; timeMs: number }[]> {
+  const names = await readdir(folder).catch(() => []);
+  const found = names.map((name) => ({ name, timeMs: backupTimeOf(name) ?? 0 })).filter(({ timeMs }) => timeMs > 0);
+  return found.toSorted((a, b) => a.timeMs - b.timeMs);
 }

@@ -1,4 +1,6 @@
-/** `poste relay doctor`: everything that it may find, of a relay that runs, of one that does not, and of its machine. */
+/**
+ * `poste relay doctor`: everything that it may find, of a relay that runs, of one that does not, and of its machine.
+ */
 import { existsSync } from 'node:fs';
 import {
   chmod,

@@ -1,4 +1,7 @@
-/** What `poste relay serve` takes from flags, environment and files, and what it refuses: in one sentence, with an exit code. */
+/**
+ * What `poste relay serve` takes from flags, environment and files, and what it refuses: in one sentence, with an exit
+ * code.
+ */
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { chmod, cp, mkdir, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';

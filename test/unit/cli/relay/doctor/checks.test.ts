@@ -1,10 +1,9 @@
 /** What `poste relay doctor` says of the server of a shared log, and of the HTTP server, by what these answered. */
 import { expect, test } from 'vitest';
-import { logChecks } from '../../../../../src/cli/relay/doctor/log-checks.ts';
 import type { RelaySubject } from '../../../../../src/cli/relay/doctor/subject.ts';
 import type { Check } from '../../../../../src/lib/check.ts';
 import type { Durability } from '../../../../../src/relay/shared-log/durability.ts';
-import { serverCheck } from '../../../../../src/cli/relay/doctor/process-checks.ts';
+import { logChecks, serverCheck } from '../../../../../src/cli/relay/doctor/process-checks.ts';
 import { NOT_INSTALLED } from '../../../../../src/relay/http/uws-binding.ts';
 import type { StatusDocument } from '../../../../../src/relay/operator/documents.ts';
 import type { LogInspection } from '../../../../../src/relay/shared-log/inspect-log.ts';
