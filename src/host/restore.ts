@@ -22,7 +22,7 @@ import { RETRY_TIMING } from './core/outbox-event.ts';
 import { identityOf } from './peers/identity.ts';
 import { createHostContext, type HostContext } from './base/context.ts';
 import { afterPeerChange } from './outbox/outbox.ts';
-import { reportToAgent } from './mailbox/reports.ts';
+import { reportToAgent } from './mailbox/mailbox.ts';
 import { type HostPaths, makePrivateFolder } from './base/paths.ts';
 import { HOST_BACKUP, type HostBackupHeader } from './store/backup.ts';
 import type { HostStore, Reader, Transaction } from './store/host-store.ts';

@@ -12,19 +12,19 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/api': 740,
   'src/host/base': 430,
   'src/host/contract': 1400,
-  'src/host/core': 2260,
+  'src/host/core': 2250,
   'src/host/doctor': 1370,
   'src/host/hooks': 1340,
-  'src/host/inbound': 1250,
+  'src/host/inbound': 1260,
   'src/host/lan': 1590,
   'src/host/mail': 1800,
   'src/host/mailbox': 370,
   'src/host/mcp': 900,
-  'src/host/outbox': 1140,
+  'src/host/outbox': 1130,
   'src/host/peers': 750,
   'src/host/relay': 2740,
   'src/host/store': 1070,
-  'src/host/wake': 1540,
+  'src/host/wake': 1520,
   'src/host/web': 230,
   'src/host/wire': 580,
   'src/http': 2280,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 82990,
+  src: 82950,
   test: 98750,
   'bench scripts': 11250,
 };

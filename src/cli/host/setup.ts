@@ -214,7 +214,9 @@ function programsHere(context: CommandContext, { program: wanted, agent = new Ma
   throw new CommandFailed('notFound', 'NO_PROGRAM', `none of ${names} is on PATH: install one of them first`);
 }
 
-/** A program keeps the agent whose mail tools it has, so that a setup without flags changes nothing of an earlier one. */
+/**
+ * A program keeps the agent whose mail tools it has, so that a setup without flags changes nothing of an earlier one.
+ */
 function agentsOf(context: CommandContext, programs: readonly SettledProgram[], { agent }: SetupFlags): Agents {
   const nameOf = (program: SettledProgram): string =>
     agent?.get(program) ?? presentAgent(context, program) ?? COMMAND_OF[program];

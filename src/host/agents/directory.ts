@@ -1,15 +1,22 @@
-/** `mail_agents`: lists the agents of this host, and of paired hosts as far as those sent their lists. */
-import { addressOf, foldName, isSameHost } from '../core/address.ts';
-import { type Refusal, refusal } from '../core/refusal.ts';
+/**
+ * The agents and hosts that one can write to: for `mail_agents` the agents of this host, and of paired hosts as far as
+ * those sent their lists; for the owner's page also their presence, and the way to each host.
+ */
+import type { HostContext } from '../base/context.ts';
+import type { AgentsInput, AgentsResult } from '../contract/mail.ts';
+import type { PeopleResult } from '../contract/owner-page.ts';
+import { addressOf, foldName, isSameHost, OWNER_NAME } from '../core/address.ts';
+import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import type { AgentId, DirectoryAgent, PeerId } from '../core/rows.ts';
 import { suggestions } from '../core/suggestions.ts';
-import type { AgentsInput, AgentsResult } from '../contract/mail.ts';
+import { wayOfMail } from '../core/transport-choice.ts';
+import { nameOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
+import type { RelayTransport } from '../outbox/peer-work.ts';
+import { livePeers, peerView } from '../peers/peers.ts';
 import type { Reader } from '../store/host-store.ts';
 import { type Directories, pairedPeers } from './address-book.ts';
 import { presentAgents } from './agents.ts';
-import { nameOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
-import type { HostContext } from '../base/context.ts';
-import { hasLiveSession } from './sessions.ts';
+import { hasLiveSession, listSessions } from './sessions.ts';
 
 const SECOND_MS = 1000;
 
@@ -69,4 +76,39 @@ async function agentsHere(reader: Reader, context: HostContext): Promise<AgentsR
 
 function byName(a: DirectoryAgent, b: DirectoryAgent): number {
   return foldName(a.name) < foldName(b.name) ? -1 : 1;
+}
+
+export interface PeopleParts {
+  directories: Directories;
+  carrier: Pick<RelayTransport, 'factsFor'>;
+}
+
+export async function listPeople(
+  context: HostContext,
+  { directories, carrier }: PeopleParts,
+): Promise<PeopleResult | Refusal> {
+  const listed = await listAgents(context, null, {}, directories);
+  if (isRefusal(listed)) return listed;
+  const { sessions } = await listSessions(context, null);
+  // Ordered by when they were last seen: the first one of an agent counts.
+  const seenAt = new Map<string, number>();
+  for (const { agent, seen_at } of sessions) if (!seenAt.has(agent)) seenAt.set(agent, seen_at);
+  const agents = listed.agents.map(({ address, name, host, roles, presence }) => {
+    const seen_at = presence === 'remote' ? null : (seenAt.get(name) ?? null);
+    return { address, name, host, roles, presence, seen_at };
+  });
+  const { hostName } = context.identity();
+  const here = {
+    host: hostName,
+    way: 'here' as const,
+    reached_at: null,
+    agents: agents.filter(({ presence }) => presence !== 'remote').length,
+    directory_age_seconds: null,
+  };
+  const peers = await context.store.read(livePeers);
+  const hosts = peers.map((peer) => {
+    const { host, reached_at, agents: known, directory_age_seconds } = peerView(context, peer);
+    return { host, way: wayOfMail(peer, carrier.factsFor(peer)), reached_at, agents: known, directory_age_seconds };
+  });
+  return { you: addressOf(OWNER_NAME, hostName), agents, hosts: [here, ...hosts] };
 }

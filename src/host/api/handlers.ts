@@ -5,16 +5,14 @@ import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.t
 import { isObject } from '../../protocol/json-object.ts';
 import type { Directories } from '../agents/address-book.ts';
 import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from '../agents/agents.ts';
-import { listAgents } from '../agents/directory.ts';
+import { listAgents, listPeople } from '../agents/directory.ts';
 import type { RelayTransport } from '../outbox/peer-work.ts';
-import { listPeople } from '../agents/people.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
 import type { HostContext } from '../base/context.ts';
 import { type Refusal, refusal, type RefusalCode } from '../core/refusal.ts';
 import type { AgentId } from '../core/rows.ts';
 import { discardQuarantined, listQuarantine, retryQuarantine, showQuarantined } from '../inbound/quarantine.ts';
-import { replyMail } from '../mail/reply.ts';
-import { sendMail } from '../mail/send.ts';
+import { replyMail, sendMail } from '../mail/send.ts';
 import { listSent } from '../mail/sent.ts';
 import { findMessage } from '../mail/find-message.ts';
 import { listConversations, markAllRead } from '../mail/conversations.ts';

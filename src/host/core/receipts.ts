@@ -1,10 +1,17 @@
 /**
- * Delivery receipts: which one is issued next, and which of two counts.
+ * Delivery receipts of hosts and accept receipts of relays. Pure; the signature of an accept receipt is checked here.
  *
  * Specification, "Delivery receipt states": applied by state rank, then seq, so that repeats are harmless. A seq is
- * never used twice for one (message, recipient), also not by a host that was restored from a copy. Pure.
+ * never used twice for one (message, recipient), also not by a host that was restored from a copy. "Sender outbox row
+ * (relay path)", first line of the table: only a proof that the relay took it moves a row to relay-accepted.
  */
-import { DELIVERY_STATES, type DeliveryState } from '../../protocol/documents.ts';
+import { canonicalBytes } from '../../protocol/canonical-json.ts';
+import type { Sha256Hex } from '../../protocol/digest.ts';
+import { type AcceptReceipt, DELIVERY_STATES, type DeliveryState } from '../../protocol/documents.ts';
+import { verifySignature } from '../../protocol/ed25519.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { OutboxEvent } from './outbox-event.ts';
 import type { ReceiptRow, RecipientState, SentRecipient, SentStep } from './rows.ts';
 
 /** 1 to 4 for the states of a receipt, 0 for states that come without one. */
@@ -55,4 +62,88 @@ export function withStep(
 ): SentRecipient {
   const before = known.steps.at(-1)?.state === state ? known.steps.slice(0, -1) : known.steps;
   return { ...known, state, atMs, seq, steps: [...before, { state, atMs }].slice(-SENT_STEPS_MAX) };
+}
+
+/** What was asked of the relay, and of which. */
+export interface PushedRow {
+  /** Pinned. */
+  relayPubkey: PublicKey;
+  /** Of the answer that the receipt came in. */
+  epoch: Epoch;
+  /** The key that signed the hop. */
+  senderPubkey: PublicKey;
+  itemId: string;
+  /** The key that the row was pushed to. */
+  targetPubkey: PublicKey;
+  wireHash: Sha256Hex;
+}
+
+const RECEIPT_FAULTS = [
+  'relay key', // it is another relay's
+  'epoch',
+  'sender',
+  'item',
+  'target', // the row's target is not in it, or more than once
+  'hash',
+  'signature',
+  'size', // it is kept with the row, and this one is too long
+] as const;
+
+/** Of the signed bytes; ours have fewer than 1,000. */
+const RECEIPT_BYTES_MAX = 16_384;
+export type ReceiptFault = (typeof RECEIPT_FAULTS)[number];
+
+/** The seq that the relay gave the row, or what of the receipt is not the row's. */
+export function checkAcceptReceipt(
+  accept: AcceptReceipt,
+  sig: string,
+  pushed: PushedRow,
+): { seq: number } | { fault: ReceiptFault } {
+  if (accept.relay_pubkey !== pushed.relayPubkey) return { fault: 'relay key' };
+  if (accept.epoch !== pushed.epoch) return { fault: 'epoch' };
+  if (accept.sender_pubkey !== pushed.senderPubkey) return { fault: 'sender' };
+  if (accept.item_id !== pushed.itemId) return { fault: 'item' };
+  const [target, another] = accept.targets.filter(({ host_pubkey: key }) => key === pushed.targetPubkey);
+  if (!target || another) return { fault: 'target' };
+  if (target.wire_hash !== pushed.wireHash) return { fault: 'hash' };
+  let signed: Buffer;
+  try {
+    signed = canonicalBytes(accept);
+  } catch {
+    // A value that no canonical form carries was signed by nobody.
+    return { fault: 'signature' };
+  }
+  if (signed.length > RECEIPT_BYTES_MAX) return { fault: 'size' };
+  return verifySignature(pushed.relayPubkey, signed, sig) ? { seq: target.seq } : { fault: 'signature' };
+}
+
+interface RelayResult {
+  status: string;
+  accept?: AcceptReceipt;
+  sig?: string;
+}
+
+/** How long the relay says that it keeps items. */
+interface RelayPromise {
+  retentionMs: number;
+  /** This host's clock: an acceptance in the future would never run out. */
+  nowMs: number;
+}
+
+export function outboxEventOfResult(
+  { status, accept, sig }: RelayResult,
+  pushed: PushedRow,
+  { retentionMs, nowMs }: RelayPromise,
+): OutboxEvent {
+  const code = /^rejected:(.*)/s.exec(status)?.[1];
+  if (code !== undefined) return { type: 'relay-refused', code: code.slice(0, 100) };
+  if (!accept || sig === undefined) return { type: 'relay-failed', reason: 'the relay gave no result for it' };
+  const checked = checkAcceptReceipt(accept, sig, pushed);
+  if ('fault' in checked) {
+    return { type: 'relay-failed', reason: `the accept receipt does not verify (${checked.fault})` };
+  }
+  const { relayPubkey, epoch } = pushed;
+  const acceptedAtMs = Math.min(accept.at, nowMs);
+  const acceptance = { relayPubkey, epoch, seq: checked.seq, accept, sig, acceptedAtMs, retentionMs };
+  return { type: 'relay-accepted', acceptance, isVerified: true };
 }

@@ -46,7 +46,7 @@ import { type Envelope, type SealedContent, sealKeyId } from '../wire/sealing.ts
 import { isExpiryInTime } from '../core/outbox.ts';
 import { retiredAt } from '../core/peer-keys.ts';
 import { outboxRowOf, afterAttempt } from '../outbox/outbox.ts';
-import { applyToSent } from '../mailbox/sent-recipients.ts';
+import { applyToSent } from '../mailbox/mailbox.ts';
 
 /** How long a retired encryption key still opens mail. */
 const RETIRED_SEAL_KEY_MS = 60 * 86_400_000;

@@ -16,19 +16,21 @@ import type { HostContext } from '../base/context.ts';
 import {
   bareScopeOf,
   QUARANTINE_ROOMS,
-  REASONS_OF_UNKNOWN_KEYS,
-  STRANGERS_BYTES_PER_MINUTE,
-  UNKNOWN_KEY_ITEM_BYTES_MAX,
+  type QuarantineLossRow,
   type QuarantinePlace,
   type QuarantineRoom,
+  type QuarantineRow,
   type QuarantineScope,
+  type QuarantineUsage,
+  REASONS_OF_UNKNOWN_KEYS,
   scopesOf,
   shareOfKey,
+  STRANGERS_BYTES_PER_MINUTE,
+  UNKNOWN_KEY_ITEM_BYTES_MAX,
 } from '../core/quarantine.ts';
-import type { QuarantineLossRow, QuarantineRow, QuarantineUsage } from '../core/quarantine.ts';
 import { OWNER_ID, type PeerId } from '../core/rows.ts';
 import { countText } from '../core/spans.ts';
-import { type Report, reportToAgent } from '../mailbox/reports.ts';
+import { type Report, reportToAgent } from '../mailbox/mailbox.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { claimedHost } from '../wire/parse.ts';
 import type { IncomingItem, KeptReason } from './verify.ts';

@@ -34,8 +34,7 @@ import { encKeyOf, learnDirectory, learnEncKey, learnRotation } from '../peers/p
 import { receiveItems } from '../inbound/receive.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
 import { isDialledAt } from './peer-address.ts';
-import { inviterMessage, type ListeningAt } from '../peers/pairing.ts';
-import { NOT_CONFIRMED, type PairingInvite } from '../peers/pairing-invite.ts';
+import { inviterMessage, type ListeningAt, NOT_CONFIRMED, type PairingInvite } from '../peers/pairing-invite.ts';
 
 export interface LanRequest {
   method: string;

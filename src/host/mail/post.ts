@@ -16,7 +16,7 @@ import { addressOf } from '../core/address.ts';
 import { byPeer, type LocalTarget, type RemoteTarget, type Target } from '../core/recipients.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import type { AgentId, IdempotencyRow, MessageKind, MessageRow, Origin, SentRecipient } from '../core/rows.ts';
-import { keepSent, nameOf, newMessage, storeMessage } from '../mailbox/mailbox.ts';
+import { keepSent, nameOf, newMessage, refuseAbsentAgent, storeMessage } from '../mailbox/mailbox.ts';
 import { queueEnvelope } from '../outbox/outbox.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 
@@ -42,25 +42,43 @@ interface Idempotency {
   contentHash: Sha256Hex;
 }
 
-export interface Posted {
+interface Posted {
   result: SendResult;
   idempotency: Idempotency | null;
   /** The recipients to wake, with their index in `result.recipients`. */
   toWake: { target: LocalTarget; at: number }[];
 }
 
-/** `content` is a plain JSON value. */
-export function idempotencyOf(key: string | undefined, content: object): Idempotency | null {
-  if (key === undefined) return null;
-  return { keyHash: sha256Hex(key), contentHash: sha256Hex(canonicalBytes(content)) };
+interface Posting {
+  /** The operation with its complete input, a plain JSON value: an idempotency key stands for it. */
+  content: object;
+  key: string | undefined;
+  wakeAgent: WakeAgent | undefined;
+}
+
+/**
+ * Sends what `mailOf` makes of the store, or refuses as it does, in one transaction; wakes recipients once it is durable.
+ * Refuses `NO_SUCH_AGENT` and `IDEMPOTENCY_CONFLICT` before it asks.
+ */
+export async function postMail(
+  context: HostContext,
+  senderId: AgentId,
+  { content, key, wakeAgent }: Posting,
+  mailOf: (tx: Transaction) => Promise<Mail | Refusal>,
+): Promise<SendResult | Refusal> {
+  const idempotency: Idempotency | null =
+    key === undefined ? null : { keyHash: sha256Hex(key), contentHash: sha256Hex(canonicalBytes(content)) };
+  const posted = await context.store.transact<Posted | Refusal>(async (tx) => {
+    const answered = refuseAbsentAgent(tx, senderId) ?? sentBefore(tx, senderId, idempotency);
+    if (answered) return answered;
+    const mail = await mailOf(tx);
+    return isRefusal(mail) ? mail : storeMail(tx, context, senderId, mail, idempotency);
+  });
+  return isRefusal(posted) ? posted : wakeRecipients(context, senderId, posted, wakeAgent);
 }
 
 /** The result of the key's first use, or a refusal when that had other content. `undefined` for a new key. */
-export function sentBefore(
-  reader: Reader,
-  agentId: AgentId,
-  idempotency: Idempotency | null,
-): Posted | Refusal | undefined {
+function sentBefore(reader: Reader, agentId: AgentId, idempotency: Idempotency | null): Posted | Refusal | undefined {
   const known = idempotency && reader.get('idempotency', agentId, idempotency.keyHash);
   if (!known) return undefined;
   if (known.contentHash !== idempotency.contentHash) {
@@ -74,7 +92,7 @@ export function sentBefore(
 }
 
 /** Writes a message with its entries, outbox rows and sent row. Refuses first what no transport can carry. */
-export async function postMail(
+async function storeMail(
   tx: Transaction,
   context: HostContext,
   senderId: AgentId,
@@ -213,7 +231,7 @@ function ageInWords(ageMs: number): string {
  * Wakes the recipients that the message wakes, and puts the outcome into the result, also into the stored result of the
  * idempotency key. Without proof the status says what its sessions are after the attempt, which may have ended some.
  */
-export async function wakeRecipients(
+async function wakeRecipients(
   context: HostContext,
   senderId: AgentId,
   { result, idempotency, toWake }: Posted,
@@ -244,17 +262,6 @@ export async function wakeRecipients(
     });
   }
   return woken;
-}
-
-/** Runs `work`, which posts or refuses, as one transaction, and wakes recipients once it is durable. */
-export async function postAndWake(
-  context: HostContext,
-  senderId: AgentId,
-  wakeAgent: WakeAgent | undefined,
-  work: (tx: Transaction) => Promise<Posted | Refusal>,
-): Promise<SendResult | Refusal> {
-  const posted = await context.store.transact(work);
-  return isRefusal(posted) ? posted : wakeRecipients(context, senderId, posted, wakeAgent);
 }
 
 /** The tag of ChaCha20-Poly1305. */

@@ -1,15 +1,39 @@
-/** `mail_send`: begins a conversation, or continues one when `reply_to` names a message of it. */
-import { type AddressForm, parseAddress } from '../core/address.ts';
-import { decidingPeers, expandRecipients } from '../core/recipients.ts';
-import { type Refusal, isRefusal } from '../core/refusal.ts';
-import type { AgentId, PeerRow } from '../core/rows.ts';
-import type { SendInput, SendResult } from '../contract/mail.ts';
-import { badInput } from '../contract/parse-input.ts';
-import { type Directories, addressBook, pairedPeers, refuseUnresolved } from '../agents/address-book.ts';
-import { knownMessage, noSuchMessage, refuseAbsentAgent } from '../mailbox/mailbox.ts';
-import type { HostContext } from '../base/context.ts';
-import { idempotencyOf, postAndWake, postMail, sentBefore } from './post.ts';
+/**
+ * `mail_send` begins a conversation, or continues one when `reply_to` names a message of it. `mail_reply` answers a
+ * message of this agent's mailbox, or follows up on one that it sent, in the same thread.
+ *
+ * A reply goes to the agent that sent the message, whatever its present name; a follow-up goes to the recipients of
+ * the agent's own message. With `to_all` it goes to the others too; those that cannot be reached any more are left out
+ * and named in the result.
+ */
+import {
+  addressBook,
+  type Directories,
+  pairedPeers,
+  refuseUnresolved,
+  unresolvedInWords,
+} from '../agents/address-book.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
+import type { HostContext } from '../base/context.ts';
+import { SUBJECT_CHARACTERS_MAX } from '../contract/limits.ts';
+import type { ReplyInput, SendInput, SendResult } from '../contract/mail.ts';
+import { badInput } from '../contract/parse-input.ts';
+import { type AddressForm, parseAddress, partsOfAddress } from '../core/address.ts';
+import { codeUnitAfter } from '../core/code-points.ts';
+import {
+  type AddressBook,
+  agentById,
+  decidingPeers,
+  expandRecipients,
+  merge,
+  type Target,
+  type Unresolved,
+} from '../core/recipients.ts';
+import { isRefusal, type Refusal } from '../core/refusal.ts';
+import type { AgentId, MessageRow, PeerId, PeerRow } from '../core/rows.ts';
+import { knownMessage, noSuchMessage } from '../mailbox/mailbox.ts';
+import type { Reader } from '../store/host-store.ts';
+import { postMail } from './post.ts';
 
 const SECOND_MS = 1000;
 
@@ -30,12 +54,7 @@ export async function sendMail(
   const { to, subject, body, kind = 'message', reply_to = null, needs_reply = false } = input;
   const { refs = [], origin = 'agent', idempotency_key } = input;
   const content = { operation: 'mail_send', to, subject, body, kind, reply_to, needs_reply, refs, origin };
-  const idempotency = idempotencyOf(idempotency_key, content);
-  return postAndWake(context, agentId, wakeAgent, async (tx) => {
-    const absent = refuseAbsentAgent(tx, agentId);
-    if (absent) return absent;
-    const before = sentBefore(tx, agentId, idempotency);
-    if (before) return before;
+  return postMail(context, agentId, { content, key: idempotency_key, wakeAgent }, async (tx) => {
     const answers = reply_to === null ? null : knownMessage(tx, agentId, reply_to);
     if (answers === undefined) return noSuchMessage('reply_to', reply_to ?? '');
     const book = await addressBook(tx, context, agentId, forms);
@@ -45,8 +64,7 @@ export async function sendMail(
       ? book.peers.map((peer) => listAge(context, peer))
       : [];
     const words = { subject, body, kind, needsReply: needs_reply, refs, origin };
-    const mail = { answers, targets, leftOut: [], directories, ...words };
-    return postMail(tx, context, agentId, mail, idempotency);
+    return { answers, targets, leftOut: [], directories, ...words };
   });
 }
 
@@ -83,4 +101,89 @@ function parseRecipients(to: readonly string[]): AddressForm[] | Refusal {
     forms.push(form);
   }
   return forms;
+}
+
+/** Sends a reply for an agent. Resolves and refuses as `sendMail` does. */
+export async function replyMail(
+  context: HostContext,
+  agentId: AgentId,
+  input: ReplyInput,
+  wakeAgent?: WakeAgent,
+): Promise<SendResult | Refusal> {
+  const { message_id, body, subject = null, kind = 'reply', to_all = false, needs_reply = false } = input;
+  const { refs = [], origin = 'agent', idempotency_key } = input;
+  const content = { operation: 'mail_reply', message_id, body, subject, kind, to_all, needs_reply, refs, origin };
+  return postMail(context, agentId, { content, key: idempotency_key, wakeAgent }, async (tx) => {
+    const answers = knownMessage(tx, agentId, message_id);
+    if (!answers) return noSuchMessage('message_id', message_id);
+    const { targets, leftOut } = await replyTargets(tx, context, agentId, answers, to_all);
+    if (targets.length === 0) return refuseUnresolved(tx, context, agentId, leftOut, 'message_id');
+    const text = subject ?? replySubject(answers.subject, SUBJECT_CHARACTERS_MAX);
+    const named = leftOut.map(({ to, reason }) => ({ recipient: to, detail: unresolvedInWords(reason) }));
+    return { subject: text, body, kind, needsReply: needs_reply, refs, origin, answers, targets, leftOut: named };
+  });
+}
+
+/** The sender or a recipient of a message, by agent id or peer id if known, and not by a name that may have changed. */
+interface Party {
+  text: string;
+  agentId: AgentId | null;
+  peerId: PeerId | null;
+}
+
+async function replyTargets(
+  reader: Reader,
+  context: HostContext,
+  agentId: AgentId,
+  answers: MessageRow,
+  toAll: boolean,
+): Promise<{ targets: Target[]; leftOut: Unresolved[] }> {
+  const sender: Party = { text: answers.from, agentId: answers.fromAgent, peerId: answers.fromPeer };
+  const isOwn = answers.fromAgent === agentId;
+  const others = isOwn || toAll ? partiesOf(reader, answers) : [];
+  const parties = isOwn ? others : [sender, ...others];
+  const forms = parties.flatMap(({ text }) => parseAddress(text) ?? []);
+  const ids = parties.flatMap((party) => party.agentId ?? []);
+  const book = await addressBook(reader, context, agentId, forms, ids);
+  const meant = new Map<string, Target>();
+  const leftOut: Unresolved[] = [];
+  for (const party of parties) {
+    const found = resolve(party, book);
+    if ('reason' in found) {
+      // The sender cannot be left out of a reply.
+      if (party === sender) return { targets: [], leftOut: [found] };
+      leftOut.push(found);
+    } else merge(meant, found, party.text);
+  }
+  const mine = meant.get(agentId);
+  meant.delete(agentId);
+  // A reply to a message to oneself goes to oneself.
+  if (meant.size === 0 && mine) meant.set(agentId, mine);
+  return { targets: [...meant.values()], leftOut };
+}
+
+function partiesOf(reader: Reader, { ref, to }: MessageRow): Party[] {
+  const sent = reader.get('sent', ref);
+  if (sent) return sent.recipients.map(({ address, agentId, peerId }) => ({ text: address, agentId, peerId }));
+  return to.map((text) => ({ text, agentId: null, peerId: null }));
+}
+
+function resolve({ text, agentId, peerId }: Party, book: AddressBook): Target | Unresolved {
+  if (agentId !== null) return agentById(agentId, book) ?? { to: text, reason: 'removed-agent' };
+  const parts = partsOfAddress(text);
+  if (!parts) return { to: text, reason: 'unknown-agent' };
+  const host = peerId === null ? parts.host : book.peers.find((peer) => peer.peerId === peerId)?.hostName;
+  if (host === undefined) return { to: text, reason: 'unknown-host' };
+  const { targets, unresolved } = expandRecipients([{ type: 'agent', text, name: parts.name, host }], book);
+  const [found = unresolved[0]] = targets;
+  if (!found) throw new Error('invariant: an address means an agent or is refused');
+  return found;
+}
+
+const RE = /^re:\s*/i;
+
+/** The subject of a reply without one: one `Re: ` and the old subject, cut to `charactersMax` code points. */
+export function replySubject(subject: string, charactersMax: number): string {
+  const text = `Re: ${subject.replace(RE, '')}`;
+  return text.slice(0, codeUnitAfter(text, charactersMax));
 }

@@ -4,7 +4,7 @@ import { DAY_MS } from '../../protocol/limits.ts';
 import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
 import type { TraceInput, TraceResult, TraceRow } from '../contract/outbox.ts';
 import type { HostContext } from '../base/context.ts';
-import { checkAcceptReceipt, type ReceiptFault } from '../core/accept-receipt.ts';
+import { checkAcceptReceipt, type ReceiptFault } from '../core/receipts.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import {
   type AgentId,

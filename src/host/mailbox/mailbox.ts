@@ -1,22 +1,30 @@
 /**
- * The rows of mailboxes: puts messages in, and changes entries. Everything that a mailbox shows comes from these rows.
+ * The rows of mailboxes and of sent messages: puts messages in, the host's own reports among them, changes entries, and
+ * keeps what is known of each recipient. Everything that a mailbox shows comes from these rows.
  *
  * Invariants, kept inside each transaction:
  *   - an entry is in `unread` exactly while its state is `unread`, and in `unacked` exactly until it is acked;
  *   - `MailboxRow` counts what `entry` and `unread` hold;
  *   - a message and its body are kept as long as `held` counts a mailbox or a sender.
  */
+import type { DeliveryState } from '../../protocol/documents.ts';
 import type { HostContext } from '../base/context.ts';
-import { OWNER_NAME } from '../core/address.ts';
+import { addressOf, HOST_VOICE, OWNER_NAME } from '../core/address.ts';
 import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
+import { movesRecipient, withStep } from '../core/receipts.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import {
+  type Address,
   type AgentId,
   type EntryRow,
   type MailboxRow,
+  type MessageKind,
   type MessageRef,
   type MessageRow,
   OWNER_ID,
+  type PeerId,
+  type RecipientState,
+  type SentRecipient,
 } from '../core/rows.ts';
 import { type Mentioned, mentionsIn, wakesRecipient } from '../core/waking.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
@@ -253,4 +261,105 @@ export function newMessage(
     bodyBytes: Buffer.byteLength(body, 'utf8'),
     ...given,
   };
+}
+
+interface RecipientReceipt {
+  state: DeliveryState;
+  /** 0 for a recipient on this host. */
+  seq: number;
+  atMs: number;
+}
+
+/** Applies a receipt to a recipient on another host, by state rank, then seq. Returns whether the recipient changed. */
+export function applyToSent(
+  tx: Transaction,
+  context: HostContext,
+  ref: MessageRef,
+  recipient: { peerId: PeerId; address: Address },
+  receipt: RecipientReceipt,
+): boolean {
+  return changeRecipients(tx, context, ref, (known) => {
+    const isMeant = known.peerId === recipient.peerId && known.address === recipient.address;
+    return isMeant && movesRecipient(known, receipt) ? withStep(known, receipt) : known;
+  });
+}
+
+/** Sets the state of a recipient on this host. Changes nothing of a message from elsewhere, or of a known state. */
+export function markLocalRecipient(
+  tx: Transaction,
+  context: HostContext,
+  ref: MessageRef,
+  agentId: AgentId,
+  state: DeliveryState,
+  atMs: number,
+): boolean {
+  const receipt = { state, seq: 0, atMs };
+  return changeRecipients(tx, context, ref, (known) =>
+    known.agentId === agentId && movesRecipient(known, receipt) ? withStep(known, receipt) : known,
+  );
+}
+
+/** Sets a state of recipients on a peer that comes without a receipt: not reached yet, or given up. */
+export function markRecipients(
+  tx: Transaction,
+  context: HostContext,
+  ref: MessageRef,
+  peerId: PeerId,
+  { recipients, state, atMs }: { recipients: readonly Address[]; state: RecipientState; atMs: number },
+): void {
+  changeRecipients(tx, context, ref, (known) =>
+    known.peerId === peerId && recipients.includes(known.address) ? withStep(known, { state, atMs }) : known,
+  );
+}
+
+/** Emits `sent-changed` when a recipient changed. */
+function changeRecipients(
+  tx: Transaction,
+  context: HostContext,
+  ref: MessageRef,
+  change: (known: SentRecipient) => SentRecipient,
+): boolean {
+  const row = tx.get('sent', ref);
+  if (!row) return false;
+  const recipients = row.recipients.map(change);
+  if (recipients.every((recipient, at) => recipient === row.recipients[at])) return false;
+  tx.put('sent', [ref], { ...row, recipients });
+  tx.afterCommit(() => context.emit({ type: 'sent-changed', agentId: row.agentId }));
+  return true;
+}
+
+export interface Report {
+  subject: string;
+  body: string;
+  /** `alert` wakes the agent. */
+  kind: MessageKind;
+  /** The message it is about; the report joins its thread. */
+  about?: Pick<MessageRow, 'ref' | 'thread'>;
+}
+
+/** Stores a report. A report for a removed agent goes to the owner. */
+export function reportToAgent(tx: Transaction, context: HostContext, agentId: AgentId, report: Report): MessageRef {
+  const agent = tx.get('agent', agentId);
+  const readerId = agent && agent.removedAtMs === null ? agentId : OWNER_ID;
+  const { hostName } = context.identity();
+  const { subject, body, kind, about } = report;
+  const message = newMessage(
+    tx,
+    context,
+    {
+      from: addressOf(HOST_VOICE, hostName),
+      fromAgent: null,
+      to: [addressOf(nameOf(tx, readerId), hostName)],
+      subject,
+      kind,
+      needsReply: false,
+      origin: 'agent',
+      refs: [],
+      replyTo: about?.ref ?? null,
+    },
+    body,
+    about?.thread ?? null,
+  );
+  storeMessage(tx, context, message, body, [{ agentId: readerId, forwardedFrom: null }]);
+  return message.ref;
 }

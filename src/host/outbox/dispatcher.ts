@@ -13,15 +13,14 @@
  * Invariants:
  *   - of one peer one look runs at a time, one request at most is under way over each transport, and no row is in two;
  *   - no peer waits for another one, and what the LAN reaches does not wait for a relay;
- *   - messages for one peer leave in the order in which they were sent (`core/send-order.ts`). While an earlier one is
+ *   - messages for one peer leave in the order in which they were sent (`core/transport-choice.ts`). While an earlier one is
  *     under way over one transport, a later one does not leave over the other before `ORDER_WAIT_MS` have passed;
  *   - a row that no transport can take gets `time-passed`, so that its deadlines hold.
  */
 import type { OutboxClock, OutboxEvent } from '../core/outbox-event.ts';
 import { lanDoubtAtMs } from '../core/outbox.ts';
 import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
-import { isToSend } from '../core/send-order.ts';
-import { type RelayFacts, chooseTransport, isOutOfReach, mayNeedRelay } from '../core/transport-choice.ts';
+import { chooseTransport, isOutOfReach, isToSend, mayNeedRelay, type RelayFacts } from '../core/transport-choice.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { signReceiptAnew } from './receipts.ts';
 import { noteMailOverLan, markReached, markUnreached, afterAttempt, dueRows, nextOpenRow } from './outbox.ts';

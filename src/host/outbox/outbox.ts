@@ -18,12 +18,11 @@ import {
   type PeerId,
   type PeerRow,
 } from '../core/rows.ts';
-import { bySending, sendOrder } from '../core/send-order.ts';
+import { bySending, sendOrder } from '../core/transport-choice.ts';
 import type { Reader, Transaction, RangeOptions } from '../store/host-store.ts';
 import type { HostContext } from '../base/context.ts';
-import { reportToAgent } from '../mailbox/reports.ts';
 import { sealEnvelope } from '../wire/sealing.ts';
-import { markRecipients } from '../mailbox/sent-recipients.ts';
+import { markRecipients, reportToAgent } from '../mailbox/mailbox.ts';
 import { sha256Hex } from '../../protocol/digest.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import type { PushedKind } from '../../protocol/items.ts';
@@ -74,7 +73,7 @@ export async function queueEnvelope(
 
 /**
  * The rows of a peer that are due, at most `limit` of the longest due, in the order in which they were queued. Messages
- * leave in the order in which they were sent, and are put off or brought forward for that (`core/send-order.ts`).
+ * leave in the order in which they were sent, and are put off or brought forward for that (`core/transport-choice.ts`).
  */
 export async function dueRows(context: HostContext, peerId: PeerId, limit: number): Promise<OutboxRow[]> {
   const nowMs = context.nowMs();

@@ -5,7 +5,7 @@
  */
 import type { OutboxEvent } from '../core/outbox-event.ts';
 import type { OutboxRow, PeerRow } from '../core/rows.ts';
-import { isToSend } from '../core/send-order.ts';
+import { isToSend } from '../core/transport-choice.ts';
 import type { RelayFacts } from '../core/transport-choice.ts';
 
 /** Over what a request goes. */

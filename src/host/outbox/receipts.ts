@@ -13,8 +13,7 @@ import type { Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../base/context.ts';
 import { addOutboxRow, dropOutboxRow, outboxRowOf } from './outbox.ts';
 import { parseReceipt } from '../wire/parse.ts';
-import { markLocalRecipient } from '../mailbox/sent-recipients.ts';
-import { advanceEntry, type EntryChange } from '../mailbox/mailbox.ts';
+import { advanceEntry, type EntryChange, markLocalRecipient } from '../mailbox/mailbox.ts';
 
 /**
  * Tells the sender's host that an agent here has a message (`delivered`), was notified of it, read it or acked it; when

@@ -7,9 +7,17 @@
  */
 import { EventEmitter, once } from 'node:events';
 import { limitedSignal } from '../../lib/limited-signal.ts';
+import type { LanPair } from '../../protocol/documents.ts';
 import type { LanPairing } from '../../protocol/lan.ts';
-import { PAIRING_SECRET_BYTES, pairingCodeText } from '../../protocol/pairing-code.ts';
+import {
+  isPairingMac,
+  PAIRING_SECRET_BYTES,
+  pairingCodeText,
+  type PairingContent,
+  pairingMac,
+} from '../../protocol/pairing-code.ts';
 import { displayFingerprint, hostFingerprint, parseFingerprint, type PublicKey } from '../../protocol/public-key.ts';
+import type { HostContext } from '../base/context.ts';
 import { INVITE_MS } from '../contract/limits.ts';
 import type {
   ConfirmInput,
@@ -19,10 +27,9 @@ import type {
   PairWaitResult,
   PeerView,
 } from '../contract/peers.ts';
-import type { HostContext } from '../base/context.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import type { PeerRow } from '../core/rows.ts';
-import { isFromAcceptor, type PairingParties } from './pairing.ts';
+import { encKeyDocument } from './identity.ts';
 import { type PairedHost, peerOfKey, peerView, pinPeer, refusePairing } from './peers.ts';
 
 /** A request of a host that waits for the confirmation is held this long: less than that host waits. */
@@ -194,4 +201,66 @@ export class PairingInvite {
     if (this.#invitation && isOver(this.#invitation)) this.#invitation = undefined;
     return this.#invitation;
   }
+}
+
+/** The keys of both sides. */
+export type PairingParties = Pick<LanPair, 'inviter_pubkey' | 'acceptor_pubkey'>;
+
+/** The listener that a host announces; `address` when its requests come from another one. */
+export interface ListeningAt {
+  port: number;
+  address: string | undefined;
+}
+
+/** The message that this host sends as the acceptor. */
+export function acceptorMessage(
+  context: HostContext,
+  secret: Uint8Array,
+  parties: PairingParties,
+  listening: ListeningAt,
+): LanPairing {
+  const body = ownBody(context, listening);
+  return { ...body, mac: pairingMac(secret, { role: 'acceptor', ...parties, body }) };
+}
+
+/** This host's answer, as the inviter, to the request with `acceptorMac`. */
+export function inviterMessage(
+  context: HostContext,
+  secret: Uint8Array,
+  parties: PairingParties,
+  listening: ListeningAt,
+  acceptorMac: string,
+): LanPairing {
+  const body = ownBody(context, listening);
+  return { ...body, mac: pairingMac(secret, { role: 'inviter', ...parties, body, acceptor_mac: acceptorMac }) };
+}
+
+/** Whether the acceptor has the secret and sent exactly `received`. */
+export function isFromAcceptor(received: LanPairing, secret: Uint8Array, parties: PairingParties): boolean {
+  return received.pubkey === parties.acceptor_pubkey && isCovered(received, secret, { role: 'acceptor', ...parties });
+}
+
+/** Whether the inviter has the secret, sent exactly `answer`, and answered the request with `acceptorMac`. */
+export function isFromInviter(
+  answer: LanPairing,
+  secret: Uint8Array,
+  parties: PairingParties,
+  acceptorMac: string,
+): boolean {
+  const words = { role: 'inviter', ...parties, acceptor_mac: acceptorMac } as const;
+  return answer.pubkey === parties.inviter_pubkey && isCovered(answer, secret, words);
+}
+
+type WithoutBody<T> = T extends unknown ? Omit<T, 'body'> : never;
+
+function isCovered(received: LanPairing, secret: Uint8Array, words: WithoutBody<PairingContent>): boolean {
+  const { mac, ...body } = received;
+  return isPairingMac(mac, secret, { ...words, body });
+}
+
+function ownBody(context: HostContext, { port, address }: ListeningAt): Omit<LanPairing, 'mac'> {
+  const identity = context.identity();
+  const { hostName, signer } = identity;
+  const own = { host: hostName, pubkey: signer.publicKey, enc_key: encKeyDocument(identity), port };
+  return address === undefined ? own : { ...own, address };
 }

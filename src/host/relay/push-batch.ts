@@ -10,7 +10,7 @@
 import { encodeBase64 } from '../../protocol/base64.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { outboxEventOfResult } from '../core/accept-receipt.ts';
+import { outboxEventOfResult } from '../core/receipts.ts';
 import type { OutboxEvent } from '../core/outbox-event.ts';
 import { isSending } from '../core/outbox.ts';
 import type { OutboxRow, PeerRow } from '../core/rows.ts';

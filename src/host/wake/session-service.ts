@@ -18,8 +18,7 @@ import type { HostContext } from '../base/context.ts';
 import { isRefusal, type Refusal } from '../core/refusal.ts';
 import type { AgentId } from '../core/rows.ts';
 import type { SessionRow, WakeMethod } from '../core/session-rows.ts';
-import type { ClaudeSockets } from './claude-sockets.ts';
-import type { Waiters } from './waiters.ts';
+import type { ClaudeSockets, Waiters } from './waiters.ts';
 import { type FactsOf, isRunning } from './processes.ts';
 import type { Rings } from './rings.ts';
 

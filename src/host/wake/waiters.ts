@@ -5,11 +5,12 @@
  * agent got it, only the proof (rings.ts). A session has one waiter: a new wait ends the one before it, which a hook of
  * an earlier turn left behind.
  */
+import type { Timers } from '../../lib/clock.ts';
+import { isSameProcess } from '../agents/sessions.ts';
+import type { SessionWaitResult } from '../contract/agents.ts';
 import type { AgentId } from '../core/rows.ts';
 import type { SessionRow } from '../core/session-rows.ts';
-import type { SessionWaitResult } from '../contract/agents.ts';
-import type { Timers } from '../../lib/clock.ts';
-import type { TryWakeOutcome } from './wake-methods.ts';
+import type { TryWake, TryWakeOutcome } from './wake-methods.ts';
 
 /** Between the answer to a wait and the call that confirms it. */
 export const HEARD_MS = 1000;
@@ -96,4 +97,38 @@ export class Waiters {
 /** Neither part holds a space. */
 function keyOf(agentId: AgentId, sessionId: string): string {
   return `${agentId} ${sessionId}`;
+}
+
+type Seat = Pick<SessionRow, 'agentId' | 'sessionId' | 'process'>;
+
+export class ClaudeSockets {
+  readonly #waiters: Pick<Waiters, 'ring'>;
+  /** The sessions of `poste mcp` that posted, and whose agent showed nothing since. */
+  readonly #unproven = new Map<string, Seat>();
+
+  constructor(waiters: Pick<Waiters, 'ring'>) {
+    this.#waiters = waiters;
+  }
+
+  readonly tryWake: TryWake<'claude-socket'> = async (session, _method, text, signal) => {
+    const { agentId, sessionId, process } = session;
+    const key = `${agentId} ${sessionId}`;
+    if (this.#unproven.has(key)) return 'unavailable';
+    const outcome = await this.#waiters.ring(session, text, signal);
+    if (outcome === 'given') this.#unproven.set(key, { agentId, sessionId, process });
+    return outcome;
+  };
+
+  /** The agent read a doorbell or used a mail tool, or its program began a session: its socket may be tried again. */
+  trust({ agentId, sessionId, process }: Seat): void {
+    for (const [key, seat] of this.#unproven) {
+      const isItsOwn = seat.sessionId === sessionId || isSameProcess(seat.process, process);
+      if (seat.agentId === agentId && isItsOwn) this.#unproven.delete(key);
+    }
+  }
+
+  /** The `poste mcp` has ended. */
+  forget({ agentId, sessionId }: Pick<Seat, 'agentId' | 'sessionId'>): void {
+    this.#unproven.delete(`${agentId} ${sessionId}`);
+  }
 }

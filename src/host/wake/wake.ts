@@ -3,7 +3,7 @@ import type { HostContext } from '../base/context.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
 import type { SessionService } from '../api/handlers.ts';
 import type { Timers } from '../../lib/clock.ts';
-import { ClaudeSockets } from './claude-sockets.ts';
+import { ClaudeSockets, Waiters } from './waiters.ts';
 import { codexSocketMethod, codexTurn } from './codex-socket.ts';
 import { tmuxMethod } from './terminal.ts';
 import { tryCommand, type WakeMethodTable } from './wake-methods.ts';
@@ -11,7 +11,6 @@ import { Doorbells } from './doorbells.ts';
 import { processFacts } from './processes.ts';
 import { Rings } from './rings.ts';
 import { createSessionService, SessionKeeper } from './session-service.ts';
-import { Waiters } from './waiters.ts';
 
 export interface Wake {
   sessions: SessionService;

@@ -1,12 +1,11 @@
 /** mail_inbox: what a mailbox shows, page by page, and what reading changes. */
 import { describe, expect, test } from 'vitest';
 import { InboxInput, type InboxResult } from '../../../src/host/contract/mail.ts';
-import { UNTRUSTED_NOTICE } from '../../../src/host/core/untrusted-text.ts';
+import { UNTRUSTED_NOTICE } from '../../../src/host/core/suggestions.ts';
 import { parseInput } from '../../../src/host/contract/parse-input.ts';
 import { removeAgent } from '../../../src/host/agents/agents.ts';
 import { useInbox } from '../../../src/host/mail/inbox.ts';
-import { replyMail } from '../../../src/host/mail/reply.ts';
-import { sendMail } from '../../../src/host/mail/send.ts';
+import { replyMail, sendMail } from '../../../src/host/mail/send.ts';
 import { type Refusal, isRefusal } from '../../../src/host/core/refusal.ts';
 import type { MessageRef } from '../../../src/host/core/rows.ts';
 import type { TestContext } from '../../support/test-context.ts';

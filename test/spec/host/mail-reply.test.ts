@@ -6,9 +6,8 @@ import type { Address, MessageRef, MessageRow, PeerRow } from '../../../src/host
 import type { ReplyInput, SendResult } from '../../../src/host/contract/mail.ts';
 import { SUBJECT_CHARACTERS_MAX } from '../../../src/host/contract/limits.ts';
 import { removeAgent, renameAgent } from '../../../src/host/agents/agents.ts';
-import { storeMessage } from '../../../src/host/mailbox/mailbox.ts';
-import { replyMail } from '../../../src/host/mail/reply.ts';
-import { reportToAgent } from '../../../src/host/mailbox/reports.ts';
+import { reportToAgent, storeMessage } from '../../../src/host/mailbox/mailbox.ts';
+import { replyMail } from '../../../src/host/mail/send.ts';
 import type { TestContext } from '../../support/test-context.ts';
 import {
   accepted,

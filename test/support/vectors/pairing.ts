@@ -1,7 +1,7 @@
 /** The vectors of a pairing on a LAN, checked without the code that made them; and what our code makes of them. */
 import { createHmac } from 'node:crypto';
 import { expect } from 'vitest';
-import { isFromAcceptor, isFromInviter } from '../../../src/host/peers/pairing.ts';
+import { isFromAcceptor, isFromInviter } from '../../../src/host/peers/pairing-invite.ts';
 import type { LanPairing } from '../../../src/protocol/lan.ts';
 import { isCodeOf, pairingCodeText, pairingMac, parsePairingCode } from '../../../src/protocol/pairing-code.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';

@@ -1,6 +1,6 @@
 /** Whom the owner's page shows: agents with their presence, and hosts with the way there. */
 import { expect, test } from 'vitest';
-import { listPeople } from '../../../../src/host/agents/people.ts';
+import { listPeople } from '../../../../src/host/agents/directory.ts';
 import { accepted, addPeer, addSession, contextOf } from '../../../support/mail-context.ts';
 import { RELAY_FACTS } from '../../../support/scripted-carriers.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { checkAcceptReceipt, outboxEventOfResult, type PushedRow } from '../../../../src/host/core/accept-receipt.ts';
+import { checkAcceptReceipt, outboxEventOfResult, type PushedRow } from '../../../../src/host/core/receipts.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../../../src/protocol/digest.ts';
 import { type AcceptReceipt, acceptReceipt } from '../../../../src/protocol/documents.ts';

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { codeUnitAfter, fittingRun } from '../../../../src/host/core/code-points.ts';
-import { replySubject } from '../../../../src/host/mail/reply.ts';
+import { replySubject } from '../../../../src/host/mail/send.ts';
 
 const text = fc.string({ unit: fc.constantFrom('a', 'é', '語', '😀'), maxLength: 30 });
 

@@ -2,7 +2,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { OutboxRow } from '../../../../src/host/core/rows.ts';
-import { sendOrder } from '../../../../src/host/core/send-order.ts';
+import { sendOrder } from '../../../../src/host/core/transport-choice.ts';
 
 const row = (rowId: number, changes: Partial<OutboxRow> = {}): OutboxRow =>
   ({ rowId, kind: 'envelope', state: 'pending', lastError: null, firstPushAtMs: null, ...changes }) as OutboxRow;

@@ -5,7 +5,7 @@ import { removeAgent } from '../../../../src/host/agents/agents.ts';
 import { useInbox } from '../../../../src/host/mail/inbox.ts';
 import { mailboxOf } from '../../../../src/host/mailbox/mailbox.ts';
 import { afterAttempt } from '../../../../src/host/outbox/outbox.ts';
-import { replyMail } from '../../../../src/host/mail/reply.ts';
+import { replyMail } from '../../../../src/host/mail/send.ts';
 import { sweepRetention } from '../../../../src/host/mail/retention.ts';
 import { listSent } from '../../../../src/host/mail/sent.ts';
 import type { TestContext } from '../../../support/test-context.ts';

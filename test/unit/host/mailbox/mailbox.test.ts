@@ -8,9 +8,9 @@ import {
   mailboxOf,
   newMessage,
   release,
+  reportToAgent,
   storeMessage,
 } from '../../../../src/host/mailbox/mailbox.ts';
-import { reportToAgent } from '../../../../src/host/mailbox/reports.ts';
 import { type TestContext, testContext } from '../../../support/test-context.ts';
 
 const ALICE = 'a'.repeat(32) as AgentId;

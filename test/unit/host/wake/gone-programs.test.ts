@@ -5,7 +5,7 @@ import type { SendResult } from '../../../../src/host/contract/mail.ts';
 import type { ProcessFacts } from '../../../../src/host/wake/processes.ts';
 import type { AgentId } from '../../../../src/host/core/rows.ts';
 import type { SessionRow } from '../../../../src/host/core/session-rows.ts';
-import { ClaudeSockets } from '../../../../src/host/wake/claude-sockets.ts';
+import { ClaudeSockets } from '../../../../src/host/wake/waiters.ts';
 import type { TryWakeOutcome } from '../../../../src/host/wake/wake-methods.ts';
 import { accepted, idOf, refused } from '../../../support/mail-context.ts';
 import { COMMAND, type WakeContext, wakeContext } from '../../../support/wake-context.ts';
