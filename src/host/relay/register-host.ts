@@ -178,9 +178,9 @@ async function publishEncKey(
   { shown: read, otherwise }: EncKeyShown,
 ): Promise<RelayEnrolmentRow> {
   const { context, identity, client } = parts;
+  if (known.encKey?.encPub === identity.sealKey.encPub) return known;
   const { publicKey: hostPubkey } = identity.signer;
   const { encPub, at, sig } = signedEncKey(identity);
-  if (known.encKey?.encPub === encPub) return known;
   try {
     await client.publishEncKey({ enc_pub: encPub, at, sig });
   } catch (error) {
