@@ -60,8 +60,8 @@ export async function judgeEnvelope(
 ): Promise<Judgement> {
   const signed = signedByHost(reader, context, inspection, ENVELOPE);
   if ('status' in signed) return signed;
-  const { rec: envelope, peer } = signed;
-  const { contentHash } = inspection;
+  const { envelope, contentHash } = signed.rec;
+  const { peer } = signed;
   const misaddressed = judgeAddresses(context, envelope, peer);
   if (misaddressed) return misaddressed;
   const arrival = reader.get('arrival', peer.peerId, envelope.id);
@@ -81,7 +81,8 @@ export async function judgeEnvelope(
 export async function checkEnvelope(reader: Reader, context: HostContext, inspection: Inspection): Promise<void> {
   const signed = signedByHost(reader, context, inspection, ENVELOPE);
   if ('status' in signed) return;
-  const { rec: envelope, peer } = signed;
+  const { peer } = signed;
+  const { envelope } = signed.rec;
   const isKnown = reader.get('arrival', peer.peerId, envelope.id) !== undefined;
   // What came before may still be in quarantine for some of its recipients.
   if (isKnown && !quarantinedRow(reader, inspection.item, inspection.wireHash)) return;
@@ -250,8 +251,8 @@ function isContent(value: SealedContent | Judgement): value is SealedContent {
 
 /**
  * A receipt counts when the recipient's host signed it, by a present or retired key, and it is for a message that this
- * host sent there, to that recipient, in these bytes. A retired key counts under the rules of core/peer-keys.ts, and
- * for no message that was sent after it was given up.
+ * host sent there, to that recipient, in these bytes ("Receiving host rules", 2). A retired key counts under the rules
+ * of core/peer-keys.ts, and for no message that was sent after it was given up.
  */
 export function judgeReceipt(reader: Reader, context: HostContext, inspection: Inspection): Judgement {
   const signed = signedByHost(reader, context, inspection, RECEIPT);
@@ -307,7 +308,7 @@ function isOwnKey(reader: Reader, context: HostContext, key: string): boolean {
   return key === publicKey || reader.get('identity')?.keys.some((known) => known.publicKey === key) === true;
 }
 
-/** Whether a message of this id may have been sent here and deleted by retention since. */
+/** Tells whether a message of this id may have been sent here and deleted by retention since. */
 function isForgotten(reader: Reader, id: string): boolean {
   const sentAtMs = messageIdTimeMs(id);
   return sentAtMs !== undefined && sentAtMs <= (reader.get('identity')?.sentForgottenMs ?? 0);

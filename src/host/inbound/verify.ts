@@ -43,14 +43,21 @@ interface Signing {
   writtenAtMs: number;
 }
 
-export const ENVELOPE: Form<Envelope> = {
+interface ReadEnvelope {
+  envelope: Envelope;
+  /** SHA-256 of the bytes that were signed. */
+  contentHash: Sha256Hex;
+}
+
+export const ENVELOPE: Form<ReadEnvelope> = {
   parse: (wire) => {
     const envelope = parseEnvelope(wire);
-    return { rec: envelope, signedBytes: signedBytesOf(envelope), sig: envelope.sig };
+    const signedBytes = signedBytesOf(envelope);
+    return { rec: { envelope, contentHash: sha256Hex(signedBytes) }, signedBytes, sig: envelope.sig };
   },
-  itemIdOf: ({ id }) => id,
+  itemIdOf: ({ envelope }) => envelope.id,
   otherId: 'the envelope has another id than the item',
-  signingOf: ({ from_host_pubkey: key, created_at: writtenAtMs }) => ({ key, writtenAtMs }),
+  signingOf: ({ envelope }) => ({ key: envelope.from_host_pubkey, writtenAtMs: envelope.created_at }),
 };
 
 export const RECEIPT: Form<DeliveryReceipt> = {
@@ -67,29 +74,19 @@ const NOTICE: Omit<Form<ExpiryNotice>, 'signingOf'> = {
 };
 
 /**
- * Caches the expensive checks of one inbound item: parse, signature, HPKE open. They depend only on bytes and keys, so
- * they run before the transaction.
+ * Caches the expensive checks of one inbound item: parse, hashes, signature, HPKE open. They depend only on bytes and
+ * keys, so they run before the transaction.
  */
 export class Inspection {
   readonly item: IncomingItem;
-  #wireHash: Sha256Hex | undefined;
-  #contentHash: Sha256Hex | undefined;
+  readonly wireHash: Sha256Hex;
   #record: SignedRecord<unknown> | Judgement | undefined;
   #signed: { by: string; isSigned: boolean } | undefined;
   #content: { encPub: string; content: Promise<SealedContent | NotReadable> } | undefined;
 
   constructor(item: IncomingItem) {
     this.item = item;
-  }
-
-  get wireHash(): Sha256Hex {
-    return (this.#wireHash ??= sha256Hex(this.item.wire));
-  }
-
-  /** SHA-256 of the bytes that were signed. */
-  get contentHash(): Sha256Hex {
-    if (!this.#record || 'status' in this.#record) throw new Error('invariant: only what was read has a content hash');
-    return (this.#contentHash ??= sha256Hex(this.#record.signedBytes));
+    this.wireHash = sha256Hex(item.wire);
   }
 
   /** What the item holds, read by `form`, always the same for an item; else the judgement that keeps it. */
