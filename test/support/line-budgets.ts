@@ -3,8 +3,8 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4290,
   scripts: 6970,
   'src/cli': 590,
-  'src/cli/host': 2720,
-  'src/cli/lib': 2240,
+  'src/cli/host': 2710,
+  'src/cli/lib': 2200,
   'src/cli/mail': 1950,
   'src/cli/relay': 4660,
   'src/host': 910,
@@ -14,7 +14,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/contract': 1400,
   'src/host/core': 2250,
   'src/host/doctor': 1370,
-  'src/host/hooks': 1340,
+  'src/host/hooks': 1450,
   'src/host/inbound': 1250,
   'src/host/lan': 1590,
   'src/host/mail': 1800,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 19220,
   'test/unit': 8330,
   'test/unit/cli': 7370,
-  'test/unit/host': 15490,
+  'test/unit/host': 15480,
   'test/unit/relay': 19200,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 82950,
-  test: 98750,
+  src: 83010,
+  test: 98740,
   'bench scripts': 11250,
 };

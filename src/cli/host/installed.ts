@@ -4,10 +4,8 @@
  */
 import { accessSync, constants, existsSync } from 'node:fs';
 import type { Check } from '../../host/contract/daemon.ts';
-import { SETTLED_PROGRAMS, type SettledProgram, mailToolsOf } from '../../host/hooks/mcp-settings.ts';
-import { pluginWords } from '../../host/hooks/opencode.ts';
-import { PROGRAM_OF } from '../../host/hooks/programs.ts';
-import { hooksIn } from '../../host/hooks/settings.ts';
+import { mailToolsOf } from '../../host/hooks/mcp-settings.ts';
+import { SETTINGS_OF, SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/settled-programs.ts';
 import { broken, note, ok } from '../../lib/check.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import type { CommandContext } from '../lib/context.ts';
@@ -78,22 +76,12 @@ function installed(context: CommandContext): { found: Installed[]; unread: Check
 
 function hooksOf(context: CommandContext, name: SettledProgram): Installed[] {
   const file = hookFile(context, name);
-  const commands = settingsText(file, (text) => {
-    if (name !== 'opencode') return hooksIn(text, PROGRAM_OF[name]);
-    const words = pluginWords(text);
-    return words ? [words] : [];
-  });
-  return commands.map((words) => {
+  const { hookWords, hookNoun } = SETTINGS_OF[name];
+  return settingsText(file, hookWords).map((words) => {
     const at = words.indexOf('--agent');
     const agent = at === -1 ? '' : ` --agent ${shellWord(words[at + 1] ?? '')}`;
     const remedy = `poste hooks install ${name}${agent}`;
-    return {
-      area: 'wake',
-      file,
-      what: name === 'opencode' ? 'the plugin' : 'a hook',
-      words: words.slice(0, 2),
-      remedy,
-    };
+    return { area: 'wake', file, what: hookNoun, words: words.slice(0, 2), remedy };
   });
 }
 

@@ -1,13 +1,8 @@
 /** The steps of `poste setup`: each looks whether it is done already, and does what it is for. */
 import { existsSync } from 'node:fs';
 import { hostname } from 'node:os';
-import {
-  type SettledProgram,
-  withServer,
-  isSameServer,
-  mailToolsOf,
-  type ServerCommand,
-} from '../../host/hooks/mcp-settings.ts';
+import { isSameServer, mailToolsOf, type ServerCommand } from '../../host/hooks/mcp-settings.ts';
+import { SETTINGS_OF, type SettledProgram } from '../../host/hooks/settled-programs.ts';
 import { defaultHostName, initialiseHost } from '../../host/init.ts';
 import { ownPaths } from '../../host/base/paths.ts';
 import { isListening } from '../../lib/unix-socket.ts';
@@ -25,7 +20,6 @@ import {
   type Edit,
   hookFile,
   plannedEdit,
-  removeHooks,
   serverOf,
   serverOfProgram,
   shownServer,
@@ -171,7 +165,7 @@ function programSteps(
   const file = toolsFile(context, program);
   const tools: Edit = {
     path: file,
-    change: (text) => withServer(program, server, earlierServers(context, file))(text),
+    change: (text) => SETTINGS_OF[program].addServer(server, earlierServers(context, file))(text),
   };
   const hooks = addHooks(context, program, agent);
   const allowed = isAllowed ? allowTools(context, program) : undefined;
@@ -195,7 +189,7 @@ function programSteps(
 /** The entry for the hooks: those of an earlier setup are its own, and an undo leaves those of others. */
 function hooksEntry(context: CommandContext, program: SettledProgram): EditWritten {
   const file = hookFile(context, program);
-  const isHooked = plannedEdit({ path: file, change: removeHooks(program) }).isChange;
+  const isHooked = plannedEdit({ path: file, change: SETTINGS_OF[program].removeHooks }).isChange;
   const isOwn = readWritten(context).some((one) => one.type === 'hooks' && one.file === file && !one.others);
   return { type: 'hooks', program, file, ...(isHooked && !isOwn && { others: true }) };
 }

@@ -3,7 +3,8 @@ import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { kill } from 'node:process';
 import { isDeepStrictEqual } from 'node:util';
 import { isSameName } from '../../host/core/address.ts';
-import { type TextChange, withoutServer, isSameServer } from '../../host/hooks/mcp-settings.ts';
+import { isSameServer, type TextChange } from '../../host/hooks/mcp-settings.ts';
+import { SETTINGS_OF } from '../../host/hooks/settled-programs.ts';
 import { ownPaths } from '../../host/base/paths.ts';
 import { assertNever } from '../../lib/assert-never.ts';
 import { isListening } from '../../lib/unix-socket.ts';
@@ -15,7 +16,6 @@ import { confirmed } from '../lib/input.ts';
 import {
   allowTools,
   plannedEdit,
-  removeHooks,
   restoringEdit,
   serverOfProgram,
   shownServer,
@@ -182,9 +182,9 @@ function whyKept(entry: EditEntry): string | undefined {
 function removal(context: CommandContext, entry: EditEntry): TextChange {
   switch (entry.type) {
     case 'server':
-      return withoutServer(entry.program, entry.server);
+      return SETTINGS_OF[entry.program].removeServer(entry.server);
     case 'hooks':
-      return removeHooks(entry.program);
+      return SETTINGS_OF[entry.program].removeHooks;
     case 'allowed':
       return allowTools(context, entry.program)?.remove ?? ((text) => text);
     default:

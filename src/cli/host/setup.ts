@@ -6,7 +6,8 @@ import { createInterface } from 'node:readline/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { foldName, OWNER_NAME } from '../../host/core/address.ts';
 import { RESERVED_NAMES } from '../../host/core/rows.ts';
-import { SETTLED_PROGRAMS, type SettledProgram, mailToolsOf } from '../../host/hooks/mcp-settings.ts';
+import { mailToolsOf } from '../../host/hooks/mcp-settings.ts';
+import { SETTINGS_OF, SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/settled-programs.ts';
 import { assertNever } from '../../lib/assert-never.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
 import { isAgentName } from '../../protocol/names.ts';
@@ -15,7 +16,7 @@ import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { confirmed, isInteractive, terminalOf } from '../lib/input.ts';
-import { COMMAND_OF, programNotices, serverOfProgram, toolsFile } from '../lib/program-settings.ts';
+import { programNotices, serverOfProgram, toolsFile } from '../lib/program-settings.ts';
 import { readWritten, withSetupLock } from '../lib/setup-record.ts';
 import { type Agents, type Look, type Step, stepsOf } from './setup-steps.ts';
 import { undoSetup } from './setup-undo.ts';
@@ -196,7 +197,8 @@ function noticesOf(plan: readonly { look: Look }[]): string[] {
 
 /** Throws `CommandFailed` when a program that was asked for, or every program, is absent. */
 function programsHere(context: CommandContext, { program: wanted, agent = new Map() }: SetupFlags): SettledProgram[] {
-  const isHere = (name: SettledProgram): boolean => findProgram(COMMAND_OF[name], context.env['PATH']) !== undefined;
+  const isHere = (name: SettledProgram): boolean =>
+    findProgram(SETTINGS_OF[name].command, context.env['PATH']) !== undefined;
   const leftOut = wanted && [...agent.keys()].find((name) => !wanted.includes(name));
   if (leftOut !== undefined) {
     const message = `--agent ${leftOut}=${agent.get(leftOut)} is for a program that --program does not name`;
@@ -205,12 +207,14 @@ function programsHere(context: CommandContext, { program: wanted, agent = new Ma
   const absent = [...(wanted ?? []), ...agent.keys()].find((name) => !isHere(name));
   if (absent !== undefined) {
     const flag = wanted?.includes(absent) ? `--program ${absent}` : `--agent ${absent}=${agent.get(absent)}`;
-    const message = `there is no program ${COMMAND_OF[absent]} on PATH: install it, or leave out ${flag}`;
+    const message = `there is no program ${SETTINGS_OF[absent].command} on PATH: install it, or leave out ${flag}`;
     throw new CommandFailed('notFound', 'NO_SUCH_PROGRAM', message);
   }
   const found = SETTLED_PROGRAMS.filter((name) => (wanted ? wanted.includes(name) : isHere(name)));
   if (found.length > 0) return found;
-  const names = Object.values(COMMAND_OF).join(', ');
+  const names = Object.values(SETTINGS_OF)
+    .map(({ command }) => command)
+    .join(', ');
   throw new CommandFailed('notFound', 'NO_PROGRAM', `none of ${names} is on PATH: install one of them first`);
 }
 
@@ -219,7 +223,7 @@ function programsHere(context: CommandContext, { program: wanted, agent = new Ma
  */
 function agentsOf(context: CommandContext, programs: readonly SettledProgram[], { agent }: SetupFlags): Agents {
   const nameOf = (program: SettledProgram): string =>
-    agent?.get(program) ?? presentAgent(context, program) ?? COMMAND_OF[program];
+    agent?.get(program) ?? presentAgent(context, program) ?? SETTINGS_OF[program].command;
   return new Map(programs.map((program) => [program, nameOf(program)]));
 }
 

@@ -4,28 +4,15 @@ import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import {
-  allowedTools,
-  serverFile,
-  serverIn,
-  type SettledProgram,
-  type TextChange,
+  type AllowedTools,
   mailToolsOf,
   type ServerCommand,
   type ServerThere,
+  type TextChange,
 } from '../../host/hooks/mcp-settings.ts';
-import { openCodeFolder, PLUGIN_FILE, withoutPlugin, withPlugin } from '../../host/hooks/opencode.ts';
-import { type HookProgramName, PROGRAM_OF } from '../../host/hooks/programs.ts';
-import { changedJson, SettingsRefused } from '../../host/hooks/settings-text.ts';
-import {
-  claudeNotices,
-  codexNotices,
-  hookCommand,
-  readSettings,
-  type SettingsFile,
-  withHooks,
-  withoutHooks,
-  writeSettings,
-} from '../../host/hooks/settings.ts';
+import { SETTINGS_OF, type SettledProgram } from '../../host/hooks/settled-programs.ts';
+import { SettingsRefused } from '../../host/hooks/settings-text.ts';
+import { readSettings, type SettingsFile, writeSettings } from '../../host/hooks/settings.ts';
 import { ownPaths } from '../../host/base/paths.ts';
 import { printableWithin } from '../../protocol/printable.ts';
 import type { CommandContext } from './context.ts';
@@ -33,18 +20,9 @@ import { CommandFailed } from './exit.ts';
 import { findProgram } from './find-program.ts';
 import type { Edited } from './setup-record.ts';
 
-/** The command that starts each program, which is also the first name of its agent. */
-export const COMMAND_OF: Readonly<Record<SettledProgram, string>> = {
-  'claude-code': 'claude',
-  codex: 'codex',
-  gemini: 'gemini',
-  opencode: 'opencode',
-};
-
 function folderOf(context: CommandContext, name: SettledProgram): string {
-  const { settingsFolder } = name === 'opencode' ? { settingsFolder: openCodeFolder } : PROGRAM_OF[name];
   // The path is written down for `setup --undo`, which may run elsewhere.
-  return resolve(settingsFolder(context.env));
+  return resolve(SETTINGS_OF[name].settingsFolder(context.env));
 }
 
 /** A change of one file, which is not written yet. */
@@ -58,28 +36,21 @@ function ownHome(context: CommandContext): string | undefined {
 }
 
 export function hookFile(context: CommandContext, name: SettledProgram): string {
-  return join(folderOf(context, name), name === 'opencode' ? PLUGIN_FILE : PROGRAM_OF[name].settingsFile);
+  return join(folderOf(context, name), SETTINGS_OF[name].settingsFile);
 }
 
 export function addHooks(context: CommandContext, name: SettledProgram, agent: string | undefined): Edit {
-  const path = hookFile(context, name);
   const parts = { node: process.execPath, main: context.program, agent, home: ownHome(context) };
-  if (name === 'opencode') return { path, change: (text) => withPlugin(text, parts) };
-  const command = hookCommand({ program: name, ...parts });
-  const version = versionOf(context, name);
-  return {
-    path,
-    change: (text) => changedJson(text, (settings) => withHooks(settings, PROGRAM_OF[name], command, version)),
-  };
+  return { path: hookFile(context, name), change: SETTINGS_OF[name].addHooks(parts, versionOf(context, name)) };
 }
 
 const VERSION_MS = 5000;
 
 /** The version that the program of the PATH says, where its hooks depend on it. One that says none is old. */
-function versionOf({ env }: CommandContext, name: HookProgramName): string | undefined {
-  const program = findProgram(COMMAND_OF[name], env['PATH']);
-  const isAsked = PROGRAM_OF[name].entries.some(({ since }) => since !== undefined);
-  if (program === undefined || !isAsked) return undefined;
+function versionOf({ env }: CommandContext, name: SettledProgram): string | undefined {
+  const { command, asksVersion } = SETTINGS_OF[name];
+  const program = findProgram(command, env['PATH']);
+  if (program === undefined || !asksVersion) return undefined;
   try {
     const asked = { env: { ...env }, timeout: VERSION_MS, killSignal: 'SIGKILL', encoding: 'utf8' } as const;
     const said = execFileSync(program, ['--version'], { ...asked, stdio: ['ignore', 'pipe', 'ignore'] });
@@ -87,11 +58,6 @@ function versionOf({ env }: CommandContext, name: HookProgramName): string | und
   } catch {
     return undefined;
   }
-}
-
-export function removeHooks(name: SettledProgram): TextChange {
-  if (name === 'opencode') return withoutPlugin;
-  return (text) => changedJson(text, (settings) => withoutHooks(settings, PROGRAM_OF[name]));
 }
 
 /** The command by which the program starts the tools of the agent: by paths, since its PATH may be another one. */
@@ -105,12 +71,12 @@ export function serverOf(context: CommandContext, agent: string): ServerCommand 
 }
 
 export function toolsFile(context: CommandContext, name: SettledProgram): string {
-  return resolve(serverFile(name, folderOf(context, name), context.env, existsSync));
+  return resolve(SETTINGS_OF[name].serverFile(folderOf(context, name), context.env, existsSync));
 }
 
 /** The server that the program has under the name of our server. Throws `CommandFailed`. */
 export function serverOfProgram(path: string, name: SettledProgram): ServerThere {
-  return settingsText(path, (text) => serverIn(name, text));
+  return settingsText(path, SETTINGS_OF[name].serverIn);
 }
 
 /** Reads a file of settings. Throws `CommandFailed`. */
@@ -136,20 +102,19 @@ export function requireOwnServer(context: CommandContext, name: SettledProgram):
 }
 
 /** Allows the mail tools; `undefined` for a program that does not ask. */
-export function allowTools(context: CommandContext, name: SettledProgram): (Edit & { remove: TextChange }) | undefined {
-  const allowed = allowedTools(name);
-  if (!allowed) return undefined;
-  const path = name === 'claude-code' ? hookFile(context, name) : toolsFile(context, name);
-  return { path, change: allowed.add, remove: allowed.remove };
+export function allowTools(
+  context: CommandContext,
+  name: SettledProgram,
+): (Edit & Pick<AllowedTools, 'remove'>) | undefined {
+  const { tools } = SETTINGS_OF[name];
+  if (!tools) return undefined;
+  const path = tools.isInHookFile ? hookFile(context, name) : toolsFile(context, name);
+  return { path, change: tools.add, remove: tools.remove };
 }
 
 /** The steps that the owner must or may also take in the program, in sentences. Throws `CommandFailed`. */
 export function programNotices(context: CommandContext, name: SettledProgram): string[] {
-  const path = hookFile(context, name);
-  return refusing(path, () => {
-    if (name === 'codex') return codexNotices(folderOf(context, name));
-    return name === 'claude-code' ? claudeNotices(readSettings(path)) : [];
-  });
+  return refusing(hookFile(context, name), () => SETTINGS_OF[name].notices(folderOf(context, name)));
 }
 
 /** An edit whose file was read. */

@@ -1,7 +1,7 @@
 /** `poste hooks`: adds Poste's hooks to the settings of programs that run agents, removes them, and runs as the hook. */
 import { Argument, Command, Option } from 'commander';
-import { SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/mcp-settings.ts';
 import { HOOK_PROGRAMS, type HookProgramName } from '../../host/hooks/programs.ts';
+import { SETTINGS_OF, SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/settled-programs.ts';
 import { type CommandContext, agentOption } from '../lib/context.ts';
 import { requireAgentName } from '../lib/daemon-call.ts';
 import { JSON_FLAG, jsonLine } from '../lib/format.ts';
@@ -13,7 +13,6 @@ import {
   plannedEdit,
   type PlannedEdit,
   programNotices,
-  removeHooks,
   requireOwnServer,
   writeEdit,
 } from '../lib/program-settings.ts';
@@ -95,7 +94,7 @@ function uninstallCommand(context: CommandContext): Command {
     .action(async (name: SettledProgram, flags: ChangeFlags) => {
       const entry = readWritten(context).find((one) => one.type === 'allowed' && one.program === name);
       const allowed = entry && allowTools(context, name);
-      const hooks = { path: hookFile(context, name), change: removeHooks(name) };
+      const hooks = { path: hookFile(context, name), change: SETTINGS_OF[name].removeHooks };
       const edits = planned([hooks, ...(allowed ? [{ path: allowed.path, change: allowed.remove }] : [])]);
       if (!entry || flags.dryRun) return change(context, name, flags, edits, false);
       return withSetupLock(context, async () => {

@@ -4,16 +4,9 @@
  *
  * A server that is called `poste` and that somebody else wrote stays as it is.
  */
-import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { parse as parseToml, TomlError } from 'smol-toml';
-import { type Environment, homeFolder } from '../../lib/user-folders.ts';
-import { HOOK_PROGRAMS } from './programs.ts';
 import { isRecord, changedJson, settingsOf, SettingsRefused, badLayout, lineEndOf } from './settings-text.ts';
-
-/** OpenCode runs no hooks; it loads a plugin. */
-export const SETTLED_PROGRAMS = [...HOOK_PROGRAMS, 'opencode'] as const;
-export type SettledProgram = (typeof SETTLED_PROGRAMS)[number];
 
 export type TextChange = (text: string | undefined) => string | undefined;
 
@@ -21,70 +14,94 @@ type Json = Record<string, unknown>;
 
 const CLAUDE_RULE = 'mcp__poste';
 
-/** The file of the program that names its MCP servers, for its owner, in all projects. */
-export function serverFile(
-  program: SettledProgram,
-  folder: string,
-  environment: Environment,
-  isThere: (path: string) => boolean,
-): string {
-  switch (program) {
-    case 'claude-code':
-      return join(environment['CLAUDE_CONFIG_DIR'] || homeFolder(environment), '.claude.json');
-    case 'codex':
-      return join(folder, 'config.toml');
-    case 'gemini':
-      return join(folder, 'settings.json');
-    case 'opencode': {
-      const withComments = join(folder, 'opencode.jsonc');
-      return isThere(withComments) ? withComments : join(folder, 'opencode.json');
-    }
-  }
+/** How a program's settings name our MCP server. */
+export interface ServerSettings {
+  /**
+   * The settings with the server, in place of one that an earlier setup wrote: what its owner or the program added to
+   * that one stays. Throws `SettingsRefused`.
+   */
+  addServer: (server: ServerCommand, earlier?: readonly ServerCommand[]) => TextChange;
+  /**
+   * The settings without the server, when it is started as `addServer` wrote it: what its owner or the program added to
+   * it, such as an approval, means nothing without it and goes too. Throws `SettingsRefused`.
+   */
+  removeServer: (server: ServerCommand) => TextChange;
+  /** Reads what the settings have under the server's name. Throws `SettingsRefused`. */
+  serverIn: (text: string | undefined) => ServerThere;
 }
 
-/**
- * The settings with the server, in place of one that an earlier setup wrote: what its owner or the program added to
- * that one stays. Throws `SettingsRefused`.
- */
-export function withServer(
-  program: SettledProgram,
-  server: ServerCommand,
-  earlier: readonly ServerCommand[] = [],
-): TextChange {
-  if (program === 'codex') return (text = '') => withCodexServer(text, server, earlier);
-  const { list, value } = jsonServer(program, server);
-  return (text) =>
-    changedJson(text, (settings) => {
-      const servers = memberOf(settings, list);
-      const before = servers[NAME];
-      const isEarlier = earlier.some((one) => isSameServer(commandOf(before), one));
-      if (NAME in servers && !isEarlier) return settings as Json;
-      const { command: _command, args: _args, env: _env, environment: _environment, ...added } = (before ?? {}) as Json;
-      return { ...(settings as Json), [list]: { ...servers, [NAME]: { ...added, ...value } } };
-    });
+/** Settings in JSON whose member `list` has the servers by their names; `entryOf` makes ours. */
+export function jsonServers(list: string, entryOf: (server: ServerCommand) => Json): ServerSettings {
+  return {
+    addServer:
+      (server, earlier = []) =>
+      (text) =>
+        changedJson(text, (settings) => {
+          const servers = memberOf(settings, list);
+          const before = servers[NAME];
+          const isEarlier = earlier.some((one) => isSameServer(commandOf(before), one));
+          if (NAME in servers && !isEarlier) return settings as Json;
+          const {
+            command: _command,
+            args: _args,
+            env: _env,
+            environment: _environment,
+            ...added
+          } = (before ?? {}) as Json;
+          return { ...(settings as Json), [list]: { ...servers, [NAME]: { ...added, ...entryOf(server) } } };
+        }),
+    removeServer: (server) => (text) =>
+      changedJson(text, (settings) => {
+        const { [NAME]: ours, ...servers } = memberOf(settings, list);
+        if (!isSameServer(commandOf(ours), server)) return settings as Json;
+        return withMember(settings as Json, list, servers);
+      }),
+    serverIn(text) {
+      const servers = memberOf(settingsOf(text), list);
+      return serverThere(NAME in servers, servers[NAME], commandOf(servers[NAME]));
+    },
+  };
 }
 
-/**
- * The settings without the server, when it is started as `withServer` wrote it: what its owner or the program added to
- * it, such as an approval, means nothing without it and goes too. Throws `SettingsRefused`.
- */
-export function withoutServer(program: SettledProgram, server: ServerCommand): TextChange {
-  if (program === 'codex') return (text) => text && withoutCodexServer(text, server);
-  const { list } = jsonServer(program, server);
-  return (text) =>
-    changedJson(text, (settings) => {
-      const { [NAME]: ours, ...servers } = memberOf(settings, list);
-      if (!isSameServer(commandOf(ours), server)) return settings as Json;
-      return withMember(settings as Json, list, servers);
-    });
+/** The entry of a server in Claude Code and Gemini CLI; the type stands in Claude Code's alone. */
+export function plainServer({ command, args, env }: ServerCommand, type: { type?: 'stdio' } = {}): Json {
+  return { ...type, command, args: [...args], ...(Object.keys(env).length > 0 && { env }) };
 }
 
-/** Reads what the settings have under the server's name. Throws `SettingsRefused`. */
-export function serverIn(program: SettledProgram, text: string | undefined): ServerThere {
-  if (program === 'codex') return codexServerIn(text ?? '');
-  const servers = memberOf(settingsOf(text), program === 'opencode' ? 'mcp' : 'mcpServers');
-  return serverThere(NAME in servers, servers[NAME], commandOf(servers[NAME]));
+export function openCodeServer({ command, args, env }: ServerCommand): Json {
+  const environment = Object.keys(env).length > 0 && { environment: env };
+  return { type: 'local', command: [command, ...args], enabled: true, ...environment };
 }
+
+/** Two changes of settings: one allows the tools of the server, and the other takes that back. */
+export interface AllowedTools {
+  add: TextChange;
+  remove: TextChange;
+}
+
+export const CLAUDE_TOOLS: AllowedTools = {
+  add: (text) => changedJson(text, (settings) => withClaudeRules(settings, (rules) => [...rules, CLAUDE_RULE])),
+  remove: (text) => changedJson(text, withoutClaudeRule),
+};
+
+export const GEMINI_TOOLS: AllowedTools = {
+  add: (text) => changedJson(text, (settings) => withTrust(settings, true)),
+  remove: (text) => changedJson(text, (settings) => withTrust(settings, undefined)),
+};
+
+export const CODEX_TOOLS: AllowedTools = {
+  add: (text = '') => withCodexApproval(text),
+  remove: (text) => text && withoutCodexApproval(text),
+};
+
+export const CODEX_SERVERS: ServerSettings = {
+  addServer:
+    (server, earlier = []) =>
+    (text = '') =>
+      withCodexServer(text, server, earlier),
+  removeServer: (server) => (text) => text && withoutCodexServer(text, server),
+  serverIn: (text = '') => codexServerIn(text),
+};
 
 /** The command by which these settings start a server; `undefined` when they reach it in another way. */
 function commandOf(server: unknown): ServerCommand | undefined {
@@ -98,39 +115,6 @@ function commandOf(server: unknown): ServerCommand | undefined {
 
 function listed(value: unknown): unknown[] {
   return Array.isArray(value) ? value : [value];
-}
-
-/** Allows the tools of the server; `undefined` for a program that does not ask. */
-export function allowedTools(program: SettledProgram): { add: TextChange; remove: TextChange } | undefined {
-  switch (program) {
-    case 'claude-code':
-      return {
-        add: (text) => changedJson(text, (settings) => withClaudeRules(settings, (rules) => [...rules, CLAUDE_RULE])),
-        remove: (text) => changedJson(text, withoutClaudeRule),
-      };
-    case 'codex':
-      return { add: (text = '') => withCodexApproval(text), remove: (text) => text && withoutCodexApproval(text) };
-    case 'gemini':
-      return {
-        add: (text) => changedJson(text, (settings) => withTrust(settings, true)),
-        remove: (text) => changedJson(text, (settings) => withTrust(settings, undefined)),
-      };
-    case 'opencode':
-      return undefined;
-  }
-}
-
-function jsonServer(
-  program: Exclude<SettledProgram, 'codex'>,
-  { command, args, env }: ServerCommand,
-): { list: string; value: Json } {
-  const hasEnv = Object.keys(env).length > 0;
-  if (program === 'opencode') {
-    const value = { type: 'local', command: [command, ...args], enabled: true, ...(hasEnv && { environment: env }) };
-    return { list: 'mcp', value };
-  }
-  const type = program === 'claude-code' ? { type: 'stdio' } : {};
-  return { list: 'mcpServers', value: { ...type, command, args: [...args], ...(hasEnv && { env }) } };
 }
 
 /** An object in the settings, which may be missing. Throws `SettingsRefused`. */

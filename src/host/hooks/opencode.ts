@@ -20,7 +20,7 @@ export function openCodeFolder(environment: Environment): string {
 
 export const PLUGIN_FILE = join('plugins', 'poste.js');
 
-interface PluginParts {
+export interface PluginParts {
   /** Node.js, and the file that it is to run. */
   node: string;
   main: string;

@@ -1,13 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import {
-  allowedTools,
-  serverFile,
-  serverIn,
-  SETTLED_PROGRAMS,
-  withoutServer,
-  withServer,
-  mailToolsOf,
-} from '../../../../src/host/hooks/mcp-settings.ts';
+import { mailToolsOf } from '../../../../src/host/hooks/mcp-settings.ts';
+import { SETTINGS_OF, SETTLED_PROGRAMS } from '../../../../src/host/hooks/settled-programs.ts';
 import { SettingsRefused } from '../../../../src/host/hooks/settings-text.ts';
 
 const SERVER = {
@@ -24,8 +17,8 @@ const THEIRS = {
 };
 
 describe.each(SETTLED_PROGRAMS)('the MCP server in %s', (program) => {
-  const add = withServer(program, SERVER);
-  const remove = withoutServer(program, SERVER);
+  const add = SETTINGS_OF[program].addServer(SERVER);
+  const remove = SETTINGS_OF[program].removeServer(SERVER);
 
   test('is added once, and removed to the byte', () => {
     const after = add(THEIRS[program]) ?? '';
@@ -39,7 +32,7 @@ describe.each(SETTLED_PROGRAMS)('the MCP server in %s', (program) => {
   });
 
   test('that somebody else wrote stays', () => {
-    const other = withServer(program, { ...SERVER, args: ['other'] })(THEIRS[program]);
+    const other = SETTINGS_OF[program].addServer({ ...SERVER, args: ['other'] })(THEIRS[program]);
     expect(add(other)).toBe(other);
     expect(remove(other)).toBe(other);
   });
@@ -49,18 +42,18 @@ describe.each(SETTLED_PROGRAMS)('a server of another agent in %s', (program) => 
   const NEXT = { ...SERVER, args: ['/opt/"p"/main.js', 'mcp', '--agent', 'y'], env: {} };
 
   test('takes the place of an earlier one, whose approvals stay; one that only looks like it stays', () => {
-    const allowed = allowedTools(program);
-    const before = withServer(program, SERVER)(THEIRS[program]);
+    const allowed = SETTINGS_OF[program].tools;
+    const before = SETTINGS_OF[program].addServer(SERVER)(THEIRS[program]);
     // Claude Code keeps its approval in another file.
     const approved = program === 'claude-code' ? before : (allowed?.add(before) ?? before);
-    const after = withServer(program, NEXT, [SERVER])(approved);
-    expect(serverIn(program, after)).toEqual({ type: 'command', server: NEXT });
-    expect(withServer(program, NEXT, [{ ...SERVER, env: {} }])(approved)).toBe(approved);
-    expect(withoutServer(program, NEXT)(after)).toBe(THEIRS[program]);
+    const after = SETTINGS_OF[program].addServer(NEXT, [SERVER])(approved);
+    expect(SETTINGS_OF[program].serverIn(after)).toEqual({ type: 'command', server: NEXT });
+    expect(SETTINGS_OF[program].addServer(NEXT, [{ ...SERVER, env: {} }])(approved)).toBe(approved);
+    expect(SETTINGS_OF[program].removeServer(NEXT)(after)).toBe(THEIRS[program]);
     const approval = /approve|trust/;
     expect(approval.test(after ?? '')).toBe(approval.test(approved ?? ''));
     // A line of the owner's above the command is no reason to write the file again.
-    expect(withServer(program, NEXT, [NEXT, SERVER])(after)).toBe(after);
+    expect(SETTINGS_OF[program].addServer(NEXT, [NEXT, SERVER])(after)).toBe(after);
   });
 });
 
@@ -69,8 +62,8 @@ test.each([
   ['codex', '[mcp_servers.poste]\nurl = "https://x"\n', '{"url":"https://x"}'],
   ['opencode', '{"mcp":{"poste":{"type":"remote","url":"https://x"}}}', '{"type":"remote","url":"https://x"}'],
 ] as const)('a server of %s that is no command is told apart', (program, text, shown) => {
-  expect(serverIn(program, text)).toEqual({ type: 'other', text: shown });
-  expect(serverIn(program, undefined)).toEqual({ type: 'absent' });
+  expect(SETTINGS_OF[program].serverIn(text)).toEqual({ type: 'other', text: shown });
+  expect(SETTINGS_OF[program].serverIn(undefined)).toEqual({ type: 'absent' });
 });
 
 test.each([
@@ -86,9 +79,11 @@ test.each([
 
 describe.each(['claude-code', 'codex', 'gemini'] as const)('the mail tools in %s', (program) => {
   test('are allowed once, and that is taken back to the byte', () => {
-    const allowed = allowedTools(program);
+    const allowed = SETTINGS_OF[program].tools;
     const before =
-      program === 'claude-code' ? '{\n  "model": "opus"\n}\n' : (withServer(program, SERVER)(THEIRS[program]) ?? '');
+      program === 'claude-code'
+        ? '{\n  "model": "opus"\n}\n'
+        : (SETTINGS_OF[program].addServer(SERVER)(THEIRS[program]) ?? '');
     const after = allowed?.add(before);
     expect(after).not.toBe(before);
     expect(allowed?.add(after)).toBe(after);
@@ -97,10 +92,10 @@ describe.each(['claude-code', 'codex', 'gemini'] as const)('the mail tools in %s
   });
 });
 
-const codex = allowedTools('codex');
+const codex = SETTINGS_OF.codex.tools;
 
 test('OpenCode does not ask before a tool of a server runs', () => {
-  expect(allowedTools('opencode')).toBeUndefined();
+  expect(SETTINGS_OF.opencode.tools).toBeUndefined();
 });
 
 describe('config.toml of Codex', () => {
@@ -116,7 +111,7 @@ describe('config.toml of Codex', () => {
     'ends its lines as the text does, also the last one: %j',
     (text) => {
       const end = text.includes('\r\n') ? '\r\n' : '\n';
-      const add = withServer('codex', SERVER);
+      const add = SETTINGS_OF.codex.addServer(SERVER);
       const after = add(text) ?? '';
       const allowed = codex?.add(after) ?? '';
       for (const now of [after, allowed]) {
@@ -124,10 +119,10 @@ describe('config.toml of Codex', () => {
         expect(now.replaceAll(end, '')).not.toMatch(/[\r\n]/);
         expect(now.endsWith(end)).toBe(text.endsWith(end));
       }
-      const moved = withServer('codex', { ...SERVER, command: '/new/node' }, [SERVER])(after) ?? '';
+      const moved = SETTINGS_OF.codex.addServer({ ...SERVER, command: '/new/node' }, [SERVER])(after) ?? '';
       expect(moved).toBe(after.replace(SERVER.command, '/new/node'));
       expect(codex?.remove(allowed)).toBe(after);
-      expect(withoutServer('codex', SERVER)(after)).toBe(text);
+      expect(SETTINGS_OF.codex.removeServer(SERVER)(after)).toBe(text);
     },
   );
 
@@ -143,8 +138,8 @@ describe('config.toml of Codex', () => {
   });
 
   test('without the server, the tables in it go too: Codex takes no server without a command', () => {
-    const add = withServer('codex', SERVER);
-    const remove = withoutServer('codex', SERVER);
+    const add = SETTINGS_OF.codex.addServer(SERVER);
+    const remove = SETTINGS_OF.codex.removeServer(SERVER);
     const theirs = '# mine\nmodel = "o"\n';
     const inner =
       '\n[mcp_servers.poste.tools.mail_send]\napproval_mode = "approve"\n\n[ mcp_servers . "poste" . tools.mail_reply ] # c\napproval_mode = "approve"\n';
@@ -163,7 +158,9 @@ describe('config.toml of Codex', () => {
   });
 
   test('is refused when a table of ours could not follow', () => {
-    expect(() => withServer('codex', SERVER)('mcp_servers = { other = { command = "o" } }\n')).toThrow('is laid out');
+    expect(() => SETTINGS_OF.codex.addServer(SERVER)('mcp_servers = { other = { command = "o" } }\n')).toThrow(
+      'is laid out',
+    );
   });
 });
 
@@ -173,12 +170,12 @@ test.each([
   ['claude-code', { permissions: { allow: 'all' } }, 'has "permissions.allow" that is no list'],
   ['gemini', {}, 'has no MCP server poste yet'],
 ] as const)('settings of %s of another shape are refused: %j', (program, settings, why) => {
-  expect(() => allowedTools(program)?.add(JSON.stringify(settings))).toThrow(why);
+  expect(() => SETTINGS_OF[program].tools?.add(JSON.stringify(settings))).toThrow(why);
 });
 
 test('the servers of Claude Code stand in its own folder, and those of OpenCode where its comments are', () => {
-  expect(serverFile('claude-code', '/c', { HOME: '/home' }, () => false)).toBe('/home/.claude.json');
-  expect(serverFile('claude-code', '/c', { CLAUDE_CONFIG_DIR: '/c' }, () => false)).toBe('/c/.claude.json');
-  expect(serverFile('opencode', '/o', {}, () => false)).toBe('/o/opencode.json');
-  expect(serverFile('opencode', '/o', {}, () => true)).toBe('/o/opencode.jsonc');
+  expect(SETTINGS_OF['claude-code'].serverFile('/c', { HOME: '/home' }, () => false)).toBe('/home/.claude.json');
+  expect(SETTINGS_OF['claude-code'].serverFile('/c', { CLAUDE_CONFIG_DIR: '/c' }, () => false)).toBe('/c/.claude.json');
+  expect(SETTINGS_OF.opencode.serverFile('/o', {}, () => false)).toBe('/o/opencode.json');
+  expect(SETTINGS_OF.opencode.serverFile('/o', {}, () => true)).toBe('/o/opencode.jsonc');
 });

@@ -2,7 +2,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { CLAUDE_CODE } from '../../../../src/host/hooks/programs.ts';
-import { SETTLED_PROGRAMS, withoutServer, withServer } from '../../../../src/host/hooks/mcp-settings.ts';
+import { SETTINGS_OF, SETTLED_PROGRAMS } from '../../../../src/host/hooks/settled-programs.ts';
 import { hookCommand, withHooks, withoutHooks } from '../../../../src/host/hooks/settings.ts';
 import { changedJson, settingsOf, SettingsRefused } from '../../../../src/host/hooks/settings-text.ts';
 
@@ -39,10 +39,10 @@ function hooked(now: string | undefined, agent: string): string {
 
 describe.each(Object.entries(LAYOUTS))('settings with %s', (_name, text) => {
   test.each(SETTLED_PROGRAMS.filter((program) => program !== 'codex'))('the server of %s', (program) => {
-    const after = withServer(program, SERVER)(text) ?? '';
+    const after = SETTINGS_OF[program].addServer(SERVER)(text) ?? '';
     expect(JSON.stringify(settingsOf(after))).toContain('/m/cli/main.js');
     expect(comments(after)).toEqual(comments(text));
-    expect(withoutServer(program, SERVER)(after)).toBe(text);
+    expect(SETTINGS_OF[program].removeServer(SERVER)(after)).toBe(text);
   });
 
   test('hooks, and then those of another agent', () => {
