@@ -6,7 +6,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/cli/host': 2710,
   'src/cli/lib': 2200,
   'src/cli/mail': 1950,
-  'src/cli/relay': 4660,
+  'src/cli/relay': 4650,
   'src/host': 910,
   'src/host/agents': 760,
   'src/host/api': 740,
@@ -55,14 +55,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 5960,
   'test/support': 19220,
   'test/unit': 8330,
-  'test/unit/cli': 7370,
+  'test/unit/cli': 7340,
   'test/unit/host': 15480,
   'test/unit/relay': 19200,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 83010,
-  test: 98740,
+  src: 83000,
+  test: 98710,
   'bench scripts': 11250,
 };

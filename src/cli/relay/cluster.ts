@@ -7,7 +7,7 @@ import { GRANTS } from '../../relay/shared-log/pg-statements.ts';
 import { copied, type LogState, type SharedLog } from '../../relay/shared-log/shared-log.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { formatLines, JSON_FLAG } from '../lib/format.ts';
-import { atWork, print, type Work } from '../lib/output.ts';
+import { atWork, print } from '../lib/output.ts';
 import { neededLog, type SharedLogFlags, withLogOptions, withSharedLog } from './shared-log-options.ts';
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
@@ -261,60 +261,56 @@ function withMoveOptions(context: CommandContext, command: Command): Command {
   return withLogOptions(context, command).addOption(optionOf('keyFile')).addOption(optionOf('positionFile'));
 }
 
-/** Moves the log that the flags name, and ends as a command does. Nothing runs on the folder meanwhile. */
-function withLog<T>(context: CommandContext, flags: MoveFlags, move: (options: MoveOptions) => Promise<T>): Promise<T> {
-  return atWork(context, (work) => moveLog(context, flags, work, move), INTERRUPTED);
-}
-
 const INTERRUPTED = 'the command was interrupted: give it again, and it ends what it began';
 
-async function moveLog<T>(
-  context: CommandContext,
-  flags: MoveFlags,
-  work: Work,
-  move: (options: MoveOptions) => Promise<T>,
-): Promise<T> {
+/** Moves the log that the flags name, and ends as a command does. Nothing runs on the folder meanwhile. */
+function withLog<T>(context: CommandContext, flags: MoveFlags, move: (options: MoveOptions) => Promise<T>): Promise<T> {
   const folder = resolve(flags.storeDir);
-  const shared = await neededLog(context, flags);
-  const { signal } = work;
-  // A statement may wait in the server for a standby: nothing else ends it.
-  const clients = [shared.log];
-  signal.addEventListener('abort', () => clients.forEach((log) => void log.close()));
-  try {
-    await requireIdle(folder);
-    return await move({
-      log: shared.log,
-      newLog: async () => {
-        const { log } = await neededLog(context, flags);
-        clients.push(log);
-        if (signal.aborted) await log.close();
-        return log;
-      },
-      durability: shared.durability,
-      folder,
-      ...withoutUndefined({ positionFile: flags.positionFile }),
-      signer: await signerOf(context, flags, folder),
-      clock: systemClock,
-      timers: systemTimers,
-      newEpoch,
-      version: softwareVersion(),
-      logger: commandLog(context, 'error'),
-      signal,
-      confirm: async (stake) => {
-        work.end();
-        requireConfirmation(context, { yes: flags.yes, stake });
-        if (flags.yes) return;
-        context.stderr.write(formatLines([`${stake}.`]));
-        await confirm('Go on?', terminalOf(context));
-      },
-      step: async (step) => work.say(`${step} ...`),
-    });
-  } catch (error) {
-    throw error instanceof CommandFailed ? error : unusableStore(error, folder);
-  } finally {
-    work.end();
-    for (const log of clients) await log.close();
-  }
+  return atWork(
+    context,
+    async (work) => {
+      const shared = await neededLog(context, flags);
+      const { signal } = work;
+      // A statement may wait in the server for a standby: nothing else ends it.
+      const clients = [shared.log];
+      signal.addEventListener('abort', () => clients.forEach((log) => void log.close()));
+      try {
+        await requireIdle(folder);
+        return await move({
+          log: shared.log,
+          newLog: async () => {
+            const { log } = await neededLog(context, flags);
+            clients.push(log);
+            if (signal.aborted) await log.close();
+            return log;
+          },
+          durability: shared.durability,
+          folder,
+          ...withoutUndefined({ positionFile: flags.positionFile }),
+          signer: await signerOf(context, flags, folder),
+          clock: systemClock,
+          timers: systemTimers,
+          newEpoch,
+          version: softwareVersion(),
+          logger: commandLog(context, 'error'),
+          signal,
+          confirm: async (stake) => {
+            work.end();
+            requireConfirmation(context, { yes: flags.yes, stake });
+            if (flags.yes) return;
+            context.stderr.write(formatLines([`${stake}.`]));
+            await confirm('Go on?', terminalOf(context));
+          },
+          step: async (step) => work.say(`${step} ...`),
+        });
+      } catch (error) {
+        throw error instanceof CommandFailed ? error : unusableStore(error, folder);
+      } finally {
+        for (const log of clients) await log.close();
+      }
+    },
+    INTERRUPTED,
+  );
 }
 
 async function signerOf(context: CommandContext, { keyFile }: MoveFlags, folder: string): Promise<Signer> {

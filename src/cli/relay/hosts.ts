@@ -15,7 +15,7 @@ import { print } from '../lib/output.ts';
 import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { fingerprintMeant, isFingerprintStart } from '../lib/short-id.ts';
-import { hostReference, inviteLabel, inviteLifetimeMs } from './values.ts';
+import { hostReference, inviteLabel, span } from './values.ts';
 import { type ControlClient, relayOf } from './control-client.ts';
 import { relayCommand, type RelayFlags } from './relay-command.ts';
 
@@ -132,6 +132,7 @@ interface AdmitFlags extends RelayFlags {
 }
 
 const LIFETIME_DEFAULT = '7d';
+const lifetimeMs = span('30m, 12h or 7d');
 
 const ADMIT_NOTES = `
 A relay that serves with --admission invite admits a new host only with such a token, which admits one host. A host
@@ -151,8 +152,8 @@ export function relayAdmitCommand(context: CommandContext): Command {
     )
     .addOption(
       new Option('--expires <time>', 'how long it is valid: minutes, hours or days, for example 30m, 12h or 7d')
-        .argParser(inviteLifetimeMs)
-        .default(inviteLifetimeMs(LIFETIME_DEFAULT), LIFETIME_DEFAULT),
+        .argParser(lifetimeMs)
+        .default(lifetimeMs(LIFETIME_DEFAULT), LIFETIME_DEFAULT),
     )
     .addOption(new Option('--list', 'list the open invites instead').conflicts(['label', 'expires']))
     .addHelpText('after', ADMIT_NOTES)

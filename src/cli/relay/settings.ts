@@ -12,12 +12,12 @@ import type { CommandContext } from '../lib/context.ts';
 import { must, wholeNumber } from '../lib/values.ts';
 import {
   bodyBytes,
-  intervalMs,
   issuerUrl,
   limitsOverridden,
   listenAddress,
   listenAddressOrOff,
   seconds,
+  span,
   trustedUrl,
   webUrl,
 } from './values.ts';
@@ -177,7 +177,7 @@ export const SETTINGS = {
     String,
   ),
   backupKeep: whole('--backup-keep <n>', `how many of them to keep (default: ${BACKUPS_KEPT})`, 1),
-  backupEvery: text('--backup-every <time>', 'how often, as 90m, 24h or 7d (default: 24h)', intervalMs),
+  backupEvery: text('--backup-every <time>', 'how often, as 90m, 24h or 7d (default: 24h)', span('90m, 24h or 7d')),
   logKeepDays: whole('--log-keep-days <n>', 'delete log records that are older (default: keep all)', 1),
   logArchiveDir: path('--log-archive-dir <dir>', 'write what is deleted from the log into this folder before'),
   log: {

@@ -34,22 +34,14 @@ export function seconds(text: string): number {
 
 const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: DAY_MS };
 
-/** A time from a minute to a year in milliseconds, from `30m`, `12h` or `7d`. */
-function spanMs(text: string, examples: string): number {
-  const { count, unit = '' } = /^(?<count>[0-9]{1,6})(?<unit>[mhd])$/.exec(text)?.groups ?? {};
-  const ms = Number(count) * (UNIT_MS[unit] ?? Number.NaN);
-  must(ms >= SPAN_MIN_MS && ms <= SPAN_MAX_MS, `It must be a time from 1m to 365d, for example ${examples}.`);
-  return ms;
-}
-
-/** The time that an invite is valid. */
-export function inviteLifetimeMs(text: string): number {
-  return spanMs(text, '30m, 12h or 7d');
-}
-
-/** The time from one run of a job to the next. */
-export function intervalMs(text: string): number {
-  return spanMs(text, '90m, 24h or 7d');
+/** Takes a time from a minute to a year, such as `30m`, `12h` or `7d`, and gives milliseconds. */
+export function span(examples: string): (text: string) => number {
+  return (text) => {
+    const { count, unit = '' } = /^(?<count>[0-9]{1,6})(?<unit>[mhd])$/.exec(text)?.groups ?? {};
+    const ms = Number(count) * (UNIT_MS[unit] ?? Number.NaN);
+    must(ms >= SPAN_MIN_MS && ms <= SPAN_MAX_MS, `It must be a time from 1m to 365d, for example ${examples}.`);
+    return ms;
+  };
 }
 
 export function inviteLabel(text: string): string {

@@ -1,4 +1,4 @@
-/** What the log of a daemon or a relay makes of the words of others. */
+/** The log of a daemon or a relay escapes the words of others. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';

@@ -20,7 +20,7 @@ function lineOutput(lines: string[], isTTY: boolean): OutputStream {
   return Object.assign(new Writable({ write }), { isTTY });
 }
 
-/** What is written, by a clock that goes on by `stepMs` each time it is read. */
+/** The text that is written, by a clock that goes on by `stepMs` each time it is read. */
 async function writtenTo(isTTY: boolean, stepMs: number): Promise<string[]> {
   const lines: string[] = [];
   let nowMs = 0;

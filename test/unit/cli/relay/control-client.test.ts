@@ -1,4 +1,4 @@
-/** What a command says when the relay is not there, is another's, ends in the middle, or is none. */
+/** The ends of a command when the relay is not there, is another's, ends in the middle, or is none. */
 import { once } from 'node:events';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { type Socket, createServer } from 'node:net';
@@ -11,25 +11,11 @@ import { leaveSocket } from '../../../support/stale-socket.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 describe('a relay that is not there', () => {
-  test('is not running when its folder has no socket', async () => {
-    const folder = await temporaryFolder();
-    await expect(new ControlClient(folder).get('/v1/hosts/find')).rejects.toMatchObject({
-      exit: 'failure',
-      code: 'RELAY_NOT_RUNNING',
-      message: `no relay is running on the store at ${folder}: start it with poste relay serve --store-dir ${folder}, or name another folder`,
-    });
-  });
-
   test('is not running when it left its socket behind', async () => {
     const folder = await temporaryFolder();
     const path = controlSocketPath(folder);
     await leaveSocket(path);
     await expect(new ControlClient(folder).list('/v1/hosts')).rejects.toMatchObject({ code: 'RELAY_NOT_RUNNING' });
-  });
-
-  test('has no store when there is no folder', async () => {
-    const folder = join(await temporaryFolder(), 'none');
-    await expect(new ControlClient(folder).list('/v1/hosts')).rejects.toMatchObject({ code: 'NO_STORE' });
   });
 
   test('cannot be where the socket is a file, or the folder one', async () => {

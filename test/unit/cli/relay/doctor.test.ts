@@ -191,7 +191,7 @@ describe('a relay that is well', () => {
     expect(await readdir(storeDir)).toEqual([]);
   });
 
-  test('is asked for in a folder that is not there: that is wrong if the folder was named, and a note if not', async () => {
+  test('is asked for in a folder that is not there: wrong if the folder was named, and a note if not', async () => {
     const folder = await temporaryFolder();
     const storeDir = join(folder, 'store');
     const { document, of } = await examined(storeDir);

@@ -26,7 +26,7 @@ interface Files {
 
 const sizeOf = (note: string): string => note.split('\n')[1] ?? '';
 
-/** What a relay answered, in files; the relay has ended since. */
+/** The answers of a relay, in files; the relay has ended since. */
 async function answeredFiles(): Promise<Files> {
   const folder = await temporaryFolder();
   const { process, start } = await relayHere(join(folder, 'store'));

@@ -103,7 +103,7 @@ describe('relay serve --log-keep-days', () => {
 });
 
 describe('relay log archive', () => {
-  test('writes the records of a stopped relay, never over a file that is there, and refuses what is not kept', async () => {
+  test('writes the records of a stopped relay, never over another file, and refuses what is not kept', async () => {
     const folder = await oldStore();
     const places = await temporaryFolder();
     const file = join(places, 'log.archive');

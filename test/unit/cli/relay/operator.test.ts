@@ -185,7 +185,7 @@ describe('what goes wrong is one sentence and an exit code', () => {
     expect(JSON.parse(none.stderr)).toMatchObject({ code: 'NO_STORE', details: {} });
   });
 
-  test('a folder whose path is too long for a socket: the relay serves and warns, and the commands say why', async () => {
+  test('a folder whose path is too long for a socket: the relay serves and warns, the commands say why', async () => {
     const storeDir = join(await temporaryFolder(), 'x'.repeat(110));
     const relay = await relayHere(storeDir);
     expect(relay.start.notices).toEqual([expect.stringContaining('a symbolic link will do') as string]);

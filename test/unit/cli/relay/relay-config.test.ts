@@ -1,4 +1,4 @@
-/** What the operator's commands take from the config file of their relay, so that nobody repeats it as flags. */
+/** The operator's commands take settings from the config file of their relay, so that nobody repeats them as flags. */
 import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';

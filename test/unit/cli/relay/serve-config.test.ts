@@ -30,7 +30,7 @@ function serve(args: readonly string[], environment: Environment = {}): Promise<
   return runHere(['relay', 'serve', ...args], { environment });
 }
 
-/** What `--print-config` prints, and each setting in it. */
+/** The text that `--print-config` prints, and each setting in it. */
 async function printed(
   args: readonly string[],
   environment: Environment = {},
@@ -214,7 +214,7 @@ function effectiveOf(config: string): ReturnType<typeof effectiveSettings> {
   return effectiveSettings(commandContext(), command);
 }
 
-/** Of texts that are neither paths nor choices. */
+/** The settings whose texts are neither paths nor choices. */
 const TEXTS: Readonly<Record<string, fc.Arbitrary<string>>> = {
   log: fc.constantFrom('postgres://relay@db.example/mail', 'postgres://a,b:6000/mail?sslmode=verify-ca'),
   listen: fc.constantFrom('127.0.0.1:1', '[::1]:8787', 'mail.example:0'),

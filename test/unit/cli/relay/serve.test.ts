@@ -1,6 +1,6 @@
 /**
- * What `poste relay serve` takes from flags, environment and files, and what it refuses: in one sentence, with an exit
- * code.
+ * `poste relay serve` takes settings from flags, environment and files, and refuses what it cannot use: in one
+ * sentence, with an exit code.
  */
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -210,7 +210,7 @@ describe('the position of a relay that is told no file for it', () => {
     expect(await stoppedEpoch(storeDir)).toEqual({ ...setBack, notices: [] });
   });
 
-  test('is carried over from the store folder in the same epoch, and lies in the folder of the unit where that has one', async () => {
+  test('is carried over from the store folder in the same epoch, and lies in the folder of the unit if there is one', async () => {
     const folder = await temporaryFolder();
     const storeDir = join(folder, 'store');
     const none = { XDG_STATE_HOME: '/proc/none' };
@@ -286,7 +286,8 @@ describe('relay keygen', () => {
   test('a key file that every user may read is used, and told of', async () => {
     const { file } = await keyFile(0o644);
     const relay = await relayHere(await temporaryFolder(), ['--key-file', file]);
-    const notice = `Every user of this machine may open the key file ${file}: remove that permission (chmod o= ${file}).`;
+    const mend = `remove that permission (chmod o= ${file})`;
+    const notice = `Every user of this machine may open the key file ${file}: ${mend}.`;
     expect(relay.start.notices).toEqual([notice]);
     const { stderr } = await terminate(relay);
     expect(JSON.parse(stderr)).toMatchObject({ msg: notice });
@@ -332,7 +333,7 @@ describe('what goes wrong is one sentence, an exit code and no stack trace', () 
     expect((await rawRequest(portOf(relay), hopBytes(hop))).status).toBe(200);
   });
 
-  test('a hosted relay takes backups by itself, another one says that it takes none, and off is the last word', async () => {
+  test('a hosted relay takes backups by itself, another says that it takes none, and off is the last word', async () => {
     const hosted = [
       '--authority',
       'account-token',
@@ -440,7 +441,8 @@ describe('what goes wrong is one sentence, an exit code and no stack trace', () 
       const { storeDir, key } = await usedStore();
       await withRawLevel(storeDir, (level) => level.put(SCHEMA_KEY, Buffer.of(0, 0, 0, SCHEMA_VERSION + 1)));
       const ended = await run(serveArgs(storeDir));
-      const newer = `schema ${SCHEMA_VERSION + 1} and this software knows schemas up to ${SCHEMA_VERSION}: start the newer`;
+      const known = `this software knows schemas up to ${SCHEMA_VERSION}`;
+      const newer = `schema ${SCHEMA_VERSION + 1} and ${known}: start the newer`;
       expect(refusalOf(ended, key)).toContain(newer);
     });
 
@@ -486,22 +488,17 @@ function refusalOf(ended: Ended, key: string): string {
   return sentenceOf(ended);
 }
 
-/** Without a word of backups. */
+/** The arguments of a relay that is told nothing of backups. */
 const serve = (storeDir: string, ...args: string[]): string[] => [
   'relay',
   'serve',
   '--store-dir',
   storeDir,
-  '--listen',
-  '127.0.0.1:0',
-  '--admin-listen',
-  'off',
-  '--log-level',
-  'silent',
+  ...'--listen 127.0.0.1:0 --admin-listen off --log-level silent'.split(' '),
   ...args,
 ];
 
-/** How it started; it is stopped at once. */
+/** The document of its start; it is stopped at once. */
 const started = async (args: string[]): Promise<StartDocument> => {
   const relay = new CommandRun([...args, '--json'], commandContext());
   await relay.printed('}\n');
@@ -528,7 +525,7 @@ async function keyFile(mode: number, key?: string): Promise<{ file: string; key:
   return { file, key: written };
 }
 
-test('relay serve with a certificate says its https address, and hosts that have the certificate reach it', async () => {
+test('relay serve with a certificate says its https address, and hosts with the certificate reach it', async () => {
   const folder = await temporaryFolder();
   const [cert, key] = [join(folder, 'tls.crt'), join(folder, 'tls.key')];
   await writeFile(cert, SELF_SIGNED.cert);

@@ -1,4 +1,4 @@
-/** What the operator's commands say when a folder, a file or a right is not as it should be. */
+/** The sentences of the operator's commands when a folder, a file or a right is not as it should be. */
 import { once } from 'node:events';
 import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';

@@ -1,4 +1,4 @@
-/** What `poste relay doctor` says of the server of a shared log, and of the HTTP server, by what these answered. */
+/** The checks of `poste relay doctor` of the server of a shared log and of the HTTP server, by their answers. */
 import { expect, test } from 'vitest';
 import type { RelaySubject } from '../../../../../src/cli/relay/doctor/subject.ts';
 import type { Check } from '../../../../../src/lib/check.ts';
