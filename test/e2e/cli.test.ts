@@ -1,6 +1,6 @@
 /**
- * A relay as its operator meets it: real processes, their output and how they end. What its flags mean and what it refuses
- * is tested in process (unit/cli/relay/serve.test.ts).
+ * A relay as its operator meets it: real processes, their output and how they end. What its flags mean and what it
+ * refuses is tested in process (unit/cli/relay/serve.test.ts).
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,7 +1,7 @@
 /**
- * Every command once as a process: from the bundle, with its own standard output and exit code. What it does and refuses
- * beyond that is tried in process. Those that serve or wait, and those whose pipes matter, are processes in other files of
- * this folder.
+ * Every command once as a process: from the bundle, with its own standard output and exit code. What it does and
+ * refuses beyond that is tried in process. Those that serve or wait, and those whose pipes matter, are processes in
+ * other files of this folder.
  */
 import { execFile } from 'node:child_process';
 import { cp, mkdir, readFile, writeFile } from 'node:fs/promises';
@@ -183,7 +183,7 @@ test('groff takes the manual page without a warning', async (context) => {
   expect(stdout).toContain('relay log check-proof');
 });
 
-test('poste alone and its help are printed without the rest of the program, as the command line prints them', async () => {
+test('poste alone and its help are printed without the rest of the program, as the command line does', async () => {
   const dist = join(import.meta.dirname, '../../dist/cli');
   const folder = join(await temporaryFolder(), 'cli');
   await mkdir(folder);

@@ -1,6 +1,6 @@
 /**
- * A crowd of strangers at a relay: connections that are held, that send or read slowly, that ask for challenges and send
- * bodies without end. They come from other loopback addresses than honest hosts, as strangers do.
+ * A crowd of strangers at a relay: connections that are held, that send or read slowly, that ask for challenges and
+ * send bodies without end. They come from other loopback addresses than honest hosts, as strangers do.
  */
 import { once, setMaxListeners } from 'node:events';
 import { type Socket, connect } from 'node:net';
@@ -24,7 +24,7 @@ export interface CrowdedRelay {
   reader: TestHost;
 }
 
-/** What a connection does until `signal` aborts; it may be closed by the relay, and then opens another. */
+/** The acts of a connection until `signal` aborts; it may be closed by the relay, and then opens another. */
 type Manner = (socket: Socket, relay: CrowdedRelay, signal: AbortSignal) => Promise<void>;
 
 const MANNERS: Readonly<Record<string, Manner>> = {
@@ -66,7 +66,7 @@ const MANNERS: Readonly<Record<string, Manner>> = {
   },
 };
 
-/** How many of a hundred connections do what. A quarter of all reads or writes slowly. */
+/** The number of each kind among a hundred connections. A quarter of all reads or writes slowly. */
 const SHARES: Readonly<Record<string, number>> = {
   held: 55,
   'slow writer': 13,
@@ -79,7 +79,7 @@ export class Crowd {
   readonly #ending = new AbortController();
   readonly #members: Promise<void>[] = [];
   readonly #open = new Set<Socket>();
-  /** How often a connection was opened, by what it does. */
+  /** The number of connections that were opened, by their kind. */
   readonly opened: Record<string, number> = {};
 
   /** Resolves when so many connections are open. */
@@ -97,7 +97,7 @@ export class Crowd {
     return crowd;
   }
 
-  /** Of the connections that it has open now. */
+  /** The kinds of the connections that it has open now. */
   get size(): number {
     return this.#open.size;
   }

@@ -25,7 +25,7 @@ function send({ client }: KilledDaemon, subject: string, body = 'b'): Promise<Se
   return client.call('mail-send', { to: ['eve'], subject, body }, { as: 'eve' });
 }
 
-test('requests that are under way are answered, or fail with a code; what was answered is there afterwards', async () => {
+test('requests under way are answered, or fail with a code; what was answered is there afterwards', async () => {
   const daemon = await daemonWithEve();
   const sends = Array.from({ length: 60 }, (_, at) => send(daemon, `s${at}`));
   const outcomes = Promise.allSettled(sends);

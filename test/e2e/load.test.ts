@@ -105,9 +105,9 @@ describe.runIf(process.platform === 'linux')('a relay in a crowd', () => {
       tried(
         `load: ${most} connections for ${CROWDED_MS / 1000} s (${Object.entries(crowd.opened)
           .map(([name, count]) => `${name} ${count}`)
-          .join(
-            ', ',
-          )}); peak RSS ${rssMb.toFixed(0)} MB; ${crowded.seqs.length} honest pushes, ${crowded.refused} refused and tried again, p99 ${p99(crowded).toFixed(0)} ms; before ${quiet.seqs.length}, p99 ${p99(quiet).toFixed(0)} ms`,
+          .join(', ')}); peak RSS ${rssMb.toFixed(0)} MB; ` +
+          `${crowded.seqs.length} honest pushes, ${crowded.refused} refused and tried again, ` +
+          `p99 ${p99(crowded).toFixed(0)} ms; before ${quiet.seqs.length}, p99 ${p99(quiet).toFixed(0)} ms`,
       );
       expect(most).toBeGreaterThan(CONNECTIONS * 0.8);
       expect(rssMb).toBeLessThan(RSS_MAX_MB);
@@ -122,7 +122,7 @@ describe.runIf(process.platform === 'linux')('a relay in a crowd', () => {
       }
       expect(seqs).toEqual([...quiet.seqs, ...crowded.seqs]);
 
-      // The more by which a counter may be higher: connections of this test, files of LevelDB's tables, what waits to be collected.
+      // A counter may be higher by this: connections of this test, files of LevelDB's tables, garbage.
       const more = Object.entries({
         poste_relay_open_connections: 2,
         poste_relay_waiting_pulls: 0,

@@ -1,10 +1,11 @@
 /**
- * Three hosts with real daemons, a LAN and a relay between them, and faults of every kind: every accepted message arrives
- * exactly once or its sender is alerted, no receipt says more than what happened, and no doorbell claims a wake that was
- * none.
+ * Three hosts with real daemons, a LAN and a relay between them, and faults of every kind: every accepted message
+ * arrives exactly once or its sender is alerted, no receipt says more than what happened, and no doorbell claims a wake
+ * that was none.
  *
- * A run follows from its seed. Up to ten of them use one world, one after another. `npm run torture -- --only mail` does
- * many; `POSTE_TORTURE_SEED` repeats one in a world of its own, and with `POSTE_TORTURE_RUNS` it is the first of so many.
+ * A run follows from its seed. Up to ten of them use one world, one after another. `npm run torture -- --only mail`
+ * does many; `POSTE_TORTURE_SEED` repeats one in a world of its own, and with `POSTE_TORTURE_RUNS` it is the first of
+ * so many.
  */
 import { availableParallelism } from 'node:os';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -23,13 +24,13 @@ const IS_TORTURE = RUNS !== undefined || SEED !== undefined;
 const FIRST_SEED = Number(SEED ?? 1);
 const COUNT = Number(RUNS ?? (SEED === undefined ? 2 : 1));
 const RUNS_IN_A_WORLD = 10;
-/** Of so many worlds the relays of one share a log in PostgreSQL. */
+/** The relays of one in so many worlds share a log in PostgreSQL. */
 const SHARED_EVERY = 5;
 const RUN_WITHIN_MS = 600_000;
 
 /** Worlds wait much of their time. */
 const SIDE_BY_SIDE = availableParallelism() + 1;
-/** In so many runs at most a control must be found. */
+/** A control must be found in so many runs at most. */
 const CONTROL_SEEDS = 5;
 
 interface Control {
@@ -37,7 +38,7 @@ interface Control {
   isFound: RegExp;
 }
 
-/** What is left out of a copy of the program, and what must be said of it then. */
+/** The part that is left out of a copy of the program, and the finding that must follow. */
 const CONTROLS: Readonly<Record<string, Control>> = {
   'mail that is accepted and never queued': {
     patch: {
@@ -95,11 +96,12 @@ afterAll(async () => {
   const sum = (count: (outcome: RunOutcome) => number): number => outcomes.reduce((all, one) => all + count(one), 0);
   const events = sum(({ schedule }) => schedule.length);
   tried(
-    `${outcomes.length} runs of mail: ${sum(({ accepted }) => accepted)} messages accepted, ${sum(({ alerted }) => alerted)} with an alert, ${events} faults`,
+    `${outcomes.length} runs of mail: ${sum(({ accepted }) => accepted)} messages accepted, ` +
+      `${sum(({ alerted }) => alerted)} with an alert, ${events} faults`,
   );
 });
 
-/** Every fifth world has relays that share a log, where PostgreSQL is there; a seed has the same kind of world again. */
+/** Every fifth world has relays that share a log, where PostgreSQL is there; a seed has the same kind each time. */
 function sharedLog(seed: number): string | undefined {
   const isShared = Math.floor((seed - 1) / RUNS_IN_A_WORLD) % SHARED_EVERY === SHARED_EVERY - 1;
   return isShared ? findProgram(POSTGRES) : undefined;

@@ -1,4 +1,4 @@
-/** The four tools as an MCP client meets them: the official client, and `poste mcp`, as a process where that matters. */
+/** The four tools, called by the official MCP client over `poste mcp`, which is a process where that matters. */
 import { type CallToolResult, type Client, deserializeMessage } from '@modelcontextprotocol/client';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { InboxResult, SendResult } from '../../src/host/contract/mail.ts';
@@ -249,7 +249,7 @@ describe('poste mcp and the daemon', () => {
     expect(refused).toMatchObject({ code: 'DAEMON_NOT_STARTED', message: expect.stringContaining('poste init') });
   });
 
-  test('a daemon that is killed in the middle: what was asked is told to be uncertain, and a repeat with its key sends once', async () => {
+  test('a daemon that is killed in the middle: calls are uncertain, and a repeat with its key sends once', async () => {
     const here = await posteHome();
     const daemon = await here.daemonProcess();
     for (const name of ['eve', 'bob']) await here.client.call('add-agent', { name });

@@ -87,7 +87,7 @@ describe('log verify --online', () => {
     expect((await command('hosts')).code).toBe(EXIT.ok);
   });
 
-  test('finds a row with other contents under a right checksum, tells of it as damage and begins a new epoch', async () => {
+  test('finds a row with other contents under a right checksum, reports damage and begins a new epoch', async () => {
     const { relay, storeDir, command } = await running();
     await clientOf(relay, alice).enrol();
     relay.process.signal('SIGTERM');

@@ -70,7 +70,7 @@ test('npx poste runs from it', async () => {
   expect(await poste('relay', 'serve', '--help')).toContain('Usage: poste relay serve');
 });
 
-/** What an example prints. */
+/** The output of an example. */
 async function printed(name: string, ...args: string[]): Promise<string> {
   const file = join(home.folder, `${name}.mjs`);
   writeFileSync(file, readFileSync(join(ROOT, 'docs/examples', `${name}.mjs`)));

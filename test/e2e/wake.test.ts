@@ -278,7 +278,8 @@ test('the owner allows the tools with the hooks, and uninstall takes exactly tha
   const refused = await runHere(['hooks', 'install', 'codex', '--allow-tools'], { environment: here.environment });
   const first = 'run poste setup --allow-tools, or codex mcp add poste -- poste mcp --agent NAME --start';
   expect(refused.stderr).toBe(
-    `poste: ${join(codex, 'config.toml')} has no MCP server poste yet, whose tools could be allowed: ${first}, and then this command again.\n`,
+    `poste: ${join(codex, 'config.toml')} has no MCP server poste yet, whose tools could be allowed: ` +
+      `${first}, and then this command again.\n`,
   );
   await expect(readFile(join(codex, 'hooks.json'))).rejects.toThrow('ENOENT');
   await mkdir(codex);

@@ -1,6 +1,6 @@
 /**
- * `poste backup <file>`: writes everything this host holds into one file, whether its daemon runs or not. `poste restore <file>`
- * replaces the store of this host by a backup. Rotated keys and ended pairings stay so.
+ * `poste backup <file>`: writes everything this host holds into one file, whether its daemon runs or not. `poste
+ * restore <file>` replaces the store of this host by a backup. Rotated keys and ended pairings stay so.
  */
 import { resolve } from 'node:path';
 import { Command, Option } from 'commander';
@@ -37,9 +37,9 @@ interface BackupFlags {
 }
 
 const NOTES = `
-You need not stop the daemon: the backup holds everything that was stored up to one moment. Poste writes it beside <file>,
-checks it while it writes, and renames it when it is complete and on disk. Only you can read it. It holds the private keys
-of this host and every message in plain text: protect it as you protect a key.
+You need not stop the daemon: the backup holds everything that was stored up to one moment. Poste writes it beside
+<file>, checks it while it writes, and renames it when it is complete and on disk. Only you can read it. It holds the
+private keys of this host and every message in plain text: protect it as you protect a key.
 
 Examples:
   $ poste backup poste.backup
@@ -69,7 +69,7 @@ async function backup(context: CommandContext, file: string, flags: BackupFlags)
   }
 }
 
-/** From the daemon if it runs, or else from its store. */
+/** The backup comes from the daemon if it runs, or else from its store. */
 async function* chunksOf(context: CommandContext, signal: AbortSignal): AsyncGenerator<Buffer> {
   const paths = ownPaths(context);
   let isRunning = false;
@@ -124,11 +124,11 @@ interface RestoreFlags {
 }
 
 const RESTORE_NOTES = `
-Stop the daemon first. Poste checks the whole backup before it replaces anything, and keeps the former store aside. It takes
-keys and pairings from the former store, so that an old key or an unpaired host does not come back. Mail that waited to be
-sent is sent again under its old id, and no host accepts it twice. Mail that was received or sent after the backup is not in
-it: Poste shows how much that is before it asks, and mails it to owner. A dry run works on copies in the folder for temporary
-files (TMPDIR), also while a daemon runs.
+Stop the daemon first. Poste checks the whole backup before it replaces anything, and keeps the former store aside. It
+takes keys and pairings from the former store, so that an old key or an unpaired host does not come back. Mail that
+waited to be sent is sent again under its old id, and no host accepts it twice. Mail that was received or sent after the
+backup is not in it: Poste shows how much that is before it asks, and mails it to owner. A dry run works on copies in
+the folder for temporary files (TMPDIR), also while a daemon runs.
 
 Examples:
   $ poste restore poste.backup --dry-run
@@ -257,7 +257,8 @@ function replacedLines(replaced: RestorePlan['replaced']): string[] {
       : 'the present store belongs to another host: nothing is kept from it',
     messages === 0
       ? 'no message of the present store is missing in the backup'
-      : `${countText(messages, 'message')} of the present store ${messages === 1 ? 'is' : 'are'} not in the backup${going}`,
+      : `${countText(messages, 'message')} of the present store ` +
+        `${messages === 1 ? 'is' : 'are'} not in the backup${going}`,
     ...(agents.length === 0
       ? []
       : [`not in the backup: the ${agents.length === 1 ? 'agent' : 'agents'} ${agents.join(', ')}`]),

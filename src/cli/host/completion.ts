@@ -4,8 +4,8 @@ import { type CommandTree, completionLines, SCRIPTS, SHELLS, type Shell } from '
 import type { CommandContext } from '../lib/context.ts';
 
 const NOTES = `
-The script asks poste itself at every tab, so it stays as it is when poste gets new commands. Agents, paired hosts, messages
-and the like come from the daemon; without one there are none of them.
+The script asks poste itself at every tab, so it stays as it is when poste gets new commands. Agents, paired hosts,
+messages and the like come from the daemon; without one there are none of them.
 
 Examples:
   $ eval "$(poste completion bash)"                                         # in ~/.bashrc

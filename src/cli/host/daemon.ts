@@ -36,8 +36,8 @@ const FAILED_STOP_MS = 3000;
 
 const NOTES = `
 The other commands and the agents talk to this process over a socket that only you can open. At SIGTERM or ctrl-c it
-finishes what it has begun, and stops within 25 seconds. Settings come from flags, then the environment, then config.toml,
-whose comments explain them.
+finishes what it has begun, and stops within 25 seconds. Settings come from flags, then the environment, then
+config.toml, whose comments explain them.
 
 Environment:
   POSTE_HOME       one folder for everything; else the XDG folders
@@ -129,7 +129,7 @@ interface Flags {
   json?: boolean;
 }
 
-/** Longer than a daemon takes to stop. */
+/** A time longer than a daemon takes to stop. */
 const STOP_MS = 45_000;
 const LOOK_EVERY_MS = 50;
 
@@ -159,8 +159,8 @@ export function restartCommand(context: CommandContext): Command {
     .addHelpText(
       'after',
       `
-For a new version of Poste, and for changes of config.toml. A daemon that is a service is restarted as one; any other runs
-in the background then.
+For a new version of Poste, and for changes of config.toml. A daemon that is a service is restarted as one; any other
+runs in the background then.
 
 Example:
   $ poste daemon restart`,
@@ -190,7 +190,8 @@ async function stopDaemon(context: CommandContext): Promise<number | null> {
   const { socket } = ownPaths(context);
   for (let waitedMs = 0; isRunning(pid) || (await isListening(socket)); waitedMs += LOOK_EVERY_MS) {
     if (waitedMs >= STOP_MS) {
-      const message = `the daemon, process ${pid}, has not ended within ${STOP_MS / 1000} seconds: see poste daemon logs`;
+      const late = `has not ended within ${STOP_MS / 1000} seconds`;
+      const message = `the daemon, process ${pid}, ${late}: see poste daemon logs`;
       throw new CommandFailed('temporary', 'DAEMON_STILL_RUNS', message);
     }
     await elapsed(LOOK_EVERY_MS);

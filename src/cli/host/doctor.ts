@@ -20,9 +20,9 @@ import { isServiceThere } from './service-manager.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
 const NOTES = `
-Checks the config, the folders, the daemon and its store, and whether what Poste wrote for other programs (hooks, mail tools,
-the service) runs programs that are there. Then the daemon checks every paired host, the relay (its key,
-epoch and clock, and what it knows about this host), the mail that waits or is in quarantine, and how agents can be woken.
+Checks the config, the folders, the daemon and its store, and whether what Poste wrote for other programs (hooks, mail
+tools, the service) runs programs that are there. Then the daemon checks every paired host, the relay (its key, epoch
+and clock, and what it knows about this host), the mail that waits or is in quarantine, and how agents can be woken.
 Nothing is changed. If something is broken, the command ends with 1, and shows below each broken check the command that
 repairs it. Without a daemon it checks what can be checked without one.
 

@@ -104,10 +104,10 @@ const TOLD_WITHIN_MS = 1_000;
 const LOOK_AGAIN_MS = 100;
 
 const ROTATE_NOTES = `
-The old key signs the new one, so paired hosts accept it without pairing again. Hosts that answer learn the new key at once;
-the others learn it when they answer, or from the relay with the next mail. This command lists the hosts that do not know
-the new key yet, and poste doctor lists them until they do. Mail that was sealed for the old key can be read for 60 days.
-Make a backup afterwards: an older one holds the old key, which no host accepts any more.
+The old key signs the new one, so paired hosts accept it without pairing again. Hosts that answer learn the new key at
+once; the others learn it when they answer, or from the relay with the next mail. This command lists the hosts that do
+not know the new key yet, and poste doctor lists them until they do. Mail that was sealed for the old key can be read
+for 60 days. Make a backup afterwards: an older one holds the old key, which no host accepts any more.
 
 Examples:
   $ poste host rotate-key
@@ -125,8 +125,8 @@ The agents of this host have the addresses agent@name from then on. Messages tha
 came with, and replies to agents of this host find them all the same. A relay learns the new name when this host next
 enrols: at once, unless the relay asks for a proof.
 
-A host that is paired keeps its name, because the others know it by that name: unpair on both sides, rename, and pair again.
-What is in quarantine is addressed to the former name and cannot be let in any more, so look at it first.
+A host that is paired keeps its name, because the others know it by that name: unpair on both sides, rename, and pair
+again. What is in quarantine is addressed to the former name and cannot be let in any more, so look at it first.
 
 Examples:
   $ poste host rename server

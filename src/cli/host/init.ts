@@ -16,8 +16,8 @@ interface InitFlags {
 }
 
 const NOTES = `
-The keys are in the store, which only you can read: back it up with poste backup. Paired hosts recognize this host by its
-key, and address its agents as agent@name.
+The keys are in the store, which only you can read: back it up with poste backup. Paired hosts recognize this host by
+its key, and address its agents as agent@name.
 
 Environment:
   POSTE_HOME  one folder for everything; else ~/.config/poste and

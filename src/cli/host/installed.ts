@@ -1,6 +1,6 @@
 /**
- * Reads back the files that setup, `poste hooks install` and `poste daemon install` wrote for other programs: each names
- * Node.js and a file of Poste by their paths, and an upgrade may have removed either.
+ * Reads back the files that setup, `poste hooks install` and `poste daemon install` wrote for other programs: each
+ * names Node.js and a file of Poste by their paths, and an upgrade may have removed either.
  */
 import { accessSync, constants, existsSync } from 'node:fs';
 import type { Check } from '../../host/contract/daemon.ts';

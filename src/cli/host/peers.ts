@@ -16,13 +16,13 @@ import { lanAddress } from '../lib/values.ts';
 const ACCEPT_SILENCE_MS = INVITE_MS + 90_000;
 
 const NOTES = `
-One host invites; the other accepts, with the code and the address of the first. A code pairs one host within ten minutes.
-The command that invites shows which host came with the code, and asks you to confirm its fingerprint, which the other
-command shows. Give the code where nobody else can read it, and never on a command line, which every user of a machine
-can read.
+One host invites; the other accepts, with the code and the address of the first. A code pairs one host within ten
+minutes. The command that invites shows which host came with the code, and asks you to confirm its fingerprint, which
+the other command shows. Give the code where nobody else can read it, and never on a command line, which every user of a
+machine can read.
 
-Name a host by its name or its fingerprint (SHA256:...). Poste learns the new address of a host when that host connects. If
-neither host can reach the other any more, set the address yourself.
+Name a host by its name or its fingerprint (SHA256:...). Poste learns the new address of a host when that host connects.
+If neither host can reach the other any more, set the address yourself.
 
 Examples:
   $ poste peer invite
@@ -42,9 +42,9 @@ export function peerCommand(context: CommandContext): Command {
 }
 
 const INVITE_NOTES = `
-It waits for the host that accepts, and asks you to confirm it; any other answer than yes makes the code void, as somebody
-else has it. With --fingerprint it prints the code and ends: that host alone is paired, when it accepts. poste status shows
-the fingerprint of a host.
+It waits for the host that accepts, and asks you to confirm it; any other answer than yes makes the code void, as
+somebody else has it. With --fingerprint it prints the code and ends: that host alone is paired, when it accepts. poste
+status shows the fingerprint of a host.
 
 Examples:
   $ poste peer invite
@@ -58,7 +58,8 @@ function inviteCommand(context: CommandContext): Command {
     .action(async ({ fingerprint, ...flags }: DaemonFlags & { fingerprint?: string }) => {
       if (fingerprint === undefined && !isInteractive(terminalOf(context))) {
         const message =
-          'there is no terminal to confirm the other host on: name it with --fingerprint, as poste status shows it there';
+          'there is no terminal to confirm the other host on: ' +
+          'name it with --fingerprint, as poste status shows it there';
         throw new CommandFailed('usage', 'NOT_CONFIRMED', message);
       }
       const named = fingerprint === undefined ? {} : { fingerprint };
@@ -190,8 +191,8 @@ function reachedText(screen: Screen, { reached_at, lan_failures }: PeerView): st
 }
 
 const REMOVE_NOTES = `
-Mail that waits for the host is not sent, and its senders are notified. Mail from the host goes into quarantine. The other
-host is not notified: remove this one there too. To pair again you need a new code.
+Mail that waits for the host is not sent, and its senders are notified. Mail from the host goes into quarantine. The
+other host is not notified: remove this one there too. To pair again you need a new code.
 
 Examples:
   $ poste peer remove laptop

@@ -21,16 +21,16 @@ interface SetFlags extends DaemonFlags {
 }
 
 const SET_NOTES = `
-With --key, the relay must show exactly this key. Without --key, this host trusts the first key that the relay shows: compare
-the fingerprint with the one that its operator names. If the relay shows another key later, this host stops using it until
-you run this command again and confirm the new key.
+With --key, the relay must show exactly this key. Without --key, this host trusts the first key that the relay shows:
+compare the fingerprint with the one that its operator names. If the relay shows another key later, this host stops
+using it until you run this command again and confirm the new key.
 
-A relay that admits hosts by invite or by account asks for a token. This host reads it for every enrolment, from a file or
-from the output of a command. It is an invite, or JSON with "token" and "cloud_key". Put no token into
+A relay that admits hosts by invite or by account asks for a token. This host reads it for every enrolment, from a file
+or from the output of a command. It is an invite, or JSON with "token" and "cloud_key". Put no token into
 --token-command itself: every user of a machine can read its command lines.
 
-If a private authority signed the certificate of the relay, pass that authority's certificate as a PEM file. This host keeps
-a copy; pass the file again when the authority gets a new certificate.
+If a private authority signed the certificate of the relay, pass that authority's certificate as a PEM file. This host
+keeps a copy; pass the file again when the authority gets a new certificate.
 
 Examples:
   $ poste relay set https://relay.example
@@ -185,8 +185,9 @@ function receivedText(status: RelayStatusResult): string {
 }
 
 const UNSET_NOTES = `
-From then on, mail waits in the outbox until a paired host answers on the LAN. Receivers can still fetch and confirm what the
-relay accepted. Mail that waits on the relay for this host stays there until you set the relay again, or until it expires.
+From then on, mail waits in the outbox until a paired host answers on the LAN. Receivers can still fetch and confirm
+what the relay accepted. Mail that waits on the relay for this host stays there until you set the relay again, or until
+it expires.
 
 Example:
   $ poste relay unset`;

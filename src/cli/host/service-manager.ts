@@ -1,6 +1,6 @@
 /**
- * The program that starts the daemon with its user's session, and again when it fails: systemd, or launchd on macOS. Each
- * is a file and the commands of a program.
+ * The program that starts the daemon with its user's session, and again when it fails: systemd, or launchd on macOS.
+ * Each is a file and the commands of a program.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { isAbsolute } from 'node:path';
@@ -59,7 +59,7 @@ export interface ServiceManager {
   notice: string;
 }
 
-/** Longer than a service is given to stop. */
+/** A time longer than a service is given to stop. */
 const MANAGER_MS = 60_000;
 /** The longest part of the program's reason that is shown. */
 const SAID_LINES_MAX = 3;
@@ -190,8 +190,8 @@ export function shownCommand({ program }: ServiceManager, { words }: ServiceComm
 }
 
 /**
- * Runs the commands, one after another. Returns whether the program is there. Throws `CommandFailed` with `outcome` and the
- * program's own words when it refuses.
+ * Runs the commands, one after another. Returns whether the program is there. Throws `CommandFailed` with `outcome` and
+ * the program's own words when it refuses.
  */
 export async function tellManager(
   context: CommandContext,

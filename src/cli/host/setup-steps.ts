@@ -67,7 +67,8 @@ const NEEDED: Look = { type: 'needed' };
 const ALREADY: Look = { type: 'already' };
 const START = 'start the daemon';
 const BY_HAND =
-  'No service starts the daemon: it runs until you end it or this machine stops. Start it with poste daemon then; the mail tools start it as well, when a program begins.';
+  'No service starts the daemon: it runs until you end it or this machine stops. Start it with poste daemon then; ' +
+  'the mail tools start it as well, when a program begins.';
 
 export function stepsOf(context: CommandContext, agents: Agents, wishes: Wishes): Step[] {
   const names = [...new Set(agents.values())];
@@ -106,7 +107,8 @@ function daemonStep(context: CommandContext, { service }: Wishes): Step {
       if (!(await isListening(paths.socket))) return NEEDED;
       if (!isService || isUnitThere()) return { type: 'already', text: START };
       const notice =
-        'The daemon that runs is no service. To make it one, stop it and run poste daemon install: then it starts with your sessions.';
+        'The daemon that runs is no service. To make it one, stop it and run poste daemon install: ' +
+        'then it starts with your sessions.';
       return { type: 'already', text: START, notice };
     },
     async run() {

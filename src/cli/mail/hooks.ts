@@ -1,4 +1,4 @@
-/** `poste hooks`: adds Poste's hooks to the settings of programs that run agents, removes them, and runs as the hook. */
+/** `poste hooks`: adds Poste's hooks to the settings of programs that run agents, removes them, and runs as a hook. */
 import { Argument, Command, Option } from 'commander';
 import { HOOK_PROGRAMS, type HookProgramName } from '../../host/hooks/programs.ts';
 import { SETTINGS_OF, SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/settled-programs.ts';

@@ -255,7 +255,7 @@ export function messageText(screen: Screen, message: WholeMessage): string {
   return `${formatFields(head, 8, '')}${shown}\n${rest}`;
 }
 
-/** Longer than the daemon waits. */
+/** A time longer than the daemon waits. */
 const SILENCE_MS = INBOX_WAIT_MS_MAX + 15_000;
 /** The time between two calls to a daemon that is gone. */
 const RETRY_MS = 500;

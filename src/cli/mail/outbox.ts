@@ -11,8 +11,8 @@ import { type Column, table } from '../lib/table.ts';
 import { wholeNumber, withoutUndefined } from '../lib/values.ts';
 
 const NOTES = `
-A row is one message, or one delivery receipt, for one host. A message is done when the host has signed that it delivered
-it to every recipient. Add --receipts to list delivery receipts too; hosts do not confirm those.
+A row is one message, or one delivery receipt, for one host. A message is done when the host has signed that it
+delivered it to every recipient. Add --receipts to list delivery receipts too; hosts do not confirm those.
 
 Examples:
   $ poste outbox

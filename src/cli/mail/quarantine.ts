@@ -20,15 +20,15 @@ import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { wholeNumber, withoutUndefined } from '../lib/values.ts';
 
-/** Longer than a full quarantine takes to be received again. */
+/** A time longer than a full quarantine takes to be received again. */
 const RETRY_SILENCE_MS = 600_000;
 const WIRE_CHARACTERS_SHOWN = 2000;
 
 const NOTES = `
-This host drops nothing silently. It keeps, with a reason, every item that no paired host signed, that cannot be decrypted,
-or that is for no agent here. It tries such items again when you pair with a host, or when a host rotates its key. Paired
-hosts, relays and unpaired hosts have separate quotas. When the quota of unpaired hosts is full, the oldest item goes;
-when another quota is full, new items are kept without their bytes.
+This host drops nothing silently. It keeps, with a reason, every item that no paired host signed, that cannot be
+decrypted, or that is for no agent here. It tries such items again when you pair with a host, or when a host rotates its
+key. Paired hosts, relays and unpaired hosts have separate quotas. When the quota of unpaired hosts is full, the oldest
+item goes; when another quota is full, new items are kept without their bytes.
 
 Examples:
   $ poste quarantine
@@ -200,7 +200,8 @@ export function quarantinedItemText(screen: Screen, { item, wire_b64 }: Quaranti
   ];
   const shown =
     wire_b64 === null
-      ? `  Its ${countText(item.bytes, 'byte was', 'bytes were')} not kept, ${withoutBytesText(item.room)}: it must be sent again.`
+      ? `  Its ${countText(item.bytes, 'byte was', 'bytes were')} not kept, ` +
+        `${withoutBytesText(item.room)}: it must be sent again.`
       : `  | ${printable(wire.slice(0, WIRE_CHARACTERS_SHOWN))}${cut}`;
   return `Number ${item.number}\n${formatFields(rows, 10)}${shown}\n`;
 }

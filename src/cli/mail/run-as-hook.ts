@@ -1,6 +1,6 @@
 /**
- * `poste hooks run`: the hook of an agent's program. It runs at every prompt, so `main.ts` comes here without the rest of
- * the command line, and nothing is loaded that a hook does not need.
+ * `poste hooks run`: the hook of an agent's program. It runs at every prompt, so `main.ts` comes here without the rest
+ * of the command line, and nothing is loaded that a hook does not need.
  */
 import { readFileSync } from 'node:fs';
 import { DaemonClient } from '../../host/api/client.ts';
@@ -55,7 +55,7 @@ export interface BegunInput {
   isWhole: boolean;
 }
 
-/** Standard input as text: empty when it is a terminal, or too long. The stream is not made for what was read before. */
+/** Standard input as text: empty when it is a terminal, or too long. The stream is made only for what is unread. */
 export async function hookInput(context: Pick<CommandContext, 'stdin'>, begun: BegunInput): Promise<string> {
   const chunks: Buffer[] = [begun.bytes];
   let bytes = begun.bytes.length;
@@ -119,7 +119,7 @@ export async function runAsHook(
   context.exitCode = exitCode;
 }
 
-/** Without a home folder there is no daemon, and a hook says nothing of that: it never blocks its agent. */
+/** There is no daemon without a home folder, and a hook says nothing of that: it never blocks its agent. */
 function pathsThere(context: CommandContext): HostPaths | undefined {
   try {
     return ownPaths(context);

@@ -38,7 +38,8 @@ Every user of this machine can read a command line: --body - reads the body from
 
 Examples:
   $ echo 'Branch fix-7 is ready.' | poste send --as builder --to reviewer --subject 'Ready' --body -
-  $ git log -1 | poste send --as builder --to role:review --subject 'Please review' --body - --kind request --needs-reply
+  $ git log -1 | poste send --as builder --to role:review --subject 'Please review' --body - --kind request \
+--needs-reply
   $ echo 'All green.' | POSTE_AGENT=builder poste send --to '*' owner --subject 'Done' --body - --json`;
 
 export function sendCommand(context: CommandContext): Command {
@@ -141,7 +142,7 @@ export function sentText(result: SendResult): string {
   return printableText(accepted);
 }
 
-/** From this age on, the sender to a group is warned that a host's list of agents is old. */
+/** The age from which the sender to a group is warned that a host's list of agents is old. */
 const LIST_AGE_SHOWN_S = 60;
 
 function listsText({ directories = [] }: SendResult): string {

@@ -12,10 +12,10 @@ import { type Screen, screenOf } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
 
 const NOTES = `
-The program of an agent registers a session when it starts, and ends it when it stops. In between it sends heartbeats, or
-names its process with --pid: the session then lives as long as the process. When mail must wake the agent, the daemon
-uses the best method that the session registered. A sender hears that the agent is woken when the program says within
-five seconds, with heartbeat --line, that its agent has the line.
+The program of an agent registers a session when it starts, and ends it when it stops. In between it sends heartbeats,
+or names its process with --pid: the session then lives as long as the process. When mail must wake the agent, the
+daemon uses the best method that the session registered. A sender hears that the agent is woken when the program says
+within five seconds, with heartbeat --line, that its agent has the line.
 
 Examples:
   $ poste session register build-7 --as backend --pid $$
@@ -37,7 +37,7 @@ export function sessionCommand(context: CommandContext): Command {
 }
 
 const SESSION_ARGUMENT = ['<session>', 'the name of the session: letters, digits, dots, hyphens, underscores'] as const;
-/** Longer than the longest wait of one call. */
+/** A time longer than the longest wait of one call. */
 const WAIT_SILENCE_MS = SESSION_WAIT_MS_MAX + 15_000;
 
 interface RegisterFlags extends ActingFlags {

@@ -60,8 +60,8 @@ export type CheckedRow =
   | { state: 'none'; reason: string };
 
 /**
- * Checks that the proof is about this row: its item, its bytes, this host and the target. The proof itself is verified as
- * in `poste relay log check-proof`, against the key that signed the receipt, which is the pinned one.
+ * Checks that the proof is about this row: its item, its bytes, this host and the target. The proof itself is verified
+ * as in `poste relay log check-proof`, against the key that signed the receipt, which is the pinned one.
  */
 export function checkRow(row: TraceRow): CheckedRow {
   const { acceptance, proof } = row;

@@ -17,7 +17,7 @@ const RETENTION_DAYS_MAX = 36_500;
 export const SETTING_SECONDS_MAX = 3600;
 
 interface Setting<Value = unknown> {
-  /** In the file; a dot leads into a table. The variable is POSTE_ and the same in capitals. */
+  /** The name in the file; a dot leads into a table. The variable is POSTE_ and the same in capitals. */
   key: string;
   byDefault: Value;
   /** The value that the config file of a new host shows. */
@@ -43,7 +43,8 @@ const SETTINGS = {
   lanListen: address(
     'lan.listen',
     { host: '0.0.0.0', port: 8789 },
-    'Where paired hosts connect. Nothing listens there while no host is paired and no\n# pairing invite is open. 127.0.0.1 keeps it to this machine.',
+    'Where paired hosts connect. Nothing listens there while no host is paired and no\n' +
+      '# pairing invite is open. 127.0.0.1 keeps it to this machine.',
   ),
   lanAdvertise: {
     ...address(
@@ -79,7 +80,8 @@ const SETTINGS = {
     'relay.poll_seconds',
     15,
     SETTING_SECONDS_MAX,
-    'Seconds between two pulls from a relay that answers at once when it has nothing, as\n# one does that speaks only v1.',
+    'Seconds between two pulls from a relay that answers at once when it has nothing, as\n' +
+      '# one does that speaks only v1.',
   ),
 } satisfies Readonly<Record<string, Setting>>;
 

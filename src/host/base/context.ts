@@ -98,7 +98,7 @@ export type HostEvent =
   | { type: 'host-renamed' };
 
 /**
- * Who hears of each event, in this order. An event without a row does not compile, nor does a listener that takes
+ * The listeners of each event, in this order. An event without a row does not compile, nor does a listener that takes
  * another set of events than its rows give it.
  */
 export const LISTENERS = {

@@ -14,7 +14,7 @@ import { join, resolve } from 'node:path';
 import { configFolder, type Environment, HomeUnknown, homeFolder, xdgFolder } from '../../lib/user-folders.ts';
 import { socketPathFault } from '../../lib/unix-socket.ts';
 
-/** Only their owner can read the folders that Poste makes. */
+/** The folders that Poste makes can be read by their owner alone. */
 export const FOLDER_MODE = 0o700;
 
 export interface HostPaths {

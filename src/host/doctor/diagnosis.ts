@@ -98,7 +98,7 @@ async function calledPeers(context: HostContext, { peers }: StoredFacts, inTime:
 
 interface AskedRelay {
   facts: RelayProbe['facts'];
-  /** For each paired host: does the relay accept mail for it? */
+  /** The relay's answer for each paired host: does it accept mail for it? */
   atRelay: ReadonlyMap<PeerId, PeerFacts['atRelay']>;
   rotations: Exclude<OwnKeyFacts['atRelay'], 'no-relay'>;
 }

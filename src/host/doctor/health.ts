@@ -1,6 +1,6 @@
 /**
- * How this host is, as its store and its daemon know it without a call. `poste status` shows it, and `poste doctor`
- * adds what paired hosts and the relay answer.
+ * The state of this host, as its store and its daemon know it without a call. `poste status` shows it, and `poste
+ * doctor` adds what paired hosts and the relay answer.
  */
 import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';

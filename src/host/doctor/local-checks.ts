@@ -31,7 +31,7 @@ export type StoreFacts =
   | { type: 'opens' }
   /** `message` is a clause. */
   | { type: 'refused'; fault: 'absent' | 'locked' | 'newer' | 'damaged' | 'unusable'; message: string }
-  /** Not opened: it belongs to another user. */
+  /** The store is not opened: it belongs to another user. */
   | { type: 'foreign' };
 
 export interface DaemonPlace {

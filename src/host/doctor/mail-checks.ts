@@ -53,7 +53,8 @@ function pendingCheck({ count, oldestAtMs, lastError }: MailFacts['outbox']['pen
 function receiptsCheck({ count, lastError }: MailFacts['outbox']['refusedReceipts']): Check[] {
   if (count === 0) return [];
   const verb = count === 1 ? 'is' : 'are';
-  const sentence = `${countText(count, 'delivery receipt')} ${verb} refused (${lastError}): senders do not learn what arrived`;
+  const refused = `${countText(count, 'delivery receipt')} ${verb} refused (${lastError})`;
+  const sentence = `${refused}: senders do not learn what arrived`;
   return [note(OUTBOX, sentence, 'poste outbox list --receipts')];
 }
 

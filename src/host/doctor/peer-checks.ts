@@ -137,7 +137,8 @@ function outOfReachCheck(subject: PeerSubject, peer: PeerFacts, why: string, now
   const waiting = waitingText(peer, nowMs);
   if (peer.refusedByList > 0) {
     const refused = `${countText(peer.refusedByList, 'message')} ${peer.refusedByList === 1 ? 'is' : 'are'} refused`;
-    const sentence = `${why}, and over the relay it takes no mail from this host, as if it were not paired any more: ${refused}${waiting}`;
+    const refuses = 'over the relay it takes no mail from this host, as if it were not paired any more';
+    const sentence = `${why}, and ${refuses}: ${refused}${waiting}`;
     return broken(subject, `${sentence}; pair again`, 'poste peer invite');
   }
   if (peer.atRelay === 'carried') return ok(subject, `${why}; its mail goes over the relay${waiting}`);
@@ -183,7 +184,8 @@ function reachedText({ reachedAtMs }: PeerFacts, nowMs: number): string {
 function waitingText({ waiting, oldestAtMs }: PeerFacts, nowMs: number): string {
   if (oldestAtMs === null) return '';
   const since = `for ${spanText(nowMs - oldestAtMs)}`;
-  return `; ${countText(waiting, 'message waits', 'messages wait')} for it, ${waiting === 1 ? since : `the oldest ${since}`}`;
+  const age = waiting === 1 ? since : `the oldest ${since}`;
+  return `; ${countText(waiting, 'message waits', 'messages wait')} for it, ${age}`;
 }
 
 export async function probePeer(context: HostContext, client: LanClient, peer: PeerRow): Promise<PeerProbe> {

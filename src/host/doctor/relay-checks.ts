@@ -28,7 +28,7 @@ export interface RelayCheckFacts {
   /** Fingerprints. `seen`: another key that it showed, and that the owner has not confirmed. */
   pinned: string;
   seen: { fingerprint: string; atMs: number } | null;
-  /** From the daemon's own state. */
+  /** The daemon's own state. */
   known: {
     epoch: string | null;
     problem: { code: string; message: string; atMs: number } | null;
@@ -83,7 +83,7 @@ function shownBy<T>(probe: Probed<T>): T | undefined {
   return probe.type === 'seen' ? probe.value : undefined;
 }
 
-/** Returns the check of what a probe saw. One that failed although others did not is noted; one left out says nothing. */
+/** Returns the check of a probe's finding. One that failed although others did not is a note; one left out is none. */
 function probedCheck<T>(id: CheckId, what: string, probe: Probed<T>, checkOf: (value: T) => Check): Check[] {
   if (probe.type === 'skipped') return [];
   if (probe.type === 'seen') return [checkOf(probe.value)];
@@ -105,14 +105,18 @@ function keyCheck({ url, isV1, pinned, seen, info, signedLog }: RelayCheckFacts)
   const subject = of('relay-key');
   const shown = info.type === 'seen' && info.value.fingerprint !== pinned ? info.value.fingerprint : seen?.fingerprint;
   if (shown !== undefined) {
-    const sentence = `it shows the key ${shown} and not the pinned ${pinned}: it is not used until its operator tells you the new one`;
+    const sentence =
+      `it shows the key ${shown} and not the pinned ${pinned}: ` +
+      'it is not used until its operator tells you the new one';
     // Never suggest the shown key: an agent that follows the advice would confirm an impostor. Version 1 can name no
     // key.
     const command = isV1 ? 'poste relay unset' : `poste relay set ${shellWord(url)} --key ${OPERATORS_KEY}`;
     return broken(subject, sentence, command);
   }
   if (shownBy(signedLog) === 'not-signed') {
-    const sentence = `it says that it has the pinned key ${pinned}, and its log is not signed by it: something else answers at ${url}`;
+    const sentence =
+      `it says that it has the pinned key ${pinned}, and its log is not signed by it: ` +
+      `something else answers at ${url}`;
     return broken(subject, sentence, `curl -i ${shellWord(`${url}/v2/relay/log/checkpoint`)}`);
   }
   if (isV1) return note(subject, `it speaks only version 1, which proves no key: it showed ${pinned} when it was set`);

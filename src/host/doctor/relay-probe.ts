@@ -33,7 +33,7 @@ const SKIPPED = { type: 'skipped' } as const;
 
 export interface RelayProbe {
   facts: RelayCheckFacts;
-  /** For each of these paired hosts: does the relay accept mail for it? */
+  /** Asks the relay of each of these paired hosts whether it accepts mail for it. */
   carriesFor(peers: readonly PeerRow[]): Promise<PeerFacts['atRelay'][]>;
   /** Asks for this host's rotations away from each of these keys. */
   showsRotations(keys: ReadonlySet<PublicKey>): Promise<'shown' | 'not-shown' | 'not-seen'>;
@@ -124,7 +124,7 @@ function probeIf<T>(isWanted: boolean, ask: () => Promise<T>): Promise<Probed<T>
   return isWanted ? resultOf(ask) : Promise.resolve(SKIPPED);
 }
 
-/** Only the holder of the pinned key can sign the log; anybody can answer `info`. */
+/** The holder of the pinned key alone can sign the log; anybody can answer `info`. */
 async function signedLogOf(
   client: RelayClient,
   { pubkey }: RelayRow,

@@ -14,7 +14,7 @@ type Json = Record<string, unknown>;
 
 const CLAUDE_RULE = 'mcp__poste';
 
-/** How a program's settings name our MCP server. */
+/** The part of a program's settings that names our MCP server. */
 export interface ServerSettings {
   /**
    * The settings with the server, in place of one that an earlier setup wrote: what its owner or the program added to
@@ -184,7 +184,7 @@ export function isSameServer(a: ServerCommand | undefined, b: ServerCommand): bo
 }
 
 export interface MailTools {
-  /** Without it the program's own environment names the agent. */
+  /** The flag's agent. The program's own environment names the agent when it is missing. */
   agent: string | undefined;
 }
 

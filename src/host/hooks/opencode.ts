@@ -47,7 +47,8 @@ ${PLUGIN_BODY}`;
 }
 
 /** After an upgrade of Node.js it is the one of the PATH, and so is Poste. */
-const POSTE_OF_NOW = `const POSTE = !existsSync(WRITTEN[1]) ? ['poste'] : existsSync(WRITTEN[0]) ? WRITTEN : ['node', WRITTEN[1]];`;
+const POSTE_OF_NOW =
+  "const POSTE = !existsSync(WRITTEN[1]) ? ['poste'] : existsSync(WRITTEN[0]) ? WRITTEN : ['node', WRITTEN[1]];";
 
 const PLUGIN_BODY = `
 export const Poste = async ({ client }) => {
@@ -107,7 +108,8 @@ export const Poste = async ({ client }) => {
     'chat.message': async ({ sessionID }, { message, parts }) => {
       await use(sessionID);
       const text = parts.map((part) => part.text ?? '').join(' ');
-      const [line] = /You have [0-9]+ unread messages? in Poste\\. Read (?:it|them) with mail_inbox\\./.exec(text) ?? [];
+      const [line] = /You have [0-9]+ unread messages? in Poste\\. Read \
+(?:it|them) with mail_inbox\\./.exec(text) ?? [];
       if (line && sessionID === session) given = { line, prompt: message.id };
     },
     'chat.params': async ({ sessionID, message }) => {
@@ -129,7 +131,7 @@ export function pluginWords(text: string | undefined): string[] | undefined {
   return [...(JSON.parse(list) as string[]), ...(agent === undefined ? [] : ['--agent', JSON.parse(agent) as string])];
 }
 
-/** Without the file. Throws `SettingsRefused` when somebody else wrote what is there. */
+/** Removes the file. Throws `SettingsRefused` when somebody else wrote what is there. */
 export function withoutPlugin(text: string | undefined): undefined {
   if (text === undefined || text.startsWith(`${FIRST_LINE}\n`)) return undefined;
   throw new SettingsRefused('is not a plugin that Poste wrote');

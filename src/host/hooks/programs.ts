@@ -13,8 +13,8 @@ export const HOOK_PROGRAMS = ['claude-code', 'codex', 'gemini'] as const;
 export type HookProgramName = (typeof HOOK_PROGRAMS)[number];
 
 /**
- * What an event means for a session: it begins, it gets a prompt, its agent is idle, its user interrupted the turn, its
- * model could not be asked, it ends. `wait` and `idle-wait` are hooks in the background, which wait for a doorbell.
+ * The meaning of an event for a session: it begins, it gets a prompt, its agent is idle, its user interrupted the turn,
+ * its model could not be asked, it ends. `wait` and `idle-wait` are hooks in the background, which wait for a doorbell.
  */
 export type HookMoment = 'start' | 'prompt' | 'idle' | 'interrupted' | 'failed' | 'end' | 'wait' | 'idle-wait';
 
@@ -40,7 +40,7 @@ export interface HookSurroundings {
 
 export interface HookProgram {
   name: HookProgramName;
-  /** For people. */
+  /** The name that people know. */
   title: string;
   entries: readonly HookEntry[];
   /** The folder of its settings, and the file there that has the hooks. */

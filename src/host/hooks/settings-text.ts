@@ -135,7 +135,7 @@ function replaceValue(text: string, path: JSONPath, value: unknown): string {
 }
 
 /**
- * With the value at the end of an object, by its name, or of a list: on a line of its own, unless all of them stand on
+ * Adds the value at the end of an object, by its name, or of a list: on a line of its own, unless all of them stand on
  * one line. A comment beside the last one stays beside it.
  */
 function addValue(text: string, path: JSONPath, value: unknown, name?: string): string {
@@ -153,7 +153,8 @@ function addValue(text: string, path: JSONPath, value: unknown, name?: string): 
     ? `${gap}${label}${JSON.stringify(value)}`
     : `${lineEndOf(text)}${indent}${label}${written(text, indent, value)}`;
   if (!last) {
-    return `${text.slice(0, parent.offset + 1)}${inside.trimEnd()}${line}${lineEndOf(text)}${outer}${text.slice(close)}`;
+    const before = `${text.slice(0, parent.offset + 1)}${inside.trimEnd()}`;
+    return `${before}${line}${lineEndOf(text)}${outer}${text.slice(close)}`;
   }
   const next = afterTrivia(text, endOf(last));
   const hasComma = text[next] === ',';
@@ -166,7 +167,7 @@ function addValue(text: string, path: JSONPath, value: unknown, name?: string): 
   return `${before}${text.slice(from, lineEnd)}${line}${hasComma ? ',' : ''}${closing}${tail}`;
 }
 
-/** Without a member or an item, with its comma, and without the lines that it leaves empty. */
+/** Removes a member or an item, with its comma and the lines that it leaves empty. */
 function removeValue(text: string, path: JSONPath, name: string | number): string {
   const value = nodeAt(text, [...path, name]);
   const child = typeof name === 'string' ? (value.parent ?? value) : value;

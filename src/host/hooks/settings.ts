@@ -67,7 +67,7 @@ function isOurs(handler: unknown, { name }: HookProgram): boolean {
 export interface SettingsFile {
   /** The real path: the file may be a symbolic link. */
   path: string;
-  /** Without a byte order mark; `undefined` when there is no file. */
+  /** The text without its byte order mark; `undefined` when there is no file. */
   text: string | undefined;
   hasMark: boolean;
 }
@@ -143,12 +143,17 @@ export function claudeNotices({ path, text }: Pick<SettingsFile, 'path' | 'text'
   const allowed = isRecord(permissions) ? permissions['allow'] : undefined;
   if (Array.isArray(allowed) && allowed.some((rule) => CLAUDE_RULES.has(rule))) return [];
   return [
-    `Claude Code asks you before a mail tool runs, and claude -p refuses it: to allow the tools, add "mcp__poste" to permissions.allow in ${path}.`,
+    'Claude Code asks you before a mail tool runs, and claude -p refuses it: to allow the tools, ' +
+      `add "mcp__poste" to permissions.allow in ${path}.`,
   ];
 }
 
 function codexApproval(path: string): string {
-  return `Codex asks you before mail is sent, and codex exec refuses it: to allow the tools, set default_tools_approval_mode = "approve" in the table [mcp_servers.poste] of ${path}, which codex mcp add writes.`;
+  return (
+    'Codex asks you before mail is sent, and codex exec refuses it: to allow the tools, ' +
+    'set default_tools_approval_mode = "approve" in the table [mcp_servers.poste] ' +
+    `of ${path}, which codex mcp add writes.`
+  );
 }
 
 /** Sentences on what the owner must also do in Codex, by its `config.toml`. Throws `SettingsRefused` for no TOML. */
@@ -189,7 +194,9 @@ export function codexNotices(folder: string): string[] {
  * and so is Poste. DO NOT CHANGE: installed hooks are recognised by these; a new one comes first.
  */
 const GUARDS = [
-  `/bin/sh -c '[ -x "$1" ] && [ -f "$2" ] && exec "$@"; m=$2; shift 2; [ -f "$m" ] && command -v node >/dev/null && exec node "$m" "$@"; command -v poste >/dev/null && exec poste "$@"; exit 0' poste-hook `,
+  `/bin/sh -c '[ -x "$1" ] && [ -f "$2" ] && exec "$@"; m=$2; shift 2; ` +
+    '[ -f "$m" ] && command -v node >/dev/null && exec node "$m" "$@"; ' +
+    `command -v poste >/dev/null && exec poste "$@"; exit 0' poste-hook `,
   `/bin/sh -c '[ -x "$1" ] && [ -f "$2" ] || exit 0; exec "$@"' poste-hook `,
 ] as const;
 

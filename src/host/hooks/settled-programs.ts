@@ -1,6 +1,6 @@
 /**
- * The programs that run agents, one row each: where their settings lie, and how Poste's parts of them are added, removed
- * and read. Texts in, texts out.
+ * The programs that run agents, one row each: where their settings lie, and how Poste's parts of them are added,
+ * removed and read. Texts in, texts out.
  *
  * A hook does not load this file: what it needs of its program is in programs.ts.
  */

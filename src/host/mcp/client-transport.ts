@@ -179,7 +179,7 @@ function isMessage(document: unknown): document is JSONRPCMessage {
   );
 }
 
-/** None to what shows no id: clients of MCP take no answer whose id is null. */
+/** A message that shows no id gets none: clients of MCP take no answer whose id is null. */
 function refusals(document: unknown, code: number, message: string): object[] {
   const { id } = Object(document) as { id?: unknown };
   const isKnown = typeof id === 'string' || typeof id === 'number';

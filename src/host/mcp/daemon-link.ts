@@ -24,12 +24,14 @@ export interface LinkCallOptions {
 }
 
 const UNKNOWN_OUTCOME =
-  'so it is not known whether this was done: if you gave an idempotency_key, make the same call again with it; else doing it again may do it twice';
+  'so it is not known whether this was done: if you gave an idempotency_key, make the same call again with it; ' +
+  'else doing it again may do it twice';
 
 /** The messages for agents that differ from those of commands. */
 const MESSAGE_FOR_AGENTS: Readonly<Partial<Record<ClientCode, string>>> = {
   DAEMON_NOT_RUNNING:
-    "no Poste daemon is running, so nothing was done: ask your user to run poste daemon, or to add --start to this server's arguments, and try again",
+    'no Poste daemon is running, so nothing was done: ask your user to run poste daemon, ' +
+    "or to add --start to this server's arguments, and try again",
   DAEMON_GONE: `the Poste daemon ended before it had answered, ${UNKNOWN_OUTCOME}`,
   DAEMON_SILENT: `the Poste daemon did not answer for a long time, ${UNKNOWN_OUTCOME}`,
 };

@@ -1,4 +1,4 @@
-/** What becomes of hosts while their mail goes over a relay: it arrives exactly once, or its sender is alerted. */
+/** Hosts whose mail goes over a relay while they fail and move: it arrives exactly once, or its sender is alerted. */
 import { DAY_MS } from '../../../src/protocol/limits.ts';
 import type { OutboxRowView } from '../../../src/host/contract/outbox.ts';
 import type { KilledDaemon } from '../../support/killed-daemon.ts';
@@ -163,7 +163,7 @@ async function waitingReceipts(daemon: KilledDaemon): Promise<number> {
   return rows.filter(({ kind, state }) => kind === 'receipt' && state === 'pending').length;
 }
 
-/** How rows ended that no receipt came for. */
+/** The ends of rows that no receipt came for. */
 async function undelivered(daemon: KilledDaemon): Promise<string[]> {
   const rows = await rowsOf(daemon, 'undelivered');
   return rows.map(({ state }) => state).filter((state) => state !== 'cancelled' && state !== 'pending');

@@ -1,4 +1,7 @@
-/** What a relay, its operator and the way to it can do to mail: it arrives exactly once all the same, and its sender knows. */
+/**
+ * Faults of a relay, of its operator and of the way to it: mail arrives exactly once all the same, and its sender
+ * knows.
+ */
 import { join } from 'node:path';
 import { HOST_NAMES } from '../../support/relay-post.ts';
 import { type Cell, tryCells } from '../../support/relay-mail-cells.ts';

@@ -2,6 +2,7 @@
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { softwareVersion } from '../../../../src/lib/package-root.ts';
 import { CommandRun, commandContext, runHere } from '../../../support/command-run.ts';
 import { endDaemon, posteHome, type PosteHome } from '../../../support/poste-home.ts';
 import { contextAtSocket } from '../../../support/socket-context.ts';
@@ -125,9 +126,9 @@ test.each(['agent list', 'outbox list', 'quarantine list', 'sent --as owner'])(
     const { home } = await contextAtSocket(world, undefined, '0.0.9');
     const shown = (...args: string[]): Promise<{ stderr: string; code: number | null }> =>
       runHere([...command.split(' '), ...args], { environment: { POSTE_HOME: home } });
-    const warning =
-      /^poste: warning: the daemon that runs is version 0\.0\.9, and this command is \S+: run poste daemon restart\.\n$/;
-    expect(await shown()).toMatchObject({ code: 0, stderr: expect.stringMatching(warning) as string });
+    const versions = `is version 0.0.9, and this command is ${softwareVersion()}`;
+    const stderr = `poste: warning: the daemon that runs ${versions}: run poste daemon restart.\n`;
+    expect(await shown()).toMatchObject({ code: 0, stderr });
     expect(await shown('--json')).toMatchObject({ code: 0, stderr: '' });
   },
 );

@@ -45,7 +45,7 @@ class User {
     return JSON.parse(stdout) as Change;
   }
 
-  /** What systemctl was told since this was asked last. */
+  /** The calls of systemctl since the last call of this. */
   async told(): Promise<string[]> {
     const file = join(this.folder, 'told');
     const lines = existsSync(file) ? (await readFile(file, 'utf8')).split('\n').slice(0, -1) : [];
@@ -62,7 +62,8 @@ async function user(fails = 'nothing'): Promise<User> {
   const systemctl = join(made.folder, 'bin', 'systemctl');
   await writeFile(
     systemctl,
-    `#!/bin/sh\necho "$@" >> '${made.folder}/told'\n[ "$2" != ${fails} ] || { echo "Failed to $2: no bus" >&2; exit 1; }\n`,
+    `#!/bin/sh\necho "$@" >> '${made.folder}/told'\n` +
+      `[ "$2" != ${fails} ] || { echo "Failed to $2: no bus" >&2; exit 1; }\n`,
   );
   await chmod(systemctl, 0o755);
   return made;
@@ -110,7 +111,7 @@ describe('poste daemon install', () => {
     expect(await ada.told()).toEqual([]);
   });
 
-  test('a unit that says something else is copied before it is replaced, and not removed when it is not ours', async () => {
+  test('a unit that says something else is copied before it is replaced, and stays when it is not ours', async () => {
     const ada = await user();
     await mkdir(ada.units, { recursive: true });
     await writeFile(ada.unit, 'mine');
@@ -138,7 +139,8 @@ describe('poste daemon install', () => {
     const failed = await ada.run('install');
     expect(failed).toMatchObject({ code: 1, stdout: '' });
     expect(failed.stderr).toBe(
-      'poste: nothing was installed, as systemctl --user enable poste.service ended with 1: Failed to enable: no bus.\n',
+      'poste: nothing was installed, as systemctl --user enable poste.service ended with 1: ' +
+        'Failed to enable: no bus.\n',
     );
     expect(await readdir(ada.units)).toEqual([]);
     expect((await ada.told()).slice(-2)).toEqual(['--user disable poste.service', '--user daemon-reload']);
@@ -152,9 +154,10 @@ describe('poste daemon install', () => {
   test('a failed uninstall removes the unit all the same, and says what systemctl said', async () => {
     const bob = await user('disable');
     await bob.json('install');
-    expect((await bob.run('uninstall')).stderr).toMatch(
-      /^poste: the unit is removed, but the service may still run, as systemctl --user disable .*: Failed to disable: no bus\.\n$/,
-    );
+    const { stderr } = await bob.run('uninstall');
+    const [outcome, why] = stderr.split(', as ');
+    expect(outcome).toBe('poste: the unit is removed, but the service may still run');
+    expect(why).toMatch(/^systemctl --user disable .*: Failed to disable: no bus\.\n$/);
     expect(existsSync(bob.unit)).toBe(false);
   });
 

@@ -6,7 +6,7 @@ import { pairHomes, posteHome } from '../../../support/poste-home.ts';
 
 const LOOPBACK = { POSTE_LAN_LISTEN: '127.0.0.1:0' };
 
-test('the host has the new name at once and after a restart, and mail that is here can be read and replied to', async () => {
+test('the host has the new name at once and after a restart, and its mail can be read and replied to', async () => {
   const here = await posteHome('here');
   const daemon = await here.daemon();
   await here.json('agent', 'add', 'eve');

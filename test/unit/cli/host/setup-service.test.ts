@@ -19,7 +19,7 @@ import {
 } from '../../../support/setup-machine.ts';
 import { atTestEnd } from '../../../support/test-end.ts';
 
-/** As systemd it is back before the daemon listens. */
+/** It is back before the daemon listens, as systemd is. */
 function systemctl(here: Environment, fault?: string): string {
   const [told, unit, pid] = ['told', 'config/systemd/user/poste.service', 'service.pid'].map((name) =>
     JSON.stringify(pathIn(here, name)),
@@ -42,7 +42,8 @@ const isRunning = (pid) => {
 };
 if (words[1] === 'restart') {
   const text = readFileSync(${unit}, 'utf8');
-  const env = Object.fromEntries([...text.matchAll(/^Environment=(\\w+)=(.*)$/gm)].map(([, name, value]) => [name, value]));
+  const variables = [...text.matchAll(/^Environment=(\\w+)=(.*)$/gm)];
+  const env = Object.fromEntries(variables.map(([, name, value]) => [name, value]));
   const command = ['-c', 'sleep 0.3; exec "$@"', 'sh', ...text.match(/^ExecStart=(.*)$/m)[1].split(' ')];
   const child = spawn('/bin/sh', command, { detached: true, stdio: 'ignore', env: { PATH: '/bin:/usr/bin', ...env } });
   writeFileSync(${pid}, String(child.pid));

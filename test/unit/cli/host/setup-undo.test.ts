@@ -1,4 +1,4 @@
-/** What `poste setup` finds written by others, and what its undo leaves. */
+/** `poste setup` beside what others wrote, and its undo. */
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
@@ -47,7 +47,7 @@ test('a file that setup changes twice has one copy to tell of: what its owner ha
   expect(await readFile(copy, 'utf8')).toBe('{"theme":"dark"}');
 });
 
-test('where the owner changed a file after setup, undo takes out its own part and says where the copies are', async () => {
+test('where the owner changed a file after setup, undo takes out its part and names the copies', async () => {
   const here = await served('claude');
   const file = pathIn(here, '.claude.json');
   await writeFile(file, '{"projects":{}}');
@@ -172,14 +172,15 @@ test('an agent that sent or got mail, or has another name now, is left', async (
   });
 });
 
-test('settings with comments are set up and put back to the byte; those that cannot be read can be left out', async () => {
+test('settings with comments are put back to the byte; those that cannot be read can be left out', async () => {
   const here = await served('claude', 'gemini');
   const commented = '\uFEFF{\r\n  // at night\r\n  "theme": "dark", // always\r\n}\r\n';
   await mkdir(pathIn(here, '.gemini'));
   await writeFile(pathIn(here, ...GEMINI), commented);
   await writeFile(pathIn(here, '.claude.json'), '{');
   const refused = await runHere(['setup', '--yes'], { environment: here });
-  const advice = `${pathIn(here, '.claude.json')} is no JSON: repair it and try again, or leave out claude-code with --program gemini.`;
+  const leaveOut = 'repair it and try again, or leave out claude-code with --program gemini';
+  const advice = `${pathIn(here, '.claude.json')} is no JSON: ${leaveOut}.`;
   expect(refused).toMatchObject({ code: 1, stdout: '', stderr: `poste: ${advice}\n` });
   await setup(here, '--yes', '--allow-tools', '--program', 'gemini');
   expect(await read(here, ...GEMINI)).toMatch(/^\uFEFF\{\r\n {2}\/\/ at night\r\n {2}"theme": "dark", \/\/ always\r\n/);
@@ -229,7 +230,9 @@ test.each([
   const here = await machine('claude', 'codex');
   await mkdir(pathIn(here, 'poste'));
   await writeFile(pathIn(here, 'poste', 'setup.json'), text);
-  const stderr = `poste: ${pathIn(here, 'poste', 'setup.json')}, which keeps what poste setup did, cannot be read (${why}): repair it, or move it away if you will not undo what setup did.\n`;
+  const stderr =
+    `poste: ${pathIn(here, 'poste', 'setup.json')}, which keeps what poste setup did, cannot be read (${why}): ` +
+    'repair it, or move it away if you will not undo what setup did.\n';
   for (const args of [['--yes'], ['--undo', '--yes']]) {
     expect(await runHere(['setup', ...args], { environment: here })).toMatchObject({ code: 1, stdout: '', stderr });
   }

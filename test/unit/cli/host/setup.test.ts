@@ -157,7 +157,7 @@ test('a daemon that undo started to remove the agents does not stay', async () =
   await expect.poll(() => daemonPid(here)).toBeUndefined();
 });
 
-test('doctor and status name what setup wrote that runs a program which is not there, and how to write it again', async () => {
+test('doctor and status name what setup wrote for a program that is gone, and how to write it again', async () => {
   const here = await served('claude', 'codex', 'gemini', 'opencode');
   await setup(here, '--yes', '--no-service');
   const found = async (): Promise<string[][]> => {
@@ -204,7 +204,7 @@ test('a service whose file cannot be read is a note of doctor and status, and no
   expect(stop).toMatchObject({ code: 1, stderr: `poste: ${sentence}.\n` });
 });
 
-test('hooks are written as the version of the program takes them: an unknown one would cost its user all settings', async () => {
+test('hooks are written as the version of the program takes them: an unknown one would cost all settings', async () => {
   const here = await machine();
   const install = ['hooks', 'install', 'claude-code', '--agent', 'claude'];
   const settings = ['.claude', 'settings.json'];

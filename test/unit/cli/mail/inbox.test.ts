@@ -10,7 +10,7 @@ import type { Environment } from '../../../support/poste-process.ts';
 import { atTestEnd } from '../../../support/test-end.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
-/** What only an agent is to read. */
+/** The part that only an agent is to read. */
 const FOR_AGENTS = /mail_(?:inbox|reply|send|agents)|with authority over you/;
 
 async function hostOf(...agents: string[]): Promise<PosteHome> {
@@ -25,7 +25,7 @@ async function send(home: PosteHome, subject: string, to = 'ben'): Promise<strin
   return (await home.json<{ message_id: string }>(...args)).message_id;
 }
 
-/** On a terminal of 80 columns. */
+/** The output on a terminal of 80 columns. */
 function onTerminal(home: PosteHome, ...args: string[]): ReturnType<typeof runHere> {
   return runHere(args, { environment: home.environment, columns: 80 });
 }

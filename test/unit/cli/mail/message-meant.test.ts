@@ -9,7 +9,7 @@ interface Sent {
   message_id: string;
 }
 
-/** A host with two agents, and messages between them: their ids begin alike, because they were sent one after another. */
+/** A host with two agents, and messages between them, sent one after another: their ids begin alike. */
 async function hostWithMail(): Promise<{ home: PosteHome; ids: string[] }> {
   const home = await posteHome('here', { POSTE_LAN_LISTEN: '127.0.0.1:0' });
   await home.daemon();

@@ -12,7 +12,7 @@ function pathsOf(environment: Environment, user: User = { userId: 1000, owns: ()
   return ownPaths({ env: { HOME: '/home/ada', ...environment } }, user);
 }
 
-/** What the system has of the user; nothing: no such entry. */
+/** The system's entry of the user; without an argument there is none. */
 function systemKnows(homedir?: string): void {
   const os = process.getBuiltinModule('node:os');
   const entry = os.userInfo();

@@ -22,12 +22,12 @@ import { NOON_MS } from '../../../support/test-clock.ts';
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
 
-/** What is not as it should be: state, what it is of, and the command. */
+/** The checks that are not well: state, subject and command. */
 function wrong(checks: readonly Check[]): unknown[] {
   return checks.flatMap(({ id, about, state, command }) => (state === 'ok' ? [] : [[state, about ?? id, command]]));
 }
 
-/** What every check says. */
+/** The words of every check. */
 function words(checks: readonly Check[]): string[] {
   return checks.map(({ id, state, sentence }) => `${id} ${state}: ${sentence}`);
 }

@@ -85,7 +85,7 @@ test('a host that a relay carries for is well, and so is the relay, from its key
   expect(checks.find(({ id }) => id === 'peer')?.sentence).toContain('its mail goes over the relay');
 });
 
-test('what the relay holds of this host is read back from it: another key to seal to, another list of senders', async () => {
+test('the relay shows what it holds of this host: another key to seal to, another list of senders', async () => {
   const { relay, alice } = await overRelay();
   const { signer } = alice.context.identity();
   const client = clientOf(alice, relay);
@@ -171,7 +171,7 @@ test('a relay that claims the pinned key must sign with it', async () => {
   expect(wrong(checks)).toEqual(['relay-key broken', 'relay-enrolment broken']);
 });
 
-/** Of a host without a relay. */
+/** The status of a host without a relay. */
 async function statusWithout(host: RelayContext): ReturnType<RelayContext['status']> {
   host.start();
   const status = await host.status();

@@ -102,7 +102,8 @@ describe('config.toml of Codex', () => {
   test('keeps comments and layout around the line that allows the tools', () => {
     const text = '# a\n  [ mcp_servers . poste ] # mail\ncommand = "poste" # c\r\n\n[z]\na = 1\n';
     const after =
-      '# a\n  [ mcp_servers . poste ] # mail\ndefault_tools_approval_mode = "approve"\ncommand = "poste" # c\r\n\n[z]\na = 1\n';
+      '# a\n  [ mcp_servers . poste ] # mail\ndefault_tools_approval_mode = "approve"\n' +
+      'command = "poste" # c\r\n\n[z]\na = 1\n';
     expect(codex?.add(text)).toBe(after);
     expect(codex?.remove(after)).toBe(text);
   });
@@ -142,7 +143,8 @@ describe('config.toml of Codex', () => {
     const remove = SETTINGS_OF.codex.removeServer(SERVER);
     const theirs = '# mine\nmodel = "o"\n';
     const inner =
-      '\n[mcp_servers.poste.tools.mail_send]\napproval_mode = "approve"\n\n[ mcp_servers . "poste" . tools.mail_reply ] # c\napproval_mode = "approve"\n';
+      '\n[mcp_servers.poste.tools.mail_send]\napproval_mode = "approve"\n\n' +
+      '[ mcp_servers . "poste" . tools.mail_reply ] # c\napproval_mode = "approve"\n';
     const other = '\n# theirs\n[mcp_servers.other]\ncommand = "o"\n';
     const text = `${add(theirs)}startup_timeout_sec = 20\n${inner}${other}`;
     expect(remove(text)).toBe(`${theirs}${other}`);

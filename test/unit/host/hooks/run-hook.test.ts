@@ -7,14 +7,14 @@ const TEXT = 'You have 2 unread messages in Poste. Read them with mail_inbox.';
 const STATE = { session_id: 's', live_ms: 1, unread: 2, text: TEXT };
 const QUIET: HookOutcome = { exitCode: 0, stdout: '', stderr: '' };
 
-/** What Claude Code sends, as its reference has it. */
+/** The input that Claude Code sends, as its reference has it. */
 const CLAUDE_INPUT = {
   session_id: '0a1b2c3d-0000-4000-8000-0123456789ab',
   transcript_path: '/home/u/.claude/projects/p/0a1b.jsonl',
   cwd: '/home/u/p',
   permission_mode: 'default',
 };
-/** What Codex sends, as its schemas have it. */
+/** The input that Codex sends, as its schemas have it. */
 const CODEX_INPUT = {
   session_id: '01a072a7-6d07-76a1-828b-300553a73a70',
   transcript_path: null,
@@ -97,7 +97,7 @@ describe('the hooks of Claude Code', () => {
     expect(await run(CLAUDE_CODE, input)).toEqual(QUIET);
   });
 
-  test('UserPromptSubmit reports the line of a doorbell that is its prompt, and does not say the same again', async () => {
+  test('UserPromptSubmit reports the doorbell line that is its prompt, and does not repeat it', async () => {
     const { run, asked } = daemon({ 'session-register': [STATE, { ...STATE, unread: 3, text: 'THREE' }] });
     const prompt = `<task-notification>Stop hook blocking error: ${TEXT}</task-notification>`;
     const input = { ...CLAUDE_INPUT, hook_event_name: 'UserPromptSubmit', prompt };
@@ -157,7 +157,7 @@ describe('the hooks of Claude Code', () => {
     },
   );
 
-  test('Stop waits as long as it takes, and exits with 2 and the count on stderr when a doorbell is counted', async () => {
+  test('Stop waits as long as it takes, and exits with 2 and the line when a doorbell is counted', async () => {
     const doorbell = { event: 'doorbell', ring: 'r', text: TEXT };
     const { run, asked } = daemon({
       'session-register': [STATE],

@@ -17,7 +17,8 @@ const LAYOUTS = {
   'one line with spaces': '{ "b": 1, "a": [] }\n',
   nothing: '{}\n',
   'others of each list, alone':
-    '{\n  "mcpServers": {"other": {"command": "o"}},\n  "mcp": {\n    "other": {}\n  },\n  "hooks": {\n    "Stop": [ { "hooks": [{"type": "command", "command": "x"}] } ]\n  }\n}\n',
+    '{\n  "mcpServers": {"other": {"command": "o"}},\n  "mcp": {\n    "other": {}\n  },\n' +
+    '  "hooks": {\n    "Stop": [ { "hooks": [{"type": "command", "command": "x"}] } ]\n  }\n}\n',
 
   'a comment above, beside and below': '{\n  // why\n  "theme": "dark" // at night\n  // the end\n}\n',
   'commas before brackets': '{\n\t"theme": "dark", // at night\n\t"list": [1, 2,],\n}\n',
@@ -25,7 +26,10 @@ const LAYOUTS = {
   'one line': '{ "theme": "dark" /* at night */ }',
   'a comment alone': '// mine\n{\n  // nothing yet\n}\n',
   'others of each list':
-    '{\n  "mcpServers": {\n    "other": { "command": "o" } // theirs\n  },\n  "mcp": {\n    "other": { "command": ["o"] }, // theirs\n  },\n  "hooks": {\n    // mine\n    "Stop": [\n      // loud\n      { "hooks": [{ "type": "command", "command": "say done" }] }\n    ]\n  }\n}\n',
+    '{\n  "mcpServers": {\n    "other": { "command": "o" } // theirs\n  },\n' +
+    '  "mcp": {\n    "other": { "command": ["o"] }, // theirs\n  },\n' +
+    '  "hooks": {\n    // mine\n    "Stop": [\n      // loud\n' +
+    '      { "hooks": [{ "type": "command", "command": "say done" }] }\n    ]\n  }\n}\n',
 };
 
 function comments(text: string): string[] {

@@ -119,7 +119,7 @@ describe('the command of a hook', () => {
   });
 
   test.for(['sh', 'bash'])(
-    'runs in %s with every word whole, by another Node.js or Poste of the PATH when its own are gone, and without does nothing',
+    'runs in %s with every word whole, by the Node.js or Poste of the PATH when its own are gone, or does nothing',
     async (name, context) => {
       const shell = name === 'bash' ? neededProgram(context, BASH) : name;
       const folder = join(await temporaryFolder(), "it's $HOME");

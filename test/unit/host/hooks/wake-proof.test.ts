@@ -79,7 +79,7 @@ async function waitsForProof({ here }: Hooked, ms: number): Promise<void> {
   await vi.waitFor(() => expect(here.timers.underWay(ms)).toBeGreaterThan(0), { timeout: PATIENCE_MS });
 }
 
-test('Claude Code: the sender hears that it is woken when its prompt hook reports the line, and no second line is added', async () => {
+test('Claude Code: it is woken when its prompt hook reports the line, and no second line is added', async () => {
   const claude = await hooked(CLAUDE_CODE);
   const idle = claude.hook('Stop');
   await claude.waits;
@@ -107,7 +107,7 @@ test('Claude Code: a hook that took the doorbell proves nothing, and neither doe
   });
 });
 
-test('Codex: the sender hears that it is woken when its prompt hook reports the line, and not because its queue took it', async () => {
+test('Codex: it is woken when its prompt hook reports the line, and not because its queue took it', async () => {
   const folder = await temporaryFolder();
   const program = join(folder, 'codex');
   const queued = join(folder, 'queued');
@@ -138,7 +138,7 @@ test('Codex: nothing is queued for a thread that its user interrupted', async ()
   });
 });
 
-test('Gemini CLI: its terminal is typed into when it is idle, and not in a turn, where Enter could answer a dialog', async () => {
+test('Gemini CLI: it is typed to when it is idle, and not in a turn, where Enter could answer a dialog', async () => {
   let typed = 0;
   const gemini = await hooked(GEMINI, '', { tmux: () => Promise.resolve(++typed === 1 ? 'given' : 'unheard') });
   await gemini.hook('SessionStart');

@@ -19,7 +19,7 @@ const MESSAGE = { type: 'user', message: { role: 'user', content: TEXT } };
 const POSTED = `${JSON.stringify({ type: 'auth', token: TOKEN })}\n${JSON.stringify(MESSAGE)}\n`;
 const yes = (): Promise<boolean> => Promise.resolve(true);
 
-/** What each connection said, whole. */
+/** The whole text of each connection. */
 async function claudeSocket(): Promise<{ inbox: ClaudeInbox; posts: string[] }> {
   const socket = join(await temporaryFolder(), 'claude.sock');
   const posts: string[] = [];
@@ -94,7 +94,7 @@ async function request({ context, wakeAgent }: McpDaemon): Promise<void> {
   accepted(await sendMail(context, await idOf(context, 'alice'), input, { wakeAgent }));
 }
 
-/** Mail for bob; what is said of him. Resolves when `poste mcp` posted `count` times in all, and the proof is waited for. */
+/** Sends mail to bob. Resolves when `poste mcp` posted `count` times in all, and the proof is waited for. */
 async function rung(daemon: McpDaemon, posts: string[], count: number): Promise<{ said: Promise<Woken> }> {
   const said = request(daemon).then(async () => daemon.wakeAgent(await idOf(daemon.context, 'bob')));
   await vi.waitFor(
@@ -132,7 +132,7 @@ describe('poste mcp in a Claude Code', () => {
     expect(sessions).toMatchObject([{ pid: process.pid, wake: ['claude-socket'], woken_by: 'claude-socket' }]);
   });
 
-  test('with hooks the prompt of the session in the same program is the proof, whatever it is called after /clear', async () => {
+  test('with hooks the prompt of the session in the same program is the proof, also after /clear', async () => {
     const { daemon, posts, woken } = await served();
     const bob = await idOf(daemon.context, 'bob');
     const hooked = { session_id: 'cleared', pid: process.pid, wake: [], reports_prompts: true, tell: true };

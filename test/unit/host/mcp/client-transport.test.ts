@@ -1,4 +1,4 @@
-/** What a client of `poste mcp` may write on a line, and that every line is answered. */
+/** A client of `poste mcp` may write these on a line, and every line is answered. */
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { describe, expect, onTestFinished, test } from 'vitest';

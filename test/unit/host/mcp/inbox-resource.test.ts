@@ -62,7 +62,7 @@ async function read(client: Client): Promise<Omit<WatchInboxResult, 'mark'>> {
   return JSON.parse(content.text) as Omit<WatchInboxResult, 'mark'>;
 }
 
-/** What the client is told of the inbox. */
+/** The notices on the inbox that the client gets. */
 class Updates {
   count = 0;
   #told = deferred();
