@@ -4,7 +4,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   scripts: 6970,
   'src/cli': 590,
   'src/cli/host': 2710,
-  'src/cli/lib': 2200,
+  'src/cli/lib': 2190,
   'src/cli/mail': 1950,
   'src/cli/relay': 4650,
   'src/host': 910,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 83040,
+  src: 83020,
   test: 98730,
   'bench scripts': 11250,
 };

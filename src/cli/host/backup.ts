@@ -28,7 +28,7 @@ import {
   restoreHost,
 } from '../../host/restore.ts';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
-import { confirm, requireConfirmation, terminalOf, requireReadable } from '../lib/input.ts';
+import { confirm, requireConfirmation, requireReadable } from '../lib/input.ts';
 import { CommandFailed, type ExitName } from '../lib/exit.ts';
 
 interface BackupFlags {
@@ -184,7 +184,7 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
       confirm: async (plan) => {
         if (flags.yes) return;
         context.stderr.write(`The backup ${planText(screenOf(context, context.stderr), plan)}`);
-        await confirm('Replace the store now?', terminalOf(context));
+        await confirm(context, 'Replace the store now?');
       },
     });
     context.stdout.write(flags.json ? jsonLine(reportDocument(report)) : restoredText(screenOf(context), report));

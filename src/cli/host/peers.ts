@@ -2,7 +2,7 @@
 import { Command } from 'commander';
 import { INVITE_MS, PAIR_WAIT_MS_MAX } from '../../host/contract/limits.ts';
 import type { InviteResult, PairWaitResult, PeerView } from '../../host/contract/peers.ts';
-import { confirm, confirmed, dropTyped, isInteractive, secretGiven, terminalOf } from '../lib/input.ts';
+import { confirm, confirmed, dropTyped, isInteractive, secretGiven } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
@@ -56,7 +56,7 @@ function inviteCommand(context: CommandContext): Command {
     .option('--fingerprint <fingerprint>', 'the host that will accept; without it you confirm the host that came')
     .addHelpText('after', INVITE_NOTES)
     .action(async ({ fingerprint, ...flags }: DaemonFlags & { fingerprint?: string }) => {
-      if (fingerprint === undefined && !isInteractive(terminalOf(context))) {
+      if (fingerprint === undefined && !isInteractive(context)) {
         const message =
           'there is no terminal to confirm the other host on: ' +
           'name it with --fingerprint, as poste status shows it there';
@@ -73,16 +73,15 @@ function inviteCommand(context: CommandContext): Command {
 
 /** Waits for the host that comes with the code, and pairs with it when its owner says so. */
 async function confirmedPeer(context: CommandContext, { code }: InviteResult, flags: DaemonFlags): Promise<PeerView> {
-  const terminal = terminalOf(context);
-  terminal.output.write('Waiting for the host that accepts. Ctrl-c makes the code void.\n');
+  context.stderr.write('Waiting for the host that accepts. Ctrl-c makes the code void.\n');
   let acceptor: PairWaitResult['acceptor'] = null;
   while (!acceptor) ({ acceptor } = await ask(context, 'pair-wait', { code, wait_ms: PAIR_WAIT_MS_MAX }, flags));
   const { host, fingerprint, address } = acceptor;
   const from = address === null ? '' : `, from ${address}`;
-  terminal.output.write(`${host} came with the code${from}:\n  fingerprint  ${fingerprint}\n`);
+  context.stderr.write(`${host} came with the code${from}:\n  fingerprint  ${fingerprint}\n`);
   try {
-    await dropTyped(terminal);
-    await confirm(`Pair with ${host}, if it shows this fingerprint there? Else the code is void.`, terminal);
+    await dropTyped(context);
+    await confirm(context, `Pair with ${host}, if it shows this fingerprint there? Else the code is void.`);
   } catch (error) {
     await ask(context, 'pair-decline', { code }, flags);
     throw error;

@@ -6,7 +6,7 @@ import { CA_CHARACTERS_MAX } from '../../host/contract/limits.ts';
 import { countText } from '../../host/core/spans.ts';
 import { certificatesOf } from '../../lib/certificates.ts';
 import { printable } from '../../protocol/printable.ts';
-import { confirm, isInteractive, terminalOf, givenText } from '../lib/input.ts';
+import { confirm, isInteractive, givenText } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
@@ -81,10 +81,9 @@ async function setRelay(context: CommandContext, url: string, flags: SetFlags): 
     return await ask(context, 'relay-set', input, flags);
   } catch (error) {
     const shown = changedKey(error);
-    const terminal = terminalOf(context);
-    if (shown === undefined || flags.json || !isInteractive(terminal)) throw error;
+    if (shown === undefined || flags.json || !isInteractive(context)) throw error;
     context.stderr.write(`${printable((error as CommandFailed).message)}\n`);
-    await confirm(`Trust the key ${shown} from now on?`, terminal);
+    await confirm(context, `Trust the key ${shown} from now on?`);
     return ask(context, 'relay-set', { ...input, key: shown }, flags);
   }
 }

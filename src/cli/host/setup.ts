@@ -15,7 +15,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
-import { confirmed, isInteractive, terminalOf } from '../lib/input.ts';
+import { confirmed, isInteractive } from '../lib/input.ts';
 import { programNotices, serverOfProgram, toolsFile } from '../lib/program-settings.ts';
 import { readWritten, withSetupLock } from '../lib/setup-record.ts';
 import { type Agents, type Look, type Step, stepsOf } from './setup-steps.ts';
@@ -108,7 +108,7 @@ async function setup(context: CommandContext, flags: SetupFlags): Promise<void> 
   if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
   // A record that cannot be read could not be added to.
   readWritten(context);
-  const isAsking = !dryRun && !yes && !json && isInteractive(terminalOf(context));
+  const isAsking = !dryRun && !yes && !json && isInteractive(context);
   const given = agentsOf(context, programs, flags);
   const chosen = isAsking ? await asked(context, given, flags) : { ...flags, agents: given };
   const steps = stepsOf(context, chosen.agents, chosen);
@@ -245,7 +245,7 @@ async function asked(
   given: Agents,
   flags: SetupFlags,
 ): Promise<SetupFlags & { agents: Agents }> {
-  const { input, output } = terminalOf(context);
+  const { stdin: input, stderr: output } = context;
   const lines = createInterface({ input, output });
   const ended = new AbortController();
   lines.once('close', () => ended.abort());

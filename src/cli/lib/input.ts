@@ -1,25 +1,18 @@
 /** The input of a command: an answer on the terminal, a secret that no command line may hold, or the text of a file. */
 import { createInterface, type Interface } from 'node:readline/promises';
 import { setTimeout as elapsed } from 'node:timers/promises';
-import type { CommandContext, InputStream, OutputStream } from './context.ts';
+import type { CommandContext } from './context.ts';
 import { CommandFailed, type ExitName } from './exit.ts';
 import { accessSync, constants } from 'node:fs';
 import { fileFault } from '../../lib/file-fault.ts';
 import { readAllText, readText } from '../../lib/user-text.ts';
 
-/** The terminal on which a question is asked, and answered. */
-export interface Terminal {
-  input: InputStream;
-  output: OutputStream;
-}
-
-export function terminalOf({ stdin: input, stderr: output }: CommandContext): Terminal {
-  return { input, output };
-}
+/** The streams on which a question is answered and asked. */
+type Terminal = Pick<CommandContext, 'stdin' | 'stderr'>;
 
 /** True when a person can answer. */
-export function isInteractive({ input, output }: Terminal): boolean {
-  return input.isTTY === true && output.isTTY === true;
+export function isInteractive({ stdin, stderr }: Terminal): boolean {
+  return stdin.isTTY === true && stderr.isTTY === true;
 }
 
 interface Confirmation {
@@ -33,7 +26,7 @@ interface Confirmation {
 
 /** Throws `CommandFailed` when `--yes` is missing and nobody can answer. */
 export function requireConfirmation(context: CommandContext, { yes, stake, advice = '' }: Confirmation): void {
-  if (yes || isInteractive(terminalOf(context))) return;
+  if (yes || isInteractive(context)) return;
   const message = `there is no terminal to ask on, and ${stake}: add --yes to go ahead${advice}`;
   throw new CommandFailed('usage', 'NOT_CONFIRMED', message);
 }
@@ -41,12 +34,12 @@ export function requireConfirmation(context: CommandContext, { yes, stake, advic
 /** Asks on the terminal unless `--yes` was given. Throws `CommandFailed` unless the answer is yes. */
 export async function confirmed(context: CommandContext, question: string, confirmation: Confirmation): Promise<void> {
   requireConfirmation(context, confirmation);
-  if (!confirmation.yes) await confirm(question, terminalOf(context));
+  if (!confirmation.yes) await confirm(context, question);
 }
 
 /** Resolves when the answer is yes. Throws `CommandFailed` for any other answer, and when the input ends. */
-export async function confirm(question: string, terminal: Terminal): Promise<void> {
-  if (!/^y(?:es)?$/i.test(await answerTo(`${question} [y/N] `, terminal))) {
+export async function confirm(terminal: Terminal, question: string): Promise<void> {
+  if (!/^y(?:es)?$/i.test(await answerTo(terminal, `${question} [y/N] `))) {
     throw new CommandFailed('failure', 'NOT_CONFIRMED', 'nothing was done, because the answer was not yes');
   }
 }
@@ -55,14 +48,14 @@ export async function confirm(question: string, terminal: Terminal): Promise<voi
 const TYPED_MS = 50;
 
 /** Drops what was typed already: it is no answer to a question that was not asked yet. */
-export async function dropTyped({ input }: Terminal): Promise<void> {
-  input.resume();
+export async function dropTyped({ stdin }: Terminal): Promise<void> {
+  stdin.resume();
   await elapsed(TYPED_MS);
-  input.pause();
+  stdin.pause();
 }
 
 /** A line from the terminal. Throws `CommandFailed` when the input ends. */
-export async function answerTo(question: string, { input, output }: Terminal): Promise<string> {
+export async function answerTo({ stdin: input, stderr: output }: Terminal, question: string): Promise<string> {
   const lines = createInterface({ input, output });
   try {
     const answer = input.readableEnded ? undefined : await Promise.race([lines.question(question), inputEnd(lines)]);
@@ -76,8 +69,7 @@ export async function answerTo(question: string, { input, output }: Terminal): P
 
 /** A secret: an answer on the terminal, else standard input. Every user of the machine can read a command line. */
 export async function secretGiven(context: CommandContext, what: string): Promise<string> {
-  const terminal = terminalOf(context);
-  if (isInteractive(terminal)) return answerTo(`${what}: `, terminal);
+  if (isInteractive(context)) return answerTo(context, `${what}: `);
   return (await givenText(context, '-', { code: 'BAD_INPUT', advice: `give ${what} there as it was printed` })).trim();
 }
 

@@ -95,28 +95,18 @@ function localTime({ timeZone }: Screen, timeMs: number): string {
 
 /** Help as wide as its screen: paragraphs with a line that is too long are filled anew, and indented lines stay. */
 export function filled(text: string, columns: number): string {
-  const shown: string[] = [];
-  let paragraph: string[] = [];
-  const end = (): void => {
-    shown.push(...(paragraph.some((line) => line.length > columns) ? refilled(paragraph, columns) : paragraph));
-    paragraph = [];
-  };
-  for (const line of text.split('\n')) {
-    if (line === '' || line.startsWith(' ')) {
-      end();
-      shown.push(line);
-    } else paragraph.push(line);
-  }
-  end();
-  return shown.join('\n');
+  return text.replaceAll(/^[^ \n].*(?:\n[^ \n].*)*/gm, (paragraph) => {
+    const isWide = paragraph.split('\n').some((line) => line.length > columns);
+    return isWide ? refilled(paragraph, columns) : paragraph;
+  });
 }
 
-function refilled(paragraph: readonly string[], columns: number): string[] {
+function refilled(paragraph: string, columns: number): string {
   const lines: string[] = [];
-  for (const word of paragraph.join(' ').split(' ')) {
+  for (const word of paragraph.split(/[ \n]/)) {
     const longer = `${lines.at(-1)} ${word}`;
     if (lines.length > 0 && longer.length <= columns) lines[lines.length - 1] = longer;
     else lines.push(word);
   }
-  return lines;
+  return lines.join('\n');
 }

@@ -20,7 +20,7 @@ import { backupPath, writeImageTo } from '../lib/backup-output.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { formatBytes, formatFields, formatLines } from '../lib/format.ts';
-import { confirm, requireConfirmation, requireReadable, terminalOf } from '../lib/input.ts';
+import { confirm, requireConfirmation, requireReadable } from '../lib/input.ts';
 import { atWork, print } from '../lib/output.ts';
 import { type Screen, formatMoment, screenOf } from '../lib/screen.ts';
 import { wholeNumber, withoutUndefined } from '../lib/values.ts';
@@ -201,7 +201,7 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
         work.end();
         if (flags.yes) return;
         context.stderr.write(restoreText(screenOf(context, context.stderr), plan, 'A restore'));
-        await confirm('Replace the store now?', terminalOf(context));
+        await confirm(context, 'Replace the store now?');
       },
     });
     work.end();

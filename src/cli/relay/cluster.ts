@@ -28,7 +28,7 @@ import { withdrawLog } from '../../relay/shared-log/withdraw.ts';
 import { unusableStore } from '../../relay/store/open.ts';
 import { readRelayKey, RELAY_KEY_FILE } from '../../relay/store/relay-key.ts';
 import { optionOf } from './settings.ts';
-import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
+import { confirm, requireConfirmation } from '../lib/input.ts';
 import { commandLog } from '../lib/log.ts';
 import { withoutUndefined } from '../lib/values.ts';
 
@@ -299,7 +299,7 @@ function withLog<T>(context: CommandContext, flags: MoveFlags, move: (options: M
             requireConfirmation(context, { yes: flags.yes, stake });
             if (flags.yes) return;
             context.stderr.write(formatLines([`${stake}.`]));
-            await confirm('Go on?', terminalOf(context));
+            await confirm(context, 'Go on?');
           },
           step: async (step) => work.say(`${step} ...`),
         });

@@ -8,7 +8,7 @@ import { foldHostName } from '../../protocol/names.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { HostDocument, InviteDocument, RevokedHostDocument } from '../../relay/operator/documents.ts';
-import { confirm, requireConfirmation, terminalOf } from '../lib/input.ts';
+import { confirm, requireConfirmation } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { print } from '../lib/output.ts';
@@ -217,7 +217,7 @@ async function revoke(context: CommandContext, reference: string, flags: RevokeF
   const { host, is_former_key } = await found.catch((error: unknown) => withNearNames(error, reference, relay));
   if (is_former_key) context.stderr.write(`That is a former key of ${hostText(host)}.\n`);
   if (!flags.yes && host.revoked_at === null) {
-    await confirm(`Revoke ${hostText(host)}? It can never enrol again under this key.`, terminalOf(context));
+    await confirm(context, `Revoke ${hostText(host)}? It can never enrol again under this key.`);
   }
   // By its key: another host may have taken the name since.
   const answer = await relay.post('/v1/hosts/revoke', { host: host.host_pubkey });

@@ -18,7 +18,7 @@ import { mendCurrentUnopened } from '../../relay/store/level-lock.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, EXIT, usageFailure } from '../lib/exit.ts';
-import { confirm, isInteractive, terminalOf } from '../lib/input.ts';
+import { confirm, isInteractive } from '../lib/input.ts';
 import { atWork, print } from '../lib/output.ts';
 import { type AuditedStoreFlags, inAuditedStore, withAuditedLog } from './audited-store.ts';
 import { relayOf } from './control-client.ts';
@@ -227,13 +227,12 @@ async function runRebuild(context: CommandContext, flags: RebuildFlags): Promise
     context.stderr.write(`CURRENT was lost or torn, and names ${manifest} again, whose tables are all there.\n`);
   await inAuditedStore(context, flags, async (offline, work) => {
     if (!flags.yes) {
-      const terminal = terminalOf(context);
-      if (!isInteractive(terminal)) {
+      if (!isInteractive(context)) {
         throw usageFailure('without a terminal Poste cannot ask for confirmation: give --yes to rebuild');
       }
       await confirm(
+        context,
         `Rebuild the store at ${printable(folder)} from ${countText(offline.store.lastLsn, 'log record')}?`,
-        terminal,
       );
     }
     const rebuilt = await work.run(rebuild(offline, folder, systemClock));

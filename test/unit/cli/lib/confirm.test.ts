@@ -6,19 +6,19 @@ import { CommandFailed } from '../../../../src/cli/lib/exit.ts';
 describe('confirm', () => {
   test.each(['y', 'Y', 'yes', ' Yes '])('%j is yes', async (answer) => {
     const { asked, terminal } = terminalThatSays(`${answer}\n`);
-    await confirm('Revoke it?', terminal);
+    await confirm(terminal, 'Revoke it?');
     expect(asked()).toBe('Revoke it? [y/N] ');
   });
 
   test.each(['', 'n', 'no', 'yess', 'j', 'y y'])('%j is not', async (answer) => {
     const { terminal } = terminalThatSays(`${answer}\n`);
-    await expect(confirm('Revoke it?', terminal)).rejects.toMatchObject({ exit: 'failure', code: 'NOT_CONFIRMED' });
+    await expect(confirm(terminal, 'Revoke it?')).rejects.toMatchObject({ exit: 'failure', code: 'NOT_CONFIRMED' });
   });
 
   test('an input that ends is no answer', async () => {
     const { asked, terminal } = terminalThatSays('');
-    terminal.input.end();
-    const failed = confirm('Revoke it?', terminal);
+    terminal.stdin.end();
+    const failed = confirm(terminal, 'Revoke it?');
     await expect(failed).rejects.toBeInstanceOf(CommandFailed);
     await expect(failed).rejects.toMatchObject({ exit: 'interrupted' });
     expect(asked()).toBe('Revoke it? [y/N] \n');
@@ -38,16 +38,16 @@ test('somebody can be asked when both ends are a terminal', () => {
 
 function terminalThatSays(text: string): {
   asked: () => string;
-  terminal: { input: PassThrough; output: PassThrough };
+  terminal: { stdin: PassThrough; stderr: PassThrough };
 } {
-  const [input, output] = [new PassThrough(), new PassThrough()];
-  input.write(text);
-  return { asked: () => String(output.read() ?? ''), terminal: { input, output } };
+  const [stdin, stderr] = [new PassThrough(), new PassThrough()];
+  stdin.write(text);
+  return { asked: () => String(stderr.read() ?? ''), terminal: { stdin, stderr } };
 }
 
 function ttys(inputIsTTY: boolean, outputIsTTY: boolean): Parameters<typeof isInteractive>[0] {
   return {
-    input: Object.assign(new PassThrough(), { isTTY: inputIsTTY }),
-    output: Object.assign(new PassThrough(), { isTTY: outputIsTTY }),
+    stdin: Object.assign(new PassThrough(), { isTTY: inputIsTTY }),
+    stderr: Object.assign(new PassThrough(), { isTTY: outputIsTTY }),
   };
 }
