@@ -11,7 +11,7 @@ import type { RelayEvent } from '../../src/relay/core/event.ts';
 import { presentKey } from '../../src/relay/core/facts.ts';
 import { reduce } from '../../src/relay/core/reduce.ts';
 import { type QueueRow, type RowChange, rowKey } from '../../src/relay/core/rows.ts';
-import { RowOverlay } from '../../src/relay/engine/row-overlay.ts';
+import { RowOverlay } from '../../src/relay/engine/open-batch.ts';
 import type { Payload } from '../../src/relay/store/durable-log.ts';
 import {
   ackOf,

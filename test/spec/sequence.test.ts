@@ -2,7 +2,7 @@
 import { cp, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { LEVEL_FOLDER } from '../../src/relay/store/open.ts';
+import { LEVEL_FOLDER } from '../../src/relay/store/level.ts';
 import { pushOf } from '../support/commands.ts';
 import { alice, bob } from '../support/hosts.ts';
 import { NOON_MS } from '../support/test-clock.ts';

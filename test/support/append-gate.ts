@@ -1,5 +1,6 @@
 /** A gate before the store's `append`: holds batches until the test lets them through, or fails them. */
-import type { EncodedAhead, LogBatch } from '../../src/relay/store/durable-log.ts';
+import type { LogBatch } from '../../src/relay/store/durable-log.ts';
+import type { Encoding } from '../../src/relay/store/encoding.ts';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';
 
 export class AppendGate {
@@ -11,7 +12,7 @@ export class AppendGate {
 
   constructor(store: RelayStore) {
     const append = store.append.bind(store);
-    store.append = async (batch: LogBatch, ahead?: EncodedAhead): Promise<void> => {
+    store.append = async (batch: LogBatch, ahead?: Encoding): Promise<void> => {
       this.batches.push(batch);
       for (const { resolve } of this.#arrivals.filter(({ count }) => count <= this.batches.length)) resolve();
       if (!this.#isOpen) {

@@ -1,9 +1,10 @@
 /** What every log that makes batches durable keeps, as the engine above it sees it: the embedded one, and every shared one. */
 import { expect, onTestFinished, test } from 'vitest';
+import type { RelayStore } from '../../src/relay/store/relay-store.ts';
 import type { LogEntry } from '../../src/relay/core/event.ts';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
 import type { SharedLog } from '../../src/relay/shared-log/shared-log.ts';
-import type { EventLog, LogBatch } from '../../src/relay/store/durable-log.ts';
+import type { LogBatch } from '../../src/relay/store/durable-log.ts';
 import { collected } from './collected.ts';
 import { pushOf, rotateEpochOf, sendersOf } from './commands.ts';
 import { epochNumbered } from './epochs.ts';
@@ -83,12 +84,12 @@ async function stateOf(relay: TestRelay): Promise<object> {
   return { rows, lastLsn, firstLsn, wires, root: engine.log.checkpoint(), entries: await read(store) };
 }
 
-async function read(log: EventLog): Promise<LogEntry[]> {
+async function read(log: RelayStore): Promise<LogEntry[]> {
   return collected(log.read(log.firstLsn));
 }
 
 /** A record `ahead` of the last one. */
-function entryAhead(store: EventLog, ahead: number): LogEntry {
+function entryAhead(store: RelayStore, ahead: number): LogEntry {
   const event = { type: 'EpochRotated', epoch: epochNumbered(50), reason: 'reset', atMs: 1 } as const;
   return { lsn: store.lastLsn + ahead, event };
 }

@@ -5,9 +5,8 @@ import { join } from 'node:path';
 import type { Epoch } from '../../src/protocol/epoch.ts';
 import { BACKUP_KIND, type BackupHeader } from '../../src/relay/image/backup.ts';
 import { logKey } from '../../src/relay/store/keys.ts';
-import { levelAt } from '../../src/relay/store/level.ts';
-import { LEVEL_FOLDER, POSITION_FILE } from '../../src/relay/store/open.ts';
-import { PositionFile } from '../../src/relay/store/position.ts';
+import { levelAt, LEVEL_FOLDER } from '../../src/relay/store/level.ts';
+import { POSITION_FILE, PositionFile } from '../../src/relay/store/position.ts';
 import { readImage } from '../../src/lib/image.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 

@@ -34,16 +34,16 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay': 370,
   'src/relay/auth': 1130,
   'src/relay/core': 3920,
-  'src/relay/engine': 2870,
+  'src/relay/engine': 2730,
   'src/relay/http': 2880,
   'src/relay/image': 1340,
   'src/relay/jobs': 1040,
-  'src/relay/operator': 3200,
+  'src/relay/operator': 3210,
   'src/relay/replay': 3700,
   'src/relay/serve': 720,
-  'src/relay/shared-log': 5100,
+  'src/relay/shared-log': 5090,
   'src/relay/standby': 750,
-  'src/relay/store': 7150,
+  'src/relay/store': 7080,
   'src/web': 4750,
   'test/browser': 2350,
   'test/control': 760,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 83020,
-  test: 98730,
+  src: 82780,
+  test: 98740,
   'bench scripts': 11250,
 };

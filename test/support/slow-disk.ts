@@ -7,7 +7,8 @@
 import { setImmediate as immediate } from 'node:timers/promises';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import type { ItemAccepted, RelayEvent } from '../../src/relay/core/event.ts';
-import type { EncodedAhead, LogBatch } from '../../src/relay/store/durable-log.ts';
+import type { LogBatch } from '../../src/relay/store/durable-log.ts';
+import type { Encoding } from '../../src/relay/store/encoding.ts';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';
 
 export interface Delay {
@@ -48,7 +49,7 @@ export class SlowDisk extends DurableEvents {
     const append = store.append.bind(store);
     let appends = 0;
     let confirmed: Promise<void> = Promise.resolve();
-    store.append = async (batch: LogBatch, ahead?: EncodedAhead, written?: () => void): Promise<void> => {
+    store.append = async (batch: LogBatch, ahead?: Encoding, written?: () => void): Promise<void> => {
       const delay = delays[appends++ % delays.length] ?? { turnsBefore: 0, turnsAfter: 0, fails: 'no' };
       await turns(delay.turnsBefore);
       if (delay.fails === 'unwritten') throw new Error('EIO');

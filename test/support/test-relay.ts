@@ -22,9 +22,9 @@ import type {
   SendersOutcome,
 } from '../../src/relay/core/decision.ts';
 import type { QueueRow } from '../../src/relay/core/rows.ts';
-import type { StoreFailed } from '../../src/relay/engine/committer.ts';
+import type { StoreFailed, CommittedBatch } from '../../src/relay/engine/committer.ts';
 import { Engine } from '../../src/relay/engine/engine.ts';
-import { type CommittedBatch, NO_OBSERVER } from '../../src/relay/engine/observer.ts';
+import { NO_OBSERVER } from '../../src/relay/engine/parts.ts';
 import { type OpenStoreOptions, openStore } from '../../src/relay/store/open.ts';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';
 import { enrolOf } from './commands.ts';

@@ -65,12 +65,12 @@ async function relayInUse() {
 
 test('a push, at the relay', async (context) => {
   const { push } = await relayInUse();
-  expect((await filesOf(context, RELAY, push)).length).toBeLessThanOrEqual(77);
+  expect((await filesOf(context, RELAY, push)).length).toBeLessThanOrEqual(73);
 });
 
 test('a pull, at the relay', async (context) => {
   const { pull } = await relayInUse();
-  expect((await filesOf(context, RELAY, pull)).length).toBeLessThanOrEqual(43);
+  expect((await filesOf(context, RELAY, pull)).length).toBeLessThanOrEqual(42);
 });
 
 test('a page of the log on the console', async (context) => {

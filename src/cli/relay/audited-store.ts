@@ -11,7 +11,7 @@ import { isoTime } from '../../protocol/time.ts';
 import type { EnrolmentRow } from '../../relay/core/rows.ts';
 import type { FormatHost } from '../../relay/core/describe-event.ts';
 import { ReplayFailed } from '../../relay/replay/replay.ts';
-import { BulkFailed } from '../../relay/store/bulk.ts';
+import { BulkFailed } from '../../relay/store/scratch.ts';
 import { type OfflineStore, openArchive, openBackup, openOffline } from '../../relay/replay/offline.ts';
 import { DamagedRecord } from '../../relay/store/record.ts';
 import { systemRemedy } from '../../lib/file-fault.ts';

@@ -14,7 +14,7 @@ import { type Rebuilt, rebuild } from '../../relay/replay/rebuild.ts';
 import { documentOf } from '../../relay/replay/records.ts';
 import { verifyArchive } from '../../relay/replay/verify-tree.ts';
 import { verify } from '../../relay/replay/verify.ts';
-import { mendCurrentUnopened } from '../../relay/store/level-lock.ts';
+import { mendCurrentUnopened } from '../../relay/store/unopened.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, EXIT, usageFailure } from '../lib/exit.ts';

@@ -11,7 +11,7 @@ import { passwordWarning, sharedLogOf } from './shared-log-options.ts';
 import { storeRemedy } from '../../lib/file-fault.ts';
 import { listenAddressText } from '../../lib/listen-address.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
-import { makeFolder } from '../../relay/store/open.ts';
+import { makeFolder } from '../../relay/store/refused.ts';
 import { RELAY_KEY_FILE } from '../../relay/store/relay-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';

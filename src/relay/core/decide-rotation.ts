@@ -7,7 +7,7 @@
  *   - the same rotation again changes nothing, a circle is refused, and a revoked key never comes back.
  *
  * The rotation is one event whatever waits; the items follow in events of `MOVED_AT_ONCE`, and commands for either key
- * wait until the last of them (engine/queue-migrations.ts).
+ * wait until the last of them (engine/queues.ts).
  */
 import { ISSUED_AHEAD_MAX_MS, dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';

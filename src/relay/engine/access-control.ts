@@ -38,7 +38,7 @@ export class AccessControl {
 
   /** Replaces a host's key. Resolves when its whole queue is under the new key. */
   async rotateKey(command: RotateKey): Promise<RotateOutcome | Refusal> {
-    const { committer, queues, migrations } = this.#parts;
+    const { committer, queues } = this.#parts;
     const { oldPubkey, newPubkey, nowMs } = command;
     const keys = [oldPubkey, newPubkey];
     for (;;) {
@@ -50,7 +50,7 @@ export class AccessControl {
         const decision = decideRotate(command, this.#facts(), index.released(Infinity, Infinity));
         if (decision.type === 'Refusal') return committer.answer(decision);
         committer.admit(decision.events);
-        await migrations.begin(oldPubkey, nowMs);
+        await queues.move(oldPubkey, nowMs);
         return committer.answer({ ...decision, events: [] });
       }
     }

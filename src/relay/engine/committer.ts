@@ -17,13 +17,11 @@ import type { LogEntry, RelayEvent } from '../core/event.ts';
 import type { FactSource } from '../core/facts.ts';
 import { reduce } from '../core/reduce.ts';
 import { type QueueRow, type RowChange, type RowReader, type TableName, type Tables, rowKey } from '../core/rows.ts';
-import type { CheckpointWrite, EncodedAhead, EventLog, Forgotten, Payload } from '../store/durable-log.ts';
-import type { Collector } from '../store/collect.ts';
+import type { Payload } from '../store/durable-log.ts';
+import type { Encoding } from '../store/encoding.ts';
+import type { RelayStore } from '../store/relay-store.ts';
 import { DamagedRow } from '../store/checksum.ts';
-import type { CommittedBatch } from './observer.ts';
-import { OpenBatch } from './open-batch.ts';
-import { OverlaidRows, RecentRows } from './row-overlay.ts';
-import type { Pruned } from '../store/position.ts';
+import { type BatchPart, OpenBatch, OverlaidRows, RecentRows } from './open-batch.ts';
 
 /** So many changed rows take milliseconds to encode: that is done while the batch before is being written. */
 const AHEAD_CHANGES_MIN = 500;
@@ -37,43 +35,42 @@ export class StoreFailed extends Error {
   }
 }
 
-/** Other parts of the engine that keep state beside the rows: called for every change at the moment it is admitted. */
-interface AdmissionObserver {
-  admitted(event: RelayEvent): void;
-  changing(change: RowChange): void;
-}
-
 interface Reduced {
   entry: LogEntry;
   changes: RowChange[];
 }
 
+/** One synced batch, durable. A batch without entries is a heartbeat or gives back space. */
+export interface CommittedBatch {
+  entries: readonly LogEntry[];
+  changes: readonly RowChange[];
+  payloads: readonly Payload[];
+  /** Of the write, its sync and the note of the position. */
+  durationMs: number;
+}
+
 interface CommitterOptions {
-  /** Where batches go. */
-  log: EventLog;
-  /** What is stored: the rows of every durable batch, at least. */
-  view: FactSource;
-  /** Gives back the space of acked items, a slice with each batch. */
-  collector: Collector;
-  observer: AdmissionObserver;
+  /** It shows the rows of every durable batch, at least; batches go to it, each with a slice of what it collects. */
+  store: RelayStore;
+  /** Called at the moment of admission, as the next two are: other parts of the engine keep state beside the rows. */
+  admitted: (event: RelayEvent) => void;
+  changing: (change: RowChange) => void;
+  /** Called when an event could not be admitted, because the rows of one queue are at fault. */
+  broken: (error: BrokenQueue) => void;
   /** Called for each batch when it is durable, before the requests that waited for it continue. */
   published: (batch: CommittedBatch) => void;
   /** Milliseconds that never go back: how long a batch took. */
   monotonicMs: () => number;
-  /** Called when an event could not be admitted, because the rows of one queue are at fault. */
-  broken: (error: BrokenQueue) => void;
   failed: (error: StoreFailed) => void;
 }
 
 export class Committer implements FactSource {
-  readonly #log: EventLog;
-  readonly #view: FactSource;
-  readonly #collector: Collector;
+  readonly #store: RelayStore;
   readonly #options: CommitterOptions;
   readonly #recent = new RecentRows();
   #open = new OpenBatch();
   /** Takes no more, and is encoded while the one in flight is being written. */
-  #next: { batch: OpenBatch; encoded: Promise<EncodedAhead | undefined> } | undefined;
+  #next: { batch: OpenBatch; encoded: Promise<Encoding | undefined> } | undefined;
   /** The one that is being written: the view may not show it yet. */
   #flying: OpenBatch | undefined;
   /** Those that are not durable, in their order: the one that is being written is the last. */
@@ -93,26 +90,24 @@ export class Committer implements FactSource {
   #between: (() => void)[] = [];
 
   constructor(options: CommitterOptions) {
-    const { log, view, collector } = options;
+    const { store } = options;
     this.#options = options;
-    this.#log = log;
-    this.#view = view;
-    this.#collector = collector;
-    this.#lastLsn = log.lastLsn;
-    if (collector.isPending) this.#start();
+    this.#store = store;
+    this.#lastLsn = store.lastLsn;
+    if (store.collector.isPending) this.#start();
   }
 
   get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
     const change = this.#pending(table, key);
     if (change) return (change.row ?? undefined) as Tables[T] | undefined;
-    return this.#recent.get(table, key, () => this.#view.get(table, key));
+    return this.#recent.get(table, key, () => this.#store.get(table, key));
   }
 
   hasPayload(row: QueueRow): boolean {
     const { targetPubkey, seq, payloadTarget, payloadSeq } = row;
     const key = rowKey.queue(targetPubkey, seq);
     const pending = this.#pending('queue', key);
-    return (pending && payloadTarget === targetPubkey && payloadSeq === seq) || this.#view.hasPayload(row);
+    return (pending && payloadTarget === targetPubkey && payloadSeq === seq) || this.#store.hasPayload(row);
   }
 
   assertWorking(): void {
@@ -143,10 +138,7 @@ export class Committer implements FactSource {
       // Half an admission must never be committed.
       throw this.#fail(error);
     }
-    for (const payload of payloads) {
-      this.#open.payloads.push(payload);
-      this.#open.payloadBytes += payload.wire.length;
-    }
+    this.#open.addPayloads(payloads);
     this.#start();
   }
 
@@ -159,45 +151,10 @@ export class Committer implements FactSource {
     return decision.type === 'Decided' ? decision.outcome : decision;
   }
 
-  /** Deletes stored entries and rows that nothing reads any more. */
-  forget(forgotten: Forgotten): void {
+  /** Adds to the open batch what follows from no event. */
+  add(part: BatchPart): void {
     this.assertWorking();
-    this.#open.forgotten.push(forgotten);
-    this.#start();
-  }
-
-  /** Keeps or drops a part of a row checkpoint, in the open batch. */
-  writeCheckpoint(...writes: readonly CheckpointWrite[]): void {
-    this.assertWorking();
-    this.#open.checkpoints.push(...writes);
-    this.#start();
-  }
-
-  /** As `answer`, of a `CheckpointTaken` whose parts lie elsewhere. */
-  answerPartless<O>(decision: Decided<O>, throughLsn: number): Promise<O> {
-    this.assertWorking();
-    this.#open.partless.add(throughLsn);
-    return this.answer(decision);
-  }
-
-  /** Puts wire bytes back that this node lost, in the open batch. */
-  repair(payloads: readonly Payload[]): void {
-    this.assertWorking();
-    this.#open.repaired.push(...payloads);
-    this.#start();
-  }
-
-  /** Prunes the log, at most `PRUNED_AT_ONCE` records further. One at a time: it is durable before the next. */
-  prune(pruned: Pruned): void {
-    this.assertWorking();
-    this.#open.pruned = pruned;
-    this.#start();
-  }
-
-  /** Notes in the open batch that the relay is alive. */
-  beat(atMs: number): void {
-    this.assertWorking();
-    this.#open.heartbeatMs = atMs;
+    this.#open.add(part);
     this.#start();
   }
 
@@ -212,7 +169,7 @@ export class Committer implements FactSource {
   durableRow(table: TableName, key: string): Promise<void> | undefined {
     this.assertWorking();
     const batches = [...this.#unconfirmed, ...(this.#next ? [this.#next.batch] : []), this.#open];
-    return batches.findLast(({ changes }) => changes.get(table, key))?.durable;
+    return batches.findLast(({ rows }) => rows.get(table, key))?.durable;
   }
 
   /** Runs `work` while no batch is in flight: what the store shows then is durable. Rejects with `StoreFailed`. */
@@ -263,19 +220,19 @@ export class Committer implements FactSource {
     this.#lastLsn = entry.lsn;
     this.#open.entries.push(entry);
     for (const change of changes) this.#change(change);
-    this.#options.observer.admitted(entry.event);
+    this.#options.admitted(entry.event);
   }
 
   #change(change: RowChange): void {
-    this.#options.observer.changing(change);
+    this.#options.changing(change);
     this.#recent.changed(change);
-    this.#open.changes.set(change);
+    this.#open.rows.set(change);
   }
 
   #start(): void {
     if (this.#running) {
       // What comes together goes into one batch.
-      if (this.#open.changes.size >= AHEAD_CHANGES_MIN) this.#aheadSoon ??= setImmediate(() => this.#encodeAhead());
+      if (this.#open.rows.size >= AHEAD_CHANGES_MIN) this.#aheadSoon ??= setImmediate(() => this.#encodeAhead());
       return;
     }
     this.#running = true;
@@ -304,12 +261,12 @@ export class Committer implements FactSource {
   }
 
   /** Resolves when the log can take the next batch. */
-  async #write(batch: OpenBatch, encoded: Promise<EncodedAhead | undefined> | undefined): Promise<void> {
+  async #write(batch: OpenBatch, encoded: Promise<Encoding | undefined> | undefined): Promise<void> {
     const startedMs = this.#options.monotonicMs();
-    const collected = await this.#collector.nextSlice();
+    batch.collected = await this.#store.collector.nextSlice();
     const ahead = await encoded;
     await new Promise<void>((resolve) => {
-      const durable = this.#log.append(batch.asLogBatch(collected), ahead, resolve);
+      const durable = this.#store.append(batch, ahead, resolve);
       this.#isAppending = true;
       this.#encodeAhead();
       this.#confirmed = this.#confirm(batch, durable, this.#confirmed, startedMs).then(resolve);
@@ -327,9 +284,9 @@ export class Committer implements FactSource {
     await before;
     if (this.#failure) return;
     this.#unconfirmed.shift();
-    const { entries, allChanges: changes, payloads } = batch;
+    const { entries, changes, payloads } = batch;
     this.#options.published({ entries, changes, payloads, durationMs: this.#options.monotonicMs() - startedMs });
-    this.#collector.published(changes);
+    this.#store.collector.published(changes);
     batch.resolve();
     if (this.#unconfirmed.length > 0) return;
     for (const run of this.#between.splice(0)) run();
@@ -356,22 +313,22 @@ export class Committer implements FactSource {
   #encodeAhead(): void {
     clearImmediate(this.#aheadSoon);
     this.#aheadSoon = undefined;
-    if (!this.#isAppending || this.#next || this.#failure || this.#open.changes.size < AHEAD_CHANGES_MIN) return;
+    if (!this.#isAppending || this.#next || this.#failure || this.#open.rows.size < AHEAD_CHANGES_MIN) return;
     const batch = this.#taken();
-    const encoded = this.#log.encodeAhead(batch.asLogBatch(undefined));
+    const encoded = this.#store.encodeAhead(batch);
     // Its failure is met when the batch is appended.
     encoded.catch(() => undefined);
     this.#next = { batch, encoded };
   }
 
   #pending(table: TableName, key: string): RowChange | undefined {
-    const open = this.#open.changes.get(table, key);
-    return open ?? this.#next?.batch.changes.get(table, key) ?? this.#flying?.changes.get(table, key);
+    const open = this.#open.rows.get(table, key);
+    return open ?? this.#next?.batch.rows.get(table, key) ?? this.#flying?.rows.get(table, key);
   }
 
   get #isWorkLeft(): boolean {
     if (this.#failure) return false;
-    return !!this.#next || !this.#open.isEmpty || (this.#collector.isPending && !this.#isClosing);
+    return !!this.#next || !this.#open.isEmpty || (this.#store.collector.isPending && !this.#isClosing);
   }
 
   /** Rejects all that wait and writes nothing any more: the batch in flight may be durable or not. */

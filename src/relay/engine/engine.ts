@@ -25,26 +25,22 @@ import type {
 } from '../core/decision.ts';
 import { Directory } from '../core/directory.ts';
 import { MailUse } from '../core/mail-use.ts';
-import { type RelaySettings, lineageOf, presentKey, relayRow, sendersRow, targetRow } from '../core/facts.ts';
+import { type RelaySettings, lineageOf, presentKey, relayRow, sendersRow } from '../core/facts.ts';
 import type { EncKeyRow, RotationRow, EnrolmentRow, QueueRow, TargetRow, UsageRow } from '../core/rows.ts';
 import type { QueueSlice, FoundRow } from '../store/scan.ts';
 import type { RelayStore } from '../store/relay-store.ts';
-import { Committer, type StoreFailed } from './committer.ts';
+import { Committer, type StoreFailed, type CommittedBatch } from './committer.ts';
 import { AccessControl } from './access-control.ts';
 import { DurableHeads, OnceListeners } from './durable-heads.ts';
-import { Expiry } from './expiry.ts';
+import { Expiry, Acks } from './releases.ts';
 import { LogRetention } from './log-retention.ts';
-import { LostItemCommands } from './lost-item-commands.ts';
+import { LostItemCommands } from './lost-items.ts';
 import { LogProofs } from './log-proofs.ts';
-import { QueueMigrations } from './queue-migrations.ts';
-import { type CommittedBatch, type EngineObserver, NO_OBSERVER } from './observer.ts';
-import { type QueueFault, QueueFaults, isDamagedRow } from './queue-faults.ts';
-import { QueueIndexes } from './queue-indexes.ts';
+import { Queues, type QueueFault, isDamagedRow } from './queues.ts';
+import { type EngineObserver, NO_OBSERVER } from './parts.ts';
 import { TimeSlice } from './time-slice.ts';
-import { Acks } from './acks.ts';
 import { type Pushed, Pushes } from './pushes.ts';
 import { type EncodedWires, RecentItems } from './recent-items.ts';
-import { QueueReadiness } from './queue-readiness.ts';
 import type { StoreSnapshot } from '../store/store-reader.ts';
 import { pageRows } from '../core/decide-queue.ts';
 import { decideRotateEpoch } from '../core/decide-log.ts';
@@ -91,19 +87,18 @@ export class Engine {
   readonly #monotonicMs: () => number;
   readonly #committer: Committer;
   readonly #heads: DurableHeads;
-  readonly #migrations: QueueMigrations;
-  readonly #queues: QueueReadiness;
+  readonly #queues: Queues;
   readonly #pushes: Pushes;
   readonly #acks: Acks;
   readonly #enrolmentEnded = new OnceListeners();
   readonly #observer: EngineObserver;
-  readonly #faults: QueueFaults;
   #epoch: Epoch;
   #findingOldest: Promise<QueueRow | undefined> | undefined;
   #isDraining = false;
 
   private constructor(options: EngineOptions, memory: { directory: Directory; admissions: Admissions }) {
-    const { store, settings, signer, monotonicMs, onStoreFailed, onBrokenQueue, observer = NO_OBSERVER } = options;
+    const { store, settings, signer, monotonicMs, onStoreFailed, observer = NO_OBSERVER } = options;
+    const { onBrokenQueue = () => undefined } = options;
     const { directory, admissions } = memory;
     this.settings = settings;
     this.directory = directory;
@@ -112,42 +107,30 @@ export class Engine {
     this.#monotonicMs = monotonicMs;
     this.#observer = observer;
     this.#heads = new DurableHeads(store);
-    const faults = (this.#faults = new QueueFaults(onBrokenQueue ?? (() => undefined)));
     this.#epoch = relayRow(store).epoch;
-    const indexes = new QueueIndexes({
-      store,
-      durable: () => this.#committer.durable(),
-      targetRow: (target) => targetRow(this.#committer, target),
-    });
     const committer = new Committer({
-      log: store,
-      view: store,
-      collector: store.collector,
+      store,
       failed: onStoreFailed,
       monotonicMs,
       published: (batch) => this.#published(batch),
-      broken: (error) => faults.note(error),
-      observer: {
-        admitted: (event) => {
-          indexes.admitted(event);
-          this.#heads.admitted(event);
-        },
-        changing: (change) => {
-          this.#heads.changing(change);
-          this.mail.apply(change, committer);
-          admissions.apply(change);
-          if (change.table === 'enrolment') directory.apply(change.key as PublicKey, change.row);
-          if (change.table === 'dedup' && change.row) store.noteKnown(change.row);
-        },
+      broken: (error) => this.#queues.noteFault(error),
+      admitted: (event) => {
+        this.#queues.admitted(event);
+        this.#heads.admitted(event);
+      },
+      changing: (change) => {
+        this.#heads.changing(change);
+        this.mail.apply(change, committer);
+        admissions.apply(change);
+        if (change.table === 'enrolment') directory.apply(change.key as PublicKey, change.row);
+        if (change.table === 'dedup' && change.row) store.noteKnown(change.row);
       },
     });
     this.#committer = committer;
-    const shared = { store, committer, monotonicMs, faults };
-    const migrations = new QueueMigrations(shared);
-    this.#migrations = migrations;
-    const queues = new QueueReadiness({ indexes, migrations, faults });
+    const queues = new Queues({ store, committer, monotonicMs, onFault: onBrokenQueue });
     this.#queues = queues;
-    const parts = { ...shared, settings, signer, directory, admissions, mail: this.mail, queues, migrations, observer };
+    const { mail } = this;
+    const parts = { store, committer, monotonicMs, settings, signer, directory, admissions, mail, queues, observer };
     this.#pushes = new Pushes(parts);
     this.#acks = new Acks(parts);
     this.admissions = new AccessControl(parts);
@@ -169,7 +152,7 @@ export class Engine {
     }
     for (const change of await store.admissionRows()) memory.admissions.apply(change);
     for await (const change of store.mailRows()) engine.mail.apply(change);
-    for (const key of await store.moves()) void engine.#migrations.begin(key, nowMs);
+    for (const key of await store.moves()) void engine.#queues.move(key, nowMs);
     await engine.admissions.revokeDenied(nowMs);
     await engine.logRetention.dropOrphanParts();
     return engine;
@@ -216,7 +199,7 @@ export class Engine {
   }
 
   get brokenQueues(): QueueFault[] {
-    return this.#faults.all;
+    return this.#queues.faults;
   }
 
   get waits(): number {
@@ -294,7 +277,7 @@ export class Engine {
   }
 
   async heartbeat(nowMs: number): Promise<void> {
-    this.#committer.beat(nowMs);
+    this.#committer.add({ heartbeatMs: nowMs });
     await this.#committer.durable();
   }
 
@@ -377,7 +360,7 @@ export class Engine {
   /** Finishes what is being written; then the store may be closed. The next start collects what is left to collect. */
   async close(): Promise<void> {
     // A migration that began at the start belongs to no request and would write into a closed store.
-    await this.#migrations.ended();
+    await this.#queues.moved();
     await this.#committer.close();
   }
 

@@ -52,7 +52,8 @@ export class LogRetention {
     const { committer } = this.#parts;
     while (committer.isFull) await committer.room();
     const decision = decideCheckpoint({ type: 'TakeCheckpoint', ...taken, nowMs });
-    await committer.answerPartless(decision, taken.throughLsn);
+    committer.add({ partless: taken.throughLsn });
+    await committer.answer(decision);
   }
 
   /** The checkpoints that are whole, in order, and what is wrong with the marks of others. */
@@ -97,7 +98,7 @@ export class LogRetention {
     for await (const lsn of store.checkpoints.lsns()) if (base && lsn < base.throughLsn) needless.push(lsn);
     if (base && needless.length > 0) {
       if (!(await this.#isStillWhole(base, signal))) return;
-      for (const throughLsn of needless) committer.writeCheckpoint({ type: 'drop mark', throughLsn });
+      committer.add({ checkpoints: needless.map((throughLsn) => ({ type: 'drop mark', throughLsn })) });
       await committer.durable();
     }
     await this.dropOrphanParts();
@@ -109,7 +110,8 @@ export class LogRetention {
     for (;;) {
       const parts = await store.checkpoints.orphanParts(PARTS_AT_ONCE);
       if (parts.length === 0) return;
-      for (const part of parts) committer.writeCheckpoint({ type: 'drop part', ...part });
+      const drop = 'drop part' as const;
+      committer.add({ checkpoints: parts.map(({ throughLsn, part }) => ({ type: drop, throughLsn, part })) });
       await committer.durable();
     }
   }
@@ -145,7 +147,7 @@ export class LogRetention {
       const lsn = Math.min(throughLsn, store.firstLsn + PRUNED_AT_ONCE - 1);
       const record = store.record(lsn);
       if (!record) throw new DamagedRecord(`log record ${lsn} is missing`);
-      committer.prune({ throughLsn: lsn, atMs: eventTimeMs(decodeRecord(lsn, record).event) });
+      committer.add({ pruned: { throughLsn: lsn, atMs: eventTimeMs(decodeRecord(lsn, record).event) } });
       await committer.durable();
     }
     return true;
@@ -180,7 +182,7 @@ export class LogRetention {
         if (!hasRoom(size)) return 'no room';
         bytes += size;
         while (committer.isFull) await committer.room();
-        committer.writeCheckpoint({ type: 'part', ...part });
+        committer.add({ checkpoints: [{ type: 'part', ...part }] });
         await committer.durable();
       }
       if (slice.isOver) await slice.pause();

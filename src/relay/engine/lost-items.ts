@@ -3,12 +3,16 @@
  * queue and the dedup rows, a new epoch begins, and its sender pushes it again ("Restore and doubt", rule 4).
  */
 import type { Epoch } from '../../protocol/epoch.ts';
-import type { QueueRow } from '../core/rows.ts';
+import { type QueueRow, rowKey } from '../core/rows.ts';
 import type { WireDamage } from '../store/wire-check.ts';
 import type { Clock } from '../../lib/clock.ts';
-import { type ItemPlace, repairFromCopies } from './copy-repair.ts';
-import type { Engine } from './engine.ts';
-import { isRowFault } from './queue-faults.ts';
+import { isRowFault } from './queues.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { ReportLostItem } from '../core/command.ts';
+import { decideLostItem } from '../core/decide-log.ts';
+import type { EngineParts } from './parts.ts';
+import { hasHash } from '../../protocol/digest.ts';
+import type { Payload } from '../store/durable-log.ts';
 
 /** Reported together: deciding them holds the event loop for a few milliseconds. */
 const REPORTED_AT_ONCE = 100;
@@ -16,7 +20,7 @@ const REPORTED_AT_ONCE = 100;
 export type LostFinder = 'pull' | 'scrub' | 'backup';
 
 interface LostItemsOptions {
-  engine: Engine;
+  engine: { readonly lost: LostItemCommands };
   clock: Clock;
   newEpoch: () => Epoch;
   /**
@@ -92,4 +96,78 @@ export class LostItems {
     }
     return waited;
   }
+}
+
+/** What the engine does with an item whose wire bytes this node lost, as `LostItems` decides. */
+export class LostItemCommands {
+  readonly #parts: EngineParts;
+
+  constructor(parts: EngineParts) {
+    this.#parts = parts;
+  }
+
+  /** Returns whether the item still waited: one that is gone by now was not lost. */
+  async report(command: ReportLostItem): Promise<boolean> {
+    const { committer, queues } = this.#parts;
+    const { targetPubkey } = command;
+    for (let wait = queues.waitFor([targetPubkey]); wait; wait = queues.waitFor([targetPubkey])) await wait;
+    const decision = decideLostItem(command, committer);
+    await committer.answer(decision);
+    return decision.events.length > 0;
+  }
+
+  /** The row of an item that waits; `undefined` when it is gone. Throws `DamagedRow`. */
+  queued(target: PublicKey, seq: number): QueueRow | undefined {
+    return this.#parts.committer.get('queue', rowKey.queue(target, seq));
+  }
+
+  /** Puts wire bytes back at the places of their items; durable when it resolves. */
+  async repair(items: readonly RepairedItem[]): Promise<void> {
+    this.#parts.committer.add({ repaired: items.map(repairedPayload) });
+    await this.#parts.committer.durable();
+  }
+}
+
+export type ItemPlace = Pick<QueueRow, 'targetPubkey' | 'seq'>;
+
+export interface RepairedItem {
+  row: QueueRow;
+  wire: Buffer;
+}
+
+export function repairedPayload({ row: { payloadTarget, payloadSeq }, wire }: RepairedItem): Payload {
+  return { targetPubkey: payloadTarget, seq: payloadSeq, wire };
+}
+
+interface Copies {
+  /** The row of an item that waits; `undefined` when it is gone. */
+  queued: (target: PublicKey, seq: number) => QueueRow | undefined;
+  /** The wire bytes of rows, as another copy has them. */
+  wireBytes: (rows: readonly QueueRow[]) => Promise<(Buffer | undefined)[]>;
+  /** Puts wire bytes back at the places of their items. */
+  repair: (items: readonly RepairedItem[]) => Promise<void>;
+}
+
+/**
+ * Makes waiting items whole whose wire bytes this node lost or altered, from another copy of the log. Returns how many
+ * are whole again, and those of which no copy has the bytes. A copy that cannot be asked now says
+ * nothing about any: they are asked for again when they are found again.
+ */
+export async function repairFromCopies(
+  places: readonly ItemPlace[],
+  { queued, wireBytes, repair }: Copies,
+): Promise<{ repaired: number; left: QueueRow[] }> {
+  const rows = places.flatMap(({ targetPubkey, seq }) => queued(targetPubkey, seq) ?? []);
+  if (rows.length === 0) return { repaired: 0, left: [] };
+  const wires = await wireBytes(rows).catch(() => undefined);
+  if (!wires) return { repaired: 0, left: [] };
+  const whole: RepairedItem[] = [];
+  const left: QueueRow[] = [];
+  for (const [at, row] of rows.entries()) {
+    const wire = wires[at];
+    if (hasHash(wire, row.wireHash)) whole.push({ row, wire });
+    else left.push(row);
+  }
+  if (whole.length > 0) await repair(whole);
+  return { repaired: whole.length, left };
 }

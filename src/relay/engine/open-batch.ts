@@ -1,29 +1,52 @@
-/** What was admitted since the last batch was taken: what becomes durable next, and who waits for it. */
+/**
+ * What is not durable yet: the open batch, whose changes later commands see over the rows that are stored; and the rows
+ * that almost every command reads.
+ */
 import type { LogEntry } from '../core/event.ts';
-import type { RowChange } from '../core/rows.ts';
+import type { RowChange, RowReader, TableName, Tables } from '../core/rows.ts';
+import type { CollectedSlice } from '../store/collect.ts';
 import type { CheckpointWrite, Forgotten, LogBatch, Payload } from '../store/durable-log.ts';
-import type { Pruned } from '../store/position.ts';
-import { RowOverlay } from './row-overlay.ts';
+import type { Pruned } from '../store/marks.ts';
 
 /** A batch that holds this many payload bytes takes no more; the next one waits for it. */
 export const BATCH_PAYLOAD_BYTES_MAX = 8 << 20;
 /** The same for changed rows: a batch is to be synced soon, not to grow for ever. */
 export const BATCH_CHANGES_MAX = 1500;
-export class OpenBatch {
+
+/** What a batch holds beside events. */
+export interface BatchPart {
+  /** Stored entries and rows that nothing reads any more. */
+  forgotten?: Forgotten;
+  checkpoints?: readonly CheckpointWrite[];
+  /** The record after which a checkpoint is taken whose parts lie elsewhere. */
+  partless?: number;
+  /** Wire bytes that this node lost. */
+  repaired?: readonly Payload[];
+  /** At most `PRUNED_AT_ONCE` records further, and durable before the next. */
+  pruned?: Pruned;
+  heartbeatMs?: number;
+}
+
+/** What was admitted since the last batch was taken: what becomes durable next, and who waits for it. */
+export class OpenBatch implements LogBatch {
   readonly entries: LogEntry[] = [];
-  readonly changes = new RowOverlay();
+  readonly rows = new RowOverlay();
   readonly payloads: Payload[] = [];
-  readonly forgotten: Forgotten[] = [];
-  readonly checkpoints: CheckpointWrite[] = [];
-  readonly repaired: Payload[] = [];
-  /** Checkpoints of which this node keeps no parts. */
-  readonly partless = new Set<number>();
-  heartbeatMs: number | undefined;
+  forgotten: Forgotten | undefined;
+  readonly node = {
+    checkpoints: [] as CheckpointWrite[],
+    repaired: [] as Payload[],
+    heartbeatMs: undefined as number | undefined,
+    lacksParts: (throughLsn: number): boolean => this.#partless.has(throughLsn),
+  };
+  collected: CollectedSlice | undefined;
   pruned: Pruned | undefined;
+  readonly #partless = new Set<number>();
   /** Once nothing is added any more. */
-  #allChanges: RowChange[] | undefined;
+  #changes: RowChange[] | undefined;
   readonly durable: Promise<void>;
-  payloadBytes = 0;
+  #payloadBytes = 0;
+  #isEmpty = true;
   resolve!: () => void;
   reject!: (error: unknown) => void;
 
@@ -36,41 +59,142 @@ export class OpenBatch {
     this.durable.catch(() => undefined);
   }
 
-  get allChanges(): RowChange[] {
-    return (this.#allChanges ??= this.changes.changes());
+  addPayloads(payloads: readonly Payload[]): void {
+    for (const payload of payloads) {
+      this.payloads.push(payload);
+      this.#payloadBytes += payload.wire.length;
+    }
   }
 
-  asLogBatch(collected: LogBatch['collected']): LogBatch {
-    const {
-      entries,
-      allChanges: changes,
-      payloads,
-      forgotten,
-      checkpoints,
-      repaired,
-      partless,
-      heartbeatMs,
-      pruned,
-    } = this;
-    const node = { heartbeatMs, checkpoints, repaired, lacksParts: (lsn: number) => partless.has(lsn) };
-    return { entries, changes, payloads, collected, forgotten: together(forgotten), pruned, node };
+  add({ forgotten, checkpoints = [], partless, repaired = [], pruned, heartbeatMs }: BatchPart): void {
+    this.#isEmpty = false;
+    if (forgotten) this.forgotten = this.forgotten ? together(this.forgotten, forgotten) : forgotten;
+    this.node.checkpoints.push(...checkpoints);
+    this.node.repaired.push(...repaired);
+    this.node.heartbeatMs = heartbeatMs ?? this.node.heartbeatMs;
+    this.pruned = pruned ?? this.pruned;
+    if (partless !== undefined) this.#partless.add(partless);
+  }
+
+  get changes(): RowChange[] {
+    return (this.#changes ??= this.rows.changes());
   }
 
   get isFull(): boolean {
-    return this.payloadBytes >= BATCH_PAYLOAD_BYTES_MAX || this.changes.size >= BATCH_CHANGES_MAX;
+    return this.#payloadBytes >= BATCH_PAYLOAD_BYTES_MAX || this.rows.size >= BATCH_CHANGES_MAX;
   }
 
   get isEmpty(): boolean {
-    const { entries, changes, forgotten, checkpoints, repaired, heartbeatMs, pruned } = this;
-    const writes = entries.length + changes.size + forgotten.length + checkpoints.length + repaired.length;
-    return writes === 0 && heartbeatMs === undefined && !pruned;
+    return this.#isEmpty && this.entries.length === 0;
   }
 }
 
-function together(forgotten: readonly Forgotten[]): Forgotten {
+function together(one: Forgotten, other: Forgotten): Forgotten {
   return {
-    expiryEntries: forgotten.flatMap(({ expiryEntries }) => expiryEntries),
-    dedupEntries: forgotten.flatMap(({ dedupEntries }) => dedupEntries),
-    dedupRows: forgotten.flatMap(({ dedupRows }) => dedupRows),
+    expiryEntries: [...one.expiryEntries, ...other.expiryEntries],
+    dedupEntries: [...one.dedupEntries, ...other.dedupEntries],
+    dedupRows: [...one.dedupRows, ...other.dedupRows],
   };
+}
+
+/** The changed rows of one batch, the last change of each. */
+export class RowOverlay {
+  readonly #tables = new Map<TableName, Map<string, RowChange>>();
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  get(table: TableName, key: string): RowChange | undefined {
+    return this.#tables.get(table)?.get(key);
+  }
+
+  set(change: RowChange): void {
+    let rows = this.#tables.get(change.table);
+    if (!rows) this.#tables.set(change.table, (rows = new Map()));
+    const before = rows.size;
+    rows.set(change.key, change);
+    this.#size += rows.size - before;
+  }
+
+  changes(): RowChange[] {
+    return Array.from(this.#tables.values(), (rows) => Array.from(rows.values())).flat();
+  }
+}
+
+/** The rows of `base` with the changes of an overlay before them. */
+export class OverlaidRows implements RowReader {
+  #changes = new RowOverlay();
+  readonly #base: RowReader;
+
+  constructor(base: RowReader) {
+    this.#base = base;
+  }
+
+  get changes(): RowOverlay {
+    return this.#changes;
+  }
+
+  get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
+    const change = this.#changes.get(table, key);
+    return change ? ((change.row ?? undefined) as Tables[T] | undefined) : this.#base.get(table, key);
+  }
+
+  /** Forgets the changes: the base has them. */
+  clear(): void {
+    this.#changes = new RowOverlay();
+  }
+}
+
+/** Queue and dedup rows are read once or twice and would push out the others. */
+const KEPT: ReadonlySet<TableName> = new Set([
+  'relay',
+  'enrolment',
+  'lineage',
+  'senders',
+  'target',
+  'share',
+  'account',
+  'sender',
+]);
+/** Rows of one table at most; the one longest here goes. */
+const ROWS_MAX = 10_000;
+
+/**
+ * The rows that almost every command reads, as they stand with everything admitted, so that only the rest is read from
+ * LevelDB. That a row is absent is kept too. `changed` must be called for every change at the moment it is admitted; a
+ * failed batch ends the process, so nothing is undone.
+ */
+export class RecentRows {
+  readonly #tables = new Map<TableName, Map<string, Tables[TableName] | undefined>>();
+
+  /** The row, or what `read` answers, which is kept. */
+  get<T extends TableName>(table: T, key: string, read: () => Tables[T] | undefined): Tables[T] | undefined {
+    if (!KEPT.has(table)) return read();
+    const rows = this.#rowsOf(table);
+    const row = rows.get(key);
+    if (row !== undefined || rows.has(key)) return row as Tables[T] | undefined;
+    const fresh = read();
+    this.#keep(rows, key, fresh);
+    return fresh;
+  }
+
+  changed({ table, key, row }: RowChange): void {
+    if (KEPT.has(table)) this.#keep(this.#rowsOf(table), key, row ?? undefined);
+  }
+
+  #rowsOf(table: TableName): Map<string, Tables[TableName] | undefined> {
+    let rows = this.#tables.get(table);
+    if (!rows) this.#tables.set(table, (rows = new Map()));
+    return rows;
+  }
+
+  #keep(rows: Map<string, Tables[TableName] | undefined>, key: string, row: Tables[TableName] | undefined): void {
+    if (rows.size >= ROWS_MAX && !rows.has(key)) {
+      const oldest = rows.keys().next();
+      if (!oldest.done) rows.delete(oldest.value);
+    }
+    rows.set(key, row);
+  }
 }

@@ -1,15 +1,15 @@
-/** What the parts of the engine that carry out commands work with. */
+/** What the parts of the engine that carry out commands work with, and what it reports of them. */
 import type { Signer } from '../../protocol/ed25519.ts';
+import type { ItemRejection } from '../../protocol/items.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import type { Admissions } from '../core/admissions.ts';
+import type { PushOutcome } from '../core/decision.ts';
 import type { Directory } from '../core/directory.ts';
-import type { MailUse } from '../core/mail-use.ts';
 import type { RelaySettings } from '../core/facts.ts';
+import type { MailUse } from '../core/mail-use.ts';
 import type { RelayStore } from '../store/relay-store.ts';
-import type { Committer } from './committer.ts';
-import type { EngineObserver } from './observer.ts';
-import type { QueueFaults } from './queue-faults.ts';
-import type { QueueMigrations } from './queue-migrations.ts';
-import type { QueueReadiness } from './queue-readiness.ts';
+import type { CommittedBatch, Committer } from './committer.ts';
+import type { Queues } from './queues.ts';
 
 export interface EngineParts {
   store: RelayStore;
@@ -20,9 +20,28 @@ export interface EngineParts {
   directory: Directory;
   admissions: Admissions;
   mail: MailUse;
-  queues: QueueReadiness;
-  migrations: QueueMigrations;
-  faults: QueueFaults;
+  queues: Queues;
   observer: EngineObserver;
   monotonicMs: () => number;
 }
+
+/**
+ * What the engine reports to metrics and the operator's console. It never waits for them. Called once for each request
+ * or batch, not for each item; must not throw.
+ */
+export interface EngineObserver {
+  /** What became of the items of one request, durable. */
+  pushed(outcomes: readonly PushOutcome[]): void;
+  /** Items that were refused before they were commands. */
+  unread(rejection: ItemRejection, count: number): void;
+  /** A host was shown its queue up to `through`; `undefined` when nothing waited. */
+  pulled(target: PublicKey, through: number | undefined): void;
+  committed(batch: CommittedBatch): void;
+}
+
+export const NO_OBSERVER: EngineObserver = {
+  pushed: () => undefined,
+  unread: () => undefined,
+  pulled: () => undefined,
+  committed: () => undefined,
+};

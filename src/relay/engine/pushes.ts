@@ -24,7 +24,7 @@ import {
 } from '../core/decide-push.ts';
 import type { Payload } from '../store/durable-log.ts';
 import type { EngineParts } from './parts.ts';
-import { isRowFault } from './queue-faults.ts';
+import { isRowFault } from './queues.ts';
 import { TimeSlice } from './time-slice.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import { type RowReader, rowKey } from '../core/rows.ts';

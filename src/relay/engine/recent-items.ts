@@ -22,7 +22,7 @@ import { PULLED_ITEM_TAIL, pulledItemHead } from '../../protocol/items.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import { type QueueRow, type RowChange, rowKey } from '../core/rows.ts';
 import type { Payload } from '../store/durable-log.ts';
-import { type EncodedWires, WireBlocks } from '../store/wire-blocks.ts';
+import { type EncodedWires, WireBlocks } from '../store/wire-thread.ts';
 
 export type { EncodedWires };
 

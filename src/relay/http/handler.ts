@@ -14,13 +14,7 @@ import type { EnrolmentRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
 import { StoreFailed } from '../engine/committer.ts';
 import type { Engine } from '../engine/engine.ts';
-import {
-  brokenQueueRefusal,
-  damagedRowRefusal,
-  isBrokenQueue,
-  isDamagedRow,
-  isRowFault,
-} from '../engine/queue-faults.ts';
+import { brokenQueueRefusal, damagedRowRefusal, isBrokenQueue, isDamagedRow, isRowFault } from '../engine/queues.ts';
 import { type Body, BodyBudgets } from '../../http/body.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import {

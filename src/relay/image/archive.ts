@@ -14,11 +14,10 @@ import { type CheckedImage, ImageDamaged, type ImageKind, checkImage, writeImage
 import { eventTimeMs } from '../core/event.ts';
 import { PREFIX, logKey, logLinkKey, lsnOf, tileKey } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
-import { leafIndex, treeStarts } from '../store/log-tree.ts';
+import { leafIndex, treeStarts, TILE_HASHES } from '../store/log-tree.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import { runsOf, storedRecords } from '../store/scan.ts';
 import { DamagedRecord, checkRecord, decodeRecord } from '../store/record.ts';
-import { TILE_HASHES } from '../store/tiles.ts';
 
 /** DO NOT CHANGE. */
 const MAGIC = 'poste-log-archive 1\n';

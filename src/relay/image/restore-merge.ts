@@ -28,7 +28,7 @@ import type { LogEntry, RelayEvent } from '../core/event.ts';
 import { type RelaySettings, targetRow } from '../core/facts.ts';
 import { reduce } from '../core/reduce.ts';
 import type { QueueRow, RowChange, RowReader } from '../core/rows.ts';
-import { OverlaidRows } from '../engine/row-overlay.ts';
+import { OverlaidRows } from '../engine/open-batch.ts';
 import type { Level } from '../store/level.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { tableRows, waitingRows } from '../store/scan.ts';

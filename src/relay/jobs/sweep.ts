@@ -8,7 +8,7 @@ import { HEARTBEAT_EVERY_MS } from '../../protocol/limits.ts';
 import type { Challenges } from '../auth/challenges.ts';
 import { StoreFailed } from '../engine/committer.ts';
 import type { Engine } from '../engine/engine.ts';
-import { isRowFault } from '../engine/queue-faults.ts';
+import { isRowFault } from '../engine/queues.ts';
 import { ClockGuard } from '../../lib/clock-guard.ts';
 
 interface SweepOptions {

@@ -7,7 +7,8 @@ import type { EpochBegun, RefusalCount } from '../../protocol/operator-documents
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushOutcome } from '../core/decision.ts';
 import type { Clock } from '../../lib/clock.ts';
-import type { CommittedBatch, EngineObserver } from '../engine/observer.ts';
+import type { CommittedBatch } from '../engine/committer.ts';
+import type { EngineObserver } from '../engine/parts.ts';
 import type { FinishedRequest } from '../../http/pipeline.ts';
 import { type MetricsParts, RelayMetrics } from './metrics.ts';
 import { epochBegunOf } from './log-search.ts';

@@ -8,7 +8,8 @@ import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from 'prom
 import type { ItemRejection } from '../../protocol/items.ts';
 import type { PushOutcome } from '../core/decision.ts';
 import type { EpochReason, RelayEvent } from '../core/event.ts';
-import type { CommittedBatch, EngineObserver } from '../engine/observer.ts';
+import type { CommittedBatch } from '../engine/committer.ts';
+import type { EngineObserver } from '../engine/parts.ts';
 import type { FinishedRequest } from '../../http/pipeline.ts';
 import type { Displacement } from '../../http/connections.ts';
 import type { Reply } from '../../http/exchange.ts';

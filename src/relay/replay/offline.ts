@@ -11,18 +11,17 @@ import { join } from 'node:path';
 import { type BackupHeader, unpackBackup, writePairs, unpackFailure } from '../image/backup.ts';
 import { PREFIX, lsnOf, prefixRange } from '../store/keys.ts';
 import { LEVEL_FOLDER, type Level, atThisMoment, levelAt } from '../store/level.ts';
+import { openLevel, StoreRefused } from '../store/refused.ts';
 import { ARCHIVE_KIND } from '../image/archive.ts';
 import { checkImage } from '../../lib/image.ts';
 import type { Pair } from '../../lib/pair-block.ts';
-import { readableRelayRow, declaredSchema } from '../store/migrate.ts';
-import { SCHEMA_VERSION, checkSchema, openLevel, openServing } from '../store/open.ts';
-import { positionPathOf } from '../store/position-place.ts';
+import { readableRelayRow, SCHEMA_VERSION, checkSchema, openServing } from '../store/open.ts';
+import { declaredSchema, NOT_PRUNED, type Pruned, readPruned } from '../store/marks.ts';
+import { positionPathOf } from '../store/position.ts';
 import { DamagedRecord } from '../store/record.ts';
-import { StoreRefused } from '../store/refused.ts';
 import { type LogBounds, StoreReader } from '../store/store-reader.ts';
-import { damagedTablesUnopened } from '../store/level-lock.ts';
+import { damagedTablesUnopened } from '../store/unopened.ts';
 import { finishCutovers } from '../store/cutover.ts';
-import { NOT_PRUNED, type Pruned, readPruned } from '../store/position.ts';
 
 export interface OfflineStore {
   store: StoreReader;

@@ -10,18 +10,17 @@
  *
  * A crash at any point leaves the old database in use, or the new one, whole (see store/cutover.ts): never a mixture.
  */
+import { schemaMark } from '../store/marks.ts';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hasHash } from '../../protocol/digest.ts';
-import { BulkDatabase } from '../store/bulk.ts';
-import { type ScratchPairs, openScratch } from '../store/scratch.ts';
+import { BulkDatabase, type ScratchPairs, openScratch } from '../store/scratch.ts';
 import {
   CHECKPOINT_PREFIXES,
   DEDUP_OWNERS,
   KEY_BYTES,
   PREFIX,
   REPLAYED_TABLES,
-  SCHEMA_KEY,
   TREE_PREFIXES,
   checkpointLsnOf,
   logKey,
@@ -37,7 +36,7 @@ import type { Level } from '../store/level.ts';
 import { missingRecord, runsOf } from '../store/scan.ts';
 import { DamagedRecord, decodeRecord, decodeWholeRecord } from '../store/record.ts';
 import { StoreRefused } from '../store/refused.ts';
-import { type ViewMark, logPlace, readViewMark } from '../store/view-mark.ts';
+import { type ViewMark, logPlace, readViewMark, prunedMark } from '../store/marks.ts';
 import { ReplayedRows, ReplayedTree, ReplayFailed, baseOf, beginReplay, findCheckpoints, hasRowsOf } from './replay.ts';
 import type { RowCheckpoint } from '../store/row-checkpoints.ts';
 import { DueEntries } from '../store/due.ts';
@@ -48,7 +47,6 @@ import { Helper, type HelperOptions } from './helper.ts';
 import { type LeafedRecord, readRecords, readAhead } from './walks.ts';
 import type { LogEntry } from '../core/event.ts';
 import type { QueueRow } from '../core/rows.ts';
-import { prunedMark } from '../store/position.ts';
 
 /** Due entries are written when so many rows were seen: what one entry names fits in memory. */
 const DUE_ROWS = 10_000;
@@ -231,10 +229,8 @@ async function* fill(
   }
   const heartbeat = await level.get(rowKeyBytes('heartbeat', ''));
   if (heartbeat) await put(rowKeyBytes('heartbeat', ''), heartbeat);
-  const schema = Buffer.alloc(4);
   // The form of the rows below. Where the log says an older one, the next start goes on with the migration.
-  schema.writeUInt32BE(SCHEMA_VERSION);
-  await put(SCHEMA_KEY, schema);
+  await put(...schemaMark(SCHEMA_VERSION));
   const purgedMs = replayed.get('relay', '')?.dedupPurgedMs ?? 0;
   const expiry = new DueWriter(database, PREFIX.expiry, store.lastLsn);
   for (const table of REPLAYED_TABLES) {

@@ -27,11 +27,10 @@ import {
   REPLAYED_TABLES,
 } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
-import { Growth, storedLeafHashes, treeStarts } from '../store/log-tree.ts';
+import { Growth, storedLeafHashes, treeStarts, TreeEdge } from '../store/log-tree.ts';
 import { keyTextAt } from '../store/plain-forms.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { decodeRow, encodeRow } from '../store/row-codec.ts';
-import { TreeEdge } from '../store/tiles.ts';
 import { withChecksum } from '../store/checksum.ts';
 import { CanonicalPairs, type RowCheckpoint, RowsDigest } from '../store/row-checkpoints.ts';
 import type { ScratchPairs } from '../store/scratch.ts';

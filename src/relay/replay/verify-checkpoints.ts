@@ -5,7 +5,7 @@
  */
 import { countText } from '../core/count-text.ts';
 import { CHECKPOINT_PREFIXES, PREFIX, prefixRange } from '../store/keys.ts';
-import { readPruned } from '../store/position.ts';
+import { readPruned } from '../store/marks.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { runsOf } from '../store/scan.ts';
 import type { Findings, Progress } from './finding.ts';

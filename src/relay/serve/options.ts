@@ -15,7 +15,7 @@ import type { LogRetentionSettings } from '../jobs/retention-job.ts';
 import type { StartRowsCheck } from '../jobs/rows-check.ts';
 import type { TakeBackup } from '../operator/relay-state.ts';
 import type { HeldBytes } from '../http/page-writer.ts';
-import type { PositionPlace } from '../store/position-place.ts';
+import type { PositionPlace } from '../store/position.ts';
 import type { HandOver, SharedLogOptions } from '../shared-log/node-options.ts';
 
 export interface RelayOptions extends PositionPlace {

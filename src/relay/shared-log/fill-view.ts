@@ -13,7 +13,7 @@ import { type CheckpointTaken, eventTimeMs } from '../core/event.ts';
 import { PREFIX, logKey, lsnOf, payloadKey, prefixRange } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { checkSchema, SCHEMA_VERSION } from '../store/open.ts';
-import { prunedMark } from '../store/position.ts';
+import { prunedMark, type ViewMark } from '../store/marks.ts';
 import { DamagedRecord, decodeRecord } from '../store/record.ts';
 import {
   CanonicalPairs,
@@ -25,7 +25,6 @@ import {
 } from '../store/row-checkpoints.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { recordRuns, runsOf } from '../store/scan.ts';
-import type { ViewMark } from '../store/view-mark.ts';
 import type { NodeOptions } from './node-options.ts';
 import type { FollowedBatch, LogState } from './shared-log.ts';
 import { type ReadSnapshot, SnapshotDamaged, type SnapshotManifest, readSnapshot } from './snapshot.ts';

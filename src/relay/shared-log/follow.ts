@@ -5,7 +5,7 @@
 import type { LogEntry, RelayEvent } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { OverlaidRows } from '../engine/row-overlay.ts';
+import { OverlaidRows } from '../engine/open-batch.ts';
 import type { Payload } from '../store/durable-log.ts';
 import { payloadKey } from '../store/keys.ts';
 import { DamagedRecord, decodeRecord } from '../store/record.ts';

@@ -9,13 +9,12 @@ import { rowKey } from '../core/rows.ts';
 import { finishCutovers } from '../store/cutover.ts';
 import { VIEW_KEY, logKey, rowKeyBytes } from '../store/keys.ts';
 import { LEVEL_FOLDER, type Level } from '../store/level.ts';
-import { checkNewestRecords, openLevel, openServing } from '../store/open.ts';
-import { positionPathOf } from '../store/position-place.ts';
-import { PositionFile } from '../store/position.ts';
-import { StoreRefused } from '../store/refused.ts';
+import { openLevel, StoreRefused } from '../store/refused.ts';
+import { checkNewestRecords, openServing } from '../store/open.ts';
+import { positionPathOf, PositionFile } from '../store/position.ts';
 import { encodeRow } from '../store/row-codec.ts';
 import { StoreReader } from '../store/store-reader.ts';
-import { type ViewMark, readViewMark } from '../store/view-mark.ts';
+import { type ViewMark, readViewMark } from '../store/marks.ts';
 import { type LogPhase, phaseOf } from './log-phase.ts';
 import type { NodeLogger, NodeOptions } from './node-options.ts';
 import {

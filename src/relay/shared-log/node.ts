@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { rowKey } from '../core/rows.ts';
 import { refuseForeignKey } from '../store/open.ts';
-import { settlePosition } from '../store/position-place.ts';
+import { settlePosition } from '../store/position.ts';
 import { epochsOf, lackingDoubt } from './doubt.ts';
 import { LogWentBack, ViewTooOld, catchUp } from './follow.ts';
 import { LeaseWatch } from './leadership.ts';

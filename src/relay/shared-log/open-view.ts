@@ -12,22 +12,13 @@ import { join } from 'node:path';
 import { pathAside, replaceFile, syncFolder } from '../../lib/files.ts';
 import { VIEW_KEY } from '../store/keys.ts';
 import { LEVEL_FOLDER, type Level } from '../store/level.ts';
+import { makeFolder, openLevel, damageIn, unusableStore } from '../store/refused.ts';
 import { LogTree } from '../store/log-tree.ts';
-import {
-  SCHEMA_VERSION,
-  checkNewestRecords,
-  checkSchema,
-  makeFolder,
-  openLevel,
-  openServing,
-  unusableStore,
-} from '../store/open.ts';
-import { declaredSchema } from '../store/migrate.ts';
+import { SCHEMA_VERSION, checkNewestRecords, checkSchema, openServing } from '../store/open.ts';
+import { declaredSchema, type ViewMark, logPlace, readViewMark, viewMarkPair } from '../store/marks.ts';
 import { DamagedRecord } from '../store/record.ts';
-import { damageIn } from '../store/refused.ts';
 import { RelayStore } from '../store/relay-store.ts';
 import { WireThread } from '../store/wire-thread.ts';
-import { type ViewMark, logPlace, readViewMark, viewMarkPair } from '../store/view-mark.ts';
 import { type FillOptions, fillView } from './fill-view.ts';
 import type { NodeOptions } from './node-options.ts';
 import { LogRefused, type LogState } from './shared-log.ts';

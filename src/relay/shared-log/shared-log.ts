@@ -32,7 +32,7 @@ export interface EncodedBatch {
   dropped: readonly Buffer[];
   /** The rest of what the batch does to the keys of the log (batch-body.ts). */
   shared: Buffer;
-  /** SHA-256 of what the batch does to the keys of the log in a view (store/batch-effects.ts). */
+  /** SHA-256 of what the batch does to the keys of the log in a view (store/durable-log.ts). */
   effects: Buffer;
 }
 

@@ -20,7 +20,7 @@ import type { RelayStore } from '../store/relay-store.ts';
 import { CanonicalPairs, RowsDigest, type TakenDigest } from '../store/row-checkpoints.ts';
 import { type KeyRange, runsOf } from '../store/scan.ts';
 import { type StoreSnapshot, TURN } from '../store/store-reader.ts';
-import type { ViewMark } from '../store/view-mark.ts';
+import type { ViewMark } from '../store/marks.ts';
 import { LogRefused } from './shared-log.ts';
 
 const SNAPSHOT_FORMAT = 1;

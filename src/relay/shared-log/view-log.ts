@@ -2,16 +2,15 @@
  * Makes batches durable in a shared log, and writes the view behind it without a sync.
  *
  * A node either leads, and its batches go to the log first; or it follows, and its batches come from there. With each
- * batch the view gets its mark (store/view-mark.ts). A batch that concerns this node alone never goes to the log.
+ * batch the view gets its mark (store/marks.ts). A batch that concerns this node alone never goes to the log.
  *
  * A batch of which the log takes nothing (its disk is full) is given to it again until it is taken, or until another
  * node leads. Of one whose answer was lost the log is asked what became of it: nothing is acknowledged before it says
  * so.
  */
-import type { ViewBatch, DurableLog, LogBatch, ViewWrites } from '../store/durable-log.ts';
-import type { BatchEffects } from '../store/batch-effects.ts';
+import type { ViewBatch, DurableLog, LogBatch, ViewWrites, BatchEffects } from '../store/durable-log.ts';
 import { payloadKey } from '../store/keys.ts';
-import { type ViewMark, viewMarkPair } from '../store/view-mark.ts';
+import { type ViewMark, viewMarkPair } from '../store/marks.ts';
 import { encodeShared } from './batch-body.ts';
 import type { NodeOptions } from './node-options.ts';
 import {

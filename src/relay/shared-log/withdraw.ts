@@ -8,7 +8,7 @@
  * Before step 2 nothing has changed but who leads. After it the command goes on with step 3 when it is given again; or
  * the log is published again, which takes step 2 back as long as step 3 was not taken.
  */
-import { makeFolder } from '../store/open.ts';
+import { makeFolder } from '../store/refused.ts';
 import { phaseText, whyNotServed } from './log-phase.ts';
 import { type MoveOptions, becomeOwnLog, changeRow, inStoppedStore, seenLog } from './move-log.ts';
 import { joinLog } from './node.ts';

@@ -1,7 +1,7 @@
 /**
  * The newest batch that a node has seen of the log, in a file outside the view: a log that lacks it lost something, and a
  * server that is older than the one where it was seen was replaced by another. The file lies beside the position that a
- * store with a log of its own would have (position-place.ts), so that a store folder that is put back does not bring it
+ * store with a log of its own would have (position.ts), so that a store folder that is put back does not bring it
  * along.
  */
 import { readFile, rm } from 'node:fs/promises';
@@ -9,8 +9,8 @@ import { dirname, join } from 'node:path';
 import type { Cancel, Timers } from '../../lib/clock.ts';
 import { replaceFile, syncFolder } from '../../lib/files.ts';
 import type { LogTree } from '../store/log-tree.ts';
-import { POSITION_FILE, type PositionPlace, positionPathOf } from '../store/position-place.ts';
-import type { ViewMark } from '../store/view-mark.ts';
+import { POSITION_FILE, type PositionPlace, positionPathOf } from '../store/position.ts';
+import type { ViewMark } from '../store/marks.ts';
 import { epochsOf } from './doubt.ts';
 import { type EncodedBatch, LogRefused, type LogServer, type SharedLog } from './shared-log.ts';
 

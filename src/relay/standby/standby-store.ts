@@ -4,9 +4,14 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type QueueRow, rowKey } from '../core/rows.ts';
-import { type ItemPlace, type RepairedItem, repairFromCopies, repairedPayload } from '../engine/copy-repair.ts';
-import type { LostFinder } from '../engine/lost-items.ts';
-import { isDamagedRow } from '../engine/queue-faults.ts';
+import {
+  type ItemPlace,
+  type RepairedItem,
+  repairFromCopies,
+  repairedPayload,
+  type LostFinder,
+} from '../engine/lost-items.ts';
+import { isDamagedRow } from '../engine/queues.ts';
 import { NothingYet } from '../operator/relay-state.ts';
 import type { FollowedView } from '../shared-log/node-options.ts';
 import type { SharedLog } from '../shared-log/shared-log.ts';

@@ -22,7 +22,7 @@ import { basename, dirname, join } from 'node:path';
 import { replaceFile, syncFolder } from '../../lib/files.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import { LEVEL_FOLDER, levelAt } from './level.ts';
-import { positionPathOf } from './position-place.ts';
+import { positionPathOf } from './position.ts';
 import { StoreRefused, folderRefused } from './refused.ts';
 
 const JOURNAL = 'restore.json';
@@ -37,7 +37,7 @@ const Swap = Type.Object({
   restoredPosition: FileName,
   /** What the database that served is called from now on; `null` when there was none, and then none is moved. */
   replaced: Type.Union([FileName, Type.Null()]),
-  /** The file of the position that a flag or the config names; `null` without one (position-place.ts). */
+  /** The file of the position that a flag or the config names; `null` without one (position.ts). */
   positionFile: Type.Union([Type.String({ minLength: 1 }), Type.Null()]),
 });
 type RestoreCutover = Static<typeof Swap>;

@@ -1,23 +1,23 @@
 /**
  * The two seams of the log.
  *
- * The engine writes to an `EventLog`: batches that say what happens to the log, without a key of LevelDB. The relay's
- * store implements it: it turns a batch into writes to its LevelDB, the view. A `DurableLog` then decides when the
- * batch is durable. The embedded form syncs LevelDB and notes the position outside it; a log that is kept elsewhere
+ * The engine writes a `LogBatch`, which says what happens to the log, without a key of LevelDB. The relay's store turns
+ * it into writes to its LevelDB, the view (relay-store.ts). A `DurableLog` then decides when the batch is durable. The embedded form syncs LevelDB and notes the position outside it; a log that is kept elsewhere
  * would store the encoded batch first and write the view without a sync.
  *
  * A batch has a shared part, which every copy of the log applies alike, and a part of this node alone. The boundaries
  * of batches are part of the log: due entries are named by the first LSN of their batch (keys.ts, 42 and 51).
  */
-import { hash } from 'node:crypto';
+import { createHash, hash } from 'node:crypto';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { LogEntry } from '../core/event.ts';
 import { LOG_FORMAT } from '../core/log-format.ts';
 import type { RowChange } from '../core/rows.ts';
-import type { BatchEffects } from './batch-effects.ts';
 import type { CollectedSlice } from './collect.ts';
-import type { Position, PositionFile, Pruned } from './position.ts';
+import { PREFIX } from './keys.ts';
+import type { Position, PositionFile } from './position.ts';
+import type { Pruned } from './marks.ts';
 
 /** Wire bytes to store, at the place that their queue row names. */
 export interface Payload {
@@ -76,36 +76,10 @@ export interface LogBatch {
   payloads: readonly Payload[];
   /** Acked rows whose space is given back, with their wire bytes. */
   collected?: CollectedSlice | undefined;
-  forgotten?: Forgotten;
+  forgotten?: Forgotten | undefined;
   /** How far the log is pruned: at most `PRUNED_AT_ONCE` records further than before. */
   pruned?: Pruned | undefined;
   node?: NodePart;
-}
-
-/** A batch that is encoded and not appended yet. */
-export interface EncodedAhead {
-  readonly lastLsn: number;
-}
-
-export interface EventLog {
-  readonly lastLsn: number;
-  readonly firstLsn: number;
-  /**
-   * Durable when it resolves. After a rejection the outcome is unknown, and nothing may be appended any more. The next
-   * batch may be appended when `written` is called, or when this one is durable: batches become durable in their order.
-   * `ahead` is what `encodeAhead` made of it.
-   */
-  append(batch: LogBatch, ahead?: EncodedAhead, written?: () => void): Promise<void>;
-  /**
-   * Encodes the next batch while one is being appended, all but what it collects and prunes. `undefined`: its encoding
-   * rests on what is being appended, and `append` does it.
-   */
-  encodeAhead(batch: LogBatch): Promise<EncodedAhead | undefined>;
-  /**
-   * The records from `fromLsn` on that were not pruned, each checked. Throws `DamagedRecord` at the first that is
-   * missing or altered, or that is pruned meanwhile.
-   */
-  read(fromLsn: number): AsyncIterable<LogEntry>;
 }
 
 /** A batch as it goes to the log and to the view. `firstLsn - 1 === lastLsn` when it holds no record. */
@@ -209,5 +183,77 @@ class PositionNotes {
     this.#newest = undefined;
     if (!position) throw new Error('invariant: a write of the position has one to note');
     return this.#file.write(position);
+  }
+}
+
+/** Small writes are gathered: each call of the hash costs more than hashing a hundred bytes. */
+const GATHERED_BYTES = 64 << 10;
+const LENGTH_BYTES = 4;
+const FRAMES_BYTES = 1 + 2 * LENGTH_BYTES;
+
+/**
+ * What a batch does to those keys of the view that are of the log: rows, due entries, and what is collected. Every copy
+ * of the log must do the same; the hash shows whether it does. It begins with the hash of the batch before, so that two
+ * logs with one hash at one batch did the same in every batch up to it.
+ *
+ * To the byte: SHA-256 over the hash of the batch before (nothing before the first) and the SHA-256 of, for each write
+ * in its order, 0 and the length of the key, u32, and the key; or 1, the same, and then the length of the value, u32,
+ * and the value. Records and hash tiles are left out: the log holds the records, and the tiles follow from them. Wire
+ * bytes are left out too: a later batch may have dropped them before a follower reads them, and the queue row holds
+ * their hash.
+ */
+export class BatchEffects {
+  readonly #hash = createHash('sha256');
+  readonly #dropped = new Map<string, Buffer>();
+  readonly #gathered = Buffer.allocUnsafe(GATHERED_BYTES);
+  #length = 0;
+
+  put(key: Buffer, value: Buffer): void {
+    this.#reserve(FRAMES_BYTES + key.length + value.length);
+    this.#addSort(1);
+    this.#add(key);
+    this.#add(value);
+  }
+
+  del(key: Buffer): void {
+    if (key[0] === PREFIX.payload) {
+      this.#dropped.set(key.toString('latin1'), key.subarray(1));
+      return;
+    }
+    this.#reserve(FRAMES_BYTES + key.length);
+    this.#addSort(0);
+    this.#add(key);
+  }
+
+  /** Of everything so far, after a batch with the effects `before`; nothing can be added afterwards. */
+  taken(before: Buffer): { effects: Buffer; dropped: Buffer[] } {
+    this.#flush();
+    const effects = createHash('sha256').update(before).update(this.#hash.digest()).digest();
+    return { effects, dropped: [...this.#dropped.values()] };
+  }
+
+  /** Afterwards there is room for so many bytes, if there ever is. */
+  #reserve(bytes: number): void {
+    if (this.#length + bytes > GATHERED_BYTES) this.#flush();
+  }
+
+  #addSort(sort: number): void {
+    this.#gathered[this.#length++] = sort;
+  }
+
+  #add(bytes: Buffer): void {
+    this.#length = this.#gathered.writeUInt32BE(bytes.length, this.#length);
+    if (this.#length + bytes.length + FRAMES_BYTES > GATHERED_BYTES) {
+      this.#flush();
+      this.#hash.update(bytes);
+      return;
+    }
+    this.#gathered.set(bytes, this.#length);
+    this.#length += bytes.length;
+  }
+
+  #flush(): void {
+    this.#hash.update(this.#gathered.subarray(0, this.#length));
+    this.#length = 0;
   }
 }

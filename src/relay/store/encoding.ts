@@ -1,10 +1,9 @@
 /** A batch of the relay's store as keys and values, with those of its parts that are no rows (relay-store.ts). */
 import type { Epoch } from '../../protocol/epoch.ts';
 import { rowKey } from '../core/rows.ts';
-import type { BatchEffects } from './batch-effects.ts';
 import { type CollectedSlice, collectedMark } from './collect.ts';
 import { DueEntries } from './due.ts';
-import type { CheckpointWrite, EncodedAhead, Forgotten } from './durable-log.ts';
+import type { BatchEffects, CheckpointWrite, Forgotten } from './durable-log.ts';
 import {
   PREFIX,
   checkpointKey,
@@ -29,7 +28,7 @@ export interface BatchWrites {
 }
 
 /** A batch as keys and values. */
-export class Encoding implements EncodedAhead {
+export class Encoding {
   readonly writes: LevelBatch;
   readonly effects: BatchEffects | undefined;
   /** What every copy of the log does alike; the rest is of this node alone, or follows from the records. */

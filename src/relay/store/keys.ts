@@ -9,10 +9,10 @@
  *   02                                             relay row
  *   03                                             heartbeat row
  *   04      time u64, epoch 26 ASCII               restore row
- *   05                                             which log this database is a view of, and how far (view-mark.ts)
+ *   05                                             which log this database is a view of, and how far (marks.ts)
  *   10      lsn u64                                log record (record.ts)
- *   11      first lsn u64, level u8, index u64     hash tile of the tree that begins there (tiles.ts)
- *   12      first lsn u64                          first leaf of the tree that begins there (tiles.ts)
+ *   11      first lsn u64, level u8, index u64     hash tile of the tree that begins there (log-tree.ts)
+ *   12      first lsn u64                          first leaf of the tree that begins there (log-tree.ts)
  *   13      lsn u64, part u32                      part of the rows after that record (row-checkpoints.ts)
  *   14      lsn u64                                lsn u64 of the event that vouches for those rows (row-checkpoints.ts)
  *   15                                             how far the log was pruned (position.ts)

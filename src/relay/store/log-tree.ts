@@ -11,19 +11,23 @@
  *     behind the last full one, which therefore stay (`prunableThrough`);
  *   - when an epoch ends, the tiles of its right edge are stored too: they will never be full, and so no tree of an
  *     earlier epoch needs its records.
+ *
+ * A tile (of c2sp.org/tlog-tiles) and a first leaf are checked values (checksum.ts): a flipped bit in a hash would make
+ * the relay sign a tree that is not the one it signed before. DO NOT CHANGE: add a prefix (keys.ts). In a tile the nth
+ * hash, of 32 bytes, is that of the subtree of 256^level leaves from leaf (index × 256 + n) × 256^level on; there are
+ * 256 of them, and fewer in the last tile of a level of an epoch that ended. A first leaf is its bytes (log-link.ts).
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import { type LogLink, logLinkBytes, parseLogLink } from '../../protocol/log-link.ts';
-import { HASH_BYTES, type HashReader, leafHash, perfectHash } from '../../protocol/merkle.ts';
+import { HASH_BYTES, type HashReader, leafHash, perfectHash, rootHash } from '../../protocol/merkle.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
-import { encodeChecked } from './checksum.ts';
+import { encodeChecked, decodeChecked } from './checksum.ts';
 import { PREFIX, logLinkKey, lsnOf, prefixRange, tileIndexOf, tileKey } from './keys.ts';
 import type { Level } from './level.ts';
 import { DamagedRecord, decodeRecord } from './record.ts';
 import { storedRecords } from './scan.ts';
-import { decodeTreePart, hashInTiles, type Tile, TILE_HASHES, TreeEdge } from './tiles.ts';
 
 /** Tiles that a log without a tree gets in one batch while one is made for it: 1 MiB of them. */
 const MADE_AT_ONCE = 128;
@@ -64,8 +68,7 @@ export class LogTree {
   static async open(level: Level, lastLsn: number): Promise<LogTree> {
     const starts = await treeStarts(level);
     const last = starts.at(-1);
-    const edge = last ? await storedEdge(level, last.firstLsn) : new TreeEdge();
-    const tree = new LogTree(level, starts, edge);
+    const tree = new LogTree(level, starts, last ? await storedEdge(level, last.firstLsn) : new TreeEdge());
     await tree.#catchUp(lastLsn);
     return tree;
   }
@@ -113,10 +116,11 @@ export class LogTree {
     const next = this.#starts[at + 1];
     const edge = next ? undefined : this.#edge;
     const size = next ? next.firstLsn - firstLsn + 1 : this.#edge.size;
+    const checked = (key: Buffer): Buffer => decodeTreePart(key, this.#level.getSync(key));
     const tiles = new Map<string, Buffer>();
     const hashesOf = (level: number, index: number): Buffer => {
       const place = `${level} ${index}`;
-      const hashes = tiles.get(place) ?? edge?.hashesOf(level, index) ?? this.#storedTile(firstLsn, level, index);
+      const hashes = tiles.get(place) ?? edge?.hashesOf(level, index) ?? checked(tileKey(firstLsn, level, index));
       tiles.set(place, hashes);
       return hashes;
     };
@@ -124,17 +128,9 @@ export class LogTree {
       epoch,
       firstLsn,
       size,
-      link: () => this.#checked(logLinkKey(firstLsn)),
+      link: () => checked(logLinkKey(firstLsn)),
       read: (level, index) => hashInTiles(level, index, hashesOf),
     };
-  }
-
-  #storedTile(firstLsn: number, level: number, index: number): Buffer {
-    return this.#checked(tileKey(firstLsn, level, index));
-  }
-
-  #checked(key: Buffer): Buffer {
-    return decodeTreePart(key, this.#level.getSync(key));
   }
 
   /** Hashes the records that no stored tile holds: fewer than a tile's, unless the log had no tree. */
@@ -221,8 +217,7 @@ export class Growth {
     this.#last = start;
     this.starts.push(start);
     this.edge = new TreeEdge();
-    const link = logLinkBytes({ relay_pubkey: relayPubkey, epoch, previous });
-    const key = logLinkKey(firstLsn);
+    const [key, link] = [logLinkKey(firstLsn), logLinkBytes({ relay_pubkey: relayPubkey, epoch, previous })];
     this.writes.push([key, encodeChecked(key, link)]);
     this.addHash(leafHash(link));
   }
@@ -242,8 +237,9 @@ export class Growth {
 export async function treeStarts(level: Level): Promise<TreeStart[]> {
   const starts: TreeStart[] = [];
   for await (const [key, value] of level.iterator(prefixRange(PREFIX.logLink))) {
-    const { epoch, relay_pubkey: relayPubkey } = linkOf(decodeTreePart(key, value));
-    starts.push({ epoch, firstLsn: lsnOf(key), relayPubkey });
+    const link = parseLogLink(decodeTreePart(key, value));
+    if (!link) throw new DamagedRecord('a part of the hash tree is of no known form');
+    starts.push({ epoch: link.epoch, firstLsn: lsnOf(key), relayPubkey: link.relay_pubkey });
   }
   return starts;
 }
@@ -303,8 +299,101 @@ async function fullTiles(level: Level, firstLsn: number, tileLevel: number): Pro
   return last ? tileIndexOf(last) + 1 : 0;
 }
 
-function linkOf(leaf: Buffer): LogLink {
-  const link = parseLogLink(leaf);
-  if (!link) throw new DamagedRecord('a part of the hash tree is of no known form');
-  return link;
+/** Hashes in a full tile. */
+export const TILE_HASHES = 256;
+/** Levels of the tree from the hashes of one tile to those of the next. */
+const TILE_LEVELS = 8;
+
+export interface Tile {
+  level: number;
+  index: number;
+  hashes: Buffer;
+}
+
+/** Throws `DamagedRecord` for bytes that were not written under this key. */
+export function decodeTreePart(key: Buffer, value: Buffer | undefined): Buffer {
+  return decodeChecked(key, value, 'a part of the hash tree');
+}
+
+/** The hash of a perfect subtree (`HashReader`), out of the tile that it lies in. */
+export function hashInTiles(
+  level: number,
+  index: number,
+  hashesOf: (tileLevel: number, tileIndex: number) => Buffer,
+): Buffer {
+  const width = 2 ** (level % TILE_LEVELS);
+  const first = index * width;
+  const hashes = hashesOf(Math.floor(level / TILE_LEVELS), Math.floor(first / TILE_HASHES));
+  const at = (first % TILE_HASHES) * HASH_BYTES;
+  const end = at + width * HASH_BYTES;
+  if (end > hashes.length) throw new DamagedRecord('a part of the hash tree is missing');
+  return perfectHash(hashes.subarray(at, end));
+}
+
+/**
+ * The right edge of a growing tree: at each level of tiles, the hashes of the tile that is not full yet.
+ *
+ * A tree needs no more to grow and to compute its root: at most 255 hashes a level, whatever its size. Pure.
+ */
+export class TreeEdge {
+  /** By level. */
+  readonly #hashes: Buffer[][];
+  #size: number;
+
+  /** Of stored tiles: for each level the hashes that no full tile of that level holds. */
+  constructor(hashes: readonly (readonly Buffer[])[] = []) {
+    this.#hashes = hashes.map((level) => [...level]);
+    this.#size = hashes.reduce((size, level, at) => size + level.length * TILE_HASHES ** at, 0);
+  }
+
+  /** Leaves of the whole tree. */
+  get size(): number {
+    return this.#size;
+  }
+
+  copy(): TreeEdge {
+    return new TreeEdge(this.#hashes);
+  }
+
+  /** Adds a leaf by its hash. Answers the tiles that it fills. */
+  add(leaf: Buffer): Tile[] {
+    const filled: Tile[] = [];
+    let hash = leaf;
+    this.#size++;
+    for (let level = 0; ; level++) {
+      const hashes = (this.#hashes[level] ??= []);
+      hashes.push(hash);
+      if (hashes.length < TILE_HASHES) return filled;
+      const tile = { level, index: this.#fullTiles(level) - 1, hashes: Buffer.concat(hashes) };
+      filled.push(tile);
+      this.#hashes[level] = [];
+      hash = perfectHash(tile.hashes);
+    }
+  }
+
+  /** The tiles that are begun and not full. */
+  begun(): Tile[] {
+    return this.#hashes.flatMap((hashes, level) =>
+      hashes.length === 0 ? [] : [{ level, index: this.#fullTiles(level), hashes: Buffer.concat(hashes) }],
+    );
+  }
+
+  /** The hashes of a tile that is begun and not full; `undefined` of any other. */
+  hashesOf(level: number, index: number): Buffer | undefined {
+    return index === this.#fullTiles(level) ? Buffer.concat(this.#hashes[level] ?? []) : undefined;
+  }
+
+  root(): Buffer {
+    return rootHash(this.#size, (level, index) =>
+      hashInTiles(level, index, (tileLevel, tileIndex) => {
+        const hashes = this.hashesOf(tileLevel, tileIndex);
+        if (!hashes) throw new Error('invariant: the root is made of the edge alone');
+        return hashes;
+      }),
+    );
+  }
+
+  #fullTiles(level: number): number {
+    return Math.floor(this.#size / TILE_HASHES ** (level + 1));
+  }
 }

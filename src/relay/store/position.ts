@@ -1,5 +1,5 @@
 /**
- * How far the log has come, how far it was pruned, and whether a store that is opened can be current.
+ * How far the log has come, in which file that stands, and whether a store that is opened can be current.
  *
  * The position is written outside LevelDB after each batch and before any answer. A store copied back from ten minutes
  * ago, or one whose last record was lost with a flipped bit, looks whole from inside; the position says from outside
@@ -8,24 +8,38 @@
  *   0..3 "PSTP"   4..11 number of the write, u64   12..19 LSN, u64   20..51 SHA-256 of the record at that LSN
  *   52..77 epoch, ASCII   78..81 CRC-32 of what stands before, u32; padded with zeros to 512 bytes a slot
  *
- * The mark of pruning lies in LevelDB, written in the batch that deletes the records: a checked value (checksum.ts) of
- * the LSN of the last record that is gone, u64, and when that was written, u64. DO NOT CHANGE either layout.
+ * DO NOT CHANGE the layout.
+ *
+ * Every command that opens, checks or replaces the store looks for the position:
+ *
+ *   1. in the file that a flag or the config names;
+ *   2. else in the file that `position-place` in the store folder names, while the folder of that file is there;
+ *   3. else in `position` in the store folder.
+ *
+ * A relay without a named file chooses one outside the store folder at its start, so that an older copy of the
+ * folder brings no older position along. The pointer says which folder it was written for: in a copy elsewhere it
+ * counts for nothing, and two stores never share a position. DO NOT CHANGE its name or its members.
+ *
+ * Invariant: a position is on the disk in its new place before the pointer names that, and leaves the old one after.
  */
-import { constants } from 'node:fs';
-import { type FileHandle, access, open, stat } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { StoreRefused } from './refused.ts';
+import type { Pruned } from './marks.ts';
+import { constants, existsSync, readFileSync, realpathSync, statSync, statfsSync } from 'node:fs';
+import { type FileHandle, access, open, stat, readFile, rm } from 'node:fs/promises';
+import { dirname, join, sep } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Epoch } from '../../protocol/epoch.ts';
-import { syncFolder } from '../../lib/files.ts';
+import { syncFolder, makeFolders, replaceFile } from '../../lib/files.ts';
 import { fileFault } from '../../lib/file-fault.ts';
-import { decodeChecked, encodeChecked, DamagedRow } from './checksum.ts';
-import { PRUNED_KEY, logKey } from './keys.ts';
+import { DamagedRow } from './checksum.ts';
+import { logKey } from './keys.ts';
 import type { Level } from './level.ts';
-import type { Pair } from '../../lib/pair-block.ts';
-import { hash } from 'node:crypto';
+import { hash, randomUUID } from 'node:crypto';
 import { HEARTBEAT_STALE_MS } from '../../protocol/limits.ts';
 import type { EpochReason } from '../core/event.ts';
 import { rowKey, type RowReader } from '../core/rows.ts';
+import Type from 'typebox';
+import { parserOf } from '../../protocol/schemas.ts';
 
 export interface Position {
   lsn: number;
@@ -63,6 +77,15 @@ export class PositionFile {
   /** The file, made when it is missing, and the newest position whose slot is whole. */
   static async open(path: string): Promise<OpenedPosition> {
     return PositionFile.over(await openOrCreate(path));
+  }
+
+  /** As `open`. Throws `StoreRefused`. */
+  static async openOrRefuse(path: string): Promise<OpenedPosition> {
+    try {
+      return await PositionFile.open(path);
+    } catch (error) {
+      throw unusablePosition(path, fileFault(error));
+    }
   }
 
   /** As `open`, of a file that is open. It is closed where it cannot be read. */
@@ -118,6 +141,13 @@ export async function positionPathFault(path: string): Promise<string | undefine
   }
 }
 
+export function unusablePosition(path: string, fault: string): StoreRefused {
+  return new StoreRefused(
+    'unusable',
+    `the position file ${path} cannot be used (${fault}): name another place with --position-file`,
+  );
+}
+
 async function newestSlot(handle: PositionHandle): Promise<ReturnType<typeof decodeSlot>> {
   const bytes = Buffer.alloc(2 * SLOT_BYTES);
   await handle.read(bytes, 0, bytes.length, 0);
@@ -156,30 +186,6 @@ function decodeSlot(slot: Buffer): { writes: number; position: Position } | unde
     epoch: slot.toString('latin1', 52, CHECKED_BYTES) as Epoch,
   };
   return { writes: Number(slot.readBigUInt64BE(4)), position };
-}
-
-export interface Pruned {
-  /** The last record that is gone; 0 when none is. */
-  throughLsn: number;
-  /** When it was written, by the relay's clock. */
-  atMs: number;
-}
-
-export const NOT_PRUNED: Pruned = { throughLsn: 0, atMs: 0 };
-const NUMBER = 8;
-
-export function prunedMark({ throughLsn, atMs }: Pruned): Pair {
-  const bytes = Buffer.alloc(2 * NUMBER);
-  bytes.writeBigUInt64BE(BigInt(throughLsn), 0);
-  bytes.writeBigUInt64BE(BigInt(atMs), NUMBER);
-  return [PRUNED_KEY, encodeChecked(PRUNED_KEY, bytes)];
-}
-
-export async function readPruned(level: Level): Promise<Pruned> {
-  const value = await level.get(PRUNED_KEY);
-  if (!value) return NOT_PRUNED;
-  const bytes = decodeChecked(PRUNED_KEY, value, 'the mark that says how far the log was pruned');
-  return { throughLsn: Number(bytes.readBigUInt64BE(0)), atMs: Number(bytes.readBigUInt64BE(NUMBER)) };
 }
 
 /** A heartbeat may be this far ahead: small clock steps are common. */
@@ -247,4 +253,82 @@ export function heartbeatOf(rows: RowReader): number | undefined {
     if (error instanceof DamagedRow) return undefined;
     throw error;
   }
+}
+
+/** The position slots inside the store folder. */
+export const POSITION_FILE = 'position';
+const POINTER = 'position-place';
+
+const Pointer = Type.Object({
+  /** The store folder that it lies in, without symbolic links. */
+  store: Type.String({ minLength: 1 }),
+  position: Type.String({ minLength: 1 }),
+});
+
+const parsePointer = parserOf(Pointer);
+
+export interface PositionPlace {
+  /** The file that a flag or the config names. */
+  positionFile?: string | undefined;
+  /** The folder in which a start may choose a file; absent: none is chosen. */
+  positionHome?: string | undefined;
+}
+
+/** The file that the position of the store in `folder` stands in, or will. */
+export function positionPathOf(folder: string, named: string | undefined): string {
+  return named ?? pointedFrom(folder) ?? join(folder, POSITION_FILE);
+}
+
+function pointedFrom(folder: string): string | undefined {
+  try {
+    const { store, position } = parsePointer(JSON.parse(readFileSync(join(folder, POINTER), 'utf8'))) ?? {};
+    return position !== undefined && store === realpathSync(folder) && existsSync(dirname(position))
+      ? position
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * As `positionPathOf`, at an opening of the store: chooses a file, and carries over a position that stands in the store
+ * folder, unless the other is as new. The caller holds the lock of the store. Where no file can be chosen, the position
+ * stays where it is.
+ */
+export async function settlePosition(folder: string, place: PositionPlace): Promise<string> {
+  const { positionFile, positionHome } = place;
+  const inFolder = join(folder, POSITION_FILE);
+  const isOpen = positionFile === undefined && positionPathOf(folder, undefined) === inFolder;
+  if (isOpen && positionHome !== undefined) await chooseFile(folder, inFolder, positionHome);
+  const path = positionPathOf(folder, positionFile);
+  if (positionFile === undefined && path !== inFolder && existsSync(inFolder)) {
+    // An older version noted more there, or a start that did not find the folder of the other.
+    const [there, here] = [await readPosition(inFolder), await readPosition(path)];
+    if (there && there.lsn > (here?.lsn ?? 0)) await replaceFile(path, await readFile(inFolder));
+    await rm(inFolder);
+    await syncFolder(folder);
+  }
+  return path;
+}
+
+async function chooseFile(folder: string, inFolder: string, home: string): Promise<void> {
+  try {
+    await makeFolders(home);
+    if (!outlives(home, folder)) return;
+    const position = join(home, `relay-position-${randomUUID()}`);
+    if (existsSync(inFolder)) await replaceFile(position, await readFile(inFolder));
+    await syncFolder(dirname(home));
+    await replaceFile(join(folder, POINTER), `${JSON.stringify({ store: realpathSync(folder), position })}\n`);
+  } catch (error) {
+    if (typeof (error as NodeJS.ErrnoException).errno !== 'number') throw error;
+  }
+}
+
+/** File systems that go with the machine's memory or with a container: those of tmpfs, ramfs and overlayfs. */
+const PASSING: ReadonlySet<number> = new Set([0x01021994, 0x858458f6, 0x794c7630]);
+
+/** Whether `home` lies beyond the store folder, and is there for as long as that. */
+function outlives(home: string, folder: string): boolean {
+  if (`${realpathSync(home)}${sep}`.startsWith(`${realpathSync(folder)}${sep}`)) return false;
+  return statSync(home).dev === statSync(folder).dev || !PASSING.has(statfsSync(home).type);
 }

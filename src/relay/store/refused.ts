@@ -1,8 +1,15 @@
 /**
- * Why a store cannot be opened, and which errors mean that stored bytes are damaged. The message of a refusal is one
- * sentence for the operator, with the next step; it never holds key material.
+ * Opens the folder and the database of a store, or says why they cannot be opened, and which errors mean that stored
+ * bytes are damaged. The message of a refusal is one sentence for the operator, with the next step; it never holds key
+ * material.
  */
 import { accessSync, constants, existsSync, readdirSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { systemRemedy } from '../../lib/file-fault.ts';
+import { makeFolders } from '../../lib/files.ts';
+import { unreadableFile } from '../../lib/recovered-files.ts';
+import { isCurrentTorn } from './level-files.ts';
+import { type Level, type LevelSharing, levelAt, makeLevelFolder } from './level.ts';
 import { DamagedRow } from './checksum.ts';
 import { DamagedRecord } from './record.ts';
 
@@ -86,4 +93,94 @@ export function refusedIfDamaged(error: unknown, place: string): unknown {
       ? 'if poste relay log verify finds its log whole, poste relay log rebuild makes the rows anew; otherwise restore a backup; senders will push again what was not confirmed'
       : 'restore a backup, or move the folder aside to begin empty; senders will push again what was not confirmed';
   return new StoreRefused('damaged', `the store at ${place} is damaged (${what}): ${advice}`);
+}
+
+export async function makeFolder(folder: string): Promise<void> {
+  try {
+    await makeFolders(folder);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const isFile = code === 'EEXIST' || code === 'ENOTDIR';
+    throw new StoreRefused(
+      'unusable',
+      `${folder} cannot be used as the store folder (${isFile ? `it ${fileThere(folder)}` : (code ?? 'unknown error')}): name another one with --store-dir`,
+    );
+  }
+}
+
+/** Whether LevelDB ever finished creating itself there, whatever was lost since. */
+export function holdsDatabase(folder: string): boolean {
+  return existsSync(folder) && readdirSync(folder).some((name) => name === 'CURRENT' || /\.(?:ldb|log)$/.test(name));
+}
+
+/** What LevelDB lets several threads open is not locked against this process. */
+const openedHere = new Set<string>();
+
+function lockedRefusal(folder: string): StoreRefused {
+  return new StoreRefused(
+    'locked',
+    `another process is using the store at ${folder}: stop it first, or name another folder with --store-dir`,
+  );
+}
+
+export async function openLevel(
+  folder: string,
+  existed: boolean,
+  positionPath: string,
+  sharing?: LevelSharing,
+): Promise<Level> {
+  if (existed) await refuseUnreadableFiles(folder);
+  else await makeLevelFolder(folder);
+  const place = resolve(folder);
+  if (openedHere.has(place)) throw lockedRefusal(folder);
+  const level = levelAt(folder, sharing);
+  try {
+    await level.open({ createIfMissing: !existed });
+    openedHere.add(place);
+    level.once('closed', () => openedHere.delete(place));
+    return level;
+  } catch (error) {
+    const cause = (error as { cause?: { code?: string; message?: string } }).cause;
+    if (cause?.code === 'LEVEL_LOCKED') throw lockedRefusal(folder);
+    if (await isCurrentTorn(folder)) {
+      throw new StoreRefused(
+        'damaged',
+        `the database at ${folder} is missing, or lost its CURRENT file or holds a torn one, although the relay has run here before: poste relay log rebuild makes that file anew where all else is there; otherwise restore a backup, or move ${folder} and ${positionPath} aside to begin empty`,
+      );
+    }
+    const said = cause?.message ?? 'unknown error';
+    if (isSystemError(said)) {
+      throw new StoreRefused(
+        'unusable',
+        `the database at ${folder} cannot be opened (${said}): ${systemRemedy(said)}, and start the relay again`,
+      );
+    }
+    throw new StoreRefused(
+      'damaged',
+      `the database at ${folder} cannot be opened (${said}): restore a backup, or move it aside to begin empty`,
+    );
+  }
+}
+
+/** Throws `StoreRefused`. */
+async function refuseUnreadableFiles(folder: string): Promise<void> {
+  const unreadable = await unreadableFile(folder);
+  if (!unreadable) return;
+  throw new StoreRefused(
+    'unusable',
+    `the database at ${folder} cannot be opened (${unreadable.code} while reading ${unreadable.name}): ${systemRemedy(unreadable.code)}, and start the relay again`,
+  );
+}
+
+/** The error to throw for `error`: a refusal when the system or LevelDB could not read or write the store. */
+export function unusableStore(error: unknown, folder: string): unknown {
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (error instanceof StoreRefused || typeof code !== 'string') return error;
+  if (damageIn(error) !== undefined) return refusedIfDamaged(error, folder);
+  // The code of a LevelDB error is too general.
+  const what = code.startsWith('LEVEL_') ? message : code;
+  return new StoreRefused(
+    'unusable',
+    `the store at ${folder} cannot be used (${what}): ${systemRemedy(what)}, and start the relay again`,
+  );
 }

@@ -8,7 +8,17 @@
  *   - a batch is durable before `append` resolves, and before anything but the rows shows it;
  *   - after one rejected write nothing is written again (LevelDB would acknowledge into a misaligned log).
  */
-import { BatchEffects } from './batch-effects.ts';
+import { schemaMark, type Pruned, prunedMark, type ViewMark, viewMarkPair } from './marks.ts';
+import { BatchEffects, type DurableLog, type LogBatch, PRUNED_AT_ONCE } from './durable-log.ts';
+import {
+  type BatchWrites,
+  Encoding,
+  type LevelBatch,
+  addCheckpoint,
+  addCollected,
+  addHeartbeat,
+  forgottenKeys,
+} from './encoding.ts';
 import type { TextsAround } from '../../protocol/base64.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -25,16 +35,7 @@ import {
   rowKey,
 } from '../core/rows.ts';
 import { Collector } from './collect.ts';
-import {
-  type BatchWrites,
-  Encoding,
-  type LevelBatch,
-  addCheckpoint,
-  addCollected,
-  addHeartbeat,
-  forgottenKeys,
-} from './encoding.ts';
-import { PREFIX, SCHEMA_KEY, logKey, payloadKey, rowKeyBytes } from './keys.ts';
+import { PREFIX, logKey, payloadKey, rowKeyBytes } from './keys.ts';
 import { KnownItems } from './known-items.ts';
 import type { Level } from './level.ts';
 import type { LogTree } from './log-tree.ts';
@@ -44,12 +45,8 @@ import { encodeRecord } from './record.ts';
 import { readableRow } from './scan.ts';
 import { checkpointMark } from './row-checkpoints.ts';
 import { encodeRow } from './row-codec.ts';
-import { type DurableLog, type EncodedAhead, type EventLog, type LogBatch, PRUNED_AT_ONCE } from './durable-log.ts';
 import { type LogBounds, StoreReader } from './store-reader.ts';
-import { type Pruned, prunedMark } from './position.ts';
-import { type ViewMark, viewMarkPair } from './view-mark.ts';
-import type { EncodedWires } from './wire-blocks.ts';
-import type { WireThread } from './wire-thread.ts';
+import type { EncodedWires, WireThread } from './wire-thread.ts';
 
 /** Less is read and encoded on the event loop: a thread costs more than it saves. */
 const THREAD_BYTES_MIN = 64 << 10;
@@ -58,7 +55,7 @@ const LARGE_BYTES = 8 << 10;
 /** Keys that are encoded and handed to LevelDB before other work gets its turn: a few milliseconds. */
 const HANDED_OVER_AT_ONCE = 500;
 
-export class RelayStore extends StoreReader implements EventLog {
+export class RelayStore extends StoreReader {
   readonly #log: DurableLog;
   readonly collector: Collector;
   /** The Merkle trees over the log. */
@@ -116,7 +113,12 @@ export class RelayStore extends StoreReader implements EventLog {
     return this.#knownItems.fill(this.level);
   }
 
-  async append(batch: LogBatch, ahead?: EncodedAhead, written: () => void = () => undefined): Promise<void> {
+  /**
+   * Durable when it resolves. After a rejection the outcome is unknown, and nothing may be appended any more. The next
+   * batch may be appended when `written` is called, or when this one is durable: batches become durable in their order.
+   * `ahead` is what `encodeAhead` made of it.
+   */
+  async append(batch: LogBatch, ahead?: Encoding, written: () => void = () => undefined): Promise<void> {
     if (this.#failed) throw new Error('invariant: nothing is appended after a failed write');
     const encoded = await this.#toAppend(batch, ahead);
     const { writes, shared, effects, firstLsn, records, growth } = encoded;
@@ -145,9 +147,9 @@ export class RelayStore extends StoreReader implements EventLog {
   }
 
   /** `ahead`, or the batch encoded behind the newest one that is not durable. */
-  async #toAppend(batch: LogBatch, ahead: EncodedAhead | undefined): Promise<Encoding> {
+  async #toAppend(batch: LogBatch, ahead: Encoding | undefined): Promise<Encoding> {
     const before = this.#appending;
-    this.#appending = ahead instanceof Encoding ? Promise.resolve(ahead) : this.#encodedBehind(before, batch);
+    this.#appending = ahead ? Promise.resolve(ahead) : this.#encodedBehind(before, batch);
     try {
       return await this.#appending;
     } catch (error) {
@@ -160,7 +162,11 @@ export class RelayStore extends StoreReader implements EventLog {
     return this.#encoded(batch, await before);
   }
 
-  async encodeAhead(batch: LogBatch): Promise<EncodedAhead | undefined> {
+  /**
+   * Encodes the next batch while one is being appended, all but what it collects and prunes. `undefined`: its encoding
+   * rests on what is being appended, and `append` does it.
+   */
+  async encodeAhead(batch: LogBatch): Promise<Encoding | undefined> {
     const before = await this.#appending;
     const [first] = batch.entries;
     if (!first || first.lsn !== (before?.lastLsn ?? this.lastLsn) + 1) return undefined;
@@ -305,9 +311,7 @@ export class RelayStore extends StoreReader implements EventLog {
       case 'relay': {
         encoded.epoch = change.row.epoch;
         this.#knownItems.purged(change.row.dedupPurgedMs);
-        const schema = Buffer.alloc(4);
-        schema.writeUInt32BE(change.row.schemaVersion);
-        writes.put(SCHEMA_KEY, schema);
+        writes.put(...schemaMark(change.row.schemaVersion));
         return;
       }
       case 'queue':

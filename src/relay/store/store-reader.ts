@@ -43,7 +43,7 @@ import {
 import { RowCheckpoints, canonicalRows } from './row-checkpoints.ts';
 import { DamagedRow } from './checksum.ts';
 import { decodeRow } from './row-codec.ts';
-import type { Pruned } from './position.ts';
+import type { Pruned } from './marks.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 
 const READ_BYTES = 4 << 20;
@@ -103,6 +103,10 @@ export class StoreReader implements RowReader {
     return this.level.getSync(payloadKey(row.payloadTarget, row.payloadSeq)) !== undefined;
   }
 
+  /**
+   * The records from `fromLsn` on that were not pruned, each checked. Throws `DamagedRecord` at the first that is
+   * missing or altered, or that is pruned meanwhile.
+   */
   async *read(fromLsn: number): AsyncGenerator<LogEntry> {
     const first = Math.max(fromLsn, this.firstLsn);
     for await (const [lsn, record] of storedRecords(this.level, first, this.lastLsn)) yield decodeRecord(lsn, record);

@@ -10,7 +10,7 @@ import { openCheckpoint } from '../../../src/protocol/checkpoint.ts';
 import { DAY_MS, HEARTBEAT_STALE_MS } from '../../../src/protocol/limits.ts';
 import { verifyConsistency } from '../../../src/protocol/merkle.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';
-import type { CommittedBatch } from '../../../src/relay/engine/observer.ts';
+import type { CommittedBatch } from '../../../src/relay/engine/committer.ts';
 import { relay as relayHost } from '../hosts.ts';
 import type { Answer, Request } from './requests.ts';
 import type { RelayWatcher } from './simulated-relay.ts';

@@ -15,12 +15,12 @@ import { backupTimeOf } from '../../../relay/jobs/backup-job.ts';
 import { freeBytesOf } from '../../../relay/jobs/disk-guard.ts';
 import { isRestoreUnderWay } from '../../../relay/store/cutover.ts';
 import { LEVEL_FOLDER } from '../../../relay/store/level.ts';
-import { type StoreLook, lookAtStore } from '../../../relay/store/look.ts';
+import { type StoreLook, lookAtStore } from '../../../relay/store/unopened.ts';
 import { SCHEMA_VERSION } from '../../../relay/store/open.ts';
 import { readPosition } from '../../../relay/store/position.ts';
 import { StoreRefused } from '../../../relay/store/refused.ts';
 import { RELAY_KEY_FILE, readKeyFile } from '../../../relay/store/relay-key.ts';
-import { logPlace } from '../../../relay/store/view-mark.ts';
+import { logPlace } from '../../../relay/store/marks.ts';
 import { formatBytes } from '../../lib/format.ts';
 import {
   type RelayCheck,

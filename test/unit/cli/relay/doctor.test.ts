@@ -27,7 +27,7 @@ import { type Condition, RULES, faultsOf } from '../../../../src/relay/operator/
 import type { StatusDocument } from '../../../../src/relay/operator/documents.ts';
 import { SCHEMA_KEY, VIEW_KEY, logKey } from '../../../../src/relay/store/keys.ts';
 import { SCHEMA_VERSION, openStore } from '../../../../src/relay/store/open.ts';
-import { viewMarkPair } from '../../../../src/relay/store/view-mark.ts';
+import { viewMarkPair } from '../../../../src/relay/store/marks.ts';
 import { FIRST_ADAPTER } from '../../../support/adapters.ts';
 import { relayHere, runHere } from '../../../support/command-run.ts';
 import { CALM, SOUND_LOG } from '../../../support/conditions.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { StoreFailed } from '../../../../src/relay/engine/committer.ts';
-import type { EncodedAhead } from '../../../../src/relay/store/durable-log.ts';
+import type { Encoding } from '../../../../src/relay/store/encoding.ts';
 import { AppendGate } from '../../../support/append-gate.ts';
 import { ackOf, enrolOf, pushOf, rotateEpochOf } from '../../../support/commands.ts';
 import { deferred } from '../../../support/deferred.ts';
@@ -161,8 +161,8 @@ test('an answer prepared during the sync is given out after it, with the epoch t
 async function encodingAhead(): Promise<{
   relay: TestRelay;
   /** What the store made of batches ahead of their time, and what it was given of that. */
-  made: (EncodedAhead | undefined)[];
-  given: (EncodedAhead | undefined)[];
+  made: (Encoding | undefined)[];
+  given: (Encoding | undefined)[];
   waiting: { first: Promise<unknown>; behind: Promise<unknown> };
   /** Tells the store how that write ended. */
   ends: (error?: Error) => void;
@@ -170,8 +170,8 @@ async function encodingAhead(): Promise<{
   const relay = await openTestRelay({ limits: { max_sender_items: 10_000 } });
   await relay.enrolAll(bob);
   const [append, encodeAhead] = [relay.store.append.bind(relay.store), relay.store.encodeAhead.bind(relay.store)];
-  const made: (EncodedAhead | undefined)[] = [];
-  const given: (EncodedAhead | undefined)[] = [];
+  const made: (Encoding | undefined)[] = [];
+  const given: (Encoding | undefined)[] = [];
   const written = deferred();
   let failure: Error | undefined;
   relay.store.append = async (batch, ahead) => {

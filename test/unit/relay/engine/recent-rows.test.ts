@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { SenderRow } from '../../../../src/relay/core/rows.ts';
-import { RecentRows } from '../../../../src/relay/engine/row-overlay.ts';
+import { RecentRows } from '../../../../src/relay/engine/open-batch.ts';
 
 const KEPT_AT_MOST = 10_000;
 

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { RowChange } from '../../../../src/relay/core/rows.ts';
-import { RowOverlay } from '../../../../src/relay/engine/row-overlay.ts';
+import { RowOverlay } from '../../../../src/relay/engine/open-batch.ts';
 
 const change: fc.Arbitrary<RowChange> = fc.oneof(
   fc.record({

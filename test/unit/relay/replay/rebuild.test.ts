@@ -10,7 +10,7 @@ import {
   rowKeyBytes,
 } from '../../../../src/relay/store/keys.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
-import { LEVEL_FOLDER } from '../../../../src/relay/store/open.ts';
+import { LEVEL_FOLDER } from '../../../../src/relay/store/level.ts';
 import { REBUILDING_FOLDER } from '../../../../src/relay/store/cutover.ts';
 import { withoutChecksum } from '../../../../src/relay/store/checksum.ts';
 import { rebuilt, verified } from '../../../support/audits.ts';

@@ -22,14 +22,13 @@ import {
 } from '../../../../src/relay/store/keys.ts';
 import { rootHash } from '../../../../src/protocol/merkle.ts';
 import { LEVEL_FOLDER, type Level } from '../../../../src/relay/store/level.ts';
-import type { TreeView } from '../../../../src/relay/store/log-tree.ts';
+import { type TreeView, TILE_HASHES } from '../../../../src/relay/store/log-tree.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
-import { POSITION_FILE } from '../../../../src/relay/store/open.ts';
+import { POSITION_FILE } from '../../../../src/relay/store/position.ts';
 import { EVENT_TYPES, encodeRecord } from '../../../../src/relay/store/record.ts';
 import { RELAY_KEY_FILE, generateRelayKey } from '../../../../src/relay/store/relay-key.ts';
 import { decodeRow, encodeRow } from '../../../../src/relay/store/row-codec.ts';
 import { withChecksum, withoutChecksum } from '../../../../src/relay/store/checksum.ts';
-import { TILE_HASHES } from '../../../../src/relay/store/tiles.ts';
 import { rebuilt, resultOf, verified } from '../../../support/audits.ts';
 import { collected } from '../../../support/collected.ts';
 import { accountEnrolOf, pushOf, revokeOf, rotateOf } from '../../../support/commands.ts';

@@ -6,7 +6,7 @@ import { rm } from 'node:fs/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { LogRefused, LogUnreachable } from '../../../../src/relay/shared-log/shared-log.ts';
 import { DAY_MS } from '../../../../src/protocol/limits.ts';
-import { readViewMark } from '../../../../src/relay/store/view-mark.ts';
+import { readViewMark } from '../../../../src/relay/store/marks.ts';
 import { SnapshotDamaged, decodeManifest } from '../../../../src/relay/shared-log/snapshot.ts';
 import { keepLog } from '../../../support/log-keeping.ts';
 import { verified } from '../../../support/audits.ts';

@@ -1,7 +1,7 @@
 /** The hash of what batches do tells two logs apart, from the first difference on. */
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { BatchEffects } from '../../../../src/relay/store/batch-effects.ts';
+import { BatchEffects } from '../../../../src/relay/store/durable-log.ts';
 
 const NOTHING = Buffer.alloc(0);
 

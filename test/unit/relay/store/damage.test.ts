@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { damageIn } from '../../../../src/relay/store/refused.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
-import { LEVEL_FOLDER } from '../../../../src/relay/store/open.ts';
+import { LEVEL_FOLDER } from '../../../../src/relay/store/level.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { alice, bob } from '../../../support/hosts.ts';
 import { openTestRelay } from '../../../support/test-relay.ts';

@@ -4,17 +4,17 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { verify } from '../../../../src/relay/replay/verify.ts';
 import { PREFIX, SCHEMA_KEY, prefixRange, queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
-import type { Level } from '../../../../src/relay/store/level.ts';
-import { MIGRATIONS, type Migration } from '../../../../src/relay/store/migrate.ts';
-import { openOffline } from '../../../../src/relay/replay/offline.ts';
+import { type Level, LEVEL_FOLDER } from '../../../../src/relay/store/level.ts';
 import {
-  LEVEL_FOLDER,
+  MIGRATIONS,
+  type Migration,
   type OpenedStore,
-  POSITION_FILE,
   SCHEMA_VERSION,
   appendAtOnce,
   openStore,
 } from '../../../../src/relay/store/open.ts';
+import { POSITION_FILE } from '../../../../src/relay/store/position.ts';
+import { openOffline } from '../../../../src/relay/replay/offline.ts';
 import { ROW_PREFIXES, verifiedBytes } from '../../../../src/relay/store/checksum.ts';
 import { resultOf } from '../../../support/audits.ts';
 import { collected } from '../../../support/collected.ts';

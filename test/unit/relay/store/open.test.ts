@@ -7,14 +7,14 @@ import { HEARTBEAT_STALE_MS } from '../../../../src/protocol/limits.ts';
 import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
 import { reduce } from '../../../../src/relay/core/reduce.ts';
 import { SCHEMA_KEY, logKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
+import { LEVEL_FOLDER } from '../../../../src/relay/store/level.ts';
 import {
-  LEVEL_FOLDER,
   type OpenStoreOptions,
   type OpenedStore,
-  POSITION_FILE,
   SCHEMA_VERSION,
   openStore,
 } from '../../../../src/relay/store/open.ts';
+import { POSITION_FILE } from '../../../../src/relay/store/position.ts';
 import { StoreRefused } from '../../../../src/relay/store/refused.ts';
 import { RELAY_KEY_FILE } from '../../../../src/relay/store/relay-key.ts';
 import type { RelayStore } from '../../../../src/relay/store/relay-store.ts';

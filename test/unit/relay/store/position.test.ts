@@ -1,8 +1,7 @@
 import { cp, mkdir, readFile, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { type Position, PositionFile } from '../../../../src/relay/store/position.ts';
-import { positionPathOf, settlePosition } from '../../../../src/relay/store/position-place.ts';
+import { type Position, PositionFile, positionPathOf, settlePosition } from '../../../../src/relay/store/position.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 

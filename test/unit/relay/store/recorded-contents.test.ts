@@ -13,7 +13,7 @@ import { LOG_FORMAT } from '../../../../src/relay/core/log-format.ts';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
 import type { TableName } from '../../../../src/relay/core/rows.ts';
 import { PREFIX, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
-import { POSITION_FILE } from '../../../../src/relay/store/open.ts';
+import { POSITION_FILE } from '../../../../src/relay/store/position.ts';
 import { encodeRecord } from '../../../../src/relay/store/record.ts';
 import { encodeRow } from '../../../../src/relay/store/row-codec.ts';
 import { type KeyedRow, eventOfType, keyedRow } from '../../../../src/library/arbitraries.ts';

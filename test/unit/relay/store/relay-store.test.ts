@@ -8,8 +8,9 @@ import { PREFIX, logKey, payloadKey, prefixRange } from '../../../../src/relay/s
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
 import { type Payload, EmbeddedLog } from '../../../../src/relay/store/durable-log.ts';
 import { LogTree } from '../../../../src/relay/store/log-tree.ts';
-import { POSITION_FILE, openStore } from '../../../../src/relay/store/open.ts';
-import { PositionFile, NOT_PRUNED } from '../../../../src/relay/store/position.ts';
+import { POSITION_FILE, PositionFile } from '../../../../src/relay/store/position.ts';
+import { openStore } from '../../../../src/relay/store/open.ts';
+import { NOT_PRUNED } from '../../../../src/relay/store/marks.ts';
 import { DamagedRecord } from '../../../../src/relay/store/record.ts';
 import { RelayStore } from '../../../../src/relay/store/relay-store.ts';
 import { WireThread } from '../../../../src/relay/store/wire-thread.ts';

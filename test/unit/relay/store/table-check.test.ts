@@ -3,8 +3,7 @@ import { readFile, readdir, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
-import { liveTables } from '../../../../src/relay/store/live-tables.ts';
-import { damagedTables } from '../../../../src/relay/store/table-check.ts';
+import { liveTables, damagedTables } from '../../../../src/relay/store/level-files.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { IS_THOROUGH } from '../../../support/thorough.ts';
 

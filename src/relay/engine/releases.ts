@@ -1,17 +1,26 @@
 /**
- * What time does to a queue and to dedup: items expire, their senders get a notice, dedup rows are forgotten.
+ * How items leave their queue: by acks, and by time.
  *
- * Goes entry by entry through what is due, in batches that hold the event loop for a few milliseconds. A crash leaves
- * the entry, and the next sweep finds the rest of it. Where the rows of a queue are at fault, or an entry is damaged,
- * the items stay where they are, with the entry that names them, and the sweep goes on to the next.
+ * An ack goes in steps where many senders are concerned. A crash between two steps leaves the released items released.
+ * Items that are acked after their retention time are kept known (`DedupExtended`) in the same batch as the ack.
+ *
+ * With time items expire, their senders get a notice, and dedup rows are forgotten: entry by entry of what is due, in
+ * batches that hold the event loop for a few milliseconds. A crash leaves the entry, and the next sweep finds the rest
+ * of it. Where the rows of a queue are at fault, or an entry is damaged, the items stay where they are, with the entry
+ * that names them, and the sweep goes on to the next.
  */
-import type { StopSignal } from '../../lib/periodic-task.ts';
-import type { ExpireItems } from '../core/command.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { AckItems, ExpireItems } from '../core/command.ts';
+import type { AckOutcome, Refusal } from '../core/decision.ts';
+import type { RelayEvent } from '../core/event.ts';
+import type { Released } from '../core/queue-index.ts';
 import type { EngineParts } from './parts.ts';
-import { isBrokenQueue } from './queue-faults.ts';
+import { brokenQueueRefusal, isBrokenQueue } from './queues.ts';
 import { AdaptiveBatch, TimeSlice } from './time-slice.ts';
-import type { DueEntryName } from '../store/durable-log.ts';
 import {
+  EXTENDED_AT_ONCE,
+  decideAck,
+  decideExtend,
   type DecidedExpiry,
   EXPIRED_AT_ONCE,
   decideExpire,
@@ -19,6 +28,73 @@ import {
   dueItems,
   signNotice,
 } from '../core/decide-queue.ts';
+import type { StopSignal } from '../../lib/periodic-task.ts';
+import type { DueEntryName } from '../store/durable-log.ts';
+
+const NOTHING: Released = { through: 0, items: 0, bytes: 0, notices: 0, shares: [] };
+/** Senders whose shares one step releases: each is a row to read and to write. */
+const ACK_SENDERS_MAX = 250;
+
+export class Acks {
+  readonly #parts: EngineParts;
+
+  constructor(parts: EngineParts) {
+    this.#parts = parts;
+  }
+
+  async ack(command: AckItems): Promise<AckOutcome | Refusal> {
+    try {
+      return await this.#ack(command);
+    } catch (error) {
+      if (!isBrokenQueue(error)) throw error;
+      return this.#parts.committer.answer(brokenQueueRefusal());
+    }
+  }
+
+  async #ack(command: AckItems): Promise<AckOutcome | Refusal> {
+    const { committer, queues, monotonicMs } = this.#parts;
+    const { targetPubkey, through, nowMs } = command;
+    const slice = new TimeSlice(monotonicMs);
+    const batch = new AdaptiveBatch(EXTENDED_AT_ONCE, monotonicMs);
+    for (let deleted = 0; ; ) {
+      await queues.migrated(targetPubkey);
+      if (committer.isFull) {
+        await committer.room();
+        continue;
+      }
+      // What needs no look at the queue: the index of 10,000 items may have to be read for it.
+      const early = decideAck(command, committer, NOTHING);
+      if (early.type === 'Refusal' || early.outcome.ackedThrough >= through) return committer.answer(early);
+      const index = queues.index(targetPubkey);
+      if (!index) {
+        await queues.loadIndex(targetPubkey);
+        continue;
+      }
+      let released = index.released(through, ACK_SENDERS_MAX);
+      const late = index.late(released.through, nowMs, batch.size);
+      const lastLate = late.at(-1);
+      if (lastLate !== undefined && late.length === batch.size) released = index.released(lastLate, ACK_SENDERS_MAX);
+      const decision = decideAck(command, committer, released);
+      if (decision.type === 'Refusal') return committer.answer(decision);
+      // In one admission: where the queue is at fault, a retried ack must not extend the same items again and again.
+      batch.run(() => committer.admit([...this.#extended(targetPubkey, late, nowMs), ...decision.events]));
+      const { outcome } = decision;
+      deleted += outcome.deleted;
+      if (decision.events.length === 0 || outcome.ackedThrough >= through) {
+        return committer.answer({ ...decision, events: [], outcome: { ...outcome, deleted } });
+      }
+      if (slice.isOver) await slice.pause();
+    }
+  }
+
+  /** Items acked after their time stay known for the whole horizon from now on. */
+  #extended(targetPubkey: PublicKey, seqs: number[], nowMs: number): readonly RelayEvent[] {
+    if (seqs.length === 0) return [];
+    const { committer, settings } = this.#parts;
+    const command = { type: 'ExtendDedup', targetPubkey, seqs, nowMs } as const;
+    return decideExtend(command, committer, settings).events;
+  }
+}
 
 interface Pace {
   timeSlice: TimeSlice;
@@ -51,7 +127,7 @@ export class Expiry {
         const isExpired = await this.#expireQueue({ type: 'ExpireItems', targetPubkey, seqs, nowMs: atMs }, pace);
         isDone &&= isExpired;
       }
-      if (isDone) committer.forget({ expiryEntries: [due], dedupEntries: [], dedupRows: [] });
+      if (isDone) committer.add({ forgotten: { expiryEntries: [due], dedupEntries: [], dedupRows: [] } });
       else {
         after = due;
         this.#leftFromMs = Math.min(this.#leftFromMs, due.dueMs);
@@ -70,7 +146,7 @@ export class Expiry {
       const senders = Array.from(due.senders, ([senderPubkey, rows]) => ({ senderPubkey, rows }));
       const decision = decidePurge({ type: 'PurgeDedup', beforeMs: due.dueMs, senders, nowMs: atMs });
       committer.admit(decision.events);
-      committer.forget(due.forgotten);
+      committer.add({ forgotten: due.forgotten });
       await committer.durable();
     }
   }
@@ -88,7 +164,7 @@ export class Expiry {
       }
       return isDone;
     } catch (error) {
-      const fault = this.#parts.faults.faultAt(command.targetPubkey, error);
+      const fault = this.#parts.queues.faultAt(command.targetPubkey, error);
       if (!isBrokenQueue(fault)) throw fault;
       return false;
     }

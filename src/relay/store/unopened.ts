@@ -1,8 +1,10 @@
 /**
- * Looks into a store that no relay serves from, and changes nothing of it: `poste relay doctor` does.
+ * Looks into a store that no relay serves from, without opening its database. LevelDB writes when it opens one: a new
+ * manifest, its newest writes as a table; and it begins to compact, and so reads tables and writes them anew.
  *
- * LevelDB writes when it opens a database: a new manifest, its newest writes as a table. So it opens a folder of its
- * own beside, in which the tables are links to those of the store, and what LevelDB would replace are copies.
+ * `poste relay doctor` changes nothing: LevelDB opens a folder of its own beside, in which the tables are links to those
+ * of the store, and what LevelDB would replace are copies. What looks at the files themselves takes the lock of the
+ * database: it is LevelDB's own, of an empty database in a temporary folder whose LOCK file is a link to the other one.
  */
 import { copyFile, mkdtemp, readFile, readdir, rm, stat, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -10,14 +12,14 @@ import { join, resolve } from 'node:path';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { eventTimeMs } from '../core/event.ts';
 import { LEVEL_FOLDER, type Level, levelAt } from './level.ts';
-import { declaredSchema, readableRelayRow } from './migrate.ts';
-import { checkNewestRecords } from './open.ts';
+import { declaredSchema, type ViewMark, readViewMark } from './marks.ts';
+import { readableRelayRow, checkNewestRecords } from './open.ts';
 import { type Position, heartbeatFault, heartbeatOf, positionFault } from './position.ts';
 import { decodeRecord } from './record.ts';
 import { refusedIfDamaged } from './refused.ts';
 import { logKey } from './keys.ts';
 import { StoreReader } from './store-reader.ts';
-import { type ViewMark, readViewMark } from './view-mark.ts';
+import { isCurrentTorn, mendCurrent, damagedTables, type TableDamage } from './level-files.ts';
 
 export interface StoreLook {
   /** As it declares it: 0 when that cannot be read, `undefined` when it declares none. */
@@ -96,5 +98,55 @@ export async function storeHolder(folder: string): Promise<number | undefined> {
     return undefined;
   } catch {
     return undefined;
+  }
+}
+
+export interface LevelLock {
+  close(): Promise<void>;
+}
+
+/**
+ * `undefined` where the lock cannot be had: to open the database then says why. Throws errors of the system about the
+ * temporary folder. Not for a database that this process has open: the system drops a process's lock on a file as soon
+ * as one of its descriptors is closed.
+ */
+export async function lockLevel(folder: string): Promise<LevelLock | undefined> {
+  const beside = await mkdtemp(join(tmpdir(), 'poste-lock-'));
+  const remove = () => rm(beside, { recursive: true, force: true });
+  try {
+    await symlink(join(resolve(folder), 'LOCK'), join(beside, 'LOCK'));
+    const level = levelAt(beside);
+    await level.open();
+    const close = async (): Promise<void> => {
+      await level.close();
+      await remove();
+    };
+    return { close };
+  } catch (error) {
+    await remove();
+    const { code, message } = ((error as Error).cause ?? error) as NodeJS.ErrnoException;
+    if (code === 'LEVEL_LOCKED' || /\/LOCK: /.test(message)) return undefined;
+    throw error;
+  }
+}
+
+/** The damaged tables of a database that this process does not have open; none where its lock cannot be had. */
+export async function damagedTablesUnopened(folder: string): Promise<TableDamage[]> {
+  const lock = await lockLevel(folder);
+  try {
+    return lock ? await damagedTables(folder) : [];
+  } finally {
+    await lock?.close();
+  }
+}
+
+/** As `mendCurrent`, for a database that is not open here: `undefined` too where nothing is to be mended. */
+export async function mendCurrentUnopened(folder: string): Promise<string | undefined> {
+  if (!(await isCurrentTorn(folder))) return undefined;
+  const lock = await lockLevel(folder);
+  try {
+    return lock && (await mendCurrent(folder));
+  } finally {
+    await lock?.close();
   }
 }
