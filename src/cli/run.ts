@@ -13,7 +13,7 @@ import { optionsOf } from './lib/command-tree.ts';
 import { type CommandFailed, EXIT, failureOf, usageFailure } from './lib/exit.ts';
 import { jsonLine } from './lib/format.ts';
 import { endWithOutput } from './lib/output.ts';
-import { filled, screenOf, styled } from './lib/screen.ts';
+import { wrapText, screenOf, applyStyle } from './lib/screen.ts';
 
 const BROKEN_WORDS =
   'the command line holds bytes that are no UTF-8: turn the text into UTF-8, as iconv does, and give the command again';
@@ -104,7 +104,7 @@ function withErrors(command: Command, context: CommandContext, isJson: boolean, 
   const path = `${parents}${command.name()}`;
   const { stdout, stderr } = context;
   command.configureOutput({
-    writeOut: (text) => stdout.write(filled(text, helpWidth(stdout))),
+    writeOut: (text) => stdout.write(wrapText(text, helpWidth(stdout))),
     // As JSON the error is one document, which `run` prints.
     writeErr: (text) => isJson || stderr.write(text),
     outputError: (text, write) => write(usageError(text, context)),
@@ -137,7 +137,7 @@ function usageError(text: string, context: CommandContext): string {
 }
 
 function errorPrefix(context: CommandContext): string {
-  return styled(screenOf(context, context.stderr), 'red', 'poste:');
+  return applyStyle(screenOf(context, context.stderr), 'red', 'poste:');
 }
 
 function helpWidth({ isTTY, columns }: OutputStream): number {

@@ -15,8 +15,8 @@ export function queryParserOf<Shape extends TObject>(shape: Shape): (query?: str
     const values: Record<string, unknown> = {};
     for (const part of query.split('&')) {
       const at = part.indexOf('=');
-      const name = decoded(at === -1 ? part : part.slice(0, at));
-      const text = decoded(at === -1 ? '' : part.slice(at + 1));
+      const name = decode(at === -1 ? part : part.slice(0, at));
+      const text = decode(at === -1 ? '' : part.slice(at + 1));
       if (name === undefined || text === undefined) return 'the query is not percent-encoded UTF-8';
       const parameter = parameters.get(name);
       if (!parameter) continue;
@@ -41,7 +41,7 @@ function parameterOf(schema: TSchema): { parse: (text: string) => unknown; said:
   };
 }
 
-function decoded(text: string): string | undefined {
+function decode(text: string): string | undefined {
   if (!text.includes('%') && !text.includes('+')) return text;
   try {
     return decodeURIComponent(text.replaceAll('+', ' '));

@@ -28,11 +28,11 @@ export function configText(file: string): string | undefined {
 
 /** Every setting of `text`; one in a table that `known` has no key of is the whole table. Throws `ConfigRefused`. */
 export function settingsOf(text: string, file: string, known: readonly string[]): ReadSetting[] {
-  const found = leaves(parsed(text, file), '', known);
+  const found = leaves(parseOrRefuse(text, file), '', known);
   return Array.from(found, ([key, value]) => ({ key, value, place: () => placeOf(text, file, key, known) }));
 }
 
-function parsed(text: string, file: string): TomlTable {
+function parseOrRefuse(text: string, file: string): TomlTable {
   try {
     return parse(text);
   } catch (error) {

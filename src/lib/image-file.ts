@@ -107,7 +107,7 @@ export async function writeImageFile<Header, Contents extends object>(
     return written;
   } catch (error) {
     await rm(aside, { force: true }).catch(() => undefined);
-    throw unwritten(error, path, kind.noun);
+    throw writeFailure(error, path, kind.noun);
   }
 }
 
@@ -168,7 +168,7 @@ async function* writtenTo(file: FileHandle, source: AsyncIterable<Buffer>): Asyn
   }
 }
 
-function unwritten(error: unknown, path: string, what: ImageNoun): unknown {
+function writeFailure(error: unknown, path: string, what: ImageNoun): unknown {
   if (error instanceof ImageDamaged) {
     return new ImageUnwritten('not-whole', `the ${what} did not arrive complete (${error.message}): take it again`);
   }

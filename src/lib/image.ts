@@ -99,7 +99,7 @@ export async function* writeImage(
     hash.update(part);
     return part;
   };
-  yield covered(Buffer.concat([Buffer.from(magic), prefixed(Buffer.from(JSON.stringify(header)))]));
+  yield covered(Buffer.concat([Buffer.from(magic), withLength(Buffer.from(JSON.stringify(header)))]));
   const totals = { pairs: 0, bytes: 0 };
   for await (const block of blocksOf(runs, totals)) {
     yield covered(lengthOf(block));
@@ -109,7 +109,7 @@ export async function* writeImage(
   yield covered(Buffer.alloc(LENGTH));
   hash.update(damageText(damage));
   const trailer: ImageTrailer = { ...totals, sha256: hash.digest('hex'), ...damage };
-  yield prefixed(Buffer.from(JSON.stringify(trailer)));
+  yield withLength(Buffer.from(JSON.stringify(trailer)));
 }
 
 async function* blocksOf(
@@ -125,7 +125,7 @@ async function* blocksOf(
     totals.bytes += pairs.bytes;
     totals.pairs += pairs.pairs;
     const { block, memory } = pairs.taken(memoryOfBlock());
-    const compressed = gzipped(block).finally(() => memories.push(memory));
+    const compressed = gzipBlock(block).finally(() => memories.push(memory));
     // A failure after the reader has gone must not end the process.
     compressed.catch(() => undefined);
     compressing.push(compressed);
@@ -139,7 +139,7 @@ async function* blocksOf(
   for (const compressed of compressing) yield await compressed;
 }
 
-async function gzipped(block: Buffer): Promise<Buffer> {
+async function gzipBlock(block: Buffer): Promise<Buffer> {
   const middle = Math.max(0, (block.length - SAMPLE_BYTES) >> 1);
   const sample = block.subarray(middle, middle + SAMPLE_BYTES);
   const [looked, alone] = await Promise.all([gzipAs(sample, REPETITIONS), gzipAs(sample, BYTES_ALONE)]);
@@ -157,11 +157,11 @@ function gzipAs(bytes: Buffer, options: ZlibOptions, ratio = 1): Promise<Buffer>
   const parts: Buffer[] = [];
   packing.on('data', (part: Buffer) => parts.push(part));
   packing.end(bytes);
-  return finished(packing).then(() => joined(parts));
+  return finished(packing).then(() => joinParts(parts));
 }
 
 /** Parts that lie one behind the other in memory become one without being copied. */
-function joined(parts: readonly Buffer[]): Buffer {
+function joinParts(parts: readonly Buffer[]): Buffer {
   const [first] = parts;
   if (!first) return Buffer.alloc(0);
   let end = first.byteOffset;
@@ -196,7 +196,7 @@ export async function readImage<Header>(
   const expected = Buffer.from(magic);
   const found = await bytes.take(expected.length);
   if (!found?.equals(expected)) throw new ImageDamaged(`it is ${isNone}, or of a newer kind`);
-  const header = parsed(await block(bytes), parseHeader);
+  const header = parseJson(await block(bytes), parseHeader);
   return { header, pairs: pairsOf(bytes), fileHash: () => bytes.hash().digest('hex') as Sha256Hex };
 }
 
@@ -255,7 +255,7 @@ async function* pairsOf(bytes: ByteReader): AsyncGenerator<Pair[], ImageTrailer>
     yield run;
   }
   const covered = bytes.hash();
-  const trailer = parsed(await block(bytes), parseTrailer);
+  const trailer = parseJson(await block(bytes), parseTrailer);
   if ((await bytes.take(1)) !== undefined) throw new ImageDamaged('something follows its end');
   if (trailer.sha256 !== covered.update(damageText(trailer)).digest('hex')) {
     throw new ImageDamaged('its SHA-256 does not match');
@@ -289,7 +289,7 @@ function damageText({ damaged_items, unreadable_rows }: ContentDamage): string {
   return JSON.stringify({ damaged_items, unreadable_rows });
 }
 
-function parsed<T>(text: Buffer, parse: (value: unknown) => T | undefined): T {
+function parseJson<T>(text: Buffer, parse: (value: unknown) => T | undefined): T {
   let value: unknown;
   try {
     value = JSON.parse(text.toString());
@@ -311,7 +311,7 @@ async function block(bytes: ByteReader): Promise<Buffer> {
   return content;
 }
 
-function prefixed(content: Buffer): Buffer {
+function withLength(content: Buffer): Buffer {
   return Buffer.concat([lengthOf(content), content]);
 }
 

@@ -20,7 +20,7 @@ import { decideCheckpoint, decideLostItem, decideRotateEpoch } from '../relay/co
 import { decidePush, knownKeys, pushFacts } from '../relay/core/decide-push.ts';
 import { decideAck, decideExpire, decideExtend, decidePurge, signNotice } from '../relay/core/decide-queue.ts';
 import { MOVED_AT_ONCE, decideMove, decideRotate } from '../relay/core/decide-rotation.ts';
-import { type Decided, type Outcome, type Refusal, decided } from '../relay/core/decision.ts';
+import { type Decided, type Outcome, type Refusal, decisionOf } from '../relay/core/decision.ts';
 import { type HostFacts, type RelaySettings, sendersRow } from '../relay/core/facts.ts';
 import { LOG_FORMAT } from '../relay/core/log-format.ts';
 import { MapRows } from './map-rows.ts';
@@ -132,9 +132,9 @@ export class MemoryRelay {
 
   #expired(command: ExpireItems): Decided<Outcome> {
     const expiry = decideExpire(command, this.rows, this.settings);
-    if (!expiry) return decided({ type: 'Done' });
+    if (!expiry) return decisionOf({ type: 'Done' });
     const notices = expiry.notices.map((notice) => signNotice(notice, this.#signer));
-    return decided({ type: 'Done' }, { ...expiry, notices });
+    return decisionOf({ type: 'Done' }, { ...expiry, notices });
   }
 
   /** A rotation begins the move of a queue; here it ends at once. */

@@ -52,7 +52,7 @@ export interface ModelPush {
   seqs: number[][];
 }
 
-export function rejected(code: string): ModelPush {
+export function rejection(code: string): ModelPush {
   return { verdict: `rejected:${code}`, seqs: [] };
 }
 
@@ -78,7 +78,7 @@ export function haveSame(a: ReadonlySet<PublicKey>, b: ReadonlySet<PublicKey>): 
   return a.size === b.size && [...a].every((key) => b.has(key));
 }
 
-export function grouped<T>(all: readonly T[], markOf: (one: T) => string): Map<string, T[]> {
+export function groupBy<T>(all: readonly T[], markOf: (one: T) => string): Map<string, T[]> {
   const groups = new Map<string, T[]>();
   for (const one of all) groups.set(markOf(one), [...(groups.get(markOf(one)) ?? []), one]);
   return groups;

@@ -20,13 +20,13 @@ import {
   type ModelItem,
   type ModelPush,
   type Selectors,
-  grouped,
+  groupBy,
   haveSame,
   isMeant,
   isSameEntry,
   plus,
   takesTooMuch,
-  rejected,
+  rejection,
   usageOf,
 } from './model-values.ts';
 
@@ -196,14 +196,14 @@ export class NaiveModel {
   sweep(nowMs: number): void {
     const waiting = [...this.#queues.values()].flat();
     const due = waiting.filter(({ expiresAtMs }) => expiresAtMs <= nowMs);
-    const entries = grouped(due, ({ expiresAtMs, batch }) => `${expiresAtMs} ${batch}`);
+    const entries = groupBy(due, ({ expiresAtMs, batch }) => `${expiresAtMs} ${batch}`);
     const oldestFirst = [...entries.values()].toSorted(
       ([a], [b]) => a!.expiresAtMs - b!.expiresAtMs || a!.batch - b!.batch,
     );
     for (const entry of oldestFirst) {
       // Target by target, in the order of what was committed together, whatever of it still waits.
       const inOrder = this.items.filter(({ batch }) => batch === entry[0]?.batch);
-      for (const items of grouped(inOrder, ({ target }) => target).values()) {
+      for (const items of groupBy(inOrder, ({ target }) => target).values()) {
         for (const item of items) if (entry.includes(item)) this.#expire(item, nowMs);
       }
     }
@@ -251,26 +251,26 @@ export class NaiveModel {
     const { itemId, targets } = item;
     const keys = targets.map(({ hostPubkey }) => hostPubkey);
     const sender = this.host(senderPubkey).keys;
-    if (targets.length > limits.max_targets) return rejected('too many targets');
-    if (keys.some((key, at) => keys.indexOf(key) !== at)) return rejected('duplicate target');
-    if (targets.some(({ wire }) => wire.length > limits.max_item_bytes)) return rejected('too large');
-    if (keys.some((key) => !this.enrolments.has(key))) return rejected('unknown target');
-    if (keys.some((key) => !this.isLive(key))) return rejected('target revoked');
+    if (targets.length > limits.max_targets) return rejection('too many targets');
+    if (keys.some((key, at) => keys.indexOf(key) !== at)) return rejection('duplicate target');
+    if (targets.some(({ wire }) => wire.length > limits.max_item_bytes)) return rejection('too large');
+    if (keys.some((key) => !this.enrolments.has(key))) return rejection('unknown target');
+    if (keys.some((key) => !this.isLive(key))) return rejection('target revoked');
     const lists = keys.flatMap((key) => this.lists.get(key) ?? []);
     if (lists.some(({ senders }) => ![...sender].some((key) => senders.has(key))))
-      return rejected('sender not accepted by target');
-    if (wireVerdict !== 'ok') return rejected(wireVerdict);
+      return rejection('sender not accepted by target');
+    if (wireVerdict !== 'ok') return rejection(wireVerdict);
     const sameId = this.items.filter((one) => !one.isForgotten && sender.has(one.sender) && one.itemId === itemId);
     const atTarget = keys.map((key) => sameId.filter(({ pushedTo }) => this.host(key).keys.has(pushedTo)));
     const known = atTarget.map((all, at) =>
       all.filter(({ wire }) => isKnownById || wire === targets[at]?.wire.toString()),
     );
-    if (known.some((same, at) => same.length === 0 && atTarget[at]!.length > 0)) return rejected('conflict');
+    if (known.some((same, at) => same.length === 0 && atTarget[at]!.length > 0)) return rejection('conflict');
     const seqs = known.map((all) => all.map(({ toldSeq }) => toldSeq));
     if (known.every((all) => all.length > 0)) return { verdict: 'duplicate', seqs };
     const added = targets.filter((_target, at) => known[at]?.length === 0);
     const quota = this.#quota(senderPubkey, added);
-    if (quota) return rejected(`quota:${quota}`);
+    if (quota) return rejection(`quota:${quota}`);
     for (const { hostPubkey, wire } of added) {
       // What is forgotten already, because the clock went back, would be forgotten at once.
       const dedupUntilMs = Math.max(nowMs + retentionMs(limits) + dedupHorizonMs(limits), this.#forgottenMs + 1);

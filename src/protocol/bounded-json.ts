@@ -76,7 +76,7 @@ export function splitJsonArray(bytes: Buffer, member: string, bounds: JsonBounds
   const { from, until, commas } = array;
   const around = Buffer.concat([bytes.subarray(0, from), bytes.subarray(until)]);
   const starts = [from, ...commas.map((at) => at + 1)];
-  const elements = starts.map((start, at) => trimmed(bytes.subarray(start, commas[at] ?? until)));
+  const elements = starts.map((start, at) => trim(bytes.subarray(start, commas[at] ?? until)));
   const isEmpty = elements.length === 1 && elements[0]?.length === 0;
   return { rest: parseJsonBounded(around, bounds), elements: isEmpty ? [] : elements };
 }
@@ -122,7 +122,7 @@ function findArray(
   return undefined;
 }
 
-function trimmed(bytes: Buffer): Buffer {
+function trim(bytes: Buffer): Buffer {
   let from = 0;
   let until = bytes.length;
   while (from < until && isSpace(bytes[from])) from++;

@@ -41,9 +41,9 @@ interface Libsodium {
 }
 
 /** Loaded by the first call: a command that signs nothing does not wait for it. `undefined` where it does not run. */
-export const libsodium: () => Libsodium | undefined = /* @__PURE__ */ loadedOnce(required);
+export const libsodium: () => Libsodium | undefined = /* @__PURE__ */ loadedOnce(requireLibsodium);
 
-function required(): Libsodium {
+function requireLibsodium(): Libsodium {
   return createRequire(import.meta.url)('sodium-native') as Libsodium;
 }
 

@@ -33,7 +33,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/protocol': 2870,
   'src/relay': 370,
   'src/relay/auth': 1130,
-  'src/relay/core': 3920,
+  'src/relay/core': 3930,
   'src/relay/engine': 2730,
   'src/relay/http': 2880,
   'src/relay/image': 1340,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 82780,
+  src: 82790,
   test: 98740,
   'bench scripts': 11250,
 };

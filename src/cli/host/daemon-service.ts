@@ -96,7 +96,7 @@ export async function installService(context: CommandContext, dryRun = false): P
       if (!dryRun && changed) await putBack(context, manager, before, backup);
     },
   );
-  const done = { unit: file, changed, dry_run: dryRun, backup, commands: shown(manager, commands) };
+  const done = { unit: file, changed, dry_run: dryRun, backup, commands: commandTexts(manager, commands) };
   return { ...done, notices: [...notices, manager.notice], text };
 }
 
@@ -118,7 +118,7 @@ export async function uninstallService(context: CommandContext, dryRun = false):
   };
   if (before !== undefined) {
     // The file goes even when the manager fails: otherwise it could never be removed.
-    const stopped = await settled(
+    const stopped = await settle(
       tell(context, manager, remove, { dryRun, outcome: 'the unit is removed, but the service may still run' }),
     );
     if (!dryRun) {
@@ -128,7 +128,7 @@ export async function uninstallService(context: CommandContext, dryRun = false):
       });
     }
     if (stopped instanceof Error) throw stopped;
-    done.commands = shown(manager, [...remove, ...forget]);
+    done.commands = commandTexts(manager, [...remove, ...forget]);
     const outcome = `the unit is removed, but ${manager.name} does not know it yet`;
     done.notices = await tell(context, manager, forget, { dryRun, outcome });
   }
@@ -166,11 +166,11 @@ async function putBack(
   const { file, unregister, forget } = manager;
   await writing(file, async () => {
     if (before !== undefined) return replaceFile(file, before);
-    await settled(tellManager(context, manager, unregister, ''));
+    await settle(tellManager(context, manager, unregister, ''));
     return rmSync(file);
   });
   if (backup !== null) rmSync(backup, { force: true });
-  await settled(tellManager(context, manager, forget, ''));
+  await settle(tellManager(context, manager, forget, ''));
 }
 
 /** Returns what the user should know. */
@@ -185,7 +185,7 @@ async function tell(
   return [`There is no ${manager.program} on this machine: ${manager.name} was not notified.`];
 }
 
-async function settled<T>(promise: Promise<T>): Promise<T | Error> {
+async function settle<T>(promise: Promise<T>): Promise<T | Error> {
   try {
     return await promise;
   } catch (error) {
@@ -194,7 +194,7 @@ async function settled<T>(promise: Promise<T>): Promise<T | Error> {
   }
 }
 
-function shown(manager: ServiceManager, commands: readonly ServiceCommand[]): string[] {
+function commandTexts(manager: ServiceManager, commands: readonly ServiceCommand[]): string[] {
   return commands.map((command) => shownCommand(manager, command));
 }
 

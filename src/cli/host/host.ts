@@ -9,7 +9,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { installedChecks } from './installed.ts';
 import { formatFields, formatLines, jsonLine } from '../lib/format.ts';
-import { formatTime, type Screen, screenOf, type Style, styled } from '../lib/screen.ts';
+import { formatTime, type Screen, screenOf, type Style, applyStyle } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
 import { hostName } from '../lib/values.ts';
 
@@ -96,7 +96,7 @@ function peerTable(screen: Screen, peers: readonly Peer[]): string {
 
 function problemText(screen: Screen, { sentence, command }: Check): string {
   const mend = command === null ? '' : formatLines([command], '    ');
-  return `\n${styled(screen, 'red', 'Broken:')} ${printable(sentence)}.\n${mend}`;
+  return `\n${applyStyle(screen, 'red', 'Broken:')} ${printable(sentence)}.\n${mend}`;
 }
 
 /** The time within which paired hosts may learn the new key. */

@@ -114,7 +114,7 @@ async function setup(context: CommandContext, flags: SetupFlags): Promise<void> 
   const steps = stepsOf(context, chosen.agents, chosen);
   const plan: { step: Step; look: Look }[] = [];
   // All settings are read before anything is changed.
-  for (const step of steps) plan.push({ step, look: await looked(step, programs) });
+  for (const step of steps) plan.push({ step, look: await lookAt(step, programs) });
   const isNeeded = plan.some(({ look }) => look.type === 'needed');
   const planned = plan.map(({ step, look }) => shownLook(step, look));
   // A document is the only thing on standard output; who is asked sees the plan all the same.
@@ -162,7 +162,7 @@ async function carriedOut(context: CommandContext, steps: readonly Step[], json 
 }
 
 /** Throws `CommandFailed`, which says how to set up the other programs when one has settings that cannot be read. */
-async function looked(step: Step, programs: readonly SettledProgram[]): Promise<Look> {
+async function lookAt(step: Step, programs: readonly SettledProgram[]): Promise<Look> {
   try {
     return await step.look();
   } catch (error) {

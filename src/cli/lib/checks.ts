@@ -5,7 +5,7 @@ import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from './context.ts';
 import { CommandFailed } from './exit.ts';
 import { jsonLine } from './format.ts';
-import { type Screen, type Style, screenOf, styled } from './screen.ts';
+import { type Screen, type Style, screenOf, applyStyle } from './screen.ts';
 
 interface Examined<Area extends string> {
   checks: readonly Check<Area>[];
@@ -50,7 +50,7 @@ function textOf<Area extends string>(
   const width = Math.min(LABEL_CHARACTERS_MAX, Math.max(...checks.map((check) => labelOf(check).length)));
   const areas = (Object.keys(titles) as Area[]).flatMap((area) => {
     const lines = checks.filter((check) => check.area === area).map((check) => checkText(screen, check, width));
-    return lines.length === 0 ? [] : [`${styled(screen, 'bold', titles[area])}\n${lines.join('')}`];
+    return lines.length === 0 ? [] : [`${applyStyle(screen, 'bold', titles[area])}\n${lines.join('')}`];
   });
   const look = notes === 0 ? '' : `${countText(notes, 'thing is', 'things are')} worth a look`;
   const end = broken > 0 ? look : `Nothing is broken${look === '' ? '' : `, ${look}`}`;
@@ -63,7 +63,7 @@ const LABEL_CHARACTERS_MAX = 24;
 
 function checkText(screen: Screen, check: Check, width: number): string {
   const { state, sentence, command } = check;
-  const mark = styled(screen, STYLES[state], MARKS[state]) + ' '.repeat(6 - MARKS[state].length);
+  const mark = applyStyle(screen, STYLES[state], MARKS[state]) + ' '.repeat(6 - MARKS[state].length);
   const line = `  ${mark}  ${labelOf(check).padEnd(width)}  ${printable(sentence)}\n`;
   return command === null ? line : `${line}${''.padEnd(width + 12)}$ ${printable(command)}\n`;
 }

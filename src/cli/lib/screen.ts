@@ -55,7 +55,7 @@ function timeZoneOf({ TZ }: CommandContext['env']): string | undefined {
 export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan';
 
 /** The text in a style, where the screen has colours. */
-export function styled({ hasColor: isColored }: Screen, style: Style | undefined, text: string): string {
+export function applyStyle({ hasColor: isColored }: Screen, style: Style | undefined, text: string): string {
   return style === undefined || text === '' || !isColored ? text : styleText(style, text, { validateStream: false });
 }
 
@@ -94,14 +94,14 @@ function localTime({ timeZone }: Screen, timeMs: number): string {
 }
 
 /** Help as wide as its screen: paragraphs with a line that is too long are filled anew, and indented lines stay. */
-export function filled(text: string, columns: number): string {
+export function wrapText(text: string, columns: number): string {
   return text.replaceAll(/^[^ \n].*(?:\n[^ \n].*)*/gm, (paragraph) => {
     const isWide = paragraph.split('\n').some((line) => line.length > columns);
-    return isWide ? refilled(paragraph, columns) : paragraph;
+    return isWide ? wrapParagraph(paragraph, columns) : paragraph;
   });
 }
 
-function refilled(paragraph: string, columns: number): string {
+function wrapParagraph(paragraph: string, columns: number): string {
   const lines: string[] = [];
   for (const word of paragraph.split(/[ \n]/)) {
     const longer = `${lines.at(-1)} ${word}`;

@@ -1,7 +1,7 @@
 /** Tables of a command: whole in a pipe, and as wide as the terminal for a person. */
 import stringWidth from 'string-width';
 import { printable, withoutOpenEnd } from '../../protocol/printable.ts';
-import { formatTime, type Screen, type Style, styled } from './screen.ts';
+import { formatTime, type Screen, type Style, applyStyle } from './screen.ts';
 
 /**
  * A column of a table: of text, which is cut where the terminal is too narrow, or of numbers, of times or of ids, which
@@ -35,7 +35,7 @@ export function table<Row>(screen: Screen, columns: readonly Column<Row>[], rows
     const cells = laid.map((column, at) => {
       const text = cutTo(column.cells[line] ?? '', column.width);
       const space = ' '.repeat(Math.max(0, column.width - textWidth(text)));
-      const shown = styled(screen, row === undefined ? 'bold' : stylesOf[at]?.(row), text);
+      const shown = applyStyle(screen, row === undefined ? 'bold' : stylesOf[at]?.(row), text);
       return column.isRight ? space + shown : shown + space;
     });
     return cells.join(GAP).trimEnd();

@@ -75,7 +75,7 @@ function installCommand(context: CommandContext): Command {
       const allowed = isAllowed ? allowTools(context, name) : undefined;
       if (allowed) requireOwnServer(context, name);
       const isNew = allowed && plannedEdit(allowed).isChange;
-      const edits = planned([addHooks(context, name, agent), ...(allowed ? [allowed] : [])]);
+      const edits = planEdits([addHooks(context, name, agent), ...(allowed ? [allowed] : [])]);
       if (!isNew || flags.dryRun) return change(context, name, flags, edits, true);
       return withSetupLock(context, async () => {
         await addWritten(context, { type: 'allowed', program: name, file: allowed.path });
@@ -95,7 +95,7 @@ function uninstallCommand(context: CommandContext): Command {
       const entry = readWritten(context).find((one) => one.type === 'allowed' && one.program === name);
       const allowed = entry && allowTools(context, name);
       const hooks = { path: hookFile(context, name), change: SETTINGS_OF[name].removeHooks };
-      const edits = planned([hooks, ...(allowed ? [{ path: allowed.path, change: allowed.remove }] : [])]);
+      const edits = planEdits([hooks, ...(allowed ? [{ path: allowed.path, change: allowed.remove }] : [])]);
       if (!entry || flags.dryRun) return change(context, name, flags, edits, false);
       return withSetupLock(context, async () => {
         await change(context, name, flags, edits, false);
@@ -105,7 +105,7 @@ function uninstallCommand(context: CommandContext): Command {
 }
 
 /** The edits as they will be written: two of one file are one. Throws `CommandFailed` before anything is written. */
-function planned([first, second]: readonly Edit[]): PlannedEdit[] {
+function planEdits([first, second]: readonly Edit[]): PlannedEdit[] {
   if (!first) return [];
   if (!second) return [plannedEdit(first)];
   if (first.path !== second.path) return [plannedEdit(first), plannedEdit(second)];

@@ -16,7 +16,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, actingCommand } from '../lib/daemon-call.ts';
 import { CommandFailed, EXIT, stopping, usageFailure } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
-import { formatMoment, formatTime, type Screen, screenOf, styled } from '../lib/screen.ts';
+import { formatMoment, formatTime, type Screen, screenOf, applyStyle } from '../lib/screen.ts';
 import { shortIds, table, cutTo } from '../lib/table.ts';
 import { wholeNumber, withoutUndefined } from '../lib/values.ts';
 import { type PageFlags, withPageFlags, messageMeant, messagesMeant } from './send.ts';
@@ -198,7 +198,7 @@ function nextStep(screen: Screen, as: string, messageId: string, isRead: boolean
   const [id = ''] = shortIds([messageId]);
   const asWhom = printable(as);
   const command = isRead ? `poste reply --as ${asWhom} ${id} --body -` : `poste inbox read --as ${asWhom} ${id}`;
-  return styled(screen, 'dim', `\n${isRead ? 'Answer' : 'Read'} with: ${command}\n`);
+  return applyStyle(screen, 'dim', `\n${isRead ? 'Answer' : 'Read'} with: ${command}\n`);
 }
 
 function foundText(screen: Screen, as: string, result: SearchResult): string {
@@ -249,7 +249,7 @@ export function messageText(screen: Screen, message: WholeMessage): string {
     ['subject', subject],
     ...refs.map((ref) => ['ref', ref]),
   ];
-  const bar = styled(screen, 'dim', '|');
+  const bar = applyStyle(screen, 'dim', '|');
   const shown = printableText(body).replace(/^.*$/gm, (line) => `${bar} ${line}`);
   const rest = message.next_body_offset === null ? '' : `(continues: --offset ${message.next_body_offset})\n`;
   return `${formatFields(head, 8, '')}${shown}\n${rest}`;
@@ -375,5 +375,5 @@ function lineOf(context: CommandContext, summary: MessageSummary): string {
   const time = formatMoment(screen, stored_at);
   const text = printable(`${from}: ${subject} (${kindText(summary)})`);
   const room = screen.columns === undefined ? Infinity : screen.columns - time.length - id.length - 4;
-  return `${styled(screen, 'dim', time)}  ${styled(screen, 'yellow', id)}  ${cutTo(text, room)}\n`;
+  return `${applyStyle(screen, 'dim', time)}  ${applyStyle(screen, 'yellow', id)}  ${cutTo(text, room)}\n`;
 }

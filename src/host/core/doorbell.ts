@@ -102,7 +102,7 @@ export interface DoorbellStep {
 
 /** The state after one event, and what to do now. `nowMs` is of a clock that never goes back. */
 export function stepDoorbell(before: Doorbell, mail: WakingMail, event: DoorbellEvent, nowMs: number): DoorbellStep {
-  const doorbell = mail.isUnread ? afterEvent(before, event, nowMs) : drained(afterEvent(before, event, nowMs));
+  const doorbell = mail.isUnread ? afterEvent(before, event, nowMs) : drain(afterEvent(before, event, nowMs));
   const isDue = mail.isUnread && (!mail.isNotified || doorbell.hasNewSession || doorbell.isLost);
   if (!isDue || doorbell.attempt || doorbell.isStranded) return { doorbell, startsAttempt: false, nextAtMs: null };
   const dueAtMs = doorbell.lastAtMs === null ? nowMs : doorbell.lastAtMs + pauseMs(doorbell, mail);
@@ -161,7 +161,7 @@ function afterAttempt(doorbell: Doorbell, outcome: AttemptOutcome, nowMs: number
 }
 
 /** Mail that comes from now on begins a new set of unread mail. */
-function drained(doorbell: Doorbell): Doorbell {
+function drain(doorbell: Doorbell): Doorbell {
   const attempt = doorbell.attempt && { ...doorbell.attempt, isOutdated: true };
   return { ...QUIET_DOORBELL, isStranded: doorbell.isStranded, attempt };
 }

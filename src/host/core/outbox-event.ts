@@ -105,7 +105,7 @@ interface AlertedMessage {
 /** The subject and body of the report. Specification, "Sender outbox row (relay path)", last column. */
 export function alertText(alert: OutboxAlert, message: AlertedMessage): { subject: string; body: string } {
   const { hostName } = message;
-  return { subject: `${TITLE[alert]} ${hostName}`, body: `${named(message)} ${sentenceOf(alert, message)}` };
+  return { subject: `${TITLE[alert]} ${hostName}`, body: `${nameOf(message)} ${sentenceOf(alert, message)}` };
 }
 
 const TITLE: Readonly<Record<OutboxAlert, string>> = {
@@ -121,7 +121,7 @@ const TITLE: Readonly<Record<OutboxAlert, string>> = {
   'delivered-after-all': 'Delivered after all to',
 };
 
-function named({ subject, recipients }: AlertedMessage): string {
+function nameOf({ subject, recipients }: AlertedMessage): string {
   return `Your message "${subject}" to ${recipients.join(', ')}`;
 }
 

@@ -86,8 +86,8 @@ function move(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): MovedRow 
   const { nowMs } = facts;
   switch (event.type) {
     case 'lan-accepted':
-      if (!mayBeSentOverLan(row)) return unchanged(row);
-      return changed(row, {
+      if (!mayBeSentOverLan(row)) return keepRow(row);
+      return changeRow(row, {
         state: 'lan-accepted',
         lanAcceptedAtMs: row.lanAcceptedAtMs ?? nowMs,
         lanAttempts: 0,
@@ -96,36 +96,36 @@ function move(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): MovedRow 
         nextAtMs: nowMs + askAgainMs(row, facts),
       });
     case 'lan-quarantined': {
-      if (!mayBeSentOverLan(row)) return unchanged(row);
+      if (!mayBeSentOverLan(row)) return keepRow(row);
       const mark = { type: 'MarkRecipients', recipients: waitingOf(row), state: 'quarantined' } as const;
-      return changed(row, { state: 'quarantined', nextAtMs: nowMs + QUARANTINE_ALERT_MS }, mark);
+      return changeRow(row, { state: 'quarantined', nextAtMs: nowMs + QUARANTINE_ALERT_MS }, mark);
     }
     case 'lan-rejected':
       return failedOverLan(row, `rejected:${event.code}`, facts, backoffMs);
     case 'lan-failed':
       return failedOverLan(row, event.reason, facts, lanBackoffMs);
     case 'receipt':
-      return confirmed(row, event.recipient);
+      return confirmRow(row, event.recipient);
     case 'peer-reached':
       if (row.state === 'lan-accepted') return doubtedSoon(row, facts);
-      if (row.state !== 'pending') return unchanged(row);
-      return changed(row, { lanAttempts: 0, nextAtMs: soonest(row, nowMs) });
+      if (row.state !== 'pending') return keepRow(row);
+      return changeRow(row, { lanAttempts: 0, nextAtMs: soonest(row, nowMs) });
     case 'peer-unpaired':
-      if (!isSending(row)) return unchanged(row);
-      return ended(row, isWithNobody(row) ? 'undelivered' : 'unconfirmed', 'unpaired', facts);
+      if (!isSending(row)) return keepRow(row);
+      return endRow(row, isWithNobody(row) ? 'undelivered' : 'unconfirmed', 'unpaired', facts);
     case 'clock-jumped':
-      if (row.nextAtMs === null) return unchanged(row);
-      return changed(row, { nextAtMs: Math.min(row.nextAtMs + event.byMs, nowMs + longestWaitMs(row)) });
+      if (row.nextAtMs === null) return keepRow(row);
+      return changeRow(row, { nextAtMs: Math.min(row.nextAtMs + event.byMs, nowMs + longestWaitMs(row)) });
     case 'rescheduled':
-      return row.state === 'pending' ? changed(row, { nextAtMs: event.atMs }) : unchanged(row);
+      return row.state === 'pending' ? changeRow(row, { nextAtMs: event.atMs }) : keepRow(row);
     case 'cancelled': {
-      if (row.state !== 'pending') return unchanged(row);
+      if (row.state !== 'pending') return keepRow(row);
       const mark = { type: 'MarkRecipients', recipients: waitingOf(row), state: 'cancelled' } as const;
-      return changed(row, { state: 'cancelled', nextAtMs: null }, mark);
+      return changeRow(row, { state: 'cancelled', nextAtMs: null }, mark);
     }
     case 'time-passed':
-      if (!isSending(row) || row.nextAtMs === null || row.nextAtMs > nowMs) return unchanged(row);
-      return changed(row, { nextAtMs: nowMs + backoffMs(Infinity, facts) });
+      if (!isSending(row) || row.nextAtMs === null || row.nextAtMs > nowMs) return keepRow(row);
+      return changeRow(row, { nextAtMs: nowMs + backoffMs(Infinity, facts) });
     default:
       return moveAtRelay(row, event, facts);
   }
@@ -137,17 +137,17 @@ function moveAtRelay(row: OutboxRow, event: RelayEvent, facts: OutboxFacts): Mov
   const { nowMs } = facts;
   switch (event.type) {
     case 'relay-pushing':
-      return changed(row, { firstPushAtMs: row.firstPushAtMs ?? nowMs });
+      return changeRow(row, { firstPushAtMs: row.firstPushAtMs ?? nowMs });
     case 'relay-accepted':
       if (!event.isVerified) return failedAtRelay(row, 'the accept receipt does not verify', facts);
       return acceptedByRelay(row, event.acceptance, facts);
     case 'relay-stored':
       // An acceptance by a relay of v2 stands: v1 proves nothing.
-      if (!isSending(row)) return unchanged(row);
+      if (!isSending(row)) return keepRow(row);
       // The peer is asked next, where the LAN reaches it.
       if (row.state === 'lan-accepted')
-        return changed(row, { relayAttempts: 1, nextAtMs: nowMs + askAgainMs(row, facts) });
-      return changed(row, {
+        return changeRow(row, { relayAttempts: 1, nextAtMs: nowMs + askAgainMs(row, facts) });
+      return changeRow(row, {
         relayAttempts: 0,
         lastError: null,
         nextAtMs: nowMs + ASK_AGAIN_MS,
@@ -156,7 +156,7 @@ function moveAtRelay(row: OutboxRow, event: RelayEvent, facts: OutboxFacts): Mov
     case 'relay-refused': {
       const step = failedAtRelay(row, `rejected:${event.code}`, facts);
       const isToTell = row.kind === 'envelope' && row.state === 'pending' && row.alertedAtMs === null;
-      return isToTell && event.code === 'too large' ? alerted(step.row, 'undelivered', 'too-large', facts) : step;
+      return isToTell && event.code === 'too large' ? alertRow(step.row, 'undelivered', 'too-large', facts) : step;
     }
     case 'relay-failed':
       return failedAtRelay(row, event.reason, facts);
@@ -164,25 +164,25 @@ function moveAtRelay(row: OutboxRow, event: RelayEvent, facts: OutboxFacts): Mov
       const { state, acceptance } = row;
       // A notice of before this acceptance comes again when a relay's queue is read anew.
       const isOfIt = event.relayPubkey === acceptance?.relayPubkey && event.expiredAtMs >= acceptance.acceptedAtMs;
-      if (state !== 'relay-accepted' || !isOfIt || !isExpiryInTime(row, facts)) return unchanged(row);
-      return ended(row, 'expired', 'expired', facts);
+      if (state !== 'relay-accepted' || !isOfIt || !isExpiryInTime(row, facts)) return keepRow(row);
+      return endRow(row, 'expired', 'expired', facts);
     }
     case 'new-epoch': {
       const { relayPubkey, epoch } = event;
-      if (row.state !== 'relay-accepted' || isAcceptedIn(row, relayPubkey, epoch)) return unchanged(row);
-      return changed(row, { relayAttempts: 0, nextAtMs: nowMs });
+      if (row.state !== 'relay-accepted' || isAcceptedIn(row, relayPubkey, epoch)) return keepRow(row);
+      return changeRow(row, { relayAttempts: 0, nextAtMs: nowMs });
     }
     case 'relay-rewound': {
       const { acceptance } = row;
-      if (row.state !== 'relay-accepted' || acceptance?.relayPubkey !== event.relayPubkey) return unchanged(row);
-      return changed(row, { acceptance: { ...acceptance, mayBeLost: true }, relayAttempts: 0, nextAtMs: nowMs });
+      if (row.state !== 'relay-accepted' || acceptance?.relayPubkey !== event.relayPubkey) return keepRow(row);
+      return changeRow(row, { acceptance: { ...acceptance, mayBeLost: true }, relayAttempts: 0, nextAtMs: nowMs });
     }
     case 'relay-ready': {
       const { relayPubkey, epoch } = event;
       if (row.state === 'lan-accepted') return doubtedSoon(row, facts);
       const isToPush = row.state === 'relay-accepted' && !isAcceptedIn(row, relayPubkey, epoch);
-      if (row.state !== 'pending' && !isToPush) return unchanged(row);
-      return changed(row, { relayAttempts: 0, nextAtMs: soonest(row, nowMs) });
+      if (row.state !== 'pending' && !isToPush) return keepRow(row);
+      return changeRow(row, { relayAttempts: 0, nextAtMs: soonest(row, nowMs) });
     }
     default:
       return assertNever(event);
@@ -215,10 +215,10 @@ export function isAcceptedIn({ acceptance }: OutboxRow, relayPubkey: PublicKey, 
 }
 
 function failedOverLan(row: OutboxRow, error: string, facts: OutboxFacts, pauseMs: typeof lanBackoffMs): MovedRow {
-  if (!mayBeSentOverLan(row)) return unchanged(row);
+  if (!mayBeSentOverLan(row)) return keepRow(row);
   const lanAttempts = row.lanAttempts + 1;
   const lastError = printableWithin(error, ERROR_CHARACTERS_MAX);
-  return changed(row, { lanAttempts, lastError, nextAtMs: facts.nowMs + pauseMs(lanAttempts, facts) });
+  return changeRow(row, { lanAttempts, lastError, nextAtMs: facts.nowMs + pauseMs(lanAttempts, facts) });
 }
 
 /** The wait for the receipt of a row that the peer accepted over the LAN, before the row is sent again. */
@@ -229,33 +229,33 @@ function askAgainMs({ lanAcceptedAtMs }: OutboxRow, { nowMs, momentMs }: OutboxC
 /** The peer can be reached another way, or at another address: its earlier acceptance is doubted now, or soon. */
 function doubtedSoon(row: OutboxRow, now: OutboxClock): MovedRow {
   const atMs = Math.max(now.nowMs, lanDoubtAtMs(row, now));
-  return changed(row, { nextAtMs: soonest(row, atMs) });
+  return changeRow(row, { nextAtMs: soonest(row, atMs) });
 }
 
 function failedAtRelay(row: OutboxRow, error: string, facts: OutboxFacts): MovedRow {
-  if (!isSending(row)) return unchanged(row);
+  if (!isSending(row)) return keepRow(row);
   const relayAttempts = row.relayAttempts + 1;
   const lastError = printableWithin(error, ERROR_CHARACTERS_MAX);
-  return changed(row, { relayAttempts, lastError, nextAtMs: facts.nowMs + backoffMs(relayAttempts, facts) });
+  return changeRow(row, { relayAttempts, lastError, nextAtMs: facts.nowMs + backoffMs(relayAttempts, facts) });
 }
 
 /** Nothing is due until the relay's retention is over, and for a message that may still be confirmed its grace. */
 function acceptedByRelay(row: OutboxRow, acceptance: RelayAcceptance, facts: OutboxFacts): MovedRow {
-  if (!isSending(row)) return unchanged(row);
+  if (!isSending(row)) return keepRow(row);
   const { retentionMs } = acceptance;
   const firstAccepted = row.acceptance ? firstAcceptance(row, row.acceptance) : { atMs: facts.nowMs, retentionMs };
   const accepted: OutboxRow = { ...row, state: 'relay-accepted', acceptance, firstAccepted };
   const nextAtMs = keptUntilMs(accepted, acceptance, facts) + (row.kind === 'receipt' ? 0 : RELAY_GRACE_MS);
-  return changed(accepted, { relayAttempts: 0, lastError: null, nextAtMs });
+  return changeRow(accepted, { relayAttempts: 0, lastError: null, nextAtMs });
 }
 
-function confirmed(row: OutboxRow, recipient: Address): MovedRow {
-  if (!row.recipients.includes(recipient) || row.confirmed.includes(recipient)) return unchanged(row);
+function confirmRow(row: OutboxRow, recipient: Address): MovedRow {
+  if (!row.recipients.includes(recipient) || row.confirmed.includes(recipient)) return keepRow(row);
   const next = { ...row, confirmed: [...row.confirmed, recipient] };
   if (waitingOf(next).length > 0) return { row: next, effects: [] };
   const hasBeenGivenUp = row.alertedAtMs !== null || row.state === 'cancelled';
   const alert = { type: 'Alert', alert: 'delivered-after-all', recipients: row.recipients } as const;
-  return changed(next, { state: 'done', lastError: null, nextAtMs: null }, ...(hasBeenGivenUp ? [alert] : []));
+  return changeRow(next, { state: 'done', lastError: null, nextAtMs: null }, ...(hasBeenGivenUp ? [alert] : []));
 }
 
 /** Applies the deadlines of the row's state, after every event. */
@@ -267,32 +267,32 @@ function meetDeadlines(row: OutboxRow, facts: OutboxFacts): MovedRow {
     case 'pending': {
       const alertAtMs = createdAtMs + UNDELIVERED_ALERT_MS;
       const isGivenUp = nowMs >= createdAtMs + GIVE_UP_MS;
-      if (isGivenUp && isWithNobody(row)) return ended(row, 'undelivered', 'given-up', facts);
-      if (isGivenUp) return ended(row, 'unconfirmed', unconfirmed, facts);
-      if (row.alertedAtMs !== null) return unchanged(row);
-      if (nowMs >= alertAtMs && isWithNobody(row)) return alerted(row, 'undelivered', 'undelivered', facts);
-      if (nowMs >= alertAtMs) return alerted(row, 'unconfirmed', 'stored-in-v1', facts);
-      return changed(row, { nextAtMs: soonest(row, alertAtMs) });
+      if (isGivenUp && isWithNobody(row)) return endRow(row, 'undelivered', 'given-up', facts);
+      if (isGivenUp) return endRow(row, 'unconfirmed', unconfirmed, facts);
+      if (row.alertedAtMs !== null) return keepRow(row);
+      if (nowMs >= alertAtMs && isWithNobody(row)) return alertRow(row, 'undelivered', 'undelivered', facts);
+      if (nowMs >= alertAtMs) return alertRow(row, 'unconfirmed', 'stored-in-v1', facts);
+      return changeRow(row, { nextAtMs: soonest(row, alertAtMs) });
     }
     case 'lan-accepted': {
       const atMs = momentMs(row.lanAcceptedAtMs ?? row.createdAtMs) + LAN_CONFIRM_MS;
-      if (nowMs >= atMs) return ended(row, 'unconfirmed', unconfirmed, facts);
-      return changed(row, { nextAtMs: soonest(row, atMs) });
+      if (nowMs >= atMs) return endRow(row, 'unconfirmed', unconfirmed, facts);
+      return changeRow(row, { nextAtMs: soonest(row, atMs) });
     }
     case 'relay-accepted': {
       const atMs = row.acceptance ? keptUntilMs(row, row.acceptance, facts) + RELAY_GRACE_MS : createdAtMs + GIVE_UP_MS;
-      if (nowMs >= atMs) return ended(row, 'unconfirmed', unconfirmed, facts);
-      return changed(row, { nextAtMs: soonest(row, atMs) });
+      if (nowMs >= atMs) return endRow(row, 'unconfirmed', unconfirmed, facts);
+      return changeRow(row, { nextAtMs: soonest(row, atMs) });
     }
     case 'quarantined':
-      if (row.nextAtMs === null || nowMs < row.nextAtMs) return unchanged(row);
-      return ended(row, 'quarantined', 'quarantined', facts);
+      if (row.nextAtMs === null || nowMs < row.nextAtMs) return keepRow(row);
+      return endRow(row, 'quarantined', 'quarantined', facts);
     case 'done':
     case 'expired':
     case 'unconfirmed':
     case 'undelivered':
     case 'cancelled':
-      return unchanged(row);
+      return keepRow(row);
     default:
       return assertNever(row.state);
   }
@@ -304,19 +304,19 @@ function isWithNobody({ state, relayStoredAtMs }: OutboxRow): boolean {
 }
 
 /** In `state` nothing more is tried, and the sender knows. */
-function ended(
+function endRow(
   row: OutboxRow,
   state: 'expired' | 'unconfirmed' | 'undelivered' | 'quarantined',
   alert: OutboxAlert,
   facts: OutboxFacts,
 ): MovedRow {
-  const told = alerted(row, state === 'expired' ? 'undelivered' : state, alert, facts);
+  const told = alertRow(row, state === 'expired' ? 'undelivered' : state, alert, facts);
   return { row: { ...row, state, nextAtMs: null, alertedAtMs: facts.nowMs }, effects: told.effects };
 }
 
-function alerted(row: OutboxRow, state: RecipientState, alert: OutboxAlert, { nowMs }: OutboxFacts): MovedRow {
+function alertRow(row: OutboxRow, state: RecipientState, alert: OutboxAlert, { nowMs }: OutboxFacts): MovedRow {
   const recipients = waitingOf(row);
-  return changed(
+  return changeRow(
     row,
     { alertedAtMs: nowMs },
     { type: 'MarkRecipients', recipients, state },
@@ -345,7 +345,7 @@ function stepReceiptRow(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts):
 function endingReceipt(row: OutboxRow, facts: OutboxFacts): OutboxStep {
   const { acceptance, createdAtMs } = row;
   const endsAtMs = acceptance ? keptUntilMs(row, acceptance, facts) : facts.momentMs(createdAtMs) + GIVE_UP_MS;
-  return facts.nowMs >= endsAtMs ? DROPPED : changed(row, { nextAtMs: soonest(row, endsAtMs) });
+  return facts.nowMs >= endsAtMs ? DROPPED : changeRow(row, { nextAtMs: soonest(row, endsAtMs) });
 }
 
 const DROPPED: OutboxStep = { row: null, effects: [{ type: 'DropWire' }] };
@@ -355,11 +355,11 @@ function waitingOf({ recipients, confirmed }: OutboxRow): Address[] {
   return recipients.filter((recipient) => !confirmed.includes(recipient));
 }
 
-function changed(row: OutboxRow, changes: Partial<OutboxRow>, ...effects: OutboxEffect[]): MovedRow {
+function changeRow(row: OutboxRow, changes: Partial<OutboxRow>, ...effects: OutboxEffect[]): MovedRow {
   return { row: { ...row, ...changes }, effects };
 }
 
-function unchanged(row: OutboxRow): MovedRow {
+function keepRow(row: OutboxRow): MovedRow {
   return { row, effects: [] };
 }
 

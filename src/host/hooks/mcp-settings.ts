@@ -107,13 +107,13 @@ export const CODEX_SERVERS: ServerSettings = {
 function commandOf(server: unknown): ServerCommand | undefined {
   if (!isRecord(server)) return undefined;
   const { command, args = [], env, environment = env ?? {} } = server;
-  const words: unknown[] = [...(Array.isArray(command) ? (command as unknown[]) : [command]), ...listed(args)];
+  const words: unknown[] = [...(Array.isArray(command) ? (command as unknown[]) : [command]), ...asList(args)];
   const [program, ...rest] = words.map(String);
   if (typeof words[0] !== 'string' || program === undefined || !isRecord(environment)) return undefined;
   return { command: program, args: rest, env: environment as Record<string, string> };
 }
 
-function listed(value: unknown): unknown[] {
+function asList(value: unknown): unknown[] {
   return Array.isArray(value) ? value : [value];
 }
 

@@ -63,7 +63,7 @@ export async function useInbox(
     case 'ack':
       return change(context, agentId, input, 'acked');
     case 'thread':
-      return answered(context, agentId, (reader) => showThread(reader, agentId, input));
+      return answerOf(context, agentId, (reader) => showThread(reader, agentId, input));
   }
 }
 
@@ -81,15 +81,15 @@ function refuseUnfit(input: InboxInput, action: Action): Refusal | undefined {
 }
 
 /** Adds the counts of the same snapshot to the answer of `work`. */
-async function answered(
+async function answerOf(
   context: HostContext,
   agentId: AgentId,
   work: (reader: Reader) => Promise<Answer | Refusal>,
 ): Promise<InboxResult | Refusal> {
-  return context.store.read((reader) => completed(reader, agentId, work));
+  return context.store.read((reader) => complete(reader, agentId, work));
 }
 
-async function completed(
+async function complete(
   reader: Reader,
   agentId: AgentId,
   work: (reader: Reader) => Promise<Answer | Refusal>,
@@ -104,7 +104,7 @@ async function completed(
 
 async function list(context: HostContext, agentId: AgentId, input: InboxInput): Promise<InboxResult | Refusal> {
   const fresh: number[] = [];
-  const result = await answered(context, agentId, (reader) => listPage(reader, agentId, input, fresh));
+  const result = await answerOf(context, agentId, (reader) => listPage(reader, agentId, input, fresh));
   if (fresh.length > 0) await context.store.transact((tx) => markNotified(tx, context, agentId, fresh));
   return result;
 }
@@ -137,9 +137,9 @@ async function listPage(
 }
 
 async function read(context: HostContext, agentId: AgentId, input: InboxInput): Promise<InboxResult | Refusal> {
-  if (input.peek === true) return answered(context, agentId, (reader) => readPage(reader, agentId, input));
+  if (input.peek === true) return answerOf(context, agentId, (reader) => readPage(reader, agentId, input));
   return context.store.transact((tx) =>
-    completed(tx, agentId, async () => {
+    complete(tx, agentId, async () => {
       const page = await readPage(tx, agentId, input);
       if (isRefusal(page)) return page;
       const { messages = [] } = page;
@@ -183,7 +183,7 @@ async function change(
   to: Exclude<EntryChange, 'notified'>,
 ): Promise<InboxResult | Refusal> {
   return context.store.transact((tx) =>
-    completed(tx, agentId, async () => {
+    complete(tx, agentId, async () => {
       const isHere = (id: string) => tx.get('place', agentId, id as MessageRef) !== undefined;
       const here = [...new Set(message_ids)].filter(isHere).map((message_id) => ({ message_id }));
       const changed = advanceAll(tx, context, agentId, here, to);

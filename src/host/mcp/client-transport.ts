@@ -140,7 +140,7 @@ export class ClientTransport implements Transport {
     const ids = messages.filter(isJSONRPCRequest).map(({ id }) => id);
     const batch = { waiting: new Set(ids.filter((id) => !this.#batches.has(id))), answers };
     for (const id of batch.waiting) this.#batches.set(id, batch);
-    if (batch.waiting.size === 0 && answers.length > 0) this.#write(answers).catch(ignored);
+    if (batch.waiting.size === 0 && answers.length > 0) this.#write(answers).catch(ignore);
     for (const message of messages) this.#deliver(message);
   }
 
@@ -149,7 +149,7 @@ export class ClientTransport implements Transport {
       const id = message.params?.['requestId'] as RequestId;
       const batch = this.#batches.get(id);
       // It gets no answer.
-      if (batch) this.#answered(batch, id).catch(ignored);
+      if (batch) this.#answered(batch, id).catch(ignore);
     }
     this.onmessage?.(message);
   }
@@ -163,12 +163,12 @@ export class ClientTransport implements Transport {
   #refuse(document: unknown, code: number, message: string): void {
     // Never the line itself: it may hold mail.
     this.onerror?.(new Error(message));
-    for (const answer of refusals(document, code, message)) this.#write(answer).catch(ignored);
+    for (const answer of refusals(document, code, message)) this.#write(answer).catch(ignore);
   }
 }
 
 /** The stream tells it too, as an event. */
-function ignored(): void {}
+function ignore(): void {}
 
 function isMessage(document: unknown): document is JSONRPCMessage {
   return (

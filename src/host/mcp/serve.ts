@@ -192,12 +192,12 @@ function instructionsFor(agent: string): string {
  * its shape is not that of the tool's output schema, which some clients hold structured content to even then.
  */
 
-function succeeded(output: Readonly<Record<string, unknown>>): CallToolResult {
+function successResult(output: Readonly<Record<string, unknown>>): CallToolResult {
   return { structuredContent: output, content: [{ type: 'text', text: JSON.stringify(output) }] };
 }
 
 /** `code` for programs, one sentence, and what may help: suggestions, the member that is wrong. */
-function failed({ code, message, details }: ProblemAnswer): CallToolResult {
+function failureResult({ code, message, details }: ProblemAnswer): CallToolResult {
   return { isError: true, content: [{ type: 'text', text: JSON.stringify({ code, message, details }) }] };
 }
 
@@ -221,7 +221,7 @@ export function toolServer({ link, watch, version, log }: ToolServerOptions): Mc
   for (const tool of TOOLS) {
     const { input, output } = OPERATIONS[tool.operation];
     const { name, title, description, annotations, isShownAtOnce } = tool;
-    const schemas = { inputSchema: shown(input), outputSchema: shown(output) };
+    const schemas = { inputSchema: schemaForTools(input), outputSchema: schemaForTools(output) };
     const config = { title, description, annotations, ...schemas, ...(isShownAtOnce ? { _meta: SHOWN_AT_ONCE } : {}) };
     const registered = server.registerTool(name, config, (given, { mcpReq }) =>
       answered(link, tool, given, mcpReq.signal, log),
@@ -241,9 +241,9 @@ async function answered(
 ): Promise<CallToolResult> {
   try {
     // The daemon validates the input, for every caller alike.
-    return succeeded(await link.call(operation, given as never, { signal }));
+    return successResult(await link.call(operation, given as never, { signal }));
   } catch (error) {
-    return failed(problemOf(error, name, signal, log));
+    return failureResult(problemOf(error, name, signal, log));
   }
 }
 
@@ -256,7 +256,7 @@ function problemOf(error: unknown, tool: string, signal: AbortSignal, log: Serve
 }
 
 /** A schema for clients to see. Values are not validated here: a refusal of the daemon says more. */
-function shown(schema: TSchema): StandardSchemaWithJSON {
+function schemaForTools(schema: TSchema): StandardSchemaWithJSON {
   return fromJsonSchema(schema as JsonSchemaType, {
     getValidator<T>(): JsonSchemaValidator<T> {
       return (data) => ({ valid: true, data: data as T, errorMessage: undefined });

@@ -105,8 +105,8 @@ export async function rotateOwnKey(context: HostContext): Promise<RotateKeyResul
     const life = { sinceMs: iat, retiredAtMs: null };
     const next: IdentityRow = {
       ...row,
-      keys: [...retired(row.keys, iat), { publicKey: newSigner.publicKey, seed: seed.toString('base64'), ...life }],
-      sealKeys: [...retired(row.sealKeys, iat), { encPub, secret, ...life }],
+      keys: [...retire(row.keys, iat), { publicKey: newSigner.publicKey, seed: seed.toString('base64'), ...life }],
+      sealKeys: [...retire(row.sealKeys, iat), { encPub, secret, ...life }],
       rotations: [...row.rotations, rotation],
     };
     const identity = identityOf(next);
@@ -167,6 +167,6 @@ export function rotationsSince({ rotations }: IdentityRow, key: string): SignedR
   return rotations.at(-1)?.rec.new_pubkey === key ? [] : rotations;
 }
 
-function retired<K extends HostKey | SealKey>(keys: readonly K[], atMs: number): K[] {
+function retire<K extends HostKey | SealKey>(keys: readonly K[], atMs: number): K[] {
   return keys.map((key) => (key.retiredAtMs === null ? { ...key, retiredAtMs: atMs } : key));
 }

@@ -40,7 +40,7 @@ import {
   parseEncKeyPublished,
   parseEncKeyShown,
   sendRelayRequest,
-  shaped,
+  parseOrFail,
   RelayProblem,
   type RelayRequest,
 } from './relay-request.ts';
@@ -128,7 +128,7 @@ export class RelayClient {
 
   /** Without a hop: who the relay is. */
   async info(): Promise<RelayInfo> {
-    const info = shaped(await this.#send('GET', '/v2/relay/info', {}, undefined), parse.info) as RelayInfo;
+    const info = parseOrFail(await this.#send('GET', '/v2/relay/info', {}, undefined), parse.info) as RelayInfo;
     if (parsePublicKey(info.relay_pubkey) === undefined || parseEpoch(info.epoch) === undefined) throw noRelay();
     this.#relayPubkey ??= info.relay_pubkey;
     return info;
@@ -136,7 +136,7 @@ export class RelayClient {
 
   /** With a hop: `you` says what the relay holds for this host. */
   async ownInfo(): Promise<RelayInfo> {
-    return shaped(await this.request('GET', '/v2/relay/info'), parse.info) as RelayInfo;
+    return parseOrFail(await this.request('GET', '/v2/relay/info'), parse.info) as RelayInfo;
   }
 
   /** Asks for a challenge and enrols with it; `proof` is what the relay's authority asks for. */
@@ -146,23 +146,23 @@ export class RelayClient {
 
   /** Carries its own proof. */
   async rotate(rotation: SignedRotation): Promise<Static<typeof RotateResponse>> {
-    return shaped(await this.#send('POST', '/v2/relay/rotate', {}, { rotation }), parse.rotate);
+    return parseOrFail(await this.#send('POST', '/v2/relay/rotate', {}, { rotation }), parse.rotate);
   }
 
   async publishEncKey(advertisement: { enc_pub: string; at: number; sig: string }): Promise<{ at: number }> {
-    return shaped(await this.request('POST', '/v1/relay/enc-key', advertisement), parseEncKeyPublished);
+    return parseOrFail(await this.request('POST', '/v1/relay/enc-key', advertisement), parseEncKeyPublished);
   }
 
   /** What the host of this key published; null when it is unknown, revoked, or published nothing. */
   async encKeyOf(key: PublicKey): Promise<ShownEncKey | null> {
     const target = `/v2/relay/enc-key?key=${encodeURIComponent(key)}`;
-    return shaped(await this.request('GET', target), parseEncKeyShown).enc_key;
+    return parseOrFail(await this.request('GET', target), parseEncKeyShown).enc_key;
   }
 
   /** The record by which the host of this key replaced it; null when the relay has none. */
   async rotationOf(key: PublicKey): Promise<SignedRotation | null> {
     const target = `/v2/relay/rotation?key=${encodeURIComponent(key)}`;
-    const { rotation } = shaped(await this.request('GET', target), parse.rotation);
+    const { rotation } = parseOrFail(await this.request('GET', target), parse.rotation);
     const oldKey = parsePublicKey(rotation?.rec.old_pubkey);
     const newKey = parsePublicKey(rotation?.rec.new_pubkey);
     if (!rotation) return null;
@@ -171,12 +171,12 @@ export class RelayClient {
   }
 
   async publishSenders(list: SenderList, sig: string): Promise<{ senders: number; iat: number }> {
-    return shaped(await this.request('POST', '/v2/relay/senders', { list, sig }), parse.senders);
+    return parseOrFail(await this.request('POST', '/v2/relay/senders', { list, sig }), parse.senders);
   }
 
   /** Each item's outcome is in `results`, as many as there are items. */
   async push(items: readonly ItemToPush[]): Promise<{ epoch: string; results: PushResult[] }> {
-    const { epoch, results } = shaped(await this.request('POST', '/v2/relay/items', { items }), parse.push);
+    const { epoch, results } = parseOrFail(await this.request('POST', '/v2/relay/items', { items }), parse.push);
     if (results.length !== items.length) throw new RelayCallFailed('the relay answered for other items', 200);
     return { epoch, results: results.map(resultOf) };
   }
@@ -190,7 +190,7 @@ export class RelayClient {
     const headers = this.hopHeaders('GET', target, '');
     const longerMs = (options.wait ?? 0) * 1000;
     const request = { method: 'GET', target, headers, longerMs, unparsed: 'items' };
-    const page = shaped(await sendRelayRequest(this.#options, request), parse.pull);
+    const page = parseOrFail(await sendRelayRequest(this.#options, request), parse.pull);
     const items: PulledItem[] = [];
     const unreadable: PulledPage['unreadable'] = [];
     for (const bytes of page.items as Buffer[]) {
@@ -204,25 +204,25 @@ export class RelayClient {
 
   /** 400 `BAD_ACK` when `through` lies beyond the head. */
   async ack(epoch: string, through: number): Promise<Static<typeof AckResponse>> {
-    return shaped(await this.request('POST', '/v2/relay/ack', { epoch, through }), parse.ack);
+    return parseOrFail(await this.request('POST', '/v2/relay/ack', { epoch, through }), parse.ack);
   }
 
   /** The leaf that begins an epoch, the present one when absent, with the newest checkpoint. */
   async logLink(epoch?: string): Promise<LogProof> {
     const query = epoch === undefined ? '' : `?epoch=${encodeURIComponent(epoch)}`;
-    return shaped(await this.#send('GET', `/v2/relay/log/link${query}`, {}, undefined), parse.logProof);
+    return parseOrFail(await this.#send('GET', `/v2/relay/log/link${query}`, {}, undefined), parse.logProof);
   }
 
   /** That the record which accepted an own item is in the log. 404 when it is unknown, forgotten or pruned. */
   async logProof(itemId: string, target: PublicKey): Promise<LogProof> {
     const query = new URLSearchParams({ item_id: itemId, target });
-    return shaped(await this.request('GET', `/v2/relay/log/proof?${query.toString()}`), parse.logProof);
+    return parseOrFail(await this.request('GET', `/v2/relay/log/proof?${query.toString()}`), parse.logProof);
   }
 
   /** That the log of `to` leaves continues the log of `from` leaves. */
   async logConsistency(from: number, to: number, epoch?: string): Promise<LogConsistency> {
     const query = new URLSearchParams({ from: String(from), to: String(to), ...(epoch !== undefined && { epoch }) });
-    return shaped(
+    return parseOrFail(
       await this.#send('GET', `/v2/relay/log/consistency?${query.toString()}`, {}, undefined),
       parse.logConsistency,
     );
@@ -318,13 +318,13 @@ export class RelayV1Client {
 
   async publishEncKey(advertisement: { enc_pub: string; at: number; sig: string }): Promise<{ at: number }> {
     const request = { method: 'POST', target: '/v1/relay/enc-key', body: advertisement };
-    return shaped(await this.#request(request), parseEncKeyPublished);
+    return parseOrFail(await this.#request(request), parseEncKeyPublished);
   }
 
   /** What the one host of this name published; null when it is unknown, ambiguous, or published nothing. */
   async encKeyOf(hostName: string): Promise<ShownEncKey | null> {
     const target = `/v1/relay/enc-key?host=${encodeURIComponent(hostName)}`;
-    return shaped(await this.#request({ method: 'GET', target }), parseEncKeyShown).enc_key;
+    return parseOrFail(await this.#request({ method: 'GET', target }), parseEncKeyShown).enc_key;
   }
 
   /**
@@ -341,7 +341,7 @@ export class RelayV1Client {
       stopped = error;
       answer = { ...error.document };
     }
-    const { results } = shaped(answer, parsePush);
+    const { results } = parseOrFail(answer, parsePush);
     const isWhole = results.length === envelopes.length;
     if (results.length > envelopes.length || (!isWhole && !stopped)) {
       throw new RelayCallFailed('the relay answered for other envelopes', 200);
@@ -352,7 +352,7 @@ export class RelayV1Client {
   /** 409 `EPOCH_CHANGED` when the cursor is of another epoch. */
   async pull(after: string | null): Promise<V1Page> {
     const target = after === null ? '/v1/relay/messages' : `/v1/relay/messages?after=${encodeURIComponent(after)}`;
-    const page = shaped(await this.#request({ method: 'GET', target, unparsed: 'envelopes' }), parsePull);
+    const page = parseOrFail(await this.#request({ method: 'GET', target, unparsed: 'envelopes' }), parsePull);
     // It is to stand in the address of the next request.
     if (!page.cursor.isWellFormed()) throw noRelay();
     return { ...page, envelopes: page.envelopes as Buffer[] };
@@ -360,7 +360,7 @@ export class RelayV1Client {
 
   /** Has everything up to the cursor deleted. */
   async ack(cursor: string): Promise<void> {
-    shaped(await this.#request({ method: 'POST', target: '/v1/relay/ack', body: { cursor } }), parseAck);
+    parseOrFail(await this.#request({ method: 'POST', target: '/v1/relay/ack', body: { cursor } }), parseAck);
   }
 
   #request(request: RelayRequest): Promise<Record<string, unknown>> {

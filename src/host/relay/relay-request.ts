@@ -181,7 +181,7 @@ function parsedAnswer(bytes: Buffer, unparsed: string | undefined): Record<strin
 }
 
 /** The typed answer. Throws `RelayCallFailed` when it has another shape. */
-export function shaped<T>(answer: unknown, parseAnswer: (value: unknown) => T | undefined): T {
+export function parseOrFail<T>(answer: unknown, parseAnswer: (value: unknown) => T | undefined): T {
   const value = parseAnswer(answer);
   if (value === undefined) throw noRelay();
   return value;
@@ -211,7 +211,7 @@ export async function askChallenge(
 ): Promise<{ challenge: string; relayPubkey: PublicKey }> {
   const body = { pubkey: options.signer.publicKey };
   const asked = await sendRelayRequest(options, { method: 'POST', target: '/v1/relay/challenge', body });
-  const { challenge, relay_pubkey: shown } = shaped(asked, parseChallenge);
+  const { challenge, relay_pubkey: shown } = parseOrFail(asked, parseChallenge);
   const relayPubkey = parsePublicKey(shown);
   if (relayPubkey === undefined) throw noRelay();
   return { challenge, relayPubkey };
@@ -231,7 +231,7 @@ export async function enrolAt(
   const fields = { challenge, relay_pubkey: relayPubkey, host, pubkey, owner_fp: ownerFp };
   const sig = signDocument(signer, enrolClaim(fields));
   const body = { host, pubkey, owner_fp: ownerFp, sig, proof };
-  const enrolled = shaped(
+  const enrolled = parseOrFail(
     await sendRelayRequest(options, { method: 'POST', target: '/v1/relay/enrol', body }),
     parseEnrolled,
   );

@@ -24,7 +24,7 @@ import {
 } from './tables.ts';
 import { Level } from 'level';
 import { type KeyRange, cutRange, mergedPairs } from './merged-pairs.ts';
-import { type KeyedRow, RowCache, type Writes, type RowWrite, kept } from './row-cache.ts';
+import { type KeyedRow, RowCache, type Writes, type RowWrite, rowToKeep } from './row-cache.ts';
 
 /** A group with this many writes or bytes takes no more transactions. */
 const GROUP_WRITES_MAX = 5000;
@@ -332,7 +332,7 @@ class OpenTransaction extends View implements Transaction {
 
   put<T extends TableName>(table: T, key: Keys[T], row: Tables[T]): void {
     const bytes = encodeRow(table, row);
-    this.#write(table, key, { bytes, row: kept(table, row, bytes) });
+    this.#write(table, key, { bytes, row: rowToKeep(table, row, bytes) });
   }
 
   delete<T extends TableName>(table: T, key: Keys[T]): void {

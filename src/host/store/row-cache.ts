@@ -52,7 +52,7 @@ export interface Known<T extends TableName> {
 }
 
 /** The row as it is kept, frozen; undefined when it is too long or of a table that is not kept. */
-export function kept<T extends TableName>(table: T, row: Tables[T], bytes: Buffer): Tables[T] | undefined {
+export function rowToKeep<T extends TableName>(table: T, row: Tables[T], bytes: Buffer): Tables[T] | undefined {
   const { keeping } = TABLES[table];
   return keeping === 'small' || (keeping === 'of mail' && bytes.length <= ROW_BYTES_MAX) ? frozen(row) : undefined;
 }
@@ -89,7 +89,7 @@ export class RowCache {
     // A reader may see the batch that is being written or not: what that does not change is the same for both.
     if (version !== this.#version || this.#changing?.has(key)) return;
     const cached = { value: row, since: version };
-    const isKept = row === undefined || bytes === undefined || kept(table, row, bytes) !== undefined;
+    const isKept = row === undefined || bytes === undefined || rowToKeep(table, row, bytes) !== undefined;
     if (TABLES[table].keeping === 'of mail') {
       if (isKept) this.#setOfMail(key, cached);
     } else if (row !== undefined && isKept) this.#setSmall(key, cached);

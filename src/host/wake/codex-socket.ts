@@ -29,9 +29,9 @@ export function codexSocketMethod(queue: TryWake<'command'>): TryWake<'codex-soc
         case 'failed':
           return link.startTurn(session.sessionId, text);
         case 'active':
-          return queued(queue, session, text, signal, 'queued');
+          return queueTurn(queue, session, text, signal, 'queued');
         case 'waits for approval':
-          return queued(queue, session, text, signal, 'waits for approval');
+          return queueTurn(queue, session, text, signal, 'waits for approval');
         case 'gone':
           return 'gone';
         case 'unknown':
@@ -73,7 +73,7 @@ async function atThread<T>(
   }
 }
 
-async function queued(
+async function queueTurn(
   queue: TryWake<'command'>,
   session: SessionRow,
   text: string,

@@ -123,8 +123,8 @@ export function runBounded(
       env,
     });
     // Without a file left to open it has no pipes.
-    const stdout = collected(child.stdout);
-    const stderr = collected(child.stderr);
+    const stdout = collectText(child.stdout);
+    const stderr = collectText(child.stderr);
     let killing: NodeJS.Timeout | undefined;
     const end = (): void => {
       sendToGroup(child.pid, 'SIGTERM');
@@ -152,7 +152,7 @@ export function runBounded(
 }
 
 /** Returns a function that returns the stream's text so far. */
-function collected(stream: Readable | null | undefined): () => string {
+function collectText(stream: Readable | null | undefined): () => string {
   const chunks: Buffer[] = [];
   let bytes = 0;
   stream?.on('data', (chunk: Buffer) => {

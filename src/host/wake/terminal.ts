@@ -49,24 +49,24 @@ const INPUT_LINES: Readonly<Record<NonNullable<Extract<WakeMethod, { type: 'tmux
     isEmpty: ({ rows, x, y }) => {
       const row = rows[y] ?? '';
       const isInMenu = row === '' && FRAME_END.test(rows.slice(0, y).findLast((row) => row !== '') ?? '');
-      const isRestEmpty = squeezed(row.slice(x)) === '';
-      return !isInMenu && isRestEmpty && INPUT_LINES.unknown.prompt.test(squeezed(row.slice(0, x)));
+      const isRestEmpty = squeezeSpaces(row.slice(x)) === '';
+      return !isInMenu && isRestEmpty && INPUT_LINES.unknown.prompt.test(squeezeSpaces(row.slice(0, x)));
     },
   },
 };
 const FRAME_END = /^\s*[╰└┗╚]/;
 
-function squeezed(text: string): string {
+function squeezeSpaces(text: string): string {
   return text.replaceAll(/[\s\u2500-\u257F]/gu, '');
 }
 
 /** Whether the input line holds this text and nothing else, with the cursor behind it. */
 function holds({ rows, x, y }: Screen, text: string, { prompt }: InputLine): boolean {
-  if (squeezed((rows[y] ?? '').slice(x)) !== '') return false;
-  const wanted = squeezed(text);
+  if (squeezeSpaces((rows[y] ?? '').slice(x)) !== '') return false;
+  const wanted = squeezeSpaces(text);
   let line = '';
   for (let row = y; row >= 0 && row > y - WRAPPED_ROWS_MAX && line.length < wanted.length; row--) {
-    const part = squeezed(rows[row] ?? '');
+    const part = squeezeSpaces(rows[row] ?? '');
     if (part === '') return false;
     line = part + line;
   }

@@ -14,7 +14,7 @@ import {
   type InviteOutcome,
   type Refusal,
   type RevokeOutcome,
-  decided,
+  decisionOf,
   refusal,
 } from './decision.ts';
 import { isMatch } from './admissions.ts';
@@ -33,13 +33,13 @@ export function decideRevoke(
   if (!enrolment) return refusal('NOT_ENROLLED', 'no such host is enrolled');
   const isNew = enrolment.revokedAtMs === null;
   const outcome: RevokeOutcome = { type: 'Revoked', isNew };
-  return isNew ? decided(outcome, { type: 'HostRevoked', hostPubkey, cause, atMs: nowMs }) : decided(outcome);
+  return isNew ? decisionOf(outcome, { type: 'HostRevoked', hostPubkey, cause, atMs: nowMs }) : decisionOf(outcome);
 }
 
 export function decideDeny(command: DenyHosts, isKnown: boolean, standing: number): Decided<Done> | Refusal {
   if (!isKnown && standing >= DENY_ENTRIES_MAX) return refusal('UNAVAILABLE', 'too many deny entries stand');
   const { type: _type, nowMs: atMs, ...entry } = command;
-  return decided({ type: 'Done' }, { type: 'DenyEntryAdded', ...entry, untilMs: atMs + DENY_KEPT_MS, atMs });
+  return decisionOf({ type: 'Done' }, { type: 'DenyEntryAdded', ...entry, untilMs: atMs + DENY_KEPT_MS, atMs });
 }
 
 export function deniedHosts(selectors: DenySelectors, rows: RowReader, directory: Directory): EnrolmentRow[] {
@@ -63,12 +63,12 @@ function* hostsMeant({ hostFp }: DenySelectors, rows: RowReader, directory: Dire
 export function decideInvite(command: IssueInvite, open: number): Decided<InviteOutcome> | Refusal {
   if (open >= INVITES_MAX) return refusal('UNAVAILABLE', 'too many invites are open');
   const { type: _type, nowMs: atMs, ...invite } = command;
-  return decided({ type: 'Invited', expiresAtMs: invite.expiresAtMs }, { type: 'InviteIssued', ...invite, atMs });
+  return decisionOf({ type: 'Invited', expiresAtMs: invite.expiresAtMs }, { type: 'InviteIssued', ...invite, atMs });
 }
 
 /** An invite that the operator revokes lapses before its time. */
 export function decideLapse({ denied, invites, nowMs }: LapseAdmissions): Decided<Done> {
   const done: Done = { type: 'Done' };
-  if (denied.length === 0 && invites.length === 0) return decided(done);
-  return decided(done, { type: 'AdmissionsLapsed', denied, invites, atMs: nowMs });
+  if (denied.length === 0 && invites.length === 0) return decisionOf(done);
+  return decisionOf(done, { type: 'AdmissionsLapsed', denied, invites, atMs: nowMs });
 }

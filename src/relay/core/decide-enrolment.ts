@@ -20,7 +20,7 @@ import {
   type Done,
   type EnrolOutcome,
   type Refusal,
-  decided,
+  decisionOf,
   refusal,
   type EncKeyOutcome,
   type SendersOutcome,
@@ -75,17 +75,17 @@ export function decideEnrol(
       : [enrolled(command, enrolment, record, chargedFor(rows, directory, hostPubkey))];
   const spent = inviteSpent(command, enrolment, facts);
   if (spent && logFormat >= MARKS_FORMAT) events.push(spent);
-  if (enrolment) return decided(outcome, ...events);
+  if (enrolment) return decisionOf(outcome, ...events);
   if (settings.admission === 'invite') {
     if (!inviteOf(command, facts))
       return notAdmitted('this relay lets invited hosts in, and the proof is no open invite');
     if (!spent) return notAdmitted('the invite has expired');
     if (logFormat < MARKS_FORMAT) events.unshift(spent);
   }
-  if (directory.liveCount < settings.enrolmentsMax) return decided(outcome, ...events);
+  if (directory.liveCount < settings.enrolmentsMax) return decisionOf(outcome, ...events);
   const unused = directory.oldestUnused(nowMs);
   if (!unused) return refusal('ENROLMENTS_FULL', 'this relay has no room for another host');
-  return decided(outcome, lapsed(unused, chargedFor(rows, directory, unused.hostPubkey), nowMs), ...events);
+  return decisionOf(outcome, lapsed(unused, chargedFor(rows, directory, unused.hostPubkey), nowMs), ...events);
 }
 
 function isDenied(
@@ -134,8 +134,8 @@ export function decideHostSeen(
 ): Decided<Done> {
   const done: Done = { type: 'Done' };
   const isOfV2 = hopVersion === 2 && logFormat >= MARKS_FORMAT;
-  if (!enrolment || (isOfV2 ? enrolment.madeV2Hop : enrolment.seen)) return decided(done);
-  return decided(done, { type: isOfV2 ? 'V2HopMade' : 'HostSeen', hostPubkey, atMs });
+  if (!enrolment || (isOfV2 ? enrolment.madeV2Hop : enrolment.seen)) return decisionOf(done);
+  return decisionOf(done, { type: isOfV2 ? 'V2HopMade' : 'HostSeen', hostPubkey, atMs });
 }
 
 function recordAfter(command: EnrolHost, before: EnrolmentRow | undefined): EnrolmentRecord {
@@ -215,10 +215,10 @@ export function decidePublishSenders(
   const senders = [...new Set(command.senders)].toSorted();
   const outcome: SendersOutcome = { type: 'SendersListed', senders: senders.length, iatMs };
   const isSame = published !== undefined && haveSameKeys(published.senders, senders);
-  if (published && published.iatMs >= iatMs) return isSame && published.iatMs === iatMs ? decided(outcome) : stale();
+  if (published && published.iatMs >= iatMs) return isSame && published.iatMs === iatMs ? decisionOf(outcome) : stale();
   const type = logFormat >= MARKS_FORMAT ? 'SendersDated' : 'SendersRenewed';
-  if (isSame) return decided(outcome, { type, hostPubkey, iatMs, atMs: nowMs });
-  return decided(outcome, { type: 'SendersPublished', hostPubkey, senders, iatMs, atMs: nowMs });
+  if (isSame) return decisionOf(outcome, { type, hostPubkey, iatMs, atMs: nowMs });
+  return decisionOf(outcome, { type: 'SendersPublished', hostPubkey, senders, iatMs, atMs: nowMs });
 }
 
 export function decidePublishEncKey(
@@ -229,9 +229,9 @@ export function decidePublishEncKey(
   if (advertisedAtMs > nowMs + ISSUED_AHEAD_MAX_MS) return issuedAhead();
   const outcome: EncKeyOutcome = { type: 'EncKeyShown', atMs: advertisedAtMs };
   if (published && published.atMs >= advertisedAtMs) {
-    return published.atMs === advertisedAtMs && published.encPub === encPub ? decided(outcome) : stale();
+    return published.atMs === advertisedAtMs && published.encPub === encPub ? decisionOf(outcome) : stale();
   }
-  return decided(outcome, { type: 'EncKeyPublished', hostPubkey, encPub, advertisedAtMs, sig, atMs: nowMs });
+  return decisionOf(outcome, { type: 'EncKeyPublished', hostPubkey, encPub, advertisedAtMs, sig, atMs: nowMs });
 }
 
 function haveSameKeys(listed: readonly string[], asked: readonly string[]): boolean {

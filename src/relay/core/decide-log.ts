@@ -8,14 +8,14 @@
  *   - no record goes that is younger than the days that are kept, nor any that stands after such a one.
  */
 import type { ReportLostItem, RotateEpoch, TakeCheckpoint } from './command.ts';
-import { type Decided, type Done, type EpochOutcome, decided } from './decision.ts';
+import { type Decided, type Done, type EpochOutcome, decisionOf } from './decision.ts';
 import type { ItemLost } from './event.ts';
 import { accountOf, waitingRow } from './facts.ts';
 import type { QueueRow, RowReader } from './rows.ts';
 
 export function decideRotateEpoch(command: RotateEpoch): Decided<EpochOutcome> {
   const { epoch, reason, nowMs: atMs } = command;
-  return decided({ type: 'EpochBegun', epoch }, { type: 'EpochRotated', epoch, reason, atMs });
+  return decisionOf({ type: 'EpochBegun', epoch }, { type: 'EpochRotated', epoch, reason, atMs });
 }
 
 /**
@@ -26,10 +26,10 @@ export function decideLostItem(command: ReportLostItem, rows: RowReader): Decide
   const done: Done = { type: 'Done' };
   const { targetPubkey, seq, freshEpoch, nowMs: atMs } = command;
   const queued = waitingRow(rows, targetPubkey, seq);
-  if (!queued) return decided(done);
+  if (!queued) return decisionOf(done);
   const lost = itemLost(queued, accountOf(rows, targetPubkey), 'corrupt', atMs);
-  if (queued.kind === 'expired') return decided(done, lost);
-  return decided(done, lost, { type: 'EpochRotated', epoch: freshEpoch, reason: 'item-lost', atMs });
+  if (queued.kind === 'expired') return decisionOf(done, lost);
+  return decisionOf(done, lost, { type: 'EpochRotated', epoch: freshEpoch, reason: 'item-lost', atMs });
 }
 
 export function itemLost(queued: QueueRow, account: string | null, reason: ItemLost['reason'], atMs: number): ItemLost {
@@ -48,7 +48,7 @@ export interface KeepingTime {
 }
 
 export function decideCheckpoint({ type: _type, nowMs: atMs, ...taken }: TakeCheckpoint): Decided<Done> {
-  return decided({ type: 'Done' }, { type: 'CheckpointTaken', ...taken, atMs });
+  return decisionOf({ type: 'Done' }, { type: 'CheckpointTaken', ...taken, atMs });
 }
 
 /** `checkpoints` ascend. One of a clock that was set back since says nothing of its age. */

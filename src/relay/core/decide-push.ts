@@ -12,7 +12,7 @@ import { type Limits, dedupHorizonMs, retentionMs } from '../../protocol/limits.
 import type { ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushItem } from './command.ts';
-import { type Decided, type PushOutcome, type StoredTarget, decided } from './decision.ts';
+import { type Decided, type PushOutcome, type StoredTarget, decisionOf } from './decision.ts';
 import type { Directory } from './directory.ts';
 import type { AcceptedTarget, ItemAccepted, RelayEvent } from './event.ts';
 import { type FactSource, type RelaySettings, lineageOf, relayRow, targetRow } from './facts.ts';
@@ -43,17 +43,17 @@ export function decidePush(
   facts: PushFacts,
   { limits, dedupRowsMax }: RelaySettings,
 ): Decided<PushOutcome> {
-  if (facts.rejection) return rejected(facts.rejection);
+  if (facts.rejection) return rejectItem(facts.rejection);
   const states = targetStates(command, facts);
   const rejection = targetRejection(states) ?? contentRejection(command, states);
-  if (rejection) return rejected(rejection);
+  if (rejection) return rejectItem(rejection);
   const { senderPubkey, item, nowMs } = command;
   const targets = states.map((state) => storedTarget(state, nowMs));
   const kept = states.flatMap((state) => state.kept ?? []);
-  if (kept.length === states.length) return decided(storedBefore(targets, kept));
+  if (kept.length === states.length) return decisionOf(storedBefore(targets, kept));
   const anew = states.filter((state) => !state.kept);
   const overQuota = quotaRejection(anew, facts, limits, dedupRowsMax);
-  if (overQuota) return rejected(overQuota);
+  if (overQuota) return rejectItem(overQuota);
 
   const expiresAtMs = nowMs + retentionMs(limits);
   const accepted: ItemAccepted = {
@@ -68,11 +68,11 @@ export function decidePush(
     dedupUntilMs: Math.max(expiresAtMs + dedupHorizonMs(limits), facts.dedupPurgedMs + 1),
   };
   const outcome: PushOutcome = { type: 'ItemStored', status: 'accepted', targets, atMs: nowMs };
-  return decided(outcome, ...repairs(anew, command), accepted);
+  return decisionOf(outcome, ...repairs(anew, command), accepted);
 }
 
-function rejected(rejection: ItemRejection): Decided<PushOutcome> {
-  return decided<PushOutcome>({ type: 'ItemRejected', rejection });
+function rejectItem(rejection: ItemRejection): Decided<PushOutcome> {
+  return decisionOf<PushOutcome>({ type: 'ItemRejected', rejection });
 }
 
 function targetStates({ item, isKnownById }: PushItem, facts: PushFacts): TargetState[] {

@@ -18,7 +18,7 @@ import { dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ExpireItems, PurgeDedup, AckItems, ExtendDedup } from './command.ts';
-import { type Decided, type Done, decided, type AckOutcome, type Refusal, refusal } from './decision.ts';
+import { type Decided, type Done, decisionOf, type AckOutcome, type Refusal, refusal } from './decision.ts';
 import type { ExpiredItem, ItemsExpired, QueuedNotice } from './event.ts';
 import { type RelaySettings, accountOf, presentKey, relayRow, targetRow, waitingRow } from './facts.ts';
 import type { Released } from './queue-index.ts';
@@ -90,7 +90,7 @@ export function signNotice({ rec, ...notice }: UnsignedNotice, signer: Signer): 
 }
 
 export function decidePurge({ beforeMs, senders, nowMs }: PurgeDedup): Decided<Done> {
-  return decided({ type: 'Done' }, { type: 'DedupPurged', beforeMs, senders, atMs: nowMs });
+  return decisionOf({ type: 'Done' }, { type: 'DedupPurged', beforeMs, senders, atMs: nowMs });
 }
 
 /** `target_pubkey` is the key that the sender pushed to, which its row holds, whatever was rotated since. */
@@ -122,7 +122,7 @@ export function decideAck(command: AckItems, rows: RowReader, released: Released
     return refusal('BAD_ACK', 'through lies beyond the head', { head_seq: headSeq });
   }
   if (through <= ackedThrough || (released.items + released.notices === 0 && through < headSeq))
-    return decided<AckOutcome>({ type: 'Acked', ackedThrough, deleted: 0, headSeq });
+    return decisionOf<AckOutcome>({ type: 'Acked', ackedThrough, deleted: 0, headSeq });
   const outcome: AckOutcome = {
     type: 'Acked',
     ackedThrough: released.through,
@@ -130,7 +130,7 @@ export function decideAck(command: AckItems, rows: RowReader, released: Released
     headSeq,
   };
   const account = accountOf(rows, targetPubkey);
-  return decided(outcome, { type: 'ItemsAcked', targetPubkey, ...released, account, atMs: command.nowMs });
+  return decisionOf(outcome, { type: 'ItemsAcked', targetPubkey, ...released, account, atMs: command.nowMs });
 }
 
 /** Before an ack of items whose deadline has passed. */
@@ -144,9 +144,9 @@ export function decideExtend(
     .flatMap((seq) => waitingRow(rows, targetPubkey, seq) ?? [])
     .filter(({ kind }) => kind !== 'expired')
     .map(({ itemId, senderPubkey, payloadTarget: pushedTo }) => ({ itemId, senderPubkey, pushedTo }));
-  if (items.length === 0) return decided(done);
+  if (items.length === 0) return decisionOf(done);
   const dedupUntilMs = nowMs + dedupHorizonMs(limits);
-  return decided(done, { type: 'DedupExtended', targetPubkey, items, dedupUntilMs, atMs: nowMs });
+  return decisionOf(done, { type: 'DedupExtended', targetPubkey, items, dedupUntilMs, atMs: nowMs });
 }
 
 /** The page of a pull ("GET /v2/relay/items", rule 2): those of `rows` that fit; one beyond `limit` says more. */

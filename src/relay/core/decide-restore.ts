@@ -147,7 +147,7 @@ export function decidePreservedRotation(
   const command: RotateKey = { type: 'RotateKey', oldPubkey, newPubkey, iatMs, signed, nowMs };
   const rotated = keyRotated(command, old, facts, waiting);
   if (known) return [rotated];
-  const joined = [enrolled(old, nowMs), rotated];
+  const joined = [enrolmentEvent(old, nowMs), rotated];
   if (replacing) return joined;
   return [
     ...joined,
@@ -164,8 +164,8 @@ export function decidePreservedRevocations(replaced: ReplacedStore, rows: RowRea
     if (row && row.revokedAtMs !== null) continue;
     // A key that is not known could enrol as any other. It has no account here: the account was never charged for what
     // the backup may have in its queue, and would be released of it when that is acked or expires.
-    if (!row) events.push(enrolled(withoutAuthority(gone), atMs));
-    events.push(revoked(gone.hostPubkey, 'carried', atMs));
+    if (!row) events.push(enrolmentEvent(withoutAuthority(gone), atMs));
+    events.push(revocationEvent(gone.hostPubkey, 'carried', atMs));
   }
   return events;
 }
@@ -204,7 +204,7 @@ export function decideDeniedHosts(
       .flatMap((entry) => deniedHosts(entry, rows, directory))
       .map(({ hostPubkey }) => hostPubkey),
   );
-  return [...keys].map((key) => revoked(key, 'denied', atMs));
+  return [...keys].map((key) => revocationEvent(key, 'denied', atMs));
 }
 
 /** An invite of the backup may have been used since, unless the replaced store says that it is open. */
@@ -239,13 +239,13 @@ function withoutAuthority(row: EnrolmentRow): EnrolmentRow {
 }
 
 /** A key as the replaced store had it, so that it can be revoked. */
-function enrolled(row: EnrolmentRow, atMs: number): HostEnrolled {
+function enrolmentEvent(row: EnrolmentRow, atMs: number): HostEnrolled {
   const { hostPubkey } = row;
   const uncharged = { formerAccount: null, chargedItems: 0, chargedBytes: 0 };
   return { type: 'HostEnrolled', hostPubkey, ...enrolmentRecord(row), ...uncharged, atMs };
 }
 
-function revoked(hostPubkey: PublicKey, cause: HostRevoked['cause'], atMs: number): HostRevoked {
+function revocationEvent(hostPubkey: PublicKey, cause: HostRevoked['cause'], atMs: number): HostRevoked {
   return { type: 'HostRevoked', hostPubkey, cause, atMs };
 }
 

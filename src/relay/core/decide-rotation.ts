@@ -12,7 +12,7 @@
 import { ISSUED_AHEAD_MAX_MS, dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { MoveItems, RotateKey } from './command.ts';
-import { type Decided, type Done, type Refusal, type RotateOutcome, decided, refusal } from './decision.ts';
+import { type Decided, type Done, type Refusal, type RotateOutcome, decisionOf, refusal } from './decision.ts';
 import type { AccountCharge, KeyRotated } from './event.ts';
 import {
   type HostFacts,
@@ -44,7 +44,7 @@ export function decideRotate(command: RotateKey, facts: HostFacts, waiting: Wait
   const newHeadSeq = targetRow(rows, newPubkey).headSeq;
   if (!old) return refusal('NOT_ENROLLED', 'not enrolled');
   if (old.rotatedTo === newPubkey) {
-    return decided({ type: 'KeyRotated', hostPubkey: newPubkey, movedItems: 0, headSeq: newHeadSeq });
+    return decisionOf({ type: 'KeyRotated', hostPubkey: newPubkey, movedItems: 0, headSeq: newHeadSeq });
   }
   if (old.revokedAtMs !== null) return refused('the old key is revoked');
   if (iatMs > nowMs + ISSUED_AHEAD_MAX_MS) {
@@ -62,7 +62,7 @@ export function decideRotate(command: RotateKey, facts: HostFacts, waiting: Wait
   if (event.lineage.length > LINEAGE_KEYS_MAX) return refused('the host changed its key too often');
   const { moved, firstSeq } = event;
   const headSeq = moved > 0 ? firstSeq + moved - 1 : newHeadSeq;
-  return decided({ type: 'KeyRotated', hostPubkey: newPubkey, movedItems: moved, headSeq }, event);
+  return decisionOf({ type: 'KeyRotated', hostPubkey: newPubkey, movedItems: moved, headSeq }, event);
 }
 
 /** Makes the event of a rotation of `old`, whether or not the rotation may be. */
@@ -103,7 +103,7 @@ export function keyRotated(
 /** The next slice of a queue that is on its way; rows that are gone from it are not waited for. */
 export function decideMove({ oldPubkey, fromSeqs, nowMs }: MoveItems, move: MoveRow): Decided<Done> {
   const { newPubkey, nextSeq, left } = move;
-  return decided(
+  return decisionOf(
     { type: 'Done' },
     {
       type: 'ItemsMoved',

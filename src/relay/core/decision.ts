@@ -105,7 +105,7 @@ export interface Decided<O> {
   outcome: O;
 }
 
-export function decided<O>(outcome: O, ...events: RelayEvent[]): Decided<O> {
+export function decisionOf<O>(outcome: O, ...events: RelayEvent[]): Decided<O> {
   return { type: 'Decided', events, outcome };
 }
 

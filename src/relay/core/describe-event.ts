@@ -50,16 +50,16 @@ type EventOf<Type extends RelayEvent['type']> = Extract<RelayEvent, { type: Type
 
 const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Type>) => EventDescription } = {
   RelayInitialised: (event) =>
-    described(
+    descriptionOf(
       (host) => `relay ${host(event.relayPubkey)} was created, epoch ${event.epoch}, schema ${event.schemaVersion}`,
       { facts: { epoch: event.epoch } },
     ),
   EpochRotated: ({ epoch, reason }) =>
-    described(() => `epoch ${epoch} began (${reason})`, { facts: { epoch, reason } }),
+    descriptionOf(() => `epoch ${epoch} began (${reason})`, { facts: { epoch, reason } }),
   RelayRestored: ({ epoch, backupCreatedAtMs, backupLsn, backupEpoch, replacedLsn, replacedEpoch }) => {
     const backup = `the backup of ${isoTime(backupCreatedAtMs)} (record ${backupLsn} of epoch ${backupEpoch})`;
     const replaced = replacedEpoch === null ? '' : `, replacing record ${replacedLsn} of epoch ${replacedEpoch}`;
-    return described(() => `restored from ${backup}${replaced}`, {
+    return descriptionOf(() => `restored from ${backup}${replaced}`, {
       facts: {
         epoch,
         'backup of': isoTime(backupCreatedAtMs),
@@ -71,7 +71,7 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
     });
   },
   SeqFloorsRaised: ({ floors }) =>
-    described(
+    descriptionOf(
       (host) => {
         const each = floors.map(({ targetPubkey, headSeq }) => `${host(targetPubkey)} continues after ${headSeq}`);
         return `no seq is given twice: ${each.join(', ')}`;
@@ -79,9 +79,9 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
       { hosts: floors.map(({ targetPubkey }) => ['host', targetPubkey]), facts: { queues: floors.length } },
     ),
   SchemaMigrated: ({ schemaVersion }) =>
-    described(() => `the rows were migrated to schema ${schemaVersion}`, { facts: { schema: schemaVersion } }),
+    descriptionOf(() => `the rows were migrated to schema ${schemaVersion}`, { facts: { schema: schemaVersion } }),
   CheckpointTaken: ({ rows, throughLsn }) =>
-    described(
+    descriptionOf(
       () =>
         `the ${countText(rows, 'row')} after record ${throughLsn} ${rows === 1 ? 'was' : 'were'} saved: ` +
         'a replay may begin there',
@@ -91,7 +91,7 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
     ),
   HostEnrolled: ({ hostPubkey, hostName, account, org, clientId, ownerFp, authorizedBy }) => {
     const ofAccount = account === null ? '' : `, account ${account}`;
-    return described((host) => `${host(hostPubkey)} enrolled as ${hostName} by ${authorizedBy}${ofAccount}`, {
+    return descriptionOf((host) => `${host(hostPubkey)} enrolled as ${hostName} by ${authorizedBy}${ofAccount}`, {
       hosts: [['host', hostPubkey]],
       facts: { name: hostName, account, org, client: clientId, owner: ownerFp || null, authority: authorizedBy },
     });
@@ -102,7 +102,7 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
   HostRevoked: (event) => ofHost(event, (host) => `${host} was revoked (${event.cause})`, { cause: event.cause }),
   KeyRotated: ({ oldPubkey, newPubkey, moved, firstSeq }) => {
     const moving = moved === 0 ? '' : `; ${countText(moved, 'item')} will move, from seq ${firstSeq} on`;
-    return described((host) => `${host(oldPubkey)} changed its key to ${host(newPubkey)}${moving}`, {
+    return descriptionOf((host) => `${host(oldPubkey)} changed its key to ${host(newPubkey)}${moving}`, {
       hosts: [
         ['old key', oldPubkey],
         ['new key', newPubkey],
@@ -112,7 +112,7 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
   },
   ItemsMoved: ({ oldPubkey, newPubkey, fromSeqs, firstSeq, left }) => {
     const [items, place] = [fromSeqs.length, `from seq ${firstSeq} on; ${left} left`];
-    return described(
+    return descriptionOf(
       (host) => `${countText(items, 'item')} moved from ${host(oldPubkey)} to ${host(newPubkey)}, ${place}`,
       {
         hosts: [
@@ -126,19 +126,19 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
   DenyEntryAdded: ({ hostFp, clientId, account, org, reason, untilMs }) => {
     const selectors = { host: hostFp, client: clientId, account, org };
     const named = Object.entries(selectors).flatMap(([name, value]) => (value === null ? [] : `${name} ${value}`));
-    return described(() => `denied until ${isoTime(untilMs)}: ${named.join(', ')} (${reason})`, {
+    return descriptionOf(() => `denied until ${isoTime(untilMs)}: ${named.join(', ')} (${reason})`, {
       facts: { ...selectors, reason },
     });
   },
   InviteIssued: ({ label, expiresAtMs }) => {
     const forWhom = label === '' ? '' : ` for ${label}`;
-    return described(() => `an invite was issued${forWhom}, valid until ${isoTime(expiresAtMs)}`, {
+    return descriptionOf(() => `an invite was issued${forWhom}, valid until ${isoTime(expiresAtMs)}`, {
       facts: { label: label || null },
     });
   },
   InviteSpent: (event) => ofHost(event, (host) => `${host} used an invite`),
   AdmissionsLapsed: ({ denied, invites }) =>
-    described(
+    descriptionOf(
       () =>
         `${countText(denied.length, 'deny entry', 'deny entries')} and ${countText(invites.length, 'invite')} ended`,
       {
@@ -153,7 +153,7 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
   SendersRenewed: (event) => ofHost(event, (host) => `${host} accepts mail from the same senders as before`),
   EncKeyPublished: (event) => ofHost(event, (host) => `${host} published an encryption key`),
   ItemAccepted: ({ kind, itemId, senderPubkey, targets }) =>
-    described(
+    descriptionOf(
       (host) => {
         const places = targets.map(({ hostPubkey, seq, bytes }) => `${host(hostPubkey)} at ${seq} (${bytes} B)`);
         return `${kind} ${itemId} of ${host(senderPubkey)} accepted for ${places.join(', ')}`;
@@ -167,7 +167,7 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
   ItemsAcked: (event) => {
     const { targetPubkey, through, bytes } = event;
     const items = event.items + event.notices;
-    return described(
+    return descriptionOf(
       (host) => `${host(targetPubkey)} acked through ${through}: ${countText(items, 'item')}, ${bytes} B`,
       {
         hosts: [['host', targetPubkey]],
@@ -176,7 +176,7 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
     );
   },
   ItemsExpired: ({ targetPubkey, items, notices }) =>
-    described(
+    descriptionOf(
       (host) => {
         const expired = items.map(({ itemId, seq }) => `${itemId} at ${seq}`).join(', ');
         const sent = notices.length === 0 ? '' : `; ${countText(notices.length, 'notice')} to senders`;
@@ -191,7 +191,7 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
   DedupExtended: ({ targetPubkey, items, dedupUntilMs }) => {
     const itemIds = items.map(({ itemId }) => itemId);
     const known = `known until ${isoTime(dedupUntilMs)}: ${itemIds.join(', ')}`;
-    return described((host) => `acked late by ${host(targetPubkey)}, ${known}`, {
+    return descriptionOf((host) => `acked late by ${host(targetPubkey)}, ${known}`, {
       hosts: [['host', targetPubkey]],
       itemIds,
       facts: { items: items.length, item: firstIds(items) },
@@ -199,10 +199,12 @@ const DESCRIPTIONS: { readonly [Type in RelayEvent['type']]: (event: EventOf<Typ
   },
   DedupPurged: (event) => {
     const rows = event.senders.reduce((sum, one) => sum + one.rows, 0);
-    return described(() => `forgot the items that were known until ${isoTime(event.beforeMs)}`, { facts: { rows } });
+    return descriptionOf(() => `forgot the items that were known until ${isoTime(event.beforeMs)}`, {
+      facts: { rows },
+    });
   },
   ItemLost: ({ kind, itemId, senderPubkey, targetPubkey, seq, reason }) =>
-    described(
+    descriptionOf(
       (host) => `${kind} ${itemId} of ${host(senderPubkey)} was lost for ${host(targetPubkey)} at ${seq} (${reason})`,
       {
         hosts: [
@@ -247,7 +249,7 @@ interface Parts {
   facts?: Facts;
 }
 
-function described(sentence: EventDescription['sentence'], { hosts = [], itemIds = [], facts = {} }: Parts) {
+function descriptionOf(sentence: EventDescription['sentence'], { hosts = [], itemIds = [], facts = {} }: Parts) {
   return {
     sentence,
     hosts: hosts.map(([role, key]) => ({ role, key })),
@@ -263,7 +265,7 @@ function ofHost(
   sentence: (host: string) => string,
   facts: Facts = {},
 ): EventDescription {
-  return described((host) => sentence(host(hostPubkey)), { hosts: [['host', hostPubkey]], facts });
+  return descriptionOf((host) => sentence(host(hostPubkey)), { hosts: [['host', hostPubkey]], facts });
 }
 
 function firstIds(items: readonly { itemId: ItemId }[]): ItemId[] {

@@ -155,10 +155,10 @@ export class QueueIndex {
   #makeRoom(): void {
     const live = this.length;
     const capacity = live * 2 > this.#seqs.length ? this.#seqs.length * 2 : this.#seqs.length;
-    this.#seqs = moved(this.#seqs, new Float64Array(capacity), this.#start, this.#end);
-    this.#bytes = moved(this.#bytes, new Uint32Array(capacity), this.#start, this.#end);
-    this.#senders = moved(this.#senders, new Uint32Array(capacity), this.#start, this.#end);
-    this.#deadlines = moved(this.#deadlines, new Float64Array(capacity), this.#start, this.#end);
+    this.#seqs = moveWithin(this.#seqs, new Float64Array(capacity), this.#start, this.#end);
+    this.#bytes = moveWithin(this.#bytes, new Uint32Array(capacity), this.#start, this.#end);
+    this.#senders = moveWithin(this.#senders, new Uint32Array(capacity), this.#start, this.#end);
+    this.#deadlines = moveWithin(this.#deadlines, new Float64Array(capacity), this.#start, this.#end);
     this.#start = 0;
     this.#end = live;
   }
@@ -170,7 +170,7 @@ export class QueueIndex {
   }
 }
 
-function moved<T extends Float64Array | Uint32Array>(from: T, to: T, start: number, end: number): T {
+function moveWithin<T extends Float64Array | Uint32Array>(from: T, to: T, start: number, end: number): T {
   to.set(from.subarray(start, end));
   return to;
 }

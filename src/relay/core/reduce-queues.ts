@@ -13,7 +13,7 @@ import { BrokenQueue } from './decision.ts';
 export function reduceQueues(event: RelayEvent, rows: RowReader): RowChange[] {
   switch (event.type) {
     case 'ItemAccepted':
-      return event.targets.flatMap((target) => accepted(event, target, rows));
+      return event.targets.flatMap((target) => reduceAcceptance(event, target, rows));
     case 'ItemsAcked': {
       const { targetPubkey, through, items, bytes } = event;
       const before = targetRow(rows, targetPubkey);
@@ -28,11 +28,11 @@ export function reduceQueues(event: RelayEvent, rows: RowReader): RowChange[] {
       ];
     }
     case 'ItemsExpired':
-      return expired(event, rows);
+      return reduceExpiry(event, rows);
     case 'KeyRotated':
-      return rotated(event, rows);
+      return reduceRotation(event, rows);
     case 'ItemsMoved':
-      return moved(event, rows);
+      return reduceMove(event, rows);
     case 'ItemLost': {
       const { targetPubkey, seq, kind, bytes } = event;
       const gone: RowChange = { table: 'queue', key: rowKey.queue(targetPubkey, seq), row: null };
@@ -53,7 +53,7 @@ export function reduceQueues(event: RelayEvent, rows: RowReader): RowChange[] {
 }
 
 /** The new key's queue counts the items from here on, and their places are taken; the rows follow. */
-function rotated(event: KeyRotated, rows: RowReader): RowChange[] {
+function reduceRotation(event: KeyRotated, rows: RowReader): RowChange[] {
   const { oldPubkey, newPubkey, firstSeq, moved: left, items, bytes } = event;
   const old = targetRow(rows, oldPubkey);
   const before = targetRow(rows, newPubkey);
@@ -79,7 +79,7 @@ export function movedRow(rows: RowReader, oldPubkey: PublicKey, fromSeq: number)
   return row;
 }
 
-function moved({ oldPubkey, newPubkey, fromSeqs, firstSeq, left }: ItemsMoved, rows: RowReader): RowChange[] {
+function reduceMove({ oldPubkey, newPubkey, fromSeqs, firstSeq, left }: ItemsMoved, rows: RowReader): RowChange[] {
   const changes: RowChange[] = fromSeqs.flatMap((fromSeq, position): RowChange[] => {
     const key = rowKey.queue(oldPubkey, fromSeq);
     const before = movedRow(rows, oldPubkey, fromSeq);
@@ -93,7 +93,7 @@ function moved({ oldPubkey, newPubkey, fromSeqs, firstSeq, left }: ItemsMoved, r
   return [...changes, { table: 'move', key: oldPubkey, row }];
 }
 
-function accepted(event: ItemAccepted, target: AcceptedTarget, rows: RowReader): RowChange[] {
+function reduceAcceptance(event: ItemAccepted, target: AcceptedTarget, rows: RowReader): RowChange[] {
   const { kind, itemId, senderPubkey, acceptedAtMs, expiresAtMs } = event;
   const { hostPubkey, seq, wireHash, bytes } = target;
   const before = targetRow(rows, hostPubkey);
@@ -123,7 +123,7 @@ function accepted(event: ItemAccepted, target: AcceptedTarget, rows: RowReader):
 }
 
 /** The items go; the notices come, each to the end of its sender's queue. */
-function expired(event: ItemsExpired, rows: RowReader): RowChange[] {
+function reduceExpiry(event: ItemsExpired, rows: RowReader): RowChange[] {
   const { targetPubkey, relayPubkey, items, notices, atMs } = event;
   const targets = new Map<PublicKey, TargetRow>();
   const before = targetRow(rows, targetPubkey);

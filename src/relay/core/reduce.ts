@@ -143,21 +143,21 @@ export function reduceDedup(event: RelayEvent, lsn: number, rows: RowReader): Ro
         };
         return { table: 'dedup', key: rowKey.dedup(senderPubkey, hostPubkey, itemId), row };
       });
-      return [...changes, ...counted(rows, senderPubkey, targets.length)];
+      return [...changes, ...countDedupRows(rows, senderPubkey, targets.length)];
     }
     case 'ItemsExpired':
-      return kept(event, { expired: true }, rows);
+      return extendDedup(event, { expired: true }, rows);
     case 'DedupExtended':
-      return kept(event, {}, rows);
+      return extendDedup(event, {}, rows);
     case 'ItemsMoved':
       return event.fromSeqs.flatMap((fromSeq, position) => dedupMoved(event, fromSeq, event.firstSeq + position, rows));
     case 'DedupPurged':
-      return event.senders.flatMap(({ senderPubkey, rows: count }) => counted(rows, senderPubkey, -count));
+      return event.senders.flatMap(({ senderPubkey, rows: count }) => countDedupRows(rows, senderPubkey, -count));
     case 'ItemLost': {
       if (event.kind === 'expired') return [];
       const { senderPubkey, pushedTo, itemId } = event;
       const key = rowKey.dedup(senderPubkey, pushedTo, itemId);
-      return [{ table: 'dedup', key, row: null }, ...counted(rows, senderPubkey, -1)];
+      return [{ table: 'dedup', key, row: null }, ...countDedupRows(rows, senderPubkey, -1)];
     }
     default:
       return [];
@@ -165,7 +165,7 @@ export function reduceDedup(event: RelayEvent, lsn: number, rows: RowReader): Ro
 }
 
 /** The rows of these items, as far as there are any, stay until the event says or longer. */
-function kept(
+function extendDedup(
   { items, dedupUntilMs }: ItemsExpired | DedupExtended,
   changes: Partial<DedupRow>,
   rows: RowReader,
@@ -193,7 +193,7 @@ function dedupMoved(
   return [{ table: 'dedup', key, row: { ...row, queuedTarget: newPubkey, queuedSeq } }];
 }
 
-function counted(rows: RowReader, sender: DedupRow['senderPubkey'], change: number): RowChange[] {
+function countDedupRows(rows: RowReader, sender: DedupRow['senderPubkey'], change: number): RowChange[] {
   const dedupRows = (rows.get('sender', sender)?.dedupRows ?? 0) + change;
   return [{ table: 'sender', key: sender, row: dedupRows > 0 ? { dedupRows } : null }];
 }
@@ -213,31 +213,31 @@ export function reduceEnrolments(event: RelayEvent, rows: RowReader): RowChange[
       return [{ table: 'enrolment', key: hostPubkey, row }];
     }
     case 'HostSeen':
-      return noted(event.hostPubkey, { seen: true }, rows);
+      return noteOnEnrolment(event.hostPubkey, { seen: true }, rows);
     case 'V2HopMade':
-      return noted(event.hostPubkey, { seen: true, madeV2Hop: true }, rows);
+      return noteOnEnrolment(event.hostPubkey, { seen: true, madeV2Hop: true }, rows);
     case 'SendersDated':
-      return noted(event.hostPubkey, { sendersDatedMs: event.iatMs }, rows);
+      return noteOnEnrolment(event.hostPubkey, { sendersDatedMs: event.iatMs }, rows);
     case 'InviteSpent':
-      return noted(event.hostPubkey, { invited: true }, rows);
+      return noteOnEnrolment(event.hostPubkey, { invited: true }, rows);
     case 'EnrolmentLapsed':
       return [{ table: 'enrolment', key: event.hostPubkey, row: null }];
     case 'HostRevoked':
-      return noted(event.hostPubkey, { revokedAtMs: event.atMs }, rows);
+      return noteOnEnrolment(event.hostPubkey, { revokedAtMs: event.atMs }, rows);
     case 'KeyRotated':
-      return rotated(event, rows);
+      return reduceRotation(event, rows);
     default:
       return [];
   }
 }
 
 /** The enrolment, where there still is one, with what the event says of it. */
-function noted(hostPubkey: PublicKey, changes: Partial<EnrolmentRow>, rows: RowReader): RowChange[] {
+function noteOnEnrolment(hostPubkey: PublicKey, changes: Partial<EnrolmentRow>, rows: RowReader): RowChange[] {
   const before = rows.get('enrolment', hostPubkey);
   return before ? [{ table: 'enrolment', key: hostPubkey, row: { ...before, ...changes } }] : [];
 }
 
-function rotated(event: KeyRotated, rows: RowReader): RowChange[] {
+function reduceRotation(event: KeyRotated, rows: RowReader): RowChange[] {
   const { oldPubkey, newPubkey, seen, lineage: members, atMs } = event;
   const before = rows.get('enrolment', oldPubkey);
   if (!before) throw new Error('invariant: a key that was rotated is enrolled');

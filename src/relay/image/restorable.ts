@@ -31,9 +31,9 @@ export async function checkUnpacked(level: Level, header: BackupHeader, own: Pub
   const relay = await readableRelayRow(level, SCHEMA_VERSION);
   const isAsSaid = relay?.relayPubkey === header.relay_pubkey && relay.epoch === header.epoch;
   if (!schema || !isAsSaid || (await lastRecordOf(level, file)) !== header.lsn) {
-    throw damaged(file, 'it does not hold what its header says');
+    throw damagedFile(file, 'it does not hold what its header says');
   }
-  if (await holdsUnreadable(level)) throw damaged(file, 'some of its rows cannot be read');
+  if (await holdsUnreadable(level)) throw damagedFile(file, 'some of its rows cannot be read');
   if (header.relay_pubkey === own) return;
   throw new StoreRefused(
     'foreign-key',
@@ -54,12 +54,12 @@ async function lastRecordOf(level: Level, file: string): Promise<number> {
   try {
     return (await checkNewestRecords(level, Infinity)).lastLsn;
   } catch (error) {
-    if (error instanceof DamagedRecord) throw damaged(file, error.message);
+    if (error instanceof DamagedRecord) throw damagedFile(file, error.message);
     throw error;
   }
 }
 
-function damaged(file: string, what: string): StoreRefused {
+function damagedFile(file: string, what: string): StoreRefused {
   return new StoreRefused('damaged', `${file} cannot be used (${what}): take another backup`);
 }
 
@@ -93,10 +93,11 @@ export async function openReplaced({
   if (!existsSync(levelFolder)) return undefined;
   const lock = await lockLevel(levelFolder);
   try {
-    const damaged = lock ? await damagedTables(levelFolder) : [];
-    if (lock && damaged.length > 0) {
-      if (!acceptsUnreadable) throw unread(shown, `${damaged.length} of its table files do not match their checksums`);
-      return { level: undefined, lock, damagedTables: new Set(damaged.map(({ file }) => file)) };
+    const damagedFile = lock ? await damagedTables(levelFolder) : [];
+    if (lock && damagedFile.length > 0) {
+      if (!acceptsUnreadable)
+        throw unread(shown, `${damagedFile.length} of its table files do not match their checksums`);
+      return { level: undefined, lock, damagedTables: new Set(damagedFile.map(({ file }) => file)) };
     }
   } catch (error) {
     await lock?.close();
@@ -318,13 +319,13 @@ export async function cloneLevel(from: string, to: string, without: ReadonlySet<
   for (const name of await readdir(from)) {
     if (name === 'LOCK' || without.has(name)) continue;
     const [source, copy] = [join(from, name), join(to, name)];
-    const isShared = name.endsWith('.ldb') && (await linked(source, copy));
+    const isShared = name.endsWith('.ldb') && (await tryLink(source, copy));
     if (!isShared) await copyFile(source, copy, constants.COPYFILE_FICLONE);
   }
 }
 
 /** False where the two places share no file system. */
-async function linked(source: string, copy: string): Promise<boolean> {
+async function tryLink(source: string, copy: string): Promise<boolean> {
   try {
     await link(source, copy);
     return true;

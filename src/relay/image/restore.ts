@@ -290,11 +290,11 @@ export async function takenOver(
   const bounds = { lastLsn: header.lsn, pruned: await readPruned(level) };
   const store = new RelayStore(level, new EmbeddedLog(position), bounds, await LogTree.open(level, header.lsn));
   await migrate(level, store, relayRow(store), SCHEMA_VERSION, MIGRATIONS, nowMs);
-  return { store, figures: await merged(store, level, header, replaced, { epoch, nowMs }) };
+  return { store, figures: await mergeInto(store, level, header, replaced, { epoch, nowMs }) };
 }
 
 /** Begins the epoch, and appends what is preserved of the replaced store. */
-async function merged(
+async function mergeInto(
   store: RelayStore,
   level: Level,
   { epoch: backupEpoch, lsn, created_at }: BackupHeader,

@@ -205,7 +205,7 @@ class Tier {
   }
 
   withOpen(): ConsoleSample[] {
-    return this.#open.length === 0 ? [...this.samples] : [...this.samples, merged(this.#open)];
+    return this.#open.length === 0 ? [...this.samples] : [...this.samples, mergeSamples(this.#open)];
   }
 
   #spanOf({ at }: ConsoleSample): number {
@@ -213,7 +213,7 @@ class Tier {
   }
 
   #close(): void {
-    this.samples.push(merged(this.#open));
+    this.samples.push(mergeSamples(this.#open));
     this.#open = [];
     if (this.samples.length <= this.#kept) return;
     this.samples.shift();
@@ -222,7 +222,7 @@ class Tier {
 }
 
 /** One sample for those of a span, of which there is one at least. */
-function merged(samples: readonly ConsoleSample[]): ConsoleSample {
+function mergeSamples(samples: readonly ConsoleSample[]): ConsoleSample {
   const last = samples.at(-1);
   if (!last) throw new Error('invariant: a span has a sample');
   if (samples.length === 1) return last;

@@ -115,7 +115,7 @@ function checkLeaf(document: unknown, relayPubkey: PublicKey, old: string | unde
   const proof = parseProof(document);
   const leaf = proof && decodeBase64(proof.record_b64);
   if (!proof || !leaf) throw new NotVerified('the proof has not the members of one');
-  const checkpoint = opened(proof.checkpoint, relayPubkey, 'of the proof');
+  const checkpoint = openNote(proof.checkpoint, relayPubkey, 'of the proof');
   if (checkpoint.epoch !== proof.epoch) throw new NotVerified('the checkpoint is of another epoch than the proof says');
   const { epoch, size, rootHash } = checkpoint;
   const { index } = proof;
@@ -123,7 +123,7 @@ function checkLeaf(document: unknown, relayPubkey: PublicKey, old: string | unde
     throw new NotVerified('the record is not in the tree of the checkpoint');
   }
   const ofTree: Verified[] = [
-    signed(checkpoint, relayPubkey),
+    signedCheckpoint(checkpoint, relayPubkey),
     { check: 'inclusion', sentence: `The record is leaf ${index} of the ${size} of epoch ${epoch}.` },
   ];
   if (index === 0) return { verified: [...ofTree, checkLink(leaf, relayPubkey, epoch, old)] };
@@ -131,7 +131,7 @@ function checkLeaf(document: unknown, relayPubkey: PublicKey, old: string | unde
   return { verified: [...ofTree, { check: 'item', sentence: itemSentence(item) }], item };
 }
 
-function signed({ size, epoch }: Checkpoint, relayPubkey: PublicKey): Verified {
+function signedCheckpoint({ size, epoch }: Checkpoint, relayPubkey: PublicKey): Verified {
   const sentence = `The relay ${displayFingerprint(relayPubkey)} signed a checkpoint of ${leavesText(size)} in epoch ${epoch}.`;
   return { check: 'checkpoint', sentence };
 }
@@ -164,7 +164,7 @@ function checkLink(leaf: Buffer, relayPubkey: PublicKey, epoch: string, old: str
   }
   const { previous } = link;
   if (old !== undefined) {
-    const last = opened(old, relayPubkey, 'of --old');
+    const last = openNote(old, relayPubkey, 'of --old');
     if (last.epoch !== previous?.epoch) throw new NotVerified('the old checkpoint is not of the epoch before');
     if (last.size !== previous.size || last.rootHash.toString('hex') !== previous.root_hash) {
       throw new NotVerified('the old checkpoint is not the one that the epoch links to');
@@ -184,8 +184,8 @@ function checkConsistency(document: unknown, relayPubkey: PublicKey, documents: 
     throw new NotVerified('a consistency proof needs both checkpoints: give --old and --new');
   }
   const [older, newer] = [
-    opened(documents.old, relayPubkey, 'of --old'),
-    opened(documents.new, relayPubkey, 'of --new'),
+    openNote(documents.old, relayPubkey, 'of --old'),
+    openNote(documents.new, relayPubkey, 'of --new'),
   ];
   if (older.epoch !== proof.epoch || newer.epoch !== proof.epoch) {
     throw new NotVerified('the checkpoints and the proof are of different epochs');
@@ -201,7 +201,13 @@ function checkConsistency(document: unknown, relayPubkey: PublicKey, documents: 
     throw new NotVerified('the newer checkpoint does not continue the older one');
   }
   const sentence = `The ${leavesText(to)} of the newer checkpoint ${to === 1 ? 'begins' : 'begin'} with the ${from} of the older one.`;
-  return { verified: [signed(older, relayPubkey), signed(newer, relayPubkey), { check: 'consistency', sentence }] };
+  return {
+    verified: [
+      signedCheckpoint(older, relayPubkey),
+      signedCheckpoint(newer, relayPubkey),
+      { check: 'consistency', sentence },
+    ],
+  };
 }
 
 function checkRotation(document: unknown): ProvenRotation {
@@ -252,7 +258,7 @@ function acceptOf(value: unknown, relayPubkey: PublicKey): { accept: AcceptRecei
   return { accept, isSigned: isResult };
 }
 
-function opened(note: string, relayPubkey: PublicKey, which: string): Checkpoint {
+function openNote(note: string, relayPubkey: PublicKey, which: string): Checkpoint {
   const checkpoint = openCheckpoint(note, relayPubkey);
   if (!checkpoint) throw new NotVerified(`the checkpoint ${which} is none that the relay key signed`);
   return checkpoint;

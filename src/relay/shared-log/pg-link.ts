@@ -112,8 +112,8 @@ export class PgLink {
     // Each statement rejects by itself; without a listener the connection's own error would end the process.
     client.on('error', () => socket.destroy());
     await client.connect();
-    await client.query(limited(SESSION, answerWithinMs));
-    const { rows } = await client.query<ServerSettings>(limited(SERVER, answerWithinMs));
+    await client.query(withTimeLimit(SESSION, answerWithinMs));
+    const { rows } = await client.query<ServerSettings>(withTimeLimit(SERVER, answerWithinMs));
     const [server] = rows;
     if (!server || server.isStandby) {
       socket.destroy();
@@ -136,7 +136,7 @@ export class PgLink {
     values: unknown[] = [],
   ): Promise<Answered<R>> {
     const before = this.#warnings.length;
-    const config = { ...(waits ? { text } : limited(text, this.#answerWithinMs)), name, values };
+    const config = { ...(waits ? { text } : withTimeLimit(text, this.#answerWithinMs)), name, values };
     const { rows, rowCount } = await this.#client.query<R & Record<string, unknown>>(config);
     for (const row of rows) withoutNull(row);
     return { rows, rowCount: rowCount ?? 0, warning: this.#warnings[before] };
@@ -144,7 +144,7 @@ export class PgLink {
 
   /** Statements one after another, without parameters. */
   async run(text: string): Promise<void> {
-    await this.#client.query(limited(text, this.#answerWithinMs));
+    await this.#client.query(withTimeLimit(text, this.#answerWithinMs));
   }
 
   /** True when one process of the server answers both, as behind a pooler. */
@@ -161,7 +161,7 @@ export class PgLink {
 }
 
 /** `pg` knows the limit also where its types do not. */
-function limited(text: string, withinMs: number): { text: string; query_timeout: number } {
+function withTimeLimit(text: string, withinMs: number): { text: string; query_timeout: number } {
   return { text, query_timeout: withinMs };
 }
 

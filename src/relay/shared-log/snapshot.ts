@@ -130,7 +130,7 @@ export async function writeSnapshot(options: WriteOptions): Promise<SnapshotMani
   const tally = new PartsTally();
   const hashes: Buffer[] = [];
   const put = async (part: number, content: Buffer): Promise<Buffer> => {
-    const body = framed(part, content);
+    const body = frame(part, content);
     await parts.put(part, body);
     hashes[part] = hashOf('sha256', body, 'buffer');
     return body;
@@ -170,7 +170,7 @@ async function* pairsOf(parts: Pick<SnapshotParts, 'get'>, manifest: SnapshotMan
     const part = tally.parts + 1;
     const body = await stored(parts, part);
     tally.add(body);
-    const pairs = await unpackedBlock(unframed(part, body));
+    const pairs = await unpackedBlock(unframe(part, body));
     if (!pairs) throw new SnapshotDamaged(`its part ${part} cannot be read`);
     yield pairs;
   }
@@ -186,7 +186,7 @@ async function stored(parts: Pick<SnapshotParts, 'get'>, part: number): Promise<
 
 /** Throws `SnapshotDamaged`, and `LogRefused` for a format that this software does not know. */
 export function decodeManifest(body: Buffer): SnapshotManifest {
-  return manifestFields.unpack(unpackArray(unframed(0, body)));
+  return manifestFields.unpack(unpackArray(unframe(0, body)));
 }
 
 /** The sum of the parts of a snapshot, while they are made or read. */
@@ -208,7 +208,7 @@ class PartsTally {
   }
 }
 
-function framed(part: number, bytes: Buffer): Buffer {
+function frame(part: number, bytes: Buffer): Buffer {
   const body = Buffer.allocUnsafe(HEADER_BYTES + bytes.length);
   body[0] = SNAPSHOT_FORMAT;
   body.writeUInt32BE(checksumOf(part, bytes), 1);
@@ -216,7 +216,7 @@ function framed(part: number, bytes: Buffer): Buffer {
   return body;
 }
 
-function unframed(part: number, body: Buffer): Buffer {
+function unframe(part: number, body: Buffer): Buffer {
   const [format = 0] = body;
   if (format > SNAPSHOT_FORMAT)
     throw new LogRefused(

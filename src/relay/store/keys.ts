@@ -170,7 +170,7 @@ export function rowKeyBytes(table: TableName, key: string): Buffer {
       return Buffer.of(PREFIX[table]);
     case 'restore': {
       const [atMs = '', epoch = ''] = key.split(' ');
-      return Buffer.concat([numbered(PREFIX.restore, Number(atMs)), Buffer.from(epoch, 'latin1')]);
+      return Buffer.concat([numberUnder(PREFIX.restore, Number(atMs)), Buffer.from(epoch, 'latin1')]);
     }
     case 'enrolment':
     case 'lineage':
@@ -180,10 +180,10 @@ export function rowKeyBytes(table: TableName, key: string): Buffer {
     case 'target':
     case 'sender':
     case 'move':
-      return keyed(PREFIX[table], key as PublicKey);
+      return keyUnder(PREFIX[table], key as PublicKey);
     case 'share':
       return Buffer.concat([
-        keyed(PREFIX.share, head(key)),
+        keyUnder(PREFIX.share, head(key)),
         publicKeyBytes(key.slice(PUBLIC_KEY_CHARACTERS) as PublicKey),
       ]);
     case 'account':
@@ -204,7 +204,7 @@ export function rowKeyBytes(table: TableName, key: string): Buffer {
 }
 
 export function logKey(lsn: number): Buffer {
-  return numbered(PREFIX.log, lsn);
+  return numberUnder(PREFIX.log, lsn);
 }
 
 /** Of the tree whose first record is at `firstLsn`. */
@@ -231,7 +231,7 @@ export function tileIndexOf(key: Buffer): number {
 }
 
 export function logLinkKey(firstLsn: number): Buffer {
-  return numbered(PREFIX.logLink, firstLsn);
+  return numberUnder(PREFIX.logLink, firstLsn);
 }
 
 /** The rows after the record at `lsn`, in parts. */
@@ -252,7 +252,7 @@ export function checkpointPartOf(key: Buffer): number {
 }
 
 export function checkpointKey(lsn: number): Buffer {
-  return numbered(PREFIX.checkpoint, lsn);
+  return numberUnder(PREFIX.checkpoint, lsn);
 }
 
 /** Of a log key, and of the first leaf of a tree; 0 for a key that is of neither. */
@@ -261,11 +261,11 @@ export function lsnOf(key: Buffer): number {
 }
 
 export function queueKey(target: PublicKey, seq: number): Buffer {
-  return keyedAndNumbered(PREFIX.queue, target, seq);
+  return keyAndNumberUnder(PREFIX.queue, target, seq);
 }
 
 export function payloadKey(target: PublicKey, seq: number): Buffer {
-  return keyedAndNumbered(PREFIX.payload, target, seq);
+  return keyAndNumberUnder(PREFIX.payload, target, seq);
 }
 
 export function seqOf(key: Buffer): number {
@@ -300,7 +300,7 @@ export function dueLsnOf(key: Buffer): number {
 }
 
 export function collectedKey(target: PublicKey): Buffer {
-  return keyed(PREFIX.collected, target);
+  return keyUnder(PREFIX.collected, target);
 }
 
 export function restoreTimeOf(key: Buffer): number {
@@ -316,7 +316,7 @@ export function dedupKey(name: Buffer): Buffer {
 }
 
 export function sharesOf(target: PublicKey): { gte: Buffer; lte: Buffer } {
-  const first = keyed(PREFIX.share, target);
+  const first = keyUnder(PREFIX.share, target);
   return { gte: first, lte: Buffer.concat([first, Buffer.alloc(KEY, 0xff)]) };
 }
 
@@ -328,21 +328,21 @@ function head(key: string): PublicKey {
   return key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey;
 }
 
-function keyed(prefix: number, key: PublicKey): Buffer {
+function keyUnder(prefix: number, key: PublicKey): Buffer {
   const bytes = Buffer.allocUnsafe(1 + KEY);
   bytes[0] = prefix;
   bytes.write(key, 1, 'base64');
   return bytes;
 }
 
-function numbered(prefix: number, value: number): Buffer {
+function numberUnder(prefix: number, value: number): Buffer {
   const bytes = Buffer.allocUnsafe(1 + NUMBER);
   bytes[0] = prefix;
   writeNumber(bytes, value, 1);
   return bytes;
 }
 
-function keyedAndNumbered(prefix: number, key: PublicKey, value: number): Buffer {
+function keyAndNumberUnder(prefix: number, key: PublicKey, value: number): Buffer {
   const bytes = Buffer.allocUnsafe(1 + KEY + NUMBER);
   bytes[0] = prefix;
   bytes.write(key, 1, 'base64');

@@ -191,7 +191,7 @@ async function tablesIn(manifest: string): Promise<Set<number> | undefined> {
   const bytes = await readFile(manifest).catch(() => undefined);
   if (!bytes) return undefined;
   const live = new Set<number>();
-  for (const record of recordsOf(bytes)) if (!record || !applied(record, live, seen)) return undefined;
+  for (const record of recordsOf(bytes)) if (!record || !applyEdit(record, live, seen)) return undefined;
   return NEEDED.every((tag) => seen.has(tag)) ? live : undefined;
 }
 
@@ -220,7 +220,7 @@ function* recordsOf(log: Buffer): Generator<Buffer | undefined> {
 }
 
 /** Whether the edit could be read. */
-function applied(edit: Buffer, live: Set<number>, seen: Set<number>): boolean {
+function applyEdit(edit: Buffer, live: Set<number>, seen: Set<number>): boolean {
   const reader = new LevelBytes(edit);
   while (!reader.isAtEnd) {
     const tag = reader.varint() ?? 0;

@@ -49,7 +49,7 @@ export async function lookAtStore(folder: string, position: Position | undefined
     const level = levelAt(beside);
     await level.open({ createIfMissing: false });
     try {
-      return await looked(level, position, nowMs);
+      return await lookInto(level, position, nowMs);
     } finally {
       await level.close();
     }
@@ -69,7 +69,7 @@ async function mirror(database: string, beside: string): Promise<void> {
   }
 }
 
-async function looked(level: Level, position: Position | undefined, nowMs: number): Promise<StoreLook> {
+async function lookInto(level: Level, position: Position | undefined, nowMs: number): Promise<StoreLook> {
   const [schema, view] = [await declaredSchema(level), await readViewMark(level)];
   const bounds = await checkNewestRecords(level, CHECKED_RECORDS);
   const { lastLsn, pruned } = bounds;

@@ -11,7 +11,7 @@ export interface Settings {
 const STORED_AS = 'poste-mail-settings';
 const DEFAULTS: Settings = { keys: true, notify: 'off' };
 
-export const settings = signal<Settings>(stored());
+export const settings = signal<Settings>(readSettings());
 
 export function changeSettings(changes: Partial<Settings>): void {
   settings.value = { ...settings.value, ...changes };
@@ -22,7 +22,7 @@ export function changeSettings(changes: Partial<Settings>): void {
   }
 }
 
-function stored(): Settings {
+function readSettings(): Settings {
   try {
     const { keys, notify } = JSON.parse(localStorage.getItem(STORED_AS) ?? '{}') as Partial<Settings>;
     return {

@@ -3,7 +3,7 @@ import { signal } from '@preact/signals';
 import type { InboxResult } from '../../host/contract/mail.ts';
 import type { ConversationsResult, PeopleResult } from '../../host/contract/owner-page.ts';
 import { act } from '../shared/api.ts';
-import { coalesced } from '../shared/coalesce.ts';
+import { coalesce } from '../shared/coalesce.ts';
 import { follow } from '../shared/live.ts';
 import { currentRoute } from '../shared/route.ts';
 import { failureText } from '../shared/session.ts';
@@ -78,9 +78,9 @@ export async function askInbox(input: object): Promise<InboxResult> {
 /** Starts to follow the mailbox. Call it once. */
 export function followMail(): void {
   const events = {
-    mail: coalesced(mailChanged, EVENTS_EVERY_MS),
-    sent: coalesced(() => void sentChanges.value++, EVENTS_EVERY_MS),
-    people: coalesced(() => void loadPeople(), EVENTS_EVERY_MS),
+    mail: coalesce(mailChanged, EVENTS_EVERY_MS),
+    sent: coalesce(() => void sentChanges.value++, EVENTS_EVERY_MS),
+    people: coalesce(() => void loadPeople(), EVENTS_EVERY_MS),
   };
   follow({ events, refresh, refreshEveryMs: REFRESH_EVERY_MS, staysWhenHidden: wantsNotifications });
   void refresh();

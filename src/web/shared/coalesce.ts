@@ -7,7 +7,7 @@ type After = (work: () => void, ms: number) => unknown;
  * A function that calls `work` at once, and not again within `everyMs`: calls meanwhile become one at the end of that
  * time.
  */
-export function coalesced(work: () => void, everyMs: number, after: After = setTimeout): () => void {
+export function coalesce(work: () => void, everyMs: number, after: After = setTimeout): () => void {
   let state: 'idle' | 'resting' | 'due' = 'idle';
   const rested = (): void => {
     const isDue = state === 'due';

@@ -22,10 +22,10 @@ export function currentRoute<Route>(routeOf: (parts: HashParts) => Route): Reado
 function hashParts(hash: string): HashParts {
   const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?');
   const [view = '', subject = ''] = path.split('/');
-  return { view, subject: decoded(subject), query: new URLSearchParams(query) };
+  return { view, subject: decode(subject), query: new URLSearchParams(query) };
 }
 
-function decoded(text: string): string {
+function decode(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {

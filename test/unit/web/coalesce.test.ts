@@ -1,12 +1,12 @@
 /** Many events in a moment become few calls. */
 import { expect, test } from 'vitest';
-import { coalesced } from '../../../src/web/shared/coalesce.ts';
+import { coalesce } from '../../../src/web/shared/coalesce.ts';
 import { ManualTimers } from '../../support/manual-time.ts';
 
 test('the first event is followed at once, those of the time after it once, and a later one at once again', () => {
   const timers = new ManualTimers();
   let calls = 0;
-  const event = coalesced(
+  const event = coalesce(
     () => void calls++,
     300,
     (work, ms) => timers.after(ms, work),

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { filled } from '../../../../src/cli/lib/screen.ts';
+import { wrapText } from '../../../../src/cli/lib/screen.ts';
 import { commandsBelow, notesOf } from '../../../../src/cli/lib/command-tree.ts';
 import { posteCommand } from '../../../../src/cli/run.ts';
 import { commandContext } from '../../../support/command-run.ts';
@@ -17,7 +17,7 @@ test('a paragraph that is too wide is filled anew, and what is indented stays', 
     '  $ poste with many words in it',
     '',
   ].join('\n');
-  expect(filled(text, 12)).toBe(
+  expect(wrapText(text, 12)).toBe(
     [
       '',
       'One two',
@@ -32,7 +32,7 @@ test('a paragraph that is too wide is filled anew, and what is indented stays', 
       '',
     ].join('\n'),
   );
-  expect(filled(text, 40)).toBe(text);
+  expect(wrapText(text, 40)).toBe(text);
 });
 
 test('the help of every command fits 80 columns, but for examples and words that are longer', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { formatMoment, formatTime, screenOf, styled } from '../../../../src/cli/lib/screen.ts';
+import { formatMoment, formatTime, screenOf, applyStyle } from '../../../../src/cli/lib/screen.ts';
 import { commandContext, type CommandWorld, runHere } from '../../../support/command-run.ts';
 import { PIPE, terminal } from '../../../support/screens.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
@@ -82,9 +82,9 @@ describe('screenOf', () => {
 });
 
 test('a text has escape sequences on a screen with colours only', () => {
-  expect(styled(terminal(80, { hasColor: true }), 'red', 'no')).toBe('\u001b[31mno\u001b[39m');
-  expect(styled(terminal(80, { hasColor: true }), undefined, 'no')).toBe('no');
-  expect(styled(terminal(80), 'red', 'no')).toBe('no');
+  expect(applyStyle(terminal(80, { hasColor: true }), 'red', 'no')).toBe('\u001b[31mno\u001b[39m');
+  expect(applyStyle(terminal(80, { hasColor: true }), undefined, 'no')).toBe('no');
+  expect(applyStyle(terminal(80), 'red', 'no')).toBe('no');
 });
 
 describe('--no-color', () => {
