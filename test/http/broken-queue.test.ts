@@ -10,7 +10,7 @@ import { jsonOf } from '../support/problems.ts';
 import { rawRequest, requestBytes } from '../support/raw-http.ts';
 import { withRawLevel } from '../support/raw-level.ts';
 
-test('its ack is refused, its mail is handed over, and the log, /healthz, the metrics and the console tell', async () => {
+test('its ack is refused, its mail is handed over; the log, /healthz, metrics and console tell', async () => {
   const relay = await enrolledRelay(FIRST_ADAPTER, [alice, bob, carol], {
     adminListen: { host: '127.0.0.1', port: 0 },
   });

@@ -82,7 +82,7 @@ async function posted(session: ClientHttp2Session, bytes: number): Promise<{ sta
   return { status: (headers as Record<string, unknown>)[':status'], text };
 }
 
-test('Caddy passes on the largest body, and answers a larger one with 413 and a text, on a connection that goes on', async (context) => {
+test('Caddy passes on the largest body, and answers a larger one with 413 and a text; the connection goes on', async (context) => {
   const session = await caddy(context);
   const largest = await posted(session, BODY_BYTES_MAX);
   expect(largest).toEqual({ status: 200, text: `${BODY_BYTES_MAX} of ${BODY_BYTES_MAX} by 1.1` });

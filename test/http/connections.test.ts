@@ -97,7 +97,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     closeAll(more);
   });
 
-  test('too few files, and more connections than there are files for, are refused before the store is touched', async () => {
+  test('too few files, or more connections than files, are refused before the store is touched', async () => {
     const relay = await relayForTest(adapter);
     await relay.stop();
     await expect(relay.start({ openFilesMax: 300 })).rejects.toThrow('may open 300 files');

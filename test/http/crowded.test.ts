@@ -1,4 +1,6 @@
-/** Peers that send or take nothing while there is no room left: they give way, and small requests never wait for them. */
+/**
+ * Peers that send or take nothing while there is no room left: they give way, and small requests never wait for them.
+ */
 import { describe, expect, test } from 'vitest';
 import { SLOW_AFTER_MS } from '../../src/http/budget.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';

@@ -13,7 +13,7 @@ import { jsonOf } from '../support/problems.ts';
 import { rawRequest, requestBytes } from '../support/raw-http.ts';
 import { rowName } from '../../src/relay/store/checksum.ts';
 
-test('what needs it is refused, and the log, /healthz, the metrics and the console tell, the log of nobody', async () => {
+test('what needs it is refused, and the log, /healthz, metrics and console tell, the log of nobody', async () => {
   const relay = await enrolledRelay(FIRST_ADAPTER, [alice, bob, carol], {
     adminListen: { host: '127.0.0.1', port: 0 },
   });

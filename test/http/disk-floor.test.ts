@@ -51,7 +51,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(relay.logged.map(({ message }) => message)).toContainEqual(expect.stringContaining('almost full'));
   });
 
-  test('strangers fill their part of it alone: one that is light finds room, and one with an invite is served to the end', async () => {
+  test('strangers fill their part of it alone: a light one finds room, one with an invite is served', async () => {
     const free = { bytes: FLOOR + 80_000 };
     const relay = await relayForTest(adapter, { diskFloorBytes: FLOOR, freeBytes: () => Promise.resolve(free.bytes) });
     const token = 'poste-invite-of-the-operator';

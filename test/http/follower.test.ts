@@ -316,7 +316,7 @@ function copiesLog({ logged }: HttpRelay): string[] {
 }
 
 describe('a server of which a batch would have no second copy', () => {
-  test('is waited for by a relay that starts: nothing is begun or accepted, and it leads without another start', async () => {
+  test('a relay that starts waits for it: nothing is begun or accepted, and it then leads by itself', async () => {
     const server = newServer();
     server.copyFault = NO_NAME;
     const [port, adminPort] = [await freePort(), await freePort()];
@@ -385,7 +385,7 @@ describe('a server of which a batch would have no second copy', () => {
     relay.logged.length = 0;
   });
 
-  test('takes nothing of a relay that leads: it is not ready, refuses pushes, and goes on when there is a copy again', async () => {
+  test('takes nothing of a relay that leads: not ready, refuses pushes, goes on when there is a copy again', async () => {
     const server = newServer();
     const adminListen = { host: '127.0.0.1', port: await freePort() };
     const relay = await leading(server, { adminListen });
@@ -544,7 +544,8 @@ describe('a backup of a relay that follows', () => {
     const { log, fail } = faulty(server.client());
     const follower = await following(server, onLog(log));
     await caughtUp(leader, follower);
-    // A batch is applied from here on; it waits for its wire bytes, and what is read meanwhile must not hold half of it.
+    // A batch is applied from here on; it waits for its wire bytes, and what is read meanwhile must not hold half of
+    // it.
     let letGo: (() => void) | undefined;
     fail.payloads = () => new Promise((resolve) => (letGo = resolve));
     const before = server.stored.at(-1)?.lastLsn;
@@ -622,7 +623,7 @@ describe('the scrub of a relay that follows', () => {
     expect(verified).toMatchObject({ code: EXIT.ok });
   });
 
-  test('says nothing of items that it cannot ask the log for, and leaves to the leader what the log lacks', async () => {
+  test('says nothing of items it cannot ask the log for; what the log lacks is left to the leader', async () => {
     const server = newServer();
     const { leader, follower, seqs } = await damaged(server);
     const { epoch } = leader;

@@ -28,9 +28,9 @@ const framings = framingsAt({
 });
 
 /**
- * What the two servers read differently, and neither as two requests: the answers to it and to a good request that is sent
- * when it is answered. Without an answer the server waits for the rest of it until the connection ends, and with one
- * answer the connection ends behind that.
+ * What the two servers read differently, and neither as two requests: the answers to it and to a good request that is
+ * sent when it is answered. Without an answer the server waits for the rest of it until the connection ends, and with
+ * one answer the connection ends behind that.
  */
 const DIFFERENT: [what: string, bytes: string, answers: Record<Adapter, number[]>][] = [
   ['a bare CR in a header', `${INFO}a: b\rc: d\r\n\r\n`, { uws: [], node: [400] }],
@@ -128,7 +128,8 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const push = (id: string): Buffer =>
       hopBytes(relay.hop(alice, 'POST', '/v2/relay/items', JSON.stringify({ items: [itemTo([carol], id)] })));
     const answers = await rawExchange(relay.port, Buffer.concat([push('first'), push('second'), push('third')]));
-    // uWebSockets.js ends the connection when a request comes while another is not answered; node:http answers that one.
+    // uWebSockets.js ends the connection when a request comes while another is not answered; node:http answers that
+    // one.
     expect(answers.map(({ status }) => status)).toEqual(adapter === 'uws' ? [] : [200]);
     await relay.client(carol).ownInfo();
     const stored = (await relay.queue(carol)).map(({ itemId }) => itemId as string);

@@ -1,4 +1,6 @@
-/** A relay that serves with `--admission invite`: a new host brings an open invite, and each invite lets one host in. */
+/**
+ * A relay that serves with `--admission invite`: a new host brings an open invite, and each invite lets one host in.
+ */
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../src/protocol/digest.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';

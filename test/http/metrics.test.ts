@@ -91,7 +91,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     await expect.poll(async () => (await scrape(relay)).get(LAST_BACKUP), { interval: 5 }).toBe(takenS);
   });
 
-  test('it says when the last good backup of a plan was taken, after a restart too, and 0 while there is none', async () => {
+  test('it tells the time of the last good backup of a plan, after a restart too, and 0 without one', async () => {
     const relay = await started();
     const folder = await temporaryFolder();
     const backups = { folder, keep: 3, everyMs: 86_400_000 };

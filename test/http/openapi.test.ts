@@ -49,7 +49,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     }
   });
 
-  test('every parameter of a query that it tells of is refused when it is garbage, repeated, broken or missing', async () => {
+  test('every query parameter that it names is refused when garbage, repeated, broken or missing', async () => {
     const relay = await started();
     await relay.enrol(alice);
     const session = await enterConsole(relay);

@@ -168,7 +168,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       expect(await relay.queue(bob)).toEqual([]);
     });
 
-    test('more bodies than the share of one host are not held: 503, others go on, and room again when they are gone', async () => {
+    test('more bodies than the share of one host are not held: 503, others go on, and room when they are gone', async () => {
       const relay = await enrolledRelay(adapter, [alice, bob]);
       const bytes = bigPush(relay, 'full');
       const connections: RawConnection[] = [];
@@ -310,7 +310,9 @@ async function queued(
   return { relay, wires };
 }
 
-/** From now on a thread encodes large slices. Returns how many it has encoded, and how many it left to the event loop. */
+/**
+ * From now on a thread encodes large slices. Returns how many it has encoded, and how many it left to the event loop.
+ */
 async function withThread({ relay: { engine }, folder }: HttpRelay): Promise<{ encoded: number; left: number }> {
   const thread = new WireThread(join(folder, LEVEL_FOLDER), BUNDLED);
   onTestFinished(() => thread.close());

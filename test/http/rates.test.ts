@@ -44,7 +44,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(await pushOf(relay, alice, ['m5'])).toBe(429);
   });
 
-  test('sender lists and encryption keys are counted by the hour, each by host key, and apart from pushes', async () => {
+  test('sender lists and encryption keys count by the hour, each by host key, apart from pushes', async () => {
     const relay = await enrolledRelay(adapter, [alice, bob], { pushesPerMinute: 1 });
     const lsn = await relay.lastLsn();
     for (let count = 0; count < PUBLICATIONS_PER_HOUR; count++) {
@@ -228,7 +228,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(await statusesFrom(relay, CHALLENGE, headers)).toEqual([200, 429, 200]);
   });
 
-  test('challenges of one key are bounded for each client address, so that a stranger cannot push out the host', async () => {
+  test('challenges of one key are bounded per client address: a stranger cannot push out the host', async () => {
     const relay = await relayForTest(adapter, { trustProxy: 'xff' });
     const own = jsonOf(await askChallenge(relay, carol, { 'x-forwarded-for': '1.1.1.1' }))['challenge'];
     for (let count = 0; count < 20; count++) await askChallenge(relay, carol, { 'x-forwarded-for': '2.2.2.2' });

@@ -59,7 +59,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(await relay.client(carol).ack(relay.epoch, head_seq)).toMatchObject({ deleted: 2 });
   });
 
-  test('the record is shown under the old key as it was posted, to any enrolled host, also after a restart', async () => {
+  test('the record is shown under the old key as posted, to any enrolled host, also after a restart', async () => {
     const relay = await enrolledRelay(adapter, [alice, bob]);
     const posted = rotationBody(bob, carol, { rec: { unknown: { 'signed too': [1] } } });
     expect((await postJson(relay, PATH, posted)).status).toBe(200);

@@ -41,7 +41,7 @@ function names(server: MemoryLogServer): string[] {
 }
 
 describe('a relay of a newer version', () => {
-  test('leads in the old format while a node of the older version follows, and raises it when that has not been seen for a day', async () => {
+  test('leads in the old format while an older node follows, and raises it a day after that was last seen', async () => {
     const server = newServer();
     let nowMs = server.nowMs();
     server.nowMs = () => nowMs;

@@ -48,7 +48,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts';
 const wiresOf = (items: readonly PulledItem[]): string[] => items.map(({ wire_b64: wire }) => wire);
 
 describe('a relay whose log is shared', () => {
-  test('goes on in an empty folder with the epoch, the seqs, the wire bytes and the duplicates of the one before', async () => {
+  test('goes on in an empty folder with the epoch, the seqs, wire bytes and duplicates of the one before', async () => {
     const server = newServer();
     const first = await started(server);
     expect(first.relay.initialised).toBe(true);

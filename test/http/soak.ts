@@ -1,7 +1,7 @@
 /**
- * Days of a relay in a few seconds each: real requests over real sockets to a real store, under a clock and timers that the
- * test moves. Hosts enrol, push, pull, ack and change their keys; mail expires, the log is pruned, backups are taken, and
- * every day the newest one is restored and the store of every former schema is opened and used.
+ * Days of a relay in a few seconds each: real requests over real sockets to a real store, under a clock and timers that
+ * the test moves. Hosts enrol, push, pull, ack and change their keys; mail expires, the log is pruned, backups are
+ * taken, and every day the newest one is restored and the store of every former schema is opened and used.
  */
 import { readdirSync, statSync } from 'node:fs';
 import { readdir, rm } from 'node:fs/promises';

@@ -166,7 +166,7 @@ async function deafServer({ uws, version }: UwsBinding, tls: Tls): Promise<{ ser
 }
 
 describe('a port that cannot be listened on again with a new certificate', () => {
-  test('is listened on with the one before; when that fails too, the caller is told, and may try again', async (context) => {
+  test('the one before is listened on; when that fails too, the caller is told and may try again', async (context) => {
     const { binding } = uwsHere();
     if (!binding) return context.skip();
     const folder = await temporaryFolder();

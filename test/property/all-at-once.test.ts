@@ -201,7 +201,7 @@ async function ackAll(relay: TestRelay): Promise<void> {
   }
 }
 
-test('whatever comes together, and wherever the disk fails, the store is whole and its log tells all of it', async () => {
+test('whatever comes together, wherever the disk fails, the store is whole and its log tells all of it', async () => {
   await fc.assert(
     fc.asyncProperty(story, healthy, failure, anyPassingMs, async (started, delays, failing, passingMs) => {
       const { folder, remove } = await disposableFolder();

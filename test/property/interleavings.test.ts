@@ -1,6 +1,6 @@
 /**
- * Interleavings of engine and commit: of all that waits (commands that are to begin, reads, writes and syncs of the disk)
- * fast-check chooses what goes on next. A run follows from its seed, since the disk is a table in memory.
+ * Interleavings of engine and commit: of all that waits (commands that are to begin, reads, writes and syncs of the
+ * disk) fast-check chooses what goes on next. A run follows from its seed, since the disk is a table in memory.
  */
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';

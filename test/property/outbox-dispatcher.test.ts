@@ -1,6 +1,6 @@
 /**
- * The dispatcher in random runs, held against rules that need none of its bookkeeping: every request is looked at when it
- * begins, with nothing but the rows in the store and the requests under way.
+ * The dispatcher in random runs, held against rules that need none of its bookkeeping: every request is looked at when
+ * it begins, with nothing but the rows in the store and the requests under way.
  */
 import { expect, test } from 'vitest';
 import type { OutboxEvent } from '../../src/host/core/outbox-event.ts';

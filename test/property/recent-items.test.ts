@@ -1,6 +1,6 @@
 /**
- * The items in memory against a model that looks through every row: whatever happens to queues, a page from memory is the
- * page of the store, or there is none. Memories that lack one of the rules show that these histories would find it.
+ * The items in memory against a model that looks through every row: whatever happens to queues, a page from memory is
+ * the page of the store, or there is none. Memories that lack one of the rules show that these histories would find it.
  */
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -20,7 +20,9 @@ const anyLimits: fc.Arbitrary<NonNullable<Limits>> = fc.record({
   itemBytesMax: fc.integer({ min: 850, max: 1000 }),
 });
 
-/** What the memory says of every queue, from every place in it, beside what is stored; and how many rows it handed over. */
+/**
+ * What the memory says of every queue, from every place in it, beside what is stored; and how many rows it handed over.
+ */
 function handedOver(memory: Memory, history: DurableHistory): { wrong: string[]; rows: number } {
   const wrong: string[] = [];
   let handed = 0;

@@ -242,7 +242,7 @@ test('whatever overtakes what, every item is stored once and is where its host i
   );
 });
 
-test('a disk that fails in the middle loses nothing that was answered, and a retry under new keys doubles nothing', async () => {
+test('a disk failing in the middle loses nothing answered, and a retry under new keys doubles nothing', async () => {
   const failing = fc.tuple(healthy, fc.constantFrom('unwritten' as const, 'written' as const), fc.nat(6));
   await fc.assert(
     fc.asyncProperty(story, failing, anyPassingMs, async (started, [delays, fails, after], passingMs) => {

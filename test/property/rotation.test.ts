@@ -270,7 +270,7 @@ test('two proven accounts that differ refuse the rotation, and nothing changes',
   expect(worlds.filter(haveOtherAccounts).length).toBeGreaterThan(share(10));
 });
 
-test('rule 1: the old queue comes after the new, in order, from max(next of old, next of new, now), without gaps', async () => {
+test('rule 1: the old queue comes after the new, in order and without gaps, from max(old next, new next, now)', async () => {
   const faults = await rotatedEverywhere(({ before, after, rotated, new: fresh }) => {
     const { old, new: own } = before;
     const firstSeq = Math.max(old.head.headSeq + 1, own.head.headSeq + 1, relay.clock.nowMs);
@@ -294,7 +294,7 @@ test('rule 1: the name follows the host, unless another host of the account has 
   expect(faults).toEqual([]);
 });
 
-test('rule 1: a proven account and its authority stay, whichever key had them, and are charged for the whole queue', async () => {
+test('rule 1: a proven account and its authority stay, whichever key had them, and pay for the whole queue', async () => {
   const faults = await rotatedEverywhere(({ oldAccount, newAccount, after, accounts }) => {
     const account = oldAccount ?? newAccount ?? null;
     const authorizedBy = account === null ? 'host-key' : 'account-token';
@@ -306,7 +306,7 @@ test('rule 1: a proven account and its authority stay, whichever key had them, a
   expect(faults).toEqual([]);
 });
 
-test('rule 2: of two sender lists the newer one stays, and the one of the new key when they are of one time', async () => {
+test('rule 2: of two sender lists the newer stays, and that of the new key at equal times', async () => {
   const faults = await rotatedEverywhere(({ before, after }) => {
     const [old, own] = [before.old.list, before.new.list];
     expect(after.new.list).toEqual(old && (!own || own.iatMs < old.iatMs) ? old : own);
@@ -324,7 +324,7 @@ test('rule 3: the old key is revoked for good', async () => {
   expect(faults).toEqual([]);
 });
 
-test('the new key keeps its own encryption key and acked_through, and the old encryption key is shown no longer', async () => {
+test('the new key keeps its own encryption key and acked_through, and the old encryption key is not shown', async () => {
   const faults = await rotatedEverywhere(async ({ old, before, after }) => {
     expect(after.new.encKey).toEqual(before.new.encKey);
     expect(after.new.head.ackedThrough).toBe(before.new.head.ackedThrough);

@@ -1,7 +1,7 @@
 /**
- * A relay of several nodes that share a log, against the model: any commands, any order, and with each stop another node
- * takes the lead, from wherever it had come. Meanwhile snapshots are taken, the log is pruned, and disks are lost. Each view
- * ends with the same keys, and is what a replay of the log gives.
+ * A relay of several nodes that share a log, against the model: any commands, any order, and with each stop another
+ * node takes the lead, from wherever it had come. Meanwhile snapshots are taken, the log is pruned, and disks are lost.
+ * Each view ends with the same keys, and is what a replay of the log gives.
  */
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';

@@ -1,10 +1,10 @@
 /**
  * Random faults to a simulated relay and its hosts: what was accepted is neither lost nor doubled nor told wrongly.
  *
- * The core, the engine, the sweep and the opening of the store are the real ones; clock, disk and network are simulated,
- * and everything follows from a seed. `npm run torture -- --only simulation` does 3,000 of them. `POSTE_TORTURE_SEED`
- * repeats one, with `POSTE_TORTURE_RUNS` it is the first of so many, and `POSTE_TORTURE_STEPS` names the steps of it that
- * are taken: a seed that fails says with which few of them it still does.
+ * The core, the engine, the sweep and the opening of the store are the real ones; clock, disk and network are
+ * simulated, and everything follows from a seed. `npm run torture -- --only simulation` does 3,000 of them.
+ * `POSTE_TORTURE_SEED` repeats one, with `POSTE_TORTURE_RUNS` it is the first of so many, and `POSTE_TORTURE_STEPS`
+ * names the steps of it that are taken: a seed that fails says with which few of them it still does.
  */
 import { hash } from 'node:crypto';
 import { expect, onTestFinished, test, vi } from 'vitest';

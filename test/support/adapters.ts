@@ -1,6 +1,7 @@
 /**
- * The HTTP servers that run on this machine. Where no uWebSockets.js loads (Node 24 with an older glibc, musl) the relay
- * serves with node:http alone, and so do its tests; test/unit/relay/http/uws-binding.test.ts says where it must load.
+ * The HTTP servers that run on this machine. Where no uWebSockets.js loads (Node 24 with an older glibc, musl) the
+ * relay serves with node:http alone, and so do its tests; test/unit/relay/http/uws-binding.test.ts says where it must
+ * load.
  */
 import { uwsHere } from '../../src/relay/http/uws-binding.ts';
 import { IS_REST, IS_THOROUGH } from './thorough.ts';

@@ -30,8 +30,8 @@ export interface Template {
   folder: string;
   nowMs: number;
   /**
-   * Throws unless everything that was promised is there, the store verifies, and a relay serves from it: in the same epoch,
-   * where the operation begins none and `mayBegin` is not said.
+   * Throws unless everything that was promised is there, the store verifies, and a relay serves from it: in the same
+   * epoch, where the operation begins none and `mayBegin` is not said.
    */
   keeps: (folder: string, mayBegin?: boolean) => Promise<void>;
   /** Whether the operation has been done. */
@@ -62,8 +62,8 @@ const NAME_BYTES = 4;
 const RETENTION_OVER = 'the retention of the log has had its time';
 
 /**
- * The clock stands still, the names of temporary files are those of every run with this `number`, and the retention of the
- * log begins soon. The process says when that must have ended, for a run in which it finds nothing to do.
+ * The clock stands still, the names of temporary files are those of every run with this `number`, and the retention of
+ * the log begins soon. The process says when that must have ended, for a run in which it finds nothing to do.
  */
 export function stillClock(nowMs: number, number = 0): Environment {
   const preload = `

@@ -1,6 +1,6 @@
 /**
- * The Markdown pages of the repository as a test can read them: headings with their anchors, links, code, numbered rules,
- * and the commands and flags that they name.
+ * The Markdown pages of the repository as a test can read them: headings with their anchors, links, code, numbered
+ * rules, and the commands and flags that they name.
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';

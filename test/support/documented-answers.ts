@@ -2,8 +2,9 @@
  * Holds every answer that a test receives to the OpenAPI document: its status is documented for the operation, its
  * headers and its content type are, and its body is what the schema says.
  *
- * An answer with a request id is the relay's, unless the console was asked. One without is the operator's listener's, or that of the HTTP server
- * itself, which refuses what it cannot read as HTTP/1.1 in its own words; those are listed here.
+ * An answer with a request id is the relay's, unless the console was asked. One without is the operator's listener's,
+ * or that of the HTTP server itself, which refuses what it cannot read as HTTP/1.1 in its own words; those are listed
+ * here.
  */
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { signedTarget } from '../../src/protocol/hop.ts';

@@ -123,7 +123,7 @@ export function keepsWhatADurableLogPromises(open: () => Promise<DurableForm>): 
     expect(await stateOf(relay)).toEqual(await stateOf(embedded));
   });
 
-  test('a batch counts when it is durable, and not before; one without a record, or of this node alone, has no number', async () => {
+  test('a batch counts once durable, not before; one without a record, or of this node alone, has no number', async () => {
     const { relay } = await opened(open());
     await story(relay);
     const { store } = relay;
@@ -150,7 +150,7 @@ export function keepsWhatADurableLogPromises(open: () => Promise<DurableForm>): 
     expect((await relay.pushOne(pushOf(alice, 'after', [[bob, 'x']]))).verdict).toBe('accepted');
   });
 
-  test('after a batch that did not become durable nothing is appended, and what was answered before is there', async () => {
+  test('nothing is appended after a batch that did not become durable; what was answered before is there', async () => {
     const { relay, breaks } = await opened(open());
     await story(relay);
     const { lastLsn } = relay.store;

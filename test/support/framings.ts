@@ -1,6 +1,6 @@
 /**
- * Framings that every server refuses: what a proxy and a server could read in two ways, and what is no HTTP/1.1. Nothing
- * behind such a request is looked at.
+ * Framings that every server refuses: what a proxy and a server could read in two ways, and what is no HTTP/1.1.
+ * Nothing behind such a request is looked at.
  */
 import { HOP_HEADERS } from '../../src/protocol/hop.ts';
 

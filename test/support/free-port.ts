@@ -11,8 +11,8 @@ export async function freePort(): Promise<number> {
 }
 
 /**
- * For a server that goes away and comes again: no connection is given the port meanwhile, nor does another process of the
- * tests get it from here.
+ * For a server that goes away and comes again: no connection is given the port meanwhile, nor does another process of
+ * the tests get it from here.
  */
 export async function steadyPort(): Promise<number> {
   const port = STEADY_PORTS.from + Math.floor(Math.random() * STEADY_PORTS.count);

@@ -6,8 +6,9 @@ import { TIMES } from './thorough.ts';
 const REPORT_MS = 5000;
 
 /**
- * Options for `fc.assert` in a test that may take `testMs`, times as much as it tries more. A test that meets its own time limit in the middle of a
- * search for the smallest counterexample tells nothing of it; interrupted before, it tells seed, path and what it has.
+ * Options for `fc.assert` in a test that may take `testMs`, times as much as it tries more. A test that meets its own
+ * time limit in the middle of a search for the smallest counterexample tells nothing of it; interrupted before, it
+ * tells seed, path and what it has.
  */
 export function inTime(testMs: number): { plugins: fc.Plugin<unknown>[] } {
   return { plugins: [fc.interruptAfterTimeLimit(TIMES * testMs - REPORT_MS, { failOnInterrupt: true })] };

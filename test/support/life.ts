@@ -1,6 +1,6 @@
 /**
- * A life of a relay in which everything that has an event happens, for tests that look at stores afterwards. Fixed keys,
- * times and texts: the same life leaves the same log.
+ * A life of a relay in which everything that has an event happens, for tests that look at stores afterwards. Fixed
+ * keys, times and texts: the same life leaves the same log.
  */
 import { DAY_MS, DEFAULT_LIMITS, dedupHorizonMs, retentionMs } from '../../src/protocol/limits.ts';
 import { sha256Hex } from '../../src/protocol/digest.ts';

@@ -1,11 +1,11 @@
 /**
- * Test files that `npm test` leaves to `npm run test:rest`, because they take long each and what they try in whole processes,
- * pages and histories is tried in parts by others. None of them is of test/spec: every rule of the specification has its
- * test in `npm test`.
+ * Test files that `npm test` leaves to `npm run test:rest`, because they take long each and what they try in whole
+ * processes, pages and histories is tried in parts by others. None of them is of test/spec: every rule of the
+ * specification has its test in `npm test`.
  *
  * They are found by measuring. `npm run test:durations` runs every file in its short form (names of files: these alone)
- * and writes test/durations.json: a file that took longer than LONG_SECONDS is left out from then on, and one of those that
- * took less than SHORT_SECONDS is tried again.
+ * and writes test/durations.json: a file that took longer than LONG_SECONDS is left out from then on, and one of those
+ * that took less than SHORT_SECONDS is tried again.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 

@@ -4,7 +4,9 @@ import { NEEDS } from './programs.ts';
 
 const NEED = `${NEEDS}addresses like 127.0.0.2, as Linux has them`;
 
-/** `address`, for the end of a connection that calls; the test that runs is skipped where the system does not have it. */
+/**
+ * `address`, for the end of a connection that calls; the test that runs is skipped where the system does not have it.
+ */
 export function callingAddress(address: string): string {
   if (address === '127.0.0.1' || process.platform === 'linux') return address;
   if (process.env['CI'] === 'true') throw new Error(`With CI=true nothing is skipped, and this test ${NEED}.`);

@@ -5,7 +5,9 @@
  */
 import * as fc from 'fast-check';
 
-/** What passes each time somebody looks at the clock: no pause at all, one now and then, one wherever there may be one. */
+/**
+ * What passes each time somebody looks at the clock: no pause at all, one now and then, one wherever there may be one.
+ */
 export const anyPassingMs = fc.constantFrom(0, 2, 10);
 
 /** A clock for `monotonicMs` by which `passingMs` pass whenever somebody looks at it. */

@@ -2,7 +2,9 @@
 import type { Cancel, Clock, Timers } from '../../src/lib/clock.ts';
 import { NOON_MS } from './test-clock.ts';
 
-/** Both clocks stand still until they are moved: on a busy machine a lease would end, or a reader would have stalled. */
+/**
+ * Both clocks stand still until they are moved: on a busy machine a lease would end, or a reader would have stalled.
+ */
 export class ManualClock implements Clock {
   wallMs = NOON_MS;
   #runMs = 1_000_000;

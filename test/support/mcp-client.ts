@@ -1,6 +1,6 @@
 /**
- * The official MCP client, and `poste mcp` as its child process or in this one. Everything that the process writes is kept, so that a
- * test can hold its standard output to the protocol. Call it inside a test, after the build.
+ * The official MCP client, and `poste mcp` as its child process or in this one. Everything that the process writes is
+ * kept, so that a test can hold its standard output to the protocol. Call it inside a test, after the build.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

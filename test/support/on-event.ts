@@ -1,7 +1,9 @@
 /** Listeners of tests, which hear of every event of a host. */
 import type { HostEvent } from '../../src/host/base/context.ts';
 
-/** Calls `listener` for every event from now on, after the listeners of the host. Returns the function that ends that. */
+/**
+ * Calls `listener` for every event from now on, after the listeners of the host. Returns the function that ends that.
+ */
 export function onEvent(
   target: { emit: (event: HostEvent) => void },
   listener: (event: HostEvent) => void,

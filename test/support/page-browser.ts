@@ -1,6 +1,6 @@
 /**
- * A page of ours in a real browser: headless Chromium against a process that the test runs. Whatever the page should never
- * do (a violated policy, an error, a dialog, a word too wide) is kept.
+ * A page of ours in a real browser: headless Chromium against a process that the test runs. Whatever the page should
+ * never do (a violated policy, an error, a dialog, a word too wide) is kept.
  */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

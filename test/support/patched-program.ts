@@ -1,4 +1,6 @@
-/** `poste` with something changed: what a test leaves out on purpose, to see that it is missed. Built from the sources. */
+/**
+ * `poste` with something changed: what a test leaves out on purpose, to see that it is missed. Built from the sources.
+ */
 import { readFile, symlink } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { Plugin } from 'esbuild';

@@ -1,6 +1,6 @@
 /**
- * A folder with a host in it. Commands run in this process; its daemon does too, unless a test wants one that it can kill.
- * Call these inside a test.
+ * A folder with a host in it. Commands run in this process; its daemon does too, unless a test wants one that it can
+ * kill. Call these inside a test.
  */
 import { join } from 'node:path';
 import { DaemonClient } from '../../src/host/api/client.ts';

@@ -1,4 +1,6 @@
-/** What tests of `poste relay` share: its exit codes, a client of the relay that a command started, how commands end. */
+/**
+ * What tests of `poste relay` share: its exit codes, a client of the relay that a command started, how commands end.
+ */
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import { RelayClient } from '../../src/host/relay/relay-client.ts';

@@ -1,7 +1,8 @@
 /**
  * Many at once at one relay: pushes, acks and pages that nobody waits for, and what each of them found wrong.
  *
- * Nobody may be shown or told what is not durable, nothing that was answered may be skipped, and a known item has one seq.
+ * Nobody may be shown or told what is not durable, nothing that was answered may be skipped, and a known item has one
+ * seq.
  */
 import * as fc from 'fast-check';
 import { pushOf } from './commands.ts';
@@ -105,8 +106,8 @@ export class Crowd {
     if (shown.some((seq) => !durable.has(seq))) this.wrong.push('a page shows an item that is not durable');
     if (shown.some((seq, at) => at > 0 && seq <= shown[at - 1]!)) this.wrong.push('a page does not ascend');
     if (page.headSeq > (this.#disk.seqsOf(key).at(-1) ?? 0)) this.wrong.push('a page shows a head that is not durable');
-    // What was answered before the page was asked for, and all up to its head, must be on it up to where it ends, unless it is
-    // acked now. Of what is durable since, a store that failed shows nothing: its process ends.
+    // What was answered before the page was asked for, and all up to its head, must be on it up to where it ends,
+    // unless it is acked now. Of what is durable since, a store that failed shows nothing: its process ends.
     const end = page.more || shown.length === limit ? (shown.at(-1) ?? 0) : Infinity;
     const acked = this.#disk.ackedThrough(key);
     const due = new Set([...answered, ...this.#disk.seqsOf(key).filter((seq) => seq <= page.headSeq)]);

@@ -1,4 +1,6 @@
-/** What the relay-mail tests try, each beside the others: what happens to daemons and a relay while mail is on its way. */
+/**
+ * What the relay-mail tests try, each beside the others: what happens to daemons and a relay while mail is on its way.
+ */
 import { type ExpectStatic, afterAll, beforeAll, test } from 'vitest';
 import { RelayPost, type RelayPostOptions, makePairedHosts } from './relay-post.ts';
 import { besideOthers } from './test-end.ts';

@@ -1,6 +1,6 @@
 /**
- * Daemons that are paired and reach each other over a relay alone, all processes of their own, with a proxy between them
- * and the relay; and an oracle outside of them. Call these inside a test.
+ * Daemons that are paired and reach each other over a relay alone, all processes of their own, with a proxy between
+ * them and the relay; and an oracle outside of them. Call these inside a test.
  */
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';

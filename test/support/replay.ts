@@ -15,8 +15,8 @@ export async function expectReplayed(store: StoreReader): Promise<void> {
 }
 
 /**
- * Stored and replayed rows, key to value in hexadecimal. Queue rows that are acked are left out of both; dedup rows that were
- * purged are replayed, but nobody knows them any more. `pruned` is what the log has no more.
+ * Stored and replayed rows, key to value in hexadecimal. Queue rows that are acked are left out of both; dedup rows
+ * that were purged are replayed, but nobody knows them any more. `pruned` is what the log has no more.
  */
 export async function storedAndReplayed(
   store: StoreReader,

@@ -1,4 +1,6 @@
-/** Lines at the end of a run: what tests counted, which tests were skipped, and how to get the programs that they need. */
+/**
+ * Lines at the end of a run: what tests counted, which tests were skipped, and how to get the programs that they need.
+ */
 import type { Reporter, TestModule } from 'vitest/node';
 import { IS_MEASURED, LONG_SECONDS, keepDurations, readDurations } from './long-files.ts';
 import { NEEDS } from './programs.ts';

@@ -1,6 +1,6 @@
 /**
- * Which requests a test has sent over a connection, read off its bytes, so that each answer can be told what it answers.
- * Behind framing that can be read in two ways nothing is told any more.
+ * Which requests a test has sent over a connection, read off its bytes, so that each answer can be told what it
+ * answers. Behind framing that can be read in two ways nothing is told any more.
  */
 
 export interface SentRequest {

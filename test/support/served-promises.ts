@@ -1,6 +1,6 @@
 /**
- * Whether an engine that serves again keeps what its relay had promised: everything is there, or something says that it is
- * not, and after the new epoch that follows, with everything pushed again as senders do, it is there.
+ * Whether an engine that serves again keeps what its relay had promised: everything is there, or something says that it
+ * is not, and after the new epoch that follows, with everything pushed again as senders do, it is there.
  */
 import { hasHash } from '../../src/protocol/digest.ts';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
@@ -21,15 +21,15 @@ import { type Promises, RECEIVERS, RELAY_SIGNER, engineOver, push } from './muta
 export type Start =
   | { type: 'refused'; said: string }
   /**
-   * `epoch`: what began a new one. `isMarked`: something was refused, or what was acked came to be stored once more; nothing
-   * that was promised is missing unsaid.
+   * `epoch`: what began a new one. `isMarked`: something was refused, or what was acked came to be stored once more;
+   * nothing that was promised is missing unsaid.
    */
   | { type: 'served'; epoch: 'same' | 'at the start' | 'at a pull' | 'by the check of the rows'; isMarked: boolean }
   | { type: 'wrong'; said: string };
 
 /**
- * Starts a relay on the closed store in `folder`, inside this process. `begun`: whether what happened to the store may have
- * begun an epoch before.
+ * Starts a relay on the closed store in `folder`, inside this process. `begun`: whether what happened to the store may
+ * have begun an epoch before.
  */
 export async function startOn(folder: string, promises: Promises, { begun = false } = {}): Promise<Start> {
   let store: RelayStore | undefined;
@@ -86,7 +86,9 @@ class ServedPromises {
     return this.#goesOn();
   }
 
-  /** Receivers take everything again, and senders push again what was not confirmed; a second time after another epoch. */
+  /**
+   * Receivers take everything again, and senders push again what was not confirmed; a second time after another epoch.
+   */
   async #afterEpoch(epoch: 'at the start' | 'at a pull' | 'by the check of the rows'): Promise<Start> {
     const { items, acked, nowMs } = this.#promises;
     const waiting = items.filter(({ seqs }) => seqs.some((seq, at) => seq > (acked[at] ?? 0)));

@@ -1,6 +1,6 @@
 /**
- * A disk that takes its time: every append is written and confirmed some turns of the loop later, and may fail. The next one
- * may be written before this one is confirmed; they are confirmed in their order.
+ * A disk that takes its time: every append is written and confirmed some turns of the loop later, and may fail. The
+ * next one may be written before this one is confirmed; they are confirmed in their order.
  *
  * Between the two, LevelDB shows what nobody may show yet. `durable` holds what was confirmed, and nothing else.
  */

@@ -1,6 +1,7 @@
 /**
- * Certificates for relays over TLS in tests, good until 2126: an authority that nobody trusts, a server of 127.0.0.1 and
- * localhost that it signed, and another authority. Made with openssl (EC P-256); the keys of the authorities are gone.
+ * Certificates for relays over TLS in tests, good until 2126: an authority that nobody trusts, a server of 127.0.0.1
+ * and localhost that it signed, and another authority. Made with openssl (EC P-256); the keys of the authorities are
+ * gone.
  */
 export const AUTHORITY = `-----BEGIN CERTIFICATE-----
 MIIBpjCCAUugAwIBAgIUU5EnOYMmZ/SjTHJ3jKfy2btkatEwCgYIKoZIzj0EAwIw

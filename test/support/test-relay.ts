@@ -40,8 +40,8 @@ export interface TestRelayOptions extends SettingsChanges {
   clock?: TestClock;
   newEpoch?: OpenStoreOptions['newEpoch'];
   /**
-   * One that stands still when absent, so that the engine pauses nowhere: by the clock of the process it would depend on
-   * the machine where it pauses, and with that what shares a batch.
+   * One that stands still when absent, so that the engine pauses nowhere: by the clock of the process it would depend
+   * on the machine where it pauses, and with that what shares a batch.
    */
   monotonicMs?: () => number;
 }

@@ -1,6 +1,6 @@
 /**
- * Two or three hosts that write to each other over one relay, and everything that can go wrong between them, in an order
- * that a seed says: real stores, real sockets, and clocks that the run moves.
+ * Two or three hosts that write to each other over one relay, and everything that can go wrong between them, in an
+ * order that a seed says: real stores, real sockets, and clocks that the run moves.
  */
 import { cp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -260,7 +260,9 @@ export class TortureWorld {
     for (const [here, there] of this.#pairs()) await this.#learn(here, there);
   }
 
-  /** Four minutes go by, or as long as is said, once whatever was asked is answered: a hop of before is good for five. */
+  /**
+   * Four minutes go by, or as long as is said, once whatever was asked is answered: a hop of before is good for five.
+   */
   async later(ms = 240_000): Promise<void> {
     await this.proxy.idle();
     this.relay.clock.move(ms);

@@ -1,8 +1,9 @@
 /**
- * How much is done in one turn of the event loop: counted and not timed, so that the load of the machine changes nothing.
+ * How much is done in one turn of the event loop: counted and not timed, so that the load of the machine changes
+ * nothing.
  *
- * `monotonicMs` is a clock that goes on with the work alone: who pauses by it pauses after as much work each time. Pauses
- * and this watch both go by the turn, in any order: up to two stretches of work are seen as one.
+ * `monotonicMs` is a clock that goes on with the work alone: who pauses by it pauses after as much work each time.
+ * Pauses and this watch both go by the turn, in any order: up to two stretches of work are seen as one.
  */
 export class TurnWork {
   readonly #msEach: number;

@@ -10,7 +10,9 @@ const SOURCES = join(import.meta.dirname, '../../src');
 /** The things that this program counts in its texts. Times and sizes, which are large, are not among them. */
 const PLURALS =
   'agents|backups|batches|checkpoints|connections|conversations|copies|deny entries|enrolments|entries|envelopes|epochs|events|files|hosts|invites|items|keys|leaves|messages|mailboxes|notices|others|peers|queues|receipts|recipients|records|relays|rows|senders|sessions|standbys|tables|times|tokens';
-/** Finds a placeholder, an adjective or none, and a plural: `${count} waiting items`. Attributes in JSX do not count. */
+/**
+ * Finds a placeholder, an adjective or none, and a plural: `${count} waiting items`. Attributes in JSX do not count.
+ */
 const NUMBER_AND_PLURAL = new RegExp(
   String.raw`\$\{((?:[^{}${'`'}]|\{[^{}]*\})*)\} ((?:(?!from |of |for |holds )[a-z]+ )?(?:${PLURALS}))\b(?!=)`,
   'g',

@@ -125,7 +125,7 @@ describe('the compose file', () => {
 });
 
 describe('what is mounted', () => {
-  test('the relay understands its config, listens where it is published, and writes into volumes of its user', async () => {
+  test('the relay understands its config, listens where published, and writes into volumes of its user', async () => {
     const { command = [], ports } = service('relay');
     const path = command[command.indexOf('--config') + 1] ?? '';
     const file = join(FOLDER, mountsOf(service('relay')).find(({ target }) => target === path)?.source ?? 'none');
@@ -144,7 +144,7 @@ describe('what is mounted', () => {
     expect(folders).toEqual(kept.map(({ target }) => target));
   });
 
-  test('Prometheus asks the relay where it shows its metrics, under the job that the alerts select, and has the alerts', () => {
+  test('Prometheus asks the relay where it shows its metrics, under the job of the alerts, and has the alerts', () => {
     const config = parse(mountedAt('prometheus', '/etc/prometheus/prometheus.yml')) as {
       rule_files: string[];
       scrape_configs: { job_name: string; static_configs: { targets: string[] }[] }[];

@@ -212,7 +212,7 @@ describe('the proxies', () => {
     expect(caddy).toContain(`> ${String(BODY_BYTES_MAX).length} ||`);
   });
 
-  test('Caddy refuses a larger one with a text, and leaves the connection open: an empty answer is lost over HTTP/2', () => {
+  test('Caddy refuses a larger one with a text, and keeps the connection: an empty answer is lost over HTTP/2', () => {
     expect(caddy).toMatch(/^\t+respond @tooLarge "[^"]+" 413$/m);
     expect(caddy).not.toMatch(/^\t+close$/m);
   });

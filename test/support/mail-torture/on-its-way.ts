@@ -1,4 +1,6 @@
-/** What is on its way in a world of mail: rows of outboxes, items in quarantine, and steps that senders do not know yet. */
+/**
+ * What is on its way in a world of mail: rows of outboxes, items in quarantine, and steps that senders do not know yet.
+ */
 import { type History, mayForget } from './oracle.ts';
 import type { PostHost } from './post-host.ts';
 
@@ -46,9 +48,9 @@ async function inQuarantine(world: Travelling): Promise<string[]> {
 }
 
 /**
- * A host that was restored does not know what it sent after its backup, and a receipt for that may come again as long as
- * the world is used. While clocks are off, what was written under a former key may look younger than the new one: then the
- * sender knows a lower state.
+ * A host that was restored does not know what it sent after its backup, and a receipt for that may come again as long
+ * as the world is used. While clocks are off, what was written under a former key may look younger than the new one:
+ * then the sender knows a lower state.
  */
 export function mayKeepReceipt(
   { history, isClockOff }: Pick<Travelling, 'history' | 'isClockOff'>,

@@ -1,7 +1,8 @@
 /**
- * What a run over real daemons must have left: every accepted message is in each recipient's mailbox exactly once, or its
- * sender was alerted; nothing that a sender is told of a recipient is more than what happened there; and no send says that
- * an agent was woken whom nothing woke. Pure: it compares what the callers did and were answered with what is there.
+ * What a run over real daemons must have left: every accepted message is in each recipient's mailbox exactly once, or
+ * its sender was alerted; nothing that a sender is told of a recipient is more than what happened there; and no send
+ * says that an agent was woken whom nothing woke. Pure: it compares what the callers did and were answered with what is
+ * there.
  */
 import { DELIVERY_STATES } from '../../../src/protocol/documents.ts';
 import type { SendResult } from '../../../src/host/contract/mail.ts';

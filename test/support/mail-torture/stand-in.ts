@@ -1,14 +1,15 @@
 /**
- * Stands in for the program of an agent with a hook that waits for doorbells. It keeps what it was really shown, so that
- * what a daemon says of wakes can be compared with it.
+ * Stands in for the program of an agent with a hook that waits for doorbells. It keeps what it was really shown, so
+ * that what a daemon says of wakes can be compared with it.
  */
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { CallFailed } from '../../../src/host/api/client.ts';
 import type { PostHost } from './post-host.ts';
 
 /**
- * `shows`: the agent is shown the line, and the program's hook reports that. `takes`: the program takes the line and ends
- * before it shows it. `refuses`: it says that it cannot show it. `other`: it shows another line. `away`: no session.
+ * `shows`: the agent is shown the line, and the program's hook reports that. `takes`: the program takes the line and
+ * ends before it shows it. `refuses`: it says that it cannot show it. `other`: it shows another line. `away`: no
+ * session.
  */
 export const MANNERS = ['shows', 'shows', 'shows', 'takes', 'refuses', 'other', 'away'] as const;
 export type Manner = (typeof MANNERS)[number];

@@ -1,10 +1,10 @@
 /**
- * What a simulated relay has promised, from the moment at which it said so, whether anybody heard it or not; and what in
- * its later answers breaks it.
+ * What a simulated relay has promised, from the moment at which it said so, whether anybody heard it or not; and what
+ * in its later answers breaks it.
  *
  * An item that was accepted is shown to its target until it was acked or has expired, unless a new epoch begins; it has
- * one seq; no seq is of two items; what was acked does not come again; epochs, heads and checkpoints do not go back; and
- * a new epoch has a reason.
+ * one seq; no seq is of two items; what was acked does not come again; epochs, heads and checkpoints do not go back;
+ * and a new epoch has a reason.
  */
 import { openCheckpoint } from '../../../src/protocol/checkpoint.ts';
 import { DAY_MS, HEARTBEAT_STALE_MS } from '../../../src/protocol/limits.ts';
@@ -100,8 +100,8 @@ export class Oracle implements RelayWatcher {
   }
 
   /**
-   * A copy of the volume comes back. With a clock that went back too nothing keeps the relay from giving out the numbers of
-   * the history that is gone: its new epoch tells everybody.
+   * A copy of the volume comes back. With a clock that went back too nothing keeps the relay from giving out the
+   * numbers of the history that is gone: its new epoch tells everybody.
    *
    * @param beats what the heartbeat may have been when the copy was taken
    */

@@ -1,9 +1,10 @@
 /**
  * The disk of a relay: a database and the file of its position, with what each has written and what it has synced.
  *
- * As LevelDB promises it: batches come into its log in their order, each whole; a synced write has synced all before it;
- * after a crash some first part of what was not synced may be there. A batch can be read before its write is confirmed.
- * The position file keeps what was synced; of what was written since, each write may be there, in part, or not at all.
+ * As LevelDB promises it: batches come into its log in their order, each whole; a synced write has synced all before
+ * it; after a crash some first part of what was not synced may be there. A batch can be read before its write is
+ * confirmed. The position file keeps what was synced; of what was written since, each write may be there, in part, or
+ * not at all.
  */
 import { PositionFile, type PositionHandle } from '../../../src/relay/store/position.ts';
 import type { Level } from '../../../src/relay/store/level.ts';

@@ -1,7 +1,7 @@
 /**
- * The relay of a simulation: the store as it is opened at every start, the engine, the sweep and the job that prunes the
- * log, in a process that is killed and started again over what its disk kept. What the routes do with a parsed request
- * is done here; signatures of hops are not part of it.
+ * The relay of a simulation: the store as it is opened at every start, the engine, the sweep and the job that prunes
+ * the log, in a process that is killed and started again over what its disk kept. What the routes do with a parsed
+ * request is done here; signatures of hops are not part of it.
  */
 import { hasHash, sha256Hex } from '../../../src/protocol/digest.ts';
 import { signDocument, acceptReceipt } from '../../../src/protocol/documents.ts';

@@ -1,7 +1,7 @@
 /**
  * A relay, a few hosts and everything that may happen to them, in one process and on one queue of events: the same seed
- * and the same steps give the same history. Afterwards all that was broken is mended, mail comes to rest, and the oracle
- * says what was lost, doubled or told wrongly.
+ * and the same steps give the same history. Afterwards all that was broken is mended, mail comes to rest, and the
+ * oracle says what was lost, doubled or told wrongly.
  */
 import { DAY_MS } from '../../../src/protocol/limits.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';
@@ -220,8 +220,8 @@ class SimulatedWorld {
   }
 
   /**
-   * The copy takes the place of the database, and of the position too where it is so old that its heartbeat shows it: of
-   * a younger one nobody can tell.
+   * The copy takes the place of the database, and of the position too where it is so old that its heartbeat shows it:
+   * of a younger one nobody can tell.
    */
   async copyBack(random: SeededRandom): Promise<void> {
     const copy = this.#copy;
@@ -255,7 +255,9 @@ class SimulatedWorld {
     await snapshot.close();
   }
 
-  /** What `poste relay restore` does, over the disk as it is: begins an epoch and takes over what a step back must keep. */
+  /**
+   * What `poste relay restore` does, over the disk as it is: begins an epoch and takes over what a step back must keep.
+   */
   async restore(): Promise<void> {
     const backup = this.#backup;
     if (!backup) return;
@@ -459,8 +461,8 @@ function take(world: StepTakers, { type, seed }: Step): Promise<void> | void {
 }
 
 /**
- * Whether it holds what somebody may have been told of: a record that no process has opened is nobody's. After a restore
- * another record may have that number in a copy of before.
+ * Whether it holds what somebody may have been told of: a record that no process has opened is nobody's. After a
+ * restore another record may have that number in a copy of before.
  */
 function hasRecordOf(copy: DiskImage, now: DiskImage, lsn: number): boolean {
   const key = latin1(logKey(lsn));

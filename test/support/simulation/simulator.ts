@@ -3,8 +3,8 @@
  * socket and no thread takes part, so a run follows from its seed to the last byte of its history.
  *
  * The next event runs when every promise that the one before has settled was followed to its end. So a process can be
- * ended between any two awaits of it that wait for anything: events of a process that has ended do not run any more, and
- * what it waited for never comes.
+ * ended between any two awaits of it that wait for anything: events of a process that has ended do not run any more,
+ * and what it waited for never comes.
  */
 import { type Hash, createHash } from 'node:crypto';
 import { syncBuiltinESMExports } from 'node:module';
@@ -109,9 +109,9 @@ export class Simulator {
   }
 
   /**
-   * While `work` runs, what is put off to the next turn of the event loop comes in its turn of this queue, and so does what
-   * a thread would have packed. It comes for a process that has ended as well: the time slices of all engines wait in one list, and the disk of that process neither
-   * takes nor answers anything.
+   * While `work` runs, what is put off to the next turn of the event loop comes in its turn of this queue, and so does
+   * what a thread would have packed. It comes for a process that has ended as well: the time slices of all engines wait
+   * in one list, and the disk of that process neither takes nor answers anything.
    */
   async inCharge(work: () => Promise<void>): Promise<void> {
     const immediates = new Set<SimulatedEvent>();

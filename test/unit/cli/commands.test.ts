@@ -75,7 +75,7 @@ test('nothing that starting the program imports is part of a command', () => {
   expect(files.length).toBeLessThan(15);
 });
 
-test('the commands that ask the daemon are one file, with no package but the parser of the command line and widths', async () => {
+test('the commands that ask the daemon are one file, with no package but commander and widths', async () => {
   const { metafile } = await build({ ...CLIENT_OPTIONS, outfile: '/nowhere/client.cjs', write: false, metafile: true });
   const output = Object.values(metafile.outputs).find(({ entryPoint }) => entryPoint !== undefined);
   const held = Object.entries(output?.inputs ?? {}).filter(([, { bytesInOutput }]) => bytesInOutput > 0);

@@ -210,7 +210,7 @@ describe('the position of a relay that is told no file for it', () => {
     expect(await stoppedEpoch(storeDir)).toEqual({ ...setBack, notices: [] });
   });
 
-  test('is carried over from the store folder in the same epoch, and lies in the folder of the unit if there is one', async () => {
+  test('is carried over from the store folder in the same epoch, into the folder of the unit if any', async () => {
     const folder = await temporaryFolder();
     const storeDir = join(folder, 'store');
     const none = { XDG_STATE_HOME: '/proc/none' };
@@ -333,7 +333,7 @@ describe('what goes wrong is one sentence, an exit code and no stack trace', () 
     expect((await rawRequest(portOf(relay), hopBytes(hop))).status).toBe(200);
   });
 
-  test('a hosted relay takes backups by itself, another says that it takes none, and off is the last word', async () => {
+  test('a hosted relay takes backups by itself, another says it takes none, and off is the last word', async () => {
     const hosted = [
       '--authority',
       'account-token',

@@ -119,7 +119,7 @@ test('an ack of as many notices as items, short of the head, releases both', () 
   expect(released.outcome).toMatchObject({ ackedThrough: NOON_MS + 1, deleted: 2 });
 });
 
-test('dedup record: an ack after the deadline keeps what waits, by the key that its sender pushed to, and no notice', () => {
+test('dedup record: an ack after the deadline keeps what waits, by the key pushed to, and no notice', () => {
   const late = NOON_MS + 20 * DAY_MS;
   const [first, second] = [NOON_MS + 5, NOON_MS + 6];
   const world = given(

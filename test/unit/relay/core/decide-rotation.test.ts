@@ -330,7 +330,7 @@ describe('a lineage', () => {
     expect(world.when(back).refusal).toMatchObject({ members: { reason: 'the new key is revoked' } });
   });
 
-  test('a push that has to ask for more rows than 4,096 is not decided without a search before, and a smaller one is', () => {
+  test('a push that asks for more than 4,096 rows is decided after a search only, a smaller one without', () => {
     const sender = keyOf(LINEAGE_KEYS_MAX - 1);
     const targets = Array.from({ length: 64 }, (_none, at) => hostNamed(`target ${at}`));
     const world = rotatedOften(LINEAGE_KEYS_MAX - 1, 1000);

@@ -49,7 +49,7 @@ async function connection() {
   return { done, request, gone: () => aborted?.() };
 }
 
-test('an idle connection is kept once beyond the time of uWebSockets.js, so long as every server keeps one', async () => {
+test('an idle connection is kept once beyond the time of uWebSockets.js, as long as every server does', async () => {
   vi.useFakeTimers();
   const one = await connection();
   one.request();

@@ -187,7 +187,7 @@ describe('a plan', () => {
 });
 
 describe('a clock that is set', () => {
-  test('back: the plan goes by the time it has run, and the backups of the wrong time are the first to go', async () => {
+  test('back: the plan goes by the time it has run, and backups of the wrong time go first', async () => {
     const { pass, passBehindTheWall, relay, files } = await planned(3);
     await pass(DAY_MS);
     relay.clock.move(-400 * DAY_MS);

@@ -21,7 +21,9 @@ interface Range {
   lt: Buffer;
 }
 
-/** A store of so many wire bytes, spread evenly over the keys of all targets, that says what it was asked to compact. */
+/**
+ * A store of so many wire bytes, spread evenly over the keys of all targets, that says what it was asked to compact.
+ */
 class CountedStore {
   lastLsn = 7;
   bytes = 20 * MIB;

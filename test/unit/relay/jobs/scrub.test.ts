@@ -296,7 +296,7 @@ describe('room for others', () => {
 });
 
 describe('the timers', () => {
-  test('begin a pass ten minutes after the start and one each day; a pass under way is not joined by another', async () => {
+  test('begin a pass ten minutes after the start and one each day; only one pass is under way', async () => {
     const relay = await filled();
     const timers = new ManualTimers();
     const { scrub, passes } = scrubOf(relay, timers);
