@@ -149,7 +149,7 @@ function outOfReachCheck(subject: PeerSubject, peer: PeerFacts, why: string, now
 
 /** Paired hosts that are not known to have this host's present key. */
 export interface OwnKeyFacts {
-  /** With whether each answers over the LAN. */
+  /** The hosts that may not know it, and if each answers over the LAN. */
   unaware: { host: string; isAnswering: boolean }[];
   /** `shown`: the relay shows the rotations that lead them to it. */
   atRelay: 'shown' | 'not-shown' | 'not-seen' | 'no-relay';

@@ -15,9 +15,10 @@ export const INBOX_URI = 'poste://inbox';
 const MIME_TYPE = 'application/json';
 
 export function addInboxResource(server: McpServer, link: DaemonLink, watch: InboxWatch): void {
+  const content = `How many messages wait for ${link.agent}, and the newest of them`;
   const shown = {
     title: 'Unread mail',
-    description: `How many messages wait for ${link.agent}, and the newest of them. Read them with the tool mail_inbox.`,
+    description: `${content}. Read them with the tool mail_inbox.`,
     mimeType: MIME_TYPE,
   };
   server.registerResource('inbox', INBOX_URI, shown, async (_uri, { mcpReq }) => {
