@@ -36,7 +36,7 @@ import { HostStoreRefused, openHostStore } from './store/open.ts';
 import { finishRestore } from './store/restored.ts';
 import { startWake } from './wake/wake.ts';
 
-/** How long requests may take to end when the daemon stops. */
+/** The time that requests may take to end when the daemon stops. */
 const DRAIN_MS = 20_000;
 const SWEEP_EVERY_MS = 3_600_000;
 
@@ -57,7 +57,7 @@ export interface DaemonOptions {
   config: HostConfig;
   version: string;
   log: HostContext['log'];
-  /** How many lines of the log could not be written. */
+  /** The number of lines of the log that could not be written. */
   linesLost: () => number;
 }
 

@@ -26,7 +26,7 @@ export interface InitialisedHost {
   publicKey: PublicKey;
   store: string;
   configFile: string;
-  /** Whether the config file existed before. */
+  /** True when the config file existed before. */
   keptConfig: boolean;
 }
 

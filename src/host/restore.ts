@@ -57,13 +57,13 @@ interface ReplacedHost {
   isSameHost: boolean;
   /** Messages that the backup does not hold. */
   messagesSince: number;
-  /** How many of them wait to be sent to another host. */
+  /** The number of them that wait to be sent to another host. */
   outgoingSince: number;
   /** The names of agents that the backup does not hold. */
   agentsSince: string[];
 }
 
-/** What a backup holds, counted. */
+/** Counts of the mail and pairings in a backup. */
 interface HeldCounts {
   messages: number;
   agents: number;
@@ -90,7 +90,7 @@ export interface RestoreOptions {
   file: string;
   paths: HostPaths;
   nowMs: number;
-  /** Also replace a store that cannot be read, or that is another host's. */
+  /** True to replace also a store that cannot be read, or that is another host's. */
   force: boolean;
   /** Called before anything is replaced; throws to cancel. */
   confirm: (plan: RestorePlan) => Promise<void>;
@@ -143,12 +143,13 @@ async function openReplaced(
     if (force) return 'unreadable';
     throw new RestoreRefused(
       'unreadable',
-      `the store at ${place} cannot be read, so that its keys and pairings cannot be taken over: add --force to restore without them`,
+      `the store at ${place} cannot be read, so that its keys and pairings cannot be taken over: ` +
+        'add --force to restore without them',
     );
   }
 }
 
-/** What a restore is about to do. Throws `RestoreRefused` when the store is another host's, unless `force`. */
+/** The plan of a restore. Throws `RestoreRefused` when the store is another host's, unless `force`. */
 async function planOf({
   backup,
   restored,
@@ -174,7 +175,8 @@ async function storeOfFile(file: string, folder: string): Promise<HostBackupHead
     if (header.schema_version > HOST_SCHEMA_VERSION) {
       throw new RestoreRefused(
         'newer',
-        `${file} is of schema ${header.schema_version} and this software knows ${HOST_SCHEMA_VERSION}: use the newer software`,
+        `${file} is of schema ${header.schema_version} and this software knows ${HOST_SCHEMA_VERSION}: ` +
+          'use the newer software',
       );
     }
     await fillStore(folder, pairs);
@@ -190,7 +192,7 @@ async function storeOfFile(file: string, folder: string): Promise<HostBackupHead
   }
 }
 
-/** What the replaced store has that the restored one lacks. */
+/** Counts the messages that the replaced store has and the restored one lacks. */
 async function compareHosts(restored: HostStore, replaced: HostStore | 'unreadable'): Promise<ReplacedHost> {
   if (replaced === 'unreadable') {
     return { isReadable: false, isSameHost: false, messagesSince: 0, outgoingSince: 0, agentsSince: [] };
@@ -287,9 +289,12 @@ async function endUnpaired(tx: Transaction, context: HostContext): Promise<void>
 function reportRestore(tx: Transaction, context: HostContext, { backup, replaced }: RestorePlan): void {
   const taken = isoTime(backup.created_at);
   const since = replaced?.isReadable
-    ? `${countText(replaced.messagesSince, 'message is', 'messages are')} in the store that was there and not in this one; ${replaced.outgoingSince} of them waited to go to another host.`
+    ? `${countText(replaced.messagesSince, 'message is', 'messages are')} in the store that was there ` +
+      `and not in this one; ${replaced.outgoingSince} of them waited to go to another host.`
     : 'What came or was sent since then is not in it, and how much that is, is unknown.';
-  const body = `This host was restored from a backup that was taken at ${taken}. ${since} Agents that sent something since then should look whether it is there before they send it again.`;
+  const body =
+    `This host was restored from a backup that was taken at ${taken}. ${since} ` +
+    'Agents that sent something since then should look whether it is there before they send it again.';
   reportToAgent(tx, context, OWNER_ID, { subject: 'Restored from a backup', body, kind: 'alert' });
 }
 
@@ -312,9 +317,9 @@ export interface RestoreRehearsal extends RestorePlan {
 }
 
 /**
- * What a restore of this host would do, over copies in the folder for temporary files: the present store is not opened,
- * and a daemon may go on using it. Throws `RestoreRefused` where a restore would,
- * `CallFailed`, or why the signal aborted.
+ * Tells what a restore of this host would do, over copies in the folder for temporary files: the present store is not
+ * opened, and a daemon may go on using it. Throws `RestoreRefused` where a restore would, `CallFailed`, or why the
+ * signal aborted.
  */
 export async function rehearseRestore({ file, paths, force, signal }: RehearsalOptions): Promise<RestoreRehearsal> {
   const scratch = await mkdtemp(join(tmpdir(), 'poste-rehearsal-'));
@@ -338,7 +343,7 @@ export async function rehearseRestore({ file, paths, force, signal }: RehearsalO
   }
 }
 
-/** What the daemon holds at this moment. */
+/** Copies what the daemon holds at this moment. */
 async function copyOfDaemon({ socket, store }: HostPaths, copy: string, signal: AbortSignal): Promise<void> {
   const chunks = new DaemonClient(socket, store).backup(signal);
   const { pairs } = await readImage(chunks, HOST_BACKUP);

@@ -87,6 +87,9 @@ const AGENT_FIRST_LINES = `<?xml version="1.0" encoding="UTF-8"?>
 <!-- Written by poste daemon install. poste daemon uninstall takes it away. -->
 `;
 
+const PLIST_DOCTYPE =
+  '<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">';
+
 /** `logFile` takes the daemon's output. Throws `RangeError` for a path that no property list can name. */
 export function agentText({ node, main, environment, logFile }: ServiceParts & { logFile: string }): string {
   const variables = Object.entries(environment).flatMap(([name, value]) => [`\t${key(name)}`, `\t${string(value)}`]);
@@ -106,7 +109,7 @@ export function agentText({ node, main, environment, logFile }: ServiceParts & {
     StandardErrorPath: [string(logFile)],
   };
   const lines = Object.entries(entries).flatMap(([name, value]) => [key(name), value].flat());
-  return `${AGENT_FIRST_LINES}<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
+  return `${AGENT_FIRST_LINES}${PLIST_DOCTYPE}
 <plist version="1.0">
 <dict>
 ${lines.map((line) => `\t${line}\n`).join('')}</dict>

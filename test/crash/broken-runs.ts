@@ -1,6 +1,6 @@
 /**
- * One operation of an operator (broken-operations.ts) under faults of the system: recorded once without any, and then again
- * with one fault after another.
+ * One operation of an operator (broken-operations.ts) under faults of the system: recorded once without any, and then
+ * again with one fault after another.
  */
 import { cp, readdir, rm, utimes } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * An agent that sends, reads, replies and acks through a daemon that is killed again and again, and asks again, under the
- * same idempotency key, whenever an answer was lost. Some answers it loses itself.
+ * An agent that sends, reads, replies and acks through a daemon that is killed again and again, and asks again, under
+ * the same idempotency key, whenever an answer was lost. Some answers it loses itself.
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import type {

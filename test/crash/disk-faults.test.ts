@@ -1,6 +1,7 @@
 /**
- * A relay that serves while its disk fails: a call gets EIO or ENOSPC, one after another, or the disk is full. What could
- * not be written is accepted by nobody, the relay ends with a sentence, and the next start has all that was accepted.
+ * A relay that serves while its disk fails: a call gets EIO or ENOSPC, one after another, or the disk is full. What
+ * could not be written is accepted by nobody, the relay ends with a sentence, and the next start has all that was
+ * accepted.
  */
 import { execFile } from 'node:child_process';
 import { cp, rm, writeFile } from 'node:fs/promises';
@@ -63,7 +64,10 @@ async function endOf(process: PosteProcess): Promise<Ended> {
   return process.ended();
 }
 
-/** Everything that was promised is there, and the store verifies. A log that could not be opened is passed over, and its loss told. */
+/**
+ * Everything that was promised is there, and the store verifies. A log that could not be opened is passed over, and its
+ * loss told.
+ */
 async function expectKept(store: string, promises: Promises, mayBegin: boolean): Promise<void> {
   const start = await startOn(store, promises, { begun: mayBegin });
   expect(start).toMatchObject({ type: 'served', isMarked: false, ...(!mayBegin && { epoch: 'same' }) });

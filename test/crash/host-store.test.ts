@@ -11,7 +11,7 @@ import { share } from '../support/thorough.ts';
 const WRITER = fileURLToPath(new URL('./host-store-writer.ts', import.meta.url));
 const ROUNDS = share(16);
 
-test(`${ROUNDS} kills: every transaction that was acknowledged is there, whole, and no number is given twice`, async () => {
+test(`${ROUNDS} kills: every acknowledged transaction is there, whole, and no number comes twice`, async () => {
   const folder = await temporaryFolder();
   const random = new SeededRandom(2025);
   await (await createHostStore(folder, () => undefined)).close();

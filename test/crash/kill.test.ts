@@ -85,7 +85,8 @@ describe('kill -9', () => {
       expect(oracle.accepted.size).toBeGreaterThan(ROUNDS * 150);
       expect(oracle.repeated).toBeGreaterThan(0);
       tried(
-        `${ROUNDS} kills at least; ${oracle.accepted.size} items accepted, ${oracle.repeated} of them after a lost answer`,
+        `${ROUNDS} kills at least; ${oracle.accepted.size} items accepted, ` +
+          `${oracle.repeated} of them after a lost answer`,
       );
       expect(oracle.deliveredTo(bob).length).toBeGreaterThan(ROUNDS * 75);
     },

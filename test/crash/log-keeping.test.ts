@@ -1,6 +1,7 @@
 /**
- * A crash before every write of a checkpoint, of an archive and of the pruning: the folders are copied before the write,
- * as a crash there would leave them, and each copy must serve what was accepted, verify, and go on where it was left.
+ * A crash before every write of a checkpoint, of an archive and of the pruning: the folders are copied before the
+ * write, as a crash there would leave them, and each copy must serve what was accepted, verify, and go on where it was
+ * left.
  */
 import { cp, mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';

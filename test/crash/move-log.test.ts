@@ -1,6 +1,6 @@
 /**
- * A log that moves into a shared log and back, and a crash before and after everything that the move does: exactly one of
- * the two serves at any time, and a command that is given again goes on or gives up, with everything as it was.
+ * A log that moves into a shared log and back, and a crash before and after everything that the move does: exactly one
+ * of the two serves at any time, and a command that is given again goes on or gives up, with everything as it was.
  */
 import { randomInt } from 'node:crypto';
 import { cp } from 'node:fs/promises';
@@ -140,7 +140,7 @@ async function halfway(): Promise<{ relay: MovedRelay; before: object }> {
   return { relay, before };
 }
 
-test('a log that moved into a shared log goes on there as it was, and in its own store after it came back', async () => {
+test('a log that moved into a shared log goes on there as it was, and in its own store after its return', async () => {
   const { relay, before } = await filled();
   expect(await publish(relay)).toMatchObject({ loaded: { items: 15, damaged: 0 } });
   expect([await servesAlone(relay), servesShared(relay)]).toEqual([false, true]);

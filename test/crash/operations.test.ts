@@ -1,6 +1,7 @@
 /**
- * An operation on a store whose process is killed, or gets an error of the system, at each of its calls in turn: what was
- * accepted is there afterwards, the operation can be done again, and leaves nothing behind but what it leaves anyway.
+ * An operation on a store whose process is killed, or gets an error of the system, at each of its calls in turn: what
+ * was accepted is there afterwards, the operation can be done again, and leaves nothing behind but what it leaves
+ * anyway.
  */
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

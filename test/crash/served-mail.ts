@@ -1,6 +1,6 @@
 /**
- * A little mail through a relay's process whose disk fails somewhere on the way, and what came to be promised: items that
- * were answered with an accept receipt are there for good, whatever the disk did; of others nothing is known.
+ * A little mail through a relay's process whose disk fails somewhere on the way, and what came to be promised: items
+ * that were answered with an accept receipt are there for good, whatever the disk did; of others nothing is known.
  */
 import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { RelayCallFailed } from '../../src/host/relay/relay-request.ts';

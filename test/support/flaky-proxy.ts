@@ -1,6 +1,6 @@
 /**
- * Stands between hosts and a relay, or in front of the listener of a host: loses requests and answers, brings requests twice
- * or once more later, gives answers of before, and lets answers overtake each other, as a seed says.
+ * Stands between hosts and a relay, or in front of the listener of a host: loses requests and answers, brings requests
+ * twice or once more later, gives answers of before, and lets answers overtake each other, as a seed says.
  */
 import { type IncomingHttpHeaders, type Server, createServer, request } from 'node:http';
 import { once } from 'node:events';

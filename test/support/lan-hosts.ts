@@ -173,7 +173,9 @@ export async function until<T>(host: LanHost, ask: () => Promise<T | undefined>)
 
 export const fingerprintOf = ({ context }: LanHost): string => displayFingerprint(context.identity().signer.publicKey);
 
-/** The code of an invitation that is open from now on, and where it can be accepted: by `acceptor` without more words. */
+/**
+ * The code of an invitation that is open from now on, and where it can be accepted: by `acceptor` without more words.
+ */
 export async function inviteAt(host: LanHost, acceptor?: LanHost): Promise<{ code: string; address: string }> {
   const invited = await host.lan.invite(acceptor && { fingerprint: fingerprintOf(acceptor) });
   if (isRefusal(invited)) throw new Error(invited.message);

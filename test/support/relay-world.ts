@@ -1,4 +1,7 @@
-/** Two paired hosts with an agent each, `anna` and `bert`, that reach one relay through one proxy and each other not at all. */
+/**
+ * Two paired hosts with an agent each, `anna` and `bert`, that reach one relay through one proxy and each other not at
+ * all.
+ */
 import { expect, onTestFinished, vi } from 'vitest';
 import { problemDocument } from '../../src/protocol/problem.ts';
 import { FIRST_ADAPTER } from './adapters.ts';

@@ -1,4 +1,7 @@
-/** A dispatcher between a real store and two carriers that the test plays: it sees each request and says what became of it. */
+/**
+ * A dispatcher between a real store and two carriers that the test plays: it sees each request and says what became of
+ * it.
+ */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { onTestFinished, vi } from 'vitest';
 import type { OutboxEvent } from '../../src/host/core/outbox-event.ts';

@@ -48,7 +48,7 @@ import { retiredAt } from '../core/peer-keys.ts';
 import { outboxRowOf, afterAttempt } from '../outbox/outbox.ts';
 import { applyToSent } from '../mailbox/mailbox.ts';
 
-/** How long a retired encryption key still opens mail. */
+/** The time for which a retired encryption key still opens mail. */
 const RETIRED_SEAL_KEY_MS = 60 * 86_400_000;
 
 /** `only`: the recipients that it is still in quarantine for, if others got it before. */

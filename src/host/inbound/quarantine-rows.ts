@@ -158,7 +158,7 @@ async function put(
   return kept;
 }
 
-/** Whether the bytes of the item may be kept, if there is room. */
+/** True when the bytes of the item may be kept, if there is room. */
 function mayKeepBytes(reader: Reader, { room, reason, senderPubkey }: QuarantineRow, item: IncomingItem): boolean {
   if (room !== 'strangers' || peerOfKey(reader, senderPubkey)) return true;
   if (item.wire.length > UNKNOWN_KEY_ITEM_BYTES_MAX || !REASONS_OF_UNKNOWN_KEYS.has(reason)) return false;
@@ -167,7 +167,7 @@ function mayKeepBytes(reader: Reader, { room, reason, senderPubkey }: Quarantine
 }
 
 const MINUTE_MS = 60_000;
-/** What was written of strangers in the last minute. */
+/** The bytes that were written of strangers in the last minute. */
 const writtenOfStrangers = new WeakMap<HostContext, { atMs: number; bytes: number }[]>();
 
 function isWithinMinute(context: HostContext, row: QuarantineRow): boolean {
@@ -183,7 +183,7 @@ function noteWritten(context: HostContext, row: QuarantineRow): void {
     writtenOfStrangers.get(context)?.push({ atMs: context.monotonicMs(), bytes: bytesOf(row) });
 }
 
-/** Of the row, and of the wire bytes that are kept with it. */
+/** The bytes of the row, and of the wire bytes that are kept with it. */
 function bytesOf(row: QuarantineRow): number {
   return Buffer.byteLength(JSON.stringify(row)) + (row.isBare ? 0 : row.wireBytes);
 }
@@ -304,7 +304,7 @@ function firstOf(text: string, charactersMax: number): string {
   return text.slice(0, charactersMax).toWellFormed();
 }
 
-/** At most one log line in this time: strangers may bring many items. */
+/** The time between two log lines at least: strangers may bring many items. */
 const LOG_EVERY_MS = 60_000;
 /** The shortest time between two reports about one room. */
 export const LOSS_REPORT_EVERY_MS = 86_400_000;
@@ -364,7 +364,8 @@ function lossText(room: QuarantineRoom, loss: QuarantineLossRow): Omit<Report, '
   const sentences = [`The quarantine is full for ${ROOM_TEXT[room]}.`];
   if (bare > 0) {
     sentences.push(
-      `${countText(bare, 'item')} came for which there was no room: id, sender, reason and SHA-256 are kept, the bytes are not. ${AGAIN_TEXT[room]}`,
+      `${countText(bare, 'item')} came for which there was no room: id, sender, reason and SHA-256 are kept, ` +
+        `the bytes are not. ${AGAIN_TEXT[room]}`,
     );
   }
   if (dropped > 0)

@@ -26,7 +26,7 @@ interface NotReadable {
   detail: string;
 }
 
-/** How an item of one kind is read, and what in it says who signed it. */
+/** The way to read an item of one kind, and to find in it who signed it. */
 interface Form<Rec> {
   parse: (wire: Buffer) => SignedRecord<Rec>;
   /** The id that the item has to have. */
@@ -89,7 +89,7 @@ export class Inspection {
     this.wireHash = sha256Hex(item.wire);
   }
 
-  /** What the item holds, read by `form`, always the same for an item; else the judgement that keeps it. */
+  /** The record in the item, read by `form`, always the same for an item; else the judgement that keeps it. */
   record<Rec>(form: Omit<Form<Rec>, 'signingOf'>): SignedRecord<Rec> | Judgement {
     return (this.#record ??= recordIn(this.item, form)) as SignedRecord<Rec> | Judgement;
   }
@@ -193,7 +193,7 @@ export function isGivenUp(reader: Reader, key: PublicKey): boolean {
 /** Why an item, or a part of it, is kept in quarantine. */
 export interface KeptReason {
   reason: QuarantineReason;
-  /** For people: one clause, without any text of the body. */
+  /** One clause for people, without any text of the body. */
   detail: string;
   /** The recipients that did not get it, when others did. */
   recipients: Address[] | null;

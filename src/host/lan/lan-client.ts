@@ -27,7 +27,7 @@ import type { SignedRotation } from '../core/rows.ts';
 import type { HostContext } from '../base/context.ts';
 import { lanHopHeaders } from './lan-hop.ts';
 
-/** For the whole of an answer to come, and more for what is sent by a slow link. */
+/** The time for the whole of an answer to come; what is sent by a slow link gets more. */
 const ANSWER_TIMEOUT_MS = 20_000;
 const SLOWEST_BYTES_PER_MS = 64;
 const ANSWER_BYTES_MAX = 2 << 20;
@@ -39,9 +39,9 @@ const MAIL_CONNECT_TIMEOUT_MS = 1_000;
  * another connection whether it is there: packets on a connection to a host that is gone bring no error.
  */
 const SILENT_MS = 700;
-/** For the answer to that. */
+/** The time for the answer to that. */
 const STILL_THERE_WITHIN_MS = 1_000;
-/** For the answer to `hello` that proves an address. */
+/** The time for the answer to `hello` that proves an address. */
 const HELLO_TIMEOUT_MS = 3_000;
 const HELLO_NONCE_BYTES = 16;
 
@@ -56,7 +56,7 @@ export class LanCallFailed extends Error {
     this.code = code;
   }
 
-  /** Whether a host answered at all. */
+  /** True when a host answered at all. */
   get isAnswered(): boolean {
     return this.status > 0;
   }
@@ -93,7 +93,9 @@ export class LanClient {
     return this.#call(address, 'GET', LAN_ROUTES.hello, parse.hello);
   }
 
-  /** Whether the host of this key answers at `address` and signs that the address is its own: nobody passed it on. */
+  /**
+   * Tells whether the host of this key answers at `address` and signs that the address is its own: nobody passed it on.
+   */
   async isAt(host: CalledHost): Promise<boolean> {
     try {
       return (await this.provenHello(host, HELLO_TIMEOUT_MS)).isProven;
@@ -103,7 +105,7 @@ export class LanClient {
     }
   }
 
-  /** What answers at `address`, and whether the host of this key signed that the address is its own. */
+  /** The hello of the host at `address`, and whether the host of this key signed that the address is its own. */
   async provenHello({ address, publicKey }: CalledHost, timeoutMs?: number): Promise<LanHello & { isProven: boolean }> {
     const nonce = randomBytes(HELLO_NONCE_BYTES).toString('base64url');
     const target = `${LAN_ROUTES.hello}?${new URLSearchParams({ nonce, address }).toString()}`;
@@ -130,7 +132,7 @@ export class LanClient {
     return (await this.#hop(host, 'GET', LAN_ROUTES.agents, parse.agents)).agents;
   }
 
-  /** Of a host that does not know the route the call fails, and it asks by itself. */
+  /** The call fails at a host that does not know the route, and that host asks by itself. */
   tellAgents(host: CalledHost, agents: LanAgents['agents']): Promise<LanDone> {
     return this.#hop(host, 'POST', LAN_ROUTES.agents, parse.done, { agents });
   }

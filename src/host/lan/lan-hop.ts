@@ -62,7 +62,7 @@ export interface HopFault {
   detail: string;
 }
 
-/** What the headers claim: judged before a body is read. */
+/** The claim of the headers: judged before a body is read. */
 export function claimedHop(header: (name: string) => string | undefined, nowMs: number): ClaimedHop | HopFault {
   const key = parsePublicKey(header(HOP_HEADERS.key));
   const timestamp = header(HOP_HEADERS.timestamp);
@@ -78,7 +78,7 @@ export function claimedHop(header: (name: string) => string | undefined, nowMs: 
   return { key, timestamp, atMs, nonce, signature };
 }
 
-/** Whether the hop is `key`'s over this request, for one of the keys that the called host has or had. */
+/** Tells whether the hop is `key`'s over this request, for one of the keys that the called host has or had. */
 export function isHopSigned(
   { key, timestamp, nonce, signature }: ClaimedHop,
   request: Pick<HopFields, 'method' | 'target' | 'bodyHash'>,

@@ -1,5 +1,5 @@
 /**
- * What paired hosts ask for over the LAN, and what they are answered: after the commit, always.
+ * The requests of paired hosts over the LAN, and their answers: after the commit, always.
  *
  * Who calls is judged by its hop. A host that is not paired may bring items, which go into quarantine; it learns
  * nothing else. `hello`, `pair` and `rotate` carry their own proof or need none.
@@ -38,10 +38,10 @@ import { inviterMessage, type ListeningAt, NOT_CONFIRMED, type PairingInvite } f
 
 export interface LanRequest {
   method: string;
-  /** As sent. */
+  /** The target as it was sent. */
   target: string;
   body: Buffer;
-  /** Of the connection, without a port. */
+  /** The address of the connection, without a port. */
   callerAddress: string;
   /** This host's end of the connection. */
   calledAt: ListenAddress;
@@ -62,7 +62,7 @@ interface LanRouteParts {
   context: HostContext;
   invite: PairingInvite;
   version: string;
-  /** What peers are told of where this host listens. */
+  /** The address at which peers learn that this host listens. */
   listening: () => ListeningAt;
   /**
    * `host:port` of a host that calls from `from` and says that it listens at `port`, when it proves that; else null. No
@@ -81,10 +81,10 @@ const parseEncKey = parserOf(LanEncKey);
 const parseAgents = parserOf(LanAgents);
 const parseHelloQuery = queryParserOf(LanHelloQuery);
 
-/** What a host brings by its former key is not even kept: the host itself tries again under the key that it has. */
+/** Nothing that a host brings by its former key is even kept: the host itself tries again under the key that it has. */
 const RETIRED_HOP_KEY = 'the host gave up the key of this hop for another';
 
-/** As much as an answer of `GET /v1/lan/agents` may have. */
+/** The bytes that an answer of `GET /v1/lan/agents` may have. */
 const AGENTS_BODY_BYTES_MAX = 2 << 20;
 
 export function lanRoutes(parts: LanRouteParts): readonly LanRoute[] {
@@ -161,8 +161,8 @@ function notPaired(reason: string): Reply {
 }
 
 /**
- * In their order: the answer is given when all of it is durable. A rotation of the caller may be learned while the body
- * arrives, after the hop was verified: from then on nothing is received under its former key.
+ * Takes items in their order; the answer is given when all of them are durable. A rotation of the caller may be learned
+ * while the body arrives, after the hop was verified: from then on nothing is received under its former key.
  */
 async function takeItems(request: LanRequest, { context }: LanRouteParts): Promise<Reply> {
   const { caller } = request;

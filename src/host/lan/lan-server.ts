@@ -35,7 +35,7 @@ const HOP_BODIES = { bytesMax: 64 << 20, smallBytesMax: SMALL_BODIES_BYTES, shar
 const OTHER_BODIES = { bytesMax: 16 << 20, smallBytesMax: SMALL_BODIES_BYTES, shareBytesMax: LAN_BODY_BYTES_MAX };
 /** Requests of one address that prove nothing; those that name a paired host falsely count for its key alone. */
 const STRANGER_REQUESTS_PER_MINUTE = 60;
-/** How long answers may take to leave when the listener closes. */
+/** The time that answers may take to leave when the listener closes. */
 const CLOSE_MS = 5_000;
 
 const REPLAYED = problemReply(
@@ -43,7 +43,7 @@ const REPLAYED = problemReply(
   'this hop may have been taken before: send the request again with another nonce',
 );
 
-/** Who the hop's headers name, before the body is there. */
+/** The host that the hop's headers name, before the body is there. */
 interface Claim {
   hop: ClaimedHop;
   peer: PeerRow | undefined;

@@ -30,20 +30,20 @@ import { quarantineRetries } from '../inbound/quarantine.ts';
 import { systemTimers } from '../../lib/clock.ts';
 import { PeriodicTask, type SingleFlightTask } from '../../lib/periodic-task.ts';
 
-/** How often each peer is told what it does not know yet, and asked what is not known of it. */
+/** The time between two rounds, which tell each peer what it does not know yet and ask what is not known of it. */
 const SYNC_EVERY_MS = 60_000;
 /** A call of a peer is noted in its row no more often than this. */
 const NOTE_CALL_MS = 60_000;
 
-/** How long a sender waits for paired hosts to name their agents. */
+/** The time that a sender waits for paired hosts to name their agents. */
 const FRESHEN_MS = 2_000;
-/** What was learned so lately is not asked for again. */
+/** The age up to which names are not asked for again. */
 const DIRECTORY_NEW_MS = 2_000;
 
 /** Problems of the inviter after which a new code is needed. */
 const PAIRING_FAULTS: ReadonlySet<string> = new Set(['ENROL_REFUSED', 'BAD_SIGNATURE', 'BAD_REQUEST']);
 
-/** What the inviter answers while its owner has not confirmed the pairing, or has too many strangers to listen to. */
+/** Answers of an inviter whose owner has not confirmed the pairing, or who has too many strangers to listen to. */
 const WAITING: ReadonlySet<string> = new Set(['UNAVAILABLE', 'RATE_LIMITED']);
 const ASK_AGAIN_MS = 500;
 
@@ -130,7 +130,7 @@ export class LanService {
     await this.#retries.stop();
   }
 
-  /** Where it listens; `undefined` while it does not. */
+  /** The port of the listener; `undefined` while it does not listen. */
   get port(): number | undefined {
     return this.#server?.port;
   }
@@ -229,7 +229,8 @@ export class LanService {
       if (tx.get('identity')?.hostName !== said.host) {
         return refusal(
           'PAIRING_REFUSED',
-          `This host was renamed while it was paired, and ${name} knows its former name: ask for a new code (poste peer invite there).`,
+          `This host was renamed while it was paired, and ${name} knows its former name: ` +
+            'ask for a new code (poste peer invite there).',
         );
       }
       return pinPeer(tx, context, {

@@ -30,7 +30,7 @@ export function callableAddress(address: ListenAddress): string | null {
 }
 
 /**
- * Whether `address` is `calledAt`, this host's end of the connection, or the address that the
+ * Tells whether `address` is `calledAt`, this host's end of the connection, or the address that the
  * configuration advertises. Another address of this machine does not count: a connection to it would end there.
  */
 export function isDialledAt(address: string, calledAt: ListenAddress, advertised: string | undefined): boolean {
@@ -47,7 +47,7 @@ export function ownAddresses({ host, port }: ListenAddress, interfaces = network
   return callable.length > 0 ? callable : [listenAddressText({ host, port })];
 }
 
-/** Until the next check of a peer that calls from the same address. */
+/** The time until the next check of a peer that calls from the same address. */
 const CHECK_AGAIN_MS = 60_000;
 
 export class PeerAddressCheck {

@@ -15,7 +15,7 @@ import { currentKey, learnDirectory, livePeers, markPinnedOurKey, noteAnswered }
 import { markReached } from '../outbox/outbox.ts';
 import { type CalledHost, type LanClient, LanCallFailed } from './lan-client.ts';
 
-/** How old the names of a peer's agents get before they are asked for again. */
+/** The age that the names of a peer's agents reach before they are asked for again. */
 const DIRECTORY_FRESH_MS = 300_000;
 
 interface PeerSyncOptions {
@@ -29,7 +29,7 @@ interface PeerSyncOptions {
  */
 export type SyncReason = 'needed' | 'doubt' | 'agents-changed';
 
-/** With one peer. */
+/** The exchange with one peer. */
 interface Exchange {
   task: SingleFlightTask;
   /** Why the next one begins. */
@@ -47,7 +47,7 @@ export class PeerSync {
     this.#options = options;
   }
 
-  /** Whether the peer did not answer when it was last asked. The next round asks it again. */
+  /** True when the peer did not answer when it was last asked. The next round asks it again. */
   wasUnanswered(peerId: PeerId): boolean {
     return this.#unanswered.has(peerId);
   }

@@ -3,8 +3,9 @@
  * hands them to the carrier of that transport (`lan/send-batch.ts`, `relay/push-batch.ts`), and stores what became of
  * them.
  *
- *     wake(peer) ─▶ due rows, in sending order ─▶ transport of each ─▶ carrier: one request ─▶ events ─▶ one transaction ─▶ wake(peer)
- *                                                      └─▶ none: `time-passed`
+ *     wake(peer) ─▶ due rows, in sending order ─▶ transport of each ─▶ carrier: one request ─▶ events
+ *         ▲                                            └─▶ none: `time-passed`                   │
+ *         └───────────────────────────── one transaction ◀───────────────────────────────────────┘
  *
  * A peer is looked at when a row of it was queued or may be tried again (`outbox-changed`), when a request to it ended,
  * and when its next row is due: one timer waits for the first of these moments of all peers. Nothing is polled. When
@@ -13,8 +14,9 @@
  * Invariants:
  *   - of one peer one look runs at a time, one request at most is under way over each transport, and no row is in two;
  *   - no peer waits for another one, and what the LAN reaches does not wait for a relay;
- *   - messages for one peer leave in the order in which they were sent (`core/transport-choice.ts`). While an earlier one is
- *     under way over one transport, a later one does not leave over the other before `ORDER_WAIT_MS` have passed;
+ *   - messages for one peer leave in the order in which they were sent (`core/transport-choice.ts`). While an earlier
+ *     one is under way over one transport, a later one does not leave over the other before `ORDER_WAIT_MS` have
+ *     passed;
  *   - a row that no transport can take gets `time-passed`, so that its deadlines hold.
  */
 import type { OutboxClock, OutboxEvent } from '../core/outbox-event.ts';
@@ -46,9 +48,9 @@ import {
 const DUE_MAX = 2000;
 /** A later message waits no longer than this for an earlier one that is under way over the other transport. */
 const ORDER_WAIT_MS = 2_000;
-/** Until the next look at a peer to which nothing could be sent, unless an event comes first. */
+/** The time until the next look at a peer to which nothing could be sent, unless an event comes first. */
 const REST_MS = 5_000;
-/** Until a relay that did not know a peer is asked about it again. */
+/** The time until a relay that did not know a peer is asked about it again. */
 const ASK_RELAY_MS = 60_000;
 /** A look that failed for a reason of this program is repeated after this. */
 const BROKEN_MS = 60_000;
@@ -372,7 +374,7 @@ function nowOf(context: HostContext): OutboxClock {
   return { nowMs: context.nowMs(), momentMs: (datedMs) => context.momentMs(datedMs) };
 }
 
-/** Whether the row, which waits, could go to the relay now, should the relay know the peer. */
+/** Tells whether the row, which waits, could go to the relay now, should the relay know the peer. */
 function isForRelay(row: OutboxRow, peer: PeerRow, now: OutboxClock): boolean {
   if (peer.unpairedAtMs !== null || !mayNeedRelay(row, peer)) return false;
   // It was accepted once; in another epoch the relay refused it.

@@ -1,4 +1,4 @@
-/** What the owner sees of the outbox, and takes back from it. */
+/** The list of the outbox for its owner, who may take items back from it. */
 import { isSameHost } from '../core/address.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { OutboxRow, OutboxState } from '../core/rows.ts';

@@ -131,7 +131,7 @@ export function wireOf(reader: Reader, rowId: number): Buffer {
 }
 
 /**
- * What `event` makes of a row, with all that follows: indexes, wire bytes, the sender's record, alerts. Returns the
+ * Applies `event` to a row, with all that follows: indexes, wire bytes, the sender's record, alerts. Returns the
  * row as it is now; undefined when it is gone, or was already (another receipt took its place).
  */
 export function afterAttempt(
@@ -169,7 +169,7 @@ export function afterAttempt(
   return step.row;
 }
 
-/** What happens to all rows of a peer. */
+/** An event that happens to all rows of a peer. */
 export type PeerEvent = Extract<
   OutboxEvent,
   { type: 'peer-reached' | 'peer-unpaired' | 'clock-jumped' | 'new-epoch' | 'relay-rewound' | 'relay-ready' }
@@ -188,12 +188,12 @@ export async function afterPeerChange(
   tx.afterCommit(() => context.emit({ type: 'outbox-changed', peerId }));
 }
 
-/** How a message of this host, or one that came, is called outside: not every reference is an id. */
+/** The name outside of a message of this host, or of one that came: not every reference is an id. */
 function wireIdOf(reader: Reader, ref: MessageRef): string {
   return reader.get('message', ref)?.id ?? ref;
 }
 
-/** From 0 to below 1. */
+/** A random number from 0 to below 1. */
 function diceOf(context: HostContext): number {
   return context.randomBytes(4).readUInt32BE() / 2 ** 32;
 }
@@ -328,7 +328,7 @@ function dropDue(tx: Transaction, row: OutboxRow): void {
 /** A peer that answers again and again is noted in its row no more often than this, as most reads take that row. */
 const NOTE_REACHED_MS = 1_000;
 
-/** Records that the peer answered over the LAN, or called from `address`. */
+/** Records that the peer answered over the LAN, or called from `address`: what waits for it goes out. */
 export async function markReached(
   tx: Transaction,
   context: HostContext,

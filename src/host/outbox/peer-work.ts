@@ -1,6 +1,6 @@
 /**
- * What the dispatcher knows of its work for one peer (requests under way, and when it looks at the peer next), and what
- * it asks of a carrier, which sends one request over the LAN or to the relay. A carrier neither chooses rows nor stores
+ * The dispatcher's work for one peer (requests under way, and when it looks at the peer next), and the interface of a
+ * carrier, which sends one request over the LAN or to the relay. A carrier neither chooses rows nor stores
  * what became of them; the dispatcher does (`dispatcher.ts`).
  */
 import type { OutboxEvent } from '../core/outbox-event.ts';
@@ -16,12 +16,12 @@ export interface Lane {
   rowIds: ReadonlySet<number>;
   /** The first message among its rows that nobody has taken yet; `Infinity` without one. */
   firstMessage: number;
-  /** By the monotonic clock. */
+  /** A time of the monotonic clock. */
   sinceMs: number;
   ended: Promise<void>;
 }
 
-/** What the dispatcher knows of one peer. */
+/** The dispatcher's knowledge of one peer. */
 export interface PeerWork {
   look: Promise<void> | undefined;
   /** Something happened after the look under way began. */
@@ -74,7 +74,7 @@ function isTaken(event: OutboxEvent): boolean {
   return event.type === 'lan-accepted' || event.type === 'lan-quarantined';
 }
 
-/** What became of the mail of one request over the LAN; undefined when it was none. */
+/** The fate of the mail of one request over the LAN; undefined when it was none. */
 export function becameOfMail(events: Sent['events'], lan: Sent['lan']): 'taken' | 'failed' | 'unreached' | undefined {
   const types = events.map(({ event }) => event.type);
   if (types.some((type) => type === 'lan-accepted' || type === 'lan-quarantined')) return 'taken';
@@ -91,7 +91,7 @@ export function firstMessageOf(rows: readonly OutboxRow[]): number {
   return rows.find(isToSend)?.rowId ?? Infinity;
 }
 
-/** Whether a request with this event alone brought nothing on: what is due besides would fare the same now. */
+/** Tells whether a request with this event alone brought nothing on: what is due besides would fare the same now. */
 export function isFailure({ type }: OutboxEvent): boolean {
   return type === 'lan-failed' || type === 'relay-failed';
 }
@@ -101,11 +101,11 @@ export interface RowEvent {
   event: OutboxEvent;
 }
 
-/** What one request brought. */
+/** The result of one request. */
 export interface Sent {
-  /** Of the rows that the request was about; the other rows are as due as before. */
+  /** Events of the rows that the request was about; the other rows are as due as before. */
   events: RowEvent[];
-  /** Whether the host answered over the LAN; absent when the request shows neither. */
+  /** Tells whether the host answered over the LAN; absent when the request shows neither. */
   lan?: 'reached' | 'unreached';
 }
 
@@ -118,11 +118,11 @@ export interface Carrier {
 }
 
 export interface RelayTransport extends Carrier {
-  /** Whether a relay can be used at all now. */
+  /** True when a relay can be used at all now. */
   readonly isUsable: boolean;
-  /** How long nothing may be sent to the relay. */
+  /** The time for which nothing may be sent to the relay. */
   readonly pauseMs: number;
-  /** What the relay can do for a peer, as far as it was asked lately; null when no relay can be used. */
+  /** The relay's facts about a peer, as far as it was asked lately; null when no relay can be used. */
   factsFor(peer: PeerRow): RelayFacts | null | 'unknown';
   /** Asks the relay about the peer. Does not throw when the relay does not answer. */
   ask(peer: PeerRow): Promise<void>;

@@ -22,7 +22,7 @@ const COMMAND_TIMEOUT_MS = 30_000;
 export class TokenUnavailable extends Error {}
 
 interface FreshToken {
-  /** As `POST /v1/relay/enrol` takes it. */
+  /** The proof as `POST /v1/relay/enrol` takes it. */
   proof: unknown;
   /** When the token in it runs out; null when nothing says so. */
   validUntilMs: number | null;

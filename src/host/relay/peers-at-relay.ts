@@ -18,7 +18,7 @@ import type { RelayLink } from './relay-link.ts';
 import type { IncomingItem } from '../inbound/verify.ts';
 import { claimedHost } from '../wire/parse.ts';
 
-/** How long an answer holds. About a host that is not enrolled the relay is asked more often. */
+/** The time for which an answer holds. About a host that is not enrolled the relay is asked more often. */
 const ENROLLED_FRESH_MS = 600_000;
 const ABSENT_FRESH_MS = 60_000;
 const KNOWN_MAX = 4096;

@@ -58,7 +58,7 @@ export class PullLoop {
     this.#options = options;
   }
 
-  /** Whether the relay holds an empty page back; null before one came. */
+  /** True when the relay holds an empty page back; null before one came. */
   get isHeldBack(): boolean | null {
     return this.#isHeldBack;
   }
@@ -292,7 +292,7 @@ function broughtItem(
   return { via: 'relay', relay, kind, itemId, senderPubkey: parsePublicKey(key) ?? NOBODYS_KEY, wire };
 }
 
-/** Bytes that are no base64 are what the relay showed: they are kept as they came, and found malformed. */
+/** A text that is no base64 is kept as the relay showed it, and found malformed. */
 function itemOfV2(item: PulledItem, seq: number | null, scope: RelayScope): IncomingItem {
   const { kind, item_id: itemId, sender_pubkey: key, wire_b64: text } = item;
   return broughtItem(scope, seq, { kind, itemId, key, wire: decodeBase64(text) ?? Buffer.from(text, 'utf8') });

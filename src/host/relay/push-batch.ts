@@ -2,7 +2,7 @@
  * The carrier of the relay: pushes rows of paired hosts, one request at a time, and says what the answer makes of each
  * row; the dispatcher stores it.
  *
- *     rows of a peer ─▶ waiting rows of all peers ─▶ `relay-pushing`, durable ─▶ one request ─▶ receipts checked ─▶ events
+ *     rows of a peer ─▶ waiting rows of all peers ─▶ `relay-pushing`, durable ─▶ one request ─▶ checks ─▶ events
  *
  * Peers whose rows wait share the next request: a message to many hosts costs few requests, and no peer waits for all
  * that another one has. Retries carry the bytes that were sealed once.
@@ -25,7 +25,7 @@ import { RelayCallFailed, type RelayProblem } from './relay-request.ts';
 import type { RelaySession, V1Session, V2Session } from './register-host.ts';
 import type { V1Stored } from './relay-client.ts';
 
-/** What a relay says of a key, in v1 of a name, that it has no queue for. */
+/** A relay's refusals of a key, in v1 of a name, that it has no queue for. */
 const ABSENT: ReadonlySet<string> = new Set(['unknown target', 'recipient host unknown', 'recipient host ambiguous']);
 const REVOKED = 'target revoked';
 /** Refusals that only an operator or the peer's owner can change. */
@@ -52,7 +52,7 @@ interface Pushed {
 }
 
 interface PushAnswer {
-  /** For each of the rows, in their order. */
+  /** One for each of the rows, in their order. */
   events: OutboxEvent[];
   /** The relay's, as far as it says. */
   epoch: Epoch;
@@ -266,7 +266,7 @@ function outboxEventInV1(result: V1Stored | undefined, { itemId }: OutboxRow): O
 
 export interface BatchSize {
   items: number;
-  /** Of wire bytes; an item that is larger goes alone. */
+  /** The wire bytes of a batch at most; an item that is larger goes alone. */
   bytes: number;
 }
 
@@ -285,7 +285,7 @@ export function batchSizeAfter(size: BatchSize, tookMs: number): BatchSize {
   };
 }
 
-/** How many of the first rows make a batch, one at least. `itemsMax` is the relay's own bound. */
+/** Counts the first rows that make a batch, one at least. `itemsMax` is the relay's own bound. */
 export function batchOf(rows: readonly { wireBytes: number }[], size: BatchSize, itemsMax: number): number {
   let bytes = 0;
   let count = 0;

@@ -59,9 +59,9 @@ interface HostAtRelay {
 interface RegisterHost extends HostAtRelay {
   client: RelayClient;
   scope: RelayScope;
-  /** By the relay's clock. */
+  /** The time by the relay's clock. */
   relayNowMs: number;
-  /** How many of this host's rotations were posted for this enrolment: a relay takes few in a minute. */
+  /** The number of this host's rotations that were posted for this enrolment: a relay takes few in a minute. */
   progress: { rotations: number };
 }
 
@@ -127,7 +127,7 @@ async function enrol(parts: RegisterHost, before: RelayEnrolmentRow | undefined)
   return row;
 }
 
-/** What is known after an enrolment, with what was published before; `answer` is missing when it was refused. */
+/** The row after an enrolment, with what was published before; `answer` is missing when it was refused. */
 export function enrolled(
   before: RelayEnrolmentRow | undefined,
   answer: Pick<Enrolled, 'authorized_by' | 'account' | 'crowded'> | undefined,
@@ -246,7 +246,7 @@ async function added(
   return row;
 }
 
-/** What pulling and pushing have of a relay that can be used: of one key of this host, one epoch and one protocol. */
+/** A relay as pulling and pushing use it: of one key of this host, one epoch and one protocol. */
 interface Session {
   scope: RelayScope;
   limits: Limits;
@@ -267,9 +267,9 @@ export interface Connecting {
   context: HostContext;
   identity: Identity;
   row: RelayRow;
-  /** How many rotations were posted, by the scope that they were posted in. */
+  /** The number of rotations that were posted, by the scope that they were posted in. */
   progress: { scope: string; rotations: number };
-  /** How far this host's clock is ahead of the relay's; null when the relay does not tell its time. */
+  /** Takes the time by which this host's clock is ahead of the relay's; null when the relay does not tell its time. */
   noteSkew: (ms: number | null) => void;
   stopping: AbortSignal;
 }
@@ -311,7 +311,10 @@ export async function connect(connecting: Connecting): Promise<Connected> {
   return { session, known };
 }
 
-/** Who is at an address that nobody has set yet: by v2, or by v1 where there is no v2. Throws `RelayCallFailed`. */
+/**
+ * The relay at an address that nobody has set yet, asked by v2, or by v1 where there is no v2. Throws
+ * `RelayCallFailed`.
+ */
 export async function shownRelay(options: RelayClientOptions): Promise<{ pubkey: PublicKey; isV1: boolean }> {
   const info = await infoUnlessV1(new RelayClient(options), true);
   if (info) return { pubkey: info.relay_pubkey, isV1: false };

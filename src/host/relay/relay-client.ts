@@ -126,7 +126,7 @@ export class RelayClient {
 
   // Every method throws `RelayCallFailed`; `RelayProblem` of these when the relay answered and refused.
 
-  /** Without a hop: who the relay is. */
+  /** The key, epoch and limits of the relay, asked for without a hop. */
   async info(): Promise<RelayInfo> {
     const info = parseOrFail(await this.#send('GET', '/v2/relay/info', {}, undefined), parse.info) as RelayInfo;
     if (parsePublicKey(info.relay_pubkey) === undefined || parseEpoch(info.epoch) === undefined) throw noRelay();
@@ -134,7 +134,7 @@ export class RelayClient {
     return info;
   }
 
-  /** With a hop: `you` says what the relay holds for this host. */
+  /** The same with a hop: `you` says what the relay holds for this host. */
   async ownInfo(): Promise<RelayInfo> {
     return parseOrFail(await this.request('GET', '/v2/relay/info'), parse.info) as RelayInfo;
   }
@@ -153,7 +153,7 @@ export class RelayClient {
     return parseOrFail(await this.request('POST', '/v1/relay/enc-key', advertisement), parseEncKeyPublished);
   }
 
-  /** What the host of this key published; null when it is unknown, revoked, or published nothing. */
+  /** The key that the host of this key published; null when it is unknown, revoked, or published nothing. */
   async encKeyOf(key: PublicKey): Promise<ShownEncKey | null> {
     const target = `/v2/relay/enc-key?key=${encodeURIComponent(key)}`;
     return parseOrFail(await this.request('GET', target), parseEncKeyShown).enc_key;
@@ -298,8 +298,9 @@ const parsePull = openParser(Type.Object({ ...V1PullResponse.properties, envelop
 const parseAck = openParser(V1AckResponse);
 
 /**
- * Speaks the relay's earlier protocol, v1, for one host, where there is no v2: hosts are named, envelopes are JSON among
- * JSON, nothing is signed by the relay, and receipts and notices do not travel. Its methods throw as those of v2 do.
+ * Speaks the relay's earlier protocol, v1, for one host, where there is no v2: hosts are named, envelopes are JSON
+ * among JSON, nothing is signed by the relay, and receipts and notices do not travel. Its methods throw as those of v2
+ * do.
  */
 export class RelayV1Client {
   readonly #options: RelayClientOptions;
@@ -321,15 +322,15 @@ export class RelayV1Client {
     return parseOrFail(await this.#request(request), parseEncKeyPublished);
   }
 
-  /** What the one host of this name published; null when it is unknown, ambiguous, or published nothing. */
+  /** The key that the one host of this name published; null when it is unknown, ambiguous, or published nothing. */
   async encKeyOf(hostName: string): Promise<ShownEncKey | null> {
     const target = `/v1/relay/enc-key?host=${encodeURIComponent(hostName)}`;
     return parseOrFail(await this.#request({ method: 'GET', target }), parseEncKeyShown).enc_key;
   }
 
   /**
-   * What became of the first envelopes, in their order; of none behind where the relay stopped. `stopped` is how it
-   * said that it did.
+   * Pushes, and tells what became of the first envelopes, in their order; of none behind where the relay stopped.
+   * `stopped` is how it said that it did.
    */
   async push(envelopes: readonly unknown[]): Promise<{ results: V1Stored[]; stopped: RelayProblem | undefined }> {
     let answer: Record<string, unknown>;

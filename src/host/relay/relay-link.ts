@@ -23,7 +23,7 @@ export interface RelayTiming {
   pauseMaxMs: number;
   /** Between pulls where the relay does not hold an empty page back. */
   pollMs: number;
-  /** How long a pull asks the relay to wait. */
+  /** The time that a pull asks the relay to wait. */
   waitSeconds: number;
 }
 /** The config of a host may say otherwise (daemon.ts). */
@@ -93,12 +93,12 @@ export class RelayLink {
     return this.#problem;
   }
 
-  /** How far this host's clock is ahead of the relay's. */
+  /** The time by which this host's clock is ahead of the relay's. */
   get skewMs(): number | null {
     return this.#skewMs;
   }
 
-  /** How long nothing may be asked of the relay. */
+  /** The time for which nothing may be asked of the relay. */
   get pauseMs(): number {
     return Math.max(0, Math.max(this.#backoffUntilMs, this.#retryAfterUntilMs) - this.#context.monotonicMs());
   }
@@ -312,7 +312,8 @@ function codeOf({ code, status }: RelayCallFailed): string {
 function keyChanged({ seenKey, pubkey, isV1 }: RelayRow): LinkProblem {
   const seen = seenKey ? displayFingerprint(seenKey.pubkey) : '';
   const how = isV1 ? 'poste relay unset and set' : 'poste relay set';
-  const message = `the relay shows the key ${seen} and not ${displayFingerprint(pubkey)} as before: confirm it with ${how}`;
+  const before = displayFingerprint(pubkey);
+  const message = `the relay shows the key ${seen} and not ${before} as before: confirm it with ${how}`;
   return { code: 'RELAY_KEY_MISMATCH', message, atMs: seenKey?.atMs ?? 0 };
 }
 

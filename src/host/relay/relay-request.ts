@@ -15,7 +15,7 @@ import { parserOf } from '../../protocol/schemas.ts';
 import { type HttpAnswer, HttpCaller, HttpRequestFailed } from '../../lib/http-request.ts';
 import { limitedSignal } from '../../lib/limited-signal.ts';
 
-/** For the whole of an answer to come, besides the time that a pull asked the relay to wait. */
+/** The time for the whole of an answer to come, besides the time that a pull asked the relay to wait. */
 const ANSWER_TIMEOUT_MS = 30_000;
 /** A page of 8 MiB of wire bytes in base64, and room for relays with larger pages. */
 const ANSWER_BYTES_MAX = 32 << 20;
@@ -37,7 +37,7 @@ const NOT_TRUSTED: ReadonlySet<string> = new Set([
   'CERT_SIGNATURE_FAILURE',
   'INVALID_CA',
 ]);
-/** What else may be wrong with a certificate, as people say it. */
+/** Other faults of a certificate, as people say them. */
 const UNFIT: ReadonlyMap<string, string> = new Map([
   ['CERT_HAS_EXPIRED', 'that ran out'],
   ['CERT_NOT_YET_VALID', 'that is not good yet'],
@@ -47,7 +47,7 @@ const UNFIT: ReadonlyMap<string, string> = new Map([
 
 let lastCaller: { pem: string; caller: HttpCaller } | undefined;
 
-/** For a relay whose authority is private: its certificates, in PEM, are trusted beside those of Node. */
+/** A caller for a relay whose authority is private: its certificates, in PEM, are trusted beside those of Node. */
 export function callerTrusting(ca: { pem: string } | undefined): HttpCaller | undefined {
   if (!ca) return undefined;
   if (lastCaller?.pem !== ca.pem) lastCaller = { pem: ca.pem, caller: new HttpCaller({ ca: ca.pem }) };
@@ -60,7 +60,7 @@ export class RelayCallFailed extends Error {
   /** A code as problem.ts has them, or `''` when the answer was no problem document. */
   readonly code: string;
   readonly document: Readonly<Record<string, unknown>>;
-  /** How long the relay asks to be left alone. */
+  /** The time for which the relay asks to be left alone. */
   readonly retryAfterMs: number | undefined;
 
   constructor(
@@ -87,7 +87,10 @@ export class RelayProblem extends RelayCallFailed {
 /** Codes of a 401 that are about one request, and not about the enrolment of this host. */
 const OF_ONE_REQUEST: ReadonlySet<string> = new Set(['BAD_SIGNATURE', 'CLOCK_SKEW', 'NO_CHALLENGE', 'REPLAYED_HOP']);
 
-/** Whether the relay does not know this host (specification, "Enrolment", rule 10), whatever words it has for that. */
+/**
+ * Tells whether the relay does not know this host (specification, "Enrolment", rule 10), whatever words it has for
+ * that.
+ */
 export function isNotEnrolled({ status, code }: RelayCallFailed): boolean {
   return status === 401 && !OF_ONE_REQUEST.has(code);
 }

@@ -149,7 +149,7 @@ export function putPosition(tx: Transaction, context: HostContext, scope: RelayS
   if (isCurrent(tx, scope)) tx.put('relayPosition', keyOf(scope), { receivedThrough, atMs: context.nowMs() });
 }
 
-/** Where the next page of a relay of v1 begins; null at the start of the queue. */
+/** The place where the next page of a relay of v1 begins; null at the start of the queue. */
 export function cursorIn(reader: Reader, scope: RelayScope): string | null {
   return reader.get('relayPosition', ...keyOf(scope))?.cursor ?? null;
 }

@@ -121,19 +121,24 @@ export class RelayService {
       return refusal('RELAY_UNREACHABLE', message);
     }
     if (expected !== undefined && hostFingerprint(shown) !== expected) {
-      const message = `The relay at ${url} has the key ${fingerprint}, and not the one that you named: nothing was changed.`;
+      const fault = 'and not the one that you named: nothing was changed.';
+      const message = `The relay at ${url} has the key ${fingerprint}, ${fault}`;
       return refusal('RELAY_KEY_MISMATCH', message, { shown: fingerprint, expected: input.key });
     }
     return context.store.transact((tx): RelaySetResult | Refusal => {
       const before = tx.get('relay');
       const isSame = before?.pubkey === shown;
       if (before && !before.isV1 && isV1 && (isSame || before.url === url)) {
-        const message = `The relay at ${url} spoke v2 and speaks v1 now: it is pinned, and used in v2 alone. poste relay unset lets it go.`;
+        const message =
+          `The relay at ${url} spoke v2 and speaks v1 now: ` +
+          'it is pinned, and used in v2 alone. poste relay unset lets it go.';
         return refusal('RELAY_UNREACHABLE', message);
       }
       if (before && !isSame && before.url === url && expected === undefined) {
         const pinned = displayFingerprint(before.pubkey);
-        const message = `The relay at ${url} had the key ${pinned} and shows ${fingerprint} now: ask its operator which is right.`;
+        const message =
+          `The relay at ${url} had the key ${pinned} and shows ${fingerprint} now: ` +
+          'ask its operator which is right.';
         // In v1 no key can be named.
         if (isV1) return refusal('RELAY_KEY_MISMATCH', `${message} poste relay unset lets this relay go.`);
         const details = { shown: fingerprint, pinned };
@@ -162,7 +167,9 @@ export class RelayService {
       if (!(error instanceof RelayCallFailed)) throw error;
       if (error.code === CERTIFICATE_NOT_TRUSTED) {
         const given = ca ? `: the authority of ${ca.path} did not sign it` : '';
-        const message = `${url} cannot be used: ${error.message}${given}. If a private authority signed it, name its certificate: poste relay set ${url} --ca <file>.`;
+        const message =
+          `${url} cannot be used: ${error.message}${given}. ` +
+          `If a private authority signed it, name its certificate: poste relay set ${url} --ca <file>.`;
         return refusal('RELAY_UNREACHABLE', message);
       }
       return refusal('RELAY_UNREACHABLE', `${url} cannot be used: ${error.message}. Check the address and try again.`);

@@ -379,7 +379,7 @@ describe('reply_to: id of the message being answered; keeps the thread', () => {
 });
 
 describe('what a body becomes when it is sealed', () => {
-  test('a body of 262,144 characters goes to another host, and the sender learns when one is too large for a relay', async () => {
+  test('a body of 262,144 characters goes to another host; its sender learns of a relay’s limit', async () => {
     const context = await contextOf(['alice', 'bob']);
     await addPeer(context, 'laptop', [{ name: 'dave', roles: [] }]);
     // Six bytes each in JSON: the longest body there is.

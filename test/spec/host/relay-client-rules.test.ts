@@ -416,7 +416,7 @@ test.each([
 );
 
 test(
-  'transport choice rule 1: a target that is not enrolled, or has no enc key, keeps the mail here; it is asked for again',
+  'transport choice rule 1: a target that is not enrolled, or has no enc key, keeps mail here; it is asked for again',
   async () => {
     const relay = await relayForTest(FIRST_ADAPTER);
     let steadyMs = 0;

@@ -267,7 +267,7 @@ test.each([
 );
 
 test(
-  'receiving host rules 4 and 5: a quarantine without room stops nothing: what cannot be let in is kept without its bytes',
+  'receiving host rules 4 and 5: a full quarantine stops nothing: what cannot be let in is kept without its bytes',
   async () => {
     const w = await world();
     const misaddressed = await w.alice.sendTo(w.bob, 'anna', ['nobody-here']);
@@ -354,7 +354,7 @@ test.each([
 );
 
 test(
-  'receiving host rule 8: in a new epoch the position is 0, the host makes itself known again, and rows are pushed again',
+  'receiving host rule 8: in a new epoch the position is 0, the host registers again, and rows are pushed again',
   async () => {
     const w = await world();
     const sent = await accepted(w, 2);

@@ -224,7 +224,7 @@ test(
 );
 
 test(
-  'batching: after pushes that failed fewer items go at once, and after pages that did not come smaller ones are asked for',
+  'batching: after pushes that failed fewer items go at once, and after pages that failed smaller ones are asked for',
   async () => {
     const w = await relayWorld();
     const { alice, bob, proxy, relay } = w;

@@ -82,7 +82,7 @@ test('what passes between two runs counts, and what is longer than a daemon stan
   expect(third.context.nowMs() - third.context.momentMs(dated)).toBe(8 * HOUR_MS);
 });
 
-test('every jump since the clock was noted moves what an accepted row waits for, and a second note moves nothing', async () => {
+test('every jump since the last note moves what an accepted row waits for; a second note nothing', async () => {
   const base = await contextOf(['anna']);
   await addPeer(base, 'there', [{ name: 'bert', roles: [] }]);
   const clock = new ManualClock();

@@ -1,4 +1,6 @@
-/** Who may fill how much of the quarantine, and what a full room does: bounds are those of the product, or small ones. */
+/**
+ * Who may fill how much of the quarantine, and what a full room does: bounds are those of the product, or small ones.
+ */
 import { expect, onTestFinished, test } from 'vitest';
 import {
   QUARANTINE_BOUNDS,
@@ -263,7 +265,7 @@ test('the owner is told what there was no room for, once a day, and what came si
   expect(await told()).toHaveLength(3);
 });
 
-test('under a key that was never paired bytes are kept of what may wait for the next key of a paired host, up to 64 KiB', async () => {
+test('of a stranger bytes are kept of what may wait for the next key of a paired host, up to 64 KiB', async () => {
   const p = await pair();
   const { bob } = p;
   const key = stranger(1);

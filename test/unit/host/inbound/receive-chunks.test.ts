@@ -67,7 +67,7 @@ test('seals are opened once each, and never while a transaction is open', async 
   expect(await bob.mailOf('bert')).toHaveLength(COUNT);
 });
 
-test('what is not to go on ends between two transactions: what came before it is received, and nothing of the rest', async () => {
+test('a stop comes between two transactions: what came before it is received, and nothing of the rest', async () => {
   const { bob, items } = await waiting();
   let asked = 0;
   const received = await receiveItems(bob.context, items, { goesOn: () => ++asked < 2 });

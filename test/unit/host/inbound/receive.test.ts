@@ -193,7 +193,7 @@ describe('an envelope', () => {
     expect(await mailOf(bob, 'bert')).toHaveLength(1);
   });
 
-  test('signed by a key that its host gave up is delivered when that host brings it under the key that it has', async () => {
+  test('signed by a key that its host gave up is delivered when the host brings it under its present key', async () => {
     const { alice, bob } = await pair();
     const next = hostNamed('alice-next');
     await learnsKey(bob, alice, next.key);
@@ -483,7 +483,7 @@ describe('a delivery receipt', () => {
     expect(await sentStates(alice, ref)).toEqual({ 'bert@bob': 'pending' });
   });
 
-  test('for what was forgotten, as its retention was over, is a duplicate; for what was never sent it is not', async () => {
+  test('for what retention deleted is a duplicate; for what was never sent it is not', async () => {
     const { alice, item, ref } = await receiptWith({});
     expect(await statusAt(alice, item)).toBe('accepted');
     const keptMs = 90 * DAY_MS;
@@ -503,7 +503,7 @@ describe('a delivery receipt', () => {
     expect(await statusAt(alice, strange)).toBe('quarantined');
   });
 
-  test('receiving host rule 2: of a host that is paired under another name since counts for what was routed to it', async () => {
+  test('receiving host rule 2: of a host that has another name since counts for what was routed to it', async () => {
     const { alice, item, ref } = await receiptWith({});
     const bobId = peerIdOf(hostNamed('bob'));
     await alice.store().transact((tx) => {
@@ -575,7 +575,7 @@ describe('a delivery receipt', () => {
     expect(await sentStates(alice, after.ref)).toEqual({ 'bert@bob': 'pending' });
   });
 
-  test('under a former key counts for what was sent before its host gave it up, also when the clock was set back since', async () => {
+  test('under a former key counts for what was sent before its end, also when the clock was set back', async () => {
     const { alice, bob } = await pair();
     const next = hostNamed('bob-next');
     alice.clock.nowMs += 600_000;
@@ -647,7 +647,7 @@ describe('a delivery receipt', () => {
     expect(await quarantineOf(alice)).toMatchObject([{ reason: 'id-mismatch' }]);
   });
 
-  test('of a higher state takes the place of a lower one that was not sent; seqs go up and never below the floor', async () => {
+  test('of a higher state replaces a lower one that was not sent; seqs go up and never below the floor', async () => {
     const { alice, bob } = await pair();
     const message = await sendTo(alice, bob, { from: 'anna', to: ['bert'] });
     await statusAt(bob, await itemFor(alice, bob, message.id));
@@ -668,7 +668,7 @@ describe('a delivery receipt', () => {
 });
 
 describe('an expiry notice', () => {
-  test('that cannot be read, or is of a message that was never sent, is kept; of one that was forgotten it is known', async () => {
+  test('that cannot be read, or is of a message never sent, is kept; of a forgotten one it is known', async () => {
     const { alice, bob } = await pair();
     const nowMs = alice.clock.nowMs;
     const forgotten = messageIdFrom(nowMs, Buffer.alloc(10));
@@ -771,7 +771,7 @@ describe('an expiry notice', () => {
   });
 });
 
-test('a full quarantine over the LAN: what is good comes, the rest is answered with its record kept, and comes later', async () => {
+test('a full quarantine over the LAN: good mail comes; of the rest a record is kept, and it comes later', async () => {
   const { alice, bob } = await pair();
   const bad = await forged(alice, bob, { head: { to: ['bert@bob', 'nobody@bob'] } });
   const fill = (items: number): Promise<void> =>

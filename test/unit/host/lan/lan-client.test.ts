@@ -53,7 +53,7 @@ function answer(socket: Socket, body: object): void {
   socket.write(`${head.join('\r\n')}\r\n\r\n${text}`);
 }
 
-test('mail to a host that takes the connection and says nothing: it is asked on another one, and then given up', async () => {
+test('mail to a host that connects and says nothing: it is asked on another connection, then given up', async () => {
   const { host, next } = await listening();
   const client = new LanClient(await testContext(), new AbortController().signal);
   const failed = client.items(host, [ITEM]).then(

@@ -253,7 +253,7 @@ describe('a new key', () => {
     expect(await untilState(here, 'done')).toBe(true);
   });
 
-  test('that a host forgot, restored from before, is told again, and what it took for a stranger’s is run again', async () => {
+  test('that a restored host forgot is told again, and what it took for a stranger’s is run again', async () => {
     const [here, there] = await pairedWithAgents();
     const before = await peerOf(there, 'here');
     if (!before) throw new Error('they are paired');

@@ -339,7 +339,7 @@ async function listening(
 }
 
 describe('what was paired', () => {
-  test('in one half, as an answer was lost, is whole with the same code, and after its end with a new one', async () => {
+  test('in one half, as an answer was lost, is whole with the same code, and later with a new one', async () => {
     const [here, there] = [await openLanHost('here'), await openLanHost('there')];
     const { code, address } = await inviteAt(here, there);
     // The inviter pins, and nobody hears its answer.

@@ -195,7 +195,7 @@ describe('strangers', () => {
     expect(await hop(here, { ...peer, signer: signerOf(there), ...AGENTS })).toMatchObject({ status: 200 });
   });
 
-  test('who name a paired host falsely are soon read no long bodies, and its small ones are read all the same', async () => {
+  test('who name a paired host falsely soon have no long body read, and its own small ones are read', async () => {
     const [here, there] = await pairedLanHosts();
     // Meanwhile no stranger is heard again, however slow the machine is.
     here.clock.stoppedMs = performance.now();
@@ -213,7 +213,7 @@ describe('strangers', () => {
     });
   });
 
-  test('who declare long bodies in the name of a paired host, and send nothing, take no room from anybody', async () => {
+  test('who declare long bodies for a paired host, and send nothing, take room from nobody', async () => {
     const [here, there] = await pairedLanHosts();
     const declared: Connection[] = [];
     for (let at = 0; at < 8; at++) {
@@ -398,7 +398,7 @@ describe('framing', () => {
     expect(statusesOf(await exchanged(here, expecting))).toEqual([200]);
   });
 
-  test('of a request that comes before the one ahead of it is answered: it is not served, and the connection ends', async () => {
+  test('of a request that comes before the last was answered: it is not served, and the connection ends', async () => {
     const here = await openLanHost('here');
     await inviteAt(here);
     const hello = 'GET /v1/lan/hello HTTP/1.1\r\nhost: x\r\n\r\n';

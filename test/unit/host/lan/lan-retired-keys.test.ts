@@ -1,4 +1,6 @@
-/** What a key that a host gave up is still good for over the LAN: what the host itself brings, and nothing of a thief's. */
+/**
+ * What a key that a host gave up is still good for over the LAN: what the host itself brings, and nothing of a thief's.
+ */
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
@@ -111,7 +113,8 @@ test('a copy of the old home, started after the rotation, delivers nothing as th
     const [row] = await outboxRowsOf(thief);
     return row?.lastError?.includes('NOT_ENROLLED') ? true : undefined;
   });
-  // Neither does it bring what it signed by the hop of another key, whatever time it says, and nor does a rotation of its own.
+  // Neither does it bring what it signed by the hop of another key, whatever time it says, and nor does a rotation of
+  // its own.
   const [row] = await outboxRowsOf(thief);
   const wire = await thief.context.store.read((reader) => wireOf(reader, row?.rowId ?? 0));
   const item = { kind: 'envelope', item_id: row?.itemId, wire_b64: wire.toString('base64') };
@@ -125,7 +128,7 @@ test('a copy of the old home, started after the rotation, delivers nothing as th
   await until(there, async () => ((await subjectsAt(there)).join() === 'of the host' ? true : undefined));
 });
 
-test('mail that waits for a key arrives at the next start of a daemon that was killed behind the rotation', async () => {
+test('mail that waits for a key arrives at the start of a daemon that was killed after the rotation', async () => {
   const [here, there] = await withAgents();
   await there.down();
   await rotateOwnKey(here.context);

@@ -33,7 +33,9 @@ function only(world: DispatcherWorld): Request {
   return request;
 }
 
-/** A world with the paired host bob; rows wait for him, one unless they are named, and everything has begun that can. */
+/**
+ * A world with the paired host bob; rows wait for him, one unless they are named, and everything has begun that can.
+ */
 async function mailForBob({
   facts = null,
   peer = {},
@@ -94,7 +96,7 @@ test('a message behind one of which the relay is being asked waits with it', asy
   expect(shown(world.requests)).toEqual([['lan', 'bob', [1, 2]]]);
 });
 
-test('order: a later message does not pass one that is under way over the other transport, for two seconds', async () => {
+test('order: for two seconds a later message does not pass one under way over the other transport', async () => {
   const { world } = await mailForBob({ facts: RELAY_FACTS, rows: [{ lanAttempts: 2 }, {}] });
   expect(shown(world.requests)).toEqual([['relay', 'bob', [1]]]);
   await world.pass(1_999);
@@ -145,7 +147,7 @@ test('a clock that was set ahead is noticed within a minute', async () => {
   expect(shown(world.requests)).toEqual([['lan', 'bob', [1]]]);
 });
 
-test('a host that does not answer costs one request for all that is due, and the next try comes by itself', async () => {
+test('a silent host costs one request for all that is due, and the next try comes by itself', async () => {
   const world = await DispatcherWorld.open();
   const bob = await world.addPeer('bob');
   await world.queueMany(bob, 3);
@@ -159,7 +161,7 @@ test('a host that does not answer costs one request for all that is due, and the
   expect(shown(world.requests)).toEqual([['lan', 'bob', [1, 2, 3]]]);
 });
 
-test('mail for a host that left the LAN goes over the relay after two attempts, each a tenth of a second apart', async () => {
+test('mail for a host that left the LAN goes over the relay after two tries, a tenth of a second apart', async () => {
   const { world, bob } = await mailForBob({ facts: RELAY_FACTS });
   unreached(only(world));
   await world.settled();
@@ -312,7 +314,7 @@ async function someTurns(): Promise<void> {
   for (let turn = 0; turn < 50; turn++) await nextTurn();
 }
 
-test('the next request leaves while it is stored that all of the one before was taken, and carries none of that', async () => {
+test('the next request leaves while the success of the one before is stored, and carries none of it', async () => {
   const { world, bob } = await mailForBob({ facts: null, rows: [{}] });
   const first = only(world);
   await world.queue(bob);

@@ -76,7 +76,7 @@ describe('the outbox', () => {
     expect(w.alice.told).toContainEqual({ type: 'outbox-changed', peerId: peerIdOf(w.bob.host) });
   });
 
-  test('gives the due rows of one peer in the order in which they were sent, and none before its time but with a later one', async () => {
+  test('gives the due rows of a peer in sending order, and none before its time but with a later one', async () => {
     const w = await world();
     for (const peer of [w.bob, w.carol, w.bob, w.bob]) {
       await sendTo(w.alice, peer, { from: 'anna', to: ['x'] });

@@ -1,4 +1,7 @@
-/** One attempt to get a session of the pinned relay, at a relay in this process, with what it answers changed on its way. */
+/**
+ * One attempt to get a session of the pinned relay, at a relay in this process, with what it answers changed on its
+ * way.
+ */
 import { expect, onTestFinished, test } from 'vitest';
 import type { RelayRow } from '../../../../src/host/core/rows.ts';
 import { type Connecting, connect, shownRelay } from '../../../../src/host/relay/register-host.ts';
@@ -54,7 +57,7 @@ async function given(changes: Partial<RelayRow> = {}, limits: Partial<Limits> = 
   return { relay, proxy, context, said, connecting, skews, stopping, stored, scope, options };
 }
 
-test('a session is of the relay that is pinned, in the epoch that it is in, and the relay knows this host', async () => {
+test('a session is of the pinned relay, in the epoch that it is in, and the relay knows this host', async () => {
   const { context, connecting, scope, relay, skews, stored, said } = await given();
   context.clock.nowMs += 5000;
   const { session, known } = await connect(connecting);
@@ -113,7 +116,7 @@ test('versioning rule 3: a relay that is pinned never falls back to v1', async (
   expect(proxy.asked).toEqual([INFO]);
 });
 
-test('versioning rule 3: an answer other than 404 is none of v1, and neither is a 404 that ended in its middle', async () => {
+test('versioning rule 3: an answer other than 404 is none of v1, nor is a 404 that ended in its middle', async () => {
   const { connecting, proxy, options } = await given({ isV1: true });
   proxy.instead = () => BUSY;
   await expect(connect(connecting)).rejects.toThrow(RelayProblem);

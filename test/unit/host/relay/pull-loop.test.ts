@@ -215,7 +215,7 @@ test('a relay that goes back in time again after a minute is read anew at once',
   expect(seen.rewinds).toBe(5);
 });
 
-test('receiving host rule 5: items and received-through are one, and the relay is asked to delete them once', async () => {
+test('receiving host rule 5: items and received-through are one; the relay is asked to delete them once', async () => {
   const pages = [pageOf({ unreadable: [unreadable(6), unreadable(7)], last_seq: 7 })];
   const { loop, context, pulls, acks, seen } = await given({ pull: () => pages.shift() ?? pageOf() });
   loop.start();
@@ -232,7 +232,7 @@ test('receiving host rule 5: items and received-through are one, and the relay i
   expect(seen).toMatchObject({ worked: 3, rewinds: 0, failures: [] });
 });
 
-test('receiving host rule 6: what could not be acked is asked for again, and nothing is waited for before', async () => {
+test('receiving host rule 6: a failed ack is repeated, and nothing is waited for before', async () => {
   let isDown = true;
   const { loop, context, pulls, acks, seen } = await given({
     ack: () => {
@@ -297,7 +297,7 @@ test('a relay that holds an empty page back is asked again at once', async () =>
   expect([loop.isHeldBack, loop.headSeq]).toEqual([false, 100]);
 });
 
-test('after a page that did not come half as many are asked for, one at least, and twice as many after one that came', async () => {
+test('after a page that failed half as many items are asked for, one at least, and then twice as many', async () => {
   let failures = 3;
   const { loop, pulls } = await given(
     {
@@ -331,7 +331,7 @@ test('a relay that answers another request is pulled from at once, whatever is l
   expect([pulls.length, seen.worked]).toEqual([2, 1]);
 });
 
-test('a relay that answers every other request and fails each pull is pulled from no more often than one that is polled', async () => {
+test('a relay that answers all else and fails each pull is pulled from no more often than a polled one', async () => {
   let isDown = true;
   const { loop, link, pulls } = await given({
     pull: () => {
@@ -431,7 +431,7 @@ test('nothing is asked while the link has a pause, also one that began while it 
   expect([readied, pulls.length]).toEqual([2, 1]);
 });
 
-test('a loop ends when this host stops: out of its rest, without a session, and before anything else is asked', async () => {
+test('a loop ends when this host stops: in its rest, without a session, and before it asks anything else', async () => {
   const resters = await given({});
   resters.loop.start();
   await resting();

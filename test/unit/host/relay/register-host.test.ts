@@ -186,7 +186,7 @@ test('another key to seal to and another list are published alone', async () => 
   expect(asked.slice(3)).toEqual(['publish senders']);
 });
 
-test('a host whose former key the relay knew is enrolled again with what it brings, without its rotations', async () => {
+test('a host whose former key the relay knew enrols again with what it brings, without its rotations', async () => {
   const { context, parts, asked, note } = await given({});
   await rotated(context, [1]);
   await note({ ...KNOWN, validUntilMs: context.nowMs() + 120_000 });
@@ -201,7 +201,7 @@ test('an enrolment is renewed two minutes before it runs out', () => {
   expect([isRunningOut(row, 879_999), isRunningOut(row, 880_000)]).toEqual([false, true]);
 });
 
-test('a rotation that the relay has no use for stops none of the others, and what failed begins where it stood', async () => {
+test('a rotation that the relay has no use for stops no other, and what failed begins where it stood', async () => {
   let isDown = true;
   const { context, parts, asked, progress } = await given({
     rotate: ({ rec: { iat } }) => {
@@ -230,7 +230,7 @@ test('a rotation without an answer is not passed over', async () => {
   expect(asked).toEqual(['rotate 1']);
 });
 
-test('enrolment rule 10: the result is checked: a relay that says nothing of this host has not enrolled it', async () => {
+test('enrolment rule 10: the result is checked: a relay that does not name this host has not enrolled it', async () => {
   for (const you of [null, { pubkey: hostNamed('other').key }]) {
     const { parts, noted } = await given({ you: () => you });
     await expect(registerHost(parts)).rejects.toThrow('does not know this host');
@@ -476,7 +476,7 @@ test('sender allowlist: a list of a clock that was ahead holds up none of now', 
   expect(await iats({ lastIatMs: LATEST_MS })).toMatchObject({ tried: [0], noted: LATEST_MS, failure: null });
 });
 
-test('sender allowlist: a stale list is tried under later times that the relay takes, and under no others', async () => {
+test('sender allowlist: a stale list is tried under later times that the relay takes, and no others', async () => {
   expect(await iats({ aheadMs: -60_000, stale: 1, lastIatMs: -9e9 })).toMatchObject({
     tried: [-60_000, 0],
     failure: null,

@@ -41,7 +41,7 @@ test('a relay that asked to be left alone is, whatever else fails meanwhile', as
   expect(link.pauseMs).toBe(600_000);
 });
 
-test('a relay that answers from another epoch than it says it is in is asked again at once, and then left alone', async () => {
+test('a relay that answers from another epoch than its own is asked again at once, and then left alone', async () => {
   const { link, session } = await linkForTest();
   const first = await session();
   link.ended(first);
@@ -81,7 +81,7 @@ test('a relay that ends each new session is left alone for longer and longer', a
   expect(pauses[1]).toBeGreaterThanOrEqual(2_000);
 });
 
-test('one request that the relay answers ends the pause after another, but not one that the relay asked for', async () => {
+test('one answered request ends the pause after another, but not one that the relay asked for', async () => {
   const { link, session } = await linkForTest();
   const made = await session();
   for (let failures = 0; failures < FAILURES; failures++) await link.failed(made, new RelayCallFailed(''));

@@ -72,7 +72,7 @@ test('what follows an enrolment does not bring back one that was dropped', async
   expect(await context.store.read((reader) => enrolmentIn(reader, scope))).toBeUndefined();
 });
 
-test('receiving host rule 7: on a rewind received-through goes back to 0, and the host is not known there any more', async () => {
+test('receiving host rule 7: a rewind sets received-through to 0, and the host is unknown there', async () => {
   const context = await testContext();
   await pinned(context);
   await context.store.transact(async (tx) => {
@@ -85,7 +85,7 @@ test('receiving host rule 7: on a rewind received-through goes back to 0, and th
   expect(await context.store.read((reader) => enrolmentIn(reader, scope))).toBeUndefined();
 });
 
-test('receiving host rule 8: in another epoch the position begins at 0, and again in the first when that comes back', async () => {
+test('receiving host rule 8: in another epoch the position begins at 0, and again when the first returns', async () => {
   const context = await testContext();
   await pinned(context);
   const second = { ...scope, epoch: 'SECOND' as never };
@@ -186,7 +186,7 @@ test('a relay of version 1 that speaks v2 is told everything again, and its posi
   expect(await context.store.read((reader) => enrolmentIn(reader, scope))).toEqual(known);
 });
 
-test('relay key pinning: the first time that another key was shown is kept, and one that was asked elsewhere shows nothing', async () => {
+test('relay key pinning: the first time of another key is kept; one asked elsewhere shows nothing', async () => {
   const context = await testContext();
   const { pubkey } = await pinned(context);
   const note = (asked: { url: string; pubkey: typeof pubkey }, key: typeof pubkey): Promise<void> =>
