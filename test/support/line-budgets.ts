@@ -44,7 +44,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/shared-log': 5090,
   'src/relay/standby': 750,
   'src/relay/store': 7080,
-  'src/web': 4750,
+  'src/web': 4760,
   'test/browser': 2350,
   'test/control': 760,
   'test/crash': 1640,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 82820,
+  src: 82830,
   test: 98810,
   'bench scripts': 11250,
 };

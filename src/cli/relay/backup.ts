@@ -297,6 +297,7 @@ function preservedText({ carried, replaced }: RestoreReport): string {
   return parts.join(', ') || (replaced ? 'nothing to preserve' : 'nothing');
 }
 
+/** The items that senders must push again, by sender; `null` where the former store could not be compared. */
 function missingLines(missing: RestoreReport['missing']): string[] {
   if (missing === null) return [];
   if (missing.length === 0) return ['every item that waits in the former store is in the backup'];

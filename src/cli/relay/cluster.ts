@@ -51,6 +51,7 @@ export function clusterInitCommand(context: CommandContext): Command {
     .action(async (flags: LogInitFlags) => initLog(context, flags));
 }
 
+/** Begins the log in this database if nobody has, and shows the log that is there then. */
 async function initLog(context: CommandContext, flags: LogInitFlags): Promise<void> {
   await withSharedLog(context, flags, async (log) => {
     const { state: before } = copied(await log.open());

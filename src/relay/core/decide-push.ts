@@ -187,11 +187,13 @@ export type KnownPairs = (
   itemId: ItemId,
 ) => KnownKeyPairs[];
 
-export function everyPair(senders: readonly PublicKey[], targets: readonly PublicKey[]): KnownKeyPairs[] {
+/** Every sender with all targets: where nobody knows which pairs can have rows. */
+export function pairsBySender(senders: readonly PublicKey[], targets: readonly PublicKey[]): KnownKeyPairs[] {
   return senders.map((sender) => [sender, targets]);
 }
 
-export function* eachPair(pairs: readonly KnownKeyPairs[]): Generator<KnownKeyPair> {
+/** The same pairs, one by one. */
+export function* flatPairs(pairs: readonly KnownKeyPairs[]): Generator<KnownKeyPair> {
   for (const [sender, targets] of pairs) for (const target of targets) yield [sender, target];
 }
 
@@ -260,7 +262,7 @@ export function knownKeys(
   { senderPubkey, item }: PushItem,
   rows: RowReader,
   { limits }: RelaySettings,
-  knownPairs: KnownPairs = everyPair,
+  knownPairs: KnownPairs = pairsBySender,
 ): KnownKeys {
   const senders = lineageOf(rows, senderPubkey);
   const known = senders.filter((sender) => rows.get('sender', sender));
@@ -301,7 +303,7 @@ export function pushFacts(
     rejection,
     targets: (rejection ? [] : targets).map(({ hostPubkey: target }, at) => {
       const items: KnownItem[] = [];
-      for (const [sender, member] of found?.[at] ?? eachPair(pairs[at] ?? [])) {
+      for (const [sender, member] of found?.[at] ?? flatPairs(pairs[at] ?? [])) {
         const row = rows.get('dedup', rowKey.dedup(sender, member, itemId));
         if (row && row.dedupUntilMs > dedupPurgedMs) items.push(knownItem(row, rows));
       }

@@ -170,7 +170,10 @@ export function decidePreservedRevocations(replaced: ReplacedStore, rows: RowRea
   return events;
 }
 
-/** Enrolments that were never used and gave way to others. Only what became of the backup can tell of them. */
+/**
+ * An enrolment that was never used gives way when the relay is full. One of the backup that the replaced store no longer
+ * has gave way there, so it lapses here too. A replaced store of another history tells nothing of the backup's hosts.
+ */
 export function decidePreservedLapses(
   replaced: ReplacedStore,
   { rows, directory }: RestoredRows,

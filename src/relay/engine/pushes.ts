@@ -18,7 +18,7 @@ import {
   type KnownKeyPair,
   type KnownKeys,
   decidePush,
-  eachPair,
+  flatPairs,
   knownKeys,
   pushFacts,
 } from '../core/decide-push.ts';
@@ -184,7 +184,7 @@ class WideSearch {
     const found: KnownKeyPair[][] = [];
     for (const ofTarget of pairs) {
       const places: KnownKeyPair[] = [];
-      for (const pair of eachPair(ofTarget)) {
+      for (const pair of flatPairs(ofTarget)) {
         if (this.#rows.get('dedup', rowKey.dedup(...pair, item.itemId))) places.push(pair);
         if (slice.isOver) await slice.pause();
       }

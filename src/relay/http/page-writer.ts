@@ -1,11 +1,12 @@
 /**
  * Writes large pages in slices: each is read, checked against its hashes, encoded and sent before the next is read.
  *
- * So a page of 8 MiB holds about one slice in memory instead of several copies of itself, the loop is free between
- * slices, and a slow reader holds no snapshot of the store. A payload that does not match its hash is never served:
- * the page ends before it, and the loss is reported. A page whose host loses its enrolment is cut. Items are encoded
- * straight into one buffer of their exact size: building a string first costs half of all the time that a page takes. A
- * thread of the store does so where it runs, and in memory that is used again.
+ * The rows of a page are chosen by `Engine.page`. A page of 8 MiB holds about one slice in memory instead of several
+ * copies of itself, the loop is free between slices, and a slow reader holds no snapshot of the store. A payload that
+ * does not match its hash is never served: the page ends before it, and the loss is reported. A page whose host loses
+ * its enrolment is cut. Items are encoded straight into one buffer of their exact size: building a string first costs
+ * half of all the time that a page takes. A thread of the store does so where it runs, and in memory that is used
+ * again.
  */
 import { type TextsAround, lengthBetween, writeBetween } from '../../protocol/base64.ts';
 import { hasHash } from '../../protocol/digest.ts';

@@ -64,14 +64,16 @@ async function pull(request: HopRelayRequest<Static<typeof PullQuery>>, parts: R
   return epochChanged(epoch, page.epoch) ?? pageReply(page, after, new ItemsEncoder(page), request, parts);
 }
 
-/** A page, charged as `WorkBudget.chargePage` says; or why it is not handed over. */
+/**
+ * The page of a pull, or why it is refused. A page is charged by its rows (`WorkBudget.chargePage`). A pull from the
+ * position of the one before is charged before it is read, and the page's own charge then counts that.
+ */
 export async function chargedPage(
   { caller: { hostPubkey }, clientAddress }: HopRelayRequest,
   after: number,
   limit: number,
   { engine, work }: RelayParts,
 ): Promise<Page | Reply> {
-  // Before they are read: replays would all be read otherwise, and then refused.
   const reserved = work.isRepeated(hostPubkey, after) ? Math.max(limit, WORK_OF_REQUEST) : 0;
   const refused = reserved > 0 ? work.charge(hostPubkey, clientAddress, reserved) : undefined;
   if (refused) return refused;

@@ -14,7 +14,7 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ItemId } from '../../protocol/names.ts';
-import { type KnownKeyPairs, everyPair } from '../core/decide-push.ts';
+import { type KnownKeyPairs, pairsBySender } from '../core/decide-push.ts';
 import type { DedupRow } from '../core/rows.ts';
 import { withoutChecksum } from './checksum.ts';
 import { spread } from './held-pairs.ts';
@@ -83,7 +83,7 @@ export class KnownItems {
 
   /** Of the pairs of these keys, those under which the item may be stored or noted. */
   pairs(senders: readonly PublicKey[], targets: readonly PublicKey[], itemId: ItemId): KnownKeyPairs[] {
-    if (this.#state !== 'complete' || senders.length * targets.length <= 1) return everyPair(senders, targets);
+    if (this.#state !== 'complete' || senders.length * targets.length <= 1) return pairsBySender(senders, targets);
     const item = numberOf(itemId);
     const pairs: KnownKeyPairs[] = [];
     for (const sender of senders) {

@@ -52,7 +52,7 @@ export function ConversationRow({ conversation, opened }: RowProps): VNode {
           class="quiet"
           aria-label="Mark read: ${printable(subject)}"
           aria-keyshortcuts="m"
-          onClick=${() => handle(conversation, 'mark_read')}
+          onClick=${() => actOnConversation(conversation, 'mark_read')}
         >
           Mark read
         </button>`
@@ -65,7 +65,7 @@ export function ConversationRow({ conversation, opened }: RowProps): VNode {
           aria-label="Done: ${printable(subject)}"
           aria-keyshortcuts="e"
           title="Acknowledges it: its sender sees that you dealt with it"
-          onClick=${() => handle(conversation, 'ack')}
+          onClick=${() => actOnConversation(conversation, 'ack')}
         >
           Done
         </button>`
@@ -75,7 +75,10 @@ export function ConversationRow({ conversation, opened }: RowProps): VNode {
 }
 
 /** Acts on the whole conversation. The focus goes on to the next row, because this one may leave the list. */
-function handle({ newest, unread, not_done: notDone }: ConversationSummary, type: 'mark_read' | 'ack'): void {
+function actOnConversation(
+  { newest, unread, not_done: notDone }: ConversationSummary,
+  type: 'mark_read' | 'ack',
+): void {
   const row = document.querySelector<HTMLElement>(`main [data-item="${CSS.escape(newest.thread)}"]`);
   const hadFocus = row?.contains(document.activeElement) ?? false;
   const next = row?.nextElementSibling ?? row?.previousElementSibling;

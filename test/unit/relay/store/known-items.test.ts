@@ -4,7 +4,7 @@ import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { withChecksum } from '../../../../src/relay/store/checksum.ts';
 import { PREFIX, dedupKey, dueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
-import { eachPair } from '../../../../src/relay/core/decide-push.ts';
+import { flatPairs } from '../../../../src/relay/core/decide-push.ts';
 import { KnownItems } from '../../../../src/relay/store/known-items.ts';
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
 import { encodeRow } from '../../../../src/relay/store/row-codec.ts';
@@ -118,7 +118,7 @@ describe('the items that are known in memory', () => {
     const note = (at: number, to: number, dedupUntilMs: number): void =>
       known.note({ senderPubkey: others[at]!, targetPubkey: others[to]!, itemId, dedupUntilMs } as DedupRow);
     const pairs = (senders: readonly PublicKey[], id: string = itemId): unknown[] => [
-      ...eachPair(known.pairs(senders, others, id as ItemId)),
+      ...flatPairs(known.pairs(senders, others, id as ItemId)),
     ];
     const every = others.flatMap((sender) => others.map((target) => [sender, target]));
     expect(pairs(others)).toEqual(every);
