@@ -488,11 +488,25 @@ describe('Versioning 5: an older copy of a log', () => {
     expect(other.epoch).toBe(begun);
   });
 
-  test('is found by a leader that appends nothing, with its next sign of life', async () => {
+  test('is found by a leader that appends nothing, with its next sign of life, and put in doubt', async () => {
     const { server, relay } = await enrolledAtNew(alice, bob);
     server.stored.pop();
     relay.timers.pass(LEASE_MS / 6);
     expect((await relay.relay.failed).cause).toBeInstanceOf(Fenced);
+    expect(server.row?.doubt).toContain('a node had seen batch');
+  });
+
+  test('is put in doubt by a leader whose batch it refuses: a node that knew of nothing begins a new epoch', async () => {
+    const { server, relay } = await enrolledAtNew(alice, bob);
+    const { epoch } = relay;
+    const seen = server.stored.length;
+    server.stored.pop();
+    await expect(relay.client(alice).push([itemTo([bob], 'one')])).rejects.toBeDefined();
+    expect((await relay.relay.failed).cause).toBeInstanceOf(Fenced);
+    await relay.stop();
+    expect(server.row?.doubt).toContain(`a node had seen batch ${seen}`);
+    const other = await started(server);
+    expect(other.epoch).not.toBe(epoch);
   });
 });
 

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { Command, Option } from 'commander';
 import type { InboxInput, InboxResult, MessageSummary, SearchResult, WholeMessage } from '../../host/contract/mail.ts';
-import { UNTRUSTED_TEXT } from '../../host/core/suggestions.ts';
+import { UNTRUSTED_TEXT } from '../../host/core/untrusted-text.ts';
 import { READ_MAX, INBOX_WAIT_MS_MAX, LIST_LIMIT_MAX } from '../../host/contract/limits.ts';
 import { OWNER_NAME } from '../../host/core/address.ts';
 import { countText } from '../../host/core/spans.ts';

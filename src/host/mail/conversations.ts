@@ -12,7 +12,7 @@ import type {
   ReadAllInput,
   ReadAllResult,
 } from '../contract/owner-page.ts';
-import { UNTRUSTED_NOTICE } from '../core/suggestions.ts';
+import { UNTRUSTED_NOTICE } from '../core/untrusted-text.ts';
 import { badInput } from '../contract/parse-input.ts';
 import type { HostContext } from '../base/context.ts';
 import { type Refusal, isRefusal } from '../core/refusal.ts';

@@ -14,7 +14,7 @@ import type {
   WatchInboxInput,
   WatchInboxResult,
 } from '../contract/mail.ts';
-import { UNTRUSTED_NOTICE } from '../core/suggestions.ts';
+import { UNTRUSTED_NOTICE } from '../core/untrusted-text.ts';
 import { LIST_LIMIT_MAX, READ_BYTES_DEFAULT, UNREAD_SHOWN_MAX } from '../contract/limits.ts';
 import { badInput } from '../contract/parse-input.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';

@@ -5,7 +5,7 @@
 import { type Refusal, isRefusal } from '../core/refusal.ts';
 import type { AgentId, MessageRow } from '../core/rows.ts';
 import type { MessageSummary, SearchInput, SearchResult } from '../contract/mail.ts';
-import { UNTRUSTED_NOTICE } from '../core/suggestions.ts';
+import { UNTRUSTED_NOTICE } from '../core/untrusted-text.ts';
 import { badInput } from '../contract/parse-input.ts';
 import type { Reader } from '../store/host-store.ts';
 import { cursorOf, parseCursor, summaryOf } from './inbox-pages.ts';

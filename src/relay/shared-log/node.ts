@@ -3,7 +3,6 @@ import { randomUUID } from 'node:crypto';
 import { rowKey } from '../core/rows.ts';
 import { refuseForeignKey } from '../store/open.ts';
 import { settlePosition } from '../store/position.ts';
-import { epochsOf, lackingDoubt } from './doubt.ts';
 import { LogWentBack, ViewTooOld, catchUp } from './follow.ts';
 import { LeaseWatch } from './leadership.ts';
 import type { NodeOptions } from './node-options.ts';
@@ -22,7 +21,15 @@ import {
 } from './shared-log.ts';
 import { type BegunLog, type LeadingNode, takeLead } from './take-lead.ts';
 import { clocked, obstacle } from './takeover-rules.ts';
-import { type SeenBatch, WitnessKeeper, forgetWitness, isHeld, readWitness, refuseOlder } from './witness.ts';
+import {
+  type SeenBatch,
+  WitnessKeeper,
+  doubtLacking,
+  forgetWitness,
+  heldBy,
+  readWitness,
+  refuseOlder,
+} from './witness.ts';
 
 /** A node that follows looks so often for new batches and for signs of life. */
 export const LOOK_EVERY_MS = 100;
@@ -105,13 +112,11 @@ class Node {
   /** The view, or another in its place where the log does not hold what this one does. */
   async #comparedView(view: View, state: LogState, noted: SeenBatch | undefined): Promise<View> {
     const { folder, log, clock } = this.options;
-    const held: SeenBatch = { ...view.log.mark, epochs: epochsOf(view.store.tree) };
-    const lacking: SeenBatch[] = [];
-    for (const batch of noted ? [held, noted] : [held])
-      if (!(await this.reach.reached(() => isHeld(log, state.logId, batch)))) lacking.push(batch);
-    const [most] = lacking.toSorted((one, other) => other.no - one.no);
+    const held = heldBy(view);
+    const seen = noted ? [held, noted] : [held];
+    const lacking = await this.reach.reached(() => doubtLacking(log, state.logId, seen));
+    const [most] = lacking;
     if (!most) return view;
-    await this.reach.reached(() => log.doubt(state.logId, lackingDoubt(most)));
     const notices = [...view.notices, `The log lacks batch ${most.no}, as this node had seen it.`];
     // A view that was put back with the log goes on: only what was noted outside it shows that both had more.
     const goesOn = !lacking.includes(held);

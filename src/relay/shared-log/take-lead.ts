@@ -26,9 +26,9 @@ import {
 import type { ViewLog } from './view-log.ts';
 import { doubtWith, isSettled } from './doubt.ts';
 import { type EpochFault, epochFault } from './takeover-rules.ts';
-import { isHeld } from './witness.ts';
+import { doubtLacking, heldBy, isHeld } from './witness.ts';
 
-/** A batch that a leader appends while it stops gets this long: it may wait for a standby that is away. */
+/** What a leader writes while it stops gets this long: it may wait for a standby that is away. */
 const LAST_BATCH_WITHIN_MS = 5_000;
 
 /** The answer of a log that has begun, and by how much this clock is off that of its server. */
@@ -82,6 +82,12 @@ export async function takeLead(node: Candidate, parts: LeadParts): Promise<Leadi
   const { tenure } = taken;
   node.hasTaken(tenure);
   let isServing = false;
+  // A log that was set back fences its leader, who alone may know what it lacks: the next leader finds this doubt.
+  const tellOfLack = async (): Promise<void> => {
+    const cancel = timers.after(LAST_BATCH_WITHIN_MS, () => void log.close());
+    await doubtLacking(log, tenure.logId, [heldBy(view)]).catch((error: unknown) => reach.note(error));
+    cancel();
+  };
   const leadership = new Leadership({
     ...options,
     tenure,
@@ -90,8 +96,8 @@ export async function takeLead(node: Candidate, parts: LeadParts): Promise<Leadi
     takenMs,
     reach,
     acked: () => view.log.mark,
-    onLost: (error) => {
-      if (isServing) options.onLost?.(error);
+    onLost: (fenced) => {
+      if (isServing) void tellOfLack().finally(() => options.onLost?.(fenced));
     },
   });
   try {
@@ -119,6 +125,7 @@ export async function takeLead(node: Candidate, parts: LeadParts): Promise<Leadi
       view: view.log,
       close: async () => {
         cancelGiveUp?.();
+        if (store.isFailed && !leadership.isLost) await tellOfLack();
         // First: another node waits for it. A node that is not reached leads until its lease is over.
         await leadership.resign().catch((error: unknown) => reach.note(error));
         await present.stop();

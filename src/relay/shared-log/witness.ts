@@ -11,7 +11,7 @@ import { replaceFile, syncFolder } from '../../lib/files.ts';
 import type { LogTree } from '../store/log-tree.ts';
 import { POSITION_FILE, type PositionPlace, positionPathOf } from '../store/position.ts';
 import type { ViewMark } from '../store/marks.ts';
-import { epochsOf } from './doubt.ts';
+import { epochsOf, lackingDoubt } from './doubt.ts';
 import { type EncodedBatch, LogRefused, type LogServer, type SharedLog } from './shared-log.ts';
 
 const WITNESS_FILE = 'witness.json';
@@ -77,6 +77,11 @@ interface KeptView {
   store: { readonly tree: LogTree };
 }
 
+/** The newest batch that a view holds. */
+export function heldBy({ log, store }: KeptView): SeenBatch {
+  return { ...log.mark, epochs: epochsOf(store.tree) };
+}
+
 interface KeeperOptions extends NotesPlace {
   timers: Timers;
   onError: (error: unknown) => void;
@@ -140,4 +145,14 @@ export async function isHeld(
   if (no === 0) return true;
   const found = await log.batch(logId, no);
   return found === 'pruned' || found?.effects.equals(effects) === true;
+}
+
+/** Tells the log, by its doubt, of the newest of these batches that it lacks. Resolves with all that it lacks, so. */
+export async function doubtLacking(log: SharedLog, logId: string, seen: readonly SeenBatch[]): Promise<SeenBatch[]> {
+  const lacking: SeenBatch[] = [];
+  for (const batch of seen) if (!(await isHeld(log, logId, batch))) lacking.push(batch);
+  lacking.sort((one, other) => other.no - one.no);
+  const [most] = lacking;
+  if (most) await log.doubt(logId, lackingDoubt(most));
+  return lacking;
 }

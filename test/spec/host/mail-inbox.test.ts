@@ -1,7 +1,7 @@
 /** mail_inbox: what a mailbox shows, page by page, and what reading changes. */
 import { describe, expect, test } from 'vitest';
 import { InboxInput, type InboxResult } from '../../../src/host/contract/mail.ts';
-import { UNTRUSTED_NOTICE } from '../../../src/host/core/suggestions.ts';
+import { UNTRUSTED_NOTICE } from '../../../src/host/core/untrusted-text.ts';
 import { parseInput } from '../../../src/host/contract/parse-input.ts';
 import { removeAgent } from '../../../src/host/agents/agents.ts';
 import { useInbox } from '../../../src/host/mail/inbox.ts';
