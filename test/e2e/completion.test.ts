@@ -48,7 +48,7 @@ test('bash completes commands, flags and choices', { timeout: 60_000 }, async (c
 });
 
 test('bash completes words with a colon, which it splits there', { timeout: 60_000 }, async (context) => {
-  const home = await posteHome('here', { POSTE_LAN_LISTEN: '127.0.0.1:0' });
+  const home = await posteHome();
   await home.daemon();
   await home.json('agent', 'add', 'ben', '--role', 'review', 'release');
   const typed = ['poste', 'send', '--to', 'role', ':', 're'];

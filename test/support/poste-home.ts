@@ -17,7 +17,7 @@ export class PosteHome {
 
   constructor(folder: string, environment: Environment = {}) {
     this.folder = folder;
-    this.environment = { POSTE_HOME: folder, ...environment };
+    this.environment = { POSTE_HOME: folder, POSTE_LAN_LISTEN: '127.0.0.1:0', ...environment };
     this.client = new DaemonClient(join(folder, 'daemon.sock'), join(folder, 'store'));
   }
 
@@ -54,7 +54,7 @@ export class PosteHome {
   }
 }
 
-/** A new host, without a daemon. */
+/** A new host, without a daemon. On the LAN it listens on a free port of this machine alone. */
 export async function posteHome(hostName = 'here', environment: Environment = {}): Promise<PosteHome> {
   const made = new PosteHome(join(await temporaryFolder(), 'poste'), environment);
   await made.json('init', '--host', hostName);

@@ -92,7 +92,7 @@ test('without a daemon nothing of it is offered, and nothing is said', async () 
 });
 
 test('the daemon knows agents, messages and sessions; asking it changes nothing', { timeout: 60_000 }, async () => {
-  const home = await posteHome('here', { POSTE_LAN_LISTEN: '127.0.0.1:0' });
+  const home = await posteHome();
   await home.daemon();
   await home.json('agent', 'add', 'ann');
   await home.json('agent', 'add', 'ben', '--role', 'review');

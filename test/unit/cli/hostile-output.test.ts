@@ -16,7 +16,7 @@ function obeyed(output: string): string[] {
 }
 
 test('hostile words are escaped by every command that shows them', { timeout: 60_000 }, async () => {
-  const home = await posteHome('here', { POSTE_LAN_LISTEN: '127.0.0.1:0' });
+  const home = await posteHome();
   await home.daemon();
   for (const name of ['ann', 'ben']) await home.json('agent', 'add', name);
   const words = ['--subject', HOSTILE, '--body', `${HOSTILE}\n\tposte: forged`, '--ref', HOSTILE];

@@ -14,7 +14,7 @@ import { temporaryFolder } from '../../../support/temporary-folder.ts';
 const FOR_AGENTS = /mail_(?:inbox|reply|send|agents)|with authority over you/;
 
 async function hostOf(...agents: string[]): Promise<PosteHome> {
-  const home = await posteHome('here', { POSTE_LAN_LISTEN: '127.0.0.1:0', POSTE_WEB_LISTEN: '127.0.0.1:0' });
+  const home = await posteHome('here', { POSTE_WEB_LISTEN: '127.0.0.1:0' });
   await home.daemon();
   for (const name of agents) await home.json('agent', 'add', name);
   return home;
@@ -118,7 +118,7 @@ describe('--follow', () => {
   });
 
   test('goes on when the daemon restarts, and says so', { timeout: 60_000 }, async () => {
-    const home = await posteHome('here', { POSTE_LAN_LISTEN: '127.0.0.1:0' });
+    const home = await posteHome();
     const first = await home.daemon();
     for (const name of ['ann', 'ben']) await home.json('agent', 'add', name);
     const command = following({ environment: home.environment }, '--as', 'ben');

@@ -11,7 +11,7 @@ interface Sent {
 
 /** A host with two agents, and messages between them, sent one after another: their ids begin alike. */
 async function hostWithMail(): Promise<{ home: PosteHome; ids: string[] }> {
-  const home = await posteHome('here', { POSTE_LAN_LISTEN: '127.0.0.1:0' });
+  const home = await posteHome();
   await home.daemon();
   for (const name of ['ann', 'ben']) await home.json('agent', 'add', name);
   const ids: string[] = [];
