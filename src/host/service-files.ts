@@ -98,7 +98,7 @@ export function agentText({ node, main, environment, logFile }: ServiceParts & {
     ProgramArguments: ['<array>', ...[node, main, 'daemon'].map((word) => `\t${string(word)}`), '</array>'],
     EnvironmentVariables: ['<dict>', ...variables, '</dict>'],
     RunAtLoad: ['<true/>'],
-    // It ends with 0 when it is told to, and is started again when it fails.
+    // It ends with 0 on a signal; after a failure it is started again.
     KeepAlive: ['<dict>', `\t${key('SuccessfulExit')}`, '\t<false/>', '</dict>'],
     ProcessType: [string('Background')],
     // 0077: what it writes is for its user alone.
