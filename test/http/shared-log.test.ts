@@ -508,6 +508,17 @@ describe('Versioning 5: an older copy of a log', () => {
     const other = await started(server);
     expect(other.epoch).not.toBe(epoch);
   });
+
+  test('whose leader cannot tell what it lacks is not given back before the lease is over', async () => {
+    const { server, relay, fail } = await failingAtNew(alice, bob);
+    server.stored.pop();
+    fail.doubt = rejecting(new LogUnreachable('held'));
+    await expect(relay.client(alice).push([itemTo([bob], 'one')])).rejects.toBeDefined();
+    await relay.relay.failed;
+    await relay.stop();
+    expect(server.row).toMatchObject({ isFree: false, doubt: undefined });
+    relay.errors.length = 0;
+  });
 });
 
 describe('a leader whose clock jumps', () => {

@@ -41,7 +41,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/operator': 3210,
   'src/relay/replay': 3700,
   'src/relay/serve': 720,
-  'src/relay/shared-log': 5120,
+  'src/relay/shared-log': 5130,
   'src/relay/standby': 750,
   'src/relay/store': 7080,
   'src/web': 4760,
@@ -49,11 +49,11 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/control': 760,
   'test/crash': 1640,
   'test/e2e': 3020,
-  'test/http': 9780,
+  'test/http': 9800,
   'test/postgres': 2080,
   'test/property': 3640,
   'test/spec': 5960,
-  'test/support': 19260,
+  'test/support': 19280,
   'test/unit': 8340,
   'test/unit/cli': 7340,
   'test/unit/host': 15500,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 82860,
-  test: 98820,
+  src: 82870,
+  test: 98860,
   'bench scripts': 11250,
 };

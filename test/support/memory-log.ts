@@ -134,7 +134,8 @@ class MemoryLog implements SharedLog {
   async lead(seen: LogState, { holder, settings, doubt }: Candidate): Promise<Tenure | 'held'> {
     const { row, server } = this.#at;
     if (!row || row.logId !== seen.logId || row.term !== seen.term || row.beat !== seen.beat) return 'held';
-    if (row.tenure !== seen.tenure || row.state !== 'serving' || server !== (this.#server ?? server)) return 'held';
+    if (row.tenure !== seen.tenure || row.doubt !== seen.doubt) return 'held';
+    if (row.state !== 'serving' || server !== (this.#server ?? server)) return 'held';
     const tenure = randomUUID();
     Object.assign(row, {
       term: row.term + 1,
@@ -206,8 +207,9 @@ class MemoryLog implements SharedLog {
     return places.map((place) => this.#at.of(logId).wire.get(place.toString('hex')));
   }
 
-  async doubt(_logId: string, reason: string): Promise<void> {
-    if (this.#at.row) this.#at.row.doubt = doubtWith(this.#at.row.doubt, reason);
+  async doubt(logId: string, reason: string): Promise<void> {
+    const { row } = this.#at;
+    if (row?.logId === logId) row.doubt = doubtWith(row.doubt, reason);
   }
 
   async clearDoubt(tenure: Tenure, doubt: string): Promise<void> {

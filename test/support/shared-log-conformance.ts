@@ -167,6 +167,25 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
     expect([first, second].filter((one) => one === 'held')).toHaveLength(1);
   });
 
+  test('the lead is not taken past a doubt that came after what was seen, nor past one that ended', async () => {
+    const log = client();
+    const tenure = await begun(log);
+    const before = await stateOf(log);
+    await client().doubt(tenure.logId, 'a batch is missing');
+    expect(await log.lead(before, CANDIDATE)).toBe('held');
+    const doubted = await stateOf(log);
+    await log.clearDoubt(tenure, 'a batch is missing');
+    expect(await log.lead(doubted, CANDIDATE)).toBe('held');
+    expect(await log.lead(await stateOf(log), CANDIDATE)).toMatchObject({ term: tenure.term + 1 });
+  });
+
+  test('a doubt of another log changes nothing', async () => {
+    const log = client();
+    await begun(log);
+    await log.doubt(randomUUID(), 'a batch is missing');
+    expect((await stateOf(log)).doubt).toBeUndefined();
+  });
+
   test('a lead that is taken with a doubt leaves it in the log, and an older doubt stays', async () => {
     const log = client();
     const tenure = await begun(log);

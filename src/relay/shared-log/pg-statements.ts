@@ -100,12 +100,14 @@ const doubtWith = (reason: string): string =>
 
 /**
  * $1 log, $2 term, $3 beat, $4 tenure or null as seen; $5 new tenure, $6 holder, $7 settings, $8 and $9 the server as
- * seen, $10 doubt or null.
+ * seen, $10 doubt to add or null, $11 doubt or null as seen: one that came since must be answered before anything is
+ * served.
  */
 export const LEAD = `
 UPDATE relay_log SET term = term + 1, tenure = $5::uuid, is_free = false, holder = $6, beat = beat + 1, beat_at = clock_timestamp(),
   settings = $7, system_identifier = $8::int8, timeline = $9::int4, wanted_by = NULL, doubt = ${doubtWith('$10::text')}
 WHERE one AND log_id = $1::uuid AND term = $2::int8 AND beat = $3::int8 AND tenure IS NOT DISTINCT FROM $4::uuid
+  AND doubt IS NOT DISTINCT FROM $11::text
   AND state = 'serving' AND ${SYSTEM} = $8::int8 AND ${TIMELINE} = $9::int4 AND ${ARMED} RETURNING term`;
 
 const LEADS = `one AND log_id = $1::uuid AND term = $2::int8 AND tenure = $3::uuid AND NOT is_free`;

@@ -106,8 +106,8 @@ export class PostgresLog implements SharedLog {
   async lead(seen: LogState, { holder, settings, doubt }: Candidate): Promise<Tenure | 'held'> {
     const { systemId, timeline } = this.#server ?? (await this.open()).server;
     const tenure = randomUUID();
-    const { logId, term, beat, tenure: before = null } = seen;
-    const values = [logId, term, beat, before, tenure, holder, settings, systemId, timeline, doubt ?? null];
+    const { logId, term, beat, tenure: before = null, doubt: standing = null } = seen;
+    const values = [logId, term, beat, before, tenure, holder, settings, systemId, timeline, doubt ?? null, standing];
     const { rows } = await this.#session.change<Pick<Tenure, 'term'>>('lead', sql.LEAD, values);
     return rows[0] ? { logId, tenure, ...rows[0] } : 'held';
   }

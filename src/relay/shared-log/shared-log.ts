@@ -169,7 +169,10 @@ export interface SharedLog {
   open(): Promise<OpenedLog>;
   /** Begins a log where there is none; otherwise adds what a newer software needs, and changes nothing. */
   initialise(logId: string): Promise<void>;
-  /** Takes the lead if nothing has changed since `seen`, nor the server since the last `open`; else `'held'`. */
+  /**
+   * Takes the lead if nothing has changed since `seen`, the doubt included, nor the server since the last `open`; else
+   * `'held'`.
+   */
   lead(seen: LogState, candidate: Candidate): Promise<Tenure | 'held'>;
   /** The heartbeat of the tenure, which names the last batch that was acknowledged. Throws `Fenced`. */
   renew(tenure: Tenure, acked: Pick<EncodedBatch, 'no' | 'effects'>): Promise<Renewal>;

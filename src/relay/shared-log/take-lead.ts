@@ -83,10 +83,15 @@ export async function takeLead(node: Candidate, parts: LeadParts): Promise<Leadi
   node.hasTaken(tenure);
   let isServing = false;
   // A log that was set back fences its leader, who alone may know what it lacks: the next leader finds this doubt.
+  let told: Promise<unknown> | undefined;
   const tellOfLack = async (): Promise<void> => {
     const cancel = timers.after(LAST_BATCH_WITHIN_MS, () => void log.close());
-    await doubtLacking(log, tenure.logId, [heldBy(view)]).catch((error: unknown) => reach.note(error));
-    cancel();
+    told ??= doubtLacking(log, tenure.logId, [heldBy(view)]);
+    await told.finally(cancel);
+  };
+  const giveBack = async (): Promise<void> => {
+    if (store.isFailed) await tellOfLack();
+    await leadership.resign();
   };
   const leadership = new Leadership({
     ...options,
@@ -97,7 +102,10 @@ export async function takeLead(node: Candidate, parts: LeadParts): Promise<Leadi
     reach,
     acked: () => view.log.mark,
     onLost: (fenced) => {
-      if (isServing) void tellOfLack().finally(() => options.onLost?.(fenced));
+      if (isServing)
+        void tellOfLack()
+          .catch((untold: unknown) => reach.note(untold))
+          .finally(() => options.onLost?.(fenced));
     },
   });
   try {
@@ -125,9 +133,10 @@ export async function takeLead(node: Candidate, parts: LeadParts): Promise<Leadi
       view: view.log,
       close: async () => {
         cancelGiveUp?.();
-        if (store.isFailed && !leadership.isLost) await tellOfLack();
-        // First: another node waits for it. A node that is not reached leads until its lease is over.
-        await leadership.resign().catch((error: unknown) => reach.note(error));
+        // First: another node waits for it. A node that is not reached, or that could not tell what the log lacks, leads
+        // until its lease is over.
+        await giveBack().catch((error: unknown) => reach.note(error));
+        await leadership.stop();
         await present.stop();
         await node.stopWitness();
         await closeView(view);
