@@ -30,9 +30,10 @@ test('sender allowlist rule 1: duplicates collapse', () => {
 test('sender allowlist rule 2: a newer iat replaces the list, an older one is STALE_LIST', async () => {
   const relay = await open();
   await relay.publishSenders(sendersOf(bob, [alice]));
-  expect(await relay.publishSenders(sendersOf(bob, [carol], { iatMs: NOON_MS - 1 }))).toMatchObject({
-    code: 'STALE_LIST',
-  });
+  for (const senders of [[carol], [alice]]) {
+    const older = sendersOf(bob, senders, { iatMs: NOON_MS - 1 });
+    expect(await relay.publishSenders(older)).toMatchObject({ code: 'STALE_LIST' });
+  }
   expect((await relay.pushOne(pushOf(carol, 'm1', [[bob, 'x']]))).verdict).toBe(NOT_ACCEPTED);
   await relay.publishSenders(sendersOf(bob, [carol], { iatMs: NOON_MS + 1 }));
   expect((await relay.pushOne(pushOf(carol, 'm1', [[bob, 'x']]))).verdict).toBe('accepted');
