@@ -219,7 +219,7 @@ export const CHARGED_PLACES_MAX = 2 * KNOWN_ROWS_ASKED_MAX;
 /** So many keys of a host are looked for one by one. */
 const FEW_KEYS = 16;
 
-export interface PushTargetFacts {
+interface PushTargetFacts {
   enrolment: EnrolmentRow | undefined;
   /** False when the target published a list that does not hold the sender. */
   acceptsSender: boolean;
@@ -230,7 +230,7 @@ export interface PushTargetFacts {
   account: UsageRow;
 }
 
-export interface PushFacts {
+interface PushFacts {
   /** Everything that was to be known until then is forgotten, also when the clock went back since. */
   dedupPurgedMs: number;
   /** Rows that the sender, under any of its keys, keeps in the dedup table. */

@@ -150,8 +150,8 @@ interface Copies {
 
 /**
  * Makes waiting items whole whose wire bytes this node lost or altered, from another copy of the log. Returns how many
- * are whole again, and those of which no copy has the bytes. A copy that cannot be asked now says
- * nothing about any: they are asked for again when they are found again.
+ * are whole again, and those of which no copy has the bytes. A copy that cannot be asked now says nothing about any:
+ * they are asked for again when they are found again.
  */
 export async function repairFromCopies(
   places: readonly ItemPlace[],

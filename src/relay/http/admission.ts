@@ -21,8 +21,7 @@ import { ChallengeRequest, DenyRequest, EnrolRequest, RotateRequest } from '../.
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import { AuthorityUnavailable } from '../auth/authority.ts';
-import type { JwtRefused } from '../auth/issuer.ts';
-import { readDenyEvent } from '../auth/issuer.ts';
+import { type JwtRefused, readDenyEvent } from '../auth/issuer.ts';
 import {
   type HopRelayRequest,
   type HostOperation,

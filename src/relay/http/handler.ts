@@ -126,8 +126,9 @@ export class Handler {
         const caller = claim && (await this.#verifiedCaller(claim, body, exchange));
         if (typeof caller === 'string' && route.access === 'hop') return hopRefusal(caller);
         // The time of the command is that of its last byte: a body may take a minute.
-        const request = { exchange, id, query, body, clientAddress: address, nowMs: clock.nowMs() };
-        return this.#callRoute(route, { ...request, caller: typeof caller === 'string' ? undefined : caller });
+        const nowMs = clock.nowMs();
+        const proven = typeof caller === 'string' ? undefined : caller;
+        return this.#callRoute(route, { exchange, id, query, body, clientAddress: address, nowMs, caller: proven });
       },
     };
   }

@@ -2,8 +2,9 @@
  * The two seams of the log.
  *
  * The engine writes a `LogBatch`, which says what happens to the log, without a key of LevelDB. The relay's store turns
- * it into writes to its LevelDB, the view (relay-store.ts). A `DurableLog` then decides when the batch is durable. The embedded form syncs LevelDB and notes the position outside it; a log that is kept elsewhere
- * would store the encoded batch first and write the view without a sync.
+ * it into writes to its LevelDB, the view (relay-store.ts). A `DurableLog` then decides when the batch is durable. The
+ * embedded form syncs LevelDB and notes the position outside it; a log that is kept elsewhere would store the encoded
+ * batch first and write the view without a sync.
  *
  * A batch has a shared part, which every copy of the log applies alike, and a part of this node alone. The boundaries
  * of batches are part of the log: due entries are named by the first LSN of their batch (keys.ts, 42 and 51).

@@ -15,7 +15,7 @@
  *   12      first lsn u64                          first leaf of the tree that begins there (log-tree.ts)
  *   13      lsn u64, part u32                      part of the rows after that record (row-checkpoints.ts)
  *   14      lsn u64                                lsn u64 of the event that vouches for those rows (row-checkpoints.ts)
- *   15                                             how far the log was pruned (position.ts)
+ *   15                                             how far the log was pruned (marks.ts)
  *   20      host key 32                            enrolment row
  *   21      host key 32                            lineage row
  *   22      host key 32                            senders row

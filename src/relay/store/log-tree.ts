@@ -304,7 +304,7 @@ export const TILE_HASHES = 256;
 /** Levels of the tree from the hashes of one tile to those of the next. */
 const TILE_LEVELS = 8;
 
-export interface Tile {
+interface Tile {
   level: number;
   index: number;
   hashes: Buffer;
@@ -316,11 +316,7 @@ export function decodeTreePart(key: Buffer, value: Buffer | undefined): Buffer {
 }
 
 /** The hash of a perfect subtree (`HashReader`), out of the tile that it lies in. */
-export function hashInTiles(
-  level: number,
-  index: number,
-  hashesOf: (tileLevel: number, tileIndex: number) => Buffer,
-): Buffer {
+function hashInTiles(level: number, index: number, hashesOf: (tileLevel: number, tileIndex: number) => Buffer): Buffer {
   const width = 2 ** (level % TILE_LEVELS);
   const first = index * width;
   const hashes = hashesOf(Math.floor(level / TILE_LEVELS), Math.floor(first / TILE_HASHES));

@@ -17,7 +17,6 @@
  * position outside the store stays as it is: whether the store is an older copy is checked after the migration, and
  * after a crash in between the next start has to see it as well.
  */
-import { declaredSchema, schemaMark } from './marks.ts';
 import { hash } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -37,12 +36,11 @@ import {
   heartbeatFault,
   heartbeatOf,
   positionFault,
-  POSITION_FILE,
   type PositionPlace,
   positionPathOf,
   settlePosition,
 } from './position.ts';
-import { readPruned, type ViewMark, logPlace, readViewMark } from './marks.ts';
+import { type ViewMark, declaredSchema, logPlace, readPruned, readViewMark, schemaMark } from './marks.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
 import { dropRebuilt, finishCutovers, isRestoreUnderWay } from './cutover.ts';
 import { syncFolder } from '../../lib/files.ts';
@@ -55,7 +53,6 @@ import { EmbeddedLog } from './durable-log.ts';
 import { CHECKSUM_SCHEMA, DamagedRow, ROW_PREFIXES, mayBeOfSchemaOne, withChecksum } from './checksum.ts';
 import { decodeRow, encodeRow, rowOf } from './row-codec.ts';
 
-export { LEVEL_FOLDER, POSITION_FILE };
 export const SCHEMA_VERSION = 2;
 /** How many of the newest records are checked: far more than LevelDB's write-ahead log ever holds. */
 const CHECKED_RECORDS = 200_000;
@@ -325,7 +322,7 @@ export const MIGRATIONS: readonly Migration[] = [checksums];
 const NEWEST_SCHEMA = { version: SCHEMA_VERSION, migrations: MIGRATIONS };
 
 /** The relay row of a store that declares `schema`: only schema 1 has it without checksum. Throws `DamagedRow`. */
-export async function relayRowOf(level: Level, schema: number): Promise<RelayRow | undefined> {
+async function relayRowOf(level: Level, schema: number): Promise<RelayRow | undefined> {
   const key = rowKeyBytes('relay', rowKey.relay);
   const value = await level.get(key);
   if (!value) return undefined;

@@ -63,7 +63,7 @@ export function folderRefused(folder: string, error: unknown): StoreRefused | un
 }
 
 /** What a path is where a file is in its place, or in that of a folder above it. */
-export function fileThere(folder: string): string {
+function fileThere(folder: string): string {
   return existsSync(folder) ? 'is a file' : 'lies below a file';
 }
 
