@@ -112,16 +112,20 @@ describe('rotate rule 2', () => {
     expect(await verdictOf(relay, dave, 'm3', bob)).toBe('accepted');
   });
 
-  test('rotate rule 2: of two lists the newer one stays', async () => {
+  test.each([
+    { whose: 'old', taken: alice, refused: dave },
+    { whose: 'new', taken: dave, refused: alice },
+  ])('rotate rule 2: of two lists the newer one stays, here that of the $whose key', async ({ taken, refused }) => {
     const relay = await open();
     await relay.enrolAll(carol, dave);
-    await relay.publishSenders(sendersOf(bob, [alice], { iatMs: NOON_MS - 1 }));
-    await relay.publishSenders(sendersOf(carol, [dave], { iatMs: NOON_MS - 2 }));
+    const iatMs = (sender: TestHost): number => NOON_MS - (sender === taken ? 1 : 2);
+    await relay.publishSenders(sendersOf(bob, [alice], { iatMs: iatMs(alice) }));
+    await relay.publishSenders(sendersOf(carol, [dave], { iatMs: iatMs(dave) }));
     await relay.rotate(rotateOf(bob, carol));
-    expect(await verdictOf(relay, alice, 'm1', carol)).toBe('accepted');
-    expect(await verdictOf(relay, dave, 'm1', carol)).toBe(NOT_ACCEPTED);
+    expect(await verdictOf(relay, taken, 'm1', carol)).toBe('accepted');
+    expect(await verdictOf(relay, refused, 'm1', carol)).toBe(NOT_ACCEPTED);
     // And an older one does not come back.
-    const older = sendersOf(carol, [dave], { iatMs: NOON_MS - 2 });
+    const older = sendersOf(carol, [refused], { iatMs: NOON_MS - 2 });
     expect(await relay.publishSenders(older)).toMatchObject({ code: 'STALE_LIST' });
   });
 });
