@@ -374,7 +374,7 @@ export function lanDoubtAtMs({ lanAcceptedAtMs, createdAtMs }: OutboxRow, { mome
 }
 
 /** The first acceptance by a relay, as far as it is known. An old row has only the relay's word for it. */
-export function firstAcceptance(
+function firstAcceptance(
   { firstAccepted, createdAtMs }: OutboxRow,
   { acceptedAtMs, retentionMs }: RelayAcceptance,
 ): NonNullable<OutboxRow['firstAccepted']> {
@@ -382,7 +382,7 @@ export function firstAcceptance(
 }
 
 /** The end of the first relay's retention: for ever counts for no longer than an unsent row is tried. */
-export function keptUntilMs(row: OutboxRow, acceptance: RelayAcceptance, { momentMs }: OutboxClock): number {
+function keptUntilMs(row: OutboxRow, acceptance: RelayAcceptance, { momentMs }: OutboxClock): number {
   const { atMs, retentionMs } = firstAcceptance(row, acceptance);
   return momentMs(atMs) + Math.min(retentionMs, GIVE_UP_MS);
 }

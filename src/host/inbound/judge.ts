@@ -38,7 +38,7 @@ import {
   signedByRelay,
 } from './verify.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { type Delivery, storeMessage } from '../mailbox/mailbox.ts';
+import { applyToSent, type Delivery, storeMessage } from '../mailbox/mailbox.ts';
 import type { HostContext } from '../base/context.ts';
 import { noteKnowsOurKey, peerOfKey } from '../peers/peers.ts';
 import { issueReceipt, repeatReceipts } from '../outbox/receipts.ts';
@@ -46,7 +46,6 @@ import { type Envelope, type SealedContent, sealKeyId } from '../wire/sealing.ts
 import { isExpiryInTime } from '../core/outbox.ts';
 import { retiredAt } from '../core/peer-keys.ts';
 import { outboxRowOf, afterAttempt } from '../outbox/outbox.ts';
-import { applyToSent } from '../mailbox/mailbox.ts';
 
 /** The time for which a retired encryption key still opens mail. */
 const RETIRED_SEAL_KEY_MS = 60 * 86_400_000;

@@ -157,7 +157,7 @@ export function afterAttempt(
         markRecipients(tx, context, row.ref, row.peerId, { atMs: nowMs, ...effect });
         break;
       case 'DropWire':
-        dropOutboxWire(tx, row);
+        tx.delete('outboxWire', [row.rowId]);
         break;
     }
   }
@@ -271,10 +271,6 @@ export function dropOutboxRow(tx: Transaction, row: OutboxRow): void {
   tx.delete('outboxItem', [row.peerId, row.itemId]);
 }
 
-export function dropOutboxWire(tx: Transaction, row: OutboxRow): void {
-  tx.delete('outboxWire', [row.rowId]);
-}
-
 /** The row of an item for a peer. */
 export function outboxRowOf(reader: Reader, peerId: PeerId, itemId: string): OutboxRow | undefined {
   const rowId = reader.get('outboxItem', peerId, itemId);
@@ -299,10 +295,10 @@ export async function* openRows(reader: Reader, peerId: PeerId): AsyncGenerator<
   for await (const { key } of reader.range('outboxDue', [peerId])) yield openRow(reader, key);
 }
 
-export type DueKey = [PeerId, nextAtMs: number, rowId: number];
+type DueKey = [PeerId, nextAtMs: number, rowId: number];
 
 /** The keys of `openRows` that are due in a time, both ends included. */
-export function openKeys(
+function openKeys(
   reader: Reader,
   peerId: PeerId,
   { fromMs = 0, untilMs, limit }: { fromMs?: number; untilMs?: number; limit: number },
@@ -311,7 +307,7 @@ export function openKeys(
   return reader.keys('outboxDue', [peerId], { from: [peerId, fromMs], limit, ...until });
 }
 
-export function openRow(reader: Reader, [, , rowId]: DueKey): OutboxRow {
+function openRow(reader: Reader, [, , rowId]: DueKey): OutboxRow {
   const row = reader.get('outbox', rowId);
   if (!row) throw new Error('invariant: a due row is in the outbox');
   return row;

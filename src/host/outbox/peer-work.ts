@@ -5,8 +5,7 @@
  */
 import type { OutboxEvent } from '../core/outbox-event.ts';
 import type { OutboxRow, PeerRow } from '../core/rows.ts';
-import { isToSend } from '../core/transport-choice.ts';
-import type { RelayFacts } from '../core/transport-choice.ts';
+import { isToSend, type RelayFacts } from '../core/transport-choice.ts';
 
 /** Over what a request goes. */
 export type Way = 'lan' | 'relay';

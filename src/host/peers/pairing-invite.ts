@@ -4,6 +4,9 @@
  * peer.
  *
  * It exists only in memory: when the daemon ends, a new code is needed.
+ *
+ * Each side of a pairing sends its own data and a MAC that covers every member of it (protocol/documents.ts, `LanPair`);
+ * a host trusts nothing else of the exchange.
  */
 import { EventEmitter, once } from 'node:events';
 import { limitedSignal } from '../../lib/limited-signal.ts';

@@ -101,6 +101,13 @@ function keyOf(agentId: AgentId, sessionId: string): string {
 
 type Seat = Pick<SessionRow, 'agentId' | 'sessionId' | 'process'>;
 
+/**
+ * Wakes a Claude Code session by its inbox socket. Its own child posts there, the session's `poste mcp`: Claude Code
+ * holds what comes from anybody else in some permission modes. The token of that socket never leaves that process.
+ *
+ * The socket never answers. An owner may have set Claude Code to hold what comes in, and each message is a notice then;
+ * so after one try without proof, a session's socket is left alone until its agent shows that it reads.
+ */
 export class ClaudeSockets {
   readonly #waiters: Pick<Waiters, 'ring'>;
   /** The sessions of `poste mcp` that posted, and whose agent showed nothing since. */
