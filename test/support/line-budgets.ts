@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 8340,
   'test/unit/cli': 7340,
   'test/unit/host': 15500,
-  'test/unit/relay': 19200,
+  'test/unit/relay': 19210,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 82870,
-  test: 98860,
+  test: 98870,
   'bench scripts': 11250,
 };

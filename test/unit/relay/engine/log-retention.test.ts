@@ -1,5 +1,6 @@
 /** Checkpoints that were cut short, that the disk altered since, and that are given up: what goes on their strength. */
 import { describe, expect, test } from 'vitest';
+import { sha256Hex } from '../../../../src/protocol/digest.ts';
 import { DAY_MS } from '../../../../src/protocol/limits.ts';
 import { PREFIX, checkpointKey, checkpointPartKey, prefixRange } from '../../../../src/relay/store/keys.ts';
 import { DamagedRecord } from '../../../../src/relay/store/record.ts';
@@ -61,6 +62,15 @@ test('a start drops the parts of a checkpoint that was cut short, and no others'
   await relay.open();
   expect(await partKeys(relay)).toBe(whole);
   expect(await marksOf(relay)).toHaveLength(1);
+});
+
+test('a checkpoint that is kept elsewhere is in the log, and has no mark here, where no parts of it are', async () => {
+  const relay = await lived();
+  const { lastLsn } = relay.store;
+  const taken = { throughLsn: lastLsn, rows: 3, rowsHash: sha256Hex('rows'), dueHash: sha256Hex('due') };
+  await relay.engine.logRetention.vouch(taken, relay.clock.nowMs);
+  expect(relay.store.entry(lastLsn + 1)?.event).toMatchObject({ type: 'CheckpointTaken', ...taken });
+  expect(await marksOf(relay)).toEqual([]);
 });
 
 test('a checkpoint whose reading back is stopped is none', async () => {
