@@ -213,6 +213,10 @@ const INNER_HEADER = /^\s*\[\s*mcp_servers\s*\.\s*(?:poste|"poste"|'poste')\s*\.
 const APPROVAL_LINE = /^\s*default_tools_approval_mode\s*=\s*(?:"approve"|'approve')\s*(?:#.*)?$/;
 const COMMAND_LINE = /^\s*(?:command|args|env)\s*=/;
 
+/**
+ * `config.toml` of Codex is changed by lines, so that comments and layout stay. `checkChange` parses what came out:
+ * nothing but the change may be different.
+ */
 function withCodexServer(text: string, server: ServerCommand, earlier: readonly ServerCommand[]): string {
   const { config, servers, server: before } = codexServer(text);
   const lines = commandLines(server);

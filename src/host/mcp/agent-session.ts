@@ -143,7 +143,7 @@ export class AgentSession {
   }
 }
 
-/** Claude Code drops a repeated text for 30 s. */
+/** Claude Code drops the same text from the same process for 30 s. */
 export const REPEAT_MS = 31_000;
 const CONNECT_MS = 500;
 /** Claude Code closes its end within 0.3 s. */
@@ -173,6 +173,11 @@ export function claudeInboxOf(
   return { socket, token };
 }
 
+/**
+ * Posts doorbells into the inbox socket of the Claude Code session whose child this process is, as Claude Code
+ * documents it for its own children (https://code.claude.com/docs, "The session's inbox socket"). The socket never
+ * answers, and it drops without a word what names another session: so nothing but the line is sent.
+ */
 export class InboxPoster {
   readonly #inbox: ClaudeInbox;
   readonly #monotonicMs: () => number;
