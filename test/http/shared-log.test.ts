@@ -382,7 +382,7 @@ describe('the epoch of the next leader', () => {
     ['stays on another server for the node that led last and finds its last batch', promoted, {}, true, ''],
     ['is new on another server for any other node', promoted, OTHER_NODE, false, 'another server'],
     [
-      'stays on another server when the storage is said to lose nothing',
+      'stays on another server when every batch was on replicated storage',
       promoted,
       { ...OTHER_NODE, durability: 'storage' },
       true,

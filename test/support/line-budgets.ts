@@ -6,7 +6,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/cli/host': 2710,
   'src/cli/lib': 2190,
   'src/cli/mail': 1950,
-  'src/cli/relay': 4650,
+  'src/cli/relay': 4640,
   'src/host': 910,
   'src/host/agents': 760,
   'src/host/api': 740,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 82880,
+  src: 82870,
   test: 98870,
   'bench scripts': 11250,
 };

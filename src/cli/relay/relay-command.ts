@@ -13,10 +13,9 @@ import { refuseUnusableFolder, StoreRefused } from '../../relay/store/refused.ts
 import type { CommandContext } from '../lib/context.ts';
 import { JSON_FLAG } from '../lib/format.ts';
 import { configFileOf, type SettingName, STORE_DIR_DEFAULT } from './settings.ts';
-import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Signer } from '../../protocol/ed25519.ts';
-import { generateRelayKey, readKeyFile, relaySigner } from '../../relay/store/relay-key.ts';
+import { generateRelayKey, openToAll, readKeyFile, relaySigner } from '../../relay/store/relay-key.ts';
 import { usageFailure } from '../lib/exit.ts';
 
 export interface RelayFlags {
@@ -85,9 +84,6 @@ export interface DeployKey {
   notices: string[];
 }
 
-/** The permissions of users who are neither owner nor group. */
-const OTHERS = 0o007;
-
 /** Undefined when the deployment sets no key. Throws `StoreRefused` or `CommandFailed`. */
 export async function deployKey({ env }: CommandContext, keyFile: string | undefined): Promise<DeployKey | undefined> {
   const secret = env['MAIL_RELAY_KEY'];
@@ -102,9 +98,8 @@ export async function deployKey({ env }: CommandContext, keyFile: string | undef
   const signer = await readKeyFile(path);
   if (!signer)
     throw new StoreRefused('missing-key-file', `there is no key file at ${path}: name the key file of this relay`);
-  const { mode } = await stat(path);
   const open = `Every user of this machine may open the key file ${path}: remove that permission (chmod o= ${path}).`;
-  return { signer, place: path, notices: mode & OTHERS ? [open] : [] };
+  return { signer, place: path, notices: (await openToAll(path)) === undefined ? [] : [open] };
 }
 
 export function relayKeygenCommand(context: CommandContext): Command {

@@ -46,12 +46,16 @@ export async function readRelayKey(folder: string): Promise<Signer | undefined> 
   const path = join(folder, RELAY_KEY_FILE);
   const signer = await readKeyFile(path);
   if (!signer) return undefined;
+  const open = await openToAll(path);
+  if (open === undefined) return signer;
+  throw new StoreRefused('unreadable-key', `${open}: run chmod 600 ${shellWord(path)}`);
+}
+
+/** The clause that says that every user may open the file; `undefined` when it is closed to other users. */
+export async function openToAll(path: string): Promise<string | undefined> {
   const { mode } = await stat(path);
-  if ((mode & OTHERS) === 0) return signer;
-  throw new StoreRefused(
-    'unreadable-key',
-    `every user of this machine may open ${path} (mode ${(mode & 0o777).toString(8).padStart(4, '0')}): run chmod 600 ${shellWord(path)}`,
-  );
+  if ((mode & OTHERS) === 0) return undefined;
+  return `every user of this machine may open ${path} (mode ${(mode & 0o777).toString(8).padStart(4, '0')})`;
 }
 
 /** The signer of the key file at `path`, or `undefined` when there is no such file. Throws `StoreRefused`. */

@@ -19,7 +19,7 @@ import { type StoreLook, lookAtStore } from '../../../relay/store/unopened.ts';
 import { SCHEMA_VERSION } from '../../../relay/store/open.ts';
 import { readPosition } from '../../../relay/store/position.ts';
 import { StoreRefused } from '../../../relay/store/refused.ts';
-import { RELAY_KEY_FILE, readKeyFile } from '../../../relay/store/relay-key.ts';
+import { RELAY_KEY_FILE, openToAll, readKeyFile } from '../../../relay/store/relay-key.ts';
 import { logPlace } from '../../../relay/store/marks.ts';
 import { formatBytes } from '../../lib/format.ts';
 import {
@@ -163,9 +163,6 @@ export async function clockCheck(subject: RelaySubject, look: StoreLook | undefi
   return broken('clock', sentence, 'timedatectl set-ntp true && timedatectl');
 }
 
-/** The rights of everybody but the owner and the group. */
-const OTHERS = 0o007;
-
 export async function diskChecks(subject: RelaySubject): Promise<(RelayCheck | undefined)[]> {
   const { storeDir, positionFile, status, options } = subject;
   const { folder: backups } = planOf(subject) ?? {};
@@ -251,16 +248,9 @@ function dayOf(timeMs: number): string {
 }
 
 async function tlsKeyCheck(keyFile: string): Promise<RelayCheck> {
-  const open = await openTo(keyFile);
+  const open = await openToAll(keyFile);
   if (open === undefined) return ok('tls-key', `${keyFile} is closed to other users`);
   return broken('tls-key', open, `chmod o= ${shellWord(keyFile)}`);
-}
-
-/** The clause that says that every user may open the file; `undefined` when it is closed to other users. */
-async function openTo(file: string): Promise<string | undefined> {
-  const { mode } = await stat(file);
-  if ((mode & OTHERS) === 0) return undefined;
-  return `every user of this machine may open ${file} (mode ${(mode & 0o777).toString(8).padStart(4, '0')})`;
 }
 
 /** `storeKey`: the key that the store is of, where that was read. */
@@ -281,7 +271,7 @@ export async function keyCheck(
       return broken('key', `there is no key at ${path}: put the key of this relay back, or name its file`, name);
     if (storeKey !== undefined && signer.publicKey !== storeKey)
       return broken('key', `${path} is another relay's: the store is of ${displayFingerprint(storeKey)}`, name);
-    const open = await openTo(path);
+    const open = await openToAll(path);
     if (open === undefined)
       return ok('key', `${path} is closed to other users; no backup holds it, so keep a copy elsewhere`);
     return broken('key', `${open}, and who has the key can pretend to be this relay`, `chmod o= ${word}`);
