@@ -120,7 +120,7 @@ export type RowsCheckShown = Static<typeof RowsCheckShown>;
 export const SinceTime = Type.Optional(Type.Integer({ ...Time, description: 'at or after this time' }));
 export const UntilTime = Type.Optional(Type.Integer({ ...Time, description: 'at or before this time' }));
 
-/** Measurements of the relay, takenevery few seconds. */
+/** Measurements of the relay, taken every few seconds. */
 export const ConsoleSample = closed({
   at: Time,
   accepted_per_s: Number,

@@ -131,8 +131,7 @@ export class ControlClient {
         'refused',
         'SOCKET_NOT_TRUSTED',
         `${detail}: nothing was sent, as what answers there may be somebody else's; give this command as the ` +
-          "relay's own " +
-          'user, with a store folder of that user alone',
+          "relay's own user, with a store folder of that user alone",
       ],
       gone: [
         'temporary',
