@@ -55,7 +55,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 5970,
   'test/support': 19280,
   'test/unit': 8340,
-  'test/unit/cli': 7340,
+  'test/unit/cli': 7360,
   'test/unit/host': 15500,
   'test/unit/relay': 19210,
 };
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 82870,
-  test: 98870,
+  test: 98890,
   'bench scripts': 11250,
 };

@@ -183,11 +183,11 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
     requireConfirmation(context, { yes: flags.yes, stake: 'a restore replaces the store', advice });
   }
   const folder = resolve(flags.storeDir);
-  await atWork(context, async (work) => {
+  const done = await atWork(context, async (work) => {
     const key = await deployKey(context, flags.keyFile);
     // A dry run copies the store without taking its lock.
     await requireIdle(folder);
-    const report = await restoreRelay({
+    const restored = restoreRelay({
       file: resolve(file),
       folder,
       ...withoutUndefined({ positionFile: flags.positionFile, signer: key?.signer }),
@@ -204,11 +204,16 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
         await confirm(context, 'Replace the store now?');
       },
     });
-    work.end();
-    print(context, flags, restoreDocument(report, isRehearsal), () => {
-      const text = restoreText(screenOf(context), report, isRehearsal ? 'A restore' : 'The restore');
-      return isRehearsal ? `${text}This was a dry run: the store is as it was.\n` : text;
+    // It may say that the restore has happened: then a signal must not make the command say that nothing was done.
+    return restored.catch((error: unknown) => {
+      if (error instanceof StoreRefused) return error;
+      throw error;
     });
+  });
+  if (done instanceof StoreRefused) throw done;
+  print(context, flags, restoreDocument(done, isRehearsal), () => {
+    const text = restoreText(screenOf(context), done, isRehearsal ? 'A restore' : 'The restore');
+    return isRehearsal ? `${text}This was a dry run: the store is as it was.\n` : text;
   });
 }
 
@@ -345,12 +350,8 @@ async function archive(context: CommandContext, file: string, flags: ArchiveFlag
   await inAuditedStore(context, flags, async (offline, work) => {
     const stretch = stretchOf(flags, offline);
     const relay_pubkey = offline.store.get('relay', '')?.relayPubkey;
-    if (!relay_pubkey)
-      throw new CommandFailed(
-        'failure',
-        'STORE_DAMAGED',
-        'the store holds no relay row, so the key of its relay is unknown',
-      );
+    const unknown = 'the store holds no relay row, so the key of its relay is unknown';
+    if (!relay_pubkey) throw new CommandFailed('failure', 'STORE_DAMAGED', unknown);
     const stamp = { relay_pubkey, created_at: Date.now(), version: softwareVersion() };
     const to = { path, force: flags.force, work };
     const written = await writeImageTo(context, writeArchive(offline.level, stretch, stamp), ARCHIVE_KIND, to);

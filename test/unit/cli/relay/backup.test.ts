@@ -1,12 +1,13 @@
 /** `poste relay backup`, `restore` and `rotate-epoch`, and the regular backups of `relay serve`. */
 import { createHash, hash } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { mkdir, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { once } from 'node:events';
 import { type Socket, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { payloadKey, queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
+import { LEVEL_FOLDER } from '../../../../src/relay/store/level.ts';
 import { SCHEMA_VERSION } from '../../../../src/relay/store/open.ts';
 import { RelayStore } from '../../../../src/relay/store/relay-store.ts';
 import { softwareVersion } from '../../../../src/lib/package-root.ts';
@@ -359,6 +360,24 @@ describe('relay restore', () => {
     const again = await relayHere(elsewhere, [], environment);
     expect(again.start.notices).toEqual([]);
     expect(await ids(again, bob)).toEqual(['m1']);
+  });
+
+  test('says what failed past its decision, also after ctrl-c', async () => {
+    const { folder, storeDir, command, start } = await store();
+    await stopped(await start());
+    const file = join(folder, 'relay.backup');
+    expect((await command('backup', file)).code).toBe(EXIT.ok);
+    const context = commandContext({ typed: '' });
+    const restore = new CommandRun(['relay', 'restore', file, '--yes', '--store-dir', storeDir], context);
+    context.stderr.on('more', () => {
+      if (!context.stderr.text.endsWith('the restored store takes its place ...')) return;
+      restore.signal('SIGINT');
+      writeFileSync(join(storeDir, LEVEL_FOLDER), 'in the way');
+    });
+    const ended = await restore.ended();
+    expect(ended.code).toBe(EXIT.failure);
+    expect(ended.stderr).toContain('has happened, and cannot be carried out to its end (ENOTDIR');
+    expect(ended.stderr).not.toContain('nothing was done');
   });
 });
 
