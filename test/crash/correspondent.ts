@@ -3,14 +3,8 @@
  * the same idempotency key, whenever an answer was lost. Some answers it loses itself.
  */
 import { setImmediate as turn } from 'node:timers/promises';
-import type {
-  InboxInput,
-  InboxResult,
-  MessageSummary,
-  ReplyInput,
-  SendInput,
-  SentMessage,
-} from '../../src/host/contract/mail.ts';
+import type { InboxInput, InboxResult, MessageSummary, ReplyInput, SendInput } from '../../src/host/contract/mail.ts';
+import type { SentMessage } from '../../src/host/contract/sent-mail.ts';
 import type { InputOf, OperationName, OutputOf } from '../../src/host/api/operations.ts';
 import type { KilledDaemon } from '../support/killed-daemon.ts';
 import type { MailOracle } from '../support/mail-oracle.ts';

@@ -88,6 +88,9 @@ describe.each(REVISIONS)('the tools over MCP %s', (revision) => {
       ['b', 'sent'],
       ['Yes.', 'unread'],
     ]);
+    expect(thread.messages?.[0]?.recipients).toMatchObject([{ to: 'bob@here', state: 'acked' }]);
+    const { sent: [known] = [] } = await answer<InboxResult>(eve.client, 'mail_inbox', { action: 'sent' });
+    expect(known).toMatchObject({ message_id: sent.message_id, recipients: [{ to: 'bob@here', state: 'acked' }] });
     for (const { client, process } of [eve, bob]) {
       await client.close();
       expect(await process.ended()).toBe(0);

@@ -240,10 +240,11 @@ export function kindText({
 /** A whole message. Every line of its body starts with a bar, so that it cannot look like output of ours. */
 export function messageText(screen: Screen, message: WholeMessage): string {
   const { message_id, from, to, subject, kind, needs_reply, origin, created_at, refs, body } = message;
+  const { recipients, recipient_count } = message;
   const head = [
     ['message', message_id],
     ['from', `${from}${origin === 'external' ? ' (content from outside)' : ''}`],
-    ['to', to.join(', ')],
+    ['to', recipients ? recipientsText(recipients, recipient_count) : to.join(', ')],
     ['sent', formatTime(screen, created_at)],
     ['kind', needs_reply ? `${kind}, needs a reply` : kind],
     ['subject', subject],
@@ -253,6 +254,11 @@ export function messageText(screen: Screen, message: WholeMessage): string {
   const shown = printableText(body).replace(/^.*$/gm, (line) => `${bar} ${line}`);
   const rest = message.next_body_offset === null ? '' : `(continues: --offset ${message.next_body_offset})\n`;
   return `${formatFields(head, 8, '')}${shown}\n${rest}`;
+}
+
+function recipientsText(recipients: NonNullable<WholeMessage['recipients']>, count = recipients.length): string {
+  const shown = recipients.map(({ to, state }) => `${to} (${state})`).join(', ');
+  return count > recipients.length ? `${shown} and ${count - recipients.length} more` : shown;
 }
 
 /** A time longer than the daemon waits. */

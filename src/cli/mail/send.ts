@@ -1,13 +1,7 @@
 /** `poste send`, `poste reply` and `poste sent`: a new message, an answer to one, and what became of them. */
 import { type Command, Option } from 'commander';
-import type {
-  FindMessageInput,
-  SendInput,
-  SendResult,
-  SentInput,
-  SentMessage,
-  SentResult,
-} from '../../host/contract/mail.ts';
+import type { FindMessageInput, SendInput, SendResult } from '../../host/contract/mail.ts';
+import type { SentInput, SentMessage, SentResult } from '../../host/contract/sent-mail.ts';
 import { BODY_CHARACTERS_MAX } from '../../host/contract/limits.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
 import type { CommandContext } from '../lib/context.ts';
@@ -213,7 +207,8 @@ function sentResultText(screen: Screen, { messages, next_cursor }: SentResult, i
 type Recipient = SentMessage['recipients'][number];
 
 const STATE_WORDS: Readonly<Record<Recipient['state'], string>> = {
-  pending: 'waits for its host',
+  stored: 'waits here for its host',
+  relay: 'the relay has it for its host',
   delivered: 'stored in its mailbox',
   notified: 'notified of it',
   read: 'read',

@@ -11,6 +11,7 @@ import * as daemon from '../contract/daemon.ts';
 import * as outbox from '../contract/outbox.ts';
 import * as page from '../contract/owner-page.ts';
 import * as peers from '../contract/peers.ts';
+import * as sent from '../contract/sent-mail.ts';
 
 /** Who an operation acts for: an agent (or the owner), or nobody in particular. */
 export type Acting = 'agent' | 'anybody';
@@ -41,7 +42,7 @@ export const OPERATIONS = {
   'find-message': { acting: 'anybody', input: mail.FindMessageInput, output: mail.FindMessageResult },
   /** A long poll: the answer may wait, and clients ask again. */
   'watch-inbox': { acting: 'agent', input: mail.WatchInboxInput, output: mail.WatchInboxResult },
-  'mail-sent': { acting: 'agent', input: mail.SentInput, output: mail.SentResult },
+  'mail-sent': { acting: 'agent', input: sent.SentInput, output: sent.SentResult },
   'mail-search': { acting: 'agent', input: mail.SearchInput, output: mail.SearchResult },
   'mail-conversations': { acting: 'agent', input: page.ConversationsInput, output: page.ConversationsResult },
   'mail-read-all': { acting: 'agent', input: page.ReadAllInput, output: page.ReadAllResult },

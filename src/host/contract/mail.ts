@@ -6,6 +6,7 @@
 import { type Static, Type } from 'typebox';
 import { CLOSED } from '../../protocol/shapes.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../core/rows.ts';
+import { SentSummary, sentOutcome } from './sent-mail.ts';
 import {
   TO_MAX,
   SUBJECT_CHARACTERS_MAX,
@@ -159,11 +160,11 @@ const messageIds = Type.Array(messageId, { minItems: 1, maxItems: READ_MAX });
 export const InboxInput = Type.Object(
   {
     action: Type.Optional(
-      Type.Enum(['list', 'read', 'mark_read', 'ack', 'thread'], {
+      Type.Enum(['list', 'read', 'mark_read', 'ack', 'thread', 'sent'], {
         ...TEXT,
         default: 'list',
         description:
-          'list: summaries, newest first. read: whole messages, which marks those read that are shown to the end, unless peek is true. mark_read, ack: of message_ids. thread: the conversation of thread, oldest first, what this agent sent included; it marks nothing.',
+          'list: summaries, newest first. read: whole messages, which marks those read that are shown to the end, unless peek is true. mark_read, ack: of message_ids. thread: the conversation of thread, oldest first, what this agent sent included; it marks nothing. sent: what became of what you sent (or of message_ids).',
       }),
     ),
     state: Type.Optional(Type.Enum(['unread', 'unacked', 'all'], { ...TEXT, description: 'list: unread by default.' })),
@@ -216,6 +217,8 @@ export type MessageSummary = Static<typeof MessageSummary>;
 
 export const WholeMessage = Type.Object({
   ...MessageSummary.properties,
+  /** Of a message that this agent sent. */
+  ...Type.Partial(Type.Object(sentOutcome)).properties,
   refs: Type.Array(Type.String()),
   body: Type.String(),
   /** Where the rest of the body begins, in Unicode code points; null when it ends here. */
@@ -231,6 +234,8 @@ export const InboxResult = Type.Object({
   summaries: Type.Optional(Type.Array(MessageSummary)),
   /** Of read and thread. */
   messages: Type.Optional(Type.Array(WholeMessage)),
+  /** Of sent. The steps come with one message that is named. */
+  sent: Type.Optional(Type.Array(SentSummary)),
   /** Of mark_read, ack and read: what changed. */
   changed: Type.Optional(Type.Array(messageId)),
   /** Ids of the input that are not in this mailbox. */
@@ -316,59 +321,3 @@ export const SearchResult = Type.Object({
   next_cursor: Type.Union([Type.String(), Type.Null()]),
 });
 export type SearchResult = Static<typeof SearchResult>;
-
-const SENT_LIMIT_MAX = 100;
-
-export const SentInput = Type.Object(
-  {
-    message_id: Type.Optional(
-      Type.String({ minLength: 1, maxLength: 128, description: 'This message alone; without the other members.' }),
-    ),
-    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: SENT_LIMIT_MAX })),
-    cursor: Type.Optional(
-      Type.String({ minLength: 1, maxLength: 400, description: 'next_cursor of the page before.' }),
-    ),
-  },
-  CLOSED,
-);
-export type SentInput = Static<typeof SentInput>;
-
-const RECIPIENT_STATES = [
-  'pending',
-  'delivered',
-  'notified',
-  'read',
-  'acked',
-  'quarantined',
-  'undelivered',
-  'unconfirmed',
-  'cancelled',
-] as const;
-
-export const SentMessage = Type.Object({
-  message_id: Type.String(),
-  thread: Type.String(),
-  subject: Type.String(),
-  kind: Type.Enum([...MESSAGE_KINDS]),
-  needs_reply: Type.Boolean(),
-  /** Milliseconds since the Unix epoch. */
-  created_at: Type.Integer(),
-  recipients: Type.Array(
-    Type.Object({
-      recipient: Type.String(),
-      state: Type.Enum([...RECIPIENT_STATES]),
-      /** When it reached this state: by the recipient host's clock, if a receipt says it. */
-      at: Type.Integer(),
-      /** All known states, in the order in which they became known; the last is `state`. */
-      steps: Type.Array(Type.Object({ state: Type.Enum([...RECIPIENT_STATES]), at: Type.Integer() })),
-    }),
-  ),
-});
-export type SentMessage = Static<typeof SentMessage>;
-
-/** Newest first. */
-export const SentResult = Type.Object({
-  messages: Type.Array(SentMessage),
-  next_cursor: Type.Union([Type.String(), Type.Null()]),
-});
-export type SentResult = Static<typeof SentResult>;

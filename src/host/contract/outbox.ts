@@ -7,7 +7,7 @@ import { EpochText, orNull, PublicKeyText, Seq, Time } from '../../protocol/shap
 import { QUARANTINE_REASONS, QUARANTINE_ROOMS } from '../core/quarantine.ts';
 import { MESSAGE_KINDS, OUTBOX_STATES } from '../core/rows.ts';
 import { OUTBOX_PAGE_MAX, QUARANTINE_PAGE_MAX } from './limits.ts';
-import { SentMessage } from './mail.ts';
+import { SentMessage } from './sent-mail.ts';
 
 const count = Type.Integer({ minimum: 0 });
 const time = Type.Integer({ description: 'Milliseconds since the Unix epoch.' });

@@ -374,7 +374,7 @@ export function lanDoubtAtMs({ lanAcceptedAtMs, createdAtMs }: OutboxRow, { mome
 }
 
 /** The first acceptance by a relay, as far as it is known. An old row has only the relay's word for it. */
-function firstAcceptance(
+export function firstAcceptance(
   { firstAccepted, createdAtMs }: OutboxRow,
   { acceptedAtMs, retentionMs }: RelayAcceptance,
 ): NonNullable<OutboxRow['firstAccepted']> {

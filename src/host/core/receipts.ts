@@ -11,8 +11,9 @@ import { type AcceptReceipt, DELIVERY_STATES, type DeliveryState } from '../../p
 import { verifySignature } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import { firstAcceptance } from './outbox.ts';
 import type { OutboxEvent } from './outbox-event.ts';
-import type { ReceiptRow, RecipientState, SentRecipient, SentStep } from './rows.ts';
+import type { OutboxRow, ReceiptRow, RecipientState, SentRecipient, SentStep } from './rows.ts';
 
 /** 1 to 4 for the states of a receipt, 0 for states that come without one. */
 export function deliveryRank(state: RecipientState): number {
@@ -62,6 +63,28 @@ export function withStep(
 ): SentRecipient {
   const before = known.steps.at(-1)?.state === state ? known.steps.slice(0, -1) : known.steps;
   return { ...known, state, atMs, seq, steps: [...before, { state, atMs }].slice(-SENT_STEPS_MAX) };
+}
+
+/** A state as the sender sees it. What is pending is `stored` in this host's outbox, or the relay has it. */
+interface ShownStep {
+  state: Exclude<RecipientState, 'pending'> | 'stored' | 'relay';
+  atMs: number;
+}
+
+/**
+ * The known steps as the sender sees them; the last is the present state. `relayAtMs`: when the relay took the message,
+ * by this host's clock. That stands before every state that a receipt gave, whose times another clock made.
+ */
+export function shownSteps({ steps }: Pick<SentRecipient, 'steps'>, relayAtMs: number | null): ShownStep[] {
+  const shown = steps.map(({ state, atMs }): ShownStep => ({ state: state === 'pending' ? 'stored' : state, atMs }));
+  if (relayAtMs === null) return shown;
+  const later = steps.findIndex(({ state, atMs }) => deliveryRank(state) > 0 || atMs > relayAtMs);
+  return shown.toSpliced(later === -1 ? shown.length : later, 0, { state: 'relay', atMs: relayAtMs });
+}
+
+/** When a relay first took the item, as far as this host knows; null before that. */
+export function relayTookAtMs(row: OutboxRow): number | null {
+  return row.acceptance ? firstAcceptance(row, row.acceptance).atMs : (row.relayStoredAtMs ?? null);
 }
 
 /** What was asked of the relay, and of which. */

@@ -23,6 +23,7 @@ import { type EntryChange, knownMessage, mailboxOf, refuseAbsentAgent } from '..
 import type { HostContext } from '../base/context.ts';
 import type { Timers } from '../../lib/clock.ts';
 import { advance, markNotified } from '../outbox/receipts.ts';
+import { outcomeOf, showSent } from './sent.ts';
 
 const LIST_LIMIT_DEFAULT = 20;
 
@@ -36,6 +37,7 @@ const MEMBERS: Readonly<Record<Action, readonly (keyof InboxInput)[]>> = {
   mark_read: ['message_ids'],
   ack: ['message_ids'],
   thread: ['thread', 'limit', 'max_bytes', 'cursor'],
+  sent: ['message_ids', 'limit', 'cursor'],
 };
 const NEEDED: Readonly<Partial<Record<Action, 'message_ids' | 'thread'>>> = {
   read: 'message_ids',
@@ -64,6 +66,8 @@ export async function useInbox(
       return change(context, agentId, input, 'acked');
     case 'thread':
       return answerOf(context, agentId, (reader) => showThread(reader, agentId, input));
+    case 'sent':
+      return answerOf(context, agentId, (reader) => showSent(reader, agentId, input));
   }
 }
 
@@ -74,6 +78,9 @@ function refuseUnfit(input: InboxInput, action: Action): Refusal | undefined {
   }
   const needed = NEEDED[action];
   if (needed !== undefined && input[needed] === undefined) return badInput(needed, `is missing: action ${action}`);
+  if (action === 'sent' && input.message_ids && (input.limit ?? input.cursor) !== undefined) {
+    return badInput('message_ids', 'goes with neither limit nor cursor');
+  }
   if (input.body_offset !== undefined && input.message_ids?.length !== 1) {
     return badInput('body_offset', 'goes with one of message_ids');
   }
@@ -166,7 +173,7 @@ async function readPage(
     if (at < first) continue;
     const message = knownMessage(reader, agentId, id);
     const whole = message && budget.show(reader, message, entryOf(reader, agentId, message.ref), body_offset);
-    if (whole) messages.push(whole);
+    if (whole) messages.push({ ...outcomeOf(reader, agentId, message), ...whole });
     else if (!message) not_found.push(id);
     else {
       next = cursorOf('read', at);
@@ -229,7 +236,7 @@ async function showThread(
       next = cursorOf('thread', last);
       break;
     }
-    messages.push(whole);
+    messages.push({ ...outcomeOf(reader, agentId, message), ...whole });
     last = key[2];
   }
   const not_found = messages.length === 0 && after === 0 ? [thread] : [];

@@ -1,10 +1,17 @@
-/** Sent messages of this host's agents: the state of each recipient, and `mail-sent`, which lists them. */
+/**
+ * Sent messages of this host's agents: the state of each recipient, and the lists of them, for `mail-sent` and for
+ * `mail_inbox`, which shows the same in fewer words.
+ */
 import { badInput } from '../contract/parse-input.ts';
-import type { SentInput, SentMessage, SentResult } from '../contract/mail.ts';
+import { SHOWN_TO_MAX } from '../contract/limits.ts';
+import type { InboxResult } from '../contract/mail.ts';
+import type { SentInput, SentMessage, SentRecipient, SentResult, SentSummary } from '../contract/sent-mail.ts';
 import type { HostContext } from '../base/context.ts';
+import { relayTookAtMs, shownSteps } from '../core/receipts.ts';
 import { isRefusal, type Refusal } from '../core/refusal.ts';
-import type { AgentId, MessageRef, SentRow } from '../core/rows.ts';
+import type { AgentId, MessageRef, MessageRow, SentRow } from '../core/rows.ts';
 import { noSuchMessage, refuseAbsentAgent } from '../mailbox/mailbox.ts';
+import { outboxRowOf } from '../outbox/outbox.ts';
 import type { Reader } from '../store/host-store.ts';
 
 const LIMIT_DEFAULT = 20;
@@ -20,29 +27,97 @@ export async function listSent(
   agentId: AgentId,
   input: SentInput,
 ): Promise<SentResult | Refusal> {
-  const { message_id, limit = LIMIT_DEFAULT, cursor } = input;
+  const { message_id } = input;
   if (message_id !== undefined) return oneSent(context, agentId, input, message_id);
+  return context.store.read<SentResult | Refusal>(
+    async (reader) => refuseAbsentAgent(reader, agentId) ?? sentPage(reader, agentId, input),
+  );
+}
+
+async function sentPage(
+  reader: Reader,
+  agentId: AgentId,
+  { limit = LIMIT_DEFAULT, cursor }: Pick<SentInput, 'limit' | 'cursor'>,
+): Promise<SentResult | Refusal> {
   const until = cursor === undefined ? undefined : parseSentCursor(cursor);
   if (isRefusal(until)) return until;
-  return context.store.read<SentResult | Refusal>(async (reader) => {
-    const absent = refuseAbsentAgent(reader, agentId);
-    if (absent) return absent;
-    const bounds = until ? { until: [agentId, ...until] as [AgentId, number, MessageRef] } : {};
-    const keys: [number, MessageRef][] = [];
-    for await (const { key } of reader.range('sentBy', [agentId], { reverse: true, limit: limit + 1, ...bounds })) {
-      keys.push([key[1], key[2]]);
-    }
-    const messages: SentMessage[] = [];
-    let recipients = 0;
-    for (const [, ref] of keys.slice(0, limit)) {
-      const message = sentMessage(reader, ref);
-      recipients += message.recipients.length;
-      if (messages.length > 0 && recipients > SHOWN_RECIPIENTS_MAX) break;
-      messages.push(message);
-    }
-    const last = keys[messages.length - 1];
-    return { messages, next_cursor: keys.length > messages.length && last ? sentCursor(last) : null };
-  });
+  const bounds = until ? { until: [agentId, ...until] as [AgentId, number, MessageRef] } : {};
+  const keys: [number, MessageRef][] = [];
+  for await (const { key } of reader.range('sentBy', [agentId], { reverse: true, limit: limit + 1, ...bounds })) {
+    keys.push([key[1], key[2]]);
+  }
+  const messages: SentMessage[] = [];
+  let recipients = 0;
+  for (const [, ref] of keys.slice(0, limit)) {
+    const message = sentMessage(reader, ref);
+    recipients += message.recipients.length;
+    if (messages.length > 0 && recipients > SHOWN_RECIPIENTS_MAX) break;
+    messages.push(message);
+  }
+  const last = keys[messages.length - 1];
+  return { messages, next_cursor: keys.length > messages.length && last ? sentCursor(last) : null };
+}
+
+type SentAnswer = Pick<InboxResult, 'sent' | 'not_found' | 'next_cursor'>;
+
+/**
+ * What `mail_inbox` shows of what the agent sent: the newest messages, or those of `message_ids`. The steps come with
+ * one message that is named.
+ */
+export async function showSent(
+  reader: Reader,
+  agentId: AgentId,
+  { message_ids, limit, cursor }: { message_ids?: string[]; limit?: number; cursor?: string },
+): Promise<SentAnswer | Refusal> {
+  if (message_ids === undefined) {
+    const page = await sentPage(reader, agentId, { ...(limit && { limit }), ...(cursor !== undefined && { cursor }) });
+    return isRefusal(page) ? page : { sent: page.messages.map(inShort), next_cursor: page.next_cursor };
+  }
+  const isOwn = (id: string): boolean => reader.get('sent', id as MessageRef)?.agentId === agentId;
+  const own = message_ids.filter(isOwn).map((id) => sentMessage(reader, id as MessageRef));
+  const sent = message_ids.length === 1 ? own.map(withSteps) : own.map(inShort);
+  return { sent, not_found: message_ids.filter((id) => !isOwn(id)), next_cursor: null };
+}
+
+function withSteps(message: SentMessage): SentSummary {
+  const recipients = message.recipients.map(({ recipient, ...known }) => ({ to: recipient, ...known }));
+  return { ...headOf(message), recipients };
+}
+
+function inShort(message: SentMessage): SentSummary {
+  return { ...headOf(message), ...firstRecipients(message.recipients) };
+}
+
+/** Without what is the usual: an agent pays for every character. */
+function headOf({
+  message_id,
+  thread,
+  subject,
+  kind,
+  needs_reply,
+  created_at,
+}: SentMessage): Omit<SentSummary, 'recipients'> {
+  return {
+    message_id,
+    ...(thread !== message_id && { thread }),
+    subject,
+    ...(kind !== 'message' && { kind }),
+    ...(needs_reply && { needs_reply }),
+    created_at,
+  };
+}
+
+type Outcome = Pick<SentSummary, 'recipients' | 'recipient_count'>;
+
+function firstRecipients(recipients: readonly SentRecipient[]): Outcome {
+  const shown = recipients.slice(0, SHOWN_TO_MAX).map(({ recipient: to, state, at }) => ({ to, state, at }));
+  return { recipients: shown, ...(recipients.length > shown.length && { recipient_count: recipients.length }) };
+}
+
+/** What became of a message that the agent sent, as its threads show it; nothing for one of another sender. */
+export function outcomeOf(reader: Reader, agentId: AgentId, message: MessageRow): Outcome | undefined {
+  const sent = reader.get('sent', message.ref);
+  return sent?.agentId === agentId ? firstRecipients(recipientViews(reader, sent, message.id)) : undefined;
 }
 
 async function oneSent(
@@ -72,18 +147,19 @@ function sentMessage(reader: Reader, ref: MessageRef): SentMessage {
     kind: message.kind,
     needs_reply: message.needsReply,
     created_at: message.createdAtMs,
-    recipients: recipientViews(sent),
+    recipients: recipientViews(reader, sent, message.id),
   };
 }
 
-/** The recipients of a sent message as results show them. */
-export function recipientViews({ recipients }: SentRow): SentMessage['recipients'] {
-  return recipients.map(({ address, state, atMs, steps }) => ({
-    recipient: address,
-    state,
-    at: atMs,
-    steps: steps.map((step) => ({ state: step.state, at: step.atMs })),
-  }));
+/** The recipients of a sent message as results show them. `itemId`: of the message, which the outbox knows it by. */
+export function recipientViews(reader: Reader, { recipients }: SentRow, itemId: string): SentRecipient[] {
+  return recipients.map((known) => {
+    const row = known.peerId === null ? undefined : outboxRowOf(reader, known.peerId, itemId);
+    const steps = shownSteps(known, row ? relayTookAtMs(row) : null).map(({ state, atMs }) => ({ state, at: atMs }));
+    const last = steps.at(-1);
+    if (!last) throw new Error('invariant: a recipient has the step of its state');
+    return { recipient: known.address, state: last.state, at: last.at, steps };
+  });
 }
 
 function sentCursor([createdAtMs, ref]: [number, MessageRef]): string {

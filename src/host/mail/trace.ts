@@ -42,7 +42,7 @@ export function traceMessage(
       created_at: message.createdAtMs,
       stored_at: message.storedAtMs,
       direction: message.fromPeer !== null ? 'received' : message.fromAgent === null ? 'reported' : 'sent',
-      recipients: sent ? recipientViews(sent) : [],
+      recipients: sent ? recipientViews(reader, sent, message.id) : [],
       mailboxes: await mailboxesWith(reader, message.ref),
       rows: rowsOf(reader, context, message, sent?.recipients.map(({ peerId }) => peerId) ?? []),
       arrival: arrivalView(reader, message),

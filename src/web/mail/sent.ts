@@ -1,7 +1,7 @@
 /** The owner's sent messages, the newest first, and the delivery of one: its state for each recipient, with times. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
-import type { SentMessage, SentResult } from '../../host/contract/mail.ts';
+import type { SentMessage, SentResult } from '../../host/contract/sent-mail.ts';
 import { act } from '../shared/api.ts';
 import { ErrorBoundary, Panel, StateMark, Time, Untrusted, Warning } from '../shared/components.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
@@ -58,7 +58,8 @@ function SentLine({ message }: { message: SentMessage }): VNode {
 type Recipient = SentMessage['recipients'][number];
 
 const STEP_TEXTS: Readonly<Record<Recipient['state'], string>> = {
-  pending: 'Queued for its host',
+  stored: 'Queued for its host',
+  relay: 'At the relay, for its host',
   delivered: 'In the mailbox',
   notified: 'Its agent was notified',
   read: 'Its agent read it',

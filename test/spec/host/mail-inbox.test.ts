@@ -5,11 +5,13 @@ import { UNTRUSTED_NOTICE } from '../../../src/host/core/untrusted-text.ts';
 import { parseInput } from '../../../src/host/contract/parse-input.ts';
 import { removeAgent } from '../../../src/host/agents/agents.ts';
 import { useInbox } from '../../../src/host/mail/inbox.ts';
+import { outboxRowOf, afterAttempt } from '../../../src/host/outbox/outbox.ts';
 import { replyMail, sendMail } from '../../../src/host/mail/send.ts';
 import { type Refusal, isRefusal } from '../../../src/host/core/refusal.ts';
 import type { MessageRef } from '../../../src/host/core/rows.ts';
+import { SHOWN_TO_MAX } from '../../../src/host/contract/limits.ts';
 import type { TestContext } from '../../support/test-context.ts';
-import { accepted, idOf, contextOf, refused, send } from '../../support/mail-context.ts';
+import { accepted, addPeer, idOf, contextOf, refused, send } from '../../support/mail-context.ts';
 
 async function inboxOf(context: TestContext, name: string, given: object): Promise<InboxResult | Refusal> {
   const input = parseInput(InboxInput, given);
@@ -260,4 +262,99 @@ test('the mailbox of an agent that was removed is closed', async () => {
   await sent(context, ['a']);
   expect(accepted(await removeAgent(context, { name: 'bob' }))).toEqual({ name: 'bob', dropped: 1, dropped_unread: 1 });
   expect(refused(await useInbox(context, bob, {})).code).toBe('NO_SUCH_AGENT');
+});
+
+describe('what the agent sent', () => {
+  const SECOND_MS = 1000;
+
+  test('is listed, newest first, with the state of each recipient and when it came to be', async () => {
+    const context = await contextOf(['alice', 'bob', 'carol']);
+    const atMs = context.nowMs();
+    const first = accepted(await send(context, 'alice', { to: ['bob', 'carol'], subject: 'first' }));
+    context.clock.nowMs += SECOND_MS;
+    await inbox(context, 'bob', { action: 'read', message_ids: [first.message_id] });
+    const second = accepted(await send(context, 'alice', { to: ['carol'], subject: 'second' }));
+    await send(context, 'bob', { to: ['alice'], subject: 'of another' });
+    const { sent: listed } = await inbox(context, 'alice', { action: 'sent' });
+    expect(listed).toMatchObject([
+      { message_id: second.message_id, recipients: [{ to: 'carol@here', state: 'delivered', at: atMs + SECOND_MS }] },
+      {
+        message_id: first.message_id,
+        recipients: [
+          { to: 'bob@here', state: 'read', at: atMs + SECOND_MS },
+          { to: 'carol@here', state: 'delivered', at: atMs },
+        ],
+      },
+    ]);
+    // What is the usual is left out.
+    expect(Object.keys(listed?.[1] ?? {})).toEqual(['message_id', 'subject', 'created_at', 'recipients']);
+    expect(Object.keys(listed?.[1]?.recipients[0] ?? {})).toEqual(['to', 'state', 'at']);
+    // The list marks nothing.
+    expect(await inbox(context, 'alice')).toMatchObject({ unread: 1 });
+
+    const page = await inbox(context, 'alice', { action: 'sent', limit: 1 });
+    const rest = await inbox(context, 'alice', { action: 'sent', cursor: page.next_cursor });
+    expect([idsOf(page.sent), idsOf(rest.sent)]).toEqual([[second.message_id], [first.message_id]]);
+  });
+
+  test('says its thread, kind and whether it needs a reply where those are not the usual', async () => {
+    const context = await contextOf(['alice', 'bob']);
+    const [id = ''] = await sent(context, ['a']);
+    await send(context, 'alice', { to: ['bob'], reply_to: id, kind: 'request', needs_reply: true });
+    const { sent: listed } = await inbox(context, 'alice', { action: 'sent', limit: 1 });
+    expect(listed).toMatchObject([{ thread: id, kind: 'request', needs_reply: true }]);
+  });
+
+  test('has the steps of one message that is named, and says which ids it did not send', async () => {
+    const context = await contextOf(['alice', 'bob']);
+    const [id = '', other = ''] = await sent(context, ['a', 'b']);
+    const theirs = accepted(await send(context, 'bob', { to: ['alice'] })).message_id;
+    await inbox(context, 'bob', { action: 'ack', message_ids: [id] });
+    const one = await inbox(context, 'alice', { action: 'sent', message_ids: [id] });
+    const states = one.sent?.[0]?.recipients[0]?.steps?.map(({ state }) => state);
+    expect(states).toEqual(['delivered', 'acked']);
+    const several = await inbox(context, 'alice', { action: 'sent', message_ids: [id, other, theirs] });
+    expect(several).toMatchObject({ sent: [{ message_id: id }, { message_id: other }], not_found: [theirs] });
+    expect(several.sent?.[0]?.recipients[0]).toEqual({ to: 'bob@here', state: 'acked', at: context.nowMs() });
+    const mixed = await inboxOf(context, 'alice', { action: 'sent', message_ids: [id], limit: 1 });
+    expect(refused(mixed)).toMatchObject({ code: 'BAD_INPUT', details: { field: 'message_ids' } });
+  });
+
+  test('of many recipients shows the first ones and how many there are; one that is named shows all', async () => {
+    const names = Array.from({ length: SHOWN_TO_MAX + 2 }, (_, at) => `agent${at}`);
+    const context = await contextOf(['alice', ...names]);
+    const { message_id } = accepted(await send(context, 'alice', { to: ['*'] }));
+    const { sent: [short] = [] } = await inbox(context, 'alice', { action: 'sent' });
+    expect(short).toMatchObject({ recipient_count: SHOWN_TO_MAX + 2 });
+    expect(short?.recipients).toHaveLength(SHOWN_TO_MAX);
+    const { sent: [whole] = [] } = await inbox(context, 'alice', { action: 'sent', message_ids: [message_id] });
+    expect(whole?.recipients).toHaveLength(SHOWN_TO_MAX + 2);
+  });
+
+  test('is in its threads with the same states: stored, with the relay, and what the recipient did', async () => {
+    const context = await contextOf(['alice', 'bob']);
+    const peer = await addPeer(context, 'there', [{ name: 'carol', roles: [] }]);
+    const atMs = context.nowMs();
+    const { message_id: id } = accepted(await send(context, 'alice', { to: ['bob', 'carol@there'] }));
+    const shown = async (name: string): Promise<object | undefined> =>
+      (await inbox(context, name, { action: 'thread', thread: id })).messages?.[0];
+    const local = { to: 'bob@here', state: 'delivered', at: atMs };
+    expect(await shown('alice')).toMatchObject({
+      recipients: [local, { to: 'carol@there', state: 'stored', at: atMs }],
+    });
+    expect(await shown('bob')).not.toHaveProperty('recipients');
+
+    context.clock.nowMs += SECOND_MS;
+    await context.store.transact((tx) => {
+      const row = outboxRowOf(tx, peer.peerId, id);
+      afterAttempt(tx, context, row?.rowId ?? 0, { type: 'relay-stored' });
+    });
+    const atRelay = { to: 'carol@there', state: 'relay', at: atMs + SECOND_MS };
+    expect(await shown('alice')).toMatchObject({ recipients: [local, atRelay] });
+    const { sent: [one] = [] } = await inbox(context, 'alice', { action: 'sent', message_ids: [id] });
+    expect(one?.recipients[1]).toMatchObject({
+      ...atRelay,
+      steps: [{ state: 'stored', at: atMs }, { state: 'relay' }],
+    });
+  });
 });

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import { messageText, summariesText } from '../../../../src/cli/mail/mailbox.ts';
 import { deliveryText, sentListText } from '../../../../src/cli/mail/send.ts';
-import type { SentMessage, WholeMessage } from '../../../../src/host/contract/mail.ts';
+import type { WholeMessage } from '../../../../src/host/contract/mail.ts';
+import type { SentMessage } from '../../../../src/host/contract/sent-mail.ts';
 import { PIPE } from '../../../support/screens.ts';
 
 const MESSAGE: WholeMessage = {
@@ -38,6 +39,13 @@ test('a message has its head, its references, and every line of its body behind 
   expect(text.endsWith('ref      a ref\n| a\n| \tb\n')).toBe(true);
 });
 
+test('a message of the agent itself says how far it came', () => {
+  const recipients = [{ to: 'bob@here', state: 'read', at: 1 } as const];
+  expect(messageText(PIPE, { ...MESSAGE, recipients })).toContain('to       bob@here (read)\n');
+  const many = messageText(PIPE, { ...MESSAGE, recipients, recipient_count: 30 });
+  expect(many).toContain('to       bob@here (read) and 29 more\n');
+});
+
 const AT = 1_763_675_303_000;
 const MINUTE_MS = 60_000;
 
@@ -54,7 +62,7 @@ const SENT: SentMessage = {
       state: 'read',
       at: AT + MINUTE_MS,
       steps: [
-        { state: 'pending', at: AT },
+        { state: 'stored', at: AT },
         { state: 'read', at: AT + MINUTE_MS },
       ],
     },
@@ -80,7 +88,7 @@ test('one message is shown with its way to each recipient, in order', () => {
       'kind     request',
       'subject  Ready \\u{1b}[2J',
       'to bob@there',
-      '  2025-11-20T21:48:23.000Z  pending      waits for its host',
+      '  2025-11-20T21:48:23.000Z  stored       waits here for its host',
       '  2025-11-20T21:49:23.000Z  read         read',
       'to carol@here',
       '  2025-11-20T21:48:23.000Z  delivered    stored in its mailbox',

@@ -6,6 +6,7 @@ import {
   nextReceipt,
   repeatedReceipt,
   SENT_STEPS_MAX,
+  shownSteps,
   withStep,
 } from '../../../../src/host/core/receipts.ts';
 import type { Address, ReceiptRow, RecipientState, SentRecipient } from '../../../../src/host/core/rows.ts';
@@ -51,6 +52,18 @@ test('the same state again takes the place of the last step alone, and a state o
 test('what is said without a receipt keeps its seq', () => {
   const given = withStep({ ...PENDING, seq: 7 }, { state: 'undelivered', atMs: 2 });
   expect(given.seq).toBe(7);
+});
+
+const shown = (relayAtMs: number | null, ...steps: SentRecipient['steps']): string[] =>
+  shownSteps({ steps }, relayAtMs).map(({ state, atMs }) => `${state} ${atMs}`);
+
+test('what is pending is stored, or with the relay from then on; what receipts gave comes later, whatever their clock', () => {
+  const pending = { state: 'pending', atMs: 10 } as const;
+  expect(shown(null, pending)).toEqual(['stored 10']);
+  expect(shown(20, pending)).toEqual(['stored 10', 'relay 20']);
+  expect(shown(20, pending, { state: 'read', atMs: 5 })).toEqual(['stored 10', 'relay 20', 'read 5']);
+  expect(shown(20, pending, { state: 'undelivered', atMs: 15 })).toEqual(['stored 10', 'undelivered 15', 'relay 20']);
+  expect(shown(20, pending, { state: 'unconfirmed', atMs: 30 })).toEqual(['stored 10', 'relay 20', 'unconfirmed 30']);
 });
 
 test('the oldest steps make room', () => {

@@ -137,7 +137,7 @@ describe('what was sent', () => {
       cursor = page.next_cursor;
       expect(page.messages[0]?.recipients).toMatchObject([
         { recipient: 'bob@here', state: 'delivered' },
-        { recipient: 'dave@laptop', state: 'pending' },
+        { recipient: 'dave@laptop', state: 'stored' },
       ]);
     }
     expect(seen).toHaveLength(5);

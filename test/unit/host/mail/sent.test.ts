@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Address, MessageRef, PeerId } from '../../../../src/host/core/rows.ts';
-import type { SentResult } from '../../../../src/host/contract/mail.ts';
+import type { SentResult } from '../../../../src/host/contract/sent-mail.ts';
 import { newMessage } from '../../../../src/host/mailbox/mailbox.ts';
 import { listSent, SHOWN_RECIPIENTS_MAX } from '../../../../src/host/mail/sent.ts';
 import { accepted, idOf, contextOf } from '../../../support/mail-context.ts';
@@ -15,7 +15,7 @@ test('a page of messages that went to very many ends early, and every message is
     state: 'pending' as const,
     atMs: 1,
     seq: 0,
-    steps: [],
+    steps: [{ state: 'pending' as const, atMs: 1 }],
   }));
   const refs: MessageRef[] = [];
   for (let count = 0; count < 5; count++) {

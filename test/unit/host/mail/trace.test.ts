@@ -109,7 +109,7 @@ test('a message that a relay carried is followed from the outbox over the proof 
     mailboxes: [],
   });
   expect(trace.recipients).toMatchObject([{ recipient: 'bert@bob', state: 'delivered' }]);
-  expect(trace.recipients[0]?.steps.map(({ state }) => state)).toEqual(['pending', 'delivered']);
+  expect(trace.recipients[0]?.steps.map(({ state }) => state)).toEqual(['stored', 'relay', 'delivered']);
   const [row] = trace.rows;
   expect(row).toMatchObject({
     state: 'done',
@@ -131,8 +131,8 @@ test('a message that a relay carried is followed from the outbox over the proof 
   const at = (words: string): number => lines.findIndex((line) => line.includes(words));
   expect(at('queued:')).toBeLessThan(at('first pushed to a relay'));
   expect(at('first pushed to a relay')).toBeLessThan(at('accepted it as seq'));
-  expect(at('Z  pending')).toBeGreaterThan(0);
-  expect(at('Z  pending')).toBeLessThan(at('Z  delivered'));
+  expect(at('Z  stored')).toBeGreaterThan(0);
+  expect(at('Z  stored')).toBeLessThan(at('Z  delivered'));
 
   const there = await traceOf(bob.context, sent.id);
   expect(there).toMatchObject({ direction: 'received', from: 'anna@alice', recipients: [], rows: [] });

@@ -1,0 +1,87 @@
+/** What became of sent mail: the states of each recipient, as `poste sent` and the tools show them. */
+import { type Static, Type } from 'typebox';
+import { CLOSED } from '../../protocol/shapes.ts';
+import { MESSAGE_KINDS } from '../core/rows.ts';
+
+/** Some clients want a type for every value, enums too. */
+const TEXT = { type: 'string' } as const;
+
+/** `stored`: it waits in this host's outbox. `relay`: the relay has it. */
+const SENT_STATES = [
+  'stored',
+  'relay',
+  'delivered',
+  'notified',
+  'read',
+  'acked',
+  'quarantined',
+  'undelivered',
+  'unconfirmed',
+  'cancelled',
+] as const;
+
+const knownState = {
+  state: Type.Enum([...SENT_STATES], TEXT),
+  /** When it reached this state: by the recipient host's clock, if a receipt says it. */
+  at: Type.Integer(),
+};
+/** All known states, in the order in which they became known; the last is `state`. */
+const steps = Type.Array(Type.Object(knownState));
+
+const SentRecipient = Type.Object({ recipient: Type.String(), ...knownState, steps });
+export type SentRecipient = Static<typeof SentRecipient>;
+
+export const SentMessage = Type.Object({
+  message_id: Type.String(),
+  thread: Type.String(),
+  subject: Type.String(),
+  kind: Type.Enum([...MESSAGE_KINDS]),
+  needs_reply: Type.Boolean(),
+  /** Milliseconds since the Unix epoch. */
+  created_at: Type.Integer(),
+  recipients: Type.Array(SentRecipient),
+});
+export type SentMessage = Static<typeof SentMessage>;
+
+/** What `mail_inbox` shows of the recipients of a message that this agent sent: the first ones, in a list. */
+export const sentOutcome = {
+  recipients: Type.Array(Type.Object({ to: Type.String(), ...knownState, steps: Type.Optional(steps) })),
+  /** How many there are, when not all are shown. */
+  recipient_count: Type.Optional(Type.Integer()),
+};
+
+/** A message that this agent sent. Members are left out that say the usual. */
+export const SentSummary = Type.Object({
+  message_id: Type.String(),
+  /** When it is another message's. */
+  thread: Type.Optional(Type.String()),
+  subject: Type.String(),
+  kind: Type.Optional(Type.Enum([...MESSAGE_KINDS], TEXT)),
+  needs_reply: Type.Optional(Type.Boolean()),
+  created_at: Type.Integer(),
+  ...sentOutcome,
+});
+export type SentSummary = Static<typeof SentSummary>;
+
+const SENT_LIMIT_MAX = 100;
+
+export const SentInput = Type.Object(
+  {
+    message_id: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 128, description: 'This message alone; without the other members.' }),
+    ),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: SENT_LIMIT_MAX })),
+    cursor: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 400, description: 'next_cursor of the page before.' }),
+    ),
+  },
+  CLOSED,
+);
+export type SentInput = Static<typeof SentInput>;
+
+/** Newest first. */
+export const SentResult = Type.Object({
+  messages: Type.Array(SentMessage),
+  next_cursor: Type.Union([Type.String(), Type.Null()]),
+});
+export type SentResult = Static<typeof SentResult>;
