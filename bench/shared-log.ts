@@ -1,6 +1,6 @@
 /**
- * Cells of a log in PostgreSQL: what it costs beside the embedded one, in one run on one machine, and how fast another relay
- * takes over. They start PostgreSQL servers and relays of their own.
+ * Cells of a log in PostgreSQL: what it costs beside the embedded one, in one run on one machine, and how fast another
+ * relay takes over. They start PostgreSQL servers and relays of their own.
  *
  * Compare within a round: primary, standby and relay share the machine and its disk. Processor time says what something
  * costs whatever else the machine does.
@@ -178,7 +178,8 @@ async function openTransaction(given: SharedGiven): Promise<Figure[]> {
     const seconds = isOpen ? given.seconds : given.seconds / 4;
     const found = await withRelay(opened, (relay) => loaded(relay, { seconds, acks: true }));
     const [rate, ...others] = loadFigures(isOpen ? 'beside it' : 'without it', [found]);
-    const note = `by tenths of ${(seconds / 60).toFixed(1)} minutes: ${found.tenths.map((one) => one.toFixed(0)).join(' ')}`;
+    const tenths = found.tenths.map((one) => one.toFixed(0)).join(' ');
+    const note = `by tenths of ${(seconds / 60).toFixed(1)} minutes: ${tenths}`;
     figures.push({ ...rate!, note }, ...others);
     await client.end();
   }
@@ -226,7 +227,9 @@ async function follower(given: SharedGiven): Promise<Figure[]> {
     const thirds = [0, 1, 2].map((third) =>
       quantile(lags.slice((lags.length * third) / 3, (lags.length * (third + 1)) / 3), 0.5),
     );
-    const note = `of ${at.leader} batches it lacked, by thirds of the time, ${thirds.join(', ')}; at most ${Math.max(...lags)}`;
+    const note =
+      `of ${at.leader} batches it lacked, by thirds of the time, ` +
+      `${thirds.join(', ')}; at most ${Math.max(...lags)}`;
     const caught: Figure = { name: 'it has all after the load', unit: 'ms', better: 'less', values: [caughtMs], note };
     return [...loadFigures('the leader, beside it', [found]), caught];
   });

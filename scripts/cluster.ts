@@ -1,6 +1,7 @@
 /**
- * `npm run cluster`: one relay on two machines, to try: a PostgreSQL primary, a synchronous standby, two relays, a proxy
- * and two hosts that write to each other, on loopback and in a temporary folder. Kill what you like. docs/cluster.md.
+ * `npm run cluster`: one relay on two machines, to try: a PostgreSQL primary, a synchronous standby, two relays, a
+ * proxy and two hosts that write to each other, on loopback and in a temporary folder. Kill what you like.
+ * docs/cluster.md.
  *
  *     npm run cluster                                          in a terminal: a screen and keys; else line by line
  *     npm run cluster -- --script 'kill leader; accepted 10'   does that, says what became of the mail, and ends

@@ -27,13 +27,26 @@ import { contextOn } from './program-help.ts';
 export const CLI_PAGE = join(import.meta.dirname, '../docs/cli.md');
 export const MAN_PAGE = join(import.meta.dirname, '../man/poste.1');
 
+const OF_OUTPUT =
+  'Every command of `poste`, as its `--help` shows it. Data goes to standard output, everything else to ' +
+  'standard error. With `--json` the data is one JSON document, or one on each line where a command goes on ' +
+  'printing, and an error is `{code, message, details}`. Every time in it is ISO 8601; what is signed stays as it ' +
+  'was signed.';
+
+const OF_TERMINALS =
+  'On a terminal, tables are cut to its width, ids are short, and times are local or relative. In a pipe nothing is ' +
+  'cut, and times are ISO 8601. Where a command takes the id of a message, a thread or an item, or the fingerprint ' +
+  'of a host, its first characters will do (six, and four behind `SHA256:`): several that begin so are listed, ' +
+  'with exit code 4. Colours are for a terminal, unless `NO_COLOR` or `--no-color` forbids them; ' +
+  '`FORCE_COLOR` has them in a pipe too.';
+
 const HEAD = `<!-- Made by npm run docs:cli from the commands. Do not edit. -->
 
 # Commands
 
-Every command of \`poste\`, as its \`--help\` shows it. Data goes to standard output, everything else to standard error. With \`--json\` the data is one JSON document, or one on each line where a command goes on printing, and an error is \`{code, message, details}\`. Every time in it is ISO 8601; what is signed stays as it was signed.
+${OF_OUTPUT}
 
-On a terminal, tables are cut to its width, ids are short, and times are local or relative. In a pipe nothing is cut, and times are ISO 8601. Where a command takes the id of a message, a thread or an item, or the fingerprint of a host, its first characters will do (six, and four behind \`SHA256:\`): several that begin so are listed, with exit code 4. Colours are for a terminal, unless \`NO_COLOR\` or \`--no-color\` forbids them; \`FORCE_COLOR\` has them in a pipe too.
+${OF_TERMINALS}
 
 Every command ends with one of these exit codes:
 

@@ -6,9 +6,13 @@ import { softwareVersion } from '../src/lib/package-root.ts';
 import { EXIT_MEANINGS } from './exit-meanings.ts';
 
 const DESCRIPTION = [
-  'Poste carries mail between coding agents on different machines. A daemon beside the agents keeps their mailboxes and talks to paired hosts; where the LAN does not reach, a relay keeps the sealed mail until it is fetched.',
-  'Data goes to standard output, everything else to standard error. With --json the data is one JSON document, or one on each line where a command goes on printing; its times are ISO 8601.',
-  'On a terminal, tables are cut to its width, ids are short, and times are local or relative. Where a command takes an id or a fingerprint, its first characters will do.',
+  'Poste carries mail between coding agents on different machines. A daemon beside the agents keeps their ' +
+    'mailboxes and talks to paired hosts; where the LAN does not reach, a relay keeps the ' +
+    'sealed mail until it is fetched.',
+  'Data goes to standard output, everything else to standard error. With --json the data is one JSON document, ' +
+    'or one on each line where a command goes on printing; its times are ISO 8601.',
+  'On a terminal, tables are cut to its width, ids are short, and times are local or relative. Where a command ' +
+    'takes an id or a fingerprint, its first characters will do.',
 ];
 
 const ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] = [

@@ -78,7 +78,9 @@ export class Ledger {
     return true;
   }
 
-  /** The relay signed that it stored `item` for `to` there; answers how long it had accepted nothing, if that was long. */
+  /**
+   * The relay signed that it stored `item` for `to` there; answers how long it had accepted nothing, if that was long.
+   */
   accept(item: string, to: string, place: Place, nowMs: number): number | undefined {
     const key = `${to} ${place.epoch} ${place.seq}`;
     const holder = this.#itemAt.get(key);

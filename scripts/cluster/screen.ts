@@ -88,8 +88,10 @@ export function summaryLines({ load: { ledger } }: ClusterWorld): string[] {
   const { accepted, arrived, waiting, lost, doubled, cameAgain, confirmed, epochChanges } = ledger.counts;
   const stop = ledger.lastStopMs;
   return [
-    `accepted ${accepted}, arrived ${arrived}, confirmed ${confirmed}, waiting ${waiting}, lost ${lost}, doubled ${doubled}`,
-    `repeats ignored ${cameAgain}, new epochs ${epochChanges}, last outage ${stop === undefined ? 'none' : seconds(stop)}`,
+    `accepted ${accepted}, arrived ${arrived}, confirmed ${confirmed}, waiting ${waiting}, ` +
+      `lost ${lost}, doubled ${doubled}`,
+    `repeats ignored ${cameAgain}, new epochs ${epochChanges}, ` +
+      `last outage ${stop === undefined ? 'none' : seconds(stop)}`,
     ...ledger.faults.map((fault) => `wrong: ${fault}`),
   ];
 }
@@ -144,7 +146,9 @@ function accountLines({ load }: ClusterWorld, columns: number): Line[] {
   const isServed = accepted > 0 && quietMs < STOP_MS;
   const stop = ledger.lastStopMs;
   const wrong = ledger.faults.at(-1);
-  const refusal = `nothing is accepted${accepted > 0 ? `, for ${seconds(quietMs)}` : ' yet'}: ${load.refusal || 'no answer comes'}`;
+  const refusal =
+    `nothing is accepted${accepted > 0 ? `, for ${seconds(quietMs)}` : ' yet'}` +
+    `: ${load.refusal || 'no answer comes'}`;
   const refused = wrapped(refusal, columns).map((text): Line => [{ text, style: 'bad' }]);
   return [
     [
@@ -153,7 +157,9 @@ function accountLines({ load }: ClusterWorld, columns: number): Line[] {
     ],
     [
       {
-        text: `new epochs ${epochChanges}   repeats ignored ${cameAgain}   last outage ${stop === undefined ? 'none' : seconds(stop)}`,
+        text:
+          `new epochs ${epochChanges}   repeats ignored ${cameAgain}   ` +
+          `last outage ${stop === undefined ? 'none' : seconds(stop)}`,
         style: 'plain',
       },
     ],

@@ -13,7 +13,9 @@ export type Step =
   | { type: 'accepted'; count: number }
   | { type: 'wait'; seconds: number };
 
-export const STEPS_HELP = `${DEEDS.join(', ')} <process>; ${MOVES.join(', ')}; accepted <mails>; wait <seconds>. A process: ${NAMES.join(', ')}`;
+export const STEPS_HELP =
+  `${DEEDS.join(', ')} <process>; ${MOVES.join(', ')}; accepted <mails>; wait <seconds>. ` +
+  `A process: ${NAMES.join(', ')}`;
 /** How long what is waited for may take: a lease, a promotion and a new copy of a database. */
 const PATIENCE_MS = 120_000;
 

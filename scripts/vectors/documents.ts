@@ -51,10 +51,10 @@ function encKeyCase(name: string, key: SealKey, at: number): object {
 export function encKeyVectors() {
   return {
     description: [
-      'Encryption-key advertisements. The host signs "document" and posts "request" to /v1/relay/enc-key; it is not in the',
-      'body whose key it is, for that is the key of the hop. "shown" is the answer of GET /v2/relay/enc-key?key=, from',
-      'which a sender builds the document again and verifies it under the key that it pinned. enc_pub is an X25519 key',
-      '(RFC 7748) and "secret" its private key.',
+      'Encryption-key advertisements. The host signs "document" and posts "request" to /v1/relay/enc-key; it is not',
+      'in the body whose key it is, for that is the key of the hop. "shown" is the answer of GET',
+      '/v2/relay/enc-key?key=, from which a sender builds the document again and verifies it under the key that it',
+      'pinned. enc_pub is an X25519 key (RFC 7748) and "secret" its private key.',
     ],
     host: hostOf(bob),
     cases: [
@@ -76,7 +76,8 @@ export function senderListVectors() {
   return {
     description: [
       'Sender lists: whose mail a target takes. The target signs "document" and posts "request" to /v2/relay/senders.',
-      'A newer iat replaces an older list. The empty list refuses every sender, which is not the same as no list at all.',
+      'A newer iat replaces an older list. The empty list refuses every sender, which is not the same as no list at',
+      'all.',
     ],
     host: hostOf(bob),
     cases: [
@@ -152,10 +153,11 @@ export function deliveryReceiptVectors() {
   };
   return {
     description: [
-      'Delivery receipts. "document" is the record that the recipient host ("host") signs; the wire bytes are the RFC 8785',
-      'form of {rec, sig}, with the document as "rec", byte for byte: the relay refuses any other spelling. "push_item" is',
-      'the element of "items" in POST /v2/relay/items; its item_id is receipt:<msg>:<recipient>:<seq>. wire_hash inside the',
-      'document is that of the envelope which is receipted; "wire_hash" beside it is that of the receipt itself.',
+      'Delivery receipts. "document" is the record that the recipient host ("host") signs; the wire bytes are the RFC',
+      '8785 form of {rec, sig}, with the document as "rec", byte for byte: the relay refuses any other spelling.',
+      '"push_item" is the element of "items" in POST /v2/relay/items; its item_id is receipt:<msg>:<recipient>:<seq>.',
+      'wire_hash inside the document is that of the envelope which is receipted; "wire_hash" beside it is that of the',
+      'receipt itself.',
     ],
     cases: [
       receiptCase('delivered', delivered),
@@ -220,9 +222,9 @@ export function acceptVectors() {
   return {
     description: [
       'Accept receipts: what the relay signs in each result of POST /v2/relay/items, beside it as "accept" and "sig".',
-      'A sender takes a row for relay-accepted only when the signature is that of the relay key it pinned, and item_id,',
-      'host_pubkey and wire_hash match the row. wire_hash is the SHA-256, in lowercase hex, of the exact bytes that were',
-      'pushed: the bytes that "wires_b64" decodes to, in the order of "targets".',
+      'A sender takes a row for relay-accepted only when the signature is that of the relay key it pinned, and',
+      'item_id, host_pubkey and wire_hash match the row. wire_hash is the SHA-256, in lowercase hex, of the exact',
+      'bytes that were pushed: the bytes that "wires_b64" decodes to, in the order of "targets".',
     ],
     relay: keysOf(relay),
     cases: [
@@ -298,9 +300,9 @@ function enrolmentCase(name: string, host: Party, ownerFp: string, challengeByte
 export function enrolmentVectors() {
   return {
     description: [
-      'Enrolment. POST /v1/relay/challenge with "challenge_request" answers the challenge and the public key of the relay;',
-      'the host signs "document", which binds both to its claims, and posts "enrol_request" to /v1/relay/enrol.',
-      'The challenge itself is not sent back: the relay tries the ones it has open for that key.',
+      'Enrolment. POST /v1/relay/challenge with "challenge_request" answers the challenge and the public key of the',
+      'relay; the host signs "document", which binds both to its claims, and posts "enrol_request" to',
+      '/v1/relay/enrol. The challenge itself is not sent back: the relay tries the ones it has open for that key.',
     ],
     relay: keysOf(relay),
     cases: [
@@ -338,9 +340,9 @@ async function cloudKeyCase(name: string, cloudKey: JWK): Promise<object> {
 export async function cloudKeyVectors() {
   return {
     description: [
-      'Cloud-key certificates, for enrolment at a hosted relay. "jkt" is the RFC 7638 SHA-256 thumbprint of the cloud key in',
-      'base64url without padding, over its required members alone; the host signs "document". With the account token as',
-      '"token" beside them, the members of "proof_without_token" are the "proof" of POST /v1/relay/enrol.',
+      'Cloud-key certificates, for enrolment at a hosted relay. "jkt" is the RFC 7638 SHA-256 thumbprint of the cloud',
+      'key in base64url without padding, over its required members alone; the host signs "document". With the account',
+      'token as "token" beside them, the members of "proof_without_token" are the "proof" of POST /v1/relay/enrol.',
     ],
     host: hostOf(alice),
     cases: [
@@ -377,9 +379,10 @@ function rotationCase(name: string, from: Party, to: Party, iat: number): object
 export function rotationVectors() {
   return {
     description: [
-      'Rotations of a host key. The old and the new key sign the same bytes, the RFC 8785 form of "document"; "request" is',
-      'the body of POST /v2/relay/rotate, which needs no hop. Post a chain oldest first. "asked" is the request target of a',
-      'signed GET by which other hosts read the record: the answer is the same JSON object as "request".',
+      'Rotations of a host key. The old and the new key sign the same bytes, the RFC 8785 form of "document";',
+      '"request" is the body of POST /v2/relay/rotate, which needs no hop. Post a chain oldest first. "asked" is the',
+      'request target of a signed GET by which other hosts read the record: the answer is the same JSON object as',
+      '"request".',
     ],
     cases: [
       rotationCase('to a second key', alice, aliceSecond, AT),

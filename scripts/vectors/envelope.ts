@@ -142,12 +142,13 @@ async function envelopeCase(name: string, story: EnvelopeStory): Promise<object>
 export async function envelopeVectors() {
   return {
     description: [
-      'Sealed envelopes: HPKE (RFC 9180), base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20Poly1305, one message.',
-      'The key sealed to is "target.enc_pub", its private key "target.secret"; "info" is the info text, "aad" the associated',
-      'data (the RFC 8785 form of the envelope without sealed, sig and hops), "plaintext" what is sealed (the RFC 8785 form of',
-      '"content"). "ephemeral_secret" is the one-time private key of the sender, which is fixed here so that you can seal the',
-      'same bytes: never do so outside a test. "document" (the envelope without sig and hops) is what the host signs. "wire"',
-      'is the RFC 8785 form of the whole envelope, and "push_item" the element of "items" in POST /v2/relay/items.',
+      'Sealed envelopes: HPKE (RFC 9180), base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20Poly1305, one',
+      'message. The key sealed to is "target.enc_pub", its private key "target.secret"; "info" is the info text,',
+      '"aad" the associated data (the RFC 8785 form of the envelope without sealed, sig and hops), "plaintext" what',
+      'is sealed (the RFC 8785 form of "content"). "ephemeral_secret" is the one-time private key of the sender,',
+      'which is fixed here so that you can seal the same bytes: never do so outside a test. "document" (the envelope',
+      'without sig and hops) is what the host signs. "wire" is the RFC 8785 form of the whole envelope, and',
+      '"push_item" the element of "items" in POST /v2/relay/items.',
     ],
     host: hostOf(alice),
     cases: [

@@ -108,10 +108,11 @@ function hopCase({ name, note, target, body }: HopRequest): object {
 export function hopVectors() {
   return {
     description: [
-      'Signed hops. Each case is one HTTP request of the host below to the relay below, with the exact bytes it signs.',
-      'v2 signs six lines: "mail-hop-v2", method, path with ?query, x-mail-ts, SHA-256 of the body in lowercase hex, the public key of the relay.',
-      'v1 signs five: "mail-hop-v1", method, path without query, x-mail-ts, the hash of the body.',
-      'The lines are joined by one newline (0x0a), with none at the end. "target" is the request target as sent.',
+      'Signed hops. Each case is one HTTP request of the host below to the relay below, with the exact bytes it',
+      'signs. v2 signs six lines: "mail-hop-v2", method, path with ?query, x-mail-ts, SHA-256 of the body in',
+      'lowercase hex, the public key of the relay. v1 signs five: "mail-hop-v1", method, path without query,',
+      'x-mail-ts, the hash of the body. The lines are joined by one newline (0x0a), with none at the end. "target" is',
+      'the request target as sent.',
     ],
     relay: keysOf(relay),
     host: hostOf(alice),
@@ -159,10 +160,10 @@ function lanHopCase({ name, note, target, body, nonceByte }: (typeof LAN_REQUEST
 export function lanHopVectors() {
   return {
     description: [
-      'Signed hops between paired hosts on a LAN. Each case is one HTTP request of "host" to "receiver".',
-      'Signed are seven lines: "mail-hop-lan-2", method, path with ?query, x-mail-ts, SHA-256 of the body in lowercase hex,',
-      'the public key of the receiving host, x-mail-nonce; joined by one newline (0x0a), with none at the end. The nonce is',
-      '16 random bytes in base64url (RFC 4648 section 5, no padding), here 16 equal ones.',
+      'Signed hops between paired hosts on a LAN. Each case is one HTTP request of "host" to "receiver". Signed are',
+      'seven lines: "mail-hop-lan-2", method, path with ?query, x-mail-ts, SHA-256 of the body in lowercase hex, the',
+      'public key of the receiving host, x-mail-nonce; joined by one newline (0x0a), with none at the end. The nonce',
+      'is 16 random bytes in base64url (RFC 4648 section 5, no padding), here 16 equal ones.',
     ],
     receiver: hostOf(bob),
     host: hostOf(alice),

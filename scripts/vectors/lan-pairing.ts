@@ -76,12 +76,13 @@ function pairingCase(name: string, inviter: Side, acceptor: Side, secret: Buffer
 export function lanPairingVectors() {
   return {
     description: [
-      'Pairing of two hosts on a LAN. "code" carries 32 bytes: the first 16 of the SHA-256 of the inviter\'s 32 key bytes,',
-      'then the 16 bytes of "secret". They are written as one number in Crockford base32, most significant digit first: 52',
-      'digits, the first of them 0 or 1 (the four spare bits stand in front), in groups of 4 joined by "-".',
-      'The acceptor posts "request" to /v1/lan/pair and the inviter answers "answer". Each carries a MAC: HMAC-SHA256 under',
-      'the 16 secret bytes over the RFC 8785 form of "document", in base64. "body" in it is everything of the request or',
-      "the answer but its mac, members that you do not know included; the inviter's names the MAC that it answers.",
+      'Pairing of two hosts on a LAN. "code" carries 32 bytes: the first 16 of the SHA-256 of the inviter\'s 32 key',
+      'bytes, then the 16 bytes of "secret". They are written as one number in Crockford base32, most significant',
+      'digit first: 52 digits, the first of them 0 or 1 (the four spare bits stand in front), in groups of 4 joined',
+      'by "-". The acceptor posts "request" to /v1/lan/pair and the inviter answers "answer". Each carries a MAC:',
+      'HMAC-SHA256 under the 16 secret bytes over the RFC 8785 form of "document", in base64. "body" in it is',
+      "everything of the request or the answer but its mac, members that you do not know included; the inviter's",
+      'names the MAC that it answers.',
     ],
     cases: [
       pairingCase(
@@ -116,10 +117,11 @@ function helloCase(name: string, nonce: Buffer, address: string): object {
 export function lanHelloVectors() {
   return {
     description: [
-      'Signed answers of GET /v1/lan/hello. A host that wants to know whether a paired host listens at an address dials it,',
-      'asks with a nonce of 16 to 32 random bytes in base64url and with the address as it dialled it, and builds "document"',
-      'of the two, of the key that it pinned and of the time in the answer. The other host signs only an address that is its',
-      'own: one that passes the question on to the right host gets an answer without a signature.',
+      'Signed answers of GET /v1/lan/hello. A host that wants to know whether a paired host listens at an address',
+      'dials it, asks with a nonce of 16 to 32 random bytes in base64url and with the address as it dialled it, and',
+      'builds "document" of the two, of the key that it pinned and of the time in the answer. The other host signs',
+      'only an address that is its own: one that passes the question on to the right host gets an answer without a',
+      'signature.',
     ],
     host: hostOf(bob),
     cases: [

@@ -147,10 +147,11 @@ export function logProofVectors() {
   const itemIndex = 1 + FIRST_EVENTS.indexOf(item);
   return {
     description: [
-      'The log of a relay with two epochs, and what the relay proves of it. "trees" holds every leaf of each epoch: the',
-      'hash of a leaf is the SHA-256 of 0x00 and the leaf, that of a node the SHA-256 of 0x01 and the two hashes below',
-      '(RFC 6962, section 2.1). A checkpoint is a C2SP signed note under the relay key, an Ed25519 signature (type 0x01)',
-      'whose key name is the origin. "response" is the answer of the relay, "result" that of the push that it is about.',
+      'The log of a relay with two epochs, and what the relay proves of it. "trees" holds every leaf of each epoch:',
+      'the hash of a leaf is the SHA-256 of 0x00 and the leaf, that of a node the SHA-256 of 0x01 and the two hashes',
+      'below (RFC 6962, section 2.1). A checkpoint is a C2SP signed note under the relay key, an Ed25519 signature',
+      '(type 0x01) whose key name is the origin. "response" is the answer of the relay, "result" that of the push',
+      'that it is about.',
     ],
     relay: keysOf(relay),
     trees: [first, second].map(({ epoch, leaves }) => ({ epoch, leaves_b64: leaves.map(encodeBase64) })),

@@ -200,9 +200,9 @@ export async function sessionVectors() {
   return {
     description: [
       'A first session of two hosts with one relay, in the order in which it happens. "at" is when the relay read the',
-      'request; "request.body" is the text whose UTF-8 bytes were sent and hashed, and "request.signed_message" what the hop',
-      'signs. A request is exactly what is sent, but for the header "host", which HTTP wants too. The order of members in an answer means nothing.',
-      'The sealed envelope is the first of envelope.json.',
+      'request; "request.body" is the text whose UTF-8 bytes were sent and hashed, and "request.signed_message" what',
+      'the hop signs. A request is exactly what is sent, but for the header "host", which HTTP wants too. The order',
+      'of members in an answer means nothing. The sealed envelope is the first of envelope.json.',
     ],
     relay: keysOf(relay),
     hosts: [hostOf(alice), { ...hostOf(bob), enc_pub: bobSealKey.encPub, enc_secret: bobSealKey.secret }],

@@ -308,10 +308,10 @@ export interface SocketUser {
 }
 
 /**
- * Returns why nothing may be sent to the socket at `path`, or `undefined`, as where there is none: opening it will fail.
- * What a program sends belongs to its user, so it sends nothing to a socket that another user made, or that other users
- * could replace. The superuser may also use a socket of the owner of its folder: that of a relay that runs as a user of
- * its own.
+ * Returns why nothing may be sent to the socket at `path`, or `undefined`, as where there is none: opening it will
+ * fail. What a program sends belongs to its user, so it sends nothing to a socket that another user made, or that other
+ * users could replace. The superuser may also use a socket of the owner of its folder: that of a relay that runs as a
+ * user of its own.
  */
 export function socketFault(path: string): string | undefined {
   const uid = process.getuid?.();

@@ -24,7 +24,10 @@ export class SocketUnavailable extends Error {}
 export function socketPathFault(path: string, remedy: string): string | undefined {
   const bytes = Buffer.byteLength(path);
   if (bytes <= SOCKET_PATH_BYTES_MAX) return undefined;
-  return `the path of the local socket, ${path}, has ${bytes} bytes where this system allows ${SOCKET_PATH_BYTES_MAX}: ${remedy}`;
+  return (
+    `the path of the local socket, ${path}, has ${bytes} bytes where this system allows ` +
+    `${SOCKET_PATH_BYTES_MAX}: ${remedy}`
+  );
 }
 
 /** Whether a process listens at `path`; never at a path that is too long. */

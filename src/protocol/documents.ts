@@ -99,7 +99,10 @@ export function acceptReceiptText(fields: Omit<AcceptReceipt, 'v' | 'type'>): st
   // Keys, hashes and item ids are of characters that JSON writes as they are.
   for (const { host_pubkey: host, seq, wire_hash: wireHash } of targets)
     listed += `${listed && ','}{"host_pubkey":"${host}","seq":${seq},"wire_hash":"${wireHash}"}`;
-  return `{"at":${at},"epoch":${JSON.stringify(epoch)},"item_id":"${itemId}","relay_pubkey":"${relay}","sender_pubkey":"${sender}","targets":[${listed}],"type":"relay-accept","v":1}`;
+  return (
+    `{"at":${at},"epoch":${JSON.stringify(epoch)},"item_id":"${itemId}","relay_pubkey":"${relay}",` +
+    `"sender_pubkey":"${sender}","targets":[${listed}],"type":"relay-accept","v":1}`
+  );
 }
 
 /** By this the relay tells the sender that an envelope expired before its target acked it. */

@@ -15,7 +15,8 @@ const SPELLING = [
   String.raw`\uFE0F(?<=[0-9#*].)(?=\u20E3)`,
   String.raw`[\uFE00-\uFE02\u{E0100}-\u{E01EF}](?<=\p{Script=Han}.)`,
   String.raw`[\u180B-\u180D\u180F](?<=(?!\p{DI})\p{Script=Mongolian}.)`,
-  String.raw`\u{1F3F4}\u{E0067}\u{E0062}(?:\u{E0065}\u{E006E}\u{E0067}|\u{E0073}\u{E0063}\u{E0074}|\u{E0077}\u{E006C}\u{E0073})\u{E007F}`,
+  String.raw`\u{1F3F4}\u{E0067}\u{E0062}` +
+    String.raw`(?:\u{E0065}\u{E006E}\u{E0067}|\u{E0073}\u{E0063}\u{E0074}|\u{E0077}\u{E006C}\u{E0073})\u{E007F}`,
 ];
 /** Of category C, or ignorable where it is shown (Default_Ignorable_Code_Point), or a line break of Unicode. */
 const UNPRINTABLE = String.raw`[\p{C}\p{DI}\p{Zl}\p{Zp}]`;

@@ -1,4 +1,6 @@
-/** The operator's console in headless Chromium: every view by mouse and by keyboard, its actions, and words of others. */
+/**
+ * The operator's console in headless Chromium: every view by mouse and by keyboard, its actions, and words of others.
+ */
 import { rm } from 'node:fs/promises';
 import type { Route } from 'playwright-core';
 import { describe, expect, onTestFinished, test } from 'vitest';

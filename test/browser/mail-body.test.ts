@@ -1,4 +1,4 @@
-/** Bodies of messages on the owner's page: Markdown, diffs and code as they should be, and hostile ones that do nothing. */
+/** Bodies of messages on the owner's page: Markdown, diffs and code as they are meant; hostile ones do nothing. */
 import { describe, expect, test } from 'vitest';
 import { MailWindow, mailPage, putMail, writeToOwner } from '../support/mail-page.ts';
 import { browserForSuite } from '../support/page-browser.ts';
@@ -10,7 +10,8 @@ const suite = browserForSuite('mail');
 const FORMATTED_CHARACTERS_MAX = 66_000;
 const EVIL = 'https://evil.example';
 const CODE =
-  'const jobs = 8; // a line that is longer than a narrow window, and must keep its place beside the others of the file';
+  'const jobs = 8; // a line that is longer than a narrow window, ' +
+  'and must keep its place beside the others of the file';
 const DIFF = `diff --git a/a.ts b/a.ts
 --- a/a.ts
 +++ b/a.ts
@@ -86,8 +87,8 @@ function foreign(): string {
       for (const { name, value } of one.attributes) if (!attributes.has(name)) found.push(name + '=' + value);
       if (one.tagName !== 'A') continue;
       const { protocol, username } = new URL(one.href);
-      const isSafe = ['http:', 'https:'].includes(protocol) && username === '' && one.target === '_blank' && one.rel === 'noopener noreferrer';
-      if (!isSafe) found.push(one.outerHTML);
+      const isOfTheWeb = ['http:', 'https:'].includes(protocol) && username === '';
+      if (!isOfTheWeb || one.target !== '_blank' || one.rel !== 'noopener noreferrer') found.push(one.outerHTML);
     }
     return found;
   })()`;
@@ -123,7 +124,8 @@ describe('a hostile body', () => {
     expect(await hidden.first().locator('+ .link-target').textContent()).toBe('(https://evil.example/)');
     // What an event could start: the pointer on every element, the focus on every one that takes it.
     await page.evaluate(`for (const one of document.querySelectorAll('.body *')) {
-      for (const type of ['mouseover', 'pointerenter', 'focus', 'load', 'error', 'toggle']) one.dispatchEvent(new Event(type));
+      for (const type of ['mouseover', 'pointerenter', 'focus', 'load', 'error', 'toggle'])
+        one.dispatchEvent(new Event(type));
     }`);
     await page.evaluate(`for (const one of document.querySelectorAll('.body-switch button')) one.click()`);
     await expect.poll(() => page.locator('.as-written').count()).toBe(HOSTILE_BODIES.length);
@@ -179,7 +181,7 @@ describe('a hostile body', () => {
 });
 
 describe('a body', () => {
-  test('of Markdown is formatted, light and dark, wide and narrow; its code keeps its lines, and it can be read as written', async () => {
+  test('of Markdown is formatted, light and dark, wide and narrow; code keeps its lines; raw on demand', async () => {
     const mail = await mailPage({ pageFolder: suite.pageFolder });
     await writeToOwner(mail.context, 'alice', { subject: 'report', body: MARKDOWN });
     const window = await MailWindow.entered(suite, mail, { permissions: ['clipboard-read', 'clipboard-write'] });
@@ -224,7 +226,9 @@ describe('a body', () => {
   test('of plain text is monospaced, with the links that stand in it', async () => {
     const mail = await mailPage({ pageFolder: suite.pageFolder });
     const lookAlike = 'https://\u0430pple.example/';
-    const text = `Look:\n\tat (https://a.example/b_(c)), or http://d.example.\nftp://e.example https://x@y.example ${lookAlike}`;
+    const text =
+      'Look:\n\tat (https://a.example/b_(c)), or http://d.example.\n' +
+      `ftp://e.example https://x@y.example ${lookAlike}`;
     await writeToOwner(mail.context, 'alice', { subject: 'plain', body: text });
     const window = await MailWindow.entered(suite, mail);
     const { page } = window;

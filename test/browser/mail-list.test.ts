@@ -32,7 +32,7 @@ async function unreadIn(context: TestContext): Promise<number> {
 }
 
 describe('the list', () => {
-  test('shows twenty conversations on a screen, each with its preview, its writers, its count and its marks', async () => {
+  test('shows twenty conversations on a screen, each with its preview, writers, count and marks', async () => {
     const mail = await started();
     const { context } = mail;
     await context.store.transact((tx) => {
@@ -241,7 +241,8 @@ test('a burst of mail is shown as the answers come: no answer is given up for th
     const pipe = ReadableStream.prototype.pipeThrough;
     ReadableStream.prototype.pipeThrough = function (...passed) {
       const [mine, counted] = pipe.apply(this, passed).tee();
-      void counted.pipeTo(new WritableStream({ write: (text) => void (mailEvents += text.split('event: mail').length - 1) }));
+      const write = (text) => void (mailEvents += text.split('event: mail').length - 1);
+      void counted.pipeTo(new WritableStream({ write }));
       return mine;
     };
   `);

@@ -1,4 +1,7 @@
-/** The owner's page in headless Chromium: reading, searching, writing and following mail, by mouse and keyboard, and words of others. */
+/**
+ * The owner's page in headless Chromium: reading, searching, writing and following mail, by mouse and keyboard, and
+ * words of others.
+ */
 import { readFile, writeFile } from 'node:fs/promises';
 import { once } from 'node:events';
 import { type IncomingHttpHeaders, createServer } from 'node:http';
@@ -52,7 +55,7 @@ describe('the page of the owner', () => {
     expect((await one.context.cookies()).filter(({ value }) => value !== '')).toEqual([]);
   });
 
-  test('is open in a second window too, and a server at another port that gets its cookie does nothing with it', async () => {
+  test('is open in a second window too, and a server at another port can do nothing with its cookie', async () => {
     const mail = await started();
     const window = await MailWindow.entered(suite, mail);
     await window.heading('Inbox');

@@ -1,4 +1,7 @@
-/** The Caddyfile of scripts/deploy before a relay, over HTTP/2: what arrives, and how a body is refused that is too large. */
+/**
+ * The Caddyfile of scripts/deploy before a relay, over HTTP/2: what arrives, and how a body is refused that is too
+ * large.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
@@ -29,7 +32,10 @@ async function countingRelay(): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-/** Caddy with that file, but for the name, the certificate and the ports; without HTTP/3, which needs the port on UDP too. */
+/**
+ * Caddy with that file, but for the name, the certificate and the ports; without HTTP/3, which needs the port on UDP
+ * too.
+ */
 async function caddy(context: TestContext): Promise<ClientHttp2Session> {
   const program = neededProgram(context, CADDY);
   const [folder, port, relayPort] = [await temporaryFolder(), await steadyPort(), await countingRelay()];
@@ -82,7 +88,7 @@ async function posted(session: ClientHttp2Session, bytes: number): Promise<{ sta
   return { status: (headers as Record<string, unknown>)[':status'], text };
 }
 
-test('Caddy passes on the largest body, and answers a larger one with 413 and a text; the connection goes on', async (context) => {
+test('Caddy passes on the largest body, and 413 with a text to a larger, on one connection', async (context) => {
   const session = await caddy(context);
   const largest = await posted(session, BODY_BYTES_MAX);
   expect(largest).toEqual({ status: 200, text: `${BODY_BYTES_MAX} of ${BODY_BYTES_MAX} by 1.1` });

@@ -128,7 +128,8 @@ describe('the token', () => {
     const response = await ask(relay, 'POST', '/session', {}, { token: await consoleToken(relay) });
     expect(response.headers.get('set-cookie')).toMatch(
       new RegExp(
-        `^poste_console_${adminPort(relay)}=[A-Za-z0-9_-]{43}; Path=/console; HttpOnly; SameSite=Strict; Max-Age=43200$`,
+        `^poste_console_${adminPort(relay)}=[A-Za-z0-9_-]{43}; Path=/console; HttpOnly; ` +
+          'SameSite=Strict; Max-Age=43200$',
       ),
     );
   });

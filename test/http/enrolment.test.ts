@@ -42,7 +42,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     });
   });
 
-  describe('enrolment rule 1: a host enrols with the signature of its key over a challenge, and in no other way', () => {
+  describe('enrolment rule 1: a host enrols with the signature of its key over a challenge, and no other way', () => {
     test('not without a challenge', async () => {
       const relay = suite.current;
       const guess = Buffer.alloc(32, 7).toString('base64');
@@ -117,7 +117,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       expect((await sendEnrol(relay, inTime)).status).toBe(200);
     });
 
-    test('enrolment rule 2: a restart invalidates open challenges and nothing else; the client asks again', async () => {
+    test('enrolment rule 2: a restart voids open challenges and nothing else; the client asks again', async () => {
       const relay = suite.current;
       const body = enrolBody(carol, await openChallenge(relay, carol));
       await relay.restart();

@@ -233,7 +233,8 @@ describe('a relay that follows compares the rows of its view with their log', ()
       expect.objectContaining({
         level: 'error',
         message:
-          'a row of the view is not what the log gives: stop the relay and move its database aside, and it is made anew from the log',
+          'a row of the view is not what the log gives: stop the relay and move its database aside, ' +
+          'and it is made anew from the log',
       }),
     );
     const metrics = await (await follower.ask('/metrics')).text();
@@ -385,7 +386,7 @@ describe('a server of which a batch would have no second copy', () => {
     relay.logged.length = 0;
   });
 
-  test('takes nothing of a relay that leads: not ready, refuses pushes, goes on when there is a copy again', async () => {
+  test('takes nothing of a relay that leads: not ready, refuses pushes, goes on when a copy is back', async () => {
     const server = newServer();
     const adminListen = { host: '127.0.0.1', port: await freePort() };
     const relay = await leading(server, { adminListen });

@@ -35,7 +35,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     });
   });
 
-  test('enrolment rule 5: without a proof, or with one that is refused, nobody is enrolled and the reason is told', async () => {
+  test('enrolment rule 5: without a proof, or with a refused one, nobody is enrolled, and told why', async () => {
     const hosted = await hostedRelayForTest(adapter);
     const { relay } = hosted;
     const reason = 'the proof is not {token, cloud_key, cert}';
@@ -132,7 +132,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       expect((await enrolHost(relay, bob, { sent: { proof } })).status).toBe(200);
     });
 
-    test('enrolment rule 8: an hour after the last good fetch enrolments are 503; hosts go on until their token ends', async () => {
+    test('enrolment rule 8: an hour after the last good fetch enrolments are 503; tokens hold on', async () => {
       const hosted = await hostedRelayForTest(adapter);
       const { relay, issuer } = hosted;
       await enrolAll(hosted, [alice]);
@@ -155,7 +155,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       expect(jsonOf(await pull(hosted, bob))).toMatchObject({ items: [{ item_id: 'm1' }] });
     });
 
-    test('enrolment rule 8: a relay starts without its issuer, says so in its log, and enrols when it is back', async () => {
+    test('enrolment rule 8: a relay starts without its issuer, logs it, and enrols when it is back', async () => {
       const hosted = await hostedRelayForTest(adapter);
       const { relay, issuer } = hosted;
       issuer.fail();

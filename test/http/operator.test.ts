@@ -48,7 +48,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     }
   });
 
-  test('a page of another site whose name points at this address gets nothing; addresses and localhost work', async () => {
+  test('a page of another site whose name points here gets nothing; addresses and localhost work', async () => {
     const relay = await started();
     const asked = async (host: string, path = '/metrics'): Promise<RawResponse> =>
       rawRequest(relay.relay.adminPort ?? 0, requestBytes('GET', path, { host }));

@@ -168,7 +168,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       expect(await relay.queue(bob)).toEqual([]);
     });
 
-    test('more bodies than the share of one host are not held: 503, others go on, and room when they are gone', async () => {
+    test('more bodies than the share of one host are not held: 503; others go on; room comes back', async () => {
       const relay = await enrolledRelay(adapter, [alice, bob]);
       const bytes = bigPush(relay, 'full');
       const connections: RawConnection[] = [];

@@ -1,4 +1,7 @@
-/** What the nodes of one log know of each other: their versions and the format of the log, who is to lead, and their names. */
+/**
+ * What the nodes of one log know of each other: their versions and the format of the log, who is to lead, and their
+ * names.
+ */
 import { cp } from 'node:fs/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
@@ -41,7 +44,7 @@ function names(server: MemoryLogServer): string[] {
 }
 
 describe('a relay of a newer version', () => {
-  test('leads in the old format while an older node follows, and raises it a day after that was last seen', async () => {
+  test('leads in the old format while an older node follows, and raises it a day after it last saw that', async () => {
     const server = newServer();
     let nowMs = server.nowMs();
     server.nowMs = () => nowMs;

@@ -1,4 +1,6 @@
-/** Relays that share a log: one leads, the others follow whole batches, and the next leader goes on where the log ends. */
+/**
+ * Relays that share a log: one leads, the others follow whole batches, and the next leader goes on where the log ends.
+ */
 import { existsSync, readdirSync } from 'node:fs';
 import { cp, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -496,7 +498,7 @@ describe('Versioning 5: an older copy of a log', () => {
     expect(server.row?.doubt).toContain('a node had seen batch');
   });
 
-  test('is put in doubt by a leader whose batch it refuses: a node that knew of nothing begins a new epoch', async () => {
+  test('is put in doubt by a leader whose batch it refuses: a node that knew nothing begins a new epoch', async () => {
     const { server, relay } = await enrolledAtNew(alice, bob);
     const { epoch } = relay;
     const seen = server.stored.length;
@@ -547,7 +549,10 @@ describe('a leader whose clock jumps', () => {
   });
 });
 
-/** A leader that lives through a promotion takes its lead anew; how that ends with a change of the server and of the log. */
+/**
+ * A leader that lives through a promotion takes its lead anew; how that ends with a change of the server and of the
+ * log.
+ */
 async function leadsThrough(
   change: (server: MemoryLogServer) => void,
   options: Partial<SharedLogOptions> & { waitsForLease?: boolean } = {},

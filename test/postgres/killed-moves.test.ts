@@ -1,6 +1,6 @@
 /**
- * `poste relay cluster publish` and `withdraw` as processes that are killed before each of their steps: the same command goes on
- * or the move is given up, and epoch, sequence numbers and mail are as they were.
+ * `poste relay cluster publish` and `withdraw` as processes that are killed before each of their steps: the same
+ * command goes on or the move is given up, and epoch, sequence numbers and mail are as they were.
  */
 import { randomInt } from 'node:crypto';
 import { join } from 'node:path';

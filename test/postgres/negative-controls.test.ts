@@ -1,6 +1,6 @@
 /**
- * The history finds what happens without a check that the product makes: each of them is left out of a copy of the program,
- * and the same happens to both. What is found without the check is not found with it.
+ * The history finds what happens without a check that the product makes: each of them is left out of a copy of the
+ * program, and the same happens to both. What is found without the check is not found with it.
  */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';

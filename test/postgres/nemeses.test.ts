@@ -1,10 +1,10 @@
 /**
- * Relays of one log as processes, on a primary with two standbys, while hosts push, pull and ack: whatever happens to the
- * relays, to PostgreSQL and to what lies between, what the hosts saw contradicts nothing that a relay promises.
+ * Relays of one log as processes, on a primary with two standbys, while hosts push, pull and ack: whatever happens to
+ * the relays, to PostgreSQL and to what lies between, what the hosts saw contradicts nothing that a relay promises.
  *
  * A thorough run does the short form: a few histories, each with a part of what may happen, always the same ones.
- * `npm run torture -- --only shared-log` does the long form: all of it in each run, in an order that follows from a seed.
- * `POSTE_TORTURE_SEED` repeats one, and `POSTE_TORTURE_NEMESIS` says a part of the names of what may happen.
+ * `npm run torture -- --only shared-log` does the long form: all of it in each run, in an order that follows from a
+ * seed. `POSTE_TORTURE_SEED` repeats one, and `POSTE_TORTURE_NEMESIS` says a part of the names of what may happen.
  */
 import { readFile } from 'node:fs/promises';
 import { type TestContext, expect, test } from 'vitest';

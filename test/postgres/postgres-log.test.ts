@@ -61,7 +61,9 @@ async function leading(log: SharedLog, holder = 'one'): Promise<Tenure> {
   return tenure;
 }
 
-/** For a log that waits for its answers a short time only: on a busy machine one may come later, and it is asked again. */
+/**
+ * For a log that waits for its answers a short time only: on a busy machine one may come later, and it is asked again.
+ */
 async function inTime(ask: () => Promise<unknown>): Promise<void> {
   const isAnswered = (): Promise<boolean> =>
     ask().then(
@@ -291,7 +293,7 @@ describe('what a server does not allow', () => {
     await log.append(tenure, batchOf(2, 2, ['b']), 1);
   });
 
-  test('a table that a database of before lacks is made by a user who may, and asked for by one who may not', async () => {
+  test('a table that an older database lacks is made by a user who may, and asked for by one who may not', async () => {
     await leading(client());
     await primary().query('DROP TABLE node', [], database);
     const url = await roleOf(`poor_${database}`);
@@ -306,7 +308,9 @@ describe('what a server does not allow', () => {
 
 /** Whatever changes that table ends with this code. */
 async function failing(table: string, code: string): Promise<void> {
-  const raise = `CREATE OR REPLACE FUNCTION failing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'failed' USING ERRCODE = '${code}'; END $$`;
+  const raise =
+    "CREATE OR REPLACE FUNCTION failing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'failed' USING " +
+    `ERRCODE = '${code}'; END $$`;
   await primary().query(raise, [], database);
   await primary().query(
     `CREATE TRIGGER failing BEFORE INSERT OR UPDATE ON ${table} EXECUTE FUNCTION failing()`,
@@ -588,7 +592,7 @@ describe('with a synchronous standby', () => {
     await primary().synchronousWith('second');
   });
 
-  test('names that change between two batches are read anew; while they promise no second copy, nothing is written', async () => {
+  test('names that change between two batches are read anew; without a promised copy nothing is written', async () => {
     const log = client('standby');
     const tenure = await leading(log);
     await log.append(tenure, batchOf(1, 1, ['a']), 0);

@@ -1,4 +1,7 @@
-/** Relays on a real primary and its synchronous standby, while the names of standbys are missing and the standby is promoted. */
+/**
+ * Relays on a real primary and its synchronous standby, while the names of standbys are missing and the standby is
+ * promoted.
+ */
 import { hash } from 'node:crypto';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * Relays whose database was set back on its own server, as a copied folder or the snapshot of a machine does it; and relays
- * that lose its answers, or the server for a while.
+ * Relays whose database was set back on its own server, as a copied folder or the snapshot of a machine does it; and
+ * relays that lose its answers, or the server for a while.
  */
 import { rm } from 'node:fs/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';

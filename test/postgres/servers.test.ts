@@ -181,7 +181,7 @@ test('without names no commit waits', async () => {
   await primary.synchronousWith('second');
 });
 
-test('a standby that is promoted has what was committed; the primary that was killed starts again with it', async () => {
+test('a standby that is promoted has what was committed; the killed primary starts again with it', async () => {
   const { primary, standby } = pair();
   const client = await connected(primary.port);
   await say(client, 'kept');

@@ -1,6 +1,7 @@
 /**
- * Histories of everything that writes queue rows, as durable batches: decided and reduced by the relay's core, in rows that
- * a model can look through. Rotations move their items whenever they come to it, whatever else happens to either key.
+ * Histories of everything that writes queue rows, as durable batches: decided and reduced by the relay's core, in rows
+ * that a model can look through. Rotations move their items whenever they come to it, whatever else happens to either
+ * key.
  */
 import * as fc from 'fast-check';
 import { decide, type DecidableCommand } from '../../src/library/decide.ts';
@@ -35,7 +36,9 @@ const MONTH_MS = 30 * 86_400_000;
 /** So small that pushes are refused. */
 const SETTINGS = settingsWith({ limits: { max_queue_items: 9, max_targets: 3 } });
 
-/** Hosts are numbers of `KEYS`, and are meant under the key that they have now; `at` says which of the items that wait. */
+/**
+ * Hosts are numbers of `KEYS`, and are meant under the key that they have now; `at` says which of the items that wait.
+ */
 export type HistoryStep =
   | { type: 'push'; from: number; to: number[]; bytes: number }
   | { type: 'push again'; at: number }

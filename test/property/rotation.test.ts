@@ -270,7 +270,7 @@ test('two proven accounts that differ refuse the rotation, and nothing changes',
   expect(worlds.filter(haveOtherAccounts).length).toBeGreaterThan(share(10));
 });
 
-test('rule 1: the old queue comes after the new, in order and without gaps, from max(old next, new next, now)', async () => {
+test('rule 1: the old queue follows the new, in order, without gaps, from max(old next, new next, now)', async () => {
   const faults = await rotatedEverywhere(({ before, after, rotated, new: fresh }) => {
     const { old, new: own } = before;
     const firstSeq = Math.max(old.head.headSeq + 1, own.head.headSeq + 1, relay.clock.nowMs);
@@ -294,7 +294,7 @@ test('rule 1: the name follows the host, unless another host of the account has 
   expect(faults).toEqual([]);
 });
 
-test('rule 1: a proven account and its authority stay, whichever key had them, and pay for the whole queue', async () => {
+test('rule 1: a proven account and its authority stay, whichever key had them, and pay for all the queue', async () => {
   const faults = await rotatedEverywhere(({ oldAccount, newAccount, after, accounts }) => {
     const account = oldAccount ?? newAccount ?? null;
     const authorizedBy = account === null ? 'host-key' : 'account-token';
@@ -324,7 +324,7 @@ test('rule 3: the old key is revoked for good', async () => {
   expect(faults).toEqual([]);
 });
 
-test('the new key keeps its own encryption key and acked_through, and the old encryption key is not shown', async () => {
+test('the new key keeps its own encryption key and acked_through, and the old encryption key is hidden', async () => {
   const faults = await rotatedEverywhere(async ({ old, before, after }) => {
     expect(after.new.encKey).toEqual(before.new.encKey);
     expect(after.new.head.ackedThrough).toBe(before.new.head.ackedThrough);

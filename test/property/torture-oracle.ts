@@ -1,6 +1,6 @@
 /**
- * What must be true when a run of torture is over: each message that was accepted is in the mailbox of everybody whom it
- * went to exactly once, or its sender was alerted; and of nothing it is said that it was delivered when it was not.
+ * What must be true when a run of torture is over: each message that was accepted is in the mailbox of everybody whom
+ * it went to exactly once, or its sender was alerted; and of nothing it is said that it was delivered when it was not.
  */
 import { LAN_CONFIRM_MS, RELAY_GRACE_MS } from '../../src/host/core/outbox.ts';
 import type { Address, AgentId, OutboxRow } from '../../src/host/core/rows.ts';
@@ -8,7 +8,9 @@ import { DAY_MS } from '../../src/protocol/limits.ts';
 import { AGENTS, type Host } from '../support/torture-host.ts';
 import { type Asked, RETENTION_DAYS, type TortureWorld } from '../support/torture-world.ts';
 
-/** Turns of four minutes until everything that can arrive has arrived, and how many in which nothing moves show that. */
+/**
+ * Turns of four minutes until everything that can arrive has arrived, and how many in which nothing moves show that.
+ */
 const TURNS_MAX = 200;
 const QUIET_TURNS = 6;
 const DELIVERED: ReadonlySet<string> = new Set(['delivered', 'notified', 'read', 'acked']);
@@ -20,7 +22,9 @@ interface Mail {
   replyTo: string | null;
 }
 
-/** What is wrong, a sentence each; nothing when all is well. The world is healed, and time goes by until nothing moves. */
+/**
+ * What is wrong, a sentence each; nothing when all is well. The world is healed, and time goes by until nothing moves.
+ */
 export async function faultsAfter(world: TortureWorld): Promise<string[]> {
   await world.heal();
   const faults: string[] = [];

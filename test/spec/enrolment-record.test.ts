@@ -64,7 +64,7 @@ test('enrolment record rule 4: re-enrolment does not clear revoked_at: a revoked
   }
 });
 
-test('enrolment record rule 5: a weaker authority does not overwrite the account or authorized_by of a stronger one', () => {
+test('enrolment record rule 5: a weaker authority leaves account and authorized_by of a stronger one', () => {
   const proven = enrolledInAccount(alice, 'acme', { org: 'org-1', clientId: 'client-1' });
   const kept = { account: 'acme', org: 'org-1', clientId: 'client-1', authorizedBy: 'account-token' };
   for (const answer of [{ ok: true }, { ok: true, account: 'mallory', org: 'org-2', clientId: 'client-2' }]) {

@@ -210,7 +210,7 @@ test('dedup record: kept for the horizon after its item is acked', async () => {
   expect(relay.dedupRows(alice)).toBe(0);
 });
 
-test('dedup record: kept for the horizon after its item is acked, also when that is long after expires_at', async () => {
+test('dedup record: kept for the horizon after its item is acked, even if that is long after expires_at', async () => {
   const relay = await open();
   // More than one event extends; carol's is on time.
   const ids = Array.from({ length: 150 }, (_none, at) => `m${at}`);
@@ -343,7 +343,7 @@ test('expiry sweep: stops and reopens between slices leave one notice per envelo
   expect(await relay.queue(bob)).toEqual([]);
 });
 
-test('expiry sweep: the same due entry again, as after a crash before it was forgotten, tells nobody twice', async () => {
+test('expiry sweep: the same due entry again, as after a crash before it is gone, tells nobody twice', async () => {
   const relay = await open();
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   const nowMs = relay.clock.move(RETENTION_MS);
@@ -428,7 +428,7 @@ test('dedup record: an id accepted anew in the very batch that forgets it is kno
   expect(relay.dedupRows(alice)).toBe(1);
 });
 
-test('expiry notice: one whose bytes are lost is dropped; nobody is charged, no epoch ends, the relay goes on', async () => {
+test('expiry notice: one whose bytes are lost is dropped; nobody is charged, epoch and relay go on', async () => {
   const relay = await open();
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   await relay.sweepAfter(RETENTION_MS);

@@ -77,7 +77,7 @@ test('items rule 5: an absent item is inserted with its dedup row and a seq', as
   expect(await relay.queue(bob)).toMatchObject([{ seq: NOON_MS, itemId: 'm1', senderPubkey: alice.key }]);
 });
 
-test('items rule 5: the same bytes again are a duplicate with the original seq, also after ack and restart', async () => {
+test('items rule 5: the same bytes again are a duplicate with the first seq, also after ack and restart', async () => {
   const relay = await enrolledTestRelay(bob);
   const push = pushOf(alice, 'm1', [[bob, 'x']]);
   await relay.pushOne(push);
@@ -91,7 +91,7 @@ test('items rule 5: the same bytes again are a duplicate with the original seq, 
   expect(await relay.queue(bob)).toEqual([]);
 });
 
-test('items rule 5: same sender, item and target with other bytes is rejected:conflict and changes nothing', async () => {
+test('items rule 5: same sender, item and target, other bytes: rejected:conflict, which changes nothing', async () => {
   const relay = await enrolledTestRelay(bob);
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   const before = await written(relay);
@@ -114,7 +114,7 @@ test('items rule 6: a success is answered only after the transaction has committ
   expect(await duplicate).toEqual({ verdict: 'duplicate', seqs: [NOON_MS] });
 });
 
-test('items rule 7: a quota failure rejects the whole item, and a later retry of the same bytes is accepted', async () => {
+test('items rule 7: a quota failure rejects the whole item, and a later retry of its bytes is accepted', async () => {
   const relay = await openTestRelay({ limits: { max_queue_items: 1 } });
   await relay.enrolAll(bob, carol);
   await relay.pushOne(pushOf(alice, 'full', [[bob, 'x']]));

@@ -62,7 +62,7 @@ test('receiving host rule 2: an envelope from the relay goes the same way in as 
   expect(await mailOf(w.bob, 'bert')).toEqual([ref]);
 });
 
-test('receiving host rule 2: a receipt is checked against the pinned and the retired keys of the recipient host', async () => {
+test('receiving host rule 2: a receipt is checked against the pinned and retired keys of its host', async () => {
   const w = await world();
   const { id, ref } = await sendTo(w.alice, w.bob, { from: 'anna', to: ['bert'] });
   await statusesAt(w.bob, await itemFor(w.alice, w.bob, id));

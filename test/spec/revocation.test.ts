@@ -50,7 +50,7 @@ test('enrolment record rule 4: a revoked host is no target, and cannot rotate aw
   expect(await relay.rotate(rotateOf(carol, bob))).toMatchObject({ code: 'ENROL_REFUSED' });
 });
 
-test('enrolment record rule 4: mail for a revoked host expires as always, its sender is told, and a revoked sender is not', async () => {
+test('enrolment record rule 4: mail for a revoked host expires; its sender is told, unless revoked', async () => {
   const relay = await open();
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   await relay.pushOne(pushOf(bob, 'm2', [[alice, 'x']]));
@@ -61,7 +61,7 @@ test('enrolment record rule 4: mail for a revoked host expires as always, its se
   expect(relay.store.get('account', 'acme')).toBeUndefined();
 });
 
-test('enrolment rule 9: an entry revokes at once every host that it means: by key, by client, by account, by organization', async () => {
+test('enrolment rule 9: an entry revokes its hosts at once: by key, client, account or organization', async () => {
   for (const [selectors, left] of [
     [{ hostFp: hostFingerprint(dave.key) }, ['alice', 'bob', 'carol']],
     [{ clientId: 'client-b' }, ['alice', 'dave']],

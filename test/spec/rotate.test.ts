@@ -132,7 +132,7 @@ describe('rotate rule 2', () => {
 
 const keyOf = (turn: number): TestHost => hostNamed(`turn ${turn}`);
 
-test('rotate rule 2: the old key stays swapped in lists, in deny entries and in receipts, however often a host rotates', async () => {
+test('rotate rule 2: the old key stays swapped in lists, deny entries and receipts, over many rotations', async () => {
   const relay = await openTestRelay();
   const TURNS = 70;
   await relay.enrolAll(keyOf(0), bob, carol);
@@ -204,7 +204,7 @@ describe('rotate rule 3', () => {
     expect(seqs).toEqual([NOON_MS, NOON_MS + 5, NOON_MS + 6, NOON_MS + 7]);
   });
 
-  test('rotate rule 3: the merged queue may pass the quota; nothing is dropped, and nothing more is taken', async () => {
+  test('rotate rule 3: the merged queue may pass the quota; nothing is dropped, nothing more is taken', async () => {
     const relay = await openTestRelay({ limits: { max_queue_items: 2 } });
     await relay.enrolAll(alice, bob, carol);
     for (const target of [bob, carol])
@@ -228,7 +228,7 @@ test('rotate: the encryption key is the new key’s own, and until it has one th
   expect(await relay.engine.encKey(carol.key)).toMatchObject({ encPub: 'new' });
 });
 
-test('rotate: the same rotation again answers moved_items 0, also after items were acked and after a restart', async () => {
+test('rotate: the same rotation again answers moved_items 0, also after an ack and after a restart', async () => {
   const relay = await open();
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   await relay.rotate(rotateOf(bob, carol));
@@ -271,7 +271,7 @@ describe('lineage', () => {
     expect(await relay.pushOne(pushOf(alice, 'm1', [[carol, 'x']]))).toEqual({ verdict: 'duplicate', seqs });
   });
 
-  test('lineage: both may have rotated, several times, and the keys of the answer are those of the request', async () => {
+  test('lineage: both may have rotated, several times; the keys of the answer are those of the request', async () => {
     const relay = await open();
     await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
     const keys = ['a2', 'a3', 'b2', 'b3'].map((name) => hostNamed(name));
@@ -294,7 +294,7 @@ describe('lineage', () => {
     expect(await relay.wires(b3)).toEqual(['x']);
   });
 
-  test('lineage: where both keys of a host had the id, either bytes are a duplicate and others a conflict', async () => {
+  test('lineage: where both keys of a host had the id, either bytes are a duplicate, others a conflict', async () => {
     const relay = await open();
     await relay.enrolAll(carol);
     await relay.pushOne(pushOf(alice, 'm1', [[bob, 'for bob']]));

@@ -40,7 +40,7 @@ test('sender allowlist rule 2: a newer iat replaces the list, an older one is ST
   expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).verdict).toBe(NOT_ACCEPTED);
 });
 
-test('sender allowlist rule 2: the same list again changes nothing, another one of the same iat is STALE_LIST', async () => {
+test('sender allowlist rule 2: the same list again changes nothing, another of its iat is STALE_LIST', async () => {
   const relay = await open();
   await relay.publishSenders(sendersOf(bob, [alice, carol]));
   const logEnd = relay.store.lastLsn;
@@ -50,7 +50,7 @@ test('sender allowlist rule 2: the same list again changes nothing, another one 
   expect(relay.store.lastLsn).toBe(logEnd);
 });
 
-test('sender allowlist rule 2: the same senders at a newer iat are no new list, and make older ones stale', async () => {
+test('sender allowlist rule 2: the same senders at a newer iat are no new list, but make older stale', async () => {
   const relay = await open();
   await relay.publishSenders(sendersOf(bob, [alice, carol]));
   const renewed = sendersOf(bob, [carol, alice], { iatMs: NOON_MS + 2 });

@@ -107,7 +107,7 @@ describe('sender outbox row, over the relay', () => {
     expect(text.subject).toBe('Undelivered/unconfirmed to bob');
   });
 
-  test('relay-accepted: for a peer that never confirmed anything the alert says so and does not call the mail lost', () => {
+  test('relay-accepted: for a peer that never confirmed anything the alert says so, and not that mail is lost', () => {
     const { effects } = givenRow(relayAccepted()).when(passed, { nowMs: DEADLINE_MS, hasPeerConfirmed: false });
     expect(effects).toContainEqual({ type: 'Alert', alert: 'never-confirmed', recipients: [ANNA] });
     const { body } = alertText('never-confirmed', { hostName: 'bob', subject: 'Hi', recipients: [ANNA], rowId: 1 });
@@ -187,7 +187,7 @@ describe('sender outbox row, over the relay', () => {
     expect(isExpiryInTime(accepted, at(ALMOST_MS))).toBe(true);
   });
 
-  test('a clock that jumps takes with it when an accepted row is due: nothing is done at once, or again and again', () => {
+  test('a clock that jumps moves when an accepted row is due: nothing is done at once, or again and again', () => {
     for (const byMs of [DAY_MS, 3_650 * DAY_MS, -DAY_MS]) {
       const nowMs = NOON_MS + byMs;
       const clock = { nowMs, momentMs: (datedMs: number): number => datedMs + byMs };

@@ -27,13 +27,13 @@ function chosen(
   });
 }
 
-test('transport choice rule 1: to the relay after two failed attempts over the LAN, when the target is enrolled', () => {
+test('transport choice rule 1: to the relay after two failed attempts over the LAN, if the target is enrolled', () => {
   expect([0, 1, 2, 3].map((lanAttempts) => chosen({ lanAttempts }))).toEqual(['lan', 'lan', 'relay', 'relay']);
   expect(chosen({ lanAttempts: 2 }, {}, { ...RELAY, isTargetEnrolled: false })).toBe('lan');
   expect(chosen({ lanAttempts: 2 }, {}, null)).toBe('lan');
 });
 
-test('transport choice rule 1: to the relay at once when the last known address is unreachable, or there is none', () => {
+test('transport choice rule 1: to the relay at once when the last address is unreachable, or there is none', () => {
   expect(chosen({}, { lanFailures: 1 })).toBe('lan');
   expect(chosen({}, { lanFailures: 2 })).toBe('relay');
   expect(chosen({}, { address: null })).toBe('relay');
@@ -109,7 +109,7 @@ const needs = (
   peer: { address: string | null; lanFailures: number } = REACHABLE,
 ): boolean => mayNeedRelay(outboxRow(changes), peer);
 
-test('transport choice: what a relay can do matters for what it or the LAN took, and where the LAN failed twice', () => {
+test('transport choice: what a relay can do matters for what it or the LAN took, or where the LAN failed twice', () => {
   expect(needs({})).toBe(false);
   expect([1, 2, 3].map((lanAttempts) => needs({ lanAttempts }))).toEqual([false, true, true]);
   expect([1, 2, 3].map((lanFailures) => needs({}, { ...REACHABLE, lanFailures }))).toEqual([false, true, true]);

@@ -126,8 +126,10 @@ export function callsOf(page: DocPage): Code[] {
 }
 
 /** A prompt, settings and programs that run another one, then `poste` with its words. */
-const CALL =
-  /^(?<prompt>[a-z]*[$#] )?(?:[A-Z_]+=\S+ |sudo (?:-u \S+ )?|npx |exec )*(?:poste(?: poste)?|as_relay) (?<words>[a-z-].*)$/;
+const CALL = new RegExp(
+  String.raw`^(?<prompt>[a-z]*[$#] )?(?:[A-Z_]+=\S+ |sudo (?:-u \S+ )?|npx |exec )*` +
+    String.raw`(?:poste(?: poste)?|as_relay) (?<words>[a-z-].*)$`,
+);
 
 /** The numbers of the list that a section of rules begins with. */
 export function rulesOf({ body }: Heading): number[] {

@@ -54,7 +54,9 @@ const SERVERS_OWN: readonly { status: number; body: string }[] = [
   { status: 431, body: '<h1>Request Header Fields Too Large</h1><hr><i>uWebSockets/20 Server</i>' },
   {
     status: 505,
-    body: '<h1>HTTP Version Not Supported</h1><p>This server does not support HTTP/1.0.</p><hr><i>uWebSockets/20 Server</i>',
+    body:
+      '<h1>HTTP Version Not Supported</h1><p>This server does not support ' +
+      'HTTP/1.0.</p><hr><i>uWebSockets/20 Server</i>',
   },
 ];
 

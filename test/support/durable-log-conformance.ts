@@ -1,4 +1,7 @@
-/** What every log that makes batches durable keeps, as the engine above it sees it: the embedded one, and every shared one. */
+/**
+ * What every log that makes batches durable keeps, as the engine above it sees it: the embedded one, and every shared
+ * one.
+ */
 import { expect, onTestFinished, test } from 'vitest';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';
 import type { LogEntry } from '../../src/relay/core/event.ts';
@@ -123,7 +126,7 @@ export function keepsWhatADurableLogPromises(open: () => Promise<DurableForm>): 
     expect(await stateOf(relay)).toEqual(await stateOf(embedded));
   });
 
-  test('a batch counts once durable, not before; one without a record, or of this node alone, has no number', async () => {
+  test('a batch counts once durable, not before; one without a record, or of this node, has no number', async () => {
     const { relay } = await opened(open());
     await story(relay);
     const { store } = relay;

@@ -1,4 +1,7 @@
-/** Words of others as bad as the protocol lets them be: markup, scripts, text that turns around, emoji, and very long ones. */
+/**
+ * Words of others as bad as the protocol lets them be: markup, scripts, text that turns around, emoji, and very long
+ * ones.
+ */
 
 export const HOSTILE = {
   image: '<img src=x onerror="hacked()">',

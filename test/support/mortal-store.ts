@@ -1,4 +1,7 @@
-/** A host's store whose process can be killed: at a transaction, before or after that is durable, nobody is answered any more. */
+/**
+ * A host's store whose process can be killed: at a transaction, before or after that is durable, nobody is answered any
+ * more.
+ */
 import type { HostStore } from '../../src/host/store/host-store.ts';
 
 export interface Death {

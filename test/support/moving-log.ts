@@ -1,4 +1,7 @@
-/** A relay that is stopped, whose log moves by command into PostgreSQL and back, and what its hosts must find afterwards. */
+/**
+ * A relay that is stopped, whose log moves by command into PostgreSQL and back, and what its hosts must find
+ * afterwards.
+ */
 import assert from 'node:assert/strict';
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * A stopped relay store of several tables and a write-ahead log, what its relay had promised, and one file of it mutated:
- * cut short, zeroed in part, flipped, or overwritten with garbage.
+ * A stopped relay store of several tables and a write-ahead log, what its relay had promised, and one file of it
+ * mutated: cut short, zeroed in part, flipped, or overwritten with garbage.
  */
 import { cp, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -60,7 +60,9 @@ const SESSIONS = 4;
 const ITEMS_PER_SESSION = 8;
 const TEXT_BYTES = 400;
 
-/** Which files are mutated how often: those that LevelDB finds the others by are small, and each byte of them counts. */
+/**
+ * Which files are mutated how often: those that LevelDB finds the others by are small, and each byte of them counts.
+ */
 const WEIGHTS: readonly (readonly [pattern: RegExp, weight: number])[] = [
   [/\.log$/, 4],
   [/\.ldb$/, 4],
@@ -122,7 +124,9 @@ export class MutatedStore {
   }
 }
 
-/** Mail in several sessions, each of which leaves a table to the next; what came last is in the write-ahead log alone. */
+/**
+ * Mail in several sessions, each of which leaves a table to the next; what came last is in the write-ahead log alone.
+ */
 export async function livedStore(folder: string, kept: Kept | 'a checkpoint kept'): Promise<Promises> {
   const clock = new TestClock();
   const items: PromisedItem[] = [];
@@ -191,7 +195,9 @@ export async function push(
 
 const never = new AbortController().signal;
 
-/** Keeps the rows, which stand for the records before from then on; the hash tree of an epoch may go when it has ended. */
+/**
+ * Keeps the rows, which stand for the records before from then on; the hash tree of an epoch may go when it has ended.
+ */
 async function checkpoint(engine: Engine, clock: TestClock): Promise<void> {
   await engine.rotateEpoch(rotateEpochOf(epochNumbered(70), { nowMs: clock.nowMs }));
   await engine.logRetention.takeCheckpoint(

@@ -140,7 +140,8 @@ export abstract class PageWindow<Source> {
   protected async watch(): Promise<void> {
     await this.page.exposeFunction('posteFault', (fault: string) => this.faults.push(fault));
     await this.page.addInitScript(`
-      addEventListener('securitypolicyviolation', (event) => posteFault('policy: ' + event.violatedDirective + ' ' + event.blockedURI));
+      addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI }) =>
+        posteFault('policy: ' + violatedDirective + ' ' + blockedURI));
       globalThis.hacked = () => posteFault('script of others ran');
     `);
   }

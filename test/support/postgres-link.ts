@@ -1,8 +1,8 @@
 /**
  * A way to a PostgreSQL server on loopback that a test can hold, cut and mend: what lies between two machines.
  *
- * What is held is kept in the link itself. It comes after `release` also when its sender is gone meanwhile, as a network
- * delivers what was sent before a machine died.
+ * What is held is kept in the link itself. It comes after `release` also when its sender is gone meanwhile, as a
+ * network delivers what was sent before a machine died.
  */
 import { once } from 'node:events';
 import { type AddressInfo, type Server, type Socket, connect, createServer } from 'node:net';

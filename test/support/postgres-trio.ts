@@ -1,6 +1,6 @@
 /**
- * A primary and two standbys of it, one of which must have what is committed, and their operator: who promotes, makes new
- * standbys and sets the names. Every server keeps its name and its port.
+ * A primary and two standbys of it, one of which must have what is committed, and their operator: who promotes, makes
+ * new standbys and sets the names. Every server keeps its name and its port.
  */
 import { eventually } from './eventually.ts';
 import { type PostgresOptions, type PostgresServer, startPostgres } from './postgres.ts';

@@ -45,7 +45,9 @@ export interface PostgresOptions {
   /** Settings of the primary, which its standbys inherit. */
   settings: Readonly<Record<string, string>>;
   newPort: () => Promise<number>;
-  /** Gives each server a disk of its own of so many bytes, which can be filled. It takes root, and a system that mounts. */
+  /**
+   * Gives each server a disk of its own of so many bytes, which can be filled. It takes root, and a system that mounts.
+   */
   diskBytes?: number | undefined;
   /** Where the folder of the servers is made. */
   parent: string;
@@ -216,8 +218,8 @@ export class PostgresServer {
   }
 
   /**
-   * Starts again with what it held at the time of the backup: by recovery, on a timeline of its own; or as a copied folder,
-   * which is not to be told from the server at that time.
+   * Starts again with what it held at the time of the backup: by recovery, on a timeline of its own; or as a copied
+   * folder, which is not to be told from the server at that time.
    */
   async restore(backup: string, how: 'recovered' | 'copied'): Promise<void> {
     await this.#empty();
@@ -261,7 +263,10 @@ export class PostgresServer {
     await appendFile(join(this.folder, 'postgresql.conf'), "synchronous_standby_names = ''\n");
   }
 
-  /** Commits wait for the standbys of these names; resolves when one of them is in sync. Without names they wait no more. */
+  /**
+   * Commits wait for the standbys of these names; resolves when one of them is in sync. Without names they wait no
+   * more.
+   */
   async synchronousWith(names: string): Promise<void> {
     await this.query(`ALTER SYSTEM SET synchronous_standby_names = '${names}'`);
     await this.query('SELECT pg_reload_conf()');
@@ -363,7 +368,10 @@ export class PostgresServer {
     await rm(join(this.folder, 'postmaster.pid'), { force: true });
   }
 
-  /** Ends its connections and stops: after a last checkpoint, or at once and with something to recover at the next start. */
+  /**
+   * Ends its connections and stops: after a last checkpoint, or at once and with something to recover at the next
+   * start.
+   */
   async stop(mode: 'fast' | 'immediate' = 'fast'): Promise<void> {
     const child = this.#process;
     if (!child?.pid || !this.isRunning) return;

@@ -236,7 +236,7 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
     expect(await log.payloads(tenure.logId, [])).toEqual([]);
   });
 
-  test('a doubt is told with appends and renewals until the leader ends it; reasons are added to it, and end one by one', async () => {
+  test('a doubt comes with appends and renewals until the leader ends it; reasons add up and end singly', async () => {
     const log = client();
     const tenure = await begun(log);
     expect(await log.append(tenure, batchOf(1, 1, ['a']), 0)).toEqual({ doubt: undefined });
@@ -340,7 +340,7 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
     expect((await log.payloads(logId, [place(1, 1)])).map(String)).toEqual(['new']);
   });
 
-  test('a log that was loaded into one of an older format is refused by the software that does not read it', async () => {
+  test('a log that was loaded into one of an older format is refused by software that does not read it', async () => {
     const [older, log] = [client(), client(LOG_FORMAT + 1)];
     await older.initialise(randomUUID());
     const seen = await stateOf(log);
@@ -474,7 +474,7 @@ export function keepsWhatASharedLogPromises(client: (format?: number) => SharedL
     for (const { seenMs } of nodes) expect(Math.abs(nowMs - seenMs)).toBeLessThan(60_000);
   });
 
-  test('its format is raised when every node reads it, and a software that does not is refused from then on', async () => {
+  test('its format is raised when every node reads it, and software that does not is refused after that', async () => {
     const older = client();
     const tenure = await begun(older);
     const newer = client(LOG_FORMAT + 1);

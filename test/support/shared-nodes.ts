@@ -1,4 +1,6 @@
-/** Relays in this process that share a log in memory: started, following, taking the lead, and with a log that fails. */
+/**
+ * Relays in this process that share a log in memory: started, following, taking the lead, and with a log that fails.
+ */
 import { expect, onTestFinished } from 'vitest';
 import { LEASE_MS } from '../../src/relay/shared-log/leadership.ts';
 import { LOOK_EVERY_MS } from '../../src/relay/shared-log/node.ts';

@@ -144,8 +144,8 @@ export class SharedTestRelay extends TestRelay {
   }
 
   /**
-   * What a node that does not lead comes to hold of the log, key by key, when it has followed to the end. `asked` is told of
-   * each question to the log while a view is filled.
+   * What a node that does not lead comes to hold of the log, key by key, when it has followed to the end. `asked` is
+   * told of each question to the log while a view is filled.
    */
   async followed(folder: string, asked: () => void = () => undefined): Promise<Map<string, string>> {
     const { server } = this;

@@ -4,8 +4,8 @@
  *
  * A run without a fault is recorded first: which calls it makes of files below a folder. Then the run is repeated with
  * the fault at one of them. strace counts calls for each thread and by their names, so the thread pool of libuv has one
- * thread in these processes: nearly every call is made there, in the same order each time. Where another thread makes as
- * many, the fault happens there as well.
+ * thread in these processes: nearly every call is made there, in the same order each time. Where another thread makes
+ * as many, the fault happens there as well.
  */
 import { spawnSync } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
@@ -77,7 +77,10 @@ export async function recordedPoste(
   return { process: started, recorded: async (folder) => recordingOf(await readFile(file, 'utf8'), folder) };
 }
 
-/** Starts `poste` with a fault among the calls of a recording, in another folder of the same contents. Call it inside a test. */
+/**
+ * Starts `poste` with a fault among the calls of a recording, in another folder of the same contents. Call it inside a
+ * test.
+ */
 export function faultyPoste(
   strace: string,
   args: readonly string[],

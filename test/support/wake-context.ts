@@ -26,7 +26,10 @@ export interface WakeContext {
   wakeAgent: WakeAgent;
   /** Every command, terminal and socket that was tried, in order: `command build`. */
   tried: string[];
-  /** What the next commands, terminals and sockets answer; `heard`, when nothing is answering: given, and proven at once. */
+  /**
+   * What the next commands, terminals and sockets answer; `heard`, when nothing is answering: given, and proven at
+   * once.
+   */
   answers: (TryWakeOutcome | 'heard')[];
   /** The processes that run, by number. */
   processes: Map<number, ProcessFacts>;

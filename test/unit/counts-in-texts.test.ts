@@ -9,7 +9,9 @@ const SOURCES = join(import.meta.dirname, '../../src');
 
 /** The things that this program counts in its texts. Times and sizes, which are large, are not among them. */
 const PLURALS =
-  'agents|backups|batches|checkpoints|connections|conversations|copies|deny entries|enrolments|entries|envelopes|epochs|events|files|hosts|invites|items|keys|leaves|messages|mailboxes|notices|others|peers|queues|receipts|recipients|records|relays|rows|senders|sessions|standbys|tables|times|tokens';
+  'agents|backups|batches|checkpoints|connections|conversations|copies|deny entries|enrolments|entries|envelopes|' +
+  'epochs|events|files|hosts|invites|items|keys|leaves|messages|mailboxes|notices|others|peers|queues|receipts|' +
+  'recipients|records|relays|rows|senders|sessions|standbys|tables|times|tokens';
 /**
  * Finds a placeholder, an adjective or none, and a plural: `${count} waiting items`. Attributes in JSX do not count.
  */
@@ -34,7 +36,8 @@ const ALLOWED = [
 const COUNT_AND_VERB = /countText\([^()]*(?:\([^()]*\)[^()]*)*\)\} (?:are|were|have|wait|need|come|go)\b/g;
 
 function foundIn(text: string): string[] {
-  const joined = text.replaceAll(/\s*\n\s*/g, ' ');
+  const whole = text.replaceAll(/[`'"] \+\s+[`'"]/g, '');
+  const joined = whole.replaceAll(/\s*\n\s*/g, ' ');
   const plurals = [...joined.matchAll(NUMBER_AND_PLURAL)].filter(([, value = '']) => !NEVER_ONE.test(value));
   return [...plurals, ...joined.matchAll(COUNT_AND_VERB)].map(([found]) => found);
 }

@@ -149,7 +149,7 @@ describe('paths', () => {
   const folders = new Set(all.flatMap((path) => path.split('/').map((_, at, parts) => parts.slice(0, at).join('/'))));
   /** Files that are made: by a build, at a first start, by a program of others, in an example. */
   const MADE =
-    /^(?:dist\/|stryker\/|node_modules\/|main\.js$|package-lock\.json$|\.mcp\.json$|settings\.json$|hooks\.json$|config\.toml$)/;
+    /^(?:(?:dist|stryker|node_modules)\/|(?:main\.js|(?:package-lock|\.mcp|settings|hooks)\.json|config\.toml)$)/;
 
   test('that the pages name in code are there', () => {
     const codes = [...pages.values()].flatMap(codeOf).filter(({ text }) => isPath(text));
@@ -232,12 +232,16 @@ describe('citations', () => {
     expect(cited.filter(({ title, numbers }) => !hasRules(title, numbers))).toEqual([]);
   });
 
+  /** The titles of sections that a comment names, and where it says they are. */
+  const NAMED_SECTIONS = new RegExp(
+    String.raw`(?<named>[Ss]pecification|docs\/[a-z-]+\.md|Invariants)[,:]? \(?` +
+      String.raw`(?<titles>"[^"]+"(?:(?:,|;| and|, rules? [\d, and to]+;) "[^"]+")*)`,
+    'g',
+  );
+
   test('of a section alone, after "Specification", "docs/<page>.md" or "Invariants", mean a heading', () => {
     const found = comments.flatMap(({ page: path, line, text }) => {
-      const lists = text.matchAll(
-        /(?<named>[Ss]pecification|docs\/[a-z-]+\.md|Invariants)[,:]? \(?(?<titles>"[^"]+"(?:(?:,|;| and|, rules? [\d, and to]+;) "[^"]+")*)/g,
-      );
-      return Array.from(lists).flatMap(({ groups }) => {
+      return Array.from(text.matchAll(NAMED_SECTIONS)).flatMap(({ groups }) => {
         const titles = Array.from(groups?.['titles']?.matchAll(/"([^"]+)"/g) ?? [], (match) => match[1]);
         return titles.map((title) => ({ at: `${path}:${line}`, named: groups?.['named'] ?? '', title }));
       });

@@ -30,17 +30,22 @@ const KEPT: Readonly<Record<string, string>> = {
   'src/relay/core/event.ts': "import { digest } from '../../protocol/digest.ts';\nexport const event = digest;",
   'src/relay/store/level.ts': "import { ClassicLevel } from 'classic-level';\nexport const level = ClassicLevel;",
   'src/relay/engine/engine.ts':
-    "import { level } from '../store/level.ts';\nimport { event } from '../core/event.ts';\nexport const engine = [level, event];",
+    "import { level } from '../store/level.ts';\nimport { event } from '../core/event.ts';\n" +
+    'export const engine = [level, event];',
   'src/relay/auth/hop.ts': "import { event } from '../core/event.ts';\nexport const hop = event;",
   'src/relay/http/uws-binding.ts': "import type uws from 'uws-current';\nexport type Uws = typeof uws;",
   'src/relay/http/v2.ts':
-    "import type { event } from '../core/event.ts';\nimport { hop } from '../auth/hop.ts';\nimport { engine } from '../engine/engine.ts';\nexport const v2 = [hop, engine] as [typeof event, unknown];",
+    "import type { event } from '../core/event.ts';\nimport { hop } from '../auth/hop.ts';\n" +
+    "import { engine } from '../engine/engine.ts';\nexport const v2 = [hop, engine] as [typeof event, unknown];",
   'src/relay/operator/hosts.ts':
-    "import type { level } from '../store/level.ts';\nimport { v2 } from '../http/v2.ts';\nimport { engine } from '../engine/engine.ts';\nexport const hosts = [v2, engine] as [unknown, typeof level];",
+    "import type { level } from '../store/level.ts';\nimport { v2 } from '../http/v2.ts';\n" +
+    "import { engine } from '../engine/engine.ts';\n" +
+    'export const hosts = [v2, engine] as [unknown, typeof level];',
   'src/relay/serve/host-api.ts': "import { v2 } from '../http/v2.ts';\nexport const api = v2;",
   'src/relay/standby/shared-lead.ts': "import { api } from '../serve/host-api.ts';\nexport const lead = api;",
   'src/relay/relay.ts':
-    "import { lead } from './standby/shared-lead.ts';\nimport { level } from './store/level.ts';\nexport const serve = [lead, level];",
+    "import { lead } from './standby/shared-lead.ts';\nimport { level } from './store/level.ts';\n" +
+    'export const serve = [lead, level];',
   'src/host/core/outbox.ts': "import { digest } from '../../protocol/digest.ts';\nexport const outbox = digest;",
   'src/host/base/context.ts': "import { outbox } from '../core/outbox.ts';\nexport const context = outbox;",
   'src/host/mail/send.ts': "import { context } from '../base/context.ts';\nexport const send = context;",
@@ -48,9 +53,11 @@ const KEPT: Readonly<Record<string, string>> = {
   'src/host/lan/client.ts': "import { context } from '../base/context.ts';\nexport const client = context;",
   'src/host/daemon.ts': "import { client } from './lan/client.ts';\nexport const daemon = client;",
   'src/web/console/main.ts':
-    "import type { event } from '../../relay/core/event.ts';\nimport { digest } from '../../protocol/digest.ts';\nexport const page = digest as typeof event;",
+    "import type { event } from '../../relay/core/event.ts';\n" +
+    "import { digest } from '../../protocol/digest.ts';\nexport const page = digest as typeof event;",
   'src/cli/main.ts':
-    "import { serve } from '../relay/relay.ts';\nimport { daemon } from '../host/daemon.ts';\nexport const main = [serve, daemon];",
+    "import { serve } from '../relay/relay.ts';\nimport { daemon } from '../host/daemon.ts';\n" +
+    'export const main = [serve, daemon];',
 };
 
 type Broken = [why: string, rule: string, folder: string, source: string];

@@ -189,7 +189,8 @@ A command that was interrupted begins anew when it is given again, or is given u
 either case. A database that holds another log is refused.
 
 Examples:
-  $ poste relay cluster publish --log postgres://relay@db.example/mail --log-password-file log.password --store-dir /var/lib/poste
+  $ poste relay cluster publish --log postgres://relay@db.example/mail --log-password-file log.password \\
+      --store-dir /var/lib/poste
   $ poste relay cluster publish --log postgres://relay@db.example/mail --abort`;
 
 export function clusterPublishCommand(context: CommandContext): Command {
@@ -239,7 +240,8 @@ The other relays refuse to start and say where the log went. Delete the database
 a backup of the store. A command that was interrupted goes on when it is given again.
 
 Examples:
-  $ poste relay cluster withdraw --log postgres://relay@db.example/mail --log-password-file log.password --key-file relay.key --yes`;
+  $ poste relay cluster withdraw --log postgres://relay@db.example/mail --log-password-file log.password \\
+      --key-file relay.key --yes`;
 
 export function clusterWithdrawCommand(context: CommandContext): Command {
   return withMoveOptions(context, relayCommand(context, 'withdraw'))

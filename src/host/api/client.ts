@@ -133,31 +133,36 @@ export class DaemonClient {
       case 'not listening':
         return fail(
           'DAEMON_NOT_RUNNING',
-          `no daemon is running on the store at ${this.#storeFolder}: start it with poste daemon, or give this command with --start`,
+          `no daemon is running on the store at ${this.#storeFolder}: start it with poste daemon, or ` +
+            'give this command with --start',
         );
       case 'not allowed':
         return fail('NOT_THE_OWNER', `the daemon at ${this.#socketPath} is another user's: run this as that user`);
       case 'not trusted':
         return fail(
           'SOCKET_NOT_TRUSTED',
-          `${detail}: nothing was sent, because another user's program may listen there; start the daemon as the same user as this command, in a folder that only this user can write to`,
+          `${detail}: nothing was sent, because another user's program may listen there; start the daemon as ` +
+            'the same user as this command, in a folder that only this user can write to',
         );
       case 'gone':
         return fail(
           'DAEMON_GONE',
-          'the daemon ended the connection before its answer was complete, so it is not known whether the operation was done: check that it runs, and check the result before you repeat it',
+          'the daemon ended the connection before its answer was complete, so it is not known whether the ' +
+            'operation was done: check that it runs, and check the result before you repeat it',
         );
       case 'silent':
         return fail(
           'DAEMON_SILENT',
-          'the daemon did not answer for a long time, so it is not known whether the operation was done: check the daemon with poste doctor, and check the result before you repeat it',
+          'the daemon did not answer for a long time, so it is not known whether the operation was done: check ' +
+            'the daemon with poste doctor, and check the result before you repeat it',
         );
       case 'foreign':
         return this.#foreign();
       case 'failed':
         return fail(
           'SOCKET_FAILED',
-          `the local socket ${this.#socketPath} cannot be used (${code === '' ? 'unknown error' : code}): see that poste daemon runs there`,
+          `the local socket ${this.#socketPath} cannot be used (${code === '' ? 'unknown error' : code}): see ` +
+            'that poste daemon runs there',
         );
     }
   }

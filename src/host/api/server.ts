@@ -190,7 +190,8 @@ export class LocalServer {
   #failureReply(error: unknown, operation: string): Reply {
     if (isStoreFailure(error)) {
       const message =
-        'the store failed, and what became of this is unknown: free disk space or replace the disk, and start the daemon again';
+        'the store failed, and what became of this is unknown: free disk space or replace the ' +
+        'disk, and start the daemon again';
       return problemReply(503, 'STORE_FAILED', message);
     }
     this.#options.context.log('error', 'an operation failed', { operation, err: error });

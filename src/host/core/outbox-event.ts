@@ -136,15 +136,28 @@ function sentenceOf(alert: OutboxAlert, { hostName, rowId }: AlertedMessage): st
     case 'quarantined':
       return `is held in quarantine by ${hostName}: the owner of that host can look at it and let it in.`;
     case 'too-large':
-      return `is larger than the relay takes, and ${hostName} is out of reach otherwise. It is still tried over the LAN: poste outbox cancel ${rowId} ends that. Send it in smaller parts.`;
+      return (
+        `is larger than the relay takes, and ${hostName} is out of reach otherwise. It is still tried over the ` +
+        `LAN: poste outbox cancel ${rowId} ends that. Send it in smaller parts.`
+      );
     case 'expired':
-      return `waited at the relay until its time was up, and ${hostName} never fetched it. Send it again if it still matters.`;
+      return (
+        `waited at the relay until its time was up, and ${hostName} never fetched it. ` +
+        'Send it again if it still matters.'
+      );
     case 'unconfirmed':
       return `was handed over, and ${hostName} has confirmed no delivery. It may or may not have arrived.`;
     case 'never-confirmed':
-      return `was handed over. There is no delivery confirmation: ${hostName} has never sent one and may run an older version, so the message may well have arrived.`;
+      return (
+        `was handed over. There is no delivery confirmation: ${hostName} has never sent one and may run an older ` +
+        'version, so the message may well have arrived.'
+      );
     case 'stored-in-v1':
-      return `was taken by the relay. There is no confirmation: the relay speaks only v1, which tells nobody what arrived, so the message may well have arrived. It is still tried until ${hostName} confirms it over the LAN: poste outbox cancel ${rowId} ends that.`;
+      return (
+        'was taken by the relay. There is no confirmation: the relay speaks only v1, which tells nobody what ' +
+        `arrived, so the message may well have arrived. It is still tried until ${hostName} confirms it over the ` +
+        `LAN: poste outbox cancel ${rowId} ends that.`
+      );
     case 'delivered-after-all':
       return `has been delivered. What was reported of it before is settled.`;
   }

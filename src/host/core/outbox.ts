@@ -18,7 +18,9 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxAlert, OutboxClock, OutboxEffect, OutboxEvent, OutboxFacts, OutboxStep } from './outbox-event.ts';
 import type { Address, OutboxRow, OutboxState, RecipientState, RelayAcceptance } from './rows.ts';
 
-/** A receiver keeps retired keys for this time: what was sealed before may open for nobody, so it is not sent any more. */
+/**
+ * A receiver keeps retired keys for this time: what was sealed before may open for nobody, so it is not sent any more.
+ */
 export const GIVE_UP_MS = 60 * DAY_MS;
 /**
  * A row that the peer accepted over the LAN and did not confirm within this time is sent over the relay too, and to the

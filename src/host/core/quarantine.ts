@@ -3,9 +3,9 @@
  *
  *     hosts      brought over the LAN by a paired host: each has a share
  *     relays     brought by a relay: each sender has a share, and all senders that are not paired have one together
- *     strangers  brought over the LAN by anybody else: small, and the oldest item goes first; what is written of them in a
- *                minute has a bound, and bytes under a key that was never paired are kept only where a rotation may be
- *                awaited: when the item claims to be from a paired host, whose next key this may be
+ *     strangers  brought over the LAN by anybody else: small, and the oldest item goes first; what is written of them
+ *                in a minute has a bound, and bytes under a key that was never paired are kept only where a rotation
+ *                may be awaited: when the item claims to be from a paired host, whose next key this may be
  *
  * A relay only claims who sent an item, so what it brings takes no room from what hosts bring themselves. When there is
  * no room for the bytes of an item, its row is kept without them ("bare"), as long as there is room for the row.

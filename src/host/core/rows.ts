@@ -1,8 +1,8 @@
 /**
  * Everything a host keeps, as rows: plain values, one table each, written by transactions of the store.
  *
- * store/tables.ts says which table holds which rows under which key; quarantine.ts and session-rows.ts have those of the
- * quarantine and of sessions. Times are milliseconds since the Unix epoch. protocol/ has what other hosts see; the
+ * store/tables.ts says which table holds which rows under which key; quarantine.ts and session-rows.ts have those of
+ * the quarantine and of sessions. Times are milliseconds since the Unix epoch. protocol/ has what other hosts see; the
  * names are the specification's.
  */
 import type { Signer } from '../../protocol/ed25519.ts';

@@ -155,7 +155,8 @@ function refuseRename(former: HostName, peers: readonly PeerRow[]): Refusal {
   const them = another === undefined ? `${only}, which knows` : `${countText(hosts.length, 'host')}, which know`;
   return refusal(
     'ALREADY_PAIRED',
-    `This host is paired with ${them} it as ${former} and would not accept its mail under another name: unpair on both sides (poste peer remove), rename this host, and pair again.`,
+    `This host is paired with ${them} it as ${former} and would not accept its mail under another name: unpair ` +
+      'on both sides (poste peer remove), rename this host, and pair again.',
     { hosts },
   );
 }

@@ -5,8 +5,8 @@
  *
  * It exists only in memory: when the daemon ends, a new code is needed.
  *
- * Each side of a pairing sends its own data and a MAC that covers every member of it (protocol/documents.ts, `LanPair`);
- * a host trusts nothing else of the exchange.
+ * Each side of a pairing sends its own data and a MAC that covers every member of it (protocol/documents.ts,
+ * `LanPair`); a host trusts nothing else of the exchange.
  */
 import { EventEmitter, once } from 'node:events';
 import { limitedSignal } from '../../lib/limited-signal.ts';
@@ -183,7 +183,8 @@ export class PairingInvite {
     if (invitation?.code === code && !invitation.isPaired) return invitation;
     return refusal(
       'PAIRING_REFUSED',
-      'The code is void: it was used, has expired, another one took its place, or this host has a new key. Invite again (poste peer invite).',
+      'The code is void: it was used, has expired, another one took its place, or this host has a new key. ' +
+        'Invite again (poste peer invite).',
     );
   }
 

@@ -111,7 +111,8 @@ export async function refusePairing(
     // An old key may be stolen: it pairs nobody.
     return refusal(
       'PAIRING_REFUSED',
-      `${known.hostName} has a newer key and came with an old one: rotate its key (poste host rotate-key), unpair it here (poste peer remove ${known.hostName}), and pair again.`,
+      `${known.hostName} has a newer key and came with an old one: rotate its key (poste host rotate-key), ` +
+        `unpair it here (poste peer remove ${known.hostName}), and pair again.`,
     );
   }
   if (isNewPeer(known) && (await livePeers(reader)).length >= PEERS_MAX) {

@@ -1,7 +1,8 @@
 /**
  * The one writer of the host's store: transactions that see each other, written as one synced batch at a time.
  *
- *     transact(work) ─▶ work runs alone, sees all before it ─▶ its writes join the group ─▶ one batch, `sync: true` ─▶ answered
+ *     transact(work) ─▶ work runs alone, sees all before it ─▶ its writes join the group
+ *                    ─▶ one batch, `sync: true` ─▶ answered
  *
  * Transactions that come while a batch is being synced form the next group. Invariants:
  *   - a transaction's writes are in the store together or not at all, and its caller waits until they are durable;

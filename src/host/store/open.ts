@@ -103,7 +103,8 @@ function checkSchema(stored: Buffer | undefined, folder: string): void {
   if (version > HOST_SCHEMA_VERSION) {
     throw new HostStoreRefused(
       'newer',
-      `the store at ${folder} has schema ${version} and this software knows ${HOST_SCHEMA_VERSION}: use the newer software`,
+      `the store at ${folder} has schema ${version} and this software knows ` +
+        `${HOST_SCHEMA_VERSION}: use the newer software`,
     );
   }
 }

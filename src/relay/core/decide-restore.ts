@@ -171,8 +171,9 @@ export function decidePreservedRevocations(replaced: ReplacedStore, rows: RowRea
 }
 
 /**
- * An enrolment that was never used gives way when the relay is full. One of the backup that the replaced store no longer
- * has gave way there, so it lapses here too. A replaced store of another history tells nothing of the backup's hosts.
+ * An enrolment that was never used gives way when the relay is full. One of the backup that the replaced store no
+ * longer has gave way there, so it lapses here too. A replaced store of another history tells nothing of the backup's
+ * hosts.
  */
 export function decidePreservedLapses(
   replaced: ReplacedStore,

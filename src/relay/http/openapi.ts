@@ -30,12 +30,12 @@ interface OpenApiOptions {
 
 const DESCRIPTION = `An untrusted store-and-forward relay for sealed mail.
 
-Every answer that is no success is an RFC 9457 problem document with a stable \`code\`, except where the HTTP server itself
-refuses bytes that it cannot read as HTTP/1.1 (400, 431 or 505 in its own words). A path that is no operation is answered
-404, another method 405 with \`allow\`: see \`components.responses\`.
+Every answer that is no success is an RFC 9457 problem document with a stable \`code\`, except where the HTTP server
+itself refuses bytes that it cannot read as HTTP/1.1 (400, 431 or 505 in its own words). A path that is no operation is
+answered 404, another method 405 with \`allow\`: see \`components.responses\`.
 
-A hop is signed with the host key over the method, the path from \`/v1\` or \`/v2\` on, the time, the SHA-256 of the body
-and, beside \`x-mail-key\`, the query and the key of the relay.`;
+A hop is signed with the host key over the method, the path from \`/v1\` or \`/v2\` on, the time, the SHA-256 of the
+body and, beside \`x-mail-key\`, the query and the key of the relay.`;
 
 /** The problems of every operation of the relay: framing, size, and a relay that stops. */
 const OF_ANY_OPERATION: readonly ProblemCode[] = ['BAD_REQUEST', 'LENGTH_REQUIRED', 'BODY_TOO_LARGE', 'UNAVAILABLE'];

@@ -26,7 +26,8 @@ export const LOG_CHECKPOINT = {
   ...PUBLIC,
   path: '/v2/relay/log/checkpoint',
   summary:
-    'Shows the newest signed checkpoint of the log, or the last one of an earlier epoch. Public, as links and consistency proofs are.',
+    'Shows the newest signed checkpoint of the log, or the last one of an earlier epoch. Public, as ' +
+    'links and consistency proofs are.',
   query: LogEpochQuery,
   successes: [{ ...ok(CheckpointResponse, 'a signed note'), contentType: 'text/plain' }],
   handle: checkpoint,

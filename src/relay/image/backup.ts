@@ -157,7 +157,8 @@ export async function unpackBackup(
     if (header.schema_version > SCHEMA_VERSION) {
       throw new StoreRefused(
         'newer-schema',
-        `${file} is of schema ${header.schema_version} and this software knows schemas up to ${SCHEMA_VERSION}: use the newer software`,
+        `${file} is of schema ${header.schema_version} and this software knows schemas up to ` +
+          `${SCHEMA_VERSION}: use the newer software`,
       );
     }
     await makeLevelFolder(levelFolder);
@@ -248,6 +249,7 @@ class ItemTally {
 function unreadableRows(count: number): ImageUnwritten {
   return new ImageUnwritten(
     'unreadable',
-    `${count} of its rows ${count === 1 ? 'is' : 'are'} damaged, and a restore refuses a backup that holds one: stop the relay, run poste relay log verify and then poste relay log rebuild, and take it again`,
+    `${count} of its rows ${count === 1 ? 'is' : 'are'} damaged, and a restore refuses a backup that holds one: ` +
+      'stop the relay, run poste relay log verify and then poste relay log rebuild, and take it again',
   );
 }

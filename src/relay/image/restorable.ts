@@ -37,7 +37,8 @@ export async function checkUnpacked(level: Level, header: BackupHeader, own: Pub
   if (header.relay_pubkey === own) return;
   throw new StoreRefused(
     'foreign-key',
-    `${file} is of another relay, whose key has the fingerprint ${displayFingerprint(header.relay_pubkey as PublicKey)}: restore it where that key is`,
+    `${file} is of another relay, whose key has the fingerprint ` +
+      `${displayFingerprint(header.relay_pubkey as PublicKey)}: restore it where that key is`,
   );
 }
 
@@ -178,7 +179,8 @@ async function read(
   if (relay.relayPubkey !== relay_pubkey) {
     throw new StoreRefused(
       'foreign-key',
-      `the store at ${shown} is of another relay, whose key has the fingerprint ${displayFingerprint(relay.relayPubkey)}: name another folder with --store-dir`,
+      `the store at ${shown} is of another relay, whose key has the fingerprint ` +
+        `${displayFingerprint(relay.relayPubkey)}: name another folder with --store-dir`,
     );
   }
   const record = await restored.level.get(logKey(lsn));
@@ -197,7 +199,8 @@ function certainOf(store: ReplacedStore): ReplacedStore {
 function unread(folder: string, what: string): StoreRefused {
   return new StoreRefused(
     'damaged',
-    `the store at ${folder} is damaged (${what}), so what was revoked, rotated or published since the backup cannot all be taken over: add --force to restore all the same, and revoke again whom you have revoked since`,
+    `the store at ${folder} is damaged (${what}), so what was revoked, rotated or published since the backup ` +
+      'cannot all be taken over: add --force to restore all the same, and revoke again whom you have revoked since',
   );
 }
 

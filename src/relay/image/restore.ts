@@ -134,7 +134,8 @@ type KeyedOptions = RestoreOptions & { signer: Signer };
 function withoutKey(folder: string): StoreRefused {
   return new StoreRefused(
     'missing-key',
-    `there is no relay.key in ${folder}, and no backup holds it: put the relay's own key there, or give it as MAIL_RELAY_KEY`,
+    `there is no relay.key in ${folder}, and no backup holds it: put the relay's own key ` +
+      'there, or give it as MAIL_RELAY_KEY',
   );
 }
 

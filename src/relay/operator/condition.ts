@@ -55,7 +55,9 @@ export const RULES: readonly Rule[] = [
     alert: 'PosteRelayNobodyLeads',
     is_critical: true,
     what: ({ sharedLog }) => (sharedLog?.leader === null ? 'No relay leads, so hosts get no answer.' : undefined),
-    mend: 'The log messages of each relay say why it does not take the lead. Look at PostgreSQL and the standby that it names.',
+    mend:
+      'The log messages of each relay say why it does not take the lead. Look at PostgreSQL ' +
+      'and the standby that it names.',
   },
   {
     alert: 'PosteRelayLogUnreachable',
@@ -68,7 +70,9 @@ export const RULES: readonly Rule[] = [
     alert: 'PosteRelayLogStalled',
     is_critical: true,
     what: ({ sharedLog }) => (sharedLog?.is_stalled ? stalledSentence(sharedLog) : undefined),
-    mend: 'Look at the disk, the locks, the connections and the standbys of PostgreSQL. Nothing that was accepted is lost.',
+    mend:
+      'Look at the disk, the locks, the connections and the standbys of PostgreSQL. ' +
+      'Nothing that was accepted is lost.',
   },
   {
     alert: 'PosteRelayLogInDoubt',
@@ -90,14 +94,19 @@ export const RULES: readonly Rule[] = [
       damagedRows > 0
         ? `${countText(damagedRows, 'row')} of the store ${damagedRows === 1 ? 'is' : 'are'} damaged.`
         : undefined,
-    mend: 'Stop the relay, run poste relay log verify, and then poste relay log rebuild. Of a relay whose log is shared, move the database aside instead: it is made anew from the log.',
+    mend:
+      'Stop the relay, run poste relay log verify, and then poste relay log rebuild. Of a relay whose log is ' +
+      'shared, move the database aside instead: it is made anew from the log.',
   },
   {
     alert: 'PosteRelayRowsDiffer',
     is_critical: true,
     what: ({ rowsFound }) =>
       rowsFound > 0 ? `The last check found ${countText(rowsFound, 'row')} that the log does not give.` : undefined,
-    mend: 'Stop the relay, run poste relay log verify, and then poste relay log rebuild. Of a relay whose log is shared, move the database aside instead: it is made anew from the log. Test the disk and the memory of this machine.',
+    mend:
+      'Stop the relay, run poste relay log verify, and then poste relay log rebuild. Of a relay whose log is ' +
+      'shared, move the database aside instead: it is made anew from the log. Test the disk ' +
+      'and the memory of this machine.',
   },
   {
     alert: 'PosteRelayQueueBroken',
@@ -117,7 +126,9 @@ export const RULES: readonly Rule[] = [
     alert: 'PosteRelayBackupOld',
     is_critical: false,
     what: ({ backups, nowMs }) => backups && backupFault(backups, nowMs),
-    mend: 'Look at the room and the rights of the backup folder, and whether it is mounted. The log of the relay names the error.',
+    mend:
+      'Look at the room and the rights of the backup folder, and whether it is mounted. The ' +
+      'log of the relay names the error.',
   },
   {
     alert: 'PosteRelayMailAboutToExpire',

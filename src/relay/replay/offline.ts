@@ -77,7 +77,8 @@ async function refuseDamagedTables(levelFolder: string): Promise<void> {
   const more = damages.length > named.length ? `, and ${damages.length - named.length} more` : '';
   throw new StoreRefused(
     'damaged',
-    `the database at ${levelFolder} has damaged table files (${named.join('; ')}${more}), of which nothing was read: restore the newest backup that verifies; senders push again what it lacks`,
+    `the database at ${levelFolder} has damaged table files (${named.join('; ')}${more}), of which nothing was ` +
+      'read: restore the newest backup that verifies; senders push again what it lacks',
   );
 }
 
@@ -87,7 +88,8 @@ function refuseOlderSchema(said: number, ofRelay: number, place: string): void {
   if (version === SCHEMA_VERSION) return;
   throw new StoreRefused(
     'unusable',
-    `${place} is of schema ${version} and this software reads schema ${SCHEMA_VERSION}: start the relay on it once, which brings it there`,
+    `${place} is of schema ${version} and this software reads schema ${SCHEMA_VERSION}: start the relay on it ` +
+      'once, which brings it there',
   );
 }
 

@@ -132,7 +132,8 @@ function checkLeaf(document: unknown, relayPubkey: PublicKey, old: string | unde
 }
 
 function signedCheckpoint({ size, epoch }: Checkpoint, relayPubkey: PublicKey): Verified {
-  const sentence = `The relay ${displayFingerprint(relayPubkey)} signed a checkpoint of ${leavesText(size)} in epoch ${epoch}.`;
+  const relay = displayFingerprint(relayPubkey);
+  const sentence = `The relay ${relay} signed a checkpoint of ${leavesText(size)} in epoch ${epoch}.`;
   return { check: 'checkpoint', sentence };
 }
 
@@ -200,7 +201,9 @@ function checkConsistency(document: unknown, relayPubkey: PublicKey, documents: 
   if (!verifyConsistency({ from, to, proof: hashesOf(proof.proof), ...roots })) {
     throw new NotVerified('the newer checkpoint does not continue the older one');
   }
-  const sentence = `The ${leavesText(to)} of the newer checkpoint ${to === 1 ? 'begins' : 'begin'} with the ${from} of the older one.`;
+  const sentence =
+    `The ${leavesText(to)} of the newer checkpoint ${to === 1 ? 'begins' : 'begin'} ` +
+    `with the ${from} of the older one.`;
   return {
     verified: [
       signedCheckpoint(older, relayPubkey),

@@ -119,7 +119,10 @@ async function* filledAnew(
 }
 
 function viewSentence(folder: string, mark: ViewMark): string {
-  return `the store at ${folder} is a view of a log that is kept ${logPlace(mark)}: move it aside, and the relay makes a new one from the log`;
+  return (
+    `the store at ${folder} is a view of a log that is kept ${logPlace(mark)}: move it aside, and the ` +
+    'relay makes a new one from the log'
+  );
 }
 
 interface RebuiltLog {
@@ -165,7 +168,8 @@ async function* replay(
     if (!(error instanceof DamagedRecord || error instanceof ReplayFailed)) throw error;
     throw new StoreRefused(
       'damaged',
-      `nothing was rebuilt, because the log is damaged (${error.message}): run poste relay log verify for details; restore the newest backup that verifies`,
+      `nothing was rebuilt, because the log is damaged (${error.message}): run poste relay log verify for ` +
+        'details; restore the newest backup that verifies',
     );
   } finally {
     await helper?.close();

@@ -28,7 +28,8 @@ import type { Verification } from './verification.ts';
 
 const TIME = 8;
 const CHARGE_ADVICE =
-  'What would be released beyond that cannot be acked and cannot expire, and poste relay log rebuild counts the same: restore the newest backup that verifies';
+  'What would be released beyond that cannot be acked and cannot expire, and poste relay log rebuild counts the ' +
+  'same: restore the newest backup that verifies';
 
 export async function* verifyCharges({ rows, findings }: Verification): AsyncGenerator<Progress, void> {
   const audit = new ChargesAudit(rows, findings);
@@ -138,7 +139,9 @@ class ChargesAudit {
       const counted = this.#rows.get('sender', sender)?.dedupRows ?? 0;
       if (counted === rows) continue;
       const who = displayFingerprint(sender);
-      const message = `${who} is charged for ${countText(counted, 'dedup row')}, and ${rows} ${rows === 1 ? 'is' : 'are'} kept of it: its quota of them is held against the wrong number`;
+      const message =
+        `${who} is charged for ${countText(counted, 'dedup row')}, and ${rows} ${rows === 1 ? 'is' : 'are'} kept ` +
+        'of it: its quota of them is held against the wrong number';
       this.#findings.add('CHARGE_DIFFERS', message, { host_pubkey: sender });
     }
   }
@@ -146,7 +149,9 @@ class ChargesAudit {
   #compare(who: string, row: UsageRow | undefined, waits: UsageRow): void {
     const charged = row ?? NO_USAGE;
     if (charged.items === waits.items && charged.bytes === waits.bytes) return;
-    const message = `${who} is charged for ${usageText(charged)}, and ${usageText(waits)} ${waits.items === 1 ? 'waits' : 'wait'}. ${CHARGE_ADVICE}`;
+    const message =
+      `${who} is charged for ${usageText(charged)}, and ${usageText(waits)} ` +
+      `${waits.items === 1 ? 'waits' : 'wait'}. ${CHARGE_ADVICE}`;
     this.#findings.add('CHARGE_DIFFERS', message);
   }
 }

@@ -23,7 +23,9 @@ export async function* verifyCheckpoints(verification: Verification): AsyncGener
   addDamaged(found, 'the one before or after it stands in for it', findings);
   const start = yield* beginReplay(offline, baseOf(found, offline, 'oldest'), scratch);
   if (start && start.unowned > 0) {
-    const message = `nothing says when ${countText(start.unowned, 'dedup row')} of checkpoint ${start.throughLsn} may be forgotten, so that would never be`;
+    const message =
+      `nothing says when ${countText(start.unowned, 'dedup row')} of checkpoint ${start.throughLsn} may be ` +
+      'forgotten, so that would never be';
     findings.add('DUE_MISSING', message);
   }
   verification.startLsn = start?.throughLsn;
@@ -62,7 +64,9 @@ export async function* verifyPrunedHashes(verification: Verification): AsyncGene
     verification.isTreeKnown = true;
   } catch (error) {
     if (!(error instanceof DamagedRecord)) throw error;
-    const message = `${error.message}, and the records that it was made of were pruned: restore the newest backup that verifies`;
-    findings.add('TREE_MISSING', message);
+    findings.add(
+      'TREE_MISSING',
+      `${error.message}, and the records that it was made of were pruned: restore the newest backup that verifies`,
+    );
   }
 }

@@ -168,7 +168,9 @@ class Part {
       if (areSame(runs, at, this.#rows, timeAt + TIME, senderBytes)) this.#isNamed[nth] = 1;
       else {
         // The purge would count the row against whom the entry names.
-        const message = `a due entry names another sender than the dedup row of ${senderText(this.#senderOf(nth))} has. ${ADVICE}`;
+        const message =
+          'a due entry names another sender than the dedup row of ' +
+          `${senderText(this.#senderOf(nth))} has. ${ADVICE}`;
         findings.add('DUE_DAMAGED', message);
       }
     }

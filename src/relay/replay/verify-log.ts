@@ -52,7 +52,9 @@ export async function* verifyLog(verification: Verification): AsyncGenerator<Pro
       const checkpoint = checkpoints.get(lsn);
       if (!checkpoint || firstBadLsn !== undefined || lsn <= (startLsn ?? lsn)) continue;
       if (await hasRowsOf(checkpoint, rows, scratch)) continue;
-      const message = `the rows of checkpoint ${lsn} are not those that the log gives: they had gone wrong before it was taken; poste relay log rebuild leaves it out`;
+      const message =
+        `the rows of checkpoint ${lsn} are not those that the log gives: they had gone wrong before it was taken; ` +
+        'poste relay log rebuild leaves it out';
       findings.add('CHECKPOINT_DIFFERS', message, { lsn });
     }
     yield { stage: 'log', done: expected - 1, of: store.lastLsn };
@@ -109,7 +111,8 @@ async function addFindings(offline: OfflineStore, bad: readonly BadRecord[], fin
 }
 
 const ADVICE =
-  'What follows it cannot be replayed, so the rows cannot be compared or rebuilt: restore the newest backup that verifies; senders push again what it lacks';
+  'What follows it cannot be replayed, so the rows cannot be compared or rebuilt: restore the newest backup ' +
+  'that verifies; senders push again what it lacks';
 
 /** What the record held, as far as the rows or its own bytes still show. */
 function describeLost(accepted: readonly string[] | undefined, bytes: Buffer | undefined): string {

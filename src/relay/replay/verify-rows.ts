@@ -131,7 +131,9 @@ async function rowNames(offline: OfflineStore, hashed: ReadonlySet<string>): Pro
       for (const { event } of run) {
         if (event.type === 'ItemAccepted') {
           for (const { hostPubkey } of event.targets) {
-            const words = `item ${event.itemId} of ${displayFingerprint(event.senderPubkey)} for ${displayFingerprint(hostPubkey)}`;
+            const words =
+              `item ${event.itemId} of ${displayFingerprint(event.senderPubkey)} ` +
+              `for ${displayFingerprint(hostPubkey)}`;
             note('dedup', rowKey.dedup(event.senderPubkey, hostPubkey, event.itemId), words);
           }
         } else if (event.type === 'HostEnrolled' || event.type === 'KeyRotated') {

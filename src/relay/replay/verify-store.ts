@@ -71,12 +71,17 @@ async function verifyMarks(level: Level, findings: Findings): Promise<void> {
       const target = firstKeyOf(key);
       const bytes = verifiedBytes(key, value);
       if (!bytes) {
-        const message = `${rowName(key)} does not match its checksum: the relay writes it anew when it collects that queue`;
-        findings.add('MARK_DIFFERS', message, { host_pubkey: target, key: key.toString('hex') });
+        findings.add(
+          'MARK_DIFFERS',
+          `${rowName(key)} does not match its checksum: the relay writes it anew when it collects that queue`,
+          { host_pubkey: target, key: key.toString('hex') },
+        );
         continue;
       }
       if (Number(bytes.readBigUInt64BE(0)) > (through.get(target) ?? 0)) {
-        const message = `the queue of ${displayFingerprint(target)} is marked as collected further than it was acked: what it acks would stay on disk; poste relay log rebuild drops the mark`;
+        const message =
+          `the queue of ${displayFingerprint(target)} is marked as collected further than it was acked: what it ` +
+          'acks would stay on disk; poste relay log rebuild drops the mark';
         findings.add('MARK_DIFFERS', message, { host_pubkey: target, key: collectedKey(target).toString('hex') });
       }
     }
@@ -133,6 +138,8 @@ async function verifyRelayKey(relay: RelayRow, folder: string, findings: Finding
   }
   // Without the file the key comes from the deploy secret.
   if (own === undefined || own === relay.relayPubkey) return;
-  const message = `relay.key is the key of ${displayFingerprint(own)}, and the store is of ${displayFingerprint(relay.relayPubkey)}: give the store its own key back`;
+  const message =
+    `relay.key is the key of ${displayFingerprint(own)}, and the store is of ` +
+    `${displayFingerprint(relay.relayPubkey)}: give the store its own key back`;
   findings.add('IDENTITY_DIFFERS', message);
 }

@@ -124,13 +124,20 @@ function judge(
   const place = `${displayFingerprint(firstKeyOf(key))} at seq ${seqOf(key)}`;
   const details = { host_pubkey: firstKeyOf(key), seq: seqOf(key) };
   if (!name) {
-    const message = `wire bytes lie for ${place} and no queued item names them: mail that should be deleted is still on disk`;
-    findings.add('PAYLOAD_UNEXPECTED', message, details);
+    findings.add(
+      'PAYLOAD_UNEXPECTED',
+      `wire bytes lie for ${place} and no queued item names them: mail that should be deleted is still on disk`,
+      details,
+    );
   } else if (!wire) {
-    const message = `the wire bytes of ${nameItem(level, name)} are gone: when it is pulled, the relay reports it lost and begins a new epoch, and its sender pushes it again`;
+    const message =
+      `the wire bytes of ${nameItem(level, name)} are gone: when it is pulled, the relay reports it lost and ` +
+      'begins a new epoch, and its sender pushes it again';
     findings.add('PAYLOAD_MISSING', message, details);
   } else {
-    const message = `the wire bytes of ${nameItem(level, name)} are not the ones that were accepted: they are not served; when it is pulled, the relay reports it lost and begins a new epoch, and its sender pushes it again`;
+    const message =
+      `the wire bytes of ${nameItem(level, name)} are not the ones that were accepted: they are not served; when ` +
+      'it is pulled, the relay reports it lost and begins a new epoch, and its sender pushes it again';
     findings.add('PAYLOAD_DIFFERS', message, details);
   }
 }

@@ -23,7 +23,8 @@ export async function* lookUpEach(
       const answer = values[at] ? 'with another value' : 'with nothing';
       findings.add(
         'LOOKUP_DIFFERS',
-        `the database answers for the key ${key.toString('hex')} ${answer}, although it holds it: a table file is damaged; restore a backup, or rebuild`,
+        `the database answers for the key ${key.toString('hex')} ${answer}, although it holds it: a table file ` +
+          'is damaged; restore a backup, or rebuild',
         { key: key.toString('hex') },
       );
     }

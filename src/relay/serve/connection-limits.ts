@@ -48,7 +48,8 @@ export function connectionLimits(
   const remedy = 'raise it (LimitNOFILE= of the systemd unit, --ulimit nofile= of docker, ulimit -n of a shell)';
   if (asked.max !== undefined && asked.max > room) {
     throw new TooFewFiles(
-      `this process may open ${openFilesMax} files, which leaves ${Math.max(0, room)} for connections, and --max-connections says ${asked.max}: ${remedy}, or say fewer`,
+      `this process may open ${openFilesMax} files, which leaves ${Math.max(0, room)} for connections, and ` +
+        `--max-connections says ${asked.max}: ${remedy}, or say fewer`,
     );
   }
   if (asked.max === undefined && byDefault < CONNECTIONS_LEAST) {
@@ -63,7 +64,8 @@ export function connectionLimits(
   const notices =
     asked.max === undefined && max < CONNECTIONS_FEW
       ? [
-          `At most ${max} connections are held at once, as this process may open ${openFilesMax} files: ${remedy} to 65536.`,
+          `At most ${max} connections are held at once, as this process may open ` +
+            `${openFilesMax} files: ${remedy} to 65536.`,
         ]
       : [];
   return { limits: { max, perAddressMax }, notices };

@@ -155,7 +155,8 @@ export function startRowsCheck({ relay, store, isView, onFound }: RowsCheckParts
       if (isView)
         log.error(
           { code },
-          'a row of the view is not what the log gives: stop the relay and move its database aside, and it is made anew from the log',
+          'a row of the view is not what the log gives: stop the relay and move its database aside, ' +
+            'and it is made anew from the log',
         );
       else
         log.error(

@@ -112,6 +112,7 @@ export function openNotices({
 }: Pick<RelayOptions, 'admission' | 'issuer' | 'listen' | 'trustProxy'>): string[] {
   if (admission === 'invite' || issuer || (isLoopback(listen.host) && trustProxy === 'none')) return [];
   return [
-    'Anybody who reaches this relay may enrol, push to hosts that published no sender list, and fill its disk up to a part of --mail-budget. With --admission invite only hosts with a token of poste relay admit get in.',
+    'Anybody who reaches this relay may enrol, push to hosts that published no sender list, and fill its disk ' +
+      'up to a part of --mail-budget. With --admission invite only hosts with a token of poste relay admit get in.',
   ];
 }

@@ -12,7 +12,10 @@ export type Durability = (typeof DURABILITIES)[number];
 export function namesFault(durability: Durability, names: string): string | undefined {
   if (durability !== 'standby') return undefined;
   if (names.trim() === '')
-    return 'the server of the log names no standby, so one copy would be all: set synchronous_standby_names there, or say --durability single (one copy) or --durability storage (the storage beneath is replicated)';
+    return (
+      'the server of the log names no standby, so one copy would be all: set synchronous_standby_names there, or ' +
+      'say --durability single (one copy) or --durability storage (the storage beneath is replicated)'
+    );
   if (names.includes('*'))
     return 'synchronous_standby_names holds a *, so any program that connects may count as a copy: name the standbys';
   return undefined;

@@ -48,7 +48,8 @@ interface InspectedLog {
 const SETTINGS = `SELECT current_setting('synchronous_commit') AS "synchronousCommit", current_user AS user`;
 const STANDBYS = `SELECT coalesce(application_name, '') AS name, sync_state AS sync,
   extract(epoch FROM flush_lag)::float8 AS "lagSeconds" FROM pg_stat_replication`;
-const BEAT_AGE = `SELECT (extract(epoch FROM clock_timestamp() - beat_at) * 1000)::float8 AS "beatAgeMs" FROM relay_log`;
+const BEAT_AGE = `
+SELECT (extract(epoch FROM clock_timestamp() - beat_at) * 1000)::float8 AS "beatAgeMs" FROM relay_log`;
 
 /** Throws `LogRefused` and `LogUnreachable`. */
 export async function inspectLog(

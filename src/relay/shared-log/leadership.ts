@@ -78,7 +78,10 @@ export class LeaseWatch {
 }
 
 function twinSentence(name: string): string {
-  return `another process leads under the name of this node, ${name}: its store folder was copied. Delete the file node-name in this folder, and start the relay again`;
+  return (
+    `another process leads under the name of this node, ${name}: its store folder was copied. Delete the file ` +
+    'node-name in this folder, and start the relay again'
+  );
 }
 
 interface LeadershipOptions

@@ -61,11 +61,20 @@ export function whyNotServed(phase: LogPhase): string | undefined {
     case 'serving':
       return undefined;
     case 'loading':
-      return `the log does not serve while the store of node ${phase.node} is moved into it: run poste relay cluster publish there again, or with --abort`;
+      return (
+        `the log does not serve while the store of node ${phase.node} is moved into it: run ` +
+        'poste relay cluster publish there again, or with --abort'
+      );
     case 'aborting':
-      return `the log does not serve until node ${phase.node} has given a move up: run poste relay cluster publish --abort there again`;
+      return (
+        `the log does not serve until node ${phase.node} has given a move up: run ` +
+        'poste relay cluster publish --abort there again'
+      );
     case 'moved':
-      return `the log went to the store of node ${phase.node}: start its relay without --log, or run poste relay cluster publish there`;
+      return (
+        `the log went to the store of node ${phase.node}: start its relay without --log, or run ` +
+        'poste relay cluster publish there'
+      );
     case 'unknown':
       return `the log does not serve, and this software does not know why (${phase.text}): use the newer software`;
     default:

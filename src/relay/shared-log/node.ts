@@ -170,7 +170,8 @@ class Node {
       this.reach.noteCopies(copyFault);
       if (state.logId !== view.log.logId)
         throw new LogRefused(
-          'another log was put in the place of this one: start the relay again, and it puts its view aside and follows that log',
+          'another log was put in the place of this one: start the relay again, and it puts its ' +
+            'view aside and follows that log',
         );
       if (this.#server) refuseOlder(server, this.#server);
       const parts = { log, store: view.store, view: view.log };
@@ -221,7 +222,8 @@ class Node {
       if (isBegun) throw new LogRefused('the log could not be begun in this database');
       if (hasDatabase(folder) || (await readWitness(this.options)) !== undefined)
         throw new LogRefused(
-          `the database of the log is empty, and ${folder} holds a relay already: see that --log names the right one, or name another folder with --store-dir`,
+          `the database of the log is empty, and ${folder} holds a relay already: see that --log names the ` +
+            'right one, or name another folder with --store-dir',
         );
       copied(opened);
       await log.initialise(randomUUID());

@@ -119,7 +119,8 @@ async function openFilled(options: ViewOptions, level: Level, notices: string[])
     const what = `the snapshot of batch ${state.snapshotNo} in the log is damaged (${error.message})`;
     if (fresh.prunedNo > 0)
       throw new LogRefused(
-        `${what}, and the batches that it stands for are pruned: start a relay of this log whose view is whole, which replaces the snapshot while it leads; without one, restore the database of the log`,
+        `${what}, and the batches that it stands for are pruned: start a relay of this log whose view is whole, ` +
+          'which replaces the snapshot while it leads; without one, restore the database of the log',
       );
     const withoutIt = { ...options, state: { ...fresh, snapshotNo: 0 } };
     return open(withoutIt, [...notices, `The view is made from the batches of the log, because ${what}.`]);
@@ -232,5 +233,8 @@ function ownLogSentence(folder: string): string {
 }
 
 function otherLogSentence(folder: string, mark: ViewMark): string {
-  return `the store at ${folder} is a view of another log, which is ${logPlace(mark)}: see that --log names the right one, name another folder with --store-dir, or move it aside`;
+  return (
+    `the store at ${folder} is a view of another log, which is ${logPlace(mark)}: see that --log names the right ` +
+    'one, name another folder with --store-dir, or move it aside'
+  );
 }

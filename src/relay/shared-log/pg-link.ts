@@ -183,8 +183,8 @@ function refuseUnsafe({ version, fsync, fullPageWrites }: ServerSettings, name: 
 type Asked = PgLink | LogRefused | string;
 
 /**
- * Opens a link to the primary. All servers are asked at the same time. A primary of before that came back beside the one
- * that took its place is one too, until somebody makes it a standby: the one of the highest timeline counts.
+ * Opens a link to the primary. All servers are asked at the same time. A primary of before that came back beside the
+ * one that took its place is one too, until somebody makes it a standby: the one of the highest timeline counts.
  *
  * Throws `LogRefused` when no server can be used and one of them never will be as it is; else `LogUnreachable`.
  */
@@ -238,7 +238,10 @@ export function reasonOf(error: unknown): string {
 
 /** A pooler that gives each transaction to another server process keeps no settings or statements of a link. */
 export function poolerSentence(why: string): string {
-  return `there is a pooler in transaction mode before the server of the log (${why}): let it run in session mode, or name the server itself in --log`;
+  return (
+    `there is a pooler in transaction mode before the server of the log (${why}): let it run in session mode, or ` +
+    'name the server itself in --log'
+  );
 }
 
 export interface ServerError extends Error {

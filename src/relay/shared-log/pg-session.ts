@@ -1,7 +1,7 @@
 /**
- * Statements on the two connections of a log in PostgreSQL, and whether their answers can be believed. One connection is
- * for appends, because an append that waits for the standby must not hold up reads; the other for reads and renewals.
- * Each is opened when it is wanted, and anew when it was lost.
+ * Statements on the two connections of a log in PostgreSQL, and whether their answers can be believed. One connection
+ * is for appends, because an append that waits for the standby must not hold up reads; the other for reads and
+ * renewals. Each is opened when it is wanted, and anew when it was lost.
  *
  * What a server must not be, or does not allow, ends a node that starts, with a sentence for its operator. Of a node
  * that runs it may be repaired meanwhile: it waits, as for a server that does not answer.
@@ -181,7 +181,8 @@ export class PgSession {
       } catch (error) {
         if (isForbidden(error))
           throw new LogRefused(
-            `the database of the log lacks tables, and this user may not make them (${error.message}): run poste relay cluster init as their owner, and grant the rights that it prints`,
+            `the database of the log lacks tables, and this user may not make them (${error.message}): run ` +
+              'poste relay cluster init as their owner, and grant the rights that it prints',
             { cause: error },
           );
         if (tries === CREATE_TRIES || !isAnswer(error) || !MADE_MEANWHILE.has(error.code))

@@ -158,7 +158,8 @@ async function isServed({ log, folder }: MoveOptions, { logId }: ViewMark): Prom
   }
   if (!isMoveOf(phase, node) || phase.logId !== logId)
     throw new LogRefused(
-      `the store at ${folder} is a view of the log ${logId}, and ${log.place} holds another one: see that --log names the right database`,
+      `the store at ${folder} is a view of the log ${logId}, and ${log.place} holds another one: see that ` +
+        '--log names the right database',
     );
   return false;
 }
@@ -215,7 +216,8 @@ async function refuseDamagedRows(store: RelayStore, folder: string): Promise<voi
   if (store.damagedRows.count === 0) return;
   throw new StoreRefused(
     'damaged',
-    `the store at ${folder} holds damaged rows: run poste relay log verify and poste relay log rebuild, and move it then`,
+    `the store at ${folder} holds damaged rows: run poste relay log verify and ` +
+      'poste relay log rebuild, and move it then',
   );
 }
 

@@ -156,7 +156,10 @@ export interface LogChange {
   state: string;
   /** A new one, by which the row shows that this change was made. */
   tenure: string;
-  /** The log that takes the place of the one in the row, in the format of this software, and the batch that its snapshot stands for. */
+  /**
+   * The log that takes the place of the one in the row, in the format of this software, and the batch that its snapshot
+   * stands for.
+   */
   replacedBy?: { logId: string; no: number } | undefined;
 }
 

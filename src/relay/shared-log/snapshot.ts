@@ -220,7 +220,8 @@ function unframe(part: number, body: Buffer): Buffer {
   const [format = 0] = body;
   if (format > SNAPSHOT_FORMAT)
     throw new LogRefused(
-      `the snapshot in the log has the format ${format} and this software knows ${SNAPSHOT_FORMAT}: start the newer software`,
+      `the snapshot in the log has the format ${format} and this software knows ` +
+        `${SNAPSHOT_FORMAT}: start the newer software`,
     );
   const bytes = body.subarray(HEADER_BYTES);
   if (format !== SNAPSHOT_FORMAT || bytes.length === 0 || body.readUInt32BE(1) !== checksumOf(part, bytes))

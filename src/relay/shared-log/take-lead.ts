@@ -133,8 +133,8 @@ export async function takeLead(node: Candidate, parts: LeadParts): Promise<Leadi
       view: view.log,
       close: async () => {
         cancelGiveUp?.();
-        // First: another node waits for it. A node that is not reached, or that could not tell what the log lacks, leads
-        // until its lease is over.
+        // First: another node waits for it. A node that is not reached, or that could not tell what the log lacks,
+        // leads until its lease is over.
         await giveBack().catch((error: unknown) => reach.note(error));
         await leadership.stop();
         await present.stop();

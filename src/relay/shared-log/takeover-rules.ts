@@ -39,7 +39,11 @@ export function obstacle({ settings, holder }: LogState, own: Own): string | und
   if (ofClock !== undefined) return ofClock;
   const isOther = settings.length > 0 && !settings.equals(own.settings);
   if (!isOther || holder === own.holder || own.acceptsSettings) return undefined;
-  return `it was started with other settings than ${holder} (${settingsThatDiffer(settings, own.settings).join(', ')}): start both alike, or this one with --accept-settings`;
+  return (
+    `it was started with other settings than ${holder} ` +
+    `(${settingsThatDiffer(settings, own.settings).join(', ')}): start both alike, or ` +
+    'this one with --accept-settings'
+  );
 }
 
 /** The view of this node as it was found at the start. */

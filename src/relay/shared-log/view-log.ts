@@ -33,7 +33,8 @@ const NOTHING_FORGOTTEN = { expiryEntries: [], dedupEntries: [], dedupRows: [] }
 export class ViewDiverged extends LogRefused {
   constructor({ no, firstLsn, lastLsn }: FollowedBatch) {
     super(
-      `this view makes something else of batch ${no} of the log (records ${firstLsn} to ${lastLsn}) than the node that appended it: start all nodes with the same version; if it stays, move the view aside`,
+      `this view makes something else of batch ${no} of the log (records ${firstLsn} to ${lastLsn}) than the ` +
+        'node that appended it: start all nodes with the same version; if it stays, move the view aside',
     );
   }
 }

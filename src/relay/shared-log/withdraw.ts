@@ -46,7 +46,8 @@ export async function withdrawLog(options: MoveOptions): Promise<WithdrawReport>
   // It would be put aside, and another log than the one that was there would be in the folder afterwards.
   if (!isHere && mark && mark.logId !== logId)
     throw new LogRefused(
-      `the store at ${folder} is a view of the log ${mark.logId}, and ${log.place} holds ${logId}: name the right database with --log, or an empty folder with --store-dir`,
+      `the store at ${folder} is a view of the log ${mark.logId}, and ${log.place} holds ${logId}: name the ` +
+        'right database with --log, or an empty folder with --store-dir',
     );
   const led = isHere ? undefined : await askAndLead(options, node, state);
   try {
@@ -84,7 +85,8 @@ async function becomeOwn(options: MoveOptions, node: string): Promise<void> {
     const isWhole = mark?.logId === state.logId && mark.no === state.lastNo && mark.lastLsn === state.lastLsn;
     if (!isWhole)
       throw new LogRefused(
-        `the store at ${folder} lacks a part of the log, which went to it: move the log back with poste relay cluster publish, and begin again`,
+        `the store at ${folder} lacks a part of the log, which went to it: move the log back with ` +
+          'poste relay cluster publish, and begin again',
       );
     await becomeOwnLog(level, options);
   });

@@ -1,7 +1,7 @@
 /**
- * The newest batch that a node has seen of the log, in a file outside the view: a log that lacks it lost something, and a
- * server that is older than the one where it was seen was replaced by another. The file lies beside the position that a
- * store with a log of its own would have (position.ts), so that a store folder that is put back does not bring it
+ * The newest batch that a node has seen of the log, in a file outside the view: a log that lacks it lost something, and
+ * a server that is older than the one where it was seen was replaced by another. The file lies beside the position that
+ * a store with a log of its own would have (position.ts), so that a store folder that is put back does not bring it
  * along.
  */
 import { readFile, rm } from 'node:fs/promises';
@@ -132,7 +132,8 @@ export class WitnessKeeper {
 export function refuseOlder(server: LogServer, seen: LogServer): void {
   if (server.systemId !== seen.systemId || server.timeline >= seen.timeline) return;
   throw new LogRefused(
-    'the server of the log is older than what this node has seen: it was replaced by another, which is to be named in --log',
+    'the server of the log is older than what this node has seen: it was replaced by ' +
+      'another, which is to be named in --log',
   );
 }
 

@@ -74,7 +74,8 @@ export class Standby implements RelaySubject {
       onMissing: (items: number, foundBy: LostFinder) =>
         log.warn(
           { items, foundBy },
-          'items are missing or altered on the disk, and the log does not have them: the relay that leads finds out whether they are lost',
+          'items are missing or altered on the disk, and the log does not have them: the relay that leads finds ' +
+            'out whether they are lost',
         ),
       onUnreadable: (rows, foundBy) =>
         log.error(

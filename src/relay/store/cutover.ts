@@ -93,7 +93,8 @@ export async function finishRestore(folder: string, options: FinishOptions = {})
       if (TAKEN.has(code) && attempt < ATTEMPTS_MAX) continue;
       throw new StoreRefused(
         'unusable',
-        `the restore into ${folder} has happened, and cannot be carried out to its end (${code}: ${path}): mend that, and start the relay, which goes on with it`,
+        `the restore into ${folder} has happened, and cannot be carried out to its end (${code}: ${path}): mend ` +
+          'that, and start the relay, which goes on with it',
       );
     }
   }

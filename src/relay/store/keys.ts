@@ -14,7 +14,8 @@
  *   11      first lsn u64, level u8, index u64     hash tile of the tree that begins there (log-tree.ts)
  *   12      first lsn u64                          first leaf of the tree that begins there (log-tree.ts)
  *   13      lsn u64, part u32                      part of the rows after that record (row-checkpoints.ts)
- *   14      lsn u64                                lsn u64 of the event that vouches for those rows (row-checkpoints.ts)
+ *   14      lsn u64                                lsn u64 of the event that vouches for those rows
+ *                                                  (row-checkpoints.ts)
  *   15                                             how far the log was pruned (marks.ts)
  *   20      host key 32                            enrolment row
  *   21      host key 32                            lineage row

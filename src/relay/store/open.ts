@@ -239,18 +239,23 @@ export function refuseForeignKey(relay: RelayRow, signer: Signer, what: 'store' 
   if (relay.relayPubkey === signer.publicKey) return;
   throw new StoreRefused(
     'foreign-key',
-    `the relay key is not the one of the ${what} at ${place}: that one has the fingerprint ${displayFingerprint(relay.relayPubkey)}; give the ${what} its own key`,
+    `the relay key is not the one of the ${what} at ${place}: that one has the fingerprint ` +
+      `${displayFingerprint(relay.relayPubkey)}; give the ${what} its own key`,
   );
 }
 
 function viewSentence(folder: string, mark: ViewMark): string {
-  return `the store at ${folder} is a view of a log that is kept ${logPlace(mark)}: start the relay with --log, name another folder with --store-dir, or move the log back with poste relay cluster withdraw`;
+  return (
+    `the store at ${folder} is a view of a log that is kept ${logPlace(mark)}: start the relay with --log, name ` +
+    'another folder with --store-dir, or move the log back with poste relay cluster withdraw'
+  );
 }
 
 function damaged(folder: string, what: string): StoreRefused {
   return new StoreRefused(
     'damaged',
-    `the store at ${folder} is damaged (${what}): restore a backup, or move the folder aside to begin empty; senders will push again what was not confirmed`,
+    `the store at ${folder} is damaged (${what}): restore a backup, or move the folder aside to begin empty; ` +
+      'senders will push again what was not confirmed',
   );
 }
 

@@ -208,12 +208,16 @@ export async function positionFault(
     return { reason: 'position-missing', clause };
   }
   if (position.lsn <= pruned.throughLsn) {
-    const clause = `the position file is of log record ${position.lsn}, and the log was pruned through ${pruned.throughLsn} since: it is an older copy, and cannot tell whether this is its history`;
+    const clause =
+      `the position file is of log record ${position.lsn}, and the log was pruned through ${pruned.throughLsn} ` +
+      'since: it is an older copy, and cannot tell whether this is its history';
     return { reason: 'position-differs', clause };
   }
   const record = await level.get(logKey(position.lsn));
   if (!record) {
-    const clause = `the store ends before log record ${position.lsn}, which it had committed: it is an older copy, or it lost its end`;
+    const clause =
+      `the store ends before log record ${position.lsn}, which it had committed: it is an ` +
+      'older copy, or it lost its end';
     return { reason: 'position-ahead', clause };
   }
   if (hash('sha256', record, 'buffer').equals(position.recordHash)) return undefined;
@@ -236,7 +240,8 @@ export function heartbeatFault(
   }
   const ageMs = nowMs - atMs;
   if (ageMs > HEARTBEAT_STALE_MS) {
-    const clause = `the last heartbeat in the ${where} is ${Math.floor(ageMs / 60_000)} minutes old: it may be an older copy`;
+    const minutes = Math.floor(ageMs / 60_000);
+    const clause = `the last heartbeat in the ${where} is ${minutes} minutes old: it may be an older copy`;
     return { reason: 'stale-heartbeat', clause };
   }
   if (ageMs >= -HEARTBEAT_AHEAD_MS) return undefined;

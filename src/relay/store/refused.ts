@@ -90,7 +90,8 @@ export function refusedIfDamaged(error: unknown, place: string): unknown {
   if (what === undefined) return error;
   const advice =
     error instanceof DamagedRow
-      ? 'if poste relay log verify finds its log whole, poste relay log rebuild makes the rows anew; otherwise restore a backup; senders will push again what was not confirmed'
+      ? 'if poste relay log verify finds its log whole, poste relay log rebuild makes the rows anew; otherwise ' +
+        'restore a backup; senders will push again what was not confirmed'
       : 'restore a backup, or move the folder aside to begin empty; senders will push again what was not confirmed';
   return new StoreRefused('damaged', `the store at ${place} is damaged (${what}): ${advice}`);
 }
@@ -103,7 +104,8 @@ export async function makeFolder(folder: string): Promise<void> {
     const isFile = code === 'EEXIST' || code === 'ENOTDIR';
     throw new StoreRefused(
       'unusable',
-      `${folder} cannot be used as the store folder (${isFile ? `it ${fileThere(folder)}` : (code ?? 'unknown error')}): name another one with --store-dir`,
+      `${folder} cannot be used as the store folder ` +
+        `(${isFile ? `it ${fileThere(folder)}` : (code ?? 'unknown error')}): name another one with --store-dir`,
     );
   }
 }
@@ -145,7 +147,9 @@ export async function openLevel(
     if (await isCurrentTorn(folder)) {
       throw new StoreRefused(
         'damaged',
-        `the database at ${folder} is missing, or lost its CURRENT file or holds a torn one, although the relay has run here before: poste relay log rebuild makes that file anew where all else is there; otherwise restore a backup, or move ${folder} and ${positionPath} aside to begin empty`,
+        `the database at ${folder} is missing, or lost its CURRENT file or holds a torn one, although the relay ` +
+          'has run here before: poste relay log rebuild makes that file anew where all else is there; otherwise ' +
+          `restore a backup, or move ${folder} and ${positionPath} aside to begin empty`,
       );
     }
     const said = cause?.message ?? 'unknown error';
@@ -168,7 +172,8 @@ async function refuseUnreadableFiles(folder: string): Promise<void> {
   if (!unreadable) return;
   throw new StoreRefused(
     'unusable',
-    `the database at ${folder} cannot be opened (${unreadable.code} while reading ${unreadable.name}): ${systemRemedy(unreadable.code)}, and start the relay again`,
+    `the database at ${folder} cannot be opened (${unreadable.code} while reading ${unreadable.name}): ` +
+      `${systemRemedy(unreadable.code)}, and start the relay again`,
   );
 }
 

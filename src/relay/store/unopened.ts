@@ -2,9 +2,10 @@
  * Looks into a store that no relay serves from, without opening its database. LevelDB writes when it opens one: a new
  * manifest, its newest writes as a table; and it begins to compact, and so reads tables and writes them anew.
  *
- * `poste relay doctor` changes nothing: LevelDB opens a folder of its own beside, in which the tables are links to those
- * of the store, and what LevelDB would replace are copies. What looks at the files themselves takes the lock of the
- * database: it is LevelDB's own, of an empty database in a temporary folder whose LOCK file is a link to the other one.
+ * `poste relay doctor` changes nothing: LevelDB opens a folder of its own beside, in which the tables are links to
+ * those of the store, and what LevelDB would replace are copies. What looks at the files themselves takes the lock of
+ * the database: it is LevelDB's own, of an empty database in a temporary folder whose LOCK file is a link to the other
+ * one.
  */
 import { copyFile, mkdtemp, readFile, readdir, rm, stat, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

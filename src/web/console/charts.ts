@@ -35,7 +35,8 @@ export function Charts(): VNode {
     </form>
     <${Warning} text=${problem} />
     ${isLive || !loaded ? null : html`<${Kept} loaded=${loaded} />`}
-    ${all.length === 0 ? isLive && html`<p class="none">The first measurements come in a few seconds.</p>` : html`<${Drawn} all=${all} key=${range.kind} />`}
+    ${all.length > 0 && html`<${Drawn} all=${all} key=${range.kind} />`}
+    ${all.length === 0 && isLive && html`<p class="none">The first measurements come in a few seconds.</p>`}
   </section>`;
 }
 
@@ -43,8 +44,8 @@ function Kept({ loaded }: { loaded: ConsoleSamples }): VNode {
   const { samples: found, first_at: first } = loaded;
   if (first === null) return html`<p class="note">There are no measurements yet.</p>`;
   return html`<p class="note">
-    ${found.length === 0 && 'There are no measurements of this time. '}The relay keeps them in memory for a week: the oldest
-    is from <${Time} at=${first} />.
+    ${found.length === 0 && 'There are no measurements of this time. '}The relay keeps them in memory for a week: the
+    oldest is from <${Time} at=${first} />.
   </p>`;
 }
 
@@ -166,7 +167,9 @@ function Chart({ title, times, lines, unit }: ChartProps): VNode {
       <span class="chart-keys">
         ${lines.map(
           ({ label, colour, values }) =>
-            html`<span class="chart-key"><i class=${`swatch swatch${colour}`}></i>${label} <b>${latestOf(values)}</b></span>`,
+            html`<span class="chart-key">
+              <i class=${`swatch swatch${colour}`}></i>${label} <b>${latestOf(values)}</b>
+            </span>`,
         )}
       </span>
     </figcaption>

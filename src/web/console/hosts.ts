@@ -67,7 +67,8 @@ export function Hosts(): VNode {
 
   return html`<h1 tabindex="-1">Hosts</h1>
     <form class="filters" role="search" onSubmit=${(event: Event) => event.preventDefault()}>
-      <${SearchField} placeholder="name, account, owner or key" charactersMax=${100} value=${search} change=${fromStart(setSearch)} />
+      <${SearchField} placeholder="name, account, owner or key" charactersMax=${100} value=${search}
+        change=${fromStart(setSearch)} />
       <${SelectField} label="State" value=${state} options=${STATES} change=${fromStart(setState)} />
       <${SelectField} label="Sort by" value=${by} options=${ORDERS}
         change=${(order: string) => sortBy({ by: order as HostOrder, isReversed: false })} />
@@ -76,7 +77,12 @@ export function Hosts(): VNode {
     </form>
     <${Warning} text=${problem} />
     ${found && html`<p class="note" role="status">${summary(found)}</p>`}
-    ${found && html`<section class="panel"><${HostTable} hosts=${found.hosts} sorting=${sorting} sortBy=${sortBy} /></section>`}
+    ${
+      found &&
+      html`<section class="panel">
+        <${HostTable} hosts=${found.hosts} sorting=${sorting} sortBy=${sortBy} />
+      </section>`
+    }
     ${found && html`<${Pager} found=${found} go=${setOffset} />`}`;
 }
 
@@ -161,7 +167,10 @@ export function Host({ hostKey }: { hostKey: string }): VNode {
     <div class="columns">
       <${Panel} title="Enrolment"><${Facts} rows=${enrolment(host)} /></${Panel}>
       <${Panel} title="Quotas">
-        ${quotas.map(({ name, unit, used, max }) => html`<${Bar} label=${`${name}, ${unit}`} used=${used} max=${max} unit=${unit} />`)}
+        ${quotas.map(
+          ({ name, unit, used, max }) =>
+            html`<${Bar} label=${`${name}, ${unit}`} used=${used} max=${max} unit=${unit} />`,
+        )}
       </${Panel}>
     </div>
     <${Panel} title="Queue and lists"><${Facts} rows=${queue(shown)} /></${Panel}>

@@ -46,7 +46,11 @@ export function Invites(): VNode {
   };
   return html`<h1 tabindex="-1">Invites</h1>
     <p class="note">
-      An invite admits one host. ${shown?.admission === 'open' && 'This relay admits every host, so no host needs one now: start it with --admission invite.'}
+      An invite admits one host.${' '}
+      ${
+        shown?.admission === 'open' &&
+        'This relay admits every host, so no host needs one now: start it with --admission invite.'
+      }
     </p>
     <${MakeInvite} made=${(made: ConsoleInviteIssued) => {
       setIssued(made);
@@ -96,11 +100,18 @@ function Issued({ issued, forget }: { issued: ConsoleInviteIssued; forget: () =>
   const command = known && known.role !== 'following' ? setCommand(known, 'invite.txt') : undefined;
   return html`<${Panel} title="The new invite">
     <p role="status">
-      It is shown only now: give it to the owner of the host${issued.label !== '' && html` (<${Untrusted} text=${issued.label} />)`}.
+      It is shown only now: give it to the owner of the
+      host${issued.label !== '' && html` (<${Untrusted} text=${issued.label} />)`}.
       It is valid until <${Time} at=${issued.expires_at} />.
     </p>
-    <p class="command-line"><code class="untrusted">${issued.token}</code> <${CopyButton} text=${issued.token} what="the invite" /></p>
-    ${command !== undefined && html`<p>Put it into a file of the host, and run there:</p><${CommandLine} text=${command} />`}
+    <p class="command-line">
+      <code class="untrusted">${issued.token}</code> <${CopyButton} text=${issued.token} what="the invite" />
+    </p>
+    ${
+      command !== undefined &&
+      html`<p>Put it into a file of the host, and run there:</p>
+        <${CommandLine} text=${command} />`
+    }
     <p class="actions"><button type="button" onClick=${forget}>I have given it away</button></p>
   </${Panel}>`;
 }

@@ -21,7 +21,8 @@ export function Item({ lsn }: { lsn: string }): VNode {
   return html`<h1 tabindex="-1">Item <${Code} text=${trace.item_id} /></h1>
     <${Warning} text=${problem} />
     <p class="note">
-      ${trace.kind} from <a href=${hostHref(sender.host_pubkey)}><${Untrusted} text=${sender.name ?? 'unknown host'} /></a>,
+      ${trace.kind} from${' '}
+      <a href=${hostHref(sender.host_pubkey)}><${Untrusted} text=${sender.name ?? 'unknown host'} /></a>,
       record ${trace.lsn}
     </p>
     ${trace.targets.map(
@@ -29,7 +30,8 @@ export function Item({ lsn }: { lsn: string }): VNode {
         html`<${Panel} title=${`To ${target.name ?? 'unknown host'}`}>
           <p>
             <${StateMark} state=${state} />${' '}
-            <a href=${hostHref(target.host_pubkey)}><${Untrusted} text=${target.name ?? 'unknown host'} /></a>, ${bytes(size)}
+            <a href=${hostHref(target.host_pubkey)}><${Untrusted} text=${target.name ?? 'unknown host'} /></a>,
+            ${' '}${bytes(size)}
           </p>
           <ol class="steps">
             ${steps.map((step) => html`<${Step} step=${step} />`)}
@@ -39,7 +41,9 @@ export function Item({ lsn }: { lsn: string }): VNode {
     ${
       trace.searched_up_at !== null &&
       isWaiting(trace) &&
-      html`<p class="note">The log was searched up to <${Time} at=${trace.searched_up_at} />; there may be more after it.</p>`
+      html`<p class="note">
+        The log was searched up to <${Time} at=${trace.searched_up_at} />; there may be more after it.
+      </p>`
     }`;
 }
 

@@ -54,7 +54,8 @@ function logRows(kept: LogKeptShown, nowMs: number): FactRow[] {
       'last removal',
       last &&
         html`<${Moment} at=${last.at} nowMs=${nowMs} />: events from <${Time} at=${last.from} /> to${' '}
-          <${Time} at=${last.through} />${last.archive !== null && html`, now in <${Untrusted} text=${last.archive} />`}`,
+          <${Time} at=${last.through} />
+          ${last.archive !== null && html`, now in <${Untrusted} text=${last.archive} />`}`,
     ],
     ['archives', archives !== null && html`<${Code} text=${archives} />`],
   ];

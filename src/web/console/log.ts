@@ -36,7 +36,9 @@ export function Log(): VNode {
     <section class="panel" aria-label="Events">
       ${
         events.length === 0
-          ? html`<p class="none">${isLoaded ? html`<${NoneFound} log=${log} />` : problem === '' && 'Asking the relay…'}</p>`
+          ? html`<p class="none">
+              ${isLoaded ? html`<${NoneFound} log=${log} />` : problem === '' && 'Asking the relay…'}
+            </p>`
           : html`<ol class="timeline">
               ${events.map((event) => html`<${Entry} key=${event.lsn} event=${event} />`)}
             </ol>`
@@ -44,7 +46,11 @@ export function Log(): VNode {
       ${isLookingBack && isLoaded && html`<p class="note" role="status">Searching the log…</p>`}
       ${
         !isAll &&
-        html`<p class="actions"><button type="button" disabled=${isLookingBack} onClick=${() => void log.lookFurtherBack()}>Look further back</button></p>`
+        html`<p class="actions">
+          <button type="button" disabled=${isLookingBack} onClick=${() => void log.lookFurtherBack()}>
+            Look further back
+          </button>
+        </p>`
       }
     </section>`;
 }
@@ -71,9 +77,16 @@ function FilterForm({ filters, change, apply }: FilterFormProps): VNode {
   };
   return html`<form class="filters" role="search" onSubmit=${submit}>
     <${SelectField} label="Kind" value=${filters.type} options=${KINDS} change=${field('type')} />
-    <label><span>Host</span><input maxlength="100" placeholder="name or key" value=${filters.host} onInput=${onValue(field('host'))} /></label>
-    <label><span>Item</span><input maxlength="320" placeholder="item id" value=${filters.item} onInput=${onValue(field('item'))} /></label>
-    <${RangeField} range=${filters.range} change=${(range: Range) => change({ ...filters, range })} kinds=${LOG_RANGES} />
+    <label>
+      <span>Host</span>
+      <input maxlength="100" placeholder="name or key" value=${filters.host} onInput=${onValue(field('host'))} />
+    </label>
+    <label>
+      <span>Item</span>
+      <input maxlength="320" placeholder="item id" value=${filters.item} onInput=${onValue(field('item'))} />
+    </label>
+    <${RangeField} range=${filters.range} kinds=${LOG_RANGES}
+      change=${(range: Range) => change({ ...filters, range })} />
     <button type="submit">Filter</button>
   </form>`;
 }
@@ -87,7 +100,11 @@ function Entry({ event }: { event: LoggedEvent }): VNode {
       <span class="event-when"><${Time} at=${at} /> · record ${lsn}</span>
     </span>
     <span class="event-body">
-      ${item && (type === 'ItemAccepted' ? html`<a href=${itemHref(lsn)} aria-label="Trace of item ${item_id}">${item}</a>` : item)}
+      ${
+        item && type === 'ItemAccepted'
+          ? html`<a href=${itemHref(lsn)} aria-label="Trace of item ${item_id}">${item}</a>`
+          : item
+      }
       ${hosts.map(
         ({ role, host_pubkey, name }) =>
           html`<span class="event-host"

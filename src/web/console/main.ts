@@ -24,7 +24,12 @@ function Page(): VNode {
   if (known?.role === 'following') {
     const { leader } = known.shared_log;
     return html`<${Frame} texts=${TEXTS} links=${[first]} view=${view}>
-      ${here.view === 'overview' ? html`<${Overview} />` : html`<h1 tabindex="-1">Poste relay</h1><${LeadsElsewhere} leader=${leader} />`}
+      ${
+        here.view === 'overview'
+          ? html`<${Overview} />`
+          : html`<h1 tabindex="-1">Poste relay</h1>
+              <${LeadsElsewhere} leader=${leader} />`
+      }
     </${Frame}>`;
   }
   const links = [

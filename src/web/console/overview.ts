@@ -1,4 +1,6 @@
-/** The state of the relay: what is wrong, figures, charts, the biggest queues, refusals and epochs; and its first steps. */
+/**
+ * The state of the relay: what is wrong, figures, charts, the biggest queues, refusals and epochs; and its first steps.
+ */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import type {
@@ -38,7 +40,9 @@ export function Overview(): VNode {
     <${Charts} />
     <div class="columns">
       <${Panel} title="Biggest queues"><${BiggestQueues} hosts=${known.biggest_queues} /></${Panel}>
-      <${Panel} title="Refused in the last hour"><${Refusals} refusals=${known.refusals} nowMs=${known.now} /></${Panel}>
+      <${Panel} title="Refused in the last hour">
+        <${Refusals} refusals=${known.refusals} nowMs=${known.now} />
+      </${Panel}>
     </div>
     <${Keeping} known=${known} />
     <${Panel} title="Epochs"><${Epochs} known=${known} /></${Panel}>
@@ -70,8 +74,9 @@ function DamagedRows({ known }: { known: ConsoleOverview }): VNode {
   const { damaged_rows: names, damaged_rows_found: found } = known;
   const more = found > names.length ? ` and ${found - names.length} more` : '';
   return html`<p class="warning" role="alert">
-    Rows of the store are damaged (<${Untrusted} text=${names.join(', ') + more} />). The relay refuses every request that
-    needs them. Stop the relay, run <${Code} text="poste relay log verify" />, and then <${Code} text="poste relay log rebuild" />.
+    Rows of the store are damaged (<${Untrusted} text=${names.join(', ') + more} />). The relay refuses every request
+    that needs them. Stop the relay, run <${Code} text="poste relay log verify" />, and
+    then <${Code} text="poste relay log rebuild" />.
   </p>`;
 }
 
@@ -88,7 +93,9 @@ function Figures({ now, known }: { now: ConsoleSample; known: ConsoleOverview })
     ['running for', duration(known.uptime_ms)],
   ];
   return html`<dl class="figures">
-    ${figures.map(([name, value, kind = '']) => html`<div class="figure ${kind}"><dt>${name}</dt><dd>${value}</dd></div>`)}
+    ${figures.map(
+      ([name, value, kind = '']) => html`<div class="figure ${kind}"><dt>${name}</dt><dd>${value}</dd></div>`,
+    )}
   </dl>`;
 }
 
@@ -212,18 +219,28 @@ function Welcome({ known }: { known: ConsoleOverview }): VNode {
   const needsToken = admission === 'invite' || authority === 'account-token';
   const command = setCommand(known, needsToken ? 'invite.txt' : undefined);
   return html`<${Panel} title="The first host">
-    <p>No host has enrolled yet. Tell the owners of your hosts the address of this relay and the fingerprint of its key:</p>
+    <p>
+      No host has enrolled yet. Tell the owners of your hosts the address of this relay and the fingerprint of its key:
+    </p>
     <dl class="facts">
       <div><dt>address</dt><dd>${addresses.map((address) => html`<${Code} text=${address} />${' '}`)}
-        ${isOnlyHere && html`<p class="note">Only programs of this machine reach it. For others put a proxy before it and tell them its address, or start the relay with --listen and --tls-cert.</p>`}
+        ${
+          isOnlyHere &&
+          html`<p class="note">
+            Only programs of this machine reach it. For others put a proxy before it and tell them its address, or start
+            the relay with --listen and --tls-cert.
+          </p>`
+        }
       </dd></div>
-      <div><dt>fingerprint</dt><dd><${Code} text=${fingerprint} /> <${CopyButton} text=${fingerprint} what="the fingerprint" /></dd></div>
+      <div><dt>fingerprint</dt>
+        <dd><${Code} text=${fingerprint} /> <${CopyButton} text=${fingerprint} what="the fingerprint" /></dd></div>
     </dl>
     <ol class="next-steps">
       ${
         admission === 'invite' &&
         authority === 'host-key' &&
-        html`<li>Make an invite for it, <a href="#/invites">here</a> or on this machine, and put it into a file of the host:
+        html`<li>
+          Make an invite for it, <a href="#/invites">here</a> or on this machine, and put it into a file of the host:
         <${CommandLine} text="poste relay admit --label laptop > invite.txt" /></li>`
       }
       ${authority === 'account-token' && html`<li>Get a token of the account service for it.</li>`}

@@ -46,8 +46,14 @@ export function RangeField({ range, change, kinds }: RangeFieldProps): VNode {
     />
     ${
       range.kind === 'custom' &&
-      html`<label><span>From</span><input type="datetime-local" step="1" value=${range.since} onInput=${field('since')} /></label>
-        <label><span>To</span><input type="datetime-local" step="1" value=${range.until} onInput=${field('until')} /></label>`
+      html`<label>
+          <span>From</span>
+          <input type="datetime-local" step="1" value=${range.since} onInput=${field('since')} />
+        </label>
+        <label>
+          <span>To</span>
+          <input type="datetime-local" step="1" value=${range.until} onInput=${field('until')} />
+        </label>`
     }`;
 }
 

@@ -72,7 +72,8 @@ const FAILED = 'The check of the rows failed: the log messages of the relay say 
 function lineOf({ last, failed_at: failedAt, under_way: underWay }: RowsCheckShown, nowMs: number): VNode | string {
   if (underWay) return `The rows are being compared with the log (${progressText(underWay)}).`;
   if (failedAt !== null)
-    return html`The check of the rows failed <${Moment} at=${failedAt} nowMs=${nowMs} />: the log messages of the relay say why.`;
+    return html`The check of the rows failed <${Moment} at=${failedAt} nowMs=${nowMs} />: the log messages of the relay
+      say why.`;
   if (!last) return 'The rows were not checked since the start: the first check begins an hour after it.';
   return html`Rows checked <${Moment} at=${last.at} nowMs=${nowMs} />: ${foundText(last)}.`;
 }

@@ -51,7 +51,9 @@ export type FactRow = readonly [name: string, value: ComponentChildren];
 /** Names with their values. One whose value is `null` or `false` is left out. */
 export function Facts({ rows }: { rows: readonly FactRow[] }): VNode {
   const known = rows.filter(([, value]) => value !== null && value !== false);
-  return html`<dl class="facts">${known.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+  return html`<dl class="facts">
+    ${known.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}
+  </dl>`;
 }
 
 export function Panel({ title, children }: { title: string; children?: ComponentChildren }): VNode {

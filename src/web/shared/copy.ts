@@ -20,8 +20,9 @@ export function CopyButton({ text, what }: CopyButtonProps): VNode {
       setState('Not copied');
     }
   };
-  return html`<button type="button" class="quiet copy" aria-label=${`${state === '' ? 'Copy' : state} ${what}`} onClick=${() => void copy()}>
-      ${state === '' ? 'Copy' : state}</button
+  const label = state === '' ? 'Copy' : state;
+  return html`<button type="button" class="quiet copy" aria-label=${`${label} ${what}`} onClick=${() => void copy()}>
+      ${label}</button
     ><span class="unseen" role="status">${state}</span>`;
 }
 

@@ -85,7 +85,8 @@ function Views({ texts, links, view, children }: FrameProps): VNode {
 function ViewLink({ href, name, isCurrent, keys, badge }: NavLink): VNode {
   const shown = badge && badge.count > 0 ? badge : undefined;
   return html`<a href=${href} aria-current=${isCurrent ? 'page' : undefined} aria-keyshortcuts=${keys}
-    >${name}${shown && html` <span class="nav-badge">${shown.count}<span class="unseen"> ${shown.unit}</span></span>`}</a
+    >${name}
+    ${shown && html` <span class="nav-badge">${shown.count}<span class="unseen"> ${shown.unit}</span></span>`}</a
   >`;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Checks of the product that a test leaves out on purpose, and what then happens to accepted mail: without one of them the
- * history must show it.
+ * Checks of the product that a test leaves out on purpose, and what then happens to accepted mail: without one of them
+ * the history must show it.
  */
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { alice, bob, relay } from '../hosts.ts';
@@ -117,8 +117,8 @@ async function sendsOne(world: World): Promise<void> {
 }
 
 /**
- * Alice pushes while `away` of the standbys are away, and `trick` is played. Then the primary and the machine of the relay
- * that leads are gone, and a standby that was away is promoted.
+ * Alice pushes while `away` of the standbys are away, and `trick` is played. Then the primary and the machine of the
+ * relay that leads are gone, and a standby that was away is promoted.
  */
 export async function loseWhatWasAccepted(world: World, trick: Trick, away: 'one' | 'both'): Promise<Fault[]> {
   const { trio, traffic } = world;

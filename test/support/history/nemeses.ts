@@ -29,7 +29,9 @@ async function otherLeads(world: World, node: RelayNode): Promise<void> {
   await leaderOf([world.other(node)]);
 }
 
-/** SIGTERM to the relay that leads, which starts again when another has the lead: it would take back its own at once. */
+/**
+ * SIGTERM to the relay that leads, which starts again when another has the lead: it would take back its own at once.
+ */
 async function stop(world: World, leader: RelayNode): Promise<void> {
   leader.isHeldDown = true;
   leader.stop();

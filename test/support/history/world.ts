@@ -1,6 +1,6 @@
 /**
- * Two relays of one log on three PostgreSQL servers, all processes of their own, with a link between each relay and each
- * server, a supervisor that starts a relay again, and hosts that use whichever relay answers.
+ * Two relays of one log on three PostgreSQL servers, all processes of their own, with a link between each relay and
+ * each server, a supervisor that starts a relay again, and hosts that use whichever relay answers.
  */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

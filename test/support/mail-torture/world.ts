@@ -1,7 +1,7 @@
 /**
- * Three hosts with real daemons that reach each other over a LAN and over a relay, all processes of their own with faulty
- * links between, and agents that send, reply, read, ack and are woken. A world is used for several runs: each draws what
- * happens from its own seed, begins when all mail of the one before has settled, and is judged on its own.
+ * Three hosts with real daemons that reach each other over a LAN and over a relay, all processes of their own with
+ * faulty links between, and agents that send, reply, read, ack and are woken. A world is used for several runs: each
+ * draws what happens from its own seed, begins when all mail of the one before has settled, and is judged on its own.
  */
 import { setMaxListeners } from 'node:events';
 import { cp } from 'node:fs/promises';
@@ -25,7 +25,10 @@ export const HOSTS = ['north', 'south', 'west'] as const;
 const LONG_BODY_CHARACTERS = 60_000;
 /** Nothing moves any more when what is open has not changed for so long. */
 const STILL_MS = 6_000;
-/** The same, before it is a fault: a lost answer is waited for half a minute, more than once, and the machine may be busy. */
+/**
+ * The same, before it is a fault: a lost answer is waited for half a minute, more than once, and the machine may be
+ * busy.
+ */
 const STUCK_MS = 90_000;
 const SETTLED_WITHIN_MS = 240_000;
 const LOOKED_EVERY_MS = 100;
@@ -250,8 +253,8 @@ export class MailWorld {
   }
 
   /**
-   * Nothing goes wrong any more, whatever was asked is answered, and time goes by until nothing is on its way. Answers what
-   * is on its way all the same.
+   * Nothing goes wrong any more, whatever was asked is answered, and time goes by until nothing is on its way. Answers
+   * what is on its way all the same.
    */
   async settle(): Promise<{ open: string[]; isSpent: boolean }> {
     await this.relay.heal();

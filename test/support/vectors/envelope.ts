@@ -1,6 +1,6 @@
 /**
- * The vectors of sealed envelopes, sealed and opened again by an HPKE of its own: RFC 9180 written out over node:crypto,
- * base mode and one message, as somebody would in a language without a library for it.
+ * The vectors of sealed envelopes, sealed and opened again by an HPKE of its own: RFC 9180 written out over
+ * node:crypto, base mode and one message, as somebody would in a language without a library for it.
  */
 import {
   type KeyObject,

@@ -1,4 +1,7 @@
-/** The vectors of signed requests, to a relay and on a LAN, checked without the code that made them; and what our code makes of them. */
+/**
+ * The vectors of signed requests, to a relay and on a LAN, checked without the code that made them; and what our code
+ * makes of them.
+ */
 import { expect } from 'vitest';
 import { claimedHop, isHopSigned, lanHopHeaders } from '../../../src/host/lan/lan-hop.ts';
 import { sha256Hex } from '../../../src/protocol/digest.ts';

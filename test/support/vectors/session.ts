@@ -1,7 +1,7 @@
 /**
  * The vectors of a first session, checked without the code that made them: hops, receipts, and that it hangs together.
- * And it is what really happens: a relay with the key of the vectors gets exactly those requests at exactly those times,
- * and answers exactly that.
+ * And it is what really happens: a relay with the key of the vectors gets exactly those requests at exactly those
+ * times, and answers exactly that.
  */
 import { Buffer } from 'node:buffer';
 import { expect } from 'vitest';

@@ -9,8 +9,10 @@ import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const SOURCES = join(import.meta.dirname, '../../../src/cli');
 /** What belongs to the process: only main.ts hands it out. */
-const OF_THE_PROCESS =
-  /\bprocess\.(?:stdin|stdout|stderr|env|argv|exit|exitCode|on|once|off|kill)\b|\bconsole\.(?:log|warn|error)\(|\b(?:homedir|userInfo)\(/;
+const OF_THE_PROCESS = new RegExp(
+  String.raw`\bprocess\.(?:stdin|stdout|stderr|env|argv|exit|exitCode|on|once|off|kill)\b` +
+    String.raw`|\bconsole\.(?:log|warn|error)\(|\b(?:homedir|userInfo)\(`,
+);
 const MAY_USE_IT = new Set(['main.ts', 'lib/context.ts']);
 
 afterEach(() => {
@@ -155,7 +157,9 @@ test('where no folder for temporary files can be made, a command says so in one 
   const said = "ENOENT: no such file or directory, mkdtemp '/none/poste-rehearsal-x'";
   expect(failureOf(Object.assign(new Error(said), { code: 'ENOENT', syscall: 'mkdtemp' }))).toMatchObject({
     exit: 'failure',
-    message: `no folder for temporary files could be made (${said}): set TMPDIR to a folder of yours, and give the command again`,
+    message:
+      `no folder for temporary files could be made (${said}): set TMPDIR to a folder of ` +
+      'yours, and give the command again',
   });
   const full = failureOf(Object.assign(new Error('ENOSPC: no space left'), { code: 'ENOSPC', syscall: 'mkdtemp' }));
   expect(full?.message).toContain('make room on the disk');

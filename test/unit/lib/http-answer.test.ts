@@ -40,7 +40,7 @@ describe('an answer is read', () => {
     expect(read(text)).toMatchObject({ status: 200, text: body });
   });
 
-  test('names of headers are taken in lower case, values without the space around them, and repeated ones together', () => {
+  test('names of headers become lower case, values lose the space around them, and repeated ones are joined', () => {
     const text = `${OK}Content-Length: 0\r\nX-A:\t one \t\r\nx-a: t:wo\r\nX-B:\r\n__proto__: x\r\n\r\n`;
     expect(Object.entries(read(text)?.headers ?? {})).toEqual([
       ['content-length', '0'],

@@ -26,7 +26,7 @@ async function* one(): AsyncGenerator<Pair[]> {
   yield [[Buffer.from('key'), Buffer.from('value')]];
 }
 
-test('what a killed writer of the file left is removed by a later one, and what may still be written to stays', async () => {
+test('what a killed writer of the file left is removed by a later one; what may still be written stays', async () => {
   const folder = await temporaryFolder();
   const [left, written, ofAnother] = ['a.backup.part-00000001', 'a.backup.part-00000002', 'b.backup.part-00000003'];
   for (const name of [left, written, ofAnother]) await writeFile(join(folder, name), '');

@@ -52,7 +52,7 @@ async function impostor(): Promise<{ folder: string; path: string; heard: () => 
   return { folder, path, heard: () => heard };
 }
 
-test('nothing is sent to a socket in a folder that others can write, by commands and tools of either side', async () => {
+test('nothing is sent to a socket in a folder that others can write, by commands or tools of either side', async () => {
   const { folder, path, heard } = await impostor();
   const daemon = new DaemonClient(path, join(folder, 'store'));
   expect(await daemon.call('status', {})).toEqual({});

@@ -33,7 +33,9 @@ test('text comes back as its bytes were, and bytes that are none are refused', (
   expect(utf8Text(Buffer.from('\uFEFFa\uFFFD'))).toBe('\uFEFFa\uFFFD');
 });
 
-/** What reads as UTF-8 whatever there is: what Poste, the system or another program of the machine wrote for programs. */
+/**
+ * What reads as UTF-8 whatever there is: what Poste, the system or another program of the machine wrote for programs.
+ */
 const OWN_FILES = new Set([
   'cli/host/daemon-service.ts',
   'cli/host/service-manager.ts',

@@ -42,7 +42,9 @@ describe('canonical JSON (RFC 8785)', () => {
       "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
       "literals": [null, true, false]
     }`) as unknown;
-    const text = String.raw`{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}`;
+    const text =
+      '{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],' +
+      String.raw`"string":"€$\u000f\nA'B\"\\\\\"/"}`;
     expect(canonicalJson(sample)).toBe(text);
     expect(canonicalBytes(sample).toString('hex')).toMatch(/^7b226c69746572616c73223a.*e282ac.*227d$/);
   });
@@ -95,7 +97,9 @@ describe('canonical JSON (RFC 8785)', () => {
 
   it('section 3.2.2.2: escapes what must be escaped, in the shortest way, and nothing else', () => {
     const controls = Array.from({ length: 0x20 }, (_, code) => String.fromCodePoint(code)).join('');
-    const escaped = String.raw`"\u0000\u0001\u0002\u0003\u0004\u0005\u0006\u0007\b\t\n\u000b\f\r\u000e\u000f\u0010\u0011\u0012\u0013\u0014\u0015\u0016\u0017\u0018\u0019\u001a\u001b\u001c\u001d\u001e\u001f"`;
+    const escaped =
+      String.raw`"\u0000\u0001\u0002\u0003\u0004\u0005\u0006\u0007\b\t\n\u000b\f\r\u000e\u000f` +
+      String.raw`\u0010\u0011\u0012\u0013\u0014\u0015\u0016\u0017\u0018\u0019\u001a\u001b\u001c\u001d\u001e\u001f"`;
     expect(canonicalJson(controls)).toBe(escaped);
     expect(canonicalJson('"\\')).toBe(String.raw`"\"\\"`);
     expect(canonicalJson("/'<>&\u007f\u0080\u2028\u2029\ufeff\ud83d\ude00")).toBe(

@@ -53,7 +53,9 @@ const [, line = ''] = signed.split('\n\n');
 
 describe("the example of Go's note package, whose format this is", () => {
   const text = "If you think cryptography is the answer to your problem,\nthen you don't know what your problem is.\n";
-  const note = `${text}\n\u2014 PeterNeumann x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZInNIuGUgYN1FFYC2pZSNXgKvqfqdngotpRZb6KE6RyyBwJnAM=\n`;
+  const note =
+    `${text}\n\u2014 PeterNeumann ` +
+    'x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZInNIuGUgYN1FFYC2pZSNXgKvqfqdngotpRZb6KE6RyyBwJnAM=\n';
   const [type, ...key] = Buffer.from('ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW', 'base64');
 
   test('verifies', () => {

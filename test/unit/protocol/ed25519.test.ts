@@ -60,7 +60,8 @@ describe('Ed25519 signer (RFC 8032)', () => {
       key: 'd75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a',
       message: '',
       signature:
-        'e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b',
+        'e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e06522490155' +
+        '5fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b',
     },
     {
       name: 'TEST 2',
@@ -68,7 +69,8 @@ describe('Ed25519 signer (RFC 8032)', () => {
       key: '3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c',
       message: '72',
       signature:
-        '92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00',
+        '92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da' +
+        '085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00',
     },
     {
       name: 'TEST 3',
@@ -76,16 +78,19 @@ describe('Ed25519 signer (RFC 8032)', () => {
       key: 'fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025',
       message: 'af82',
       signature:
-        '6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a',
+        '6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac' +
+        '18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a',
     },
     {
       name: 'TEST SHA(abc)',
       seed: '833fe62409237b9d62ec77587520911e9a759cec1d19755b7da901b96dca3d42',
       key: 'ec172b93ad5e563bf4932c70e1245034c35467ef2efd4d64ebf819683467e2bf',
       message:
-        'ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f',
+        'ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a' +
+        '2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f',
       signature:
-        'dc2a4459e7369633a52b1bf277839a00201009a3efbf3ecb69bea2186c26b58909351fc9ac90b3ecfdfbc7c66431e0303dca179c138ac17ad9bef1177331a704',
+        'dc2a4459e7369633a52b1bf277839a00201009a3efbf3ecb69bea2186c26b589' +
+        '09351fc9ac90b3ecfdfbc7c66431e0303dca179c138ac17ad9bef1177331a704',
     },
   ];
 
@@ -212,7 +217,8 @@ describe('Ed25519 verifier', () => {
   it('refuses an R that is not canonical although the equation holds', () => {
     const identity = Point.ZERO.toBytes();
     const canonical = forgeSignature({ ...forgedParts(), commitmentScalar: 0n, commitment: identity });
-    // The forgery is right in its canonical form: noble takes it. OpenSSL does too up to 3.0 and refuses it from 3.5 on.
+    // The forgery is right in its canonical form: noble takes it. OpenSSL does too up to 3.0 and refuses it from 3.5
+    // on.
     expect(nobleVerifies(SCALAR_KEY, MESSAGE, canonical)).toBe(true);
     const lenient = SMALL_ORDER_ENCODINGS.filter(({ order, isCanonical }) => order === 1 && !isCanonical);
     expect(lenient).toHaveLength(3);

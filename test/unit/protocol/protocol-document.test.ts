@@ -1,6 +1,6 @@
 /**
- * The protocol document says what the code does, wherever a machine can tell: codes, limits, rejections, routes, and every
- * example, which has to be a part of the vectors and to verify as it stands on the page.
+ * The protocol document says what the code does, wherever a machine can tell: codes, limits, rejections, routes, and
+ * every example, which has to be a part of the vectors and to verify as it stands on the page.
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -84,8 +84,9 @@ describe('the protocol document: tables', () => {
       `1 for each ${PLACES_A_WORK}`,
     ]);
     const challenge = rows.find(([name]) => name === 'challenge');
-    const open = `at most ${OPEN_CHALLENGES_MAX.toLocaleString('en')} open, ${OPEN_CHALLENGES_PER_KEY_AND_ADDRESS} per key`;
-    expect(challenge?.[2]).toContain(open);
+    expect(challenge?.[2]).toContain(
+      `at most ${OPEN_CHALLENGES_MAX.toLocaleString('en')} open, ${OPEN_CHALLENGES_PER_KEY_AND_ADDRESS} per key`,
+    );
   });
 
   it('has every rejection, in the order in which they are checked', () => {

@@ -72,7 +72,7 @@ describe('public keys: the text', () => {
 });
 
 describe('public keys: the point (trap 22)', () => {
-  it('the 14 encodings are what they say: all decode leniently to points of these orders, 8 of them canonically', () => {
+  it('the 14 encodings are what they say: all decode leniently to points of these orders, 8 canonically', () => {
     expect(new Set(SMALL_ORDER_ENCODINGS.map(({ hex }) => hex)).size).toBe(14);
     for (const { hex, order, isCanonical } of SMALL_ORDER_ENCODINGS) {
       const multiples = [1, 2, 4, 8].map((n) => Point.fromHex(hex, true).multiply(BigInt(n)).is0());

@@ -1,7 +1,7 @@
 /**
- * What is made anew for each item has one hidden class of V8. In Node.js 20 `{ ...object, added }` makes a hidden class for
- * each object, in the old generation: half a microsecond each, and slow access wherever such objects are read. It does so
- * once the code has run a few times.
+ * What is made anew for each item has one hidden class of V8. In Node.js 20 `{ ...object, added }` makes a hidden class
+ * for each object, in the old generation: half a microsecond each, and slow access wherever such objects are read. It
+ * does so once the code has run a few times.
  */
 import { setFlagsFromString } from 'node:v8';
 import { runInThisContext } from 'node:vm';

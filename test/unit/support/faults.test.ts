@@ -199,7 +199,7 @@ test('what was acked does not come again', () => {
   expect(story.pulled([['one', 5]], 5).faults()).toEqual(['acked item came again']);
 });
 
-test('a head does not go back after a page, a push or an ack told it; a page that was asked for before may be older', () => {
+test('a head does not go back after a page, push or ack told it; a page that was asked for before may be older', () => {
   const heads = [
     new Story().pulled([], 9),
     new Story().pushed('one', 9).pulled([['one', 9]], 9),

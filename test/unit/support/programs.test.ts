@@ -1,4 +1,6 @@
-/** A program that tests need: found, or its tests are skipped and the end of the run says so; with CI=true they fail. */
+/**
+ * A program that tests need: found, or its tests are skipped and the end of the run says so; with CI=true they fail.
+ */
 import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -54,7 +56,7 @@ describe('a program is found', () => {
     expect(findProgram(absent(), { PATH: `${folder}/a:${folder}/b`, POSTE_NOTHING: '' })).toBe(first);
   });
 
-  test('in its usual places, as an application of macOS has one, and never as a folder or a file that is none', async () => {
+  test('in its usual places, as an application of macOS has one, never a folder or a file that is none', async () => {
     const folder = await temporaryFolder();
     const place = await written(join(folder, 'Nothing.app/Contents/MacOS/Nothing'));
     await mkdir(join(folder, NAMES[0] ?? ''));

@@ -15,7 +15,7 @@ test('a thorough run finds the files that try more then: by an import, through a
   }
 });
 
-test('the long files that npm test leaves out are there, none holds a rule of the specification, and a thorough run has them', () => {
+test('the long files that npm test leaves out are there, hold no rule, and run in a thorough run', () => {
   expect(LONG_FILES.filter((file) => !existsSync(resolve(import.meta.dirname, '../../..', file)))).toEqual([]);
   expect(LONG_FILES.filter((file) => file.startsWith('test/spec/'))).toEqual([]);
   expect(thoroughFiles()).toEqual(expect.arrayContaining([...LONG_FILES]));
@@ -39,7 +39,7 @@ test('a run names the files that have become long, on a machine that is slower a
   );
 });
 
-test('what is measured is left out from the long bound on and back from the short one on, but a rule of the specification never', () => {
+test('files are left out from the long bound on, back from the short one; never a rule of the specification', () => {
   const before = { leftOut: { 'test/long': 9, 'test/quick': 9, 'test/unmeasured': 50 }, tried: { 'test/slower': 9 } };
   const measured = {
     'test/long': 3,

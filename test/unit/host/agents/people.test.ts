@@ -6,7 +6,7 @@ import { RELAY_FACTS } from '../../../support/scripted-carriers.ts';
 
 const directories = { freshenDirectories: () => Promise.resolve() };
 
-test('agents are live, seen before, or of another host; hosts are reached over the LAN, else the relay, else not', async () => {
+test('agents are live, seen before, or of another host; hosts are on the LAN, else the relay, else away', async () => {
   const context = await contextOf(['alice:review', 'bob']);
   await addSession(context, 'alice');
   const seenAt = context.nowMs();

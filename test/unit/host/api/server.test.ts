@@ -71,7 +71,10 @@ async function raw(path: string, request: string): Promise<string> {
 }
 
 function post(name: string, body: string, headers = ''): string {
-  return `POST /v1/${name} HTTP/1.1\r\nhost: poste\r\n${headers}content-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`;
+  return (
+    `POST /v1/${name} HTTP/1.1\r\nhost: poste\r\n${headers}content-length: ${Buffer.byteLength(body)}\r\n` +
+    `connection: close\r\n\r\n${body}`
+  );
 }
 
 describe('the socket', () => {

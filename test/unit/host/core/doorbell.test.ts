@@ -99,7 +99,7 @@ describe('a doorbell', () => {
     expect(given(past).when(UNTOLD, check, 0).nextAtMs).toBe(at + DOORBELL_RETRY_MAX_MS);
   });
 
-  test('that a program took without proof rings again only long after, unless newer mail or a new session comes', () => {
+  test('that a program took without proof rings again only long after, or for newer mail or a new session', () => {
     const past: Past = [
       [UNTOLD, check, 0],
       [UNTOLD, attempted('given'), 0],
@@ -181,7 +181,7 @@ describe('a doorbell', () => {
     });
   });
 
-  test('that was heard in a turn that failed rings again, after longer and longer pauses, until a mail tool is used', () => {
+  test('that was heard in a turn that failed rings again, after ever longer pauses, until a mail tool is used', () => {
     const past: Past = [...HEARD, [TOLD, notified, 0]];
     for (const pauseMs of [2, 4, 8].map((times) => times * DOORBELL_COOLDOWN_MS)) {
       past.push([TOLD, turnEnded(true), 10]);
@@ -210,7 +210,7 @@ describe('a doorbell', () => {
     expect(given(past).when(TOLD, check, 2 * DOORBELL_COOLDOWN_MS)).toMatchObject({ startsAttempt: true });
   });
 
-  test('for mail of a lost turn that no program heard is tried again, and one that nobody was there for waits for somebody', () => {
+  test('for mail of a lost turn that no program heard is tried again, and waits where there was no program', () => {
     const past: Past = [
       ...HEARD,
       [TOLD, notified, 0],
@@ -256,7 +256,8 @@ test('the text of a doorbell is constant but for the count', () => {
 });
 
 test('the lines of doorbells in a prompt are found wherever they stand, each once', () => {
-  const wrapped = `<task-notification>feedback: ${doorbellText(1)}</task-notification> ${doorbellText(12)} ${doorbellText(1)}`;
+  const [one, twelve] = [doorbellText(1), doorbellText(12)];
+  const wrapped = `<task-notification>feedback: ${one}</task-notification> ${twelve} ${one}`;
   expect(doorbellLines(wrapped)).toEqual([doorbellText(1), doorbellText(12)]);
   expect(doorbellLines('You have 1 unread message.')).toEqual([]);
   const many = Array.from({ length: 20 }, (_, count) => doorbellText(count + 1));
@@ -346,7 +347,7 @@ const steps = fc.array(
   { maxLength: 60 },
 );
 
-test('property: never two doorbells within the cooldown for the same unread set, none for a drained one, and new waking mail after a drain rings in the end', () => {
+test('property: one doorbell for an unread set in its cooldown, none for a drained one, and newer mail rings', () => {
   fc.assert(
     fc.property(steps, (all) => {
       const street = new Street();

@@ -117,7 +117,7 @@ describe('whom addresses mean', () => {
     ]);
   });
 
-  test('a name that is nobody’s here, a host that is not paired and the host itself are refused, the owner is not', () => {
+  test('a name that nobody has here, an unpaired host and the host itself are refused, the owner is not', () => {
     const house = given([me], { laptop: null });
     expect(house.when('nobody', 'x@elsewhere', 'poste', 'Poste@laptop').refused).toEqual([
       ['nobody', 'unknown-agent'],

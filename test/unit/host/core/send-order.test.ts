@@ -24,7 +24,7 @@ describe('the order in which messages leave', () => {
     expect(orderOf([row(5)], waiting)).toEqual({ sooner: [3, 1], later: [] });
   });
 
-  test('one that found no way goes with it too; one that a relay of v1 has, a receipt and an accepted one do not', () => {
+  test('one that found no way goes with it too; one that a v1 relay has, a receipt and an accepted one do not', () => {
     const waiting = [
       row(1, { nextAtMs: 9 }),
       row(2, { firstPushAtMs: 1 }),

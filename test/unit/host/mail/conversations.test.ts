@@ -90,7 +90,7 @@ describe('the list of conversations', () => {
     expect(open).not.toBe(asked);
   });
 
-  test('comes in pages in which no conversation is twice, also when the newer message is of another filter', async () => {
+  test('comes in pages without a conversation twice, also when the newer message is of another filter', async () => {
     const context = await contextOf(['alice', 'bob']);
     const threads: string[] = [];
     for (let at = 0; at < 5; at++) {

@@ -98,7 +98,7 @@ async function carried(): Promise<{ relay: HttpRelay; alice: RelayContext; bob: 
   return { relay, alice, bob, sent };
 }
 
-test('a message that a relay carried is followed from the outbox over the proof of its log to its receipt', async () => {
+test('a message that a relay carried is followed from the outbox by the proof of its log to its receipt', async () => {
   const { relay, alice, bob, sent } = await carried();
   const trace = await traceOf(alice.context, sent.ref);
   expect(trace).toMatchObject({

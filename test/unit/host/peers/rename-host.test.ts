@@ -55,7 +55,8 @@ test('a paired host keeps its name, but for the case of its letters, and the ref
     code: 'ALREADY_PAIRED',
     details: { hosts: ['there'] },
     message:
-      'This host is paired with there, which knows it as here and would not accept its mail under another name: unpair on both sides (poste peer remove), rename this host, and pair again.',
+      'This host is paired with there, which knows it as here and would not accept its mail under another name: ' +
+      'unpair on both sides (poste peer remove), rename this host, and pair again.',
   });
   await addPeer(context, 'laptop');
   expect(await renameHost(context, { name: 'server' })).toMatchObject({

@@ -35,7 +35,7 @@ describe('transact', () => {
     await store.close();
   });
 
-  test('effects run once it is durable, in order, before its caller goes on; never those of one that threw', async () => {
+  test('effects run once it is durable, in order, before its caller goes on; never after a throw', async () => {
     const { store } = await newStore();
     const seen: string[] = [];
     const first = store.transact((tx) => {

@@ -22,7 +22,7 @@ test('a row is kept for readers that began when it was read or later', () => {
   expect(cache.get('agentName', NAME_KEY, cache.version - 1)).toBeUndefined();
 });
 
-test('a batch: what it changes is gone before it is written, and none of that is kept meanwhile or by those who began before', async () => {
+test('a batch: what it changes is gone before it is written; no reader, old or new, keeps it meanwhile', async () => {
   const cache = new RowCache();
   const before = cache.version;
   cache.keep('agentName', NAME_KEY, first, before);

@@ -51,7 +51,7 @@ async function sessionOf(pid: number): Promise<SessionRow> {
   };
 }
 
-test('types into the pane of a program that runs there, and not into the shell that it leaves behind', async (context) => {
+test('types into the pane of a program that runs there, not into the shell that it leaves behind', async (context) => {
   const { folder, tmux, ring } = await openPane(context, 'sh', '-i');
   const heard = join(folder, 'heard');
   const started = join(folder, 'pid');
@@ -66,13 +66,17 @@ test('types into the pane of a program that runs there, and not into the shell t
   expect(tmux('capture-pane', '-p')).not.toContain('obeyed');
 });
 
-/** Draws and obeys as Gemini CLI does: a prompt, a shell command after `!`, and a menu, which Enter changes something in. */
+/**
+ * Draws and obeys as Gemini CLI does: a prompt, a shell command after `!`, and a menu, which Enter changes something
+ * in.
+ */
 const LIKE_GEMINI = `
 const { appendFileSync } = require('node:fs');
 let [mode, text] = ['>', ''];
 const draw = () => {
   const placeholder = mode === '>' ? '  Type your message or @path/to/file' : '  Type your shell command';
-  const line = mode === 'menu' ? '╭────────╮\\r\\n│ ● Vim Mode    false │\\r\\n╰────────╯\\r\\n' : ' ' + mode + ' ' + (text || placeholder);
+  const menu = '╭────────╮\\r\\n│ ● Vim Mode    false │\\r\\n╰────────╯\\r\\n';
+  const line = mode === 'menu' ? menu : ' ' + mode + ' ' + (text || placeholder);
   const cursor = mode === 'menu' ? '' : '\\x1b[' + (4 + text.length) + 'G';
   process.stdout.write('\\x1b[H\\x1b[2Jpid ' + process.pid + ' \\r\\n' + line + cursor);
 };
@@ -92,7 +96,7 @@ process.stdin.on('data', (data) => {
 draw();
 `;
 
-test('submits its line where an input line is empty, and nothing to a draft, a shell command or a menu', async (context) => {
+test('submits its line to an empty input line, and nothing to a draft, a shell command or a menu', async (context) => {
   const program = join(await temporaryFolder(), 'gemini.cjs');
   await writeFile(program, LIKE_GEMINI);
   const { folder, tmux, ring } = await openPane(context, process.execPath, program);

@@ -47,7 +47,7 @@ async function script(folder: string, name: string, lines: string): Promise<stri
 }
 
 describe('the command rung', () => {
-  test('gives the text as the last argument, without a shell, and takes exit 0 as its word that it took it', async () => {
+  test('gives the text as the last argument, without a shell, and takes exit 0 as a sign that it took it', async () => {
     const folder = await temporaryFolder();
     const said = join(folder, 'said');
     const program = await script(folder, 'wake', `printf '%s|' "$@" > ${said}`);
@@ -273,7 +273,7 @@ describe('what the operating system says of a process', () => {
     expect(factsOfStat(100, 'boot', `100 (a) Z ${fields.slice(1).join(' ')}`)).toBeUndefined();
   });
 
-  test('ps is asked in one language and time zone: a daemon that starts in another one knows the process again', async () => {
+  test('ps is asked in one language and time zone: a daemon started in another knows the process again', async () => {
     const folder = await temporaryFolder();
     await script(folder, 'ps', 'echo "90 100 100 S $LC_ALL $TZ"');
     vi.stubEnv('PATH', `${folder}:${process.env['PATH']}`);

@@ -147,7 +147,7 @@ describe('every door', () => {
     expect((await mail.get('/session', inside)).status).toBe(200);
   });
 
-  test('nothing is shown or done without both secrets of one session: the cookie alone goes to every port of the machine', async () => {
+  test('nothing is shown or done without both secrets of one session: a cookie alone goes to every port', async () => {
     const mail = await opened();
     const [inside, other] = [await entered(mail), await entered(mail)];
     const [name = '', value = ''] = inside.cookie.split('=');

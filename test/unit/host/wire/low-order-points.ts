@@ -1,4 +1,7 @@
-/** Points of low order, and what is read as one (RFC 7748, section 6.1), in hexadecimal: the secret with any key is zero. */
+/**
+ * Points of low order, and what is read as one (RFC 7748, section 6.1), in hexadecimal: the secret with any key is
+ * zero.
+ */
 export const LOW_ORDER: readonly string[] = [
   '0000000000000000000000000000000000000000000000000000000000000000',
   '0100000000000000000000000000000000000000000000000000000000000000',

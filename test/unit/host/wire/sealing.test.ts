@@ -70,7 +70,7 @@ test.each([0, 1, 300_000])('what one of the two suites seals, of %i bytes, the o
   }
 });
 
-test('with a key whose secret with any other is zero nothing is sealed or opened, and another key opens nothing', async () => {
+test('with a key whose secret with any other is zero nothing is sealed or opened, nor with another key', async () => {
   const signer = signerFromSeed(Buffer.alloc(32, 7));
   const [key, other] = [await generateSealKey(), await generateSealKey()];
   const ofKey = { encPub: key.enc_pub, secret: key.secret };

@@ -70,7 +70,7 @@ async function hosted(): Promise<Hosted> {
   return opened;
 }
 
-test('enrolment rule 7: a token of the issuer for this relay, host and cloud key admits, with what it grants', async () => {
+test('enrolment rule 7: a token of the issuer for this relay, host and cloud key admits, as it grants', async () => {
   const { authority, issuer, ...rest } = await hosted();
   expect(authority.name).toBe('account-token');
   expect(rest.clock.nowMs).toBe(NOON_MS);

@@ -1,4 +1,7 @@
-/** Deny entries out of security event tokens, against a real issuer. What the route answers is in test/http/deny.test.ts. */
+/**
+ * Deny entries out of security event tokens, against a real issuer. What the route answers is in
+ * test/http/deny.test.ts.
+ */
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { hostFingerprint } from '../../../../src/protocol/public-key.ts';
 import { Issuer } from '../../../../src/relay/auth/issuer.ts';

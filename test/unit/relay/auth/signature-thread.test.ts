@@ -79,7 +79,7 @@ async function fileOf(source: string): Promise<URL> {
 }
 
 describe('the signature thread', () => {
-  test('signs as the signer does, each text at its place, verifies beside it, leaves the thread pool alone', async () => {
+  test('signs as the signer does, each text in its place, verifies beside, leaves the thread pool alone', async () => {
     const signer = new CountedSigner();
     const thread = await running(signer);
     const { inPool } = signer;

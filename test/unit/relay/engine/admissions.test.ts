@@ -73,7 +73,7 @@ test('a deny entry is answered when the last revocation is durable', async () =>
   expect(relay.engine.directory.liveCount).toBe(0);
 });
 
-test('a start holds every live host against the entries that stand: by any of its keys, and by what it proved', async () => {
+test('a start holds every live host against the entries that stand: by each of its keys and by its proof', async () => {
   const relay = await openTestRelay();
   await relay.enrolAll(alice, dave);
   await relay.enrol(accountEnrolOf(bob, 'acme'));

@@ -127,7 +127,7 @@ describe('a reported item', () => {
   });
 });
 
-test('a row lost before a rotation stays in the account that the host proves later, until it is pushed again', async () => {
+test('a row lost before a rotation stays in the account that the host proves later, until a new push', async () => {
   const relay = await relayThatLost(queueKey(bob.key, FIRST));
   await relay.enrolAll(alice);
   await relay.rotate(rotateOf(bob, carol));

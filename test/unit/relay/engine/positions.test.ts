@@ -1,4 +1,7 @@
-/** While the position of one batch is being noted, the next batches are written: nobody is told or shown anything of them. */
+/**
+ * While the position of one batch is being noted, the next batches are written: nobody is told or shown anything of
+ * them.
+ */
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { StoreFailed } from '../../../../src/relay/engine/committer.ts';
 import { EmbeddedLog } from '../../../../src/relay/store/durable-log.ts';
@@ -135,7 +138,7 @@ describe('while the position of a batch is being noted', () => {
     expect(await relay.wires(bob)).toEqual(['m1', 'm2']);
   });
 
-  test('those that wait are noted by one write, after all of them are in the log, and answered in their order', async () => {
+  test('those that wait are noted by one write, after all are in the log, and answered in their order', async () => {
     const { relay, disk } = await heldRelay();
     const committed: number[] = [];
     relay.committed = ({ entries }) => void committed.push(...entries.map(({ lsn }) => lsn));
@@ -207,7 +210,7 @@ describe('while the position of a batch is being noted', () => {
 });
 
 describe('where a position cannot be noted', () => {
-  test('nobody of its batch or of those behind is answered, nothing is written again, and the next start goes on', async () => {
+  test('nobody of its batch or those behind is answered, nothing is written again, a new start goes on', async () => {
     const { relay, disk } = await heldRelay();
     disk.holds('log 6');
     const answers = await pushed(relay, disk, 'm1', 'm2');
@@ -233,7 +236,7 @@ describe('where a position cannot be noted', () => {
   });
 });
 
-test('a batch that cannot be written while the one before is being noted: neither is answered, and the first is kept', async () => {
+test('a batch that cannot be written while the last is noted: neither is answered, the first is kept', async () => {
   const { relay, disk } = await heldRelay();
   disk.holds('log 5');
   const first = relay.pushOne(pushOf(alice, 'm1', [[bob, 'm1']]));

@@ -274,7 +274,7 @@ describe('a rotation that is cut anywhere', () => {
   });
 });
 
-test('a move that comes to a row that cannot be read holds both keys until the rows are rebuilt, and then loses nothing', async () => {
+test('a move that meets an unreadable row holds both keys until the rows are rebuilt, and loses nothing', async () => {
   const { relay, gate, rotated } = await relayInMove(dave);
   gate.failOne(new Error('EIO'));
   await expect(rotated).rejects.toBeInstanceOf(StoreFailed);

@@ -51,7 +51,7 @@ test('a snapshot of an engine whose store failed is refused, also when it waited
   await expect(relay.engine.snapshot()).rejects.toThrow('the store failed');
 });
 
-test('a backup under load holds every item that was answered before it began, and its rows are those of its log', async () => {
+test('a backup under load holds every item answered before it began, and its rows are those of its log', async () => {
   const relay = await openTestRelay({ limits: { max_sender_items: 10_000 } });
   await relay.enrolAll(alice, bob);
   const answered: string[] = [];

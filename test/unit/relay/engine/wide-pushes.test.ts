@@ -21,7 +21,9 @@ function itemFor(hosts: readonly TestHost[], from: TestHost, id: string, text = 
   );
 }
 
-/** Every key of the sender keeps rows, so that there are 64 × 66 places; `old` was pushed when all had their first key. */
+/**
+ * Every key of the sender keeps rows, so that there are 64 × 66 places; `old` was pushed when all had their first key.
+ */
 async function relayOfManyKeys(): Promise<{ relay: TestRelay; seqs: number[] }> {
   let ticks = 0;
   // Each look at the clock is a millisecond: a search pauses all the time, and others come in between.

@@ -1,4 +1,7 @@
-/** A log that is kept for so many days: checkpoints, pruning, archives, and what everything that reads the log makes of it. */
+/**
+ * A log that is kept for so many days: checkpoints, pruning, archives, and what everything that reads the log makes of
+ * it.
+ */
 import { readFile, readdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';

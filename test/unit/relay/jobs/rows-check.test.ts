@@ -48,7 +48,7 @@ describe('the check of the rows', () => {
     expect(check.last?.checked).toBe(SOUND_ROWS);
   });
 
-  test('that fails is told as an error and remembered until one succeeds, and the next is made in its time', async () => {
+  test('that fails is told as an error and remembered until one succeeds; the next comes in its time', async () => {
     const { check, clock, timers, runs, ended, errors } = started();
     expect(check.failedAtMs).toBeUndefined();
     const asked = check.check(1);

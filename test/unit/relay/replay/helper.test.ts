@@ -93,7 +93,8 @@ describe('a thread beside a verification', () => {
     ['ends without an answer', 'process.exit(3);'],
     [
       'tells how far it is, and then dies',
-      'import { parentPort } from "node:worker_threads"; parentPort.postMessage({ type: "progress", stage: "payloads", done: 1 }); setImmediate(() => process.exit());',
+      'import { parentPort } from "node:worker_threads"; parentPort.postMessage({ type: "progress", stage: ' +
+        '"payloads", done: 1 }); setImmediate(() => process.exit());',
     ],
   ])('that %s is done without', async (_name, source) => {
     const folder = await livedStore();

@@ -1,10 +1,10 @@
 /**
  * What becomes of a mutated store, as a process of its own: some damage to a table ends the process that reads it.
  *
- * Each message names two copies of the store and what had been promised. The answer is first what `poste relay log verify`
- * says of the one, and then what a relay that starts on the other does: refuse it, or serve. Of a relay that serves it is
- * asked whether everything is there that was promised; where it is not, something must say so, and after the new epoch
- * that follows, with everything pushed again as senders do, it must be there.
+ * Each message names two copies of the store and what had been promised. The answer is first what `poste relay log
+ * verify` says of the one, and then what a relay that starts on the other does: refuse it, or serve. Of a relay that
+ * serves it is asked whether everything is there that was promised; where it is not, something must say so, and after
+ * the new epoch that follows, with everything pushed again as senders do, it must be there.
  */
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
 import { verify } from '../../../../src/relay/replay/verify.ts';

@@ -1,4 +1,7 @@
-/** The rows of a store that is served against its log: while it goes on, from the newest checkpoint, and with rows altered. */
+/**
+ * The rows of a store that is served against its log: while it goes on, from the newest checkpoint, and with rows
+ * altered.
+ */
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/digest.ts';

@@ -326,7 +326,8 @@ describe('the rows', () => {
     const messages = (await verified(folder)).findings.map(({ message }) => message);
     expect(messages[0]).toBe('the account row of acme is not in the store, and by the log it is');
     expect(messages[1]).toBe(
-      `the dedup row of item m1 of ${ALICE} for ${BOB} does not match its checksum. poste relay log rebuild makes it anew from the log`,
+      `the dedup row of item m1 of ${ALICE} for ${BOB} does not match its checksum. poste relay log rebuild ` +
+        'makes it anew from the log',
     );
   });
 

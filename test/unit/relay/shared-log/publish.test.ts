@@ -78,7 +78,7 @@ test('a database that holds a log, or what went to another node, takes no other 
   await other.seen('store');
 });
 
-test('the move of a store that is lost is given up under the name of its node, and the log before serves again', async () => {
+test('the move of a lost store is given up under the name of its node, and the log before serves again', async () => {
   const server = new MemoryLogServer();
   const one = await relayOn(server, 'one');
   await stopsAt(one, 'the log takes its place');
@@ -126,7 +126,7 @@ test('a move back stops the node that leads, and with the key of another relay i
   await empty.seen('store');
 });
 
-test('of a move back and a move into the log at the same time, the log or the store serves, and never both', async () => {
+test('of a move back and a move into the log at one time, the log or the store serves, and never both', async () => {
   const server = new MemoryLogServer();
   const one = await relayOn(server, 'one');
   await publishStore(one.move());

@@ -1,6 +1,6 @@
 /**
- * Snapshots of a shared log: taken beside the mail, read back before they count, and enough to fill the view of a node whose
- * disk is empty.
+ * Snapshots of a shared log: taken beside the mail, read back before they count, and enough to fill the view of a node
+ * whose disk is empty.
  */
 import { rm } from 'node:fs/promises';
 import { expect, onTestFinished, test } from 'vitest';
@@ -151,7 +151,7 @@ test('a lead that is lost in the middle makes no snapshot valid, and the next le
   expect(cutShort).not.toContain(row.snapshotNo);
 });
 
-test('one whose batches are pruned is refused with the next step when a part is missing, altered, or of another time', async () => {
+test('one whose batches are pruned is refused, with a remedy, when a part is gone, altered or older', async () => {
   const relay = await relayWithMail(2);
   await relay.takeSnapshot();
   await relay.prune(1);
@@ -242,7 +242,7 @@ test('a process that ends anywhere while it fills its view leaves one that the n
   expect(endings).toBeGreaterThanOrEqual(5);
 });
 
-test('a view that cannot be filled yet is filled later, and one that the log was pruned beyond is put aside', async () => {
+test('a view that cannot be filled yet is filled later; one that the log was pruned beyond is put aside', async () => {
   const relay = await relayWithMail(2);
   const [, behind = ''] = relay.folders;
   await relay.followed(behind);
@@ -287,7 +287,7 @@ test('a node that reads a snapshot while the leader replaces it begins with the 
   expect(filled).toEqual(await relay.followed(relay.folders[0] ?? ''));
 });
 
-test('a node whose snapshot is replaced after its last part was read, with all that vouches for it, begins with the new one', async () => {
+test('a node whose snapshot is replaced after its last part was read begins with the new one, all of it', async () => {
   const relay = await relayWithMail(2);
   await relay.takeSnapshot();
   await relay.prune(1);
@@ -385,7 +385,7 @@ test('a run that ends while it prunes leaves the rest to the next, also of anoth
   expect([calls, next.failures]).toEqual([0, []]);
 });
 
-test('the log is pruned as the view of the leader was, by age and after archives, and no further than its snapshot', async () => {
+test('the log is pruned as the view of the leader was, by age and after archives, up to its snapshot', async () => {
   const relay = await relayWithPrunedView();
   const { firstLsn } = relay.store;
   expect(firstLsn).toBeGreaterThan(1);

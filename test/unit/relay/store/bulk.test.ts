@@ -18,7 +18,7 @@ test('a database that is there already is not taken for a new one', async () => 
   await expect(BulkDatabase.create(folder)).rejects.toBeInstanceOf(BulkFailed);
 });
 
-test('a batch that fails behind the one that is filled is told at the next, and the database can be closed', async () => {
+test('a batch that fails behind the one being filled is told at the next; the database can be closed', async () => {
   const database = await BulkDatabase.create(join(await temporaryFolder(), 'rows'));
   const batch = database.level.batch.bind(database.level) as () => ReturnType<typeof database.level.batch>;
   const failing = vi.spyOn(database.level, 'batch') as unknown as { mockImplementation(made: () => unknown): void };

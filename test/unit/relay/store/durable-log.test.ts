@@ -1,4 +1,7 @@
-/** The embedded log and a shared one in memory keep what every durable log promises; test/postgres has the one in PostgreSQL. */
+/**
+ * The embedded log and a shared one in memory keep what every durable log promises; test/postgres has the one in
+ * PostgreSQL.
+ */
 import { describe } from 'vitest';
 import { embeddedForm, keepsWhatADurableLogPromises, sharedForm } from '../../../support/durable-log-conformance.ts';
 import { MemoryLogServer } from '../../../support/memory-log.ts';

@@ -85,7 +85,9 @@ function rotated(number: number): RelayEvent {
 describe('a new store', () => {
   test('has a tree of its link and its first record', async () => {
     const { store } = await Subject.make();
-    const link = `{"epoch":"${epochNumbered(1)}","previous":null,"relay_pubkey":"${relay.key}","type":"relay-log-link","v":1}`;
+    const link =
+      `{"epoch":"${epochNumbered(1)}","previous":null,"relay_pubkey":"${relay.key}",` +
+      '"type":"relay-log-link","v":1}';
     expect(shownTree(store)).toMatchObject({ epoch: epochNumbered(1), firstLsn: 1, size: 2, link });
     const [stored, naive] = await storedAndNaive(store);
     expect(stored).toEqual(naive);

@@ -1,4 +1,6 @@
-/** "Versioning", rule 4: an older store is migrated, whatever cuts that short; an older software refuses a newer store. */
+/**
+ * "Versioning", rule 4: an older store is migrated, whatever cuts that short; an older software refuses a newer store.
+ */
 import { cp, readFile, readdir, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -300,7 +302,7 @@ describe('from schema 1 to 2', () => {
     await offline.close();
   });
 
-  test('a crash after every batch: it goes on, and until its end nothing but a start of this software opens it', async () => {
+  test('a crash after every batch: it goes on; until its end only a start of this software opens it', async () => {
     const whole = await fixtureStore(1);
     const batches = await withRawLevel(whole.folder, async (level) => (await batchesOf(toTwo, level)).length);
     expect(batches).toBeGreaterThan(10);

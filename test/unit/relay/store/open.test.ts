@@ -492,7 +492,7 @@ describe('doubt begins a new epoch and says why', () => {
     }
   });
 
-  test('when a copy lacks the last record of a relay that ended before it noted its position, and served again', async () => {
+  test('when a copy lacks the last record of a relay that ended before noting its position, then served', async () => {
     const folder = await temporaryFolder();
     const epoch = await storeWith(folder, ...twoEvents);
     const path = join(folder, POSITION_FILE);

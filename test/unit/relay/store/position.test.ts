@@ -155,7 +155,7 @@ const settled = async (): Promise<{ folder: string; inFolder: string; home: stri
 };
 
 describe('where the position of a store stands', () => {
-  test('one in the store folder is carried over to a file that only its owner may read, and found there by all', async () => {
+  test('one in the store folder moves to a file that only its owner may read, where everything finds it', async () => {
     const { folder, home, path } = await settled();
     expect(dirname(path)).toBe(home);
     expect(await read(path)).toEqual(positionAt(7));
@@ -210,7 +210,7 @@ describe('where the position of a store stands', () => {
     expect([positionPathOf(folder, undefined), positionPathOf(copy, undefined)]).toEqual([path, own]);
   });
 
-  test('when the state folder is lost, it is as if the position were missing, and another place is chosen', async () => {
+  test('when the state folder is lost, it is as if the position were missing; another place is chosen', async () => {
     const { folder, inFolder, home } = await settled();
     await rm(dirname(home), { recursive: true });
     expect(positionPathOf(folder, undefined)).toBe(inFolder);

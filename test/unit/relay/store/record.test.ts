@@ -44,9 +44,9 @@ test('records stay as they were written while others are encoded', () => {
 
 test('a rotation whose record was not kept is the bytes that it was before records were kept', () => {
   const record = Buffer.from(
-    'AfDkZtHcABYQAcQg1b9KP8znF7A4i8wnSevBSK2ZabI/Re4bYF/Vh3hXasTEIOzBtYcn8/ErMZSIGp7LneCyjOeyByMNjpMP4bznXiVsy0J5qjPWxYAA' +
-      'pWFsaWNloMDAwKhob3N0LWtlectCeaoz1sWAAMDCkpLEINW/Sj/M5xewOIvMJ0nrwUitmWmyP0XuG2Bf1Yd4V2rEy0J5qjPWxYAAksQg7MG1hyfz8Ssx' +
-      'lIgansud4LKM57IHIw2Okw/hvOdeJWzAwstCeaoz1sWAAAAAAJDLQnmqM9bFgAA=',
+    'AfDkZtHcABYQAcQg1b9KP8znF7A4i8wnSevBSK2ZabI/Re4bYF/Vh3hXasTEIOzBtYcn8/ErMZSIGp7LneCyjOeyByMNjpMP4bzn' +
+      'XiVsy0J5qjPWxYAApWFsaWNloMDAwKhob3N0LWtlectCeaoz1sWAAMDCkpLEINW/Sj/M5xewOIvMJ0nrwUitmWmyP0XuG2Bf1Yd4' +
+      'V2rEy0J5qjPWxYAAksQg7MG1hyfz8SsxlIgansud4LKM57IHIw2Okw/hvOdeJWzAwstCeaoz1sWAAAAAAJDLQnmqM9bFgAA=',
     'base64',
   );
   const entry = { lsn: 7, event: { ...rotated(alice, bob), signed: null } };

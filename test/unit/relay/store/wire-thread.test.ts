@@ -149,7 +149,8 @@ test.each([
   ['it fails at once', 'throw new Error("no");'],
   [
     'it ends when it is asked',
-    'import { parentPort } from "node:worker_threads"; parentPort.on("message", () => process.exit(1)); parentPort.postMessage("ready");',
+    'import { parentPort } from "node:worker_threads"; parentPort.on("message", () => process.exit(1)); ' +
+      'parentPort.postMessage("ready");',
   ],
 ])('there is no answer where %s', async (_, source) => {
   const level = await sharedLevel();
@@ -163,7 +164,7 @@ test.each([
   await level.close();
 });
 
-test('what it was asked when it was closed is answered or not, nothing afterwards, and the database is free', async () => {
+test('what it was asked before it was closed is answered or not, nothing later is, the database is free', async () => {
   const { level, thread } = await running();
   const rows = await stored(level, [Buffer.from('wire')]);
   const asked = Array.from({ length: 20 }, () => thread.encode(rows, around(rows)));
