@@ -57,7 +57,7 @@ test('what is said without a receipt keeps its seq', () => {
 const shown = (relayAtMs: number | null, ...steps: SentRecipient['steps']): string[] =>
   shownSteps({ steps }, relayAtMs).map(({ state, atMs }) => `${state} ${atMs}`);
 
-test('what is pending is stored, or with the relay from then on; what receipts gave comes later, whatever their clock', () => {
+test('what is pending is stored, or at the relay from then on; receipts come later, whatever their clock', () => {
   const pending = { state: 'pending', atMs: 10 } as const;
   expect(shown(null, pending)).toEqual(['stored 10']);
   expect(shown(20, pending)).toEqual(['stored 10', 'relay 20']);
