@@ -14,31 +14,40 @@ const IDLE: Readonly<
   Record<string, { args?: string[]; reach: (world: World, terminal: Terminal) => Promise<void>; expected: Expected }>
 > = {
   'idle after a turn': { reach: wholeTurn, expected: { said: 'live-wake' } },
-  'idle after Esc': {
-    reach: async (world, terminal) => {
-      await prompt(world, terminal, PROMPTS.slow);
-      await terminal.shows(/two\./);
-      await terminal.press('Escape');
-      await terminal.shows(/interrupted/i);
-    },
-    expected: { said: 'live-wake' },
-  },
+  'idle after Esc': { reach: interrupted, expected: { said: 'live-wake' } },
   'idle after a turn, --no-daemon': {
     args: ['--no-daemon'],
     reach: wholeTurn,
     // A send does not wait for as long as the queue may take.
     expected: { said: 'any', sees: true, seesWithinMs: QUEUE_MS },
   },
+  // Codex holds its queue until its user's next prompt.
+  'idle after Esc, --no-daemon': {
+    args: ['--no-daemon'],
+    reach: interrupted,
+    expected: { said: 'live-next-prompt', sees: false, seesWithinMs: QUEUE_MS },
+  },
 };
+
+async function interrupted(world: World, terminal: Terminal): Promise<void> {
+  await prompt(world, terminal, PROMPTS.slow);
+  await terminal.shows(/two\./);
+  await terminal.press('Escape');
+  await terminal.shows(/interrupted/i);
+}
 
 const IDLE_SCENARIOS = Object.entries(IDLE).map(
   ([name, { args = [], reach, expected }]): Scenario =>
-    scenario('codex', `${name}: woken`, async (world) => {
-      const terminal = await codexSession(world, { args });
-      await reach(world, terminal);
-      await rest(SETTLE_MS);
-      return saidIsWhatHappens(world, expected);
-    }),
+    scenario(
+      'codex',
+      `${name}: ${expected.sees === false ? 'not woken, and not said to be' : 'woken'}`,
+      async (world) => {
+        const terminal = await codexSession(world, { args });
+        await reach(world, terminal);
+        await rest(SETTLE_MS);
+        return saidIsWhatHappens(world, expected);
+      },
+    ),
 );
 
 function workingScenario(what: 'slow' | 'tool'): Scenario {
@@ -116,6 +125,15 @@ export const CODEX_SCENARIOS: readonly Scenario[] = [
     const terminal = await codexSession(world, { readsMail: true });
     await idle(world, terminal);
     return refusedTurn(world);
+  }),
+  scenario('codex', '--no-daemon, while the server of another Codex runs: woken', async (world) => {
+    // Without a prompt its thread is unknown to Poste, and its server runs.
+    await codexSession(world);
+    const terminal = await world.terminal('codex', ['--no-daemon']);
+    await terminal.shows(/Ask Codex to do anything/);
+    await rest(SETTLE_MS);
+    await idle(world, terminal);
+    return saidIsWhatHappens(world, { said: 'any', sees: true, seesWithinMs: QUEUE_MS });
   }),
   workingScenario('slow'),
   workingScenario('tool'),

@@ -30,12 +30,12 @@ const CODEX_SYSTEM = `${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-unknown
 const PUBLISHED: Readonly<Record<ProgramName, Published>> = {
   claude: {
     package: '@anthropic-ai/claude-code',
-    version: '2.1.330',
+    version: '2.1.332',
     file: `@anthropic-ai/claude-code-${SYSTEM}/claude`,
   },
   codex: {
     package: '@openai/codex',
-    version: '0.169.0',
+    version: '0.171.0',
     file: `@openai/codex-${SYSTEM}/vendor/${CODEX_SYSTEM}/bin/codex`,
   },
   gemini: { package: '@google/gemini-cli', version: '0.61.0', file: '@google/gemini-cli/bundle/gemini.js' },

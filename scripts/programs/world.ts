@@ -185,12 +185,12 @@ export class World {
     return { child, output: () => output };
   }
 
-  async terminal(program: string, args: readonly string[] = [], env: Record<string, string> = {}): Promise<Terminal> {
+  async terminal(program: string, args: readonly string[] = [], folder = this.project): Promise<Terminal> {
     const terminal = await Terminal.open({
       socket: this.#tmux,
       name: `${program}-${this.#terminals.length}`,
-      folder: this.project,
-      env: { ...this.env, ...env },
+      folder,
+      env: this.env,
       command: [join(this.folder, 'bin', program), ...args],
     });
     this.#terminals.push(terminal);

@@ -1,7 +1,7 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4290,
-  scripts: 7010,
+  scripts: 7020,
   'src/cli': 590,
   'src/cli/host': 2710,
   'src/cli/lib': 2190,
@@ -14,7 +14,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/contract': 1440,
   'src/host/core': 2290,
   'src/host/doctor': 1380,
-  'src/host/hooks': 1460,
+  'src/host/hooks': 1470,
   'src/host/inbound': 1250,
   'src/host/lan': 1590,
   'src/host/mail': 1880,
@@ -56,7 +56,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 19330,
   'test/unit': 8400,
   'test/unit/cli': 7370,
-  'test/unit/host': 15520,
+  'test/unit/host': 15530,
   'test/unit/relay': 19240,
 };
 
@@ -64,5 +64,5 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 83290,
   test: 99210,
-  'bench scripts': 11290,
+  'bench scripts': 11310,
 };

@@ -77,6 +77,9 @@ function codexFolder(environment: Environment): string {
   return environment['CODEX_HOME'] || join(homeFolder(environment), '.codex');
 }
 
+/** The command of the app server, which runs the hooks of all threads that it has. */
+const CODEX_SERVER = 'app-server';
+
 /** The commands of Codex that answer once and end. */
 const CODEX_ONE_SHOTS: ReadonlySet<string> = new Set(['exec', 'e', 'review']);
 
@@ -96,10 +99,13 @@ export const CODEX: HookProgram = {
     !commandLine()
       .slice(1)
       .some((word) => CODEX_ONE_SHOTS.has(word)),
-  wake(sessionId, { environment, findProgram }) {
+  wake(sessionId, { environment, findProgram, commandLine }) {
     const folder = codexFolder(environment);
     const socket = join(folder, CODEX_SOCKET);
-    const methods: WakeMethods = isAbsolute(socket) ? [{ type: 'codex-socket', socket }] : [];
+    const words = commandLine();
+    // A terminal with a server of its own is unknown to the one that others share, which would call its thread over.
+    const isShared = words.length === 0 || words.includes(CODEX_SERVER);
+    const methods: WakeMethods = isShared && isAbsolute(socket) ? [{ type: 'codex-socket', socket }] : [];
     const codex = findProgram('codex');
     if (codex === undefined) return methods;
     const kept = KEPT_VARIABLES.flatMap((name) => {
