@@ -161,7 +161,7 @@ export function peersPlot(summary: Summary): string {
   return plot(said, groups);
 }
 
-/** How far the project is with what it wants to reach: 1 is reached. */
+/** Returns how far the project is with what it wants to reach: 1 is reached. */
 export function goalsPlot({ figures }: Summary): string {
   const most = 1.25;
   const bars = figures.flatMap((figure): Bar[] => {

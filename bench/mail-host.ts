@@ -89,7 +89,7 @@ class MailHost {
     granted(await this.#lan.accept(invitation));
   }
 
-  /** What another host pins. */
+  /** Returns what another host pins. */
   async shown(): Promise<OtherHost> {
     const identity = this.#context.identity();
     const { hostName, signer } = identity;
@@ -121,7 +121,7 @@ class MailHost {
     return tookMs;
   }
 
-  /** How often this happened. */
+  /** Returns how often this happened. */
   async count(type: EventType): Promise<number> {
     return this.#counts.get(type) ?? 0;
   }

@@ -82,7 +82,7 @@ concludeRun(newRun(cells, begun), asked);
 // A host leaves a connection behind that its relay keeps open for a while.
 process.exit();
 
-/** What was asked for; ends the process with a line when that is nothing that there is. */
+/** Returns what was asked for; ends the process with a line when that is nothing that there is. */
 function wanting() {
   try {
     return parseArgs({

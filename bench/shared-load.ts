@@ -13,7 +13,7 @@ export interface Load {
   /** Until so many items were pushed, or for so long. */
   items?: number;
   seconds?: number;
-  /** Whether each request is acked once it is durable, as by a host that is connected. */
+  /** Says whether each request is acked once it is durable, as by a host that is connected. */
   acks: boolean;
 }
 

@@ -120,7 +120,7 @@ async function pushes(given: SharedGiven): Promise<Figure[]> {
   return [...[...found].flatMap(([log, all]) => loadFigures(log, all)), ...ofEmbedded(rates)];
 }
 
-/** What hosts see: the same work in relays of their own, with hops and receipts, of which the log is a part. */
+/** Returns what hosts see: the same work in relays of their own, with hops and receipts, of which the log is a part. */
 async function requests(given: SharedGiven): Promise<Figure[]> {
   const { primary } = given;
   const rates = await byTurns(given.rounds, LOGS, async (log) => {

@@ -23,7 +23,7 @@ type Work = (relay: BenchEngine) => Promise<void>;
 const target = anyKey('target');
 const replacement = anyKey('replacement');
 
-/** What concerns 10,000 items of 50 MiB at once. */
+/** Measures what concerns 10,000 items of 50 MiB at once. */
 export async function longCommands(rounds: number): Promise<Figure[]> {
   const measured: Stall[][] = [];
   for (let round = 0; round < rounds; round++) measured.push(await stalls());

@@ -10,7 +10,7 @@ const CHECKS = ['oxlint --type-aware --type-check', 'biome format .', ...process
 /** oxlint's types are written in Go, which by itself collects garbage whenever the heap has doubled. */
 const env = { GOGC: '400', ...process.env };
 
-/** Whether it passed. What it printed is printed in one piece, since others run beside it. */
+/** Says whether it passed. What it printed is printed in one piece, since others run beside it. */
 async function passes(command: string): Promise<boolean> {
   const child = spawn(command, { shell: true, env, stdio: ['ignore', 'pipe', 'pipe'] });
   const printed: Buffer[] = [];

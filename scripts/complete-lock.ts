@@ -62,7 +62,7 @@ lock.packages = Object.fromEntries(sorted);
 writeFileSync(PATH, `${JSON.stringify(lock, null, 2)}\n`);
 console.log(`${added} entries added, ${pinned} pinned by hash`);
 
-/** What the registry says of the tarball of `wanted` (name@version), if it has one. */
+/** Returns what the registry says of the tarball of `wanted` (name@version), if it has one. */
 async function integrityOf(wanted: string): Promise<string | undefined> {
   try {
     const { stdout } = await promisify(execFile)('npm', ['view', wanted, 'dist.integrity']);
@@ -72,7 +72,7 @@ async function integrityOf(wanted: string): Promise<string | undefined> {
   }
 }
 
-/** Whether the package at `path` finds `name` in that version beside or above itself. */
+/** Says whether the package at `path` finds `name` in that version beside or above itself. */
 function isFound(path: string, name: string, range: string): boolean {
   const nested = lock.packages[`${path}/node_modules/${name}`];
   const found = nested ?? lock.packages[`node_modules/${name}`];

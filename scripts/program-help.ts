@@ -16,7 +16,7 @@ interface Shown {
   exitCode: number;
 }
 
-/** What `poste` prints with these arguments; into a file when no width is given. */
+/** Returns what `poste` prints with these arguments; into a file when no width is given. */
 export async function shownBy(args: readonly string[], columns?: number): Promise<Shown> {
   let text = '';
   const stream: OutputStream = Object.assign(new PassThrough(), {
@@ -30,7 +30,7 @@ export async function shownBy(args: readonly string[], columns?: number): Promis
   return { text, exitCode };
 }
 
-/** What commands are built with that print on `stream`; the environment changes nothing of them. */
+/** Returns what commands are built with that print on `stream`; the environment changes nothing of them. */
 export function contextOn(stream: OutputStream): CommandContext {
   return {
     stdin: process.stdin,

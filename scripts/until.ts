@@ -14,7 +14,7 @@ export async function until<T>(what: string, look: Look<T>, forMs = PATIENCE_MS,
   return seen;
 }
 
-/** What was seen in that time, or undefined. */
+/** Returns what was seen in that time, or undefined. */
 export async function within<T>(forMs: number, look: Look<T>, signal?: AbortSignal): Promise<T | undefined> {
   const deadline = performance.now() + forMs;
   for (;;) {

@@ -61,12 +61,12 @@ export class Ledger {
     return this.#epochs.at(-1);
   }
 
-  /** How long nothing was accepted when that happened last. */
+  /** Returns how long nothing was accepted when that happened last. */
   get lastStopMs(): number | undefined {
     return this.#lastStopMs;
   }
 
-  /** How long nothing has been accepted; 0 before the first acceptance. */
+  /** Returns how long nothing has been accepted; 0 before the first acceptance. */
   quietMs(nowMs: number): number {
     return this.#lastMs === undefined ? 0 : nowMs - this.#lastMs;
   }
@@ -130,7 +130,7 @@ export class Ledger {
     this.#confirmed++;
   }
 
-  /** Whether everything that was accepted came, once, and nothing contradicts itself. */
+  /** Says whether everything that was accepted came, once, and nothing contradicts itself. */
   get isClean(): boolean {
     const { waiting, lost, doubled } = this.counts;
     return waiting + lost + doubled + this.faults.length === 0;

@@ -36,7 +36,7 @@ interface Outgoing {
 
 export class Load {
   readonly ledger = new Ledger();
-  /** Why hosts are not served now; empty when they are. */
+  /** Says why hosts are not served now; empty when they are. */
   refusal = '';
   readonly #options: LoadOptions;
   readonly #stopping = new AbortController();
@@ -61,7 +61,7 @@ export class Load {
     this.#isWriting = false;
   }
 
-  /** Whether all that was written was accepted, came, and is confirmed. */
+  /** Says whether all that was written was accepted, came, and is confirmed. */
   get isSettled(): boolean {
     const { accepted, arrived, confirmed } = this.ledger.counts;
     return (
@@ -146,7 +146,7 @@ export class Load {
     if (quietMs !== undefined) this.#options.say(`hosts are served again after ${(quietMs / 1000).toFixed(1)} s`);
   }
 
-  /** What is wrong with the receipt by which the relay says that it accepted. */
+  /** Returns what is wrong with the receipt by which the relay says that it accepted. */
   #receiptFault(host: TestHost, item: ItemToPush, { accept, sig }: PushResult): string | undefined {
     if (!accept || sig === undefined) return 'it was accepted without a receipt';
     if (!verifySignature(this.#options.relayKey, canonicalBytes(accept), sig)) return 'its receipt is not signed';

@@ -14,7 +14,7 @@ interface ProgramOptions {
   env: Readonly<Record<string, string>>;
   logFile: string;
   say: (what: string) => void;
-  /** What it tells its parent. */
+  /** Returns what it tells its parent. */
   onMessage?: (message: unknown) => void;
 }
 

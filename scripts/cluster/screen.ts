@@ -83,7 +83,7 @@ function wrapped(text: string, columns: number): string[] {
   return lines;
 }
 
-/** What the hosts were promised and got, for the end. */
+/** Returns what the hosts were promised and got, for the end. */
 export function summaryLines({ load: { ledger } }: ClusterWorld): string[] {
   const { accepted, arrived, waiting, lost, doubled, cameAgain, confirmed, epochChanges } = ledger.counts;
   const stop = ledger.lastStopMs;

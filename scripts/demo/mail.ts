@@ -156,7 +156,7 @@ async function firstUnread(agent: DemoAgent): Promise<WholeMessage | undefined> 
   return messages?.[0];
 }
 
-/** What an agent's host knows of the message it sent, once it knows `state` of its one recipient. */
+/** Returns what an agent's host knows of the message it sent, once it knows `state` of its one recipient. */
 async function stateOf(
   host: PosteHome,
   as: string,

@@ -27,7 +27,7 @@ import { step } from './step.ts';
 
 const BODY = 'The nightly build is red since 04:10: please look at the lock file.';
 
-/** Whether any file of the store holds `text`. */
+/** Says whether any file of the store holds `text`. */
 function storeHolds(folder: string, text: string): boolean {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())

@@ -278,7 +278,7 @@ export function expiryVectors() {
   };
 }
 
-/** How a host key is admitted. */
+/** Returns how a host key is admitted. */
 function enrolmentCase(name: string, host: Party, ownerFp: string, challengeByte: number): object {
   const document = enrolClaim({
     challenge: encodeBase64(Buffer.alloc(32, challengeByte)),

@@ -171,7 +171,7 @@ export function lanHopVectors() {
   };
 }
 
-/** What is hashed, signed and sent of a hop of alice. */
+/** Returns what is hashed, signed and sent of a hop of alice. */
 function hopParts(fields: HopFields, message: Buffer, isByKey: boolean, nonce?: string): object {
   const signature = alice.signer.sign(message);
   return {

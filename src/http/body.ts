@@ -38,17 +38,17 @@ export interface BodyRoom {
 /** Up to here a body is small. To read it costs little more than to refuse it. */
 export const SMALL_CLAIM_BYTES_MAX = 64 << 10;
 
-/** How many bytes of bodies are held at once. */
+/** The number of bytes of bodies that are held at once. */
 export interface BodyLimits {
   bytesMax: number;
   /** Small bodies have so many of their own; absent: none. */
   smallBytesMax?: number;
-  /** Of one host key from one address, or of one address when no key counts. */
+  /** The share of one host key from one address, or of one address when no key counts. */
   shareBytesMax: number;
 }
 
 export interface BodyBudgetsOptions {
-  /** Of requests whose hop names a known host. */
+  /** The limits of requests whose hop names a known host. */
   hops: BodyLimits;
   others: BodyLimits;
   monotonicMs: () => number;

@@ -12,12 +12,14 @@
 
 /** A claim that was slower than this for `SLOW_AFTER_MS` may be cut. In bytes per second. */
 const SLOW_BYTES_PER_S = 4096;
-/** How long a peer may stall before its claim counts as slow. */
+/** A peer may stall for this time before its claim counts as slow. */
 export const SLOW_AFTER_MS = 5_000;
 const SECOND_MS = 1_000;
 /** A claim is also slow below this share of the speed that it needs to finish by its deadline. */
 const NEEDED_SPEED_SHARE = 1 / 4;
-/** How many claims that are not slow one newcomer may displace: finding each one is a search through all claims. */
+/**
+ * One newcomer may displace this number of claims that are not slow: finding each one is a search through all claims.
+ */
 const HEAVIEST_CUT_MAX = 16;
 
 export interface BudgetOptions {
@@ -38,7 +40,7 @@ export interface Holder {
 
 export interface ClaimOptions {
   holders: readonly Holder[];
-  /** How many bytes the peer is expected to send or receive, and how long it may take. */
+  /** The number of bytes that the peer is expected to send or receive, and how long it may take. */
   expectedBytes: number;
   deadlineMs: number;
   /** Bytes that the claim holds from the start; `grow` adds more. */
@@ -47,7 +49,7 @@ export interface ClaimOptions {
   cut: () => void;
 }
 
-/** What one holder has in one pool. */
+/** The claims that one holder has in one pool. */
 interface Held {
   kind: Holder['kind'];
   bytes: number;
@@ -123,7 +125,7 @@ export class Budget {
     return claim.grow(bytes) ? claim : undefined;
   }
 
-  /** Whether `claim` may hold `bytes` more; cuts other claims if it has to. Only claims call this. */
+  /** Says whether `claim` may hold `bytes` more; cuts other claims if it has to. Only claims call this. */
   makeRoom(claim: Claim, bytes: number): boolean {
     const { pool } = claim;
     if (bytes > pool.bytesMax) return false;

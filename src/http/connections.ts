@@ -19,7 +19,7 @@ export interface ConnectionLimits {
 
 export interface ConnectionsOptions extends ConnectionLimits {
   /**
-   * Whether the peers are proxies of ours. Then a connection counts against the client that its request names, and
+   * Says whether the peers are proxies of ours. Then a connection counts against the client that its request names, and
    * between requests against no address.
    */
   arePeersProxies: boolean;
@@ -29,7 +29,7 @@ export interface ConnectionsOptions extends ConnectionLimits {
   displaced?: (why: Displacement) => void;
 }
 
-/** Which limit was reached. */
+/** The limit that was reached. */
 export type Displacement = 'all' | 'address';
 
 /**

@@ -40,7 +40,7 @@ export type BodySink = (chunk: Uint8Array, isLast: boolean) => void;
 
 export interface Exchange {
   readonly head: RequestHead;
-  /** Whether the connection is gone; then a reply has no effect. */
+  /** Says whether the connection is gone; then a reply has no effect. */
   readonly isAborted: boolean;
   /** Directs the body to `sink`. Call it before the handler first yields. */
   receive(sink: BodySink): void;

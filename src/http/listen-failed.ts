@@ -1,4 +1,4 @@
-/** Why a server cannot listen on an address, as a sentence with the next step. */
+/** Says why a server cannot listen on an address, as a sentence with the next step. */
 import { createServer } from 'node:net';
 
 /** By the code of the system: what it is, and what to do. */
@@ -18,7 +18,7 @@ export class ListenFailed extends Error {
   }
 }
 
-/** Why nobody can listen there, for a server that does not say it; `undefined` when it can be listened on now. */
+/** Says why nobody can listen there, for a server that does not say it; `undefined` when it can be listened on now. */
 export function whyNotListening(host: string, port: number): Promise<string | undefined> {
   return new Promise((resolve) => {
     const server = createServer();

@@ -51,7 +51,7 @@ export interface AcceptedRequest {
 /** A reply, or `streamed` when the route itself has written it in pieces. */
 export type RouteResult = Reply | 'streamed';
 
-/** How a request ended: nothing of its content. */
+/** The end of a request: nothing of its content. */
 export interface FinishedRequest {
   id: string;
   /** One that routes have, or `other`: a method is the client's own word. */

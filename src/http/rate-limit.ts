@@ -30,7 +30,7 @@ export class RateLimiter {
     return waitS;
   }
 
-  /** How many whole seconds it takes until so much may pass; 0 when it may now. */
+  /** Returns how many whole seconds it takes until so much may pass; 0 when it may now. */
   waitS(caller: string, count: number): number {
     const nowMs = this.#monotonicMs();
     const waitMs = this.#evenAt(caller, nowMs) + (count * this.#periodMs) / this.#count - this.#periodMs - nowMs;

@@ -25,7 +25,7 @@ import type { Tls } from './tls-files.ts';
 const HEADER_BYTES_MAX = 4096;
 /** A head that has not come whole within this time ends its connection, however its bytes are spread over it. */
 const HEAD_TIMEOUT_MS = 10_000;
-/** How often that is looked at, at most. */
+/** That is looked at this often, at most. */
 const TIMEOUT_CHECK_MS = 5_000;
 /** The handler has its own deadlines; this one ends requests that never reach it. */
 const REQUEST_TIMEOUT_MS = 120_000;
@@ -41,9 +41,9 @@ const HANDSHAKE_TIMEOUT_MS = 10_000;
 export interface ServerLimits {
   /** Counts and limits the connections; absent: no limit. */
   connections?: Connections | undefined;
-  /** How long a request may be without traffic; 0: no limit. */
+  /** A request may be without traffic for this time; 0: no limit. */
   silenceTimeoutMs?: number;
-  /** How long the head of a request may take. */
+  /** The head of a request may take this time. */
   headTimeoutMs?: number;
   /** Absent: without TLS. */
   tls?: Tls | undefined;
@@ -151,9 +151,9 @@ export const listenNode: Listen = ({ host, port, handler, connections, tls }) =>
   });
 
 /**
- * Whether the request asks for another protocol. It is answered in this one. Node drops what comes in the same piece
- * behind it and reads the next piece as a new request, which may be the middle of one: so the connection ends with the
- * answer.
+ * Says whether the request asks for another protocol. It is answered in this one. Node drops what comes in the same
+ * piece behind it and reads the next piece as a new request, which may be the middle of one: so the connection ends
+ * with the answer.
  */
 function isUpgrade({ headers }: IncomingMessage): boolean {
   return headers.upgrade !== undefined;
@@ -204,7 +204,7 @@ class NodeExchange implements Exchange, ReplyStream {
     return this.#isAborted;
   }
 
-  /** Whether this is the last exchange of its connection. */
+  /** Says whether this is the last exchange of its connection. */
   get closes(): boolean {
     return this.#closes;
   }

@@ -15,7 +15,7 @@ export interface TlsFiles {
   keyFile: string;
 }
 
-/** What the files held when they were read. */
+/** The contents of the files when they were read. */
 export interface Tls extends TlsFiles {
   cert: Buffer;
   key: Buffer;

@@ -15,7 +15,7 @@ export function addressGroup(text: string): string | undefined {
   return `${network.join(':')}::/64`;
 }
 
-/** Whether two texts are the same IP address in any notation. A host name never is. */
+/** Says whether two texts are the same IP address in any notation. A host name never is. */
 export function isSameAddress(one: string, other: string): boolean {
   const groups = wholeAddress(one);
   return groups !== undefined && groups === wholeAddress(other);

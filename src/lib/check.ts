@@ -16,7 +16,7 @@ export interface Check<Area extends string = string, Id extends string = string>
   command: string | null;
 }
 
-/** What a check is about. */
+/** The subject of a check. */
 export type Subject<Area extends string, Id extends string> = Pick<Check<Area, Id>, 'area' | 'id'> & { about?: string };
 
 export function ok<Area extends string, Id extends string>(

@@ -1,5 +1,5 @@
 /**
- * What a wall clock that jumps may decide: nothing. For relay and host.
+ * Guards against a wall clock that jumps: it may decide nothing. For relay and host.
  *
  * Wall clock and monotonic clock are compared at each reading. When they disagree by more than a minute the wall clock
  * jumped: it was set, it had no time at boot, or the machine was suspended. From then on they are compared with their
@@ -20,7 +20,7 @@ export interface ClockJump {
 interface ClockGuardOptions {
   /** The stored heartbeat contradicts the clock, so the hour of agreement begins at the start. */
   isDoubted?: boolean;
-  /** Of former processes, oldest first. */
+  /** The jumps that former processes saw, oldest first. */
   jumps?: readonly ClockJump[];
   /** Called at the reading that notices a jump, which may be any. Must not throw. */
   onJump?: (jump: ClockJump) => void;

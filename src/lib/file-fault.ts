@@ -1,4 +1,4 @@
-/** Why a file or a folder cannot be used, in words for brackets: `(it is a folder)`. */
+/** Says why a file or a folder cannot be used, in words for brackets: `(it is a folder)`. */
 import { NotUtf8 } from './user-text.ts';
 
 const FAULTS: Readonly<Record<string, string>> = {
@@ -10,14 +10,14 @@ const FAULTS: Readonly<Record<string, string>> = {
   EPERM: 'this user has no right to it',
 };
 
-/** Of an error of the system, or of text that is none; its code where there are no words for it. */
+/** Words an error of the system, or text that is none; its code where there are no words for it. */
 export function fileFault(error: unknown): string {
   if (error instanceof NotUtf8) return error.message;
   const { code = 'unknown error' } = error as NodeJS.ErrnoException;
   return FAULTS[code] ?? code;
 }
 
-/** What an operator does about what the system refused, by its code or by its words, which LevelDB passes on. */
+/** The things that an operator does when the system refuses, by its code or by its words, which LevelDB passes on. */
 const REMEDIES: readonly (readonly [said: RegExp, remedy: string])[] = [
   [/EMFILE|ENFILE|Too many open files/i, 'raise the limit of open files (LimitNOFILE of the unit, or ulimit -n)'],
   [/ENOSPC|EDQUOT|No space left|quota exceeded/i, 'make room on the disk'],
@@ -26,7 +26,7 @@ const REMEDIES: readonly (readonly [said: RegExp, remedy: string])[] = [
   [/EIO|Input\/output error/i, 'look at the disk, of which the log of the kernel says more'],
 ];
 
-/** What is to be done about a store that failed with this error of the system or of LevelDB. */
+/** Returns what is to be done about a store that failed with this error of the system or of LevelDB. */
 export function storeRemedy(error: unknown): string {
   const { code, message } = (error ?? {}) as Partial<NodeJS.ErrnoException>;
   return code === 'LEVEL_CORRUPTION' ? 'restore a backup' : systemRemedy(`${code} ${message}`);

@@ -17,7 +17,7 @@ import { X509Certificate } from 'node:crypto';
 import { checkServerIdentity, createSecureContext, rootCertificates } from 'node:tls';
 import { certificatesIn } from './certificates.ts';
 
-/** How long connecting may take, with the TLS handshake. */
+/** Connecting may take this time, with the TLS handshake. */
 export const CONNECT_TIMEOUT_MS = 4_000;
 /** Servers end idle connections after 5 seconds or later; a request on an ended connection gets no answer. */
 const IDLE_CONNECTION_MS = 4_000;
@@ -29,7 +29,7 @@ export interface HttpRequest {
   /** Aborts the request; its reason may be a `TimeoutError`. */
   signal: AbortSignal;
   answerBytesMax: number;
-  /** How long connecting may take; absent: as long as for every request of the caller. */
+  /** Connecting may take this time; absent: as long as for every request of the caller. */
   connectTimeoutMs?: number | undefined;
 }
 

@@ -46,12 +46,12 @@ export class ImageUnwritten extends Error {
   }
 }
 
-/** What a command can do instead of writing a file. */
+/** The thing that a command can do instead of writing a file. */
 const OR_ELSE: Readonly<Record<ImageNoun, string>> = { backup: ', or - to write to standard output', archive: '' };
 
 export interface ImageFileOptions extends Pick<CheckOptions, 'progress'> {
   path: string;
-  /** Whether an existing file may be replaced. */
+  /** Says whether an existing file may be replaced. */
   replaces: boolean;
   /** The names of files of which the caller is the only writer, in the folder of this one. */
   ownNames?: RegExp;

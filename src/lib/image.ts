@@ -38,8 +38,8 @@ const WORTH_LOOKING = 0.95;
 const SPARE = 1.02;
 const SPARE_BYTES = 4 << 10;
 /**
- * How many blocks are compressed, and unpacked, while earlier ones are in use: enough for two cores, and few enough
- * that the commits of a running relay do not wait long for a thread of the same pool.
+ * The number of blocks that are compressed, and unpacked, while earlier ones are in use: enough for two cores, and few
+ * enough that the commits of a running relay do not wait long for a thread of the same pool.
  */
 const BLOCKS_AHEAD = 2;
 
@@ -79,7 +79,7 @@ const ImageTrailer = Type.Object({
 });
 export type ImageTrailer = Static<typeof ImageTrailer>;
 
-/** What the writer of an image found wrong with its contents. */
+/** The damage that the writer of an image found in its contents. */
 export type ContentDamage = Pick<ImageTrailer, 'damaged_items' | 'unreadable_rows'>;
 
 const parseTrailer = parserOf(ImageTrailer);
@@ -203,11 +203,11 @@ export async function readImage<Header>(
 /** An image that was read to its end and found complete and unaltered, and what the check of its contents says. */
 export type CheckedImage<Header, Contents> = Contents & {
   header: Header;
-  /** Of the whole image. */
+  /** The size of the whole image. */
   bytes: number;
   /** The size of the contents before compression. */
   contentBytes: number;
-  /** Of the whole image. */
+  /** The hash of the whole image. */
   sha256: string;
 };
 
@@ -283,7 +283,7 @@ async function* unpackedBlocks(bytes: ByteReader): AsyncGenerator<Pair[] | undef
   if (failure !== undefined) throw failure;
 }
 
-/** What a trailer says of damage, as its hash covers it: nothing where nobody looked. */
+/** Returns what a trailer says of damage, as its hash covers it: nothing where nobody looked. */
 function damageText({ damaged_items, unreadable_rows }: ContentDamage): string {
   if (damaged_items === undefined && unreadable_rows === undefined) return '';
   return JSON.stringify({ damaged_items, unreadable_rows });
@@ -340,7 +340,7 @@ class ByteReader {
     return taken;
   }
 
-  /** Whether the stream has so many bytes, which are at hand then. What came as one chunk is not copied. */
+  /** Says whether the stream has so many bytes, which are at hand then. What came as one chunk is not copied. */
   async #gather(count: number): Promise<boolean> {
     const parts = this.#rest.length > 0 ? [this.#rest] : [];
     let held = this.#rest.length;

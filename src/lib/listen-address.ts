@@ -21,7 +21,7 @@ export function listenAddressText({ host, port }: ListenAddress): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-/** Whether nothing but this machine reaches a listener at `host`. */
+/** Says whether nothing but this machine reaches a listener at `host`. */
 export function isLoopback(host: string): boolean {
   return host === '::1' || host === 'localhost' || /^127(?:\.[0-9]{1,3}){3}$/.test(host);
 }
@@ -29,7 +29,7 @@ export function isLoopback(host: string): boolean {
 /** Addresses that mean every interface of this machine. */
 const ANY_HOST: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 
-/** Where other machines find a listener at `host`: the addresses of all interfaces where it means every one. */
+/** Returns where other machines find a listener at `host`: the addresses of all interfaces where it means every one. */
 export function hostsListenedAt(host: string, interfaces = networkInterfaces()): string[] {
   return ANY_HOST.has(host) ? outsideHosts(interfaces, host === '::') : [host];
 }

@@ -1,6 +1,6 @@
 /** Long work that others must not feel: it rests after each step as its share of the time asks for. */
 export interface Pace {
-  /** Of the time, what the work may take: 0.02 is two hundredths of one processor. */
+  /** The part of the time that the work may take: 0.02 is two hundredths of one processor. */
   share: number;
   monotonicMs: () => number;
   /** Rests for so long. False when nobody wants the rest of the work. */

@@ -17,7 +17,7 @@ export function pairLengths([key, value]: Pair): Buffer {
   return lengths;
 }
 
-/** What a block begins with, unless it is given memory; it grows as it must. */
+/** The size with which a block begins, unless it is given memory; it grows as it must. */
 const FIRST_BYTES = 64 << 10;
 
 /** Collects pairs for a block. They are copied at once, so that nothing holds what LevelDB gave for longer. */
@@ -107,7 +107,7 @@ export async function* packedBlocks(
 
 /** The pairs of a compressed block; `undefined` when the bytes are not one. */
 export async function unpackedBlock(packed: Buffer): Promise<Pair[] | undefined> {
-  // What gzip says of its contents at the end: no more than a hint of how much memory they need.
+  // Gzip says at the end how long its contents are: no more than a hint of how much memory they need.
   const said = packed.length < LENGTH ? 0 : packed.readUInt32LE(packed.length - LENGTH);
   const chunkSize = Math.min(Math.max(said, 64) + 1, UNPACKED_AT_ONCE_MAX);
   const options = { maxOutputLength: BLOCK_BYTES_MAX, chunkSize };

@@ -9,7 +9,7 @@
  */
 import type { Cancel, Timers } from './clock.ts';
 
-/** What long work reads between two steps; an `AbortSignal` is one. */
+/** Long work reads it between two steps; an `AbortSignal` is one. */
 export type StopSignal = Pick<AbortSignal, 'aborted'>;
 
 /** Aborted when `signal` is, and while `isForbidden` returns true: it is called at each reading. */

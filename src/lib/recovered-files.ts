@@ -8,7 +8,7 @@ const RECOVERED_FROM = /^(?:CURRENT|MANIFEST-\d+|\d+\.log)$/;
 
 export interface Unreadable {
   name: string;
-  /** Of the system. */
+  /** The code of the system. */
   code: string;
 }
 

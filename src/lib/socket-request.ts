@@ -115,7 +115,7 @@ function endAtAbort(
   connection.once('close', () => signal.removeEventListener('abort', end));
 }
 
-/** What `node:http` would send too. */
+/** The form of a target that `node:http` would send too. */
 const TARGET = /^\/[\x21-\x7e]*$/;
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 

@@ -18,8 +18,8 @@ const UMASK = 0o177;
 export class SocketUnavailable extends Error {}
 
 /**
- * Why no socket can have this path, or `undefined`; `remedy` completes the sentence. A relative path would be shorter,
- * but would depend on the working folder, which belongs to the whole process and is never changed.
+ * Says why no socket can have this path, or `undefined`; `remedy` completes the sentence. A relative path would be
+ * shorter, but would depend on the working folder, which belongs to the whole process and is never changed.
  */
 export function socketPathFault(path: string, remedy: string): string | undefined {
   const bytes = Buffer.byteLength(path);
@@ -30,7 +30,7 @@ export function socketPathFault(path: string, remedy: string): string | undefine
   );
 }
 
-/** Whether a process listens at `path`; never at a path that is too long. */
+/** Says whether a process listens at `path`; never at a path that is too long. */
 export function isListening(path: string): Promise<boolean> {
   if (Buffer.byteLength(path) > SOCKET_PATH_BYTES_MAX) return Promise.resolve(false);
   return new Promise((resolve) => {

@@ -26,12 +26,12 @@ export function xdgFolder(
   return absolute(environment[variable]);
 }
 
-/** Where programs keep their settings, by the same specification. Throws `HomeUnknown`. */
+/** Returns where programs keep their settings, by the same specification. Throws `HomeUnknown`. */
 export function configFolder(environment: Environment): string {
   return xdgFolder(environment, 'XDG_CONFIG_HOME') ?? join(homeFolder(environment), '.config');
 }
 
-/** What the system has of this user; `undefined` where it does not know the user, as in some containers. */
+/** Returns what the system has of this user; `undefined` where it does not know the user, as in some containers. */
 export function userEntry(): { username: string; homedir: string } | undefined {
   try {
     // Hooks load this file, and an import of `node:os` would cost each of them.

@@ -75,7 +75,7 @@ export class MapRows implements FactSource {
     return rows.toSorted((a, b) => a.seq - b.seq);
   }
 
-  /** What an ack of `through` would release, counted row by row. */
+  /** Returns what an ack of `through` would release, counted row by row. */
   released(target: PublicKey, through: number): Released {
     const released: Released = { through, items: 0, bytes: 0, notices: 0, shares: [] };
     for (const { seq, bytes, kind, senderPubkey } of this.queue(target)) {

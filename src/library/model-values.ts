@@ -1,10 +1,10 @@
-/** What the naive model keeps, and what it counts and compares it by. */
+/** Defines what the naive model keeps, and what it counts and compares it by. */
 import { type PublicKey, hostFingerprint } from '../protocol/public-key.ts';
 import type { DenyHosts, PushItem } from '../relay/core/command.ts';
 import type { RelaySettings } from '../relay/core/facts.ts';
 import type { AuthorityName, UsageRow } from '../relay/core/rows.ts';
 
-/** What an authority proved, with the name and age of the enrolment. */
+/** An enrolment has what an authority proved, with its name and age. */
 export interface ModelEnrolment {
   key: PublicKey;
   name: string;
@@ -30,7 +30,7 @@ export interface ModelItem {
   /** The key it was pushed to, and the seq that its sender was told. */
   pushedTo: PublicKey;
   toldSeq: number;
-  /** Where it was queued last, and its seq there. */
+  /** The queue that it was in last, and its seq there. */
   target: PublicKey;
   seq: number;
   itemId: string;
@@ -46,7 +46,7 @@ export interface ModelItem {
 
 export type Selectors = Pick<DenyHosts, 'hostFp' | 'clientId' | 'account' | 'org'>;
 
-/** What the model says of a push: for each target the seqs that may be answered. */
+/** The model says this of a push: for each target the seqs that may be answered. */
 export interface ModelPush {
   verdict: string;
   seqs: number[][];
@@ -56,7 +56,7 @@ export function rejection(code: string): ModelPush {
   return { verdict: `rejected:${code}`, seqs: [] };
 }
 
-/** Whether every selector that is there is true of the host. */
+/** Says whether every selector that is there is true of the host. */
 export function isMeant(entry: Selectors, keys: ReadonlySet<PublicKey>, claims: Omit<Selectors, 'hostFp'>): boolean {
   if (entry.hostFp !== null && ![...keys].some((key) => hostFingerprint(key) === entry.hostFp)) return false;
   const names = ['clientId', 'account', 'org'] as const;

@@ -55,7 +55,7 @@ export class NaiveModel {
     this.#signer = signer;
   }
 
-  /** What waits for `target`, in order. */
+  /** Returns what waits for `target`, in order. */
   queue(target: PublicKey): ModelItem[] {
     const queue = this.#queues.get(target) ?? [];
     this.#queues.set(target, queue);
@@ -81,7 +81,7 @@ export class NaiveModel {
     return { headSeq, ackedThrough, queueItems: items, queueBytes: bytes };
   }
 
-  /** What these keys have queued at `target`. */
+  /** Returns what these keys have queued at `target`. */
   share(target: PublicKey, senders: ReadonlySet<PublicKey>): UsageRow {
     return usageOf(this.queue(target).filter(({ sender }) => senders.has(sender)));
   }
@@ -128,7 +128,7 @@ export class NaiveModel {
       [old, ...(other ? [other] : [])].some((one) => this.#isDenied(keys, one, nowMs));
     if (isForbidden) return answer('ENROL_REFUSED');
 
-    // Of two proofs of one account the one that lasts longer.
+    // The one that lasts longer counts of two proofs of one account.
     const isOlder = (old.validUntilMs ?? Infinity) > (other?.validUntilMs ?? Infinity);
     const proof = !other || (old.account !== null && (other.account === null || isOlder)) ? old : other;
     const isNameTaken = this.live().some(
@@ -372,7 +372,7 @@ export class NaiveModel {
     return this.denied.some((entry) => entry.untilMs > nowMs && isMeant(entry, keys, claims));
   }
 
-  /** Which quota the new places of one item would pass, in the order of docs/protocol.md. */
+  /** Returns which quota the new places of one item would pass, in the order of docs/protocol.md. */
   #quota(senderPubkey: PublicKey, added: PushItem['item']['targets']): string | undefined {
     const { limits, dedupRowsMax } = this.#settings;
     const sender = this.host(senderPubkey).keys;

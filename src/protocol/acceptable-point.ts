@@ -8,7 +8,7 @@
 import { Point } from '@noble/ed25519';
 import { type PublicKey, publicKeyBytes } from './public-key.ts';
 
-/** Whether the key is a canonically encoded point of the prime-order subgroup. Costs about 1 ms. */
+/** Says whether the key is a canonically encoded point of the prime-order subgroup. Costs about 1 ms. */
 export function isAcceptablePoint(key: PublicKey): boolean {
   try {
     const point = Point.fromBytes(publicKeyBytes(key), false);

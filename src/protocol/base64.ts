@@ -12,7 +12,7 @@ export function decodeBase64(text: string): Buffer | undefined {
   return bytes.toString('base64') === text ? bytes : undefined;
 }
 
-/** How long the base64 of so many bytes is. */
+/** Returns how long the base64 of so many bytes is. */
 export function base64Length(bytes: number): number {
   return 4 * Math.ceil(bytes / 3);
 }
@@ -21,13 +21,13 @@ export function encodeBase64(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64');
 }
 
-/** What stands in front of each of several values, and behind every one: in Latin-1. */
+/** The texts in front of each of several values, and behind every one: in Latin-1. */
 export interface TextsAround {
   before: readonly string[];
   after: string;
 }
 
-/** How long values of these lengths are as base64 between their texts. */
+/** Returns how long values of these lengths are as base64 between their texts. */
 export function lengthBetween(lengths: readonly number[], { before, after }: TextsAround): number {
   let size = lengths.length * after.length;
   for (const text of before) size += text.length;

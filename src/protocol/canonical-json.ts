@@ -32,7 +32,10 @@ export function canonicalBytes(value: unknown): Buffer {
   return Buffer.from(canonicalJson(value), 'utf8');
 }
 
-/** Whether all members stand in the order of their names. Throws `NotCanonicalisable` for what JCS cannot represent. */
+/**
+ * Says whether all members stand in the order of their names. Throws `NotCanonicalisable` for what JCS cannot
+ * represent.
+ */
 function isInOrder(value: unknown, depth: number): boolean {
   if (depth > DEPTH_MAX) throw new NotCanonicalisable('nested too deeply');
   switch (typeof value) {

@@ -21,7 +21,7 @@ import { type PublicKey, hostFingerprint, publicKeyBytes } from './public-key.ts
 
 export interface Checkpoint {
   epoch: Epoch;
-  /** How many leaves the tree has. */
+  /** The number of leaves of the tree. */
   size: number;
   rootHash: Buffer;
 }

@@ -10,7 +10,7 @@ export function encodeCrockford(bytes: Uint8Array): string {
   const digits = Math.ceil((bytes.length * 8) / DIGIT_BITS);
   let text = '';
   let value = 0;
-  // Of those in `value` that are not in `text` yet.
+  // The number of bits in `value` that are not in `text` yet.
   let bits = digits * DIGIT_BITS - bytes.length * 8;
   for (const byte of bytes) {
     value = (value << 8) | byte;

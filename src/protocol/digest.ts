@@ -9,7 +9,7 @@ export function sha256Hex(bytes: Uint8Array | string): Sha256Hex {
   return hash('sha256', bytes, 'hex') as Sha256Hex;
 }
 
-/** Whether the bytes exist and have this hash. */
+/** Says whether the bytes exist and have this hash. */
 export function hasHash<T extends Uint8Array>(bytes: T | undefined, expected: Sha256Hex): bytes is T {
   return bytes !== undefined && sha256Hex(bytes) === expected;
 }

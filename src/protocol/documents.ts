@@ -18,8 +18,8 @@ export function signDocument(signer: Signer, document: object): string {
 }
 
 /**
- * Whether `key` signed a document that came in a body. The signature covers members that we do not know, too. False for
- * a document that has no canonical form.
+ * Says whether `key` signed a document that came in a body. The signature covers members that we do not know, too.
+ * False for a document that has no canonical form.
  */
 export function isDocumentSigned(key: PublicKey, document: unknown, sig: unknown): boolean {
   try {
@@ -179,7 +179,9 @@ export type LanPair = {
   body: Readonly<Record<string, unknown>>;
 } & LanPairRole;
 
-/** Which side makes the MAC. The inviter's MAC also covers the request it answers, through the MAC of that request. */
+/**
+ * The side that makes the MAC. The inviter's MAC also covers the request it answers, through the MAC of that request.
+ */
 export type LanPairRole = { role: 'acceptor' } | { role: 'inviter'; acceptor_mac: string };
 
 export function lanPair(fields: Pick<LanPair, 'inviter_pubkey' | 'acceptor_pubkey' | 'body'> & LanPairRole): LanPair {

@@ -13,7 +13,7 @@ import { PUBLIC_KEY_BYTES, type PublicKey, publicKeyBytes, publicKeyFromBytes } 
 
 export const SEED_BYTES = 32;
 const SIGNATURE_BYTES = 64;
-/** Of a signature in base64. */
+/** The length of a signature in base64. */
 export const SIGNATURE_CHARACTERS = 88;
 
 /** The DER in front of the 32 raw bytes (RFC 8410). */
@@ -87,7 +87,9 @@ function keyObject(key: PublicKey): KeyObject {
   return made;
 }
 
-/** Whether `signature` (base64, 88 characters) is a signature of `key` over `message`; false when it is malformed. */
+/**
+ * Says whether `signature` (base64, 88 characters) is a signature of `key` over `message`; false when it is malformed.
+ */
 export function verifySignature(key: PublicKey, message: Uint8Array, signature: unknown): boolean {
   if (typeof signature !== 'string' || signature.length !== SIGNATURE_CHARACTERS) return false;
   const bytes = decodeBase64(signature);

@@ -18,7 +18,7 @@ export const HOP_HEADERS = {
   nonce: 'x-mail-nonce',
 } as const;
 
-/** How far `x-mail-ts` may differ from the clock of the receiver. */
+/** So far may `x-mail-ts` differ from the clock of the receiver. */
 export const HOP_SKEW_MAX_MS = 300_000;
 
 /** The body hash of a request without a body: SHA-256 of no bytes. */

@@ -15,15 +15,15 @@ import { isObject } from './json-object.ts';
 import { ITEM_ID_CHARACTERS_MAX, type ItemId, parseMessageId, parseReceiptId } from './names.ts';
 import { type PublicKey, parsePublicKey } from './public-key.ts';
 
-/** What a host may push. DO NOT CHANGE: stored. */
+/** The kinds of items that a host may push. DO NOT CHANGE: stored. */
 export const PUSHED_KINDS = ['envelope', 'receipt'] as const;
 export type PushedKind = (typeof PUSHED_KINDS)[number];
 
-/** What a page may hold. DO NOT CHANGE the order: stored as positions. */
+/** The kinds of items that a page may hold. DO NOT CHANGE the order: stored as positions. */
 export const ITEM_KINDS = [...PUSHED_KINDS, 'expired'] as const;
 export type ItemKind = (typeof ITEM_KINDS)[number];
 
-/** Why one item is rejected: the text after `rejected:`. DO NOT CHANGE: senders read it. */
+/** Says why one item is rejected: the text after `rejected:`. DO NOT CHANGE: senders read it. */
 export const ITEM_REJECTIONS = [
   'malformed',
   'too many targets',
@@ -57,7 +57,7 @@ export interface PushedTarget {
   hostPubkey: PublicKey;
   /** The exact bytes to store; empty when they exceed `itemBytesMax`. */
   wire: Buffer;
-  /** How many bytes there are. */
+  /** The number of bytes. */
   bytes: number;
   /** SHA-256 of exactly these bytes. */
   wireHash: Sha256Hex;
@@ -121,7 +121,8 @@ export function inspectEnvelope(wire: Buffer, itemId: ItemId): EnvelopeVerdict {
 }
 
 /**
- * Whether `wire` is the delivery receipt `itemId`, signed by one of `signers` (the pusher's key and its retired keys).
+ * Says whether `wire` is the delivery receipt `itemId`, signed by one of `signers` (the pusher's key and its retired
+ * keys).
  */
 export function isSignedReceipt(wire: Buffer, itemId: ItemId, signers: readonly PublicKey[]): boolean {
   const receipt = parseJsonBounded(wire, RECEIPT_JSON_BOUNDS);

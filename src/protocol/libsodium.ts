@@ -4,7 +4,9 @@
  */
 import { createRequire } from 'node:module';
 
-/** What is used of `sodium-native`, which has no types. All throw for arguments of another length or kind. */
+/**
+ * The functions of `sodium-native` that are used; it has no types. All throw for arguments of another length or kind.
+ */
 interface Libsodium {
   crypto_sign_SECRETKEYBYTES: number;
   /** Fills in the 32 bytes of the public key and the 64 of the secret key. */
@@ -47,7 +49,7 @@ function requireLibsodium(): Libsodium {
   return createRequire(import.meta.url)('sodium-native') as Libsodium;
 }
 
-/** What `load` returned when it was first asked for; `undefined` where it threw: it is called once. */
+/** Returns what `load` returned when it was first asked for; `undefined` where it threw: it is called once. */
 export function loadedOnce<T>(load: () => T): () => T | undefined {
   let found: { value: T | undefined } | undefined;
   return () => (found ??= { value: orNothing(load) }).value;

@@ -26,7 +26,7 @@ export function retentionMs(limits: Limits): number {
   return Math.round(limits.retention_days * DAY_MS);
 }
 
-/** How long a dedup record outlives its item: retention + 7 days. */
+/** Returns how long a dedup record outlives its item: retention + 7 days. */
 export function dedupHorizonMs(limits: Limits): number {
   return retentionMs(limits) + 7 * DAY_MS;
 }
@@ -43,13 +43,13 @@ export const CROWDED_NAME_ENROLMENTS = 16;
 
 /** Sender keys in one published list. */
 export const LISTED_SENDERS_MAX = 256;
-/** How far `iat` of a list or rotation, or `at` of an advertisement, may be ahead of the relay's clock. */
+/** So far may `iat` of a list or rotation, or `at` of an advertisement, be ahead of the relay's clock. */
 export const ISSUED_AHEAD_MAX_MS = 300_000;
 
-/** How many sender lists one host may publish, and how many encryption keys: each publication stays in the log. */
+/** One host may publish this number of sender lists, and of encryption keys: each publication stays in the log. */
 export const PUBLICATIONS_PER_HOUR = 60;
 
-/** How long a deny entry is kept: longer than any account token is valid. */
+/** A deny entry is kept for this time: longer than any account token is valid. */
 export const DENY_KEPT_MS = DAY_MS;
 
 export const CHALLENGE_LIFETIME_MS = 300_000;
@@ -57,7 +57,7 @@ export const CHALLENGE_BYTES = 32;
 export const OPEN_CHALLENGES_MAX = 10_000;
 export const OPEN_CHALLENGES_PER_KEY_AND_ADDRESS = 4;
 
-/** How many checkpoints, links and consistency proofs one client address may request in total. */
+/** One client address may request this number of checkpoints, links and consistency proofs in total. */
 export const LOG_READS_PER_MINUTE = 120;
 
 /**
@@ -71,7 +71,7 @@ export const WORK_OF_ADDRESS = 4;
 export const WORK_OF_REQUEST = 10;
 /** An item that is moved to another key. */
 export const WORK_OF_MOVED_ITEM = 10;
-/** Of a page that was handed over before: one for each item, and one for so many of its bytes. */
+/** A page that was handed over before costs one for each item, and one for so many of its bytes. */
 export const PAGE_BYTES_A_WORK = 4_096;
 /** One for so many places where an item may be known, beyond those of hosts that changed their keys a few times. */
 export const PLACES_A_WORK = 8;
@@ -80,7 +80,7 @@ export const HEARTBEAT_EVERY_MS = 30_000;
 /** If the stored heartbeat is older than this at startup, the relay begins a new epoch. */
 export const HEARTBEAT_STALE_MS = 600_000;
 
-/** Of an invite that an operator makes. */
+/** The label of an invite that an operator makes may have this length. */
 export const INVITE_LABEL_CHARACTERS_MAX = 100;
 export const INVITE_LIFETIME_MIN_MS = 60_000;
 export const INVITE_LIFETIME_MAX_MS = 365 * DAY_MS;

@@ -168,7 +168,7 @@ class PathPosition {
     return this.#last === 0;
   }
 
-  /** Whether its sibling is on its left. A node without a sibling first rises to where it has one. */
+  /** Says whether its sibling is on its left. A node without a sibling first rises to where it has one. */
   isRight(): boolean {
     if (this.#index % 2 === 1) return true;
     if (this.#index !== this.#last) return false;

@@ -26,7 +26,7 @@ export function foldHostName(name: string): string {
   return name.toLowerCase();
 }
 
-/** Whether this is a valid agent name. Agent names are compared lowercased, as host names are. */
+/** Says whether this is a valid agent name. Agent names are compared lowercased, as host names are. */
 export function isAgentName(text: string): boolean {
   return agentNamePattern.test(text);
 }

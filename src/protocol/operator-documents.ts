@@ -1,6 +1,6 @@
 /**
- * What the relay shows its operator, over the control socket and on the console. Times are milliseconds since 1970.
- * Names, accounts, reasons and labels are untrusted text: show them as text only.
+ * Defines what the relay shows its operator, over the control socket and on the console. Times are milliseconds since
+ * 1970. Names, accounts, reasons and labels are untrusted text: show them as text only.
  */
 import Type, { type Static } from 'typebox';
 import { INVITE_LABEL_CHARACTERS_MAX, INVITE_LIFETIME_MAX_MS, INVITE_LIFETIME_MIN_MS } from './limits.ts';
@@ -55,7 +55,7 @@ export const EpochBegun = closed({ lsn: Count, at: Time, epoch: EpochText, reaso
 export type EpochBegun = Static<typeof EpochBegun>;
 
 /**
- * How far back the log was read for its epochs: still reading, to its beginning, to where it was pruned, or to a
+ * The log was read so far back for its epochs: still reading, to its beginning, to where it was pruned, or to a
  * failure.
  */
 export const EpochsRead = Type.Union([
@@ -74,7 +74,7 @@ export const BrokenQueueShown = closed({
 });
 export type BrokenQueueShown = Static<typeof BrokenQueueShown>;
 
-/** What a relay knows of the log that it shares with others. */
+/** The state of the log that a relay shares with others, as it knows it. */
 export const SharedLogShown = closed({
   node: Type.String({ description: 'the name of this relay among those that share the log' }),
   leader: orNull(Text, 'the relay that leads; null while none does'),
@@ -170,7 +170,7 @@ export const BackupsShown = closed({
 });
 export type BackupsShown = Static<typeof BackupsShown>;
 
-/** How far back the log goes, and what was removed from it. */
+/** The log goes back so far, and this was removed from it. */
 export const LogKeptShown = closed({
   first_at: orNull(Time, 'the time of the oldest record that is kept'),
   is_pruned: Type.Boolean({ description: 'whether older records were removed' }),
@@ -186,7 +186,7 @@ export const LogKeptShown = closed({
 });
 export type LogKeptShown = Static<typeof LogKeptShown>;
 
-/** What a relay tells its operator of itself, leading or following. */
+/** The members in which a relay tells its operator of itself, leading or following. */
 const OF_RELAY = {
   version: Text,
   relay_pubkey: PublicKeyText,
@@ -201,7 +201,7 @@ const OF_RELAY = {
   disk_free_bytes: orNull(Number),
 };
 
-/** What a relay shows that follows a shared log: everything else is shown by the one that leads. */
+/** The document of a relay that follows a shared log: everything else is shown by the one that leads. */
 export const ConsoleFollowing = closed({ role: Type.Literal('following'), ...OF_RELAY, shared_log: SharedLogShown });
 export type ConsoleFollowing = Static<typeof ConsoleFollowing>;
 
@@ -229,7 +229,7 @@ export const ConsoleOverview = closed({
 });
 export type ConsoleOverview = Static<typeof ConsoleOverview>;
 
-/** What the list of hosts is sorted by: the natural order of each is the one that an operator looks for. */
+/** The orders of the list of hosts: the natural order of each is the one that an operator looks for. */
 export const HOST_ORDERS = {
   bytes: 'bytes waiting, the most first',
   items: 'items waiting, the most first',
@@ -268,7 +268,7 @@ export type ConsoleHosts = Static<typeof ConsoleHosts>;
 
 export const ConsoleHostQuery = Type.Object({ key: KeyParameter });
 
-/** How much of a limit is used. */
+/** The use of a limit. */
 export const QuotaUse = closed({ name: Text, unit: Text, used: Type.Integer(), max: Number });
 export type QuotaUse = Static<typeof QuotaUse>;
 

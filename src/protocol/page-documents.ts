@@ -1,6 +1,6 @@
 /**
- * How a browser signs in to a page: the operator's console of a relay, or the mail page of a host. Each page is for
- * people on the machine that serves it. Page and server share these shapes.
+ * Defines how a browser signs in to a page: the operator's console of a relay, or the mail page of a host. Each page is
+ * for people on the machine that serves it. Page and server share these shapes.
  */
 import Type, { type Static } from 'typebox';
 import { closed } from './shapes.ts';

@@ -37,12 +37,12 @@ export function parsePairingCode(text: string): PairingCode | undefined {
   return { keyHash: bytes.toString('hex', 0, KEY_HASH_BYTES), secret: bytes.subarray(KEY_HASH_BYTES) };
 }
 
-/** Whether the code names the key of this inviter. */
+/** Says whether the code names the key of this inviter. */
 export function isCodeOf({ keyHash }: PairingCode, inviter: PublicKey): boolean {
   return hostFingerprint(inviter).startsWith(keyHash);
 }
 
-/** What a MAC covers. */
+/** The content that a MAC covers. */
 export type PairingContent = Parameters<typeof lanPair>[0];
 
 /** Base64 of the HMAC-SHA256 that the host in `content.role` sends. Throws `NotCanonicalisable`. */
@@ -52,7 +52,7 @@ export function pairingMac(secret: Uint8Array, content: PairingContent): string 
     .digest('base64');
 }
 
-/** Whether `mac` covers exactly this content. The comparison takes constant time. */
+/** Says whether `mac` covers exactly this content. The comparison takes constant time. */
 export function isPairingMac(mac: string, secret: Uint8Array, content: PairingContent): boolean {
   const given = decodeBase64(mac);
   let expected: Buffer;

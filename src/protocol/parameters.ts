@@ -92,7 +92,7 @@ export const HopByKeyOrName = Type.Object({
 
 export const OptionalHop = Type.Partial(HopByKey);
 
-/** What each request of a session of the operator's console needs besides its cookie. */
+/** The parameters that each request of a session of the operator's console needs besides its cookie. */
 export const ConsoleSession = Type.Object({
   'x-poste-csrf': Type.String({ description: 'the token of the session' }),
 });

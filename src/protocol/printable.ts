@@ -18,12 +18,15 @@ const SPELLING = [
   String.raw`\u{1F3F4}\u{E0067}\u{E0062}` +
     String.raw`(?:\u{E0065}\u{E006E}\u{E0067}|\u{E0073}\u{E0063}\u{E0074}|\u{E0077}\u{E006C}\u{E0073})\u{E007F}`,
 ];
-/** Of category C, or ignorable where it is shown (Default_Ignorable_Code_Point), or a line break of Unicode. */
+/**
+ * The characters of category C, or ignorable where they are shown (Default_Ignorable_Code_Point), or a line break of
+ * Unicode.
+ */
 const UNPRINTABLE = String.raw`[\p{C}\p{DI}\p{Zl}\p{Zp}]`;
 const SPELLED_OR_NOT = new RegExp(`(${SPELLING.join('|')})|${UNPRINTABLE}`, 'gu');
 const UNPRINTABLE_END = new RegExp(`${UNPRINTABLE}+$`, 'u');
 
-/** Whether nothing in the text must be escaped. */
+/** Says whether nothing in the text must be escaped. */
 export function isPrintable(text: string): boolean {
   return printable(text) === text;
 }

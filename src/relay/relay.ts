@@ -358,7 +358,7 @@ async function serveHosts(
   return { server, connections, serverWhy };
 }
 
-/** Whether `work` ended within `ms`. */
+/** Says whether `work` ended within `ms`. */
 function withinMs(work: Promise<unknown>, ms: number, timers: Timers): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const cancel = timers.after(ms, () => resolve(false));

@@ -298,7 +298,7 @@ class Receiver {
   }
 }
 
-/** What the relay answers in the end: asked again after every lost answer, and when there is a relay again. */
+/** Returns what the relay answers in the end: asked again after every lost answer, and when there is a relay again. */
 async function asked<T>(relay: KilledRelay, ask: () => Promise<T>): Promise<T> {
   for (let attempt = 0; attempt < 10_000; attempt++) {
     await relay.up();

@@ -64,7 +64,7 @@ function newEpoch(): never {
   throw new Error('the epoch goes on');
 }
 
-/** Whether the store of the folder would serve without a shared log. */
+/** Says whether the store of the folder would serve without a shared log. */
 async function servesAlone(relay: MovedRelay): Promise<boolean> {
   const folder = join(await temporaryFolder(), 'copy');
   await cp(relay.folder, folder, { recursive: true });
@@ -78,7 +78,7 @@ async function servesAlone(relay: MovedRelay): Promise<boolean> {
   }
 }
 
-/** Whether the shared log holds this relay, and a node may lead it. */
+/** Says whether the shared log holds this relay, and a node may lead it. */
 function servesShared({ server: { state } }: MovedRelay): boolean {
   return state !== undefined && phaseOf(state.state).type === 'serving' && state.lastNo > 0;
 }

@@ -84,7 +84,7 @@ async function added(name: string, daemon: KilledDaemon, oracle: MailOracle, ran
   return agent;
 }
 
-/** How much of envelopes and receipts is still on its way. */
+/** Returns how much of envelopes and receipts is still on its way. */
 async function openRows(hosts: readonly KilledDaemon[]): Promise<number> {
   const pages = await Promise.all(
     hosts.map((host) => host.answered((client) => client.call('outbox', { limit: 200 }))),

@@ -28,7 +28,7 @@ export class ServedMail {
     this.#acked = [...acked];
   }
 
-  /** What has been promised by now. */
+  /** Returns what has been promised by now. */
   get promises(): Promises {
     return { epoch: this.#epoch, nowMs: this.#nowMs, items: this.#items, acked: this.#acked };
   }

@@ -16,7 +16,7 @@ import { steadyPort } from '../support/free-port.ts';
 import { CADDY, neededProgram } from '../support/programs.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
-/** What stands where the relay would, and says how many bytes came, and with which content-length. */
+/** Stands where the relay would, and says how many bytes came, and with which content-length. */
 async function countingRelay(): Promise<number> {
   const server = createServer((request, response) => {
     let bytes = 0;

@@ -1,5 +1,5 @@
 /**
- * What requests cost the processor of a relay: none of a stranger more than five times an honest one of its size.
+ * Tests what requests cost the processor of a relay: none of a stranger more than five times an honest one of its size.
  *
  * Measured in this process, clients included, as the medians of runs that take turns: what else the machine does is no
  * processor time of this process. The clock stands still, so that no budget fills up again.
@@ -59,7 +59,7 @@ async function costsOf(...works: readonly Work[]): Promise<number[]> {
   return measured.map((costs) => costs.toSorted((a, b) => a - b)[RUNS >> 1]!);
 }
 
-/** How many times the processor of the honest work the dearest of the others takes. */
+/** Returns how many times the processor of the honest work the dearest of the others takes. */
 async function timesOf(honest: Work, ...others: readonly Work[]): Promise<number> {
   const [usual = 0, ...costs] = await costsOf(honest, ...others);
   return Math.max(...costs) / usual;

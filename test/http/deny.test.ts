@@ -177,7 +177,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 });
 
-/** What the token of a host says in these tests. */
+/** Returns what the token of a host says in these tests. */
 function claimsOf(host: TestHost): Record<string, unknown> {
   if (host === carol) return { account: 'umbrella', org: 'org-1' };
   return { org: host === alice ? 'org-1' : 'org-2' };

@@ -221,7 +221,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 });
 
-/** What enrolling `host` with other claims, rightly signed, is answered with. */
+/** Returns what enrolling `host` with other claims, rightly signed, is answered with. */
 async function enrolAs(relay: HttpRelay, host: TestHost, claims: Record<string, unknown>): Promise<unknown> {
   const response = await enrolHost(relay, host, { signed: claims, sent: claims });
   return response.status === 200 ? 'enrolled' : jsonOf(response)['code'];

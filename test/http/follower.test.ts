@@ -1,4 +1,6 @@
-/** What a relay that follows a shared log tells its operator, and what it does for itself: backups and the scrub. */
+/**
+ * Tests what a relay that follows a shared log tells its operator, and what it does for itself: backups and the scrub.
+ */
 import { readdir } from 'node:fs/promises';
 import { hash } from 'node:crypto';
 import { join } from 'node:path';
@@ -43,7 +45,7 @@ const SCRUB_AFTER_MS = 600_000;
 interface FollowerRun {
   relay: HttpRelay;
   adminPort: number;
-  /** What the operator's listener answers. */
+  /** Returns what the operator's listener answers. */
   ask: (path: string, headers?: Record<string, string>) => Promise<Response>;
   post: (path: string, body: object, headers?: Record<string, string>) => Promise<Response>;
   /** `poste relay <args>` on the machine of this node. */
@@ -311,7 +313,7 @@ describe('a relay that follows compares the rows of its view with their log', ()
 
 const NO_NAME = 'the server of the log names no standby';
 
-/** What a relay warned of, and when it was over. */
+/** Returns what a relay warned of, and when it was over. */
 function copiesLog({ logged }: HttpRelay): string[] {
   return logged.flatMap(({ message }) => (message.includes('second copy') ? [message] : []));
 }

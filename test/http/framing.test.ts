@@ -323,7 +323,9 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   );
 });
 
-/** What the bytes are answered with until the relay closes, which it must: `refused` for a refusal that closes. */
+/**
+ * Returns what the bytes are answered with until the relay closes, which it must: `refused` for a refusal that closes.
+ */
 async function answersTo(relay: HttpRelay, bytes: string | Uint8Array): Promise<string[]> {
   const responses = await rawExchange(relay.port, bytes);
   return responses.map(({ status, headers, body }) => {

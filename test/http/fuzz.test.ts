@@ -123,7 +123,7 @@ function randomBody(relay: HttpRelay, random: SeededRandom, path: string): Buffe
   return random.chance(0.2) ? mutated(bytes, random) : bytes;
 }
 
-/** What the route at `path` takes, if `isOwn` and it takes anything; otherwise what any route takes. */
+/** Returns what the route at `path` takes, if `isOwn` and it takes anything; otherwise what any route takes. */
 function randomDocument(relay: HttpRelay, random: SeededRandom, path: string, isOwn: boolean): unknown {
   const id = `fuzz-${random.below(40)}`;
   const seq = relay.relay.engine.head(bob.key).headSeq;
@@ -180,7 +180,7 @@ function signed(host: TestHost, name: string, document: Record<string, unknown>)
   return { [name]: document, sig: host.signer.sign(Buffer.from(canonicalize(document))) };
 }
 
-/** What is wrong with an answer; `undefined` when nothing is. */
+/** Returns what is wrong with an answer; `undefined` when nothing is. */
 function faultOf({ status, headers, body }: RawResponse): string | undefined {
   const isByRelay = headers.has('x-request-id');
   if (!isByRelay) return status >= 400 && (status < 500 || status === 505) ? undefined : `${status} by nobody`;

@@ -1,4 +1,4 @@
-/** What a relay logs of a whole life of requests: that they were, and nothing of what they said. */
+/** Tests what a relay logs of a whole life of requests: that they were, and nothing of what they said. */
 import { expect, test } from 'vitest';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { ask, consoleToken, enterConsole } from '../support/console-session.ts';

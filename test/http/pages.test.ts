@@ -359,7 +359,7 @@ function bigPush(relay: HttpRelay, id: string): Buffer {
   return hopBytes(relay.hop(alice, 'POST', ITEMS, JSON.stringify({ items })));
 }
 
-/** Whether the relay has answered, or cut, what was still being sent. */
+/** Says whether the relay has answered, or cut, what was still being sent. */
 function isRefused(connection: RawConnection): boolean {
   return connection.receivedBytes > 0 || connection.isOver;
 }

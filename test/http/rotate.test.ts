@@ -22,7 +22,7 @@ function rotate(relay: HttpRelay, from: TestHost, to: TestHost, changes: Rotatio
   return postJson(relay, PATH, rotationBody(from, to, changes));
 }
 
-/** What the relay shows `asker` of how the key of `host` was replaced. */
+/** Returns what the relay shows `asker` of how the key of `host` was replaced. */
 async function shownRotation(relay: HttpRelay, asker: TestHost, host: TestHost): Promise<unknown> {
   const response = await relay.send(relay.hop(asker, 'GET', `${SHOWN}?key=${encodeURIComponent(host.key)}`));
   expect(response.status).toBe(200);

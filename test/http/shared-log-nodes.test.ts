@@ -1,6 +1,6 @@
 /**
- * What the nodes of one log know of each other: their versions and the format of the log, who is to lead, and their
- * names.
+ * Tests what the nodes of one log know of each other: their versions and the format of the log, who is to lead, and
+ * their names.
  */
 import { cp } from 'node:fs/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';

@@ -27,7 +27,7 @@ function inWords({ openFiles, timers, heapBytes, storeFiles, storeBytes }: Used)
   );
 }
 
-/** What must be the very same. */
+/** Returns what must be the very same. */
 function countsOf({ openFiles, timers, names, backups }: Used): object {
   return { openFiles, timers, names, backups };
 }

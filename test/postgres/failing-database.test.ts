@@ -68,7 +68,7 @@ async function guarded(): Promise<{ role: string; database: string }> {
   return { role, database };
 }
 
-/** What the command said with the password in the address, and with the password in a file. */
+/** Returns what the command said with the password in the address, and with the password in a file. */
 async function withPassword(password: string, ...command: string[]): Promise<Ended[]> {
   const { role, database } = await guarded();
   const at = `127.0.0.1:${primary().port}/${database}`;

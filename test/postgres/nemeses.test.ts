@@ -25,7 +25,7 @@ function say(line: string): void {
   process.stderr.write(`${line}\n`);
 }
 
-/** What contradicts a promise, while these happen one after another. */
+/** Returns what contradicts a promise, while these happen one after another. */
 async function faultsWith(context: TestContext, seed: number, names: readonly string[]): Promise<string[]> {
   const program = neededProgram(context, POSTGRES);
   const { faults, accepted, left } = await runNemeses({ program, seed, names, say });

@@ -39,7 +39,7 @@ class Served {
     return new Served(run, port, adminPort);
   }
 
-  /** What `/readyz` says: `ready`, or why not. */
+  /** Returns what `/readyz` says: `ready`, or why not. */
   async readyz(): Promise<string> {
     const answer = await fetch(`${this.#adminUrl}/readyz`).catch(() => undefined);
     if (!answer) return 'no answer';

@@ -1,5 +1,6 @@
 /**
- * What threads of real relays read of their views: payloads of large pages, and rows that are compared with the log.
+ * Tests what threads of real relays read of their views: payloads of large pages, and rows that are compared with the
+ * log.
  */
 import { expect, test } from 'vitest';
 import { displayFingerprint } from '../../src/protocol/public-key.ts';

@@ -19,7 +19,7 @@ function verdictOf(outcome: Outcome | Refusal): string {
   return outcome.type === 'ItemRejected' ? `rejected:${outcome.rejection}` : outcome.type;
 }
 
-/** What both say of a command; `undefined` where it would not get past its hop. */
+/** Returns what both say of a command; `undefined` where it would not get past its hop. */
 function said(command: AskedCommand, relay: MemoryRelay, model: NaiveModel): [unknown, unknown] | undefined {
   const take = (): Outcome | Refusal => {
     const decision = relay.handle(command);

@@ -27,7 +27,7 @@ function signedNow({ engine }: TestRelay, epoch?: string): Checkpoint {
   return checkpoint;
 }
 
-/** Whether the tree of the epoch, as it is now, continues what was signed of it. */
+/** Says whether the tree of the epoch, as it is now, continues what was signed of it. */
 function isContinued(relay: TestRelay, { epoch, size: from, rootHash: fromRoot }: Checkpoint): boolean {
   const { size: to, rootHash: toRoot } = signedNow(relay, epoch);
   const growth = relay.engine.log.growth(from, to, epoch);

@@ -55,7 +55,7 @@ export class MailboxModel {
     this.agents[agent]!.isRemoved = true;
   }
 
-  /** Whom a message goes to, or undefined when it is refused. */
+  /** Returns whom a message goes to, or undefined when it is refused. */
   send(from: number, to: readonly string[], message: Omit<ModelMessage, 'from'>, nowMs: number): number[] | undefined {
     const recipients: number[] = [];
     for (const address of to) {

@@ -70,7 +70,7 @@ class Comparison {
     this.#context = context;
   }
 
-  /** What the context did, and what it should have done. */
+  /** Returns what the context did, and what it should have done. */
   async take(step: Step): Promise<Seen> {
     const context = this.#context;
     const { nowMs } = context.clock;

@@ -27,7 +27,7 @@ const RELAY_EVENTS: OutboxEvent[] = [
 
 const isMessage = ({ kind, state }: OutboxRow): boolean => kind === 'envelope' && state === 'pending';
 
-/** What is wrong with a request, by the rules in the dispatcher's header. */
+/** Returns what is wrong with a request, by the rules in the dispatcher's header. */
 async function faultsOf(world: DispatcherWorld, request: Request, others: readonly Request[]): Promise<string[]> {
   const { way, rows, peer } = request;
   const faults: string[] = [];

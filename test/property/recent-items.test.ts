@@ -21,7 +21,8 @@ const anyLimits: fc.Arbitrary<NonNullable<Limits>> = fc.record({
 });
 
 /**
- * What the memory says of every queue, from every place in it, beside what is stored; and how many rows it handed over.
+ * Returns what the memory says of every queue, from every place in it, beside what is stored; and how many rows it
+ * handed over.
  */
 function handedOver(memory: Memory, history: DurableHistory): { wrong: string[]; rows: number } {
   const wrong: string[] = [];

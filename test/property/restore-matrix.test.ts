@@ -162,7 +162,7 @@ async function lived(ageMs: number, inFlight: (typeof IN_FLIGHT)[number], folder
   return { folder: relay.folder, file, oracle, clockMs: clock.nowMs, epochs };
 }
 
-/** What is wrong after a restore of `history` in one cell. */
+/** Returns what is wrong after a restore of `history` in one cell. */
 async function faultsOf(history: History, ageMs: number, clockMs: number, startMs: number): Promise<string[]> {
   const { folder, remove } = await disposableFolder();
   const oracle = history.oracle.copy();

@@ -153,7 +153,7 @@ interface Queued {
   seq: number;
 }
 
-/** What the log says of every queue, told as if each event were the whole of it: an array for each key. */
+/** Returns what the log says of every queue, told as if each event were the whole of it: an array for each key. */
 function queuesOf(events: readonly RelayEvent[]): { queues: Map<PublicKey, Queued[]>; stored: string[] } {
   const queues = new Map<PublicKey, Queued[]>();
   const stored: string[] = [];

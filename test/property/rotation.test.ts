@@ -359,7 +359,7 @@ test('the same rotation again answers moved_items 0 and changes nothing, and a c
   expect(relay.store.lastLsn).toBe(lastLsn);
 });
 
-/** What a push of either bytes must be answered when the two keys had the item in these states. */
+/** Returns what a push of either bytes must be answered when the two keys had the item in these states. */
 function verdictOf(states: readonly ItemState[], isOther: boolean): string {
   const known = states.filter((state) => state !== 'none');
   if (known.length === 0) return 'accepted';

@@ -42,7 +42,7 @@ async function shortened(seed: number, failed: RunResult, options: RunOptions = 
   return shrunk(options.steps ?? steps.map(({ no }) => no), fails);
 }
 
-/** What failed, how to see it again, and how to see it with little else around it. */
+/** Returns what failed, how to see it again, and how to see it with little else around it. */
 async function reportOf(seed: number, failed: RunResult, options: RunOptions): Promise<string> {
   const steps = await shortened(seed, failed, options);
   const again = `POSTE_TORTURE_SEED=${seed} npm run torture -- --only simulation`;
@@ -89,7 +89,7 @@ test('a seed gives the same history again, to the byte, and another seed another
 const BROKEN_PROMISE =
   /lacks it|went back|was lost|got the seq|is doubled|new epoch began|ahead of the relay|beyond the head/;
 
-/** Which of the first seeds finds what was planted, and what it says. */
+/** Returns which of the first seeds finds what was planted, and what it says. */
 async function found(plant: Plant): Promise<{ seed: number; result: RunResult }> {
   for (let seed = 1; seed <= 30; seed++) {
     const result = await run(seed, { plant });

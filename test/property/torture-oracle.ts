@@ -23,7 +23,8 @@ interface Mail {
 }
 
 /**
- * What is wrong, a sentence each; nothing when all is well. The world is healed, and time goes by until nothing moves.
+ * Returns what is wrong, a sentence each; nothing when all is well. The world is healed, and time goes by until nothing
+ * moves.
  */
 export async function faultsAfter(world: TortureWorld): Promise<string[]> {
   await world.heal();
@@ -59,7 +60,7 @@ async function openRows(world: TortureWorld): Promise<OutboxRow[]> {
   return rows.flat();
 }
 
-/** Whether it came to that nothing moves any more: no row waits to be sent, and the relay holds nothing. */
+/** Says whether it came to that nothing moves any more: no row waits to be sent, and the relay holds nothing. */
 async function isQuietIn(world: TortureWorld): Promise<boolean> {
   for (let turn = 0, quiet = 0; turn < TURNS_MAX; turn++) {
     await world.later();

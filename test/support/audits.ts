@@ -5,7 +5,7 @@ import { type VerifyOptions, type VerifyReport, verify } from '../../src/relay/r
 import { openOffline } from '../../src/relay/replay/offline.ts';
 import { NOON_MS } from './test-clock.ts';
 
-/** What a generator of progress comes to. */
+/** Returns what a generator of progress comes to. */
 export async function resultOf<T>(work: AsyncGenerator<Progress, T>): Promise<T> {
   let step = await work.next();
   while (!step.done) step = await work.next();

@@ -34,14 +34,14 @@ export interface Template {
    * epoch, where the operation begins none and `mayBegin` is not said.
    */
   keeps: (folder: string, mayBegin?: boolean) => Promise<void>;
-  /** Whether the operation has been done. */
+  /** Says whether the operation has been done. */
   isDone: (folder: string) => Promise<boolean>;
 }
 
 export interface Operation {
   name: string;
   args: (folder: string) => string[];
-  /** What the operation begins from, in a folder of the caller's. */
+  /** Returns what the operation begins from, in a folder of the caller's. */
   prepare: (folder: string) => Promise<Template>;
   /** Resolves when the process has ended: what serves is ended as soon as the operation is done. */
   ended: (process: PosteProcess) => Promise<Ended>;
@@ -185,7 +185,7 @@ function aged(folder: string, promises: Promises): Promise<Promises> {
   });
 }
 
-/** What is lost with a step back to the backup, so that its sender pushes it again. */
+/** Returns what is lost with a step back to the backup, so that its sender pushes it again. */
 function withMore(folder: string, promises: Promises): Promise<Promises> {
   return inEngine(folder, promises.nowMs, async (engine) => {
     const { seqs } = await push(engine, 'since', 'since the backup', promises.nowMs);

@@ -117,7 +117,10 @@ export function inviteOf(inviteHash: Sha256Hex, changes: Partial<IssueInvite> = 
   return { type: 'IssueInvite', inviteHash, label: '', expiresAtMs: NOON_MS + 86_400_000, nowMs: NOON_MS, ...changes };
 }
 
-/** What is known of these items of `target`, which are acked after their time, is kept for the horizon from now on. */
+/**
+ * What is known of these items of `target`, which are acked after their time, is kept for the horizon from now
+ * on.
+ */
 export function extendOf(target: TestHost, seqs: number[], nowMs: number): ExtendDedup {
   return { type: 'ExtendDedup', targetPubkey: target.key, seqs, nowMs };
 }

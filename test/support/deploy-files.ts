@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 
 const ROOT = new URL('../../', import.meta.url);
 
-/** Where a file of the repository is. */
+/** Returns where a file of the repository is. */
 export function repositoryPath(path: string): string {
   return fileURLToPath(new URL(path, ROOT));
 }

@@ -98,7 +98,7 @@ export interface Code extends Place {
   text: string;
 }
 
-/** What stands in backquotes outside of fenced blocks. */
+/** Returns what stands in backquotes outside of fenced blocks. */
 export function codeOf({ path, prose }: DocPage): Code[] {
   const spans = prose.matchAll(/`(?<text>[^`\n]+)`/g);
   return Array.from(spans, ({ groups, index }) => {

@@ -30,7 +30,7 @@ export function expectDocumented(asked: SentRequest | undefined, answer: Answer)
   throw new Error(`an answer to ${what} is not in the OpenAPI document: ${fault}\n${said}`);
 }
 
-/** What is not documented; `undefined` when everything is. */
+/** Returns what is not documented; `undefined` when everything is. */
 export function faultOfAnswer(asked: SentRequest | undefined, answer: Answer): string | undefined {
   // Of an altered request the answer says it: the console alone sends these headers.
   const isConsole = asked ? /^\/console(?:[/?]|$)/.test(asked.target) : answer.headers.has('content-security-policy');
@@ -91,7 +91,7 @@ interface HeaderObject {
 /** Names of members from the root of the document down. */
 type Place = readonly string[];
 
-/** Where in the document an answer of this status can stand. */
+/** Returns where in the document an answer of this status can stand. */
 function placesOf(asked: SentRequest | undefined, listener: Listener, answer: Answer): Place[] {
   const status = String(answer.status);
   const isNamed = answer.headers.has('x-request-id');
@@ -184,7 +184,7 @@ let document: OpenApiDocument | undefined;
 const ajv = new Ajv2020({ strict: false });
 const compiled = new Map<string, ValidateFunction>();
 
-/** What lies there in the document; `undefined` where nothing does. */
+/** Returns what lies there in the document; `undefined` where nothing does. */
 function at(place: Place): unknown {
   if (!document) {
     const made = openApiDocument({ version: '0.0.0-test', operations: OPERATIONS });

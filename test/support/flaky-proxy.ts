@@ -77,7 +77,7 @@ export class FlakyProxy {
   chances: Chances = NO_CHANCES;
   /** `gone`: every connection is ended. `silent`: nothing is answered, and nothing is passed on. */
   isAway: 'gone' | 'silent' | undefined;
-  /** Whether nothing of v2 is there: such a request gets 404 and is not passed on. */
+  /** Says whether nothing of v2 is there: such a request gets 404 and is not passed on. */
   isV1Only = false;
   /** Told of every request: whether it is lost on its way there, or its answer on the way back. */
   cut: (asked: string, target: string) => 'request' | 'answer' | undefined = () => undefined;

@@ -13,7 +13,7 @@ interface FramedAt {
   headBytesMax: number;
 }
 
-/** What it is, and the bytes. */
+/** Returns what it is, and the bytes. */
 export function framingsAt({ postTarget, getTarget, host = 'x', headBytesMax }: FramedAt): [string, string][] {
   const post = `POST ${postTarget} HTTP/1.1\r\nhost: ${host}\r\n`;
   const get = `GET ${getTarget} HTTP/1.1\r\nhost: ${host}\r\n`;

@@ -7,7 +7,7 @@ const QUIET_MS = 250;
 
 export interface FuzzedRequest {
   bytes: Buffer;
-  /** Whether there will be one answer, and when it has come nothing more is to be waited for. */
+  /** Says whether there will be one answer, and when it has come nothing more is to be waited for. */
   isWhole: boolean;
 }
 
@@ -62,7 +62,7 @@ interface Fuzz<Request extends FuzzedRequest> {
   next: (number: number) => Request | Promise<Request>;
   /** A connection of its own for each request. */
   open: (request: Request) => Promise<RawConnection>;
-  /** What is wrong with an answer; `undefined` when nothing is. */
+  /** Returns what is wrong with an answer; `undefined` when nothing is. */
   faultOf: (response: RawResponse, request: Request) => string | undefined;
 }
 
@@ -130,7 +130,9 @@ export function mutated(bytes: Buffer, random: SeededRandom): Buffer {
   }
 }
 
-/** What comes back on `connection`: one answer to a whole request, otherwise all until it ends or stays quiet. */
+/**
+ * Returns what comes back on `connection`: one answer to a whole request, otherwise all until it ends or stays quiet.
+ */
 async function responsesTo(connection: RawConnection, { bytes, isWhole }: FuzzedRequest): Promise<RawResponse[]> {
   const to = bytes.subarray(0, 4).toString('latin1') === 'HEAD' ? 'HEAD' : 'GET';
   connection.send(bytes);

@@ -61,7 +61,7 @@ export class Given {
     return this;
   }
 
-  /** What a sweep decides, before its notices are signed. */
+  /** Returns what a sweep decides, before its notices are signed. */
   whenExpiring(command: ExpireItems): DecidedExpiry | undefined {
     return decideExpire(command, this.rows, this.#settings);
   }

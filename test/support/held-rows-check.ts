@@ -33,7 +33,7 @@ export class HeldRowsCheck implements RowsCheckRun {
   }
 }
 
-/** What a relay or a job is started with, and every check that it began. */
+/** Returns what a relay or a job is started with, and every check that it began. */
 export function heldRowsChecks(): { runs: HeldRowsCheck[]; start: (share: number) => HeldRowsCheck } {
   const runs: HeldRowsCheck[] = [];
   return {

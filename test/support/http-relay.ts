@@ -135,7 +135,7 @@ export class HttpRelay {
     return rawRequest(this.port, hopV1Bytes(this.hop(host, method, target, text)), method);
   }
 
-  /** How far the log has come, read from where the relay notes it before it answers. */
+  /** Returns how far the log has come, read from where the relay notes it before it answers. */
   async lastLsn(): Promise<number> {
     const { file, position } = await PositionFile.open(join(this.folder, 'position'));
     await file.close();
@@ -155,7 +155,7 @@ export class HttpRelay {
     }
   }
 
-  /** What the relay said went wrong inside it. */
+  /** Returns what the relay said went wrong inside it. */
   get errors(): LogLine[] {
     return this.logged.filter(({ level }) => level === 'error');
   }

@@ -14,7 +14,7 @@ const SOON: Environment = {
 /** What a client says when the daemon was killed before or while it was asked. */
 const LOST_CODES: ReadonlySet<string> = new Set(['DAEMON_NOT_RUNNING', 'DAEMON_GONE']);
 
-/** Whether a call failed because the daemon was killed before it answered. */
+/** Says whether a call failed because the daemon was killed before it answered. */
 export function isLost(error: unknown): boolean {
   return error instanceof CallFailed && LOST_CODES.has(error.code);
 }
@@ -101,7 +101,7 @@ export class KilledDaemon {
     }
   }
 
-  /** What the daemon answers in the end: asked again, in the same words, after every answer that was lost. */
+  /** Returns what the daemon answers in the end: asked again, in the same words, after every answer that was lost. */
   async answered<T>(ask: (client: DaemonClient) => Promise<T>): Promise<T> {
     for (;;) {
       await this.ready();

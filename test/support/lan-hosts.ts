@@ -153,7 +153,7 @@ function watched(store: HostStore, committed: () => void): HostStore {
   return store;
 }
 
-/** What `ask` answers when that is something: asked now, and after every commit of the host. */
+/** Returns what `ask` answers when that is something: asked now, and after every commit of the host. */
 export async function until<T>(host: LanHost, ask: () => Promise<T | undefined>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {

@@ -30,7 +30,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/http': 2280,
   'src/lib': 2230,
   'src/library': 1500,
-  'src/protocol': 2870,
+  'src/protocol': 2890,
   'src/relay': 370,
   'src/relay/auth': 1130,
   'src/relay/core': 3930,
@@ -39,11 +39,11 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/image': 1350,
   'src/relay/jobs': 1040,
   'src/relay/operator': 3220,
-  'src/relay/replay': 3740,
+  'src/relay/replay': 3750,
   'src/relay/serve': 730,
   'src/relay/shared-log': 5210,
   'src/relay/standby': 750,
-  'src/relay/store': 7090,
+  'src/relay/store': 7130,
   'src/web': 4840,
   'test/browser': 2370,
   'test/control': 760,
@@ -53,8 +53,8 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/postgres': 2090,
   'test/property': 3650,
   'test/spec': 6070,
-  'test/support': 19330,
-  'test/unit': 8400,
+  'test/support': 19340,
+  'test/unit': 8420,
   'test/unit/cli': 7370,
   'test/unit/host': 15530,
   'test/unit/relay': 19240,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 83290,
-  test: 99210,
+  src: 83370,
+  test: 99260,
   'bench scripts': 11310,
 };

@@ -39,7 +39,7 @@ export interface ShownTree {
   link: string;
 }
 
-/** What the store says of its trees, and what the records say. */
+/** Returns what the store says of its trees, and what the records say. */
 export async function storedAndNaive(store: RelayStore): Promise<[stored: ShownTree[], naive: ShownTree[]]> {
   const trees = await naiveTrees(store);
   const naive = trees.map(({ epoch, firstLsn, leaves }) => {

@@ -36,7 +36,7 @@ export class MailOracle {
     });
   }
 
-  /** What must be in the mailbox of this address. */
+  /** Returns what must be in the mailbox of this address. */
   to(address: string): string[] {
     return this.#subjects(({ recipients }) => recipients.includes(address));
   }

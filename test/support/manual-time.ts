@@ -35,7 +35,7 @@ interface Timer {
 export class ManualTimers implements Timers {
   #nowMs = 0;
   readonly #timers = new Set<Timer>();
-  /** Who waits for a timer, and of which length. */
+  /** Returns who waits for a timer, and of which length. */
   readonly #waiting = new Set<{ ms: number; found: () => void }>();
 
   after(ms: number, run: () => void): Cancel {
@@ -46,12 +46,12 @@ export class ManualTimers implements Timers {
     return this.#start(ms, true, run);
   }
 
-  /** How many timers are under way. */
+  /** Returns how many timers are under way. */
   get count(): number {
     return this.#timers.size;
   }
 
-  /** How many of this length are under way. */
+  /** Returns how many of this length are under way. */
   underWay(ms: number): number {
     return [...this.#timers].filter((timer) => timer.ms === ms).length;
   }

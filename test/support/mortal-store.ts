@@ -7,7 +7,7 @@ import type { HostStore } from '../../src/host/store/host-store.ts';
 export interface Death {
   /** At which transaction from now; 0: on the spot. */
   inTransactions: number;
-  /** Whether the one that it dies at becomes durable. */
+  /** Says whether the one that it dies at becomes durable. */
   isDurable: boolean;
 }
 

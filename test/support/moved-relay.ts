@@ -35,7 +35,7 @@ export class MovedRelay extends TestRelay {
     server.nowMs = () => this.clock.nowMs;
   }
 
-  /** What a command that moves the log is given; `client` makes its connections. */
+  /** Returns what a command that moves the log is given; `client` makes its connections. */
   move(client: () => SharedLog = () => this.server.client()): MoveOptions {
     return {
       log: client(),
@@ -109,7 +109,7 @@ export class MovedRelay extends TestRelay {
     return lsns.map((lsn) => hash('sha256', store.record(lsn) ?? ''));
   }
 
-  /** What hosts see of the relay, and the log as it was; opens and closes it. */
+  /** Returns what hosts see of the relay, and the log as it was; opens and closes it. */
   async seen(where: 'store' | 'log'): Promise<object> {
     this.where = where;
     await this.open();

@@ -99,7 +99,7 @@ export class MovingLog {
     assert.deepEqual({ statuses, ids }, { statuses: ['duplicate', 'duplicate', 'duplicate'], ids: IDS });
   }
 
-  /** What hosts find that push the mail again and pull what waits. */
+  /** Returns what hosts find that push the mail again and pull what waits. */
   async found(where: 'store' | 'log'): Promise<Found> {
     const keyed = [...this.log, '--key-file', join(this.storeDir, 'relay.key')];
     const relay = await relayHere(this.storeDir, where === 'log' ? keyed : []);

@@ -21,7 +21,7 @@ export const ANNA = 'anna@bob' as Address;
 export const BERT = 'bert@bob' as Address;
 const WIRE_HASH = sha256Hex('the wire bytes');
 
-/** What the relay said when it took the row at `acceptedAtMs`. */
+/** Returns what the relay said when it took the row at `acceptedAtMs`. */
 export function acceptance(acceptedAtMs: number, epoch = epochNumbered(1)): RelayAcceptance {
   const accept = acceptReceipt({
     relay_pubkey: relay.key,

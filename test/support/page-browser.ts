@@ -212,7 +212,7 @@ export abstract class PageWindow<Source> {
     }
   }
 
-  /** What the focus is on, by its name, as Tab goes from here; until it leaves the page or comes around. */
+  /** Returns what the focus is on, by its name, as Tab goes from here; until it leaves the page or comes around. */
   async tabStops(max = 40): Promise<string[]> {
     const stops: string[] = [];
     for (let at = 0; at < max; at++) {

@@ -35,7 +35,7 @@ export class PosteHome {
     return run(args, this.environment);
   }
 
-  /** What a command prints as JSON; fails when it fails. */
+  /** Returns what a command prints as JSON; fails when it fails. */
   async json<T>(...args: string[]): Promise<T> {
     const { code, stdout, stderr } = await this.run(...args, '--json');
     if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}: ${stderr}`);

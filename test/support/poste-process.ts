@@ -62,7 +62,7 @@ export interface StartDocument {
   pid: number;
 }
 
-/** What commands have of this process's environment: its state folder is one of the test run. */
+/** Returns what commands have of this process's environment: its state folder is one of the test run. */
 export function ownEnvironment(): Environment {
   const { PATH = '', HOME = '', XDG_STATE_HOME = '' } = process.env;
   return { PATH, HOME, XDG_STATE_HOME, NO_COLOR: '1' };

@@ -41,7 +41,10 @@ export class Conversation {
     for (let message = this.#requests.next(); message; message = this.#requests.next()) this.#heard(message);
   }
 
-  /** Which of these bytes go on to the client: the answer that is to be lost is kept until it is whole, and dropped. */
+  /**
+   * Returns which of these bytes go on to the client: the answer that is to be lost is kept until it is whole, and
+   * dropped.
+   */
   answered(bytes: Buffer): Passing {
     if (!this.#answers.areTyped) return { bytes, isLast: false };
     this.#answers.add(bytes);

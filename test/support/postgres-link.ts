@@ -39,7 +39,7 @@ export class PostgresLink {
     for (const way of this.#ways) way.isHeld = this.#holds(way.direction);
   }
 
-  /** How many bytes wait for `release`. */
+  /** Returns how many bytes wait for `release`. */
   get keptBytes(): number {
     return [...this.#ways].reduce((bytes, way) => bytes + way.keptBytes, 0);
   }

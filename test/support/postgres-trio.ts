@@ -50,7 +50,7 @@ export class PostgresTrio {
     return this.servers.filter((server) => server !== this.#primary);
   }
 
-  /** What commits wait for. */
+  /** Returns what commits wait for. */
   get names(): string {
     return `ANY 1 (${this.standbys.map(({ name }) => name).join(', ')})`;
   }

@@ -189,7 +189,7 @@ export class PostgresServer {
     return `postgres://${USER}@127.0.0.1:${port}/${database}`;
   }
 
-  /** What the server said. */
+  /** Returns what the server said. */
   get log(): string {
     return this.#log;
   }

@@ -31,7 +31,7 @@ export function jsonOf(response: RawResponse | undefined): Record<string, unknow
   return JSON.parse(response.body.toString('utf8')) as Record<string, unknown>;
 }
 
-/** What keeps `response` from being this problem. */
+/** Returns what keeps `response` from being this problem. */
 function problemFault(
   { status, headers, body }: RawResponse,
   code: ProblemCode,

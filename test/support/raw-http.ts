@@ -117,7 +117,7 @@ export class RawConnection {
     return this;
   }
 
-  /** How many bytes came that no response has taken. */
+  /** Returns how many bytes came that no response has taken. */
   get receivedBytes(): number {
     return this.#received.length;
   }

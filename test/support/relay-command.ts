@@ -24,7 +24,7 @@ export const EXIT = {
 /** What a stack trace would show. */
 export const STACK = /\n\s+at |node:internal/;
 
-/** What a process says beside its log, whose lines may say of an error where it came from. */
+/** Returns what a process says beside its log, whose lines may say of an error where it came from. */
 export function saidOf({ stderr }: Ended): string {
   return stderr
     .split('\n')

@@ -245,7 +245,7 @@ export class RelayContext {
     return sendSealed(this.context, peerId, { from: `${from}@${this.name}` as Address, to, body, subject });
   }
 
-  /** What is in a mailbox, in its order: references of messages, and the subjects of the host's own reports. */
+  /** Returns what is in a mailbox, in its order: references of messages, and the subjects of the host's own reports. */
   mailOf(name: string): Promise<{ ref: MessageRef; from: string; subject: string }[]> {
     return this.store.read(async (reader) => {
       const mail: { ref: MessageRef; from: string; subject: string }[] = [];

@@ -63,7 +63,7 @@ export class RelayNode {
     return this.#process.stderr;
   }
 
-  /** What all its processes said on stderr, and how they ended. */
+  /** Returns what all its processes said on stderr, and how they ended. */
   get said(): string {
     const before = this.ends.map(({ code, signal, stderr }) => `${stderr}ended with ${code ?? signal}\n`);
     return before.join('') + this.stderr;
@@ -106,7 +106,7 @@ export class RelayNode {
     return (await this.#status()) === 200;
   }
 
-  /** Whether it listens, leading or not. */
+  /** Says whether it listens, leading or not. */
   async answers(): Promise<boolean> {
     return (await this.#status()) !== undefined;
   }

@@ -163,8 +163,8 @@ export class RelayPost {
   }
 
   /**
-   * What became of all that was accepted, once as many senders as are said were alerted and nothing is wrong, or when
-   * that takes too long.
+   * Returns what became of all that was accepted, once as many senders as are said were alerted and nothing is wrong,
+   * or when that takes too long.
    */
   outcome(alerted: number): Promise<PostOutcome> {
     return eventually(

@@ -13,7 +13,7 @@ export function anyEpoch(): Epoch {
   return epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
 }
 
-/** What an engine holds at this moment, as `file`. */
+/** Returns what an engine holds at this moment, as `file`. */
 export function backUp({ engine, clock }: TestRelay, file: string): Promise<WrittenBackup> {
   return backUpEngine(engine, clock.nowMs, file);
 }

@@ -114,7 +114,7 @@ class ServedPromises {
     return { type: 'served', epoch, isMarked: this.#isMarked };
   }
 
-  /** What is missing without a word the check of the rows must find, which the relay does every day. */
+  /** Makes the check of the rows, which the relay makes every day: it must find what is missing without a word. */
   async #afterCheck(missing: readonly string[]): Promise<Start> {
     const served = await openServed(this.#store.location);
     let found: number;

@@ -96,7 +96,7 @@ export class SharedTestRelay extends TestRelay {
     return this.#node;
   }
 
-  /** What a leader does with snapshots, and what it met. */
+  /** Returns what a leader does with snapshots, and what it met. */
   snapshotJob(due = AT_ONCE): { job: SnapshotJob; failures: unknown[] } {
     const failures: unknown[] = [];
     const job = new SnapshotJob({
@@ -144,8 +144,8 @@ export class SharedTestRelay extends TestRelay {
   }
 
   /**
-   * What a node that does not lead comes to hold of the log, key by key, when it has followed to the end. `asked` is
-   * told of each question to the log while a view is filled.
+   * Returns what a node that does not lead comes to hold of the log, key by key, when it has followed to the end.
+   * `asked` is told of each question to the log while a view is filled.
    */
   async followed(folder: string, asked: () => void = () => undefined): Promise<Map<string, string>> {
     const { server } = this;

@@ -14,7 +14,7 @@ import type { RelayStore } from '../../src/relay/store/relay-store.ts';
 export interface Delay {
   turnsBefore: number;
   turnsAfter: number;
-  /** Whether the append is rejected, and whether its batch was written all the same. */
+  /** Says whether the append is rejected, and whether its batch was written all the same. */
   fails: 'no' | 'unwritten' | 'written';
 }
 

@@ -70,7 +70,7 @@ export class TestRelay {
   notices: readonly string[] = [];
   /** Called with each batch when it is durable, before those that waited for it. */
   committed: (batch: CommittedBatch) => void = () => undefined;
-  /** Whether an opening after a long time, or with a clock set back, begins a new epoch. */
+  /** Says whether an opening after a long time, or with a clock set back, begins a new epoch. */
   readonly doubtsOldHeartbeats: boolean = true;
   store!: RelayStore;
   engine!: Engine;
@@ -189,7 +189,7 @@ export class TestRelay {
     await this.engine.expiry.purgeDedup(() => this.clock.nowMs, new AbortController().signal);
   }
 
-  /** How many dedup rows a sender is counted for. */
+  /** Returns how many dedup rows a sender is counted for. */
   dedupRows(sender: TestHost): number {
     return this.store.get('sender', sender.key)?.dedupRows ?? 0;
   }

@@ -8,7 +8,7 @@ import { appendFileSync } from 'node:fs';
 
 const MODE = process.env['POSTE_TEST_THOROUGH'];
 
-/** Whether `npm test` has run before this, and what it tried need not be tried again. */
+/** Says whether `npm test` has run before this, and what it tried need not be tried again. */
 export const IS_REST = MODE === 'rest';
 export const IS_THOROUGH = MODE === '1' || IS_REST;
 

@@ -37,7 +37,7 @@ export class TortureWorld {
   readonly asked: Asked[] = [];
   /** What was done, in its order: told when the run fails. */
   readonly schedule: string[] = [];
-  /** Why mail may end with an alert in this run; in all others everything arrives, and nobody is alerted. */
+  /** Says why mail may end with an alert in this run; in all others everything arrives, and nobody is alerted. */
   readonly excuses = new Set<string>();
   relay!: HttpRelay;
   proxy!: FlakyProxy;

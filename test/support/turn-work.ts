@@ -28,7 +28,7 @@ export class TurnWork {
     this.#all += count;
   }
 
-  /** What `source` gives, counted as it is taken. */
+  /** Yields what `source` gives, counted as it is taken. */
   async *counted<T>(kind: string, source: AsyncIterable<T>, countOf: (taken: T) => number): AsyncGenerator<T> {
     for await (const taken of source) {
       this.add(kind, countOf(taken));

@@ -164,7 +164,7 @@ interface Finding {
   filename: string;
 }
 
-/** What the linter finds of the layout, by file. */
+/** Returns what the linter finds of the layout, by file. */
 async function findingsOf(sources: Readonly<Record<string, string>>): Promise<Map<string, string[]>> {
   const folder = await temporaryFolder();
   copyFileSync(join(ROOT, CONFIG), join(folder, CONFIG));

@@ -16,7 +16,9 @@ interface Finding {
   message: string;
 }
 
-/** What is too long in the folder `src` below `root`, with its lines: files by path, functions by path and name. */
+/**
+ * Returns what is too long in the folder `src` below `root`, with its lines: files by path, functions by path and name.
+ */
 async function tooLong(root: string): Promise<Record<string, number>> {
   const config = join(await temporaryFolder(), 'lengths.json');
   const rules = { 'max-lines': ['error', FILE_LINES_MAX], 'max-lines-per-function': ['error', FUNCTION_LINES_MAX] };

@@ -1,4 +1,7 @@
-/** What `npm run mutants` changes, which tests it runs, and what its list of survivors names: files that are there. */
+/**
+ * Tests what `npm run mutants` changes, which tests it runs, and what its list of survivors names: files that are
+ * there.
+ */
 import { expect, test } from 'vitest';
 import { docPage, filesEnding, readText } from '../support/doc-pages.ts';
 

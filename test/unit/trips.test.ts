@@ -1,7 +1,7 @@
 /**
- * How far one push, pull, page of the console and message travel through the sources: the files and functions that
- * really run, by the coverage of V8. A change that makes a way longer raises its bound here and says why; the end of a
- * run prints what was counted.
+ * Counts how far one push, pull, page of the console and message travel through the sources: the files and functions
+ * that really run, by the coverage of V8. A change that makes a way longer raises its bound here and says why; the end
+ * of a run prints what was counted.
  */
 import { randomBytes } from 'node:crypto';
 import { Session, type Profiler } from 'node:inspector/promises';

@@ -18,7 +18,7 @@ export function isInteractive({ stdin, stderr }: Terminal): boolean {
 interface Confirmation {
   /** The flag `--yes`. */
   yes?: boolean | undefined;
-  /** Why the command asks, as a clause: "unpairing ends what waits for that host". */
+  /** Says why the command asks, as a clause: "unpairing ends what waits for that host". */
   stake: string;
   /** Advice besides `--yes`. */
   advice?: string;

@@ -31,7 +31,7 @@ export type ClientCode =
 /** The operation failed, or its outcome is unknown; the message says which, and what to do. */
 export class CallFailed extends Error {
   readonly code: string;
-  /** Of the answer; 0 when there was none. */
+  /** The status of the answer; 0 when there was none. */
   readonly status: number;
   readonly details: Readonly<Record<string, unknown>>;
 

@@ -210,7 +210,7 @@ export interface SessionService {
   list(agentId: AgentId | null): Promise<OutputOf<'session-list'>>;
 }
 
-/** What daemon.ts knows of this process. */
+/** The facts that daemon.ts knows of this process. */
 export interface DaemonFacts {
   version: string;
   pid: number;
@@ -218,6 +218,6 @@ export interface DaemonFacts {
   store: string;
   config: string;
   socket: string;
-  /** How many lines of its log could not be written. */
+  /** The number of lines of its log that could not be written. */
   linesLost: () => number;
 }

@@ -13,7 +13,7 @@ import * as page from '../contract/owner-page.ts';
 import * as peers from '../contract/peers.ts';
 import * as sent from '../contract/sent-mail.ts';
 
-/** Who an operation acts for: an agent (or the owner), or nobody in particular. */
+/** The one for whom an operation acts: an agent (or the owner), or nobody in particular. */
 export type Acting = 'agent' | 'anybody';
 
 export interface OperationContract {
@@ -77,7 +77,7 @@ export const OPERATIONS = {
   'session-end': { acting: 'agent', input: agents.SessionEndInput, output: agents.SessionEndResult },
   'session-wait': { acting: 'agent', input: agents.SessionWaitInput, output: agents.SessionWaitResult },
   'session-heard': { acting: 'agent', input: agents.SessionHeardInput, output: agents.SessionHeardResult },
-  /** Of the acting agent, or of all. */
+  /** The sessions of the acting agent, or of all. */
   'session-list': { acting: 'anybody', input: Nothing, output: agents.SessionListResult },
 } as const satisfies Readonly<Record<string, OperationContract>>;
 

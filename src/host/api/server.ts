@@ -41,7 +41,7 @@ export interface LocalServerOptions {
   socketPath: string;
   context: HostContext;
   handlers: Handlers;
-  /** Of the daemon; every answer names it. */
+  /** The version of the daemon; every answer names it. */
   version: string;
   /** A backup of the store at this moment. */
   backup: () => AsyncIterable<Buffer>;
@@ -57,7 +57,7 @@ export class LocalServer {
   readonly #server: Server;
   readonly #pipeline: RequestPipeline<LocalRoute>;
   readonly #bodies = new Budget({ bytesMax: BODIES_BYTES_MAX, monotonicMs: () => performance.now() });
-  /** Of each request under way: aborted when its caller has gone, and when the daemon stops. */
+  /** One for each request under way: aborted when its caller has gone, and when the daemon stops. */
   readonly #callers = new Set<AbortController>();
   #isStopping = false;
   #backups = 0;
@@ -212,7 +212,7 @@ function problemReply(status: number, code: string, message: string, details: Pr
   return jsonReply(status, document);
 }
 
-/** What the pipeline refuses, in the form that every answer at this socket has. */
+/** Returns what the pipeline refuses, in the form that every answer at this socket has. */
 function localReply(reply: Reply, version: string): Reply {
   const said =
     reply.problem === undefined ? reply : { ...localAnswer(reply, reply.problem), close: reply.close ?? false };

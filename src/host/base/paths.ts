@@ -81,7 +81,7 @@ function ownsFolder(path: string, userId: number): boolean {
   return found?.isDirectory() === true && found.uid === userId;
 }
 
-/** Why the daemon cannot have a socket at its path, or `undefined`. */
+/** Says why the daemon cannot have a socket at its path, or `undefined`. */
 export function daemonSocketFault({ socket }: HostPaths): string | undefined {
   return socketPathFault(socket, 'set POSTE_HOME or XDG_RUNTIME_DIR to a shorter path (a symbolic link will do)');
 }

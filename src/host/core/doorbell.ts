@@ -15,13 +15,13 @@
 export const DOORBELL_COOLDOWN_MS = 15_000;
 /** The longest pause between attempts for the same unread mail, and that after one taken without proof. */
 export const DOORBELL_RETRY_MAX_MS = 600_000;
-/** How often mail is rung for again that an agent heard of and let lie. A failed turn is no choice of its agent. */
+/** Mail that an agent heard of and let lie is rung for again this often. A failed turn is no choice of its agent. */
 export const LET_LIE_MAX = 3;
 
 export interface Doorbell {
   /** When the last attempt for the present unread mail ended; null before the first. */
   lastAtMs: number | null;
-  /** How many attempts in a row no program took. */
+  /** The number of attempts in a row that no program took. */
   unheard: number;
   /** The newest waking message of the last attempt that tried a program, if one took it without proof; else null. */
   givenFor: number | null;
@@ -44,7 +44,7 @@ export interface Doorbell {
   isRung: boolean;
   /** The turn in which the agent was told ended before it used a mail tool, and it was not told again since. */
   isLost: boolean;
-  /** How many such turns there were in a row. */
+  /** The number of such turns in a row. */
   lost: number;
 }
 
@@ -173,8 +173,8 @@ function pauseMs({ unheard, lost, givenFor, hasNewSession }: Doorbell, { newest 
 }
 
 /**
- * What a doorbell tells an agent: constant text and a count, never a word of a peer. One printable line, because it is
- * typed into terminals and given to programs as one argument.
+ * Returns what a doorbell tells an agent: constant text and a count, never a word of a peer. One printable line,
+ * because it is typed into terminals and given to programs as one argument.
  */
 export function doorbellText(unread: number): string {
   return unread === 1

@@ -1,6 +1,6 @@
 /**
- * What can happen to an outbox row, what that depends on, and what follows: `outbox.ts` decides. Besides, the report to
- * the sender of a message that does not arrive, or arrives after all.
+ * Lists what can happen to an outbox row, what that depends on, and what follows: `outbox.ts` decides. Besides, the
+ * report to the sender of a message that does not arrive, or arrives after all.
  */
 import type { DeliveryState } from '../../protocol/documents.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -25,7 +25,7 @@ export type OutboxEvent =
   | { type: 'lan-failed'; reason: string }
   /** The bytes are about to leave for the relay; durable before they do. */
   | { type: 'relay-pushing' }
-  /** Whether the receipt verifies: key, item, target and hash. */
+  /** Says whether the receipt verifies: key, item, target and hash. */
   | { type: 'relay-accepted'; acceptance: RelayAcceptance; isVerified: boolean }
   /** A relay that speaks only v1 has it, and gives no receipt. */
   | { type: 'relay-stored' }
@@ -63,7 +63,7 @@ export interface OutboxFacts extends OutboxClock {
   /** From 0 to below 1, thrown for this step: spreads attempts. */
   jitter: number;
   retry: RetryTiming;
-  /** Whether the peer ever confirmed anything. */
+  /** Says whether the peer ever confirmed anything. */
   hasPeerConfirmed: boolean;
 }
 
@@ -95,7 +95,7 @@ export interface OutboxStep {
 
 interface AlertedMessage {
   hostName: string;
-  /** Of the message. */
+  /** The subject of the message. */
   subject: string;
   /** Those it is about. */
   recipients: readonly Address[];

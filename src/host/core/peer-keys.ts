@@ -1,5 +1,5 @@
 /**
- * Whether what a paired host signed counts, by the key that signed it and the host that brought it. Pure.
+ * Decides whether what a paired host signed counts, by the key that signed it and the host that brought it. Pure.
  *
  * A present key counts. A key that the host gave up counts only for what it signed before the rotation. A signature
  * cannot prove its own date: a thief of the old key can date it back. So the way the item came must prove it as well:
@@ -40,7 +40,7 @@ interface SignatureDoubt {
   detail: string;
 }
 
-/** Why what `peer` signed does not count; `undefined` when it does, if its signature verifies. */
+/** Says why what `peer` signed does not count; `undefined` when it does, if its signature verifies. */
 export function doubtOfSignature(peer: PeerRow, bringing: Bringing): SignatureDoubt | undefined {
   const { hostName } = peer;
   const { signingKey, bringingKey, bringer, nowMs } = bringing;

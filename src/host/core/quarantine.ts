@@ -15,7 +15,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { Address, ItemAtRelay, PeerId } from './rows.ts';
 
 /**
- * Why an item of a peer is kept in quarantine instead of being delivered or applied.
+ * Says why an item of a peer is kept in quarantine instead of being delivered or applied.
  *
  * "Receiving host rules", rules 2 and 4. DO NOT CHANGE a code: rows hold it and programs switch on it.
  */
@@ -77,7 +77,7 @@ export interface QuarantineRow {
   isBare?: true;
 }
 
-/** How much one room, or one share of it, holds. */
+/** The usage of one room, or of one share of it. */
 export interface QuarantineUsage {
   items: number;
   bytes: number;
@@ -104,9 +104,9 @@ export interface QuarantineBounds {
 
 interface RoomBounds {
   all: QuarantineBounds;
-  /** Of one paired host. */
+  /** The bounds of one paired host. */
   host: QuarantineBounds;
-  /** Of all keys of no paired host together, and of one such key. */
+  /** The bounds of all keys of no paired host together, and of one such key. */
   unknown: QuarantineBounds;
   key: QuarantineBounds;
   /** Items without their bytes, and the size of their rows. */
@@ -141,7 +141,7 @@ export const QUARANTINE_BOUNDS: Readonly<Record<QuarantineRoom, RoomBounds>> = {
   },
 };
 
-/** What is written of the strangers' room in a minute, rows and bytes. More than that is not recorded at all. */
+/** So much may be written of the strangers' room in a minute, rows and bytes. More than that is not recorded at all. */
 export const STRANGERS_BYTES_PER_MINUTE = MIB;
 /** Bytes of one item under a key that was never paired: a longer one is recorded without them. */
 export const UNKNOWN_KEY_ITEM_BYTES_MAX = 64 << 10;

@@ -44,7 +44,7 @@ export function repeatedReceipt(last: ReceiptRow, { nowMs, floor }: ReceiptClock
   return { seq: Math.max(last.seq + 1, floor), state: last.state, atMs: nowMs };
 }
 
-/** Whether a receipt moves a recipient that is known to be in `state` by the receipt `seq`. */
+/** Says whether a receipt moves a recipient that is known to be in `state` by the receipt `seq`. */
 export function movesRecipient(
   known: { state: RecipientState; seq: number },
   receipt: { state: DeliveryState; seq: number },
@@ -87,11 +87,11 @@ export function relayTookAtMs(row: OutboxRow): number | null {
   return row.acceptance ? firstAcceptance(row, row.acceptance).atMs : (row.relayStoredAtMs ?? null);
 }
 
-/** What was asked of the relay, and of which. */
+/** The request to the relay, and to which one. */
 export interface PushedRow {
   /** Pinned. */
   relayPubkey: PublicKey;
-  /** Of the answer that the receipt came in. */
+  /** The epoch of the answer that the receipt came in. */
   epoch: Epoch;
   /** The key that signed the hop. */
   senderPubkey: PublicKey;
@@ -112,7 +112,7 @@ const RECEIPT_FAULTS = [
   'size', // it is kept with the row, and this one is too long
 ] as const;
 
-/** Of the signed bytes; ours have fewer than 1,000. */
+/** The signed bytes may have this length; ours have fewer than 1,000. */
 const RECEIPT_BYTES_MAX = 16_384;
 export type ReceiptFault = (typeof RECEIPT_FAULTS)[number];
 
@@ -146,7 +146,7 @@ interface RelayResult {
   sig?: string;
 }
 
-/** How long the relay says that it keeps items. */
+/** The times for which the relay says that it keeps items. */
 interface RelayPromise {
   retentionMs: number;
   /** This host's clock: an acceptance in the future would never run out. */

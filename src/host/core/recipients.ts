@@ -13,7 +13,7 @@ import { type HostName, foldHostName } from '../../protocol/names.ts';
 import { type AddressForm, HOST_VOICE, OWNER_NAME, addressOf, foldName } from './address.ts';
 import { type Address, type AgentId, type AgentNameRow, type AgentRow, OWNER_ID, type PeerRow } from './rows.ts';
 
-/** What this host knows of names when it expands them. */
+/** The names that this host knows when it expands addresses. */
 export interface AddressBook {
   hostName: HostName;
   senderId: AgentId;
@@ -40,7 +40,7 @@ export interface RemoteTarget {
   peer: PeerRow;
   address: Address;
   addressedAs: string[];
-  /** Whether the known directory of the peer lists it. */
+  /** Says whether the known directory of the peer lists it. */
   isListed: boolean;
 }
 

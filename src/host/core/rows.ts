@@ -141,7 +141,7 @@ export interface EntryRow {
   ref: MessageRef;
   thread: MessageRef;
   state: EntryState;
-  /** Whether it wakes an idle recipient. */
+  /** Says whether it wakes an idle recipient. */
   wakes: boolean;
   storedAtMs: number;
   /** When the agent, or a program on its behalf, was notified of it. */
@@ -173,7 +173,7 @@ export interface SentRecipient {
   steps: SentStep[];
 }
 
-/** What became of a message that an agent of this host sent. */
+/** A row says what became of a message that an agent of this host sent. */
 export interface SentRow {
   ref: MessageRef;
   agentId: AgentId;
@@ -246,7 +246,7 @@ export interface OutboxRow {
   confirmed: Address[];
 }
 
-/** What this host knew of its clock, so that a start notices a jump (host-clock.ts). */
+/** This host knew this of its clock, so that a start notices a jump (host-clock.ts). */
 export interface ClockRow {
   seenMs: number;
   /** Oldest first. */
@@ -286,7 +286,7 @@ export interface PeerRow {
   mailFailed?: { count: number; isAnswered: boolean };
   /** The last list of agents that it sent. */
   directory: { agents: DirectoryAgent[]; fetchedAtMs: number } | null;
-  /** Whether it ever confirmed a delivery: an older program never does. */
+  /** Says whether it ever confirmed a delivery: an older program never does. */
   hasConfirmed: boolean;
   /** The key of this host that it last pinned: later rotations must be sent to it. */
   pinnedOurKey: PublicKey;
@@ -299,7 +299,7 @@ export interface DirectoryAgent {
   roles: string[];
 }
 
-/** Where an item stood at the relay that delivered it. */
+/** The place of an item at the relay that delivered it. */
 export interface ItemAtRelay {
   pubkey: PublicKey;
   epoch: Epoch;
@@ -312,7 +312,7 @@ export interface ArrivalRow {
   ref: MessageRef;
   /** SHA-256 of the envelope's signed bytes, its signature and hops left out. */
   contentHash: Sha256Hex;
-  /** Of the wire bytes, which receipts name. */
+  /** The hash of the wire bytes, which receipts name. */
   wireHash: Sha256Hex;
   /** The key that signed it, which receipts name. */
   senderPubkey: PublicKey;
@@ -341,7 +341,7 @@ export interface IdempotencyRow {
   result: unknown;
 }
 
-/** Where the proof that a relay's authority asks for comes from, fresh each time: a file, or what a command prints. */
+/** The source of the proof that a relay's authority asks for, fresh each time: a file, or what a command prints. */
 export type RelayProofSource = { type: 'file'; path: string } | { type: 'command'; command: string };
 
 /** The relay that this host uses, by its pinned key. */
@@ -378,10 +378,13 @@ export interface RelayEnrolmentRow {
   senders: { hash: Sha256Hex; count: number; iat: number; checkedAtMs: number } | null;
 }
 
-/** How far this host received its queue at a relay: everything up to there is delivered, known or in quarantine. */
+/**
+ * The position says how far this host received its queue at a relay: everything up to there is delivered, known or in
+ * quarantine.
+ */
 export interface RelayPositionRow {
   receivedThrough: number;
-  /** Of a v1 relay, which has no seq: the cursor after the last received page. */
+  /** The cursor after the last received page of a v1 relay, which has no seq. */
   cursor?: string;
   atMs: number;
 }

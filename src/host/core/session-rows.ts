@@ -1,7 +1,7 @@
 /** Sessions of agents, as rows: how each can be woken, and the program that it belongs to. */
 import type { AgentId } from './rows.ts';
 
-/** How a session can be woken. */
+/** A method by which a session can be woken. */
 export type WakeMethod =
   /** The session's own hook waits in a call to the daemon. */
   | { type: 'hook' }
@@ -40,7 +40,7 @@ export interface SessionRow {
   woken: { method: WakeMethodName; atMs: number } | null;
   /** Hooks report its prompts, which prove a wake and show the mail; absent when none did yet, or no more may come. */
   reportsPrompts?: true;
-  /** What its hooks last said of its agent; absent when it is idle, or nothing was said. */
+  /** The last word of its hooks about its agent; absent when it is idle, or nothing was said. */
   doing?: SessionDoing;
 }
 

@@ -92,7 +92,7 @@ export function mayPush(row: OutboxRow, clock: OutboxClock, retentionMs: number)
 
 const REFUSED = 'rejected:';
 
-/** What a relay or a host says of an item itself, and not of its sender, its target or their room. */
+/** The words with which a relay or a host refuses an item itself, and not its sender, its target or their room. */
 const REFUSED_FOR_ITSELF: ReadonlySet<string> = new Set(
   [
     'malformed',
@@ -136,12 +136,12 @@ export function bySending(a: OutboxRow, b: OutboxRow): number {
   return a.rowId - b.rowId;
 }
 
-/** Whether the row is a message that nobody has taken yet: only those have an order. */
+/** Says whether the row is a message that nobody has taken yet: only those have an order. */
 export function isToSend({ kind, state }: OutboxRow): boolean {
   return kind === 'envelope' && state === 'pending';
 }
 
-/** Why a row waits, as far as other rows are concerned. */
+/** Says why a row waits, as far as other rows are concerned. */
 function failureOf(row: OutboxRow): 'unanswered' | 'refused' | 'of its own' {
   const { lastError, firstPushAtMs } = row;
   if (!isToSend(row)) return 'of its own';

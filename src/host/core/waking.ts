@@ -1,7 +1,7 @@
 /**
- * Whether a message wakes an idle recipient ("What the service does", 3): kinds `request`, `task`, `decision` and
- * `alert` do; `message` and `reply` only with `needs_reply`, when the body mentions the recipient, or, beyond the rule,
- * when it answers a message of the recipient's own that had `needs_reply`; `status` never.
+ * Decides whether a message wakes an idle recipient ("What the service does", 3): kinds `request`, `task`, `decision`
+ * and `alert` do; `message` and `reply` only with `needs_reply`, when the body mentions the recipient, or, beyond the
+ * rule, when it answers a message of the recipient's own that had `needs_reply`; `status` never.
  *
  * A mention is `@name` or `@name@host` with the name of the recipient and the name of its host, without case. Names are
  * ASCII, so any other letter ends one, as in languages that write no spaces. Before the `@` stands nothing that begins
@@ -48,7 +48,7 @@ export function wakesRecipient(
   return message.needsReply || hasAsked || isMentioned(mentioned(), recipient);
 }
 
-/** What a body mentions: `name` and `name@host`, without case, as written and without what closes a sentence. */
+/** The mentions of a body: `name` and `name@host`, without case, as written and without what closes a sentence. */
 export type Mentioned = ReadonlySet<string>;
 
 const AGENT = '[A-Za-z0-9][A-Za-z0-9._-]{0,63}';

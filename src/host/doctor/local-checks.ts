@@ -107,7 +107,7 @@ export interface PlaceFacts {
   folders: readonly FolderFacts[];
   socket: {
     path: string;
-    /** Why there can be no socket at its path, as a clause. */
+    /** Says why there can be no socket at its path, as a clause. */
     fault: string | null;
     /** `POSTE_HOME`, where everything lies in one folder. */
     home: string | null;

@@ -31,7 +31,7 @@ interface Form<Rec> {
   parse: (wire: Buffer) => SignedRecord<Rec>;
   /** The id that the item has to have. */
   itemIdOf: (rec: Rec) => string;
-  /** Why an item of another id is kept. */
+  /** Says why an item of another id is kept. */
   otherId: string;
   signingOf: (rec: Rec) => Signing;
 }
@@ -190,7 +190,7 @@ export function isGivenUp(reader: Reader, key: PublicKey): boolean {
   return peer !== undefined && peer.unpairedAtMs === null && retiredAt(peer, key) !== null;
 }
 
-/** Why an item, or a part of it, is kept in quarantine. */
+/** The reason for which an item, or a part of it, is kept in quarantine. */
 export interface KeptReason {
   reason: QuarantineReason;
   /** One clause for people, without any text of the body. */

@@ -32,7 +32,7 @@ export type SyncReason = 'needed' | 'doubt' | 'agents-changed';
 /** The exchange with one peer. */
 interface Exchange {
   task: SingleFlightTask;
-  /** Why the next one begins. */
+  /** Says why the next one begins. */
   reasons: Set<SyncReason>;
 }
 

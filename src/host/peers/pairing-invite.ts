@@ -43,21 +43,21 @@ interface Invitation {
   /** The key of this host that the code stands for. */
   inviter: PublicKey;
   secret: Buffer;
-  /** Of the monotonic clock. */
+  /** The end by the monotonic clock. */
   endsAt: number;
   /** The fingerprint that the owner named: nothing is left to confirm. */
   expected: string | undefined;
-  /** Who came with the code first. */
+  /** The host that came with the code first. */
   acceptor: PairedHost | undefined;
   isPaired: boolean;
 }
 
-/** Why an attempt did not pair. */
+/** Says why an attempt did not pair. */
 export const NO_INVITATION = 'no invitation is open';
 const WRONG_CODE = 'the code is wrong';
 const NOT_EXPECTED = 'the invitation is for a host with another fingerprint';
 const NOT_FIRST = 'another host came with this code before';
-/** Why it has not paired yet: the acceptor asks again. */
+/** Says why it has not paired yet: the acceptor asks again. */
 export const NOT_CONFIRMED = 'the owner of the host that invites has not confirmed this one yet';
 
 export class PairingInvite {
@@ -239,12 +239,12 @@ export function inviterMessage(
   return { ...body, mac: pairingMac(secret, { role: 'inviter', ...parties, body, acceptor_mac: acceptorMac }) };
 }
 
-/** Whether the acceptor has the secret and sent exactly `received`. */
+/** Says whether the acceptor has the secret and sent exactly `received`. */
 export function isFromAcceptor(received: LanPairing, secret: Uint8Array, parties: PairingParties): boolean {
   return received.pubkey === parties.acceptor_pubkey && isCovered(received, secret, { role: 'acceptor', ...parties });
 }
 
-/** Whether the inviter has the secret, sent exactly `answer`, and answered the request with `acceptorMac`. */
+/** Says whether the inviter has the secret, sent exactly `answer`, and answered the request with `acceptorMac`. */
 export function isFromInviter(
   answer: LanPairing,
   secret: Uint8Array,

@@ -84,7 +84,7 @@ export async function pinPeer(tx: Transaction, context: HostContext, host: Paire
   return peer;
 }
 
-/** Why the host cannot be pinned, if it cannot; `known` is the peer that has its key. */
+/** Says why the host cannot be pinned, if it cannot; `known` is the peer that has its key. */
 export async function refusePairing(
   reader: Reader,
   context: HostContext,
@@ -260,7 +260,7 @@ export function noteKnowsOurKey(tx: Transaction, context: HostContext, peerId: P
   if (peer && !knowsOurKey(peer, publicKey)) changePeer(tx, peerId, { shownOurKey: publicKey });
 }
 
-/** Whether a peer is known to have this key of ours. */
+/** Says whether a peer is known to have this key of ours. */
 export function knowsOurKey({ pinnedOurKey, shownOurKey }: PeerRow, ourKey: PublicKey): boolean {
   return pinnedOurKey === ourKey || shownOurKey === ourKey;
 }

@@ -88,7 +88,7 @@ export class RelayLink {
     return this.#state;
   }
 
-  /** Why the relay cannot be used at present. */
+  /** Says why the relay cannot be used at present. */
   get problem(): LinkProblem | undefined {
     return this.#problem;
   }

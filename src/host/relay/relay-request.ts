@@ -113,7 +113,7 @@ export interface RelayClientOptions {
   nowMs: () => number;
   /** Ends what is under way. */
   stopping?: AbortSignal;
-  /** Whose certificates are trusted; those of Node alone when absent. */
+  /** The caller whose certificates are trusted; those of Node alone when absent. */
   caller?: HttpCaller | undefined;
 }
 

@@ -30,7 +30,7 @@ import { type KeyedRow, RowCache, type Writes, type RowWrite, rowToKeep } from '
 /** A group with this many writes or bytes takes no more transactions. */
 const GROUP_WRITES_MAX = 5000;
 const GROUP_BYTES_MAX = 16 << 20;
-/** How many rows of a range are read at once. */
+/** The number of rows of a range that are read at once. */
 const ROWS_AT_ONCE = 200;
 const KEYS_AT_ONCE = 4096;
 const READ_BYTES = 1 << 20;

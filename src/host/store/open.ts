@@ -56,7 +56,7 @@ export async function openHostStore(folder: string, failed: (error: StoreFailed)
   return new HostStore(level, failed);
 }
 
-/** Whether the folder holds any file of a store. */
+/** Says whether the folder holds any file of a store. */
 export function holdsStore(folder: string): boolean {
   return existsSync(folder) && readdirSync(folder).some((name) => name !== 'LOCK' && !name.startsWith('LOG'));
 }

@@ -56,7 +56,7 @@ export async function finishRestore(store: string): Promise<void> {
   await syncFolder(dirname(store));
 }
 
-/** Where the store is, or lies until `finishRestore`. */
+/** Returns where the store is, or lies until `finishRestore`. */
 export function storeToBe(store: string): string {
   return existsSync(store) || !existsSync(restoredName(store)) ? store : restoredName(store);
 }

@@ -46,7 +46,7 @@ interface Cached<V> {
   since: number;
 }
 
-/** What the cache knows of a key: `row` is undefined where the store has none. */
+/** The cache knows this of a key: `row` is undefined where the store has none. */
 export interface Known<T extends TableName> {
   row: Tables[T] | undefined;
 }
@@ -68,12 +68,15 @@ export class RowCache {
   /** The batch that is being written. */
   #changing: Writes | undefined;
 
-  /** Which batches the store holds now. While one is being written, a reader may see it or not, whole. */
+  /** Returns which batches the store holds now. While one is being written, a reader may see it or not, whole. */
   get version(): number {
     return this.#version;
   }
 
-  /** What a reader that began at `version` finds; undefined when the cache does not know. `key` is the whole key. */
+  /**
+   * Returns what a reader that began at `version` finds; undefined when the cache does not know. `key` is the whole
+   * key.
+   */
   get<T extends TableName>(table: T, key: string, version: number): Known<T> | undefined {
     const found = this.#found(table, key);
     return found && found.since <= version ? { row: found.value as Tables[T] | undefined } : undefined;

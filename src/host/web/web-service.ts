@@ -36,7 +36,7 @@ interface WebServiceOptions {
   /** Called at the first link: the handlers need this service themselves. */
   handlers: () => Handlers;
   listen: ListenAddress;
-  /** Where the built page is; absent: in `dist`. */
+  /** The folder of the built page; absent: in `dist`. */
   pageFolder?: string | undefined;
 }
 

@@ -58,7 +58,7 @@ export function claimedHost({ kind, wire }: { kind: string; wire: Buffer }): Hos
   }
 }
 
-/** What the host key signs: the envelope without its signature and hops. */
+/** Returns what the host key signs: the envelope without its signature and hops. */
 export function signedBytesOf(envelope: Envelope): Buffer {
   const { sig: _sig, hops: _hops, ...signed } = envelope;
   return canonicalBytes(signed);

@@ -138,7 +138,7 @@ class NodeDhkem extends DhkemX25519HkdfSha256 {
         throw new DeserializeError(new Error('keys come as their 32 bytes'));
       },
       generateKeyPair: async () => newKeyPair(),
-      // Of test vectors alone: what is derived from given bytes.
+      // Test vectors alone derive a key from given bytes.
       deriveKeyPair: async (ikm) => {
         const { publicKey, privateKey } = await library.deriveKeyPair(ikm);
         return {

@@ -17,7 +17,7 @@ import { sealSuite } from './seal-suite.ts';
 export const SEAL_ALGORITHM = 'HPKE-v1/X25519-HKDF-SHA256/HKDF-SHA256/ChaCha20Poly1305';
 export const SEAL_INFO = Buffer.from('mail-envelope-v1', 'utf8');
 
-/** What the relay operator may see. */
+/** The part of an envelope that the relay operator may see. */
 export interface EnvelopeHead {
   v: 1;
   type: 'envelope';
@@ -32,7 +32,7 @@ export interface EnvelopeHead {
   created_at: number;
 }
 
-/** What only the target host may see. */
+/** The part of an envelope that only the target host may see. */
 export interface SealedContent {
   kind: string;
   needs_reply: boolean;

@@ -39,7 +39,7 @@ export const SECURITY_HEADERS = {
   'x-frame-options': 'DENY',
 } as const;
 
-/** Where a page is, and how a user gets a link to it. */
+/** The names say where a page is, and how a user gets a link to it. */
 export interface PageNames {
   /** Its path without the last slash: `/console`. */
   path: string;
@@ -167,8 +167,8 @@ export function ownHosts(host: string, port: number): ReadonlySet<string> {
 }
 
 /**
- * Whether a Host header may come from a foreign web page; for requests that need no session. Probes address a loopback
- * listener by IP address or as localhost. A listener on another address may have names that it does not know.
+ * Says whether a Host header may come from a foreign web page; for requests that need no session. Probes address a
+ * loopback listener by IP address or as localhost. A listener on another address may have names that it does not know.
  */
 export function isForeignName(header: string, host: string): boolean {
   if (!isLoopback(host)) return false;

@@ -69,7 +69,7 @@ export class Sessions {
     return session;
   }
 
-  /** Whether the session may still be served. */
+  /** Says whether the session may still be served. */
   isOpen(session: Session): boolean {
     for (const [cookieHash, one] of this.#sessions) {
       if (one !== session) continue;

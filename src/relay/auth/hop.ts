@@ -66,8 +66,8 @@ export function readHop(header: HeaderLookup, lookUps: HopLookUps, nowMs: number
 }
 
 /**
- * Whether a host may make hops now: a hosted enrolment is good as long as its token. A v1 hop names no relay, so one
- * that was made for another relay would be good here; a key that made a v2 hop here needs none of v1.
+ * Says whether a host may make hops now: a hosted enrolment is good as long as its token. A v1 hop names no relay, so
+ * one that was made for another relay would be good here; a key that made a v2 hop here needs none of v1.
  */
 export function isAdmitted(row: EnrolmentRow, nowMs: number, version: HopClaim['version'] = 2): boolean {
   const { revokedAtMs, validUntilMs, madeV2Hop } = row;

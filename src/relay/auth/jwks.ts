@@ -150,7 +150,7 @@ function reasonOf(error: unknown): string {
   return error.cause instanceof Error ? error.cause.message : error.message;
 }
 
-/** Why there is no key set; the message is for the operator's log. */
+/** Is thrown when there is no key set; the message is for the operator's log. */
 class FetchFailed extends Error {}
 
 /**

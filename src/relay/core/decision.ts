@@ -7,7 +7,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { RelayEvent } from './event.ts';
 import type { AuthorityName } from './rows.ts';
 
-/** Why a whole request is refused. `members` go into the problem document beside the code. */
+/** A refusal says why a whole request is refused. `members` go into the problem document beside the code. */
 export interface Refusal {
   type: 'Refusal';
   code: ProblemCode;

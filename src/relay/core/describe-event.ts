@@ -1,7 +1,7 @@
 /**
- * What each event means to a person: one sentence, the hosts it is about, the items it names, and facts. `poste relay
- * log show`, `poste relay log verify` and the console show nothing else of an event, and a new event type does not
- * compile before it has a description here.
+ * Says what each event means to a person: one sentence, the hosts it is about, the items it names, and facts. `poste
+ * relay log show`, `poste relay log verify` and the console show nothing else of an event, and a new event type does
+ * not compile before it has a description here.
  *
  * Ids, names and reasons in a description are text that strangers chose: who prints it must escape it. Signatures,
  * hashes of tokens and wire bytes are left out.

@@ -20,7 +20,7 @@ export interface RelayInitialised {
   atMs: number;
 }
 
-/** Why a store generation ended. DO NOT CHANGE: stored. */
+/** The reason for which a store generation ended. DO NOT CHANGE: stored. */
 export type EpochReason =
   | 'reset'
   | 'restore'

@@ -86,8 +86,8 @@ export function lineageMembers(rows: RowReader, key: PublicKey): readonly Lineag
 }
 
 /**
- * What the account of a host is charged for: its queue, and what was counted under a key that it gave up when the row
- * was lost (a rotation moves what is there).
+ * Returns what the account of a host is charged for: its queue, and what was counted under a key that it gave up when
+ * the row was lost (a rotation moves what is there).
  */
 export function chargedFor(rows: RowReader, directory: Directory, key: PublicKey): UsageRow {
   const charged: UsageRow = { ...NO_USAGE };

@@ -1,6 +1,6 @@
 /**
- * What mail takes of the disk, in memory beside the rows: of each sender, of all, and of senders whom nobody vouched
- * for.
+ * Counts what mail takes of the disk, in memory beside the rows: of each sender, of all, and of senders whom nobody
+ * vouched for.
  *
  * A sender is charged for the wire bytes that wait, and for what the relay remembers of each item (`REMEMBERED_BYTES`).
  * Strangers share a part of what mail may take. Each may take as much of the part as it leaves to others: the heaviest

@@ -61,8 +61,8 @@ export function reduceRelay(event: RelayEvent, rows: RowReader): RowChange[] {
 }
 
 /**
- * What hosts publish about themselves: the newest sender list and encryption key of each, and the records by which they
- * changed their keys.
+ * Reduces what hosts publish about themselves: the newest sender list and encryption key of each, and the records by
+ * which they changed their keys.
  */
 export function reducePublications(event: RelayEvent, rows: RowReader): RowChange[] {
   switch (event.type) {

@@ -1,5 +1,5 @@
 /**
- * Which hosts are admitted: enrolments, key rotations, revocations, deny entries, invites.
+ * Decides which hosts are admitted: enrolments, key rotations, revocations, deny entries, invites.
  *
  * A deny entry is in force from the moment it is admitted; the hosts that it names are revoked after it, in time
  * slices. A crash in between leaves some of them live, and the next start revokes the rest (`revokeDenied`).

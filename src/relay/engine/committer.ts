@@ -45,7 +45,7 @@ export interface CommittedBatch {
   entries: readonly LogEntry[];
   changes: readonly RowChange[];
   payloads: readonly Payload[];
-  /** Of the write, its sync and the note of the position. */
+  /** The time of the write, its sync and the note of the position. */
   durationMs: number;
 }
 
@@ -86,7 +86,7 @@ export class Committer implements FactSource {
   #idle: Promise<void> = Promise.resolve();
   #failure: StoreFailed | undefined;
   #roomWaiters: (() => void)[] = [];
-  /** What is to run while every batch that was begun is durable. */
+  /** Holds what is to run while every batch that was begun is durable. */
   #between: (() => void)[] = [];
 
   constructor(options: CommitterOptions) {
@@ -204,7 +204,7 @@ export class Committer implements FactSource {
     }
   }
 
-  /** What the events make of the rows, each over those before it. Keeps nothing. */
+  /** Returns what the events make of the rows, each over those before it. Keeps nothing. */
   #reduced(events: readonly RelayEvent[]): Reduced[] {
     const rows = new OverlaidRows(this);
     return events.map((event, at) => {

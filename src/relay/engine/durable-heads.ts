@@ -1,5 +1,5 @@
 /**
- * What of each queue is durable, and which long polls wait for more.
+ * Knows what of each queue is durable, and which long polls wait for more.
  *
  * LevelDB shows a batch before our write of it resolves and its position is noted. An item that was handed over from
  * such a batch could be lost in a crash and its sequence number given to another item, which the receiver would then
@@ -42,7 +42,7 @@ export class DurableHeads {
     this.#bytes = bytes;
   }
 
-  /** What waits in all queues together, expiry notices left out. */
+  /** Returns what waits in all queues together, expiry notices left out. */
   get waiting(): UsageRow {
     return { items: this.#items, bytes: this.#bytes };
   }
@@ -60,7 +60,7 @@ export class DurableHeads {
     if (event.type === 'ItemLost') this.#losses.set(event.targetPubkey, this.#lossesOf(event.targetPubkey) + 1);
   }
 
-  /** Whether LevelDB may show the queue of `target` without an item whose loss is not durable. */
+  /** Says whether LevelDB may show the queue of `target` without an item whose loss is not durable. */
   isLosing(target: PublicKey): boolean {
     return this.#losses.has(target);
   }

@@ -45,7 +45,7 @@ import type { StoreSnapshot } from '../store/store-reader.ts';
 import { pageRows } from '../core/decide-queue.ts';
 import { decideRotateEpoch } from '../core/decide-log.ts';
 
-/** What others may read of the enrolments. */
+/** The part of the enrolments that others may read. */
 type HostDirectory = Omit<Directory, 'apply'>;
 
 interface EngineOptions {
@@ -67,15 +67,15 @@ export interface Page {
   epoch: Epoch;
   headSeq: number;
   rows: QueueRow[];
-  /** Whether an item with a higher seq is queued. */
+  /** Says whether an item with a higher seq is queued. */
   more: boolean;
 }
 
 export class Engine {
   readonly settings: RelaySettings;
-  /** Which hosts are admitted: the commands. */
+  /** The commands that decide which hosts are admitted. */
   readonly admissions: AccessControl;
-  /** Which hosts are admitted: the enrolments, with everything admitted so far, durable or not. */
+  /** The enrolments, with everything admitted so far, durable or not. */
   readonly directory: HostDirectory;
   readonly expiry: Expiry;
   readonly lost: LostItemCommands;

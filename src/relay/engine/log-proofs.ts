@@ -1,5 +1,5 @@
 /**
- * What the relay can prove of its log: signed checkpoints, that one continues another, and that a record is in it.
+ * Proves what the log of the relay holds: signed checkpoints, that one continues another, and that a record is in it.
  *
  * Everything here is of durable records. An item is proven to its sender alone: all others get the answer of an item
  * that never existed.
@@ -86,7 +86,7 @@ export class LogProofs {
 
   #dedupRow({ itemId, senders, targets }: AcceptedItem): DedupRow | undefined {
     const { dedupPurgedMs } = relayRow(this.#store);
-    // What is known is known under these keys.
+    // An item is known under these keys, if it is known.
     const known = senders.filter((sender) => this.#store.get('sender', sender));
     if (known.length * targets.length > KNOWN_ROWS_ASKED_MAX) return undefined;
     for (const target of targets) {

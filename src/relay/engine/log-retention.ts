@@ -213,6 +213,6 @@ export class LogRetention {
 
 interface Written extends TakenDigest {
   throughLsn: number;
-  /** Of the parts, as they are stored. */
+  /** The bytes of the parts, as they are stored. */
   bytes: number;
 }

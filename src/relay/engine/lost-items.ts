@@ -98,7 +98,7 @@ export class LostItems {
   }
 }
 
-/** What the engine does with an item whose wire bytes this node lost, as `LostItems` decides. */
+/** Carries out what `LostItems` decides of an item whose wire bytes this node lost. */
 export class LostItemCommands {
   readonly #parts: EngineParts;
 

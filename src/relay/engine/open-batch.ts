@@ -1,6 +1,6 @@
 /**
- * What is not durable yet: the open batch, whose changes later commands see over the rows that are stored; and the rows
- * that almost every command reads.
+ * Holds what is not durable yet: the open batch, whose changes later commands see over the rows that are stored; and
+ * the rows that almost every command reads.
  */
 import type { LogEntry } from '../core/event.ts';
 import type { RowChange, RowReader, TableName, Tables } from '../core/rows.ts';
@@ -13,7 +13,7 @@ export const BATCH_PAYLOAD_BYTES_MAX = 8 << 20;
 /** The same for changed rows: a batch is to be synced soon, not to grow for ever. */
 export const BATCH_CHANGES_MAX = 1500;
 
-/** What a batch holds beside events. */
+/** The content of a batch beside its events. */
 export interface BatchPart {
   /** Stored entries and rows that nothing reads any more. */
   forgotten?: Forgotten;
@@ -27,7 +27,7 @@ export interface BatchPart {
   heartbeatMs?: number;
 }
 
-/** What was admitted since the last batch was taken: what becomes durable next, and who waits for it. */
+/** Gathers what was admitted since the last batch was taken: what becomes durable next, and who waits for it. */
 export class OpenBatch implements LogBatch {
   readonly entries: LogEntry[] = [];
   readonly rows = new RowOverlay();

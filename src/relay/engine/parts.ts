@@ -1,4 +1,4 @@
-/** What the parts of the engine that carry out commands work with, and what it reports of them. */
+/** The parts of the engine that carry out commands work with these, and report this. */
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { ItemRejection } from '../../protocol/items.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -26,11 +26,11 @@ export interface EngineParts {
 }
 
 /**
- * What the engine reports to metrics and the operator's console. It never waits for them. Called once for each request
- * or batch, not for each item; must not throw.
+ * The engine reports to metrics and the operator's console through it. It never waits for them. Called once for each
+ * request or batch, not for each item; must not throw.
  */
 export interface EngineObserver {
-  /** What became of the items of one request, durable. */
+  /** Hears what became of the items of one request, once that is durable. */
   pushed(outcomes: readonly PushOutcome[]): void;
   /** Items that were refused before they were commands. */
   unread(rejection: ItemRejection, count: number): void;

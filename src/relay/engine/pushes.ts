@@ -32,7 +32,7 @@ import { type RowReader, rowKey } from '../core/rows.ts';
 export interface Pushed<T> {
   type: 'Pushed';
   answer: T;
-  /** Where the items were looked for, beyond the places of hosts that changed their keys a few times. */
+  /** The number of places that were looked in, beyond those of hosts that changed their keys a few times. */
   places: number;
 }
 
@@ -115,7 +115,7 @@ export class Pushes {
     return knownKeys(command, committer, settings, (...keys) => store.knownPairs(...keys));
   }
 
-  /** What a push waits for; `undefined` when it is to be decided now, in the same synchronous run. */
+  /** Returns what a push waits for; `undefined` when it is to be decided now, in the same synchronous run. */
   #obstacle({ item }: PushItem): Promise<void> | undefined {
     const { committer, queues } = this.#parts;
     if (committer.isFull) return committer.room();
@@ -123,7 +123,7 @@ export class Pushes {
   }
 }
 
-/** Whether no host of the push has rotated in between. */
+/** Says whether no host of the push has rotated in between. */
 function haveSameKeys(before: KnownKeys, now: KnownKeys): boolean {
   return areSame(before.senders, now.senders) && before.lineages.every((keys, at) => areSame(keys, now.lineages[at]));
 }
@@ -178,7 +178,7 @@ class WideSearch {
     }
   }
 
-  /** Where the item is known, for each target. */
+  /** Returns where the item is known, for each target. */
   async find({ item }: PushItem, { pairs }: KnownKeys): Promise<KnownKeyPair[][]> {
     const slice = new TimeSlice(this.#monotonicMs);
     const found: KnownKeyPair[][] = [];

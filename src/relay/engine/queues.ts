@@ -1,5 +1,5 @@
 /**
- * What a command at a queue waits for before it can be decided: no key rotation is moving the queue's items, and, for
+ * Makes a command at a queue wait until it can be decided: no key rotation is moving the queue's items, and, for
  * commands about a range of items, the index of the queue is in memory. Every wait ends in `StoreFailed` (the relay is
  * ending) or `BrokenQueue` (the rows of this queue are at fault) when it fails.
  *

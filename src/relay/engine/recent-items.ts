@@ -35,7 +35,7 @@ const COMMA = ',';
 
 interface RecentItem {
   row: QueueRow;
-  /** Where its text is, with a comma in front, counted from the first byte that was ever put in. */
+  /** The place of its text, with a comma in front, counted from the first byte that was ever put in. */
   at: number;
   length: number;
 }
@@ -47,20 +47,20 @@ interface RecentQueue {
   items: RecentItem[];
 }
 
-/** What became durable together. */
+/** The items that became durable together. */
 interface DurableBatch {
   changes: Iterable<RowChange>;
   payloads: readonly Payload[];
 }
 
-/** What a batch did to one queue. */
+/** The changes that a batch made to one queue. */
 interface Written {
   /** New items, each behind the one before, and their bytes. */
   rows: QueueRow[];
   wires: Buffer[];
   /** The head after the batch; `undefined` where that was not written. */
   headSeq: number | undefined;
-  /** Whether it did anything else to a row of it. */
+  /** Says whether it did anything else to a row of it. */
   isOther: boolean;
 }
 
@@ -71,7 +71,7 @@ export class RecentItems {
   readonly #order: RecentItem[] = [];
   readonly #blocks = new WireBlocks((bytes) => new ArrayBuffer(bytes));
   #ring = Buffer.alloc(0);
-  /** How many bytes were ever put in. */
+  /** The number of bytes that were ever put in. */
   #end = 0;
 
   constructor(limits: Partial<typeof LIMITS> = {}) {
@@ -198,7 +198,7 @@ export class RecentItems {
   }
 }
 
-/** What a batch did to each queue that it changed. */
+/** Returns what a batch did to each queue that it changed. */
 function writtenTo(changes: Iterable<RowChange>, payloads: readonly Payload[]): Map<PublicKey, Written> {
   const queues = new Map<PublicKey, Written>();
   const of = (target: PublicKey): Written => {
@@ -224,7 +224,7 @@ function writtenTo(changes: Iterable<RowChange>, payloads: readonly Payload[]): 
   return queues;
 }
 
-/** Where the first item with at least this seq is. */
+/** Returns where the first item with at least this seq is. */
 function placeOf(items: readonly RecentItem[], seq: number): number {
   let [low, high] = [0, items.length];
   while (low < high) {

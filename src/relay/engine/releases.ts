@@ -1,5 +1,5 @@
 /**
- * How items leave their queue: by acks, and by time.
+ * Releases items from their queue: by acks, and by time.
  *
  * An ack goes in steps where many senders are concerned. A crash between two steps leaves the released items released.
  * Items that are acked after their retention time are kept known (`DedupExtended`) in the same batch as the ack.
@@ -62,7 +62,7 @@ export class Acks {
         await committer.room();
         continue;
       }
-      // What needs no look at the queue: the index of 10,000 items may have to be read for it.
+      // Some acks need no look at the queue, for which the index of 10,000 items may have to be read.
       const early = decideAck(command, committer, NOTHING);
       if (early.type === 'Refusal' || early.outcome.ackedThrough >= through) return committer.answer(early);
       const index = queues.index(targetPubkey);
@@ -151,7 +151,7 @@ export class Expiry {
     }
   }
 
-  /** Whether all items of the command are gone. */
+  /** Says whether all items of the command are gone. */
   async #expireQueue({ seqs, ...command }: ExpireItems, { timeSlice, batch }: Pace): Promise<boolean> {
     const left = [...seqs];
     let isDone = true;

@@ -28,7 +28,7 @@ export class TimeSlice {
 }
 
 /**
- * How many things are done at once: a few at first, while the code is cold, then as many as fit half a time slice.
+ * Says how many things are done at once: a few at first, while the code is cold, then as many as fit half a time slice.
  */
 export class AdaptiveBatch {
   readonly #monotonicMs: () => number;

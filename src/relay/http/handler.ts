@@ -201,7 +201,7 @@ export function withRequestId(reply: Reply, id: string): Reply {
   return { ...reply, headers: { 'x-request-id': id, ...reply.headers } };
 }
 
-/** Why a hop whose headers were good is none. */
+/** The reason for which a hop is refused although its headers were good. */
 type HopFailure = 'bad signature' | 'not enrolled';
 
 function hopRefusal(failure: HopFailure): Reply {

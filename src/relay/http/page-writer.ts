@@ -177,7 +177,9 @@ interface Slice {
   isCut: boolean;
 }
 
-/** Whom a page counts against: the host alone has a fixed share, the others weigh when there is no room. */
+/**
+ * Returns those against whom a page counts: the host alone has a fixed share, the others weigh when there is no room.
+ */
 function holdersOf({ caller, clientAddress }: PageRequest): Holder[] {
   const { hostPubkey, account } = caller;
   const holders: Holder[] = [

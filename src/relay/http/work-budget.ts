@@ -1,6 +1,6 @@
 /**
- * What the relay does for a host beyond what the host brings and what is new to it: charged to the host, whatever key
- * it has, and to its client address.
+ * Counts what the relay does for a host beyond what the host brings and what is new to it: charged to the host,
+ * whatever key it has, and to its client address.
  *
  * An item that is pushed, a page that was never handed over and an ack that releases something cost nothing here: each
  * happens once, and is paid for by the push. What may be asked again and again is counted: a page that was handed over

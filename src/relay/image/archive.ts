@@ -64,7 +64,7 @@ export const ARCHIVE_KIND: ImageKind<ArchiveHeader, { records: number }> = {
 /** An archive that is whole. */
 export type WrittenArchive = CheckedImage<ArchiveHeader, { records: number }>;
 
-/** What an archive says of itself besides what is in it. */
+/** The data of an archive about itself, besides what is in it. */
 export type ArchiveStamp = Pick<ArchiveHeader, 'relay_pubkey' | 'created_at' | 'version'>;
 
 /** Both ends are in it. */
@@ -125,7 +125,7 @@ function checkArchived(lsn: number, record: Buffer): void {
   }
 }
 
-/** Whether the archive at `path` is whole and holds these very records of `level`. */
+/** Says whether the archive at `path` is whole and holds these very records of `level`. */
 export async function holdsRange(path: string, level: Level, { firstLsn, lastLsn }: LogRange): Promise<boolean> {
   const source = createReadStream(path, { highWaterMark: 1 << 20 });
   let isSame = true;

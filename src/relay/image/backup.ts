@@ -46,7 +46,7 @@ const BackupHeader = Type.Object({
 });
 export type BackupHeader = Static<typeof BackupHeader>;
 
-/** What is in a backup. */
+/** The contents of a backup. */
 interface BackupContents {
   /** Items that wait for their targets, notices among them. */
   items: number;
@@ -97,7 +97,7 @@ export async function* writeBackup(
   }
 }
 
-/** What a backup says of itself besides what is in the store. */
+/** The data of a backup about itself, besides what is in the store. */
 type BackupStamp = Pick<BackupHeader, 'created_at' | 'version'>;
 
 /** The backup of a store at the moment of its snapshot, piece by piece. `checked`: see `writeBackup`. */
@@ -171,7 +171,7 @@ export async function unpackBackup(
     await level?.close();
     throw unpackFailure(error, file, 'take another backup', levelFolder);
   } finally {
-    // What was not read to its end would stay open.
+    // A file that was not read to its end would stay open.
     source.destroy();
   }
 }
@@ -218,7 +218,7 @@ export function unreadableCopy(error: unknown, file: string): StoreRefused {
   return new StoreRefused(reason, `${file} cannot be read (${fileFault(error)}): name a file that you can read`);
 }
 
-/** What keeps a file from being unpacked into `folder`, in a sentence. */
+/** Returns what keeps a file from being unpacked into `folder`, in a sentence. */
 export function unpackFailure(error: unknown, file: string, advice: string, folder: string): unknown {
   if (error instanceof ImageDamaged)
     return new StoreRefused('damaged', `${file} cannot be used (${error.message}): ${advice}`);

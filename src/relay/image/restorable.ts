@@ -1,6 +1,6 @@
 /**
- * What a restore must know before it replaces anything: that the backup is what it says, that it is this relay's, and
- * what can be read of the store that gives way.
+ * Finds out what a restore must know before it replaces anything: that the backup is what it says, that it is this
+ * relay's, and what can be read of the store that gives way.
  */
 import { existsSync, constants } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -75,9 +75,9 @@ interface FoundStore {
 
 interface ReplacedPlace {
   folder: string;
-  /** How messages name the folder. */
+  /** The name of the folder in messages. */
   shown: string;
-  /** Whether to go on when it cannot be read, or not wholly. */
+  /** Says whether to go on when it cannot be read, or not wholly. */
   acceptsUnreadable: boolean;
 }
 
@@ -120,16 +120,17 @@ export async function openReplaced({
 }
 
 /**
- * What is read of a store: itself, or a copy, which the caller closes and removes, where tables of it are damaged or
- * its rows are of an older schema; `undefined` when nothing can be. A copy is without damaged tables: what lay in those
- * is missing, and what they had replaced or deleted may be there again. Its rows have the form of this schema.
+ * Returns what is read of a store: itself, or a copy, which the caller closes and removes, where tables of it are
+ * damaged or its rows are of an older schema; `undefined` when nothing can be. A copy is without damaged tables: what
+ * lay in those is missing, and what they had replaced or deleted may be there again. Its rows have the form of this
+ * schema.
  */
 export async function readableOf(found: FoundStore, folder: string, copy: string): Promise<Level | undefined> {
   const isDamaged = found.damagedTables.size > 0;
   if (!isDamaged && !(found.level && (await olderRelayRow(found.level)))) return found.level;
   await cloneLevel(join(folder, LEVEL_FOLDER), copy, found.damagedTables);
   try {
-    // Of a copy that is thrown away: the store itself is never repaired.
+    // Only a copy that is thrown away is repaired, never the store itself.
     if (isDamaged) await repairLevel(copy);
     const level = await openLevel(copy, true, copy);
     const older = await olderRelayRow(level);
@@ -142,8 +143,8 @@ export async function readableOf(found: FoundStore, folder: string, copy: string
 }
 
 /**
- * What is to be taken over; `undefined` when nothing can be read. `isPartial` of a copy without damaged tables. Throws
- * `StoreRefused`.
+ * Returns what is to be taken over; `undefined` when nothing can be read. `isPartial` of a copy without damaged tables.
+ * Throws `StoreRefused`.
  */
 export async function readOrRefuse(
   readable: Level,
@@ -191,7 +192,10 @@ async function read(
   return isPartial ? { ...replaced, store: certainOf(replaced.store) } : replaced;
 }
 
-/** Of a store that was read in part: that a row is missing tells nothing, and neither does an invite that is there. */
+/**
+ * Keeps what is certain of a store that was read in part: that a row is missing tells nothing, and neither does an
+ * invite that is there.
+ */
 function certainOf(store: ReplacedStore): ReplacedStore {
   return { ...store, continuesBackup: false, openInvites: new Set() };
 }
@@ -213,7 +217,7 @@ async function olderRelayRow(level: Level): Promise<RelayRow | undefined> {
 }
 
 /**
- * What a restore preserves of the store that it replaces. That store may be damaged: rows that cannot be read are
+ * The part of the replaced store that a restore preserves. That store may be damaged: rows that cannot be read are
  * counted and skipped, and the operator decides whether to go on without them.
  */
 export interface ReadReplaced {
@@ -256,7 +260,7 @@ async function readReplaced(
   return { store, unreadable };
 }
 
-/** Whether the store has, or had, this very record there: what was pruned is known by its hash. */
+/** Says whether the store has, or had, this very record there: what was pruned is known by its hash. */
 async function isOfItsHistory(level: Level, { lsn, record }: { lsn: number; record: Buffer }): Promise<boolean> {
   const own = await level.get(logKey(lsn));
   if (own) return own.equals(record);
@@ -274,9 +278,9 @@ export interface RestoreNames {
   /** The database that is made of the backup. */
   restored: string;
   restoredPosition: string;
-  /** What the database that served will be called. */
+  /** The name that the database that served gets. */
   replaced: string;
-  /** Where a copy of it may be made, to be read. */
+  /** The place of a copy of it, which is made to be read. */
   replacedCopy: string;
 }
 

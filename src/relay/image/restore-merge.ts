@@ -50,11 +50,11 @@ const NOTHING_PRESERVED = {
   seqFloors: 0,
   /** Items of the backup whose wire bytes are gone or altered. */
   lost: 0,
-  /** Of queues that were on their way to another key. */
+  /** The items of queues that were on their way to another key. */
   movedItems: 0,
 };
 
-/** How much was preserved, by kind. */
+/** The number of things that were preserved, by kind. */
 export type PreservedFigures = typeof NOTHING_PRESERVED;
 
 /** Rotations are not refused here; how long keys stay joined is all that is asked of the limits. */
@@ -67,7 +67,7 @@ export class RestoreMerge {
   readonly #nowMs: number;
   readonly #directory = new Directory();
   #entries: LogEntry[] = [];
-  /** What is stored, with what is not flushed yet. */
+  /** The stored rows, with those that are not flushed yet. */
   readonly #rows: OverlaidRows;
 
   private constructor(store: RelayStore, level: Level, nowMs: number) {
@@ -142,7 +142,7 @@ export class RestoreMerge {
     }
   }
 
-  /** What waits, with its wire bytes. Those of the next items are read while some are in use. */
+  /** Yields what waits, with its wire bytes. Those of the next items are read while some are in use. */
   async *#waitingWires(): AsyncGenerator<[row: QueueRow, wire: Buffer | undefined]> {
     let before: ReturnType<typeof withWires> | undefined;
     for await (const { rows } of waitingRows(this.#level)) {
@@ -165,7 +165,7 @@ export class RestoreMerge {
     await this.#move(oldPubkey);
   }
 
-  /** What is in a queue, counted row by row. */
+  /** Returns what is in a queue, counted row by row. */
   async #waiting(target: PublicKey): Promise<Waiting> {
     await this.#flush();
     const { headSeq, ackedThrough } = targetRow(this.#rows, target);
@@ -210,7 +210,7 @@ export class RestoreMerge {
   }
 }
 
-/** What `event` preserves, and how many of it when that may be more than one. */
+/** Returns what `event` preserves, and how many of it when that may be more than one. */
 function preservedBy(event: RelayEvent): [kind: keyof PreservedFigures, count?: number] | undefined {
   switch (event.type) {
     case 'HostRevoked':

@@ -48,7 +48,7 @@ import { EmbeddedLog } from '../store/durable-log.ts';
 export interface RestoreOptions {
   file: string;
   folder: string;
-  /** Where the position slots lie; inside `folder` when absent. */
+  /** The folder in which the position slots lie; inside `folder` when absent. */
   positionFile?: string;
   /** The deploy secret's key, when there is one; else `relay.key` in the folder. */
   signer?: Signer;
@@ -56,7 +56,7 @@ export interface RestoreOptions {
   newEpoch: () => Epoch;
   /** Shows what a restore would do, and changes nothing but to finish what was interrupted before. */
   isRehearsal: boolean;
-  /** Whether to go on when the store that is there cannot be read, or not wholly. */
+  /** Says whether to go on when the store that is there cannot be read, or not wholly. */
   acceptsUnreadable: boolean;
   /** Asked when everything is ready; throws to leave everything as it is. */
   confirm: (report: RestoreReport) => Promise<void>;
@@ -68,7 +68,7 @@ export interface RestoreOptions {
 
 export interface RestoreReport {
   backup: BackupHeader;
-  /** What the database that served is called from now on; `null` when there was none. */
+  /** The name of the database that served, from now on; `null` when there was none. */
   keptAside: string | null;
   /** The store that gives way; `null` when there was none, or none that could be read. */
   replaced: { epoch: Epoch; lsn: number; continuesBackup: boolean } | null;
@@ -224,7 +224,7 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
     const { level, header } = await unpackBackup(file, join(folder, names.restored), options.signal);
     opened.add(level);
     await checkUnpacked(level, header, signer.publicKey, file);
-    // What was the view of a shared log has a log of its own from now on.
+    // A store that was the view of a shared log has a log of its own from now on.
     await level.del(VIEW_KEY);
     const copy = join(folder, names.replacedCopy);
     const readable = found && (await readableOf(found, folder, copy));
@@ -267,8 +267,8 @@ async function prepare(options: KeyedOptions, folder: string): Promise<Prepared>
 }
 
 /**
- * What is half removed has another name than before, so that no journal of a decision that was taken back brings it
- * into use, should the disk show that one again after a crash.
+ * Removes the restored database under another name, so that no journal of a decision that was taken back brings what is
+ * half removed into use, should the disk show that one again after a crash.
  */
 async function giveUpRestored(folder: string, { restored, replacedCopy }: RestoreNames): Promise<void> {
   await rm(join(folder, replacedCopy), { recursive: true, force: true });

@@ -118,7 +118,7 @@ export class Activity implements EngineObserver {
     return this.#epochs.toReversed();
   }
 
-  /** What was refused in the last hour, the most first. */
+  /** Returns what was refused in the last hour, the most first. */
   refusals(): RefusalCount[] {
     const minute = this.#minute();
     const counts = Array.from(this.#refusals.values(), (one) => one.counts(minute));

@@ -1,6 +1,6 @@
 /**
- * What is wrong with the relay now, in words for its operator. The conditions are those of `/readyz` and of the alerts
- * in scripts/deploy/alerts.yml, without the time that an alert waits.
+ * Says what is wrong with the relay now, in words for its operator. The conditions are those of `/readyz` and of the
+ * alerts in scripts/deploy/alerts.yml, without the time that an alert waits.
  */
 import { countText } from '../core/count-text.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
@@ -14,14 +14,14 @@ export interface Condition {
   isDiskLow: boolean;
   brokenQueues: number;
   damagedRows: number;
-  /** What the last check of the rows against the log found. */
+  /** The number of differences that the last check of the rows against the log found. */
   rowsFound: number;
   /** Items that the last scrub found missing or altered. */
   lost: number;
   /** `undefined` while it is unknown. */
   oldestItemAgeMs: number | undefined;
   retentionMs: number;
-  /** Of the last hour. */
+  /** The refusals of the last hour. */
   refusals: readonly RefusalCount[];
   /** `undefined` without a plan. */
   backups: Pick<BackupState, 'everyMs' | 'last' | 'newest'> | undefined;
@@ -30,13 +30,13 @@ export interface Condition {
 }
 
 interface Rule extends Omit<RelayFault, 'what'> {
-  /** What is wrong, as a sentence; `undefined` when it is not. */
+  /** Returns what is wrong, as a sentence; `undefined` when it is not. */
   what: (condition: Condition) => string | undefined;
 }
 
 /** Mail that is this near to its expiry is a fault: `PosteRelayMailAboutToExpire` says 12 of 14 days. */
 const NEAR_EXPIRY_MS = 2 * DAY_MS;
-/** What a host is told for which there is no room. */
+/** The codes with which a host is told that there is no room for it. */
 const FULL: ReadonlySet<string> = new Set(['ENROLMENTS_FULL', 'CHALLENGES_FULL']);
 /** As `PosteRelayLogBehind`. */
 const FAR_BEHIND_MS = 30_000;

@@ -11,7 +11,7 @@ export type HostDocument = HostShown & { host_pubkey: PublicKey; rotated_to: Pub
 
 export interface FoundHostDocument {
   host: HostDocument;
-  /** Whether a key was named that the host has given up: `host` is what it is now. */
+  /** Says whether a key was named that the host has given up: `host` is what it is now. */
   is_former_key: boolean;
 }
 
@@ -30,7 +30,7 @@ export interface InviteDocument {
 export interface IssuedInviteDocument extends InviteDocument {
   /** Shown only here: the relay keeps its hash. */
   token: string;
-  /** Whether this relay asks for an invite at all. */
+  /** Says whether this relay asks for an invite at all. */
   admission: 'open' | 'invite';
 }
 
@@ -66,21 +66,21 @@ export interface StatusDocument {
   pid: number;
   role: 'alone' | 'leading' | 'following';
   is_ready: boolean;
-  /** Where hosts connect: `host:port`, as it was asked for. */
+  /** The address for hosts, `host:port`, as it was asked for. */
   listen: string;
   tls: { cert_file: string; key_file: string } | null;
   /** The HTTP server that hosts speak to. */
   server: string;
   /** The one that `--server` asks for; null where the relay chose. */
   server_asked: 'uws' | 'node' | null;
-  /** How many files its process may open. */
+  /** The number of files that its process may open. */
   open_files_max: number;
   /** The connections of hosts; null while it follows. */
   connections: { open: number; max: number } | null;
   disk_floor_bytes: number;
   schema_version: number;
   position_file: string;
-  /** What is wrong with it now, the worst first, as its console shows it. */
+  /** The faults that it has now, the worst first, as its console shows them. */
   faults: RelayFault[];
   /** When the last good backup was taken; null before any. */
   last_backup_at: number | null;
@@ -93,7 +93,7 @@ export interface StatusDocument {
 /** Longer than any name, fingerprint or key. */
 const REFERENCE_CHARACTERS_MAX = 100;
 
-/** How a request names a host. */
+/** The form in which a request names a host. */
 export const HostNamed = Type.Object({
   host: Type.String({ maxLength: REFERENCE_CHARACTERS_MAX, description: 'a fingerprint, a public key or a name' }),
 });

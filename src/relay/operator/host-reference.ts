@@ -7,7 +7,7 @@ type HostReference =
   | { type: 'Key'; hostPubkey: PublicKey }
   | { type: 'Name'; name: HostName };
 
-/** How an operator names a host: by a fingerprint, by a public key, or by its name. No text is two of them. */
+/** Parses a host as an operator names it: a fingerprint, a public key, or its name. No text is two of them. */
 export function parseHostReference(text: string): HostReference | undefined {
   const fingerprint = parseFingerprint(text);
   if (fingerprint) return { type: 'Fingerprint', fingerprint };

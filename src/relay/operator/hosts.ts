@@ -57,7 +57,7 @@ interface FoundHost {
   type: 'FoundHost';
   /** Under the key that the host has now. */
   row: EnrolmentRow;
-  /** Whether a key was named that it has given up. */
+  /** Says whether a key was named that it has given up. */
   isFormerKey: boolean;
 }
 

@@ -33,7 +33,7 @@ export async function issueInvite(
   const { label, lifetime_ms: lifetimeMs } = parsed;
   const token = `${TOKEN_PREFIX}${randomBytes(TOKEN_RANDOM_BYTES).toString('base64url')}`;
   const expiresAtMs = nowMs + lifetimeMs;
-  // What a host shows as its proof is hashed as text (POST /v1/relay/enrol).
+  // The proof that a host shows is hashed as text (POST /v1/relay/enrol).
   const inviteHash = sha256Hex(token);
   const outcome = await engine.admissions.issueInvite({ type: 'IssueInvite', inviteHash, label, expiresAtMs, nowMs });
   if (outcome.type === 'Refusal') return refusalReply(outcome);

@@ -31,11 +31,14 @@ interface Queued {
   seq: number;
 }
 
-/** What the rows say about where items are. */
+/** The places of items, as the rows have them. */
 interface ItemPositions {
-  /** Whether an item waits at this position. */
+  /** Says whether an item waits at this position. */
   isWaiting: (target: PublicKey, seq: number) => boolean;
-  /** Where an accepted item was last queued, and the record that accepted it; `undefined` when that is forgotten. */
+  /**
+   * Returns where an accepted item was last queued, and the record that accepted it; `undefined` when that is
+   * forgotten.
+   */
   queuedAt: (sender: PublicKey, target: PublicKey, itemId: ItemId) => (Queued & { lsn: number }) | undefined;
   /** When a rotation replaced this key. */
   rotatedAtMs: (key: PublicKey) => number | undefined;
@@ -140,7 +143,7 @@ function stepText(step: LifeStep): string | undefined {
   }
 }
 
-/** Whether the item waits, and `life` was brought to where it waits. If not, only the log can tell. */
+/** Says whether the item waits, and `life` was brought to where it waits. If not, only the log can tell. */
 async function isAtItsPosition(
   life: ItemLife,
   lsn: number,

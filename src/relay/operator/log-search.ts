@@ -122,7 +122,9 @@ export class EpochHistory {
     this.#options = options;
   }
 
-  /** How far the log was read. A failure is final: a log that cannot be read now cannot be read a second later. */
+  /**
+   * Returns how far the log was read. A failure is final: a log that cannot be read now cannot be read a second later.
+   */
   get state(): EpochsRead {
     return this.#state;
   }

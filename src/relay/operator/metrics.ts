@@ -64,7 +64,7 @@ const BATCH_EVENTS = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000];
 
 export interface MetricsParts {
   sharesLog: boolean;
-  /** How many lines of what the relay says on standard error were not written. */
+  /** Returns how many lines of what the relay says on standard error were not written. */
   linesLost?: (() => number) | undefined;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What the operator's listener serves: health, metrics, the OpenAPI document and the console. On the loopback interface
- * by default, never public.
+ * Serves the operator's listener: health, metrics, the OpenAPI document and the console. On the loopback interface by
+ * default, never public.
  */
 import {
   AccessControl,
@@ -35,7 +35,7 @@ interface OperatorServerOptions {
   state: RelayState;
   watch: Watch;
   openApi: OpenApiDocument;
-  /** Where it is to listen. */
+  /** The host on which it is to listen. */
   host: string;
 }
 

@@ -1,5 +1,5 @@
 /**
- * How a relay is, for its operator: the one place that the health routes, the metrics, the console and the local
+ * Says how a relay is, to its operator: the one place that the health routes, the metrics, the console and the local
  * commands ask. A relay that serves and a standby, which follows a shared log and has no engine, are both a
  * `RelaySubject`.
  */
@@ -73,7 +73,7 @@ export interface RelaySubject {
     rowsCheck?: RowsCheck | undefined;
     retention?: { readonly lastRemoval: LogRemoval | undefined } | undefined;
   };
-  /** How many rows the last check against the log found. */
+  /** The number of rows that the last check against the log found. */
   readonly rowsFound: number;
   /** Everything that is durable at one moment. Throws `NothingYet`. */
   snapshot(): Promise<StoreSnapshot>;
@@ -147,12 +147,12 @@ export class RelayState {
     return this.subject.sharedLog?.shown.leader ?? null;
   }
 
-  /** Who leads, as a clause. */
+  /** Returns who leads, as a clause. */
   get ledBy(): string {
     return this.leader === null ? 'no node leads' : `${this.leader} leads`;
   }
 
-  /** Why no requests are to come here now, as a clause; `undefined` when they are. */
+  /** Says why no requests are to come here now, as a clause; `undefined` when they are. */
   get whyNotReady(): string | undefined {
     const { serving, isReady, sharedLog } = this.subject;
     if (isReady) return undefined;

@@ -92,7 +92,7 @@ function perS(count: number): number {
   return (count * 1000) / SAMPLE_EVERY_MS;
 }
 
-/** Of ascending values; `null` of none. */
+/** Returns the quantile of ascending values; `null` of none. */
 function quantile(ascending: Float64Array, share: number): number | null {
   return ascending[Math.min(ascending.length - 1, Math.floor(ascending.length * share))] ?? null;
 }
@@ -182,7 +182,7 @@ class Tier {
   readonly samples: ConsoleSample[] = [];
   readonly #everyMs: number;
   readonly #kept: number;
-  /** Of the span that is not over. */
+  /** The samples of the span that is not over. */
   #open: ConsoleSample[] = [];
   #isWhole = true;
 
@@ -199,7 +199,7 @@ class Tier {
     if (this.#everyMs === 1) this.#close();
   }
 
-  /** Whether nothing from this time on was dropped. */
+  /** Says whether nothing from this time on was dropped. */
   reaches(sinceMs: number): boolean {
     return this.#isWhole || (this.samples[0]?.at ?? Infinity) <= sinceMs;
   }

@@ -26,7 +26,7 @@ export function controlSocketPath(storeFolder: string): string {
   return join(storeFolder, CONTROL_SOCKET);
 }
 
-/** Why the store folder can have no socket, or `undefined`. */
+/** Says why the store folder can have no socket, or `undefined`. */
 export function controlSocketFault(storeFolder: string): string | undefined {
   const remedy = 'name the store folder by a shorter path with --store-dir (a symbolic link will do)';
   return socketPathFault(controlSocketPath(storeFolder), remedy);

@@ -126,7 +126,7 @@ export class StateThen {
     return this.#rows.get('account', account) ?? NO_USAGE;
   }
 
-  /** Whose mail the target took; `undefined`: everybody's. */
+  /** Returns whose mail the target took; `undefined`: everybody's. */
   allowlist(target: PublicKey): SendersRow | undefined {
     return sendersRow(this.#rows, target);
   }

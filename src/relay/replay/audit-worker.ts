@@ -13,11 +13,11 @@ import { Findings } from './finding.ts';
 import { verifyPayloads } from './verify-wires.ts';
 import { packRecord, readRecords } from './walks.ts';
 
-/** What the thread is given. */
+/** The task that the thread is given. */
 export interface HelperTask {
-  /** Of the database, which is open and shared. */
+  /** The folder of the database, which is open and shared. */
   location: string;
-  /** Whether it is to verify the wire bytes, besides what it is asked for. */
+  /** Says whether it is to verify the wire bytes, besides what it is asked for. */
   verifiesWires: boolean;
   /** Its first number becomes 1 when nobody wants an answer any more. */
   stop: Int32Array;

@@ -1,4 +1,6 @@
-/** What an audit found wrong: a code for programs, and a sentence for the operator that says what it means. */
+/**
+ * A finding is what an audit found wrong: a code for programs, and a sentence for the operator that says what it means.
+ */
 
 export type FindingCode =
   | 'RECORD_MISSING'
@@ -54,7 +56,7 @@ export class Findings {
     return [...this.#counts.values()].reduce((sum, count) => sum + count, 0);
   }
 
-  /** How many of each code are not listed. */
+  /** The number of each code that is not listed. */
   get unlisted(): { code: FindingCode; count: number }[] {
     const listed = (code: FindingCode): number => this.listed.filter((finding) => finding.code === code).length;
     const left = [...this.#counts].map(([code, count]) => ({ code, count: count - listed(code) }));
@@ -68,10 +70,10 @@ export class Findings {
   }
 }
 
-/** How far a long piece of work is. */
+/** The progress of a long piece of work. */
 export interface Progress {
   stage: string;
   done: number;
-  /** How much there is, when it is known. */
+  /** The amount of work, when it is known. */
   of: number | undefined;
 }

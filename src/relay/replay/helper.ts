@@ -33,7 +33,7 @@ export interface HelperOptions {
   verifiesWires?: boolean;
 }
 
-/** What the thread found: that the wire bytes are sound, and so many, or that something is not. */
+/** The answer of the thread: that the wire bytes are sound, and so many, or that something is not. */
 export type HelperAnswer = Extract<HelperMessage, { type: 'sound' | 'unsound' }>;
 
 interface Walk {
@@ -103,7 +103,7 @@ export class Helper {
     }
   }
 
-  /** What the thread says of the wire bytes, when it has. */
+  /** Yields what the thread says of the wire bytes, when it has. */
   async *answer(): AsyncGenerator<Progress, HelperAnswer | undefined> {
     for (;;) {
       const answer = this.#answer;

@@ -26,7 +26,7 @@ import { finishCutovers } from '../store/cutover.ts';
 export interface OfflineStore {
   store: StoreReader;
   level: Level;
-  /** Of a backup. */
+  /** The header of a backup. */
   header: BackupHeader | undefined;
   close(): Promise<void>;
 }

@@ -21,7 +21,7 @@ import { isoTime } from '../../protocol/time.ts';
 import type { ItemAccepted, RelayEvent } from '../core/event.ts';
 import { DamagedRecord, decodeProvenRecord } from '../store/record.ts';
 
-/** Why keys may differ, and what then shows that they are of one host. */
+/** Says why keys may differ, and what then shows that they are of one host. */
 const ROTATED = '; where a key was rotated since, give the rotation too';
 
 /** The first thing that fails, as a clause. */
@@ -295,7 +295,7 @@ function provenRotation(document: unknown): ProvenRotation | undefined {
   return isSigned(oldPubkey, old_sig) && isSigned(newPubkey, new_sig) ? { oldPubkey, newPubkey } : undefined;
 }
 
-/** Whether two keys are of one host, as far as these rotations say. */
+/** Says whether two keys are of one host, as far as these rotations say. */
 function hostsOf(rotations: readonly ProvenRotation[]): (one: PublicKey, other: PublicKey) => boolean {
   const hosts = new Map<PublicKey, Set<PublicKey>>();
   const hostOf = (key: PublicKey): Set<PublicKey> => hosts.get(key) ?? new Set([key]);

@@ -64,7 +64,7 @@ export interface Rebuilt {
   lostItems: readonly QueueRow[];
   /** The folder of the former database. */
   replaced: string;
-  /** How long the replay took, in which the log is copied too. */
+  /** The time that the replay took, in which the log is copied too. */
   replayMs: number;
 }
 

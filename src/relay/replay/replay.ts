@@ -353,7 +353,7 @@ async function* loadCheckpoint(
   return { throughLsn, unowned: dedupRows - owned };
 }
 
-/** Whether a replay that came to the record of a checkpoint has the very rows that were kept. */
+/** Says whether a replay that came to the record of a checkpoint has the very rows that were kept. */
 export async function hasRowsOf(
   { rows, rowsHash }: RowCheckpoint,
   replayed: ReplayedRows,

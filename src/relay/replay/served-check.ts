@@ -11,10 +11,10 @@ import type { ServedReport } from './verify.ts';
 /** Beside this file in the bundle. A thread does not run what is in the sources. */
 const WORKER = new URL('./served-worker.js', import.meta.url);
 
-/** What a check found. A message names rows, and so hosts: it is for the operator's eyes. */
+/** The result of a check. A message names rows, and so hosts: it is for the operator's eyes. */
 export interface CheckedRows
   extends Pick<ServedReport, 'findings' | 'found' | 'lsn' | 'replayedFrom' | 'records' | 'rows'> {
-  /** How long the thread worked; it rested between. */
+  /** The time that the thread worked; it rested between. */
   busyMs: number;
 }
 

@@ -5,11 +5,11 @@ import { openServed } from './offline.ts';
 import type { Progress } from './finding.ts';
 import { type ServedReport, verifyServed } from './verify.ts';
 
-/** What the thread is given. */
+/** The task that the thread is given. */
 export interface ServedTask {
-  /** Of the database, which is open and shared. */
+  /** The folder of the database, which is open and shared. */
   location: string;
-  /** Of the time, what the work may take: 0.02 is two hundredths of one processor. */
+  /** The part of the time that the work may take: 0.02 is two hundredths of one processor. */
   share: number;
   /** Its first number becomes 1 when nobody wants an answer any more. */
   stop: Int32Array;

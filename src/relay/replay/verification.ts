@@ -14,7 +14,7 @@ import { type LeafedRecord, type RecordRange, joinWalks } from './walks.ts';
 
 export type StoredWalk = (range: KeyRange) => AsyncIterable<Pair[]>;
 
-/** Where the pairs of a store come from, ascending by key. */
+/** The source of the pairs of a store, ascending by key. */
 export interface Source {
   /** The pairs of a range; a store at rest is also asked for each of their keys. */
   walk: StoredWalk;
@@ -22,7 +22,7 @@ export interface Source {
   walkHere: StoredWalk;
   /** The records of a range under the prefix of the log. */
   records: (range: RecordRange) => AsyncIterable<LeafedRecord[]>;
-  /** What another thread counted of the wire bytes, when they are sound. */
+  /** Yields what another thread counted of the wire bytes, when they are sound. */
   soundWires?: () => AsyncGenerator<Progress, WiresAudit | undefined>;
 }
 
@@ -31,7 +31,7 @@ export interface WiresAudit {
   bytes: number;
 }
 
-/** Where a store folder keeps what is not in its database. */
+/** The places in which a store folder keeps what is not in its database. */
 export interface StorePlaces {
   folder: string;
   /** The one that a flag or the config names. */
@@ -46,19 +46,19 @@ export interface Verification {
   readonly places: StorePlaces | undefined;
   /** Rows whose due times are held in memory together. */
   readonly partRows: number;
-  /** Of the replay: what it keeps, and its rows and trees there. */
+  /** The pairs that the replay keeps: its rows and trees. */
   readonly scratch: ScratchPairs;
   readonly rows: ReplayedRows;
   readonly tree: ReplayedTree;
-  /** Whether the records are left out that the rows of `startLsn` stand for. */
+  /** Says whether the records are left out that the rows of `startLsn` stand for. */
   readonly skipsOldRecords: boolean;
   /** The scratch has the rows after this record before the replay; `undefined`: nothing stands for what was pruned. */
   startLsn: number | undefined;
   /** Checkpoints that are whole, by their LSN: the replay has to come by the same rows. */
   checkpoints: ReadonlyMap<number, RowCheckpoint>;
-  /** Whether the trees can be made anew. */
+  /** Says whether the trees can be made anew. */
   isTreeKnown: boolean;
-  /** Whether every record was replayed. */
+  /** Says whether every record was replayed. */
   isReplayed: boolean;
   /** The first record that is missing, altered, or contradicts those before it. */
   firstBadLsn: number | undefined;
@@ -94,7 +94,7 @@ async function* nothing(): AsyncGenerator<readonly Pair[]> {
   // No pair.
 }
 
-/** Whether software of ours wrote the key. Where a bit of a key fell over, the value of another one lies there. */
+/** Says whether software of ours wrote the key. Where a bit of a key fell over, the value of another one lies there. */
 export function isOfStore(key: Buffer, findings: Findings | undefined): boolean {
   if (KEY_BYTES[key[0] ?? 0] === key.length) return true;
   const name = key.toString('hex');

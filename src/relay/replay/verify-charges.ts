@@ -48,7 +48,7 @@ export async function* verifyCharges({ rows, findings }: Verification): AsyncGen
 class ChargesAudit {
   readonly #rows: ReplayedRows;
   readonly #findings: Findings;
-  /** What every queue is to be charged for, items that are on their way to it included. */
+  /** The usage that every queue is to be charged for, items that are on their way to it included. */
   readonly #waiting = new Map<PublicKey, UsageRow>();
 
   constructor(rows: ReplayedRows, findings: Findings) {
@@ -122,7 +122,7 @@ class ChargesAudit {
     }
   }
 
-  /** What each sender key keeps in the dedup table, but for what was purged. */
+  /** Compares what each sender key keeps in the dedup table, but for what was purged. */
   async verifySenders(): Promise<void> {
     const purgedMs = this.#rows.get('relay', rowKey.relay)?.dedupPurgedMs ?? 0;
     const kept = new Map<PublicKey, number>();

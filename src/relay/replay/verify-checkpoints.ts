@@ -12,7 +12,7 @@ import type { Findings, Progress } from './finding.ts';
 import { type FoundCheckpoints, baseOf, beginReplay, findCheckpoints } from './replay.ts';
 import { type Verification, isOfStore } from './verification.ts';
 
-/** Of a store at rest: every checkpoint, and the oldest to begin with, so that the replay comes by the others. */
+/** Verifies every checkpoint of a store at rest, and begins with the oldest, so that the replay comes by the others. */
 export async function* verifyCheckpoints(verification: Verification): AsyncGenerator<Progress, void> {
   const { offline, source, scratch, findings } = verification;
   await verifyMark(verification);
@@ -32,7 +32,7 @@ export async function* verifyCheckpoints(verification: Verification): AsyncGener
   verification.checkpoints = new Map(found.whole.map((checkpoint) => [checkpoint.throughLsn, checkpoint]));
 }
 
-/** Of a store that is served: the newest that is whole, so that little is replayed. */
+/** Verifies the newest checkpoint of a store that is served which is whole, so that little is replayed. */
 export async function* verifyNewestCheckpoint(verification: Verification): AsyncGenerator<Progress, void> {
   const { offline, scratch, findings } = verification;
   const found = yield* findCheckpoints(offline, { isNewestEnough: true });

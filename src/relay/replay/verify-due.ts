@@ -27,13 +27,13 @@ const KEY = 32;
 const TIME = 8;
 const ADVICE = 'poste relay log rebuild makes the index anew';
 
-/** How an index names rows, and what it must name. */
+/** An index says how it names rows, and what it must name. */
 interface Index {
   prefix: typeof PREFIX.expiry | typeof PREFIX.dedupUntil;
   runBytes: number;
   /** A run is a sender of so many bytes, and a row's key without its prefix. */
   senderBytes: number;
-  /** Where the replay has the rows, and what is due of one; `undefined` when nothing is. */
+  /** The place of the rows in the replay, and what is due of one; `undefined` when nothing is. */
   rows: number;
   due(key: Buffer, value: Buffer): { dueMs: number; sender: Buffer } | undefined;
   words(key: Buffer, sender: Buffer): string;
@@ -104,7 +104,7 @@ class Part {
   readonly #stride: number;
   readonly #rows: Buffer;
   readonly #places: Int32Array;
-  /** Whether an entry of its time named the row. */
+  /** Says whether an entry of its time named the row. */
   readonly #isNamed: Uint8Array;
   #size = 0;
 
@@ -181,7 +181,7 @@ class Part {
     return this.#rows.subarray(at, at + this.#index.senderBytes);
   }
 
-  /** Where in the table the row is whose key stands at `at`, or would be. */
+  /** Returns where in the table the row is whose key stands at `at`, or would be. */
   #slotOf(bytes: Buffer, at: number): number {
     const mask = this.#places.length - 1;
     const end = at + this.#keyBytes;

@@ -114,7 +114,7 @@ const ADVICE =
   'What follows it cannot be replayed, so the rows cannot be compared or rebuilt: restore the newest backup ' +
   'that verifies; senders push again what it lacks';
 
-/** What the record held, as far as the rows or its own bytes still show. */
+/** Returns what the record held, as far as the rows or its own bytes still show. */
 function describeLost(accepted: readonly string[] | undefined, bytes: Buffer | undefined): string {
   if (accepted) return `by the rows, it accepted ${accepted.join(', ')}`;
   const guess = bytes && guessEvent(bytes);

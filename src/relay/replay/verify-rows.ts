@@ -56,7 +56,7 @@ interface Difference {
   byLog: Buffer | undefined;
 }
 
-/** Whether a difference is none: acked rows, as one walk comes by them, and purged ones. */
+/** Says whether a difference is none: acked rows, as one walk comes by them, and purged ones. */
 function differencesLeftOut(replayed: ReplayedRows): (key: Buffer, stored?: Buffer, byLog?: Buffer) => boolean {
   const isAcked = replayed.ackedKeys();
   const purgedMs = replayed.get('relay', '')?.dedupPurgedMs ?? 0;
@@ -147,7 +147,7 @@ async function rowNames(offline: OfflineStore, hashed: ReadonlySet<string>): Pro
   return (table, key) => said.get(`${table} ${key.subarray(1).toString('hex')}`) ?? rowOwner(key);
 }
 
-/** Whether the key is a hash of what it means. */
+/** Says whether the key is a hash of what it means. */
 function isHashed(table: TableName): boolean {
   return table === 'account' || table === 'deny' || table === 'dedup';
 }

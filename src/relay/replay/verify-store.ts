@@ -1,6 +1,6 @@
 /**
- * What holds the store together besides log and rows: every key under a known prefix, one identity everywhere, the
- * marks that are written without an event, and what lies outside the database (position, relay key, backup header).
+ * Verifies what holds the store together besides log and rows: every key under a known prefix, one identity everywhere,
+ * the marks that are written without an event, and what lies outside the database (position, relay key, backup header).
  */
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { RelayRow } from '../core/rows.ts';

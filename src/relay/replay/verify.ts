@@ -1,7 +1,7 @@
 /**
- * Whether a store is what its log says: one walk, with a list of checks. Who verifies differs in where the pairs come
- * from (`Source`), in which checks are made, and in who paces them: each check yields its progress, and is not asked
- * for the next step before its time.
+ * Verifies that a store is what its log says: one walk, with a list of checks. Who verifies differs in where the pairs
+ * come from (`Source`), in which checks are made, and in who paces them: each check yields its progress, and is not
+ * asked for the next step before its time.
  *
  * At rest (`verify`): everything. Checksums and places of every record, hash trees and rows against a replay, the
  * charges against what waits, the wire bytes against their hashes, the due indexes, and what lies outside the database.
@@ -50,7 +50,7 @@ export interface VerifyOptions extends Omit<HelperOptions, 'verifiesWires'> {
   places?: StorePlaces | undefined;
   /** Rows whose due times are held in memory together. */
   partRows?: number;
-  /** What the replay may hold in memory. */
+  /** The bytes that the replay may hold in memory. */
   memoryBytes?: number;
 }
 
@@ -66,10 +66,10 @@ export interface VerifyReport {
   /** The first record that was replayed: behind a checkpoint, where those before were pruned. */
   replayedFrom: number | undefined;
   checkpoints: number;
-  /** Of the replay; absent when the log does not begin. */
+  /** The key that the replay found; absent when the log does not begin. */
   relayPubkey: PublicKey | undefined;
   epoch: Epoch | undefined;
-  /** Of the tree of that epoch, as a checkpoint says them. */
+  /** The size of the tree of that epoch, as a checkpoint says it. */
   treeSize: number | undefined;
   rootHash: string | undefined;
   records: number;
@@ -86,9 +86,9 @@ export interface ServedReport extends VerifyReport {
 /** A check of the list. */
 interface ListedCheck {
   check: Check;
-  /** What the database cannot read when the check breaks off. */
+  /** The thing that the database cannot read when the check breaks off. */
   reads: string;
-  /** Whether it is made, by what those before it found. */
+  /** Says whether it is made, by what those before it found. */
   when?: (so: Verification) => boolean;
 }
 
@@ -119,7 +119,7 @@ const SERVED: readonly ListedCheck[] = [
 
 /** Some 40 MB. */
 const PART_ROWS = 400_000;
-/** What the replay of a store that is served may hold in memory, and some 10 MB. */
+/** The replay of a store that is served may hold this in memory, and some 10 MB. */
 const SERVED_MEMORY_BYTES = 32 << 20;
 const SERVED_PART_ROWS = 100_000;
 
@@ -155,7 +155,7 @@ export async function* verify(
   }
 }
 
-/** Of a store that `openServed` opened. Throws when the database cannot be read. */
+/** Verifies a store that `openServed` opened. Throws when the database cannot be read. */
 export async function* verifyServed(offline: OfflineStore): AsyncGenerator<Progress, ServedReport> {
   const { level } = offline;
   const walk: StoredWalk = (range) => runsOf(level, range);
@@ -170,7 +170,7 @@ interface ChecksOptions extends Pick<Verification, 'offline' | 'source' | 'findi
   places?: StorePlaces | undefined;
   memoryBytes: number | undefined;
   skipsOldRecords?: boolean;
-  /** Whether it is a finding when the database cannot be read, and the next check goes on. */
+  /** Says whether it is a finding when the database cannot be read, and the next check goes on. */
   findsUnreadable?: boolean;
 }
 

@@ -32,7 +32,9 @@ export async function* lookUpEach(
   }
 }
 
-/** What `read` makes of each, in order: it reads the next one while one is in use. An error comes in its place. */
+/**
+ * Yields what `read` makes of each, in order: it reads the next one while one is in use. An error comes in its place.
+ */
 export async function* readAhead<T, U>(all: AsyncIterable<T>, read: (one: T) => Promise<U>): AsyncGenerator<U> {
   let ahead: Promise<U> | undefined;
   try {
@@ -52,7 +54,7 @@ export async function* readAhead<T, U>(all: AsyncIterable<T>, read: (one: T) => 
   if (ahead) yield await ahead;
 }
 
-/** Of keys under the prefix of the log. */
+/** A range of keys under the prefix of the log. */
 export interface RecordRange {
   gte: Buffer;
   lt: Buffer;
@@ -142,7 +144,7 @@ class Walk {
     return this.#run[this.#at];
   }
 
-  /** Whether the next pair is not at hand. */
+  /** Says whether the next pair is not at hand. */
   get isBehind(): boolean {
     return this.#at >= this.#run.length && !this.#isDone;
   }

@@ -1,5 +1,5 @@
 /**
- * How many connections a relay may hold: by how many files its process may open, less those that the store and the
+ * Says how many connections a relay may hold: by how many files its process may open, less those that the store and the
  * operator need. At that limit LevelDB cannot open its tables, and whatever opens a file fails.
  */
 import { type ConnectionLimits, Connections, type Displacement } from '../../http/connections.ts';
@@ -26,7 +26,7 @@ const CONNECTIONS_FEW = 1_000;
 
 const FLOOD_TOLD_EVERY_MS = 60_000;
 
-/** Where the system does not say how many files may be open. */
+/** The number that counts where the system does not say how many files may be open. */
 const FILES_UNKNOWN = 4_096;
 
 /** Thrown when too few files may be open; the message says what to do. */
@@ -100,7 +100,9 @@ export function hostConnections(options: HostConnectionsOptions): Connections {
 
 let openFilesKnown: number | undefined;
 
-/** How many files this process may have open at once, as it was when this was first asked: a report takes 10 ms. */
+/**
+ * Returns how many files this process may have open at once, as it was when this was first asked: a report takes 10 ms.
+ */
 export function openFilesMax(): number {
   return (openFilesKnown ??= openFilesReported());
 }

@@ -125,7 +125,7 @@ export function startBackups({ relay, engine, signer, lostItems }: BackupParts):
 interface RowsCheckParts {
   relay: RelayOptions;
   store: RelayStore;
-  /** Whether the log is shared, so that a damaged store is made anew from it. */
+  /** Says whether the log is shared, so that a damaged store is made anew from it. */
   isView: boolean;
   /** Called when a check found rows that none of this process had found before. */
   onFound: () => Promise<void> | void;

@@ -36,7 +36,7 @@ export interface RelayOptions extends PositionPlace {
   enrolRate: number;
   enrolmentsMax: number;
   admission: RelaySettings['admission'];
-  /** Whether hops of v1 are taken; absent: they are. */
+  /** Says whether hops of v1 are taken; absent: they are. */
   takesV1?: boolean;
   dedupRowsMax: number;
   mailBudgetBytes?: number;
@@ -45,20 +45,20 @@ export interface RelayOptions extends PositionPlace {
   sweepMs: number;
   /** Regular backups; absent: none. */
   backups?: BackupSettings;
-  /** How long the log is kept; absent: for ever. */
+  /** The time for which the log is kept; absent: for ever. */
   logRetention?: LogRetentionSettings;
   /** Pushes are refused while less than this is free on the disk of the store. */
   diskFloorBytes: number;
   /** The free bytes; absent: asked of the file system. */
   freeBytes?: () => Promise<number>;
   trustProxy: TrustProxy;
-  /** How many connections are open at once; absent: derived from the open-files limit. */
+  /** The number of connections that are open at once; absent: derived from the open-files limit. */
   connections?: AskedLimits;
-  /** How many files this process may open; absent: asked of the system. */
+  /** The number of files that this process may open; absent: asked of the system. */
   openFilesMax?: number;
   /** Largest request body of the routes with a hop. */
   bodyBytesMax: number;
-  /** What request bodies and pages may hold in memory; absent: `HELD_BYTES`. */
+  /** The bytes that request bodies and pages may hold in memory; absent: `HELD_BYTES`. */
   heldBytes?: HeldBytes;
   version: string;
   /** The folder of the console's page; absent: where the build puts it. */
@@ -67,7 +67,7 @@ export interface RelayOptions extends PositionPlace {
   takeBackup?: TakeBackup;
   /** Compares the rows with the log; absent: a thread does, where this program was built. */
   startRowsCheck?: StartRowsCheck;
-  /** Which server to use; absent: uWebSockets.js where one runs, else node:http. */
+  /** The server to use; absent: uWebSockets.js where one runs, else node:http. */
   server?: 'uws' | 'node';
   clock: Clock;
   timers: Timers;
@@ -79,19 +79,19 @@ interface RelayLogger {
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
   error(fields: object, message: string): void;
-  /** How many lines could not be written since the start; absent: none. */
+  /** The number of lines that could not be written since the start; absent: none. */
   linesLost?: () => number;
 }
 
 export interface Relay {
   readonly engine: Engine;
   readonly signer: Signer;
-  /** Whether this start created the store. */
+  /** Says whether this start created the store. */
   readonly initialised: boolean;
-  /** What the start found and did, a sentence each. */
+  /** The sentences that say what the start found and did. */
   readonly notices: readonly string[];
   readonly serverName: string;
-  /** Why it is not the faster one, if nobody asked for that. */
+  /** Says why it is not the faster one, if nobody asked for that. */
   readonly serverWhy: string | undefined;
   readonly port: number;
   readonly adminPort: number | undefined;
@@ -103,7 +103,7 @@ export interface Relay {
   stop(): Promise<void>;
 }
 
-/** What it means that anybody may enrol, where more than this machine reaches the relay. */
+/** Says what it means that anybody may enrol, where more than this machine reaches the relay. */
 export function openNotices({
   admission,
   issuer,

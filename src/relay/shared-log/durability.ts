@@ -1,13 +1,13 @@
 /**
- * What must have a batch before it is acknowledged: the standbys that the server names; the storage beneath it, as a
- * managed service promises; or this one server alone.
+ * The durability says what must have a batch before it is acknowledged: the standbys that the server names; the storage
+ * beneath it, as a managed service promises; or this one server alone.
  */
 export const DURABILITIES = ['standby', 'storage', 'single'] as const;
 export type Durability = (typeof DURABILITIES)[number];
 
 /**
- * Why a batch on a server with these names of standbys may have no second copy; `undefined` when it has one, or none is
- * asked for. It may pass: a manager of servers such as Patroni writes such names for a while after a promotion.
+ * Says why a batch on a server with these names of standbys may have no second copy; `undefined` when it has one, or
+ * none is asked for. It may pass: a manager of servers such as Patroni writes such names for a while after a promotion.
  */
 export function namesFault(durability: Durability, names: string): string | undefined {
   if (durability !== 'standby') return undefined;

@@ -18,7 +18,7 @@ export interface LogInspection {
   nowMs: number;
   synchronousCommit: string;
   standbyNames: string;
-  /** Why the names promise no second copy, where one is asked for. */
+  /** Says why the names promise no second copy, where one is asked for. */
   namesFault: string | undefined;
   standbys: LogStandby[];
   lacking: LackingRight[];
@@ -34,7 +34,7 @@ export interface LogStandby {
 }
 
 interface InspectedLog {
-  /** Why it serves nobody. */
+  /** Says why it serves nobody. */
   whyNotServed: string | undefined;
   format: number;
   isNewer: boolean;

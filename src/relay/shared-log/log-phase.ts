@@ -55,7 +55,7 @@ export function phaseOf(text: string): LogPhase {
   return { type: 'unknown', text };
 }
 
-/** Why nobody may lead a log, with the next step; `undefined` for one that serves. */
+/** Says why nobody may lead a log, with the next step; `undefined` for one that serves. */
 export function whyNotServed(phase: LogPhase): string | undefined {
   switch (phase.type) {
     case 'serving':

@@ -25,11 +25,11 @@ export interface LogStatus {
   behind: number;
   /** The time since this node first saw the oldest of them, by the monotonic clock; 0 when there is none. */
   behindMs: number;
-  /** Why the leader must begin a new epoch. */
+  /** Says why the leader must begin a new epoch. */
   doubt: string | undefined;
   /** True when the log answered when it was asked last. */
   isReached: boolean;
-  /** Why a batch would have no second copy now, as a sentence. */
+  /** Says why a batch would have no second copy now, as a sentence. */
   copyFault: string | undefined;
   /** The number of times that the log refused this node, because another leads. */
   fences: number;

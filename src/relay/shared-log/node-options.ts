@@ -14,10 +14,10 @@ export interface NodeLogger {
 }
 
 /**
- * Why a node that leads is to stop, and to follow: another node asked for the lead; or its clock is not that of the
- * server, so that it refuses hosts, and another may do better; or the log lies on another server than when this node
- * took the lead. Then it takes the lead anew, because only a takeover finds out whether that server has everything, and
- * notes that the log lies there.
+ * The reason for which a node that leads is to stop, and to follow: another node asked for the lead; or its clock is
+ * not that of the server, so that it refuses hosts, and another may do better; or the log lies on another server than
+ * when this node took the lead. Then it takes the lead anew, because only a takeover finds out whether that server has
+ * everything, and notes that the log lies there.
  */
 export type HandOver = { type: 'other-node'; by: string } | { type: 'other-server' } | { type: 'clock'; why: string };
 
@@ -75,7 +75,7 @@ export interface NodeOptions extends SharedLogOptions, NotesPlace {
   onView?: (view: FollowedView, node: string) => void;
   /** Called before a view that this node followed with is closed; whatever reads it has left it when this resolves. */
   onViewLeft?: () => Promise<void>;
-  /** Why the view is not to be led with, as a clause. */
+  /** Says why the view is not to be led with, as a clause. */
   viewFault?: () => string | undefined;
   /** Called each time that the view has caught up with what was acknowledged. */
   onFollowed?: () => void;

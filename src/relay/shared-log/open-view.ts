@@ -169,7 +169,7 @@ async function discard(level: Level, folder: string): Promise<void> {
   await rm(folder, { recursive: true, force: true });
 }
 
-/** Why this view cannot go on, as the beginning of a sentence. */
+/** Says why this view cannot go on, as the beginning of a sentence. */
 async function faultOf(level: Level, mark: ViewMark, state: LogState): Promise<string | undefined> {
   if (mark.no < state.prunedNo) return 'This view is older than what the log still holds';
   try {

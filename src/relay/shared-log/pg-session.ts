@@ -121,7 +121,7 @@ export class PgSession {
       const naming = link.query<Names>({ name: 'names', text: sql.STANDBY_NAMES, waits: true });
       const [appended, named] = await Promise.allSettled([appending, naming]);
       if (appended.status === 'rejected') {
-        // Of a server that goes down in the middle of a commit, nobody knows: only one that goes on has undone it.
+        // Nobody knows it of a server that goes down in the middle of a commit: only one that goes on has undone it.
         if (isAnswer(appended.reason) && named.status === 'fulfilled') {
           // A batch whose outcome was unknown was given to the server again, and came there both times.
           const { code, table } = appended.reason;
@@ -153,7 +153,7 @@ export class PgSession {
     return this.copyFault(names);
   }
 
-  /** Why these names promise no second copy. */
+  /** Says why these names promise no second copy. */
   copyFault(names: string): string | undefined {
     return namesFault(this.#options.durability, names);
   }
@@ -247,7 +247,7 @@ export class PgSession {
     return link.standbyNames;
   }
 
-  /** Why a statement may not have waited for the standbys, by the names that were read right behind it. */
+  /** Says why a statement may not have waited for the standbys, by the names that were read right behind it. */
   #changedNames(named: PromiseSettledResult<Answered<Names>>, before: string): string | undefined {
     if (named.status === 'rejected') return reasonOf(named.reason);
     const isAlike = this.#options.durability !== 'standby' || named.value.rows[0]?.names === before;

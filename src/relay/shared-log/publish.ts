@@ -102,8 +102,8 @@ export async function abortPublish(options: MoveOptions): Promise<boolean> {
 }
 
 /**
- * Whether there is a store that may be marked; a command that is at it has the lock. Where the store is lost, the name
- * of its node is enough to give its move up: nothing is left that could be marked.
+ * Says whether there is a store that may be marked; a command that is at it has the lock. Where the store is lost, the
+ * name of its node is enough to give its move up: nothing is left that could be marked.
  */
 async function isStoreThere(options: MoveOptions): Promise<boolean> {
   try {

@@ -51,7 +51,10 @@ export interface LogServer {
   timeline: number;
 }
 
-/** Who may append: one process, for one run. A term may come again after a restore of the server; a tenure never. */
+/**
+ * A tenure says who may append: one process, for one run. A term may come again after a restore of the server; a tenure
+ * never.
+ */
 export interface Tenure {
   logId: string;
   term: number;
@@ -89,7 +92,7 @@ export interface LogState {
   ledOn: LogServer;
   /** The settings that this node decides by. */
   settings: Buffer;
-  /** Why a new epoch must begin (doubt.ts). */
+  /** Says why a new epoch must begin (doubt.ts). */
   doubt: string | undefined;
   /** The node that asked for the lead. */
   wantedBy: string | undefined;
@@ -103,8 +106,8 @@ export interface OpenedLog {
   /** The server's clock, milliseconds since the Unix epoch. */
   nowMs: number;
   /**
-   * Why a batch may have no second copy on this server now, as a sentence for the operator; `undefined` when it has
-   * what the durability asks for. Nothing is begun, led or appended meanwhile.
+   * Says why a batch may have no second copy on this server now, as a sentence for the operator; `undefined` when it
+   * has what the durability asks for. Nothing is begun, led or appended meanwhile.
    */
   copyFault: string | undefined;
   /** `undefined`: nobody has begun a log here. */
@@ -131,7 +134,7 @@ export interface Candidate {
   /** A digest of what it decides by. */
   settings: Buffer;
   /**
-   * Why it must begin a new epoch, if it must. It is added to the doubt of the log with the lead, so that the next
+   * Says why it must begin a new epoch, if it must. It is added to the doubt of the log with the lead, so that the next
    * leader knows it when this one ends before the new epoch is durable.
    */
   doubt?: string | undefined;

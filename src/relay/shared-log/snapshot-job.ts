@@ -1,5 +1,5 @@
 /**
- * What a leader does with snapshots of the shared log: takes one when the log has grown enough since the last, and
+ * Does what a leader does with snapshots of the shared log: takes one when the log has grown enough since the last, and
  * prunes the log as far as its own view was pruned.
  *
  * Invariants:

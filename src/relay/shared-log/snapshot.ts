@@ -29,8 +29,8 @@ const HEADER_BYTES = 5;
 const PART_BYTES = 1 << 20;
 
 /**
- * What a database holds of the log at one moment, byte for byte: every row, what is due, how far queues are collected,
- * the hash trees, and the newest records, of which a tree needs those that no full tile holds.
+ * The image is what a database holds of the log at one moment, byte for byte: every row, what is due, how far queues
+ * are collected, the hash trees, and the newest records, of which a tree needs those that no full tile holds.
  *
  * Left out are what is of one node alone (heartbeat, mark of the view, checkpoints, mark of pruning), the records
  * before, which the log has, and wire bytes.

@@ -28,7 +28,7 @@ import { doubtWith, isSettled } from './doubt.ts';
 import { type EpochFault, epochFault } from './takeover-rules.ts';
 import { doubtLacking, heldBy, isHeld } from './witness.ts';
 
-/** What a leader writes while it stops gets this long: it may wait for a standby that is away. */
+/** A leader that stops gets this long for what it writes: it may wait for a standby that is away. */
 const LAST_BATCH_WITHIN_MS = 5_000;
 
 /** The answer of a log that has begun, and by how much this clock is off that of its server. */
@@ -154,7 +154,7 @@ export async function takeLead(node: Candidate, parts: LeadParts): Promise<Leadi
 
 interface Taken {
   tenure: Tenure;
-  /** Why a new epoch must begin, apart from a doubt that was there. */
+  /** Says why a new epoch must begin, apart from a doubt that was there. */
   fault: EpochFault | undefined;
   /** The whole doubt, as it stands in the row now. */
   doubt: string | undefined;
@@ -194,7 +194,7 @@ async function begin(
     return { initialised: true, notices: [], epochBegun: undefined };
   }
   refuseForeignKey(relay, signer, 'log', log.place);
-  // What the log holds is all applied now: also the epoch that another leader may have begun for this doubt.
+  // The log is applied to its end now: also the epoch that another leader may have begun for this doubt.
   const ofDoubt: EpochFault | undefined =
     doubt === undefined || doubt === own?.sentence || isSettled(doubt, store.tree)
       ? undefined

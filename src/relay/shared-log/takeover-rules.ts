@@ -19,7 +19,7 @@ export async function clocked<T extends { nowMs: number }>(
   return { ...answer, offMs: Math.max(0, Math.min(sentMs, nowMs) - atMs, atMs - Math.max(sentMs, nowMs)) };
 }
 
-/** Why a node with this clock must not lead, as the end of a sentence; `undefined` when it may. */
+/** Says why a node with this clock must not lead, as the end of a sentence; `undefined` when it may. */
 export function clockFault(offMs: number): string | undefined {
   if (offMs <= CLOCK_OFF_MS) return undefined;
   return `its clock differs by ${Math.round(offMs / 1000)} s from that of the server of the log`;
@@ -33,7 +33,7 @@ interface Own {
   offMs: number;
 }
 
-/** Why this node must not lead, as the end of a sentence; `undefined` when it may. */
+/** Says why this node must not lead, as the end of a sentence; `undefined` when it may. */
 export function obstacle({ settings, holder }: LogState, own: Own): string | undefined {
   const ofClock = clockFault(own.offMs);
   if (ofClock !== undefined) return ofClock;
@@ -64,8 +64,8 @@ export function isSameServer(one: LogServer, other: LogServer): boolean {
 }
 
 /**
- * Why the epoch may not go on, apart from a doubt; `undefined` when it may. Its heartbeat must be recent, as that of
- * any log: what was put back from an older copy says the same of itself as before. Then, where the log lies on the
+ * Says why the epoch may not go on, apart from a doubt; `undefined` when it may. Its heartbeat must be recent, as that
+ * of any log: what was put back from an older copy says the same of itself as before. Then, where the log lies on the
  * server that it lay on, it lost nothing. Where it lies on another, only a node can prove that it is whole that led
  * last, and whose last batch is in it; or the operator says that its storage loses nothing.
  *

@@ -128,7 +128,7 @@ async function stopOther({ log, durability }: MoveOptions, holder: string): Prom
   for (;;) {
     const { state, server, nowMs } = served(await seenLog(log));
     if (state.isFree || state.holder === holder) return;
-    // What this node could prove is not asked: it did not lead last.
+    // The proof of this node is not asked for: it did not lead last.
     const fault = epochFault(state, server, durability, { ledLast: undefined, isWhole: false }, nowMs);
     const taken = await log.lead(state, { holder, settings: state.settings, doubt: fault?.sentence });
     if (taken !== 'held') return;

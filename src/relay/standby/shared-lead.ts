@@ -106,7 +106,7 @@ export class SharedLead {
     return this.#isStalled || this.#logWatch.copyFault !== undefined;
   }
 
-  /** Why this relay, which leads, is to get no requests now, as a clause. */
+  /** Says why this relay, which leads, is to get no requests now, as a clause. */
   get whyNotReady(): string | undefined {
     if (!this.mayAnswer) return 'the log has confirmed no sign of life of this relay for too long';
     const { copyFault } = this.#logWatch;
@@ -136,7 +136,7 @@ export class SharedLead {
     };
   }
 
-  /** Who leads, and how this node is. */
+  /** Returns who leads, and how this node is. */
   get shown(): SharedLogShown {
     const { leader, sinceMs, term, behind, behindMs, doubt, isReached, copyFault, fences, fencedAtMs, settings } =
       this.#logWatch.status;

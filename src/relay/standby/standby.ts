@@ -149,7 +149,7 @@ export class Standby implements RelaySubject {
     await check?.stop();
   }
 
-  /** Why the view is not to be led with, as a clause. */
+  /** Says why the view is not to be led with, as a clause. */
   get viewFault(): string | undefined {
     const found = this.rowsFound;
     if (found === 0) return undefined;

@@ -39,7 +39,7 @@ export const CHECKSUM_SCHEMA = 2;
 
 const FORM = 1;
 const HEADER_BYTES = 5;
-/** Where the bytes of a row begin in its stored value. */
+/** The place in a stored value at which the bytes of the row begin. */
 export const ROW_AT = HEADER_BYTES;
 const COLLECTED_BYTES = 8;
 
@@ -50,7 +50,10 @@ export const ROW_PREFIXES: readonly number[] = (
   .map((kind) => PREFIX[kind])
   .toSorted((a, b) => a - b);
 
-/** Of what no event says. The relay writes them anew by and by, and asks nothing of one that is damaged. */
+/**
+ * The prefixes of values of which no event says anything. The relay writes them anew by and by, and asks nothing of one
+ * that is damaged.
+ */
 export const MARK_PREFIXES: ReadonlySet<number | undefined> = new Set([PREFIX.heartbeat, PREFIX.collected]);
 
 const rowPrefixes: ReadonlySet<number | undefined> = new Set(ROW_PREFIXES);
@@ -77,7 +80,7 @@ export class DamagedRow extends Error {
   }
 }
 
-/** What is stored under `key` for these bytes. */
+/** Returns what is stored under `key` for these bytes. */
 export function withChecksum(key: Buffer, bytes: Buffer): Buffer {
   const value = Buffer.allocUnsafe(HEADER_BYTES + bytes.length);
   value[0] = FORM;
@@ -100,7 +103,9 @@ export function verifiedBytes(key: Buffer, value: Buffer): Buffer | undefined {
   return value.readUInt32BE(1) === checksumOf(key, bytes) ? bytes : undefined;
 }
 
-/** Whether schema 1 may have written the value. What has the checksum, or had it and is damaged, is none of these. */
+/**
+ * Says whether schema 1 may have written the value. What has the checksum, or had it and is damaged, is none of these.
+ */
 export function mayBeOfSchemaOne(key: Buffer, value: Buffer): boolean {
   switch (key[0]) {
     case PREFIX.expiry:
@@ -114,7 +119,7 @@ export function mayBeOfSchemaOne(key: Buffer, value: Buffer): boolean {
   }
 }
 
-/** How MessagePack begins an array of less than 2^16 values. */
+/** Returns how MessagePack begins an array of less than 2^16 values. */
 function isArray(first: number | undefined): boolean {
   return first !== undefined && ((first & 0xf0) === 0x90 || first === 0xdc);
 }

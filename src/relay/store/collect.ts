@@ -22,16 +22,19 @@ export interface CollectedSlice {
   items: Pick<QueueRow, 'seq' | 'payloadTarget' | 'payloadSeq'>[];
   /** Every queue row up to here is gone when the slice is committed. */
   through: number;
-  /** Of their wire bytes, as far as the rows could be read; absent where another relay of a shared log collected. */
+  /**
+   * The size of their wire bytes, as far as the rows could be read; absent where another relay of a shared log
+   * collected.
+   */
   bytes?: number;
 }
 
 export class Collector {
   readonly #level: Level;
-  /** How far each queue may be collected, for queues that are not yet. */
+  /** The seq through which each queue may be collected, for queues that are not yet. */
   readonly #pending = new Map<PublicKey, number>();
   readonly #collected = new Map<PublicKey, number>();
-  /** Whether a queue without a number above has no mark. */
+  /** Says whether a queue without a number above has no mark. */
   #hasMarks = false;
   #collectedBytes = 0;
 

@@ -35,7 +35,7 @@ const Swap = Type.Object({
   restored: FileName,
   /** Its position, in the store folder. */
   restoredPosition: FileName,
-  /** What the database that served is called from now on; `null` when there was none, and then none is moved. */
+  /** The name of the database that served, from now on; `null` when there was none, and then none is moved. */
   replaced: Type.Union([FileName, Type.Null()]),
   /** The file of the position that a flag or the config names; `null` without one (position.ts). */
   positionFile: Type.Union([Type.String({ minLength: 1 }), Type.Null()]),
@@ -69,12 +69,12 @@ export async function decideRestoreCutover(
 }
 
 interface FinishOptions {
-  /** Where the position is that the relay reads, where that is known better than when the restore was decided. */
+  /** The file of the position that the relay reads, where that is known better than when the restore was decided. */
   positionFile?: string | undefined;
   step?: StepObserver | undefined;
 }
 
-/** How often a process that lost a step to another one tries again. */
+/** A process that lost a step to another one tries again this often. */
 const ATTEMPTS_MAX = 20;
 
 /**
@@ -213,7 +213,7 @@ async function refuseOpen(replaced: string, current: string): Promise<void> {
   }
 }
 
-/** Whether a rebuilt database waits to take the place of one that went aside. */
+/** Says whether a rebuilt database waits to take the place of one that went aside. */
 function isRebuildUnderWay(folder: string): boolean {
   return !existsSync(join(folder, LEVEL_FOLDER)) && existsSync(join(folder, REBUILT_FOLDER));
 }

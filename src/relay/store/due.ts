@@ -190,12 +190,12 @@ interface Pauses {
   pause(): Promise<void>;
 }
 
-/** Whether the state of the queue alone shows that the item is gone. */
+/** Says whether the state of the queue alone shows that the item is gone. */
 type IsGone = (target: PublicKey, seq: number) => boolean;
 
 interface Place {
   key: Buffer;
-  /** Of the next run in that entry. */
+  /** The place of the next run in that entry. */
   at: number;
 }
 

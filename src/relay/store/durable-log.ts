@@ -27,7 +27,10 @@ export interface Payload {
   wire: Buffer;
 }
 
-/** What one batch of items made due at one time. `lsn` is the first of the batch, or one that a rebuild chose. */
+/**
+ * The name of what one batch of items made due at one time. `lsn` is the first of the batch, or one that a rebuild
+ * chose.
+ */
 export interface DueEntryName {
   dueMs: number;
   lsn: number;
@@ -46,15 +49,17 @@ export interface CheckpointPartName {
   part: number;
 }
 
-/** What is kept or dropped of row checkpoints (row-checkpoints.ts). */
+/** A write keeps or drops a part of a row checkpoint (row-checkpoints.ts). */
 export type CheckpointWrite =
   | ({ type: 'part'; packed: Buffer } & CheckpointPartName)
   | ({ type: 'drop part' } & CheckpointPartName)
   | { type: 'drop mark'; throughLsn: number };
 
-/** What concerns this node alone: a log that several nodes share does not carry it. */
+/** The part of a batch that concerns this node alone: a log that several nodes share does not carry it. */
 interface NodePart {
-  /** Whether the parts of the checkpoint after this record lie elsewhere: its `CheckpointTaken` gets no mark here. */
+  /**
+   * Says whether the parts of the checkpoint after this record lie elsewhere: its `CheckpointTaken` gets no mark here.
+   */
   lacksParts?: (throughLsn: number) => boolean;
   /** When the node was last alive. A shared log renews its lease instead. */
   heartbeatMs?: number | undefined;
@@ -68,17 +73,19 @@ interface NodePart {
 /** Records that one batch deletes at most. */
 export const PRUNED_AT_ONCE = 1000;
 
-/** What becomes durable together, or not at all. */
+/** A batch becomes durable as a whole, or not at all. */
 export interface LogBatch {
   /** Contiguous, the first directly after `lastLsn`. There may be none: a heartbeat, a collection. */
   entries: readonly LogEntry[];
-  /** What `reduce` makes of the entries, at most one change for each row. A deleted queue row drops its wire bytes. */
+  /**
+   * The changes that `reduce` makes of the entries, at most one for each row. A deleted queue row drops its wire bytes.
+   */
   changes: Iterable<RowChange>;
   payloads: readonly Payload[];
   /** Acked rows whose space is given back, with their wire bytes. */
   collected?: CollectedSlice | undefined;
   forgotten?: Forgotten | undefined;
-  /** How far the log is pruned: at most `PRUNED_AT_ONCE` records further than before. */
+  /** The record through which the log is pruned: at most `PRUNED_AT_ONCE` records further than before. */
   pruned?: Pruned | undefined;
   node?: NodePart;
 }
@@ -92,7 +99,7 @@ export interface ViewBatch {
   /** The epoch after the batch; `undefined` in a store that is not initialised. */
   epoch: Epoch | undefined;
   batch: LogBatch;
-  /** What the batch does to the keys of the log, where the log asked for it. */
+  /** The effects of the batch on the keys of the log, where the log asked for them. */
   effects: BatchEffects | undefined;
 }
 
@@ -104,9 +111,9 @@ export interface ViewWrites {
 
 /** Decides when a batch is durable. It is given the batches of a log one at a time, the next after `written`. */
 export interface DurableLog {
-  /** Whether batches come with their effects: several nodes share the log. */
+  /** Says whether batches come with their effects: several nodes share the log. */
   readonly isShared: boolean;
-  /** Of what is written to it (core/log-format.ts). */
+  /** The format of what is written to it (core/log-format.ts). */
   readonly format: number;
   /**
    * Writes the view too, and calls `written` once when the view shows the batch and the log can take the next. Durable
@@ -153,7 +160,7 @@ export class EmbeddedLog implements DurableLog {
  */
 class PositionNotes {
   readonly #file: PositionFile;
-  /** What the next write notes. */
+  /** The position that the next write notes. */
   #newest: Position | undefined;
   /** Ends with the last write that is under way or waits for its turn. */
   #noted: Promise<void> = Promise.resolve();
@@ -193,9 +200,9 @@ const LENGTH_BYTES = 4;
 const FRAMES_BYTES = 1 + 2 * LENGTH_BYTES;
 
 /**
- * What a batch does to those keys of the view that are of the log: rows, due entries, and what is collected. Every copy
- * of the log must do the same; the hash shows whether it does. It begins with the hash of the batch before, so that two
- * logs with one hash at one batch did the same in every batch up to it.
+ * Gathers what a batch does to those keys of the view that are of the log: rows, due entries, and what is collected.
+ * Every copy of the log must do the same; the hash shows whether it does. It begins with the hash of the batch before,
+ * so that two logs with one hash at one batch did the same in every batch up to it.
  *
  * To the byte: SHA-256 over the hash of the batch before (nothing before the first) and the SHA-256 of, for each write
  * in its order, 0 and the length of the key, u32, and the key; or 1, the same, and then the length of the value, u32,
@@ -226,7 +233,9 @@ export class BatchEffects {
     this.#add(key);
   }
 
-  /** Of everything so far, after a batch with the effects `before`; nothing can be added afterwards. */
+  /**
+   * Returns the effects of everything so far, after a batch with the effects `before`; nothing can be added afterwards.
+   */
   taken(before: Buffer): { effects: Buffer; dropped: Buffer[] } {
     this.#flush();
     const effects = createHash('sha256').update(before).update(this.#hash.digest()).digest();

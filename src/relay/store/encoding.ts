@@ -31,7 +31,7 @@ export interface BatchWrites {
 export class Encoding {
   readonly writes: LevelBatch;
   readonly effects: BatchEffects | undefined;
-  /** What every copy of the log does alike; the rest is of this node alone, or follows from the records. */
+  /** The writes that every copy of the log does alike; the rest is of this node alone, or follows from the records. */
   readonly shared: BatchWrites;
   readonly firstLsn: number;
   readonly growth: Growth;

@@ -99,7 +99,7 @@ export class HeldPairs {
     this.#memory = larger;
   }
 
-  /** How many of the sorted places have keys below `key`, or up to it. */
+  /** Returns how many of the sorted places have keys below `key`, or up to it. */
   #countBelow(sorted: Uint32Array, key: Buffer, withKey: boolean): number {
     let [low, high] = [0, sorted.length];
     while (low < high) {
@@ -170,7 +170,7 @@ export class HeldWalk {
     this.#places = places;
   }
 
-  /** Of the next pair; `undefined` at the end. */
+  /** Returns the key of the next pair; `undefined` at the end. */
   get key(): Buffer | undefined {
     return this.isAtEnd ? undefined : keyAt(this.#memory, this.#places[this.#nth] as number);
   }
@@ -253,7 +253,7 @@ class Places {
     }
   }
 
-  /** Where the place of the key at `from` stands in the table, or would. */
+  /** Returns where the place of the key at `from` stands in the table, or would. */
   #slotOf(memory: Buffer, bytes: Buffer, from: number, length: number): number {
     const mask = this.#table.length - 1;
     for (let slot = hashAt(bytes, from, length) & mask; ; slot = (slot + 1) & mask) {
@@ -265,13 +265,13 @@ class Places {
   }
 }
 
-/** Whether `length` bytes at two places are the same. For a few, that is sooner seen here than in native code. */
+/** Says whether `length` bytes at two places are the same. For a few, that is sooner seen here than in native code. */
 export function areSame(one: Buffer, at: number, other: Buffer, otherAt: number, length: number): boolean {
   for (let nth = 0; nth < length; nth++) if (one[at + nth] !== other[otherAt + nth]) return false;
   return true;
 }
 
-/** Of the key at `at`. */
+/** Returns the hash of the key at `at`. */
 function hashAt(bytes: Buffer, at: number, length: number): number {
   const prefix = bytes[at] as number;
   if (length < 9) return prefix;

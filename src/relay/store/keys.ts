@@ -90,11 +90,11 @@ export const PREFIX = {
 } as const;
 
 const LOG_KEY_BYTES = 1 + NUMBER;
-/** What a due entry says of one queue row, and of one dedup row. */
+/** The length of what a due entry says of one queue row, and of one dedup row. */
 export const EXPIRY_RUN_BYTES = KEY + NUMBER;
 export const DEDUP_RUN_BYTES = 2 * KEY;
 
-/** How long the keys under each prefix are. */
+/** The length of the keys under each prefix. */
 export const KEY_BYTES: Readonly<Record<number, number>> = {
   [PREFIX.schema]: 1,
   [PREFIX.relay]: 1,
@@ -155,7 +155,7 @@ export const REPLAYED_TABLES = [
   'dedup',
 ] as const satisfies readonly TableName[];
 
-/** What is kept of the hash trees: all of it follows from the records. */
+/** The prefixes of what is kept of the hash trees: all of it follows from the records. */
 export const TREE_PREFIXES: readonly number[] = [PREFIX.tile, PREFIX.logLink];
 
 export const CHECKPOINT_PREFIXES: readonly number[] = [PREFIX.checkpointPart, PREFIX.checkpoint];
@@ -208,7 +208,7 @@ export function logKey(lsn: number): Buffer {
   return numberUnder(PREFIX.log, lsn);
 }
 
-/** Of the tree whose first record is at `firstLsn`. */
+/** Returns the key of a tile of the tree whose first record is at `firstLsn`. */
 export function tileKey(firstLsn: number, level: number, index: number): Buffer {
   const bytes = Buffer.allocUnsafe(2 + 2 * NUMBER);
   bytes[0] = PREFIX.tile;
@@ -256,7 +256,7 @@ export function checkpointKey(lsn: number): Buffer {
   return numberUnder(PREFIX.checkpoint, lsn);
 }
 
-/** Of a log key, and of the first leaf of a tree; 0 for a key that is of neither. */
+/** Returns the LSN of a log key, and of the first leaf of a tree; 0 for a key that is of neither. */
 export function lsnOf(key: Buffer): number {
   return key.length === LOG_KEY_BYTES ? numberAt(key, 1) : 0;
 }
@@ -282,7 +282,10 @@ export function firstKeyOf(key: Buffer): PublicKey {
   return publicKeyFromBytes(key.subarray(1, 1 + KEY));
 }
 
-/** What becomes due together: one entry for each batch and time, not one for each row. `lsn` is the batch's first. */
+/**
+ * Returns the key of what becomes due together: one entry for each batch and time, not one for each row. `lsn` is the
+ * batch's first.
+ */
 export function dueKey(prefix: number, dueMs: number, lsn: number): Buffer {
   const bytes = Buffer.allocUnsafe(1 + 2 * NUMBER);
   bytes[0] = prefix;
@@ -308,10 +311,10 @@ export function restoreTimeOf(key: Buffer): number {
   return Number(key.readBigUInt64BE(1));
 }
 
-/** Where the sender's key begins in the key of a share row. */
+/** The place in the key of a share row at which the sender's key begins. */
 export const SHARE_SENDER_AT = 1 + KEY;
 
-/** Of a dedup row, by the SHA-256 under which it is stored. */
+/** Returns the key of a dedup row, by the SHA-256 under which it is stored. */
 export function dedupKey(name: Buffer): Buffer {
   return Buffer.concat([Buffer.of(PREFIX.dedup), name]);
 }

@@ -60,7 +60,7 @@ export class KnownItems {
     this.#rowsMax = rowsMax;
   }
 
-  /** Whether no row is stored under `key`, and none was added. */
+  /** Says whether no row is stored under `key`, and none was added. */
   lacks(key: Buffer): boolean {
     return this.#state === 'complete' && !this.#filters.some(({ bits }) => mayHold(bits, key, PREFIX_BYTES));
   }
@@ -81,7 +81,7 @@ export class KnownItems {
     }
   }
 
-  /** Of the pairs of these keys, those under which the item may be stored or noted. */
+  /** Returns those pairs of these keys under which the item may be stored or noted. */
   pairs(senders: readonly PublicKey[], targets: readonly PublicKey[], itemId: ItemId): KnownKeyPairs[] {
     if (this.#state !== 'complete' || senders.length * targets.length <= 1) return pairsBySender(senders, targets);
     const item = numberOf(itemId);
@@ -183,8 +183,8 @@ export class KnownItems {
 }
 
 /**
- * How many rows the senders are said to have. The index has more entries than rows where some were extended, so this
- * finds one that is gone, without a word from LevelDB, in a store without such rows.
+ * Returns how many rows the senders are said to have. The index has more entries than rows where some were extended, so
+ * this finds one that is gone, without a word from LevelDB, in a store without such rows.
  */
 async function countedRows(level: Level, snapshot: LevelSnapshot): Promise<number> {
   let rows = 0;
@@ -221,7 +221,10 @@ function numberOf(text: string): number {
   return number;
 }
 
-/** Of the number of a row's names: 32 bits, of which two rows may have the same; that row is asked for in vain. */
+/**
+ * Returns a bit of the number of a row's names: 32 bits, of which two rows may have the same; that row is asked for in
+ * vain.
+ */
 function namedBit(first: number, probe: number): number {
   return (probe === 0 ? first : spread(first, probe)) >>> (32 - FILTER_BITS_LOG2);
 }

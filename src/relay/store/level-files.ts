@@ -73,7 +73,7 @@ function isWhole(table: Buffer, { offset, size }: Handle): boolean {
   return hasChecksum(table.subarray(offset, end - 4), table.readUInt32LE(end - 4));
 }
 
-/** What the block holds; `undefined` when it is not whole. */
+/** Returns what the block holds; `undefined` when it is not whole. */
 function blockAt(table: Buffer, handle: Handle): Buffer | undefined {
   if (!isWhole(table, handle)) return undefined;
   const end = handle.offset + handle.size;
@@ -130,7 +130,7 @@ const HEADER_BYTES = 7;
 /** Kinds of a fragment of a record. */
 const [FULL, LAST] = [1, 4];
 
-/** What a field of a version edit consists of, by its tag: v a varint, b bytes with their length. */
+/** The parts of a field of a version edit, by its tag: v a varint, b bytes with their length. */
 const FIELDS: Readonly<Record<number, string>> = {
   1: 'b',
   2: 'v',
@@ -159,7 +159,7 @@ async function namedManifest(folder: string): Promise<string | undefined> {
   return name !== undefined && existsSync(join(folder, name)) ? name : undefined;
 }
 
-/** Whether the database has lost its CURRENT, or holds one that is torn: LevelDB does not open it. */
+/** Says whether the database has lost its CURRENT, or holds one that is torn: LevelDB does not open it. */
 export async function isCurrentTorn(folder: string): Promise<boolean> {
   return (await namedManifest(folder)) === undefined;
 }
@@ -219,7 +219,7 @@ function* recordsOf(log: Buffer): Generator<Buffer | undefined> {
   }
 }
 
-/** Whether the edit could be read. */
+/** Says whether the edit could be read. */
 function applyEdit(edit: Buffer, live: Set<number>, seen: Set<number>): boolean {
   const reader = new LevelBytes(edit);
   while (!reader.isAtEnd) {
@@ -240,7 +240,7 @@ function applyEdit(edit: Buffer, live: Set<number>, seen: Set<number>): boolean 
   return true;
 }
 
-/** Where a block lies in a table. */
+/** The place of a block in a table. */
 interface Handle {
   offset: number;
   size: number;
@@ -285,7 +285,7 @@ class LevelBytes {
 
 const MASK = 0xa282ead8;
 
-/** Whether the bytes have this checksum, which LevelDB masks. */
+/** Says whether the bytes have this checksum, which LevelDB masks. */
 function hasChecksum(bytes: Buffer, masked: number): boolean {
   const rotated = (masked - MASK) >>> 0;
   return ((rotated >>> 17) | (rotated << 15)) >>> 0 === crc32c(bytes);

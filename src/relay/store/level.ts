@@ -29,7 +29,7 @@ export async function makeLevelFolder(folder: string): Promise<void> {
 }
 
 export interface LevelSharing {
-  /** Whether threads of this process may open it together: the first that opens it is the last to close it. */
+  /** Says whether threads of this process may open it together: the first that opens it is the last to close it. */
   isShared?: boolean;
 }
 

@@ -55,7 +55,7 @@ export class LogTree {
   readonly #level: Level;
   /** In order of their epochs; empty in a store that is not initialised. */
   #starts: readonly TreeStart[];
-  /** Of the last tree. Replaced, never changed. */
+  /** The edge of the last tree. Replaced, never changed. */
   #edge: TreeEdge;
 
   private constructor(level: Level, starts: readonly TreeStart[], edge: TreeEdge) {
@@ -73,7 +73,9 @@ export class LogTree {
     return tree;
   }
 
-  /** What the next records make of the trees, or those behind `before`. Nothing is seen of it before `grown`. */
+  /**
+   * Returns what the next records make of the trees, or those behind `before`. Nothing is seen of it before `grown`.
+   */
   grow(before?: Growth): Growth {
     return before ? before.next() : new Growth(this.#starts.at(-1), this.#edge.copy());
   }
@@ -159,7 +161,7 @@ export class LogTree {
   }
 }
 
-/** What records add to the trees, before they are durable. */
+/** Holds what records add to the trees, before they are durable. */
 export class Growth {
   readonly writes: [key: Buffer, value: Buffer][] = [];
   readonly starts: TreeStart[] = [];
@@ -171,7 +173,7 @@ export class Growth {
     this.edge = edge;
   }
 
-  /** What the records behind these make of the trees. Nothing is added to this one any more. */
+  /** Returns what the records behind these make of the trees. Nothing is added to this one any more. */
   next(): Growth {
     return new Growth(this.#last, this.edge.copy());
   }
@@ -265,7 +267,7 @@ export async function* storedLeafHashes(
   }
 }
 
-/** Where the record at `lsn` stands among the leaves. */
+/** Returns where the record at `lsn` stands among the leaves. */
 export function leafIndex({ firstLsn }: Pick<TreeView, 'firstLsn'>, lsn: number): number {
   return lsn - firstLsn + 1;
 }
@@ -336,7 +338,7 @@ export class TreeEdge {
   readonly #hashes: Buffer[][];
   #size: number;
 
-  /** Of stored tiles: for each level the hashes that no full tile of that level holds. */
+  /** Takes stored tiles: for each level the hashes that no full tile of that level holds. */
   constructor(hashes: readonly (readonly Buffer[])[] = []) {
     this.#hashes = hashes.map((level) => [...level]);
     this.#size = hashes.reduce((size, level, at) => size + level.length * TILE_HASHES ** at, 0);

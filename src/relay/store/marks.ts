@@ -63,7 +63,7 @@ export interface ViewMark {
   bootId: string;
   /** True when the process closed the database. */
   isClosed: boolean;
-  /** Where the log is, as an operator names it, without a password; empty where that was not noted. */
+  /** The place of the log, as an operator names it, without a password; empty where that was not noted. */
   place: string;
 }
 
@@ -89,7 +89,7 @@ export async function readViewMark(level: Level): Promise<ViewMark | undefined> 
   return VIEW.unpack(unpackArray(decodeChecked(VIEW_KEY, value, 'the mark of the view')));
 }
 
-/** Where the log of a view is, as the end of a sentence. */
+/** Returns where the log of a view is, as the end of a sentence. */
 export function logPlace({ place }: ViewMark): string {
   return place === '' ? 'elsewhere' : `at ${place}`;
 }

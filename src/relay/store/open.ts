@@ -54,7 +54,7 @@ import { CHECKSUM_SCHEMA, DamagedRow, ROW_PREFIXES, mayBeOfSchemaOne, withChecks
 import { decodeRow, encodeRow, rowOf } from './row-codec.ts';
 
 export const SCHEMA_VERSION = 2;
-/** How many of the newest records are checked: far more than LevelDB's write-ahead log ever holds. */
+/** The number of the newest records that are checked: far more than LevelDB's write-ahead log ever holds. */
 const CHECKED_RECORDS = 200_000;
 const CHECKED_AT_ONCE = 4096;
 
@@ -74,9 +74,9 @@ export interface OpenedStore {
   initialised: boolean;
   /** Sentences for the operator: what was found, and what was done about it. */
   notices: string[];
-  /** Why the opening began an epoch; `undefined` when the stored one goes on. */
+  /** Says why the opening began an epoch; `undefined` when the stored one goes on. */
   epochBegun: EpochReason | undefined;
-  /** Whether the stored heartbeat and the clock contradict each other. */
+  /** Says whether the stored heartbeat and the clock contradict each other. */
   isClockSuspect: boolean;
 }
 
@@ -125,7 +125,7 @@ export interface StoreFiles extends OpenedPosition {
   level: Level;
   /** Threads read it too: where the level is shared. */
   wires?: WireThread;
-  /** What `declaredSchema` says of it. */
+  /** The schema of it, as `declaredSchema` says. */
   schema: number | undefined;
   signer: Signer;
 }
@@ -299,8 +299,8 @@ type ExtraWrite = readonly [key: Buffer, value: Buffer | null];
 export interface Migration {
   from: number;
   /**
-   * What is to be written, a batch at a time. Reads the store as schema `from` left it, or as this step did when it was
-   * cut short: what has its new form already is left as it is. It leaves the relay row alone.
+   * Yields what is to be written, a batch at a time. Reads the store as schema `from` left it, or as this step did when
+   * it was cut short: what has its new form already is left as it is. It leaves the relay row alone.
    */
   batches(level: Level): AsyncIterable<readonly ExtraWrite[]>;
 }

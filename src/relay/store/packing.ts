@@ -49,7 +49,7 @@ export function hashFrom(value: unknown): Sha256Hex {
   return Buffer.from(buffer, byteOffset, length).toString('hex') as Sha256Hex;
 }
 
-/** How one member is stored. */
+/** A field says how one member is stored. */
 interface Field<V> {
   pack(this: void, value: V): unknown;
   unpack(this: void, stored: unknown): V;
@@ -110,7 +110,7 @@ export function tuple<T extends object>(layout: Layout<T>): TupleField<T> {
   };
 }
 
-/** What is recorded of an admitted key: in the events that admit one, and at the beginning of its row. */
+/** The record of an admitted key: in the events that admit one, and at the beginning of its row. */
 export const ENROLMENT_LAYOUT: Layout<EnrolmentRecord> = {
   hostName: asIs,
   ownerFp: asIs,

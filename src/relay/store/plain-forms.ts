@@ -11,7 +11,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import { areSame } from './held-pairs.ts';
 
 const KEY = 32;
-/** How MessagePack begins 32 bytes, a text of 32 to 255 bytes, a large number, and others. */
+/** The first bytes that MessagePack has for 32 bytes, a text of 32 to 255 bytes, a large number, and others. */
 const BYTES_32 = 0xc420;
 const TEXT_8 = 0xd9;
 const NULL = 0xc0;
@@ -51,12 +51,12 @@ export class PlainReader {
     this.#isPlain = true;
   }
 
-  /** Whether everything was of a form that is read here, up to the last byte. */
+  /** Says whether everything was of a form that is read here, up to the last byte. */
   get isWhole(): boolean {
     return this.#isPlain && this.#at === this.#bytes.length;
   }
 
-  /** Whether everything was so far. */
+  /** Says whether everything was so far. */
   get isPlain(): boolean {
     return this.#isPlain;
   }
@@ -146,7 +146,9 @@ export class PlainWriter {
     this.#isPlain = true;
   }
 
-  /** What was written, until the next `begin`; `undefined` when a value has no form here, or too little room. */
+  /**
+   * Returns what was written, until the next `begin`; `undefined` when a value has no form here, or too little room.
+   */
   get taken(): Buffer | undefined {
     return this.#isPlain ? this.#memory.subarray(0, this.#at) : undefined;
   }

@@ -1,5 +1,5 @@
 /**
- * How far the log has come, in which file that stands, and whether a store that is opened can be current.
+ * Says how far the log has come, in which file that stands, and whether a store that is opened can be current.
  *
  * The position is written outside LevelDB after each batch and before any answer. A store copied back from ten minutes
  * ago, or one whose last record was lost with a flipped bit, looks whole from inside; the position says from outside
@@ -51,7 +51,7 @@ const MAGIC = 'PSTP';
 const SLOT_BYTES = 512;
 const CHECKED_BYTES = 78;
 
-/** What the position is written to, and read from: a file of the system. */
+/** The position is written to it, and read from it: a file of the system. */
 export interface PositionHandle {
   read(into: Buffer, offset: number, length: number, position: number): Promise<unknown>;
   write(from: Buffer, offset: number, length: number, position: number): Promise<{ bytesWritten: number }>;
@@ -126,7 +126,7 @@ export async function readPosition(path: string): Promise<Position | undefined> 
   }
 }
 
-/** What keeps a position from being written there, in words. `undefined` when nothing does. Changes nothing. */
+/** Returns what keeps a position from being written there, in words. `undefined` when nothing does. Changes nothing. */
 export async function positionPathFault(path: string): Promise<string | undefined> {
   try {
     const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
@@ -191,13 +191,13 @@ function decodeSlot(slot: Buffer): { writes: number; position: Position } | unde
 /** A heartbeat may be this far ahead: small clock steps are common. */
 const HEARTBEAT_AHEAD_MS = 60_000;
 
-/** Why the store may not be current, so that a new epoch must begin. */
+/** The reason for which the store may not be current, so that a new epoch must begin. */
 interface EpochReset {
   reason: EpochReason;
   clause: string;
 }
 
-/** Why the position does not prove that the store is current; `undefined` when it does. */
+/** Says why the position does not prove that the store is current; `undefined` when it does. */
 export async function positionFault(
   level: Level,
   position: Position | undefined,
@@ -226,8 +226,8 @@ export async function positionFault(
 }
 
 /**
- * Why a heartbeat does not show that what holds it is recent; `undefined` when it does. The rule of every log: of one
- * in its own store by the relay's clock, of one that is shared by the clock of its server.
+ * Says why a heartbeat does not show that what holds it is recent; `undefined` when it does. The rule of every log: of
+ * one in its own store by the relay's clock, of one that is shared by the clock of its server.
  */
 export function heartbeatFault(
   atMs: number | undefined,
@@ -332,7 +332,7 @@ async function chooseFile(folder: string, inFolder: string, home: string): Promi
 /** File systems that go with the machine's memory or with a container: those of tmpfs, ramfs and overlayfs. */
 const PASSING: ReadonlySet<number> = new Set([0x01021994, 0x858458f6, 0x794c7630]);
 
-/** Whether `home` lies beyond the store folder, and is there for as long as that. */
+/** Says whether `home` lies beyond the store folder, and is there for as long as that. */
 function outlives(home: string, folder: string): boolean {
   if (`${realpathSync(home)}${sep}`.startsWith(`${realpathSync(folder)}${sep}`)) return false;
   return statSync(home).dev === statSync(folder).dev || !PASSING.has(statfsSync(home).type);

@@ -30,7 +30,7 @@ import { ACCEPTED_TAG, ACKED_TAG, packedEvent, plainEvent } from './plain-items.
 import { ITEM_KINDS, PUSHED_KINDS } from '../../protocol/items.ts';
 import type { DenySelectors, RestoreRow } from '../core/rows.ts';
 
-/** How one type of event becomes an array and comes back. */
+/** A codec makes an array of one type of event, and brings it back. */
 interface EventCodec<E extends RelayEvent = RelayEvent> {
   tag: number;
   fields(event: E): unknown[];
@@ -211,7 +211,7 @@ export function encodeRecord({ lsn, event }: LogEntry): Buffer {
   return record;
 }
 
-/** Whether the bytes are what was written at `lsn`. */
+/** Says whether the bytes are what was written at `lsn`. */
 export function isWholeRecord(lsn: number, record: Buffer): boolean {
   return (
     record.length > HEADER_BYTES &&
@@ -257,7 +257,7 @@ export function decodeProvenRecord(record: Buffer): RelayEvent {
   return event;
 }
 
-/** What altered bytes seem to say, for people and for nothing else; `undefined` when they say nothing. */
+/** Returns what altered bytes seem to say, for people and for nothing else; `undefined` when they say nothing. */
 export function guessEvent(record: Buffer): RelayEvent | undefined {
   try {
     const event = decodeEvent(unpackArray(record.subarray(HEADER_BYTES)));

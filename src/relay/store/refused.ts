@@ -46,7 +46,7 @@ export function refuseUnusableFolder(folder: string): void {
   }
 }
 
-/** Why a store folder cannot be used, when the error of the system says that of the folder itself. */
+/** Says why a store folder cannot be used, when the error of the system says that of the folder itself. */
 export function folderRefused(folder: string, error: unknown): StoreRefused | undefined {
   const { code } = error as NodeJS.ErrnoException;
   if (code === 'ENOTDIR')
@@ -62,7 +62,7 @@ export function folderRefused(folder: string, error: unknown): StoreRefused | un
   return undefined;
 }
 
-/** What a path is where a file is in its place, or in that of a folder above it. */
+/** Words a path that has a file in its place, or in that of a folder above it. */
 function fileThere(folder: string): string {
   return existsSync(folder) ? 'is a file' : 'lies below a file';
 }
@@ -70,7 +70,7 @@ function fileThere(folder: string): string {
 /** A missing file is lost data; any other I/O error of LevelDB comes from the system and proves no damage. */
 const LOST_FILE = /No such file or directory/;
 
-/** What is wrong with the stored bytes, as text for brackets; `undefined` for other errors. */
+/** Returns what is wrong with the stored bytes, as text for brackets; `undefined` for other errors. */
 export function damageIn(error: unknown): string | undefined {
   if (error instanceof DamagedRow) return error.sentence;
   if (error instanceof DamagedRecord) return error.message;
@@ -79,7 +79,7 @@ export function damageIn(error: unknown): string | undefined {
   return isRead ? message : undefined;
 }
 
-/** Whether LevelDB passes on an error of the system (EIO, EACCES, ENOSPC): the stored bytes may all be right. */
+/** Says whether LevelDB passes on an error of the system (EIO, EACCES, ENOSPC): the stored bytes may all be right. */
 export function isSystemError(said: string): boolean {
   return said.startsWith('IO error') && !LOST_FILE.test(said);
 }
@@ -110,12 +110,12 @@ export async function makeFolder(folder: string): Promise<void> {
   }
 }
 
-/** Whether LevelDB ever finished creating itself there, whatever was lost since. */
+/** Says whether LevelDB ever finished creating itself there, whatever was lost since. */
 export function holdsDatabase(folder: string): boolean {
   return existsSync(folder) && readdirSync(folder).some((name) => name === 'CURRENT' || /\.(?:ldb|log)$/.test(name));
 }
 
-/** What LevelDB lets several threads open is not locked against this process. */
+/** A database that LevelDB lets several threads open is not locked against this process. */
 const openedHere = new Set<string>();
 
 function lockedRefusal(folder: string): StoreRefused {

@@ -64,9 +64,9 @@ export class RelayStore extends StoreReader {
   #failed = false;
   readonly #wires: WireThread | undefined;
   readonly #knownItems = new KnownItems();
-  /** What waited in all queues together after the record at `lsn`. */
+  /** The items that waited in all queues together after the record at `lsn`. */
   #walked: { lsn: number; waiting: UsageRow } | undefined;
-  /** Of the last batch that set one, or of the relay row. */
+  /** The epoch of the last batch that set one, or of the relay row. */
   #epoch: Epoch | undefined;
   /** The newest batch, as it is encoded, while it is not durable. */
   #appending: Promise<Encoding> | undefined;
@@ -84,12 +84,12 @@ export class RelayStore extends StoreReader {
     this.oldestItem = new OldestItem(level);
   }
 
-  /** Whether a write failed: nothing is written any more. */
+  /** Says whether a write failed: nothing is written any more. */
   get isFailed(): boolean {
     return this.#failed;
   }
 
-  /** Of what is written to the log now (core/log-format.ts). */
+  /** Returns the format of what is written to the log now (core/log-format.ts). */
   get logFormat(): number {
     return this.#log.format;
   }
@@ -170,7 +170,7 @@ export class RelayStore extends StoreReader {
     const before = await this.#appending;
     const [first] = batch.entries;
     if (!first || first.lsn !== (before?.lastLsn ?? this.lastLsn) + 1) return undefined;
-    // What such a change drops is read from the view, which may not show the batch before.
+    // A payload that such a change drops is read from the view, which may not show the batch before.
     for (const change of batch.changes) if (dropsPayload(change)) return undefined;
     return this.#encoded(batch, before);
   }
@@ -221,7 +221,9 @@ export class RelayStore extends StoreReader {
     return encoded;
   }
 
-  /** What waits in all queues, without expiry notices. Walks over them only if records came since the last walk. */
+  /**
+   * Returns what waits in all queues, without expiry notices. Walks over them only if records came since the last walk.
+   */
   async waiting(): Promise<UsageRow> {
     const known = this.#walked;
     return known?.lsn === this.lastLsn ? known.waiting : await this.#walkQueues(() => undefined);

@@ -80,7 +80,7 @@ export async function* checkpointParts(
 export interface ListedCheckpoints {
   /** As far as their events say, in order. */
   whole: RowCheckpoint[];
-  /** Of marks that are altered, or whose event is. */
+  /** The marks that are altered, or whose event is. */
   damaged: DamagedRecord[];
 }
 
@@ -105,7 +105,7 @@ export class RowCheckpoints {
     return found;
   }
 
-  /** Of every mark, in order, whatever is in it. */
+  /** Yields the LSN of every mark, in order, whatever is in it. */
   async *lsns(): AsyncGenerator<number> {
     for await (const [key] of this.marks()) yield checkpointLsnOf(key);
   }
@@ -130,7 +130,9 @@ export class RowCheckpoints {
     return { throughLsn, eventLsn, rows, rowsHash, dueHash, atMs };
   }
 
-  /** What a checkpoint holds, in runs. Throws `DamagedRecord`, at the latest at the end: believe nothing before. */
+  /**
+   * Yields what a checkpoint holds, in runs. Throws `DamagedRecord`, at the latest at the end: believe nothing before.
+   */
   async *pairs(checkpoint: TakenDigest & { throughLsn: number }): AsyncGenerator<Pair[]> {
     const { throughLsn } = checkpoint;
     const damaged = (what: string): DamagedRecord => new DamagedRecord(`checkpoint ${throughLsn} ${what}`);
@@ -214,7 +216,7 @@ export class CanonicalPairs {
   }
 }
 
-/** Which rows are known; asked in the order of the tables, of which the first ones decide. */
+/** Knows some rows; it is asked in the order of the tables, of which the first ones decide. */
 class KnownRows {
   readonly #ackedThrough = new Map<PublicKey, number>();
   #purgedMs = 0;
@@ -254,7 +256,7 @@ export class RowsDigest {
     }
   }
 
-  /** Of everything that was added; nothing can be added afterwards. */
+  /** Returns the digest of everything that was added; nothing can be added afterwards. */
   taken(): TakenDigest {
     const { rows } = this;
     return { rows, rowsHash: this.#rows.digest('hex') as Sha256Hex, dueHash: this.#due.digest('hex') as Sha256Hex };

@@ -80,10 +80,10 @@ const queueCodec: Codec<Tables['queue']> = {
   },
 };
 
-/** How MessagePack begins the array of a queue row whose bytes lie under its own key. */
+/** The first byte that MessagePack has for the array of a queue row whose bytes lie under its own key. */
 const UNMOVED_ARRAY = 0x98;
 
-/** Whether a stored queue row may name a payload under another key than its own, without reading all of it. */
+/** Says whether a stored queue row may name a payload under another key than its own, without reading all of it. */
 export function namesAnother(value: Buffer): boolean {
   return value[ROW_AT] !== UNMOVED_ARRAY;
 }
@@ -158,13 +158,13 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
   dedup: dedupCodec,
 };
 
-/** Of a row that is stored whole. */
+/** Returns the codec of a row that is stored whole. */
 function codecOf<Row extends object>(layout: Layout<Row>): Codec<Row> {
   const { pack: fields, unpack: row } = tuple(layout);
   return { fields, row };
 }
 
-/** What is stored under `key` for a row of the table. */
+/** Returns what is stored under `key` for a row of the table. */
 export function encodeRow<T extends TableName>(table: T, key: Buffer, row: Tables[T]): Buffer {
   return withChecksum(key, packedRow(table, row) ?? pack([VERSION, ...codecs[table].fields(row)]));
 }

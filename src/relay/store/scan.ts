@@ -40,7 +40,7 @@ export interface RunsOptions {
   /** Pairs of one run at most, and its bytes, about. */
   pairs?: number;
   bytes?: number;
-  /** Whether LevelDB keeps in its cache what is read; it does not when absent. */
+  /** Says whether LevelDB keeps in its cache what is read; it does not when absent. */
   fillCache?: boolean;
 }
 
@@ -150,7 +150,7 @@ interface WaitingRows {
   unreadable: number;
 }
 
-/** How far each queue was acked; targets whose row cannot be read are left out. */
+/** Returns how far each queue was acked; targets whose row cannot be read are left out. */
 export async function ackedThroughs(level: Level): Promise<Map<PublicKey, number>> {
   const through = new Map<PublicKey, number>();
   for await (const run of runsOf(level, prefixRange(PREFIX.target))) {
@@ -186,7 +186,7 @@ export interface QueueSlice {
   rows: QueueRow[];
   /** Rows that cannot be read. */
   unreadable: number;
-  /** Where the next slice begins. */
+  /** The key at which the next slice begins. */
   place: Buffer;
 }
 
@@ -279,7 +279,7 @@ export const FIRST_ROW: Buffer = Buffer.alloc(0);
 
 interface WalkedRows {
   damaged: DamagedRow[];
-  /** Where the next slice begins. */
+  /** The key at which the next slice begins. */
   place: Buffer;
 }
 

@@ -27,7 +27,7 @@ export class ScratchPairs {
     this.#memoryBytes = memoryBytes;
   }
 
-  /** Whether it is time to `spill`. */
+  /** Says whether it is time to `spill`. */
   get isFull(): boolean {
     return this.#held.bytes >= this.#memoryBytes || this.#held.count >= PAIRS_MAX;
   }
@@ -89,7 +89,7 @@ export class ScratchPairs {
   }
 }
 
-/** What was deleted leaves nothing. */
+/** Takes the pairs of a walk into a run; a deleted pair leaves nothing. */
 function takeInto(run: Pair[], held: HeldWalk): void {
   const [key, value] = held.take();
   if (value) run.push([key, value]);
@@ -135,7 +135,7 @@ export class BulkDatabase {
   readonly #folder: string;
   #batch: ReturnType<Level['batch']>;
   #bytes = 0;
-  /** Of the last batch that was handed over. */
+  /** Resolves with the last batch that was handed over. */
   #writing: Promise<void> = Promise.resolve();
 
   private constructor(level: Level, folder: string) {
@@ -172,7 +172,7 @@ export class BulkDatabase {
     return this.#bytes >= BATCH_BYTES || this.#batch.length >= BATCH_WRITES;
   }
 
-  /** What was put can be read when this resolves. */
+  /** Resolves when everything that was put can be read. */
   async flush(): Promise<void> {
     await this.handOver();
     await this.#writing;

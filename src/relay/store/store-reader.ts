@@ -1,5 +1,5 @@
 /**
- * What is read of a relay's LevelDB: rows, records, wire bytes. Writes nothing.
+ * Reads a relay's LevelDB: rows, records, wire bytes. Writes nothing.
  *
  * A stopped store, a backup and an archive are opened with this reader alone; relay-store.ts adds the writer.
  */
@@ -48,7 +48,7 @@ import type { Pair } from '../../lib/pair-block.ts';
 
 const READ_BYTES = 4 << 20;
 
-/** Where the log of a store begins and ends. */
+/** The bounds of the log of a store. */
 export interface LogBounds {
   lastLsn: number;
   pruned: Pruned;
@@ -72,7 +72,7 @@ export class StoreReader implements RowReader {
     this.due = new DueIndex(level, this.damagedRows);
   }
 
-  /** Where the database is. */
+  /** Returns where the database is. */
   get location(): string {
     return this.level.location;
   }
@@ -87,7 +87,7 @@ export class StoreReader implements RowReader {
     return this.bounds.pruned.throughLsn + 1;
   }
 
-  /** How far the log was pruned. */
+  /** Returns how far the log was pruned. */
   get pruned(): Pruned {
     return this.bounds.pruned;
   }
@@ -182,7 +182,7 @@ export class StoreReader implements RowReader {
     return rows.map((row) => found.get(row.payloadSeq));
   }
 
-  /** Whether a snapshot is open: what it shows stays on the disk. */
+  /** Says whether a snapshot is open: what it shows stays on the disk. */
   get hasSnapshots(): boolean {
     return this.#snapshots > 0;
   }
@@ -215,7 +215,7 @@ export class StoreReader implements RowReader {
     return changes;
   }
 
-  /** What each sender has queued where, and how much is remembered of it; without rows that cannot be read. */
+  /** Yields what each sender has queued where, and how much is remembered of it; without rows that cannot be read. */
   async *mailRows(): AsyncGenerator<RowChange> {
     for await (const listed of tableRows(this.level, 'share'))
       if (listed) yield { table: 'share', key: listed[0], row: listed[1] };

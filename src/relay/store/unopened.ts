@@ -25,20 +25,20 @@ import { isCurrentTorn, mendCurrent, damagedTables, type TableDamage } from './l
 export interface StoreLook {
   /** As it declares it: 0 when that cannot be read, `undefined` when it declares none. */
   schema: number | undefined;
-  /** Of a store that is a view of a log elsewhere. */
+  /** The mark of a store that is a view of a log elsewhere. */
   view: ViewMark | undefined;
   relayPubkey: PublicKey | undefined;
   lastLsn: number;
   /** When its newest event was written, by the clock of then. */
   newestMs: number | undefined;
-  /** Why the next start begins a new epoch, as a clause; `undefined` when the store proves that it is current. */
+  /** Says why the next start begins a new epoch, as a clause; `undefined` when the store proves that it is current. */
   epochFault: string | undefined;
 }
 
-/** Of these the newest are checked: enough to see that the end of the log is there. */
+/** The number of the newest records that are checked: enough to see that the end of the log is there. */
 const CHECKED_RECORDS = 1_000;
 const TABLE = /\.(?:ldb|sst)$/;
-/** What LevelDB locks and logs for itself. */
+/** The files that LevelDB locks and logs to for itself. */
 const OWN = new Set(['LOCK', 'LOG', 'LOG.old']);
 
 /** `position`: as noted outside. Throws `StoreRefused` for a damaged store, and errors of the system and LevelDB. */

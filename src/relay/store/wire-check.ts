@@ -18,11 +18,11 @@ const READ_BYTES = 128 << 10;
 /** Damaged items that are named; more are counted. */
 const NAMED_MAX = 10_000;
 
-/** What is wrong with what waits. */
+/** The damage in what waits. */
 export interface WireDamage {
   /** Items whose wire bytes are missing or altered. */
   items: number;
-  /** Where they are queued, the first 10,000 of them. */
+  /** The places in which they are queued, the first 10,000 of them. */
   places: Pick<QueueRow, 'targetPubkey' | 'seq'>[];
   /** Rows that are damaged: a restore refuses a backup that holds one. */
   unreadable: number;
@@ -52,7 +52,7 @@ export class WireCheck {
     }
   }
 
-  /** What was found, when everything has passed. */
+  /** Returns what was found, when everything has passed. */
   async end(): Promise<WireDamage> {
     while (await this.#peek()) this.#lose(this.#take());
     for (const row of this.#moved.values()) this.#lose(row);

@@ -157,7 +157,7 @@ export class WireBlocks<B extends ArrayBuffer | SharedArrayBuffer> {
     this.#made = made;
   }
 
-  /** Of at least `size` bytes. */
+  /** Returns a buffer of at least `size` bytes. */
   take(size: number): B {
     return (size <= BLOCK_BYTES && this.#free.pop()) || this.#made(Math.max(size, BLOCK_BYTES));
   }

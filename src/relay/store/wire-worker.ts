@@ -5,7 +5,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import { payloadKey } from './keys.ts';
 import { levelAt } from './level.ts';
 
-/** What the thread is given: the place of the database, which is open and shared. */
+/** The task that the thread is given: the place of the database, which is open and shared. */
 export interface WireTask {
   location: string;
 }
@@ -13,7 +13,7 @@ export interface WireTask {
 /** Texts cross between threads as one string: that costs less than their parts would. */
 export interface WireWork {
   id: number;
-  /** Where the payloads lie, and how long each is. */
+  /** The queue in which the payloads lie, and how long each is. */
   target: PublicKey;
   seqs: number[];
   lengths: number[];
@@ -22,13 +22,13 @@ export interface WireWork {
   /** The text in front of each, with line breaks between them; and what stands behind every one. Latin-1. */
   before: string;
   after: string;
-  /** Where the bytes are to stand, which both threads see. */
+  /** The memory for the bytes, which both threads see. */
   into: SharedArrayBuffer;
 }
 
 export interface WireAnswer {
   id: number;
-  /** How many bytes were written; `undefined` when not every payload is what was stored. */
+  /** The number of bytes that were written; `undefined` when not every payload is what was stored. */
   size: number | undefined;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What the relay did in the last minutes, live, or in another time of the last week, as small time charts: uPlot in the
- * colours of the style, as wide as its container. The latest values are also there as text.
+ * Draws what the relay did in the last minutes, live, or in another time of the last week, as small time charts: uPlot
+ * in the colours of the style, as wide as its container. The latest values are also there as text.
  */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
@@ -15,7 +15,7 @@ import uPlot from 'uplot';
 import { DAY_MS, HOUR_MS } from '../../protocol/limits.ts';
 import { count, duration, rate, time } from '../shared/format.ts';
 
-/** How long after its last change a range is asked for. */
+/** A range is asked for so long after its last change. */
 const CHOOSING_MS = 200;
 /** A range that ends now is loaded again after so many samples. */
 const RELOADED_EVERY = 15;

@@ -259,7 +259,7 @@ function queue({ host, ...shown }: ConsoleHost): FactRow[] {
   ];
 }
 
-/** Whether the last pull showed the host everything. */
+/** Says whether the last pull showed the host everything. */
 function sawText(host: HostShown, pull: NonNullable<ConsoleHost['last_pull']>): string {
   if (host.queue_items === 0) return '';
   return (pull.through ?? 0) >= host.head_seq

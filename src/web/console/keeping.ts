@@ -1,4 +1,4 @@
-/** What is kept and for how long: the backups, and the log of the relay. */
+/** Shows what is kept and for how long: the backups, and the log of the relay. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';

@@ -153,9 +153,9 @@ function eventName(type: string): string {
   return (EVENT_NAMES as Readonly<Record<string, string>>)[type] ?? type;
 }
 
-/** How many events the page keeps while it shows new ones. */
+/** The page keeps this number of events while it shows new ones. */
 const EVENTS_MAX = 500;
-/** How many answers without an event one click goes through. */
+/** One click goes through this number of answers without an event. */
 const ANSWERS_MAX = 25;
 const PUBLIC_KEY_CHARACTERS = 44;
 
@@ -174,12 +174,12 @@ interface Shown {
   downTo: number;
   /** The time of that record. */
   downAt: number | null;
-  /** Whether there are no earlier records. */
+  /** Says whether there are no earlier records. */
   isAll: boolean;
 }
 
 interface LogState extends Shown {
-  /** Whether the first answer has come. */
+  /** Says whether the first answer has come. */
   isLoaded: boolean;
   isLookingBack: boolean;
   problem: string;
@@ -288,7 +288,10 @@ async function findBack(
   return { events, downTo, downAt, isAll: isStart(found, askedFrom), logPosition };
 }
 
-/** Whether the log begins here. When its first records were pruned, an answer goes no further back than its request. */
+/**
+ * Says whether the log begins here. When its first records were pruned, an answer goes no further back than its
+ * request.
+ */
 function isStart({ searched_down_to: downTo }: ConsoleLog, askedFrom: number): boolean {
   return downTo <= 1 || downTo >= askedFrom;
 }

@@ -49,7 +49,7 @@ export function Overview(): VNode {
     <${Relay} known=${known} />`;
 }
 
-/** Of a relay that follows: what the hosts do is known to the one that leads. */
+/** Shows a relay that follows: what the hosts do is known to the one that leads. */
 function Following({ known }: { known: ConsoleFollowing }): VNode {
   return html`<h1 tabindex="-1">Overview</h1>
     <${Health} known=${known} />

@@ -9,7 +9,7 @@ import { count, countText } from '../shared/format.ts';
 import { failureText, notice } from '../shared/session.ts';
 import { reloadOverview } from './state.ts';
 
-/** How often the page that began a check asks how far it is. */
+/** The page that began a check asks this often how far it is. */
 const ASK_EVERY_MS = 2_000;
 
 /** Nothing where the relay cannot do it. */
@@ -19,7 +19,7 @@ export function RowsCheck({ known }: { known: ConsoleOverview }): VNode | null {
 }
 
 function KnownCheck({ check, known }: { check: RowsCheckShown; known: ConsoleOverview }): VNode {
-  /** What was known when this page began a check whose end it has not told yet. */
+  /** The state that was known when this page began a check whose end it has not told yet. */
   const [before, setBefore] = useState<ConsoleOverview>();
   const [isBeginning, setBeginning] = useState(false);
   const { last, under_way: underWay } = check;

@@ -7,11 +7,11 @@ import { currentRoute } from '../shared/route.ts';
 import { failureText } from '../shared/session.ts';
 
 const SAMPLES_KEPT = 450;
-/** How often to load what no event brings. */
+/** The time between two loads of what no event brings. */
 const OVERVIEW_EVERY_MS = 10_000;
-/** How often to load while the relay still reads its log. */
+/** The time between two loads while the relay still reads its log. */
 const STILL_READING_MS = 1_000;
-/** How often to ask a relay that follows, whose lag no event brings. */
+/** The time between two questions to a relay that follows, whose lag no event brings. */
 const FOLLOWING_MS = 2_000;
 
 export const overview = signal<ConsoleOverview | ConsoleFollowing | undefined>(undefined);
@@ -38,7 +38,7 @@ export function hostHref(key: string): string {
 /** Stands for a name that only the operator knows. */
 const ADDRESS_UNKNOWN = 'https://<the name of your relay>';
 
-/** What the owner of a host types, with the token in `tokenFile` when one is needed. */
+/** Returns what the owner of a host types, with the token in `tokenFile` when one is needed. */
 export function setCommand({ addresses, fingerprint }: ConsoleOverview, tokenFile: string | undefined): string {
   const [address = ADDRESS_UNKNOWN] = addresses;
   const token = tokenFile === undefined ? '' : ` --token-file ${tokenFile}`;

@@ -5,7 +5,7 @@
  */
 import type { PageSession } from '../../protocol/page-documents.ts';
 
-/** Why a request failed. */
+/** Says why a request failed. */
 export class Problem extends Error {
   readonly code: string;
   readonly details: Readonly<Record<string, unknown>>;
@@ -19,7 +19,7 @@ export class Problem extends Error {
 
 const KEPT = 'poste-csrf';
 const CHANNEL = 'poste-session';
-/** How long a new window waits for an open one to answer. */
+/** A new window waits this long for an open one to answer. */
 const OTHER_WINDOW_MS = 500;
 
 const csrf = (): string => sessionStorage.getItem(KEPT) ?? '';

@@ -12,7 +12,7 @@ interface SearchFieldProps {
   charactersMax: number;
   value: string;
   change: (value: string) => void;
-  /** Whether it gets the focus when its view opens, instead of the heading. */
+  /** Says whether it gets the focus when its view opens, instead of the heading. */
   isFirstFocused?: boolean;
 }
 

@@ -3,7 +3,7 @@ import { signal } from '@preact/signals';
 import { liveText } from './api.ts';
 import { session } from './session.ts';
 
-/** How long a lost stream is not asked for: at first, and at most when nothing came again and again. */
+/** A lost stream is not asked for during this time: at first, and at most when nothing came again and again. */
 const RETRY_MS = { first: 500, max: 10_000 };
 let retryMs = RETRY_MS.first;
 
@@ -15,7 +15,7 @@ interface LiveOptions {
   /** Loads what no event brings. Called when the stream opens, regularly while it is open, and when it is lost. */
   refresh: () => Promise<void>;
   refreshEveryMs: number;
-  /** Whether the page wants events while it is hidden. One hidden page of a browser gets them. */
+  /** Says whether the page wants events while it is hidden. One hidden page of a browser gets them. */
   staysWhenHidden?: () => boolean;
 }
 

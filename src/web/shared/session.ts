@@ -1,11 +1,11 @@
-/** Whether the user of the page is signed in, how they sign in and out, and the notice after an action. */
+/** Knows whether the user of the page is signed in, how they sign in and out, and the notice after an action. */
 import { signal } from '@preact/signals';
 import { Problem, act, resume, signIn } from './api.ts';
 
 const TOKEN = /^#token=([A-Za-z0-9_-]+)$/;
 
 export const session = signal<'opening' | 'open' | 'none'>('opening');
-/** Why signing in failed; `''` when nobody tried. */
+/** Says why signing in failed; `''` when nobody tried. */
 export const signInProblem = signal('');
 /** The result of the user's last action. Screen readers read it out. */
 export const notice = signal('');

@@ -5,7 +5,7 @@ import { failureText } from './session.ts';
 export interface Loaded<T> {
   /** `undefined` until the first answer. A later failure does not remove it. */
   value: T | undefined;
-  /** Why the last request failed; `''` when it did not. */
+  /** Says why the last request failed; `''` when it did not. */
   problem: string;
   isBusy: boolean;
   reload: () => Promise<void>;

@@ -61,7 +61,7 @@ async function storeFromPeer(
   return id;
 }
 
-/** Whether the newest message of an agent's mailbox wakes it. */
+/** Says whether the newest message of an agent's mailbox wakes it. */
 async function wakes(context: TestContext, name: string): Promise<boolean> {
   const agentId = await idOf(context, name);
   return context.store.read(async (reader) => {

@@ -1,4 +1,7 @@
-/** What a key that a host gave up is still good for over a relay: what was pushed before, and nothing of a thief's. */
+/**
+ * Tests what a key that a host gave up is still good for over a relay: what was pushed before, and nothing of a
+ * thief's.
+ */
 import { expect, test } from 'vitest';
 import { rotateOwnKey } from '../../../src/host/peers/identity.ts';
 import { learnRotation } from '../../../src/host/peers/peers.ts';

@@ -1,4 +1,7 @@
-/** What keeps a host known at its relay, whatever fails meanwhile; and how links that are slow or broken are spared. */
+/**
+ * Tests what keeps a host known at its relay, whatever fails meanwhile; and how links that are slow or broken are
+ * spared.
+ */
 import { join } from 'node:path';
 import { rename, writeFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';

@@ -32,7 +32,7 @@ export interface Fault {
 
 export interface HistoryEnd {
   relayKey: PublicKey;
-  /** Whether every sender knew the last epoch and every target has pulled all that waited. */
+  /** Says whether every sender knew the last epoch and every target has pulled all that waited. */
   isDrained: boolean;
 }
 
@@ -118,7 +118,7 @@ function seqFaults(history: readonly Seen[]): Fault[] {
   return faults;
 }
 
-/** What is noted under the key; `value` when nothing is. */
+/** Returns what is noted under the key; `value` when nothing is. */
 function known<T>(notes: Map<string, T>, key: string, value: T): T {
   const before = notes.get(key);
   if (before !== undefined) return before;

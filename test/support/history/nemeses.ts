@@ -17,7 +17,7 @@ const OTHER_BUILD = [
 ];
 
 export interface Nemesis {
-  /** Whether a new epoch begins: a relay that may not begin one must not, and one that must may not go on. */
+  /** Says whether a new epoch begins: a relay that may not begin one must not, and one that must may not go on. */
   epoch: 'stays' | 'may change' | 'changes';
   /** What the machine must be able to do. */
   needs?: 'disk';

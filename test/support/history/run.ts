@@ -91,7 +91,7 @@ function saidBy({ nodes }: World): string[] {
   });
 }
 
-/** What a relay said of itself that it should never have to say. */
+/** Returns what a relay said of itself that it should never have to say. */
 function brokenOf({ nodes }: World): string[] {
   return nodes.flatMap(({ said }) => said.split('\n').filter((line) => line.includes('invariant')));
 }

@@ -38,7 +38,7 @@ export class Traffic {
     return new WatchedHost(host, parts, `${host.name}-here`);
   }
 
-  /** How many items were accepted. */
+  /** Returns how many items were accepted. */
   get accepted(): number {
     return this.hosts.reduce((sum, { accepted }) => sum + accepted, 0);
   }

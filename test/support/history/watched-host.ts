@@ -56,12 +56,12 @@ export class WatchedHost {
     return this.#epoch;
   }
 
-  /** Whether it has nothing to push. */
+  /** Says whether it has nothing to push. */
   get isIdle(): boolean {
     return this.#waiting.length === 0;
   }
 
-  /** Whether everything that it sent came. */
+  /** Says whether everything that it sent came. */
   get isDone(): boolean {
     return this.#own.every((own) => own.isAccepted && this.#isThere(own));
   }

@@ -18,7 +18,7 @@ import { Traffic } from './traffic.ts';
 const NODES = ['one', 'two'] as const;
 export const LEASE_MS = 1_000;
 
-/** Whether the row of the log names the server that is asked. */
+/** Says whether the row of the log names the server that is asked. */
 const LEAD_IS_HERE = `SELECT system_identifier = (SELECT system_identifier FROM pg_control_system())
   AND timeline = ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int AS is_here FROM relay_log`;
 

@@ -9,11 +9,11 @@ export interface Travelling {
   history: History;
   /** A clock is off, or was, in this run. */
   isClockOff: boolean;
-  /** What senders know, as `Seen` has it. */
+  /** Returns what senders know, as `Seen` has it. */
   sent: () => Promise<ReadonlyMap<string, ReadonlyMap<string, readonly string[]>>>;
 }
 
-/** What the outboxes still send or wait for, a line each. */
+/** Returns what the outboxes still send or wait for, a line each. */
 export async function rowsOnTheirWay(hosts: readonly PostHost[]): Promise<string[]> {
   const pages = await Promise.all(
     hosts.map(async (host) => ({ host, ...(await host.ask('outbox', { limit: 200, receipts: true })) })),
@@ -30,7 +30,7 @@ export async function rowsOnTheirWay(hosts: readonly PostHost[]): Promise<string
   );
 }
 
-/** What arrived and counts for nothing, and what was done and is not known to senders. */
+/** Returns what arrived and counts for nothing, and what was done and is not known to senders. */
 export async function leftBehind(world: Travelling): Promise<string[]> {
   return [...(await inQuarantine(world)), ...(await unknownSteps(world))];
 }

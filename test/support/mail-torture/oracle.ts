@@ -89,7 +89,7 @@ function hostOf(address: string): string {
   return address.slice(address.indexOf('@') + 1);
 }
 
-/** What is wrong, a sentence each; nothing when all is well. */
+/** Returns what is wrong, a sentence each; nothing when all is well. */
 export function faultsIn(history: History, seen: Seen): string[] {
   const faults = seen.open.map((row) => `${row}, for ever`);
   const lost = new Map<string, Set<string>>();
@@ -135,7 +135,7 @@ function faultsOf(asked: Asked, history: History, seen: Seen, lost: Map<string, 
   return faults;
 }
 
-/** Whether the restore may have taken the message from the host of its sender. */
+/** Says whether the restore may have taken the message from the host of its sender. */
 export function mayForget({ host, takenMs, restoredMs }: HostRestore, { from, beganMs, accepted }: Asked): boolean {
   return host === hostOf(from) && (accepted?.endedMs ?? Infinity) >= takenMs && beganMs <= restoredMs;
 }

@@ -281,7 +281,7 @@ export class MailWorld {
     return { open, isSpent: isLate || isApart || kept.some(({ total_items: items }) => items > 0) };
   }
 
-  /** What is on its way when nothing was, or when nothing moves any more. */
+  /** Returns what is on its way when nothing was, or when nothing moves any more. */
   async #stillOpen(stillMs: number): Promise<string[]> {
     const deadline = performance.now() + SETTLED_WITHIN_MS;
     let before = '';

@@ -32,7 +32,7 @@ export class SimulatedNetwork {
     this.#server = server;
   }
 
-  /** What `owner` hears of its request: `undefined` when that is nothing. */
+  /** Returns what `owner` hears of its request: `undefined` when that is nothing. */
   ask(request: Request, owner: SimulatedProcess): Promise<Answer | undefined> {
     return new Promise((resolve) => {
       const { lostRequest, lostAnswer, doubled } = this.faults;

@@ -32,7 +32,7 @@ interface OracleOptions {
   simulator: Simulator;
   wallMs: () => number;
   retentionMs: number;
-  /** Which host a key belongs to. */
+  /** Returns which host a key belongs to. */
   ownerOf: (key: PublicKey) => number | undefined;
 }
 
@@ -40,9 +40,9 @@ export class Oracle implements RelayWatcher {
   readonly faults: string[] = [];
   /** What was accepted, answered or not. */
   accepted = 0;
-  /** Why an epoch may begin that nobody asked for: another disk, wire bytes that rotted. */
+  /** Says why an epoch may begin that nobody asked for: another disk, wire bytes that rotted. */
   mayLoseItems = false;
-  /** Whether the disk of the next start holds less than one before it did. */
+  /** Says whether the disk of the next start holds less than one before it did. */
   isDiskOlder = false;
   #beats: Beats = [0];
   /** Hosts whose keys were joined since an older disk came back that may have known them apart. */
@@ -274,7 +274,7 @@ export class Oracle implements RelayWatcher {
     return seq;
   }
 
-  /** What is noted under the name; `value` when nothing was. */
+  /** Returns what is noted under the name; `value` when nothing was. */
   #noted<T>(notes: Map<string, T>, name: string, value: T): T {
     const before = notes.get(name);
     if (before === undefined) notes.set(name, value);

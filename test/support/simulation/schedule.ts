@@ -23,7 +23,7 @@ export interface Schedule {
   retentionMs: number;
   keepLogMs: number;
   passingMs: number;
-  /** Whether queues are full soon. */
+  /** Says whether queues are full soon. */
   isSmall: boolean;
   steps: readonly Step[];
 }

@@ -55,7 +55,7 @@ export class SimulatedDisk {
     this.#random = random;
   }
 
-  /** What it would hold if the power went off at this moment, and everything on its way had come to nothing. */
+  /** Returns what it would hold if the power went off at this moment, and everything on its way had come to nothing. */
   get image(): DiskImage {
     return { table: this.#durable.copy(), position: Buffer.from(this.#position), pruned: this.#pruned };
   }

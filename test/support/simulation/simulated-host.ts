@@ -42,7 +42,7 @@ export interface HostOptions {
   retentionMs: number;
   /** Its clock is that of the relay. */
   wallMs: () => number;
-  /** Which host a key belongs to. */
+  /** Returns which host a key belongs to. */
   ownerOf: (key: PublicKey) => number | undefined;
   fault: (sentence: string) => void;
 }
@@ -74,7 +74,7 @@ export class SimulatedHost {
     return keyOf(this.no, this.keyNo);
   }
 
-  /** Whether nothing is on its way any more, as far as this host knows. */
+  /** Says whether nothing is on its way any more, as far as this host knows. */
   get isSettled(): boolean {
     return this.receivedThrough === this.#ackedThrough && this.#due.length === 0;
   }
@@ -142,7 +142,7 @@ export class SimulatedHost {
     }
   }
 
-  /** Whether it went on. */
+  /** Says whether it went on. */
   async #pushSome(process: SimulatedProcess): Promise<boolean> {
     if (!(await this.#enrolled(process))) return false;
     this.#passDeadlines();
@@ -177,7 +177,7 @@ export class SimulatedHost {
     });
   }
 
-  /** Whether the item is accepted. */
+  /** Says whether the item is accepted. */
   #noteResult(item: SentItem, rows: OutboxRow[], result: PushResult, epoch: Epoch, sender: TestHost): boolean {
     const { status, accept, sig } = result;
     if (status.startsWith('rejected:')) {
@@ -208,7 +208,7 @@ export class SimulatedHost {
     }
   }
 
-  /** Whether it was answered with a page, and did what is to be done with it. */
+  /** Says whether it was answered with a page, and did what is to be done with it. */
   async #pullPage(process: SimulatedProcess): Promise<boolean> {
     if (!(await this.#enrolled(process))) return false;
     const { key, epoch, receivedThrough: after } = this;
@@ -232,7 +232,7 @@ export class SimulatedHost {
     return this.receivedThrough === this.#ackedThrough || this.#ack(key, page.epoch, process);
   }
 
-  /** Whether it was answered; one that was not is tried again after the next page. */
+  /** Says whether it was answered; one that was not is tried again after the next page. */
   async #ack(key: TestHost, epoch: Epoch, process: SimulatedProcess): Promise<boolean> {
     const through = this.receivedThrough;
     const acked = await this.#ask({ type: 'ack', caller: key, epoch, through }, process);
@@ -300,7 +300,7 @@ export class SimulatedHost {
     return this.#isEnrolled;
   }
 
-  /** What a refusal says of the epoch and of this host; never done. */
+  /** Returns what a refusal says of the epoch and of this host; never done. */
   #refused(answer: Answer | undefined): false {
     if (answer?.type !== 'refused') return false;
     if (answer.epoch !== undefined) this.#noteEpoch(answer.epoch);

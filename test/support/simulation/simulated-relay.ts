@@ -87,7 +87,7 @@ export class SimulatedRelay {
   #ended: () => void = () => undefined;
   readonly #options: RelayOptions;
   readonly #epochs: SeededRandom;
-  /** Whether the disk was told to fail: then the relay may end for it. */
+  /** Says whether the disk was told to fail: then the relay may end for it. */
   mayFail = false;
 
   constructor(options: RelayOptions) {

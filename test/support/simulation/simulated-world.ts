@@ -72,7 +72,7 @@ class SimulatedWorld {
   readonly #owners = new Map<PublicKey, number>();
   #copy: { image: DiskImage; takenMs: number; beats: Beats } | undefined;
   #backup: { image: DiskImage; header: BackupHeader } | undefined;
-  /** Whether the relay is being stopped, restored or started by its operator. */
+  /** Says whether the relay is being stopped, restored or started by its operator. */
   #isAttended = false;
   #isSettling = false;
 
@@ -316,7 +316,7 @@ class SimulatedWorld {
     this.#relay.disk.rot(payloadKey(row.payloadTarget, row.payloadSeq));
   }
 
-  /** What the relay says, where it lives to say it. */
+  /** Returns what the relay says, where it lives to say it. */
   #orNothing<T>(answer: Promise<T>): Promise<T | undefined> {
     return Promise.race([answer.catch(() => undefined), this.simulator.elapsed(60_000).then(() => undefined)]);
   }
@@ -461,7 +461,7 @@ function take(world: StepTakers, { type, seed }: Step): Promise<void> | void {
 }
 
 /**
- * Whether it holds what somebody may have been told of: a record that no process has opened is nobody's. After a
+ * Says whether it holds what somebody may have been told of: a record that no process has opened is nobody's. After a
  * restore another record may have that number in a copy of before.
  */
 function hasRecordOf(copy: DiskImage, now: DiskImage, lsn: number): boolean {

@@ -15,7 +15,7 @@ export type Change = readonly [key: string, value: Buffer | undefined];
 export class SortedTable {
   #keys: string[];
   #values: Map<string, Buffer>;
-  /** Whether somebody keeps what is in here as it is. */
+  /** Says whether somebody keeps what is in here as it is. */
   #isShared = false;
 
   constructor(keys: string[] = [], values: Map<string, Buffer> = new Map()) {
@@ -43,7 +43,7 @@ export class SortedTable {
     }
   }
 
-  /** What is in here now, whatever comes. */
+  /** Returns what is in here now, whatever comes. */
   copy(): SortedTable {
     this.#isShared = true;
     const copy = new SortedTable(this.#keys, this.#values);
@@ -60,7 +60,7 @@ export class SortedTable {
     return this.#keys.slice(Math.max(from, to - most), to).toReversed();
   }
 
-  /** Where the first key is that is not below `key`, or the first above it. */
+  /** Returns where the first key is that is not below `key`, or the first above it. */
   #placeOf(key: string, isAbove = false): number {
     let [low, high] = [0, this.#keys.length];
     while (low < high) {

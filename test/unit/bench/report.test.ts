@@ -1,4 +1,4 @@
-/** What a run of the benchmarks says of an earlier one, and that the pages show what the summary holds. */
+/** Tests what a run of the benchmarks says of an earlier one, and that the pages show what the summary holds. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-/** What a shell offers: every command and flag, from the tree, and what the daemon knows. */
+/** Tests what a shell offers: every command and flag, from the tree, and what the daemon knows. */
 import type { Command } from 'commander';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { childrenOf, commandsBelow, type NamedCommand, optionsOf } from '../../../src/cli/lib/command-tree.ts';

@@ -35,7 +35,7 @@ async function sendOne(base: TestContext, { context }: Run): Promise<string> {
   return accepted(await sendMail(context, await idOf(base, 'anna'), message)).message_id;
 }
 
-/** What an hour of trying makes of the outbox. */
+/** Returns what an hour of trying makes of the outbox. */
 async function tryAll({ context }: Run): Promise<unknown> {
   const { rows } = await listOutbox(context, { show: 'all' });
   await context.store.transact((tx) => {

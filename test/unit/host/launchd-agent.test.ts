@@ -5,7 +5,7 @@ const PARTS = { node: '/usr/bin/node', main: '/opt/poste/main.js', environment: 
 
 type Plist = string | number | boolean | Plist[] | { [key: string]: Plist };
 
-/** What launchd would read of a property list: its elements and nothing else. Throws when they do not nest. */
+/** Returns what launchd would read of a property list: its elements and nothing else. Throws when they do not nest. */
 function parsed(text: string): Plist {
   const body = text.replace(/^<\?xml [^>]*\?>\n<!--[^>]*-->\n<!DOCTYPE plist [^>]*>\n/, '');
   const tokens = body.match(/<[^>]+>|[^<>]+/g)?.filter((token) => token.trim() !== '') ?? [];

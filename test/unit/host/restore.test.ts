@@ -1,4 +1,7 @@
-/** What a restore of a host carries over from the store that was there, and what becomes of one that was cut short. */
+/**
+ * Tests what a restore of a host carries over from the store that was there, and what becomes of one that was cut
+ * short.
+ */
 import { createWriteStream, existsSync } from 'node:fs';
 import { mkdir, readdir, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';

@@ -45,7 +45,7 @@ function reading(bytesMax: number, budget = budgetOf(1000), holders: Holder[] = 
   return { body, reader, budget, result: reader.read() };
 }
 
-/** Whether the budget has room for as much more, while nothing that it holds is slow. */
+/** Says whether the budget has room for as much more, while nothing that it holds is slow. */
 function hasRoom(budget: Budget, bytes: number, holders: Holder[] = []): boolean {
   const claim = budget.claim({ bytes, holders, expectedBytes: 10, deadlineMs: 1000, cut: () => undefined });
   claim?.release();

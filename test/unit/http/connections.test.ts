@@ -1,4 +1,4 @@
-/** Which connection goes when there are too many. */
+/** Tests which connection goes when there are too many. */
 import { expect, test } from 'vitest';
 import {
   type Connection,

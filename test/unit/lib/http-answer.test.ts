@@ -1,4 +1,4 @@
-/** Which answers of a local socket are taken, in whatever pieces they come, and which are refused. */
+/** Tests which answers of a local socket are taken, in whatever pieces they come, and which are refused. */
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { AnswerReader, type DocumentAnswer, ForeignAnswer } from '../../../src/lib/socket-request.ts';

@@ -1,4 +1,7 @@
-/** Whose socket is spoken to, by the numbers of users and the modes of folders; and that nothing is sent otherwise. */
+/**
+ * Tests whose socket is spoken to, by the numbers of users and the modes of folders; and that nothing is sent
+ * otherwise.
+ */
 import { chmod, lchown, symlink } from 'node:fs/promises';
 import { once } from 'node:events';
 import { createServer } from 'node:net';

@@ -155,7 +155,7 @@ function slug(heading = ''): string {
     .replaceAll(' ', '-');
 }
 
-/** What a label leads to in the vectors. */
+/** Returns what a label leads to in the vectors. */
 function labelled(label: string): unknown {
   const [file = '', name = '', path = ''] = label.split(' > ');
   const { cases } = readVectors(file) as { cases: Record<string, unknown>[] };
@@ -261,7 +261,10 @@ interface SignedPart {
   sig: string;
 }
 
-/** What in `value` is signed by a key that it shows: accept receipts, lists, advertisements, envelopes, receipts. */
+/**
+ * Returns what in `value` is signed by a key that it shows: accept receipts, lists, advertisements, envelopes,
+ * receipts.
+ */
 function signedParts(value: unknown): SignedPart[] {
   if (Array.isArray(value)) return value.flatMap(signedParts);
   if (!isObject(value)) return [];

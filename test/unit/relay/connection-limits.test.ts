@@ -1,4 +1,4 @@
-/** How many connections a relay holds, by how many files its process may open. */
+/** Tests how many connections a relay holds, by how many files its process may open. */
 import { describe, expect, test } from 'vitest';
 import {
   TooFewFiles,

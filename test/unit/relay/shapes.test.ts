@@ -20,7 +20,7 @@ const haveSameShape = runInThisContext('(a, b) => %HaveSameMap(a, b)') as (a: ob
 const COUNT = 100;
 const ids = Array.from({ length: COUNT }, (_none, at) => `m${at}`);
 
-/** Whether there are as many as were made, the last two of one shape. */
+/** Says whether there are as many as were made, the last two of one shape. */
 function areOfOneShape(objects: readonly object[]): boolean {
   const [last, before] = objects.toReversed();
   return objects.length === COUNT && last !== undefined && before !== undefined && haveSameShape(last, before);

@@ -153,7 +153,7 @@ function toHead(given: Answer): Answer {
   return { ...given, body: undefined };
 }
 
-/** What an HTTP server answers to what it cannot read. */
+/** Returns what an HTTP server answers to what it cannot read. */
 function serversOwn(status: number, text: string): Answer {
   return { status, headers: new Map([['connection', 'close']]), body: Buffer.from(text) };
 }

@@ -1,4 +1,4 @@
-/** What the checker of histories finds: each kind of fault, and none in a history that is right. */
+/** Tests what the checker of histories finds: each kind of fault, and none in a history that is right. */
 import { expect, test } from 'vitest';
 import { signCheckpoint } from '../../../src/protocol/checkpoint.ts';
 import { type AcceptReceipt, acceptReceipt, signDocument } from '../../../src/protocol/documents.ts';
@@ -95,7 +95,7 @@ class Story {
     return this.#add(growth);
   }
 
-  /** What came last was asked for before everything that came before it. */
+  /** Lets the newest answer be one that was asked for before all others. */
   askedLongBefore(): this {
     const last = this.seen.pop();
     if (last) this.seen.push({ ...last, startedMs: 0 });

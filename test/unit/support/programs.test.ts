@@ -24,7 +24,7 @@ async function written(path: string): Promise<string> {
   return path;
 }
 
-/** What a test that needs `program` notes when it is skipped; undefined when it is not. */
+/** Returns what a test that needs `program` notes when it is skipped; undefined when it is not. */
 function noteOf(program: Program, environment: NodeJS.ProcessEnv): string | undefined {
   let note: string | undefined;
   const skip = (given?: boolean | string): never => {

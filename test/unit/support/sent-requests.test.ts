@@ -6,7 +6,7 @@ const INFO = requestBytes('GET', '/v2/relay/info?x');
 const ACK = requestBytes('POST', '/v2/relay/ack', {}, 'GET /x HTTP/1.1\r\n\r\n');
 const asked = { info: { method: 'GET', target: '/v2/relay/info?x' }, ack: { method: 'POST', target: '/v2/relay/ack' } };
 
-/** What two answers and one more would belong to. */
+/** Returns what two answers and one more would belong to. */
 function answered(...chunks: readonly (string | Uint8Array)[]): (SentRequest | undefined)[] {
   const sent = new SentRequests();
   for (const chunk of chunks) sent.add(Buffer.from(chunk));

@@ -1,4 +1,7 @@
-/** What a page does in its window: how it gets the token of another window, and when it asks for live events again. */
+/**
+ * Tests what a page does in its window: how it gets the token of another window, and when it asks for live events
+ * again.
+ */
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 
 /** The channel between the windows; what this window listens with can be counted. */

@@ -31,7 +31,7 @@ import { SELF_SIGNED, SERVER } from '../../../support/test-authority.ts';
 const OTHER_KEY = Buffer.from('0123456789abcdefghijklmnopqrstuv').toString('base64');
 const ISSUER = 'https://accounts.example';
 const { binding, faults } = uwsHere();
-/** Why no faster server serves on this machine. */
+/** Says why no faster server serves on this machine. */
 const SERVER_WHY = binding ? null : `no uWebSockets.js runs here: ${faults.join('; ')}`;
 const KEY_PATTERN = /^[A-Za-z0-9+/]{43}=\n$/;
 

@@ -1,4 +1,4 @@
-/** Whom the owner's page shows: agents with their presence, and hosts with the way there. */
+/** Tests whom the owner's page shows: agents with their presence, and hosts with the way there. */
 import { expect, test } from 'vitest';
 import { listPeople } from '../../../../src/host/agents/directory.ts';
 import { accepted, addPeer, addSession, contextOf } from '../../../support/mail-context.ts';

@@ -1,4 +1,4 @@
-/** What a caller learns of a daemon that is not there, ends in the middle, is silent, or is another program. */
+/** Tests what a caller learns of a daemon that is not there, ends in the middle, is silent, or is another program. */
 import { getEventListeners, once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { type Socket, createServer } from 'node:net';

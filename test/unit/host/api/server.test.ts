@@ -59,7 +59,7 @@ async function started(changes: Partial<Handlers> = {}, backup = small): Promise
   return { client: new DaemonClient(path, '/store'), server, path, logged, context, asked };
 }
 
-/** What a raw request is answered. */
+/** Returns what a raw request is answered. */
 async function raw(path: string, request: string): Promise<string> {
   const socket = connect(path);
   // Not ended: half a connection is a peer that has gone.

@@ -97,7 +97,7 @@ test('no seq is below the floor of a restore, so none is used twice', () => {
   expect(repeatedReceipt(copied, { nowMs: NOON_MS, floor })).toMatchObject({ seq: floor });
 });
 
-/** What is known of a recipient after all of these, in this order. */
+/** Returns what is known of a recipient after all of these, in this order. */
 function apply(all: { state: DeliveryState; seq: number }[]): { state: RecipientState; seq: number } {
   const nothing: { state: RecipientState; seq: number } = { state: 'pending', seq: 0 };
   return all.reduce((known, receipt) => (movesRecipient(known, receipt) ? receipt : known), nothing);

@@ -1,5 +1,6 @@
 /**
- * Who may fill how much of the quarantine, and what a full room does: bounds are those of the product, or small ones.
+ * Tests who may fill how much of the quarantine, and what a full room does: bounds are those of the product, or small
+ * ones.
  */
 import { expect, onTestFinished, test } from 'vitest';
 import {

@@ -1,4 +1,4 @@
-/** What a call with mail does when a paired host is gone without a word: real sockets, the timers of the test. */
+/** Tests what a call with mail does when a paired host is gone without a word: real sockets, the timers of the test. */
 import { once } from 'node:events';
 import { type AddressInfo, type Server, type Socket, createServer } from 'node:net';
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';

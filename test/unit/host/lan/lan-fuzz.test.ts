@@ -120,7 +120,7 @@ function queries({ lan }: LanHost, random: SeededRandom): string[] {
   return [`?nonce=${nonce}&address=${address}`, `?nonce=${nonce}`, `?address=${address}`, '?', '?all', '?a#b'];
 }
 
-/** What the route takes, right and wrong. */
+/** Returns what the route takes, right and wrong. */
 function documents(path: string, there: LanHost, items: readonly Item[], random: SeededRandom): unknown[] {
   const identity = there.context.identity();
   const encKey = encKeyDocument(identity);
@@ -161,7 +161,7 @@ function bodyOf(choices: unknown[], random: SeededRandom): Buffer {
   return random.chance(0.1) ? mutated(bytes, random) : bytes;
 }
 
-/** What is wrong with an answer; `undefined` when nothing is. */
+/** Returns what is wrong with an answer; `undefined` when nothing is. */
 function faultOf(
   { status, headers, body }: RawResponse,
   { isWhole, method, path }: LanFuzzedRequest,

@@ -1,4 +1,4 @@
-/** What somebody on the LAN gains who has seen a request of a paired host, or has its address: nothing. */
+/** Tests what somebody on the LAN gains who has seen a request of a paired host, or has its address: nothing. */
 import { createServer, request as httpRequest } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';

@@ -13,7 +13,7 @@ import { pairingCodeText, pairingMac, parsePairingCode } from '../../../../src/p
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { type LanHost, fingerprintOf, inviteAt, openLanHost, pair, until } from '../../../support/lan-hosts.ts';
 
-/** What `acceptor` says to the host that made `code`; the MAC covers its words with the changes. */
+/** Returns what `acceptor` says to the host that made `code`; the MAC covers its words with the changes. */
 function wordOf(acceptor: LanHost, inviter: LanHost, code: string, changes: Partial<LanPairing> = {}): LanPairing {
   const identity = acceptor.context.identity();
   const { hostName: host, signer } = identity;
@@ -43,7 +43,7 @@ function wrongCode(host: LanHost): string {
 const namesOf = async (host: LanHost): Promise<string[]> =>
   (await listPeers(host.context)).peers.map((peer) => peer.host);
 
-/** What the owner of `here` is shown of the host that came with the code, as soon as one came. */
+/** Returns what the owner of `here` is shown of the host that came with the code, as soon as one came. */
 const shown = (here: LanHost, code: string): Promise<PairWaitResult | Refusal> =>
   here.lan.invitation.acceptor({ code, wait_ms: 20_000 }, new AbortController().signal);
 

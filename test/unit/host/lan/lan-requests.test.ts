@@ -1,4 +1,4 @@
-/** What the listener answers to each caller: hops, strangers, and bytes that no client would send. */
+/** Tests what the listener answers to each caller: hops, strangers, and bytes that no client would send. */
 import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
@@ -273,7 +273,10 @@ function longHead(here: LanHost, there: LanHost): string {
   return `POST ${ITEMS.target} HTTP/1.1\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`;
 }
 
-/** How often a caller is answered so before it is refused for its rate. One goes by in a second, so it may be more. */
+/**
+ * Returns how often a caller is answered so before it is refused for its rate. One goes by in a second, so it may be
+ * more.
+ */
 async function heard(call: () => Promise<Answer>, status: number): Promise<number> {
   for (let times = 0; ; times++) {
     const answer = await call();
@@ -302,7 +305,7 @@ function connected({ lan }: LanHost, localAddress = '127.0.0.1'): Promise<Connec
   });
 }
 
-/** What comes back until the host ends the connection, which it must. */
+/** Returns what comes back until the host ends the connection, which it must. */
 async function exchanged(host: LanHost, bytes: string): Promise<string> {
   const { socket, closed } = await connected(host);
   socket.write(Buffer.from(bytes, 'latin1'));

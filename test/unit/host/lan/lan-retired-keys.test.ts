@@ -1,5 +1,6 @@
 /**
- * What a key that a host gave up is still good for over the LAN: what the host itself brings, and nothing of a thief's.
+ * Tests what a key that a host gave up is still good for over the LAN: what the host itself brings, and nothing of a
+ * thief's.
  */
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';

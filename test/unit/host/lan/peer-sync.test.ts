@@ -1,4 +1,4 @@
-/** What is asked of peers, with a client whose answers the test gives. */
+/** Tests what is asked of peers, with a client whose answers the test gives. */
 import { expect, test } from 'vitest';
 import type { DirectoryAgent, PeerRow } from '../../../../src/host/core/rows.ts';
 import { learnDirectory, unpair } from '../../../../src/host/peers/peers.ts';

@@ -1,4 +1,4 @@
-/** What leaves when, and over which transport: the test plays both carriers and the clock. */
+/** Tests what leaves when, and over which transport: the test plays both carriers and the clock. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
 import type { OutboxEvent } from '../../../../src/host/core/outbox-event.ts';

@@ -1,4 +1,4 @@
-/** What a relay is told of this host, and what of its answers is believed: the relay is played by the test. */
+/** Tests what a relay is told of this host, and what of its answers is believed: the relay is played by the test. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

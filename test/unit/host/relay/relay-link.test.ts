@@ -1,4 +1,4 @@
-/** How long a relay is left alone: what the link makes of what its users bring back. */
+/** Tests how long a relay is left alone: what the link makes of what its users bring back. */
 import { expect, onTestFinished, test } from 'vitest';
 import { RelayCallFailed, RelayProblem } from '../../../../src/host/relay/relay-request.ts';
 import { RELAY_TIMING, RelayLink } from '../../../../src/host/relay/relay-link.ts';

@@ -68,7 +68,7 @@ describe('an attempt that lasts', () => {
     { type: 'tmux', socket: null, pane: '%3' },
   ] as const;
 
-  /** What happens to the session while its first method is tried; returns what was tried after that. */
+  /** Does something to the session while its first method is tried; returns what was tried after that. */
   async function triedAfter(meanwhile: (wake: WakeContext, bob: AgentId) => Promise<unknown>): Promise<string[]> {
     const wake: WakeContext = await wakeContext(['alice', 'bob'], {
       'codex-socket': async ({ agentId }) => {

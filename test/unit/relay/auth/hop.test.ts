@@ -1,4 +1,7 @@
-/** What only the enrolment row can say of a hop, and no request of this issue can bring about: revoked, and expired. */
+/**
+ * Tests what only the enrolment row can say of a hop, and no request of this issue can bring about: revoked, and
+ * expired.
+ */
 import { describe, expect, test } from 'vitest';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { readHop } from '../../../../src/relay/auth/hop.ts';

@@ -32,7 +32,7 @@ class Cache {
     this.jwks = new Jwks({ url, fetch, monotonicMs, timers: this.timers, failed });
   }
 
-  /** Whether `kid` names a key now, or why that cannot be said. */
+  /** Says whether `kid` names a key now, or why that cannot be said. */
   async ask(kid: string): Promise<boolean | 'unavailable'> {
     try {
       return (await this.jwks.key(kid, 'EdDSA')) !== undefined;

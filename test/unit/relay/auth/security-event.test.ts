@@ -25,7 +25,7 @@ const NOBODY = { hostFp: null, clientId: null, account: null, org: null };
 
 interface Reader {
   server: LocalIssuer;
-  /** What a token says, or why it is refused: `fault: reason`. */
+  /** Returns what a token says, or why it is refused: `fault: reason`. */
   read: (token: string) => Promise<unknown>;
   /** The same of a token with this event. */
   readEvent: (event: Readonly<Record<string, unknown>>, changes?: TokenChanges) => Promise<unknown>;

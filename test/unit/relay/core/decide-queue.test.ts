@@ -1,4 +1,4 @@
-/** What leaves a queue: the page of a pull, acks, and what expires. */
+/** Tests what leaves a queue: the page of a pull, acks, and what expires. */
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { QueueRow } from '../../../../src/relay/core/rows.ts';

@@ -1,4 +1,4 @@
-/** What each event means to a person, and which hosts and items it is about. */
+/** Tests what each event means to a person, and which hosts and items it is about. */
 import { expect, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/digest.ts';
 import { displayFingerprint } from '../../../../src/protocol/public-key.ts';

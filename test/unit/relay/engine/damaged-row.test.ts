@@ -115,7 +115,9 @@ async function oneOfEach(folder: string): Promise<Buffer[]> {
   return last;
 }
 
-/** Who finds it first: the sentence of a start, or what is found by the time that the scrub has seen every row. */
+/**
+ * Returns who finds it first: the sentence of a start, or what is found by the time that the scrub has seen every row.
+ */
 async function found(folder: string, clock: TestClock): Promise<{ refusal: string } | { names: string[] }> {
   const relay = new TestRelay(folder, { clock });
   try {

@@ -28,7 +28,7 @@ async function relayAfterFailure(): Promise<{ relay: TestRelay; gate: AppendGate
   return { relay, gate };
 }
 
-/** Whether each promise was rejected with `StoreFailed`. */
+/** Says whether each promise was rejected with `StoreFailed`. */
 async function failures(promises: readonly Promise<unknown>[]): Promise<boolean[]> {
   const results = await Promise.allSettled(promises);
   return results.map((result) => result.status === 'rejected' && result.reason instanceof StoreFailed);

@@ -69,7 +69,7 @@ class ScriptedDisk {
     await new Promise<void>((reached) => this.#awaited.push({ step, reached }));
   }
 
-  /** What was done with positions, in order. */
+  /** Returns what was done with positions, in order. */
   get positions(): string[] {
     return this.steps.filter((step) => step.startsWith('position'));
   }

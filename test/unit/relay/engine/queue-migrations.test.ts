@@ -205,7 +205,7 @@ test('no event of a move is larger than a slice, and the bytes of the mail are n
   expect(gate.batches.length).toBeGreaterThan(3);
 });
 
-/** What the relay keeps, and what bob's mail became. */
+/** Returns what the relay keeps, and what bob's mail became. */
 async function outcome(relay: TestRelay): Promise<unknown> {
   const rows = (await collected(relay.store.rawRows())).map(([key, value]) => [
     key.toString('hex'),

@@ -1,4 +1,4 @@
-/** What waits in all queues together, and the oldest of it, against a count of every row. */
+/** Tests what waits in all queues together, and the oldest of it, against a count of every row. */
 import { describe, expect, test } from 'vitest';
 import type { QueueRow } from '../../../../src/relay/core/rows.ts';
 import { DAY_MS } from '../../../../src/protocol/limits.ts';
@@ -16,7 +16,7 @@ async function everyRow(relay: TestRelay, hosts: readonly TestHost[]): Promise<Q
   return rows;
 }
 
-/** What the engine says, and what a count of every row says. */
+/** Returns what the engine says, and what a count of every row says. */
 async function counts(relay: TestRelay, hosts: readonly TestHost[]): Promise<{ said: object; counted: object }> {
   const rows = await everyRow(relay, hosts);
   const mail = rows.filter(({ kind }) => kind !== 'expired');

@@ -22,7 +22,7 @@ test('docs/openapi.json is what the relay shows now: npm run docs:openapi writes
 const document = openApiDocument({ version: '1.2.3', operations: OPERATIONS });
 type Members = Record<string, unknown>;
 
-/** Whether `specification` is OpenAPI, and of which version. */
+/** Says whether `specification` is OpenAPI, and of which version. */
 async function validated(specification: unknown): Promise<{ valid: boolean; version: string }> {
   const validator = new Validator();
   // The validator reads a text as a file name.
@@ -37,7 +37,7 @@ function membersNamed(name: string, value: unknown): unknown[] {
   return found.concat(...Object.values(value).map((inner) => membersNamed(name, inner)));
 }
 
-/** Whether a header of a hop is required, by name. */
+/** Says whether a header of a hop is required, by name. */
 function hopHeadersOf(path: string, method: string): Record<string, unknown> {
   const { parameters } = (document.paths[path] as Record<string, { parameters: Members[] }>)[method] ?? {};
   const headers = (parameters ?? []).filter((parameter) => parameter['in'] === 'header');

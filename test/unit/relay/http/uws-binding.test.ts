@@ -12,7 +12,7 @@ function glibc(): number {
   return major * 100 + minor;
 }
 
-/** Which release must load on this machine; `undefined` where none was built for it. */
+/** Returns which release must load on this machine; `undefined` where none was built for it. */
 function expectedVersion(): string | undefined {
   if (process.platform !== 'linux' || !['x64', 'arm64'].includes(process.arch)) return uwsHere().binding?.version;
   const node = Number(process.versions.node.split('.')[0]);

@@ -1,4 +1,4 @@
-/** How long the adapter of uWebSockets.js keeps an idle connection, over a server of the test's own. */
+/** Tests how long the adapter of uWebSockets.js keeps an idle connection, over a server of the test's own. */
 import { afterEach, expect, test, vi } from 'vitest';
 import { IDLE_TIMEOUT_MS } from '../../../../src/http/exchange.ts';
 import { listenUws } from '../../../../src/relay/http/uws-connection.ts';

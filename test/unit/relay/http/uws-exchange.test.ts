@@ -1,4 +1,4 @@
-/** What the uWebSockets.js adapter writes to a peer that takes it slowly. */
+/** Tests what the uWebSockets.js adapter writes to a peer that takes it slowly. */
 import { expect, test } from 'vitest';
 import { type ExchangeConnection, UwsExchange } from '../../../../src/relay/http/uws-exchange.ts';
 import type { HttpResponse } from '../../../../src/relay/http/uws-binding.ts';

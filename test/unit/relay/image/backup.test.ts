@@ -23,7 +23,7 @@ const HEADER: BackupHeader = {
   version: '0.0.0-test',
 };
 
-/** What the descriptors of this process name. */
+/** Returns what the descriptors of this process name. */
 async function openFiles(): Promise<string[]> {
   const descriptors = await readdir('/proc/self/fd');
   return Promise.all(descriptors.map((name) => readlink(`/proc/self/fd/${name}`).catch(() => '')));

@@ -258,7 +258,7 @@ async function offlineOf(relay: TestRelay): Promise<Awaited<ReturnType<typeof op
   return openOffline(relay.folder);
 }
 
-/** What verify finds after `work`. */
+/** Returns what verify finds after `work`. */
 async function codesAfter(work: (level: Level, relay: TestRelay) => Promise<unknown>): Promise<string[]> {
   const { relay } = await pruned();
   await withRawLevel(relay.folder, (level) => work(level, relay));

@@ -1,4 +1,4 @@
-/** What is wrong with a relay, in words: by the same conditions as its alerts. */
+/** Tests what is wrong with a relay, in words: by the same conditions as its alerts. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';

@@ -10,7 +10,7 @@ import { share, tried } from '../../../support/thorough.ts';
 const MUTATED = share(80);
 const SEED = Number(process.env['POSTE_TORTURE_SEED'] ?? 4_711);
 
-/** What became of it; a sentence when that may not be. */
+/** Returns what became of it; a sentence when that may not be. */
 function outcomeOf({ audit, start }: Verdict): { outcome: string } | { fault: string } {
   if (!audit) return { fault: 'an audit ended its process' };
   if (start?.type === 'wrong') return { fault: `${audit.type} by verify; ${start.said}` };

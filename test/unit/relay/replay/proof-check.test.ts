@@ -33,7 +33,7 @@ const growth = caseNamed('seven leaves after three');
 const growthProof = growth['response'] as Members & { proof: string[] };
 const growthNotes = { old: growth['old'] as string, new: growth['new'] as string };
 
-/** What a check found, or the first thing that fails. */
+/** Returns what a check found, or the first thing that fails. */
 function outcome(documents: ProofDocuments): string[] | string {
   try {
     return checkProofs({ relayKey, ...documents }).verified.map(({ check }) => check);

@@ -1,4 +1,4 @@
-/** What the row of a shared log says of it. */
+/** Tests what the row of a shared log says of it. */
 import { expect, test } from 'vitest';
 import { type LogPhase, phaseOf, phaseText, whyNotServed } from '../../../../src/relay/shared-log/log-phase.ts';
 

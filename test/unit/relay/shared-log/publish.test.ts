@@ -1,4 +1,4 @@
-/** What a move of a log refuses, and what it gives up when a store or a part of the database is lost. */
+/** Tests what a move of a log refuses, and what it gives up when a store or a part of the database is lost. */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-/** Who may lead a shared log, and when the epoch goes on with the next leader. */
+/** Tests who may lead a shared log, and when the epoch goes on with the next leader. */
 import { describe, expect, test } from 'vitest';
 import { LEASE_MS, LeaseWatch } from '../../../../src/relay/shared-log/leadership.ts';
 import type { Durability } from '../../../../src/relay/shared-log/durability.ts';

@@ -35,7 +35,7 @@ async function closedAfterAck(relay: TestRelay, through: number): Promise<Append
   return gate;
 }
 
-/** How many keys the closed store holds under a prefix. */
+/** Returns how many keys the closed store holds under a prefix. */
 async function keysUnder(relay: TestRelay, ...prefixes: readonly number[]): Promise<number[]> {
   await relay.close();
   const counts = await withRawLevel(relay.folder, async (level) => {

@@ -1,4 +1,4 @@
-/** What is in memory of the dedup rows: never less than what is stored and not forgotten. */
+/** Tests what is in memory of the dedup rows: never less than what is stored and not forgotten. */
 import { hash } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';

@@ -257,7 +257,7 @@ async function batchesOf(
   return collected(migration.batches(level));
 }
 
-/** How many rows of the store have no checksum, or one that is not theirs. */
+/** Returns how many rows of the store have no checksum, or one that is not theirs. */
 async function rowsWithout(folder: string): Promise<number> {
   return withRawLevel(folder, async (level) => {
     let bare = 0;

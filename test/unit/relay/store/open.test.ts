@@ -69,7 +69,7 @@ async function storeWith(folder: string, ...events: RelayEvent[]): Promise<strin
   return epoch;
 }
 
-/** Why the store was refused. */
+/** Says why the store was refused. */
 async function refusalOf(opening: Opening): Promise<StoreRefused> {
   const opened = open(opening);
   const error: unknown = await opened.then(

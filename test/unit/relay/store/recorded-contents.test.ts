@@ -1,6 +1,6 @@
 /**
- * What a known life of a relay leaves on disk, to the byte: every key and value of the database, and the position file.
- * The digests were recorded on the software of 2026-11-22 and must never change, whatever becomes of the code.
+ * Tests what a known life of a relay leaves on disk, to the byte: every key and value of the database, and the position
+ * file. The digests were recorded on the software of 2026-11-22 and must never change, whatever becomes of the code.
  */
 import { createHash, hash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';

@@ -1,4 +1,7 @@
-/** What a backup finds while it is written: wire bytes that are not those that were accepted, against a naive look. */
+/**
+ * Tests what a backup finds while it is written: wire bytes that are not those that were accepted, against a naive
+ * look.
+ */
 import { randomInt } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
