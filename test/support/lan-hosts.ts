@@ -8,6 +8,7 @@ import type { QuarantineRow } from '../../src/host/core/quarantine.ts';
 import type { Identity, OutboxRow, PeerRow } from '../../src/host/core/rows.ts';
 import type { PeerView } from '../../src/host/contract/peers.ts';
 import { type HostContext, EventBus, type HostEvent } from '../../src/host/base/context.ts';
+import { WaitingCalls } from '../../src/host/base/waiting-calls.ts';
 import { loadIdentity, newIdentityRow } from '../../src/host/peers/identity.ts';
 import { peerOfName } from '../../src/host/peers/peers.ts';
 import { generateSealKey } from '../../src/host/wire/sealing.ts';
@@ -85,6 +86,7 @@ export async function openLanHost(name: string, home?: Awaited<ReturnType<typeof
     retry: RETRY_TIMING,
     emit: (event) => events.emit(event),
     subscribe: (listener, handlers) => events.subscribe(listener, handlers),
+    waits: new WaitingCalls(),
     log: wake,
   };
   let port = 0;

@@ -93,7 +93,7 @@ export async function connectHere(
   daemon: Pick<McpDaemon, 'client'>,
   agent: string,
   revision: Revision,
-  { inbox, parentPid = () => process.ppid }: Partial<Pick<McpOptions, 'inbox' | 'parentPid'>> = {},
+  { parentPid = () => process.ppid, ...given }: Partial<Pick<McpOptions, 'inbox' | 'parentPid' | 'timers'>> = {},
 ): Promise<ConnectedHere> {
   const toServer = new PassThrough();
   const toClient = new PassThrough();
@@ -105,8 +105,9 @@ export async function connectHere(
     log: (message) => logged.push(message),
     start: undefined,
     streams: { stdin: toServer, stdout: toClient },
-    inbox,
+    inbox: undefined,
     parentPid,
+    ...given,
   });
   onTestFinished(() => served.close());
   const client = new Client({ name: 'test', version: '0' }, versionNegotiationOf(revision));

@@ -15,6 +15,7 @@ import type {
 } from '../../src/host/core/rows.ts';
 import { isRefusal } from '../../src/host/core/refusal.ts';
 import { type HostContext, EventBus } from '../../src/host/base/context.ts';
+import { WaitingCalls } from '../../src/host/base/waiting-calls.ts';
 import { identityOf, loadIdentity, newIdentityRow, signedEncKey } from '../../src/host/peers/identity.ts';
 import { peerOfName, pinPeer } from '../../src/host/peers/peers.ts';
 import { generateSealKey } from '../../src/host/wire/sealing.ts';
@@ -86,6 +87,7 @@ export class RelayContext {
       retry: RETRY_TIMING,
       emit: (event) => this.events.emit(event),
       subscribe: (listener, handlers) => this.events.subscribe(listener, handlers),
+      waits: new WaitingCalls(),
       log: (level, message) => void this.said.push({ level, message }),
     };
   }

@@ -4,6 +4,7 @@ import { onTestFinished } from 'vitest';
 import { type Signer, signerFromSeed } from '../../src/protocol/ed25519.ts';
 import type { HostName } from '../../src/protocol/names.ts';
 import { type HostContext, EventBus, type HostEvent } from '../../src/host/base/context.ts';
+import { WaitingCalls } from '../../src/host/base/waiting-calls.ts';
 import type { Identity } from '../../src/host/core/rows.ts';
 import type { HostStore } from '../../src/host/store/host-store.ts';
 import { createHostStore } from '../../src/host/store/open.ts';
@@ -52,6 +53,7 @@ export function contextWithoutStore({ identity, clock, randomBytes, bus }: Conte
     retry: RETRY_TIMING,
     emit: (event) => bus.emit(event),
     subscribe: (name, handlers) => bus.subscribe(name, handlers),
+    waits: new WaitingCalls(),
     log: () => {},
   };
 }

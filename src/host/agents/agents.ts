@@ -17,7 +17,7 @@ import type {
 } from '../contract/agents.ts';
 import type { HostContext } from '../base/context.ts';
 import { addressOf, foldName, OWNER_NAME } from '../core/address.ts';
-import { hasLiveSession, isLive } from './sessions.ts';
+import { isAgentLive, isLive } from './sessions.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import { type AgentId, type AgentRow, type DirectoryAgent, OWNER_ID, RESERVED_NAMES } from '../core/rows.ts';
 import { suggestions } from '../core/suggestions.ts';
@@ -166,7 +166,7 @@ async function agentDocument(
 ): Promise<AgentDocument> {
   const { agentId, name, roles, createdAtMs } = agent;
   const { unread, total } = mailboxOf(reader, agentId);
-  const presence = (await hasLiveSession(reader, context, agentId)) ? 'live' : 'offline';
+  const presence = (await isAgentLive(reader, context, agentId)) ? 'live' : 'offline';
   const address = addressOf(name, context.identity().hostName);
   return { name, address, roles, former_names, presence, unread, total, created_at: createdAtMs };
 }

@@ -16,7 +16,7 @@ import { livePeers, peerView } from '../peers/peers.ts';
 import type { Reader } from '../store/host-store.ts';
 import { type Directories, pairedPeers } from './address-book.ts';
 import { presentAgents } from './agents.ts';
-import { hasLiveSession, listSessions } from './sessions.ts';
+import { isAgentLive, listSessions } from './sessions.ts';
 
 const SECOND_MS = 1000;
 
@@ -68,7 +68,7 @@ async function agentsHere(reader: Reader, context: HostContext): Promise<AgentsR
   const { hostName: host } = context.identity();
   const agents: AgentsResult['agents'] = [];
   for (const { agentId, name, roles } of await presentAgents(reader)) {
-    const presence = (await hasLiveSession(reader, context, agentId)) ? 'live' : 'offline';
+    const presence = (await isAgentLive(reader, context, agentId)) ? 'live' : 'offline';
     agents.push({ address: addressOf(name, host), name, host, roles, presence, directory_age_seconds: null });
   }
   return agents;

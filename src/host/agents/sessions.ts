@@ -244,8 +244,9 @@ async function makeRoom(tx: Transaction, context: HostContext, agentId: AgentId)
   return undefined;
 }
 
-/** Whether the agent has a live session. */
-export async function hasLiveSession(reader: Reader, context: HostContext, agentId: AgentId): Promise<boolean> {
+/** Whether the agent has a live session, or waits for mail. */
+export async function isAgentLive(reader: Reader, context: HostContext, agentId: AgentId): Promise<boolean> {
+  if (context.waits.isWaiting(agentId)) return true;
   for await (const { row } of reader.range('session', [agentId])) if (isLive(row, context)) return true;
   return false;
 }

@@ -8,6 +8,7 @@ import type { InputOf, OperationName, OutputOf } from './operations.ts';
 import {
   AGENT_HEADER,
   BACKUP_TARGET,
+  CALL_HEADER,
   SESSION_HEADER,
   VERSION_HEADER,
   operationTarget,
@@ -48,6 +49,8 @@ export interface CallOptions {
   as?: string | undefined;
   /** The session that calls. */
   session?: string | undefined;
+  /** The caller's name of this call: it says with `wait-heard` what became of the answer. */
+  callId?: string | undefined;
   signal?: AbortSignal | undefined;
   /** Must be longer than the wait that is asked for. */
   silenceMs?: number;
@@ -69,7 +72,7 @@ export class DaemonClient {
   async call<N extends OperationName>(
     name: N,
     input: InputOf<N>,
-    { as, session, signal, silenceMs = SILENCE_MS }: CallOptions = {},
+    { as, session, callId, signal, silenceMs = SILENCE_MS }: CallOptions = {},
   ): Promise<OutputOf<N>> {
     const request = this.#request({
       method: 'POST',
@@ -78,6 +81,7 @@ export class DaemonClient {
         'content-type': 'application/json',
         ...(as !== undefined && { [AGENT_HEADER]: as }),
         ...(session !== undefined && { [SESSION_HEADER]: session }),
+        ...(callId !== undefined && { [CALL_HEADER]: callId }),
       },
       body: JSON.stringify(input),
       silenceMs,

@@ -16,7 +16,8 @@ import { replyMail, sendMail } from '../mail/send.ts';
 import { listSent } from '../mail/sent.ts';
 import { findMessage } from '../mail/find-message.ts';
 import { listConversations, markAllRead } from '../mail/conversations.ts';
-import { watchInbox, useInbox } from '../mail/inbox.ts';
+import { useInbox } from '../mail/inbox.ts';
+import { hearOfWait, watchInbox } from '../mail/inbox-waits.ts';
 import { searchMail } from '../mail/search.ts';
 import { cancelOutbox, listOutbox } from '../outbox/outbox-list.ts';
 import { renameHost, rotateOwnKey } from '../peers/identity.ts';
@@ -75,6 +76,8 @@ export interface Caller {
   agentId: AgentId | null;
   /** The session that calls, where it says so. */
   sessionId?: string | undefined;
+  /** The caller's name of this call, where it gives one. */
+  callId?: string | undefined;
   /** Aborted when the client disconnects, and when the daemon stops. */
   signal: AbortSignal;
 }
@@ -146,10 +149,11 @@ export function handlersOf(parts: HandlerParts): Handlers {
       await sessions.endGone(null);
       return replyMail(context, agentId, input, wakeAgent);
     },
-    'mail-inbox': async ({ agentId, sessionId }, input) => {
+    'mail-inbox': async ({ agentId, sessionId, callId, signal }, input) => {
       if (sessionId !== undefined) await sessions.usedTool(agentId, sessionId);
-      return useInbox(context, agentId, input);
+      return useInbox(context, agentId, input, { timers, signal, callId });
     },
+    'wait-heard': ({ agentId }, input) => hearOfWait(context, agentId, input),
     'find-message': ({ agentId }, input) => findMessage(context, agentId, input),
     'watch-inbox': ({ agentId, signal }, input) => watchInbox(context, timers, agentId, input, signal),
     'mail-sent': ({ agentId }, input) => listSent(context, agentId, input),

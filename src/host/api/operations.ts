@@ -38,6 +38,8 @@ export const OPERATIONS = {
   'mail-send': { acting: 'agent', input: mail.SendInput, output: mail.SendResult },
   'mail-reply': { acting: 'agent', input: mail.ReplyInput, output: mail.SendResult },
   'mail-inbox': { acting: 'agent', input: mail.InboxInput, output: mail.InboxResult },
+  /** What became of the answer to a `mail-inbox` that waited. */
+  'wait-heard': { acting: 'agent', input: mail.WaitHeardInput, output: mail.WaitHeardResult },
   /** Among what the acting agent may name, or among all of this host. */
   'find-message': { acting: 'anybody', input: mail.FindMessageInput, output: mail.FindMessageResult },
   /** A long poll: the answer may wait, and clients ask again. */

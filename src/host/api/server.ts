@@ -23,6 +23,7 @@ import { OPERATIONS, type OperationName, type ProblemAnswer } from './operations
 import {
   AGENT_HEADER,
   BACKUP_TARGET,
+  CALL_HEADER,
   REQUEST_BYTES_MAX,
   SESSION_HEADER,
   VERSION_HEADER,
@@ -126,6 +127,7 @@ export class LocalServer {
     }
     const agentName = framing.header(AGENT_HEADER);
     const sessionId = framing.header(SESSION_HEADER);
+    const callId = framing.header(CALL_HEADER);
     return {
       room: { budget: this.#bodies, holders: [], expectedBytes: framing.contentLength },
       handle: ({ bytes }) =>
@@ -134,7 +136,7 @@ export class LocalServer {
           if (isRefusal(input)) return refusalReply(input);
           const caller = await this.#caller(agentName, OPERATIONS[operation].acting, signal);
           if (isRefusal(caller)) return refusalReply(caller);
-          const output = await perform(this.#options.handlers, operation, { sessionId, ...caller }, input);
+          const output = await perform(this.#options.handlers, operation, { sessionId, callId, ...caller }, input);
           return isRefusal(output) ? refusalReply(output) : jsonReply(200, output);
         }),
     };

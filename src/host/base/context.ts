@@ -9,6 +9,7 @@ import { systemClock, systemRandom } from '../../lib/clock.ts';
 import type { RetryTiming } from '../core/outbox-event.ts';
 import type { AgentId, Identity, PeerId } from '../core/rows.ts';
 import { type HostStore, StoreFailed } from '../store/host-store.ts';
+import { WaitingCalls } from './waiting-calls.ts';
 
 export interface HostContext {
   store: HostStore;
@@ -25,6 +26,8 @@ export interface HostContext {
   /** Calls the listeners that the table `LISTENERS` names. Called after the commit. */
   emit(event: HostEvent): void;
   subscribe: EventBus['subscribe'];
+  /** The calls in which agents wait for mail now. */
+  readonly waits: WaitingCalls;
   /** Writes a line to the daemon's log: never keys, subjects or bodies. */
   log(level: 'info' | 'warn' | 'error', message: string, facts?: Readonly<Record<string, unknown>>): void;
 }
@@ -57,6 +60,7 @@ export function createHostContext(
     retry,
     emit: (event) => events.emit(event),
     subscribe: (name, handlers) => events.subscribe(name, handlers),
+    waits: new WaitingCalls(),
     log,
   };
 }
@@ -98,11 +102,11 @@ export type HostEvent =
   | { type: 'host-renamed' };
 
 /**
- * The listeners of each event, in this order. An event without a row does not compile, nor does a listener that takes
- * another set of events than its rows give it.
+ * The listeners of each event, in this order: a call that waits for mail comes before its agent's doorbell. An event
+ * without a row does not compile, nor does a listener that takes another set of events than its rows give it.
  */
 export const LISTENERS = {
-  'mail-stored': ['doorbells', 'inbox', 'page'],
+  'mail-stored': ['inbox', 'doorbells', 'page'],
   'mail-handled': ['doorbells', 'inbox', 'page'],
   'sent-changed': ['page'],
   'session-registered': ['doorbells', 'page'],

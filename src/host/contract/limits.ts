@@ -31,6 +31,8 @@ export const FOUND_MAX = 6;
 
 /** The longest wait; a client then waits again. */
 export const INBOX_WAIT_MS_MAX = 55_000;
+/** How long one call of `mail_inbox` may wait; clients of MCP give a call 60 s. */
+export const LIST_WAIT_SECONDS_MAX = 50;
 /** How long an invitation to pair is open, and how long one answer about who accepts it may wait. */
 export const INVITE_MS = 600_000;
 export const PAIR_WAIT_MS_MAX = 20_000;

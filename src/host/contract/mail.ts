@@ -16,6 +16,7 @@ import {
   ADDRESS_CHARACTERS_MAX,
   IDEMPOTENCY_KEY_CHARACTERS_MAX,
   LIST_LIMIT_MAX,
+  LIST_WAIT_SECONDS_MAX,
   READ_MAX,
   READ_BYTES_MAX,
   FOUND_MAX,
@@ -173,6 +174,10 @@ export const InboxInput = Type.Object(
     peek: Type.Optional(Type.Boolean({ description: 'read: leave the messages unread.' })),
     limit: Type.Optional(limit),
     cursor: Type.Optional(cursor),
+    wait_seconds: Type.Optional(
+      Type.Integer({ maximum: LIST_WAIT_SECONDS_MAX, minimum: 0, description: 'list: wait for mail.' }),
+    ),
+    reply_to: Type.Optional(Type.String({ maxLength: 128, description: 'list: answers to this message.' })),
     max_bytes: Type.Optional(
       Type.Integer({
         minimum: 1024,
@@ -240,6 +245,8 @@ export const InboxResult = Type.Object({
   changed: Type.Optional(Type.Array(messageId)),
   /** Ids of the input that are not in this mailbox. */
   not_found: Type.Optional(Type.Array(messageId)),
+  /** Of a list that waited, and has nothing to show. */
+  wait: Type.Optional(Type.Enum(['time is up', 'the daemon stops'], TEXT)),
   next_cursor: Type.Union([Type.String(), Type.Null()]),
 });
 export type InboxResult = Static<typeof InboxResult>;
@@ -289,6 +296,23 @@ export const WatchInboxResult = Type.Object({
   summaries: Type.Array(MessageSummary),
 });
 export type WatchInboxResult = Static<typeof WatchInboxResult>;
+
+export const WaitHeardInput = Type.Object(
+  {
+    /** The caller's name of its call of `mail-inbox`. */
+    call: Type.String({ minLength: 1, maxLength: 64 }),
+    /** The answer could not be passed on. */
+    failed: Type.Optional(Type.Boolean()),
+  },
+  CLOSED,
+);
+export type WaitHeardInput = Static<typeof WaitHeardInput>;
+
+export const WaitHeardResult = Type.Object({
+  /** Whether the call was still waiting for this word. */
+  counted: Type.Boolean(),
+});
+export type WaitHeardResult = Static<typeof WaitHeardResult>;
 
 const SEARCH_LIMIT_MAX = 100;
 

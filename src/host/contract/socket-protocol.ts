@@ -9,6 +9,9 @@ export const AGENT_HEADER = 'x-poste-agent';
 /** The header that names the session that calls: of a `poste mcp`, whose tools the agent uses. */
 export const SESSION_HEADER = 'x-poste-session';
 
+/** The header in which a caller that waits for mail names its call: it says later what became of the answer. */
+export const CALL_HEADER = 'x-poste-call';
+
 /** The header of every answer that names the version of the daemon. */
 export const VERSION_HEADER = 'x-poste-version';
 

@@ -5,24 +5,17 @@
  * marks the messages read that it showed to the end, unless it peeks; `list` marks new entries notified.
  */
 import { type Refusal, isRefusal } from '../core/refusal.ts';
-import type { AgentId, MessageRef } from '../core/rows.ts';
-import type {
-  InboxInput,
-  InboxResult,
-  MessageSummary,
-  WholeMessage,
-  WatchInboxInput,
-  WatchInboxResult,
-} from '../contract/mail.ts';
+import type { AgentId, EntryRow, MessageRef } from '../core/rows.ts';
+import type { InboxInput, InboxResult, MessageSummary, WholeMessage } from '../contract/mail.ts';
 import { UNTRUSTED_NOTICE } from '../core/untrusted-text.ts';
-import { LIST_LIMIT_MAX, READ_BYTES_DEFAULT, UNREAD_SHOWN_MAX } from '../contract/limits.ts';
+import { LIST_LIMIT_MAX, READ_BYTES_DEFAULT } from '../contract/limits.ts';
 import { badInput } from '../contract/parse-input.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { BodyBudget, cursorOf, entryOf, parseCursor, summaryAt } from './inbox-pages.ts';
-import { type EntryChange, knownMessage, mailboxOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
+import { type EntryChange, knownMessage, mailboxOf, noSuchMessage, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 import type { HostContext } from '../base/context.ts';
-import type { Timers } from '../../lib/clock.ts';
 import { advance, markNotified } from '../outbox/receipts.ts';
+import { type ListPage, type Waiter, waitForPage } from './inbox-waits.ts';
 import { outcomeOf, showSent } from './sent.ts';
 
 const LIST_LIMIT_DEFAULT = 20;
@@ -32,7 +25,7 @@ type Answer = Omit<InboxResult, 'notice' | 'unread' | 'total'>;
 
 /** Which members each action takes besides `action`. */
 const MEMBERS: Readonly<Record<Action, readonly (keyof InboxInput)[]>> = {
-  list: ['state', 'limit', 'cursor'],
+  list: ['state', 'limit', 'cursor', 'wait_seconds', 'reply_to'],
   read: ['message_ids', 'peek', 'max_bytes', 'body_offset', 'cursor'],
   mark_read: ['message_ids'],
   ack: ['message_ids'],
@@ -46,18 +39,22 @@ const NEEDED: Readonly<Partial<Record<Action, 'message_ids' | 'thread'>>> = {
   thread: 'thread',
 };
 
-/** Refuses `BAD_INPUT` and `NO_SUCH_AGENT`. Ids that are not in this mailbox are named in `not_found`. */
+/**
+ * Refuses `BAD_INPUT` and `NO_SUCH_AGENT`. Ids that are not in this mailbox are named in `not_found`. Without `waiter` a
+ * list does not wait.
+ */
 export async function useInbox(
   context: HostContext,
   agentId: AgentId,
   input: InboxInput,
+  waiter?: Waiter,
 ): Promise<InboxResult | Refusal> {
   const { action = 'list' } = input;
   const unfit = refuseUnfit(input, action);
   if (unfit) return unfit;
   switch (action) {
     case 'list':
-      return list(context, agentId, input);
+      return list(context, agentId, input, waiter);
     case 'read':
       return read(context, agentId, input);
     case 'mark_read':
@@ -84,6 +81,9 @@ function refuseUnfit(input: InboxInput, action: Action): Refusal | undefined {
   if (input.body_offset !== undefined && input.message_ids?.length !== 1) {
     return badInput('body_offset', 'goes with one of message_ids');
   }
+  if (input.cursor !== undefined && input.wait_seconds !== undefined) {
+    return badInput('wait_seconds', 'does not go with cursor: what follows a page is there already');
+  }
   return undefined;
 }
 
@@ -109,9 +109,22 @@ async function complete(
   return { notice: UNTRUSTED_NOTICE, unread, total, ...answer };
 }
 
-async function list(context: HostContext, agentId: AgentId, input: InboxInput): Promise<InboxResult | Refusal> {
-  const fresh: number[] = [];
-  const result = await answerOf(context, agentId, (reader) => listPage(reader, agentId, input, fresh));
+async function list(
+  context: HostContext,
+  agentId: AgentId,
+  input: InboxInput,
+  waiter: Waiter | undefined,
+): Promise<InboxResult | Refusal> {
+  const look = async (reader: Reader): Promise<ListPage | Refusal> => {
+    const fresh: number[] = [];
+    const result = await complete(reader, agentId, () => listPage(reader, agentId, input, fresh));
+    return isRefusal(result) ? result : { result, fresh };
+  };
+  const { wait_seconds = 0 } = input;
+  if (waiter && wait_seconds > 0) return waitForPage(context, agentId, waiter, wait_seconds, look);
+  const page = await context.store.read(look);
+  if (isRefusal(page)) return page;
+  const { result, fresh } = page;
   if (fresh.length > 0) await context.store.transact((tx) => markNotified(tx, context, agentId, fresh));
   return result;
 }
@@ -120,17 +133,18 @@ async function list(context: HostContext, agentId: AgentId, input: InboxInput): 
 async function listPage(
   reader: Reader,
   agentId: AgentId,
-  { state = 'unread', limit = LIST_LIMIT_DEFAULT, cursor }: InboxInput,
+  { state, limit = LIST_LIMIT_DEFAULT, cursor, reply_to }: InboxInput,
   fresh: number[],
 ): Promise<Answer | Refusal> {
-  const before = cursor === undefined ? undefined : parseCursor(`list ${state}`, cursor);
+  const name = reply_to === undefined ? `list ${state ?? 'unread'}` : 'list answers';
+  const before = cursor === undefined ? undefined : parseCursor(name, cursor);
   if (isRefusal(before)) return before;
-  const table = ({ unread: 'unread', unacked: 'unacked', all: 'entry' } as const)[state];
-  const until = before === undefined ? {} : { until: [agentId, before] as [AgentId, number] };
-  const positions: number[] = [];
-  for await (const { key } of reader.range(table, [agentId], { reverse: true, limit: limit + 1, ...until })) {
-    positions.push(key[1]);
-  }
+  const asked = { before, limit: limit + 1 };
+  const positions =
+    reply_to === undefined
+      ? await positionsOf(reader, agentId, state ?? 'unread', asked)
+      : await positionsOfAnswers(reader, agentId, reply_to, state ?? 'all', asked);
+  if (isRefusal(positions)) return positions;
   const shown = positions.slice(0, limit);
   const summaries: MessageSummary[] = [];
   for (const position of shown) {
@@ -139,8 +153,67 @@ async function listPage(
     summaries.push(summary);
   }
   const last = shown.at(-1);
-  const next = positions.length > limit && last !== undefined ? cursorOf(`list ${state}`, last) : null;
+  const next = positions.length > limit && last !== undefined ? cursorOf(name, last) : null;
   return { summaries, next_cursor: next };
+}
+
+type ListState = NonNullable<InboxInput['state']>;
+
+interface Asked {
+  /** Positions from this one on are left out. */
+  before: number | undefined;
+  limit: number;
+}
+
+async function positionsOf(
+  reader: Reader,
+  agentId: AgentId,
+  state: ListState,
+  { before, limit }: Asked,
+): Promise<number[]> {
+  const table = ({ unread: 'unread', unacked: 'unacked', all: 'entry' } as const)[state];
+  const until = before === undefined ? {} : { until: [agentId, before] as [AgentId, number] };
+  const positions: number[] = [];
+  for await (const { key } of reader.range(table, [agentId], { reverse: true, limit, ...until })) {
+    positions.push(key[1]);
+  }
+  return positions;
+}
+
+/** An answer stands behind its question, in the same thread. */
+async function positionsOfAnswers(
+  reader: Reader,
+  agentId: AgentId,
+  questionId: string,
+  state: ListState,
+  { before, limit }: Asked,
+): Promise<number[] | Refusal> {
+  const question = knownMessage(reader, agentId, questionId);
+  if (!question) return noSuchMessage('reply_to', questionId);
+  const { ref, thread } = question;
+  const asked = reader.get('place', agentId, ref) ?? reader.get('sent', ref)?.threadPosition ?? 0;
+  const until = before === undefined ? {} : { until: [agentId, thread, before] as [AgentId, MessageRef, number] };
+  const from: [AgentId, MessageRef, number] = [agentId, thread, asked + 1];
+  const positions: number[] = [];
+  for await (const { key, row } of reader.range('threadEntry', [agentId, thread], { from, reverse: true, ...until })) {
+    if (reader.get('message', row)?.replyTo !== ref) continue;
+    // The agent has no entry of what it sent itself.
+    const entry = reader.get('entry', agentId, key[2]);
+    if (entry && isInState(entry, state)) positions.push(key[2]);
+    if (positions.length === limit) break;
+  }
+  return positions;
+}
+
+function isInState(entry: EntryRow, state: ListState): boolean {
+  switch (state) {
+    case 'all':
+      return true;
+    case 'unread':
+      return entry.state === 'unread';
+    case 'unacked':
+      return entry.state !== 'acked';
+  }
 }
 
 async function read(context: HostContext, agentId: AgentId, input: InboxInput): Promise<InboxResult | Refusal> {
@@ -241,56 +314,4 @@ async function showThread(
   }
   const not_found = messages.length === 0 && after === 0 ? [thread] : [];
   return { messages, not_found, next_cursor: next };
-}
-
-/**
- * Resolves when the unread mail differs from `mark`, after `wait_ms`, or when `signal` is aborted.
- * Refuses `NO_SUCH_AGENT`.
- */
-export async function watchInbox(
-  context: HostContext,
-  timers: Timers,
-  agentId: AgentId,
-  { mark, wait_ms = 0 }: WatchInboxInput,
-  signal: AbortSignal,
-): Promise<WatchInboxResult | Refusal> {
-  let changed: (() => void) | undefined;
-  let isOver = signal.aborted;
-  const end = (): void => {
-    isOver = true;
-    changed?.();
-  };
-  const cancel = timers.after(wait_ms, end);
-  signal.addEventListener('abort', end);
-  const ifOwn = (event: { agentId: AgentId }): void => {
-    if (event.agentId === agentId) changed?.();
-  };
-  const endListening = context.subscribe('inbox', { 'mail-stored': ifOwn, 'mail-handled': ifOwn });
-  try {
-    for (;;) {
-      // Before the read: a change during the read is then not missed.
-      const change = new Promise<void>((resolve) => {
-        changed = resolve;
-      });
-      const unread = await context.store.read((reader) => unreadSummary(reader, agentId));
-      if (isRefusal(unread) || unread.mark !== mark || wait_ms === 0 || isOver) return unread;
-      await change;
-    }
-  } finally {
-    endListening();
-    signal.removeEventListener('abort', end);
-    cancel();
-  }
-}
-
-async function unreadSummary(reader: Reader, agentId: AgentId): Promise<WatchInboxResult | Refusal> {
-  const absent = refuseAbsentAgent(reader, agentId);
-  if (absent) return absent;
-  const { unread, total } = mailboxOf(reader, agentId);
-  const positions: number[] = [];
-  for await (const { key } of reader.range('unread', [agentId], { reverse: true, limit: UNREAD_SHOWN_MAX })) {
-    positions.push(key[1]);
-  }
-  const summaries = positions.map((position) => summaryAt(reader, agentId, position).summary);
-  return { mark: `${positions[0] ?? 0}-${unread}`, notice: UNTRUSTED_NOTICE, unread, total, summaries };
 }

@@ -8,7 +8,7 @@ import { canonicalBytes } from '../../protocol/canonical-json.ts';
 import { type Sha256Hex, sha256Hex } from '../../protocol/digest.ts';
 import { LAN_ITEM_BYTES_MAX } from '../../protocol/lan.ts';
 import { DEFAULT_LIMITS } from '../../protocol/limits.ts';
-import { liveSessions, type WakeAgent } from '../agents/sessions.ts';
+import { liveSessions, type WakeAgent, type WakeResult } from '../agents/sessions.ts';
 import type { SendResult } from '../contract/mail.ts';
 import { RECIPIENTS_MAX } from '../contract/limits.ts';
 import type { HostContext } from '../base/context.ts';
@@ -16,7 +16,7 @@ import { addressOf } from '../core/address.ts';
 import { byPeer, type LocalTarget, type RemoteTarget, type Target } from '../core/recipients.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import type { AgentId, IdempotencyRow, MessageKind, MessageRow, Origin, SentRecipient } from '../core/rows.ts';
-import { keepSent, nameOf, newMessage, refuseAbsentAgent, storeMessage } from '../mailbox/mailbox.ts';
+import { keepSent, nameOf, newMessage, refuseAbsentAgent, type StoredEntry, storeMessage } from '../mailbox/mailbox.ts';
 import { queueEnvelope } from '../outbox/outbox.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 
@@ -45,8 +45,8 @@ interface Idempotency {
 interface Posted {
   result: SendResult;
   idempotency: Idempotency | null;
-  /** The recipients to wake, with their index in `result.recipients`. */
-  toWake: { target: LocalTarget; at: number }[];
+  /** The recipients on this host, with their index in `result.recipients` and their entry. */
+  locals: { target: LocalTarget; at: number; entry: StoredEntry }[];
 }
 
 interface Posting {
@@ -88,7 +88,7 @@ function sentBefore(reader: Reader, agentId: AgentId, idempotency: Idempotency |
       { field: 'idempotency_key', message_id: known.ref },
     );
   }
-  return { result: { ...(known.result as SendResult), duplicate: true }, idempotency: null, toWake: [] };
+  return { result: { ...(known.result as SendResult), duplicate: true }, idempotency: null, locals: [] };
 }
 
 /** Writes a message with its entries, outbox rows and sent row. Refuses first what no transport can carry. */
@@ -127,10 +127,11 @@ async function storeMail(
   }
 
   const recipients: SendResult['recipients'] = [];
-  const waking = new Set(entries.filter(({ wakes }) => wakes).map(({ agentId }) => agentId));
-  const toWake: Posted['toWake'] = [];
+  const entryOfAgent = new Map(entries.map((entry) => [entry.agentId, entry]));
+  const here: Posted['locals'] = [];
   for (const [at, target] of targets.entries()) {
-    if (target.type === 'local' && waking.has(target.agentId)) toWake.push({ target, at });
+    const entry = target.type === 'local' ? entryOfAgent.get(target.agentId) : undefined;
+    if (target.type === 'local' && entry) here.push({ target, at, entry });
     const note =
       target.type === 'local' ? await noteLocal(tx, context, target) : noteRemote(context, target, wireBytes);
     recipients.push({ recipient: target.address, addressed_as: target.addressedAs, ...note });
@@ -144,7 +145,7 @@ async function storeMail(
     ...(mail.leftOut.length > 0 && { left_out: [...mail.leftOut] }),
   };
   if (idempotency) remember(tx, context, senderId, idempotency, result, message);
-  return { result, idempotency, toWake };
+  return { result, idempotency, locals: here };
 }
 
 /** `wireBytes`: the size of the sealed envelope; 0 when the message stays on this host. */
@@ -201,7 +202,8 @@ const WAITS = 'no session of it is live, the message waits.';
 async function noteLocal(reader: Reader, context: HostContext, target: LocalTarget): Promise<RecipientNote> {
   const live = await liveSessions(reader, context, target.agentId);
   const isPrompted = live.some(({ reportsPrompts }) => reportsPrompts);
-  const waits = `In its mailbox; ${isPrompted ? SEES_NEXT_PROMPT : live.length > 0 ? SEES_WHEN_IT_LOOKS : WAITS}`;
+  const hasTools = live.length > 0 || context.waits.isWaiting(target.agentId);
+  const waits = `In its mailbox; ${isPrompted ? SEES_NEXT_PROMPT : hasTools ? SEES_WHEN_IT_LOOKS : WAITS}`;
   if (target.forwardedFrom !== null) {
     return { status: 'forwarded', detail: `${target.forwardedFrom} is called ${target.address} now. ${waits}` };
   }
@@ -227,25 +229,39 @@ function ageInWords(ageMs: number): string {
   return minutes < 2880 ? `${Math.floor(minutes / 60)} h` : `${Math.floor(minutes / 1440)} days`;
 }
 
+/** The message answered a call of its recipient, which said so. */
+const ANSWERED_WAIT: WakeResult = {
+  isWoken: true,
+  detail: 'It waits for mail in mail_inbox: this answered its call.',
+};
+
 /**
- * Wakes the recipients that the message wakes, and puts the outcome into the result, also into the stored result of the
- * idempotency key. Without proof the status says what its sessions are after the attempt, which may have ended some.
+ * Wakes the recipients that the message wakes and whose wait it does not answer, and puts the outcome into the result,
+ * also into the stored result of the idempotency key. Without proof the status says what its sessions are after the
+ * attempt, which may have ended some.
  */
 async function wakeRecipients(
   context: HostContext,
   senderId: AgentId,
-  { result, idempotency, toWake }: Posted,
+  { result, idempotency, locals }: Posted,
   wakeAgent: WakeAgent | undefined,
 ): Promise<SendResult> {
-  if (!wakeAgent || toWake.length === 0) return result;
   const outcomes = await Promise.all(
-    toWake.map(async ({ target, at }) => {
-      const outcome = await wakeAgent(target.agentId);
+    locals.map(async ({ target, at, entry }) => {
+      const { agentId, position, wakes } = entry;
+      // Both from now on. A doorbell rings only when no wait was answered.
+      const waking = wakes ? wakeAgent?.(agentId) : undefined;
+      const isBrought = await context.waits.hasBrought(agentId, position);
+      const woken = await waking;
+      const outcome = isBrought ? ANSWERED_WAIT : woken;
+      if (!outcome) return undefined;
       return { at, outcome, note: await context.store.read((reader) => noteLocal(reader, context, target)) };
     }),
   );
+  const known = outcomes.filter((outcome) => outcome !== undefined);
+  if (known.length === 0) return result;
   const recipients = result.recipients.map((recipient) => ({ ...recipient }));
-  for (const { at, outcome, note } of outcomes) {
+  for (const { at, outcome, note } of known) {
     const recipient = recipients[at];
     if (!recipient) throw new Error('invariant: who is woken is a recipient');
     const isWoken = outcome.isWoken && note.status !== 'forwarded';
@@ -255,9 +271,9 @@ async function wakeRecipients(
   const woken = { ...result, recipients };
   if (idempotency) {
     await context.store.transact((tx) => {
-      const known = tx.get('idempotency', senderId, idempotency.keyHash);
-      if (known?.ref === result.message_id) {
-        tx.put('idempotency', [senderId, idempotency.keyHash], { ...known, result: woken });
+      const row = tx.get('idempotency', senderId, idempotency.keyHash);
+      if (row?.ref === result.message_id) {
+        tx.put('idempotency', [senderId, idempotency.keyHash], { ...row, result: woken });
       }
     });
   }

@@ -44,6 +44,8 @@ export class ClientTransport implements Transport {
   readonly #begun: Buffer[] = [];
   #begunBytes = 0;
   readonly #batches = new Map<RequestId, Batch>();
+  /** Who wants to know whether the answer to a request is written. */
+  readonly #awaited = new Map<RequestId, (isWritten: boolean) => void>();
   #isClosed = false;
 
   constructor(streams: ClientStreams, watch: (message: JSONRPCMessage) => void) {
@@ -74,9 +76,26 @@ export class ClientTransport implements Transport {
     this.#watch(message);
     const id = isJSONRPCRequest(message) || isJSONRPCNotification(message) ? undefined : message.id;
     const batch = id === undefined ? undefined : this.#batches.get(id);
-    if (id === undefined || !batch) return this.#write(message);
-    batch.answers.push(message);
-    return this.#answered(batch, id);
+    if (id === undefined) return this.#write(message);
+    if (batch) {
+      batch.answers.push(message);
+      return this.#answered(batch, id);
+    }
+    try {
+      await this.#write(message);
+      this.#tellWritten(id, true);
+    } finally {
+      this.#tellWritten(id, false);
+    }
+  }
+
+  /**
+   * Resolves with whether the answer to this request was written whole while the client took it: not when the client
+   * cancels it or disconnects before, and not for one of a batch, whose answers wait for each other.
+   */
+  whenWritten(id: RequestId): Promise<boolean> {
+    if (this.#isClosed || this.#batches.has(id)) return Promise.resolve(false);
+    return new Promise((resolve) => this.#awaited.set(id, resolve));
   }
 
   async close(): Promise<void> {
@@ -87,7 +106,13 @@ export class ClientTransport implements Transport {
     // The process may end, though the client holds the other end open.
     stdin.pause();
     this.onclose?.();
+    for (const id of this.#awaited.keys()) this.#tellWritten(id, false);
     this.#tellClosed();
+  }
+
+  #tellWritten(id: RequestId, isWritten: boolean): void {
+    this.#awaited.get(id)?.(isWritten);
+    this.#awaited.delete(id);
   }
 
   #write(document: object): Promise<void> {
@@ -150,6 +175,7 @@ export class ClientTransport implements Transport {
       const batch = this.#batches.get(id);
       // It gets no answer.
       if (batch) this.#answered(batch, id).catch(ignore);
+      this.#tellWritten(id, false);
     }
     this.onmessage?.(message);
   }

@@ -18,6 +18,8 @@ export interface DaemonLinkOptions {
 }
 
 export interface LinkCallOptions {
+  /** The name of the call, when `wait-heard` will say what became of its answer. */
+  callId?: string;
   signal?: AbortSignal | undefined;
   /** Must be longer than the wait that is asked for. */
   silenceMs?: number;

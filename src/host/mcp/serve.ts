@@ -17,6 +17,8 @@ import {
   fromJsonSchema,
   type JsonSchemaType,
   type JsonSchemaValidator,
+  type RequestId,
+  type ServerContext,
   type StandardSchemaWithJSON,
 } from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
@@ -26,6 +28,8 @@ import { AgentSession, type ClaudeInbox, type ServerLog } from './agent-session.
 import { type ClientStreams, ClientTransport } from './client-transport.ts';
 import { DaemonLink } from './daemon-link.ts';
 import { INBOX_URI, InboxWatch, addInboxResource } from './inbox-resource.ts';
+import { asksToWait, callWaiting, type WaitingCallParts } from './waiting-call.ts';
+import { systemTimers, type Timers } from '../../lib/clock.ts';
 import { OPERATIONS, type ProblemAnswer } from '../api/operations.ts';
 import { SHOWN_AT_ONCE, TOOLS, type Tool, instructionsFor } from './tools.ts';
 
@@ -42,6 +46,7 @@ export interface McpOptions {
   inbox: ClaudeInbox | undefined;
   /** The process that started this one, while it runs: the client. */
   parentPid: () => number;
+  timers?: Timers;
 }
 
 export interface ServedMcp {
@@ -51,7 +56,17 @@ export interface ServedMcp {
   close(): Promise<void>;
 }
 
-export function serveMcp({ client, agent, version, log, start, streams, inbox, parentPid }: McpOptions): ServedMcp {
+export function serveMcp({
+  client,
+  agent,
+  version,
+  log,
+  start,
+  streams,
+  inbox,
+  parentPid,
+  timers = systemTimers,
+}: McpOptions): ServedMcp {
   const sessionId = `mcp-${randomBytes(8).toString('hex')}`;
   const link = new DaemonLink({ client, agent, session: sessionId, start });
   // Never log the message itself: it may hold mail.
@@ -61,8 +76,9 @@ export function serveMcp({ client, agent, version, log, start, streams, inbox, p
     // The client may have disconnected.
     void server?.server.sendResourceUpdated({ uri: INBOX_URI }).catch(() => undefined);
   });
+  const whenWritten = (id: RequestId): Promise<boolean> => transport.whenWritten(id);
   const makeServer = (): McpServer => {
-    server = toolServer({ link, watch, version, log });
+    server = toolServer({ link, watch, version, log, timers, whenWritten });
     return server;
   };
   const transport = new ClientTransport(streams, (message) => {
@@ -104,14 +120,14 @@ function failureResult({ code, message, details }: ProblemAnswer): CallToolResul
 
 /** An MCP server with the four tools and the inbox, for either protocol revision. Only the daemon has state. */
 
-interface ToolServerOptions {
-  link: DaemonLink;
+interface ToolServerOptions extends WaitingCallParts {
   watch: InboxWatch;
   version: string;
   log: ServerLog;
 }
 
-export function toolServer({ link, watch, version, log }: ToolServerOptions): McpServer {
+export function toolServer({ watch, version, log, ...parts }: ToolServerOptions): McpServer {
+  const { link } = parts;
   const server = new McpServer(
     { name: 'poste', title: 'Poste', version },
     {
@@ -125,7 +141,7 @@ export function toolServer({ link, watch, version, log }: ToolServerOptions): Mc
     const schemas = { inputSchema: schemaForTools(input), outputSchema: schemaForTools(output) };
     const config = { title, description, annotations, ...schemas, ...(isShownAtOnce ? { _meta: SHOWN_AT_ONCE } : {}) };
     const registered = server.registerTool(name, config, (given, { mcpReq }) =>
-      answered(link, tool, given, mcpReq.signal, log),
+      answered(parts, tool, given, mcpReq, log),
     );
     registered.execution = { taskSupport: 'forbidden' };
   }
@@ -134,15 +150,20 @@ export function toolServer({ link, watch, version, log }: ToolServerOptions): Mc
 }
 
 async function answered(
-  link: DaemonLink,
+  parts: WaitingCallParts,
   { name, operation }: Tool,
   given: unknown,
-  signal: AbortSignal,
+  request: ServerContext['mcpReq'],
   log: ServerLog,
 ): Promise<CallToolResult> {
+  const { signal } = request;
   try {
     // The daemon validates the input, for every caller alike.
-    return successResult(await link.call(operation, given as never, { signal }));
+    const isWait = operation === 'mail-inbox' && asksToWait(given);
+    const answer = isWait
+      ? await callWaiting(parts, request, given as never)
+      : await parts.link.call(operation, given as never, { signal });
+    return successResult(answer);
   } catch (error) {
     return failureResult(problemOf(error, name, signal, log));
   }

@@ -89,7 +89,8 @@ export function instructionsFor(agent: string): string {
     'mail_send begins a conversation, mail_reply answers a message, mail_agents says whom you can write to, and ' +
       'mail_inbox shows what came for you.',
     'The resource poste://inbox is a summary of what is unread, for clients that subscribe to it.',
-    'Look at mail_inbox when you begin a piece of work, before you end it, and when you are told that mail is there.',
+    'Look at mail_inbox when you begin a piece of work, before you end it, and when you are told that mail is there. ' +
+      'To wait for an answer call mail_inbox with wait_seconds.',
     'Where your program can message other sessions by itself, use that for a quick word with a session that is ' +
       'live now; use Poste when the other agent may be away, runs in another program or belongs to somebody else, ' +
       'or when you must know later what became of the message.',

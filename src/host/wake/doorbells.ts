@@ -147,7 +147,7 @@ export class Doorbells {
   async #run(agentId: AgentId, state: DoorbellState): Promise<void> {
     try {
       while (state.queue.length > 0) {
-        const mail = await this.#parts.context.store.read((reader) => unreadOf(reader, agentId));
+        const mail = await this.#mailOf(agentId);
         for (const event of state.queue.splice(0)) this.#step(agentId, state, mail, event);
       }
     } catch (error) {
@@ -157,6 +157,16 @@ export class Doorbells {
     }
     // In the same turn as the last check of the queue: the next event starts the next run.
     state.running = undefined;
+  }
+
+  /** Reads when no call of the agent is being answered: what a call brings is told by that, and by nothing else. */
+  async #mailOf(agentId: AgentId): Promise<Unread> {
+    const { store, waits } = this.#parts.context;
+    for (;;) {
+      await waits.settled(agentId);
+      const mail = await store.read((reader) => unreadOf(reader, agentId));
+      if (waits.isSettled(agentId)) return mail;
+    }
   }
 
   #step(agentId: AgentId, state: DoorbellState, mail: Unread, event: DoorbellEvent): void {

@@ -41,6 +41,7 @@ export async function startWake(context: HostContext, timers: Timers): Promise<W
     wakeAgent: doorbells.wakeAgent,
     async close() {
       closing.abort();
+      context.waits.close();
       await Promise.all([keeper.close(), doorbells.close()]);
     },
   };

@@ -1,7 +1,8 @@
 import { getEventListeners } from 'node:events';
 import { expect, test } from 'vitest';
 import { removeAgent } from '../../../../src/host/agents/agents.ts';
-import { useInbox, watchInbox } from '../../../../src/host/mail/inbox.ts';
+import { useInbox } from '../../../../src/host/mail/inbox.ts';
+import { watchInbox } from '../../../../src/host/mail/inbox-waits.ts';
 import { ManualTimers } from '../../../support/manual-time.ts';
 import { accepted, idOf, contextOf, refused, send } from '../../../support/mail-context.ts';
 

@@ -2,6 +2,8 @@
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import type { JSONRPCMessage } from '@modelcontextprotocol/server';
+import { ClientTransport } from '../../../../src/host/mcp/client-transport.ts';
 import { serveMcp } from '../../../../src/host/mcp/serve.ts';
 import { mcpDaemon } from '../../../support/mcp-in-process.ts';
 
@@ -55,6 +57,50 @@ async function initialised() {
   expect(await here.heard()).toMatchObject({ id: 0, result: { protocolVersion: '2025-03-26' } });
   here.say(READY);
   return here;
+}
+
+function openTransport(): { transport: ClientTransport; stdin: PassThrough; stdout: PassThrough } {
+  const [stdin, stdout] = [new PassThrough(), new PassThrough()];
+  const transport = new ClientTransport({ stdin, stdout }, () => undefined);
+  void transport.start();
+  return { transport, stdin, stdout };
+}
+
+function answerTo(id: number): JSONRPCMessage {
+  return { jsonrpc: '2.0', id, result: {} };
+}
+
+describe('whether an answer was written', () => {
+  test('is told when the client has it', async () => {
+    const { transport } = openTransport();
+    const isWritten = transport.whenWritten(1);
+    await transport.send(answerTo(2));
+    await transport.send(answerTo(1));
+    expect(await isWritten).toBe(true);
+  });
+
+  test.each<[why: string, end: (stdin: PassThrough, stdout: PassThrough) => void]>([
+    ['cancels the request', (stdin) => stdin.write(cancelled(1))],
+    ['disconnects', (stdin) => stdin.end()],
+    ['takes nothing more', (_stdin, stdout) => stdout.destroy(new Error('EPIPE'))],
+  ])('is not told of one whose client %s', async (_why, end) => {
+    const { transport, stdin, stdout } = openTransport();
+    const isWritten = transport.whenWritten(1);
+    end(stdin, stdout);
+    expect(await isWritten).toBe(false);
+  });
+
+  test('nor of one in a batch, whose answers wait for each other', async () => {
+    const { transport, stdin } = openTransport();
+    const taken = once(stdin, 'data');
+    stdin.write(`${JSON.stringify([request(1, 'ping'), request(2, 'ping')])}\n`);
+    await taken;
+    expect(await transport.whenWritten(1)).toBe(false);
+  });
+});
+
+function cancelled(requestId: number): string {
+  return `${JSON.stringify({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId } })}\n`;
 }
 
 describe('a line of the client', () => {
