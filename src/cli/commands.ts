@@ -211,7 +211,7 @@ export const COMMANDS: CommandTable = {
     hooks: from(
       hooks,
       'hooksCommand',
-      'Let Claude Code, Codex, Gemini CLI or OpenCode report its sessions, and be woken by mail.',
+      'Let Claude Code, Codex, Gemini CLI, Qwen Code or OpenCode report its sessions, and be woken by mail.',
     ),
     mcp: from(mcp, 'mcpCommand', 'Serve the mail tools of an agent over MCP, on standard input and output.'),
   }),

@@ -30,6 +30,7 @@ class Home {
       CLAUDE_CONFIG_DIR: join(folder, 'claude'),
       CODEX_HOME: join(folder, 'codex'),
       GEMINI_CLI_HOME: folder,
+      QWEN_HOME: join(folder, '.qwen'),
       XDG_CONFIG_HOME: join(folder, 'config'),
     };
   }
@@ -196,16 +197,19 @@ test('Codex is woken by its queue, in the folder and with the thread of its sess
   await sending;
 });
 
-test('Gemini CLI is told at its prompts, registers its pane of tmux, and is idle after its turn', async () => {
+test.each([
+  ['gemini', 'BeforeAgent', 'AfterAgent'],
+  ['qwen', 'UserPromptSubmit', 'Stop'],
+])('%s is told at its prompts, registers its pane of tmux, and is idle after its turn', async (name, begins, ends) => {
   const { here } = await homeWithAgents();
-  await here.json('hooks', 'install', 'gemini', '--agent', 'bob');
-  const settings = await settingsOf(join(here.folder, '.gemini', 'settings.json'));
+  await here.json('hooks', 'install', name, '--agent', 'bob');
+  const settings = await settingsOf(join(here.folder, `.${name}`, 'settings.json'));
   expect(await here.request()).toBe('offline');
   const pane = { TMUX: '/no/such/socket,1,0', TMUX_PANE: '%0' };
-  const prompt = await here.hook(settings, 'BeforeAgent', pane);
-  expect(JSON.parse(prompt.stdout)).toEqual(context('BeforeAgent'));
+  const prompt = await here.hook(settings, begins, pane);
+  expect(JSON.parse(prompt.stdout)).toEqual(context(begins));
   expect(await here.session()).toMatchObject({ agent: 'bob', wake: ['tmux'] });
-  expect(await here.hook(settings, 'AfterAgent', pane)).toMatchObject({ code: 0, stdout: '', stderr: '' });
+  expect(await here.hook(settings, ends, pane)).toMatchObject({ code: 0, stdout: '', stderr: '' });
   expect(await here.hook(settings, 'SessionStart')).toMatchObject({ code: 0 });
   expect(await here.session()).toMatchObject({ wake: [] });
   expect(await here.hook(settings, 'SessionEnd')).toMatchObject({ code: 0, stdout: '' });
@@ -259,6 +263,33 @@ test('OpenCode is woken by the plugin, and the request to its model is the proof
   expect((await here.run('hooks', 'install', 'opencode')).stderr).toContain('is not a plugin that Poste wrote');
   expect((await here.run('hooks', 'uninstall', 'opencode')).code).toBe(1);
   expect(await readFile(file, 'utf8')).toBe('// mine');
+});
+
+test('OpenCode gets no turn of ours where it answers once: in opencode run, and in sessions of it', async () => {
+  const { here } = await homeWithAgents();
+  const { file } = await here.json<{ file: string }>('hooks', 'install', 'opencode', '--agent', 'bob');
+  const plugin = (await import(pathToFileURL(file).href)) as { Poste: Plugin };
+  const rules = [{ permission: 'question', pattern: '*', action: 'deny' }];
+  const session = { get: () => Promise.resolve({ data: { permission: rules } }) };
+  const startedAs = (...words: string[]): Promise<OpenCodeHooks> => {
+    process.argv = ['bun', '/opencode', ...words];
+    return plugin.Poste({ client: { session } });
+  };
+  const { argv } = process;
+  onTestFinished(() => {
+    process.argv = argv;
+  });
+  expect(await startedAs('--print-logs', 'run', 'go')).toEqual({});
+  expect(await startedAs('run', '--interactive')).toHaveProperty('event');
+  const hooks = await startedAs('serve');
+  const created = (info: object) => hooks.event({ event: { type: 'session.created', properties: { info } } });
+  await created({ id: 'ses_run', permission: rules });
+  await hooks['chat.message']({ sessionID: 'ses_run' }, { message: { id: 'msg_0' }, parts: [] });
+  onTestFinished(() => hooks.event({ event: { type: 'session.deleted', properties: { info: { id: 'ses_1' } } } }));
+  await created({ id: 'ses_1' });
+  await expect.poll(() => here.session(), { timeout: PATIENCE_MS }).toMatchObject({ session_id: 'ses_1' });
+  const { sessions } = await here.json<SessionListResult>('session', 'list');
+  expect(sessions).toHaveLength(1);
 });
 
 test('the owner allows the tools with the hooks, and uninstall takes exactly that back', async () => {

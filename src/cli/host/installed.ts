@@ -5,13 +5,18 @@
 import { accessSync, constants, existsSync } from 'node:fs';
 import type { Check } from '../../host/contract/daemon.ts';
 import { mailToolsOf } from '../../host/hooks/mcp-settings.ts';
-import { SETTINGS_OF, SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/settled-programs.ts';
+import {
+  type HookedProgram,
+  SETTINGS_OF,
+  SETTLED_PROGRAMS,
+  type SettledProgram,
+} from '../../host/hooks/settled-programs.ts';
 import { broken, note, ok } from '../../lib/check.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { failureOf } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
-import { hookFile, serverOfProgram, settingsText, toolsFile } from '../lib/program-settings.ts';
+import { hookFile, isHooked, serverOfProgram, settingsText, toolsFile } from '../lib/program-settings.ts';
 import { ownService } from './service-manager.ts';
 
 interface Installed {
@@ -67,21 +72,21 @@ function installed(context: CommandContext): { found: Installed[]; unread: Check
     }
   };
   for (const name of SETTLED_PROGRAMS) {
-    take('wake', name, () => hooksOf(context, name));
+    if (isHooked(name)) take('wake', name, () => hooksOf(context, name));
     take('wake', name, () => toolsOf(context, name));
   }
   take('daemon', 'service', () => serviceOf(context));
   return { found: [...found.values()], unread: [...unread.values()] };
 }
 
-function hooksOf(context: CommandContext, name: SettledProgram): Installed[] {
+function hooksOf(context: CommandContext, name: HookedProgram): Installed[] {
   const file = hookFile(context, name);
-  const { hookWords, hookNoun } = SETTINGS_OF[name];
-  return settingsText(file, hookWords).map((words) => {
+  const { words: wordsIn, noun } = SETTINGS_OF[name].hooks;
+  return settingsText(file, wordsIn).map((words) => {
     const at = words.indexOf('--agent');
     const agent = at === -1 ? '' : ` --agent ${shellWord(words[at + 1] ?? '')}`;
     const remedy = `poste hooks install ${name}${agent}`;
-    return { area: 'wake', file, what: hookNoun, words: words.slice(0, 2), remedy };
+    return { area: 'wake', file, what: noun, words: words.slice(0, 2), remedy };
   });
 }
 

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { isSameServer, mailToolsOf, type ServerCommand } from '../../host/hooks/mcp-settings.ts';
-import { SETTINGS_OF, type SettledProgram } from '../../host/hooks/settled-programs.ts';
+import { type HookedProgram, SETTINGS_OF, type SettledProgram } from '../../host/hooks/settled-programs.ts';
 import { defaultHostName, initialiseHost } from '../../host/init.ts';
 import { ownPaths } from '../../host/base/paths.ts';
 import { isListening } from '../../lib/unix-socket.ts';
@@ -19,6 +19,7 @@ import {
   digestOf,
   type Edit,
   hookFile,
+  isHooked,
   plannedEdit,
   serverOf,
   serverOfProgram,
@@ -169,9 +170,8 @@ function programSteps(
     path: file,
     change: (text) => SETTINGS_OF[program].addServer(server, earlierServers(context, file))(text),
   };
-  const hooks = addHooks(context, program, agent);
   const allowed = isAllowed ? allowTools(context, program) : undefined;
-  const look = (): Look => serverLook(context, { program, file, agent, server });
+  const look = (): Look => serverLook(context, { program, file, agent, server }, tools);
   return [
     {
       ...editStep(context, `add the mail tools of ${agent} to ${file}`, tools, () => {
@@ -180,18 +180,21 @@ function programSteps(
       program,
       look,
     },
-    {
-      ...editStep(context, `add the hooks of ${agent} to ${hooks.path}`, hooks, () => hooksEntry(context, program)),
-      program,
-    },
+    ...(isHooked(program) ? [hookStep(context, program, agent)] : []),
     ...(allowed ? [allowStep(context, program, allowed, { tools, look })] : []),
   ];
 }
 
+function hookStep(context: CommandContext, program: HookedProgram, agent: string): Step {
+  const hooks = addHooks(context, program, agent);
+  const text = `add the hooks of ${agent} to ${hooks.path}`;
+  return { ...editStep(context, text, hooks, () => hooksEntry(context, program)), program };
+}
+
 /** The entry for the hooks: those of an earlier setup are its own, and an undo leaves those of others. */
-function hooksEntry(context: CommandContext, program: SettledProgram): EditWritten {
+function hooksEntry(context: CommandContext, program: HookedProgram): EditWritten {
   const file = hookFile(context, program);
-  const isHooked = plannedEdit({ path: file, change: SETTINGS_OF[program].removeHooks }).isChange;
+  const isHooked = plannedEdit({ path: file, change: SETTINGS_OF[program].hooks.remove }).isChange;
   const isOwn = readWritten(context).some((one) => one.type === 'hooks' && one.file === file && !one.others);
   return { type: 'hooks', program, file, ...(isHooked && !isOwn && { others: true }) };
 }
@@ -234,22 +237,24 @@ interface Wanted {
   server: ServerCommand;
 }
 
-function serverLook(context: CommandContext, { program, file, agent, server }: Wanted): Look {
+function serverLook(context: CommandContext, { program, file, agent, server }: Wanted, tools: Edit): Look {
   const there = serverOfProgram(file, program);
   if (there.type === 'absent') return NEEDED;
   const text = `the MCP server poste in ${file}`;
   const repair = 'remove it there and run poste setup again';
-  const tools = there.type === 'command' ? mailToolsOf(there.server) : undefined;
+  const mailTools = there.type === 'command' ? mailToolsOf(there.server) : undefined;
   if (there.type === 'command') {
+    // One of an earlier setup may lack what this version writes besides.
+    const isEarlier = earlierServers(context, file).some((one) => isSameServer(there.server, one));
+    if (isEarlier) return plannedEdit(tools).isChange ? NEEDED : ALREADY;
     if (isSameServer(there.server, server)) return ALREADY;
-    if (earlierServers(context, file).some((one) => isSameServer(there.server, one))) return NEEDED;
-    if (tools?.agent !== undefined && isSameName(tools.agent, agent)) return ALREADY;
+    if (mailTools?.agent !== undefined && isSameName(mailTools.agent, agent)) return ALREADY;
   }
-  if (!tools) return { type: 'kept', text, why: `it is another one, ${shownServer(there)}: ${repair}` };
-  if (tools.agent === undefined) {
+  if (!mailTools) return { type: 'kept', text, why: `it is another one, ${shownServer(there)}: ${repair}` };
+  if (mailTools.agent === undefined) {
     return { type: 'kept', text, why: `it has the mail tools of the agent that POSTE_AGENT names: ${repair}` };
   }
-  const other = printable(tools.agent);
+  const other = printable(mailTools.agent);
   return {
     type: 'kept',
     text,

@@ -184,7 +184,7 @@ function removal(context: CommandContext, entry: EditEntry): TextChange {
     case 'server':
       return SETTINGS_OF[entry.program].removeServer(entry.server);
     case 'hooks':
-      return SETTINGS_OF[entry.program].removeHooks;
+      return SETTINGS_OF[entry.program].hooks.remove;
     case 'allowed':
       return allowTools(context, entry.program)?.remove ?? ((text) => text);
     default:

@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { foldName, OWNER_NAME } from '../../host/core/address.ts';
 import { RESERVED_NAMES } from '../../host/core/rows.ts';
-import { mailToolsOf } from '../../host/hooks/mcp-settings.ts';
+import { mailToolsOf, plainServer } from '../../host/hooks/mcp-settings.ts';
 import { SETTINGS_OF, SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/settled-programs.ts';
 import { assertNever } from '../../lib/assert-never.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
@@ -16,7 +16,7 @@ import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { confirmed, isInteractive } from '../lib/input.ts';
-import { programNotices, serverOfProgram, toolsFile } from '../lib/program-settings.ts';
+import { programNotices, serverOf, serverOfProgram, toolsFile } from '../lib/program-settings.ts';
 import { readWritten, withSetupLock } from '../lib/setup-record.ts';
 import { type Agents, type Look, type Step, stepsOf } from './setup-steps.ts';
 import { undoSetup } from './setup-undo.ts';
@@ -29,14 +29,17 @@ interface SetupFlags {
   dryRun?: boolean;
   yes?: boolean;
   undo?: boolean;
+  print?: string;
   json?: boolean;
 }
 
 const NOTES = `
 Creates the host, starts the daemon (as a service where systemd is there), adds an agent for each program that is found
-on PATH, and writes the mail tools and the hooks into the program's own settings, with a copy of what they were. It asks
-first, and what is done already stays. So does an MCP server named poste that setup did not write. Programs that run see
-it at their next start.
+on PATH, and writes the mail tools and the hooks into the program's own settings, with a copy of what they were. Copilot
+CLI, Cline and Crush get the mail tools alone. It asks first, and what is done already stays. So does an MCP server
+named poste that setup did not write. Programs that run see it at their next start.
+
+For any other program --print prints the entry of the mail tools, to paste into its settings, and changes nothing.
 
 --undo takes back what setup did, and nothing else. The keys of this host stay, and so does an agent that has mail,
 received or sent, and an entry that you changed since.
@@ -44,6 +47,7 @@ received or sent, and an entry that you changed since.
 Examples:
   $ poste setup --dry-run
   $ poste setup --yes --agent claude-code=builder --agent codex=reviewer --allow-tools
+  $ poste setup --print tester
   $ poste setup --undo`;
 
 export function setupCommand(context: CommandContext): Command {
@@ -52,7 +56,7 @@ export function setupCommand(context: CommandContext): Command {
     .addOption(
       new Option(
         '--agent <program=name>',
-        'the agent of a program (default: the one it has, else claude, codex, gemini, opencode)',
+        'the agent of a program (default: the one it has, else the name of its command)',
       ).argParser(agentOfProgram),
     )
     .option('--allow-tools', 'also let the programs use the mail tools without asking you')
@@ -67,9 +71,29 @@ export function setupCommand(context: CommandContext): Command {
         'service',
       ]),
     )
+    .addOption(
+      new Option('--print <agent>', 'only print the mail tools of an agent as an entry for any other program')
+        .argParser(givenName)
+        .conflicts(['program', 'agent', 'allowTools', 'service', 'dryRun', 'yes', 'undo']),
+    )
     .option(...JSON_FLAG)
     .addHelpText('after', NOTES)
-    .action(async (flags: SetupFlags) => (flags.undo ? undo(context, flags) : setup(context, flags)));
+    .action(async (flags: SetupFlags) => {
+      if (flags.print !== undefined) return print(context, flags.print, flags);
+      await (flags.undo ? undo(context, flags) : setup(context, flags));
+    });
+}
+
+/** The entry alone is on standard output: it may be written into a file. */
+function print(context: CommandContext, agent: string, { json }: SetupFlags): void {
+  const entry = { mcpServers: { poste: plainServer()(serverOf(context, agent)) } };
+  context.stdout.write(json ? jsonLine(entry) : `${JSON.stringify(entry, null, 2)}\n`);
+  if (json) return;
+  const lines = [
+    'Paste this into the settings of your program, where the list may be called otherwise, such as mcp or servers.',
+    `poste agent add ${agent} adds the agent, if it is not there yet.`,
+  ];
+  context.stderr.write(formatLines(lines));
 }
 
 function agentOfProgram(text: string, before: Agents = new Map()): Agents {
@@ -81,9 +105,13 @@ function agentOfProgram(text: string, before: Agents = new Map()): Agents {
     throw new InvalidArgumentError(`Give one of ${SETTLED_PROGRAMS.join(', ')}, then = and the agent: ${example}.`);
   }
   if (before.has(program)) throw new InvalidArgumentError(`${program} has the agent ${before.get(program)} already.`);
+  return new Map([...before, [program, givenName(name)]]);
+}
+
+function givenName(name: string): string {
   const fault = nameFault(name);
   if (fault !== undefined) throw new InvalidArgumentError(`${fault}.`);
-  return new Map([...before, [program, name]]);
+  return name;
 }
 
 /** Why no agent can have this name. */
@@ -215,7 +243,8 @@ function programsHere(context: CommandContext, { program: wanted, agent = new Ma
   const names = Object.values(SETTINGS_OF)
     .map(({ command }) => command)
     .join(', ');
-  throw new CommandFailed('notFound', 'NO_PROGRAM', `none of ${names} is on PATH: install one of them first`);
+  const remedy = 'install one of them first, or print an entry for your program with poste setup --print <agent>';
+  throw new CommandFailed('notFound', 'NO_PROGRAM', `none of ${names} is on PATH: ${remedy}`);
 }
 
 /**

@@ -10,7 +10,7 @@ import {
   type ServerThere,
   type TextChange,
 } from '../../host/hooks/mcp-settings.ts';
-import { SETTINGS_OF, type SettledProgram } from '../../host/hooks/settled-programs.ts';
+import { type HookedProgram, SETTINGS_OF, type SettledProgram } from '../../host/hooks/settled-programs.ts';
 import { SettingsRefused } from '../../host/hooks/settings-text.ts';
 import { readSettings, type SettingsFile, writeSettings } from '../../host/hooks/settings.ts';
 import { ownPaths } from '../../host/base/paths.ts';
@@ -35,20 +35,27 @@ function ownHome(context: CommandContext): string | undefined {
   return context.env['POSTE_HOME'] ? ownPaths(context).dataFolder : undefined;
 }
 
-export function hookFile(context: CommandContext, name: SettledProgram): string {
-  return join(folderOf(context, name), SETTINGS_OF[name].settingsFile);
+export function isHooked(name: SettledProgram): name is HookedProgram {
+  return SETTINGS_OF[name].hooks !== undefined;
 }
 
-export function addHooks(context: CommandContext, name: SettledProgram, agent: string | undefined): Edit {
+export function hookFile(context: CommandContext, name: HookedProgram): string {
+  return join(folderOf(context, name), SETTINGS_OF[name].hooks.file);
+}
+
+export function addHooks(context: CommandContext, name: HookedProgram, agent: string | undefined): Edit {
   const parts = { node: process.execPath, main: context.program, agent, home: ownHome(context) };
-  return { path: hookFile(context, name), change: SETTINGS_OF[name].addHooks(parts, versionOf(context, name)) };
+  return { path: hookFile(context, name), change: SETTINGS_OF[name].hooks.add(parts, versionOf(context, name)) };
 }
 
 const VERSION_MS = 5000;
 
 /** The version that the program of the PATH says, where its hooks depend on it. One that says none is old. */
-function versionOf({ env }: CommandContext, name: SettledProgram): string | undefined {
-  const { command, asksVersion } = SETTINGS_OF[name];
+function versionOf({ env }: CommandContext, name: HookedProgram): string | undefined {
+  const {
+    command,
+    hooks: { asksVersion },
+  } = SETTINGS_OF[name];
   const program = findProgram(command, env['PATH']);
   if (program === undefined || !asksVersion) return undefined;
   try {
@@ -108,13 +115,14 @@ export function allowTools(
 ): (Edit & Pick<AllowedTools, 'remove'>) | undefined {
   const { tools } = SETTINGS_OF[name];
   if (!tools) return undefined;
-  const path = tools.isInHookFile ? hookFile(context, name) : toolsFile(context, name);
+  const path = tools.isInHookFile && isHooked(name) ? hookFile(context, name) : toolsFile(context, name);
   return { path, change: tools.add, remove: tools.remove };
 }
 
 /** The steps that the owner must or may also take in the program, in sentences. Throws `CommandFailed`. */
 export function programNotices(context: CommandContext, name: SettledProgram): string[] {
-  return refusing(hookFile(context, name), () => SETTINGS_OF[name].notices(folderOf(context, name)));
+  const file = isHooked(name) ? hookFile(context, name) : toolsFile(context, name);
+  return refusing(file, () => SETTINGS_OF[name].notices?.(folderOf(context, name)) ?? []);
 }
 
 /** An edit whose file was read. */

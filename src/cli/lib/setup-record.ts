@@ -12,7 +12,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { ProcessMark } from '../../host/core/session-rows.ts';
 import { isRunning, processFacts } from '../../host/wake/processes.ts';
 import type { ServerCommand } from '../../host/hooks/mcp-settings.ts';
-import type { SettledProgram } from '../../host/hooks/settled-programs.ts';
+import type { HookedProgram, SettledProgram } from '../../host/hooks/settled-programs.ts';
 import { makePrivateFolder, ownPaths } from '../../host/base/paths.ts';
 import { replaceFile } from '../../lib/files.ts';
 import type { CommandContext } from './context.ts';
@@ -27,7 +27,7 @@ export type Written =
   | { type: 'agent'; name: string }
   | { type: 'server'; program: SettledProgram; file: string; server: ServerCommand; edited?: Edited }
   /** `others`: hooks of Poste stood there that setup had not written. */
-  | { type: 'hooks'; program: SettledProgram; file: string; others?: true; edited?: Edited }
+  | { type: 'hooks'; program: HookedProgram; file: string; others?: true; edited?: Edited }
   | { type: 'allowed'; program: SettledProgram; file: string; edited?: Edited };
 
 /** A file as it was left: as long as nobody changed it, undo puts the copy back, byte for byte. */

@@ -1,7 +1,7 @@
 /** `poste hooks`: adds Poste's hooks to the settings of programs that run agents, removes them, and runs as a hook. */
 import { Argument, Command, Option } from 'commander';
 import { HOOK_PROGRAMS, type HookProgramName } from '../../host/hooks/programs.ts';
-import { SETTINGS_OF, SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/settled-programs.ts';
+import { HOOKED_PROGRAMS, type HookedProgram, SETTINGS_OF } from '../../host/hooks/settled-programs.ts';
 import { type CommandContext, agentOption } from '../lib/context.ts';
 import { requireAgentName } from '../lib/daemon-call.ts';
 import { JSON_FLAG, jsonLine } from '../lib/format.ts';
@@ -30,6 +30,7 @@ Examples:
   $ poste hooks install claude-code --agent backend
   $ poste hooks install codex --allow-tools
   $ poste hooks install gemini --agent tester
+  $ poste hooks install qwen --agent checker
   $ poste hooks install opencode --agent writer
   $ poste hooks uninstall codex`;
 
@@ -65,11 +66,11 @@ function withChangeFlags(command: Command): Command {
 
 function installCommand(context: CommandContext): Command {
   const command = new Command('install').description('Add the hooks to the settings of a program.');
-  command.addArgument(programArgument(SETTLED_PROGRAMS)).addOption(installedAgentOption());
+  command.addArgument(programArgument(HOOKED_PROGRAMS)).addOption(installedAgentOption());
   command.option('--allow-tools', 'also let the program use the mail tools without asking you');
   return withChangeFlags(command)
     .addHelpText('after', '\nExample:\n  $ poste hooks install claude-code --agent backend --dry-run')
-    .action(async (name: SettledProgram, flags: ChangeFlags) => {
+    .action(async (name: HookedProgram, flags: ChangeFlags) => {
       const { agent, allowTools: isAllowed = false } = flags;
       if (agent !== undefined) requireAgentName(agent, '--agent');
       const allowed = isAllowed ? allowTools(context, name) : undefined;
@@ -86,15 +87,15 @@ function installCommand(context: CommandContext): Command {
 
 function uninstallCommand(context: CommandContext): Command {
   const command = new Command('uninstall').description('Remove the hooks from the settings of a program.');
-  return withChangeFlags(command.addArgument(programArgument(SETTLED_PROGRAMS)))
+  return withChangeFlags(command.addArgument(programArgument(HOOKED_PROGRAMS)))
     .addHelpText(
       'after',
       '\nAlso takes back the --allow-tools of an install.\n\nExample:\n  $ poste hooks uninstall claude-code',
     )
-    .action(async (name: SettledProgram, flags: ChangeFlags) => {
+    .action(async (name: HookedProgram, flags: ChangeFlags) => {
       const entry = readWritten(context).find((one) => one.type === 'allowed' && one.program === name);
       const allowed = entry && allowTools(context, name);
-      const hooks = { path: hookFile(context, name), change: SETTINGS_OF[name].removeHooks };
+      const hooks = { path: hookFile(context, name), change: SETTINGS_OF[name].hooks.remove };
       const edits = planEdits([hooks, ...(allowed ? [{ path: allowed.path, change: allowed.remove }] : [])]);
       if (!entry || flags.dryRun) return change(context, name, flags, edits, false);
       return withSetupLock(context, async () => {
@@ -114,7 +115,7 @@ function planEdits([first, second]: readonly Edit[]): PlannedEdit[] {
 
 async function change(
   context: CommandContext,
-  program: SettledProgram,
+  program: HookedProgram,
   { dryRun: dry_run = false, json }: ChangeFlags,
   edits: readonly PlannedEdit[],
   isInstalled: boolean,

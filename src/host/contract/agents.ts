@@ -87,7 +87,7 @@ const WakeMethodInput = Type.Union([
       socket: Type.Union([absolutePath, Type.Null()]),
       pane: Type.String({ pattern: '^%[0-9]{1,9}$' }),
       /** The program's input line; `unknown` only where the owner asked for keys. Without it nothing is typed. */
-      input: Type.Optional(Type.Enum(['gemini', 'unknown'])),
+      input: Type.Optional(Type.Enum(['gemini', 'qwen', 'unknown'])),
     },
     CLOSED,
   ),

@@ -15,7 +15,7 @@ export type WakeMethod =
    * Keys sent to a tmux pane, while the pane shows the session's process at an empty input line. `input` is what such a
    * line looks like: `unknown` only where the owner asked for keys; nothing is typed where it is absent.
    */
-  | { type: 'tmux'; socket: string | null; pane: string; input?: 'gemini' | 'unknown' };
+  | { type: 'tmux'; socket: string | null; pane: string; input?: 'gemini' | 'qwen' | 'unknown' };
 
 export type WakeMethodName = WakeMethod['type'];
 

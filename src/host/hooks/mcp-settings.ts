@@ -12,8 +12,6 @@ export type TextChange = (text: string | undefined) => string | undefined;
 
 type Json = Record<string, unknown>;
 
-const CLAUDE_RULE = 'mcp__poste';
-
 /** The part of a program's settings that names our MCP server. */
 export interface ServerSettings {
   /**
@@ -46,9 +44,9 @@ export function jsonServers(list: string, entryOf: (server: ServerCommand) => Js
             args: _args,
             env: _env,
             environment: _environment,
-            ...added
+            ...theirs
           } = (before ?? {}) as Json;
-          return { ...(settings as Json), [list]: { ...servers, [NAME]: { ...added, ...entryOf(server) } } };
+          return { ...(settings as Json), [list]: { ...servers, [NAME]: { ...entryOf(server), ...theirs } } };
         }),
     removeServer: (server) => (text) =>
       changedJson(text, (settings) => {
@@ -63,9 +61,14 @@ export function jsonServers(list: string, entryOf: (server: ServerCommand) => Js
   };
 }
 
-/** The entry of a server in Claude Code and Gemini CLI; the type stands in Claude Code's alone. */
-export function plainServer({ command, args, env }: ServerCommand, type: { type?: 'stdio' } = {}): Json {
-  return { ...type, command, args: [...args], ...(Object.keys(env).length > 0 && { env }) };
+/** The entry of a server in the form that most programs read, with the members that this program wants besides. */
+export function plainServer(members: Json = {}): (server: ServerCommand) => Json {
+  return ({ command, args, env }) => ({
+    ...members,
+    command,
+    args: [...args],
+    ...(Object.keys(env).length > 0 && { env }),
+  });
 }
 
 export function openCodeServer({ command, args, env }: ServerCommand): Json {
@@ -79,15 +82,21 @@ export interface AllowedTools {
   remove: TextChange;
 }
 
-export const CLAUDE_TOOLS: AllowedTools = {
-  add: (text) => changedJson(text, (settings) => withClaudeRules(settings, (rules) => [...rules, CLAUDE_RULE])),
-  remove: (text) => changedJson(text, withoutClaudeRule),
-};
+/** Settings with a list of rules in their `permissions`, one of which allows a tool, or all tools of a server. */
+export function permittedTools(list: string, ours: readonly string[]): AllowedTools {
+  return {
+    add: (text) => changedJson(text, (settings) => withRules(settings, list, ours)),
+    remove: (text) => changedJson(text, (settings) => withoutRules(settings, list, ours)),
+  };
+}
 
-export const GEMINI_TOOLS: AllowedTools = {
-  add: (text) => changedJson(text, (settings) => withTrust(settings, true)),
-  remove: (text) => changedJson(text, (settings) => withTrust(settings, undefined)),
-};
+/** Settings that trust a server as a whole, in its entry. `command` is the program's own. */
+export function trustedTools(command: string): AllowedTools {
+  return {
+    add: (text) => changedJson(text, (settings) => withTrust(settings, true, command)),
+    remove: (text) => changedJson(text, (settings) => withTrust(settings, undefined, command)),
+  };
+}
 
 export const CODEX_TOOLS: AllowedTools = {
   add: (text = '') => withCodexApproval(text),
@@ -106,6 +115,8 @@ export const CODEX_SERVERS: ServerSettings = {
 /** The command by which these settings start a server; `undefined` when they reach it in another way. */
 function commandOf(server: unknown): ServerCommand | undefined {
   if (!isRecord(server)) return undefined;
+  // `cline mcp add` keeps the command one level below.
+  if (isRecord(server['transport'])) return commandOf(server['transport']);
   const { command, args = [], env, environment = env ?? {} } = server;
   const words: unknown[] = [...(Array.isArray(command) ? (command as unknown[]) : [command]), ...asList(args)];
   const [program, ...rest] = words.map(String);
@@ -131,27 +142,28 @@ function withMember(settings: Json, name: string, member: Json): Json {
   return Object.keys(member).length === 0 ? others : { ...settings, [name]: member };
 }
 
-function withClaudeRules(settings: unknown, change: (rules: readonly unknown[]) => unknown[]): Json {
+function withRules(settings: unknown, list: string, ours: readonly string[]): Json {
   const permissions = memberOf(settings, 'permissions');
-  const rules: unknown = permissions['allow'] ?? [];
-  if (!Array.isArray(rules)) throw new SettingsRefused('has "permissions.allow" that is no list');
-  if (rules.includes(CLAUDE_RULE)) return settings as Json;
-  return { ...(settings as Json), permissions: { ...permissions, allow: change(rules) } };
+  const rules: unknown = permissions[list] ?? [];
+  if (!Array.isArray(rules)) throw new SettingsRefused(`has "permissions.${list}" that is no list`);
+  const missing = ours.filter((rule) => !rules.includes(rule));
+  if (missing.length === 0) return settings as Json;
+  return { ...(settings as Json), permissions: { ...permissions, [list]: [...(rules as unknown[]), ...missing] } };
 }
 
-function withoutClaudeRule(settings: unknown): Json {
-  const { allow, ...permissions } = memberOf(settings, 'permissions');
-  if (!Array.isArray(allow) || !allow.includes(CLAUDE_RULE)) return settings as Json;
-  const rules: unknown[] = allow.filter((rule) => rule !== CLAUDE_RULE);
-  return withMember(settings as Json, 'permissions', { ...permissions, ...(rules.length > 0 && { allow: rules }) });
+function withoutRules(settings: unknown, list: string, ours: readonly unknown[]): Json {
+  const { [list]: rules, ...permissions } = memberOf(settings, 'permissions');
+  if (!Array.isArray(rules) || !rules.some((rule) => ours.includes(rule))) return settings as Json;
+  const left: unknown[] = rules.filter((rule) => !ours.includes(rule));
+  return withMember(settings as Json, 'permissions', { ...permissions, ...(left.length > 0 && { [list]: left }) });
 }
 
-function withTrust(settings: unknown, trust: true | undefined): Json {
+function withTrust(settings: unknown, trust: true | undefined, command: string): Json {
   const servers = memberOf(settings, 'mcpServers');
   const server = servers[NAME];
   if (!isRecord(server)) {
     if (trust === undefined) return settings as Json;
-    throw missingServer('gemini mcp add poste poste mcp --agent NAME --start');
+    throw missingServer(`${command} mcp add poste poste mcp --agent NAME --start`);
   }
   const { trust: _before, ...others } = server;
   const changed = trust ? { ...server, trust } : others;

@@ -5,6 +5,9 @@
  * The plugin calls `poste session`: it registers the session that was used last, waits for its doorbell, and gives
  * OpenCode the line as a prompt. A prompt that comes during a turn is read between two steps, so the proof that the
  * agent has the line is the first request to the model after it (`chat.params`, which names the newest prompt).
+ *
+ * `opencode run` answers once and ends: a turn that mail begins would change its answer, so nothing rings there. Its
+ * words show it, and a session that it begins at another server may ask nobody a question.
  */
 import { join } from 'node:path';
 import { configFolder, type Environment } from '../../lib/user-folders.ts';
@@ -52,7 +55,9 @@ const POSTE_OF_NOW =
 
 const PLUGIN_BODY = `
 export const Poste = async ({ client }) => {
-  if (!AGENT) return {};
+  const words = process.argv.slice(2);
+  const isOneShot = words.includes('run') && !words.some((word) => word === '-i' || word === '--interactive');
+  if (!AGENT || isOneShot) return {};
   let session;
   let given;
   let over = new AbortController();
@@ -86,9 +91,13 @@ export const Poste = async ({ client }) => {
     }
   };
 
-  // One session acts for the agent: the one that was used last. A subagent's session has a parent.
+  // One session acts for the agent: the one that was used last. A subagent's session has a parent, and one that
+  // opencode run began may ask nobody.
+  const asksNobody = ({ permission, action }) => permission === 'question' && action === 'deny';
   const use = async (id, info) => {
-    if (id === session || (info ?? (await client.session.get({ path: { id } })).data)?.parentID) return;
+    if (id === session) return;
+    const used = info ?? (await client.session.get({ path: { id } })).data;
+    if (used?.parentID || (Array.isArray(used?.permission) && used.permission.some(asksNobody))) return;
     over.abort();
     over = new AbortController();
     if (session) void poste(['end'], session);

@@ -9,7 +9,7 @@ import { type Environment, homeFolder } from '../../lib/user-folders.ts';
 import type { SessionRegisterInput } from '../contract/agents.ts';
 import { WAKE_ARGUMENT_CHARACTERS_MAX } from '../contract/socket-protocol.ts';
 
-export const HOOK_PROGRAMS = ['claude-code', 'codex', 'gemini'] as const;
+export const HOOK_PROGRAMS = ['claude-code', 'codex', 'gemini', 'qwen'] as const;
 export type HookProgramName = (typeof HOOK_PROGRAMS)[number];
 
 /**
@@ -186,6 +186,44 @@ export const GEMINI: HookProgram = {
   },
 };
 
+/**
+ * Qwen Code: hooks in `settings.json` of `QWEN_HOME` or `~/.qwen`, as its hooks documentation describes them
+ * (https://qwenlm.github.io/qwen-code-docs/en/users/features/hooks). Its events are called as those of Claude Code are.
+ *
+ * What a hook in the background prints reaches no agent, so an idle agent is woken in its terminal, as in Gemini CLI.
+ */
+
+const QWEN_HOOK = { name: 'poste', timeout: SHORT_SECONDS };
+
+export const QWEN: HookProgram = {
+  name: 'qwen',
+  title: 'Qwen Code',
+  entries: [
+    { event: 'SessionStart', moment: 'start', members: QWEN_HOOK },
+    { event: 'UserPromptSubmit', moment: 'prompt', members: QWEN_HOOK },
+    { event: 'Stop', moment: 'idle', members: QWEN_HOOK },
+    { event: 'StopFailure', moment: 'failed', members: QWEN_HOOK },
+    { event: 'SessionEnd', moment: 'end', members: QWEN_HOOK },
+  ],
+  settingsFolder: (environment) => environment['QWEN_HOME'] || join(homeFolder(environment), '.qwen'),
+  settingsFile: 'settings.json',
+  isAttended: ({ commandLine }) => !isQwenOneShot(commandLine()),
+  wake(_sessionId, { environment }) {
+    const pane = tmuxPane(environment, 'qwen');
+    return pane ? [pane] : [];
+  },
+};
+
+/** A prompt among its words is answered once. One that follows a flag cannot be told from the flag's value. */
+function isQwenOneShot(commandLine: readonly string[]): boolean {
+  const program = commandLine.findIndex((word) => /(?:^|\/)(?:qwen|qwen-code\/[^/]+\.js)$/.test(word));
+  const words = program === -1 ? [] : commandLine.slice(program + 1);
+  if (words.some((word) => /^(?:-i|--prompt-interactive)(?:=|$)/.test(word))) return false;
+  const isPrompt = (word: string, at: number): boolean =>
+    /^(?:-p|--prompt)(?:=|$)/.test(word) || (/^[^-]/.test(word) && !words[at - 1]?.startsWith('-'));
+  return words.some(isPrompt);
+}
+
 type PaneMethod = Extract<WakeMethods[number], { type: 'tmux' }>;
 
 /** The pane of tmux that this process runs in, as a wake method; `undefined` outside tmux. */
@@ -202,4 +240,5 @@ export const PROGRAM_OF: Readonly<Record<HookProgramName, HookProgram>> = {
   'claude-code': CLAUDE_CODE,
   codex: CODEX,
   gemini: GEMINI,
+  qwen: QWEN,
 };

@@ -89,6 +89,8 @@ function eventOf({ input, program, waits }: HookCall): HookEvent | undefined {
   // A subagent has no mailbox of its own, and its events are not the session's.
   if (!entry || subagent !== undefined || typeof sessionId !== 'string' || !SESSION_ID.test(sessionId))
     return undefined;
+  // Qwen Code reports each request to its model so, and one between two tools of a turn has no text.
+  if (entry.moment === 'prompt' && prompt === '') return undefined;
   const lines = typeof prompt === 'string' ? doorbellLines(prompt) : [];
   return { name: entry.event, moment: entry.moment, sessionId, lines };
 }

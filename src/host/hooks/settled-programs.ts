@@ -5,21 +5,21 @@
  * A hook does not load this file: what it needs of its program is in programs.ts.
  */
 import { join } from 'node:path';
-import { type Environment, homeFolder } from '../../lib/user-folders.ts';
+import { configFolder, type Environment, homeFolder } from '../../lib/user-folders.ts';
 import {
   type AllowedTools,
-  CLAUDE_TOOLS,
   CODEX_SERVERS,
   CODEX_TOOLS,
-  GEMINI_TOOLS,
   jsonServers,
   openCodeServer,
+  permittedTools,
   plainServer,
   type ServerSettings,
   type TextChange,
+  trustedTools,
 } from './mcp-settings.ts';
 import { openCodeFolder, PLUGIN_FILE, type PluginParts, pluginWords, withoutPlugin, withPlugin } from './opencode.ts';
-import { CLAUDE_CODE, CODEX, GEMINI, HOOK_PROGRAMS, type HookProgram } from './programs.ts';
+import { CLAUDE_CODE, CODEX, GEMINI, HOOK_PROGRAMS, type HookProgram, QWEN } from './programs.ts';
 import { changedJson } from './settings-text.ts';
 import {
   claudeNotices,
@@ -31,94 +31,154 @@ import {
   withoutHooks,
 } from './settings.ts';
 
-/** OpenCode runs no hooks; it loads a plugin. */
-export const SETTLED_PROGRAMS = [...HOOK_PROGRAMS, 'opencode'] as const;
+/** The programs that tell their agents of mail. OpenCode runs no hooks; it loads a plugin. */
+export const HOOKED_PROGRAMS = [...HOOK_PROGRAMS, 'opencode'] as const;
+export type HookedProgram = (typeof HOOKED_PROGRAMS)[number];
+
+/** The programs that get the mail tools alone. */
+const TOOL_PROGRAMS = ['copilot', 'cline', 'crush'] as const;
+type ToolProgram = (typeof TOOL_PROGRAMS)[number];
+
+export const SETTLED_PROGRAMS = [...HOOKED_PROGRAMS, ...TOOL_PROGRAMS] as const;
 export type SettledProgram = (typeof SETTLED_PROGRAMS)[number];
 
 interface HookSettings {
-  /** The folder of its settings, and the file there that has the hooks. */
-  settingsFolder: (environment: Environment) => string;
-  settingsFile: string;
+  /** The file that has the hooks, in the folder of the program's settings. */
+  file: string;
   /** The subject of a sentence on one of the hooks. */
-  hookNoun: string;
+  noun: string;
   /** True when the hooks depend on the version of the program. */
   asksVersion: boolean;
-  addHooks: (parts: PluginParts, version: string | undefined) => TextChange;
-  removeHooks: TextChange;
+  add: (parts: PluginParts, version: string | undefined) => TextChange;
+  remove: TextChange;
   /** The words that our hooks run. Throws `SettingsRefused`. */
-  hookWords: (text: string | undefined) => string[][];
+  words: (text: string | undefined) => string[][];
 }
 
-export interface ProgramSettings extends HookSettings, ServerSettings {
+export interface ProgramSettings extends ServerSettings {
   /** The command that starts the program, which is also the first name of its agent. */
   command: string;
+  settingsFolder: (environment: Environment) => string;
   /** The file that names its MCP servers, for its owner, in all projects. */
   serverFile: (folder: string, environment: Environment, isThere: (path: string) => boolean) => string;
+  hooks?: HookSettings;
   /** Allows the tools of our server, in the file of the servers or of the hooks; a program that never asks has none. */
   tools?: AllowedTools & { isInHookFile?: true };
   /** Sentences on the steps that the owner must or may also take. Throws `SettingsRefused`. */
-  notices: (folder: string) => string[];
+  notices?: (folder: string) => string[];
 }
 
-function hookSettings(program: HookProgram): HookSettings {
-  const { name, settingsFolder, settingsFile, entries } = program;
-  return {
-    settingsFolder,
-    settingsFile,
-    hookNoun: 'a hook',
+interface HookedSettings extends ProgramSettings {
+  hooks: HookSettings;
+}
+
+function hookSettings(program: HookProgram): Pick<HookedSettings, 'settingsFolder' | 'hooks'> {
+  const { name, settingsFolder, settingsFile: file, entries } = program;
+  const hooks: HookSettings = {
+    file,
+    noun: 'a hook',
     asksVersion: entries.some(({ since }) => since !== undefined),
-    addHooks(parts, version) {
+    add(parts, version) {
       const command = hookCommand({ program: name, ...parts });
       return (text) => changedJson(text, (settings) => withHooks(settings, program, command, version));
     },
-    removeHooks: (text) => changedJson(text, (settings) => withoutHooks(settings, program)),
-    hookWords: (text) => hooksIn(text, program),
+    remove: (text) => changedJson(text, (settings) => withoutHooks(settings, program)),
+    words: (text) => hooksIn(text, program),
   };
+  return { settingsFolder, hooks };
 }
 
-export const SETTINGS_OF: Readonly<Record<SettledProgram, ProgramSettings>> = {
+/** The file of the servers lies in the folder of the settings. */
+function serverFile(name: string): ProgramSettings['serverFile'] {
+  return (folder) => join(folder, name);
+}
+
+const COPILOT_ASKS =
+  'Copilot CLI asks you before a mail tool runs, and copilot -p refuses it: to allow the tools, ' +
+  'start it with --allow-tool=poste.';
+
+type SettingsOf = Record<HookedProgram, HookedSettings> & Record<ToolProgram, ProgramSettings>;
+
+export const SETTINGS_OF: Readonly<SettingsOf> = {
   'claude-code': {
     ...hookSettings(CLAUDE_CODE),
-    ...jsonServers('mcpServers', (server) => plainServer(server, { type: 'stdio' })),
+    // Its first prompt waits for a server whose tools are always loaded, and for no other.
+    ...jsonServers('mcpServers', plainServer({ type: 'stdio', alwaysLoad: true })),
     command: 'claude',
     serverFile: (_folder, environment) =>
       join(environment['CLAUDE_CONFIG_DIR'] || homeFolder(environment), '.claude.json'),
-    tools: { ...CLAUDE_TOOLS, isInHookFile: true },
+    tools: { ...permittedTools('allow', ['mcp__poste']), isInHookFile: true },
     notices: (folder) => claudeNotices(readSettings(join(folder, CLAUDE_CODE.settingsFile))),
   },
   codex: {
     ...hookSettings(CODEX),
     ...CODEX_SERVERS,
     command: 'codex',
-    serverFile: (folder) => join(folder, 'config.toml'),
+    serverFile: serverFile('config.toml'),
     tools: CODEX_TOOLS,
     notices: codexNotices,
   },
   gemini: {
     ...hookSettings(GEMINI),
-    ...jsonServers('mcpServers', (server) => plainServer(server)),
+    ...jsonServers('mcpServers', plainServer()),
     command: 'gemini',
-    serverFile: (folder) => join(folder, 'settings.json'),
-    tools: GEMINI_TOOLS,
-    notices: () => [],
+    serverFile: serverFile('settings.json'),
+    tools: trustedTools('gemini'),
+  },
+  qwen: {
+    ...hookSettings(QWEN),
+    ...jsonServers('mcpServers', plainServer()),
+    command: 'qwen',
+    serverFile: serverFile('settings.json'),
+    tools: trustedTools('qwen'),
   },
   opencode: {
-    settingsFolder: openCodeFolder,
-    settingsFile: PLUGIN_FILE,
-    hookNoun: 'the plugin',
-    asksVersion: false,
-    addHooks: (parts) => (text) => withPlugin(text, parts),
-    removeHooks: withoutPlugin,
-    hookWords(text) {
-      const words = pluginWords(text);
-      return words ? [words] : [];
+    hooks: {
+      file: PLUGIN_FILE,
+      noun: 'the plugin',
+      asksVersion: false,
+      add: (parts) => (text) => withPlugin(text, parts),
+      remove: withoutPlugin,
+      words(text) {
+        const words = pluginWords(text);
+        return words ? [words] : [];
+      },
     },
     ...jsonServers('mcp', openCodeServer),
     command: 'opencode',
+    settingsFolder: openCodeFolder,
     serverFile(folder, _environment, isThere) {
       const withComments = join(folder, 'opencode.jsonc');
       return isThere(withComments) ? withComments : join(folder, 'opencode.json');
     },
-    notices: () => [],
+  },
+  copilot: {
+    ...jsonServers('mcpServers', plainServer({ type: 'local', tools: ['*'] })),
+    command: 'copilot',
+    settingsFolder: (environment) => environment['COPILOT_HOME'] || join(homeFolder(environment), '.copilot'),
+    serverFile: serverFile('mcp-config.json'),
+    notices: () => [COPILOT_ASKS],
+  },
+  cline: {
+    ...jsonServers('mcpServers', plainServer()),
+    command: 'cline',
+    settingsFolder: clineFolder,
+    serverFile: (folder, environment) =>
+      environment['CLINE_MCP_SETTINGS_PATH'] || join(folder, 'cline_mcp_settings.json'),
+  },
+  crush: {
+    ...jsonServers('mcp', plainServer({ type: 'stdio' })),
+    command: 'crush',
+    settingsFolder: (environment) => environment['CRUSH_GLOBAL_CONFIG'] || join(configFolder(environment), 'crush'),
+    serverFile: serverFile('crush.json'),
+    tools: permittedTools(
+      'allowed_tools',
+      ['mail_agents', 'mail_inbox', 'mail_reply', 'mail_send'].map((tool) => `mcp_poste_${tool}`),
+    ),
   },
 };
+
+function clineFolder(environment: Environment): string {
+  const own = environment['CLINE_DIR'] || join(homeFolder(environment), '.cline');
+  return join(environment['CLINE_DATA_DIR'] || join(own, 'data'), 'settings');
+}

@@ -35,12 +35,16 @@ interface InputLine {
   isEmpty: (screen: Screen) => boolean;
 }
 
-/** The known input lines. The cursor tells Gemini's placeholder from the same words typed, or in a transcript. */
+/** The known input lines. The cursor tells a placeholder from the same words typed, or in a transcript. */
 const INPUT_LINES: Readonly<Record<NonNullable<Extract<WakeMethod, { type: 'tmux' }>['input']>, InputLine>> = {
   gemini: {
     // `*` when it asks for no approval, `!` when the line is a shell command.
     prompt: /^[>*]$/,
     isEmpty: ({ rows, x, y }) => x === 3 && /^ [>*] {3}Type your message or @path\/to\/file$/.test(rows[y] ?? ''),
+  },
+  qwen: {
+    prompt: /^[>*]$/,
+    isEmpty: ({ rows, x, y }) => x === 2 && /^[>*] {3}Type your message or @path\/to\/file$/.test(rows[y] ?? ''),
   },
   unknown: {
     // Nothing, or signs of a prompt at the end and nowhere else: no question, no menu, and no line half typed behind
@@ -56,8 +60,9 @@ const INPUT_LINES: Readonly<Record<NonNullable<Extract<WakeMethod, { type: 'tmux
 };
 const FRAME_END = /^\s*[╰└┗╚]/;
 
+/** Without spaces and frames; Qwen Code ends what is typed with a space of no width. */
 function squeezeSpaces(text: string): string {
-  return text.replaceAll(/[\s\u2500-\u257F]/gu, '');
+  return text.replaceAll(/[\s\u200B\u2500-\u257F]/gu, '');
 }
 
 /** Whether the input line holds this text and nothing else, with the cursor behind it. */

@@ -193,7 +193,10 @@ test.each([
   [['--undo', '--program', 'claude-code'], "option '--undo' cannot be used with option '--program <name...>'"],
   [['--undo', '--no-service'], "option '--undo' cannot be used with option '--no-service'"],
   [['--undo', '--agent', 'codex=x'], "option '--undo' cannot be used with option '--agent <program=name>'"],
-  [['--agent', 'claude=x'], 'Give one of claude-code, codex, gemini, opencode, then = and the agent'],
+  [
+    ['--agent', 'claude=x'],
+    'Give one of claude-code, codex, gemini, qwen, opencode, copilot, cline, crush, then = and the agent',
+  ],
   [['--agent', 'codex'], 'then = and the agent: codex=builder'],
   [['--agent', 'codex='], "An agent's name has letters, digits"],
   [['--agent', 'codex=a=b'], "An agent's name has letters, digits"],
@@ -203,7 +206,7 @@ test.each([
     ['--program', 'claude-code', '--agent', 'codex=x'],
     'is for a program that --program does not name: add codex there',
   ],
-  [['--program', 'claude'], 'Allowed choices are claude-code, codex, gemini, opencode'],
+  [['--program', 'claude'], 'Allowed choices are claude-code, codex, gemini, qwen, opencode, copilot, cline, crush'],
   [['--program'], 'argument missing'],
   [['claude'], 'too many arguments'],
 ])('wrong arguments are refused, and nothing is changed: %j', async (args, why) => {

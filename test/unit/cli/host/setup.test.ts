@@ -1,4 +1,4 @@
-import { mkdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
@@ -51,6 +51,67 @@ test('all programs that are found are set up, once; undo takes back exactly that
   }
   await expect(read(here, 'config', 'opencode', 'plugins', 'poste.js')).rejects.toThrow('ENOENT');
   expect(await setup(here, '--undo', '--yes')).toEqual([]);
+});
+
+test('Qwen Code gets tools, hooks and trust, Copilot CLI, Cline and Crush the tools; undo leaves none', async () => {
+  const here = await served('qwen', 'copilot', 'cline', 'crush');
+  const files = [
+    ['.qwen', 'settings.json'],
+    ['.copilot', 'mcp-config.json'],
+    ['.cline', 'data', 'settings', 'cline_mcp_settings.json'],
+    ['config', 'crush', 'crush.json'],
+  ] as const;
+  const done = await setup(here, '--yes', '--allow-tools', '--agent', 'crush=tester');
+  expect(done.filter(({ state }) => state === 'done')).toHaveLength(4 + 4 + 1 + 2);
+  const [qwen = '', ...others] = await Promise.all(files.map((file) => read(here, ...file)));
+  expect(JSON.parse(qwen)).toMatchObject({ hooks: { Stop: [{}] }, mcpServers: { poste: { trust: true } } });
+  for (const [at, agent] of ['copilot', 'cline', 'tester'].entries()) {
+    expect(others[at]).toContain(`"${agent}"`);
+    expect(others[at]).not.toContain('hooks');
+  }
+  expect(others[2]).toContain('mcp_poste_mail_send');
+  const again = await runHere(['setup', '--yes', '--json', '--allow-tools'], { environment: here });
+  const { steps, notices } = JSON.parse(again.stdout) as SetupDocument;
+  expect(new Set(steps.map(({ state }) => state))).toEqual(new Set(['already']));
+  expect(notices.join('\n')).toContain('--allow-tool=poste');
+  await setup(here, '--undo', '--yes');
+  for (const file of files) await expect(read(here, ...file)).rejects.toThrow('ENOENT');
+});
+
+test('an entry of an earlier setup gets what this version writes besides, and undo takes back both', async () => {
+  const here = await served('claude');
+  const file = join(here['HOME'] ?? '', '.claude.json');
+  await writeFile(file, ODD);
+  await setup(here, '--yes');
+  const written = await read(here, '.claude.json');
+  expect(JSON.parse(written)).toMatchObject({ mcpServers: { poste: { alwaysLoad: true } } });
+  await writeFile(file, written.replace(/"alwaysLoad": ?true,/, ''));
+  const step = 'add the mail tools of claude to ';
+  const again = await setup(here, '--yes');
+  expect(again.find(({ step: one }) => one.startsWith(step))).toMatchObject({ state: 'done' });
+  expect(JSON.parse(await read(here, '.claude.json'))).toMatchObject({ mcpServers: { poste: { alwaysLoad: true } } });
+  expect((await setup(here, '--yes')).map(({ state }) => state)).not.toContain('done');
+  await setup(here, '--undo', '--yes');
+  expect(JSON.parse(await read(here, '.claude.json'))).toEqual(JSON.parse(ODD));
+});
+
+test('--print prints the entry of the mail tools for any other program, and changes nothing', async () => {
+  const here = await machine();
+  const { code, stdout, stderr } = await runHere(['setup', '--print', 'tester'], { environment: here });
+  expect(code).toBe(0);
+  const { mcpServers } = JSON.parse(stdout) as { mcpServers: { poste: object } };
+  const args = [expect.any(String), 'mcp', '--agent', 'tester', '--start'];
+  expect(mcpServers.poste).toEqual({ command: process.execPath, args, env: { POSTE_HOME: here['POSTE_HOME'] } });
+  expect(stderr).toContain('poste agent add tester adds the agent');
+  const json = await runHere(['setup', '--print', 'tester', '--json'], { environment: here });
+  expect(json).toMatchObject({ stdout: `${JSON.stringify({ mcpServers })}\n`, stderr: '' });
+  expect(await readdir(here['HOME'] ?? '')).toEqual(['bin']);
+  const none = await runHere(['setup', '--yes'], { environment: here });
+  expect(none.stderr).toContain('none of claude, codex, gemini, qwen, opencode, copilot, cline, crush is on PATH');
+  expect(none.stderr).toContain('poste setup --print <agent>');
+  const refused = await runHere(['setup', '--print', 'b b'], { environment: here });
+  expect(refused.stderr).toContain("An agent's name has letters");
+  expect((await runHere(['setup', '--print', 'b', '--undo'], { environment: here })).code).toBe(2);
 });
 
 test('a setup that was cut off in the middle goes on where it was, and is undone whole', async () => {

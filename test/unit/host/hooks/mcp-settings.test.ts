@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { mailToolsOf } from '../../../../src/host/hooks/mcp-settings.ts';
 import { SETTINGS_OF, SETTLED_PROGRAMS } from '../../../../src/host/hooks/settled-programs.ts';
+import { TOOLS } from '../../../../src/host/mcp/tools.ts';
 import { SettingsRefused } from '../../../../src/host/hooks/settings-text.ts';
 
 const SERVER = {
@@ -13,7 +14,12 @@ const THEIRS = {
   'claude-code': '{\n  "projects": {},\n  "mcpServers": {\n    "other": {\n      "command": "o"\n    }\n  }\n}\n',
   codex: '# mine\nmodel = "o" # best\n\n[mcp_servers.other]\ncommand = "o"\n\n[features]\nhooks = true\n',
   gemini: '{\n\t"theme": "dark"\n}\n',
+  qwen: '{\n  "$version": 6 // theirs\n}\n',
   opencode: '{\n  "$schema": "https://opencode.ai/config.json"\n}\n',
+  copilot: '{"mcpServers":{"other":{"command":"o","args":[]}}}\n',
+  cline:
+    '{\n  "mcpServers": {\n    "other": {\n      "transport": { "type": "stdio", "command": "o" }\n    }\n  }\n}\n',
+  crush: '{\n  "permissions": {\n    "allowed_tools": ["view"]\n  }\n}\n',
 };
 
 describe.each(SETTLED_PROGRAMS)('the MCP server in %s', (program) => {
@@ -44,8 +50,9 @@ describe.each(SETTLED_PROGRAMS)('a server of another agent in %s', (program) => 
   test('takes the place of an earlier one, whose approvals stay; one that only looks like it stays', () => {
     const allowed = SETTINGS_OF[program].tools;
     const before = SETTINGS_OF[program].addServer(SERVER)(THEIRS[program]);
-    // Claude Code keeps its approval in another file.
-    const approved = program === 'claude-code' ? before : (allowed?.add(before) ?? before);
+    // Claude Code and Crush keep their approval apart from the server.
+    const isApart = program === 'claude-code' || program === 'crush';
+    const approved = isApart ? before : (allowed?.add(before) ?? before);
     const after = SETTINGS_OF[program].addServer(NEXT, [SERVER])(approved);
     expect(SETTINGS_OF[program].serverIn(after)).toEqual({ type: 'command', server: NEXT });
     expect(SETTINGS_OF[program].addServer(NEXT, [{ ...SERVER, env: {} }])(approved)).toBe(approved);
@@ -77,7 +84,7 @@ test.each([
   expect(mailToolsOf({ command, args, env: { POSTE_AGENT: 'of-env' } })).toEqual(tools);
 });
 
-describe.each(['claude-code', 'codex', 'gemini'] as const)('the mail tools in %s', (program) => {
+describe.each(['claude-code', 'codex', 'gemini', 'qwen', 'crush'] as const)('the mail tools in %s', (program) => {
   test('are allowed once, and that is taken back to the byte', () => {
     const allowed = SETTINGS_OF[program].tools;
     const before =
@@ -94,8 +101,54 @@ describe.each(['claude-code', 'codex', 'gemini'] as const)('the mail tools in %s
 
 const codex = SETTINGS_OF.codex.tools;
 
-test('OpenCode does not ask before a tool of a server runs', () => {
-  expect(SETTINGS_OF.opencode.tools).toBeUndefined();
+test.each(['opencode', 'cline', 'copilot'] as const)(
+  '%s has no setting that allows the tools of a server',
+  (program) => {
+    expect(SETTINGS_OF[program].tools).toBeUndefined();
+  },
+);
+
+test('Crush allows the tools by name: it is given every one', () => {
+  const { permissions } = JSON.parse(SETTINGS_OF.crush.tools?.add('{}') ?? '') as {
+    permissions: { allowed_tools: string[] };
+  };
+  expect(permissions.allowed_tools).toEqual(TOOLS.map(({ name }) => `mcp_poste_${name}`).toSorted());
+});
+
+test('an entry that an earlier setup wrote is completed, and what its owner set in it stays', () => {
+  const settings = SETTINGS_OF['claude-code'];
+  const earlier = `{"mcpServers":{"poste":${JSON.stringify({ type: 'stdio', ...SERVER })}}}`;
+  const after = settings.addServer(SERVER, [SERVER])(earlier) ?? '';
+  expect(JSON.parse(after)).toEqual({ mcpServers: { poste: { type: 'stdio', alwaysLoad: true, ...SERVER } } });
+  const own = after.replace('"alwaysLoad":true', '"alwaysLoad":false');
+  expect(settings.addServer({ ...SERVER, args: ['x'] }, [SERVER])(own)).toContain('"alwaysLoad":false');
+  expect(settings.addServer(SERVER)(earlier)).toBe(earlier);
+});
+
+test('a server that cline mcp add wrote is known by its command', () => {
+  const { env, ...transport } = SERVER;
+  const text = JSON.stringify({ mcpServers: { poste: { transport: { type: 'stdio', ...transport } } } });
+  expect(SETTINGS_OF.cline.serverIn(text)).toEqual({ type: 'command', server: { ...transport, env: {} } });
+  expect(env).not.toEqual({});
+});
+
+test.each([
+  ['copilot', {}, '/home/.copilot', '/home/.copilot/mcp-config.json'],
+  ['copilot', { COPILOT_HOME: '/c' }, '/c', '/c/mcp-config.json'],
+  ['cline', {}, '/home/.cline/data/settings', '/home/.cline/data/settings/cline_mcp_settings.json'],
+  ['cline', { CLINE_DIR: '/c' }, '/c/data/settings', '/c/data/settings/cline_mcp_settings.json'],
+  ['cline', { CLINE_DATA_DIR: '/d', CLINE_DIR: '/c' }, '/d/settings', '/d/settings/cline_mcp_settings.json'],
+  ['cline', { CLINE_MCP_SETTINGS_PATH: '/m.json' }, '/home/.cline/data/settings', '/m.json'],
+  ['crush', {}, '/home/.config/crush', '/home/.config/crush/crush.json'],
+  ['crush', { XDG_CONFIG_HOME: '/x' }, '/x/crush', '/x/crush/crush.json'],
+  ['crush', { CRUSH_GLOBAL_CONFIG: '/g' }, '/g', '/g/crush.json'],
+  ['qwen', {}, '/home/.qwen', '/home/.qwen/settings.json'],
+  ['qwen', { QWEN_HOME: '/q' }, '/q', '/q/settings.json'],
+] as const)('the settings of %s with %j lie in %s', (program, variables, folder, file) => {
+  const environment = { HOME: '/home', ...variables };
+  const settings = SETTINGS_OF[program];
+  expect(settings.settingsFolder(environment)).toBe(folder);
+  expect(settings.serverFile(folder, environment, () => false)).toBe(file);
 });
 
 describe('config.toml of Codex', () => {

@@ -97,6 +97,17 @@ describe('the hooks of Claude Code', () => {
     expect(await run(CLAUDE_CODE, input)).toEqual(QUIET);
   });
 
+  test('UserPromptSubmit without a text is no prompt: Qwen Code calls it between two tools of a turn', async () => {
+    const { run, asked } = daemon({ 'session-register': [STATE] });
+    const input = { session_id: 's-1', hook_event_name: 'UserPromptSubmit', prompt: '' };
+    expect(await run(PROGRAM_OF.qwen, input)).toEqual(QUIET);
+    expect(asked).toEqual([]);
+    expect(await run(PROGRAM_OF.qwen, { ...input, prompt: 'go' })).toEqual({
+      ...QUIET,
+      stdout: context('UserPromptSubmit'),
+    });
+  });
+
   test('UserPromptSubmit reports the doorbell line that is its prompt, and does not repeat it', async () => {
     const { run, asked } = daemon({ 'session-register': [STATE, { ...STATE, unread: 3, text: 'THREE' }] });
     const prompt = `<task-notification>Stop hook blocking error: ${TEXT}</task-notification>`;
@@ -146,6 +157,12 @@ describe('the hooks of Claude Code', () => {
     ['gemini', ['node', '/bin/gemini', '-p', 'do it'], []],
     ['gemini', ['node', '/bin/gemini', '--prompt=do it'], []],
     ['gemini', ['node', '/bin/gemini', '-i', 'do it'], ['tmux']],
+    ['qwen', ['node', '--expose-gc', '/lib/qwen-code/cli.js', '-p', 'do it'], []],
+    ['qwen', ['node', '/bin/qwen', 'do it'], []],
+    ['qwen', ['node', '/bin/qwen', '--model', 'm', 'do it'], []],
+    ['qwen', ['node', '/bin/qwen', '-i', 'do it'], ['tmux']],
+    ['qwen', ['node', '/lib/qwen-code/cli.js', '--model', 'm', ''], ['tmux']],
+    ['qwen', ['/opt/code', 'x'], ['tmux']],
   ] as const)(
     'the hooks of %s, started as %j, give these ways to wake it, and report prompts with them: %j',
     async (name, commandLine, methods) => {

@@ -151,6 +151,26 @@ describe('the tmux rung', () => {
     expect((await tmux.calls()).every((call) => call.includes('display-message'))).toBe(true);
   });
 
+  const qwen = { ...method, input: 'qwen' } as const;
+  const QWEN_EMPTY: Shown = [2, 1, '─────', '>   Type your message or @path/to/file', '─────'];
+
+  test('presses Enter in a Qwen Code whose line holds the text, before a space of no width', async () => {
+    const tmux = await fakeTmux('0 0 90', QWEN_EMPTY, [2 + TEXT.length, 1, '─────', `> ${TEXT} \u200B`, '─────']);
+    expect(await tmuxMethod({ factsOf, program: tmux.program })(session(), qwen, TEXT, never())).toBe('given');
+    expect((await tmux.calls()).at(-1)).toBe('-S|/tmp/tmux|send-keys|-t|%3|Enter|');
+  });
+
+  test.each<[why: string, shown: Shown]>([
+    ['a line that is half typed', [11, 0, '> hello wor \u200B']],
+    ['the words of the placeholder, typed', [37, 0, '> Type your message or @path/to/file \u200B']],
+    ['the empty line of its shell mode', [2, 0, '!   Type your message or @path/to/file']],
+    ['its settings, below an empty line of before', [0, 2, '>   Type your message or @path/to/file', '╰───╯', '']],
+  ])('types nothing into a Qwen Code that shows %s', async (_why, shown) => {
+    const tmux = await fakeTmux('0 0 90', shown, shown);
+    expect(await tmuxMethod({ factsOf, program: tmux.program })(session(), qwen, TEXT, never())).toBe('occupied');
+    expect((await tmux.calls()).every((call) => call.includes('display-message'))).toBe(true);
+  });
+
   test.each<[why: string, shown: Shown]>([
     ['a line that is half typed', [17, 0, '$ touch x; echo ']],
     ['a shell escape', [2, 0, '! ']],
