@@ -1,4 +1,4 @@
-/** Times on the wire: whole milliseconds since the Unix epoch. */
+/** Times: whole milliseconds since the Unix epoch on the wire, ISO 8601 in UTC where people and agents read them. */
 
 /** The last time that a `Date` can represent (ECMA-262, 21.4.1.1). A document with a later time is malformed. */
 export const TIME_MS_MAX = 8_640_000_000_000_000;
@@ -12,4 +12,15 @@ export function isoTime(timeMs: number): string {
   // oxlint-disable-next-line no-restricted-globals -- uses only its argument, and reads no clock
   const date = new Date(timeMs);
   return Number.isNaN(date.getTime()) ? String(timeMs) : date.toISOString();
+}
+
+/** The time in UTC, to the second: how every answer about mail says it. */
+export function isoSecond(timeMs: number): string {
+  return isoTime(timeMs).replace(/\.\d{3}Z$/, 'Z');
+}
+
+/** The milliseconds of a time in ISO 8601; NaN for another text. */
+export function timeMsOf(text: string): number {
+  // oxlint-disable-next-line no-restricted-globals -- uses only its argument, and reads no clock
+  return Date.parse(text);
 }

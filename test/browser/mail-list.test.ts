@@ -205,8 +205,8 @@ test('a search that found nothing further back goes on from there after new mail
   const { page } = window;
   const asked: (string | undefined)[] = [];
   const pages: Record<string, object> = {
-    '': { looked_at: 2000, looked_back_to: Date.UTC(2026, 5, 15, 12), next_cursor: 'one' },
-    one: { looked_at: 2000, looked_back_to: Date.UTC(2026, 2, 15, 12), next_cursor: 'two' },
+    '': { looked_at: 2000, looked_back_to: '2026-06-15T12:00:00Z', next_cursor: 'one' },
+    one: { looked_at: 2000, looked_back_to: '2026-03-15T12:00:00Z', next_cursor: 'two' },
     two: { looked_at: 7, looked_back_to: null, next_cursor: null },
   };
   await page.route('**/mail/mail-conversations', async (route) => {

@@ -56,12 +56,12 @@ export class Correspondent {
   /** Every message of the mailbox, newest first. */
   async mailbox(): Promise<MessageSummary[]> {
     const all: MessageSummary[] = [];
-    let cursor: string | null = null;
+    let cursor: string | undefined;
     do {
-      const page: InboxResult = await this.inbox({ state: 'all', limit: 100, ...(cursor !== null && { cursor }) });
+      const page: InboxResult = await this.inbox({ state: 'all', limit: 100, ...(cursor !== undefined && { cursor }) });
       all.push(...(page.summaries ?? []));
       cursor = page.next_cursor;
-    } while (cursor !== null);
+    } while (cursor !== undefined);
     return all;
   }
 

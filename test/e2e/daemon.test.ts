@@ -34,7 +34,7 @@ describe('a host', () => {
     await daemon.kill();
     const again = await here.daemonProcess();
     const list = await here.json<InboxResult>('inbox', '--as', 'bob');
-    expect(list.summaries).toMatchObject([{ message_id: sent.message_id, from: 'eve@here', state: 'unread' }]);
+    expect(list.summaries).toMatchObject([{ message_id: sent.message_id, from: 'eve@here' }]);
     const read = await here.json<InboxResult>('inbox', 'read', '--as', 'bob', sent.message_id);
     expect(read.messages).toMatchObject([{ body: 'Hello.' }]);
     await here.json('reply', '--as', 'bob', sent.message_id, '--body', 'Yes.');

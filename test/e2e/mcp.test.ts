@@ -73,7 +73,8 @@ describe.each(REVISIONS)('the tools over MCP %s', (revision) => {
     expect(again).toEqual({ ...sent, duplicate: true });
 
     const { summaries, notice } = await answer<InboxResult>(bob.client, 'mail_inbox');
-    expect(summaries).toMatchObject([{ message_id: sent.message_id, from: 'eve@here', state: 'unread' }]);
+    expect(summaries).toMatchObject([{ message_id: sent.message_id, from: 'eve@here', kind: 'request' }]);
+    expect(summaries?.[0]).not.toHaveProperty('state');
     expect(notice).toContain('written by other agents');
     const read = await answer<InboxResult>(bob.client, 'mail_inbox', {
       action: 'read',
@@ -86,7 +87,7 @@ describe.each(REVISIONS)('the tools over MCP %s', (revision) => {
     const thread = await answer<InboxResult>(eve.client, 'mail_inbox', { action: 'thread', thread: sent.thread });
     expect(thread.messages?.map(({ body, state }) => [body, state])).toEqual([
       ['b', 'sent'],
-      ['Yes.', 'unread'],
+      ['Yes.', undefined],
     ]);
     expect(thread.messages?.[0]?.recipients).toMatchObject([{ to: 'bob@here', state: 'acked' }]);
     const { sent: [known] = [] } = await answer<InboxResult>(eve.client, 'mail_inbox', { action: 'sent' });

@@ -7,7 +7,7 @@
  */
 import { styleText } from 'node:util';
 import { DAY_MS } from '../../protocol/limits.ts';
-import { isoTime } from '../../protocol/time.ts';
+import { isoTime, timeMsOf } from '../../protocol/time.ts';
 import type { CommandContext, OutputStream } from './context.ts';
 
 export interface Screen {
@@ -65,10 +65,14 @@ const HOUR_MS = 60 * MINUTE_MS;
 /** Nearer than this a time is now: clocks of two machines differ. */
 const NOW_MS = 2 * SECOND_MS;
 
+/** A time in milliseconds, or in ISO 8601 as answers about mail have it. */
+export type Moment = number | string;
+
 /** Writes for people `3 min ago`, and from a day on `2025-11-20 21:48`, local; elsewhere ISO 8601 in UTC. */
-export function formatTime(screen: Screen, timeMs: number): string {
+export function formatTime(screen: Screen, moment: Moment): string {
+  const timeMs = typeof moment === 'string' ? timeMsOf(moment) : moment;
   if (Number.isNaN(new Date(timeMs).getTime())) return 'never';
-  if (screen.columns === undefined) return isoTime(timeMs);
+  if (screen.columns === undefined) return isoMoment(moment);
   const agoMs = screen.nowMs - timeMs;
   const awayMs = Math.abs(agoMs);
   if (awayMs >= DAY_MS) return localTime(screen, timeMs);
@@ -77,9 +81,15 @@ export function formatTime(screen: Screen, timeMs: number): string {
 }
 
 /** Writes what `formatTime` does, but never relative: for a line that stays, and behind a preposition. */
-export function formatMoment(screen: Screen, timeMs: number): string {
+export function formatMoment(screen: Screen, moment: Moment): string {
+  const timeMs = typeof moment === 'string' ? timeMsOf(moment) : moment;
   if (Number.isNaN(new Date(timeMs).getTime())) return 'never';
-  return screen.columns === undefined ? isoTime(timeMs) : localTime(screen, timeMs);
+  return screen.columns === undefined ? isoMoment(moment) : localTime(screen, timeMs);
+}
+
+/** A time of mail stays to the second. */
+export function isoMoment(moment: Moment): string {
+  return typeof moment === 'string' ? moment : isoTime(moment);
 }
 
 function spanOf(ms: number): string {

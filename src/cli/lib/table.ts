@@ -1,7 +1,7 @@
 /** Tables of a command: whole in a pipe, and as wide as the terminal for a person. */
 import stringWidth from 'string-width';
 import { printable, withoutOpenEnd } from '../../protocol/printable.ts';
-import { formatTime, type Screen, type Style, applyStyle } from './screen.ts';
+import { formatTime, type Moment, type Screen, type Style, applyStyle } from './screen.ts';
 
 /**
  * A column of a table: of text, which is cut where the terminal is too narrow, or of numbers, of times or of ids, which
@@ -9,7 +9,7 @@ import { formatTime, type Screen, type Style, applyStyle } from './screen.ts';
  */
 export type Column<Row> = { title: string; style?: (row: Row) => Style | undefined } & (
   | { cell: (row: Row) => string; isNumber?: boolean }
-  | { time: (row: Row) => number | null }
+  | { time: (row: Row) => Moment | null }
   /** An id: on a terminal as many characters as tell the ids of the table apart. A command takes those, too. */
   | { id: (row: Row) => string | null }
 );
@@ -61,8 +61,8 @@ function cellsOf<Row>(screen: Screen, column: Column<Row>, rows: readonly Row[])
   if ('cell' in column) return rows.map(column.cell);
   if ('time' in column) {
     return rows.map((row) => {
-      const timeMs = column.time(row);
-      return timeMs === null ? EMPTY : formatTime(screen, timeMs);
+      const moment = column.time(row);
+      return moment === null ? EMPTY : formatTime(screen, moment);
     });
   }
   const ids = rows.map((row) => column.id(row) ?? EMPTY);

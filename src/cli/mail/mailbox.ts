@@ -5,7 +5,8 @@
 import { join } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { Command, Option } from 'commander';
-import type { InboxInput, InboxResult, MessageSummary, SearchResult, WholeMessage } from '../../host/contract/mail.ts';
+import type { InboxInput, InboxResult, MessageSummary, SearchResult } from '../../host/contract/mail.ts';
+import { type FullMessage, type FullSummary, fullMessage, fullSummary } from '../../host/contract/usual-mail.ts';
 import { UNTRUSTED_TEXT } from '../../host/core/untrusted-text.ts';
 import { READ_MAX, INBOX_WAIT_MS_MAX, LIST_LIMIT_MAX } from '../../host/contract/limits.ts';
 import { OWNER_NAME } from '../../host/core/address.ts';
@@ -169,14 +170,16 @@ async function show(context: CommandContext, input: InboxInput, flags: ActingFla
 }
 
 export function inboxText(screen: Screen, result: InboxResult, as: string): string {
-  const { unread, total, summaries = [], messages = [], changed, next_cursor } = result;
+  const { unread, total, changed = [], next_cursor } = result;
+  const summaries = (result.summaries ?? []).map((summary) => fullSummary(summary, as));
+  const messages = (result.messages ?? []).map((message) => fullMessage(message, as));
   const parts = [`${as}: ${unread} unread of ${total}.\n`];
   // The words of others come under the sentence that says whose they are.
   if (summaries.length + messages.length > 0) parts.push(agentNotice(screen, as));
   if (summaries.length > 0) parts.push(`\n${summariesText(screen, summaries)}`);
   for (const message of messages) parts.push(`\n${messageText(screen, message)}`);
-  if (!result.messages && changed) parts.push(changedText(changed.length));
-  if (next_cursor !== null) parts.push(`\nMore: --cursor ${next_cursor}\n`);
+  if (!result.messages && !result.summaries) parts.push(changedText(changed.length));
+  if (next_cursor !== undefined) parts.push(`\nMore: --cursor ${next_cursor}\n`);
   const [first] = [...summaries, ...messages];
   if (first) parts.push(nextStep(screen, as, first.message_id, messages.length > 0));
   return parts.join('');
@@ -204,14 +207,19 @@ function nextStep(screen: Screen, as: string, messageId: string, isRead: boolean
 function foundText(screen: Screen, as: string, result: SearchResult): string {
   const { summaries, looked_at, looked_back_to, next_cursor } = result;
   const found =
-    summaries.length === 0 ? 'No message matches.\n' : `${agentNotice(screen, as)}${summariesText(screen, summaries)}`;
+    summaries.length === 0
+      ? 'No message matches.\n'
+      : `${agentNotice(screen, as)}${summariesText(
+          screen,
+          summaries.map((summary) => fullSummary(summary, as)),
+        )}`;
   if (next_cursor === null || looked_back_to === null) return found;
   const back = `Searched ${countText(looked_at, 'message')}, back to ${formatMoment(screen, looked_back_to)}`;
   return `${found}\n${back}. Older ones: --cursor ${next_cursor}\n`;
 }
 
-export function summariesText(screen: Screen, summaries: readonly MessageSummary[]): string {
-  return table<MessageSummary>(
+export function summariesText(screen: Screen, summaries: readonly FullSummary[]): string {
+  return table<FullSummary>(
     screen,
     [
       { title: 'MESSAGE', id: ({ message_id }) => message_id },
@@ -229,18 +237,14 @@ export function summariesText(screen: Screen, summaries: readonly MessageSummary
   );
 }
 
-export function kindText({
-  kind,
-  needs_reply,
-  origin,
-}: Pick<MessageSummary, 'kind' | 'needs_reply' | 'origin'>): string {
+export function kindText({ kind, needs_reply, origin }: Pick<FullSummary, 'kind' | 'needs_reply' | 'origin'>): string {
   return [kind, ...(needs_reply ? ['needs reply'] : []), ...(origin === 'external' ? ['from outside'] : [])].join(', ');
 }
 
 /** A whole message. Every line of its body starts with a bar, so that it cannot look like output of ours. */
-export function messageText(screen: Screen, message: WholeMessage): string {
+export function messageText(screen: Screen, message: FullMessage): string {
   const { message_id, from, to, subject, kind, needs_reply, origin, created_at, refs, body } = message;
-  const { recipients, recipient_count } = message;
+  const { recipients, recipient_count } = message.outcome;
   const head = [
     ['message', message_id],
     ['from', `${from}${origin === 'external' ? ' (content from outside)' : ''}`],
@@ -256,7 +260,10 @@ export function messageText(screen: Screen, message: WholeMessage): string {
   return `${formatFields(head, 8, '')}${shown}\n${rest}`;
 }
 
-function recipientsText(recipients: NonNullable<WholeMessage['recipients']>, count = recipients.length): string {
+function recipientsText(
+  recipients: NonNullable<FullMessage['outcome']['recipients']>,
+  count = recipients.length,
+): string {
   const shown = recipients.map(({ to, state }) => `${to} (${state})`).join(', ');
   return count > recipients.length ? `${shown} and ${count - recipients.length} more` : shown;
 }
@@ -307,8 +314,8 @@ class FollowedMailbox {
     const newest = await this.#page(undefined, 1);
     this.#newest = newest.summaries[0] ?? null;
     const known = new Set(summaries.map(({ message_id }) => message_id));
-    const isBetween = this.#newest !== null && this.#newest.state === 'unread' && !known.has(this.#newest.message_id);
-    return isBetween && this.#newest ? [...summaries.toReversed(), this.#newest] : summaries.toReversed();
+    const last = newest.summaries.find((one) => fullSummary(one, '').state === 'unread' && !known.has(one.message_id));
+    return last ? [...summaries.toReversed(), last] : summaries.toReversed();
   }
 
   /** The messages that came since, the oldest first; none when the daemon went, or the time of one wait is over. */
@@ -342,11 +349,11 @@ class FollowedMailbox {
     for (let isOver = false; !isOver; ) {
       const page = await this.#page(cursor, LIST_LIMIT_MAX);
       for (const summary of page.summaries) {
-        isOver = known !== null && (summary.message_id === known.message_id || summary.stored_at < known.stored_at);
+        isOver = known !== null && (summary.message_id === known.message_id || storedAt(summary) < storedAt(known));
         if (isOver) break;
         come.push(summary);
       }
-      cursor = page.next_cursor ?? undefined;
+      cursor = page.next_cursor;
       isOver ||= cursor === undefined;
     }
     this.#newest = come[0] ?? known;
@@ -362,7 +369,7 @@ class FollowedMailbox {
   async #page(
     cursor: string | undefined,
     limit: number,
-  ): Promise<{ summaries: MessageSummary[]; next_cursor: string | null }> {
+  ): Promise<{ summaries: MessageSummary[]; next_cursor: string | undefined }> {
     const asked = { action: 'list', state: 'all', limit, ...(cursor !== undefined && { cursor }) } as const;
     const options = { signal: this.#signal };
     const { summaries = [], next_cursor } = await ask(this.#context, 'mail-inbox', asked, this.#flags, options);
@@ -370,11 +377,16 @@ class FollowedMailbox {
   }
 }
 
-function print(context: CommandContext, summary: MessageSummary, { json }: ActingFlags): void {
-  context.stdout.write(json ? jsonLine(summary) : lineOf(context, summary));
+/** By this host's clock: text that sorts as time does. */
+function storedAt(summary: MessageSummary): string {
+  return fullSummary(summary, '').stored_at;
 }
 
-function lineOf(context: CommandContext, summary: MessageSummary): string {
+function print(context: CommandContext, summary: MessageSummary, { as = '', json }: ActingFlags): void {
+  context.stdout.write(json ? jsonLine(summary) : lineOf(context, fullSummary(summary, as)));
+}
+
+function lineOf(context: CommandContext, summary: FullSummary): string {
   const screen = screenOf(context);
   const { message_id, from, subject, stored_at } = summary;
   const id = screen.columns === undefined ? message_id : (shortIds([message_id])[0] ?? '');

@@ -11,6 +11,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
+import { isoMoment, type Moment } from '../lib/screen.ts';
 import { messageMeant } from './send.ts';
 
 const TRACE_NOTES = `
@@ -131,8 +132,8 @@ function headText(trace: TraceResult): string {
     ['from', from],
     ['to', to.join(', ')],
     ['subject', subject],
-    ['written', isoTime(createdAt)],
-    ['stored', `${isoTime(storedAt)} on this host`],
+    ['written', createdAt],
+    ['stored', `${storedAt} on this host`],
   ]);
 }
 
@@ -240,10 +241,10 @@ function pair(name: string, value: string): string {
   return formatFields([[name, value]], 11);
 }
 
-type Step = readonly [at: number | null, what: string];
+type Step = readonly [at: Moment | null, what: string];
 
 /** The steps that happened, in the order given: their times come from several clocks, so they are not sorted. */
 function steps(title: string, all: readonly Step[]): string {
-  const lines = all.flatMap(([at, what]) => (at === null ? [] : [`  ${isoTime(at)}  ${printable(what)}\n`]));
+  const lines = all.flatMap(([at, what]) => (at === null ? [] : [`  ${isoMoment(at)}  ${printable(what)}\n`]));
   return `${printable(title)}\n${lines.join('')}`;
 }

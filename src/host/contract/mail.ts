@@ -6,7 +6,7 @@
 import { type Static, Type } from 'typebox';
 import { CLOSED } from '../../protocol/shapes.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../core/rows.ts';
-import { SentSummary, sentOutcome } from './sent-mail.ts';
+import { moment, SentSummary, sentOutcome } from './sent-mail.ts';
 import {
   TO_MAX,
   SUBJECT_CHARACTERS_MAX,
@@ -196,27 +196,28 @@ export const InboxInput = Type.Object(
 );
 export type InboxInput = Static<typeof InboxInput>;
 
+/** A message as answers carry it: usual-mail.ts says what an absent member means, and fills it in. */
 export const MessageSummary = Type.Object({
   message_id: messageId,
-  thread: messageId,
-  reply_to: Type.Union([messageId, Type.Null()]),
+  thread: Type.Optional(messageId),
+  reply_to: Type.Optional(messageId),
   from: Type.String(),
-  /** The first recipients; `to_count` says how many there are. */
-  to: Type.Array(Type.String()),
-  to_count: Type.Integer(),
+  /** The first recipients. */
+  to: Type.Optional(Type.Array(Type.String())),
+  to_count: Type.Optional(Type.Integer()),
   subject: Type.String(),
-  kind,
-  needs_reply: Type.Boolean(),
-  origin,
-  /** Milliseconds since the Unix epoch, by the sender's clock. */
-  created_at: Type.Integer(),
+  kind: Type.Optional(kind),
+  needs_reply: Type.Optional(Type.Boolean()),
+  origin: Type.Optional(origin),
+  /** By the sender's clock. */
+  created_at: moment,
   /** By this host's clock. */
-  stored_at: Type.Integer(),
+  stored_at: Type.Optional(moment),
   /** `sent`: this agent wrote it. */
-  state: Type.Enum(['unread', 'read', 'acked', 'sent'], TEXT),
-  /** The former name of this agent that it was addressed to, if it was one. */
-  forwarded_from: Type.Union([Type.String(), Type.Null()]),
-  body_bytes: Type.Integer(),
+  state: Type.Optional(Type.Enum(['unread', 'read', 'acked', 'sent'], TEXT)),
+  /** The former name of this agent that it was addressed to. */
+  forwarded_from: Type.Optional(Type.String()),
+  body_bytes: Type.Optional(Type.Integer()),
 });
 export type MessageSummary = Static<typeof MessageSummary>;
 
@@ -224,10 +225,10 @@ export const WholeMessage = Type.Object({
   ...MessageSummary.properties,
   /** Of a message that this agent sent. */
   ...Type.Partial(Type.Object(sentOutcome)).properties,
-  refs: Type.Array(Type.String()),
+  refs: Type.Optional(Type.Array(Type.String())),
   body: Type.String(),
-  /** Where the rest of the body begins, in Unicode code points; null when it ends here. */
-  next_body_offset: Type.Union([Type.Integer(), Type.Null()]),
+  /** Where the rest of the body begins, in Unicode code points. */
+  next_body_offset: Type.Optional(Type.Integer()),
 });
 export type WholeMessage = Static<typeof WholeMessage>;
 
@@ -241,13 +242,14 @@ export const InboxResult = Type.Object({
   messages: Type.Optional(Type.Array(WholeMessage)),
   /** Of sent. The steps come with one message that is named. */
   sent: Type.Optional(Type.Array(SentSummary)),
-  /** Of mark_read, ack and read: what changed. */
+  /** Of mark_read, ack and read: what changed, if anything did. */
   changed: Type.Optional(Type.Array(messageId)),
   /** Ids of the input that are not in this mailbox. */
   not_found: Type.Optional(Type.Array(messageId)),
   /** Of a list that waited, and has nothing to show. */
   wait: Type.Optional(Type.Enum(['time is up', 'the daemon stops'], TEXT)),
-  next_cursor: Type.Union([Type.String(), Type.Null()]),
+  /** Absent on the last page. */
+  next_cursor: Type.Optional(Type.String()),
 });
 export type InboxResult = Static<typeof InboxResult>;
 
@@ -340,7 +342,7 @@ export const SearchResult = Type.Object({
   /** How many messages this answer searched. */
   looked_at: Type.Integer(),
   /** When the oldest searched message was stored; null when none was searched. */
-  looked_back_to: Type.Union([Type.Integer(), Type.Null()]),
+  looked_back_to: Type.Union([moment, Type.Null()]),
   /** Null when everything was searched; one answer searches only a part of a large mailbox. */
   next_cursor: Type.Union([Type.String(), Type.Null()]),
 });

@@ -211,8 +211,8 @@ export const TraceResult = Type.Object({
   kind: Type.Enum([...MESSAGE_KINDS]),
   from: Type.String(),
   to: Type.Array(Type.String()),
-  created_at: Time,
-  stored_at: Time,
+  created_at: SentMessage.properties.created_at,
+  stored_at: SentMessage.properties.created_at,
   /** `reported`: by this host itself. */
   direction: Type.Enum(['sent', 'received', 'reported']),
   /** Of a message that was sent here. */

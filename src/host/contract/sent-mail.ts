@@ -6,6 +6,8 @@ import { MESSAGE_KINDS } from '../core/rows.ts';
 /** Some clients want a type for every value, enums too. */
 const TEXT = { type: 'string' } as const;
 
+export const moment = Type.String({ description: 'ISO 8601 in UTC, to the second.' });
+
 /** `stored`: it waits in this host's outbox. `relay`: the relay has it. */
 const SENT_STATES = [
   'stored',
@@ -23,7 +25,7 @@ const SENT_STATES = [
 const knownState = {
   state: Type.Enum([...SENT_STATES], TEXT),
   /** When it reached this state: by the recipient host's clock, if a receipt says it. */
-  at: Type.Integer(),
+  at: moment,
 };
 /** All known states, in the order in which they became known; the last is `state`. */
 const steps = Type.Array(Type.Object(knownState));
@@ -37,8 +39,7 @@ export const SentMessage = Type.Object({
   subject: Type.String(),
   kind: Type.Enum([...MESSAGE_KINDS]),
   needs_reply: Type.Boolean(),
-  /** Milliseconds since the Unix epoch. */
-  created_at: Type.Integer(),
+  created_at: moment,
   recipients: Type.Array(SentRecipient),
 });
 export type SentMessage = Static<typeof SentMessage>;
@@ -58,7 +59,7 @@ export const SentSummary = Type.Object({
   subject: Type.String(),
   kind: Type.Optional(Type.Enum([...MESSAGE_KINDS], TEXT)),
   needs_reply: Type.Optional(Type.Boolean()),
-  created_at: Type.Integer(),
+  created_at: moment,
   ...sentOutcome,
 });
 export type SentSummary = Static<typeof SentSummary>;

@@ -4,6 +4,7 @@
  *
  * As a search, one answer looks at a bounded part of the mailbox, says how far it came, and its cursor goes on there.
  */
+import { isoSecond } from '../../protocol/time.ts';
 import { CONVERSATION_MESSAGES_MAX, PREVIEW_CHARACTERS_MAX } from '../contract/limits.ts';
 import type {
   ConversationSummary,
@@ -87,7 +88,7 @@ async function listPage(
     through: nextPosition - 1,
     conversations,
     looked_at: look.messages,
-    looked_back_to: look.backToMs,
+    looked_back_to: look.backToMs === null ? null : isoSecond(look.backToMs),
     next_cursor: next,
   };
 }

@@ -4,12 +4,14 @@
  * A page of bodies holds whole messages, as many as fit. A first message that does not fit is cut between two code
  * points, and its `next_body_offset` says where the rest begins.
  */
+import { isoSecond } from '../../protocol/time.ts';
 import { codeUnitAfter, fittingRun } from '../core/code-points.ts';
 import type { Refusal } from '../core/refusal.ts';
 import type { AgentId, EntryRow, MessageRef, MessageRow } from '../core/rows.ts';
 import type { MessageSummary, WholeMessage } from '../contract/mail.ts';
 import { SHOWN_TO_MAX } from '../contract/limits.ts';
 import { badInput } from '../contract/parse-input.ts';
+import { withoutUsual } from '../contract/usual-mail.ts';
 import type { Reader } from '../store/host-store.ts';
 
 /** A cursor holds its action, and a number with a meaning for that action. */
@@ -24,25 +26,26 @@ export function parseCursor(action: string, cursor: string): number | Refusal {
   return isOne ? at : badInput('cursor', `is none of action ${action}: give next_cursor of the page before`);
 }
 
+/** What every list shows of a message; `entry` is its entry in the reader's mailbox, if it has one. */
 export function summaryOf(message: MessageRow, entry: EntryRow | undefined): MessageSummary {
-  const { id: _id, ref, thread, replyTo, from, to, subject, kind, needsReply, origin } = message;
-  return {
+  const { ref, to } = message;
+  return withoutUsual({
     message_id: ref,
-    thread,
-    reply_to: replyTo,
-    from,
+    thread: message.thread,
+    reply_to: message.replyTo,
+    from: message.from,
     to: to.slice(0, SHOWN_TO_MAX),
     to_count: to.length,
-    subject,
-    kind,
-    needs_reply: needsReply,
-    origin,
-    created_at: message.createdAtMs,
-    stored_at: message.storedAtMs,
+    subject: message.subject,
+    kind: message.kind,
+    needs_reply: message.needsReply,
+    origin: message.origin,
+    created_at: isoSecond(message.createdAtMs),
+    stored_at: isoSecond(message.storedAtMs),
     state: entry?.state ?? 'sent',
     forwarded_from: entry?.forwardedFrom ?? null,
     body_bytes: message.bodyBytes,
-  };
+  });
 }
 
 /** What a list shows of the entry at a position. */
@@ -87,6 +90,10 @@ export class BodyBudget {
     const next = end < body.length ? fromCodePoint + codePoints : null;
     this.#isEmpty = false;
     this.#left = next === null ? remaining - Buffer.byteLength(shown) : 0;
-    return { ...summaryOf(message, entry), refs: message.refs, body: shown, next_body_offset: next };
+    const { body_bytes, ...summary } = summaryOf(message, entry);
+    const { refs } = message;
+    const rest =
+      next === null ? undefined : { next_body_offset: next, ...(body_bytes !== undefined && { body_bytes }) };
+    return { ...summary, ...(refs.length > 0 && { refs }), body: shown, ...rest };
   }
 }

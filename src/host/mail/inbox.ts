@@ -21,7 +21,10 @@ import { outcomeOf, showSent } from './sent.ts';
 const LIST_LIMIT_DEFAULT = 20;
 
 type Action = NonNullable<InboxInput['action']>;
-type Answer = Omit<InboxResult, 'notice' | 'unread' | 'total'>;
+/** What an action answers; what is null or empty of it is left out at last. */
+type Answer = Pick<InboxResult, 'summaries' | 'messages' | 'sent' | 'changed' | 'not_found'> & {
+  next_cursor: string | null;
+};
 
 /** Which members each action takes besides `action`. */
 const MEMBERS: Readonly<Record<Action, readonly (keyof InboxInput)[]>> = {
@@ -106,7 +109,16 @@ async function complete(
   const answer = await work(reader);
   if (isRefusal(answer)) return answer;
   const { unread, total } = mailboxOf(reader, agentId);
-  return { notice: UNTRUSTED_NOTICE, unread, total, ...answer };
+  const { changed = [], not_found = [], next_cursor, ...shown } = answer;
+  return {
+    notice: UNTRUSTED_NOTICE,
+    unread,
+    total,
+    ...shown,
+    ...(changed.length > 0 && { changed }),
+    ...(not_found.length > 0 && { not_found }),
+    ...(next_cursor !== null && { next_cursor }),
+  };
 }
 
 async function list(
@@ -223,7 +235,7 @@ async function read(context: HostContext, agentId: AgentId, input: InboxInput): 
       const page = await readPage(tx, agentId, input);
       if (isRefusal(page)) return page;
       const { messages = [] } = page;
-      const ended = messages.filter(({ next_body_offset }) => next_body_offset === null);
+      const ended = messages.filter(({ next_body_offset }) => next_body_offset === undefined);
       const changed = advanceAll(tx, context, agentId, ended, 'read');
       for (const message of messages) if (changed.includes(message.message_id)) message.state = 'read';
       return { ...page, changed };

@@ -2,6 +2,7 @@
  * Searches a mailbox for words, from the newest message back. There is no index: one answer searches a bounded part,
  * says how far it came, and its cursor continues from there. Marks nothing.
  */
+import { isoSecond } from '../../protocol/time.ts';
 import { type Refusal, isRefusal } from '../core/refusal.ts';
 import type { AgentId, MessageRow } from '../core/rows.ts';
 import type { MessageSummary, SearchInput, SearchResult } from '../contract/mail.ts';
@@ -65,7 +66,7 @@ function searchResult({ summaries, searched, searchedBackTo, next }: SearchMatch
     notice: UNTRUSTED_NOTICE,
     summaries,
     looked_at: searched,
-    looked_back_to: searchedBackTo,
+    looked_back_to: searchedBackTo === null ? null : isoSecond(searchedBackTo),
     next_cursor: next,
   };
 }

@@ -2,6 +2,7 @@
  * Sent messages of this host's agents: the state of each recipient, and the lists of them, for `mail-sent` and for
  * `mail_inbox`, which shows the same in fewer words.
  */
+import { isoSecond } from '../../protocol/time.ts';
 import { badInput } from '../contract/parse-input.ts';
 import { SHOWN_TO_MAX } from '../contract/limits.ts';
 import type { InboxResult } from '../contract/mail.ts';
@@ -58,7 +59,7 @@ async function sentPage(
   return { messages, next_cursor: keys.length > messages.length && last ? sentCursor(last) : null };
 }
 
-type SentAnswer = Pick<InboxResult, 'sent' | 'not_found' | 'next_cursor'>;
+type SentAnswer = Pick<InboxResult, 'sent' | 'not_found'> & { next_cursor: string | null };
 
 /**
  * What `mail_inbox` shows of what the agent sent: the newest messages, or those of `message_ids`. The steps come with
@@ -146,7 +147,7 @@ function sentMessage(reader: Reader, ref: MessageRef): SentMessage {
     subject: message.subject,
     kind: message.kind,
     needs_reply: message.needsReply,
-    created_at: message.createdAtMs,
+    created_at: isoSecond(message.createdAtMs),
     recipients: recipientViews(reader, sent, message.id),
   };
 }
@@ -155,7 +156,10 @@ function sentMessage(reader: Reader, ref: MessageRef): SentMessage {
 export function recipientViews(reader: Reader, { recipients }: SentRow, itemId: string): SentRecipient[] {
   return recipients.map((known) => {
     const row = known.peerId === null ? undefined : outboxRowOf(reader, known.peerId, itemId);
-    const steps = shownSteps(known, row ? relayTookAtMs(row) : null).map(({ state, atMs }) => ({ state, at: atMs }));
+    const steps = shownSteps(known, row ? relayTookAtMs(row) : null).map(({ state, atMs }) => ({
+      state,
+      at: isoSecond(atMs),
+    }));
     const last = steps.at(-1);
     if (!last) throw new Error('invariant: a recipient has the step of its state');
     return { recipient: known.address, state: last.state, at: last.at, steps };

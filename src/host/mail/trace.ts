@@ -1,6 +1,7 @@
 /** The store's knowledge of one message: origin, recipients, mailboxes that hold it, outbox rows and receipts. */
 import type { Epoch } from '../../protocol/epoch.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
+import { isoSecond } from '../../protocol/time.ts';
 import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
 import type { TraceInput, TraceResult, TraceRow } from '../contract/outbox.ts';
 import type { HostContext } from '../base/context.ts';
@@ -39,8 +40,8 @@ export function traceMessage(
       kind: message.kind,
       from: message.from,
       to: message.to,
-      created_at: message.createdAtMs,
-      stored_at: message.storedAtMs,
+      created_at: isoSecond(message.createdAtMs),
+      stored_at: isoSecond(message.storedAtMs),
       direction: message.fromPeer !== null ? 'received' : message.fromAgent === null ? 'reported' : 'sent',
       recipients: sent ? recipientViews(reader, sent, message.id) : [],
       mailboxes: await mailboxesWith(reader, message.ref),

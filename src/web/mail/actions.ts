@@ -6,11 +6,12 @@ import { computed, signal } from '@preact/signals';
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect } from 'preact/hooks';
-import type { ConversationSummary, ReadAllInput, ReadAllResult } from '../../host/contract/owner-page.ts';
-import type { InboxResult, MessageSummary } from '../../host/contract/mail.ts';
+import type { ReadAllInput, ReadAllResult } from '../../host/contract/owner-page.ts';
+import type { InboxResult } from '../../host/contract/mail.ts';
+import type { FullSummary } from '../../host/contract/usual-mail.ts';
 import { act } from '../shared/api.ts';
 import { failureText, notice } from '../shared/session.ts';
-import { mailChanges, unread } from './state.ts';
+import { type ListedConversation, mailChanges, unread } from './state.ts';
 
 /** How long an action can be undone, unless another one comes or the page is left. */
 const UNDO_MS = 6000;
@@ -54,13 +55,13 @@ function stateAfter({ type }: Action): 'read' | 'acked' {
 }
 
 /** The state of a message, after what this page did. */
-export function stateOf({ message_id, state }: Pick<MessageSummary, 'message_id' | 'state'>): MessageSummary['state'] {
+export function stateOf({ message_id, state }: Pick<FullSummary, 'message_id' | 'state'>): FullSummary['state'] {
   const after = overlay.value.get(message_id);
   return after === undefined || state === 'acked' || state === 'sent' ? state : after;
 }
 
 /** The conversation, after what this page did: the same object if that was nothing. */
-export function shownConversation(conversation: ConversationSummary): ConversationSummary {
+export function shownConversation(conversation: ListedConversation): ListedConversation {
   if (!conversation.not_done.some((id) => overlay.value.has(id))) return conversation;
   const notDone = conversation.not_done.filter((id) => overlay.value.get(id) !== 'acked');
   return {

@@ -1,21 +1,20 @@
 /** A conversation in a list, on one line: who wrote, the newest subject, how it goes on, its marks, and the time. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
-import type { MessageSummary } from '../../host/contract/mail.ts';
-import type { ConversationSummary } from '../../host/contract/owner-page.ts';
-import { isoTime } from '../../protocol/time.ts';
+import type { FullSummary } from '../../host/contract/usual-mail.ts';
+import { timeMsOf } from '../../protocol/time.ts';
 import { printable } from '../../protocol/printable.ts';
 import { Untrusted } from '../shared/components.ts';
 import { countText, shortTime, time } from '../shared/format.ts';
 import { focusItem } from './keys.ts';
 import { perform } from './actions.ts';
-import { messageHref, shortAddress } from './state.ts';
+import { type ListedConversation, messageHref, shortAddress } from './state.ts';
 
 /** The most names of senders that a row shows. */
 const SENDERS_SHOWN = 3;
 
 interface RowProps {
-  conversation: ConversationSummary;
+  conversation: ListedConversation;
   /** Called when the conversation is opened. */
   opened: () => void;
 }
@@ -23,6 +22,7 @@ interface RowProps {
 export function ConversationRow({ conversation, opened }: RowProps): VNode {
   const { newest, preview, messages, unread, not_done: notDone, needs_reply: needsReply } = conversation;
   const { message_id, thread, subject, stored_at } = newest;
+  const storedAtMs = timeMsOf(stored_at);
   const isUnread = unread.length > 0;
   return html`<li class=${isUnread ? 'mail mail-unread' : 'mail'} data-item=${thread}>
     <a class="mail-link" href=${messageHref(message_id)} onClick=${opened}>
@@ -38,9 +38,9 @@ export function ConversationRow({ conversation, opened }: RowProps): VNode {
       >
       <span class="mail-facts"
         ><${Marks} message=${{ ...newest, needs_reply: needsReply }} /> <time
-          datetime=${isoTime(stored_at)}
-          title=${time(stored_at)}
-          >${shortTime(stored_at, Date.now())}</time
+          datetime=${stored_at}
+          title=${time(storedAtMs)}
+          >${shortTime(storedAtMs, Date.now())}</time
         ></span
       >
     </a>
@@ -75,10 +75,7 @@ export function ConversationRow({ conversation, opened }: RowProps): VNode {
 }
 
 /** Acts on the whole conversation. The focus goes on to the next row, because this one may leave the list. */
-function actOnConversation(
-  { newest, unread, not_done: notDone }: ConversationSummary,
-  type: 'mark_read' | 'ack',
-): void {
+function actOnConversation({ newest, unread, not_done: notDone }: ListedConversation, type: 'mark_read' | 'ack'): void {
   const row = document.querySelector<HTMLElement>(`main [data-item="${CSS.escape(newest.thread)}"]`);
   const hadFocus = row?.contains(document.activeElement) ?? false;
   const next = row?.nextElementSibling ?? row?.previousElementSibling;
@@ -89,7 +86,7 @@ function actOnConversation(
   if (hadFocus && next instanceof HTMLElement) focusItem(next);
 }
 
-function Senders({ conversation: { senders } }: { conversation: ConversationSummary }): (VNode | string)[] {
+function Senders({ conversation: { senders } }: { conversation: ListedConversation }): (VNode | string)[] {
   // Who wrote last matters most.
   const shown = senders.slice(-SENDERS_SHOWN);
   const names = shown.flatMap((address, at) => [
@@ -100,7 +97,7 @@ function Senders({ conversation: { senders } }: { conversation: ConversationSumm
 }
 
 /** The kind and flags of a message; a plain message has no mark. */
-export function Marks({ message }: { message: MessageSummary }): VNode {
+export function Marks({ message }: { message: FullSummary }): VNode {
   const { kind, needs_reply, origin, state, forwarded_from } = message;
   return html`
     ${kind !== 'message' && html`<span class="mark mark-${kind}">${kind}</span>`}

@@ -2,7 +2,7 @@
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect, useRef } from 'preact/hooks';
-import type { WholeMessage } from '../../host/contract/mail.ts';
+import type { FullMessage } from '../../host/contract/usual-mail.ts';
 import { ErrorBoundary, Untrusted, Warning } from '../shared/components.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
 import { Message } from './message.ts';
@@ -14,7 +14,7 @@ const READ_MAX = 20;
 const PAGES_MAX = 20;
 
 interface Shown {
-  messages: readonly WholeMessage[];
+  messages: readonly FullMessage[];
   cursor: string | null;
 }
 
@@ -85,19 +85,19 @@ export function Conversation({ messageId }: { messageId: string }): VNode {
 }
 
 async function conversation(thread: string, pages: number): Promise<Shown> {
-  const messages: WholeMessage[] = [];
+  const messages: FullMessage[] = [];
   let cursor: string | null = null;
   const isThere = (): boolean => messages.some(({ message_id }) => message_id === thread);
   for (let page = 0; page < pages || (page < PAGES_MAX && !isThere()); page++) {
     if (page > 0 && cursor === null) break;
     const result = await askInbox({ action: 'thread', thread, ...(cursor !== null && { cursor }) });
-    messages.push(...(result.messages ?? []));
-    cursor = result.next_cursor;
+    messages.push(...result.messages);
+    cursor = result.cursor;
   }
   return { messages, cursor };
 }
 
-async function markShown(messages: readonly WholeMessage[]): Promise<void> {
+async function markShown(messages: readonly FullMessage[]): Promise<void> {
   const ids = messages
     .filter(({ state, next_body_offset }) => state === 'unread' && next_body_offset === null)
     .map(({ message_id }) => message_id);

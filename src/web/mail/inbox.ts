@@ -2,9 +2,9 @@
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { ConversationSummary, ConversationsInput, ConversationsResult } from '../../host/contract/owner-page.ts';
+import type { ConversationsInput, ConversationsResult } from '../../host/contract/owner-page.ts';
 import type { MessageKind } from '../../host/core/rows.ts';
-import { act } from '../shared/api.ts';
+import { timeMsOf } from '../../protocol/time.ts';
 import { ErrorBoundary, Warning } from '../shared/components.ts';
 import { countText, time } from '../shared/format.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
@@ -12,13 +12,21 @@ import { perform, shownConversation, shownUnread } from './actions.ts';
 import { ConversationRow } from './conversation-row.ts';
 import { FILTERED_NOTHING, type Filters, InboxFilters, isFiltered, shownState } from './inbox-filters.ts';
 import { focusItem } from './keys.ts';
-import { PAGE_MESSAGES, mailChanges, people, reloadLimit, unread } from './state.ts';
+import {
+  type ListedConversation,
+  PAGE_MESSAGES,
+  askConversations,
+  mailChanges,
+  people,
+  reloadLimit,
+  unread,
+} from './state.ts';
 
 /** A search starts after a pause in typing of this length. */
 const TYPING_MS = 250;
 
 interface Shown {
-  conversations: readonly ConversationSummary[];
+  conversations: readonly ListedConversation[];
   /** The filters that they were asked for with. */
   filters: Filters;
   /** Stands for the newest message, for marking everything read. */
@@ -88,10 +96,10 @@ export function Inbox(): VNode {
     }`;
 }
 
-function Rows({ conversations }: { conversations: readonly ConversationSummary[] }): VNode | null {
+function Rows({ conversations }: { conversations: readonly ListedConversation[] }): VNode | null {
   // An element that is the same as before is not compared: a long list costs what is new in it.
-  const rows = useRef(new WeakMap<ConversationSummary, VNode>()).current;
-  const rowOf = (conversation: ConversationSummary): VNode => {
+  const rows = useRef(new WeakMap<ListedConversation, VNode>()).current;
+  const rowOf = (conversation: ListedConversation): VNode => {
     const row = rows.get(conversation) ?? rowElement(conversation);
     rows.set(conversation, row);
     return row;
@@ -100,7 +108,7 @@ function Rows({ conversations }: { conversations: readonly ConversationSummary[]
   return html`<ul class="mails" aria-label="Conversations">${conversations.map(rowOf)}</ul>`;
 }
 
-function rowElement(conversation: ConversationSummary): VNode {
+function rowElement(conversation: ListedConversation): VNode {
   const { thread } = conversation.newest;
   return html`<${ErrorBoundary} key=${thread} what="A conversation"
     ><${ConversationRow} conversation=${conversation} opened=${() => (kept.opened = thread)}
@@ -118,7 +126,7 @@ function useBackToRow(isLoaded: boolean): void {
 }
 
 /** Whether the list still means the conversation, after what this page did with it. */
-function isListed(conversation: ConversationSummary, filters: Filters): boolean {
+function isListed(conversation: ListedConversation, filters: Filters): boolean {
   const state = shownState(filters);
   if (filters.needsReply && conversation.not_done.length === 0) return false;
   if (state === 'all') return true;
@@ -140,13 +148,13 @@ async function loaded(filters: Filters, last: Shown | undefined, isMore: boolean
   const cursor = isMore ? before?.cursor : undefined;
   const limit = isMore ? PAGE_MESSAGES : reloadLimit(before?.conversations.length ?? 0);
   const input = { ...narrowing(filters), state: shownState(filters), limit, ...(cursor && { cursor }) };
-  const found = await act<ConversationsResult>('mail-conversations', input);
+  const found = await askConversations(input);
   const older = isMore || found.next_cursor === null ? [] : behind(found.conversations, before?.conversations ?? []);
   const parts = isMore ? [before?.conversations ?? [], found.conversations] : [found.conversations, older];
   const backTo = backToOf(found);
   // What was looked for further back and not found is not looked for again.
   const isFurther = !isMore && before !== undefined && (older.length > 0 || before.backTo < backTo);
-  const byThread = new Map<string, ConversationSummary>();
+  const byThread = new Map<string, ListedConversation>();
   for (const one of parts.flat()) if (!byThread.has(one.newest.thread)) byThread.set(one.newest.thread, one);
   return {
     conversations: [...byThread.values()],
@@ -162,21 +170,23 @@ async function loaded(filters: Filters, last: Shown | undefined, isMore: boolean
 
 /** What was loaded behind the last conversation of `newest`. */
 function behind(
-  newest: readonly ConversationSummary[],
-  loadedBefore: readonly ConversationSummary[],
-): readonly ConversationSummary[] {
+  newest: readonly ListedConversation[],
+  loadedBefore: readonly ListedConversation[],
+): readonly ListedConversation[] {
   const last = newest.at(-1)?.newest.thread;
   const at = loadedBefore.findIndex((one) => one.newest.thread === last);
   return at === -1 ? loadedBefore.slice(newest.length) : loadedBefore.slice(at + 1);
 }
 
-function backToOf({ next_cursor, looked_back_to }: ConversationsResult): number {
-  return next_cursor === null ? 0 : (looked_back_to ?? 0);
+type LookedBack = Pick<ConversationsResult, 'next_cursor' | 'looked_back_to' | 'looked_at'>;
+
+function backToOf({ next_cursor, looked_back_to }: LookedBack): number {
+  return next_cursor === null || looked_back_to === null ? 0 : timeMsOf(looked_back_to);
 }
 
-function lookedBack({ next_cursor, looked_back_to, looked_at }: ConversationsResult): string {
+function lookedBack({ next_cursor, looked_back_to, looked_at }: LookedBack): string {
   if (next_cursor === null || looked_back_to === null) return 'The whole mailbox was searched.';
-  return `It stopped after ${countText(looked_at, 'message')}, back to ${time(looked_back_to)}: older ones were not searched.`;
+  return `It stopped after ${countText(looked_at, 'message')}, back to ${time(timeMsOf(looked_back_to))}: older ones were not searched.`;
 }
 
 interface EmptyInboxProps {

@@ -2,8 +2,9 @@
 import { html } from 'htm/preact';
 import type { VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { WholeMessage } from '../../host/contract/mail.ts';
+import type { FullMessage } from '../../host/contract/usual-mail.ts';
 import { printable } from '../../protocol/printable.ts';
+import { timeMsOf } from '../../protocol/time.ts';
 import { Time, Untrusted, Warning } from '../shared/components.ts';
 import { failureText } from '../shared/session.ts';
 import { bytes } from '../shared/format.ts';
@@ -14,7 +15,7 @@ import { Marks } from './conversation-row.ts';
 import { askInbox, deliveryHref } from './state.ts';
 
 interface MessageProps {
-  message: WholeMessage;
+  message: FullMessage;
   /** Whether it is the one that was opened. */
   isMeant: boolean;
   /** Whether its subject is the heading of the page. */
@@ -39,7 +40,7 @@ export function Message({ message, isMeant, isFirst, isStanding }: MessageProps)
   const readOn = async (): Promise<void> => {
     if (next === null) return;
     try {
-      const { messages = [] } = await askInbox({ action: 'read', message_ids: [message_id], body_offset: next });
+      const { messages } = await askInbox({ action: 'read', message_ids: [message_id], body_offset: next });
       const [more] = messages;
       if (more) setRest({ text: (rest?.text ?? '') + more.body, next: more.next_body_offset });
       setProblem('');
@@ -59,7 +60,7 @@ export function Message({ message, isMeant, isFirst, isStanding }: MessageProps)
     <header class="message-head">
       <h2 class="message-from">
         <${Untrusted} text=${from} />${isSent && html` <span class="mark">sent by you</span>`}
-        <span class="message-time"><${Time} at=${created_at} /></span>
+        <span class="message-time"><${Time} at=${timeMsOf(created_at)} /></span>
       </h2>
       <p class="message-to">To ${recipients(message)}</p>
       ${!isFirst && html`<p class="message-subject"><${Untrusted} text=${subject} /></p>`}
@@ -69,7 +70,7 @@ export function Message({ message, isMeant, isFirst, isStanding }: MessageProps)
     ${
       next !== null &&
       html`<p class="actions">
-        <button type="button" onClick=${() => void readOn()}>Show more of ${bytes(message.body_bytes)}</button>
+        <button type="button" onClick=${() => void readOn()}>Show more of ${bytes(message.body_bytes ?? 0)}</button>
       </p>`
     }
     ${refs.length > 0 && html`<${Refs} refs=${refs} />`}
@@ -100,7 +101,7 @@ export function Message({ message, isMeant, isFirst, isStanding }: MessageProps)
   </article>`;
 }
 
-function recipients({ to, to_count }: WholeMessage): (VNode | string)[] {
+function recipients({ to, to_count }: FullMessage): (VNode | string)[] {
   const shown = to.flatMap((address, at) => [at > 0 ? ', ' : '', html`<${Untrusted} text=${address} />`]);
   return to_count > to.length ? [...shown, ` and ${to_count - to.length} more`] : shown;
 }
@@ -125,7 +126,7 @@ interface Draft {
 const drafts = new Map<string, Draft>();
 
 interface ReplyProps {
-  message: WholeMessage;
+  message: FullMessage;
   to: Draft['to'];
   /** How often the owner asked for the form: each time it gets the focus. */
   asked: number;

@@ -2,6 +2,7 @@
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import type { SentMessage, SentResult } from '../../host/contract/sent-mail.ts';
+import { timeMsOf } from '../../protocol/time.ts';
 import { act } from '../shared/api.ts';
 import { ErrorBoundary, Panel, StateMark, Time, Untrusted, Warning } from '../shared/components.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
@@ -45,7 +46,7 @@ function SentLine({ message }: { message: SentMessage }): VNode {
   const shown = recipients.slice(0, RECIPIENTS_SHOWN);
   return html`<li class="mail mail-sent" data-item=${message_id}>
     <a class="mail-link" href=${deliveryHref(message_id)}><span class="mail-subject"><${Untrusted} text=${subject} /></span></a>
-    <span class="mail-facts"><span class="mark mark-${kind}">${kind}</span> <${Time} at=${created_at} /></span>
+    <span class="mail-facts"><span class="mark mark-${kind}">${kind}</span> <${Time} at=${timeMsOf(created_at)} /></span>
     <ul class="reached" aria-label="Recipients">
       ${shown.map(
         ({ recipient, state }) => html`<li><${Untrusted} text=${recipient} /> <${StateMark} state=${state} /></li>`,
@@ -83,7 +84,7 @@ export function Delivery({ messageId }: { messageId: string }): VNode {
     ${
       message &&
       html`<p class="note">
-          <span class="mark mark-${message.kind}">${message.kind}</span> sent <${Time} at=${message.created_at} />.${' '}
+          <span class="mark mark-${message.kind}">${message.kind}</span> sent <${Time} at=${timeMsOf(message.created_at)} />.${' '}
           <a href=${messageHref(message.message_id)}>Show the conversation</a>
         </p>
         ${message.recipients.map((recipient) => html`<${Way} key=${recipient.recipient} recipient=${recipient} />`)}`
@@ -98,7 +99,7 @@ function Way({ recipient: { recipient, state, steps } }: { recipient: Recipient 
         (step) =>
           html`<li class="step step-${step.state}">
             <span class="step-what">${STEP_TEXTS[step.state] ?? step.state}</span>
-            <span class="step-when"><${Time} at=${step.at} /></span>
+            <span class="step-when"><${Time} at=${timeMsOf(step.at)} /></span>
           </li>`,
       )}
     </ol>

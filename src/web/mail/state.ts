@@ -1,7 +1,13 @@
 /** The state of the page: its route, the unread count, people, and counters of changes. Views read these signals. */
 import { signal } from '@preact/signals';
 import type { InboxResult } from '../../host/contract/mail.ts';
-import type { ConversationsResult, PeopleResult } from '../../host/contract/owner-page.ts';
+import type {
+  ConversationSummary,
+  ConversationsInput,
+  ConversationsResult,
+  PeopleResult,
+} from '../../host/contract/owner-page.ts';
+import { type FullMessage, type FullSummary, fullMessage, fullSummary } from '../../host/contract/usual-mail.ts';
 import { act } from '../shared/api.ts';
 import { coalesce } from '../shared/coalesce.ts';
 import { follow } from '../shared/live.ts';
@@ -68,11 +74,41 @@ export function shortAddress(address: string): string {
   return address.endsWith(here) ? address.slice(0, -here.length) : address;
 }
 
+/** How messages to the owner alone are addressed. */
+function ownAddress(): string {
+  return people.value?.you ?? 'owner';
+}
+
+/** What `mail-inbox` shows, with every member. */
+interface ShownMail {
+  messages: FullMessage[];
+  cursor: string | null;
+}
+
 /** Calls `mail-inbox`, and stores the counts of its answer. Throws `Problem`. */
-export async function askInbox(input: object): Promise<InboxResult> {
-  const result = await act<InboxResult>('mail-inbox', input);
-  unread.value = result.unread;
-  return result;
+export async function askInbox(input: object): Promise<ShownMail> {
+  const { messages = [], next_cursor: cursor = null, ...counts } = await act<InboxResult>('mail-inbox', input);
+  unread.value = counts.unread;
+  return { messages: messages.map((message) => fullMessage(message, ownAddress())), cursor };
+}
+
+/** A conversation whose newest message has every member. */
+export interface ListedConversation extends Omit<ConversationSummary, 'newest'> {
+  newest: FullSummary;
+}
+
+interface ConversationsPage extends Omit<ConversationsResult, 'conversations'> {
+  conversations: ListedConversation[];
+}
+
+/** Calls `mail-conversations`. Throws `Problem`. */
+export async function askConversations(input: ConversationsInput): Promise<ConversationsPage> {
+  const found = await act<ConversationsResult>('mail-conversations', input);
+  const conversations = found.conversations.map((conversation) => ({
+    ...conversation,
+    newest: fullSummary(conversation.newest, ownAddress()),
+  }));
+  return { ...found, conversations };
 }
 
 /** Starts to follow the mailbox. Call it once. */
@@ -104,7 +140,7 @@ async function lookForMail(): Promise<void> {
   if (route.value.view === 'inbox' && !wantsNotifications()) return;
   const mine = ++looks;
   try {
-    const found = await act<ConversationsResult>('mail-conversations', { state: 'unread', limit: PAGE_MESSAGES });
+    const found = await askConversations({ state: 'unread', limit: PAGE_MESSAGES });
     if (mine !== looks) return;
     unread.value = found.unread;
     noteUnread(found.conversations);

@@ -3,6 +3,7 @@
  * faulty links between, and agents that send, reply, read, ack and are woken. A world is used for several runs: each
  * draws what happens from its own seed, begins when all mail of the one before has settled, and is judged on its own.
  */
+import { fullSummary } from '../../../src/host/contract/usual-mail.ts';
 import { setMaxListeners } from 'node:events';
 import { cp } from 'node:fs/promises';
 import { setTimeout as elapsed } from 'node:timers/promises';
@@ -344,14 +345,16 @@ export class MailWorld {
 
   async #mailbox({ host, name }: Agent): Promise<Mail[]> {
     const mail: Mail[] = [];
-    let cursor: string | null = null;
+    let cursor: string | undefined;
     do {
-      const input: InboxInput = { state: 'all', limit: 100, ...(cursor !== null && { cursor }) };
+      const input: InboxInput = { state: 'all', limit: 100, ...(cursor !== undefined && { cursor }) };
       const page: InboxResult = await host.ask('mail-inbox', input, name);
-      for (const { message_id, subject, from, kind, reply_to } of page.summaries ?? [])
-        mail.push({ messageId: message_id, subject, from, kind, replyTo: reply_to });
+      for (const summary of page.summaries ?? []) {
+        const { message_id: messageId, subject, from, kind, reply_to: replyTo } = fullSummary(summary, name);
+        mail.push({ messageId, subject, from, kind, replyTo });
+      }
       cursor = page.next_cursor;
-    } while (cursor !== null);
+    } while (cursor !== undefined);
     return mail;
   }
 }

@@ -101,7 +101,7 @@ describe('--follow', () => {
       .split('\n')
       .map((line) => JSON.parse(line) as MessageSummary);
     expect(printed.map(({ message_id }) => message_id)).toEqual(ids);
-    expect(printed[0]?.stored_at).toMatch(/^\d{4}-.*Z$/);
+    expect(printed[0]?.created_at).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);
   });
 
   test('on a terminal has a line for each, as wide as that', { timeout: 60_000 }, async () => {

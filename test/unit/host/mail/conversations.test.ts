@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { fullSummary } from '../../../../src/host/contract/usual-mail.ts';
 import type { ConversationsInput, ConversationsResult } from '../../../../src/host/contract/owner-page.ts';
 import { CONVERSATION_MESSAGES_MAX } from '../../../../src/host/contract/limits.ts';
 import { OWNER_ID } from '../../../../src/host/core/rows.ts';
@@ -102,7 +103,7 @@ describe('the list of conversations', () => {
       let cursor: string | null = null;
       do {
         const page: ConversationsResult = await list(context, { ...input, limit: 2, ...(cursor && { cursor }) });
-        found.push(...page.conversations.map(({ newest }) => newest.thread));
+        found.push(...page.conversations.map(({ newest }) => fullSummary(newest, 'owner').thread));
         cursor = page.next_cursor;
       } while (cursor !== null);
       return found;

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { isoSecond } from '../../../../src/protocol/time.ts';
 import type { SearchResult } from '../../../../src/host/contract/mail.ts';
 import { OWNER_ID } from '../../../../src/host/core/rows.ts';
 import { listSent } from '../../../../src/host/mail/sent.ts';
@@ -46,7 +47,7 @@ describe('search', () => {
     for (let at = 0; at < count; at++)
       accepted(await send(context, 'alice', { to: ['owner'], subject: `m${at}`, body }));
     const first = accepted(await searchMail(context, OWNER_ID, { text: 'm0' }));
-    expect(first).toMatchObject({ summaries: [], looked_at: count - 2, looked_back_to: context.nowMs() });
+    expect(first).toMatchObject({ summaries: [], looked_at: count - 2, looked_back_to: isoSecond(context.nowMs()) });
     const rest = accepted(await searchMail(context, OWNER_ID, { text: 'm0', cursor: first.next_cursor ?? '' }));
     expect(rest).toMatchObject({ summaries: [{ subject: 'm0' }], looked_at: 2, next_cursor: null });
     const found: string[] = [];
