@@ -3,6 +3,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { readyHelp } from './program-help.ts';
 import { buildProgram } from './program-options.ts';
+import { readyAnswers } from './ready-answers.ts';
 
 const DIST = fileURLToPath(new URL('../dist/', import.meta.url));
 
@@ -10,3 +11,4 @@ const DIST = fileURLToPath(new URL('../dist/', import.meta.url));
 await rm(DIST, { recursive: true, force: true });
 await buildProgram(DIST);
 await writeFile(`${DIST}cli/help.json`, JSON.stringify(await readyHelp()));
+await writeFile(`${DIST}cli/mcp.json`, JSON.stringify(await readyAnswers()));

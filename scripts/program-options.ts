@@ -3,8 +3,10 @@
  * a thousand modules takes a second; from the bundle it takes a fifth of one. A command is still loaded only when it is
  * called: what `import()` names is a file of its own.
  *
- *     dist/cli/main.js           CommonJS: the start, `--version`, the help, hooks. An ES module takes a fifth longer
+ *     dist/cli/main.js           CommonJS: the start, `--version`, the help, hooks, and what a client of `poste mcp`
+ *                                begins with. An ES module takes a fifth longer
  *     dist/program/client.cjs    CommonJS: the command line, with the commands that only ask the daemon
+ *     dist/program/mcp.cjs       CommonJS: the mail tools of `poste mcp`
  *     dist/program/run.js        ES modules: the command line and everything behind it, with the workers
  */
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -19,24 +21,41 @@ const BESIDE = ['classic-level', 'level', 'msgpackr', 'pino', 'prom-client', 'uw
 
 const START = `${SOURCES}cli/main.ts`;
 
-/** The path of the small file from `main.js`. */
-const CLIENT = '../program/client.cjs';
+/** These are asked for by `require`: an `import()` loads what Node.js has for ES modules, which takes longer. */
+const REQUIRED: Readonly<Record<string, string>> = { './client.ts': 'client.cjs', './serve-mail-tools.ts': 'mcp.cjs' };
 
-/** Leaves the two files out of `main.js` that its `main()` loads. */
-const commandLineApart: Plugin = {
-  name: 'command-line-apart',
+/** Leaves the bundles out that the files in `folder`, seen from `dist/program`, load when they need them. */
+function bundlesApart(toProgram: './' | '../program/'): Plugin {
+  return {
+    name: 'bundles-apart',
+    setup(building) {
+      building.onResolve({ filter: /^\.\/run\.ts$/ }, ({ importer }) =>
+        importer === START ? { path: `${toProgram}run.js`, external: true } : undefined,
+      );
+      building.onResolve({ filter: /^\.\// }, ({ path, kind }) =>
+        kind === 'dynamic-import' && REQUIRED[path] !== undefined
+          ? { path: `${toProgram}${REQUIRED[path]}`, namespace: 'required' }
+          : undefined,
+      );
+      building.onLoad({ filter: /^/, namespace: 'required' }, ({ path }) => ({
+        contents: `module.exports = require('${path}');`,
+      }));
+      building.onResolve({ filter: /^/, namespace: 'required' }, ({ path }) => ({ path, external: true }));
+    },
+  };
+}
+
+/** No value is held to a schema that a client gives, so the library for that is left out: a third of the file. */
+const noValidator: Plugin = {
+  name: 'no-validator',
   setup(building) {
-    building.onResolve({ filter: /^\.\/run\.ts$/ }, ({ importer }) =>
-      importer === START ? { path: '../program/run.js', external: true } : undefined,
-    );
-    // By `require`: an `import()` loads what Node.js has for ES modules, which takes longer than this file.
-    building.onResolve({ filter: /^\.\/client\.ts$/ }, ({ path, importer }) =>
-      importer === START ? { path, namespace: 'client' } : undefined,
-    );
-    building.onLoad({ filter: /^/, namespace: 'client' }, () => ({
-      contents: `module.exports = require('${CLIENT}');`,
+    building.onResolve({ filter: /^@modelcontextprotocol\/server\/_shims$/ }, ({ path }) => ({
+      path,
+      namespace: 'no-validator',
     }));
-    building.onResolve({ filter: /^/, namespace: 'client' }, ({ path }) => ({ path, external: true }));
+    building.onLoad({ filter: /^/, namespace: 'no-validator' }, () => ({
+      contents: 'const own = process; export { own as process }; export const DefaultJsonSchemaValidator = undefined;',
+    }));
   },
 };
 
@@ -117,19 +136,25 @@ const ONE_FILE: BuildOptions = {
 export const START_OPTIONS: BuildOptions = {
   ...ONE_FILE,
   entryPoints: [START],
-  plugins: [commandLineApart, builtinsAsNeeded],
+  plugins: [bundlesApart('../program/'), builtinsAsNeeded],
 };
 
 export const CLIENT_OPTIONS: BuildOptions = {
   ...ONE_FILE,
   entryPoints: [`${SOURCES}cli/client.ts`],
-  plugins: [largeCommandsApart, madeWhenCalled, builtinsAsNeeded],
+  plugins: [bundlesApart('./'), largeCommandsApart, madeWhenCalled, builtinsAsNeeded],
+};
+
+const MCP_OPTIONS: BuildOptions = {
+  ...ONE_FILE,
+  entryPoints: [`${SOURCES}cli/mail/serve-mail-tools.ts`],
+  plugins: [noValidator, builtinsAsNeeded],
 };
 
 const PROGRAM_OPTIONS: BuildOptions = {
   ...SHARED,
   format: 'esm',
-  plugins: [madeWhenCalled],
+  plugins: [bundlesApart('./'), madeWhenCalled],
   entryPoints: [
     `${SOURCES}cli/run.ts`,
     // Threads, which the files that start them find beside themselves.
@@ -161,5 +186,6 @@ export async function buildProgram(dist: string, changed?: Plugin): Promise<void
   await writeFile(`${dist}cli/package.json`, '{"type":"commonjs"}\n');
   await build({ ...START_OPTIONS, outfile: `${dist}cli/main.js`, ...changes(START_OPTIONS.plugins) });
   await build({ ...CLIENT_OPTIONS, outfile: `${dist}program/client.cjs`, ...changes(CLIENT_OPTIONS.plugins) });
+  await build({ ...MCP_OPTIONS, outfile: `${dist}program/mcp.cjs`, ...changes(MCP_OPTIONS.plugins) });
   await build({ ...PROGRAM_OPTIONS, outdir: `${dist}program`, ...changes(PROGRAM_OPTIONS.plugins) });
 }

@@ -10,7 +10,6 @@ export const LARGE_COMMANDS: Readonly<Record<string, readonly string[]>> = {
   hooks: ['./mail/hooks.ts'],
   host: ['./host/host.ts'],
   init: ['./host/init.ts'],
-  mcp: ['./mail/mcp.ts'],
   relay: ['./relay/', './host/relay.ts'],
   restore: ['./host/backup.ts'],
   setup: ['./host/setup.ts'],

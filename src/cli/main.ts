@@ -76,6 +76,15 @@ function inputAtOnce(bytesMax: number): BegunInput {
   return { bytes: Buffer.concat(chunks), isWhole };
 }
 
+/** A client waits only so long for the tools. */
+async function mcp(): Promise<boolean> {
+  if (argv[0] !== 'mcp') return false;
+  const { mcpRunOf, readyAnswers, runAsMcp } = await import('./mail/run-as-mcp.ts');
+  const asked = mcpRunOf(argv, env);
+  const ready = asked && readyAnswers(`${import.meta.dirname}/mcp.json`);
+  return ready ? runAsMcp(context, asked, ready) : false;
+}
+
 /** Scripts ask for it, and it needs nothing of the command line. */
 function version(): boolean {
   if (argv.length !== 1 || (argv[0] !== '--version' && argv[0] !== '-V')) return false;
@@ -125,7 +134,7 @@ function outputOf(isAlone: boolean): typeof NO_TERMINAL {
 }
 
 async function main(): Promise<void> {
-  if ((await hook()) || version() || help()) return;
+  if ((await hook()) || (await mcp()) || version() || help()) return;
   // A word may name another thing than a command: then more is loaded than is needed.
   const isLarge = argv.some((word) => Object.hasOwn(LARGE_COMMANDS, word));
   const { runToExit } = isLarge ? await import('./run.ts') : await import('./client.ts');

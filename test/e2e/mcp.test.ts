@@ -1,13 +1,18 @@
 /** The four tools, called by the official MCP client over `poste mcp`, which is a process where that matters. */
+import { cp, mkdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { type CallToolResult, type Client, deserializeMessage } from '@modelcontextprotocol/client';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { envelopeParams, handshakeParams, readyAnswers } from '../../scripts/ready-answers.ts';
 import type { InboxResult, SendResult } from '../../src/host/contract/mail.ts';
 import { BODY_CHARACTERS_MAX } from '../../src/host/contract/limits.ts';
 import { OPERATIONS } from '../../src/host/api/operations.ts';
 import { type McpProcess, REVISIONS, connectMcp, connectMcpHere, mcpProcess } from '../support/mcp-client.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
 import { type PosteHome, endDaemon, posteHome } from '../support/poste-home.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
+const DIST = join(import.meta.dirname, '../../dist/cli');
 const MAIL = { to: ['bob'], subject: 's', body: 'b' };
 
 /** A host with the agents eve and bob, and its daemon. */
@@ -347,7 +352,54 @@ describe('the session of poste mcp', () => {
   });
 });
 
+/** The program without its files but those that a client's first answers need. */
+async function programOfFirstAnswers(): Promise<string> {
+  const folder = join(await temporaryFolder(), 'cli');
+  await mkdir(folder);
+  for (const name of ['main.js', 'package.json', 'mcp.json']) await cp(join(DIST, name), join(folder, name));
+  return join(folder, 'main.js');
+}
+
 describe('poste mcp as a process', () => {
+  test.each([
+    ['2025-06-18', handshakeParams, 'initialize'],
+    ['2026-07-28', envelopeParams, 'server/discover'],
+  ])('answers a client of %s with three files there alone, and says then what is missing', async (...of) => {
+    const [revision, paramsFor, begin] = of;
+    const request = (id: number, method: string): string =>
+      `${JSON.stringify({ jsonrpc: '2.0', id, method, params: paramsFor(revision)(method) })}\n`;
+    const here = await posteHome();
+    const process = mcpProcess(here.environment, ['--agent', 'eve'], await programOfFirstAnswers());
+    process.write(request(1, begin) + request(2, 'tools/list'));
+    await vi.waitFor(() => expect(process.stdout.split('\n')).toHaveLength(3), PATIENCE_MS);
+    process.write(request(3, 'tools/call'));
+    expect(await process.ended()).toBe(1);
+    const answers = process.stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { id: number });
+    expect(answers.map(({ id }) => id)).toEqual([1, 2]);
+    expect(process.stderr).toMatch(
+      /^poste mcp: the mail tools cannot be loaded \(MODULE_NOT_FOUND\): install [^\n]*\.\n$/,
+    );
+  });
+
+  test('the answers of the build are those of the server', async () => {
+    expect(JSON.parse(await readFile(join(DIST, 'mcp.json'), 'utf8'))).toEqual(await readyAnswers());
+  });
+
+  test('its session begins with a client that says nothing, and when a client has listed the tools', async () => {
+    const { here } = await hostWithAgents();
+    const silent = mcpProcess(here.environment, ['--agent', 'eve']);
+    await untilSessions(here, ['live']);
+    await silent.close();
+    expect(silent.stdout).toBe('');
+    await untilSessions(here, ['ended']);
+    const { client } = await connectMcp(here.environment, ['--agent', 'eve', '--start']);
+    await client.listTools();
+    await untilSessions(here, ['live', 'ended']);
+  });
+
   test('what is no message is passed over, and what it held is not in the log', async () => {
     const { here } = await hostWithAgents();
     const { client, process } = await connectMcp(here.environment, ['--agent', 'eve']);

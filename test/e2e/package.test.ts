@@ -44,7 +44,9 @@ test('holds what it runs and what people read, and no tests, sources or maps', (
   const paths = packed.files.map(({ path }) => path);
   for (const path of [
     'dist/cli/main.js',
+    'dist/cli/mcp.json',
     'dist/program/client.cjs',
+    'dist/program/mcp.cjs',
     'dist/program/run.js',
     'dist/library/core.js',
     'docs/openapi.json',

@@ -1,11 +1,11 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
-  bench: 4290,
-  scripts: 7020,
-  'src/cli': 590,
+  bench: 4310,
+  scripts: 7160,
+  'src/cli': 600,
   'src/cli/host': 2750,
   'src/cli/lib': 2210,
-  'src/cli/mail': 1970,
+  'src/cli/mail': 2140,
   'src/cli/relay': 4640,
   'src/host': 910,
   'src/host/agents': 760,
@@ -19,7 +19,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/lan': 1590,
   'src/host/mail': 2130,
   'src/host/mailbox': 370,
-  'src/host/mcp': 1050,
+  'src/host/mcp': 1290,
   'src/host/outbox': 1130,
   'src/host/peers': 760,
   'src/host/relay': 2760,
@@ -48,21 +48,21 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/browser': 2370,
   'test/control': 760,
   'test/crash': 1630,
-  'test/e2e': 3060,
+  'test/e2e': 3110,
   'test/http': 9820,
   'test/postgres': 2090,
   'test/property': 3650,
   'test/spec': 6070,
   'test/support': 19350,
   'test/unit': 8420,
-  'test/unit/cli': 7430,
-  'test/unit/host': 16110,
+  'test/unit/cli': 7590,
+  'test/unit/host': 16370,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 84280,
-  test: 99930,
-  'bench scripts': 11310,
+  src: 84720,
+  test: 100410,
+  'bench scripts': 11460,
 };

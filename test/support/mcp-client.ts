@@ -36,9 +36,9 @@ interface Server {
   signal: (name: NodeJS.Signals) => void;
 }
 
-function serverProcess(args: readonly string[], environment: Environment): Server {
+function serverProcess(args: readonly string[], environment: Environment, main = MAIN): Server {
   const { PATH = '', HOME = '' } = process.env;
-  const child = spawn(process.execPath, [MAIN, 'mcp', ...args], { env: { PATH, HOME, ...environment } });
+  const child = spawn(process.execPath, [main, 'mcp', ...args], { env: { PATH, HOME, ...environment } });
   const { stdin, stdout, stderr } = child;
   const ended = once(child, 'close').then(() => child.exitCode ?? child.signalCode);
   return { stdin, stdout, stderr, ended, signal: (name) => void child.kill(name) };
@@ -141,9 +141,9 @@ export class McpProcess implements Transport {
   }
 }
 
-/** Starts `poste mcp`, with nobody who speaks to it. */
-export function mcpProcess(environment: Environment, args: readonly string[]): McpProcess {
-  return new McpProcess(serverProcess(args, environment));
+/** Starts `poste mcp`, also of another build, with nobody who speaks to it. */
+export function mcpProcess(environment: Environment, args: readonly string[], main?: string): McpProcess {
+  return new McpProcess(serverProcess(args, environment, main));
 }
 
 /** The options of a client that speaks one revision. */

@@ -1,18 +1,14 @@
-/** Calls of commands to the daemon: the flags they share, and how they start it when none is running. */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { closeSync, existsSync, openSync, readFileSync, renameSync } from 'node:fs';
-import { setTimeout as elapsed } from 'node:timers/promises';
+/** Calls of commands to the daemon, and the flags they share. */
 import { Command } from 'commander';
 import { CallFailed, type CallOptions, DaemonClient } from '../../host/api/client.ts';
 import type { InputOf, OperationName, OutputOf } from '../../host/api/operations.ts';
-import { daemonSocketFault, type HostPaths, makePrivateFolder, ownPaths } from '../../host/base/paths.ts';
+import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import { printable } from '../../protocol/printable.ts';
-import { isListening } from '../../lib/unix-socket.ts';
 import { agentOption, type CommandContext } from './context.ts';
-import { CommandFailed, EXIT, type ExitName, exitOfStatus, usageFailure } from './exit.ts';
+import { startInBackground } from './daemon-start.ts';
+import { CommandFailed, type ExitName, exitOfStatus, usageFailure } from './exit.ts';
 import { JSON_FLAG } from './format.ts';
 
 export interface DaemonFlags {
@@ -104,74 +100,4 @@ function noteOtherVersion(context: CommandContext, version: string): void {
   noted.add(context);
   const text = `the daemon that runs is version ${version}, and this command is ${own}: run poste daemon restart`;
   context.stderr.write(`poste: warning: ${printable(text)}.\n`);
-}
-
-/** The time that a daemon may take to answer after its start. */
-export const START_MS = 20_000;
-const LOOK_EVERY_MS = 25;
-
-/** Throws `CommandFailed`. */
-export async function startInBackground({ env, program }: CommandContext, paths: HostPaths): Promise<void> {
-  makePrivateFolder(paths.dataFolder);
-  if (existsSync(paths.logFile)) renameSync(paths.logFile, `${paths.logFile}.old`);
-  const log = openSync(paths.logFile, 'a', 0o600);
-  const child = spawn(process.execPath, [program, 'daemon'], {
-    detached: true,
-    stdio: ['ignore', log, log],
-    cwd: '/',
-    env,
-  });
-  closeSync(log);
-  child.unref();
-  const over = new AbortController();
-  const ended = once(child, 'exit', { signal: over.signal }).then(
-    ([code]) => code as number | null,
-    () => undefined,
-  );
-  let exitCode: number | null | undefined;
-  void ended.then((code) => {
-    exitCode = code;
-  });
-  try {
-    // Another command may start a daemon at the same time: then that one answers.
-    const answers = await untilAnswered(paths, () => {
-      if (exitCode !== undefined && exitCode !== EXIT.conflict)
-        throw notStarted(lastLine(paths.logFile), paths.logFile);
-    });
-    if (!answers) throw notStarted('it does not answer', paths.logFile);
-    // Ours came too late, and would serve as soon as the other frees the store: stop it before this command ends.
-    const { pid } = await new DaemonClient(paths.socket, paths.store).call('status', {});
-    if (pid !== child.pid && exitCode === undefined) {
-      child.ref();
-      child.kill();
-      await ended;
-    }
-  } finally {
-    over.abort();
-  }
-}
-
-/** Waits for a daemon that a service starts; `log` is where that writes. Throws `CommandFailed`. */
-export async function waitForDaemon(paths: HostPaths, log: string): Promise<void> {
-  if (!(await untilAnswered(paths, () => undefined))) throw notStarted('it does not answer', log);
-}
-
-/** True when a daemon answered in time; `check` is called at each look. */
-async function untilAnswered({ socket }: HostPaths, check: () => void): Promise<boolean> {
-  const deadline = performance.now() + START_MS;
-  while (!(await isListening(socket))) {
-    check();
-    if (performance.now() > deadline) return false;
-    await elapsed(LOOK_EVERY_MS);
-  }
-  return true;
-}
-
-function notStarted(why: string, log: string): CommandFailed {
-  return new CommandFailed('failure', 'DAEMON_NOT_STARTED', `the daemon did not start (${why}): see ${log}`);
-}
-
-function lastLine(file: string): string {
-  const line = readFileSync(file, 'utf8').trimEnd().split('\n').at(-1) ?? '';
-  return line.replace(/^poste: /, '').replace(/\.$/, '');
 }

@@ -1,15 +1,10 @@
 /** `poste mcp`: the mail tools of one agent, for a program that speaks MCP over standard input and output. */
 import { Command } from 'commander';
 import { OWNER_NAME } from '../../host/core/address.ts';
-import { CallFailed, DaemonClient } from '../../host/api/client.ts';
-import { claudeInboxOf } from '../../host/mcp/agent-session.ts';
-import { serveMcp } from '../../host/mcp/serve.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
-import { printable } from '../../protocol/printable.ts';
 import { type CommandContext, agentOption } from '../lib/context.ts';
 import { CommandFailed, stopSignal, usageFailure } from '../lib/exit.ts';
-import { requireAgentName, startInBackground } from '../lib/daemon-call.ts';
-import { softwareVersion } from '../../lib/package-root.ts';
+import { requireAgentName } from '../lib/daemon-call.ts';
 
 interface McpFlags {
   agent?: string;
@@ -36,23 +31,14 @@ export function mcpCommand(context: CommandContext): Command {
     .action(async (flags: McpFlags) => serve(context, flags));
 }
 
-async function serve(context: CommandContext, { agent, start, wakeUnattended = false }: McpFlags): Promise<void> {
+async function serve(context: CommandContext, { agent, start, wakeUnattended }: McpFlags): Promise<void> {
   const signalled = stopSignal(context);
   const paths = ownPaths(context);
   const fault = daemonSocketFault(paths);
   if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
-  const served = serveMcp({
-    client: new DaemonClient(paths.socket, paths.store),
-    agent: agentOf(agent),
-    version: softwareVersion(),
-    log: (message) => context.stderr.write(`poste mcp: ${printable(message)}.\n`),
-    streams: context,
-    inbox: claudeInboxOf(context.env, wakeUnattended),
-    parentPid: () => process.ppid,
-    start: start ? () => startInBackground(context, paths).catch(refuse) : undefined,
-  });
-  await Promise.race([served.ended, signalled]);
-  await served.close();
+  const options = { paths, agent: agentOf(agent), start: start === true, wakeUnattended: wakeUnattended === true };
+  const { serveMailTools } = await import('./serve-mail-tools.ts');
+  await serveMailTools(context, { ...options, signalled, answered: new Set() });
 }
 
 function agentOf(name: string | undefined): string {
@@ -65,9 +51,4 @@ function agentOf(name: string | undefined): string {
     throw usageFailure(message);
   }
   return name;
-}
-
-function refuse(error: unknown): never {
-  if (!(error instanceof CommandFailed)) throw error;
-  throw new CallFailed(error.code, 0, error.message, error.details);
 }

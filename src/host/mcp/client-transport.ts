@@ -41,6 +41,8 @@ export class ClientTransport implements Transport {
   readonly #streams: ClientStreams;
   /** Looks at each message that is sent. */
   readonly #watch: (message: JSONRPCMessage) => void;
+  /** Requests that were answered before this read them: the first answer to each is dropped. */
+  readonly #answeredBefore: Set<RequestId>;
   readonly #begun: Buffer[] = [];
   #begunBytes = 0;
   readonly #batches = new Map<RequestId, Batch>();
@@ -48,9 +50,14 @@ export class ClientTransport implements Transport {
   readonly #awaited = new Map<RequestId, (isWritten: boolean) => void>();
   #isClosed = false;
 
-  constructor(streams: ClientStreams, watch: (message: JSONRPCMessage) => void) {
+  constructor(
+    streams: ClientStreams,
+    watch: (message: JSONRPCMessage) => void,
+    answered: ReadonlySet<RequestId> = new Set(),
+  ) {
     this.#streams = streams;
     this.#watch = watch;
+    this.#answeredBefore = new Set(answered);
     this.closed = new Promise((resolve) => {
       this.#tellClosed = resolve;
     });
@@ -63,7 +70,8 @@ export class ClientTransport implements Transport {
       if (!this.#isClosed) this.onerror?.(error);
     };
     if (stdin.readableEnded || stdin.destroyed) setImmediate(end);
-    stdin.on('data', this.#take).on('error', fail).on('end', end).on('close', end);
+    // It stands still where another has read of it.
+    stdin.on('data', this.#take).on('error', fail).on('end', end).on('close', end).resume();
     // It stays: an error of what was written last would end the process.
     stdout.on('error', (error) => {
       fail(error);
@@ -75,6 +83,7 @@ export class ClientTransport implements Transport {
     if (this.#isClosed) throw new Error('the client has disconnected');
     this.#watch(message);
     const id = isJSONRPCRequest(message) || isJSONRPCNotification(message) ? undefined : message.id;
+    if (id !== undefined && this.#answeredBefore.delete(id)) return undefined;
     const batch = id === undefined ? undefined : this.#batches.get(id);
     if (id === undefined) return this.#write(message);
     if (batch) {
@@ -172,6 +181,8 @@ export class ClientTransport implements Transport {
   #deliver(message: JSONRPCMessage): void {
     if (isJSONRPCNotification(message) && message.method === 'notifications/cancelled') {
       const id = message.params?.['requestId'] as RequestId;
+      // The server may not have come to it yet.
+      if (this.#answeredBefore.has(id)) return;
       const batch = this.#batches.get(id);
       // It gets no answer.
       if (batch) this.#answered(batch, id).catch(ignore);

@@ -17,6 +17,7 @@ import {
   fromJsonSchema,
   type JsonSchemaType,
   type JsonSchemaValidator,
+  type jsonSchemaValidator,
   type RequestId,
   type ServerContext,
   type StandardSchemaWithJSON,
@@ -42,6 +43,8 @@ export interface McpOptions {
   start: (() => Promise<void>) | undefined;
   /** The client's stdio. */
   streams: ClientStreams;
+  /** Requests that the streams bring and that were answered before. */
+  answered?: ReadonlySet<RequestId>;
   /** The inbox of the Claude Code session that started this process. */
   inbox: ClaudeInbox | undefined;
   /** The process that started this one, while it runs: the client. */
@@ -56,17 +59,8 @@ export interface ServedMcp {
   close(): Promise<void>;
 }
 
-export function serveMcp({
-  client,
-  agent,
-  version,
-  log,
-  start,
-  streams,
-  inbox,
-  parentPid,
-  timers = systemTimers,
-}: McpOptions): ServedMcp {
+export function serveMcp(options: McpOptions): ServedMcp {
+  const { client, agent, version, log, start, streams, answered, inbox, parentPid, timers = systemTimers } = options;
   const sessionId = `mcp-${randomBytes(8).toString('hex')}`;
   const link = new DaemonLink({ client, agent, session: sessionId, start });
   // Never log the message itself: it may hold mail.
@@ -81,9 +75,10 @@ export function serveMcp({
     server = toolServer({ link, watch, version, log, timers, whenWritten });
     return server;
   };
-  const transport = new ClientTransport(streams, (message) => {
+  const beginAtGrant = (message: JSONRPCMessage): void => {
     if (grantsInbox(message)) watch.begin();
-  });
+  };
+  const transport = new ClientTransport(streams, beginAtGrant, answered);
   const served = serveStdio(makeServer, { transport, onerror });
   const session = new AgentSession({ link, sessionId, inbox, parentPid, log });
   return {
@@ -132,6 +127,7 @@ export function toolServer({ watch, version, log, ...parts }: ToolServerOptions)
     { name: 'poste', title: 'Poste', version },
     {
       instructions: instructionsFor(link.agent),
+      jsonSchemaValidator: ANY_VALUE,
       capabilities: { tools: { listChanged: false }, resources: { subscribe: true, listChanged: false } },
     },
   );
@@ -177,11 +173,14 @@ function problemOf(error: unknown, tool: string, signal: AbortSignal, log: Serve
   return { code: 'INTERNAL', message: 'the tool failed, and its log on stderr says why', details: {} };
 }
 
-/** A schema for clients to see. Values are not validated here: a refusal of the daemon says more. */
+/** Takes every value. The daemon says more of what it refuses, and nothing is asked of a client. */
+const ANY_VALUE: jsonSchemaValidator = {
+  getValidator<T>(): JsonSchemaValidator<T> {
+    return (data) => ({ valid: true, data: data as T, errorMessage: undefined });
+  },
+};
+
+/** A schema for clients to see. */
 function schemaForTools(schema: TSchema): StandardSchemaWithJSON {
-  return fromJsonSchema(schema as JsonSchemaType, {
-    getValidator<T>(): JsonSchemaValidator<T> {
-      return (data) => ({ valid: true, data: data as T, errorMessage: undefined });
-    },
-  });
+  return fromJsonSchema(schema as JsonSchemaType, ANY_VALUE);
 }

@@ -73,6 +73,7 @@ test('what a hook loads is one file, which asks for no part of Node.js that take
   expect(program).toContain('runAsHook');
   // The rest of the program, for what is no hook.
   expect(program.match(/\b(?:import|require)\(.*?\)/g)).toEqual([
+    'require("../program/mcp.cjs")',
     'require("../program/client.cjs")',
     'import("../program/run.js")',
   ]);

@@ -1,0 +1,161 @@
+/** `poste mcp` before its server is loaded: which calls come here, and what the server is handed. */
+import { once } from 'node:events';
+import { PassThrough } from 'node:stream';
+import { beforeEach, describe, expect, test, vi } from 'vitest';
+import { handshakeParams, readyAnswers } from '../../../scripts/ready-answers.ts';
+import { mcpRunOf, runAsMcp } from '../../../src/cli/mail/run-as-mcp.ts';
+import type { MailToolsOptions } from '../../../src/cli/mail/serve-mail-tools.ts';
+import type { CommandContext } from '../../../src/cli/lib/context.ts';
+import { commandContext } from '../../support/command-run.ts';
+
+const ready = await readyAnswers();
+const RUN = { agent: 'eve', start: false, wakeUnattended: false };
+
+const server = vi.hoisted(() => ({
+  serveMailTools: vi.fn<(context: CommandContext, options: MailToolsOptions) => Promise<void>>(),
+}));
+vi.mock('../../../src/cli/mail/serve-mail-tools.ts', () => server);
+
+/** What the server finds on standard input, and what it is told. */
+interface Handed {
+  read: string;
+  options: MailToolsOptions;
+}
+
+let handed: Handed[] = [];
+beforeEach(() => {
+  handed = [];
+  server.serveMailTools.mockReset();
+  server.serveMailTools.mockImplementation(async ({ stdin }, options) => {
+    const here = { read: '', options };
+    handed.push(here);
+    stdin.on('data', (chunk: Buffer) => {
+      here.read += chunk.toString();
+    });
+    stdin.resume();
+    await Promise.race([once(stdin, 'end'), options.signalled]);
+  });
+});
+
+function begun(environment = { POSTE_HOME: '/nowhere' }) {
+  const stdin = new PassThrough();
+  const stdout = new PassThrough().setEncoding('utf8');
+  const context = { ...commandContext({ environment, stdin }), stdout };
+  const ended = runAsMcp(context, RUN, ready);
+  return { stdin, stdout, signals: context.signals, stderr: context.stderr, ended };
+}
+
+function request(id: number, method: string): string {
+  const params = handshakeParams('2025-06-18')(method);
+  return `${JSON.stringify({ jsonrpc: '2.0', id, method, ...(params && { params }) })}\n`;
+}
+
+const BEGIN = request(0, 'initialize');
+const LIST = request(1, 'tools/list');
+const CALL = request(2, 'tools/call');
+
+/** The ids that were answered, once there are so many. */
+async function answeredIds(stdout: PassThrough, count: number): Promise<unknown[]> {
+  let text = '';
+  while (text.split('\n').length <= count) text += String((await once(stdout, 'data'))[0]);
+  return text
+    .trimEnd()
+    .split('\n')
+    .map((line) => (JSON.parse(line) as { id: unknown }).id);
+}
+
+test.each([
+  [['mcp', '--agent', 'eve'], '', { ...RUN }],
+  [['mcp', '--agent', 'eve', '--start'], 'bob', { ...RUN, start: true }],
+  [['mcp', '--wake-unattended', '--start', '--agent', 'eve'], '', { agent: 'eve', start: true, wakeUnattended: true }],
+  [['mcp'], 'eve', RUN],
+  [['mcp', '--agent', 'bob', '--agent', 'eve'], '', RUN],
+])('%j is a call of a program', (argv, usual, run) => {
+  expect(mcpRunOf(argv, { POSTE_AGENT: usual })).toEqual(run);
+});
+
+test.each([
+  [[], 'eve'],
+  [['hooks', '--agent', 'eve'], 'eve'],
+  [['mcp'], ''],
+  [['mcp', '--agent'], 'eve'],
+  [['mcp', '--agent', ''], 'eve'],
+  [['mcp', '--agent', 'a b'], ''],
+  [['mcp', '--agent', '--start'], ''],
+  [['mcp', '--agent', 'Owner'], ''],
+  [['mcp', '--agent', 'e\uFFFD'], ''],
+  [['mcp', '--help'], 'eve'],
+  [['mcp', '--agent', 'eve', 'more'], ''],
+  [['mcp', '--agent', 'eve', '--json'], ''],
+])('%j is for the command line', (argv, usual) => {
+  expect(mcpRunOf(argv, { POSTE_AGENT: usual })).toBeUndefined();
+});
+
+describe('the server', () => {
+  test('comes once the client knows the tools, and reads from the first line what was answered', async () => {
+    const { stdin, stdout, ended } = begun();
+    stdin.write(BEGIN);
+    expect(await answeredIds(stdout, 1)).toEqual([0]);
+    stdin.write(LIST);
+    expect(await answeredIds(stdout, 1)).toEqual([1]);
+    await vi.waitFor(() => expect(handed).toHaveLength(1));
+    stdin.end(CALL);
+    expect(await ended).toBe(true);
+    expect(handed).toMatchObject([{ read: BEGIN + LIST + CALL, options: { ...RUN, answered: new Set([0, 1]) } }]);
+  });
+
+  test('comes at once for a line that needs it, and gets it with what follows', async () => {
+    const { stdin, stdout, ended } = begun();
+    stdin.end(BEGIN + CALL + LIST);
+    expect(await answeredIds(stdout, 1)).toEqual([0]);
+    await ended;
+    expect(handed).toMatchObject([{ read: BEGIN + CALL + LIST, options: { answered: new Set([0]) } }]);
+  });
+
+  test('comes without a word of the client too, as the session of its agent begins by it', async () => {
+    const { stdin, ended } = begun();
+    await vi.waitFor(() => expect(handed).toHaveLength(1), 10_000);
+    stdin.end(BEGIN);
+    await ended;
+    expect(handed).toMatchObject([{ read: BEGIN, options: { answered: new Set() } }]);
+  });
+
+  test('gets a line that has no end yet and is too long to wait for', async () => {
+    const { stdin, ended } = begun();
+    const long = `{"x":"${'y'.repeat(1 << 16)}`;
+    stdin.write(BEGIN);
+    stdin.end(long);
+    await ended;
+    expect(handed).toMatchObject([{ read: BEGIN + long, options: { answered: new Set([0]) } }]);
+  });
+
+  test('does not come when the client leaves, or a signal comes, before it', async () => {
+    const left = begun();
+    left.stdin.end(BEGIN);
+    const signalled = begun();
+    signalled.stdin.write(BEGIN);
+    signalled.signals.emit('SIGTERM', 'SIGTERM');
+    const broken = begun();
+    broken.stdout.destroy(new Error('EPIPE'));
+    expect(await Promise.all([left.ended, signalled.ended, broken.ended])).toEqual([true, true, true]);
+    expect(handed).toEqual([]);
+    // Nothing holds the process of one that has ended.
+    for (const { stdin } of [left, signalled, broken]) expect(stdin.listenerCount('data')).toBe(0);
+    expect(signalled.stdin.isPaused()).toBe(true);
+  });
+});
+
+test('a line in pieces is answered once it is whole', async () => {
+  const { stdin, stdout, ended } = begun();
+  const answered = answeredIds(stdout, 2);
+  for (const byte of Buffer.from(BEGIN + LIST)) stdin.write(Buffer.of(byte));
+  expect(await answered).toEqual([0, 1]);
+  stdin.end();
+  await ended;
+});
+
+test('with a path that no socket can have, the command line says what is wrong', async () => {
+  const { ended, stdin } = begun({ POSTE_HOME: `/${'x'.repeat(200)}` });
+  expect(await ended).toBe(false);
+  expect(stdin.listenerCount('data')).toBe(0);
+});
