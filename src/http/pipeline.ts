@@ -14,10 +14,13 @@ import {
   BodyReader,
   type BodyRoom,
   type DeadlineTimers,
+  type Framing,
   discardBody,
-} from './body.ts';
+  isReply,
+  readFraming,
+  readTarget,
+} from './framing.ts';
 import type { Exchange, Reply } from './exchange.ts';
-import { type Framing, isReply, readFraming, readTarget } from './framing.ts';
 import { problemReply } from './replies.ts';
 
 export interface PipelineRoute {

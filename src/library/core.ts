@@ -12,10 +12,16 @@ export { reduce } from '../relay/core/reduce.ts';
 export { EMPTY_TARGET, NO_USAGE, rowKey } from '../relay/core/rows.ts';
 export type { RowChange, RowReader, TableName, Tables } from '../relay/core/rows.ts';
 export { BrokenQueue } from '../relay/core/decision.ts';
-export type { Decided, Outcome, PushOutcome, Refusal } from '../relay/core/decision.ts';
+export type {
+  Decided,
+  FactSource,
+  Outcome,
+  PushOutcome,
+  Refusal,
+  RelaySettings,
+} from '../relay/core/decision.ts';
 export { describeEvent } from '../relay/core/describe-event.ts';
 export type { LogEntry, RelayEvent } from '../relay/core/event.ts';
 export type * from '../relay/core/command.ts';
-export type { FactSource, RelaySettings } from '../relay/core/facts.ts';
 export { DEFAULT_LIMITS } from '../protocol/limits.ts';
 export { signerFromSeed } from '../protocol/ed25519.ts';

@@ -20,8 +20,15 @@ import { decideCheckpoint, decideLostItem, decideRotateEpoch } from '../relay/co
 import { decidePush, knownKeys, pushFacts } from '../relay/core/decide-push.ts';
 import { decideAck, decideExpire, decideExtend, decidePurge, signNotice } from '../relay/core/decide-queue.ts';
 import { MOVED_AT_ONCE, decideMove, decideRotate } from '../relay/core/decide-rotation.ts';
-import { type Decided, type Outcome, type Refusal, decisionOf } from '../relay/core/decision.ts';
-import { type HostFacts, type RelaySettings, sendersRow } from '../relay/core/facts.ts';
+import {
+  type Decided,
+  type HostFacts,
+  type Outcome,
+  type Refusal,
+  type RelaySettings,
+  decisionOf,
+  sendersRow,
+} from '../relay/core/decision.ts';
 import { LOG_FORMAT } from '../relay/core/log-format.ts';
 import { MapRows } from './map-rows.ts';
 

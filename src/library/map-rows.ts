@@ -4,11 +4,10 @@
  * Told events one by one, it holds what a replay of the log gives; tests decide over it and compare stores with it.
  */
 import type { PublicKey } from '../protocol/public-key.ts';
-import { Admissions } from '../relay/core/admissions.ts';
-import { Directory } from '../relay/core/directory.ts';
+import { Admissions, Directory } from '../relay/core/directory.ts';
 import type { RelayEvent } from '../relay/core/event.ts';
 import { MailUse } from '../relay/core/mail-use.ts';
-import type { FactSource } from '../relay/core/facts.ts';
+import type { FactSource } from '../relay/core/decision.ts';
 import type { Released } from '../relay/core/queue-index.ts';
 import { reduce } from '../relay/core/reduce.ts';
 import { type QueueRow, type RowChange, type TableName, type Tables, rowKey } from '../relay/core/rows.ts';

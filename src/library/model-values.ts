@@ -1,7 +1,7 @@
 /** Defines what the naive model keeps, and what it counts and compares it by. */
 import { type PublicKey, hostFingerprint } from '../protocol/public-key.ts';
 import type { DenyHosts, PushItem } from '../relay/core/command.ts';
-import type { RelaySettings } from '../relay/core/facts.ts';
+import type { RelaySettings } from '../relay/core/decision.ts';
 import type { AuthorityName, UsageRow } from '../relay/core/rows.ts';
 
 /** An enrolment has what an authority proved, with its name and age. */

@@ -12,7 +12,7 @@ import { foldHostName } from '../protocol/names.ts';
 import type { PublicKey } from '../protocol/public-key.ts';
 import type { DenyHosts, EnrolHost, IssueInvite, PublishSenders, PushItem, RotateKey } from '../relay/core/command.ts';
 import { UNUSED_LAPSES_AFTER_MS } from '../relay/core/directory.ts';
-import type { RelaySettings } from '../relay/core/facts.ts';
+import type { RelaySettings } from '../relay/core/decision.ts';
 import type { TargetRow, UsageRow } from '../relay/core/rows.ts';
 import {
   type ModelEnrolment,

@@ -17,7 +17,7 @@ import { connectionLimits, hostConnections, openFilesMax } from './serve/connect
 import { StoreFailed } from './engine/committer.ts';
 import { Engine } from './engine/engine.ts';
 import { LostItems } from './engine/lost-items.ts';
-import type { RelaySettings } from './core/facts.ts';
+import type { RelaySettings } from './core/decision.ts';
 import { SharedLead } from './standby/shared-lead.ts';
 import { WorkBudget } from './http/work-budget.ts';
 import { hostApi, rateLimits } from './serve/host-api.ts';

@@ -6,7 +6,7 @@
  * behind is answered.
  */
 import { describe, expect, test } from 'vitest';
-import { BODY_DEADLINE_MS } from '../../src/http/body.ts';
+import { BODY_DEADLINE_MS } from '../../src/http/framing.ts';
 import { framingsAt } from '../support/framings.ts';
 import { ADAPTERS, type Adapter, type HttpRelay, relayForSuite } from '../support/http-relay.ts';
 import { hopBytes } from '../support/hops.ts';

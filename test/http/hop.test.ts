@@ -1,6 +1,6 @@
 /** The signed hop: docs/protocol.md, "The signed hop", line by line. */
 import { describe, expect, test } from 'vitest';
-import { BODY_DEADLINE_MS } from '../../src/http/body.ts';
+import { BODY_DEADLINE_MS } from '../../src/http/framing.ts';
 import { revokeOf } from '../support/commands.ts';
 import { ADAPTERS, enrolledRelay, relayForSuite } from '../support/http-relay.ts';
 import { type Signed, hopBytes, sha256 } from '../support/hops.ts';

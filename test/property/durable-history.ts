@@ -9,7 +9,7 @@ import { MapRows } from '../../src/library/map-rows.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { decideExpire, signNotice } from '../../src/relay/core/decide-queue.ts';
 import type { RelayEvent } from '../../src/relay/core/event.ts';
-import { presentKey } from '../../src/relay/core/facts.ts';
+import { presentKey } from '../../src/relay/core/decision.ts';
 import { reduce } from '../../src/relay/core/reduce.ts';
 import { type QueueRow, type RowChange, rowKey } from '../../src/relay/core/rows.ts';
 import { RowOverlay } from '../../src/relay/engine/open-batch.ts';

@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 import { sha256Hex } from '../../src/protocol/digest.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { type QueueRow, type RowChange, rowKey } from '../../src/relay/core/rows.ts';
-import { RecentItems } from '../../src/relay/engine/recent-items.ts';
+import { RecentItems } from '../../src/relay/engine/durable-queues.ts';
 import { DurableHistory, type HistoryStep, KEYS, type TestBatch, anyDurableHistory } from './durable-history.ts';
 import { share, tried } from '../support/thorough.ts';
 

@@ -29,11 +29,11 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/wire': 580,
   'src/http': 2280,
   'src/lib': 2230,
-  'src/library': 1500,
+  'src/library': 1520,
   'src/protocol': 2900,
   'src/relay': 370,
   'src/relay/auth': 1130,
-  'src/relay/core': 3930,
+  'src/relay/core': 3950,
   'src/relay/engine': 2730,
   'src/relay/http': 2880,
   'src/relay/image': 1350,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 84720,
-  test: 100410,
+  src: 84750,
+  test: 100420,
   'bench scripts': 11460,
 };

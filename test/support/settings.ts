@@ -1,6 +1,6 @@
 /** Relay settings: the documented limits, or smaller ones where a test wants to reach them. */
 import { DEFAULT_LIMITS, type Limits } from '../../src/protocol/limits.ts';
-import type { RelaySettings } from '../../src/relay/core/facts.ts';
+import type { RelaySettings } from '../../src/relay/core/decision.ts';
 
 export interface SettingsChanges extends Partial<Omit<RelaySettings, 'limits'>> {
   limits?: Partial<Limits>;

@@ -8,7 +8,9 @@ import { Session, type Profiler } from 'node:inspector/promises';
 import { afterAll, beforeAll, expect, test, type TestContext } from 'vitest';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { alice, bob } from '../support/hosts.ts';
+import { hopBytes } from '../support/hops.ts';
 import { itemTo } from '../support/mail.ts';
+import { rawRequest } from '../support/raw-http.ts';
 import { sendMail } from '../../src/host/mail/send.ts';
 import type { AgentId } from '../../src/host/core/rows.ts';
 import { until, usedRelayWorld } from '../support/relay-world.ts';
@@ -51,26 +53,35 @@ async function filesOf({ task }: TestContext, sources: RegExp, walk: () => Promi
   return [...ran.keys()];
 }
 
+/** A relay in use, and the requests of a push and a pull as bytes: a client of ours would count as the relay. */
 async function relayInUse() {
   const relay = await relayForTest(FIRST_ADAPTER, { adminListen: { host: '127.0.0.1', port: 0 } });
   await relay.enrol(alice, bob);
-  const push = () => relay.client(alice).push([itemTo([bob], randomBytes(6).toString('hex'))]);
-  const pull = () => relay.client(bob).pull({ after: 0 });
+  const push = (): Buffer => {
+    const items = [itemTo([bob], randomBytes(6).toString('hex'))];
+    return hopBytes(relay.hop(alice, 'POST', '/v2/relay/items', JSON.stringify({ items })));
+  };
+  const pull = (): Buffer => hopBytes(relay.hop(bob, 'GET', '/v2/relay/items?after=0'));
+  const answer = async (request: Buffer): Promise<void> => {
+    expect(await rawRequest(relay.port, request)).toMatchObject({ status: 200 });
+  };
   for (let round = 0; round < 2; round++) {
-    await push();
-    await pull();
+    await answer(push());
+    await answer(pull());
   }
-  return { relay, push, pull };
+  return { relay, push, pull, answer };
 }
 
 test('a push, at the relay', async (context) => {
-  const { push } = await relayInUse();
-  expect((await filesOf(context, RELAY, push)).length).toBeLessThanOrEqual(73);
+  const { push, answer } = await relayInUse();
+  const request = push();
+  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(66);
 });
 
 test('a pull, at the relay', async (context) => {
-  const { pull } = await relayInUse();
-  expect((await filesOf(context, RELAY, pull)).length).toBeLessThanOrEqual(42);
+  const { pull, answer } = await relayInUse();
+  const request = pull();
+  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(36);
 });
 
 test('a page of the log on the console', async (context) => {

@@ -7,12 +7,11 @@
  * the name of that host is read from there that is more than small.
  */
 import { randomBytes } from 'node:crypto';
-import { type Body, BodyBudgets, SMALL_CLAIM_BYTES_MAX } from '../../http/body.ts';
+import { type Body, BodyBudgets, type Framing, SMALL_CLAIM_BYTES_MAX, isReply } from '../../http/framing.ts';
 import { Connections } from '../../http/connections.ts';
 import type { HttpServer, Reply } from '../../http/exchange.ts';
-import { type Framing, isReply } from '../../http/framing.ts';
 import { type AcceptedRequest, RequestPipeline, type RoutedHead } from '../../http/pipeline.ts';
-import { RateLimiter } from '../../http/rate-limit.ts';
+import { RateLimiter } from '../../http/budget.ts';
 import { problemReply } from '../../http/replies.ts';
 import { listenNode } from '../../http/server-node.ts';
 import { addressGroup } from '../../lib/address-group.ts';

@@ -16,7 +16,7 @@ import { sendOwnKey } from './peer-sync.ts';
 
 /** Wire bytes of one request: base64 makes a third more of them, the body has a bound, and a link may be slow. */
 const BATCH_BYTES_MAX = 2 << 20;
-/** The same, of a body that is small to a listener (http/body.ts): a crowd may leave no room for others. */
+/** The same, of a body that is small to a listener (http/framing.ts): a crowd may leave no room for others. */
 const SMALL_BATCH_BYTES_MAX = 32 << 10;
 const CROWDED: ReadonlySet<string> = new Set(['RATE_LIMITED', 'UNAVAILABLE']);
 /** Answers of a host that may not know this host's key. */

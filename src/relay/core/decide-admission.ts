@@ -15,11 +15,10 @@ import {
   type Refusal,
   type RevokeOutcome,
   decisionOf,
+  presentKey,
   refusal,
 } from './decision.ts';
-import { isMatch } from './admissions.ts';
-import type { Directory } from './directory.ts';
-import { presentKey } from './facts.ts';
+import { type Directory, isMatch } from './directory.ts';
 import type { DenySelectors, EnrolmentRow, RowReader } from './rows.ts';
 
 /** Deny entries that stand at most: an authority that pushes more than this in a day is not well. */

@@ -18,15 +18,17 @@ import type { EnrolHost, NoteHostSeen, PublishEncKey, PublishSenders } from './c
 import {
   type Decided,
   type Done,
-  type EnrolOutcome,
-  type Refusal,
-  decisionOf,
-  refusal,
   type EncKeyOutcome,
+  type EnrolOutcome,
+  type HostFacts,
+  type Refusal,
   type SendersOutcome,
+  chargedFor,
+  decisionOf,
+  fingerprints,
+  refusal,
 } from './decision.ts';
 import type { EnrolmentLapsed, HostEnrolled, InviteSpent, RelayEvent } from './event.ts';
-import { type HostFacts, chargedFor, fingerprints } from './facts.ts';
 import { LOG_FORMAT, MARKS_FORMAT } from './log-format.ts';
 import { isVouchedFor } from './mail-use.ts';
 import type {

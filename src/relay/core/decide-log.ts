@@ -8,9 +8,8 @@
  *   - no record goes that is younger than the days that are kept, nor any that stands after such a one.
  */
 import type { ReportLostItem, RotateEpoch, TakeCheckpoint } from './command.ts';
-import { type Decided, type Done, type EpochOutcome, decisionOf } from './decision.ts';
+import { type Decided, type Done, type EpochOutcome, accountOf, decisionOf, waitingRow } from './decision.ts';
 import type { ItemLost } from './event.ts';
-import { accountOf, waitingRow } from './facts.ts';
 import type { QueueRow, RowReader } from './rows.ts';
 
 export function decideRotateEpoch(command: RotateEpoch): Decided<EpochOutcome> {

@@ -12,10 +12,19 @@ import { type Limits, dedupHorizonMs, retentionMs } from '../../protocol/limits.
 import type { ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushItem } from './command.ts';
-import { type Decided, type PushOutcome, type StoredTarget, decisionOf } from './decision.ts';
+import {
+  type Decided,
+  type FactSource,
+  type PushOutcome,
+  type RelaySettings,
+  type StoredTarget,
+  decisionOf,
+  lineageOf,
+  relayRow,
+  targetRow,
+} from './decision.ts';
 import type { Directory } from './directory.ts';
 import type { AcceptedTarget, ItemAccepted, RelayEvent } from './event.ts';
-import { type FactSource, type RelaySettings, lineageOf, relayRow, targetRow } from './facts.ts';
 import { type MailFacts, type MailUse, REMEMBERED_BYTES } from './mail-use.ts';
 import {
   type DedupRow,

@@ -18,9 +18,21 @@ import { dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ExpireItems, PurgeDedup, AckItems, ExtendDedup } from './command.ts';
-import { type Decided, type Done, decisionOf, type AckOutcome, type Refusal, refusal } from './decision.ts';
+import {
+  type AckOutcome,
+  type Decided,
+  type Done,
+  type Refusal,
+  type RelaySettings,
+  accountOf,
+  decisionOf,
+  presentKey,
+  refusal,
+  relayRow,
+  targetRow,
+  waitingRow,
+} from './decision.ts';
 import type { ExpiredItem, ItemsExpired, QueuedNotice } from './event.ts';
-import { type RelaySettings, accountOf, presentKey, relayRow, targetRow, waitingRow } from './facts.ts';
 import type { Released } from './queue-index.ts';
 import type { QueueRow, RowReader } from './rows.ts';
 

@@ -19,7 +19,7 @@ import { lapsed } from './decide-enrolment.ts';
 import { type Waiting, keyRotated } from './decide-rotation.ts';
 import type { Directory } from './directory.ts';
 import type { HostEnrolled, HostRevoked, RelayEvent, SeqFloor } from './event.ts';
-import { type HostFacts, targetRow, chargedFor, sendersRow } from './facts.ts';
+import { type HostFacts, chargedFor, sendersRow, targetRow } from './decision.ts';
 import {
   type DenyRow,
   type EncKeyRow,

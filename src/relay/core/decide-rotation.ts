@@ -12,18 +12,23 @@
 import { ISSUED_AHEAD_MAX_MS, dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { MoveItems, RotateKey } from './command.ts';
-import { type Decided, type Done, type Refusal, type RotateOutcome, decisionOf, refusal } from './decision.ts';
-import type { AccountCharge, KeyRotated } from './event.ts';
 import {
+  type Decided,
+  type Done,
   type HostFacts,
+  type Refusal,
+  type RotateOutcome,
   accountOf,
   chargedFor,
+  decisionOf,
   fingerprints,
   lineageMembers,
   lineageOf,
+  refusal,
   sendersRow,
   targetRow,
-} from './facts.ts';
+} from './decision.ts';
+import type { AccountCharge, KeyRotated } from './event.ts';
 import type { Released } from './queue-index.ts';
 import type { EnrolmentRow, LineageMember, MoveRow, UsageRow } from './rows.ts';
 

@@ -1,11 +1,31 @@
-/** A decision yields events with an outcome, or a refusal. A refusal changes nothing. */
+/**
+ * A decision is made from facts. It yields events with an outcome, or a refusal, which changes nothing.
+ *
+ * The facts are the rows that one command needs, read through a `RowReader` that shows every command admitted before
+ * it, durable or not. Synchronous: whatever needs a range was loaded before (see queue-index.ts and directory.ts). Here
+ * is what several decisions read; what one alone needs it reads itself.
+ */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { ItemRejection } from '../../protocol/items.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
+import { type PublicKey, hostFingerprint } from '../../protocol/public-key.ts';
 import type { RelayEvent } from './event.ts';
-import type { AuthorityName } from './rows.ts';
+import {
+  type AuthorityName,
+  EMPTY_TARGET,
+  type LineageMember,
+  NO_USAGE,
+  type QueueRow,
+  type RelayRow,
+  type RowReader,
+  type SendersRow,
+  type TargetRow,
+  type UsageRow,
+  rowKey,
+} from './rows.ts';
+import type { Limits } from '../../protocol/limits.ts';
+import type { Admissions, Directory } from './directory.ts';
 
 /** A refusal says why a whole request is refused. `members` go into the problem document beside the code. */
 export interface Refusal {
@@ -127,4 +147,97 @@ export function queueOf(event: RelayEvent): PublicKey | undefined {
   if ('targetPubkey' in event) return event.targetPubkey;
   if ('oldPubkey' in event) return event.oldPubkey;
   return 'hostPubkey' in event ? event.hostPubkey : undefined;
+}
+
+/** The operator's settings. */
+export interface RelaySettings {
+  limits: Limits;
+  /** The hosts that may enrol: all that the authority admits, or of those only hosts with an invite. */
+  admission: 'open' | 'invite';
+  enrolmentsMax: number;
+  dedupRowsMax: number;
+  /** Bytes of the disk for all mail, of which strangers have a part (mail-use.ts); absent: as the disk allows. */
+  mailBudgetBytes?: number;
+}
+
+/** The facts of decisions about the hosts of a relay. */
+export interface HostFacts {
+  rows: RowReader;
+  directory: Directory;
+  admissions: Admissions;
+  settings: RelaySettings;
+}
+
+/** The source of facts: the rows, and whether a queued row's payload is there (checked for duplicates only). */
+export interface FactSource extends RowReader {
+  hasPayload(row: QueueRow): boolean;
+}
+
+export function relayRow(rows: RowReader): RelayRow {
+  const row = rows.get('relay', rowKey.relay);
+  if (!row) throw new Error('invariant: the store is not initialised');
+  return row;
+}
+
+export function targetRow(rows: RowReader, target: PublicKey): TargetRow {
+  return rows.get('target', target) ?? EMPTY_TARGET;
+}
+
+/** The list that a host published, with the time at which it did so last. */
+export function sendersRow(rows: RowReader, key: PublicKey): SendersRow | undefined {
+  const row = rows.get('senders', key);
+  const iatMs = Math.max(row?.iatMs ?? 0, rows.get('enrolment', key)?.sendersDatedMs ?? 0);
+  return row && { ...row, iatMs };
+}
+
+/** The key that the host of this key has now. */
+export function presentKey(rows: RowReader, key: PublicKey): PublicKey {
+  let present = key;
+  for (;;) {
+    const next = rows.get('enrolment', present)?.rotatedTo;
+    if (!next) return present;
+    present = next;
+  }
+}
+
+/**
+ * The keys that rotations joined with this one and under which something may be known; the key alone when it never
+ * rotated. The present one comes last. `Directory.keysOf` has those of before as well.
+ */
+export function lineageOf(rows: RowReader, key: PublicKey): readonly PublicKey[] {
+  return lineageMembers(rows, key).map(({ hostPubkey }) => hostPubkey);
+}
+
+export function lineageMembers(rows: RowReader, key: PublicKey): readonly LineageMember[] {
+  const present = presentKey(rows, key);
+  return rows.get('lineage', present)?.members ?? [{ hostPubkey: present, retiredAtMs: null }];
+}
+
+/**
+ * Returns what the account of a host is charged for: its queue, and what was counted under a key that it gave up when
+ * the row was lost (a rotation moves what is there).
+ */
+export function chargedFor(rows: RowReader, directory: Directory, key: PublicKey): UsageRow {
+  const charged: UsageRow = { ...NO_USAGE };
+  for (const member of directory.keysOf(key)) {
+    const { queueItems, queueBytes } = targetRow(rows, member);
+    charged.items += queueItems;
+    charged.bytes += queueBytes;
+  }
+  return charged;
+}
+
+/** Fingerprints of every key of the host. */
+export function fingerprints(directory: Directory, ...keys: readonly PublicKey[]): Set<Sha256Hex> {
+  return new Set(keys.flatMap((key) => Array.from(directory.keysOf(key), hostFingerprint)));
+}
+
+/** The account that is charged for what the target has queued. */
+export function accountOf(rows: RowReader, target: PublicKey): string | null {
+  return rows.get('enrolment', target)?.account ?? null;
+}
+
+/** The row of an item that still waits. */
+export function waitingRow(rows: RowReader, target: PublicKey, seq: number): QueueRow | undefined {
+  return seq > targetRow(rows, target).ackedThrough ? rows.get('queue', rowKey.queue(target, seq)) : undefined;
 }

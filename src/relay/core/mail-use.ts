@@ -10,7 +10,7 @@
  * Invariant: equals a `new MailUse()` to which every share, sender and enrolment row was applied.
  */
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
-import type { RelaySettings } from './facts.ts';
+import type { RelaySettings } from './decision.ts';
 import type { EnrolmentRow, RowChange, RowReader } from './rows.ts';
 
 /** Records, hashes and rows of one item, about. */

@@ -6,9 +6,8 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { AcceptedTarget, ItemAccepted, ItemsExpired, ItemsMoved, KeyRotated, RelayEvent } from './event.ts';
-import { targetRow } from './facts.ts';
+import { BrokenQueue, targetRow } from './decision.ts';
 import { type QueueRow, type RowChange, type RowReader, type TargetRow, rowKey } from './rows.ts';
-import { BrokenQueue } from './decision.ts';
 
 export function reduceQueues(event: RelayEvent, rows: RowReader): RowChange[] {
   switch (event.type) {

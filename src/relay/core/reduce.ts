@@ -5,7 +5,7 @@
  * event; the changes are the state after it, and no key is changed twice in one answer.
  */
 import type { LogEntry, RelayEvent, DedupExtended, ItemsExpired, ItemsMoved, KeyRotated } from './event.ts';
-import { relayRow } from './facts.ts';
+import { BrokenQueue, queueOf, relayRow } from './decision.ts';
 import { reduceQueues, movedRow } from './reduce-queues.ts';
 import {
   type RowChange,
@@ -18,7 +18,6 @@ import {
   NO_USAGE,
 } from './rows.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { BrokenQueue, queueOf } from './decision.ts';
 
 export function reduce({ lsn, event }: LogEntry, rows: RowReader): RowChange[] {
   return [

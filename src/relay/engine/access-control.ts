@@ -9,9 +9,17 @@ import type { DenyHosts, EnrolHost, IssueInvite, RevokeHost, RotateKey } from '.
 import { decideDeny, decideInvite, decideLapse, decideRevoke, deniedHosts } from '../core/decide-admission.ts';
 import { decideEnrol } from '../core/decide-enrolment.ts';
 import { decideRotate } from '../core/decide-rotation.ts';
-import type { Done, EnrolOutcome, InviteOutcome, Refusal, RevokeOutcome, RotateOutcome } from '../core/decision.ts';
-import { type HostFacts, fingerprints } from '../core/facts.ts';
-import type { OpenInvite } from '../core/admissions.ts';
+import {
+  type Done,
+  type EnrolOutcome,
+  type HostFacts,
+  type InviteOutcome,
+  type Refusal,
+  type RevokeOutcome,
+  type RotateOutcome,
+  fingerprints,
+} from '../core/decision.ts';
+import type { OpenInvite } from '../core/directory.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { EngineParts } from './parts.ts';
 import { TimeSlice } from './time-slice.ts';

@@ -12,9 +12,8 @@
  *   - an admission is reduced whole before anything of it is kept. A throw there ends the relay as a failed batch does,
  *     except for `BrokenQueue`: the rows of one queue are at fault, and the caller learns that nothing was admitted.
  */
-import { type Decided, type Refusal, BrokenQueue, queueOf } from '../core/decision.ts';
+import { BrokenQueue, type Decided, type FactSource, type Refusal, queueOf } from '../core/decision.ts';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
-import type { FactSource } from '../core/facts.ts';
 import { reduce } from '../core/reduce.ts';
 import { type QueueRow, type RowChange, type RowReader, type TableName, type Tables, rowKey } from '../core/rows.ts';
 import type { Payload } from '../store/durable-log.ts';

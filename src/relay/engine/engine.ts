@@ -12,26 +12,29 @@ import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { ItemRejection } from '../../protocol/items.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { Admissions } from '../core/admissions.ts';
+import { Admissions, Directory } from '../core/directory.ts';
 import type { AckItems, NoteHostSeen, PublishEncKey, PublishSenders, PushItem, RotateEpoch } from '../core/command.ts';
 import { decideHostSeen, decidePublishEncKey, decidePublishSenders } from '../core/decide-enrolment.ts';
-import type {
-  AckOutcome,
-  EncKeyOutcome,
-  EpochOutcome,
-  PushOutcome,
-  Refusal,
-  SendersOutcome,
+import {
+  type AckOutcome,
+  type EncKeyOutcome,
+  type EpochOutcome,
+  type PushOutcome,
+  type Refusal,
+  type RelaySettings,
+  type SendersOutcome,
+  lineageOf,
+  presentKey,
+  relayRow,
+  sendersRow,
 } from '../core/decision.ts';
-import { Directory } from '../core/directory.ts';
 import { MailUse } from '../core/mail-use.ts';
-import { type RelaySettings, lineageOf, presentKey, relayRow, sendersRow } from '../core/facts.ts';
 import type { EncKeyRow, RotationRow, EnrolmentRow, QueueRow, TargetRow, UsageRow } from '../core/rows.ts';
 import type { QueueSlice, FoundRow } from '../store/scan.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { Committer, type StoreFailed, type CommittedBatch } from './committer.ts';
 import { AccessControl } from './access-control.ts';
-import { DurableHeads, OnceListeners } from './durable-heads.ts';
+import { DurableHeads, type EncodedWires, OnceListeners, RecentItems } from './durable-queues.ts';
 import { Expiry, Acks } from './releases.ts';
 import { LogRetention } from './log-retention.ts';
 import { LostItemCommands } from './lost-items.ts';
@@ -40,7 +43,6 @@ import { Queues, type QueueFault, isDamagedRow } from './queues.ts';
 import { type EngineObserver, NO_OBSERVER } from './parts.ts';
 import { TimeSlice } from './time-slice.ts';
 import { type Pushed, Pushes } from './pushes.ts';
-import { type EncodedWires, RecentItems } from './recent-items.ts';
 import type { StoreSnapshot } from '../store/store-reader.ts';
 import { pageRows } from '../core/decide-queue.ts';
 import { decideRotateEpoch } from '../core/decide-log.ts';

@@ -10,7 +10,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import { consistencyProof, inclusionProof, rootHash } from '../../protocol/merkle.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { relayRow } from '../core/facts.ts';
+import { relayRow } from '../core/decision.ts';
 import { KNOWN_ROWS_ASKED_MAX } from '../core/decide-push.ts';
 import { type DedupRow, rowKey } from '../core/rows.ts';
 import { type TreeView, leafIndex } from '../store/log-tree.ts';

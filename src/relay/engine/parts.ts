@@ -2,10 +2,8 @@
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { ItemRejection } from '../../protocol/items.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { Admissions } from '../core/admissions.ts';
-import type { PushOutcome } from '../core/decision.ts';
-import type { Directory } from '../core/directory.ts';
-import type { RelaySettings } from '../core/facts.ts';
+import type { Admissions, Directory } from '../core/directory.ts';
+import type { PushOutcome, RelaySettings } from '../core/decision.ts';
 import type { MailUse } from '../core/mail-use.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { CommittedBatch, Committer } from './committer.ts';

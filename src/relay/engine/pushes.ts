@@ -8,9 +8,8 @@
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushItem } from '../core/command.ts';
-import { type PushOutcome, type Refusal, refusal } from '../core/decision.ts';
+import { type PushOutcome, type Refusal, refusal, relayRow } from '../core/decision.ts';
 import type { RelayEvent } from '../core/event.ts';
-import { relayRow } from '../core/facts.ts';
 import {
   CHARGED_PLACES_MAX,
   KNOWN_ROWS_ASKED_MAX,

@@ -20,9 +20,8 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { MOVED_AT_ONCE, decideMove } from '../core/decide-rotation.ts';
-import { BrokenQueue, type Refusal, refusal } from '../core/decision.ts';
+import { BrokenQueue, type Refusal, refusal, targetRow } from '../core/decision.ts';
 import type { RelayEvent } from '../core/event.ts';
-import { targetRow } from '../core/facts.ts';
 import { type IndexedItem, QueueIndex } from '../core/queue-index.ts';
 import { DamagedRow } from '../store/checksum.ts';
 import type { RelayStore } from '../store/relay-store.ts';

@@ -8,14 +8,14 @@ import { signedTarget } from '../../protocol/hop.ts';
 import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type HopClaim, isAdmitted, readHop, verifiedHop } from '../auth/hop.ts';
-import type { RateLimiter } from '../../http/rate-limit.ts';
+import type { RateLimiter } from '../../http/budget.ts';
 import type { SignatureThread } from '../auth/signature-thread.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
 import { StoreFailed } from '../engine/committer.ts';
 import type { Engine } from '../engine/engine.ts';
 import { brokenQueueRefusal, damagedRowRefusal, isBrokenQueue, isDamagedRow, isRowFault } from '../engine/queues.ts';
-import { type Body, BodyBudgets } from '../../http/body.ts';
+import { type Body, BodyBudgets } from '../../http/framing.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import {
   type AcceptedRequest,

@@ -11,7 +11,7 @@ import type { ProblemCode } from '../../protocol/problem.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
-import type { Body } from '../../http/body.ts';
+import type { Body } from '../../http/framing.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import type { RouteResult } from '../../http/pipeline.ts';
 import { queryParserOf } from '../../http/query.ts';

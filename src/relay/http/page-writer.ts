@@ -16,7 +16,7 @@ import type { EnrolmentRow, QueueRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
 import type { Engine, Page } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
-import type { EncodedWires } from '../engine/recent-items.ts';
+import type { EncodedWires } from '../engine/durable-queues.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
 import type { Epoch } from '../../protocol/epoch.ts';

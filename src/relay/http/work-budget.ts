@@ -17,7 +17,7 @@ import {
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { QueueRow } from '../core/rows.ts';
 import type { Reply } from '../../http/exchange.ts';
-import { RateLimiter } from '../../http/rate-limit.ts';
+import { RateLimiter } from '../../http/budget.ts';
 import { problemReply } from '../../http/replies.ts';
 
 /** Hosts of which it is known how far their queues were handed over; of others it counts as new. */

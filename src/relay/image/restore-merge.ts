@@ -8,7 +8,7 @@
 import { hasHash, type Sha256Hex } from '../../protocol/digest.ts';
 import { DEFAULT_LIMITS } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { Admissions } from '../core/admissions.ts';
+import { Admissions, Directory } from '../core/directory.ts';
 import {
   type ReplacedStore,
   type RotatedRow,
@@ -23,9 +23,8 @@ import {
   rotationsInOrder,
 } from '../core/decide-restore.ts';
 import { MOVED_AT_ONCE, type Waiting, decideMove } from '../core/decide-rotation.ts';
-import { Directory } from '../core/directory.ts';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
-import { type RelaySettings, targetRow } from '../core/facts.ts';
+import { type RelaySettings, targetRow } from '../core/decision.ts';
 import { reduce } from '../core/reduce.ts';
 import type { QueueRow, RowChange, RowReader } from '../core/rows.ts';
 import { OverlaidRows } from '../engine/open-batch.ts';

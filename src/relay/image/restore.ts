@@ -15,7 +15,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type PreservedFigures, RestoreMerge } from './restore-merge.ts';
 import { type ReplacedStore, decideRestore } from '../core/decide-restore.ts';
-import { relayRow } from '../core/facts.ts';
+import { relayRow } from '../core/decision.ts';
 import { rowKey } from '../core/rows.ts';
 import { type BackupHeader, unpackBackup, unreadableCopy } from './backup.ts';
 import { VIEW_KEY } from '../store/keys.ts';

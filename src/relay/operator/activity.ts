@@ -6,12 +6,12 @@ import type { ItemRejection } from '../../protocol/items.ts';
 import type { EpochBegun, RefusalCount } from '../../protocol/operator-documents.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushOutcome } from '../core/decision.ts';
+import type { LogEntry } from '../core/event.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { CommittedBatch } from '../engine/committer.ts';
 import type { EngineObserver } from '../engine/parts.ts';
 import type { FinishedRequest } from '../../http/pipeline.ts';
 import { type MetricsParts, RelayMetrics } from './metrics.ts';
-import { epochBegunOf } from './log-search.ts';
 
 const MINUTE_MS = 60_000;
 const MINUTES_KEPT = 60;
@@ -209,4 +209,11 @@ export class Watch {
     this.metrics.finished(request);
     this.activity.finished(request);
   }
+}
+
+/** Returns the epoch that begins with the record, if one does. */
+export function epochBegunOf({ lsn, event }: LogEntry): EpochBegun | undefined {
+  if (event.type === 'EpochRotated') return { lsn, at: event.atMs, epoch: event.epoch, reason: event.reason };
+  if (event.type === 'RelayInitialised') return { lsn, at: event.atMs, epoch: event.epoch, reason: 'initialised' };
+  return undefined;
 }

@@ -10,7 +10,7 @@ import type {
 import { foldHostName } from '../../protocol/names.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { allHosts, hostDocument } from './hosts.ts';
-import { sendersRow } from '../core/facts.ts';
+import { sendersRow } from '../core/decision.ts';
 import type { EnrolmentRow, RowReader } from '../core/rows.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Engine } from '../engine/engine.ts';

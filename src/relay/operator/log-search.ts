@@ -8,6 +8,7 @@ import { type LogEntry, type RelayEvent, eventTimeMs } from '../core/event.ts';
 import { TimeSlice } from '../engine/time-slice.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type EventHost, describeEvent } from '../core/describe-event.ts';
+import { epochBegunOf } from './activity.ts';
 
 const EVENTS_PER_PAGE = 50;
 /** Records that one request reads; the page asks for more. */
@@ -156,10 +157,4 @@ export class EpochHistory {
     }
     this.#state = log.firstLsn > 1 ? 'pruned' : 'whole';
   }
-}
-
-export function epochBegunOf({ lsn, event }: LogEntry): EpochBegun | undefined {
-  if (event.type === 'EpochRotated') return { lsn, at: event.atMs, epoch: event.epoch, reason: event.reason };
-  if (event.type === 'RelayInitialised') return { lsn, at: event.atMs, epoch: event.epoch, reason: 'initialised' };
-  return undefined;
 }

@@ -16,7 +16,7 @@ import {
   type TargetRow,
   type UsageRow,
 } from '../core/rows.ts';
-import { relayRow, sendersRow } from '../core/facts.ts';
+import { relayRow, sendersRow } from '../core/decision.ts';
 import type { Scratch, ScratchPairs } from '../store/scratch.ts';
 import { PREFIX, SHARE_SENDER_AT, prefixRange, queueKey, sharesOf } from '../store/keys.ts';
 import type { OfflineStore } from './offline.ts';

@@ -8,7 +8,7 @@
 import { countText } from '../core/count-text.ts';
 import { hash } from 'node:crypto';
 import { displayFingerprint, type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
-import { presentKey, targetRow } from '../core/facts.ts';
+import { presentKey, targetRow } from '../core/decision.ts';
 import { NO_USAGE, type UsageRow, rowKey } from '../core/rows.ts';
 import {
   DEDUP_OWNERS,

@@ -7,7 +7,7 @@ import type { Challenges } from '../auth/challenges.ts';
 import { InspectedKeys } from '../auth/inspected-keys.ts';
 import { Issuer } from '../auth/issuer.ts';
 import { Jwks } from '../auth/jwks.ts';
-import { RateLimiter } from '../../http/rate-limit.ts';
+import { RateLimiter } from '../../http/budget.ts';
 import type { LostItems } from '../engine/lost-items.ts';
 import { Handler, type HandlerOptions } from '../http/handler.ts';
 import { PageWriter } from '../http/page-writer.ts';

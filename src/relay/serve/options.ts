@@ -6,7 +6,7 @@ import type { Signer } from '../../protocol/ed25519.ts';
 import type { Limits } from '../../protocol/limits.ts';
 import type { IssuerSettings } from '../auth/issuer.ts';
 import type { AskedLimits } from './connection-limits.ts';
-import type { RelaySettings } from '../core/facts.ts';
+import type { RelaySettings } from '../core/decision.ts';
 import type { StoreFailed } from '../engine/committer.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { TrustProxy } from '../http/handler.ts';

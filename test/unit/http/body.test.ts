@@ -1,6 +1,6 @@
 /** The body reader, fed by an exchange that does what no HTTP parser lets a client do. */
 import { describe, expect, test } from 'vitest';
-import { BODY_DEADLINE_MS, BodyReader, discardBody } from '../../../src/http/body.ts';
+import { BODY_DEADLINE_MS, BodyReader, discardBody } from '../../../src/http/framing.ts';
 import type { BodySink, Exchange } from '../../../src/http/exchange.ts';
 import { Budget, type Holder, SLOW_AFTER_MS } from '../../../src/http/budget.ts';
 import { sha256 } from '../../support/hops.ts';

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { RateLimiter } from '../../../src/http/rate-limit.ts';
+import { RateLimiter } from '../../../src/http/budget.ts';
 
 /** A limiter and the clock that it reads. */
 function limiter(perMinute: number, startMs = 0): { take: (caller?: string) => number; pass: (ms: number) => void } {

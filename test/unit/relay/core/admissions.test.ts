@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/digest.ts';
 import { DENY_KEPT_MS } from '../../../../src/protocol/limits.ts';
 import { hostFingerprint } from '../../../../src/protocol/public-key.ts';
-import { type DeniableHost, isMatch } from '../../../../src/relay/core/admissions.ts';
+import { type DeniableHost, isMatch } from '../../../../src/relay/core/directory.ts';
 import { rowKey } from '../../../../src/relay/core/rows.ts';
 import { denied, enrolled, invited } from '../../../support/events.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';

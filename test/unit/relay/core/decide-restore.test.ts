@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/digest.ts';
 import { hostFingerprint, type PublicKey } from '../../../../src/protocol/public-key.ts';
-import { Admissions } from '../../../../src/relay/core/admissions.ts';
+import { Admissions } from '../../../../src/relay/core/directory.ts';
 import {
   type ReplacedStore,
   decidePreservedDenials,
@@ -18,7 +18,7 @@ import {
 import type { ExpireItems } from '../../../../src/relay/core/command.ts';
 import { decideEnrol } from '../../../../src/relay/core/decide-enrolment.ts';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
-import { type HostFacts, lineageOf, presentKey } from '../../../../src/relay/core/facts.ts';
+import { type HostFacts, lineageOf, presentKey } from '../../../../src/relay/core/decision.ts';
 import { type EnrolmentRow, type RestoreRow, rowKey } from '../../../../src/relay/core/rows.ts';
 import { accountEnrolOf, enrolOf } from '../../../support/commands.ts';
 import { epochNumbered } from '../../../support/epochs.ts';

@@ -4,7 +4,7 @@ import { sha256Hex } from '../../../../src/protocol/digest.ts';
 import type { ItemId } from '../../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { EMPTY_TARGET, type QueueRow, type RowChange, rowKey } from '../../../../src/relay/core/rows.ts';
-import { RecentItems } from '../../../../src/relay/engine/recent-items.ts';
+import { RecentItems } from '../../../../src/relay/engine/durable-queues.ts';
 import type { Payload } from '../../../../src/relay/store/durable-log.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
