@@ -50,6 +50,7 @@ const mailbox = () => import('./mail/mailbox.ts');
 const mcp = () => import('./mail/mcp.ts');
 const outbox = () => import('./mail/outbox.ts');
 const quarantine = () => import('./mail/quarantine.ts');
+const run = () => import('./mail/run.ts');
 const send = () => import('./mail/send.ts');
 const session = () => import('./mail/session.ts');
 const trace = () => import('./mail/trace.ts');
@@ -204,6 +205,7 @@ export const COMMANDS: CommandTable = {
   }),
   ...under('Agents and the programs that run them:', {
     agent: from(agents, 'agentCommand', 'List agents, here and on paired hosts, and manage those of this host.'),
+    run: from(run, 'runCommand', 'Run a command for each mail of an agent, and wait for the next.'),
     session: {
       ...from(session, 'sessionCommand', 'Register the session of an agent, and wait for its doorbell.'),
       isHidden: true,

@@ -12,6 +12,7 @@ export const LARGE_COMMANDS: Readonly<Record<string, readonly string[]>> = {
   init: ['./host/init.ts'],
   relay: ['./relay/', './host/relay.ts'],
   restore: ['./host/backup.ts'],
+  run: ['./mail/run.ts'],
   setup: ['./host/setup.ts'],
   status: ['./host/host.ts'],
   trace: ['./mail/trace.ts'],

@@ -25,7 +25,7 @@ const HELP_COLUMNS = 80;
 export async function runToExit(args: readonly string[], context: CommandContext): Promise<number> {
   const { stdout, stderr, abort } = context;
   endWithOutput(context, (failure) =>
-    stderr.write(failureText(failure, context, args.includes('--json')), () => abort(EXIT[failure.exit])),
+    stderr.write(failureText(failure, context, asksForJson(args)), () => abort(EXIT[failure.exit])),
   );
   const exitCode = await run(args, context);
   // A failed command may hold handles that never close, and nobody may read what an interrupted one wrote.
@@ -37,7 +37,7 @@ export async function runToExit(args: readonly string[], context: CommandContext
 /** Runs `poste` with these arguments, without node and the script, to its exit code. Throws bugs only. */
 export async function run(args: readonly string[], given: CommandContext): Promise<number> {
   const { argv, context } = withoutColorFlag(args, given);
-  const isJson = argv.includes('--json');
+  const isJson = asksForJson(argv);
   try {
     if (context.hasBrokenWords) throw usageFailure(BROKEN_WORDS);
     const poste = await posteCommand(argv, context, isJson);
@@ -71,12 +71,21 @@ function failureText({ code, message, details }: CommandFailed, context: Command
   return isJson ? jsonLine({ code, message, details }) : `${errorPrefix(context)} ${printable(message)}.\n`;
 }
 
+/** Behind `--` stand the words of another program. */
+function asksForJson(argv: readonly string[]): boolean {
+  return ownWords(argv).includes('--json');
+}
+
+function ownWords(argv: readonly string[]): readonly string[] {
+  return argv.includes('--') ? argv.slice(0, argv.indexOf('--')) : argv;
+}
+
 /** Reads the flag, and takes it out of the arguments, so that commands need not know it. Behind `--` it is none. */
 function withoutColorFlag(
   args: readonly string[],
   context: CommandContext,
 ): { argv: readonly string[]; context: CommandContext } {
-  const end = args.includes('--') ? args.indexOf('--') : args.length;
+  const end = ownWords(args).length;
   const argv = args.filter((word, at) => at >= end || word !== NO_COLOR_FLAG);
   if (argv.length === args.length) return { argv, context };
   return { argv, context: { ...context, env: { ...context.env, FORCE_COLOR: undefined, NO_COLOR: '1' } } };

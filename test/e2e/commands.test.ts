@@ -24,7 +24,7 @@ import { clientOf } from '../support/relay-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 /** Processes of cli, completion, daemon, mcp, wake and operator-commands, and of the test of `poste setup`. */
-const ELSEWHERE = 'daemon,session,hooks,mcp,relay serve,relay keygen,relay console,setup,completion';
+const ELSEWHERE = 'daemon,run,session,hooks,mcp,relay serve,relay keygen,relay console,setup,completion';
 /** The commands that were run here, without their arguments. */
 const ran = new Set<string>(ELSEWHERE.split(','));
 

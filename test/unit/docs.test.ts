@@ -75,6 +75,8 @@ describe('commands', () => {
     '--stop-timeout',
     '--thread',
     '--message',
+    '--rm',
+    '--yes-always',
     '--ulimit',
     '--mutate',
     '--test',

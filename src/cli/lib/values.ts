@@ -2,6 +2,8 @@
 import { InvalidArgumentError } from 'commander';
 import { type HostName, parseHostName } from '../../protocol/names.ts';
 import { parseListenAddress } from '../../lib/listen-address.ts';
+import { CommandFailed } from './exit.ts';
+import { findProgram } from './find-program.ts';
 
 /** Throws the sentence, for a value that is not right. */
 export function must(isRight: boolean, sentence: string): asserts isRight {
@@ -16,6 +18,21 @@ export function wholeNumber(least: number): (text: string) => number {
     must(isRight, `It must be a whole number, at least ${least}.`);
     return value;
   };
+}
+
+/** A number of seconds, which may have a fraction. */
+export function seconds(text: string): number {
+  const value = /^[0-9]+(?:\.[0-9]+)?$/.test(text) ? Number(text) : Number.NaN;
+  must(value <= 1_000_000, 'It must be a number of seconds, at most 1000000.');
+  return value;
+}
+
+/** The absolute path of a program that a shell would run by its name. Throws `CommandFailed` when there is none. */
+export function requireProgram(name: string, searchPath: string | undefined): string {
+  const program = findProgram(name, searchPath);
+  if (program !== undefined) return program;
+  const message = `there is no program ${name}: give the name or the path of an installed one`;
+  throw new CommandFailed('notFound', 'NO_SUCH_PROGRAM', message);
 }
 
 /** The address where a host of the LAN listens, as it was written: `host:port`. */

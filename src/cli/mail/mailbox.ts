@@ -3,7 +3,6 @@
  * comes, also when the daemon restarts meanwhile. Text of others is made printable and marked as theirs.
  */
 import { join } from 'node:path';
-import { setTimeout as elapsed } from 'node:timers/promises';
 import { Command, Option } from 'commander';
 import type { InboxInput, InboxResult, MessageSummary, SearchResult } from '../../host/contract/mail.ts';
 import { type FullMessage, type FullSummary, fullMessage, fullSummary } from '../../host/contract/usual-mail.ts';
@@ -13,19 +12,22 @@ import { OWNER_NAME } from '../../host/core/address.ts';
 import { countText } from '../../host/core/spans.ts';
 import { ownPaths } from '../../host/base/paths.ts';
 import { printable, printableText } from '../../protocol/printable.ts';
-import type { CommandContext } from '../lib/context.ts';
+import { Attendance } from '../lib/attendance.ts';
+import type { CommandContext, OutputStream } from '../lib/context.ts';
 import { type ActingFlags, ask, actingCommand } from '../lib/daemon-call.ts';
 import { CommandFailed, EXIT, stopping, usageFailure } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen, screenOf, applyStyle } from '../lib/screen.ts';
+import { PatientDaemon } from '../lib/patient-daemon.ts';
 import { shortIds, table, cutTo } from '../lib/table.ts';
 import { wholeNumber, withoutUndefined } from '../lib/values.ts';
 import { type PageFlags, withPageFlags, messageMeant, messagesMeant } from './send.ts';
 
 const INBOX_NOTES = `
 Reading marks messages as read, unless you add --peek. An ack says that you have dealt with a message. --follow prints a
-line for each message, or a JSON document with --json, goes on when the daemon restarts, and ends at ctrl-c with 130. Do
-not pass the link of --web on a command line, where every user of the machine can read it and use it first.
+line for each message, or a JSON document with --json, goes on when the daemon restarts, and ends at ctrl-c with 130.
+Its reader is live meanwhile, and what it prints counts as notified. Do not pass the link of --web on a command
+line, where every user of the machine can read it and use it first.
 
 Examples:
   $ poste inbox --as reviewer
@@ -270,20 +272,31 @@ function recipientsText(
 
 /** A time longer than the daemon waits. */
 const SILENCE_MS = INBOX_WAIT_MS_MAX + 15_000;
-/** The time between two calls to a daemon that is gone. */
-const RETRY_MS = 500;
-/** A daemon that ended, ends, or is about to start. */
-const GONE_CODES: ReadonlySet<string> = new Set(['DAEMON_NOT_RUNNING', 'DAEMON_GONE', 'DAEMON_SILENT', 'UNAVAILABLE']);
 
-/** Prints what is unread, and then all mail that comes. Ends at ctrl-c, with 130. */
+/**
+ * Prints what is unread, and then all mail that comes; ends at ctrl-c, with 130. Its reader is live meanwhile, and what
+ * is printed counts as notified.
+ */
 export async function follow(context: CommandContext, flags: ActingFlags): Promise<void> {
   const signal = stopping(context);
-  const mailbox = new FollowedMailbox(context, flags, signal);
+  const daemon = new PatientDaemon(context, flags, signal);
+  const mailbox = new FollowedMailbox(daemon);
   try {
-    for (const summary of await mailbox.begin()) print(context, summary, flags);
-    if (screenOf(context).columns !== undefined) context.stderr.write('Waiting for mail; ctrl-c ends it.\n');
-    while (!signal.aborted) {
-      for (const summary of await mailbox.next()) print(context, summary, flags);
+    const first = await mailbox.begin();
+    const attendance = await Attendance.begin({ daemon, name: 'follow', isAlone: false, signal });
+    try {
+      const show = async (summaries: readonly MessageSummary[]): Promise<void> => {
+        for (let at = 0; at < summaries.length; at += LIST_LIMIT_MAX) {
+          const part = summaries.slice(at, at + LIST_LIMIT_MAX);
+          await writeAll(context.stdout, part.map((summary) => lineOf(context, summary, flags)).join(''));
+          await attendance.report({ has: part.map(({ message_id }) => message_id) });
+        }
+      };
+      if (screenOf(context).columns !== undefined) context.stderr.write('Waiting for mail; ctrl-c ends it.\n');
+      await show(first);
+      while (!signal.aborted) await show(await Promise.race([mailbox.next(), attendance.lost]));
+    } finally {
+      await attendance.end();
     }
   } catch (error) {
     if (!signal.aborted) throw error;
@@ -291,24 +304,26 @@ export async function follow(context: CommandContext, flags: ActingFlags): Promi
   context.exitCode = EXIT.interrupted;
 }
 
+/** Resolves when the text has left this process. */
+function writeAll(stream: OutputStream, text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    stream.write(text, (error) => (error ? reject(error) : resolve()));
+  });
+}
+
 class FollowedMailbox {
-  readonly #context: CommandContext;
-  readonly #flags: ActingFlags;
-  readonly #signal: AbortSignal;
+  readonly #daemon: PatientDaemon;
   /** The newest message that is known; null in an empty mailbox. */
   #newest: MessageSummary | null = null;
   #mark: string | undefined;
-  #isGone = false;
 
-  constructor(context: CommandContext, flags: ActingFlags, signal: AbortSignal) {
-    this.#context = context;
-    this.#flags = flags;
-    this.#signal = signal;
+  constructor(daemon: PatientDaemon) {
+    this.#daemon = daemon;
   }
 
-  /** The unread messages, the oldest first. */
+  /** The unread messages, the oldest first. Throws also when no daemon runs. */
   async begin(): Promise<MessageSummary[]> {
-    const { mark, summaries } = await this.#watch(0);
+    const { mark, summaries } = await this.#daemon.askNow('watch-inbox', {});
     this.#mark = mark;
     // Any message that comes from here on is newer than this, unread or not.
     const newest = await this.#page(undefined, 1);
@@ -318,28 +333,13 @@ class FollowedMailbox {
     return last ? [...summaries.toReversed(), last] : summaries.toReversed();
   }
 
-  /** The messages that came since, the oldest first; none when the daemon went, or the time of one wait is over. */
+  /** The messages that came since, the oldest first; none when the time of one wait is over. */
   async next(): Promise<MessageSummary[]> {
-    try {
-      const { mark } = await this.#watch(INBOX_WAIT_MS_MAX);
-      this.#say(false);
-      if (mark === this.#mark) return [];
-      this.#mark = mark;
-      return await this.#come();
-    } catch (error) {
-      if (this.#signal.aborted || !(error instanceof CommandFailed) || !GONE_CODES.has(error.code)) throw error;
-      this.#say(true);
-      await elapsed(RETRY_MS, undefined, { signal: this.#signal });
-      return [];
-    }
-  }
-
-  /** Says once that the daemon went, and once that it came back. */
-  #say(isGone: boolean): void {
-    if (this.#isGone === isGone) return;
-    this.#isGone = isGone;
-    const what = isGone ? 'the daemon does not answer; mail is shown again when it does' : 'the daemon answers again';
-    this.#context.stderr.write(`poste: ${what}.\n`);
+    const asked = { wait_ms: INBOX_WAIT_MS_MAX, ...(this.#mark !== undefined && { mark: this.#mark }) };
+    const { mark } = await this.#daemon.ask('watch-inbox', asked, { silenceMs: SILENCE_MS });
+    if (mark === this.#mark) return [];
+    this.#mark = mark;
+    return this.#come();
   }
 
   async #come(): Promise<MessageSummary[]> {
@@ -360,19 +360,13 @@ class FollowedMailbox {
     return come.toReversed();
   }
 
-  #watch(wait_ms: number): Promise<{ mark: string; summaries: MessageSummary[] }> {
-    const asked = { wait_ms, ...(this.#mark !== undefined && { mark: this.#mark }) };
-    return ask(this.#context, 'watch-inbox', asked, this.#flags, { signal: this.#signal, silenceMs: SILENCE_MS });
-  }
-
-  /** A page of the whole mailbox, the newest first. Marks them notified, as a list does. */
+  /** A page of the whole mailbox, the newest first. Marks nothing: that is for what was printed. */
   async #page(
     cursor: string | undefined,
     limit: number,
   ): Promise<{ summaries: MessageSummary[]; next_cursor: string | undefined }> {
-    const asked = { action: 'list', state: 'all', limit, ...(cursor !== undefined && { cursor }) } as const;
-    const options = { signal: this.#signal };
-    const { summaries = [], next_cursor } = await ask(this.#context, 'mail-inbox', asked, this.#flags, options);
+    const asked = { action: 'list', state: 'all', limit, peek: true, ...(cursor !== undefined && { cursor }) } as const;
+    const { summaries = [], next_cursor } = await this.#daemon.ask('mail-inbox', asked);
     return { summaries, next_cursor };
   }
 }
@@ -382,11 +376,9 @@ function storedAt(summary: MessageSummary): string {
   return fullSummary(summary, '').stored_at;
 }
 
-function print(context: CommandContext, summary: MessageSummary, { as = '', json }: ActingFlags): void {
-  context.stdout.write(json ? jsonLine(summary) : lineOf(context, fullSummary(summary, as)));
-}
-
-function lineOf(context: CommandContext, summary: FullSummary): string {
+function lineOf(context: CommandContext, given: MessageSummary, { as = '', json }: ActingFlags): string {
+  if (json) return jsonLine(given);
+  const summary = fullSummary(given, as);
   const screen = screenOf(context);
   const { message_id, from, subject, stored_at } = summary;
   const id = screen.columns === undefined ? message_id : (shortIds([message_id])[0] ?? '');

@@ -1,15 +1,16 @@
 /** `poste session`: how scripts and hooks register the session of an agent, and wait for its doorbell. */
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { SessionListResult, SessionRegisterInput, SessionState } from '../../host/contract/agents.ts';
-import { SESSION_WAIT_MS_MAX } from '../../host/contract/socket-protocol.ts';
 import { tmuxPane } from '../../host/hooks/programs.ts';
 import type { CommandContext } from '../lib/context.ts';
+import { nextDoorbell } from '../lib/attendance.ts';
 import { type ActingFlags, ask, actingCommand } from '../lib/daemon-call.ts';
 import { CommandFailed, usageFailure } from '../lib/exit.ts';
-import { findProgram } from '../lib/find-program.ts';
 import { jsonLine } from '../lib/format.ts';
+import type { AskDaemon } from '../lib/patient-daemon.ts';
 import { type Screen, screenOf } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
+import { requireProgram, seconds } from '../lib/values.ts';
 
 const NOTES = `
 The program of an agent registers a session when it starts, and ends it when it stops. In between it sends heartbeats,
@@ -37,8 +38,6 @@ export function sessionCommand(context: CommandContext): Command {
 }
 
 const SESSION_ARGUMENT = ['<session>', 'the name of the session: letters, digits, dots, hyphens, underscores'] as const;
-/** A time longer than the longest wait of one call. */
-const WAIT_SILENCE_MS = SESSION_WAIT_MS_MAX + 15_000;
 
 interface RegisterFlags extends ActingFlags {
   hook?: boolean;
@@ -82,14 +81,7 @@ function commandMethod(
   program: string;
   arguments: string[];
 } {
-  const program = findProgram(name, context.env['PATH']);
-  if (program === undefined) {
-    throw new CommandFailed(
-      'notFound',
-      'NO_SUCH_PROGRAM',
-      `there is no program ${name}: give the name or the path of an installed one`,
-    );
-  }
+  const program = requireProgram(name, context.env['PATH']);
   return { type: 'command', program, arguments: args };
 }
 
@@ -141,37 +133,13 @@ function waitCommand(context: CommandContext): Command {
     )
     .addHelpText('after', '\nExample:\n  $ poste session wait build-7 --as backend --timeout 600')
     .action(async (session: string, flags: WaitFlags) => {
-      const text = await doorbell(context, session, flags);
+      const askDaemon: AskDaemon = (name, input, options) => ask(context, name, input, flags, options);
+      const waitMs = flags.timeout === undefined ? Number.POSITIVE_INFINITY : flags.timeout * 1000;
+      const text = await nextDoorbell(askDaemon, session, waitMs);
+      if (text === undefined)
+        throw new CommandFailed('temporary', 'NOTHING_RANG', 'no doorbell in that time: wait again');
       context.stdout.write(flags.json ? jsonLine({ text }) : `${text}\n`);
     });
-}
-
-function seconds(text: string): number {
-  const value = /^[0-9]+(?:\.[0-9]+)?$/.test(text) ? Number(text) : Number.NaN;
-  if (!(value <= 1_000_000)) throw new InvalidArgumentError('It must be a number of seconds, at most 1000000.');
-  return value;
-}
-
-async function doorbell(context: CommandContext, session: string, flags: WaitFlags): Promise<string> {
-  const untilMs = flags.timeout === undefined ? Number.POSITIVE_INFINITY : performance.now() + flags.timeout * 1000;
-  for (;;) {
-    const wait_ms = Math.min(SESSION_WAIT_MS_MAX, Math.max(0, Math.ceil(untilMs - performance.now())));
-    const asked = { session_id: session, wait_ms };
-    const { event, ring, text } = await ask(context, 'session-wait', asked, flags, { silenceMs: WAIT_SILENCE_MS });
-    if (event === 'released') {
-      throw new CommandFailed(
-        'temporary',
-        'RELEASED',
-        'no doorbell: the session ended, is busy, or waits in another process; poste session list shows it',
-      );
-    }
-    if (event === 'doorbell' && ring !== null && text !== null) {
-      const { counted } = await ask(context, 'session-heard', { session_id: session, ring }, flags);
-      if (counted) return text;
-    }
-    if (performance.now() >= untilMs)
-      throw new CommandFailed('temporary', 'NOTHING_RANG', 'no doorbell in that time: wait again');
-  }
 }
 
 function endCommand(context: CommandContext): Command {

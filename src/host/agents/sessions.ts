@@ -7,9 +7,10 @@
 import type { SessionEndResult, SessionListResult, SessionState } from '../contract/agents.ts';
 import type { HostClock, HostContext } from '../base/context.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
-import type { AgentId } from '../core/rows.ts';
+import type { AgentId, MessageRef } from '../core/rows.ts';
 import type { ProcessMark, SessionDoing, SessionRow, WakeMethod, WakeMethodName } from '../core/session-rows.ts';
 import { nameOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
+import { markNotified } from '../outbox/receipts.ts';
 import { markUnreadNotified, unreadOf } from './waking-mail.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 
@@ -26,23 +27,28 @@ export interface Registration {
   reportsPrompts?: boolean;
   /** What its agent does now; absent when the caller does not know it. */
   doing?: SessionDoing | 'idle' | undefined;
+  /** Absent: any process may have the session. Else one that runs keeps it, but for this one, which has ended. */
+  alone?: { gone: ProcessMark | null };
 }
 
 /**
  * Registers a session, or marks it as seen when it is live and can be woken as before. Emits
  * `session-registered` when anything about it is new, unless this answer already shows the unread mail.
- * Refuses `NO_SUCH_AGENT`, and `UNAVAILABLE` when the agent has as many live sessions as it may.
+ * Refuses `NO_SUCH_AGENT`, `UNAVAILABLE` when the agent has as many live sessions as it may, and `NAME_TAKEN` when it
+ * wants to be alone and another process has the session.
  */
 export function registerSession(
   context: HostContext,
   agentId: AgentId,
-  { sessionId, wake, process, showsText, reportsPrompts, doing }: Registration,
+  { sessionId, wake, process, showsText, reportsPrompts, doing, alone }: Registration,
 ): Promise<SessionState | Refusal> {
   const nowMs = context.nowMs();
   return context.store.transact(async (tx) => {
     const absent = refuseAbsentAgent(tx, agentId);
     if (absent) return absent;
     const before = tx.get('session', agentId, sessionId);
+    const taken = before && alone && refuseTaken(before, process, alone.gone);
+    if (taken) return taken;
     const isKnown = before !== undefined && isLive(before, context) && isSame(before, wake, process);
     if (!before) {
       const full = await makeRoom(tx, context, agentId);
@@ -65,19 +71,45 @@ export function registerSession(
   });
 }
 
-/** Marks a session as seen. Refuses `NO_SUCH_SESSION` when it is unknown or ended. */
+function refuseTaken(
+  { sessionId, endedAtMs, process: holder }: SessionRow,
+  process: ProcessMark | null,
+  gone: ProcessMark | null,
+): Refusal | undefined {
+  const isFree = endedAtMs !== null || holder === null || isSameProcess(holder, process) || isSameProcess(holder, gone);
+  if (isFree) return undefined;
+  const message = `process ${holder.pid} has the session ${sessionId} of this agent: end that one first`;
+  return refusal('NAME_TAKEN', message, { session_id: sessionId, pid: holder.pid });
+}
+
+interface Heartbeat extends Pick<Registration, 'sessionId' | 'showsText' | 'doing'> {
+  /** The messages that the session's program has now. */
+  has?: readonly string[];
+}
+
+/**
+ * Marks a session as seen, and as notified what its program has; emits `mail-taken` then. Refuses `NO_SUCH_SESSION`
+ * when it is unknown or ended.
+ */
 export function heartbeatSession(
   context: HostContext,
   agentId: AgentId,
-  { sessionId, showsText, doing }: Pick<Registration, 'sessionId' | 'showsText' | 'doing'>,
+  { sessionId, showsText, doing, has = [] }: Heartbeat,
 ): Promise<SessionState | Refusal> {
   return context.store.transact<SessionState | Refusal>((tx) => {
     const refused = markSeen(tx, context, agentId, sessionId, showsText);
     if (isRefusal(refused)) return refused;
     const session = tx.get('session', agentId, sessionId);
     if (session && doing !== undefined) putDoing(tx, session, doing);
+    if (has.length > 0) take(tx, context, agentId, has as readonly MessageRef[]);
     return stateOf(tx, context, agentId, sessionId, showsText);
   });
+}
+
+function take(tx: Transaction, context: HostContext, agentId: AgentId, refs: readonly MessageRef[]): void {
+  const positions = refs.flatMap((ref) => tx.get('place', agentId, ref) ?? []);
+  markNotified(tx, context, agentId, positions);
+  tx.afterCommit(() => context.emit({ type: 'mail-taken', agentId, refs }));
 }
 
 function putDoing(tx: Transaction, session: SessionRow, doing: Registration['doing']): void {
@@ -259,8 +291,8 @@ export interface WakeResult {
   detail: string;
 }
 
-/** Wakes a recipient whose new message wakes. Called after the commit; bounded in time; does not throw. */
-export type WakeAgent = (agentId: AgentId) => Promise<WakeResult>;
+/** Wakes a recipient whose new message `ref` wakes. Called after the commit; bounded in time; does not throw. */
+export type WakeAgent = (agentId: AgentId, ref?: MessageRef) => Promise<WakeResult>;
 
 /** A session that is silent for this long is not live. */
 export const SESSION_LIVE_MS = 180_000;

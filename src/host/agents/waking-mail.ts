@@ -1,6 +1,6 @@
 /** The unread mail of a mailbox as a doorbell needs it, and marking it notified once the agent was told of it. */
 import { doorbellText, type WakingMail } from '../core/doorbell.ts';
-import type { AgentId } from '../core/rows.ts';
+import type { AgentId, MessageRef } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { markNotified } from '../outbox/receipts.ts';
 import { mailboxOf } from '../mailbox/mailbox.ts';
@@ -11,6 +11,8 @@ const NOTIFIED_AT_ONCE_MAX = 500;
 
 export interface Unread {
   waking: WakingMail;
+  /** The newest unread message that wakes; null without one. */
+  newest: MessageRef | null;
   unread: number;
   /** The text for the agent; null when nothing is unread. */
   text: string | null;
@@ -20,17 +22,20 @@ export interface Unread {
 
 export async function unreadOf(reader: Reader, agentId: AgentId): Promise<Unread> {
   const { unread, unreadWaking, nextPosition } = mailboxOf(reader, agentId);
-  const waking =
-    unreadWaking === 0 ? { isUnread: false, isNotified: false, newest: 0 } : await newestWaking(reader, agentId);
-  return { waking, unread, text: unread === 0 ? null : doorbellText(unread), until: nextPosition };
+  const text = unread === 0 ? null : doorbellText(unread);
+  const found = unreadWaking === 0 ? NONE : await newestWaking(reader, agentId);
+  return { ...found, unread, text, until: nextPosition };
 }
 
-async function newestWaking(reader: Reader, agentId: AgentId): Promise<WakingMail> {
+const NONE = { waking: { isUnread: false, isNotified: false, newest: 0 }, newest: null };
+
+async function newestWaking(reader: Reader, agentId: AgentId): Promise<Pick<Unread, 'waking' | 'newest'>> {
   for await (const { key, row: wakes } of reader.range('unread', [agentId], { reverse: true })) {
     if (!wakes) continue;
     const entry = reader.get('entry', agentId, key[1]);
     if (!entry) throw new Error('invariant: what is unread is in the mailbox');
-    return { isUnread: true, isNotified: entry.notifiedAtMs !== null, newest: key[1] };
+    const waking = { isUnread: true, isNotified: entry.notifiedAtMs !== null, newest: key[1] };
+    return { waking, newest: entry.ref };
   }
   throw new Error('invariant: a mailbox counts what is unread');
 }

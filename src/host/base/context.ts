@@ -7,7 +7,7 @@
 import { ClockGuard } from '../../lib/clock-guard.ts';
 import { systemClock, systemRandom } from '../../lib/clock.ts';
 import type { RetryTiming } from '../core/outbox-event.ts';
-import type { AgentId, Identity, PeerId } from '../core/rows.ts';
+import type { AgentId, Identity, MessageRef, PeerId } from '../core/rows.ts';
 import { type HostStore, StoreFailed } from '../store/host-store.ts';
 import { WaitingCalls } from './waiting-calls.ts';
 
@@ -82,6 +82,8 @@ export type HostEvent =
   | { type: 'session-registered'; agentId: AgentId; sessionId: string }
   /** A session got the text about unread mail, and shows it to its agent. */
   | { type: 'session-notified'; agentId: AgentId; sessionId: string }
+  /** The program of a session says that it has these messages. */
+  | { type: 'mail-taken'; agentId: AgentId; refs: readonly MessageRef[] }
   /** A session can be woken now: its hook begins to wait for a doorbell, or its turn is over. */
   | { type: 'session-waits'; agentId: AgentId; sessionId: string }
   /** A turn of the session is over. */
@@ -111,6 +113,7 @@ export const LISTENERS = {
   'sent-changed': ['page'],
   'session-registered': ['doorbells', 'page'],
   'session-notified': ['doorbells'],
+  'mail-taken': ['doorbells'],
   'session-waits': ['doorbells'],
   'session-turn-ended': ['doorbells'],
   'mail-tool-used': ['doorbells'],

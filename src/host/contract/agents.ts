@@ -2,6 +2,7 @@
 import { type Static, Type } from 'typebox';
 import { AGENT_NAME_PATTERN } from '../../protocol/names.ts';
 import { DOORBELL_LINES_MAX } from '../core/doorbell.ts';
+import { LIST_LIMIT_MAX } from './limits.ts';
 import { SESSION_WAIT_MS_MAX, WAKE_ARGUMENT_CHARACTERS_MAX } from './socket-protocol.ts';
 import { CLOSED, Count, Time, orNull } from '../../protocol/shapes.ts';
 
@@ -109,6 +110,8 @@ export const SessionRegisterInput = Type.Object({
   begins: Type.Optional(Type.Boolean()),
   /** The lines of doorbells that stand in the prompt which the agent gets now: the proof that it is woken. */
   lines: Type.Optional(Type.Array(Type.String({ maxLength: 200 }), { maxItems: DOORBELL_LINES_MAX })),
+  /** One process at a time has the session: another one that runs keeps it, and this call is refused. */
+  alone: Type.Optional(Type.Boolean()),
 });
 export type SessionRegisterInput = Static<typeof SessionRegisterInput>;
 
@@ -117,6 +120,8 @@ export const SessionHeartbeatInput = Type.Object({
   tell: SessionRegisterInput.properties.tell,
   doing: SessionRegisterInput.properties.doing,
   lines: SessionRegisterInput.properties.lines,
+  /** The messages of its mailbox that the session's program has now: each counts as notified, and proves a wake. */
+  has: Type.Optional(Type.Array(Type.String({ maxLength: 128 }), { maxItems: LIST_LIMIT_MAX })),
 });
 export type SessionHeartbeatInput = Static<typeof SessionHeartbeatInput>;
 

@@ -282,6 +282,7 @@ export const WatchInboxInput = Type.Object(
         description: 'How long to wait for something else to be unread than at mark.',
       }),
     ),
+    oldest_first: Type.Optional(Type.Boolean({ description: 'Show the oldest unread messages, and not the newest.' })),
   },
   CLOSED,
 );
@@ -294,7 +295,7 @@ export const WatchInboxResult = Type.Object({
   notice: InboxResult.properties.notice,
   unread: Type.Integer(),
   total: Type.Integer(),
-  /** The newest first, at most `UNREAD_SHOWN_MAX`. */
+  /** The newest first, or the oldest, at most `UNREAD_SHOWN_MAX`. */
   summaries: Type.Array(MessageSummary),
 });
 export type WatchInboxResult = Static<typeof WatchInboxResult>;

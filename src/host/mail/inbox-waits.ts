@@ -161,22 +161,29 @@ export function watchInbox(
   context: HostContext,
   timers: Timers,
   agentId: AgentId,
-  { mark, wait_ms = 0 }: WatchInboxInput,
+  { mark, wait_ms = 0, oldest_first = false }: WatchInboxInput,
   signal: AbortSignal,
 ): Promise<WatchInboxResult | Refusal> {
-  const look = (reader: Reader): Promise<WatchInboxResult | Refusal> => unreadSummary(reader, agentId);
+  const look = (reader: Reader): Promise<WatchInboxResult | Refusal> => unreadSummary(reader, agentId, oldest_first);
   const isOther = (unread: WatchInboxResult | Refusal): boolean => isRefusal(unread) || unread.mark !== mark;
   return lookUntil(context, agentId, { timers, signal, waitMs: wait_ms }, look, isOther);
 }
 
-async function unreadSummary(reader: Reader, agentId: AgentId): Promise<WatchInboxResult | Refusal> {
+async function unreadSummary(
+  reader: Reader,
+  agentId: AgentId,
+  isOldestFirst: boolean,
+): Promise<WatchInboxResult | Refusal> {
   const absent = refuseAbsentAgent(reader, agentId);
   if (absent) return absent;
   const { unread, total } = mailboxOf(reader, agentId);
-  const positions: number[] = [];
-  for await (const { key } of reader.range('unread', [agentId], { reverse: true, limit: UNREAD_SHOWN_MAX })) {
-    positions.push(key[1]);
-  }
-  const summaries = positions.map((position) => summaryAt(reader, agentId, position).summary);
-  return { mark: `${positions[0] ?? 0}-${unread}`, notice: UNTRUSTED_NOTICE, unread, total, summaries };
+  const unreadAt = async (options: { reverse?: boolean; limit: number }): Promise<number[]> => {
+    const positions: number[] = [];
+    for await (const { key } of reader.range('unread', [agentId], options)) positions.push(key[1]);
+    return positions;
+  };
+  const shown = await unreadAt({ reverse: !isOldestFirst, limit: UNREAD_SHOWN_MAX });
+  const [newest = 0] = isOldestFirst ? await unreadAt({ reverse: true, limit: 1 }) : shown;
+  const summaries = shown.map((position) => summaryAt(reader, agentId, position).summary);
+  return { mark: `${newest}-${unread}`, notice: UNTRUSTED_NOTICE, unread, total, summaries };
 }

@@ -2,7 +2,7 @@
  * `mail_inbox`: lists, reads, marks and acks the messages of one mailbox, and shows its threads.
  *
  * Everything in an answer comes from one snapshot of the store. An action writes only when it changes something: `read`
- * marks the messages read that it showed to the end, unless it peeks; `list` marks new entries notified.
+ * marks the messages read that it showed to the end, and `list` marks new entries notified, unless they peek.
  */
 import { type Refusal, isRefusal } from '../core/refusal.ts';
 import type { AgentId, EntryRow, MessageRef } from '../core/rows.ts';
@@ -28,7 +28,7 @@ type Answer = Pick<InboxResult, 'summaries' | 'messages' | 'sent' | 'changed' | 
 
 /** Which members each action takes besides `action`. */
 const MEMBERS: Readonly<Record<Action, readonly (keyof InboxInput)[]>> = {
-  list: ['state', 'limit', 'cursor', 'wait_seconds', 'reply_to'],
+  list: ['state', 'limit', 'cursor', 'wait_seconds', 'reply_to', 'peek'],
   read: ['message_ids', 'peek', 'max_bytes', 'body_offset', 'cursor'],
   mark_read: ['message_ids'],
   ack: ['message_ids'],
@@ -137,7 +137,8 @@ async function list(
   const page = await context.store.read(look);
   if (isRefusal(page)) return page;
   const { result, fresh } = page;
-  if (fresh.length > 0) await context.store.transact((tx) => markNotified(tx, context, agentId, fresh));
+  if (fresh.length > 0 && input.peek !== true)
+    await context.store.transact((tx) => markNotified(tx, context, agentId, fresh));
   return result;
 }
 

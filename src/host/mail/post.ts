@@ -15,7 +15,15 @@ import type { HostContext } from '../base/context.ts';
 import { addressOf } from '../core/address.ts';
 import { byPeer, type LocalTarget, type RemoteTarget, type Target } from '../core/recipients.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
-import type { AgentId, IdempotencyRow, MessageKind, MessageRow, Origin, SentRecipient } from '../core/rows.ts';
+import type {
+  AgentId,
+  IdempotencyRow,
+  MessageKind,
+  MessageRef,
+  MessageRow,
+  Origin,
+  SentRecipient,
+} from '../core/rows.ts';
 import { keepSent, nameOf, newMessage, refuseAbsentAgent, type StoredEntry, storeMessage } from '../mailbox/mailbox.ts';
 import { queueEnvelope } from '../outbox/outbox.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
@@ -250,7 +258,7 @@ async function wakeRecipients(
     locals.map(async ({ target, at, entry }) => {
       const { agentId, position, wakes } = entry;
       // Both from now on. A doorbell rings only when no wait was answered.
-      const waking = wakes ? wakeAgent?.(agentId) : undefined;
+      const waking = wakes ? wakeAgent?.(agentId, result.message_id as MessageRef) : undefined;
       const isBrought = await context.waits.hasBrought(agentId, position);
       const woken = await waking;
       const outcome = isBrought ? ANSWERED_WAIT : woken;

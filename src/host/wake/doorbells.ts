@@ -12,7 +12,7 @@
  * cooldown is lost. The events of one agent are handled one after another.
  */
 import { type Doorbell, type DoorbellEvent, QUIET_DOORBELL, stepDoorbell } from '../core/doorbell.ts';
-import type { AgentId } from '../core/rows.ts';
+import type { AgentId, MessageRef } from '../core/rows.ts';
 import type { SessionRow, WakeMethodName } from '../core/session-rows.ts';
 import type { HostContext } from '../base/context.ts';
 import { agentsPresent, recordWoken, type WakeResult } from '../agents/sessions.ts';
@@ -40,17 +40,22 @@ const WOKEN_BY: Readonly<Record<WakeMethodName, string>> = {
   command: 'Woken now, by the wake command of its session.',
   tmux: 'Woken now, by what was typed into its terminal.',
 };
+const TAKEN = 'Woken now: its session says that its program has this message.';
 const NOT_WOKEN = {
   notified: 'It was told of its unread mail.',
   later: 'A doorbell rang a moment ago; it rings again if this stays unread.',
   given: 'Its program took the doorbell, and nothing proves yet that it read it.',
   work: 'It is at work: its program took the doorbell, and shows it between two steps or after this turn.',
+  inTurn: 'Its program takes one message after the other, and this one in its turn.',
   approval: 'Its program took the doorbell, but waits for its user, who has to approve something first.',
   terminal: 'Its terminal shows something else than an empty input line, so nothing was submitted there.',
   unheard: 'A doorbell was tried, and no program took it.',
   nobody: 'None of its sessions can be woken now.',
   underWay: 'Its doorbell is still being rung.',
 } as const;
+
+/** How many messages are remembered that programs of an agent said to have. */
+const TAKEN_MAX = 200;
 
 /** The doorbell of one agent. */
 interface DoorbellState {
@@ -67,6 +72,8 @@ interface DoorbellState {
   last: WakeAttempt | undefined;
   /** How many attempts were heard. */
   heard: number;
+  /** The messages that programs of it said to have, the newest last. */
+  taken: Set<MessageRef>;
   /** Whether an attempt is due after a pause. */
   isDueLater: boolean;
 }
@@ -100,6 +107,7 @@ export class Doorbells {
         this.#enqueue(agentId, { type: 'notified', sessionId });
         this.#enqueue(agentId, { type: 'session-wakeable' });
       },
+      'mail-taken': ({ agentId, refs }) => this.#keepTaken(agentId, refs),
       'session-waits': ({ agentId }) => this.#enqueue(agentId, { type: 'session-wakeable' }),
     });
   }
@@ -110,15 +118,23 @@ export class Doorbells {
   }
 
   /** Wakes the recipient of a send. Called after the commit; bounded in time. Never rejects. */
-  readonly wakeAgent = async (agentId: AgentId): Promise<WakeResult> => {
+  readonly wakeAgent = async (agentId: AgentId, ref?: MessageRef): Promise<WakeResult> => {
     const state = this.#stateOf(agentId);
     const heardBefore = state.heard;
     this.#enqueue(agentId, { type: 'check' });
     const isSettled = await this.#settledInTime(state);
-    if (state.heard > heardBefore && state.last?.by) return { isWoken: true, detail: WOKEN_BY[state.last.by.method] };
+    if (ref !== undefined && state.taken.has(ref)) return { isWoken: true, detail: TAKEN };
+    const by = state.heard > heardBefore ? state.last?.by : undefined;
+    if (by && !by.isOfSome) return { isWoken: true, detail: WOKEN_BY[by.method] };
     if (!isSettled) return { isWoken: false, detail: NOT_WOKEN.underWay };
     return { isWoken: false, detail: whyNot(state) };
   };
+
+  #keepTaken(agentId: AgentId, refs: readonly MessageRef[]): void {
+    const { taken } = this.#stateOf(agentId);
+    for (const ref of refs) taken.add(ref);
+    for (const oldest of [...taken].slice(0, -TAKEN_MAX)) taken.delete(oldest);
+  }
 
   /** Ends all attempts. Resolves when none is under way. */
   async close(): Promise<void> {
@@ -183,17 +199,18 @@ export class Doorbells {
     state.attempt = this.#attempt(agentId, state, mail);
   }
 
-  async #attempt(agentId: AgentId, state: DoorbellState, { text, until }: Unread): Promise<void> {
+  async #attempt(agentId: AgentId, state: DoorbellState, { text, until, newest }: Unread): Promise<void> {
     const { context } = this.#parts;
     let result: WakeAttempt = { outcome: 'nobody', by: null, isHeldBy: null };
     try {
       if (text === null) throw new Error('invariant: an attempt is made only for unread mail');
-      result = await tryWakeMethods(this.#parts, agentId, text, this.#closing.signal);
+      const isThere = (): boolean => newest !== null && state.taken.has(newest);
+      result = await tryWakeMethods(this.#parts, { agentId, text, isThere }, this.#closing.signal);
       const { by } = result;
       if (by) {
         await context.store.transact(async (tx) => {
           recordWoken(tx, context, by.session, by.method);
-          await markUnreadNotified(tx, context, agentId, until);
+          if (!by.isOfSome) await markUnreadNotified(tx, context, agentId, until);
         });
       }
     } catch (error) {
@@ -252,6 +269,7 @@ export class Doorbells {
       cancelLook: () => undefined,
       last: undefined,
       heard: 0,
+      taken: new Set(),
       isDueLater: false,
     };
     this.#states.set(agentId, state);
@@ -261,6 +279,7 @@ export class Doorbells {
 
 function whyNot({ doorbell, isDueLater, last }: DoorbellState): string {
   if (doorbell.isStranded) return NOT_WOKEN.nobody;
+  if (last?.by?.isOfSome) return NOT_WOKEN.inTurn;
   if (last?.outcome === 'unheard' || last?.outcome === 'given') return NOT_WOKEN[last.isHeldBy ?? last.outcome];
   return isDueLater ? NOT_WOKEN.later : NOT_WOKEN.notified;
 }

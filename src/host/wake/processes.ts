@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
+import { signalGroup } from '../../lib/process-group.ts';
 import type { ProcessMark } from '../core/session-rows.ts';
 
 const PS_MS = 1000;
@@ -127,8 +128,8 @@ export function runBounded(
     const stderr = collectText(child.stderr);
     let killing: NodeJS.Timeout | undefined;
     const end = (): void => {
-      sendToGroup(child.pid, 'SIGTERM');
-      killing ??= setTimeout(() => sendToGroup(child.pid, 'SIGKILL'), END_MS);
+      signalGroup(child.pid, 'SIGTERM');
+      killing ??= setTimeout(() => signalGroup(child.pid, 'SIGKILL'), END_MS);
     };
     const timer = setTimeout(end, timeoutMs);
     signal.addEventListener('abort', end);
@@ -144,7 +145,7 @@ export function runBounded(
     child.once('error', () => done(null));
     child.once('exit', (code) => {
       // Its children end too, if it was ended.
-      if (killing) sendToGroup(child.pid, 'SIGKILL');
+      if (killing) signalGroup(child.pid, 'SIGKILL');
       // The rest of its output is in the pipe.
       setImmediate(() => done(code));
     });
@@ -160,13 +161,4 @@ function collectText(stream: Readable | null | undefined): () => string {
     if (bytes <= OUTPUT_BYTES_MAX) chunks.push(chunk);
   });
   return () => Buffer.concat(chunks).toString('utf8');
-}
-
-function sendToGroup(pid: number | undefined, name: NodeJS.Signals): void {
-  if (pid === undefined) return;
-  try {
-    process.kill(-pid, name);
-  } catch {
-    // It has ended.
-  }
 }

@@ -4,7 +4,7 @@
  * A ring is open from the first try to wake an agent until the attempt is over. It is proven when, meanwhile, the
  * prompt hook of a session that was tried reports a prompt with the line of the doorbell. Where no hook reports
  * prompts, a mail tool that is called at that session's `poste mcp` proves it. That a program took the line proves
- * nothing.
+ * nothing. A program without prompts says which messages it has; that proves a wake to their senders alone.
  */
 import { isSameProcess } from '../agents/sessions.ts';
 import type { SessionRow } from '../core/session-rows.ts';
@@ -36,6 +36,11 @@ export class Rings {
   usedTool(session: Seat): void {
     for (const ring of this.#open) ring.usedTool(session);
   }
+
+  /** The program of this session has messages of the mailbox. */
+  hasTaken(session: Seat): void {
+    for (const ring of this.#open) ring.hasTaken(session);
+  }
 }
 
 /** One attempt to wake an agent. */
@@ -46,8 +51,10 @@ export class Ring {
   readonly #tried = new Set<SessionRow>();
   readonly #proof: Promise<void>;
   readonly close: () => void;
-  #prove!: () => void;
+  #prove!: (what: 'all' | 'some') => void;
   #isProven = false;
+  /** The proof is of some of the unread messages, and not of all. */
+  isOfSome = false;
 
   constructor(timers: Timers, text: string, sessions: readonly SessionRow[], close: () => void) {
     this.#timers = timers;
@@ -55,7 +62,8 @@ export class Ring {
     this.#sessions = sessions;
     this.close = close;
     this.#proof = new Promise((resolve) => {
-      this.#prove = () => {
+      this.#prove = (what) => {
+        if (!this.#isProven) this.isOfSome = what === 'some';
         this.#isProven = true;
         resolve();
       };
@@ -94,15 +102,19 @@ export class Ring {
     for (const tried of this.#tried) {
       // The prompts of one thread prove nothing of another one in the same process.
       const proves = tried.reportsPrompts ? isSame(tried, session) : isSame(tried, session) || isBeside(tried, session);
-      if (proves) this.#prove();
+      if (proves) this.#prove('all');
     }
   }
 
   usedTool(session: Seat): void {
     for (const tried of this.#tried) {
       const isItsTool = isSame(tried, session) || isBeside(tried, session);
-      if (isItsTool && !this.reporterOf(tried)) this.#prove();
+      if (isItsTool && !this.reporterOf(tried)) this.#prove('all');
     }
+  }
+
+  hasTaken(session: Seat): void {
+    if ([...this.#tried].some((tried) => isSame(tried, session))) this.#prove('some');
   }
 }
 

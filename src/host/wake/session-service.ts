@@ -17,7 +17,7 @@ import type { SessionRegisterInput } from '../contract/agents.ts';
 import type { HostContext } from '../base/context.ts';
 import { isRefusal, type Refusal } from '../core/refusal.ts';
 import type { AgentId } from '../core/rows.ts';
-import type { SessionRow, WakeMethod } from '../core/session-rows.ts';
+import type { ProcessMark, SessionRow, WakeMethod } from '../core/session-rows.ts';
 import type { ClaudeSockets, Waiters } from './waiters.ts';
 import { type FactsOf, isRunning } from './processes.ts';
 import type { Rings } from './rings.ts';
@@ -55,7 +55,8 @@ export function createSessionService(parts: SessionServiceParts): SessionService
       rings.reported(seat, lines);
       if (begins || lines.length > 0) claudeSockets.trust(seat);
       const reportsPrompts = input.reports_prompts ?? false;
-      const registration = { sessionId, wake, process, showsText, reportsPrompts, doing };
+      const alone = input.alone ? { gone: await goneHolder(parts, agentId, sessionId) } : undefined;
+      const registration = { sessionId, wake, process, showsText, reportsPrompts, doing, ...(alone && { alone }) };
       const state = await registerSession(context, agentId, registration);
       endTurn();
       // A terminal is left alone during a turn. What came meanwhile is due now.
@@ -66,11 +67,13 @@ export function createSessionService(parts: SessionServiceParts): SessionService
       return state;
     },
     async heartbeat(agentId, input) {
-      const { session_id: sessionId, tell: showsText = false, lines = [] } = input;
+      const { session_id: sessionId, tell: showsText = false, lines = [], has = [] } = input;
       const { doing, endTurn } = turnOf(context, agentId, input);
       const session = await context.store.read((reader) => reader.get('session', agentId, sessionId));
       if (session) rings.reported(session, lines);
-      const state = await heartbeatSession(context, agentId, { sessionId, showsText, doing });
+      const state = await heartbeatSession(context, agentId, { sessionId, showsText, doing, has });
+      // After it: who waits for the proof then finds which messages were taken.
+      if (session && has.length > 0) rings.hasTaken(session);
       endTurn();
       return state;
     },
@@ -114,6 +117,16 @@ function turnOf(
     if (doing === 'idle') context.emit({ type: 'session-turn-ended', agentId, sessionId, hasFailed });
   };
   return { doing, endTurn };
+}
+
+/** The process that had the session, when it has ended; null when it runs, or there is none. */
+async function goneHolder(
+  { context, factsOf, signal }: SessionServiceParts,
+  agentId: AgentId,
+  sessionId: string,
+): Promise<ProcessMark | null> {
+  const holder = await context.store.read((reader) => reader.get('session', agentId, sessionId)?.process ?? null);
+  return holder !== null && !(await isRunning(holder, factsOf, signal)) ? holder : null;
 }
 
 /** Looks which programs of sessions still run, of one agent or of all, and ends the sessions of the others. */

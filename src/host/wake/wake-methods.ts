@@ -36,8 +36,8 @@ export const AT_WORK_PROOF_MS = 2000;
 
 export interface WakeAttempt {
   outcome: AttemptOutcome;
-  /** The session and the method that worked. */
-  by: { session: SessionRow; method: WakeMethodName } | null;
+  /** The session and the method that worked, and whether it did for some of the unread messages alone. */
+  by: { session: SessionRow; method: WakeMethodName; isOfSome: boolean } | null;
   /** Why a line is not read yet, as far as it is known. */
   isHeldBy: 'work' | 'approval' | 'terminal' | null;
 }
@@ -49,10 +49,16 @@ export interface WakeParts {
   factsOf: FactsOf;
 }
 
+export interface WakeCall {
+  agentId: AgentId;
+  text: string;
+  /** Whether a program of the agent said already that it has the newest message. */
+  isThere: () => boolean;
+}
+
 export async function tryWakeMethods(
   { context, methods, rings, factsOf }: WakeParts,
-  agentId: AgentId,
-  text: string,
+  { agentId, text, isThere }: WakeCall,
   signal: AbortSignal,
 ): Promise<WakeAttempt> {
   const sessions = await context.store.read((reader) => liveSessions(reader, context, agentId));
@@ -87,9 +93,11 @@ export async function tryWakeMethods(
       }
       tried++;
       if (failed.outcome !== 'given') failed.outcome = isTaken(outcome) ? 'given' : 'unheard';
+      if (outcome === 'given' && isThere()) ring.hasTaken(session);
       const windowMs = windowOf(outcome, method, reporter);
       if (await ring.isProven(windowMs, signal)) {
-        return { outcome: 'heard', by: { session, method: method.type }, isHeldBy: null };
+        const by = { session, method: method.type, isOfSome: ring.isOfSome };
+        return { outcome: 'heard', by, isHeldBy: null };
       }
       if (outcome === 'waits for approval') failed.isHeldBy = 'approval';
       if (outcome === 'occupied') failed.isHeldBy ??= 'terminal';

@@ -3,7 +3,8 @@ import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../../../src/cli/lib/exit.ts';
-import type { MessageSummary } from '../../../../src/host/contract/mail.ts';
+import type { MessageSummary, SendResult } from '../../../../src/host/contract/mail.ts';
+import type { SentResult } from '../../../../src/host/contract/sent-mail.ts';
 import { CommandRun, type CommandWorld, commandContext, runHere } from '../../../support/command-run.ts';
 import { posteHome, type PosteHome } from '../../../support/poste-home.ts';
 import type { Environment } from '../../../support/poste-process.ts';
@@ -82,6 +83,11 @@ function following(world: CommandWorld, ...args: string[]): CommandRun {
   return command;
 }
 
+function request(subject: string, ...args: string[]): string[] {
+  const kind = args.length === 0 ? ['--kind', 'request'] : args;
+  return ['send', '--as', 'ann', '--to', 'ben', '--subject', subject, '--body', 'b', ...kind];
+}
+
 describe('--follow', () => {
   test('prints what is unread and then what comes, each once and in order', { timeout: 60_000 }, async () => {
     const home = await hostOf('ann', 'ben');
@@ -131,6 +137,23 @@ describe('--follow', () => {
     expect(command.stdout.trimEnd().split('\n')).toHaveLength(2);
     command.signal('SIGTERM');
     expect((await command.ended()).code).toBe(EXIT.interrupted);
+  });
+
+  test('its reader is live, and what it printed is notified and woke it, to its sender alone', async () => {
+    const home = await hostOf('ann', 'ben');
+    const { message_id: unprinted } = await home.json<SendResult>(...request('quiet', '--kind', 'status'));
+    const states = async (id: string) =>
+      (await home.json<SentResult>('sent', '--as', 'ann', id)).messages[0]?.recipients[0]?.state;
+    const command = following({ environment: home.environment }, '--as', 'ben');
+    await command.printed('quiet');
+    await expect.poll(() => states(unprinted)).toBe('notified');
+    const sent = await home.json<SendResult>(...request('loud'));
+    expect(sent.recipients[0]).toMatchObject({ status: 'live-wake', detail: expect.stringContaining('this message') });
+    expect(await states(sent.message_id)).toBe('notified');
+    command.signal('SIGINT');
+    await command.ended();
+    const { sessions } = await home.client.call('session-list', {});
+    expect(sessions).toMatchObject([{ agent: 'ben', presence: 'ended', woken_by: 'hook' }]);
   });
 
   test('needs a daemon to begin with, an agent that is there, and no other choice', async () => {

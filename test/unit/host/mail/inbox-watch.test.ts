@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { removeAgent } from '../../../../src/host/agents/agents.ts';
 import { useInbox } from '../../../../src/host/mail/inbox.ts';
 import { watchInbox } from '../../../../src/host/mail/inbox-waits.ts';
+import type { MessageRef } from '../../../../src/host/core/rows.ts';
 import { ManualTimers } from '../../../support/manual-time.ts';
 import { accepted, idOf, contextOf, refused, send } from '../../../support/mail-context.ts';
 
@@ -54,4 +55,28 @@ test('the same number of other messages is another mark', async () => {
   expect(after.mark).not.toBe(before.mark);
   accepted(await removeAgent(context, { name: 'bob' }));
   expect(refused(await ask())).toMatchObject({ code: 'NO_SUCH_AGENT' });
+});
+
+test('a watch shows the oldest first when that is asked for, under the same mark', async () => {
+  const context = await contextOf(['eve', 'bob']);
+  const bob = await idOf(context, 'bob');
+  const subjects = Array.from({ length: 25 }, (_, at) => `mail ${at}`);
+  for (const subject of subjects) accepted(await send(context, 'eve', { to: ['bob'], subject }));
+  const ask = async (oldest_first: boolean) =>
+    accepted(await watchInbox(context, new ManualTimers(), bob, { oldest_first }, new AbortController().signal));
+  const [newest, oldest] = [await ask(false), await ask(true)];
+  expect(oldest.summaries.map(({ subject }) => subject)).toEqual(subjects.slice(0, 20));
+  expect(newest.summaries.map(({ subject }) => subject)).toEqual(subjects.slice(5).toReversed());
+  expect(oldest.mark).toBe(newest.mark);
+});
+
+test('a list that peeks leaves new mail unnotified', async () => {
+  const context = await contextOf(['eve', 'bob']);
+  const bob = await idOf(context, 'bob');
+  const { message_id } = accepted(await send(context, 'eve', { to: ['bob'] }));
+  const sentState = () => context.store.read((reader) => reader.get('sent', message_id as MessageRef)?.recipients[0]);
+  accepted(await useInbox(context, bob, { peek: true }));
+  expect(await sentState()).toMatchObject({ state: 'delivered' });
+  accepted(await useInbox(context, bob, {}));
+  expect(await sentState()).toMatchObject({ state: 'notified' });
 });

@@ -124,6 +124,39 @@ describe('mail_send with doorbells', () => {
     expect(await request(wake, { to: ['carol'] })).toMatchObject({ status: 'offline', detail: looks });
   });
 
+  test('of a program that takes one message after the other, says live-wake of the message that it has', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    await wake.register('bob', 'run', { wake: [HOOK], reports_prompts: true });
+    const bob = await idOf(wake.context, 'bob');
+    const has = (...ids: string[]) =>
+      wake.sessions.heartbeat(bob, { session_id: 'run', doing: 'work', has: ids }).then(accepted);
+    const { answer } = await wake.wait('bob', 'run');
+    const first = request(wake);
+    const { ring } = await answer;
+    await wake.sessions.heard(bob, { session_id: 'run', ring: ring ?? '' });
+    const [entry] = await entriesOf(wake);
+    await has(entry?.ref ?? '', 'no-such-message');
+    expect(await first).toMatchObject({ status: 'live-wake', detail: expect.stringContaining('has this message') });
+    const second = await request(wake);
+    expect(second).toMatchObject({ status: 'live-next-prompt', detail: expect.stringContaining('in its turn') });
+    const { nowMs } = wake.context.clock;
+    expect(await entriesOf(wake)).toMatchObject([{ notifiedAtMs: nowMs }, { notifiedAtMs: null }]);
+    expect(await wake.sessions.list(null)).toMatchObject({ sessions: [{ session_id: 'run', woken_by: 'hook' }] });
+  });
+
+  test('what a program has before it takes the doorbell proves the wake as well', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    await wake.register('bob', 'run', { wake: [HOOK], reports_prompts: true });
+    const bob = await idOf(wake.context, 'bob');
+    const { answer } = await wake.wait('bob', 'run');
+    const sent = request(wake);
+    const { ring } = await answer;
+    const [entry] = await entriesOf(wake);
+    await wake.sessions.heartbeat(bob, { session_id: 'run', has: [entry?.ref ?? ''] });
+    await wake.sessions.heard(bob, { session_id: 'run', ring: ring ?? '' });
+    expect(await sent).toMatchObject({ status: 'live-wake' });
+  });
+
   test('coalesces what comes within the cooldown into one doorbell', async () => {
     const wake = await wakeContext(['alice', 'bob']);
     await wake.register('bob', 's1', { wake: [COMMAND], reports_prompts: true });

@@ -1,5 +1,7 @@
 /** Sessions whose program has ended, and sockets that are not tried twice in vain. */
 import { describe, expect, test } from 'vitest';
+import type { SessionState } from '../../../../src/host/contract/agents.ts';
+import type { Refusal } from '../../../../src/host/core/refusal.ts';
 import { sendMail } from '../../../../src/host/mail/send.ts';
 import type { SendResult } from '../../../../src/host/contract/mail.ts';
 import type { ProcessFacts } from '../../../../src/host/wake/processes.ts';
@@ -23,6 +25,34 @@ async function request({ context, wakeAgent }: WakeContext): Promise<SendResult[
   const input = { to: ['bob'], subject: 'build', body: 'please', kind: 'request' as const };
   return accepted(await sendMail(context, await idOf(context, 'alice'), input, { wakeAgent })).recipients[0];
 }
+
+async function registerAlone({ context, sessions }: WakeContext, pid: number): Promise<SessionState | Refusal> {
+  return sessions.register(await idOf(context, 'bob'), { session_id: 'run', pid, alone: true });
+}
+
+describe('a session that one process at a time has', () => {
+  const OTHER: ProcessFacts = { ...CLAUDE, mark: { pid: 88, startedAt: 'noon' } };
+  test('is refused to another one while it runs, also when both ask at once', async () => {
+    const wake = await withProgram();
+    wake.processes.set(88, OTHER);
+    const asked = await Promise.all([registerAlone(wake, 77), registerAlone(wake, 88)]);
+    accepted(asked[0]);
+    expect(refused(asked[1])).toMatchObject({ code: 'NAME_TAKEN', message: expect.stringContaining('process 77') });
+    accepted(await registerAlone(wake, 77));
+  });
+
+  test('is had by another one once its process has ended, or it was ended', async () => {
+    const wake = await withProgram();
+    wake.processes.set(88, OTHER);
+    accepted(await registerAlone(wake, 77));
+    wake.processes.delete(77);
+    accepted(await registerAlone(wake, 88));
+    wake.processes.set(77, CLAUDE);
+    await wake.sessions.end(await idOf(wake.context, 'bob'), { session_id: 'run' });
+    accepted(await registerAlone(wake, 77));
+    expect(await wake.sessions.list(null)).toMatchObject({ sessions: [{ session_id: 'run', pid: 77 }] });
+  });
+});
 
 describe('a session whose program has ended', () => {
   test('is not tried, ends, and its waiter is let go', async () => {

@@ -1,0 +1,72 @@
+/**
+ * Calls of a command that runs on while the daemon restarts: a call waits for a daemon that is away, and is made again.
+ * So an operation that is asked for here must be one that may be done twice.
+ */
+import { setTimeout as elapsed } from 'node:timers/promises';
+import type { CallOptions } from '../../host/api/client.ts';
+import type { InputOf, OperationName, OutputOf } from '../../host/api/operations.ts';
+import type { CommandContext } from './context.ts';
+import { type ActingFlags, ask } from './daemon-call.ts';
+import { CommandFailed } from './exit.ts';
+
+/** The time between two calls to a daemon that is away. */
+export const RETRY_MS = 500;
+/** A daemon that ended, ends, or is about to start; and one that ends because its disk is full. */
+const GONE_CODES: ReadonlySet<string> = new Set([
+  'DAEMON_NOT_RUNNING',
+  'DAEMON_GONE',
+  'DAEMON_SILENT',
+  'UNAVAILABLE',
+  'STORE_FAILED',
+]);
+
+type Options = Pick<CallOptions, 'silenceMs'>;
+export type AskDaemon = PatientDaemon['ask'];
+
+export class PatientDaemon {
+  readonly #context: CommandContext;
+  readonly #flags: ActingFlags;
+  readonly #signal: AbortSignal;
+  /** Shared by all that call for one command, which says once that the daemon is away. */
+  readonly #seen: { isGone: boolean };
+
+  constructor(context: CommandContext, flags: ActingFlags, signal: AbortSignal, seen = { isGone: false }) {
+    this.#context = context;
+    this.#flags = flags;
+    this.#signal = signal;
+    this.#seen = seen;
+  }
+
+  /** The same, whose calls end with another signal. */
+  endedBy(signal: AbortSignal): PatientDaemon {
+    return new PatientDaemon(this.#context, this.#flags, signal, this.#seen);
+  }
+
+  /** Asks once. Throws `CommandFailed`, and another error when the signal is aborted. */
+  askNow<N extends OperationName>(name: N, input: InputOf<N>, options: Options = {}): Promise<OutputOf<N>> {
+    return ask(this.#context, name, input, this.#flags, { ...options, signal: this.#signal });
+  }
+
+  /** Asks until a daemon answers. Throws as `askNow` does, but not because the daemon is away. */
+  async ask<N extends OperationName>(name: N, input: InputOf<N>, options: Options = {}): Promise<OutputOf<N>> {
+    for (;;) {
+      try {
+        const answer = await this.askNow(name, input, options);
+        this.#say(false);
+        return answer;
+      } catch (error) {
+        const isAway = error instanceof CommandFailed && GONE_CODES.has(error.code);
+        if (this.#signal.aborted || !isAway) throw error;
+      }
+      this.#say(true);
+      await elapsed(RETRY_MS, undefined, { signal: this.#signal });
+    }
+  }
+
+  #say(isGone: boolean): void {
+    if (this.#seen.isGone === isGone) return;
+    this.#seen.isGone = isGone;
+    const what = isGone ? 'the daemon does not answer; this goes on when it does' : 'the daemon answers again';
+    this.#context.stderr.write(`poste: ${what}.\n`);
+  }
+}

@@ -1,0 +1,135 @@
+/** `poste run`: a command as an agent. It is run for each mail, and its exit code says what becomes of the mail. */
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { OWNER_NAME } from '../../host/core/address.ts';
+import { Attendance } from '../lib/attendance.ts';
+import { type CommandContext, agentOption } from '../lib/context.ts';
+import { requireAgentName } from '../lib/daemon-call.ts';
+import { EXIT, stopping, usageFailure } from '../lib/exit.ts';
+import { PatientDaemon } from '../lib/patient-daemon.ts';
+import { requireProgram, seconds, wholeNumber } from '../lib/values.ts';
+import { COMMAND_END_MS } from './run-command.ts';
+import { type RunEnd, runMail } from './run-mail.ts';
+import { RunRecord } from './run-record.ts';
+
+const NOTES = `
+The command gets each mail in its standard input, or in place of {message} as one argument; never through a shell. The
+oldest unread mail comes first, one at a time. Exit code 0: the mail is acked. Any other: it is tried again after a
+pause, and after the last try it is marked as read, not as acked, and its sender is told. The environment of the command
+has POSTE_AGENT, POSTE_MESSAGE_ID, POSTE_THREAD, POSTE_FROM, POSTE_SUBJECT, POSTE_KIND, POSTE_NEEDS_REPLY (1 or 0),
+POSTE_ORIGIN and POSTE_TRY. A command that a crash cut off runs again with the same POSTE_MESSAGE_ID and a higher
+POSTE_TRY. With --once it ends with 75 when a mail is to be tried again, and as with --max with 1 when one was given up.
+
+Examples:
+  $ poste run --as backend -- ./handle-mail.sh
+  $ poste run --as writer --reply -- aider --yes --message {message}
+  $ poste run --as nightly --once --timeout 600 -- ./handle-mail.sh`;
+
+interface RunFlags {
+  as?: string;
+  start?: boolean;
+  reply?: boolean;
+  once?: boolean;
+  max?: number;
+  timeout?: number;
+  tries: number;
+  pause: number;
+}
+
+export function runCommand(context: CommandContext): Command {
+  return new Command('run')
+    .argument('<command...>', 'after --: the command, run without a shell')
+    .addOption(agentOption(context, '--as <name>', 'the agent that the command is'))
+    .option('--start', 'start the daemon first if it is not running')
+    .option('--reply', 'send what the command prints as the answer')
+    .option('--once', 'end when nothing is unread, and do not wait')
+    .addOption(new Option('--max <n>', 'end after so many messages').argParser(wholeNumber(1)))
+    .addOption(new Option('--timeout <seconds>', 'end a command that takes longer').argParser(positiveSeconds))
+    .addOption(new Option('--tries <n>', 'how often a message is tried').argParser(wholeNumber(1)).default(3))
+    .addOption(
+      new Option('--pause <seconds>', 'before a message is tried again; twice as long each time')
+        .argParser(seconds)
+        .default(10),
+    )
+    .addHelpText('after', NOTES)
+    .action(async (words: string[], flags: RunFlags) => runForMail(context, words, flags));
+}
+
+function positiveSeconds(text: string): number {
+  const value = seconds(text);
+  if (value === 0) throw new InvalidArgumentError('It must be more than 0 seconds.');
+  return value;
+}
+
+async function runForMail(context: CommandContext, words: readonly string[], flags: RunFlags): Promise<void> {
+  const { timeout, tries, pause, reply = false, once = false, max = Number.POSITIVE_INFINITY } = flags;
+  const agent = agentOf(flags.as);
+  const stop = stopping(context);
+  const lost = new AbortController();
+  const signal = AbortSignal.any([stop, lost.signal]);
+  const finishing = endingAfter(signal, 2 * COMMAND_END_MS);
+  const daemon = new PatientDaemon(context, flags, finishing.signal);
+  const options = {
+    agent,
+    words: [requireProgram(words[0] ?? '', context.env['PATH']), ...words.slice(1)],
+    timeoutMs: timeout === undefined ? undefined : timeout * 1000,
+    triesMax: tries,
+    pauseMs: pause * 1000,
+    replies: reply,
+    isOnce: once,
+    messagesMax: max,
+  };
+  try {
+    const attendance = await Attendance.begin({ daemon, name: 'run', isAlone: true, signal: finishing.signal });
+    try {
+      const record = new RunRecord(context, agent);
+      const leftover = await record.endLeftover();
+      if (leftover !== undefined)
+        context.stderr.write(`poste: ended process ${leftover}, the command of a run that was killed.\n`);
+      const waiting = daemon.endedBy(signal);
+      const mail = runMail({ context, options, daemon, waiting, attendance, record, signal });
+      attendance.lost.catch(() => lost.abort());
+      const end = await mail.catch((error: unknown) => {
+        if (!signal.aborted) throw error;
+        return undefined;
+      });
+      // Throws why the session was lost.
+      if (lost.signal.aborted) await attendance.lost;
+      context.exitCode = exitCodeOf(end, stop, once || max !== Number.POSITIVE_INFINITY);
+    } finally {
+      await attendance.end();
+    }
+  } finally {
+    finishing.cancel();
+  }
+}
+
+function agentOf(name: string | undefined): string {
+  if (name === undefined || name === '') throw usageFailure('no agent given: use --as NAME or POSTE_AGENT');
+  requireAgentName(name, '--as or POSTE_AGENT');
+  if (name.toLowerCase() === OWNER_NAME) throw usageFailure('owner is a person: name an agent with --as');
+  return name;
+}
+
+/** A signal that is aborted so long after another one: what was done by then is still told. */
+function endingAfter(signal: AbortSignal, ms: number): { signal: AbortSignal; cancel: () => void } {
+  const ending = new AbortController();
+  let timer: NodeJS.Timeout | undefined;
+  const begin = (): void => {
+    timer = setTimeout(() => ending.abort(), ms);
+  };
+  signal.addEventListener('abort', begin);
+  return {
+    signal: ending.signal,
+    cancel() {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', begin);
+    },
+  };
+}
+
+/** A run without an end is stopped by a signal; one that is to end was interrupted by it. */
+function exitCodeOf(end: RunEnd | undefined, stop: AbortSignal, isToEnd: boolean): number {
+  if (stop.aborted) return isToEnd ? EXIT.interrupted : EXIT.ok;
+  if (end?.isLeft) return EXIT.temporary;
+  return end?.hasGivenUp ? EXIT.failure : EXIT.ok;
+}
