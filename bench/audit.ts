@@ -1,6 +1,6 @@
 /**
- * How fast a store is verified and rebuilt: a log of pushes and acks, half of the mail still waiting. Beside it a bare
- * walk over the same pairs. The thread of both comes from the bundle: a thread does not run TypeScript.
+ * Measures how fast a store is verified and rebuilt: a log of pushes and acks, half of the mail still waiting. Beside
+ * it a bare walk over the same pairs. The thread of both comes from the bundle: a thread does not run TypeScript.
  */
 import { rebuild } from '../src/relay/replay/rebuild.ts';
 import type { Progress } from '../src/relay/replay/finding.ts';

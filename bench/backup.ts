@@ -1,4 +1,4 @@
-/** How fast a store of mail becomes a backup file, and how fast that becomes a store again. */
+/** Measures how fast a store of mail becomes a backup file, and how fast that becomes a store again. */
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { open } from 'node:fs/promises';

@@ -65,7 +65,7 @@ export class Connection {
   }
 }
 
-/** What has come of a reply. */
+/** The part of a reply that has come. */
 class Reply implements ReplySize {
   readonly resolve: (whole: ReplySize) => void;
   readonly reject: (error: Error) => void;

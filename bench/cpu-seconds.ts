@@ -2,7 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { childrenOf } from '../test/support/process-tree.ts';
 
-/** Of this process, all its threads; of the thread that runs JavaScript; and of the programs that it started. */
+/**
+ * The seconds of this process, all its threads; of the thread that runs JavaScript; and of the programs that it
+ * started.
+ */
 export interface CpuSeconds {
   process: number;
   loop: number;
@@ -27,7 +30,7 @@ export function usAnItem(before: CpuSeconds, items: number): CpuSeconds {
   return { process: cost('process'), loop: cost('loop'), children: cost('children') };
 }
 
-/** Of all threads of a process. */
+/** Returns the seconds of all threads of a process. */
 export function cpuSecondsOf(pid: number): number {
   const [, , ...fields] = readFileSync(`/proc/${pid}/stat`, 'latin1')
     .replace(/\(.*\)/, '()')

@@ -1,6 +1,7 @@
 /**
- * What a relay keeps on disk of an item that was pushed and acked: its record, its hashes and its dedup row. Measured
- * when the relay has been idle for long enough to give the rest back, while it is open, and once more after a restart.
+ * Measures what a relay keeps on disk of an item that was pushed and acked: its record, its hashes and its dedup row.
+ * Measured when the relay has been idle for long enough to give the rest back, while it is open, and once more after a
+ * restart.
  */
 import { lstatSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';

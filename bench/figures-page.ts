@@ -1,4 +1,7 @@
-/** What `docs/figures.md` shows of `bench/summary.json`: its tables, and its plots as SVG for light and dark pages. */
+/**
+ * Makes what `docs/figures.md` shows of `bench/summary.json`: its tables, and its plots as SVG for light and dark
+ * pages.
+ */
 import { withPart } from '../scripts/page-part.ts';
 import { type Summary, type SummaryFigure, isReached, shown } from './report.ts';
 
@@ -140,7 +143,7 @@ interface Group {
   title: string;
   labelWidth: number;
   bars: readonly Bar[];
-  /** Where a line stands, as a part of the longest bar. */
+  /** The place of a line, as a part of the longest bar. */
   line?: number;
 }
 

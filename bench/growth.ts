@@ -1,6 +1,6 @@
 /**
- * What a push costs as a target's sender list and its dedup rows grow: seconds for a number of pushes, each state in
- * the same run. Looking something up among n may cost log n and no more.
+ * Measures what a push costs as a target's sender list and its dedup rows grow: seconds for a number of pushes, each
+ * state in the same run. Looking something up among n may cost log n and no more.
  */
 import type { PublicKey } from '../src/protocol/public-key.ts';
 import { BenchEngine, anyKey, anyKeys } from './engine.ts';

@@ -2,11 +2,11 @@
 import { type RemoteHost, startMailHost } from './mail-host.ts';
 import { type BenchRelay, startBenchRelay } from './relay-process.ts';
 
-/** What changes at the sender for one message that was sent: it is there, and its receipt came. */
+/** The sender sees two changes for one message that was sent: it is there, and its receipt came. */
 const CHANGES = 2;
 const TO = 'agent@bob';
 
-/** Which ways there are between the hosts. */
+/** The ways between the hosts. */
 export interface Ways {
   lan: boolean;
   relay: boolean;

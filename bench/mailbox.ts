@@ -1,6 +1,6 @@
 /**
- * What a host takes for one message to an agent beside it, and for a list, while its mailbox holds much: operations of
- * the context on a store that syncs every batch.
+ * Measures what a host takes for one message to an agent beside it, and for a list, while its mailbox holds much:
+ * operations of the context on a store that syncs every batch.
  */
 import type { HostName } from '../src/protocol/names.ts';
 import { addressOf } from '../src/host/core/address.ts';

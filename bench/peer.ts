@@ -9,10 +9,10 @@ import { until } from '../scripts/until.ts';
 import type { SyncedBy } from './syncs.ts';
 
 export interface Peer {
-  /** Of its server. */
+  /** The process of its server. */
   pid: number;
   version: string;
-  /** What is on disk when it answers, in a sentence. */
+  /** A sentence says what is on disk when it answers. */
   durability: string;
   syncedBy: SyncedBy;
   connect(): Promise<PeerConnection>;

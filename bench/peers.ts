@@ -135,7 +135,7 @@ function withoutSigning(rate: number, items: number, { sign, verify }: ReturnTyp
   return 1 / (1 / rate - (sign + verify / items) / availableParallelism());
 }
 
-/** What the servers do to be durable, counted in a run of its own: tracing makes a server slow. */
+/** Prints what the servers do to be durable, counted in a run of its own: tracing makes a server slow. */
 async function printSyncs(servers: Map<System, string>): Promise<void> {
   const shape = { connections: 1, items: LOADS.batch.items, requests: COUNTED_REQUESTS };
   const print = (

@@ -13,7 +13,7 @@ export interface PullLoad {
 }
 
 export interface Pulled extends Timing {
-  /** Of one page as it came over HTTP. */
+  /** The bytes of one page as it came over HTTP. */
   pageBytes: number;
 }
 

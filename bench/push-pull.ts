@@ -18,7 +18,7 @@ const SINGLE_REQUESTS_PER_CONNECTION = 150;
 /** A relay runs for days: what it does in the first seconds is not what is measured. */
 const BATCH_WARM = 15;
 const SINGLE_WARM = 80;
-/** Of the rate that the same round reached. */
+/** The part of the rate that the same round reached. */
 const HALF = 0.5;
 
 /** Full pages: of 8 MiB, or of 500 items. */

@@ -1,5 +1,5 @@
 /**
- * What a run measured: printed, kept as JSON, and compared with the checked-in summary.
+ * Reports what a run measured: printed, kept as JSON, and compared with the checked-in summary.
  *
  * Machines differ, and the same one is busy in other ways each time. So two runs are compared by ratios alone: of what
  * was measured to a floor program, a bare server or another system in the same run.
@@ -30,9 +30,9 @@ export interface Figure {
   better: 'more' | 'less';
   /** One for each round. */
   values: number[];
-  /** What the project wants to reach. */
+  /** The value that the project wants to reach. */
   goal?: number;
-  /** What a reader has to know of it. */
+  /** A reader has to know this of it. */
   note?: string;
 }
 
@@ -64,7 +64,7 @@ export interface SummaryFigure {
   rounds: number;
   goal?: number;
   note?: string;
-  /** Of the run that it is from. */
+  /** The time of the run that it is from. */
   at: string;
   commit: string;
   /** As `loadBefore` of the run. */

@@ -63,7 +63,7 @@ export function joinAt({ url, durability, folder, signal, reached }: Joining): P
 
 export interface SharedStore {
   store: RelayStore;
-  /** Of the log. */
+  /** The address of the log. */
   url: string;
   close: () => Promise<void>;
 }

@@ -1,6 +1,6 @@
 /**
- * What concerns a whole queue of 10,000 items: how long until it is answered, and how long it holds the loop, which is
- * how long everybody else waits. The figure is the longest time between two turns of the loop.
+ * Measures what concerns a whole queue of 10,000 items: how long until it is answered, and how long it holds the loop,
+ * which is how long everybody else waits. The figure is the longest time between two turns of the loop.
  */
 import { DAY_MS } from '../src/protocol/limits.ts';
 import { LoopWatch } from '../test/support/loop-watch.ts';
@@ -96,7 +96,10 @@ async function measured(senders: number, works: readonly (readonly [string, Work
   }
 }
 
-/** Of one sender all in one millisecond, so that everything becomes due at once; many senders push when they do. */
+/**
+ * Fills the queue with items of one sender, all in one millisecond, so that everything becomes due at once; many
+ * senders push when they do.
+ */
 async function fill(relay: BenchEngine, senders: number): Promise<void> {
   await relay.enrol(target);
   const keys = anyKeys(senders, 'sender');

@@ -1,6 +1,6 @@
 /**
- * How long a command of `poste` takes beside a Node.js that does nothing: every hook of an agent waits for it, and the
- * first turn of an agent for its tools.
+ * Measures how long a command of `poste` takes beside a Node.js that does nothing: every hook of an agent waits for it,
+ * and the first turn of an agent for its tools.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

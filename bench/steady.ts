@@ -22,7 +22,7 @@ const IDLE_MS = 3_000;
 const MEMORY_EVERY_MS = 500;
 const PARTS = 10;
 
-/** What is to be reached is so over these minutes. */
+/** The goal must be met over these minutes. */
 const WHOLE_MINUTES = 10;
 
 interface Answer {

@@ -1,4 +1,6 @@
-/** How often a server asks the system to put data on disk while something runs: what its durability really is. */
+/**
+ * Counts how often a server asks the system to put data on disk while something runs: what its durability really is.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -14,7 +16,7 @@ const STRACE: Program = {
   install: 'apt-get install strace',
 };
 
-/** Which calls get data to the disk: those that sync, or every write where the file system syncs each of them. */
+/** The calls that get data to the disk: those that sync, or every write where the file system syncs each of them. */
 export type SyncedBy = 'syncs' | 'writes';
 
 const CALLS: Readonly<Record<SyncedBy, { traced: string; line: RegExp }>> = {

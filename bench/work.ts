@@ -22,7 +22,7 @@ export function sealedEnvelope(id: string, bytes: number): Buffer {
 
 export interface PushRequest {
   body: Buffer;
-  /** What `x-mail-sig` covers, for the floor, which verifies the same hop. */
+  /** The time that `x-mail-sig` covers, for the floor, which verifies the same hop. */
   timestamp: string;
   signature: string;
   items: number;

@@ -14,7 +14,7 @@ import { promisify } from 'node:util';
 
 interface LockEntry {
   version?: string;
-  /** Of an alias: the name in the registry. */
+  /** The name of an alias in the registry. */
   name?: string;
   integrity?: string;
   dev?: boolean;

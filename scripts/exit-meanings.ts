@@ -1,4 +1,4 @@
-/** What the exit codes mean, for docs/cli.md and the manual page. */
+/** Says what the exit codes mean, for docs/cli.md and the manual page. */
 import type { ExitName } from '../src/cli/lib/exit.ts';
 
 export const EXIT_MEANINGS: Readonly<Record<ExitName, string>> = {

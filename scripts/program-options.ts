@@ -1,7 +1,7 @@
 /**
- * How `poste` is bundled. Every command is a process of its own, and a start that looks up and reads a file for each of
- * a thousand modules takes a second; from the bundle it takes a fifth of one. A command is still loaded only when it is
- * called: what `import()` names is a file of its own.
+ * Says how `poste` is bundled. Every command is a process of its own, and a start that looks up and reads a file for
+ * each of a thousand modules takes a second; from the bundle it takes a fifth of one. A command is still loaded only
+ * when it is called: what `import()` names is a file of its own.
  *
  *     dist/cli/main.js           CommonJS: the start, `--version`, the help, hooks, and what a client of `poste mcp`
  *                                begins with. An ES module takes a fifth longer

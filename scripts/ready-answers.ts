@@ -68,7 +68,7 @@ export function envelopeParams(revision: string): ParamsOf {
   return () => ({ _meta: Object.fromEntries(named) as object });
 }
 
-/** What the server answers to a client that sends these, one after another. */
+/** Returns what the server answers to a client that sends these, one after another. */
 async function linesOf(methods: readonly string[], paramsOf: ParamsOf): Promise<Record<string, string>> {
   const server = serverFor(AGENT_PLACE);
   const lines: Record<string, string> = {};

@@ -1,19 +1,19 @@
 /**
- * What the newest torture of each kind tried and found: `npm run torture -- --record` keeps it in `test/torture.json`
- * and makes the table of `docs/testing.md` anew, so that no figure is typed.
+ * Keeps what the newest torture of each kind tried and found: `npm run torture -- --record` keeps it in
+ * `test/torture.json` and makes the table of `docs/testing.md` anew, so that no figure is typed.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { withPart } from './page-part.ts';
 
 export interface KindRun {
-  /** Of its end, in UTC. */
+  /** The day of its end, in UTC. */
   date: string;
   commit: string;
   seconds: number;
   isRight: boolean;
-  /** How many tests passed. */
+  /** The number of tests that passed. */
   tests: number;
-  /** What the tests counted, a sentence each. */
+  /** The counts of the tests, a sentence each. */
   tried: readonly string[];
 }
 

@@ -21,7 +21,7 @@ import { type KindRun, keepRuns } from './torture-record.ts';
 /** That of vitest.config.ts. */
 const TEST_MS = 240_000;
 
-/** Of vitest's report. */
+/** The part of vitest's report that counts. */
 interface Counted {
   numPassedTests?: number;
 }
@@ -31,7 +31,7 @@ interface Kind {
   files: readonly string[];
   /** When nobody says how many. */
   runs?: number;
-  /** How many times as much as the thorough run tries. */
+  /** It tries so many times as much as the thorough run. */
   times?: number;
 }
 

@@ -1,7 +1,7 @@
 /** Looking at a real program until it has done something: it tells nobody when. */
 import { setTimeout as elapsed } from 'node:timers/promises';
 
-/** How long something may take on a busy machine. */
+/** Something may take this long on a busy machine. */
 const PATIENCE_MS = 30_000;
 const LOOK_EVERY_MS = 25;
 

@@ -10,7 +10,9 @@ export type DatabaseState =
   | { type: 'standby'; isReceiving: boolean };
 
 const ANSWERED_WITHIN_MS = 1_500;
-/** What a killed server had started goes by itself; until it has, the server does not start again. */
+/**
+ * The processes that a killed server had started end by themselves; until they have, the server does not start again.
+ */
 const GONE_WITHIN_MS = 10_000;
 
 const ASK = `SELECT pg_is_in_recovery() AS is_standby,

@@ -1,9 +1,9 @@
 /**
- * What hosts were promised and what they got: the account that the cluster shows. It knows nothing of relays, so that
- * nothing of theirs is taken on trust.
+ * Keeps what hosts were promised and what they got: the account that the cluster shows. It knows nothing of relays, so
+ * that nothing of theirs is taken on trust.
  */
 
-/** Where the relay says that it stored an item for its target. */
+/** The place at which the relay says that it stored an item for its target. */
 export interface Place {
   epoch: string;
   seq: number;
@@ -20,7 +20,7 @@ export interface Counts {
   doubled: number;
   /** Came again as it was: its ack was lost, or it was pushed again in a new epoch. */
   cameAgain: number;
-  /** Of those that arrived, those whose delivery receipt is back at the sender. */
+  /** The number of those that arrived whose delivery receipt is back at the sender. */
   confirmed: number;
   epochChanges: number;
 }

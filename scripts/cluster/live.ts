@@ -61,7 +61,7 @@ export async function showLive({ world, happened, signal, isPlain, end }: LiveOp
   }
 }
 
-/** What a key does, if it does something. */
+/** Does what a key stands for, if it stands for something. */
 function done(world: ClusterWorld, member: Member, key: string): Promise<void> | undefined {
   const move = key === 'c' ? (world.isCut ? 'join' : 'cut') : MOVE_KEYS[key];
   if (move) return world.move(move);

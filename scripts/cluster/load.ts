@@ -15,7 +15,7 @@ import { Ledger } from './ledger.ts';
 
 /** Each host writes a mail so often. */
 const WRITES_EVERY_MS = 400;
-/** What waits to be accepted while nobody accepts; more is not written meanwhile. */
+/** So much waits to be accepted while nobody accepts; more is not written meanwhile. */
 const OUTBOX_MAX = 50;
 const TRIES_AGAIN_AFTER_MS = 200;
 const PULL_WAIT_S = 2;

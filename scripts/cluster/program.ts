@@ -3,7 +3,10 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 
-/** Of the systemd unit (scripts/deploy/poste-relay.service): an end with one of these is not mended by a new start. */
+/**
+ * The codes of the systemd unit (scripts/deploy/poste-relay.service): an end with one of these is not mended by a new
+ * start.
+ */
 const NOT_MENDED = new Set([0, 2, 5]);
 const START_AGAIN_AFTER_MS = 1_000;
 
@@ -24,7 +27,7 @@ export class Program {
   readonly #options: ProgramOptions;
   #child: ChildProcess | undefined;
   #isPaused = false;
-  /** What is done to it now, for the line that says how it ended. */
+  /** The deed that is done to it now, for the line that says how it ended. */
   #ending: string | undefined;
   #again: NodeJS.Timeout | undefined;
 

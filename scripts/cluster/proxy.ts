@@ -1,6 +1,6 @@
 /**
- * What stands before the relays, as a load balancer does: it asks each relay's `/readyz` and sends hosts to the one
- * that answers 200. A process of its own, so that it can be killed as well:
+ * Stands before the relays, as a load balancer does: it asks each relay's `/readyz` and sends hosts to the one that
+ * answers 200. A process of its own, so that it can be killed as well:
  *
  *     node --import tsx scripts/cluster/proxy.ts <port> <port of a relay>,<port of its operator's listener> ...
  *

@@ -1,4 +1,4 @@
-/** What a relay says at `/readyz` of its operator's listener. */
+/** Asks what a relay says at `/readyz` of its operator's listener. */
 
 export type Readiness = { type: 'leads' } | { type: 'refuses'; why: string } | { type: 'silent' };
 

@@ -1,4 +1,4 @@
-/** What the cluster shows: the lines of its screen, and the lines of its summary. It knows no terminal. */
+/** Writes what the cluster shows: the lines of its screen, and the lines of its summary. It knows no terminal. */
 import { Database } from './database.ts';
 import { STOP_MS } from './ledger.ts';
 import type { ClusterWorld, Member } from './world.ts';
@@ -12,7 +12,7 @@ export interface Happened {
   what: string;
 }
 
-/** What was chosen and happened, beside the cluster itself. */
+/** The choices and the events to show, beside the cluster itself. */
 export interface Shown {
   chosen: number;
   happened: readonly Happened[];

@@ -16,7 +16,7 @@ export type Step =
 export const STEPS_HELP =
   `${DEEDS.join(', ')} <process>; ${MOVES.join(', ')}; accepted <mails>; wait <seconds>. ` +
   `A process: ${NAMES.join(', ')}`;
-/** How long what is waited for may take: a lease, a promotion and a new copy of a database. */
+/** A step may take this long: a lease, a promotion and a new copy of a database. */
 const PATIENCE_MS = 120_000;
 
 /** Throws, as a sentence, what is no step. */

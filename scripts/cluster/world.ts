@@ -55,7 +55,7 @@ export class ClusterWorld {
   readonly load: Load;
   readonly relays: readonly [Relay, Relay];
   readonly proxy: Program;
-  /** Which relay the proxy sends hosts to. */
+  /** The relay to which the proxy sends hosts. */
   proxyTarget: Relay | undefined;
   isCut = false;
   readonly #say: (what: string) => void;
@@ -63,7 +63,7 @@ export class ClusterWorld {
   readonly #databases: readonly [Database, Database];
   /** Through it the standby gets what the primary writes. */
   #link: PostgresLink;
-  /** What is being done to whom. */
+  /** The deeds under way, by whom they are done to. */
   readonly #busy = new Map<Member, { deed: string; done: Promise<void> }>();
   /** Databases of which it was said that they are gone. */
   readonly #gone = new Set<Database>();
@@ -279,6 +279,6 @@ function timelineOf({ state }: Database): number {
 interface Parts {
   databases: readonly [Database, Database];
   link: PostgresLink;
-  /** Of the proxy, and of each relay the one for hosts and the one for its operator. */
+  /** The ports of the proxy, and of each relay the one for hosts and the one for its operator. */
   ports: number[];
 }

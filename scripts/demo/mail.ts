@@ -13,7 +13,7 @@ import { step } from './step.ts';
 const ASKED = 'Please run the suite of branch fix-7 on your machine, and tell me what fails.';
 const ANSWERED = 'All 212 pass.';
 
-/** What a tool says when it refuses to send. */
+/** The answer of a tool that refuses to send. */
 interface Refused {
   code: string;
   message: string;
@@ -91,7 +91,7 @@ async function showPairing(desktop: PosteHome, lab: PosteHome): Promise<void> {
 interface Hosts {
   desktop: PosteHome;
   lab: PosteHome;
-  /** Of desktop. */
+  /** The daemon of desktop. */
   daemon: PosteProcess;
 }
 

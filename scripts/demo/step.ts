@@ -1,4 +1,4 @@
-/** How the demo tells what it did: a numbered line, and details under it. */
+/** Tells what the demo did: a numbered line, and details under it. */
 import { styleText } from 'node:util';
 
 let stepNumber = 0;

@@ -14,7 +14,7 @@ import { clock, liveAt } from './clock.ts';
 
 const HOSTS = ['laptop', 'desktop', 'build-1', 'build-2', 'lab'].map((name) => hostNamed(name));
 const SAMPLE_MS = 2000;
-/** Of the quarter of an hour that the charts show. */
+/** The samples of the quarter of an hour that the charts show. */
 const SAMPLES = 440;
 const QUIET = { info: () => undefined, warn: () => undefined, error: () => undefined };
 

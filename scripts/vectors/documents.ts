@@ -103,7 +103,7 @@ export interface ReceiptStory {
   seq: number;
   state: DeliveryState;
   at: number;
-  /** Of the envelope that is receipted. */
+  /** The hash of the envelope that is receipted. */
   envelopeHash: Sha256Hex;
 }
 

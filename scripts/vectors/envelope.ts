@@ -41,7 +41,7 @@ export interface EnvelopeStory {
   ephemeralKey: SealKey;
 }
 
-/** What alice writes to bob, in the session too. */
+/** The story that alice writes to bob, in the session too. */
 export const FIRST_STORY: EnvelopeStory = {
   head: {
     v: 1,

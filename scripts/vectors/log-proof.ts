@@ -1,4 +1,4 @@
-/** What the relay proves of its log: a small log of two epochs, and every kind of answer about it. */
+/** Makes what the relay proves of its log: a small log of two epochs, and every kind of answer about it. */
 import { encodeBase64 } from '../../src/protocol/base64.ts';
 import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
 import { signCheckpoint } from '../../src/protocol/checkpoint.ts';

@@ -1,4 +1,4 @@
-/** Who appears in the vectors, when, and what every file says of its encodings. */
+/** Names the parties of the vectors, their times, and what every file says of its encodings. */
 import { encodeBase64 } from '../../src/protocol/base64.ts';
 import { canonicalBytes, canonicalJson } from '../../src/protocol/canonical-json.ts';
 import { type Signer, signerFromSeed } from '../../src/protocol/ed25519.ts';

@@ -20,11 +20,11 @@ interface Request {
   method: 'GET' | 'POST';
   target: string;
   body?: object;
-  /** Who signs the hop; without one nobody does. */
+  /** The party that signs the hop; without one nobody does. */
   hop?: Party;
 }
 
-/** What is stored of one pushed item. */
+/** The relay stores this of one pushed item. */
 interface Pushed {
   from: Party;
   to: Party;

@@ -6,7 +6,7 @@ import { IS_THOROUGH } from '../support/thorough.ts';
 
 const suite = browserForSuite('mail');
 
-/** What is longer is shown as it was written (src/web/mail/body.ts). */
+/** A longer body is shown as it was written (src/web/mail/body.ts). */
 const FORMATTED_CHARACTERS_MAX = 66_000;
 const EVIL = 'https://evil.example';
 const CODE =
@@ -72,7 +72,7 @@ const HOSTILE_BODIES: readonly string[] = [
   '\u202Etxt.exe\u2066 [\u202Emoc.knab](https://evil.example) \u0000\u0007\u001B[31m',
 ];
 
-/** What a body may be made of. An element or attribute that is not listed here is a fault. */
+/** A body may be made of these. An element or attribute that is not listed here is a fault. */
 const ELEMENTS =
   'A BLOCKQUOTE BR BUTTON CODE DIV EM FIGCAPTION FIGURE H3 HR LI OL P PRE S SPAN STRONG TABLE TBODY TD TH THEAD TR UL';
 const ATTRIBUTES = 'class dir href target rel title start tabindex role aria-label type';

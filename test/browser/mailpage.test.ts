@@ -22,7 +22,7 @@ import { type MailPage, MailWindow, mailPage, putMail, writeToOwner } from '../s
 import { browserForSuite } from '../support/page-browser.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
-/** What the page may weigh on its way, compressed. */
+/** The page may weigh this on its way, compressed. */
 const SCRIPT_BYTES_MAX = 70_000;
 const STYLE_BYTES_MAX = 5_000;
 

@@ -16,7 +16,7 @@ type Outcome = 'killed' | 'refused' | 'done' | 'found damaged';
 /** The names of temporary files of a second time. */
 const AGAIN = 100;
 
-/** What LevelDB had not finished in a former database, which stays aside as it was. */
+/** LevelDB had not finished it in a former database, which stays aside as it was. */
 const OF_FORMER = /\.replaced-[^/]+\/\d+\.dbtmp$/;
 
 /** The names below a folder, without numbers. */

@@ -11,7 +11,7 @@ import type { MailOracle } from '../support/mail-oracle.ts';
 import type { SeededRandom } from '../support/seeded-random.ts';
 
 const LONG_BODY_CHARACTERS = 60_000;
-/** How many unread messages are answered in one turn. */
+/** The number of unread messages that are answered in one turn. */
 const ANSWERED_AT_ONCE = 5;
 
 export interface CorrespondentParts {

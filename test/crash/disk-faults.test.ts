@@ -24,7 +24,7 @@ import { atTestEnd } from '../support/test-end.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { TIMES, tried } from '../support/thorough.ts';
 
-/** Of each kind; the torture run tries every one. */
+/** So many of each kind are tried; the torture run tries every one. */
 const TRIED_MAX = TIMES > 1 ? Infinity : 4;
 const LANES = 3;
 const TIMEOUT_MS = 120_000 * TIMES;

@@ -26,7 +26,7 @@ import { IS_THOROUGH, TIMES, tried } from '../support/thorough.ts';
 const ROUNDS = IS_THOROUGH ? 10 * TIMES : 2;
 /** As many as it takes until an answer is lost, in the end. */
 const KILLS_MAX = 40;
-/** Of pushes, at most, from one kill to the next. */
+/** The number of pushes, at most, from one kill to the next. */
 const ANSWERS_BETWEEN_MAX = IS_THOROUGH ? 1000 : 400;
 const SENDERS = [alice, carol, dave];
 const erin = hostNamed('erin');
@@ -94,7 +94,7 @@ describe('kill -9', () => {
   );
 });
 
-/** What the relay has promised, and what it has handed over. */
+/** Knows what the relay has promised, and what it has handed over. */
 class Oracle {
   /** `sender item target` → seq, for everything that an accept receipt was given for. */
   readonly accepted = new Map<string, number>();

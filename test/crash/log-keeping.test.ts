@@ -18,7 +18,7 @@ import { share } from '../support/thorough.ts';
 import { TestClock } from '../support/test-clock.ts';
 import { type TestRelay, openTestRelay } from '../support/test-relay.ts';
 
-/** Of the day that is pruned under crashes: more than one slice of the pruning. */
+/** The pushes of the day that is pruned under crashes: more than one slice of the pruning. */
 const PUSHES = 1_400;
 const FEW_PUSHES = 200;
 

@@ -20,7 +20,7 @@ import { MovedRelay } from '../support/moved-relay.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { IS_THOROUGH } from '../support/thorough.ts';
 
-/** Of the points, `npm test` tries one in so many, others each time. */
+/** `npm test` tries one of so many points, others each time. */
 const TRIED_EVERY = 8;
 
 class Crash extends Error {}

@@ -12,7 +12,7 @@ import { FAULT_KINDS, type Fault, neededStrace } from '../support/strace.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { TIMES, tried } from '../support/thorough.ts';
 
-/** Of each operation and each kind of fault; the torture run tries every one. */
+/** So many of each operation and each kind of fault are tried; the torture run tries every one. */
 const TRIED_MAX = TIMES > 1 ? Infinity : 2;
 const LANES = 3;
 const LIMIT_MS = 120_000 * TIMES;

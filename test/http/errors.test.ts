@@ -10,7 +10,7 @@ import { RawConnection, rawExchange, rawRequest, requestBytes } from '../support
 const ITEMS = '/v2/relay/items';
 const ACK = '/v2/relay/ack';
 
-/** What has no place in an answer: a mark in a request body. */
+/** A mark in a request body, which has no place in an answer. */
 const MARK = 'c0nfidential';
 
 describe.each(ADAPTERS)('%s', (adapter) => {

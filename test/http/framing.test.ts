@@ -28,9 +28,9 @@ const framings = framingsAt({
 });
 
 /**
- * What the two servers read differently, and neither as two requests: the answers to it and to a good request that is
- * sent when it is answered. Without an answer the server waits for the rest of it until the connection ends, and with
- * one answer the connection ends behind that.
+ * The two servers read these differently, and neither as two requests: the answers to them and to a good request that
+ * is sent when they are answered. Without an answer the server waits for the rest of it until the connection ends, and
+ * with one answer the connection ends behind that.
  */
 const DIFFERENT: [what: string, bytes: string, answers: Record<Adapter, number[]>][] = [
   ['a bare CR in a header', `${INFO}a: b\rc: d\r\n\r\n`, { uws: [], node: [400] }],

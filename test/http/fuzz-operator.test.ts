@@ -224,7 +224,7 @@ function bodyOf(documents: unknown[], random: SeededRandom): Buffer {
   return random.chance(0.1) ? mutated(bytes, random) : bytes;
 }
 
-/** Of answers that no document describes: their type, and that lists and problems are what they must be. */
+/** Judges answers that no document describes: their type, and that lists and problems are what they must be. */
 function faultOfControl({ status, headers, body }: RawResponse): string | undefined {
   const type = headers.get('content-type');
   if (!headers.has('x-request-id')) return status === 400 || status === 431 ? undefined : `${status} by nobody`;

@@ -14,7 +14,7 @@ import { jsonOf } from '../support/problems.ts';
 import { RawConnection, rawRequest, requestBytes } from '../support/raw-http.ts';
 import { withRawLevel } from '../support/raw-level.ts';
 
-/** Of the bundle: a thread does not run TypeScript. */
+/** The file of the bundle: a thread does not run TypeScript. */
 const BUNDLED = new URL('../../dist/program/wire-worker.js', import.meta.url);
 const ITEMS = '/v2/relay/items';
 const KIB = 1024;

@@ -35,9 +35,9 @@ const BACKUPS_KEPT = 2;
 const KEPT_ASIDE = /^(?:log|position)\.replaced-/;
 const OPTIONS = { limits: { retention_days: 0.5 }, logRetention: { keepMs: DAY_MS / 2, archiveFolder: undefined } };
 
-/** What a relay uses that must not grow with its days. */
+/** A relay uses this, and it must not grow with its days. */
 export interface Used {
-  /** Of this process; `undefined` where the system does not list them. */
+  /** The number of this process; `undefined` where the system does not list them. */
   openFiles: number | undefined;
   timers: number;
   heapBytes: number;

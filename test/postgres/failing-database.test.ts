@@ -112,7 +112,7 @@ describe('a password that is wrong', () => {
   });
 });
 
-/** What publish says that it does, before and after the store is marked as the view of a log. */
+/** The lines of publish about what it does, before and after the store is marked as the view of a log. */
 const UNMARKED = ['the log is held', 'what the store holds is loaded'] as const;
 const MARKED = [
   'the store is marked as moved',

@@ -40,7 +40,7 @@ const WITHDRAW_STEPS = [
 let servers: Servers | undefined;
 let main = '';
 let stopped: StoppedRelay | undefined;
-/** Where its store is. */
+/** The folder of its store. */
 let template = '';
 const ending: (() => Promise<void>)[] = [];
 

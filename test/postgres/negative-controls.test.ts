@@ -46,9 +46,9 @@ afterAll(async () => {
 });
 
 interface Setting {
-  /** Of both relays. */
+  /** The parts that both relays lack. */
   without?: readonly LeftOut[];
-  /** Of the second relay alone. */
+  /** The parts that the second relay alone lacks. */
   second?: readonly LeftOut[];
   args?: readonly string[];
   names?: string;

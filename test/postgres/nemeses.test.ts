@@ -17,7 +17,7 @@ const { POSTE_TORTURE_RUNS: RUNS, POSTE_TORTURE_SEED: SEED, POSTE_TORTURE_NEMESI
 const IS_TORTURE = RUNS !== undefined || SEED !== undefined;
 const SHORT_WITHIN_MS = 10 * 60_000;
 const LONG_WITHIN_MS = 20 * 60_000;
-/** Of the short form: each has five nemeses. */
+/** The number of histories of the short form: each has five nemeses. */
 const HISTORIES = 6;
 const ALL = Object.keys(NEMESES);
 

@@ -18,7 +18,7 @@ import { RelayNode } from '../support/relay-nodes.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { atTestEnd } from '../support/test-end.ts';
 
-/** Of the wire bytes: three of these make a page that a thread encodes. */
+/** The size of the wire bytes: three of these make a page that a thread encodes. */
 const LARGE_BYTES = 40_000;
 
 test('a large page is whole; a wrong row of a relay that follows is found, and begins no epoch', async (context) => {

@@ -40,7 +40,7 @@ type Action =
 
 interface Started {
   action: Action;
-  /** How long until the next action is started. */
+  /** The number of microtasks until the next action is started. */
   microtasks: number;
   turns: number;
 }
@@ -69,7 +69,7 @@ const healthy: fc.Arbitrary<Delay[]> = fc.array(
   fc.record({ turnsBefore: fc.nat(3), turnsAfter: fc.nat(3), fails: fc.constant('no' as const) }),
   { minLength: 1, maxLength: 5 },
 );
-/** Which append fails, if any, and how. */
+/** The append that fails, if any, and how. */
 const failure = fc.option(
   fc.record({ fails: fc.constantFrom('unwritten' as const, 'written' as const), after: fc.nat(25) }),
   { freq: 2 },

@@ -18,7 +18,7 @@ import { type OpenStoreOptions, storeOver } from '../../src/relay/store/open.ts'
 import { PositionFile } from '../../src/relay/store/position.ts';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';
 
-/** What is in the log up to the position that was synced last. */
+/** Keeps what is in the log up to the position that was synced last. */
 class NotedEvents extends DurableEvents {
   readonly wrong: string[] = [];
   readonly #entries: LogEntry[] = [];

@@ -1,5 +1,5 @@
 /**
- * What a host's mail does, without indexes, counters or transactions: agents with names, and lists of messages.
+ * Models what a host's mail does, without indexes, counters or transactions: agents with names, and lists of messages.
  *
  * Addresses are agent names, `*` and roles; who is meant is found by looking at everybody.
  */
@@ -26,7 +26,7 @@ interface ModelEntry {
 
 export class MailboxModel {
   readonly agents: ModelAgent[] = [];
-  /** Who a name means, or meant when it was last given away. */
+  /** The agent that a name means, or meant when it was last given away. */
   readonly #names = new Map<string, number>();
   readonly #mailboxes: ModelEntry[][] = [];
   readonly #sent: (ModelMessage & { sentAtMs: number; isDropped: boolean })[] = [];

@@ -19,7 +19,7 @@ interface Moment {
   jitter: number;
   hasPeerConfirmed: boolean;
   event: OutboxEvent;
-  /** Of an acceptance: whether the relay says when it first took the item. */
+  /** Says of an acceptance whether the relay says when it first took the item. */
   isOld: boolean;
 }
 

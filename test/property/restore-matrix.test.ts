@@ -23,14 +23,14 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
-/** How long the relay went on after its backup. */
+/** The time for which the relay went on after its backup. */
 const AGES_MS = {
   'of this moment': 0,
   'of 9 minutes': 9 * MINUTE_MS,
   'of 3 hours': 3 * HOUR_MS,
   'of 20 days': 20 * DAY_MS,
 };
-/** What the clock of the restore is off by. */
+/** The clock of the restore is off by this. */
 const CLOCKS_MS = {
   right: 0,
   'a second back': -1000,
@@ -38,9 +38,9 @@ const CLOCKS_MS = {
   'an hour ahead': HOUR_MS,
   '30 days ahead': 30 * DAY_MS,
 };
-/** How much later by its clock the relay serves again: its heartbeat is fresh, stale, or ahead. */
+/** The relay serves again so much later by its clock: its heartbeat is fresh, stale, or ahead. */
 const STARTS_MS = { fresh: 1000, stale: 11 * MINUTE_MS, ahead: -5 * MINUTE_MS };
-/** What became of the last push before the store was lost. */
+/** The fate of the last push before the store was lost. */
 const IN_FLIGHT = ['none', 'answered at the second try', 'committed and not answered', 'never arrived'] as const;
 
 const old = hostNamed('old');
@@ -54,7 +54,7 @@ class Oracle {
   /** Everything that a sender has to bring to a host, by the key that the host has in the end. */
   readonly outbox: { from: TestHost; itemId: string; wire: string; target: TestHost }[] = [];
   readonly inboxes = new Map<string, Map<string, string>>();
-  /** Which item a sequence number of a queue was given to. */
+  /** The item to which a sequence number of a queue was given. */
   readonly #given = new Map<string, string>();
   readonly faults: string[] = [];
 

@@ -61,7 +61,7 @@ class Crowd {
   readonly wrong: string[] = [];
   /** The seq with which each (sender, id, target) was answered. */
   readonly answered = new Map<string, number>();
-  /** How often each host began to change its key. */
+  /** Each host began so often to change its key. */
   readonly #turns = [0, 0, 0];
 
   constructor(relay: TestRelay, disk: SlowDisk) {

@@ -21,7 +21,7 @@ const SAME = 'the same bytes';
 const OTHER = 'other bytes';
 const SEED = 20_251_121;
 
-/** What became of one item under a key: `other` where its bytes differ from those of the other key. */
+/** The fate of one item under a key: `other` where its bytes differ from those of the other key. */
 const OLD_ITEMS = ['none', 'waiting', 'acked', 'expired'] as const;
 const NEW_ITEMS = ['none', 'waiting', 'waiting other', 'acked', 'acked other', 'expired', 'expired other'] as const;
 type ItemState = (typeof OLD_ITEMS)[number] | (typeof NEW_ITEMS)[number];
@@ -47,7 +47,7 @@ interface Combination {
   hasNewNotice: boolean;
 }
 
-/** What can be seen of one key. */
+/** The state of one key that can be seen. */
 interface KeyState {
   queue: { seq: number; itemId: string; sender: string; wire: string | undefined }[];
   head: TargetRow;

@@ -18,7 +18,7 @@ const INVITED: Step[] = [0, 1, 2, 3].flatMap((host): Step[] => [
   { type: 'enrol', host, name: 2, account: host < 2 ? 0 : null, isAdmitted: true, validForMs: null, invite: 0 },
 ]);
 
-/** What happens to the log and to the disks, before a step. */
+/** A whim happens to the log or to the disks, before a step. */
 type Whim = { type: 'snapshot' } | { type: 'prune'; tenths: number } | { type: 'wipe'; nodes: readonly number[] };
 
 const anyWhim: fc.Arbitrary<Whim> = fc.oneof(

@@ -1,6 +1,7 @@
 /**
- * What must be true when a run of torture is over: each message that was accepted is in the mailbox of everybody whom
- * it went to exactly once, or its sender was alerted; and of nothing it is said that it was delivered when it was not.
+ * Checks what must be true when a run of torture is over: each message that was accepted is in the mailbox of everybody
+ * whom it went to exactly once, or its sender was alerted; and of nothing it is said that it was delivered when it was
+ * not.
  */
 import { LAN_CONFIRM_MS, RELAY_GRACE_MS } from '../../src/host/core/outbox.ts';
 import type { Address, AgentId, OutboxRow } from '../../src/host/core/rows.ts';
@@ -18,7 +19,7 @@ const DELIVERED: ReadonlySet<string> = new Set(['delivered', 'notified', 'read',
 interface Mail {
   subject: string;
   from: string;
-  /** What the host's own report is about. */
+  /** The message that the host's own report is about. */
   replyTo: string | null;
 }
 

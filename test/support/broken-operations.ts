@@ -1,6 +1,6 @@
 /**
- * What an operator does with a relay's store, as a `poste` process that may fail or be killed at any call: from which
- * folder each begins, and what must be true of the folder afterwards.
+ * Lists what an operator does with a relay's store, as a `poste` process that may fail or be killed at any call: from
+ * which folder each begins, and what must be true of the folder afterwards.
  *
  * The clock of the processes stands still, and so do the names that hold a time.
  */
@@ -58,7 +58,7 @@ const RETENTION_AFTER_MS = 10_000;
 /** Random bytes in the name of a temporary file. */
 const NAME_BYTES = 4;
 
-/** What a process says when the retention of the log has had its time. */
+/** A process says this when the retention of the log has had its time. */
 const RETENTION_OVER = 'the retention of the log has had its time';
 
 /**

@@ -7,7 +7,7 @@ import { run } from '../../src/cli/run.ts';
 import { type Ended, type Environment, type StartDocument, ownEnvironment, serveArgs } from './poste-process.ts';
 import { atTestEnd } from './test-end.ts';
 
-/** What the built program would be called with, where a command starts another process. */
+/** The built program, where a command starts another process. */
 const PROGRAM = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
 
 class Collected extends Writable {
@@ -27,13 +27,13 @@ interface OwnContext extends CommandContext {
 }
 
 export interface CommandWorld {
-  /** Of this process's environment a command has PATH, HOME and XDG_STATE_HOME besides. */
+  /** A command has PATH, HOME and XDG_STATE_HOME of this process's environment besides. */
   environment?: Environment;
   /** All of standard input, which then ends; or where it comes from. */
   stdin?: string | Buffer | Readable;
-  /** What a person types at a terminal instead, on which standard error is read too. */
+  /** A person types this at a terminal instead, on which standard error is read too. */
   typed?: string | Readable;
-  /** How wide the terminal is that standard output is; without it that is a pipe. */
+  /** The width of the terminal that standard output is; without it that is a pipe. */
   columns?: number;
   nowMs?: () => number;
   /** `linux` unless it is said. */

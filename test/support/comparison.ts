@@ -46,7 +46,7 @@ export interface PushedInTest {
   sender: number;
   id: number;
   targets: number[];
-  /** How long the wire bytes are; another length for the same id is a conflict. */
+  /** The length of the wire bytes; another length for the same id is a conflict. */
   size: number;
   verdict: WireVerdict;
   isV1: boolean;
@@ -59,7 +59,7 @@ export interface EnrolStep {
   name: number;
   account: number | null;
   isAdmitted: boolean;
-  /** How long the hop is to be valid. */
+  /** The time for which the hop is to be valid. */
   validForMs: number | null;
   invite: number;
 }
@@ -227,7 +227,7 @@ const anyStep = fc.oneof(
 /** A long story: the limits are reached, and acks make room again. */
 export const anySteps: fc.Arbitrary<Step[]> = fc.array(anyStep, { minLength: 1, maxLength: 60, size: 'max' });
 
-/** What the relay said and what the model says. */
+/** The words of the relay and those of the model. */
 export interface Sayings {
   seen: unknown;
   expected: unknown;

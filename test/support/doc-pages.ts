@@ -23,7 +23,7 @@ export interface Heading {
   level: number;
   /** As GitHub makes it, a repeated one with its number. */
   anchor: string;
-  /** What stands below it, up to the next heading. */
+  /** The text below it, up to the next heading. */
   body: string;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What every log that makes batches durable keeps, as the engine above it sees it: the embedded one, and every shared
- * one.
+ * Tests what every log that makes batches durable keeps, as the engine above it sees it: the embedded one, and every
+ * shared one.
  */
 import { expect, onTestFinished, test } from 'vitest';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';

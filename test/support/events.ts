@@ -80,7 +80,7 @@ export function accepted(
   };
 }
 
-/** What one sender's items at the target came to. */
+/** The sum of one sender's items at the target. */
 export type Share = readonly [TestHost, items: number, bytes: number];
 
 export function acked(

@@ -1,4 +1,4 @@
-/** What is asked again and again, for helpers of tests: in a test itself `expect.poll` says what differs. */
+/** Asks again and again, for helpers of tests: in a test itself `expect.poll` says what differs. */
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { PATIENCE_MS } from './patience.ts';
 

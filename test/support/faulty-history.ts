@@ -1,4 +1,4 @@
-/** What a relay with a fault in it would have written: events that nobody decided, committed as any other. */
+/** Writes what a relay with a fault in it would have written: events that nobody decided, committed as any other. */
 import type { RelayEvent } from '../../src/relay/core/event.ts';
 import { reduce } from '../../src/relay/core/reduce.ts';
 import { enrolledInAccount } from './events.ts';

@@ -33,7 +33,7 @@ interface Instead {
   isForeign?: true;
 }
 
-/** How often each of these happens to a request, from 0 to 1. */
+/** The chance that each of these happens to a request, from 0 to 1. */
 export interface Chances {
   lostRequest: number;
   /** After the relay acted. */
@@ -45,7 +45,7 @@ export interface Chances {
   lateAnswer: number;
   /** An earlier request comes once more, byte for byte, before this one. */
   replayed?: number;
-  /** What was asked is done, and the answer is one that the same host got before to the same kind of request. */
+  /** The request is done, and the answer is one that the same host got before to the same kind of request. */
   oldAnswer?: number;
   /** The answer waits until another one has overtaken it, or a moment. */
   overtaken?: number;
@@ -81,9 +81,9 @@ export class FlakyProxy {
   isV1Only = false;
   /** Told of every request: whether it is lost on its way there, or its answer on the way back. */
   cut: (asked: string, target: string) => 'request' | 'answer' | undefined = () => undefined;
-  /** What was asked, oldest first: `METHOD path`. */
+  /** The requests, oldest first: `METHOD path`. */
   readonly asked: string[] = [];
-  /** What came with it. */
+  /** The bodies that came with them. */
   readonly bodies: string[] = [];
   /** Told of every request before it is passed on; answers what to answer instead. */
   instead: (method: string, target: string) => Instead | undefined = () => undefined;

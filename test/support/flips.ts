@@ -19,10 +19,10 @@ import { liveBriefly } from './life.ts';
 import { settingsWith } from './settings.ts';
 import { TestClock } from './test-clock.ts';
 
-/** What the stores hold at most, their files together. */
+/** The stores hold this at most, their files together. */
 export const SMALL_STORE_BYTES = 16 << 10;
 
-/** Where LevelDB keeps what was written: still in its write-ahead log, or in a table file. */
+/** The places in which LevelDB keeps what was written: still in its write-ahead log, or in a table file. */
 export const WRITTEN = ['in the write-ahead log', 'in a table file', 'in a table file, its log pruned'] as const;
 export type Written = (typeof WRITTEN)[number];
 

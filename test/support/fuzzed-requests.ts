@@ -1,8 +1,8 @@
-/** What random requests of every server share: what is sent, what happens to it, and what comes back. */
+/** Holds what random requests of every server share: what is sent, what happens to it, and what comes back. */
 import { type RawConnection, type RawResponse, requestBytes } from './raw-http.ts';
 import type { SeededRandom } from './seeded-random.ts';
 
-/** How long a request that may be half a request is given; one that is whole is given as long as it takes. */
+/** A request that may be half a request is given this time; one that is whole is given as long as it takes. */
 const QUIET_MS = 250;
 
 export interface FuzzedRequest {
@@ -12,7 +12,7 @@ export interface FuzzedRequest {
 }
 
 export const METHODS = ['GET', 'GET', 'POST', 'POST', 'POST', 'PUT', 'DELETE', 'HEAD', 'OPTIONS', 'get', 'X'] as const;
-/** Which mean something to a server, or are long. */
+/** Each means something to a server, or is long. */
 const HEADERS: readonly (readonly [string, string])[] = [
   ['content-length', '99999999'],
   ['content-length', '-1'],
@@ -67,7 +67,7 @@ interface Fuzz<Request extends FuzzedRequest> {
 }
 
 interface FuzzResult {
-  /** How many answers had which status. */
+  /** The number of answers with each status. */
   statuses: Map<number, number>;
   faults: string[];
   perSecond: number;

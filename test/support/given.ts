@@ -71,7 +71,7 @@ export class Given {
   }
 }
 
-/** What was decided, in the views that tests compare. */
+/** Holds what was decided, in the views that tests compare. */
 export class Decision {
   /** Empty when nothing happened. */
   readonly events: readonly RelayEvent[];

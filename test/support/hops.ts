@@ -17,7 +17,7 @@ export interface Hop {
   timestamp: number | string;
 }
 
-/** What is signed instead of what is sent. */
+/** These are signed instead of what is sent. */
 export interface Signed {
   tag?: string;
   method?: string;

@@ -2,7 +2,7 @@
 import * as fc from 'fast-check';
 import { TIMES } from './thorough.ts';
 
-/** What is left for the run under way and for the report. */
+/** This time is left for the run under way and for the report. */
 const REPORT_MS = 5000;
 
 /**

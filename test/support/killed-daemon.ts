@@ -5,13 +5,13 @@ import { steadyPort } from './free-port.ts';
 import { type Ended, type Environment, type PosteProcess, type ProcessOptions, poste, run } from './poste-process.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
-/** What failed is tried again soon: nobody waits in a test for what a network needs. */
+/** A failure is followed by a new try soon: nobody waits in a test for what a network needs. */
 const SOON: Environment = {
   POSTE_RETRY_FIRST_SECONDS: '0.1',
   POSTE_RETRY_LONGEST_SECONDS: '1',
   POSTE_RELAY_POLL_SECONDS: '0.2',
 };
-/** What a client says when the daemon was killed before or while it was asked. */
+/** A client says one of these when the daemon was killed before or while it was asked. */
 const LOST_CODES: ReadonlySet<string> = new Set(['DAEMON_NOT_RUNNING', 'DAEMON_GONE']);
 
 /** Says whether a call failed because the daemon was killed before it answered. */
@@ -20,7 +20,7 @@ export function isLost(error: unknown): boolean {
 }
 
 export interface KilledDaemonOptions {
-  /** Where it listens for paired hosts; a free one when absent. */
+  /** The port on which it listens for paired hosts; a free one when absent. */
   lanPort?: number;
   environment?: Environment;
   /** The program of another build. */
@@ -38,7 +38,7 @@ export class KilledDaemon {
   #running: Promise<PosteProcess>;
   /** Answers that never came. */
   lost = 0;
-  /** What daemons said that were killed. */
+  /** The logs of daemons that were killed. */
   readonly #logs: string[] = [];
 
   /** A new host of this name, its daemon beginning. Call it inside a test. */
@@ -133,7 +133,7 @@ export class KilledDaemon {
     return ended;
   }
 
-  /** Of the process that runs now. */
+  /** Sends a signal to the process that runs now. */
   async signal(name: NodeJS.Signals): Promise<void> {
     (await this.#running).signal(name);
   }

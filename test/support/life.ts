@@ -24,7 +24,7 @@ import { epochNumbered } from './epochs.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from './hosts.ts';
 import type { TestClock } from './test-clock.ts';
 
-/** What carol goes on as. */
+/** The host as which carol goes on. */
 export const carolAfter = hostNamed('carol-after');
 export const erin = hostNamed('erin');
 

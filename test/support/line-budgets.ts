@@ -1,6 +1,6 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
-  bench: 4310,
+  bench: 4330,
   scripts: 7160,
   'src/cli': 610,
   'src/cli/host': 2750,
@@ -53,7 +53,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/postgres': 2090,
   'test/property': 3650,
   'test/spec': 6070,
-  'test/support': 19350,
+  'test/support': 19370,
   'test/unit': 8430,
   'test/unit/cli': 7860,
   'test/unit/host': 16460,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 85810,
-  test: 101050,
-  'bench scripts': 11460,
+  test: 101070,
+  'bench scripts': 11480,
 };

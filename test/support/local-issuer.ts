@@ -22,7 +22,7 @@ import type { IssuerSettings } from '../../src/relay/auth/issuer.ts';
 import type { TestHost } from './hosts.ts';
 import { NOON_MS } from './test-clock.ts';
 
-/** How the issuer names the relay. */
+/** The name that the issuer has for the relay. */
 export const RELAY_URL = 'https://relay.example';
 
 export interface SigningPair {
@@ -48,11 +48,11 @@ async function newPair(alg: SigningAlgorithm, kid: string): Promise<SigningPair>
 }
 
 export class LocalIssuer {
-  /** What `/.well-known/jwks.json` holds. */
+  /** The keys that `/.well-known/jwks.json` holds. */
   published: JWK[] = [];
   /** Answers instead of the published keys. */
   answer: RequestListener | undefined;
-  /** How many times the keys were asked for. */
+  /** The number of times that the keys were asked for. */
   requests = 0;
   readonly #server: Server;
 
@@ -129,7 +129,7 @@ export interface TokenChanges {
   /** Put over the claims; `undefined` takes one away. */
   claims?: Readonly<Record<string, unknown>>;
   header?: Partial<JWSHeaderParameters>;
-  /** Who signs; `key-1` when absent. */
+  /** The pair that signs; `key-1` when absent. */
   pair?: SigningPair;
   nowMs?: number;
 }

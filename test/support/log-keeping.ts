@@ -12,10 +12,10 @@ import { relay as relayHost } from './hosts.ts';
 import { ManualTimers } from './manual-time.ts';
 import type { TestRelay } from './test-relay.ts';
 
-/** What a run told the operator. */
+/** A run told this to the operator. */
 export interface ToldOfLog {
   checkpoints: string[];
-  /** How far, run by run. */
+  /** The log was pruned so far, run by run. */
   pruned: number[];
   archives: string[];
   failures: unknown[];

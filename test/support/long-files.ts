@@ -14,7 +14,7 @@ export const SHORT_SECONDS = 3;
 /** Files of `npm test` that take less are not noted. */
 const NOTED_SECONDS = 5;
 
-/** Of `npm run test:durations`. */
+/** Says whether this is a run of `npm run test:durations`. */
 export const IS_MEASURED = process.env['POSTE_TEST_DURATIONS'] === '1';
 
 const FILE = new URL('../durations.json', import.meta.url);

@@ -1,4 +1,6 @@
-/** How long the event loop was held: the longest time between two turns of it, from the beginning until `stop`. */
+/**
+ * Measures how long the event loop was held: the longest time between two turns of it, from the beginning until `stop`.
+ */
 export class LoopWatch {
   #longestMs = 0;
   #lastMs = performance.now();

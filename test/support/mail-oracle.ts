@@ -1,4 +1,6 @@
-/** What daemons have promised of mail: everything that was answered as accepted, by its subject, which is its own. */
+/**
+ * Knows what daemons have promised of mail: everything that was answered as accepted, by its subject, which is its own.
+ */
 import type { SendResult } from '../../src/host/contract/mail.ts';
 
 export interface AcceptedMessage {

@@ -26,7 +26,7 @@ const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
 export const REVISIONS = ['2025-11-25', '2026-07-28'] as const;
 export type Revision = (typeof REVISIONS)[number];
 
-/** What serves the tools, as a process or in this one. */
+/** A server of the tools, as a process or in this one. */
 interface Server {
   stdin: Writable;
   stdout: Readable;

@@ -36,7 +36,7 @@ export async function mcpDaemon(names: readonly string[]): Promise<McpDaemon> {
   return { ...here, server, client, watches };
 }
 
-/** What the daemon is asked of mailboxes by `watch-inbox`: how often, and how many answers are due. */
+/** Watches what the daemon is asked of mailboxes by `watch-inbox`: how often, and how many answers are due. */
 export class Watches {
   begun = 0;
   underWay = 0;
@@ -85,7 +85,7 @@ export class Watches {
 export interface ConnectedHere {
   client: Client;
   served: ServedMcp;
-  /** What the server logged. */
+  /** The log of the server. */
   logged: string[];
 }
 

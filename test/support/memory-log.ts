@@ -27,13 +27,13 @@ import { LOG_FORMAT } from '../../src/relay/core/log-format.ts';
 import { doubtWith } from '../../src/relay/shared-log/doubt.ts';
 import { isSameServer } from '../../src/relay/shared-log/takeover-rules.ts';
 
-/** What is stored of one log. */
+/** The stored parts of one log. */
 interface StoredLog {
   /** Every batch from the first on; those up to `deletedNo` are shown to nobody. */
   batches: StoredBatch[];
   deletedNo: number;
   wire: Map<string, Buffer>;
-  /** Of snapshots: by the number of their batch, then by their own. */
+  /** The parts of snapshots, by the number of their batch, then by their own. */
   parts: Map<number, Map<number, Buffer>>;
 }
 
@@ -45,7 +45,7 @@ interface StoredBatch {
   body: Buffer;
 }
 
-/** What the clients share. */
+/** Holds what the clients share. */
 export class MemoryLogServer {
   server: LogServer = { systemId: '1', timeline: 1 };
   place = 'memory';
@@ -58,12 +58,12 @@ export class MemoryLogServer {
   /** By log id and name. */
   readonly nodes = new Map<string, SeenNode & { logId: string }>();
 
-  /** Of a software that reads formats up to `format`. */
+  /** Returns the client of a software that reads formats up to `format`. */
   client(format = LOG_FORMAT): SharedLog {
     return new MemoryLog(this, format);
   }
 
-  /** Of the log in the row. */
+  /** Returns the batches of the log in the row. */
   get stored(): StoredBatch[] {
     return this.of(this.row?.logId ?? '').batches;
   }
@@ -335,7 +335,7 @@ function putPart({ parts }: StoredLog, throughNo: number, part: number, body: Bu
   parts.set(throughNo, (parts.get(throughNo) ?? new Map<number, Buffer>()).set(part, Buffer.from(body)));
 }
 
-/** How much one call deletes: little, so that tests of few batches need several. */
+/** One call deletes this number: little, so that tests of few batches need several. */
 const DELETED_AT_ONCE = 2;
 
 function followed(no: number, { body, ...batch }: StoredBatch): FollowedBatch {

@@ -101,7 +101,7 @@ export class MovedRelay extends TestRelay {
     await this.push(pushOf(alice, 'late', [[RENEWED, 'to bob at last']]));
   }
 
-  /** Of the records that were there when this was asked first. */
+  /** Returns the hashes of the records that were there when this was asked first. */
   #recordHashes(): string[] {
     const { store } = this;
     this.#firstLsn ??= store.lastLsn;

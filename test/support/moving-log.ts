@@ -16,7 +16,7 @@ import { temporaryFolder } from './temporary-folder.ts';
 const IDS = ['one', 'two', 'three'];
 const ITEMS = IDS.map((id) => itemTo([bob], id));
 
-/** What hosts were told of the mail. */
+/** Hosts were told this of the mail. */
 interface Told {
   epoch: string;
   seqs: unknown;
@@ -56,9 +56,9 @@ export class StoppedRelay {
 }
 
 interface Found extends Told {
-  /** Of what was pushed again. */
+  /** The statuses of what was pushed again. */
   statuses: string[];
-  /** Of what waits. */
+  /** The ids of what waits. */
   ids: string[];
 }
 
@@ -74,7 +74,7 @@ export class MovingLog {
     this.told = told;
   }
 
-  /** Of `poste relay cluster`. */
+  /** Returns the arguments of `poste relay cluster`. */
   args(command: string, ...more: string[]): string[] {
     return ['relay', 'cluster', command, ...this.log, '--store-dir', this.storeDir, ...more];
   }

@@ -35,7 +35,7 @@ export interface Mutation {
   /** Relative to the store folder. */
   file: string;
   offset: number;
-  /** What is written at the offset; `undefined` where the file ends there. */
+  /** The bytes that are written at the offset; `undefined` where the file ends there. */
   bytes: Buffer | undefined;
 }
 
@@ -47,12 +47,12 @@ export interface PromisedItem {
   seqs: readonly number[];
 }
 
-/** What receipts said before the store was mutated. It goes from process to process as JSON. */
+/** Receipts said this before the store was mutated. It goes from process to process as JSON. */
 export interface Promises {
   epoch: Epoch;
   nowMs: number;
   items: readonly PromisedItem[];
-  /** How far each of `RECEIVERS` has acked. */
+  /** Each of `RECEIVERS` has acked so far. */
   acked: readonly number[];
 }
 
@@ -61,7 +61,8 @@ const ITEMS_PER_SESSION = 8;
 const TEXT_BYTES = 400;
 
 /**
- * Which files are mutated how often: those that LevelDB finds the others by are small, and each byte of them counts.
+ * The weight says how often a file is mutated: those that LevelDB finds the others by are small, and each byte of them
+ * counts.
  */
 const WEIGHTS: readonly (readonly [pattern: RegExp, weight: number])[] = [
   [/\.log$/, 4],

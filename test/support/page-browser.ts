@@ -15,7 +15,7 @@ import { PATIENCE_MS } from './patience.ts';
 
 export interface BrowserSuite {
   browser: Browser;
-  /** Where the page was built. */
+  /** The folder in which the page was built. */
   pageFolder: string;
 }
 

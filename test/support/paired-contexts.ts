@@ -153,7 +153,7 @@ export function sendTo(here: PairedContext, there: PairedContext, letter: Letter
 }
 
 interface Sent {
-  /** Of the agent `agent-<name>`. */
+  /** The address of the agent `agent-<name>`. */
   from: Address;
   to: Address[];
   body: string;

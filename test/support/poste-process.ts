@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { atTestEnd } from './test-end.ts';
 
 const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
-/** How long a process may take to start or to end before its test fails. */
+/** A process may take this long to start or to end before its test fails. */
 const PATIENCE_MS = 90_000;
 
 export type Environment = Readonly<Record<string, string>>;
@@ -28,7 +28,7 @@ export function movableClock(file: string): Environment {
 }
 
 export interface ProcessOptions {
-  /** How many files it may have open; as many as this process when absent. */
+  /** The number of files that it may have open; as many as this process when absent. */
   openFilesMax?: number;
   /** The program of another build. */
   main?: string;
@@ -44,7 +44,7 @@ export interface Ended {
   stderr: string;
 }
 
-/** What `relay serve --json` prints when it is ready. */
+/** The document that `relay serve --json` prints when it is ready. */
 export interface StartDocument {
   url: string;
   admin_url: string | null;
@@ -68,7 +68,7 @@ export function ownEnvironment(): Environment {
   return { PATH, HOME, XDG_STATE_HOME, NO_COLOR: '1' };
 }
 
-/** What still runs: whatever ends this process ends it. */
+/** The processes that still run: whatever ends this process ends them. */
 const children = new Set<ChildProcess>();
 process.on('exit', () => {
   for (const child of children) child.kill('SIGKILL');

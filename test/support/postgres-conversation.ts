@@ -1,9 +1,9 @@
 /**
- * What a client and a server of PostgreSQL say on one connection without TLS, cut into the messages of its protocol: so
- * that a link knows which bytes answer which statement.
+ * Reads what a client and a server of PostgreSQL say on one connection without TLS, cut into the messages of its
+ * protocol: so that a link knows which bytes answer which statement.
  */
 
-/** What comes before the first message of a type, and asks for TLS or GSSAPI: the server answers with one byte. */
+/** These come before the first message of a type, and ask for TLS or GSSAPI: the server answers with one byte. */
 const ENCRYPTION_REQUESTS = new Set([80_877_103, 80_877_104]);
 const LENGTH_BYTES = 4;
 
@@ -17,7 +17,7 @@ export class Conversation {
   readonly #isToBeLost: (statement: string) => boolean;
   readonly #requests = new Messages();
   readonly #answers = new Messages();
-  /** What is not answered yet, oldest first: whether its answer is to be lost. */
+  /** The statements that are not answered yet, oldest first: whether their answer is to be lost. */
   readonly #unanswered: boolean[] = [];
   /** Names and texts of the statements since the last `Sync`. */
   #statement = '';

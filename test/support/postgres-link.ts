@@ -17,7 +17,7 @@ export class PostgresLink {
   readonly #ways = new Set<Way>();
   #isCut = false;
   #held: Held | undefined;
-  /** How many bytes of answers still go on. */
+  /** So many bytes of answers still go on. */
   #answerBytes = Infinity;
   #losing: { statement: RegExp; left: number } | undefined;
 

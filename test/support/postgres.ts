@@ -38,7 +38,7 @@ const SETTINGS = {
 
 /** A server that has no more to recover than a test wrote is ready in a second; the hook of a test waits 60. */
 const READY_WITHIN_MS = 45_000;
-/** How often another port is tried when somebody else took the first. */
+/** Another port is tried so often when somebody else took the first. */
 const PORTS_TRIED_MAX = 5;
 
 export interface PostgresOptions {
@@ -49,9 +49,9 @@ export interface PostgresOptions {
    * Gives each server a disk of its own of so many bytes, which can be filled. It takes root, and a system that mounts.
    */
   diskBytes?: number | undefined;
-  /** Where the folder of the servers is made. */
+  /** The folder in which the folder of the servers is made. */
   parent: string;
-  /** Of the primary: how it calls itself when it is a standby. */
+  /** The name by which the primary calls itself when it is a standby. */
   name: string;
 }
 
@@ -161,9 +161,9 @@ export class PostgresServer {
   #port = 0;
   #process: ChildProcess | undefined;
   #log = '';
-  /** What receives from the primary, while it is stopped. */
+  /** The process that receives from the primary, while it is stopped. */
   #stoppedReceiver: number | undefined;
-  /** What the server had started when it was paused. */
+  /** The processes that the server had started when it was paused. */
   #paused: number[] = [];
 
   constructor(cluster: Cluster, name: string) {
@@ -176,7 +176,7 @@ export class PostgresServer {
     return this.#port;
   }
 
-  /** Of the postmaster, while it runs. */
+  /** Returns the process of the postmaster, while it runs. */
   get pid(): number | undefined {
     return this.isRunning ? this.#process?.pid : undefined;
   }

@@ -1,5 +1,5 @@
 /**
- * What every answer that is no success must look like (docs/protocol.md, "Errors"):
+ * Checks what every answer that is no success must look like (docs/protocol.md, "Errors"):
  *
  *     expect(response).toBeProblem('BAD_ACK', { head_seq: 5 });
  */

@@ -11,19 +11,19 @@ import { delimiter, isAbsolute, join } from 'node:path';
 import type { TestContext } from 'vitest';
 
 export interface Program {
-  /** What its users call it. */
+  /** Its users call it this. */
   title: string;
   /** The environment variable that names its file. */
   variable: string;
-  /** What its file may be called, the likeliest first. */
+  /** The names that its file may have, the likeliest first. */
   names: readonly string[];
   /** Files where it is when it is not on PATH. */
   places: readonly string[];
-  /** How to get it, for the line at the end of a run. */
+  /** The command that installs it, for the line at the end of a run. */
   install: string;
 }
 
-/** Where macOS keeps what is opened with a mouse. */
+/** The folders in which macOS keeps what is opened with a mouse. */
 const APPLICATIONS = ['/Applications', join(homedir(), 'Applications')];
 
 export const CHROMIUM: Program = {
@@ -119,7 +119,7 @@ export const STRACE: Program = {
 /** Folders of programs that PATH may leave out. */
 const FOLDERS = ['/usr/local/bin', '/opt/homebrew/bin', '/opt/local/bin', '/usr/bin', '/bin'];
 
-/** What a skipped test notes, so that the end of the run can say it; the program and how to get it follow. */
+/** A skipped test notes this, so that the end of the run can say it; the program and how to get it follow. */
 export const NEEDS = 'needs ';
 
 /**

@@ -6,7 +6,7 @@ export const PROTOCOL_DOCUMENT = readFileSync(join(import.meta.dirname, '../../d
 
 export interface FencedBlock {
   language: string;
-  /** What follows the language: a vector file, a case, and a path of members in it, joined by ` > `. */
+  /** The words behind the language: a vector file, a case, and a path of members in it, joined by ` > `. */
   label: string;
   text: string;
 }

@@ -1,5 +1,6 @@
 /**
- * What tests of `poste relay` share: its exit codes, a client of the relay that a command started, how commands end.
+ * Holds what tests of `poste relay` share: its exit codes, a client of the relay that a command started, how commands
+ * end.
  */
 import { join } from 'node:path';
 import { expect } from 'vitest';
@@ -21,7 +22,7 @@ export const EXIT = {
   interrupted: 130,
 };
 
-/** What a stack trace would show. */
+/** A stack trace would show this. */
 export const STACK = /\n\s+at |node:internal/;
 
 /** Returns what a process says beside its log, whose lines may say of an error where it came from. */

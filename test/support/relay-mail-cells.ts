@@ -1,5 +1,6 @@
 /**
- * What the relay-mail tests try, each beside the others: what happens to daemons and a relay while mail is on its way.
+ * Lists what the relay-mail tests try, each beside the others: what happens to daemons and a relay while mail is on its
+ * way.
  */
 import { type ExpectStatic, afterAll, beforeAll, test } from 'vitest';
 import { RelayPost, type RelayPostOptions, makePairedHosts } from './relay-post.ts';
@@ -12,7 +13,7 @@ export interface Cell {
   happens: (post: RelayPost, expect: ExpectStatic) => Promise<void>;
   /** Only with `npm run test:thorough`: what it rests on is tested in one process as well. */
   isThorough?: boolean;
-  /** How many messages end with an alert; none when absent. */
+  /** The number of messages that end with an alert; none when absent. */
   alerted?: number;
 }
 

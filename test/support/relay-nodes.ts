@@ -15,7 +15,7 @@ const LOOKED_EVERY_MS = 100;
 /** As a supervisor waits before it starts something again. */
 const RESTART_AFTER_MS = 300;
 
-/** What a node is at its next start. */
+/** A node is this at its next start. */
 export interface NodeProgram {
   args: readonly string[];
   environment?: Environment;
@@ -31,7 +31,7 @@ export class RelayNode {
   program: NodeProgram;
   /** A supervisor leaves it alone. */
   isHeldDown = false;
-  /** How its processes ended. */
+  /** The ends of its processes. */
   readonly ends: Ended[] = [];
   #process: PosteProcess;
 

@@ -34,7 +34,7 @@ async function openProxy(relay: KilledRelay): Promise<FlakyProxy> {
 export interface RelayPostOptions {
   /** The folder of `makePairedHosts`. */
   paired: string;
-  /** Who takes part; north and south when absent. */
+  /** The hosts that take part; north and south when absent. */
   names?: readonly HostName[];
   /** Arguments of `relay serve`. */
   relay?: readonly string[];
@@ -45,15 +45,15 @@ export interface RelayPostOptions {
 /** One accepted message. */
 interface Mail {
   subject: string;
-  /** How often it is in its mailbox. */
+  /** The number of times that it is in its mailbox. */
   times: number;
   alerts: number;
-  /** What its sender is told of its recipient. */
+  /** The state of its recipient, as its sender is told. */
   state: string;
 }
 
 export interface PostOutcome {
-  /** Of messages that did not arrive exactly once with their senders knowing, or never with an alert: a line each. */
+  /** A line for each message that did not arrive exactly once with its sender knowing, or never with an alert. */
   wrong: string[];
   /** Messages whose senders were alerted. */
   alerted: number;

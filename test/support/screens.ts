@@ -1,4 +1,4 @@
-/** What the output of a command is shown on. */
+/** Makes the screens on which the output of a command is shown. */
 import type { Screen } from '../../src/cli/lib/screen.ts';
 import { NOON_MS } from './test-clock.ts';
 

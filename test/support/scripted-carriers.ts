@@ -40,7 +40,7 @@ export class DispatcherWorld {
   requests: Request[] = [];
   /** Told of every request when it begins. */
   onRequest: (request: Request) => void = () => undefined;
-  /** What the relay says of peers. */
+  /** The facts that the relay tells of peers. */
   facts: RelayFacts | null | 'unknown' = null;
   /** Questions about peers that the relay has not answered. */
   asked: (() => void)[] = [];

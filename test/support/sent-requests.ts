@@ -1,5 +1,5 @@
 /**
- * Which requests a test has sent over a connection, read off its bytes, so that each answer can be told what it
+ * Reads off the bytes of a connection which requests a test has sent over it, so that each answer can be told what it
  * answers. Behind framing that can be read in two ways nothing is told any more.
  */
 
@@ -15,7 +15,7 @@ const HEAD_END = '\r\n\r\n';
 
 export class SentRequests {
   readonly #unanswered: SentRequest[] = [];
-  /** What came of a head that is not whole, as Latin-1. */
+  /** The beginning of a head that is not whole, as Latin-1. */
   #head = '';
   #bodyBytesLeft = 0;
   #isLost = false;

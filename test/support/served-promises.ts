@@ -1,6 +1,6 @@
 /**
- * Whether an engine that serves again keeps what its relay had promised: everything is there, or something says that it
- * is not, and after the new epoch that follows, with everything pushed again as senders do, it is there.
+ * Checks whether an engine that serves again keeps what its relay had promised: everything is there, or something says
+ * that it is not, and after the new epoch that follows, with everything pushed again as senders do, it is there.
  */
 import { hasHash } from '../../src/protocol/digest.ts';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
@@ -17,7 +17,7 @@ import { rotateEpochOf } from './commands.ts';
 import { epochNumbered, epochSource } from './epochs.ts';
 import { type Promises, RECEIVERS, RELAY_SIGNER, engineOver, push } from './mutated-store.ts';
 
-/** What became of a start. */
+/** The outcome of a start. */
 export type Start =
   | { type: 'refused'; said: string }
   /**
@@ -53,7 +53,7 @@ export async function startOn(folder: string, promises: Promises, { begun = fals
   }
 }
 
-/** What one receiver got: the texts by seq, or that it was refused. */
+/** One receiver got this: the texts by seq, or that it was refused. */
 type Got = ReadonlyMap<number, string> | 'refused';
 
 class ServedPromises {

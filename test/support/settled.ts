@@ -1,4 +1,4 @@
-/** Which promises have an answer already, once everything that is ready has run. */
+/** Finds which promises have an answer already, once everything that is ready has run. */
 import { setImmediate as immediate } from 'node:timers/promises';
 
 /** The names of the promises that are settled after several turns of the event loop. */

@@ -1,4 +1,4 @@
-/** What every shared log keeps, whatever it is made of. */
+/** Tests what every shared log keeps, whatever it is made of. */
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import {

@@ -37,7 +37,7 @@ export class SharedTestRelay extends TestRelay {
   /** Its log shows life whenever it is opened: no renewal comes meanwhile, and other tests judge its age. */
   override readonly doubtsOldHeartbeats = false;
   readonly server = new MemoryLogServer();
-  /** Of the nodes, in the order in which they lead. */
+  /** The folders of the nodes, in the order in which they lead. */
   readonly folders: readonly string[];
   readonly #client: () => SharedLog;
   #opened = 0;

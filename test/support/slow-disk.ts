@@ -18,7 +18,7 @@ export interface Delay {
   fails: 'no' | 'unwritten' | 'written';
 }
 
-/** What a disk has for sure. */
+/** Knows what a disk has for sure. */
 export class DurableEvents {
   /** In order. */
   readonly durable: RelayEvent[] = [];

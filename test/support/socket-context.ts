@@ -18,7 +18,7 @@ const backup = (): AsyncIterable<Buffer> => {
 export interface SocketContext {
   server: LocalServer;
   client: DaemonClient;
-  /** What POSTE_HOME is for commands that ask it. */
+  /** The value of POSTE_HOME for commands that ask it. */
   home: string;
 }
 

@@ -4,7 +4,7 @@ import { type Delay, microtasks, turns } from './slow-disk.ts';
 
 interface Started<A> {
   action: A;
-  /** How long until the next action is started. */
+  /** The number of microtasks until the next action is started. */
   microtasks: number;
   turns: number;
 }

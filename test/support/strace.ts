@@ -37,7 +37,7 @@ const CALLS = [
   'rmdir',
 ];
 
-/** What LevelDB writes for people to read, and does without. */
+/** LevelDB writes it for people to read, and does without. */
 const UNIMPORTANT = /\/LOG(?:\.old)?$/;
 
 export const FAULT_KINDS = ['kill', 'EIO', 'ENOSPC'] as const;
@@ -46,11 +46,11 @@ export interface Fault {
   /** `kill`: the process is killed before the call; else the call fails with the error and is not made. */
   what: (typeof FAULT_KINDS)[number];
   call: string;
-  /** Which of the calls with that name, from 1. */
+  /** The number of the call among those with that name, from 1. */
   at: number;
 }
 
-/** What a run did to files below a folder. */
+/** A run did this to files below a folder. */
 export interface Recording {
   /** The calls by their names, each with how many there were in the thread that made most. */
   counts: ReadonlyMap<string, number>;

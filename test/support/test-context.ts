@@ -34,7 +34,7 @@ export async function testContext(options: ContextOptions = {}): Promise<TestCon
   return context;
 }
 
-/** What a test chooses of a host's context. */
+/** A test chooses these parts of a host's context. */
 export interface ContextParts {
   identity: () => Identity;
   clock: { nowMs: number };

@@ -1,6 +1,6 @@
 /**
- * What is cleaned up when a test is over, also where tests run side by side: vitest's own hook knows only the test that
- * began last.
+ * Cleans up when a test is over, also where tests run side by side: vitest's own hook knows only the test that began
+ * last.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { type TestContext, onTestFinished } from 'vitest';

@@ -64,9 +64,9 @@ export class TestRelay {
   readonly folder: string;
   readonly clock: TestClock;
   readonly settings: ReturnType<typeof settingsWith>;
-  /** What the engine told its process to end for. */
+  /** The failures for which the engine told its process to end. */
   readonly failures: StoreFailed[] = [];
-  /** What the last opening told the operator. */
+  /** The notices of the last opening to the operator. */
   notices: readonly string[] = [];
   /** Called with each batch when it is durable, before those that waited for it. */
   committed: (batch: CommittedBatch) => void = () => undefined;

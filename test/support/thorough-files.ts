@@ -1,7 +1,7 @@
 /**
- * Which test files try more in a thorough run than in `npm test`: those that it leaves out (support/long-files.ts),
- * those that import support/thorough.ts, themselves or through a helper, and those that run with ANY_ADAPTER
- * (support/adapters.ts, which most of the others import as well).
+ * Finds which test files try more in a thorough run than in `npm test`: those that it leaves out
+ * (support/long-files.ts), those that import support/thorough.ts, themselves or through a helper, and those that run
+ * with ANY_ADAPTER (support/adapters.ts, which most of the others import as well).
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';

@@ -1,5 +1,5 @@
 /**
- * How much is tried. `npm test` tries a sixteenth of what takes long, another one each time where seeds are drawn;
+ * Says how much is tried. `npm test` tries a sixteenth of what takes long, another one each time where seeds are drawn;
  * `npm run test:thorough` tries all of it, and `npm run test:rest` only the files in which that is more than the share.
  *
  * support/thorough-files.ts finds those: they import this file, themselves or through a helper, or name ANY_ADAPTER.
@@ -17,12 +17,12 @@ const SHARE = 1 / 16;
 /** `npm run torture`: how many times as much as the thorough run tries. */
 export const TIMES = Number(process.env['POSTE_TORTURE_TIMES'] ?? 1);
 
-/** Of `count` runs, how many are tried now. */
+/** Returns how many of `count` runs are tried now. */
 export function share(count: number): number {
   return IS_THOROUGH ? count * TIMES : Math.ceil(count * SHARE);
 }
 
-/** What was tried, as it was counted: `npm run torture` prints it at its end. */
+/** Notes what was tried, as it was counted: `npm run torture` prints it at its end. */
 export function tried(figures: string): void {
   const file = process.env['POSTE_TORTURE_TRIED'];
   if (file !== undefined) appendFileSync(file, `${figures}\n`);

@@ -24,7 +24,7 @@ export async function newHost(name: string, time: ManualClock): Promise<Host> {
   return { context, clock, isUp: true };
 }
 
-/** What `there` tells of its keys on the LAN, and what follows for mail that waits for them. */
+/** Learns what `there` tells of its keys on the LAN, and what follows for mail that waits for them. */
 export async function learnKeysOf(here: Host, there: Host): Promise<void> {
   const { context } = here.context;
   const peerId = await here.context.peerIdOf(there.context);

@@ -35,7 +35,7 @@ export class TortureWorld {
   readonly random: SeededRandom;
   readonly hosts: Host[] = [];
   readonly asked: Asked[] = [];
-  /** What was done, in its order: told when the run fails. */
+  /** The deeds, in their order: told when the run fails. */
   readonly schedule: string[] = [];
   /** Says why mail may end with an alert in this run; in all others everything arrives, and nobody is alerted. */
   readonly excuses = new Set<string>();

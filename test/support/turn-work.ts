@@ -1,5 +1,5 @@
 /**
- * How much is done in one turn of the event loop: counted and not timed, so that the load of the machine changes
+ * Counts how much is done in one turn of the event loop: counted and not timed, so that the load of the machine changes
  * nothing.
  *
  * `monotonicMs` is a clock that goes on with the work alone: who pauses by it pauses after as much work each time.

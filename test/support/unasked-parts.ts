@@ -1,4 +1,4 @@
-/** What a daemon's operations are made of, for tests that ask for few of them. */
+/** Makes the parts of a daemon's operations, for tests that ask for few of them. */
 
 /** Parts of which every one that is asked answers as `unasked` does. No relay carries anything. */
 export function unaskedParts(unasked: () => Promise<never>) {

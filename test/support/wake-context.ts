@@ -27,13 +27,13 @@ export interface WakeContext {
   /** Every command, terminal and socket that was tried, in order: `command build`. */
   tried: string[];
   /**
-   * What the next commands, terminals and sockets answer; `heard`, when nothing is answering: given, and proven at
+   * The answers of the next commands, terminals and sockets; `heard`, when nothing is answering: given, and proven at
    * once.
    */
   answers: (TryWakeOutcome | 'heard')[];
   /** The processes that run, by number. */
   processes: Map<number, ProcessFacts>;
-  /** How the turns stand that are looked at next. */
+  /** The state of the turns that are looked at next. */
   turns: Awaited<ReturnType<TurnOf>>[];
   rings: Rings;
   methods: WakeMethodTable;

@@ -33,7 +33,7 @@ import {
 } from '../support/deploy-files.ts';
 
 const SERVE_FLAGS = new Set(relayServeCommand(commandContext()).options.map(({ long }) => long));
-/** What a relay shows at its first start. */
+/** A relay shows this at its first start. */
 const NOTHING_YET: Gauges = {
   queue_items: 0,
   queue_bytes: 0,
@@ -402,7 +402,7 @@ function panelExpressions(): string[] {
   return dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
 }
 
-/** Of every series that has some, the labels, when each metric was counted once. */
+/** Returns the labels of every series that has some, when each metric was counted once. */
 async function exportedLabels(): Promise<Map<string, Set<string>>> {
   const metrics = new RelayMetrics('0', { sharesLog: true });
   metrics.unread('unknown target', 1);

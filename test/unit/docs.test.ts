@@ -30,7 +30,7 @@ const ROOT = join(import.meta.dirname, '../..');
 const pages = new Map(filesEnding('.md').map((path) => [path, docPage(path)]));
 const sources = filesEnding('.ts').filter((path) => /^(?:src|test|scripts|bench)\//.test(path));
 
-/** Of every source, read once. */
+/** The comments of every source, read once. */
 const comments = sources.flatMap((path) => commentsOf(path));
 const specification = page('docs/specification.md');
 const protocol = page('docs/protocol.md');
@@ -65,7 +65,7 @@ function flagsOf({ options }: Command): string[] {
 
 describe('commands', () => {
   const commands = new Map(described.map(({ name, command }) => [name, { command, flags: flagsOf(command) }]));
-  /** Of programs that are not ours. */
+  /** The flags of programs that are not ours. */
   const FOREIGN_FLAGS = new Set([
     '--agent', // of claude mcp add, behind --
     '--container',

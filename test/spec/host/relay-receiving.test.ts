@@ -20,7 +20,7 @@ import { PATIENCE_MS } from '../../support/patience.ts';
 const WITHIN = { timeout: PATIENCE_MS, interval: 25 };
 const LONG = 40_000;
 
-/** What makes a host known to a relay, in its order. */
+/** These steps make a host known to a relay, in this order. */
 const UPKEEP: ReadonlySet<string> = new Set([
   'POST /v1/relay/challenge',
   'POST /v1/relay/enrol',

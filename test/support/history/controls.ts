@@ -72,7 +72,7 @@ export const LEFT_OUT = {
 
 export type LeftOut = keyof typeof LEFT_OUT;
 
-/** What makes a commit end that no standby has. */
+/** A trick makes a commit end that no standby has. */
 export type Trick = 'none' | 'names are emptied' | 'waits are cancelled';
 
 /** A push that may get no answer: whether it was accepted. */

@@ -1,5 +1,5 @@
 /**
- * What of a history contradicts what a relay promises, whatever happened to its machines. Pure.
+ * Finds what of a history contradicts what a relay promises, whatever happened to its machines. Pure.
  *
  *   - no item is lost that was accepted: unless a new epoch begins, its target gets it; and after one, its sender
  *     pushes it again, so at the end of a history its target has it;

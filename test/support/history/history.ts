@@ -1,6 +1,6 @@
 /**
- * What clients of a relay saw: every answer that one of them got, with the time when it was asked for and the time when
- * it came. A client that hears nothing in time notes nothing: what it asked may still be done later.
+ * Records what clients of a relay saw: every answer that one of them got, with the time when it was asked for and the
+ * time when it came. A client that hears nothing in time notes nothing: what it asked may still be done later.
  *
  * A client asks one thing after another; several clients ask side by side.
  */
@@ -8,7 +8,7 @@ import type { PublicKey } from '../../../src/protocol/public-key.ts';
 import type { PushResult } from '../../../src/host/relay/relay-client.ts';
 
 interface Timed {
-  /** Who saw it. */
+  /** The client that saw it. */
   client: string;
   /** Milliseconds of one clock that never goes back. */
   startedMs: number;
@@ -61,7 +61,7 @@ export interface CheckpointSeen extends Timed {
   note: string;
 }
 
-/** What the relay proves of two checkpoints, as it came. */
+/** The relay proves this of two checkpoints, as it came. */
 export interface GrowthSeen extends Timed {
   type: 'growth';
   proof: unknown;

@@ -1,4 +1,6 @@
-/** What may happen to relays and servers of a shared log while hosts use them. What is left broken heals after it. */
+/**
+ * Lists what may happen to relays and servers of a shared log while hosts use them. What is left broken heals after it.
+ */
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { eventually } from '../eventually.ts';
 import { patchedProgram } from '../patched-program.ts';
@@ -19,7 +21,7 @@ const OTHER_BUILD = [
 export interface Nemesis {
   /** Says whether a new epoch begins: a relay that may not begin one must not, and one that must may not go on. */
   epoch: 'stays' | 'may change' | 'changes';
-  /** What the machine must be able to do. */
+  /** The machine must be able to do this. */
   needs?: 'disk';
   happens: (world: World) => Promise<void>;
 }

@@ -7,7 +7,7 @@ import { faultsOf } from './faults.ts';
 import { NEMESES, type Nemesis } from './nemeses.ts';
 import { World } from './world.ts';
 
-/** Of what each relay said, when something is wrong. */
+/** The number of lines of what each relay said, when something is wrong. */
 const LINES_SAID = 40;
 /** Items that must be accepted before and after each. */
 const BETWEEN = 10;
@@ -15,9 +15,9 @@ const BETWEEN = 10;
 export interface RunOptions {
   /** The file of `postgres`. */
   program: string;
-  /** Of what a nemesis leaves open, and of what the hosts do. */
+  /** The seed of what a nemesis leaves open, and of what the hosts do. */
   seed: number;
-  /** Of what happens, in this order. */
+  /** The names of what happens, in this order. */
   names: readonly string[];
   say: (line: string) => void;
 }

@@ -26,7 +26,7 @@ export class WatchedHost {
   readonly refused = new Map<string, number>();
   readonly #front: Front;
   readonly #seen: Seen[];
-  /** What came to anybody. */
+  /** The items that came to anybody. */
   readonly #came: Set<string>;
   readonly #own: OwnItem[] = [];
   #waiting: OwnItem[] = [];
@@ -150,7 +150,7 @@ export class WatchedHost {
     return STORED.has(status);
   }
 
-  /** What was accepted in another epoch and did not come. */
+  /** Pushes again what was accepted in another epoch and did not come. */
   #pushAgain(stored: readonly OwnItem[]): void {
     const again = this.#own.filter(
       (own) => !this.#waiting.includes(own) && !stored.includes(own) && !this.#isThere(own),

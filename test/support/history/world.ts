@@ -129,7 +129,7 @@ export class World {
 
 interface Parts {
   folder: string;
-  /** Of the log. */
+  /** The address of the log. */
   database: string;
   links: ReadonlyMap<RelayNode, readonly PostgresLink[]>;
   traffic: Traffic;

@@ -1,4 +1,4 @@
-/** What can go wrong between and under the hosts of the world of mail. */
+/** Lists what can go wrong between and under the hosts of the world of mail. */
 import { join } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { anyChances } from '../flaky-proxy.ts';
@@ -12,7 +12,7 @@ const SKEW_MAX_MS = 600_000;
 const PAUSED_MAX_MS = 800;
 const FULL_MAX_MS = 1200;
 
-/** What one host had when it was backed up in this run. */
+/** One host had this when it was backed up in this run. */
 interface HostBackup {
   file: string;
   takenMs: number;

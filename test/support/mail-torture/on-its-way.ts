@@ -1,5 +1,6 @@
 /**
- * What is on its way in a world of mail: rows of outboxes, items in quarantine, and steps that senders do not know yet.
+ * Finds what is on its way in a world of mail: rows of outboxes, items in quarantine, and steps that senders do not
+ * know yet.
  */
 import { type History, mayForget } from './oracle.ts';
 import type { PostHost } from './post-host.ts';

@@ -1,8 +1,8 @@
 /**
- * What a run over real daemons must have left: every accepted message is in each recipient's mailbox exactly once, or
- * its sender was alerted; nothing that a sender is told of a recipient is more than what happened there; and no send
- * says that an agent was woken whom nothing woke. Pure: it compares what the callers did and were answered with what is
- * there.
+ * Checks what a run over real daemons must have left: every accepted message is in each recipient's mailbox exactly
+ * once, or its sender was alerted; nothing that a sender is told of a recipient is more than what happened there; and
+ * no send says that an agent was woken whom nothing woke. Pure: it compares what the callers did and were answered with
+ * what is there.
  */
 import { DELIVERY_STATES } from '../../../src/protocol/documents.ts';
 import type { SendResult } from '../../../src/host/contract/mail.ts';
@@ -17,14 +17,14 @@ export interface Asked {
   accepted?: { result: SendResult; endedMs: number };
 }
 
-/** What an agent did or was shown that a receipt may tell its senders. */
+/** An act of an agent, or something it was shown, which a receipt may tell its senders. */
 export interface Act {
   agent: string;
   /** `told`: it saw a list of its mailbox, or how many messages are unread. */
   what: 'told' | 'read' | 'acked';
-  /** Which messages; all when absent. */
+  /** The messages; all when absent. */
   ids?: readonly string[];
-  /** Which of them it changed, as the answer said. */
+  /** Those of them that it changed, as the answer said. */
   changed?: readonly string[];
   /** `Infinity` while it is not known when it was done last. */
   endedMs: number;
@@ -41,7 +41,7 @@ export interface HostRestore {
   host: string;
   takenMs: number;
   restoredMs: number;
-  /** How many messages the restore said are missing now. */
+  /** The number of messages that the restore said are missing now. */
   messagesSince: number;
 }
 
@@ -53,24 +53,24 @@ export interface Mail {
   replyTo: string | null;
 }
 
-/** What is there once nothing moves any more. */
+/** The state of everything once nothing moves any more. */
 export interface Seen {
-  /** Of each message that an agent sent, by its id: the states of each recipient, the present one last. */
+  /** By the id of each message that an agent sent: the states of each recipient, the present one last. */
   sent: ReadonlyMap<string, ReadonlyMap<string, readonly string[]>>;
   /** By `agent@host`. */
   boxes: ReadonlyMap<string, readonly Mail[]>;
   /** `agent@host` of those whose sessions a daemon calls woken. */
   woken: ReadonlySet<string>;
-  /** What is still on its way or in quarantine, a line each. */
+  /** The items still on their way or in quarantine, a line each. */
   open: readonly string[];
   /** Hosts whose owners have a report of a restore. */
   reported: ReadonlySet<string>;
 }
 
 export interface History {
-  /** Of this run. */
+  /** The requests of this run. */
   asked: readonly Asked[];
-  /** Of every run of this world so far. */
+  /** The requests of every run of this world so far. */
   everAsked: readonly Asked[];
   acts: readonly Act[];
   shown: readonly Shown[];

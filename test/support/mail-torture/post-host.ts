@@ -39,7 +39,7 @@ export class PostHost {
   /** Ahead of what the world calls the time. */
   skewMs = 0;
   isUp = true;
-  /** How often it went down; what was asked before that may have failed. */
+  /** The number of times that it went down; what was asked before that may have failed. */
   #downs = 0;
   #up = deferred();
 

@@ -17,9 +17,9 @@ const POSTMASTER_AWAY_MAX_MS = 1500;
 type Fault = () => Promise<string | undefined>;
 
 export interface TortureRelay {
-  /** Where hosts reach it now. */
+  /** The port at which hosts reach it now. */
   readonly port: number;
-  /** What can go wrong with it; each answers what it did, or nothing when there was nothing to do. */
+  /** The faults that it can have; each answers what it did, or nothing when there was nothing to do. */
   readonly faults: Readonly<Record<string, Fault>>;
   setClock(aheadMs: number): Promise<void>;
   /** Its clock cannot be moved: a world in which time has passed is of no use afterwards. */

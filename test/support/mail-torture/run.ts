@@ -11,7 +11,7 @@ const ERROR_LINE = /^.*"level":50.*$/gm;
 
 export interface RunOutcome {
   faults: string[];
-  /** What was done, in its order: told when the run fails. */
+  /** The deeds, in their order: told when the run fails. */
   schedule: string[];
   accepted: number;
   /** Messages of which a sender was alerted. */

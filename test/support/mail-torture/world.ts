@@ -59,7 +59,7 @@ export class MailWorld {
   readonly hosts: readonly PostHost[];
   readonly folder: string;
   readonly #agents: readonly Agent[];
-  /** What the world calls the time is ahead by this. */
+  /** The world is ahead of the real time by this. */
   #aheadMs = 0;
   #everAsked: Asked[] = [];
   #acts: Act[] = [];

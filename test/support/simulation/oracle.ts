@@ -1,6 +1,6 @@
 /**
- * What a simulated relay has promised, from the moment at which it said so, whether anybody heard it or not; and what
- * in its later answers breaks it.
+ * Knows what a simulated relay has promised, from the moment at which it said so, whether anybody heard it or not; and
+ * what in its later answers breaks it.
  *
  * An item that was accepted is shown to its target until it was acked or has expired, unless a new epoch begins; it has
  * one seq; no seq is of two items; what was acked does not come again; epochs, heads and checkpoints do not go back;
@@ -25,7 +25,9 @@ interface Accept {
   expiresAtMs: number;
 }
 
-/** What the heartbeat in the store may be: the last that is durable for sure, and those that were begun since. */
+/**
+ * The heartbeat in the store may be one of these: the last that is durable for sure, and those that were begun since.
+ */
 export type Beats = readonly number[];
 
 interface OracleOptions {
@@ -38,7 +40,7 @@ interface OracleOptions {
 
 export class Oracle implements RelayWatcher {
   readonly faults: string[] = [];
-  /** What was accepted, answered or not. */
+  /** The number of items that were accepted, answered or not. */
   accepted = 0;
   /** Says why an epoch may begin that nobody asked for: another disk, wire bytes that rotted. */
   mayLoseItems = false;
@@ -60,7 +62,7 @@ export class Oracle implements RelayWatcher {
   /** Under which key a seq of an item was told first. */
   readonly #toldAt = new Map<string, PublicKey>();
   readonly #shown = new Set<string>();
-  /** How far each key asked for its items to be released; and how far that was answered. */
+  /** Each key asked for its items to be released so far; and so far that was answered. */
   readonly #ackAsked = new Map<PublicKey, number>();
   readonly #acked = new Map<string, { through: number; saidMs: number }>();
   readonly #heads = new Map<string, { headSeq: number; saidMs: number }>();

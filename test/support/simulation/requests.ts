@@ -1,4 +1,6 @@
-/** What hosts of a simulation ask of the relay, as its routes would have parsed it, and what they are answered. */
+/**
+ * Makes what hosts of a simulation ask of the relay, as its routes would have parsed it, and what they are answered.
+ */
 import type { AcceptReceipt } from '../../../src/protocol/documents.ts';
 import type { Epoch } from '../../../src/protocol/epoch.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';

@@ -1,6 +1,6 @@
 /**
- * What happens in a run, and when: every step follows from the seed of the run and its own number alone, so any of them
- * can be left out and the others stay what they are. A run that fails is made shorter in this way.
+ * Says what happens in a run, and when: every step follows from the seed of the run and its own number alone, so any of
+ * them can be left out and the others stay what they are. A run that fails is made shorter in this way.
  */
 import { DAY_MS } from '../../../src/protocol/limits.ts';
 import { SeededRandom } from '../seeded-random.ts';
@@ -28,7 +28,7 @@ export interface Schedule {
   steps: readonly Step[];
 }
 
-/** How often each happens, of all steps together. */
+/** Each happens so often, of all steps together. */
 const WEIGHTS = {
   send: 40,
   kill: 10,

@@ -17,7 +17,7 @@ import { type Change, SortedTable, latin1 } from './sorted-table.ts';
 const POSITION_BYTES = 1024;
 const LOG_PREFIX = latin1(logKey(1)).slice(0, 1);
 
-/** What a disk holds when its machine is off. */
+/** A disk holds this when its machine is off. */
 export interface DiskImage {
   table: SortedTable;
   position: Buffer;
@@ -26,9 +26,9 @@ export interface DiskImage {
 }
 
 export interface DiskFaults {
-  /** How many times slower than usual. */
+  /** The disk is so many times slower than usual. */
   slowness: number;
-  /** What becomes of the next write: it is refused, and was written all the same or not. */
+  /** The fate of the next write: it is refused, and was written all the same or not. */
   failsNext: 'written' | 'unwritten' | undefined;
   /** Faults that the tests plant: a disk that says that it has synced and has not. */
   lies: boolean;

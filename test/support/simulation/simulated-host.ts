@@ -17,7 +17,7 @@ const ITEMS_AT_ONCE = 8;
 const PULLED_AT_ONCE = 5;
 const WAIT_S = 25;
 const PAUSE_MAX_MS = 20_000;
-/** How long after the retention a sender waits for a delivery receipt. */
+/** A sender waits so long after the retention for a delivery receipt. */
 const GRACE_MS = DAY_MS;
 
 /** One target of an item that this host brings there. */
@@ -50,7 +50,7 @@ export interface HostOptions {
 export class SimulatedHost {
   readonly no: number;
   readonly outbox: OutboxRow[] = [];
-  /** How often each envelope was delivered to somebody here, by sender and id. */
+  /** The number of times that each envelope was delivered to somebody here, by sender and id. */
   readonly delivered = new Map<string, number>();
   /** The keys of others as it knows them: of each host the number of its key. */
   readonly knownKeys = new Map<number, number>();
@@ -59,7 +59,7 @@ export class SimulatedHost {
   receivedThrough = 0;
   epoch: Epoch | undefined;
   readonly #options: HostOptions;
-  /** How far the relay has said that it released what it has, in this epoch. */
+  /** The relay has said that it released its items so far, in this epoch. */
   #ackedThrough = 0;
   #isEnrolled = false;
   #sent = 0;
@@ -113,7 +113,7 @@ export class SimulatedHost {
     this.#wake();
   }
 
-  /** What nobody has confirmed is given up at the sender's deadline. */
+  /** Gives up at the sender's deadline what nobody has confirmed. */
   #passDeadlines(): void {
     const { wallMs, retentionMs } = this.#options;
     for (const row of this.outbox) {

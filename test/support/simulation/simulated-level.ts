@@ -1,9 +1,12 @@
-/** What the relay uses of LevelDB, over a table in memory. Reads and writes take the time that its disk takes. */
+/**
+ * Implements what the relay uses of LevelDB, over a table in memory. Reads and writes take the time that its disk
+ * takes.
+ */
 import type { Level } from '../../../src/relay/store/level.ts';
 import { type Change, type KeyBounds, type SortedTable, latin1 } from './sorted-table.ts';
 
 interface LevelDisk {
-  /** What can be read. */
+  /** The table that can be read. */
   table: SortedTable;
   /** Resolves when something was read. */
   read: () => Promise<void>;
@@ -24,7 +27,7 @@ class SimulatedSnapshot {
   async close(): Promise<void> {}
 }
 
-/** Of what was there when it was made. */
+/** Iterates over what was there when it was made. */
 class SimulatedIterator<T> {
   readonly #disk: LevelDisk;
   readonly #left: T[];

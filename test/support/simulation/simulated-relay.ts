@@ -40,9 +40,9 @@ export interface RelayOptions {
   simulator: Simulator;
   random: SeededRandom;
   settings: SettingsChanges;
-  /** How long records of the log are kept. */
+  /** Records of the log are kept this long. */
   keepLogMs: number;
-  /** What passes whenever the engine looks at the clock of its time slices. */
+  /** This time passes whenever the engine looks at the clock of its time slices. */
   passingMs: number;
   watcher: RelayWatcher;
 }
@@ -63,7 +63,7 @@ export interface RelayWatcher {
   fault(sentence: string): void;
 }
 
-/** What a test plants to see that it is found. */
+/** A test plants it to see that it is found. */
 export type Plant = (parts: { store: RelayStore; disk: SimulatedDisk }) => void;
 
 interface Serving {
@@ -78,7 +78,7 @@ interface Serving {
 export class SimulatedRelay {
   readonly disk: SimulatedDisk;
   readonly clock: Clock;
-  /** How far the wall clock is from where it began. */
+  /** The wall clock is so far from where it began. */
   offsetMs = 0;
   plant: Plant = () => undefined;
   process: SimulatedProcess = { isAlive: false };

@@ -28,9 +28,9 @@ const SMALL = { max_queue_items: 12, max_sender_items: 6, max_pull: 4 };
 const SETTLED_EVERY_MS = 20_000;
 /** For mail to come to rest: a clock that jumped is trusted again after an hour. */
 const SETTLED_WITHIN_MS = 2 * 3_600_000;
-/** Of a whole run; most have a few thousand. */
+/** The number of events of a whole run; most have a few thousand. */
 const EVENTS_MAX = 300_000;
-/** How long a backup or a copy stays of use. */
+/** A backup or a copy stays of use for so many keys. */
 const KEYS_MAX = 40;
 
 export interface RunResult {
@@ -238,7 +238,7 @@ class SimulatedWorld {
     });
   }
 
-  /** What a backup holds; how it becomes a file is tried elsewhere. */
+  /** Takes what a backup holds; how it becomes a file is tried elsewhere. */
   async backup(): Promise<void> {
     const { serving } = this.#relay;
     if (!serving) return;
@@ -256,7 +256,8 @@ class SimulatedWorld {
   }
 
   /**
-   * What `poste relay restore` does, over the disk as it is: begins an epoch and takes over what a step back must keep.
+   * Does what `poste relay restore` does, over the disk as it is: begins an epoch and takes over what a step back must
+   * keep.
    */
   async restore(): Promise<void> {
     const backup = this.#backup;

@@ -84,7 +84,7 @@ export class Simulator {
     if (this.lines.length > 2 * SHOWN_LINES) this.lines.splice(0, SHOWN_LINES);
   }
 
-  /** Of all lines of the history; to be asked for once, at its end. */
+  /** Returns the digest of all lines of the history; to be asked for once, at its end. */
   digest(): string {
     return this.#hash.digest('hex');
   }

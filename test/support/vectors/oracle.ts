@@ -1,7 +1,8 @@
 /**
- * What somebody has who holds nothing but the vector files and the protocol document: a reader, and the cryptography of
- * @noble and node:crypto under plain code of its own. None of it is the code under test. And the form of a check, of
- * which each vector file has a list (the other files of this folder; unit/protocol/vectors.test.ts runs them all).
+ * Knows what somebody has who holds nothing but the vector files and the protocol document: a reader, and the
+ * cryptography of @noble and node:crypto under plain code of its own. None of it is the code under test. And the form
+ * of a check, of which each vector file has a list (the other files of this folder; unit/protocol/vectors.test.ts runs
+ * them all).
  */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -117,7 +118,7 @@ export function each<C extends { name: string }>(
   return cases.map((one) => ({ name: what === '' ? one.name : `${one.name}: ${what}`, run: () => holds(one) }));
 }
 
-/** What the document of a case must be, who signed it, and what other members of the case must be. */
+/** The document of a case must be this, with this signer, and other members of the case must be these. */
 export interface Expected {
   document: Document;
   signed: readonly (readonly [signature: string, by: Keys])[];

@@ -16,7 +16,7 @@ const server = vi.hoisted(() => ({
 }));
 vi.mock('../../../src/cli/mail/serve-mail-tools.ts', () => server);
 
-/** What the server finds on standard input, and what it is told. */
+/** The server finds this on standard input, and is told this. */
 interface Handed {
   read: string;
   options: MailToolsOptions;

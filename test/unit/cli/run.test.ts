@@ -8,7 +8,7 @@ import { runHere } from '../../support/command-run.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const SOURCES = join(import.meta.dirname, '../../../src/cli');
-/** What belongs to the process: only main.ts hands it out. */
+/** The names that belong to the process: only main.ts hands them out. */
 const OF_THE_PROCESS = new RegExp(
   String.raw`\bprocess\.(?:stdin|stdout|stderr|env|argv|exit|exitCode|on|once|off|kill)\b` +
     String.raw`|\bconsole\.(?:log|warn|error)\(|\b(?:homedir|userInfo)\(`,

@@ -65,7 +65,7 @@ describe('printable', () => {
   });
 });
 
-/** What is invisible, and what it may stand beside. */
+/** The invisible characters, and what they may stand beside. */
 const INVISIBLE = [
   '\u200c',
   '\u200d',

@@ -34,7 +34,7 @@ class Channel extends EventTarget {
   }
 }
 
-/** What is used of the page's files: they are typed for a browser, and this file is not. */
+/** The part of the page's files that is used: they are typed for a browser, and this file is not. */
 interface PageFiles {
   api: { resume: () => Promise<void> };
   live: {

@@ -270,7 +270,7 @@ class Street {
   mail = DRAINED;
   doorbell = QUIET_DOORBELL;
   nextAtMs: number | null = null;
-  /** Which unread set it is: a drain ends one. */
+  /** The number of the unread set: a drain ends one. */
   set = 0;
   attempt: { set: number; hasMore: boolean; newest: number } | null = null;
   lastRung: { set: number; endMs: number; givenFor: number | null } | null = null;

@@ -266,9 +266,9 @@ interface Forgery {
   signer?: Signer;
   encPub?: string;
   content?: unknown;
-  /** Of the envelope, before it is sealed and signed. */
+  /** The head of the envelope, before it is sealed and signed. */
   head?: Record<string, unknown>;
-  /** Of the envelope as it is. */
+  /** The members of the envelope as it is. */
   after?: Record<string, unknown>;
 }
 

@@ -28,7 +28,7 @@ const REPLAYED = { status: 401, document: { code: 'REPLAYED_HOP' } };
 const NONCE = Buffer.alloc(16, 7).toString('base64url');
 
 interface Between {
-  /** Where it listens, and from where it calls. */
+  /** The address at which it listens, and from which it calls. */
   address?: string;
   port?: number;
   /** Sends every request twice and answers what the second brings. */

@@ -43,7 +43,7 @@ async function heard({ context }: WakeContext, call: string, failed = false): Pr
   return hearOfWait(context, await idOf(context, 'bob'), { call, failed });
 }
 
-/** What alice is told of bob; `message_id` of what she sent. */
+/** Sends what alice is told of bob; `message_id` of what she sent. */
 async function send(
   { context, wakeAgent }: WakeContext,
   given: object = {},

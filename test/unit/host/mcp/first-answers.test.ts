@@ -1,4 +1,4 @@
-/** What is answered before the server is loaded: to the byte what the server says, or nothing. */
+/** Tests what is answered before the server is loaded: to the byte what the server says, or nothing. */
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { envelopeParams, handshakeParams, readyAnswers, serverFor } from '../../../../scripts/ready-answers.ts';
@@ -76,7 +76,7 @@ const SCRIPT_CLIENT = {
   clientInfo: { name: 'claude-code', title: 'Claude Code', version: '2.1.0', websiteUrl: 'https://claude.com' },
 };
 
-/** What clients begin with. */
+/** Clients begin with these lines. */
 const CLIENTS: [name: string, lines: string[]][] = [
   ['one in TypeScript', [request(0, 'initialize', SCRIPT_CLIENT), READY, LIST, request(2, 'resources/list')]],
   [
@@ -103,7 +103,7 @@ test.each(CLIENTS)('%s gets all of its first answers before the server', async (
   expect(all.toSorted()).toEqual((await saidByServer(lines, count)).toSorted());
 });
 
-/** What is answered before the server, of which lines; and how many answers the server gives to all of them. */
+/** The lines that are answered before the server; and how many answers the server gives to all of them. */
 const CASES: [name: string, lines: (string | Buffer)[], first: number, count: number][] = [
   ['a list before the handshake', [LIST], 0, 1],
   ['a ping before the handshake', ['{"jsonrpc":"2.0","id":1,"method":"ping"}', BEGIN], 0, 2],

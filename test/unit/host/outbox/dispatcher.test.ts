@@ -20,7 +20,7 @@ import { NOON_MS } from '../../../support/test-clock.ts';
 
 const RETRY_MS = 900_000;
 
-/** What `push` answers, or why it does not. */
+/** The answer of `push`, or the reason why there is none. */
 type Answering = (items: readonly ItemToPush[], session: RelaySession) => Promise<unknown>;
 
 async function given(messages: number, push: Answering, ask?: () => Promise<void>, limits: Partial<Limits> = {}) {

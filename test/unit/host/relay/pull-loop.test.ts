@@ -26,10 +26,10 @@ function* rests(): Generator<number> {
 
 interface Asked {
   pull(options: PullOptions): PulledPage;
-  /** Of a relay of version 1. */
+  /** Pulls from a relay of version 1. */
   pullV1(after: string | null): V1Page;
   ack(): void;
-  /** What follows a failure, where it is more than a pause. */
+  /** Does what follows a failure, where it is more than a pause. */
   failed(link: { session: unknown }): void;
 }
 
@@ -114,7 +114,7 @@ async function given(asked: Partial<Asked>, { maxPull = 500, protocol = 2 } = {}
   return { context, loop, link, session, pulls, cursors, acks, seen, stopping };
 }
 
-/** Of the event loop; a store answers within far fewer. */
+/** The turns of the event loop; a store answers within far fewer. */
 const TURNS_MAX = 1_000_000;
 
 /** Resolves when the loop waits for its next turn. Throws when it never does. */

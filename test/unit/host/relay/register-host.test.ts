@@ -48,7 +48,7 @@ function advertised(signer: Signer, encPub: string, at: number): ShownEncKey {
   return { host_pubkey: signer.publicKey, enc_pub: encPub, at, sig: signer.sign(canonicalBytes(document)) };
 }
 
-/** What the relay does, where it is not what it should. Each may throw. */
+/** The relay plays this, where it is not what it should be. Each may throw. */
 interface Played {
   enrol?: (proof: unknown) => Partial<typeof ENROLLED> | void;
   you?: () => { pubkey: PublicKey } | null;

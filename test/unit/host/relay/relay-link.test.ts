@@ -11,7 +11,7 @@ import { RelayContext } from '../../../support/relay-contexts.ts';
 /** So many that the pause between two is long. */
 const FAILURES = 7;
 
-/** Of a host that knows a relay; the clock of its pauses stands still. */
+/** Makes the link of a host that knows a relay; the clock of its pauses stands still. */
 async function linkForTest(): Promise<{ link: RelayLink; session: () => Promise<RelaySession> }> {
   const relay = await relayForTest(FIRST_ADAPTER);
   const host = await RelayContext.open('alice', { nowMs: () => relay.clock.nowMs(), steadyMs: () => 0 });

@@ -10,7 +10,7 @@ import { alice, bob } from '../../../support/hosts.ts';
 import { SignatureThread } from '../../../../src/relay/auth/signature-thread.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
-/** Of the bundle: a thread does not run TypeScript. */
+/** The file of the bundle: a thread does not run TypeScript. */
 const BUNDLED = new URL('../../../../dist/program/signature-worker.js', import.meta.url);
 const SIGNER = signerFromSeed(Buffer.alloc(32, 7));
 

@@ -393,7 +393,7 @@ const itemsOf = (from: TestHost, count: number): RelayEvent[] =>
   Array.from({ length: count }, (_item, at) => accepted(from, `${from.name}-${at}`, [[bob, NOON_MS + at, 'x']]));
 
 describe('the part of strangers', () => {
-  /** What an item of one byte is charged. */
+  /** An item of one byte is charged this. */
   const ITEM = REMEMBERED_BYTES + 1;
   const budget = (items: number) => ({ mailBudgetBytes: 2 * items * ITEM });
   test('leaves to others what each of them takes, so that the heaviest is refused first', () => {

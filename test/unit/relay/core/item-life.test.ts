@@ -16,7 +16,7 @@ import { alice, bob, carol, dave, relay } from '../../../support/hosts.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
 const SEQ = 100;
-/** What dedup knows of the item until then, by its acceptance. */
+/** Dedup knows the item until then, by its acceptance. */
 const KNOWN_MS = NOON_MS + 1000;
 
 /** alice's `m1` for bob, accepted by record 1 at 100; then these records, each a second after the one before. */

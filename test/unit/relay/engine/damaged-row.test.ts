@@ -96,7 +96,7 @@ describe('a push of an item whose dedup row is damaged', () => {
 
 const ADVISED = /^the store at .* is damaged \(.*poste relay log rebuild/;
 
-/** What verify calls it, where it is no row of a table. */
+/** Verify calls it this, where it is no row of a table. */
 const CODES: Record<string, string> = {
   heartbeat: 'MARK_DIFFERS',
   collected: 'MARK_DIFFERS',

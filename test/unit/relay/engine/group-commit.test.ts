@@ -160,7 +160,7 @@ test('an answer prepared during the sync is given out after it, with the epoch t
 /** A relay that writes m0 and does not learn of it yet, and 300 items that came meanwhile. */
 async function encodingAhead(): Promise<{
   relay: TestRelay;
-  /** What the store made of batches ahead of their time, and what it was given of that. */
+  /** The batches that the store made ahead of their time, and those that it was given of them. */
   made: (Encoding | undefined)[];
   given: (Encoding | undefined)[];
   waiting: { first: Promise<unknown>; behind: Promise<unknown> };

@@ -10,7 +10,7 @@ async function microtasks(count: number): Promise<void> {
   for (let turn = 0; turn < count; turn++) await Promise.resolve();
 }
 
-/** What the rows say is queued for bob, against what the queue holds: they must agree whatever raced. */
+/** Compares what the rows say is queued for bob with what the queue holds: they must agree whatever raced. */
 async function expectCountsOfBob(relay: TestRelay): Promise<void> {
   const queue = await relay.queue(bob);
   const bytes = queue.reduce((sum, row) => sum + row.bytes, 0);

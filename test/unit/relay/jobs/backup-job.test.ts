@@ -26,7 +26,7 @@ interface Planned {
   folder: string;
   plan: BackupJob;
   failures: unknown[];
-  /** How many items were lost, and below zero how many rows could not be read. */
+  /** The number of items that were lost, and below zero that of rows that could not be read. */
   lost: number[];
   /** Both clocks go on, and the plan is asked. */
   pass: (ms: number) => Promise<void>;

@@ -64,7 +64,7 @@ interface Watched {
   told: Compacted[];
   asked: number[];
   unexpected: unknown[];
-  /** What the relay says of itself. */
+  /** The relay says this of itself. */
   says: { hasRoom: boolean; isRead: boolean; takesWrites: boolean };
 }
 

@@ -43,13 +43,13 @@ class EagerTimers implements Timers {
 interface Scrubbed {
   scrub: Scrub;
   passes: ScrubPass[];
-  /** How many were compared, slice by slice. */
+  /** The number of items that were compared, slice by slice. */
   slices: number[];
   lost: [items: number, foundBy: LostFinder][];
   /** Rows that were told of. */
   unreadable: number[];
   unexpected: unknown[];
-  /** Of what was compared; one item takes a millisecond. */
+  /** The work of the comparison; one item takes a millisecond. */
   work: TurnWork;
 }
 

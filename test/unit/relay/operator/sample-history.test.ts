@@ -31,7 +31,7 @@ function sampleAt(at: number, changes: Partial<ConsoleSample> = {}): ConsoleSamp
   };
 }
 
-/** Of `ms` in steps of `everyMs`. */
+/** Lives for `ms` in steps of `everyMs`. */
 function lived(ms: number, everyMs: number): { history: SampleHistory; endMs: number } {
   const history = new SampleHistory();
   for (let at = 0; at < ms; at += everyMs) history.add(sampleAt(START_MS + at));

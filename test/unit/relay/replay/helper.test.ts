@@ -18,7 +18,7 @@ import { withRawLevel } from '../../../support/raw-level.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { openTestRelay } from '../../../support/test-relay.ts';
 
-/** Of the bundle: a thread does not run TypeScript. */
+/** The file of the bundle: a thread does not run TypeScript. */
 const BUNDLED = new URL('../../../../dist/program/audit-worker.js', import.meta.url);
 
 async function livedStore(): Promise<string> {

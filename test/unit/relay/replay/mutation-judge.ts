@@ -1,5 +1,5 @@
 /**
- * What becomes of a mutated store, as a process of its own: some damage to a table ends the process that reads it.
+ * Judges a mutated store, as a process of its own: some damage to a table ends the process that reads it.
  *
  * Each message names two copies of the store and what had been promised. The answer is first what `poste relay log
  * verify` says of the one, and then what a relay that starts on the other does: refuse it, or serve. Of a relay that
@@ -19,7 +19,7 @@ export interface ToJudge {
   promises: Promises;
 }
 
-/** What an audit says of the stopped store. */
+/** An audit says this of the stopped store. */
 export type Audit = { type: 'refused' | 'found' | 'sound'; said: string };
 
 export type Judged = { type: 'audit'; audit: Audit } | { type: 'start'; start: Start };

@@ -6,7 +6,7 @@ import { SeededRandom } from '../../../support/seeded-random.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { share, tried } from '../../../support/thorough.ts';
 
-/** Of each store. */
+/** The number of mutations of each store. */
 const MUTATED = share(80);
 const SEED = Number(process.env['POSTE_TORTURE_SEED'] ?? 4_711);
 

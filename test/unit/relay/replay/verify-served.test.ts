@@ -18,7 +18,7 @@ import { alice, bob, hostNamed } from '../../../support/hosts.ts';
 import { liveALife } from '../../../support/life.ts';
 import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
 
-/** Of the bundle: a thread does not run TypeScript. */
+/** The file of the bundle: a thread does not run TypeScript. */
 const BUNDLED = new URL('../../../../dist/program/served-worker.js', import.meta.url);
 
 async function lived(): Promise<TestRelay> {

@@ -26,7 +26,7 @@ import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
 /** The checksum before the compressed part of a checkpoint (checked values): what zlib makes of it may differ. */
 const CHECKSUM_BYTES = 4;
 
-/** Of one generator and one version of fast-check. */
+/** The runs of one generator and one version of fast-check. */
 const RUNS = 25;
 
 /** By the name of their prefix: how many pairs there are, and the SHA-256 over all of them, cut to 16 characters. */

@@ -7,7 +7,7 @@ import { liveTables, damagedTables } from '../../../../src/relay/store/level-fil
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { IS_THOROUGH } from '../../../support/thorough.ts';
 
-/** Of how many bytes of a table one is altered; both share no factor with the 8 bits of a byte. */
+/** One byte of so many of a table is altered; both share no factor with the 8 bits of a byte. */
 const STEP = IS_THOROUGH ? 37 : 149;
 
 /** A closed database whose pairs are in tables: some that compress well, some that do not. */

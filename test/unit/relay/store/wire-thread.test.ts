@@ -14,7 +14,7 @@ import { WireThread } from '../../../../src/relay/store/wire-thread.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
-/** Of the bundle: a thread does not run TypeScript. */
+/** The file of the bundle: a thread does not run TypeScript. */
 const BUNDLED = new URL('../../../../dist/program/wire-worker.js', import.meta.url);
 const KIB = 1024;
 
