@@ -79,6 +79,7 @@ export async function startShownHost(folder: string, relayUrl: string): Promise<
     lanAdvertise: undefined,
     webListen: ON_LOOPBACK,
     retentionDays: 90,
+    remindAfterHours: 24,
     logLevel: 'silent',
     retryFirstSeconds: 1,
     retryLongestSeconds: 60,

@@ -14,6 +14,7 @@ import { loadIdentity } from './peers/identity.ts';
 import { clockNotes, noteClock, openClock } from './host-clock.ts';
 import { createHostContext, type HostContext, isStoreFailure } from './base/context.ts';
 import { reportQuarantineLosses } from './inbound/quarantine-rows.ts';
+import { findOlderDebts, keepDebts } from './mail/debt-keeping.ts';
 import { sweepRetention } from './mail/retention.ts';
 import type { HostConfig } from './base/config.ts';
 import type { RetryTiming } from './core/outbox-event.ts';
@@ -38,7 +39,8 @@ import { startWake } from './wake/wake.ts';
 
 /** The time that requests may take to end when the daemon stops. */
 const DRAIN_MS = 20_000;
-const SWEEP_EVERY_MS = 3_600_000;
+const HOUR_MS = 3_600_000;
+const SWEEP_EVERY_MS = HOUR_MS;
 
 type DaemonFault = 'listening' | 'socket-path';
 
@@ -112,6 +114,7 @@ async function startServices(
   notes.task = clockNotes(context, clock, systemTimers);
   services.add('clock', { stop: () => notes.task?.rerun().then(() => notes.task?.stop()) });
   await noteClock(context, clock);
+  await findOlderDebts(context);
   const { store: folder, configFile, socket: socketPath } = paths;
   const daemon = { version, pid: process.pid, startedAtMs: Date.now(), linesLost };
   const facts = { ...daemon, store: folder, config: configFile, socket: socketPath };
@@ -139,6 +142,8 @@ async function startServices(
   relay.start();
   services.add('outbox', { drain: () => outbox.stop() });
   await outbox.start();
+  const debts = keepDebts(context, systemTimers, config.remindAfterHours * HOUR_MS);
+  services.add('debts', { drain: () => debts.stop() });
   const sweep = retentionSweep(context, config.retentionDays * DAY_MS);
   services.add('sweep', { drain: () => sweep.stop() });
   return () => context.identity();

@@ -13,6 +13,8 @@ export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
 const RETENTION_DAYS_MAX = 36_500;
+/** A year. */
+const SETTING_HOURS_MAX = 8760;
 /** An hour: no setting may delay mail longer. */
 export const SETTING_SECONDS_MAX = 3600;
 
@@ -38,6 +40,13 @@ const SETTINGS = {
     90,
     RETENTION_DAYS_MAX,
     'Days that mail is kept which nobody has to handle any more.',
+  ),
+  remindAfterHours: number(
+    'remind_after_hours',
+    24,
+    SETTING_HOURS_MAX,
+    'Hours until an agent is reminded, once, of a message that needs its reply. 0 is never.',
+    0,
   ),
   logLevel: choice('log_level', 'info', LOG_LEVELS, 'debug, info, warn, error or silent.'),
   lanListen: address(
@@ -91,13 +100,20 @@ const NAMES = Object.keys(SETTINGS) as (keyof HostConfig)[];
 const DEFAULTS = Object.fromEntries(NAMES.map((name) => [name, SETTINGS[name].byDefault])) as HostConfig;
 const KEYS = NAMES.map((name) => SETTINGS[name].key);
 
-/** A number above 0, as a number or as text. */
-function number(key: string, byDefault: number, most: number, comment: string): Setting<number> {
+/** A number above 0, or `least` that is also allowed, as a number or as text. */
+function number(key: string, byDefault: number, most: number, comment: string, least?: number): Setting<number> {
   const parse = (value: unknown): number | undefined => {
     const read = typeof value === 'string' && /^[0-9]+(?:\.[0-9]+)?$/.test(value) ? Number(value) : value;
-    return typeof read === 'number' && read > 0 && read <= most ? read : undefined;
+    return typeof read === 'number' && (read > 0 || read === least) && read <= most ? read : undefined;
   };
-  return { key, byDefault, example: byDefault, comment, parse, expected: `a number above 0, at most ${most}` };
+  return {
+    key,
+    byDefault,
+    example: byDefault,
+    comment,
+    parse,
+    expected: `${least === undefined ? 'a number above 0' : `a number from ${least}`}, at most ${most}`,
+  };
 }
 
 function choice<Choice extends string>(

@@ -41,6 +41,11 @@ export function partsOfAddress(address: string): { name: string; host: HostName 
   return form?.type === 'agent' && form.host !== null ? { name: form.name, host: form.host } : undefined;
 }
 
+/** The name in a concrete address; empty when it has no valid form. */
+export function nameIn(address: string): string {
+  return partsOfAddress(address)?.name ?? '';
+}
+
 /** Names of agents and roles are compared lowercased. */
 export function foldName(name: string): string {
   return name.toLowerCase();

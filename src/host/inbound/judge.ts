@@ -10,7 +10,7 @@
  * results.
  */
 import { type ItemId, parseMessageId } from '../../protocol/names.ts';
-import { HOST_VOICE, OWNER_NAME, foldName, isSameHost, isSameName, partsOfAddress } from '../core/address.ts';
+import { HOST_VOICE, OWNER_NAME, foldName, isSameHost, isSameName, nameIn, partsOfAddress } from '../core/address.ts';
 import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom, messageIdTimeMs } from '../core/message-id.ts';
 import {
   type Address,
@@ -92,7 +92,7 @@ function judgeAddresses(context: HostContext, envelope: Envelope, peer: PeerRow)
   const { hostName } = context.identity();
   if (!livesOn(envelope.from, peer.hostName))
     return keep('wrong-from', `${envelope.from} does not live on ${peer.hostName}`);
-  if (isSameName(partsOfAddress(envelope.from)?.name ?? '', HOST_VOICE))
+  if (isSameName(nameIn(envelope.from), HOST_VOICE))
     return keep('wrong-from', `${envelope.from} is no agent: it is how a host speaks to its own agents`);
   if (!isSameHost(envelope.to_host, hostName)) return keep('wrong-target', `it is for the host ${envelope.to_host}`);
   const elsewhere = envelope.to.find((address) => !livesOn(address, hostName));
@@ -174,7 +174,7 @@ function judgeRecipients(reader: Reader, context: HostContext, opened: Opened): 
 
 /** The mailbox that an address of this host means now; a former name is forwarded. */
 function mailboxFor(reader: Reader, address: Address): Delivery | undefined {
-  const name = foldName(partsOfAddress(address)?.name ?? '');
+  const name = foldName(nameIn(address));
   if (name === OWNER_NAME) return { agentId: OWNER_ID, forwardedFrom: null };
   const named = reader.get('agentName', name);
   const agent = named && reader.get('agent', named.agentId);

@@ -22,6 +22,7 @@ import type { Reader } from '../store/host-store.ts';
 import { cursorOf, parseCursor, summaryOf } from './inbox-pages.ts';
 import { advanceAll } from './inbox.ts';
 import { markNotified } from '../outbox/receipts.ts';
+import { isOwed } from '../mailbox/debts.ts';
 import { mailboxOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 import { SEARCH_BYTES_MAX, SEARCH_MESSAGES_MAX, hasAll, wordsOf } from './search.ts';
 
@@ -74,7 +75,7 @@ async function listPage(
     }
     last = key[1];
     const found = look.at(last);
-    if (!found || listed.has(found.entry.thread) || !(await look.isMeant(found))) continue;
+    if (!found || listed.has(found.entry.thread) || !look.isMeant(found)) continue;
     // Its newest message that is meant is in a page before.
     if (before !== undefined && (await look.isMeantFrom(found.entry, before, state))) continue;
     listed.add(found.entry.thread);
@@ -99,7 +100,6 @@ async function conversationOf(
   { entry: { thread }, message: newest, entry }: MailboxMessage,
   fresh: number[],
 ): Promise<ConversationSummary> {
-  const answered = new Set<string>();
   const senders = new Set<string>();
   const unread: string[] = [];
   const notDone: string[] = [];
@@ -113,13 +113,12 @@ async function conversationOf(
     // A set keeps the place of the first: the oldest message comes last.
     senders.delete(message.from);
     senders.add(message.from);
-    if (message.fromAgent === agentId && message.replyTo !== null) answered.add(message.replyTo);
     if (!own) continue;
     if (own.notifiedAtMs === null) fresh.push(key[2]);
     if (own.state === 'unread') unread.push(row);
     if (own.state === 'acked') continue;
     notDone.push(row);
-    needsReply ||= message.needsReply && !answered.has(row);
+    needsReply ||= isOwed(reader, agentId, key[2]);
   }
   // A message that is older than those that were counted.
   if (entry.state === 'unread' && !unread.includes(newest.ref)) unread.push(newest.ref);
@@ -161,7 +160,7 @@ export async function markAllRead(
           break;
         }
         const found = look.at(key[1]);
-        if (found && (await look.isMeant(found))) meant.push({ message_id: found.message.ref });
+        if (found && look.isMeant(found)) meant.push({ message_id: found.message.ref });
       }
       return { changed: advanceAll(tx, context, agentId, meant, 'read').length, next };
     });
@@ -192,8 +191,6 @@ class MailboxFilter {
   readonly agentId: AgentId;
   readonly #filters: Filters;
   readonly #words: readonly string[];
-  /** What the holder of the mailbox replied to, by conversation: read once for an answer. */
-  readonly #answered = new Map<MessageRow['thread'], ReadonlySet<MessageRow['ref']>>();
   messages = 0;
   backToMs: number | null = null;
   #bytes = 0;
@@ -218,12 +215,11 @@ class MailboxFilter {
     return { position, entry, message: messageOf(this.reader, entry.ref) };
   }
 
-  async isMeant(found: MailboxMessage): Promise<boolean> {
+  isMeant({ position, message }: MailboxMessage): boolean {
     const { from, kind, needs_reply: needsReply } = this.#filters;
-    const { message } = found;
     if (from !== undefined && message.from.toLowerCase() !== from.toLowerCase()) return false;
     if (kind !== undefined && message.kind !== kind) return false;
-    if (needsReply !== undefined && needsReply !== (await this.#needsReply(found))) return false;
+    if (needsReply !== undefined && needsReply !== isOwed(this.reader, this.agentId, position)) return false;
     if (this.#words.length === 0) return true;
     this.#bytes += message.bodyBytes;
     return hasAll(this.reader, message, this.#words);
@@ -236,30 +232,9 @@ class MailboxFilter {
       const entry = reader.get('entry', agentId, key[2]);
       if (!entry || !isInState(entry, state)) continue;
       this.messages++;
-      if (await this.isMeant({ position: key[2], entry, message: messageOf(reader, entry.ref) })) return true;
+      if (this.isMeant({ position: key[2], entry, message: messageOf(reader, entry.ref) })) return true;
     }
     return false;
-  }
-
-  /** It asks for a reply, is not acked, and the holder of the mailbox sent no reply to it. */
-  async #needsReply({ entry: { state, thread }, message }: MailboxMessage): Promise<boolean> {
-    if (!message.needsReply || state === 'acked') return false;
-    let answered = this.#answered.get(thread);
-    if (!answered) {
-      answered = await this.#answeredIn(thread);
-      this.#answered.set(thread, answered);
-    }
-    return !answered.has(message.ref);
-  }
-
-  /** The messages of a conversation that the holder of the mailbox replied to. */
-  async #answeredIn(thread: MessageRow['thread']): Promise<Set<MessageRow['ref']>> {
-    const answered = new Set<MessageRow['ref']>();
-    for await (const { row } of this.reader.range('threadEntry', [this.agentId, thread])) {
-      const { fromAgent, replyTo } = messageOf(this.reader, row);
-      if (fromAgent === this.agentId && replyTo !== null) answered.add(replyTo);
-    }
-    return answered;
   }
 }
 

@@ -12,7 +12,7 @@ import { liveSessions, type WakeAgent, type WakeResult } from '../agents/session
 import type { SendResult } from '../contract/mail.ts';
 import { RECIPIENTS_MAX } from '../contract/limits.ts';
 import type { HostContext } from '../base/context.ts';
-import { addressOf } from '../core/address.ts';
+import { addressOf, isSameName, nameIn, parseAddress } from '../core/address.ts';
 import { byPeer, type LocalTarget, type RemoteTarget, type Target } from '../core/recipients.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import type {
@@ -23,7 +23,9 @@ import type {
   MessageRow,
   Origin,
   SentRecipient,
+  SentRow,
 } from '../core/rows.ts';
+import { closeOwedOf, openAsked } from '../mailbox/debts.ts';
 import { keepSent, nameOf, newMessage, refuseAbsentAgent, type StoredEntry, storeMessage } from '../mailbox/mailbox.ts';
 import { queueEnvelope } from '../outbox/outbox.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
@@ -121,13 +123,16 @@ async function storeMail(
   const locals = targets.filter((target) => target.type === 'local');
   const entries = storeMessage(tx, context, message, body, locals);
   const threadPosition = keepSent(tx, senderId, message, body);
-  tx.put('sent', [message.ref], {
+  const sent: SentRow = {
     ref: message.ref,
     agentId: senderId,
     createdAtMs: message.createdAtMs,
     recipients: targets.map((target) => sentRecipient(target, message.createdAtMs)),
     threadPosition,
-  });
+  };
+  tx.put('sent', [message.ref], sent);
+  openAsked(tx, message, sent, new Set(targets.flatMap((target, at) => (isOfGroup(target) ? [at] : []))));
+  if (answers && targets.some((target) => isSenderOf(target, answers))) closeOwedOf(tx, senderId, answers);
   tx.put('sentBy', [senderId, message.createdAtMs, message.ref], true);
   tx.afterCommit(() => context.emit({ type: 'sent-changed', agentId: senderId }));
   for (const { peer, recipients } of byPeer(targets)) {
@@ -171,6 +176,16 @@ function refuseTooLarge(wireBytes: number, targets: readonly Target[]): Refusal 
     `body becomes ${wireBytes} bytes when it is sealed for another host, which takes at most ${LAN_ITEM_BYTES_MAX}: nothing was sent. Send it in parts, or put it where refs can point to it.`,
     { field: 'body', bytes: wireBytes, bytes_max: LAN_ITEM_BYTES_MAX },
   );
+}
+
+/** Only a role or `*` meant it. */
+function isOfGroup({ addressedAs }: Target): boolean {
+  return addressedAs.every((text) => parseAddress(text)?.type !== 'agent');
+}
+
+function isSenderOf(target: Target, { from, fromAgent, fromPeer }: MessageRow): boolean {
+  if (target.type === 'local') return target.agentId === fromAgent;
+  return target.peer.peerId === fromPeer && isSameName(nameIn(target.address), nameIn(from));
 }
 
 function sentRecipient(target: Target, atMs: number): SentRecipient {

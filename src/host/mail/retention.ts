@@ -135,6 +135,7 @@ function dropSentIfDue(
     tx.put('identity', [], { ...identity, sentForgottenMs: sent.createdAtMs });
   }
   tx.delete('sent', [ref]);
+  tx.delete('asked', [agentId, ref]);
   tx.delete('sentBy', [agentId, sent.createdAtMs, ref]);
   if (sent.threadPosition !== null) tx.delete('threadEntry', [agentId, message.thread, sent.threadPosition]);
   release(tx, ref);

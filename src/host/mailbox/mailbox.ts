@@ -28,6 +28,7 @@ import {
 } from '../core/rows.ts';
 import { type Mentioned, mentionsIn, wakesRecipient } from '../core/waking.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
+import { closeOwed, openOwed, settleByAnswer, settleByStates } from './debts.ts';
 
 /** The mailbox that a message goes into. */
 export interface Delivery {
@@ -70,6 +71,8 @@ export function storeMessage(
     const names = forwardedFrom === null ? [name] : [name, forwardedFrom];
     const wakes = wakesRecipient(message, mentioned, { agentId, names, host }, answered);
     const position = putEntry(tx, agentId, message, { wakes, forwardedFrom });
+    openOwed(tx, agentId, position, message, { sinceMs: message.storedAtMs, isReminded: false });
+    if (answered?.fromAgent === agentId) settleByAnswer(tx, agentId, message);
     stored.push({ agentId, position, wakes });
     tx.afterCommit(() => context.emit({ type: 'mail-stored', agentId, position, wakes }));
   }
@@ -150,6 +153,7 @@ export function dropEntry(tx: Transaction, agentId: AgentId, position: number, e
   tx.delete('unacked', [agentId, position]);
   tx.delete('threadEntry', [agentId, entry.thread, position]);
   tx.delete('place', [agentId, entry.ref]);
+  closeOwed(tx, agentId, position);
   release(tx, entry.ref);
 }
 
@@ -178,6 +182,7 @@ export function advanceEntry(
   if (change === 'acked') {
     next.ackedAtMs = nowMs;
     tx.delete('unacked', [agentId, position]);
+    closeOwed(tx, agentId, position);
   }
   tx.put('entry', [agentId, position], next);
   return true;
@@ -323,7 +328,9 @@ function changeRecipients(
   if (!row) return false;
   const recipients = row.recipients.map(change);
   if (recipients.every((recipient, at) => recipient === row.recipients[at])) return false;
-  tx.put('sent', [ref], { ...row, recipients });
+  const after = { ...row, recipients };
+  tx.put('sent', [ref], after);
+  settleByStates(tx, row, after);
   tx.afterCommit(() => context.emit({ type: 'sent-changed', agentId: row.agentId }));
   return true;
 }

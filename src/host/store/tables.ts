@@ -11,6 +11,7 @@ import { Packr } from 'msgpackr';
 import type { Sha256Hex } from '../../protocol/digest.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import type { AskedRow, OwedRow } from '../core/debts.ts';
 import type { QuarantineLossRow, QuarantineRow, QuarantineUsage } from '../core/quarantine.ts';
 import type {
   AgentId,
@@ -85,6 +86,13 @@ export const TABLES = {
   /** The number of mailboxes and senders that keep a message. */
   held: table<[MessageRef], number>(0x19, ['text'], 'of mail'),
   unacked: table<[AgentId, position: number], true>(0x1a, ['text', 'number']),
+  /** The questions of a mailbox that its agent has neither answered nor acked, and those to remind it of. */
+  owed: table<[AgentId, position: number], OwedRow>(0x1b, ['text', 'number'], 'of mail'),
+  owedDue: table<[sinceMs: number, AgentId, position: number], true>(0x1c, ['number', 'text', 'number']),
+  /** The questions that an agent sent and that somebody still owes an answer to. */
+  asked: table<[AgentId, MessageRef], AskedRow>(0x1d, ['text', 'text'], 'of mail'),
+  /** Present once the three tables above hold what a store from before them had open. */
+  debtsKept: table<[], { sinceMs: number }>(0x1e, []),
   outbox: table<[rowId: number], OutboxRow>(0x20, ['number'], 'of mail'),
   outboxWire: table<[rowId: number], Buffer>(0x21, ['number']),
   outboxDue: table<[PeerId, nextAtMs: number, rowId: number], true>(0x22, ['text', 'number', 'number']),

@@ -25,11 +25,18 @@ describe('loadConfig', () => {
       lanAdvertise: undefined,
       webListen: { host: '127.0.0.1', port: 8790 },
       retentionDays: 90,
+      remindAfterHours: 24,
       logLevel: 'info',
       retryFirstSeconds: 5,
       retryLongestSeconds: 900,
       relayPollSeconds: 15,
     });
+  });
+
+  test('a reminder of an unanswered message may come never: 0 hours', async () => {
+    expect(await configOf('remind_after_hours = 0')).toMatchObject({ remindAfterHours: 0 });
+    expect(await configOf('', { POSTE_REMIND_AFTER_HOURS: '1.5' })).toMatchObject({ remindAfterHours: 1.5 });
+    await expect(configOf('remind_after_hours = -1')).rejects.toThrow('must be a number from 0, at most 8760');
   });
 
   test('when what failed is tried again, and how often a relay is asked, may be shortened', async () => {
@@ -140,6 +147,6 @@ test('the file of a new host says what holds without it, also when every comment
   const uncommented = newConfigText().replaceAll(/^# (?=[a-z_]+ = )/gm, '');
   const { lanAdvertise, ...said } = configOfToml(uncommented, 'config.toml');
   expect(loadConfig({ file: '/nowhere', environment: {} })).toMatchObject(said);
-  expect(Object.keys(said)).toHaveLength(7);
+  expect(Object.keys(said)).toHaveLength(8);
   expect(lanAdvertise).toBeDefined();
 });
