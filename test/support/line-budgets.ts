@@ -5,7 +5,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/cli': 610,
   'src/cli/host': 2750,
   'src/cli/lib': 2470,
-  'src/cli/mail': 2820,
+  'src/cli/mail': 2920,
   'src/cli/relay': 4640,
   'src/host': 920,
   'src/host/agents': 800,
@@ -48,21 +48,21 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/browser': 2370,
   'test/control': 760,
   'test/crash': 1630,
-  'test/e2e': 3390,
+  'test/e2e': 3490,
   'test/http': 9820,
   'test/postgres': 2090,
   'test/property': 3980,
   'test/spec': 6070,
   'test/support': 19370,
   'test/unit': 8430,
-  'test/unit/cli': 7860,
-  'test/unit/host': 16900,
+  'test/unit/cli': 7950,
+  'test/unit/host': 16930,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 86400,
-  test: 101840,
+  src: 86500,
+  test: 102070,
   'bench scripts': 11480,
 };

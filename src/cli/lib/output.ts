@@ -32,6 +32,13 @@ export function endWithOutput({ stdout, stderr, abort }: CommandContext, fail: (
   stderr.on('error', () => {});
 }
 
+/** Resolves when the text has left this process. */
+export function writeAll(stream: OutputStream, text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    stream.write(text, (error) => (error ? reject(error) : resolve()));
+  });
+}
+
 /** Waits while the reader is slower. */
 export async function write({ stdout }: CommandContext, text: string): Promise<void> {
   if (!stdout.write(text)) await once(stdout, 'drain');

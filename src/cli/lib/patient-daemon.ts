@@ -20,7 +20,7 @@ const GONE_CODES: ReadonlySet<string> = new Set([
   'STORE_FAILED',
 ]);
 
-type Options = Pick<CallOptions, 'silenceMs'>;
+type Options = Pick<CallOptions, 'silenceMs' | 'callId'>;
 export type AskDaemon = PatientDaemon['ask'];
 
 export class PatientDaemon {

@@ -4,30 +4,32 @@
  */
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
-import type { InboxInput, InboxResult, MessageSummary, SearchResult } from '../../host/contract/mail.ts';
-import { type FullMessage, type FullSummary, fullMessage, fullSummary } from '../../host/contract/usual-mail.ts';
-import { UNTRUSTED_TEXT } from '../../host/core/untrusted-text.ts';
+import type { InboxInput, InboxResult, MessageSummary } from '../../host/contract/mail.ts';
+import { fullSummary } from '../../host/contract/usual-mail.ts';
 import { READ_MAX, INBOX_WAIT_MS_MAX, LIST_LIMIT_MAX } from '../../host/contract/limits.ts';
 import { OWNER_NAME } from '../../host/core/address.ts';
-import { countText } from '../../host/core/spans.ts';
 import { ownPaths } from '../../host/base/paths.ts';
-import { printable, printableText } from '../../protocol/printable.ts';
+import { printable } from '../../protocol/printable.ts';
 import { Attendance } from '../lib/attendance.ts';
-import type { CommandContext, OutputStream } from '../lib/context.ts';
+import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, actingCommand } from '../lib/daemon-call.ts';
 import { CommandFailed, EXIT, stopping, usageFailure } from '../lib/exit.ts';
-import { formatFields, jsonLine } from '../lib/format.ts';
-import { formatMoment, formatTime, type Screen, screenOf, applyStyle } from '../lib/screen.ts';
+import { jsonLine } from '../lib/format.ts';
+import { writeAll } from '../lib/output.ts';
+import { formatMoment, screenOf, applyStyle } from '../lib/screen.ts';
 import { PatientDaemon } from '../lib/patient-daemon.ts';
-import { shortIds, table, cutTo } from '../lib/table.ts';
-import { wholeNumber, withoutUndefined } from '../lib/values.ts';
+import { shortIds, cutTo } from '../lib/table.ts';
+import { seconds, wholeNumber, withoutUndefined } from '../lib/values.ts';
+import { foundText, inboxText, kindText } from './mail-text.ts';
 import { type PageFlags, withPageFlags, messageMeant, messagesMeant } from './send.ts';
+import { printWhenListed } from './wait-for-mail.ts';
 
 const INBOX_NOTES = `
 Reading marks messages as read, unless you add --peek. An ack says that you have dealt with a message. --follow prints a
 line for each message, or a JSON document with --json, goes on when the daemon restarts, and ends at ctrl-c with 130.
-Its reader is live meanwhile, and what it prints counts as notified. Do not pass the link of --web on a command
-line, where every user of the machine can read it and use it first.
+Its reader is live meanwhile, and what it prints counts as notified. --wait ends with 0 as soon as there is mail, and
+with 75 when none came. Do not pass the link of --web on a command line, where every user of the machine can read it
+and use it first.
 
 Examples:
   $ poste inbox --as reviewer
@@ -37,6 +39,7 @@ Examples:
   $ poste inbox search --as reviewer flaky test
   $ poste inbox list --as owner --state all --json
   $ poste inbox --follow --as reviewer
+  $ poste inbox --wait 600 --as ci --reply-to 06EXAMPLE0000000000000000
   $ poste inbox --web`;
 
 export function inboxCommand(context: CommandContext): Command {
@@ -74,6 +77,8 @@ async function openPage(context: CommandContext, { as, ...flags }: ActingFlags, 
 interface ListFlags extends ActingFlags, PageFlags, Pick<InboxInput, 'state'> {
   web?: boolean;
   follow?: boolean;
+  wait?: number;
+  replyTo?: string;
 }
 
 function listCommand(context: CommandContext): Command {
@@ -91,14 +96,28 @@ function listCommand(context: CommandContext): Command {
           'limit',
           'cursor',
         ]),
+      )
+      .addOption(
+        new Option('--wait <seconds>', 'wait so long for mail where none is there; exits with 75 when none came')
+          .argParser(seconds)
+          .conflicts(['web', 'follow', 'cursor']),
+      )
+      .addOption(
+        new Option('--reply-to <message>', 'only the answers to this message, read ones too').conflicts([
+          'web',
+          'follow',
+        ]),
       ),
   )
     .addHelpText('after', '\nExample:\n  $ poste inbox list --as reviewer --state all')
     .action(async (flags: ListFlags, self: Command) => {
-      const { state, limit, cursor } = flags;
-      if (flags.web) await openPage(context, flags, self);
-      else if (flags.follow) await follow(context, flags);
-      else await show(context, { action: 'list', ...withoutUndefined({ state, limit, cursor }) }, flags);
+      const { state, limit, cursor, wait, replyTo } = flags;
+      if (flags.web) return openPage(context, flags, self);
+      if (flags.follow) return follow(context, flags);
+      const reply_to = replyTo === undefined ? undefined : await messageMeant(context, replyTo, flags);
+      const input = { action: 'list' as const, ...withoutUndefined({ state, limit, cursor, reply_to }) };
+      if (wait === undefined) return show(context, input, flags);
+      return printWhenListed(context, { ...flags, wait }, input, (result) => shownText(context, result, flags));
     });
 }
 
@@ -158,7 +177,7 @@ function searchCommand(context: CommandContext): Command {
 
 async function show(context: CommandContext, input: InboxInput, flags: ActingFlags): Promise<void> {
   const result = await ask(context, 'mail-inbox', input, flags);
-  context.stdout.write(flags.json ? jsonLine(result) : inboxText(screenOf(context), result, flags.as ?? ''));
+  context.stdout.write(shownText(context, result, flags));
   const missing = result.not_found ?? [];
   if (missing.length === 0) return;
   throw new CommandFailed(
@@ -171,103 +190,8 @@ async function show(context: CommandContext, input: InboxInput, flags: ActingFla
   );
 }
 
-export function inboxText(screen: Screen, result: InboxResult, as: string): string {
-  const { unread, total, changed = [], next_cursor } = result;
-  const summaries = (result.summaries ?? []).map((summary) => fullSummary(summary, as));
-  const messages = (result.messages ?? []).map((message) => fullMessage(message, as));
-  const parts = [`${as}: ${unread} unread of ${total}.\n`];
-  // The words of others come under the sentence that says whose they are.
-  if (summaries.length + messages.length > 0) parts.push(agentNotice(screen, as));
-  if (summaries.length > 0) parts.push(`\n${summariesText(screen, summaries)}`);
-  for (const message of messages) parts.push(`\n${messageText(screen, message)}`);
-  if (!result.messages && !result.summaries) parts.push(changedText(changed.length));
-  if (next_cursor !== undefined) parts.push(`\nMore: --cursor ${next_cursor}\n`);
-  const [first] = [...summaries, ...messages];
-  if (first) parts.push(nextStep(screen, as, first.message_id, messages.length > 0));
-  return parts.join('');
-}
-
-/** An agent may read what is no terminal; a person knows whose words a mail holds. */
-function agentNotice({ columns }: Screen, as: string): string {
-  return columns === undefined && as !== OWNER_NAME ? `${UNTRUSTED_TEXT}\n` : '';
-}
-
-function changedText(count: number): string {
-  if (count === 0) return 'Nothing changed.\n';
-  return `${countText(count, 'message')} acked.\n`;
-}
-
-/** The command that a person may type next. */
-function nextStep(screen: Screen, as: string, messageId: string, isRead: boolean): string {
-  if (screen.columns === undefined) return '';
-  const [id = ''] = shortIds([messageId]);
-  const asWhom = printable(as);
-  const command = isRead ? `poste reply --as ${asWhom} ${id} --body -` : `poste inbox read --as ${asWhom} ${id}`;
-  return applyStyle(screen, 'dim', `\n${isRead ? 'Answer' : 'Read'} with: ${command}\n`);
-}
-
-function foundText(screen: Screen, as: string, result: SearchResult): string {
-  const { summaries, looked_at, looked_back_to, next_cursor } = result;
-  const found =
-    summaries.length === 0
-      ? 'No message matches.\n'
-      : `${agentNotice(screen, as)}${summariesText(
-          screen,
-          summaries.map((summary) => fullSummary(summary, as)),
-        )}`;
-  if (next_cursor === null || looked_back_to === null) return found;
-  const back = `Searched ${countText(looked_at, 'message')}, back to ${formatMoment(screen, looked_back_to)}`;
-  return `${found}\n${back}. Older ones: --cursor ${next_cursor}\n`;
-}
-
-export function summariesText(screen: Screen, summaries: readonly FullSummary[]): string {
-  return table<FullSummary>(
-    screen,
-    [
-      { title: 'MESSAGE', id: ({ message_id }) => message_id },
-      { title: 'STATE', cell: ({ state }) => state, style: ({ state }) => (state === 'unread' ? 'green' : 'dim') },
-      { title: 'KIND', cell: (summary) => kindText(summary) },
-      { title: 'FROM', cell: ({ from }) => from },
-      { title: 'STORED', time: ({ stored_at }) => stored_at },
-      {
-        title: 'SUBJECT',
-        cell: ({ subject }) => subject,
-        style: ({ state }) => (state === 'unread' ? 'bold' : undefined),
-      },
-    ],
-    summaries,
-  );
-}
-
-export function kindText({ kind, needs_reply, origin }: Pick<FullSummary, 'kind' | 'needs_reply' | 'origin'>): string {
-  return [kind, ...(needs_reply ? ['needs reply'] : []), ...(origin === 'external' ? ['from outside'] : [])].join(', ');
-}
-
-/** A whole message. Every line of its body starts with a bar, so that it cannot look like output of ours. */
-export function messageText(screen: Screen, message: FullMessage): string {
-  const { message_id, from, to, subject, kind, needs_reply, origin, created_at, refs, body } = message;
-  const { recipients, recipient_count } = message.outcome;
-  const head = [
-    ['message', message_id],
-    ['from', `${from}${origin === 'external' ? ' (content from outside)' : ''}`],
-    ['to', recipients ? recipientsText(recipients, recipient_count) : to.join(', ')],
-    ['sent', formatTime(screen, created_at)],
-    ['kind', needs_reply ? `${kind}, needs a reply` : kind],
-    ['subject', subject],
-    ...refs.map((ref) => ['ref', ref]),
-  ];
-  const bar = applyStyle(screen, 'dim', '|');
-  const shown = printableText(body).replace(/^.*$/gm, (line) => `${bar} ${line}`);
-  const rest = message.next_body_offset === null ? '' : `(continues: --offset ${message.next_body_offset})\n`;
-  return `${formatFields(head, 8, '')}${shown}\n${rest}`;
-}
-
-function recipientsText(
-  recipients: NonNullable<FullMessage['outcome']['recipients']>,
-  count = recipients.length,
-): string {
-  const shown = recipients.map(({ to, state }) => `${to} (${state})`).join(', ');
-  return count > recipients.length ? `${shown} and ${count - recipients.length} more` : shown;
+function shownText(context: CommandContext, result: InboxResult, { json, as = '' }: ActingFlags): string {
+  return json ? jsonLine(result) : inboxText(screenOf(context), result, as);
 }
 
 /** A time longer than the daemon waits. */
@@ -302,13 +226,6 @@ export async function follow(context: CommandContext, flags: ActingFlags): Promi
     if (!signal.aborted) throw error;
   }
   context.exitCode = EXIT.interrupted;
-}
-
-/** Resolves when the text has left this process. */
-function writeAll(stream: OutputStream, text: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    stream.write(text, (error) => (error ? reject(error) : resolve()));
-  });
 }
 
 class FollowedMailbox {

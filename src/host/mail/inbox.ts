@@ -130,15 +130,14 @@ async function list(
   const look = async (reader: Reader): Promise<ListPage | Refusal> => {
     const fresh: number[] = [];
     const result = await complete(reader, agentId, () => listPage(reader, agentId, input, fresh));
-    return isRefusal(result) ? result : { result, fresh };
+    return isRefusal(result) ? result : { result, fresh: input.peek === true ? [] : fresh };
   };
   const { wait_seconds = 0 } = input;
   if (waiter && wait_seconds > 0) return waitForPage(context, agentId, waiter, wait_seconds, look);
   const page = await context.store.read(look);
   if (isRefusal(page)) return page;
   const { result, fresh } = page;
-  if (fresh.length > 0 && input.peek !== true)
-    await context.store.transact((tx) => markNotified(tx, context, agentId, fresh));
+  if (fresh.length > 0) await context.store.transact((tx) => markNotified(tx, context, agentId, fresh));
   return result;
 }
 

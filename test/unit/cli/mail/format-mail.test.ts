@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { messageText, summariesText } from '../../../../src/cli/mail/mailbox.ts';
+import { messageText, summariesText } from '../../../../src/cli/mail/mail-text.ts';
 import { deliveryText, sentListText } from '../../../../src/cli/mail/send.ts';
 import type { SentMessage } from '../../../../src/host/contract/sent-mail.ts';
 import { fullMessage } from '../../../../src/host/contract/usual-mail.ts';

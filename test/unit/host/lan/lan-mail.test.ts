@@ -4,6 +4,7 @@ import type { OutboxState } from '../../../../src/host/core/rows.ts';
 import type { InboxResult } from '../../../../src/host/contract/mail.ts';
 import { addAgent, removeAgent } from '../../../../src/host/agents/agents.ts';
 import { useInbox } from '../../../../src/host/mail/inbox.ts';
+import { hearOfWait } from '../../../../src/host/mail/inbox-waits.ts';
 import { putOutboxRow } from '../../../../src/host/outbox/outbox.ts';
 import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
 import { setAddress, unpair } from '../../../../src/host/peers/peers.ts';
@@ -21,6 +22,7 @@ import {
   until,
 } from '../../../support/lan-hosts.ts';
 import { accepted, addAgents, idOf, send } from '../../../support/mail-context.ts';
+import { ManualTimers } from '../../../support/manual-time.ts';
 import { PATIENCE_MS } from '../../../support/patience.ts';
 import { IS_THOROUGH } from '../../../support/thorough.ts';
 
@@ -112,6 +114,20 @@ describe('mail between paired hosts', () => {
     const rows = await outboxRowsOf(here);
     expect(rows).toMatchObject([{ state: 'done', confirmed: ['bob@there'], nextAtMs: null }]);
     expect(await here.context.store.read((reader) => reader.get('outboxWire', rows[0]?.rowId ?? 0))).toBeUndefined();
+  });
+
+  test('answers a call in which its recipient waits, and its sender learns that it was notified', async () => {
+    const [here, there] = await pairedWithAgents();
+    const bob = await idOf(there.context, 'bob');
+    const waiter = { timers: new ManualTimers(), signal: new AbortController().signal, callId: 'c' };
+    const waits = useInbox(there.context, bob, { wait_seconds: 50 }, waiter);
+    const message_id = await sendTo(here, 'eve', 'bob@there', 'one');
+    expect(accepted(await waits).summaries).toMatchObject([{ subject: 'one' }]);
+    expect(await hearOfWait(there.context, bob, { call: 'c' })).toEqual({ counted: true });
+    await until(here, async () => {
+      const [sent] = accepted(await listSent(here.context, await idOf(here.context, 'eve'), { message_id })).messages;
+      return sent?.recipients[0]?.state === 'notified' ? true : undefined;
+    });
   });
 
   test('in both ways at once, many times, is in its mailbox once each', async () => {

@@ -189,6 +189,14 @@ describe('what the sender of mail for an agent that waits is told', () => {
     expect(wake.tried).toEqual([]);
   });
 
+  test('a wait that peeks is no proof, and marks nothing', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    const { answer } = await wait(wake, 'c', { peek: true });
+    expect(await send(wake)).toMatchObject({ status: 'offline' });
+    expect(ids(await answer)).toHaveLength(1);
+    expect([await heard(wake, 'c'), await notified(wake)]).toEqual([{ counted: false }, [false]]);
+  });
+
   test('two waits of one agent get the same mail, and one that passes it on is proof', async () => {
     const wake = await wakeContext(['alice', 'bob']);
     const [lost, kept] = [await wait(wake, 'a'), await waitAndPassOn(wake, 'b')];
@@ -255,7 +263,7 @@ describe('a wait for the answer to a message', () => {
     expect(ids(all)).toEqual([second]);
     const { next_cursor } = all;
     const rest = accepted(await useInbox(wake.context, bob, { reply_to: wake.question, cursor: next_cursor ?? '' }));
-    expect([ids(rest), rest.next_cursor]).toEqual([[first], null]);
+    expect([ids(rest), rest.next_cursor]).toEqual([[first], undefined]);
     accepted(await useInbox(wake.context, bob, { action: 'ack', message_ids: [first] }));
     const unacked = accepted(await useInbox(wake.context, bob, { reply_to: wake.question, state: 'unacked' }));
     expect(ids(unacked)).toEqual([second]);
