@@ -275,8 +275,7 @@ async function wakeRecipients(
       // Both from now on. A doorbell rings only when no wait was answered.
       const waking = wakes ? wakeAgent?.(agentId, result.message_id as MessageRef) : undefined;
       const isBrought = await context.waits.hasBrought(agentId, position);
-      const woken = await waking;
-      const outcome = isBrought ? ANSWERED_WAIT : woken;
+      const outcome = isBrought ? ANSWERED_WAIT : await waking;
       if (!outcome) return undefined;
       return { at, outcome, note: await context.store.read((reader) => noteLocal(reader, context, target)) };
     }),

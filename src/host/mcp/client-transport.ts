@@ -92,7 +92,7 @@ export class ClientTransport implements Transport {
     }
     try {
       await this.#write(message);
-      this.#tellWritten(id, true);
+      this.#tellWritten(id, isJSONRPCResultResponse(message));
     } finally {
       this.#tellWritten(id, false);
     }

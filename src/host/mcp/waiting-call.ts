@@ -39,8 +39,8 @@ export async function callWaiting(
   try {
     const options = { signal, callId: call, silenceMs: LIST_WAIT_SECONDS_MAX * 1000 + WAIT_SLACK_MS };
     const answer = await link.call('mail-inbox', input, options);
-    // When nothing came, nobody asks what became of the answer.
-    if (answer.wait === undefined) void tell(link, call, whenWritten(id));
+    // When nothing came, nobody asks what became of the answer. One to a cancelled request is not sent.
+    if (answer.wait === undefined) void tell(link, call, signal.aborted ? Promise.resolve(false) : whenWritten(id));
     return answer;
   } finally {
     endProgress();

@@ -192,7 +192,7 @@ describe('marking', () => {
     ['message_ids', { action: 'read' }],
     ['message_ids', { action: 'ack' }],
     ['thread', { action: 'thread' }],
-    ['peek', { action: 'list', peek: true }],
+    ['peek', { action: 'thread', thread: 'a', peek: true }],
     ['message_ids', { message_ids: ['a'] }],
     ['cursor', { action: 'ack', message_ids: ['a'], cursor: 'x' }],
     ['body_offset', { action: 'read', message_ids: ['a', 'b'], body_offset: 1 }],
