@@ -61,8 +61,8 @@ async function idleOf(store: BenchEngine['store']): Promise<void> {
       throw error;
     },
   });
-  await compaction.look();
-  await compaction.look();
+  await compaction.run();
+  await compaction.run();
   await compaction.stop();
 }
 

@@ -290,7 +290,7 @@ async function startDiskGuard({ options, services, engine }: ServeParts): Promis
     },
     onError: (error) => log.error({ err: error }, 'the free space of the disk could not be looked at'),
   });
-  services.add('disk guard', { stop: () => disk.close() });
+  services.add('disk guard', disk);
   return disk;
 }
 

@@ -37,11 +37,11 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/engine': 2730,
   'src/relay/http': 2880,
   'src/relay/image': 1350,
-  'src/relay/jobs': 1040,
+  'src/relay/jobs': 990,
   'src/relay/operator': 3220,
   'src/relay/replay': 3750,
   'src/relay/serve': 730,
-  'src/relay/shared-log': 5210,
+  'src/relay/shared-log': 5200,
   'src/relay/standby': 750,
   'src/relay/store': 7130,
   'src/web': 4890,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 86500,
+  src: 86430,
   test: 102070,
   'bench scripts': 11480,
 };

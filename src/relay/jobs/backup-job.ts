@@ -62,11 +62,11 @@ const RETRY_MS = 600_000;
 /** Characters of the fingerprint of the relay's key in a name: relays may share a folder. */
 const MARK_CHARACTERS = 12;
 
-export class BackupJob {
+/** A run takes a backup if one is due; `stop` gives up one that is under way. */
+export class BackupJob extends PeriodicTask {
   readonly #options: BackupJobOptions;
   readonly #name: RegExp;
   readonly #mark: string;
-  readonly #task: PeriodicTask;
   /** The time of the last attempt, or of the start. */
   #triedMs: number;
   #hasFailed = false;
@@ -75,18 +75,17 @@ export class BackupJob {
 
   private constructor(options: BackupJobOptions) {
     const { relayPubkey, clock, timers, onFailed } = options;
+    super({ timers, everyMs: ASK_EVERY_MS, work: () => this.#attempt(), onError: onFailed });
     this.#options = options;
     this.#mark = hostFingerprint(relayPubkey).slice(0, MARK_CHARACTERS);
     this.#name = new RegExp(`^poste-${this.#mark}-(?<time>[0-9]{8}T[0-9]{9}Z)\\.backup$`);
     this.#triedMs = clock.monotonicMs();
-    const work = () => this.#attempt();
-    this.#task = new PeriodicTask({ timers, everyMs: ASK_EVERY_MS, work, onError: onFailed });
   }
 
   /** Starts the job; a first backup begins at once when one is due. */
   static start(options: BackupJobOptions): BackupJob {
     const job = new BackupJob(options);
-    void job.backUpIfDue();
+    void job.run();
     return job;
   }
 
@@ -105,25 +104,15 @@ export class BackupJob {
     return { folder, keep, everyMs, last: this.#last, newest: this.#newest, nextMs: this.#nextMs() };
   }
 
-  /** Gives up a backup under way, and resolves when it has ended. */
-  stop(): Promise<void> {
-    return this.#task.stop();
-  }
-
   /** Takes one now, due or not; when one is under way, after that. Rejects when it fails. */
   async takeNow(): Promise<{ name: string; bytes: number }> {
     let taken: Promise<{ name: string; bytes: number }> | undefined;
-    await this.#task.runOther(async () => {
+    await this.runOther(async () => {
       taken = this.#take(this.#options.clock.nowMs());
       await taken.catch(() => undefined);
     });
     if (!taken) throw new Error('the relay is stopping');
     return taken;
-  }
-
-  /** Takes a backup if one is due. Never rejects, and joins one that is under way. */
-  backUpIfDue(): Promise<void> {
-    return this.#task.run();
   }
 
   #nextMs(): number {
@@ -142,7 +131,7 @@ export class BackupJob {
       this.#triedMs = clock.monotonicMs();
       await this.#take(clock.nowMs());
     } catch (error) {
-      if (this.#task.signal.aborted) return;
+      if (this.signal.aborted) return;
       this.#hasFailed = true;
       this.#triedMs = clock.monotonicMs();
       this.#last = { isGood: false, atMs: clock.nowMs() };
@@ -185,7 +174,7 @@ export class BackupJob {
     const snapshot = await engine.snapshot();
     try {
       const chunks = backupOf(snapshot, { created_at: atMs, version }, (damage) => lostItems.foundByBackup(damage));
-      const { signal } = this.#task;
+      const { signal } = this;
       const options = { path, replaces: false, ownNames: this.#name, signal };
       return await writeImageFile(chunks, options, BACKUP_KIND);
     } finally {

@@ -26,23 +26,23 @@ interface DiskGuardOptions {
   onError: (error: unknown) => void;
 }
 
-export class DiskGuard {
+/** A run asks the file system. */
+export class DiskGuard extends PeriodicTask {
   readonly #options: DiskGuardOptions;
-  readonly #task: PeriodicTask;
   #isLow = false;
   #freeBytes = Number.POSITIVE_INFINITY;
   #takenBytes = 0;
 
   private constructor(options: DiskGuardOptions) {
     const { timers, onError } = options;
+    super({ timers, everyMs: ASK_EVERY_MS, work: () => this.#ask(), onError });
     this.#options = options;
-    this.#task = new PeriodicTask({ timers, everyMs: ASK_EVERY_MS, work: () => this.#ask(), onError });
   }
 
   /** A guard that has asked once. */
   static async start(options: DiskGuardOptions): Promise<DiskGuard> {
     const guard = new DiskGuard(options);
-    await guard.#task.run();
+    await guard.run();
     return guard;
   }
 
@@ -56,18 +56,14 @@ export class DiskGuard {
 
   /** Returns true when pushes would still be taken with so many bytes more on the disk. Asks the file system. */
   async hasRoomFor(bytes: number): Promise<boolean> {
-    await this.#task.run();
+    await this.run();
     return this.#freeBytes - bytes >= this.#options.floorBytes;
   }
 
   taken(bytes: number): void {
     this.#takenBytes += bytes;
     const { floorBytes } = this.#options;
-    if (floorBytes > 0 && this.#takenBytes >= floorBytes * TAKEN_SHARE) void this.#task.run();
-  }
-
-  close(): Promise<void> {
-    return this.#task.stop();
+    if (floorBytes > 0 && this.#takenBytes >= floorBytes * TAKEN_SHARE) void this.run();
   }
 
   async #ask(): Promise<void> {

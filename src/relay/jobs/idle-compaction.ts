@@ -63,31 +63,17 @@ interface IdleCompactionOptions {
   onError: (error: unknown) => void;
 }
 
-export class IdleCompaction {
+/** A run looks once; the look may become a compaction. */
+export class IdleCompaction extends PeriodicTask {
   readonly #options: IdleCompactionOptions;
-  readonly #task: PeriodicTask;
   #seenLsn: number | undefined;
   /** Bytes given back, of those that the collector counts. */
   #givenBack = -WORTH_BYTES;
 
   constructor(options: IdleCompactionOptions) {
     const { timers, onError } = options;
+    super({ timers, everyMs: LOOK_EVERY_MS, work: (signal) => this.#look(signal), onError });
     this.#options = options;
-    this.#task = new PeriodicTask({
-      timers,
-      everyMs: LOOK_EVERY_MS,
-      work: (signal) => this.#look(signal),
-      onError,
-    });
-  }
-
-  /** Looks now, or joins the look under way, which may be a compaction. Never rejects. */
-  look(): Promise<void> {
-    return this.#task.run();
-  }
-
-  stop(): Promise<void> {
-    return this.#task.stop();
   }
 
   async #look(signal: AbortSignal): Promise<void> {

@@ -56,14 +56,13 @@ const RUN_EVERY_MS = 3_600_000;
 /** Records of one archive, pruned before the next archive is written. */
 const RECORDS_AT_ONCE = 1_000_000;
 
-export class RetentionJob {
+/** A run does what is due, and ends after its slice when the job stops. */
+export class RetentionJob extends PeriodicTask {
   readonly #options: RetentionJobOptions;
-  readonly #task: PeriodicTask;
   #lastRemoval: LogRemoval | undefined;
 
   constructor(options: RetentionJobOptions) {
-    this.#options = options;
-    this.#task = new PeriodicTask({
+    super({
       timers: options.timers,
       firstAfterMs: FIRST_AFTER_MS,
       everyMs: RUN_EVERY_MS,
@@ -73,21 +72,12 @@ export class RetentionJob {
         if (!(error instanceof StoreFailed)) options.onFailed(error);
       },
     });
+    this.#options = options;
   }
 
   /** The last one of this process. */
   get lastRemoval(): LogRemoval | undefined {
     return this.#lastRemoval;
-  }
-
-  /** Does what is due, or joins the run under way. Never rejects. */
-  run(): Promise<void> {
-    return this.#task.run();
-  }
-
-  /** Resolves when no run is under way; one that is ends after its slice. */
-  stop(): Promise<void> {
-    return this.#task.stop();
   }
 
   async #run(stopped: AbortSignal): Promise<void> {

@@ -59,23 +59,17 @@ interface ScrubOptions {
   onError: (error: unknown) => void;
 }
 
-export class Scrub {
+/** A run makes one pass over everything that waits. */
+export class Scrub extends PeriodicTask {
   readonly #options: ScrubOptions;
-  readonly #task: PeriodicTask;
   #endPause: () => void = () => undefined;
   #last: ScrubPass | undefined;
 
   /** Starts the timers: a pass soon, and one each day. */
   constructor(options: ScrubOptions) {
     const { timers, onError } = options;
+    super({ timers, firstAfterMs: FIRST_AFTER_MS, everyMs: SCRUB_EVERY_MS, work: () => this.#pass(), onError });
     this.#options = options;
-    this.#task = new PeriodicTask({
-      timers,
-      firstAfterMs: FIRST_AFTER_MS,
-      everyMs: SCRUB_EVERY_MS,
-      work: () => this.#pass(),
-      onError,
-    });
   }
 
   /** The last complete pass of this process. */
@@ -83,19 +77,14 @@ export class Scrub {
     return this.#last;
   }
 
-  /** Makes one pass over everything that waits, or joins the one under way. Never rejects. */
-  pass(): Promise<void> {
-    return this.#task.run();
-  }
-
-  async stop(): Promise<void> {
-    const stopped = this.#task.stop();
+  override async stop(): Promise<void> {
+    const stopped = super.stop();
     this.#endPause();
     await stopped;
   }
 
   get #isStopped(): boolean {
-    return this.#task.signal.aborted;
+    return this.signal.aborted;
   }
 
   async #pass(): Promise<void> {

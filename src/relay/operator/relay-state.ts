@@ -239,7 +239,7 @@ export class RelayState {
 
   /** Stops reading the store. */
   async close(): Promise<void> {
-    await this.#oldest?.close();
+    await this.#oldest?.stop();
   }
 
   /** Names what is wrong now, the worst first. */

@@ -40,9 +40,9 @@ interface SnapshotJobOptions extends Pick<LeadingNode, 'log' | 'tenure' | 'view'
   onFailed: (error: unknown) => void;
 }
 
-export class SnapshotJob {
+/** A run does what is due, and ends after its slice when the job stops. */
+export class SnapshotJob extends PeriodicTask {
   readonly #options: SnapshotJobOptions;
-  readonly #task: PeriodicTask;
   /** The valid snapshot, when this process has read it to its end. */
   #read: SnapshotManifest | undefined;
   /** The batch of the valid snapshot, when it could not be read; else 0. */
@@ -52,8 +52,7 @@ export class SnapshotJob {
   #isRestDue = true;
 
   constructor(options: SnapshotJobOptions) {
-    this.#options = options;
-    this.#task = new PeriodicTask({
+    super({
       timers: options.timers,
       firstAfterMs: FIRST_AFTER_MS,
       everyMs: RUN_EVERY_MS,
@@ -63,21 +62,12 @@ export class SnapshotJob {
         if (!(error instanceof StoreFailed || error instanceof Fenced)) options.onFailed(error);
       },
     });
+    this.#options = options;
   }
 
   /** The valid snapshot and how far the log is pruned, as far as this process knows. */
   get gauges(): { snapshotAtMs: number | undefined; snapshotNo: number; prunedNo: number } {
     return { snapshotAtMs: this.#read?.atMs, snapshotNo: this.#read?.throughNo ?? 0, prunedNo: this.#prunedNo };
-  }
-
-  /** Does what is due, or joins the run under way. Never rejects. */
-  run(): Promise<void> {
-    return this.#task.run();
-  }
-
-  /** Resolves when no run is under way; one that is ends after its slice. */
-  stop(): Promise<void> {
-    return this.#task.stop();
   }
 
   async #run(signal: StopSignal): Promise<void> {

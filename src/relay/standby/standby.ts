@@ -208,7 +208,7 @@ export class Standby implements RelaySubject {
       onError: (error) => log.error({ err: error }, 'the free space of the disk could not be looked at'),
     });
     this.#disk = disk;
-    services.add('disk guard', { stop: () => disk.close() });
+    services.add('disk guard', disk);
     ({ listenToCommands: this.#listenToCommands } = await startOperator({ options, services, watch, subject: this }));
   }
 

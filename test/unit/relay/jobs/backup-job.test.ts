@@ -65,11 +65,11 @@ async function planned(keep = 3, folder?: string, relay?: TestRelay): Promise<Pl
   onTestFinished(() => plan.stop());
   const asked = async (ms: number): Promise<void> => {
     monotonicMs += ms;
-    await plan.backUpIfDue();
+    await plan.run();
     timers.pass(45_000);
-    await plan.backUpIfDue();
+    await plan.run();
   };
-  await plan.backUpIfDue();
+  await plan.run();
   return {
     relay: used,
     folder: into,

@@ -55,7 +55,7 @@ describe('room on the disk', () => {
         [false, 2_000],
       ],
     ]);
-    await guard.close();
+    await guard.stop();
   });
 
   test('is asked for at once when much was taken', async () => {
@@ -70,7 +70,7 @@ describe('room on the disk', () => {
     guard.taken(124);
     await settled({});
     expect(asked()).toBe(2);
-    await guard.close();
+    await guard.stop();
   });
 
   test('that cannot be asked for stays as it was last', async () => {
@@ -80,7 +80,7 @@ describe('room on the disk', () => {
     timers.pass(5_000);
     await settled({});
     expect([guard.isLow, guard.freeBytes]).toEqual([true, 10]);
-    await guard.close();
+    await guard.stop();
   });
 
   test('what is to be written has room when pushes are taken with it on the disk, too', async () => {
@@ -91,12 +91,12 @@ describe('room on the disk', () => {
     free.bytes = FLOOR;
     expect(await guard.hasRoomFor(1)).toBe(false);
     expect(asked()).toBe(4);
-    await guard.close();
+    await guard.stop();
   });
 
   test('a closed guard asks no more', async () => {
     const { guard, timers, asked } = await guarded({ bytes: 10 });
-    await guard.close();
+    await guard.stop();
     timers.pass(60_000);
     await settled({});
     expect(asked()).toBe(1);

@@ -93,8 +93,8 @@ function watched(): Watched {
 
 /** Two looks between which nothing was committed. */
 async function idle({ compaction }: Watched): Promise<void> {
-  await compaction.look();
-  await compaction.look();
+  await compaction.run();
+  await compaction.run();
 }
 
 const EVERY_TABLE = [PREFIX.payload, PREFIX.queue, PREFIX.expiry].map(prefixRange);
@@ -118,10 +118,10 @@ describe('a relay that is idle', () => {
   test('looks every ten seconds', async () => {
     const { store, compaction, timers } = watched();
     timers.pass(LOOK_MS);
-    await compaction.look();
+    await compaction.run();
     expect(store.compacted).toEqual([]);
     timers.pass(LOOK_MS);
-    await compaction.look();
+    await compaction.run();
     expect(store.compacted).toEqual(EVERY_TABLE);
   });
 
@@ -155,7 +155,7 @@ describe('a relay that is idle', () => {
 describe('nothing is compacted', () => {
   test('while events are committed', async () => {
     const relay = watched();
-    for (; relay.store.lastLsn < 20; relay.store.lastLsn++) await relay.compaction.look();
+    for (; relay.store.lastLsn < 20; relay.store.lastLsn++) await relay.compaction.run();
     expect(relay.store.compacted).toEqual([]);
   });
 
@@ -187,7 +187,7 @@ describe('nothing is compacted', () => {
     await idle(relay);
     expect(relay.store.compacted).toEqual([]);
     relay.says.isRead = false;
-    await relay.compaction.look();
+    await relay.compaction.run();
     expect(relay.store.compacted).toEqual(EVERY_TABLE);
   });
 });
@@ -210,7 +210,7 @@ test('what a backup that began meanwhile kept is given back after it', async () 
   expect(relay.store.compacted).toEqual(EVERY_TABLE);
   expect(relay.told).toEqual([]);
   Object.assign(relay.says, { isRead: false });
-  await relay.compaction.look();
+  await relay.compaction.run();
   expect(relay.store.compacted).toEqual([...EVERY_TABLE, ...EVERY_TABLE]);
   expect(relay.told).toHaveLength(1);
 });
@@ -230,9 +230,9 @@ test('a stop waits for the piece under way, and no other follows', async () => {
     pieces.emit('begun');
     await once(pieces, 'to end');
   };
-  await relay.compaction.look();
+  await relay.compaction.run();
   const begun = once(pieces, 'begun');
-  void relay.compaction.look();
+  void relay.compaction.run();
   await begun;
   const order: string[] = [];
   const stopped = relay.compaction.stop().then(() => order.push('stopped'));
@@ -270,11 +270,11 @@ test('on a real store: what was acked leaves the disk, what waits stays, and the
       throw error;
     },
   });
-  await compaction.look();
-  await compaction.look();
+  await compaction.run();
+  await compaction.run();
   expect(told).toEqual([]);
   await snapshot.close();
-  await compaction.look();
+  await compaction.run();
   await compaction.stop();
   expect(told).toHaveLength(1);
   expect(folderBytes(relay.folder)).toBeLessThan(1e6);

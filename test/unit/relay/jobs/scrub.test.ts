@@ -106,7 +106,7 @@ describe('a pass', () => {
     const relay = await filled();
     const { lastLsn } = relay.store;
     const { scrub, passes, slices, lost } = scrubOf(relay);
-    await scrub.pass();
+    await scrub.run();
     const bytes = 3 * ('bob 1'.length + 'carol 1'.length);
     expect(passes).toEqual([{ ...others, atMs: relay.clock.nowMs, items: 6, bytes, lost: 0, unreadable: 0 }]);
     expect(scrub.last).toEqual(passes[0]);
@@ -127,7 +127,7 @@ describe('a pass', () => {
       const { epoch } = relay.engine;
       const logEnd = relay.store.lastLsn;
       const { scrub, passes, lost } = scrubOf(relay);
-      await scrub.pass();
+      await scrub.run();
       expect(passes).toMatchObject([{ items: 6, lost: 1, unreadable: 0 }]);
       expect(lost).toEqual([[1, 'scrub']]);
       expect(relay.engine.epoch).not.toBe(epoch);
@@ -138,7 +138,7 @@ describe('a pass', () => {
         { type: 'EpochRotated', reason: 'item-lost', epoch: relay.engine.epoch },
       ]);
       expect(await relay.pushOne(pushOf(alice, 'm2', [[bob, 'bob 2']]))).toMatchObject({ verdict: 'accepted' });
-      await scrub.pass();
+      await scrub.run();
       expect(passes[1]).toMatchObject({ items: 6, lost: 0 });
     },
   );
@@ -150,7 +150,7 @@ describe('a pass', () => {
     });
     const gate = new AppendGate(relay.store);
     const { scrub, passes } = scrubOf(relay);
-    await scrub.pass();
+    await scrub.run();
     expect(passes).toMatchObject([{ items: 6, lost: 3 }]);
     expect(gate.batches).toHaveLength(1);
     expect(await relay.wires(carol)).toEqual([]);
@@ -161,7 +161,7 @@ describe('a pass', () => {
     await damage(relay, (level) => level.del(payloadKey(bob.key, NOON_MS)));
     await relay.ack(bob, NOON_MS);
     const { scrub, passes } = scrubOf(relay);
-    await scrub.pass();
+    await scrub.run();
     expect(passes).toMatchObject([{ items: 5, lost: 0 }]);
   });
 
@@ -172,7 +172,7 @@ describe('a pass', () => {
     await relay.rotate(rotateOf(bob, dave));
     await damage(relay, (level) => level.del(payloadKey(bob.key, NOON_MS + 2)));
     const { scrub, passes } = scrubOf(relay);
-    await scrub.pass();
+    await scrub.run();
     expect(passes).toMatchObject([{ items: 7, lost: 1 }]);
     expect(await relay.wires(dave)).toEqual(['own', 'bob 1', 'bob 2']);
   });
@@ -185,7 +185,7 @@ describe('a pass', () => {
     await damage(relay, (level) => level.del(payloadKey(alice.key, notice?.seq ?? 0)));
     const { epoch } = relay.engine;
     const { scrub, passes } = scrubOf(relay);
-    await scrub.pass();
+    await scrub.run();
     expect(passes).toMatchObject([{ items: 6, lost: 1 }]);
     expect(await relay.queue(alice)).toHaveLength(5);
     expect(relay.engine.epoch).toBe(epoch);
@@ -202,9 +202,9 @@ describe('a pass', () => {
     }
     await relay.open();
     const { scrub, unexpected } = scrubOf(relay);
-    await scrub.pass();
+    await scrub.run();
     expect(relay.engine.damagedRows.map(({ name }) => name)).toEqual(keys.map(rowName));
-    await scrub.pass();
+    await scrub.run();
     expect(relay.engine.damagedRows).toHaveLength(keys.length);
     expect(unexpected).toEqual([]);
   });
@@ -220,7 +220,7 @@ describe('a pass', () => {
       await level.del(payloadKey(bob.key, NOON_MS + 1));
     });
     const { scrub, passes, unreadable, unexpected } = scrubOf(relay);
-    await scrub.pass();
+    await scrub.run();
     expect(passes).toMatchObject([{ items: 4, lost: 1, unreadable: 2 }]);
     expect(unreadable).toEqual([2]);
     expect(unexpected).toEqual([]);
@@ -237,7 +237,7 @@ describe('a pass', () => {
       return get(table, key);
     });
     const { scrub, passes, lost, unexpected } = scrubOf(relay);
-    await scrub.pass();
+    await scrub.run();
     expect(passes).toMatchObject([{ lost: 1 }]);
     expect(lost).toEqual([[1, 'scrub']]);
     expect(unexpected).toEqual([]);
@@ -251,7 +251,7 @@ describe('a pass', () => {
     });
     for (const begin of [...begins, Buffer.alloc(32), Buffer.alloc(32, 0xff), Buffer.alloc(32, 0x80)]) {
       const { scrub, passes } = scrubOf(relay, new EagerTimers(), begin);
-      await scrub.pass();
+      await scrub.run();
       expect(passes).toMatchObject([{ items: 6, lost: 0 }]);
     }
   });
@@ -262,7 +262,7 @@ describe('a pass', () => {
     const gate = new AppendGate(relay.store);
     gate.close();
     const { scrub, passes, unexpected } = scrubOf(relay);
-    const pass = scrub.pass();
+    const pass = scrub.run();
     await gate.arrived(1);
     gate.failOne(new Error('no space'));
     await pass;
@@ -281,7 +281,7 @@ describe('room for others', () => {
     await relay.push(...Array.from({ length: 2000 }, (_none, n) => pushOf(alice, `s${n}`, [[carol, `small ${n}`]])));
     const timers = new EagerTimers();
     const { scrub, passes, slices, work } = scrubOf(relay, timers);
-    await scrub.pass();
+    await scrub.run();
     expect(passes).toMatchObject([{ items: 2008, lost: 0, durationMs: 2008 }]);
     expect(slices.toSorted((a, b) => a - b).slice(0, 8)).toEqual(Array.from({ length: 8 }, () => 1));
     expect(Math.max(...slices)).toBe(100);
@@ -306,7 +306,7 @@ describe('the timers', () => {
     timers.pass(TEN_MINUTES_MS - 1);
     expect(timers.underWay(TEN_MINUTES_MS)).toBe(1);
     timers.pass(1);
-    expect(scrub.pass()).toBe(scrub.pass());
+    expect(scrub.run()).toBe(scrub.run());
     await ended(1);
     timers.pass(DAY_MS);
     await ended(2);
@@ -316,7 +316,7 @@ describe('the timers', () => {
     const relay = await filled();
     const timers = new ManualTimers();
     const { scrub, passes, slices } = scrubOf(relay, timers);
-    const pass = scrub.pass();
+    const pass = scrub.run();
     await expect.poll(() => slices.length, { interval: 2 }).toBeGreaterThan(0);
     await scrub.stop();
     await pass;
