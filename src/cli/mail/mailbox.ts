@@ -21,7 +21,7 @@ import { PatientDaemon } from '../lib/patient-daemon.ts';
 import { shortIds, cutTo } from '../lib/table.ts';
 import { seconds, wholeNumber, withoutUndefined } from '../lib/values.ts';
 import { foundText, inboxText, kindText } from './mail-text.ts';
-import { type PageFlags, withPageFlags, messageMeant, messagesMeant } from './send.ts';
+import { type PageFlags, withPageFlags } from './send.ts';
 import { printWhenListed } from './wait-for-mail.ts';
 
 const INBOX_NOTES = `
@@ -114,8 +114,7 @@ function listCommand(context: CommandContext): Command {
       const { state, limit, cursor, wait, replyTo } = flags;
       if (flags.web) return openPage(context, flags, self);
       if (flags.follow) return follow(context, flags);
-      const reply_to = replyTo === undefined ? undefined : await messageMeant(context, replyTo, flags);
-      const input = { action: 'list' as const, ...withoutUndefined({ state, limit, cursor, reply_to }) };
+      const input = { action: 'list' as const, ...withoutUndefined({ state, limit, cursor, reply_to: replyTo }) };
       if (wait === undefined) return show(context, input, flags);
       return printWhenListed(context, { ...flags, wait }, input, (result) => shownText(context, result, flags));
     });
@@ -130,8 +129,11 @@ function readCommand(context: CommandContext): Command {
     .addHelpText('after', '\nExample:\n  $ poste inbox read --as reviewer 06EXAMPLE0000000000000000')
     .action(async (messages: string[], flags: ActingFlags & { peek?: boolean; offset?: number }) => {
       const { peek, offset } = flags;
-      const message_ids = await messagesMeant(context, messages, flags);
-      await show(context, { action: 'read', message_ids, ...withoutUndefined({ peek, body_offset: offset }) }, flags);
+      await show(
+        context,
+        { action: 'read', message_ids: messages, ...withoutUndefined({ peek, body_offset: offset }) },
+        flags,
+      );
     });
 }
 
@@ -141,8 +143,7 @@ function ackCommand(context: CommandContext): Command {
     .argument('<message...>', `their ids, or the first characters of each; at most ${READ_MAX}`)
     .addHelpText('after', '\nExample:\n  $ poste inbox ack --as reviewer 06EXAMPLE0000000000000000')
     .action(async (messages: string[], flags: ActingFlags) => {
-      const message_ids = await messagesMeant(context, messages, flags);
-      await show(context, { action: 'ack', message_ids }, flags);
+      await show(context, { action: 'ack', message_ids: messages }, flags);
     });
 }
 
@@ -153,9 +154,8 @@ function threadCommand(context: CommandContext): Command {
       .argument('<thread>', 'the id of the thread, or of a message in it, or the first characters'),
   )
     .addHelpText('after', '\nExample:\n  $ poste inbox thread --as reviewer 06EXAMPLE0000000000000000')
-    .action(async (id: string, flags: ActingFlags & PageFlags) => {
+    .action(async (thread: string, flags: ActingFlags & PageFlags) => {
       const { limit, cursor } = flags;
-      const thread = await messageMeant(context, id, flags, 'thread');
       await show(context, { action: 'thread', thread, ...withoutUndefined({ limit, cursor }) }, flags);
     });
 }

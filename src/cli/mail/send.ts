@@ -1,6 +1,6 @@
 /** `poste send`, `poste reply` and `poste sent`: a new message, an answer to one, and what became of them. */
 import { type Command, Option } from 'commander';
-import type { FindMessageInput, SendInput, SendResult } from '../../host/contract/mail.ts';
+import type { SendInput, SendResult } from '../../host/contract/mail.ts';
 import type { SentInput, SentMessage, SentResult } from '../../host/contract/sent-mail.ts';
 import { BODY_CHARACTERS_MAX } from '../../host/contract/limits.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
@@ -9,7 +9,6 @@ import { type ActingFlags, ask, actingCommand } from '../lib/daemon-call.ts';
 import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { givenText } from '../lib/input.ts';
 import { jsonLine, formatFields } from '../lib/format.ts';
-import { idMeant } from '../lib/short-id.ts';
 import { countText } from '../../host/core/spans.ts';
 import { printable, printableText } from '../../protocol/printable.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
@@ -46,8 +45,7 @@ export function sendCommand(context: CommandContext): Command {
     .action(async (flags: SendFlags) => {
       const { to, subject, replyTo } = flags;
       const rest = await messageOf(context, flags);
-      const reply_to = replyTo === undefined ? undefined : await messageMeant(context, replyTo, flags);
-      const input = { to, subject, ...rest, ...withoutUndefined({ reply_to }) };
+      const input = { to, subject, ...rest, ...withoutUndefined({ reply_to: replyTo }) };
       const result = await ask(context, 'mail-send', input, flags);
       context.stdout.write(flags.json ? jsonLine(result) : sentText(result));
     });
@@ -75,8 +73,7 @@ export function replyCommand(context: CommandContext): Command {
     .action(async (message: string, flags: ReplyFlags) => {
       const { subject, toAll } = flags;
       const rest = await messageOf(context, flags);
-      const message_id = await messageMeant(context, message, flags);
-      const input = { message_id, ...rest, ...withoutUndefined({ subject, to_all: toAll }) };
+      const input = { message_id: message, ...rest, ...withoutUndefined({ subject, to_all: toAll }) };
       const result = await ask(context, 'mail-reply', input, flags);
       context.stdout.write(flags.json ? jsonLine(result) : sentText(result));
     });
@@ -179,10 +176,7 @@ export function sentCommand(context: CommandContext): Command {
   )
     .addHelpText('after', SENT_NOTES)
     .action(async (message: string | undefined, flags: ActingFlags & PageFlags) => {
-      const asked = inputOf(message, flags);
-      const { message_id: id } = asked;
-      const named = id === undefined ? asked : { message_id: await messageMeant(context, id, flags) };
-      const result = await ask(context, 'mail-sent', named, flags);
+      const result = await ask(context, 'mail-sent', inputOf(message, flags), flags);
       context.stdout.write(
         flags.json ? jsonLine(result) : sentResultText(screenOf(context), result, message !== undefined),
       );
@@ -260,30 +254,4 @@ export function timelineText(screen: Screen, { recipient, steps }: Pick<Recipien
     ({ state }, at) => `  ${times[at]?.padEnd(width)}  ${state.padEnd(11)}  ${STATE_WORDS[state]}\n`,
   );
   return `to ${printable(recipient)}\n${lines.join('')}`;
-}
-
-/** The length of the ids that this host makes: a text as long is whole. */
-const ID_CHARACTERS = 26;
-
-/** The whole id of a message or a thread. What means none comes back as it is, for the daemon to refuse. */
-export async function messageMeant(
-  context: CommandContext,
-  text: string,
-  flags: ActingFlags,
-  of: NonNullable<FindMessageInput['of']> = 'message',
-): Promise<string> {
-  if (text.length >= ID_CHARACTERS || text === '') return text;
-  const { found } = await ask(context, 'find-message', { text, of }, flags);
-  const candidates = found.map(({ id, from, subject }) => ({ id, about: `from ${from}: ${subject}` }));
-  return idMeant(text, candidates) ?? text;
-}
-
-export async function messagesMeant(
-  context: CommandContext,
-  texts: readonly string[],
-  flags: ActingFlags,
-): Promise<string[]> {
-  const whole: string[] = [];
-  for (const text of texts) whole.push(await messageMeant(context, text, flags));
-  return whole;
 }

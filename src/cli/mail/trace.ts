@@ -12,7 +12,6 @@ import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
 import { isoMoment, type Moment } from '../lib/screen.ts';
-import { messageMeant } from './send.ts';
 
 const TRACE_NOTES = `
 For a message that this host sent, shows each row of the outbox, the receipt of the relay that accepted it, the relay's
@@ -31,8 +30,7 @@ export function traceCommand(context: CommandContext): Command {
     .argument('<message-id>', 'its id, on this host or at its sender, or the first characters')
     .addHelpText('after', TRACE_NOTES)
     .action(async (messageId: string, flags: DaemonFlags) => {
-      const message_id = await messageMeant(context, messageId, flags);
-      const trace = await ask(context, 'trace', { message_id }, flags);
+      const trace = await ask(context, 'trace', { message_id: messageId }, flags);
       const checked = trace.rows.map(checkRow);
       const rows = trace.rows.map((row, at) => ({ ...row, checked: checked[at] }));
       context.stdout.write(flags.json ? jsonLine({ ...trace, rows }) : traceText(trace, checked));

@@ -1,5 +1,4 @@
 /** The handlers of the daemon's operations, and the way from a request's bytes to a handler's answer. */
-import type { TSchema } from 'typebox';
 import type { Timers } from '../../lib/clock.ts';
 import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.ts';
 import { isObject } from '../../protocol/json-object.ts';
@@ -9,12 +8,12 @@ import { listAgents, listPeople } from '../agents/directory.ts';
 import type { RelayTransport } from '../outbox/peer-work.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
 import type { HostContext } from '../base/context.ts';
-import { type Refusal, refusal, type RefusalCode } from '../core/refusal.ts';
+import { isRefusal, type Refusal, refusal, type RefusalCode } from '../core/refusal.ts';
 import type { AgentId } from '../core/rows.ts';
 import { discardQuarantined, listQuarantine, retryQuarantine, showQuarantined } from '../inbound/quarantine.ts';
+import { mailboxOf } from '../mailbox/mailbox.ts';
 import { replyMail, sendMail } from '../mail/send.ts';
 import { listSent } from '../mail/sent.ts';
-import { findMessage } from '../mail/find-message.ts';
 import { listConversations, markAllRead } from '../mail/conversations.ts';
 import { useInbox } from '../mail/inbox.ts';
 import { hearOfWait, watchInbox } from '../mail/inbox-waits.ts';
@@ -23,8 +22,9 @@ import { cancelOutbox, listOutbox } from '../outbox/outbox-list.ts';
 import { renameHost, rotateOwnKey } from '../peers/identity.ts';
 import type { PairingInvite } from '../peers/pairing-invite.ts';
 import { listPeers, setAddress, unpair } from '../peers/peers.ts';
-import { type InputOf, type OperationName, OPERATIONS, type OutputOf } from './operations.ts';
+import { type InputOf, type OperationContract, type OperationName, OPERATIONS, type OutputOf } from './operations.ts';
 import { parseInput } from '../contract/parse-input.ts';
+import { tolerantInput } from '../contract/tolerant-input.ts';
 
 /** The HTTP status of each refusal. */
 export const STATUS_OF: Readonly<Record<RefusalCode, number>> = {
@@ -33,6 +33,7 @@ export const STATUS_OF: Readonly<Record<RefusalCode, number>> = {
   NO_SUCH_AGENT: 404,
   NAME_TAKEN: 409,
   NO_SUCH_MESSAGE: 404,
+  AMBIGUOUS_ID: 409,
   NO_SUCH_SESSION: 404,
   IDEMPOTENCY_CONFLICT: 409,
   TOO_LARGE: 413,
@@ -55,8 +56,9 @@ const INPUT_JSON_BOUNDS: JsonBounds = { depthMax: 16, valuesMax: 10_000, members
 export function parseOperationInput(name: OperationName, bytes: Buffer): object | Refusal {
   const given = parseJsonBounded(bytes, INPUT_JSON_BOUNDS);
   if (!isObject(given)) return refusal('BAD_INPUT', 'the input must be a JSON object', { field: null });
+  const { input, isTolerant }: OperationContract = OPERATIONS[name];
   // Every operation takes an object.
-  return parseInput<TSchema>(OPERATIONS[name].input, given) as object;
+  return parseInput(input, isTolerant ? tolerantInput(input, given) : given) as object;
 }
 
 /** Calls the handler. `input` was parsed for this operation, and `caller` is one that it allows. */
@@ -138,23 +140,23 @@ export function handlersOf(parts: HandlerParts): Handlers {
     },
     'mail-agents': async ({ agentId }, input) => {
       await sessions.endGone(null);
-      return listAgents(context, agentId, input, pairing);
+      return withUnread(context, agentId, await listAgents(context, agentId, input, pairing));
     },
     'mail-send': async ({ agentId }, input) => {
       await sessions.endGone(null);
-      return sendMail(context, agentId, input, { wakeAgent, directories: pairing });
+      const sent = await sendMail(context, agentId, input, { wakeAgent, directories: pairing });
+      return withUnread(context, agentId, sent);
     },
     'mail-reply': async ({ agentId, sessionId }, input) => {
       if (sessionId !== undefined) await sessions.usedTool(agentId, sessionId);
       await sessions.endGone(null);
-      return replyMail(context, agentId, input, wakeAgent);
+      return withUnread(context, agentId, await replyMail(context, agentId, input, wakeAgent));
     },
     'mail-inbox': async ({ agentId, sessionId, callId, signal }, input) => {
       if (sessionId !== undefined) await sessions.usedTool(agentId, sessionId);
       return useInbox(context, agentId, input, { timers, signal, callId });
     },
     'wait-heard': ({ agentId }, input) => hearOfWait(context, agentId, input),
-    'find-message': ({ agentId }, input) => findMessage(context, agentId, input),
     'watch-inbox': ({ agentId, signal }, input) => watchInbox(context, timers, agentId, input, signal),
     'mail-sent': ({ agentId }, input) => listSent(context, agentId, input),
     'mail-search': ({ agentId }, input) => searchMail(context, agentId, input),
@@ -191,6 +193,17 @@ export function handlersOf(parts: HandlerParts): Handlers {
     'session-heard': ({ agentId }, input) => sessions.heard(agentId, input),
     'session-list': ({ agentId }) => sessions.list(agentId),
   };
+}
+
+/** An agent that is told of mail in every answer need not look for it. */
+async function withUnread<T extends { unread?: number }>(
+  context: HostContext,
+  agentId: AgentId | null,
+  answer: T | Refusal,
+): Promise<T | Refusal> {
+  if (isRefusal(answer) || agentId === null) return answer;
+  const { unread } = await context.store.read((reader) => mailboxOf(reader, agentId));
+  return unread === 0 ? answer : { ...answer, unread };
 }
 
 /** The session operations: rows of the store, and the hooks that wait in this process. */

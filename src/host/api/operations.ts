@@ -20,6 +20,8 @@ export interface OperationContract {
   acting: Acting;
   input: TSchema;
   output: TSchema;
+  /** Agents write the input: what can mean only one thing is taken as that. */
+  isTolerant?: true;
 }
 
 /** The input of an operation that takes none. */
@@ -34,14 +36,12 @@ export const OPERATIONS = {
   'set-agent-roles': { acting: 'anybody', input: agents.AgentRolesInput, output: agents.AgentDocument },
   'remove-agent': { acting: 'anybody', input: agents.AgentRemoveInput, output: agents.AgentRemoved },
   'list-agents': { acting: 'anybody', input: Nothing, output: agents.AgentList },
-  'mail-agents': { acting: 'anybody', input: mail.AgentsInput, output: mail.AgentsResult },
-  'mail-send': { acting: 'agent', input: mail.SendInput, output: mail.SendResult },
-  'mail-reply': { acting: 'agent', input: mail.ReplyInput, output: mail.SendResult },
-  'mail-inbox': { acting: 'agent', input: mail.InboxInput, output: mail.InboxResult },
+  'mail-agents': { acting: 'anybody', input: mail.AgentsInput, output: mail.AgentsResult, isTolerant: true },
+  'mail-send': { acting: 'agent', input: mail.SendInput, output: mail.SendResult, isTolerant: true },
+  'mail-reply': { acting: 'agent', input: mail.ReplyInput, output: mail.SendResult, isTolerant: true },
+  'mail-inbox': { acting: 'agent', input: mail.InboxInput, output: mail.InboxResult, isTolerant: true },
   /** What became of the answer to a `mail-inbox` that waited. */
   'wait-heard': { acting: 'agent', input: mail.WaitHeardInput, output: mail.WaitHeardResult },
-  /** Among what the acting agent may name, or among all of this host. */
-  'find-message': { acting: 'anybody', input: mail.FindMessageInput, output: mail.FindMessageResult },
   /** A long poll: the answer may wait, and clients ask again. */
   'watch-inbox': { acting: 'agent', input: mail.WatchInboxInput, output: mail.WatchInboxResult },
   'mail-sent': { acting: 'agent', input: sent.SentInput, output: sent.SentResult },

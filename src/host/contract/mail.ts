@@ -19,7 +19,6 @@ import {
   LIST_WAIT_SECONDS_MAX,
   READ_MAX,
   READ_BYTES_MAX,
-  FOUND_MAX,
   INBOX_WAIT_MS_MAX,
   SEARCH_CHARACTERS_MAX,
 } from './limits.ts';
@@ -96,6 +95,9 @@ export const ReplyInput = Type.Object(
 );
 export type ReplyInput = Static<typeof ReplyInput>;
 
+/** How many messages the caller has not read; absent for none. */
+const unread = Type.Optional(Type.Integer());
+
 export const RECIPIENT_STATUSES = ['live-wake', 'live-next-prompt', 'offline', 'forwarded', 'remote'] as const;
 
 export const SendResult = Type.Object({
@@ -123,6 +125,7 @@ export const SendResult = Type.Object({
   ),
   /** Of a reply to all: recipients of the message that cannot be reached any more. */
   left_out: Type.Optional(Type.Array(Type.Object({ recipient: Type.String(), detail: Type.String() }))),
+  unread,
 });
 export type SendResult = Static<typeof SendResult>;
 
@@ -138,6 +141,7 @@ export type AgentsInput = Static<typeof AgentsInput>;
 export const AgentsResult = Type.Object({
   /** The caller's own address. */
   you: Type.Union([Type.String(), Type.Null()]),
+  unread,
   agents: Type.Array(
     Type.Object({
       address: Type.String(),
@@ -252,23 +256,6 @@ export const InboxResult = Type.Object({
   next_cursor: Type.Optional(Type.String()),
 });
 export type InboxResult = Static<typeof InboxResult>;
-
-export const FindMessageInput = Type.Object(
-  {
-    text: Type.String({ minLength: 1, maxLength: 128, description: 'An id, or its first characters.' }),
-    of: Type.Optional(Type.Enum(['message', 'thread'], { description: 'thread: threads of an agent too.' })),
-  },
-  CLOSED,
-);
-export type FindMessageInput = Static<typeof FindMessageInput>;
-
-export const FindMessageResult = Type.Object({
-  /** What the text means: one when it is a whole id. */
-  found: Type.Array(Type.Object({ id: Type.String(), from: Type.String(), subject: Type.String() }), {
-    maxItems: FOUND_MAX,
-  }),
-});
-export type FindMessageResult = Static<typeof FindMessageResult>;
 
 export const WatchInboxInput = Type.Object(
   {

@@ -1,7 +1,9 @@
 /** Validates the input of an operation by its schema: returns a typed value, or a refusal that names the member. */
 import type { Static, TSchema } from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
+import { isObject } from '../../protocol/json-object.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
+import { suggestions } from '../core/suggestions.ts';
 
 /** Each schema is compiled at its first use: a command needs one of many. */
 const validators = new WeakMap<TSchema, Validator>();
@@ -12,7 +14,7 @@ const validators = new WeakMap<TSchema, Validator>();
  */
 export function parseInput<T extends TSchema>(schema: T, value: unknown): Static<T> | Refusal {
   const validator = validatorOf(schema);
-  if (!validator.Check(value)) return refuse(validator, value);
+  if (!validator.Check(value)) return refuse(validator, value, membersOf(schema));
   const broken = brokenText(value, '');
   if (broken !== undefined) return badInput(broken, 'holds a lone surrogate, which is no Unicode text');
   return value as Static<T>;
@@ -32,22 +34,40 @@ function validatorOf(schema: TSchema): Validator {
   return validator;
 }
 
-function refuse(validator: Validator, value: unknown): Refusal {
+function membersOf(schema: TSchema): string[] {
+  return Object.keys((schema as { properties?: object }).properties ?? {});
+}
+
+function refuse(validator: Validator, value: unknown, members: readonly string[]): Refusal {
   const [error] = validator.Errors(value);
   if (!error) throw new Error('invariant: what does not pass has an error');
   const path = pathOf(error.instancePath);
   const params = error.params as Record<string, unknown>;
   switch (error.keyword) {
     case 'required':
-      return badInput(joinPath(path, firstOf(params['requiredProperties'])), 'is missing');
+      return badInput(joinPath(path, firstOf(params['requiredProperties'])), `is missing${strangerIn(value, members)}`);
     // How the library says that a closed object has another member.
     case 'boolean':
-      return badInput(path, 'is no member of the input');
+      return badInput(path, unknownMember(path, members));
     case 'enum':
       return badInput(path, `must be one of ${(params['allowedValues'] as unknown[]).join(', ')}`);
     default:
       return badInput(path || 'input', error.message);
   }
+}
+
+/** What may be meant by a member that the input has not. */
+function unknownMember(path: string, members: readonly string[]): string {
+  const [near] = suggestions(path, members);
+  return near === undefined
+    ? `is no member of the input: it has ${members.join(', ')}`
+    : `is no member of the input: did you mean ${near}?`;
+}
+
+/** Beside a member that is missing often stands the wrong name of it. */
+function strangerIn(value: unknown, members: readonly string[]): string {
+  const stranger = isObject(value) ? Object.keys(value).find((name) => !members.includes(name)) : undefined;
+  return stranger === undefined ? '' : `, and ${stranger} is no member of the input`;
 }
 
 function firstOf(names: unknown): string {

@@ -7,6 +7,7 @@ const REFUSAL_CODES = [
   'NO_SUCH_AGENT', // details.suggestions
   'NAME_TAKEN',
   'NO_SUCH_MESSAGE',
+  'AMBIGUOUS_ID', // details.candidates: the ids that the first characters may mean
   'NO_SUCH_SESSION',
   'IDEMPOTENCY_CONFLICT', // the key was used for other content
   'TOO_LARGE',

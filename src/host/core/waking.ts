@@ -39,13 +39,25 @@ const WAKING: Readonly<Record<MessageKind, 'always' | 'when asked' | 'never'>> =
 export function wakesRecipient(
   message: WakingMessage,
   mentioned: () => Mentioned,
-  recipient: Mentionable & { agentId: AgentId },
+  recipient: Mentionable & { agentId: AgentId | null },
   answered?: Pick<MessageRow, 'needsReply' | 'fromAgent'>,
 ): boolean {
   const waking = WAKING[message.kind];
   if (waking !== 'when asked') return waking === 'always';
   const hasAsked = answered?.needsReply === true && answered.fromAgent === recipient.agentId;
   return message.needsReply || hasAsked || isMentioned(mentioned(), recipient);
+}
+
+/** How the sender of a message that woke nobody wakes its recipients; undefined for a kind that wakes. */
+export function adviceToWake(kind: MessageKind): string | undefined {
+  switch (WAKING[kind]) {
+    case 'always':
+      return undefined;
+    case 'when asked':
+      return `Kind ${kind} wakes nobody by itself: for that use needs_reply, an @mention, or kind request or task.`;
+    case 'never':
+      return `Kind ${kind} wakes nobody: for that use kind request or task.`;
+  }
 }
 
 /** The mentions of a body: `name` and `name@host`, without case, as written and without what closes a sentence. */

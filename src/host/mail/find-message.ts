@@ -1,36 +1,76 @@
 /**
- * Finds messages by the beginning of their id, as a person types it: among what an agent may name, or among everything
- * that this host knows, by the ids of senders too.
+ * Whole ids of messages and threads for those that an input names, as people and agents give them: whole, or the first
+ * characters, as tables show them. Among what an agent may name, or among everything that this host knows, by the ids
+ * of senders too.
  */
-import type { FindMessageInput, FindMessageResult } from '../contract/mail.ts';
 import { FIND_CHARACTERS_MIN, FOUND_MAX } from '../contract/limits.ts';
 import type { HostContext } from '../base/context.ts';
-import type { Refusal } from '../core/refusal.ts';
+import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import type { AgentId, MessageRef } from '../core/rows.ts';
 import type { Reader } from '../store/host-store.ts';
-import { knownMessage, refuseAbsentAgent } from '../mailbox/mailbox.ts';
+import { knownMessage } from '../mailbox/mailbox.ts';
 
-type MessageMatch = FindMessageResult['found'][number];
+/** The length of the ids that this host makes: a text as long is whole. */
+const ID_CHARACTERS = 26;
 
-/** `agentId` is null for a message of anybody. Refuses `NO_SUCH_AGENT`. */
-export function findMessage(
+export interface IdsNamed {
+  /** Null for a message of anybody. */
+  agentId: AgentId | null;
+  /** The member of the input, for a refusal. */
+  field: string;
+  /** `thread`: threads of the agent too. */
+  of?: 'message' | 'thread';
+}
+
+/**
+ * The whole id of each text that begins exactly one. A text that begins none comes back as it is, for the operation to
+ * refuse. Refuses `AMBIGUOUS_ID` with those that a text may mean.
+ */
+export async function wholeIds(
   context: HostContext,
-  agentId: AgentId | null,
-  { text, of = 'message' }: FindMessageInput,
-): Promise<FindMessageResult | Refusal> {
+  texts: readonly string[],
+  named: IdsNamed,
+): Promise<string[] | Refusal> {
+  if (texts.every((text) => text.length >= ID_CHARACTERS)) return [...texts];
   return context.store.read(async (reader) => {
-    const absent = agentId === null ? undefined : refuseAbsentAgent(reader, agentId);
-    if (absent) return absent;
-    const ids = agentId === null ? idsOfHost(reader, text) : idsOfAgent(reader, agentId, text, of);
-    const found = new Map<string, MessageMatch>();
-    for await (const [id, ref] of ids) {
-      // The whole id means this one, whatever else begins with it.
-      if (id === text) return { found: [matchOf(reader, id, ref)] };
-      found.set(id, matchOf(reader, id, ref));
-      if (found.size === FOUND_MAX) break;
+    const whole: string[] = [];
+    for (const text of texts) {
+      const found = await idsMeant(reader, text, named);
+      const [id = text] = found.keys();
+      if (found.size > 1) return ambiguous(reader, text, found, named.field);
+      whole.push(id);
     }
-    return { found: [...found.values()] };
+    return whole;
   });
+}
+
+/** The same for one text. */
+export async function wholeId(context: HostContext, text: string, named: IdsNamed): Promise<string | Refusal> {
+  const whole = await wholeIds(context, [text], named);
+  return isRefusal(whole) ? whole : (whole[0] ?? text);
+}
+
+type Found = ReadonlyMap<string, MessageRef>;
+
+/** The ids that a text may mean, with the message that each stands for. */
+async function idsMeant(reader: Reader, text: string, { agentId, of = 'message' }: IdsNamed): Promise<Found> {
+  const found = new Map<string, MessageRef>();
+  if (text.length >= ID_CHARACTERS) return found;
+  const ids = agentId === null ? idsOfHost(reader, text) : idsOfAgent(reader, agentId, text, of);
+  for await (const [id, ref] of ids) {
+    // The whole id means this one, whatever else begins with it.
+    if (id === text) return new Map([[id, ref]]);
+    found.set(id, ref);
+    if (found.size === FOUND_MAX) break;
+  }
+  return found;
+}
+
+/** Says who wrote each, and nothing that others wrote: an agent reads it. */
+function ambiguous(reader: Reader, text: string, found: Found, field: string): Refusal {
+  const shown = [...found].map(([id, ref]) => `${id} (from ${reader.get('message', ref)?.from ?? 'nobody known'})`);
+  const message = `several ids begin with ${text}: ${shown.join(', ')}; give more of the one that you mean`;
+  return refusal('AMBIGUOUS_ID', message, { field, candidates: [...found.keys()] });
 }
 
 /** An id, and the message that it stands for. */
@@ -79,9 +119,4 @@ async function* idsOfHost(reader: Reader, text: string): AsyncGenerator<Named> {
       if (key[1] !== row.ref && reader.get('message', row.ref)) yield [key[1], row.ref];
     }
   }
-}
-
-function matchOf(reader: Reader, id: string, ref: MessageRef): MessageMatch {
-  const message = reader.get('message', ref);
-  return { id, from: message?.from ?? '', subject: message?.subject ?? '' };
 }

@@ -17,6 +17,7 @@ import type { HostContext } from '../base/context.ts';
 import { advance, markNotified } from '../outbox/receipts.ts';
 import { type ListPage, type Waiter, waitForPage } from './inbox-waits.ts';
 import { outcomeOf, showSent } from './sent.ts';
+import { wholeId, wholeIds } from './find-message.ts';
 
 const LIST_LIMIT_DEFAULT = 20;
 
@@ -49,12 +50,14 @@ const NEEDED: Readonly<Partial<Record<Action, 'message_ids' | 'thread'>>> = {
 export async function useInbox(
   context: HostContext,
   agentId: AgentId,
-  input: InboxInput,
+  given: InboxInput,
   waiter?: Waiter,
 ): Promise<InboxResult | Refusal> {
-  const { action = 'list' } = input;
-  const unfit = refuseUnfit(input, action);
+  const { action = 'list' } = given;
+  const unfit = refuseUnfit(given, action);
   if (unfit) return unfit;
+  const input = await withWholeIds(context, agentId, given);
+  if (isRefusal(input)) return input;
   switch (action) {
     case 'list':
       return list(context, agentId, input, waiter);
@@ -71,10 +74,30 @@ export async function useInbox(
   }
 }
 
+/** The input with whole ids, where it has the first characters of some. */
+async function withWholeIds(context: HostContext, agentId: AgentId, given: InboxInput): Promise<InboxInput | Refusal> {
+  const input = { ...given };
+  if (input.message_ids) {
+    const ids = await wholeIds(context, input.message_ids, { agentId, field: 'message_ids' });
+    if (isRefusal(ids)) return ids;
+    input.message_ids = ids;
+  }
+  for (const field of ['thread', 'reply_to'] as const) {
+    const text = input[field];
+    if (text === undefined) continue;
+    const id = await wholeId(context, text, { agentId, field, of: field === 'thread' ? 'thread' : 'message' });
+    if (isRefusal(id)) return id;
+    input[field] = id;
+  }
+  return input;
+}
+
 function refuseUnfit(input: InboxInput, action: Action): Refusal | undefined {
   for (const [member, value] of Object.entries(input)) {
     const isFit = member === 'action' || MEMBERS[action].includes(member as keyof InboxInput);
-    if (!isFit && value !== undefined) return badInput(member, `does not belong to action ${action}`);
+    if (!isFit && value !== undefined) {
+      return badInput(member, `does not belong to action ${action}, which takes ${MEMBERS[action].join(', ')}`);
+    }
   }
   const needed = NEEDED[action];
   if (needed !== undefined && input[needed] === undefined) return badInput(needed, `is missing: action ${action}`);

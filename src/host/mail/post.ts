@@ -12,19 +12,21 @@ import { liveSessions, type WakeAgent, type WakeResult } from '../agents/session
 import type { SendResult } from '../contract/mail.ts';
 import { RECIPIENTS_MAX } from '../contract/limits.ts';
 import type { HostContext } from '../base/context.ts';
-import { addressOf, isSameName, nameIn, parseAddress } from '../core/address.ts';
+import { addressOf, isSameName, nameIn, parseAddress, partsOfAddress } from '../core/address.ts';
 import { byPeer, type LocalTarget, type RemoteTarget, type Target } from '../core/recipients.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
-import type {
-  AgentId,
-  IdempotencyRow,
-  MessageKind,
-  MessageRef,
-  MessageRow,
-  Origin,
-  SentRecipient,
-  SentRow,
+import {
+  type AgentId,
+  type IdempotencyRow,
+  type MessageKind,
+  type MessageRef,
+  type MessageRow,
+  type Origin,
+  OWNER_ID,
+  type SentRecipient,
+  type SentRow,
 } from '../core/rows.ts';
+import { adviceToWake, mentionsIn, wakesRecipient } from '../core/waking.ts';
 import { closeOwedOf, openAsked } from '../mailbox/debts.ts';
 import { keepSent, nameOf, newMessage, refuseAbsentAgent, type StoredEntry, storeMessage } from '../mailbox/mailbox.ts';
 import { queueEnvelope } from '../outbox/outbox.ts';
@@ -149,6 +151,7 @@ async function storeMail(
       target.type === 'local' ? await noteLocal(tx, context, target) : noteRemote(context, target, wireBytes);
     recipients.push({ recipient: target.address, addressed_as: target.addressedAs, ...note });
   }
+  if (!entries.some(({ wakes }) => wakes)) adviseToWake(mail, recipients);
   const result: SendResult = {
     message_id: message.id,
     thread: message.thread,
@@ -159,6 +162,25 @@ async function storeMail(
   };
   if (idempotency) remember(tx, context, senderId, idempotency, result, message);
   return { result, idempotency, locals: here };
+}
+
+/**
+ * Where the message woke nobody here, and wakes nobody elsewhere, tells the sender once how to wake: in the detail of
+ * the first recipient. Nothing wakes the owner.
+ */
+function adviseToWake(mail: Mail, recipients: SendResult['recipients']): void {
+  const { kind, body, answers, targets } = mail;
+  const advice = adviceToWake(kind);
+  const recipient = recipients[targets.findIndex((target) => target.type === 'remote' || target.agentId !== OWNER_ID)];
+  if (advice === undefined || !recipient) return;
+  const mentioned = mentionsIn(body);
+  const wakes = ({ peer, address }: RemoteTarget): boolean => {
+    const names = [partsOfAddress(address)?.name ?? address];
+    // Which agent there asked is known to its host alone.
+    const answered = answers?.fromPeer === peer.peerId ? { ...answers, fromAgent: null } : undefined;
+    return wakesRecipient(mail, () => mentioned, { agentId: null, names, host: peer.hostName }, answered);
+  };
+  if (!targets.some((target) => target.type === 'remote' && wakes(target))) recipient.detail += ` ${advice}`;
 }
 
 /** `wireBytes`: the size of the sealed envelope; 0 when the message stays on this host. */

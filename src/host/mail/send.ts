@@ -33,6 +33,7 @@ import { isRefusal, type Refusal } from '../core/refusal.ts';
 import type { AgentId, MessageRow, PeerId, PeerRow } from '../core/rows.ts';
 import { knownMessage, noSuchMessage } from '../mailbox/mailbox.ts';
 import type { Reader } from '../store/host-store.ts';
+import { wholeId } from './find-message.ts';
 import { postMail } from './post.ts';
 
 const SECOND_MS = 1000;
@@ -51,8 +52,11 @@ export async function sendMail(
   const forms = parseRecipients(input.to);
   if (isRefusal(forms)) return forms;
   if (directories) await refreshDirectories(context, agentId, forms, directories);
-  const { to, subject, body, kind = 'message', reply_to = null, needs_reply = false } = input;
+  const { to, subject, body, kind = 'message', needs_reply = false } = input;
   const { refs = [], origin = 'agent', idempotency_key } = input;
+  const named = { agentId, field: 'reply_to' };
+  const reply_to = input.reply_to === undefined ? null : await wholeId(context, input.reply_to, named);
+  if (isRefusal(reply_to)) return reply_to;
   const content = { operation: 'mail_send', to, subject, body, kind, reply_to, needs_reply, refs, origin };
   return postMail(context, agentId, { content, key: idempotency_key, wakeAgent }, async (tx) => {
     const answers = reply_to === null ? null : knownMessage(tx, agentId, reply_to);
@@ -110,8 +114,10 @@ export async function replyMail(
   input: ReplyInput,
   wakeAgent?: WakeAgent,
 ): Promise<SendResult | Refusal> {
-  const { message_id, body, subject = null, kind = 'reply', to_all = false, needs_reply = false } = input;
+  const { body, subject = null, kind = 'reply', to_all = false, needs_reply = false } = input;
   const { refs = [], origin = 'agent', idempotency_key } = input;
+  const message_id = await wholeId(context, input.message_id, { agentId, field: 'message_id' });
+  if (isRefusal(message_id)) return message_id;
   const content = { operation: 'mail_reply', message_id, body, subject, kind, to_all, needs_reply, refs, origin };
   return postMail(context, agentId, { content, key: idempotency_key, wakeAgent }, async (tx) => {
     const answers = knownMessage(tx, agentId, message_id);

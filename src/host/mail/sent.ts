@@ -12,6 +12,7 @@ import { relayTookAtMs, shownSteps } from '../core/receipts.ts';
 import { isRefusal, type Refusal } from '../core/refusal.ts';
 import type { AgentId, MessageRef, MessageRow, SentRow } from '../core/rows.ts';
 import { noSuchMessage, refuseAbsentAgent } from '../mailbox/mailbox.ts';
+import { wholeId } from './find-message.ts';
 import { outboxRowOf } from '../outbox/outbox.ts';
 import type { Reader } from '../store/host-store.ts';
 
@@ -129,8 +130,10 @@ async function oneSent(
 ): Promise<SentResult | Refusal> {
   if (limit !== undefined) return badInput('limit', 'does not go with message_id');
   if (cursor !== undefined) return badInput('cursor', 'does not go with message_id');
+  const id = await wholeId(context, messageId, { agentId, field: 'message_id' });
+  if (isRefusal(id)) return id;
   return context.store.read<SentResult | Refusal>((reader) => {
-    const ref = messageId as MessageRef;
+    const ref = id as MessageRef;
     const isOwn = reader.get('sent', ref)?.agentId === agentId;
     if (!isOwn) return refuseAbsentAgent(reader, agentId) ?? noSuchMessage('message_id', messageId);
     return { messages: [sentMessage(reader, ref)], next_cursor: null };

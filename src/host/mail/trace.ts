@@ -6,7 +6,7 @@ import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protoc
 import type { TraceInput, TraceResult, TraceRow } from '../contract/outbox.ts';
 import type { HostContext } from '../base/context.ts';
 import { checkAcceptReceipt, type ReceiptFault } from '../core/receipts.ts';
-import { type Refusal, refusal } from '../core/refusal.ts';
+import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import {
   type AgentId,
   type MessageRef,
@@ -21,13 +21,13 @@ import { rowView } from '../outbox/outbox-list.ts';
 import { outboxRowOf } from '../outbox/outbox.ts';
 import type { Reader } from '../store/host-store.ts';
 import { receiptItemId } from '../outbox/receipts.ts';
+import { wholeId } from './find-message.ts';
 import { recipientViews } from './sent.ts';
 
-/** Refuses `NO_SUCH_MESSAGE`. Asks no relay. */
-export function traceMessage(
-  context: HostContext,
-  { message_id: messageId }: TraceInput,
-): Promise<TraceResult | Refusal> {
+/** Refuses `NO_SUCH_MESSAGE` and `AMBIGUOUS_ID`. Asks no relay. */
+export async function traceMessage(context: HostContext, { message_id }: TraceInput): Promise<TraceResult | Refusal> {
+  const messageId = await wholeId(context, message_id, { agentId: null, field: 'message_id' });
+  if (isRefusal(messageId)) return messageId;
   return context.store.read(async (reader) => {
     const message = await messageNamed(reader, messageId);
     if (!message) return refuseUnknown(reader, messageId);

@@ -1,10 +1,16 @@
 /** "What the service does" and "Message (input of mail_send)", sentence by sentence, over a real store. */
 import { describe, expect, test } from 'vitest';
-import { MESSAGE_KINDS } from '../../../src/host/core/rows.ts';
+import {
+  type Address,
+  type AgentId,
+  MESSAGE_KINDS,
+  type MessageRow,
+  type PeerId,
+} from '../../../src/host/core/rows.ts';
 import { REF_CHARACTERS_MAX } from '../../../src/host/contract/limits.ts';
-import { mailboxOf } from '../../../src/host/mailbox/mailbox.ts';
+import { mailboxOf, newMessage, storeMessage } from '../../../src/host/mailbox/mailbox.ts';
 import { removeAgent, renameAgent } from '../../../src/host/agents/agents.ts';
-import { sendMail } from '../../../src/host/mail/send.ts';
+import { replyMail, sendMail } from '../../../src/host/mail/send.ts';
 import { LAN_BODY_BYTES_MAX, LAN_ITEM_BYTES_MAX } from '../../../src/protocol/lan.ts';
 import type { TestContext } from '../../support/test-context.ts';
 import {
@@ -20,6 +26,17 @@ import {
 } from '../../support/mail-context.ts';
 
 const valid = { to: ['bob'], subject: 's', body: 'b' };
+
+/** A message from dave of the paired host laptop. */
+async function receive(context: TestContext, to: AgentId, fromPeer: PeerId, needsReply: boolean): Promise<MessageRow> {
+  return context.store.transact((tx) => {
+    const parts = { from: 'dave@laptop' as Address, fromAgent: null, to: ['bob@here' as Address], subject: 's' };
+    const rest = { kind: 'message', needsReply, origin: 'agent', refs: [], replyTo: null } as const;
+    const message = { ...newMessage(tx, context, { ...parts, ...rest, refs: [] }, 'b', null), fromPeer };
+    storeMessage(tx, context, message, 'b', [{ agentId: to, forwardedFrom: null }]);
+    return message;
+  });
+}
 
 const text = (length: number, of = 'x'): string => of.repeat(length);
 
@@ -201,7 +218,7 @@ describe('a name that never existed on this host is refused, with suggestions', 
     await addPeer(context, 'desktop', null);
     context.clock.nowMs += 3 * 3_600_000;
     const to = ['dave@laptop', 'new@laptop', 'any@desktop'];
-    const { recipients } = accepted(await send(context, 'alice', { to }));
+    const { recipients } = accepted(await send(context, 'alice', { to, kind: 'request' }));
     expect(recipients.map(({ status, detail }) => [status, detail])).toEqual([
       ['remote', 'Queued for laptop; not delivered yet.'],
       ['remote', expect.stringContaining('3 h ago')],
@@ -245,6 +262,38 @@ describe('message kind decides waking', () => {
     expect(recipient?.status).toBe(wakes ? 'live-wake' : 'offline');
     const { unreadWaking } = await context.store.read(async (reader) => mailboxOf(reader, await idOf(context, 'bob')));
     expect(unreadWaking).toBe(wakes ? 1 : 0);
+  });
+
+  const ADVICE = / wakes nobody(?: by itself)?: for that use /;
+
+  test.each<[what: string, given: object, advised: string[]]>([
+    ['a message', { to: ['bob', 'carol'] }, ['bob@here']],
+    ['a status, whatever else it says', { to: ['bob'], kind: 'status', needs_reply: true }, ['bob@here']],
+    ['a message that wakes one of them', { to: ['bob', 'carol'], body: '@carol' }, []],
+    ['a request', { to: ['bob'], kind: 'request' }, []],
+    ['a message that needs a reply', { to: ['dave@laptop'], needs_reply: true }, []],
+    ['a message to another host', { to: ['dave@laptop'] }, ['dave@laptop']],
+    ['one that mentions an agent there', { to: ['dave@laptop'], body: '@dave@laptop' }, []],
+    ['a message to the owner, whom nothing wakes', { to: ['owner'] }, []],
+    ['a message to the owner and an agent', { to: ['owner', 'bob'] }, ['bob@here']],
+  ])('the sender learns once how to wake: %s', async (_what, given, advised) => {
+    const context = await contextOf(['alice', 'bob', 'carol']);
+    await addPeer(context, 'laptop', [{ name: 'dave', roles: [] }]);
+    const { recipients } = accepted(await send(context, 'alice', given));
+    expect(recipients.flatMap(({ recipient, detail }) => (ADVICE.test(detail) ? [recipient] : []))).toEqual(advised);
+  });
+
+  test('an answer to an agent of another host that asked for it wakes it, and says nothing more', async () => {
+    const context = await contextOf(['bob']);
+    const bob = await idOf(context, 'bob');
+    const peer = await addPeer(context, 'laptop', [{ name: 'dave', roles: [] }]);
+    const answersOf = async (needsReply: boolean): Promise<string> => {
+      const { ref } = await receive(context, bob, peer.peerId, needsReply);
+      const { recipients } = accepted(await replyMail(context, bob, { message_id: ref, body: 'Yes.' }));
+      return recipients[0]?.detail ?? '';
+    };
+    expect(await answersOf(true)).not.toMatch(ADVICE);
+    expect(await answersOf(false)).toMatch(ADVICE);
   });
 });
 

@@ -53,7 +53,7 @@ describe('the first characters of an id', () => {
     const { code, stderr } = await home.run('inbox', 'read', '--as', 'ben', shared);
     expect(code).toBe(EXIT.conflict);
     expect(stderr).toMatch(
-      /^poste: several ids begin with \w+: \w+ \(from ann@here: one\), \w+ \(from ann@here: two\); give more of /,
+      /^poste: several ids begin with \w+: \w{26} \(from ann@here\), \w{26} \(from ann@here\); give more of /,
     );
     const asJson = await home.run('trace', shared, '--json');
     expect(JSON.parse(asJson.stderr)).toMatchObject({ code: 'AMBIGUOUS_ID', details: { candidates: ids } });

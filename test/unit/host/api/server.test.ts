@@ -108,6 +108,18 @@ describe('the socket', () => {
     }
   });
 
+  test('an agent that sends, replies or lists agents learns how many messages it has not read', async () => {
+    const { client } = await started();
+    for (const name of ['eve', 'bob']) await client.call('add-agent', { name });
+    const mail = { to: ['bob'], subject: 's', body: 'b' };
+    expect(await client.call('mail-send', mail, { as: 'eve' })).not.toHaveProperty('unread');
+    const { message_id } = await client.call('mail-send', mail, { as: 'eve' });
+    expect(await client.call('mail-agents', {}, { as: 'bob' })).toMatchObject({ unread: 2 });
+    expect(await client.call('mail-agents', {})).not.toHaveProperty('unread');
+    expect(await client.call('mail-reply', { message_id, body: 'b' }, { as: 'bob' })).toMatchObject({ unread: 2 });
+    expect(await client.call('mail-send', mail, { as: 'eve' })).toMatchObject({ unread: 1 });
+  });
+
   test.each([
     ['no such operation', post('nothing', '{}'), 404, 'UNKNOWN_OPERATION'],
     ['another method', post('status', '{}').replace('POST', 'GET'), 404, 'UNKNOWN_OPERATION'],

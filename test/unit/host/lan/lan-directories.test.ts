@@ -26,7 +26,7 @@ async function forgetSince(host: LanHost, name: string, agents: string[], ageMs:
   await host.context.store.transact((tx) => tx.put('peer', [peer!.peerId], { ...peer!, directory }));
 }
 
-const input = { subject: 'All', body: 'x' };
+const input = { subject: 'All', body: 'x', kind: 'request' } as const;
 
 describe('the agents of a paired host', () => {
   test('added, renamed, with other roles and removed: the other host is told each time', async () => {
