@@ -43,7 +43,7 @@ const context: CommandContext = {
 async function hook(): Promise<boolean> {
   if (argv[0] !== 'hooks' || argv[1] !== 'run') return false;
   const { HOOK_INPUT_BYTES_MAX, hookRunOf, runAsHook } = await import('./mail/run-as-hook.ts');
-  const asked = hookRunOf(argv, env);
+  const asked = hookRunOf(argv);
   if (!asked) return false;
   // A program that reads no more of its hook is not told of it.
   const stdout = { get: () => process.stdout.on('error', () => process.exit()) };

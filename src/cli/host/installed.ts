@@ -5,6 +5,7 @@
 import { accessSync, constants, existsSync } from 'node:fs';
 import type { Check } from '../../host/contract/daemon.ts';
 import { mailToolsOf } from '../../host/hooks/mcp-settings.ts';
+import { DEFAULT_AGENT } from '../../host/hooks/programs.ts';
 import {
   type HookedProgram,
   SETTINGS_OF,
@@ -85,7 +86,7 @@ function hooksOf(context: CommandContext, name: HookedProgram): Installed[] {
   return settingsText(file, wordsIn).map((words) => {
     const at = words.indexOf('--agent');
     const agent = at === -1 ? '' : ` --agent ${shellWord(words[at + 1] ?? '')}`;
-    const remedy = `poste hooks install ${name}${agent}`;
+    const remedy = words.includes(DEFAULT_AGENT) ? 'poste setup' : `poste hooks install ${name}${agent}`;
     return { area: 'wake', file, what: noun, words: words.slice(0, 2), remedy };
   });
 }

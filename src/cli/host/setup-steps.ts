@@ -77,7 +77,7 @@ export function stepsOf(context: CommandContext, agents: Agents, wishes: Wishes)
   return [
     hostStep(context),
     daemonStep(context, wishes),
-    ...names.map((name) => agentStep(context, name)),
+    ...names.map((name) => agentStep(context, { type: 'agent', name })),
     ...[...agents].flatMap(([program, agent]) => programSteps(context, program, agent, wishes)),
   ];
 }
@@ -143,7 +143,8 @@ async function runInBackground(context: CommandContext): Promise<void> {
   for (const one of readWritten(context)) if (one.type === 'starting') await removeWritten(context, one);
 }
 
-function agentStep(context: CommandContext, name: string): Step {
+export function agentStep(context: CommandContext, entry: Extract<Written, { type: 'agent' }>): Step {
+  const { name } = entry;
   return {
     text: `add the agent ${name}`,
     async look() {
@@ -152,7 +153,7 @@ function agentStep(context: CommandContext, name: string): Step {
       return agents.some((agent) => isSameName(agent.name, name)) ? ALREADY : NEEDED;
     },
     async run() {
-      await addWritten(context, { type: 'agent', name });
+      await addWritten(context, entry);
       await ask(context, 'add-agent', { name }, { start: true });
       return { notices: [] };
     },
@@ -165,7 +166,7 @@ function programSteps(
   agent: string,
   { allowTools: isAllowed = false }: Wishes,
 ): Step[] {
-  const server = serverOf(context, agent);
+  const server = serverOf(context, agent, program);
   const file = toolsFile(context, program);
   const tools: Edit = {
     path: file,
@@ -187,7 +188,7 @@ function programSteps(
 }
 
 function hookStep(context: CommandContext, program: HookedProgram, agent: string): Step {
-  const hooks = addHooks(context, program, agent);
+  const hooks = addHooks(context, program, { defaultAgent: agent });
   const text = `add the hooks of ${agent} to ${hooks.path}`;
   return { ...editStep(context, text, hooks, () => hooksEntry(context, program)), program };
 }
@@ -263,7 +264,7 @@ function serverLook(context: CommandContext, { program, file, agent, server }: W
   };
 }
 
-type EditWritten = Extract<Written, { file: string }>;
+type EditWritten = Extract<Written, { type: 'server' | 'hooks' | 'allowed' }>;
 
 function editStep(context: CommandContext, text: string, edit: Edit, entryOf: () => EditWritten): Step {
   return {

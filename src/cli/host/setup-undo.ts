@@ -4,10 +4,13 @@ import { kill } from 'node:process';
 import { isDeepStrictEqual } from 'node:util';
 import { isSameName } from '../../host/core/address.ts';
 import { isSameServer, type TextChange } from '../../host/hooks/mcp-settings.ts';
+import { withoutNotes } from '../../host/hooks/agent-notes.ts';
 import { SETTINGS_OF } from '../../host/hooks/settled-programs.ts';
+import { writeProjectAgent } from '../../host/base/project-agents.ts';
 import { ownPaths } from '../../host/base/paths.ts';
 import { assertNever } from '../../lib/assert-never.ts';
 import { isListening } from '../../lib/unix-socket.ts';
+import { projectsHere } from '../lib/agent-here.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask } from '../lib/daemon-call.ts';
 import { START_MS } from '../lib/daemon-start.ts';
@@ -24,6 +27,7 @@ import {
 } from '../lib/program-settings.ts';
 import { readWritten, removeWritten, type Written, withSetupLock } from '../lib/setup-record.ts';
 import { uninstallService } from './daemon-service.ts';
+import { writeNotes } from './setup-project.ts';
 
 interface UndoneStep {
   step: string;
@@ -50,11 +54,13 @@ interface UndoFlags {
   dryRun: boolean;
   yes?: boolean | undefined;
   json?: boolean | undefined;
+  /** Only what was done for this project. */
+  folder?: string | undefined;
 }
 
 /** Shows what it takes back, and asks. Throws `CommandFailed` at the end when a step could not be taken back. */
-export async function undoSetup(context: CommandContext, { dryRun, yes, json }: UndoFlags): Promise<Undone> {
-  const steps = plannedSteps(context);
+export async function undoSetup(context: CommandContext, { dryRun, yes, json, folder }: UndoFlags): Promise<Undone> {
+  const steps = plannedSteps(context, folder);
   const say = (text: string): unknown => json || context.stdout.write(text);
   if (steps.length === 0) {
     say('There is nothing to undo.\n');
@@ -66,11 +72,17 @@ export async function undoSetup(context: CommandContext, { dryRun, yes, json }: 
   else if (!yes && !dryRun) context.stderr.write(plan);
   if (dryRun) return { dry_run: true, steps };
   await confirmed(context, 'Take this back?', { yes, stake: 'undo changes the settings of your programs' });
-  return { dry_run: false, steps: await withSetupLock(context, () => undoAll(context, json)) };
+  return { dry_run: false, steps: await withSetupLock(context, () => undoAll(context, folder, json)) };
 }
 
-function plannedSteps(context: CommandContext): UndoneStep[] {
-  const entries = readWritten(context).toReversed();
+/** The newest first. */
+function entriesOf(context: CommandContext, folder: string | undefined): Written[] {
+  const written = readWritten(context).toReversed();
+  return folder === undefined ? written : written.filter((entry) => 'folder' in entry && entry.folder === folder);
+}
+
+function plannedSteps(context: CommandContext, folder: string | undefined): UndoneStep[] {
+  const entries = entriesOf(context, folder);
   const steps = entries.map((entry): UndoneStep => {
     const step = textOf(context, entry);
     return entry.type === 'host' ? { step, state: 'kept', why: HOST_KEPT.why } : { step, state: 'planned' };
@@ -78,11 +90,11 @@ function plannedSteps(context: CommandContext): UndoneStep[] {
   return [...new Map(steps.map((step) => [step.step, step])).values()];
 }
 
-async function undoAll(context: CommandContext, json = false): Promise<UndoneStep[]> {
+async function undoAll(context: CommandContext, folder: string | undefined, json = false): Promise<UndoneStep[]> {
   const steps: UndoneStep[] = [];
   const failures: string[] = [];
   const wasRunning = await isListening(ownPaths(context).socket);
-  for (const entry of readWritten(context).toReversed()) {
+  for (const entry of entriesOf(context, folder)) {
     const step = textOf(context, entry);
     try {
       const undone = { step, ...(await undoEntry(context, entry, wasRunning)) };
@@ -127,6 +139,10 @@ function textOf(context: CommandContext, entry: Written): string {
       return `the hooks in ${entry.file}`;
     case 'allowed':
       return `the rule that allows the mail tools in ${entry.file}`;
+    case 'project':
+      return `the agent of ${entry.program} in ${entry.folder}`;
+    case 'notes':
+      return `the notes on mail in ${entry.file}`;
     default:
       return assertNever(entry);
   }
@@ -148,12 +164,16 @@ async function undoEntry(context: CommandContext, entry: Written, wasRunning: bo
     case 'hooks':
     case 'allowed':
       return undoEdit(context, entry);
+    case 'project':
+      return removeProjectAgent(context, entry);
+    case 'notes':
+      return removeNotes(entry);
     default:
       return assertNever(entry);
   }
 }
 
-type EditEntry = Extract<Written, { file: string }>;
+type EditEntry = Extract<Written, { type: 'server' | 'hooks' | 'allowed' }>;
 
 async function undoEdit(context: CommandContext, entry: EditEntry): Promise<Result> {
   const { file, edited } = entry;
@@ -203,6 +223,26 @@ function copiesOf(file: string, copies: readonly (string | null)[]): { copies?: 
     return false;
   });
   return left.length === 0 ? {} : { copies: left };
+}
+
+/** One that was chosen since stays. */
+async function removeProjectAgent(
+  context: CommandContext,
+  { folder, program, agent }: Extract<Written, { type: 'project' }>,
+): Promise<Result> {
+  const now = projectsHere(context)[folder]?.[program];
+  if (now !== undefined && now !== agent) return { state: 'kept', why: `it is ${now} now` };
+  if (now === agent) await writeProjectAgent(ownPaths(context).dataFolder, { folder, program, agent: undefined });
+  return UNDONE;
+}
+
+async function removeNotes({ file, isNew }: Extract<Written, { type: 'notes' }>): Promise<Result> {
+  const change: TextChange = (text) => {
+    const left = withoutNotes(text);
+    return isNew && left === '' ? undefined : left;
+  };
+  await writeNotes(plannedEdit({ path: file, change }));
+  return UNDONE;
 }
 
 async function removeService(context: CommandContext): Promise<Result> {

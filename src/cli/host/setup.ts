@@ -18,6 +18,7 @@ import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { confirmed, isInteractive } from '../lib/input.ts';
 import { programNotices, serverOf, serverOfProgram, toolsFile } from '../lib/program-settings.ts';
 import { readWritten, withSetupLock } from '../lib/setup-record.ts';
+import { notesSteps, projectAgentsOf, projectFolder, projectSteps } from './setup-project.ts';
 import { type Agents, type Look, type Step, stepsOf } from './setup-steps.ts';
 import { undoSetup } from './setup-undo.ts';
 
@@ -29,6 +30,8 @@ interface SetupFlags {
   dryRun?: boolean;
   yes?: boolean;
   undo?: boolean;
+  project?: string | true;
+  notes?: boolean;
   print?: string;
   json?: boolean;
 }
@@ -41,12 +44,18 @@ named poste that setup did not write. Programs that run see it at their next sta
 
 For any other program --print prints the entry of the mail tools, to paste into its settings, and changes nothing.
 
---undo takes back what setup did, and nothing else. The keys of this host stay, and so does an agent that has mail,
-received or sent, and an entry that you changed since.
+Several checkouts on one machine have an address each: --project gives the programs agents of their own in the checkout
+that it is run in, codex-shop in a folder shop; --agent names them then. Elsewhere they keep the others. The --agent of
+poste mcp or of a hook goes before POSTE_AGENT, that before the agent of the project, and that before the one of the
+user. Nothing of this is written into the checkout; --notes is, between two markers.
+
+--undo takes back what setup did, and nothing else; with --project only what it did for that folder. The keys of this
+host stay, and so does an agent that has mail, received or sent, and an entry that you changed since.
 
 Examples:
   $ poste setup --dry-run
   $ poste setup --yes --agent claude-code=builder --agent codex=reviewer --allow-tools
+  $ poste setup --project --notes
   $ poste setup --print tester
   $ poste setup --undo`;
 
@@ -60,6 +69,8 @@ export function setupCommand(context: CommandContext): Command {
       ).argParser(agentOfProgram),
     )
     .option('--allow-tools', 'also let the programs use the mail tools without asking you')
+    .option('--project [folder]', 'give the programs agents of their own in this folder, or git checkout')
+    .option('--notes', "tell the project's agents how to write to others, in its CLAUDE.md, AGENTS.md or GEMINI.md")
     .option('--no-service', 'start the daemon without systemd')
     .option('--dry-run', 'only show what would change')
     .option('--yes', 'do not ask')
@@ -69,12 +80,13 @@ export function setupCommand(context: CommandContext): Command {
         'agent',
         'allowTools',
         'service',
+        'notes',
       ]),
     )
     .addOption(
       new Option('--print <agent>', 'only print the mail tools of an agent as an entry for any other program')
         .argParser(givenName)
-        .conflicts(['program', 'agent', 'allowTools', 'service', 'dryRun', 'yes', 'undo']),
+        .conflicts(['program', 'agent', 'allowTools', 'project', 'notes', 'service', 'dryRun', 'yes', 'undo']),
     )
     .option(...JSON_FLAG)
     .addHelpText('after', NOTES)
@@ -137,9 +149,17 @@ async function setup(context: CommandContext, flags: SetupFlags): Promise<void> 
   // A record that cannot be read could not be added to.
   readWritten(context);
   const isAsking = !dryRun && !yes && !json && isInteractive(context);
-  const given = agentsOf(context, programs, flags);
+  const folder = flags.project || flags.notes ? projectFolder(flags.project ?? true) : undefined;
+  const isProject = folder !== undefined && flags.project !== undefined;
+  // In a project its own agents are named, and the others stay.
+  const usual = agentsOf(context, programs, isProject ? {} : flags);
+  const given = isProject ? await projectAgentsOf(context, folder, programs, flags.agent) : usual;
   const chosen = isAsking ? await asked(context, given, flags) : { ...flags, agents: given };
-  const steps = stepsOf(context, chosen.agents, chosen);
+  const steps = [
+    ...stepsOf(context, isProject ? usual : chosen.agents, chosen),
+    ...(isProject ? projectSteps(context, folder, chosen.agents) : []),
+    ...(folder !== undefined && flags.notes ? notesSteps(context, folder, programs) : []),
+  ];
   const plan: { step: Step; look: Look }[] = [];
   // All settings are read before anything is changed.
   for (const step of steps) plan.push({ step, look: await lookAt(step, programs) });
@@ -250,7 +270,11 @@ function programsHere(context: CommandContext, { program: wanted, agent = new Ma
 /**
  * A program keeps the agent whose mail tools it has, so that a setup without flags changes nothing of an earlier one.
  */
-function agentsOf(context: CommandContext, programs: readonly SettledProgram[], { agent }: SetupFlags): Agents {
+function agentsOf(
+  context: CommandContext,
+  programs: readonly SettledProgram[],
+  { agent }: Pick<SetupFlags, 'agent'>,
+): Agents {
   const nameOf = (program: SettledProgram): string =>
     agent?.get(program) ?? presentAgent(context, program) ?? SETTINGS_OF[program].command;
   return new Map(programs.map((program) => [program, nameOf(program)]));
@@ -320,7 +344,8 @@ function nextOf([first = '', second]: readonly string[]): string[] {
   ];
 }
 
-async function undo(context: CommandContext, { dryRun = false, yes, json }: SetupFlags): Promise<void> {
-  const result = await undoSetup(context, { dryRun, yes, json });
+async function undo(context: CommandContext, { dryRun = false, yes, json, project }: SetupFlags): Promise<void> {
+  const folder = project === undefined ? undefined : projectFolder(project, { mayBeGone: true });
+  const result = await undoSetup(context, { dryRun, yes, json, folder });
   if (json) context.stdout.write(jsonLine(result));
 }

@@ -10,6 +10,7 @@ import {
   type ServerThere,
   type TextChange,
 } from '../../host/hooks/mcp-settings.ts';
+import { DEFAULT_AGENT } from '../../host/hooks/programs.ts';
 import { type HookedProgram, SETTINGS_OF, type SettledProgram } from '../../host/hooks/settled-programs.ts';
 import { SettingsRefused } from '../../host/hooks/settings-text.ts';
 import { readSettings, type SettingsFile, writeSettings } from '../../host/hooks/settings.ts';
@@ -43,8 +44,14 @@ export function hookFile(context: CommandContext, name: HookedProgram): string {
   return join(folderOf(context, name), SETTINGS_OF[name].hooks.file);
 }
 
-export function addHooks(context: CommandContext, name: HookedProgram, agent: string | undefined): Edit {
-  const parts = { node: process.execPath, main: context.program, agent, home: ownHome(context) };
+/** The agent of all sessions, or the one where neither POSTE_AGENT nor the project names another. */
+export interface NamedAgent {
+  agent?: string | undefined;
+  defaultAgent?: string | undefined;
+}
+
+export function addHooks(context: CommandContext, name: HookedProgram, named: NamedAgent): Edit {
+  const parts = { node: process.execPath, main: context.program, ...named, home: ownHome(context) };
   return { path: hookFile(context, name), change: SETTINGS_OF[name].hooks.add(parts, versionOf(context, name)) };
 }
 
@@ -67,12 +74,16 @@ function versionOf({ env }: CommandContext, name: HookedProgram): string | undef
   }
 }
 
-/** The command by which the program starts the tools of the agent: by paths, since its PATH may be another one. */
-export function serverOf(context: CommandContext, agent: string): ServerCommand {
+/**
+ * The command by which a program starts the tools of the agent: by paths, since its PATH may be another one. The agent
+ * of a program that setup knows gives way to the one of POSTE_AGENT, or of the project.
+ */
+export function serverOf(context: CommandContext, agent: string, program?: SettledProgram): ServerCommand {
   const home = ownHome(context);
+  const named = program === undefined ? ['--agent', agent] : ['--program', program, DEFAULT_AGENT, agent];
   return {
     command: process.execPath,
-    args: [context.program, 'mcp', '--agent', agent, '--start'],
+    args: [context.program, 'mcp', ...named, '--start'],
     env: home === undefined ? {} : { POSTE_HOME: home },
   };
 }

@@ -24,11 +24,16 @@ export type Written =
   /** A daemon is about to be started without a service: its `daemon` takes the place of this. */
   | { type: 'starting'; sinceMs: number }
   | { type: 'daemon'; pid: number }
-  | { type: 'agent'; name: string }
+  /** `folder`: the project that it was added for. */
+  | { type: 'agent'; name: string; folder?: string }
   | { type: 'server'; program: SettledProgram; file: string; server: ServerCommand; edited?: Edited }
   /** `others`: hooks of Poste stood there that setup had not written. */
   | { type: 'hooks'; program: HookedProgram; file: string; others?: true; edited?: Edited }
-  | { type: 'allowed'; program: SettledProgram; file: string; edited?: Edited };
+  | { type: 'allowed'; program: SettledProgram; file: string; edited?: Edited }
+  /** The agent of the program's sessions in this folder. */
+  | { type: 'project'; folder: string; program: SettledProgram; agent: string }
+  /** `isNew`: there was no such file. */
+  | { type: 'notes'; folder: string; file: string; isNew?: true };
 
 /** A file as it was left: as long as nobody changed it, undo puts the copy back, byte for byte. */
 export interface Edited {

@@ -1,8 +1,9 @@
 /** `poste hooks`: adds Poste's hooks to the settings of programs that run agents, removes them, and runs as a hook. */
 import { Argument, Command, Option } from 'commander';
-import { HOOK_PROGRAMS, type HookProgramName } from '../../host/hooks/programs.ts';
+import { DEFAULT_AGENT, HOOK_PROGRAMS, type HookProgramName } from '../../host/hooks/programs.ts';
 import { HOOKED_PROGRAMS, type HookedProgram, SETTINGS_OF } from '../../host/hooks/settled-programs.ts';
-import { type CommandContext, agentOption } from '../lib/context.ts';
+import { agentHere } from '../lib/agent-here.ts';
+import type { CommandContext } from '../lib/context.ts';
 import { requireAgentName } from '../lib/daemon-call.ts';
 import { JSON_FLAG, jsonLine } from '../lib/format.ts';
 import {
@@ -10,6 +11,7 @@ import {
   allowTools,
   type Edit,
   hookFile,
+  type NamedAgent,
   plannedEdit,
   type PlannedEdit,
   programNotices,
@@ -22,8 +24,8 @@ import { runAsHook } from './run-as-hook.ts';
 const NOTES = `
 The hooks say when a session of an agent begins, works, is idle and ends, tell the agent how many messages wait, and
 wake it when it is idle. OpenCode gets a plugin that does the same. --agent names the agent of the sessions, or
-POSTE_AGENT in a session's environment; a session without either is left alone. What else stands in the settings stays,
-and a copy is kept beside them.
+POSTE_AGENT in a session's environment, or poste setup --project for a checkout; a session without any is left alone.
+What else stands in the settings stays, and a copy is kept beside them.
 
 Examples:
   $ poste hooks install claude-code --agent backend --dry-run
@@ -41,6 +43,7 @@ export function hooksCommand(context: CommandContext): Command {
       .addCommand(uninstallCommand(context))
       // The programs call it.
       .addCommand(runCommand(context), { hidden: true })
+      .addCommand(agentCommand(context), { hidden: true })
       .addHelpText('after', NOTES)
   );
 }
@@ -60,6 +63,10 @@ function installedAgentOption(): Option {
   return new Option('--agent <name>', 'the agent that runs in these sessions (default: POSTE_AGENT of each session)');
 }
 
+function defaultAgentOption(): Option {
+  return new Option(`${DEFAULT_AGENT} <name>`, 'the agent where neither POSTE_AGENT nor the project names one');
+}
+
 function withChangeFlags(command: Command): Command {
   return command.option('--dry-run', 'only show what would change').option(...JSON_FLAG);
 }
@@ -76,7 +83,7 @@ function installCommand(context: CommandContext): Command {
       const allowed = isAllowed ? allowTools(context, name) : undefined;
       if (allowed) requireOwnServer(context, name);
       const isNew = allowed && plannedEdit(allowed).isChange;
-      const edits = planEdits([addHooks(context, name, agent), ...(allowed ? [allowed] : [])]);
+      const edits = planEdits([addHooks(context, name, { agent }), ...(allowed ? [allowed] : [])]);
       if (!isNew || flags.dryRun) return change(context, name, flags, edits, true);
       return withSetupLock(context, async () => {
         await addWritten(context, { type: 'allowed', program: name, file: allowed.path });
@@ -152,10 +159,24 @@ function runCommand(context: CommandContext): Command {
   return new Command('run')
     .description('Run as the hook: the program calls it, with the event on standard input.')
     .addArgument(programArgument(HOOK_PROGRAMS))
-    .addOption(agentOption(context, '--agent <name>', 'the agent that runs in these sessions'))
+    .addOption(new Option('--agent <name>', 'the agent that runs in these sessions (default: POSTE_AGENT)'))
+    .addOption(defaultAgentOption())
     .option('--wait', 'wait for a doorbell, at an event that has another hook as well')
     .addHelpText('after', '\nExample:\n  $ poste hooks run claude-code --agent backend < event.json')
-    .action(async (program: HookProgramName, { agent, wait }: { agent?: string; wait?: boolean }) => {
-      await runAsHook(context, { program, agent, waits: wait ?? false });
+    .action(async (program: HookProgramName, { agent, defaultAgent, wait }: NamedAgent & { wait?: boolean }) => {
+      await runAsHook(context, { program, agent, defaultAgent, waits: wait ?? false });
+    });
+}
+
+function agentCommand(context: CommandContext): Command {
+  return new Command('agent')
+    .description('Print the agent of sessions in the working folder: the plugin of OpenCode asks for it.')
+    .addArgument(programArgument(HOOKED_PROGRAMS))
+    .addOption(new Option('--agent <name>', 'the agent that runs in these sessions (default: POSTE_AGENT)'))
+    .addOption(defaultAgentOption())
+    .addHelpText('after', `\nExample:\n  $ poste hooks agent opencode ${DEFAULT_AGENT} writer`)
+    .action((program: HookedProgram, { agent, defaultAgent }: NamedAgent) => {
+      const name = agentHere(context, { given: agent, program, byDefault: defaultAgent });
+      if (name !== undefined) context.stdout.write(`${name}\n`);
     });
 }

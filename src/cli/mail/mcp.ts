@@ -2,12 +2,15 @@
 import { Command } from 'commander';
 import { OWNER_NAME } from '../../host/core/address.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
+import { agentHere } from '../lib/agent-here.ts';
 import { type CommandContext, agentOption } from '../lib/context.ts';
 import { CommandFailed, stopSignal, usageFailure } from '../lib/exit.ts';
 import { requireAgentName } from '../lib/daemon-call.ts';
 
 interface McpFlags {
   agent?: string;
+  program?: string;
+  defaultAgent?: string;
   start?: boolean;
   wakeUnattended?: boolean;
 }
@@ -17,6 +20,9 @@ An MCP client starts this command and talks to it over standard input and output
 counts as live while the command runs. The tools are mail_send, mail_reply, mail_agents and mail_inbox. The resource
 poste://inbox lists the unread mail, and clients can subscribe to it.
 
+The agent is the one of --agent; else of POSTE_AGENT; else the one that poste setup --project gave to --program in the
+working folder, or in the nearest folder above it; else the one of --default-agent.
+
 Examples:
   $ poste agent add builder
   $ claude mcp add poste -- poste mcp --agent builder --start
@@ -25,18 +31,26 @@ Examples:
 export function mcpCommand(context: CommandContext): Command {
   return new Command('mcp')
     .addOption(agentOption(context, '--agent <name>', 'the agent whose mail the tools read and send'))
+    .option('--program <name>', 'the program that runs the agent, as poste setup --project calls it')
+    .option('--default-agent <name>', 'the agent where neither POSTE_AGENT nor the project names one')
     .option('--start', 'start the daemon if it is not running')
     .option('--wake-unattended', 'let mail begin turns of a Claude Code that nobody attends (claude -p)')
     .addHelpText('after', NOTES)
     .action(async (flags: McpFlags) => serve(context, flags));
 }
 
-async function serve(context: CommandContext, { agent, start, wakeUnattended }: McpFlags): Promise<void> {
+async function serve(context: CommandContext, flags: McpFlags): Promise<void> {
+  const { agent: given, program, defaultAgent: byDefault, start, wakeUnattended } = flags;
   const signalled = stopSignal(context);
   const paths = ownPaths(context);
   const fault = daemonSocketFault(paths);
   if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
-  const options = { paths, agent: agentOf(agent), start: start === true, wakeUnattended: wakeUnattended === true };
+  const options = {
+    paths,
+    agent: agentOf(agentHere(context, { given, program, byDefault })),
+    start: start === true,
+    wakeUnattended: wakeUnattended === true,
+  };
   const { serveMailTools } = await import('./serve-mail-tools.ts');
   await serveMailTools(context, { ...options, signalled, answered: new Set() });
 }

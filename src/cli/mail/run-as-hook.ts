@@ -4,17 +4,20 @@
  */
 import { readFileSync } from 'node:fs';
 import { DaemonClient } from '../../host/api/client.ts';
-import { HOOK_PROGRAMS, type HookProgramName, PROGRAM_OF } from '../../host/hooks/programs.ts';
+import { DEFAULT_AGENT, HOOK_PROGRAMS, type HookProgramName, PROGRAM_OF } from '../../host/hooks/programs.ts';
 import { runHook } from '../../host/hooks/run-hook.ts';
 import { type HostPaths, ownPaths } from '../../host/base/paths.ts';
+import { chosenAgent, readProjectAgents } from '../../host/base/project-agents.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { findProgram } from '../lib/find-program.ts';
 
 interface HookRun {
   program: HookProgramName;
-  /** Whose sessions these are. */
+  /** The agent of all sessions. */
   agent: string | undefined;
+  /** The agent where neither POSTE_AGENT nor the project names one. */
+  defaultAgent: string | undefined;
   /** This is the hook that waits, at an event that has another one. */
   waits: boolean;
 }
@@ -23,20 +26,20 @@ interface HookRun {
  * The call of a hook as `poste hooks install` writes it into settings (hooks/settings.ts). `undefined` for any other
  * command line: that one is for the parser of the command line.
  */
-export function hookRunOf(
-  argv: readonly string[],
-  { POSTE_AGENT: agent }: Readonly<Record<string, string | undefined>>,
-): HookRun | undefined {
+export function hookRunOf(argv: readonly string[]): HookRun | undefined {
   const [group, command, name, ...flags] = argv;
   const program = HOOK_PROGRAMS.find((known) => known === name);
   if (group !== 'hooks' || command !== 'run' || program === undefined) return undefined;
-  const run: HookRun = { program, agent, waits: false };
+  const run: HookRun = { program, agent: undefined, defaultAgent: undefined, waits: false };
   for (let at = 0; at < flags.length; at++) {
     const value = flags[at + 1];
     if (flags[at] === '--wait') {
       run.waits = true;
     } else if (flags[at] === '--agent' && value !== undefined && isAgentName(value)) {
       run.agent = value;
+      at++;
+    } else if (flags[at] === DEFAULT_AGENT && value !== undefined && isAgentName(value)) {
+      run.defaultAgent = value;
       at++;
     } else {
       return undefined;
@@ -84,7 +87,7 @@ const NOTHING_READ: BegunInput = { bytes: Buffer.alloc(0), isWhole: false };
 
 export async function runAsHook(
   context: CommandContext,
-  { program, agent, waits }: HookRun,
+  { program, agent, defaultAgent, waits }: HookRun,
   begun: BegunInput = NOTHING_READ,
 ): Promise<void> {
   const paths = pathsThere(context);
@@ -97,7 +100,11 @@ export async function runAsHook(
   const { exitCode, stdout, stderr } = await runHook({
     program: PROGRAM_OF[program],
     input: await hookInput(context, begun),
-    agent: agent !== undefined && isAgentName(agent) ? agent : undefined,
+    agentIn(folder = process.cwd()) {
+      const choice = { given: agent, environment: context.env, program, folder, byDefault: defaultAgent };
+      const name = chosenAgent(choice, () => readProjectAgents(paths.dataFolder));
+      return name !== undefined && isAgentName(name) ? name : undefined;
+    },
     client: new DaemonClient(paths.socket, paths.store),
     pid,
     waits,

@@ -5,6 +5,14 @@
 import { readFileSync } from 'node:fs';
 import { OWNER_NAME } from '../../host/core/address.ts';
 import { type HostPaths, daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
+import {
+  type AgentChoice,
+  chosenAgent,
+  type ProjectAgents,
+  readProjectAgents,
+} from '../../host/base/project-agents.ts';
+import { DEFAULT_AGENT } from '../../host/hooks/programs.ts';
+import type { Environment } from '../../lib/user-folders.ts';
 import { FirstAnswers, type ReadyAnswers } from '../../host/mcp/first-answers.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import type { CommandContext } from '../lib/context.ts';
@@ -18,19 +26,29 @@ export interface McpRun {
 }
 
 /** The call as programs have it in their settings. Any other is `undefined`, and for the command line. */
-export function mcpRunOf(
-  [command, ...flags]: readonly string[],
-  { POSTE_AGENT: usual = '' }: Readonly<Record<string, string | undefined>>,
-): McpRun | undefined {
-  const run: McpRun = { agent: usual, start: false, wakeUnattended: false };
+export function mcpRunOf([command, ...flags]: readonly string[], environment: Environment): McpRun | undefined {
+  const choice: AgentChoice = { environment, folder: process.cwd() };
+  const run = { start: false, wakeUnattended: false };
   if (command !== 'mcp') return undefined;
   for (let at = 0; at < flags.length; at++) {
-    if (flags[at] === '--agent') run.agent = flags[++at] ?? '';
+    if (flags[at] === '--agent') choice.given = flags[++at] ?? '';
+    else if (flags[at] === '--program') choice.program = flags[++at];
+    else if (flags[at] === DEFAULT_AGENT) choice.byDefault = flags[++at];
     else if (flags[at] === '--start') run.start = true;
     else if (flags[at] === '--wake-unattended') run.wakeUnattended = true;
     else return undefined;
   }
-  return isAgentName(run.agent) && run.agent.toLowerCase() !== OWNER_NAME ? run : undefined;
+  const agent = agentOf(choice);
+  return isAgentName(agent) && agent.toLowerCase() !== OWNER_NAME ? { ...run, agent } : undefined;
+}
+
+function agentOf(choice: AgentChoice): string {
+  try {
+    const projects = (): ProjectAgents => readProjectAgents(ownPaths({ env: choice.environment }).dataFolder);
+    return chosenAgent(choice, projects) ?? '';
+  } catch {
+    return '';
+  }
 }
 
 /** `undefined` where there are none, as beside the sources. */

@@ -6,6 +6,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { parse as parseToml, TomlError } from 'smol-toml';
+import { DEFAULT_AGENT } from './programs.ts';
 import { isRecord, changedJson, settingsOf, SettingsRefused, badLayout, lineEndOf } from './settings-text.ts';
 
 export type TextChange = (text: string | undefined) => string | undefined;
@@ -198,6 +199,8 @@ export function isSameServer(a: ServerCommand | undefined, b: ServerCommand): bo
 export interface MailTools {
   /** The flag's agent. The program's own environment names the agent when it is missing. */
   agent: string | undefined;
+  /** True where POSTE_AGENT and the project go before that agent. */
+  isDefault: boolean;
 }
 
 /** The agent of the mail tools that a command starts, whatever it calls Poste; `undefined` for any other command. */
@@ -205,9 +208,13 @@ export function mailToolsOf({ command, args, env }: ServerCommand): MailTools | 
   const words = [command, ...args];
   const at = words.indexOf('mcp');
   if (!/(?:^|\/)(?:poste|cli\/main\.js)$/.test(words[at - 1] ?? '')) return undefined;
-  const flag = words.indexOf('--agent', at);
-  const joined = words.find((word) => word.startsWith('--agent='))?.slice('--agent='.length);
-  return { agent: flag === -1 ? (joined ?? env['POSTE_AGENT']) : words[flag + 1] };
+  const valueOf = (flag: string): string | undefined => {
+    const place = words.indexOf(flag, at);
+    return place === -1 ? words.find((word) => word.startsWith(`${flag}=`))?.slice(flag.length + 1) : words[place + 1];
+  };
+  const given = valueOf('--agent') ?? env['POSTE_AGENT'];
+  const byDefault = valueOf(DEFAULT_AGENT);
+  return { agent: given ?? byDefault, isDefault: given === undefined && byDefault !== undefined };
 }
 
 /** Its tools cannot be allowed where it is not named; `add` is the program's own command that names it. */
@@ -224,6 +231,8 @@ const SERVER_HEADER = /^\s*\[\s*mcp_servers\s*\.\s*(?:poste|"poste"|'poste')\s*\
 const INNER_HEADER = /^\s*\[\s*mcp_servers\s*\.\s*(?:poste|"poste"|'poste')\s*\./;
 const APPROVAL_LINE = /^\s*default_tools_approval_mode\s*=\s*(?:"approve"|'approve')\s*(?:#.*)?$/;
 const COMMAND_LINE = /^\s*(?:command|args|env)\s*=/;
+/** Codex hands its servers only a part of its environment, and these besides. */
+const PASSED_VARIABLES = ['POSTE_AGENT'];
 
 /**
  * `config.toml` of Codex is changed by lines, so that comments and layout stay. `checkChange` parses what came out:
@@ -234,13 +243,14 @@ function withCodexServer(text: string, server: ServerCommand, earlier: readonly 
   const lines = commandLines(server);
   const { command, args, env } = server;
   const value = { command, args: [...args], ...(Object.keys(env).length > 0 && { env: { ...env } }) };
+  const passed = { env_vars: PASSED_VARIABLES };
   if (!(NAME in servers)) {
     const end = lineEndOf(text);
-    const table = [HEADER, ...lines].join(end);
+    const table = [HEADER, ...lines, PASSED].join(end);
     // As the text ends now, it ends below the table too.
     const isOpen = text !== '' && !text.endsWith('\n');
     const after = text === '' ? `${table}\n` : `${text}${end}${isOpen ? `${end}${table}` : `${table}${end}`}`;
-    return checkChange(after, { ...config, mcp_servers: { ...servers, [NAME]: value } });
+    return checkChange(after, { ...config, mcp_servers: { ...servers, [NAME]: { ...value, ...passed } } });
   }
   const there = before && codexCommandOf(before);
   if (!there || isSameServer(there, server) || !earlier.some((one) => isSameServer(there, one))) return text;
@@ -250,9 +260,11 @@ function withCodexServer(text: string, server: ServerCommand, earlier: readonly 
   const start = all.findIndex((line) => SERVER_HEADER.test(line));
   const end = tableEnd(all, start);
   const kept = all.slice(start + 1, end).filter((line) => !COMMAND_LINE.test(line));
-  const written = lines.map((line) => `${line}${tail}`);
+  // What its owner lets through stays.
+  const isPassing = 'env_vars' in added;
+  const written = [...lines, ...(isPassing ? [] : [PASSED])].map((line) => `${line}${tail}`);
   const after = [...all.slice(0, start + 1), ...written, ...kept, ...all.slice(end)].join('\n');
-  return checkChange(after, { ...config, mcp_servers: { ...servers, [NAME]: { ...added, ...value } } });
+  return checkChange(after, { ...config, mcp_servers: { ...servers, [NAME]: { ...passed, ...added, ...value } } });
 }
 
 /** Tables in the server's go with it: Codex refuses a config with a server that has no command. */
@@ -305,6 +317,8 @@ function withoutCodexApproval(text: string): string {
   const { [MODE]: _mode, ...others } = server;
   return checkChange(lines.toSpliced(at, 1).join('\n'), { ...config, mcp_servers: { ...servers, [NAME]: others } });
 }
+
+const PASSED = `env_vars = ${JSON.stringify(PASSED_VARIABLES)}`;
 
 function commandLines({ command, args, env }: ServerCommand): string[] {
   const variables = Object.entries(env).map(([name, value]) => `${name} = ${JSON.stringify(value)}`);

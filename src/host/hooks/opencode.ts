@@ -12,6 +12,7 @@
 import { join } from 'node:path';
 import { configFolder, type Environment } from '../../lib/user-folders.ts';
 import { SettingsRefused } from './settings-text.ts';
+import { agentWords } from './settings.ts';
 
 /** DO NOT CHANGE: installed plugins are recognised by it. */
 const FIRST_LINE = '// Written by poste hooks install opencode. poste hooks uninstall opencode removes it.';
@@ -27,14 +28,16 @@ export interface PluginParts {
   /** Node.js, and the file that it is to run. */
   node: string;
   main: string;
-  /** The agent whose sessions these are; without it, the environment of OpenCode names the agent. */
+  /** The agent whose sessions these are; without it, the environment of OpenCode or its project names the agent. */
   agent?: string | undefined;
+  /** The agent where neither does. */
+  defaultAgent?: string | undefined;
   /** `POSTE_HOME`, if the host's files are not in their default folders. */
   home?: string | undefined;
 }
 
 /** The file with our plugin. Throws `SettingsRefused` when somebody else wrote what is there. */
-export function withPlugin(text: string | undefined, { node, main, agent, home }: PluginParts): string {
+export function withPlugin(text: string | undefined, { node, main, home, ...named }: PluginParts): string {
   withoutPlugin(text);
   return `${FIRST_LINE}
 import { spawn } from 'node:child_process';
@@ -42,7 +45,7 @@ import { existsSync } from 'node:fs';
 
 const WRITTEN = ${JSON.stringify([node, main])};
 ${POSTE_OF_NOW}
-const AGENT = ${agent === undefined ? 'process.env.POSTE_AGENT' : JSON.stringify(agent)};
+const NAMED = ${JSON.stringify(agentWords(named))};
 const HOME = ${home === undefined ? 'process.env.POSTE_HOME' : JSON.stringify(home)};
 const PAUSE_MS = 2000;
 const PAUSE_MS_MAX = 60_000;
@@ -54,27 +57,33 @@ const POSTE_OF_NOW =
   "const POSTE = !existsSync(WRITTEN[1]) ? ['poste'] : existsSync(WRITTEN[0]) ? WRITTEN : ['node', WRITTEN[1]];";
 
 const PLUGIN_BODY = `
-export const Poste = async ({ client }) => {
+export const Poste = async ({ client, directory }) => {
   const words = process.argv.slice(2);
   const isOneShot = words.includes('run') && !words.some((word) => word === '-i' || word === '--interactive');
-  if (!AGENT || isOneShot) return {};
+  if (isOneShot) return {};
   let session;
   let given;
   let over = new AbortController();
   process.once('exit', () => over.abort());
 
   // Resolves with what the command printed, and with undefined when it failed.
-  const poste = (words, id, signal) =>
+  const run = (words, signal) =>
     new Promise((resolve) => {
       const env = HOME ? { ...process.env, POSTE_HOME: HOME } : process.env;
-      const args = [...POSTE.slice(1), 'session', ...words, id, '--as', AGENT];
-      if (words[0] === 'register') args.push('--hook', '--pid', String(process.pid));
-      const child = spawn(POSTE[0], args, { env, signal, stdio: ['ignore', 'pipe', 'ignore'] });
+      const given = { cwd: directory, env, signal, stdio: ['ignore', 'pipe', 'ignore'] };
+      const child = spawn(POSTE[0], [...POSTE.slice(1), ...words], given);
       let text = '';
       child.stdout.on('data', (chunk) => (text += chunk));
       child.on('error', () => resolve(undefined));
       child.on('close', (code) => resolve(code === 0 ? text.trim() : undefined));
     });
+
+  const agent = await run(['hooks', 'agent', 'opencode', ...NAMED]);
+  if (!agent) return {};
+  const poste = ([command, ...words], id, signal) => {
+    const registers = command === 'register' ? ['--hook', '--pid', String(process.pid)] : [];
+    return run(['session', command, ...words, id, '--as', agent, ...registers], signal);
+  };
 
   const wait = async (id, { signal }) => {
     for (let pauseMs = PAUSE_MS; !signal.aborted; ) {
@@ -136,8 +145,10 @@ export function pluginWords(text: string | undefined): string[] | undefined {
   if (text?.startsWith(`${FIRST_LINE}\n`) !== true) return undefined;
   const list = /^const (?:POSTE|WRITTEN) = (\["[^\n]*"\]);$/m.exec(text)?.[1];
   if (list === undefined) return undefined;
-  const agent = /^const AGENT = (".*");$/m.exec(text)?.[1];
-  return [...(JSON.parse(list) as string[]), ...(agent === undefined ? [] : ['--agent', JSON.parse(agent) as string])];
+  const named = /^const NAMED = (\[.*\]);$/m.exec(text)?.[1] ?? '[]';
+  const earlier = /^const AGENT = (".*");$/m.exec(text)?.[1];
+  const agent = earlier === undefined ? [] : ['--agent', JSON.parse(earlier) as string];
+  return [...(JSON.parse(list) as string[]), ...(JSON.parse(named) as string[]), ...agent];
 }
 
 /** Removes the file. Throws `SettingsRefused` when somebody else wrote what is there. */

@@ -12,6 +12,9 @@ import { WAKE_ARGUMENT_CHARACTERS_MAX } from '../contract/socket-protocol.ts';
 export const HOOK_PROGRAMS = ['claude-code', 'codex', 'gemini', 'qwen'] as const;
 export type HookProgramName = (typeof HOOK_PROGRAMS)[number];
 
+/** The flag of the agent where neither POSTE_AGENT nor the project names one. */
+export const DEFAULT_AGENT = '--default-agent';
+
 /**
  * The meaning of an event for a session: it begins, it gets a prompt, its agent is idle, its user interrupted the turn,
  * its model could not be asked, it ends. `wait` and `idle-wait` are hooks in the background, which wait for a doorbell.
@@ -46,6 +49,8 @@ export interface HookProgram {
   /** The folder of its settings, and the file there that has the hooks. */
   settingsFolder: (environment: Environment) => string;
   settingsFile: string;
+  /** The variable of its hooks with the folder of a session, which may leave it. Without it, the event names one. */
+  folderVariable?: string;
   /** True when somebody sits at this session. Any other may have had its only prompt, and a wait holds it up. */
   isAttended: (surroundings: HookSurroundings) => boolean;
   /** The ways to wake a session of it that somebody attends. */
@@ -149,6 +154,7 @@ export const CLAUDE_CODE: HookProgram = {
   ],
   settingsFolder: (environment) => environment['CLAUDE_CONFIG_DIR'] || join(homeFolder(environment), '.claude'),
   settingsFile: 'settings.json',
+  folderVariable: 'CLAUDE_PROJECT_DIR',
   isAttended: isClaudeAttended,
   wake: () => [{ type: 'hook' }],
 };
@@ -179,6 +185,7 @@ export const GEMINI: HookProgram = {
   ],
   settingsFolder: (environment) => join(environment['GEMINI_CLI_HOME'] || homeFolder(environment), '.gemini'),
   settingsFile: 'settings.json',
+  folderVariable: 'GEMINI_PROJECT_DIR',
   isAttended: ({ commandLine }) => !commandLine().some((word) => /^(?:-p|--prompt)(?:=|$)/.test(word)),
   wake(_sessionId, { environment }) {
     const pane = tmuxPane(environment, 'gemini');

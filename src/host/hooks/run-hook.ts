@@ -37,8 +37,8 @@ export interface HookCall {
   program: HookProgram;
   /** The text on stdin. */
   input: string;
-  /** The acting agent; `undefined` when none was given. */
-  agent: string | undefined;
+  /** The agent of a session in this folder; `undefined` when none was given. May throw. */
+  agentIn: (folder: string | undefined) => string | undefined;
   client: Pick<DaemonClient, 'call'>;
   /** The agent's program, which called the hook. */
   pid: number;
@@ -53,11 +53,11 @@ export interface HookCall {
 
 /** Never rejects. */
 export async function runHook(call: HookCall): Promise<HookOutcome> {
-  const { agent } = call;
   const event = eventOf(call);
-  if (!event || agent === undefined) return QUIET;
+  if (!event) return QUIET;
   try {
-    return await handleEvent(call, event, agent);
+    const agent = call.agentIn(event.folder);
+    return agent === undefined ? QUIET : await handleEvent(call, event, agent);
   } catch {
     // No daemon, no such agent, too many sessions: that is for the user of `poste`, and not for an agent at work.
     return QUIET;
@@ -68,6 +68,7 @@ interface HookEvent {
   name: string;
   moment: HookMoment;
   sessionId: string;
+  folder: string | undefined;
   /** The lines of doorbells that stand in its prompt. */
   lines: string[];
 }
@@ -76,7 +77,7 @@ type Json = Readonly<Record<string, unknown>>;
 
 const SESSION_ID = /^[A-Za-z0-9._-]{1,128}$/;
 
-function eventOf({ input, program, waits }: HookCall): HookEvent | undefined {
+function eventOf({ input, program, waits, surroundings }: HookCall): HookEvent | undefined {
   let document: unknown;
   try {
     document = JSON.parse(input);
@@ -84,7 +85,7 @@ function eventOf({ input, program, waits }: HookCall): HookEvent | undefined {
     return undefined;
   }
   if (typeof document !== 'object' || document === null) return undefined;
-  const { session_id: sessionId, hook_event_name: name, agent_id: subagent, prompt } = document as Json;
+  const { session_id: sessionId, hook_event_name: name, agent_id: subagent, prompt, cwd } = document as Json;
   const entry = program.entries.find(({ event, moment }) => event === name && (moment === 'wait') === waits);
   // A subagent has no mailbox of its own, and its events are not the session's.
   if (!entry || subagent !== undefined || typeof sessionId !== 'string' || !SESSION_ID.test(sessionId))
@@ -92,7 +93,9 @@ function eventOf({ input, program, waits }: HookCall): HookEvent | undefined {
   // Qwen Code reports each request to its model so, and one between two tools of a turn has no text.
   if (entry.moment === 'prompt' && prompt === '') return undefined;
   const lines = typeof prompt === 'string' ? doorbellLines(prompt) : [];
-  return { name: entry.event, moment: entry.moment, sessionId, lines };
+  const began = surroundings.environment[program.folderVariable ?? ''];
+  const folder = began || (typeof cwd === 'string' ? cwd : undefined);
+  return { name: entry.event, moment: entry.moment, sessionId, folder, lines };
 }
 
 async function handleEvent(call: HookCall, event: HookEvent, as: string): Promise<HookOutcome> {

@@ -10,7 +10,7 @@ import { fileFault } from '../../lib/file-fault.ts';
 import { copyBeside, replaceFile } from '../../lib/files.ts';
 import { shellWord, shellWords } from '../../lib/shell-word.ts';
 import { readText } from '../../lib/user-text.ts';
-import type { HookProgram, HookProgramName } from './programs.ts';
+import { DEFAULT_AGENT, type HookProgram, type HookProgramName } from './programs.ts';
 import { isRecord, settingsOf, SettingsRefused } from './settings-text.ts';
 
 type Json = Record<string, unknown>;
@@ -205,16 +205,24 @@ interface HookCommand {
   /** Node.js, and the file that it is to run. */
   node: string;
   main: string;
-  /** The agent whose sessions these are; without it, the session's environment names the agent. */
+  /** The agent whose sessions these are; without it, the session's environment or its project names the agent. */
   agent?: string | undefined;
+  /** The agent where neither does. */
+  defaultAgent?: string | undefined;
   /** `POSTE_HOME`, if the host's files are not in their default folders. */
   home?: string | undefined;
 }
 
-export function hookCommand({ program, node, main, agent, home }: HookCommand): string {
-  const words = [node, main, 'hooks', 'run', program, ...(agent === undefined ? [] : ['--agent', agent])];
+export function hookCommand({ program, node, main, agent, defaultAgent, home }: HookCommand): string {
+  const words = [node, main, 'hooks', 'run', program, ...agentWords({ agent, defaultAgent })];
   const environment = home === undefined ? '' : `env ${shellWord(`POSTE_HOME=${home}`)} `;
   return `exec ${environment}${GUARDS[0]}${words.map(shellWord).join(' ')}`;
+}
+
+/** The flags of a hook that name its agent. */
+export function agentWords({ agent, defaultAgent }: Pick<HookCommand, 'agent' | 'defaultAgent'>): string[] {
+  if (agent !== undefined) return ['--agent', agent];
+  return defaultAgent === undefined ? [] : [DEFAULT_AGENT, defaultAgent];
 }
 
 /** True when Poste wrote this command, in any version and from any folder. */

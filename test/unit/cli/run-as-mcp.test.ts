@@ -1,5 +1,8 @@
 /** `poste mcp` before its server is loaded: which calls come here, and what the server is handed. */
 import { once } from 'node:events';
+import { realpathSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { beforeEach, describe, expect, test, vi } from 'vitest';
 import { handshakeParams, readyAnswers } from '../../../scripts/ready-answers.ts';
@@ -7,6 +10,7 @@ import { mcpRunOf, runAsMcp } from '../../../src/cli/mail/run-as-mcp.ts';
 import type { MailToolsOptions } from '../../../src/cli/mail/serve-mail-tools.ts';
 import type { CommandContext } from '../../../src/cli/lib/context.ts';
 import { commandContext } from '../../support/command-run.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const ready = await readyAnswers();
 const RUN = { agent: 'eve', start: false, wakeUnattended: false };
@@ -70,12 +74,28 @@ test.each([
   [['mcp', '--wake-unattended', '--start', '--agent', 'eve'], '', { agent: 'eve', start: true, wakeUnattended: true }],
   [['mcp'], 'eve', RUN],
   [['mcp', '--agent', 'bob', '--agent', 'eve'], '', RUN],
+  [['mcp', '--program', 'codex', '--default-agent', 'bob'], 'eve', RUN],
+  [['mcp', '--program', 'codex', '--default-agent', 'eve', '--start'], '', { ...RUN, start: true }],
 ])('%j is a call of a program', (argv, usual, run) => {
   expect(mcpRunOf(argv, { POSTE_AGENT: usual })).toEqual(run);
 });
 
+test('the agent of the project in which a program starts them goes before its default', async () => {
+  const home = await temporaryFolder();
+  const words = ['mcp', '--program', 'codex', '--default-agent', 'bob'];
+  const file = join(home, 'projects.json');
+  await writeFile(file, JSON.stringify({ version: 1, projects: { [realpathSync('.')]: { codex: 'eve' } } }));
+  expect(mcpRunOf(words, { POSTE_HOME: home })).toEqual(RUN);
+  expect(mcpRunOf(['mcp', '--default-agent', 'bob'], { POSTE_HOME: home })).toEqual({ ...RUN, agent: 'bob' });
+  // The command line says that the file is broken.
+  await writeFile(file, '{');
+  expect(mcpRunOf(words, { POSTE_HOME: home })).toBeUndefined();
+});
+
 test.each([
   [[], 'eve'],
+  [['mcp', '--default-agent'], ''],
+  [['mcp', '--default-agent', '--start'], ''],
   [['hooks', '--agent', 'eve'], 'eve'],
   [['mcp'], ''],
   [['mcp', '--agent'], 'eve'],

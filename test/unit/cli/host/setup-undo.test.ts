@@ -65,7 +65,7 @@ test('a server that was changed after setup is left, and undo says why', async (
   const here = await served('claude', 'codex');
   await setup(here, '--yes');
   await writeFile(pathIn(here, '.claude.json'), (await read(here, '.claude.json')).replace('"claude"', '"mine"'));
-  await writeFile(pathIn(here, ...CODEX), (await read(here, ...CODEX)).replace('"codex"', '"mine"'));
+  await writeFile(pathIn(here, ...CODEX), (await read(here, ...CODEX)).replace('t", "codex"', 't", "mine"'));
   const texts = [await read(here, '.claude.json'), await read(here, ...CODEX)];
   const undone = await setup(here, '--undo', '--yes');
   for (const names of [['.claude.json'], CODEX]) {
@@ -73,7 +73,7 @@ test('a server that was changed after setup is left, and undo says why', async (
       step: `the mail tools in ${pathIn(here, ...names)}`,
       state: 'kept',
       why: expect.stringMatching(
-        /^it was changed after setup, and now is .* mcp --agent mine --start; remove it there/,
+        /^it was changed after setup, and now is .* --default-agent mine --start; remove it there/,
       ),
     });
   }

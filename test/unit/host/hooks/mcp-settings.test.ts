@@ -74,14 +74,20 @@ test.each([
 });
 
 test.each([
-  [['poste', 'mcp', '--agent', 'x'], { agent: 'x' }],
-  [['/usr/local/bin/poste', 'mcp', '--start', '--agent=y'], { agent: 'y' }],
-  [['node', '/opt/dist/cli/main.js', 'mcp', '--agent', 'z', '--start'], { agent: 'z' }],
-  [['poste', 'mcp'], { agent: 'of-env' }],
+  [['poste', 'mcp', '--agent', 'x'], { agent: 'x', isDefault: false }],
+  [['/usr/local/bin/poste', 'mcp', '--start', '--agent=y'], { agent: 'y', isDefault: false }],
+  [['node', '/opt/dist/cli/main.js', 'mcp', '--agent', 'z', '--start'], { agent: 'z', isDefault: false }],
+  [['poste', 'mcp', '--program', 'codex', '--default-agent', 'd', '--start'], { agent: 'of-env', isDefault: false }],
+  [['poste', 'mcp'], { agent: 'of-env', isDefault: false }],
   [['other', 'mcp', '--agent', 'x'], undefined],
   [['poste', '--agent', 'x'], undefined],
 ])('%j starts the mail tools of %j', ([command = '', ...args], tools) => {
   expect(mailToolsOf({ command, args, env: { POSTE_AGENT: 'of-env' } })).toEqual(tools);
+});
+
+test('an agent by default is the one where the settings name no other', () => {
+  const args = ['mcp', '--program', 'codex', '--default-agent', 'd'];
+  expect(mailToolsOf({ command: 'poste', args, env: {} })).toEqual({ agent: 'd', isDefault: true });
 });
 
 describe.each(['claude-code', 'codex', 'gemini', 'qwen', 'crush'] as const)('the mail tools in %s', (program) => {

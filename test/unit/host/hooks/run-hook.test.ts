@@ -37,6 +37,7 @@ interface Given {
   pid?: number;
   environment?: Readonly<Record<string, string>>;
   commandLine?: readonly string[];
+  agentIn?: (folder: string | undefined) => string | undefined;
 }
 
 /** A daemon that answers each operation with these, in order. */
@@ -54,12 +55,19 @@ function daemon(answers: Readonly<Record<string, Answer[]>>): Daemon {
     run: (
       program,
       input,
-      { gone = new AbortController().signal, waits = false, environment = {}, commandLine = [], pid = 77 } = {},
+      {
+        gone = new AbortController().signal,
+        waits = false,
+        environment = {},
+        commandLine = [],
+        pid = 77,
+        agentIn = () => 'backend',
+      } = {},
     ) =>
       runHook({
         program,
         input: typeof input === 'string' ? input : JSON.stringify(input),
-        agent: 'backend',
+        agentIn,
         client,
         pid,
         surroundings: {
@@ -72,6 +80,10 @@ function daemon(answers: Readonly<Record<string, Answer[]>>): Daemon {
         gone,
       }),
   };
+}
+
+function unreadable(): never {
+  throw new Error('projects.json is no JSON');
 }
 
 const context = (event: string): string =>
@@ -283,7 +295,7 @@ describe('a hook never hinders its agent', () => {
     const call = {
       program: CLAUDE_CODE,
       input: JSON.stringify(start),
-      agent: undefined,
+      agentIn: () => undefined,
       client,
       pid: 77,
       surroundings,
@@ -299,6 +311,32 @@ describe('a hook never hinders its agent', () => {
     await run(CLAUDE_CODE, start, { pid: 1 });
     await run(CLAUDE_CODE, start);
     expect(asked.map(([, input]) => (input as { pid?: number }).pid)).toEqual([undefined, 77]);
+  });
+
+  test.each([
+    [CLAUDE_CODE, { CLAUDE_PROJECT_DIR: '/began' }, '/began'],
+    [CLAUDE_CODE, {}, '/home/u/p'],
+    [CODEX, { CLAUDE_PROJECT_DIR: '/began' }, '/home/u/p'],
+    [PROGRAM_OF.gemini, { GEMINI_PROJECT_DIR: '/began' }, '/began'],
+  ])(
+    '$name acts for the agent of the folder in which the session began, by %j: %s',
+    async (program, environment, folder) => {
+      const { asked, run } = daemon({ 'session-register': [STATE] });
+      const folders: unknown[] = [];
+      const agentIn = (at: string | undefined): string => {
+        folders.push(at);
+        return 'backend';
+      };
+      await run(program, start, { environment, agentIn });
+      expect(folders).toEqual([folder]);
+      expect(asked).toHaveLength(1);
+    },
+  );
+
+  test('it is quiet when nothing can say whose session it is', async () => {
+    const { asked, run } = daemon({ 'session-register': [STATE] });
+    expect(await run(CLAUDE_CODE, start, { agentIn: unreadable })).toEqual(QUIET);
+    expect(asked).toEqual([]);
   });
 
   test('it is quiet when the agent is unknown', async () => {

@@ -54,7 +54,7 @@ async function hooked(program: HookProgram, programPath = '', methods: Partial<W
   const surroundings = { environment, findProgram: () => programPath, commandLine: () => [] };
   const call = {
     program,
-    agent: 'bob',
+    agentIn: () => 'bob',
     client: client as Pick<DaemonClient, 'call'>,
     pid: process.pid,
     surroundings,
