@@ -54,6 +54,7 @@ const run = () => import('./mail/run.ts');
 const send = () => import('./mail/send.ts');
 const session = () => import('./mail/session.ts');
 const trace = () => import('./mail/trace.ts');
+const waiting = () => import('./mail/waiting.ts');
 const backup = () => import('./host/backup.ts');
 const completion = () => import('./host/completion.ts');
 const daemon = () => import('./host/daemon.ts');
@@ -181,6 +182,7 @@ export const COMMANDS: CommandTable = {
     send: from(send, 'sendCommand', 'Send a message as an agent.'),
     reply: from(send, 'replyCommand', 'Answer a message as an agent.'),
     sent: from(send, 'sentCommand', 'Show what an agent sent, and how far each message came.'),
+    waiting: from(waiting, 'waitingCommand', 'Show who owes an answer to whom, and since when.'),
     trace: from(trace, 'traceCommand', 'Follow one message through outbox, relay, receiver and receipts.'),
     outbox: from(outbox, 'outboxCommand', 'Show what waits for paired hosts, and cancel it.'),
     quarantine: from(quarantine, 'quarantineCommand', 'Show what this host received and did not let in.'),

@@ -18,6 +18,7 @@ import { listConversations, markAllRead } from '../mail/conversations.ts';
 import { useInbox } from '../mail/inbox.ts';
 import { hearOfWait, watchInbox } from '../mail/inbox-waits.ts';
 import { searchMail } from '../mail/search.ts';
+import { listWaiting } from '../mail/waiting.ts';
 import { cancelOutbox, listOutbox } from '../outbox/outbox-list.ts';
 import { renameHost, rotateOwnKey } from '../peers/identity.ts';
 import type { PairingInvite } from '../peers/pairing-invite.ts';
@@ -154,11 +155,15 @@ export function handlersOf(parts: HandlerParts): Handlers {
     },
     'mail-inbox': async ({ agentId, sessionId, callId, signal }, input) => {
       if (sessionId !== undefined) await sessions.usedTool(agentId, sessionId);
-      return useInbox(context, agentId, input, { timers, signal, callId });
+      return useInbox(context, agentId, input, { timers, signal, callId }, relay.carrier);
     },
     'wait-heard': ({ agentId }, input) => hearOfWait(context, agentId, input),
     'watch-inbox': ({ agentId, signal }, input) => watchInbox(context, timers, agentId, input, signal),
     'mail-sent': ({ agentId }, input) => listSent(context, agentId, input),
+    waiting: async ({ agentId }, { all, limit }) => {
+      await sessions.endGone(null);
+      return listWaiting(context, all ? null : agentId, limit === undefined ? {} : { limit }, relay.carrier);
+    },
     'mail-search': ({ agentId }, input) => searchMail(context, agentId, input),
     'mail-conversations': ({ agentId }, input) => listConversations(context, agentId, input),
     'mail-read-all': ({ agentId }, input) => markAllRead(context, agentId, input),

@@ -12,6 +12,7 @@ import * as outbox from '../contract/outbox.ts';
 import * as page from '../contract/owner-page.ts';
 import * as peers from '../contract/peers.ts';
 import * as sent from '../contract/sent-mail.ts';
+import * as waiting from '../contract/waiting.ts';
 
 /** The one for whom an operation acts: an agent (or the owner), or nobody in particular. */
 export type Acting = 'agent' | 'anybody';
@@ -45,6 +46,8 @@ export const OPERATIONS = {
   /** A long poll: the answer may wait, and clients ask again. */
   'watch-inbox': { acting: 'agent', input: mail.WatchInboxInput, output: mail.WatchInboxResult },
   'mail-sent': { acting: 'agent', input: sent.SentInput, output: sent.SentResult },
+  /** Of the acting agent, or of all. */
+  waiting: { acting: 'anybody', input: waiting.WaitingInput, output: waiting.WaitingResult },
   'mail-search': { acting: 'agent', input: mail.SearchInput, output: mail.SearchResult },
   'mail-conversations': { acting: 'agent', input: page.ConversationsInput, output: page.ConversationsResult },
   'mail-read-all': { acting: 'agent', input: page.ReadAllInput, output: page.ReadAllResult },

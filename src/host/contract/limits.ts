@@ -45,6 +45,9 @@ export const SEARCH_CHARACTERS_MAX = 200;
 export const CONVERSATION_MESSAGES_MAX = 100;
 export const PREVIEW_CHARACTERS_MAX = 160;
 
+/** How many debts one answer shows. */
+export const DEBTS_SHOWN_MAX = 200;
+
 export const OUTBOX_PAGE_MAX = 200;
 export const QUARANTINE_PAGE_MAX = 200;
 

@@ -7,6 +7,7 @@ import { type Static, Type } from 'typebox';
 import { CLOSED } from '../../protocol/shapes.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../core/rows.ts';
 import { moment, SentSummary, sentOutcome } from './sent-mail.ts';
+import { WaitingSummary } from './waiting.ts';
 import {
   TO_MAX,
   SUBJECT_CHARACTERS_MAX,
@@ -165,11 +166,11 @@ const messageIds = Type.Array(messageId, { minItems: 1, maxItems: READ_MAX });
 export const InboxInput = Type.Object(
   {
     action: Type.Optional(
-      Type.Enum(['list', 'read', 'mark_read', 'ack', 'thread', 'sent'], {
+      Type.Enum(['list', 'read', 'mark_read', 'ack', 'thread', 'sent', 'waiting'], {
         ...TEXT,
         default: 'list',
         description:
-          'list: summaries, newest first. read: whole messages, which marks those read that are shown to the end, unless peek is true. mark_read, ack: of message_ids. thread: the conversation of thread, oldest first, what this agent sent included; it marks nothing. sent: what became of what you sent (or of message_ids).',
+          'list: summaries, newest first. read: whole messages, which marks those read that are shown to the end, unless peek is true. mark_read, ack: of message_ids. thread: the conversation of thread, oldest first, what this agent sent included; it marks nothing. sent: what became of what you sent (or of message_ids). waiting: answers that you owe and are owed.',
       }),
     ),
     state: Type.Optional(Type.Enum(['unread', 'unacked', 'all'], { ...TEXT, description: 'list: unread by default.' })),
@@ -246,6 +247,7 @@ export const InboxResult = Type.Object({
   messages: Type.Optional(Type.Array(WholeMessage)),
   /** Of sent. The steps come with one message that is named. */
   sent: Type.Optional(Type.Array(SentSummary)),
+  waiting: Type.Optional(WaitingSummary),
   /** Of mark_read, ack and read: what changed, if anything did. */
   changed: Type.Optional(Type.Array(messageId)),
   /** Ids of the input that are not in this mailbox. */

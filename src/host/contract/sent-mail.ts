@@ -9,7 +9,7 @@ const TEXT = { type: 'string' } as const;
 export const moment = Type.String({ description: 'ISO 8601 in UTC, to the second.' });
 
 /** `stored`: it waits in this host's outbox. `relay`: the relay has it. */
-const SENT_STATES = [
+export const SENT_STATES = [
   'stored',
   'relay',
   'delivered',

@@ -17,13 +17,14 @@ import type { HostContext } from '../base/context.ts';
 import { advance, markNotified } from '../outbox/receipts.ts';
 import { type ListPage, type Waiter, waitForPage } from './inbox-waits.ts';
 import { outcomeOf, showSent } from './sent.ts';
+import { type Carrier, showWaiting } from './waiting.ts';
 import { wholeId, wholeIds } from './find-message.ts';
 
 const LIST_LIMIT_DEFAULT = 20;
 
 type Action = NonNullable<InboxInput['action']>;
 /** What an action answers; what is null or empty of it is left out at last. */
-type Answer = Pick<InboxResult, 'summaries' | 'messages' | 'sent' | 'changed' | 'not_found'> & {
+type Answer = Pick<InboxResult, 'summaries' | 'messages' | 'sent' | 'waiting' | 'changed' | 'not_found'> & {
   next_cursor: string | null;
 };
 
@@ -35,6 +36,7 @@ const MEMBERS: Readonly<Record<Action, readonly (keyof InboxInput)[]>> = {
   ack: ['message_ids'],
   thread: ['thread', 'limit', 'max_bytes', 'cursor'],
   sent: ['message_ids', 'limit', 'cursor'],
+  waiting: ['limit'],
 };
 const NEEDED: Readonly<Partial<Record<Action, 'message_ids' | 'thread'>>> = {
   read: 'message_ids',
@@ -52,6 +54,7 @@ export async function useInbox(
   agentId: AgentId,
   given: InboxInput,
   waiter?: Waiter,
+  carrier?: Carrier,
 ): Promise<InboxResult | Refusal> {
   const { action = 'list' } = given;
   const unfit = refuseUnfit(given, action);
@@ -71,6 +74,11 @@ export async function useInbox(
       return answerOf(context, agentId, (reader) => showThread(reader, agentId, input));
     case 'sent':
       return answerOf(context, agentId, (reader) => showSent(reader, agentId, input));
+    case 'waiting':
+      return answerOf(context, agentId, async (reader) => ({
+        waiting: await showWaiting(reader, context, agentId, input.limit ?? LIST_LIMIT_DEFAULT, carrier),
+        next_cursor: null,
+      }));
   }
 }
 

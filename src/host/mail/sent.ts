@@ -157,16 +157,16 @@ function sentMessage(reader: Reader, ref: MessageRef): SentMessage {
 
 /** The recipients of a sent message as results show them. `itemId`: of the message, which the outbox knows it by. */
 export function recipientViews(reader: Reader, { recipients }: SentRow, itemId: string): SentRecipient[] {
-  return recipients.map((known) => {
-    const row = known.peerId === null ? undefined : outboxRowOf(reader, known.peerId, itemId);
-    const steps = shownSteps(known, row ? relayTookAtMs(row) : null).map(({ state, atMs }) => ({
-      state,
-      at: isoSecond(atMs),
-    }));
-    const last = steps.at(-1);
-    if (!last) throw new Error('invariant: a recipient has the step of its state');
-    return { recipient: known.address, state: last.state, at: last.at, steps };
-  });
+  return recipients.map((known) => recipientView(reader, known, itemId));
+}
+
+export function recipientView(reader: Reader, known: SentRow['recipients'][number], itemId: string): SentRecipient {
+  const row = known.peerId === null ? undefined : outboxRowOf(reader, known.peerId, itemId);
+  const shown = shownSteps(known, row ? relayTookAtMs(row) : null);
+  const steps = shown.map(({ state, atMs }) => ({ state, at: isoSecond(atMs) }));
+  const last = steps.at(-1);
+  if (!last) throw new Error('invariant: a recipient has the step of its state');
+  return { recipient: known.address, state: last.state, at: last.at, steps };
 }
 
 function sentCursor([createdAtMs, ref]: [number, MessageRef]): string {

@@ -32,6 +32,7 @@ test('hostile words are escaped by every command that shows them', { timeout: 60
     // Two begin so.
     ['inbox', 'read', '--as', 'ben', id.slice(0, 6)],
     ['sent', '--as', 'ann'],
+    ['waiting'],
     ['sent', '--as', 'ann', id],
     ['trace', id],
     ['send', '--as', 'ann', '--to', HOSTILE, '--subject', 's', '--body', 'b'],
