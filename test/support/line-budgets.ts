@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 19370,
   'test/unit': 8430,
   'test/unit/cli': 8310,
-  'test/unit/host': 17430,
+  'test/unit/host': 17450,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 87490,
-  test: 102970,
+  test: 102990,
   'bench scripts': 11480,
 };

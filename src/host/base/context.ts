@@ -104,11 +104,11 @@ export type HostEvent =
   | { type: 'host-renamed' };
 
 /**
- * The listeners of each event, in this order: a call that waits for mail comes before its agent's doorbell. An event
- * without a row does not compile, nor does a listener that takes another set of events than its rows give it.
+ * The listeners of each event, in this order. An event without a row does not compile, nor does a listener that takes
+ * another set of events than its rows give it.
  */
 export const LISTENERS = {
-  'mail-stored': ['inbox', 'doorbells', 'page'],
+  'mail-stored': ['doorbells', 'inbox', 'page'],
   'mail-handled': ['doorbells', 'inbox', 'page'],
   'sent-changed': ['page'],
   'session-registered': ['doorbells', 'page'],

@@ -4,9 +4,10 @@ import { describe, expect, test } from 'vitest';
 import { SendInput, type SendResult } from '../../../../src/host/contract/mail.ts';
 import { parseInput } from '../../../../src/host/contract/parse-input.ts';
 import { sendMail } from '../../../../src/host/mail/send.ts';
-import { PROGRESS_MS } from '../../../../src/host/mcp/waiting-call.ts';
+import { callWaiting, PROGRESS_MS, type WaitingCallParts } from '../../../../src/host/mcp/waiting-call.ts';
 import { deferred } from '../../../support/deferred.ts';
 import { accepted, idOf } from '../../../support/mail-context.ts';
+import { ManualTimers } from '../../../support/manual-time.ts';
 import { REVISIONS } from '../../../support/mcp-client.ts';
 import { type ConnectedHere, connectHere, type McpDaemon, mcpDaemon } from '../../../support/mcp-in-process.ts';
 
@@ -22,6 +23,25 @@ async function untilOver({ context }: McpDaemon): Promise<void> {
   const bob = await idOf(context, 'bob');
   await expect.poll(() => context.waits.isWaiting(bob)).toBe(false);
 }
+
+test.each([true, false])('the daemon hears whether the answer was written to the client: %s', async (isWritten) => {
+  const asked: { name: string; input: unknown; silenceMs?: number | undefined }[] = [];
+  const heard = deferred();
+  const ask = (name: string, input: unknown, { silenceMs }: { silenceMs?: number } = {}): Promise<object> => {
+    asked.push({ name, input, silenceMs });
+    if (name === 'wait-heard') heard.resolve();
+    return Promise.resolve({ summaries: [{}] });
+  };
+  const link = { call: ask, callRunning: ask } as never as WaitingCallParts['link'];
+  const parts = { link, timers: new ManualTimers(), whenWritten: () => Promise.resolve(isWritten) };
+  const request = { id: 1, signal: new AbortController().signal } as Parameters<typeof callWaiting>[1];
+  await callWaiting(parts, request, { wait_seconds: SECONDS });
+  await heard.promise;
+  const [first, second] = asked;
+  expect(second).toMatchObject({ name: 'wait-heard', input: { failed: !isWritten } });
+  // The daemon is not taken for silent while it waits.
+  expect(first?.silenceMs).toBeGreaterThan(SECONDS * 1000);
+});
 
 describe.each(REVISIONS)('a call of mail_inbox that waits, over MCP %s', (revision) => {
   async function waiting(
