@@ -21,22 +21,26 @@ const BESIDE = ['classic-level', 'level', 'msgpackr', 'pino', 'prom-client', 'uw
 
 const START = `${SOURCES}cli/main.ts`;
 
-/** These are asked for by `require`: an `import()` loads what Node.js has for ES modules, which takes longer. */
-const REQUIRED: Readonly<Record<string, string>> = { './client.ts': 'client.cjs', './serve-mail-tools.ts': 'mcp.cjs' };
+/** The bundles that others load when they need them, by the module that is their entry. */
+const BUNDLES: Readonly<Record<string, string>> = { './client.ts': 'client.cjs', './serve-mail-tools.ts': 'mcp.cjs' };
 
-/** Leaves the bundles out that the files in `folder`, seen from `dist/program`, load when they need them. */
-function bundlesApart(toProgram: './' | '../program/'): Plugin {
+/**
+ * Leaves other bundles out of one that finds them in `folder`. CommonJS asks for them by `require`: an `import()` loads
+ * what Node.js has for ES modules, which takes longer.
+ */
+function bundlesApart(folder: './' | '../program/', format: 'cjs' | 'esm'): Plugin {
   return {
     name: 'bundles-apart',
     setup(building) {
       building.onResolve({ filter: /^\.\/run\.ts$/ }, ({ importer }) =>
-        importer === START ? { path: `${toProgram}run.js`, external: true } : undefined,
+        importer === START ? { path: `${folder}run.js`, external: true } : undefined,
       );
-      building.onResolve({ filter: /^\.\// }, ({ path, kind }) =>
-        kind === 'dynamic-import' && REQUIRED[path] !== undefined
-          ? { path: `${toProgram}${REQUIRED[path]}`, namespace: 'required' }
-          : undefined,
-      );
+      building.onResolve({ filter: /^\.\// }, ({ path, kind }) => {
+        const bundle = kind === 'dynamic-import' ? BUNDLES[path] : undefined;
+        if (bundle === undefined) return undefined;
+        const place = { path: `${folder}${bundle}` };
+        return format === 'esm' ? { ...place, external: true } : { ...place, namespace: 'required' };
+      });
       building.onLoad({ filter: /^/, namespace: 'required' }, ({ path }) => ({
         contents: `module.exports = require('${path}');`,
       }));
@@ -136,13 +140,13 @@ const ONE_FILE: BuildOptions = {
 export const START_OPTIONS: BuildOptions = {
   ...ONE_FILE,
   entryPoints: [START],
-  plugins: [bundlesApart('../program/'), builtinsAsNeeded],
+  plugins: [bundlesApart('../program/', 'cjs'), builtinsAsNeeded],
 };
 
 export const CLIENT_OPTIONS: BuildOptions = {
   ...ONE_FILE,
   entryPoints: [`${SOURCES}cli/client.ts`],
-  plugins: [bundlesApart('./'), largeCommandsApart, madeWhenCalled, builtinsAsNeeded],
+  plugins: [bundlesApart('./', 'cjs'), largeCommandsApart, madeWhenCalled, builtinsAsNeeded],
 };
 
 const MCP_OPTIONS: BuildOptions = {
@@ -154,7 +158,7 @@ const MCP_OPTIONS: BuildOptions = {
 const PROGRAM_OPTIONS: BuildOptions = {
   ...SHARED,
   format: 'esm',
-  plugins: [bundlesApart('./'), madeWhenCalled],
+  plugins: [bundlesApart('./', 'esm'), madeWhenCalled],
   entryPoints: [
     `${SOURCES}cli/run.ts`,
     // Threads, which the files that start them find beside themselves.

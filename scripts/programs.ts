@@ -20,6 +20,7 @@ import { CODEX_SCENARIOS } from './programs/codex-scenarios.ts';
 import { MCP_SCENARIOS } from './programs/inspector-scenarios.ts';
 import { OTHER_SCENARIOS } from './programs/other-scenarios.ts';
 import { SETUP_SCENARIOS } from './programs/setup-scenarios.ts';
+import { START_SCENARIOS } from './programs/start-scenarios.ts';
 import type { Programs } from './programs/world.ts';
 
 const SCENARIOS = [
@@ -30,6 +31,7 @@ const SCENARIOS = [
   ...OTHER_SCENARIOS,
   ...SETUP_SCENARIOS,
   ...MCP_SCENARIOS,
+  ...START_SCENARIOS,
 ];
 
 const { values } = parseArgs({

@@ -383,6 +383,17 @@ describe('poste mcp as a process', () => {
     );
   });
 
+  test.each([
+    ['the small file', ['--agent=eve']],
+    // A word that names a command makes the start load all of the program.
+    ['the whole program', ['--agent', 'relay', '--no-color']],
+  ])('serves as well where %s parses the command', async (_name, args) => {
+    const { here } = await hostWithAgents();
+    await here.client.call('add-agent', { name: 'relay' });
+    const { client } = await connectMcp(here.environment, args);
+    expect(await answer(client, 'mail_inbox')).toMatchObject({ total: 0 });
+  });
+
   test('the answers of the build are those of the server', async () => {
     expect(JSON.parse(await readFile(join(DIST, 'mcp.json'), 'utf8'))).toEqual(await readyAnswers());
   });

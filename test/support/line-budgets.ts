@@ -1,7 +1,7 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4330,
-  scripts: 7160,
+  scripts: 7220,
   'src/cli': 610,
   'src/cli/host': 3000,
   'src/cli/lib': 2520,
@@ -48,7 +48,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/browser': 2370,
   'test/control': 760,
   'test/crash': 1630,
-  'test/e2e': 3490,
+  'test/e2e': 3500,
   'test/http': 9820,
   'test/postgres': 2090,
   'test/property': 3980,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 19370,
   'test/unit': 8430,
   'test/unit/cli': 8310,
-  'test/unit/host': 17450,
+  'test/unit/host': 17480,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 87490,
-  test: 102990,
-  'bench scripts': 11480,
+  test: 103040,
+  'bench scripts': 11540,
 };

@@ -9,6 +9,7 @@ const AGENT = 'bob.the-2nd_';
 const HANDSHAKE = handshakeParams('2025-11-25');
 const ENVELOPE = envelopeParams('2026-07-28');
 const BEGIN = request(0, 'initialize', HANDSHAKE('initialize'));
+const BEGUN = request(0, 'server/discover', ENVELOPE(''));
 const READY = '{"jsonrpc":"2.0","method":"notifications/initialized"}';
 const LIST = request(1, 'tools/list');
 
@@ -65,34 +66,65 @@ test('the revisions that the server speaks are those of the answers', () => {
   expect(ready.envelopes).toEqual(['2026-07-28']);
 });
 
-const RUST_CLIENT = {
-  protocolVersion: '2025-06-18',
-  capabilities: { experimental: { a: { b: [1, null] } }, elicitation: {} },
-  clientInfo: { name: 'codex-mcp-client', title: 'Codex', version: '0.171.0' },
-};
-const SCRIPT_CLIENT = {
-  protocolVersion: '2025-11-25',
-  capabilities: { roots: {}, elicitation: { form: {}, url: {} } },
-  clientInfo: { name: 'claude-code', title: 'Claude Code', version: '2.1.0', websiteUrl: 'https://claude.com' },
-};
+function handshake(protocolVersion: string, capabilities: object, clientInfo: object): string {
+  return request(0, 'initialize', { protocolVersion, capabilities, clientInfo });
+}
 
-/** Clients begin with these lines. */
+const CLAUDE = {
+  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+  'io.modelcontextprotocol/clientInfo': {
+    name: 'claude-code',
+    title: 'Claude Code',
+    version: '2.1.332',
+    description: "Anthropic's agentic coding tool",
+    websiteUrl: 'https://claude.com/claude-code',
+  },
+  'io.modelcontextprotocol/clientCapabilities': { roots: { listChanged: true }, elicitation: { form: {}, url: {} } },
+};
+const CODEX = { name: 'codex-mcp-client', title: 'Codex', version: '0.171.0' };
+const TASKS = { 'io.modelcontextprotocol/tasks': {}, 'io.modelcontextprotocol/skills': {} };
+
+/** What programs begin with, as they were heard. */
 const CLIENTS: [name: string, lines: string[]][] = [
-  ['one in TypeScript', [request(0, 'initialize', SCRIPT_CLIENT), READY, LIST, request(2, 'resources/list')]],
   [
-    'one in Rust',
+    'Claude Code 2.1.332',
     [
-      request(0, 'initialize', RUST_CLIENT),
-      READY,
-      request(1, 'tools/list', { _meta: { progressToken: 0 } }),
-      request(2, 'resources/templates/list', {}),
+      request('server-discover-probe-1', 'server/discover', { _meta: CLAUDE }),
+      request(0, 'resources/list', { _meta: CLAUDE }),
+      request(1, 'tools/list', { _meta: CLAUDE }),
     ],
   ],
   [
-    'one of a revision to come',
-    [request(1, 'initialize', HANDSHAKE('initialize')).replace('2025-11-25', '2031-01-01'), LIST.replace('1', '2')],
+    'Codex 0.171.0',
+    [
+      handshake('2025-06-18', { experimental: { 'codex/auth-change': {} }, elicitation: { form: {}, url: {} } }, CODEX),
+      READY,
+      request(1, 'tools/list', { _meta: { progressToken: 0 } }),
+    ],
   ],
-  ['one that lists at once', [request(1, 'tools/list', ENVELOPE(''))]],
+  [
+    'Gemini CLI 0.61.0',
+    [
+      handshake('2025-06-18', { roots: { listChanged: true } }, { name: 'gemini-cli-mcp-client', version: '0.61.0' }),
+      READY,
+      request(1, 'tools/list', {}),
+      request(2, 'resources/list', {}),
+    ],
+  ],
+  ['OpenCode 1.18.33', [handshake('2025-11-25', { roots: {} }, { name: 'opencode', version: '1.18.33' }), READY, LIST]],
+  [
+    'the MCP Inspector 2.12.0',
+    [
+      handshake(
+        '2025-11-25',
+        { roots: { listChanged: true }, extensions: TASKS },
+        { name: 'inspector-cli', version: '2.12.0' },
+      ),
+      READY,
+      LIST,
+    ],
+  ],
+  ['a program of a revision to come', [BEGIN.replace('2025-11-25', '2031-01-01'), READY, LIST]],
 ];
 
 test.each(CLIENTS)('%s gets all of its first answers before the server', async (_name, lines) => {
@@ -134,12 +166,12 @@ const CASES: [name: string, lines: (string | Buffer)[], first: number, count: nu
   ['a batch', [BEGIN, READY, `[${LIST},{"jsonrpc":"2.0","id":2,"method":"ping"}]`], 1, 2],
   ['a batch that begins', [`[${BEGIN}]`, LIST], 0, 2],
   ['a line that is no JSON', [BEGIN, 'x{', LIST], 1, 2],
-  [
-    'a line that is no UTF-8',
-    [BEGIN, Buffer.from(LIST.replace('tools', 't\u00e9'), 'latin1'), LIST.replace('1', '4')],
-    1,
-    3,
-  ],
+  ['a line that is no UTF-8', [Buffer.from(BEGIN.replace('build', 'b\u00fcild'), 'latin1')], 0, 1],
+  ['a number that is none', [BEGIN.replace('{}', '{"experimental":{"a":{"b":1e999}}}')], 0, 1],
+  ['a capability that is none', [BEGIN.replace('{}', '{"experimental":{"a":1}}')], 0, 1],
+  ['a client without a version', [BEGIN.replace(',"version":"0"', '')], 0, 1],
+  ['a cursor that is none, in an envelope', [request(1, 'tools/list', { ...ENVELOPE(''), cursor: 3 })], 0, 1],
+  ['a token that is none, in an envelope', [BEGUN.replace('"_meta":{', '"_meta":{"progressToken":{},')], 0, 1],
   [
     'lines with nothing on them, and ends of Windows',
     [`${BEGIN}\r`, `${LIST}\r`, '', ' ', LIST.replace('1', '4')],
@@ -185,10 +217,10 @@ test.each(CASES)(
   },
 );
 
-test('the end of a request that was answered ends no other', async () => {
+test('the end of a request that was answered ends no other, under its id either', async () => {
   const ended = request(undefined, 'notifications/cancelled', { requestId: 1 });
-  const { first, all } = await saidByBoth([BEGIN, LIST, ended, LIST.replace('1', '4')], 3);
-  expect([first.length, all.map((line) => (JSON.parse(line) as { id: unknown }).id)]).toEqual([2, [0, 1, 4]]);
+  const { first, all } = await saidByBoth([BEGIN, LIST, ended, LIST], 3);
+  expect([first.length, all.map((line) => (JSON.parse(line) as { id: unknown }).id)]).toEqual([2, [0, 1, 1]]);
 });
 
 /** Any value, mostly of the kind that a member should have. */
@@ -231,7 +263,7 @@ const capabilities = some({
   }),
 });
 const version = fc.constantFrom('2025-11-25', '2024-11-05', '2026-07-28', '2031-01-01', '');
-const handshake = fc.record(
+const handshakes = fc.record(
   {
     protocolVersion: mostly(version),
     capabilities: mostly(capabilities),
@@ -240,7 +272,7 @@ const handshake = fc.record(
   },
   { requiredKeys: ['protocolVersion', 'capabilities', 'clientInfo'] },
 );
-const envelope = fc
+const envelopes = fc
   .record(
     { protocolVersion: mostly(version), clientCapabilities: mostly(capabilities), clientInfo: mostly(client) },
     { requiredKeys: ['protocolVersion', 'clientCapabilities'] },
@@ -251,8 +283,8 @@ const envelope = fc
 
 test('of any handshake and any envelope, what is answered is what the server answers', async () => {
   const begun = fc.oneof(
-    handshake.map((params) => request(0, 'initialize', params)),
-    envelope.map((params) => request(0, 'server/discover', params)),
+    handshakes.map((params) => request(0, 'initialize', params)),
+    envelopes.map((params) => request(0, 'server/discover', params)),
   );
   let answered = 0;
   await fc.assert(
