@@ -3,7 +3,7 @@ import { hash, randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { sha256Hex } from '../src/protocol/digest.ts';
+import { sha256Hex } from '../src/protocol/encodings.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../src/protocol/epoch.ts';
 import { DEFAULT_LIMITS } from '../src/protocol/limits.ts';
 import type { HostName, ItemId } from '../src/protocol/names.ts';

@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { ClassicLevel } from 'classic-level';
 import { verifySignature } from '../src/protocol/ed25519.ts';
 import { hopV2Message } from '../src/protocol/hop.ts';
-import { sha256Hex } from '../src/protocol/digest.ts';
+import { sha256Hex } from '../src/protocol/encodings.ts';
 import { type Timing, timed } from './figures.ts';
 import { GroupCommit } from './group-commit.ts';
 import { PUSH_TARGET, type PushRequest, namedSigner, pushRequests } from './work.ts';

@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { type Signer, signerFromSeed } from '../src/protocol/ed25519.ts';
 import { hopV2Message } from '../src/protocol/hop.ts';
-import { sha256Hex } from '../src/protocol/digest.ts';
+import { sha256Hex } from '../src/protocol/encodings.ts';
 import type { PublicKey } from '../src/protocol/public-key.ts';
 
 /** A signer from a name, the same in every run. */

@@ -6,7 +6,7 @@
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { type ItemToPush, type PulledItem, type PushResult, RelayClient } from '../../src/host/relay/relay-client.ts';
 import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
-import { sha256Hex } from '../../src/protocol/digest.ts';
+import { sha256Hex } from '../../src/protocol/encodings.ts';
 import { verifySignature } from '../../src/protocol/ed25519.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { type TestHost, hostNamed } from '../../test/support/hosts.ts';

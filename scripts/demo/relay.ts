@@ -18,7 +18,7 @@ import {
 } from '../../src/host/wire/sealing.ts';
 import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
-import { sha256Hex } from '../../src/protocol/digest.ts';
+import { sha256Hex } from '../../src/protocol/encodings.ts';
 import { signerFromSeed, verifySignature } from '../../src/protocol/ed25519.ts';
 import { type PublicKey, displayFingerprint } from '../../src/protocol/public-key.ts';
 import { relayProcess } from '../../test/support/poste-process.ts';

@@ -29,9 +29,8 @@ import {
   relay,
   signed,
 } from './parties.ts';
-import { encodeBase64 } from '../../src/protocol/base64.ts';
+import { type Sha256Hex, encodeBase64, sha256Hex } from '../../src/protocol/encodings.ts';
 import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
-import { type Sha256Hex, sha256Hex } from '../../src/protocol/digest.ts';
 import type { ItemId } from '../../src/protocol/names.ts';
 import { createECDH } from 'node:crypto';
 import { type JWK, calculateJwkThumbprint } from 'jose';

@@ -15,9 +15,8 @@ import {
   sealKeyId,
 } from '../../src/host/wire/sealing.ts';
 import { sealSuite } from '../../src/host/wire/seal-suite.ts';
-import { encodeBase64 } from '../../src/protocol/base64.ts';
+import { encodeBase64, sha256Hex } from '../../src/protocol/encodings.ts';
 import { canonicalBytes, canonicalJson } from '../../src/protocol/canonical-json.ts';
-import { sha256Hex } from '../../src/protocol/digest.ts';
 import {
   AT,
   type Party,

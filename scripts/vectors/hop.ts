@@ -1,6 +1,6 @@
 /** Signed hops: relay v2, relay v1, and the LAN. */
 import { canonicalJson } from '../../src/protocol/canonical-json.ts';
-import { sha256Hex } from '../../src/protocol/digest.ts';
+import { sha256Hex } from '../../src/protocol/encodings.ts';
 import {
   HOP_HEADERS,
   HOP_NONCE_BYTES,

@@ -3,10 +3,8 @@
  * the answers of `hello`.
  */
 import { createHmac } from 'node:crypto';
-import { encodeBase64 } from '../../src/protocol/base64.ts';
+import { encodeBase64, encodeCrockford, sha256Hex } from '../../src/protocol/encodings.ts';
 import { canonicalBytes, canonicalJson } from '../../src/protocol/canonical-json.ts';
-import { encodeCrockford } from '../../src/protocol/crockford.ts';
-import { sha256Hex } from '../../src/protocol/digest.ts';
 import { type LanPair, lanHelloWord, lanPair } from '../../src/protocol/documents.ts';
 import { LAN_ROUTES } from '../../src/protocol/lan.ts';
 import { publicKeyBytes } from '../../src/protocol/public-key.ts';

@@ -3,8 +3,7 @@
  *
  * test/support/vectors/session.ts sends exactly these requests to a relay and compares every answer.
  */
-import { encodeBase64 } from '../../src/protocol/base64.ts';
-import { sha256Hex } from '../../src/protocol/digest.ts';
+import { encodeBase64, sha256Hex } from '../../src/protocol/encodings.ts';
 import { enrolClaim } from '../../src/protocol/documents.ts';
 import { HOP_HEADERS, hopV2Message } from '../../src/protocol/hop.ts';
 import { CHALLENGE_LIFETIME_MS, DEFAULT_LIMITS } from '../../src/protocol/limits.ts';

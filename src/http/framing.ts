@@ -9,7 +9,7 @@ import { type Hash, createHash, hash as hashOf } from 'node:crypto';
 import { EMPTY_BODY_HASH, HOP_HEADERS } from '../protocol/hop.ts';
 import type { Exchange, Reply, RequestHead } from './exchange.ts';
 import { problemReply } from './replies.ts';
-import type { Sha256Hex } from '../protocol/digest.ts';
+import type { Sha256Hex } from '../protocol/encodings.ts';
 import { Budget, type Claim, type Holder } from './budget.ts';
 
 /** Headers that may appear only once. */

@@ -5,8 +5,8 @@
  * Connecting has its own time limit: where packets are dropped no error ever comes, and the caller has another way.
  */
 import {
-  type ClientRequest,
   Agent as HttpAgent,
+  type ClientRequest,
   type IncomingHttpHeaders,
   type IncomingMessage,
   request,
@@ -15,6 +15,7 @@ import { Agent as HttpsAgent, request as requestOverTls } from 'node:https';
 import { readFileSync } from 'node:fs';
 import { X509Certificate } from 'node:crypto';
 import { checkServerIdentity, createSecureContext, rootCertificates } from 'node:tls';
+import { setMaxListeners } from 'node:events';
 import { certificatesIn } from './certificates.ts';
 
 /** Connecting may take this time, with the TLS handshake. */
@@ -168,4 +169,38 @@ function failure(error: unknown): HttpRequestFailed {
   const text = typeof code === 'string' ? code : '';
   if (name === 'TimeoutError') return new HttpRequestFailed('no answer in time', '', 0, error);
   return new HttpRequestFailed(text === '' ? message : text, text, 0, error);
+}
+
+export interface LimitedSignal {
+  signal: AbortSignal;
+  /** Aborts it now. */
+  end: (reason: Error) => void;
+  /** Call it when the request is over, also when it failed. */
+  over: () => void;
+}
+
+/**
+ * Makes the signal of one request. It aborts when the maker of requests stops, or after a time, with an error named
+ * `TimeoutError`; when the request is over, its timer and its listener are removed. `AbortSignal.any` with
+ * `AbortSignal.timeout` would keep a listener on the signal of the maker for as long as that lives.
+ */
+export function limitedSignal(ms: number, stopping?: AbortSignal): LimitedSignal {
+  const ending = new AbortController();
+  const stop = (): void => ending.abort(stopping?.reason);
+  const timer = setTimeout(() => ending.abort(new DOMException('it took too long', 'TimeoutError')), ms);
+  timer.unref();
+  if (stopping?.aborted) stop();
+  else if (stopping) {
+    // One listener for each request under way, so no number of them is a leak.
+    setMaxListeners(0, stopping);
+    stopping.addEventListener('abort', stop, { once: true });
+  }
+  return {
+    signal: ending.signal,
+    end: (reason) => ending.abort(reason),
+    over: () => {
+      clearTimeout(timer);
+      stopping?.removeEventListener('abort', stop);
+    },
+  };
 }

@@ -18,7 +18,7 @@ import { type ZlibOptions, constants, createGzip } from 'node:zlib';
 import Type, { type Static } from 'typebox';
 import { parserOf } from '../protocol/schemas.ts';
 import { Count, HashText } from '../protocol/shapes.ts';
-import type { Sha256Hex } from '../protocol/digest.ts';
+import type { Sha256Hex } from '../protocol/encodings.ts';
 import { BLOCK_BYTES_MAX, type Pair, PairBlock, unpackedBlock } from './pair-block.ts';
 import { releaseMemory } from './released-memory.ts';
 

@@ -1,6 +1,6 @@
 /** fast-check arbitraries of commands: a few hosts that enrol, write to each other, rotate keys and are kept out. */
 import * as fc from 'fast-check';
-import { sha256Hex } from '../protocol/digest.ts';
+import { sha256Hex } from '../protocol/encodings.ts';
 import { hostRotation, signDocument } from '../protocol/documents.ts';
 import { canonicalJson } from '../protocol/canonical-json.ts';
 import type { Signer } from '../protocol/ed25519.ts';

@@ -1,6 +1,6 @@
 /** fast-check arbitraries of the relay's values: every event type and every row, with the corners of their ranges. */
 import * as fc from 'fast-check';
-import type { Sha256Hex } from '../protocol/digest.ts';
+import type { Sha256Hex } from '../protocol/encodings.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../protocol/epoch.ts';
 import { ITEM_KINDS, PUSHED_KINDS } from '../protocol/items.ts';
 import type { HostName, ItemId } from '../protocol/names.ts';

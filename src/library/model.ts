@@ -5,7 +5,7 @@
  * limit is asked for. It writes nothing down twice.
  */
 import { canonicalJson } from '../protocol/canonical-json.ts';
-import type { Sha256Hex } from '../protocol/digest.ts';
+import type { Sha256Hex } from '../protocol/encodings.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import { DENY_KEPT_MS, dedupHorizonMs, retentionMs } from '../protocol/limits.ts';
 import { foldHostName } from '../protocol/names.ts';

@@ -2,12 +2,11 @@
  * `poste/protocol`: the bytes of the protocol, for clients and for those who check it. docs/protocol.md explains them,
  * and `test/vectors` of the repository holds examples of each.
  */
-export { decodeBase64, encodeBase64 } from '../protocol/base64.ts';
+export { decodeBase64, encodeBase64, sha256Hex } from '../protocol/encodings.ts';
+export type { Sha256Hex } from '../protocol/encodings.ts';
 export { NotCanonicalisable, canonicalBytes, canonicalJson } from '../protocol/canonical-json.ts';
 export { openCheckpoint, openNote, signCheckpoint, signNote } from '../protocol/checkpoint.ts';
 export type { Checkpoint } from '../protocol/checkpoint.ts';
-export { sha256Hex } from '../protocol/digest.ts';
-export type { Sha256Hex } from '../protocol/digest.ts';
 export {
   acceptReceipt,
   cloudKeyCertificate,

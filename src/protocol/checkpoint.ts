@@ -13,7 +13,7 @@
  * note; one wrong signature of the key that is asked for makes the note invalid.
  */
 import { hash } from 'node:crypto';
-import { decodeBase64 } from './base64.ts';
+import { decodeBase64 } from './encodings.ts';
 import { type Signer, verifySignature } from './ed25519.ts';
 import type { Epoch } from './epoch.ts';
 import { HASH_BYTES } from './merkle.ts';

@@ -6,7 +6,7 @@
  * instead of a signature.
  */
 import { NotCanonicalisable, canonicalBytes } from './canonical-json.ts';
-import type { Sha256Hex } from './digest.ts';
+import type { Sha256Hex } from './encodings.ts';
 import { type Signer, verifySignature } from './ed25519.ts';
 import type { Epoch } from './epoch.ts';
 import type { ItemId } from './names.ts';

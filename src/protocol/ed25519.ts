@@ -7,7 +7,7 @@
  * OpenSSL decides: every host gives the same verdict, with libsodium or without.
  */
 import { type KeyObject, createPrivateKey, createPublicKey, sign, verify } from 'node:crypto';
-import { decodeBase64 } from './base64.ts';
+import { decodeBase64 } from './encodings.ts';
 import { libsodium } from './libsodium.ts';
 import { PUBLIC_KEY_BYTES, type PublicKey, publicKeyBytes, publicKeyFromBytes } from './public-key.ts';
 

@@ -1,5 +1,5 @@
 /** The random id of a store generation: 128 bits in Crockford base32, 26 characters. Epochs have no order. */
-import { encodeCrockford } from './crockford.ts';
+import { encodeCrockford } from './encodings.ts';
 
 declare const epochBrand: unique symbol;
 export type Epoch = string & { readonly [epochBrand]: true };

@@ -6,7 +6,7 @@
  * LAN: the lines of v2 with another tag, the key of the receiving host in place of the relay's, and a nonce at the end,
  * by which the receiver accepts each hop only once.
  */
-import { type Sha256Hex, sha256Hex } from './digest.ts';
+import { type Sha256Hex, sha256Hex } from './encodings.ts';
 import type { PublicKey } from './public-key.ts';
 
 export const HOP_HEADERS = {

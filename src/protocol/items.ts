@@ -5,13 +5,11 @@
  * Of the wire bytes the relay checks only that an envelope is sealed and carries its id, and that a receipt is exactly
  * a signed delivery receipt. It cannot read the sealed body.
  */
-import { decodeBase64 } from './base64.ts';
-import { ENVELOPE_JSON_BOUNDS, RECEIPT_JSON_BOUNDS, parseJsonBounded } from './bounded-json.ts';
+import { type Sha256Hex, decodeBase64, sha256Hex } from './encodings.ts';
+import { ENVELOPE_JSON_BOUNDS, RECEIPT_JSON_BOUNDS, isObject, parseJsonBounded } from './json.ts';
 import { canonicalBytes } from './canonical-json.ts';
-import { type Sha256Hex, sha256Hex } from './digest.ts';
 import { DELIVERY_STATES } from './documents.ts';
 import { verifySignature } from './ed25519.ts';
-import { isObject } from './json-object.ts';
 import { ITEM_ID_CHARACTERS_MAX, type ItemId, parseMessageId, parseReceiptId } from './names.ts';
 import { type PublicKey, parsePublicKey } from './public-key.ts';
 

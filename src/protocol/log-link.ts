@@ -6,9 +6,9 @@
  * set back goes on in a new epoch, and never signs two histories in one.
  */
 import { canonicalBytes } from './canonical-json.ts';
-import type { Sha256Hex } from './digest.ts';
+import type { Sha256Hex } from './encodings.ts';
 import type { Epoch } from './epoch.ts';
-import { isObject } from './json-object.ts';
+import { isObject } from './json.ts';
 import { type PublicKey, parsePublicKey } from './public-key.ts';
 
 export interface LogLink {

@@ -6,9 +6,8 @@
  * which cover the whole request and answer.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import { decodeBase64 } from './base64.ts';
+import { decodeBase64, decodeCrockford, encodeCrockford } from './encodings.ts';
 import { NotCanonicalisable, canonicalBytes } from './canonical-json.ts';
-import { decodeCrockford, encodeCrockford } from './crockford.ts';
 import { lanPair } from './documents.ts';
 import { type PublicKey, hostFingerprint } from './public-key.ts';
 

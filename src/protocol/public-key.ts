@@ -1,6 +1,5 @@
 /** Ed25519 public keys in the form of the wire. */
-import { decodeBase64 } from './base64.ts';
-import { type Sha256Hex, sha256Hex } from './digest.ts';
+import { type Sha256Hex, decodeBase64, sha256Hex } from './encodings.ts';
 
 declare const publicKeyBrand: unique symbol;
 /** Base64 of 32 bytes, 44 characters. A key of an enrolment row has also passed `isAcceptablePoint`. */

@@ -6,7 +6,7 @@ import type { Route } from 'playwright-core';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { displayFingerprint } from '../../src/protocol/public-key.ts';
 import { printable } from '../../src/protocol/printable.ts';
-import { sha256Hex } from '../../src/protocol/digest.ts';
+import { sha256Hex } from '../../src/protocol/encodings.ts';
 import { enrolOf } from '../support/commands.ts';
 import { deferred } from '../support/deferred.ts';
 import { SOUND_ROWS, heldRowsChecks } from '../support/held-rows-check.ts';

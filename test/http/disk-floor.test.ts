@@ -1,6 +1,6 @@
 /** A disk that is almost full: mail is refused before it fails, and everything that makes room goes on. */
 import { describe, expect, test } from 'vitest';
-import { sha256Hex } from '../../src/protocol/digest.ts';
+import { sha256Hex } from '../../src/protocol/encodings.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { enrolledRelay, relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';

@@ -2,7 +2,7 @@
  * A relay that serves with `--admission invite`: a new host brings an open invite, and each invite lets one host in.
  */
 import { describe, expect, test } from 'vitest';
-import { sha256Hex } from '../../src/protocol/digest.ts';
+import { sha256Hex } from '../../src/protocol/encodings.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { type EnrolChanges, enrolBody, enrolHost, openChallenge, sendEnrol } from '../support/enrolments.ts';
 import { type HttpRelay, relayForTest } from '../support/http-relay.ts';

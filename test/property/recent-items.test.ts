@@ -4,7 +4,7 @@
  */
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { sha256Hex } from '../../src/protocol/digest.ts';
+import { sha256Hex } from '../../src/protocol/encodings.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { type QueueRow, type RowChange, rowKey } from '../../src/relay/core/rows.ts';
 import { RecentItems } from '../../src/relay/engine/durable-queues.ts';

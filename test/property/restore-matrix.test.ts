@@ -7,7 +7,7 @@ import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { expect, test } from 'vitest';
-import { type Sha256Hex, sha256Hex } from '../../src/protocol/digest.ts';
+import { type Sha256Hex, sha256Hex } from '../../src/protocol/encodings.ts';
 import { hostFingerprint } from '../../src/protocol/public-key.ts';
 import type { Epoch } from '../../src/protocol/epoch.ts';
 import { denyOf, enrolOf, inviteOf, pushOf, revokeOf, rotateOf, sendersOf } from '../support/commands.ts';

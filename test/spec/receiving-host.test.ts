@@ -1,4 +1,4 @@
-import { sha256Hex } from '../../src/protocol/digest.ts';
+import { sha256Hex } from '../../src/protocol/encodings.ts';
 import { expect, test } from 'vitest';
 import { issueReceipt } from '../../src/host/outbox/receipts.ts';
 import { listQuarantine } from '../../src/host/inbound/quarantine.ts';

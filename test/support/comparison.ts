@@ -3,7 +3,7 @@
  * any place, clock moves and stops. The caller compares.
  */
 import * as fc from 'fast-check';
-import { sha256Hex } from '../../src/protocol/digest.ts';
+import { sha256Hex } from '../../src/protocol/encodings.ts';
 import { HEARTBEAT_STALE_MS } from '../../src/protocol/limits.ts';
 import type { HostName } from '../../src/protocol/names.ts';
 import { hostFingerprint } from '../../src/protocol/public-key.ts';

@@ -1,5 +1,5 @@
 /** Events as they were decided once, each with the members a test does not care about filled in. */
-import { type Sha256Hex, sha256Hex } from '../../src/protocol/digest.ts';
+import { type Sha256Hex, sha256Hex } from '../../src/protocol/encodings.ts';
 import { DEFAULT_LIMITS, DENY_KEPT_MS, dedupHorizonMs, retentionMs } from '../../src/protocol/limits.ts';
 import type { ItemId } from '../../src/protocol/names.ts';
 import type {

@@ -3,7 +3,7 @@
  * keys, times and texts: the same life leaves the same log.
  */
 import { DAY_MS, DEFAULT_LIMITS, dedupHorizonMs, retentionMs } from '../../src/protocol/limits.ts';
-import { sha256Hex } from '../../src/protocol/digest.ts';
+import { sha256Hex } from '../../src/protocol/encodings.ts';
 import type { Engine } from '../../src/relay/engine/engine.ts';
 import {
   accountEnrolOf,

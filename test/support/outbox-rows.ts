@@ -8,7 +8,7 @@ import { RETRY_TIMING, type OutboxFacts, type OutboxEvent, type OutboxStep } fro
 import type { Reader } from '../../src/host/store/host-store.ts';
 import { stepOutbox } from '../../src/host/core/outbox.ts';
 import type { Address, MessageRef, OutboxRow, PeerId, RelayAcceptance } from '../../src/host/core/rows.ts';
-import { sha256Hex } from '../../src/protocol/digest.ts';
+import { sha256Hex } from '../../src/protocol/encodings.ts';
 import { acceptReceipt } from '../../src/protocol/documents.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
 import type { ItemId } from '../../src/protocol/names.ts';

@@ -2,7 +2,7 @@
  * Checks whether an engine that serves again keeps what its relay had promised: everything is there, or something says
  * that it is not, and after the new epoch that follows, with everything pushed again as senders do, it is there.
  */
-import { hasHash } from '../../src/protocol/digest.ts';
+import { hasHash } from '../../src/protocol/encodings.ts';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
 import type { Engine } from '../../src/relay/engine/engine.ts';
 import { LostItems } from '../../src/relay/engine/lost-items.ts';

@@ -25,9 +25,9 @@ const LAYOUT_RULES = new Set([
 
 /** A tree that keeps every rule. */
 const KEPT: Readonly<Record<string, string>> = {
-  'src/protocol/digest.ts': "import { hash } from 'node:crypto';\nexport const digest = hash;",
-  'src/lib/address.ts': "import { digest } from '../protocol/digest.ts';\nexport const address = digest;",
-  'src/relay/core/event.ts': "import { digest } from '../../protocol/digest.ts';\nexport const event = digest;",
+  'src/protocol/encodings.ts': "import { hash } from 'node:crypto';\nexport const digest = hash;",
+  'src/lib/address.ts': "import { digest } from '../protocol/encodings.ts';\nexport const address = digest;",
+  'src/relay/core/event.ts': "import { digest } from '../../protocol/encodings.ts';\nexport const event = digest;",
   'src/relay/store/level.ts': "import { ClassicLevel } from 'classic-level';\nexport const level = ClassicLevel;",
   'src/relay/engine/engine.ts':
     "import { level } from '../store/level.ts';\nimport { event } from '../core/event.ts';\n" +
@@ -46,7 +46,7 @@ const KEPT: Readonly<Record<string, string>> = {
   'src/relay/relay.ts':
     "import { lead } from './standby/shared-lead.ts';\nimport { level } from './store/level.ts';\n" +
     'export const serve = [lead, level];',
-  'src/host/core/outbox.ts': "import { digest } from '../../protocol/digest.ts';\nexport const outbox = digest;",
+  'src/host/core/outbox.ts': "import { digest } from '../../protocol/encodings.ts';\nexport const outbox = digest;",
   'src/host/base/context.ts': "import { outbox } from '../core/outbox.ts';\nexport const context = outbox;",
   'src/host/mail/send.ts': "import { context } from '../base/context.ts';\nexport const send = context;",
   'src/host/api/handlers.ts': "import { send } from '../mail/send.ts';\nexport const handlers = send;",
@@ -54,7 +54,7 @@ const KEPT: Readonly<Record<string, string>> = {
   'src/host/daemon.ts': "import { client } from './lan/client.ts';\nexport const daemon = client;",
   'src/web/console/main.ts':
     "import type { event } from '../../relay/core/event.ts';\n" +
-    "import { digest } from '../../protocol/digest.ts';\nexport const page = digest as typeof event;",
+    "import { digest } from '../../protocol/encodings.ts';\nexport const page = digest as typeof event;",
   'src/cli/main.ts':
     "import { serve } from '../relay/relay.ts';\nimport { daemon } from '../host/daemon.ts';\n" +
     'export const main = [serve, daemon];',

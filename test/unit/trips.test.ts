@@ -75,20 +75,20 @@ async function relayInUse() {
 test('a push, at the relay', async (context) => {
   const { push, answer } = await relayInUse();
   const request = push();
-  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(66);
+  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(63);
 });
 
 test('a pull, at the relay', async (context) => {
   const { pull, answer } = await relayInUse();
   const request = pull();
-  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(36);
+  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(35);
 });
 
 test('a page of the log on the console', async (context) => {
   const { relay } = await relayInUse();
   const page = await enterConsole(relay);
   await page.get('/log');
-  expect((await filesOf(context, RELAY, () => page.get('/log'))).length).toBeLessThanOrEqual(30);
+  expect((await filesOf(context, RELAY, () => page.get('/log'))).length).toBeLessThanOrEqual(29);
 });
 
 test('a message from host to host over a relay, at both hosts', async (context) => {
@@ -104,5 +104,5 @@ test('a message from host to host over a relay, at both hosts', async (context) 
     await arrived(2);
   });
   // A turn of a periodic task may fall into it.
-  expect(files.length).toBeLessThanOrEqual(62);
+  expect(files.length).toBeLessThanOrEqual(60);
 });

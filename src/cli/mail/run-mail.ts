@@ -16,7 +16,7 @@ import { setTimeout as elapsed } from 'node:timers/promises';
 import { INBOX_WAIT_MS_MAX, READ_BYTES_MAX } from '../../host/contract/limits.ts';
 import { type FullMessage, fullMessage } from '../../host/contract/usual-mail.ts';
 import { countText } from '../../host/core/spans.ts';
-import { sha256Hex } from '../../protocol/digest.ts';
+import { sha256Hex } from '../../protocol/encodings.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { Attendance } from '../lib/attendance.ts';
 import type { CommandContext } from '../lib/context.ts';

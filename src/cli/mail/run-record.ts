@@ -12,7 +12,7 @@ import type { ProcessMark } from '../../host/core/session-rows.ts';
 import { isRunning, processFacts } from '../../host/wake/processes.ts';
 import { replaceFile } from '../../lib/files.ts';
 import { signalGroup } from '../../lib/process-group.ts';
-import { isObject } from '../../protocol/json-object.ts';
+import { isObject } from '../../protocol/json.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { COMMAND_END_MS } from './run-command.ts';
 

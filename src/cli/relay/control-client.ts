@@ -6,7 +6,7 @@
  */
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { isObject } from '../../protocol/json-object.ts';
+import { isObject } from '../../protocol/json.ts';
 import type { ControlRequests } from '../../relay/operator/documents.ts';
 import { controlSocketFault, controlSocketPath } from '../../relay/operator/socket.ts';
 import { type SocketRequestFailed, socketStream, type StreamedAnswer } from '../../lib/socket-request.ts';

@@ -9,7 +9,7 @@ import {
   INVITE_LIFETIME_MIN_MS as SPAN_MIN_MS,
   type Limits,
 } from '../../protocol/limits.ts';
-import { isObject } from '../../protocol/json-object.ts';
+import { isObject } from '../../protocol/json.ts';
 import { isPrintable } from '../../protocol/printable.ts';
 import { parseHostReference } from '../../relay/operator/host-reference.ts';
 import { isFingerprintStart } from '../lib/short-id.ts';

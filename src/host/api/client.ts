@@ -2,7 +2,7 @@
  * Calls the daemon's operations. Every failure is one sentence with the next step: no daemon, another user's daemon,
  * one that ends or falls silent during the call. Every wait is bounded.
  */
-import { isObject } from '../../protocol/json-object.ts';
+import { isObject } from '../../protocol/json.ts';
 import { type SocketRequest, type SocketRequestFailed, socketRequest, socketStream } from '../../lib/socket-request.ts';
 import type { InputOf, OperationName, OutputOf } from './operations.ts';
 import {

@@ -1,7 +1,6 @@
 /** The handlers of the daemon's operations, and the way from a request's bytes to a handler's answer. */
 import type { Timers } from '../../lib/clock.ts';
-import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.ts';
-import { isObject } from '../../protocol/json-object.ts';
+import { type JsonBounds, isObject, parseJsonBounded } from '../../protocol/json.ts';
 import type { Directories } from '../agents/address-book.ts';
 import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from '../agents/agents.ts';
 import { listAgents, listPeople } from '../agents/directory.ts';

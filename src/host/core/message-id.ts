@@ -1,5 +1,5 @@
 /** Ids of messages that this host sends: 48 bits of time, then 80 random bits, so that ids sort by time. */
-import { decodeCrockford, encodeCrockford } from '../../protocol/crockford.ts';
+import { decodeCrockford, encodeCrockford } from '../../protocol/encodings.ts';
 import type { ItemId } from '../../protocol/names.ts';
 
 export const MESSAGE_ID_RANDOM_BYTES = 10;

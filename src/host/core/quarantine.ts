@@ -10,7 +10,7 @@
  * A relay only claims who sent an item, so what it brings takes no room from what hosts bring themselves. When there is
  * no room for the bytes of an item, its row is kept without them ("bare"), as long as there is room for the row.
  */
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { Address, ItemAtRelay, PeerId } from './rows.ts';
 

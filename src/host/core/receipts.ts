@@ -6,7 +6,7 @@
  * (relay path)", first line of the table: only a proof that the relay took it moves a row to relay-accepted.
  */
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import { type AcceptReceipt, DELIVERY_STATES, type DeliveryState } from '../../protocol/documents.ts';
 import { verifySignature } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';

@@ -8,7 +8,7 @@
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { HostName, ItemId } from '../../protocol/names.ts';
 import type { AcceptReceipt, DeliveryState, HostRotation } from '../../protocol/documents.ts';
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PushedKind } from '../../protocol/items.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';

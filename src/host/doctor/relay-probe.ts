@@ -5,7 +5,7 @@
  * nothing, and the relay refuses another one as stale.
  */
 import { openCheckpoint } from '../../protocol/checkpoint.ts';
-import { sha256Hex } from '../../protocol/digest.ts';
+import { sha256Hex } from '../../protocol/encodings.ts';
 import { senderList, signDocument } from '../../protocol/documents.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';

@@ -9,7 +9,7 @@
  *   - items that were deleted, or kept without bytes for want of room, are counted and reported to the owner.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { type Sha256Hex, sha256Hex } from '../../protocol/digest.ts';
+import { type Sha256Hex, sha256Hex } from '../../protocol/encodings.ts';
 import { foldHostName, ITEM_ID_CHARACTERS_MAX } from '../../protocol/names.ts';
 import { printableWithin } from '../../protocol/printable.ts';
 import type { HostContext } from '../base/context.ts';

@@ -1,5 +1,5 @@
 /** The owner's operations on the quarantine (list, show, retry, discard), and the retries after a key is learned. */
-import { encodeBase64 } from '../../protocol/base64.ts';
+import { encodeBase64 } from '../../protocol/encodings.ts';
 import type {
   QuarantineDiscardInput,
   QuarantineDiscardResult,

@@ -1,6 +1,6 @@
 /** Judging an inbound item rests on this: the item, its expensive checks, who signed it, and the judgement. */
 import { peerOfKey } from '../peers/peers.ts';
-import { type Sha256Hex, sha256Hex } from '../../protocol/digest.ts';
+import { type Sha256Hex, sha256Hex } from '../../protocol/encodings.ts';
 import { verifySignature } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';

@@ -5,7 +5,7 @@
  * sender rests on are delivery receipts.
  */
 import { randomBytes } from 'node:crypto';
-import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/json.ts';
 import { lanHelloWord, isDocumentSigned } from '../../protocol/documents.ts';
 import {
   LAN_ROUTES,
@@ -21,8 +21,7 @@ import { printableWithin } from '../../protocol/printable.ts';
 import { problemCodeOf, problemText } from '../../protocol/problem.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { parserOf } from '../../protocol/schemas.ts';
-import { type HttpAnswer, HttpCaller, HttpRequestFailed } from '../../lib/http-request.ts';
-import { limitedSignal } from '../../lib/limited-signal.ts';
+import { type HttpAnswer, HttpCaller, HttpRequestFailed, limitedSignal } from '../../lib/http-request.ts';
 import type { SignedRotation } from '../core/rows.ts';
 import type { HostContext } from '../base/context.ts';
 import { lanHopHeaders } from './lan-hop.ts';

@@ -6,7 +6,7 @@
  * taken as long as retired encryption keys still open.
  */
 import { randomBytes } from 'node:crypto';
-import { sha256Hex } from '../../protocol/digest.ts';
+import { sha256Hex } from '../../protocol/encodings.ts';
 import { type Signer, verifySignature } from '../../protocol/ed25519.ts';
 import {
   HOP_HEADERS,

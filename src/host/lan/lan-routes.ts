@@ -7,8 +7,8 @@
 import type { Reply } from '../../http/exchange.ts';
 import { queryParserOf } from '../../http/query.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import { decodeBase64 } from '../../protocol/base64.ts';
-import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { decodeBase64 } from '../../protocol/encodings.ts';
+import { REQUEST_JSON_BOUNDS, isObject, parseJsonBounded } from '../../protocol/json.ts';
 import { lanHelloWord, signDocument } from '../../protocol/documents.ts';
 import {
   LanAgents,
@@ -21,7 +21,6 @@ import {
   LAN_BODY_BYTES_MAX,
   LAN_ROUTES,
 } from '../../protocol/lan.ts';
-import { isObject } from '../../protocol/json-object.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { parseHostName } from '../../protocol/names.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';

@@ -16,7 +16,7 @@ import { problemReply } from '../../http/replies.ts';
 import { listenNode } from '../../http/server-node.ts';
 import { addressGroup } from '../../lib/address-group.ts';
 import { systemTimers } from '../../lib/clock.ts';
-import { limitedSignal } from '../../lib/limited-signal.ts';
+import { limitedSignal } from '../../lib/http-request.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
 import { LAN_BODY_BYTES_MAX } from '../../protocol/lan.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';

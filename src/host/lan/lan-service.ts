@@ -10,7 +10,7 @@ import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts
 import { parseHostName } from '../../protocol/names.ts';
 import type { LanPairing } from '../../protocol/lan.ts';
 import { isCodeOf, parsePairingCode } from '../../protocol/pairing-code.ts';
-import { limitedSignal } from '../../lib/limited-signal.ts';
+import { limitedSignal } from '../../lib/http-request.ts';
 import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
 import { type Refusal, isRefusal, refusal } from '../core/refusal.ts';
 import type { PeerId, PeerRow } from '../core/rows.ts';

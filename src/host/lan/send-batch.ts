@@ -2,7 +2,7 @@
  * The carrier of the LAN: sends rows of one paired host in one request, after this host's own key where the peer does
  * not have it yet. Says what the answer makes of each row; the dispatcher stores it.
  */
-import { encodeBase64 } from '../../protocol/base64.ts';
+import { encodeBase64 } from '../../protocol/encodings.ts';
 import { LAN_BATCH_MAX, type LanItem, type LanItemsAnswer } from '../../protocol/lan.ts';
 import type { OutboxEvent } from '../core/outbox-event.ts';
 import { isSending } from '../core/outbox.ts';

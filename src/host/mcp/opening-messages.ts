@@ -3,7 +3,7 @@
  * and narrower than those. A message that is not of this form may be a good one all the same.
  */
 import { isUtf8 } from 'node:buffer';
-import { isObject } from '../../protocol/json-object.ts';
+import { isObject } from '../../protocol/json.ts';
 
 export type RequestId = string | number;
 

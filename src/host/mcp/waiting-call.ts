@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { ProgressToken, RequestId, ServerContext } from '@modelcontextprotocol/server';
-import { isObject } from '../../protocol/json-object.ts';
+import { isObject } from '../../protocol/json.ts';
 import type { Timers } from '../../lib/clock.ts';
 import { LIST_WAIT_SECONDS_MAX } from '../contract/limits.ts';
 import type { InputOf, OutputOf } from '../api/operations.ts';

@@ -23,7 +23,7 @@ import type { Reader, Transaction, RangeOptions } from '../store/host-store.ts';
 import type { HostContext } from '../base/context.ts';
 import { sealEnvelope } from '../wire/sealing.ts';
 import { markRecipients, reportToAgent } from '../mailbox/mailbox.ts';
-import { sha256Hex } from '../../protocol/digest.ts';
+import { sha256Hex } from '../../protocol/encodings.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import type { PushedKind } from '../../protocol/items.ts';
 import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';

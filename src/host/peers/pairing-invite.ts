@@ -9,7 +9,7 @@
  * `LanPair`); a host trusts nothing else of the exchange.
  */
 import { EventEmitter, once } from 'node:events';
-import { limitedSignal } from '../../lib/limited-signal.ts';
+import { limitedSignal } from '../../lib/http-request.ts';
 import type { LanPair } from '../../protocol/documents.ts';
 import type { LanPairing } from '../../protocol/lan.ts';
 import {

@@ -4,7 +4,7 @@
  * A peer is identified by its keys, which rotations link, and not by its name or address. An unpaired peer's row is
  * kept, so that mail it sent before is still known if it is paired again.
  */
-import { decodeBase64 } from '../../protocol/base64.ts';
+import { decodeBase64 } from '../../protocol/encodings.ts';
 import { encKeyAdvertisement, isDocumentSigned } from '../../protocol/documents.ts';
 import type { LanEncKey } from '../../protocol/lan.ts';
 import { type HostName, foldHostName } from '../../protocol/names.ts';

@@ -10,7 +10,7 @@ import { readFile } from 'node:fs/promises';
 import { calculateJwkThumbprint } from 'jose';
 import { cloudKeyCertificate, signDocument } from '../../protocol/documents.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
-import { isObject } from '../../protocol/json-object.ts';
+import { isObject } from '../../protocol/json.ts';
 import { fileFault } from '../../lib/file-fault.ts';
 import { utf8Text } from '../../lib/user-text.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';

@@ -19,10 +19,9 @@ import type { PeersAtRelay } from './peers-at-relay.ts';
 import { receiveItems } from '../inbound/receive.ts';
 import type { RelayLink, RelayTiming } from './relay-link.ts';
 import type { RelaySession, V1Session, V2Session } from './register-host.ts';
-import { decodeBase64 } from '../../protocol/base64.ts';
-import { ENVELOPE_JSON_BOUNDS, ITEM_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { decodeBase64 } from '../../protocol/encodings.ts';
+import { ENVELOPE_JSON_BOUNDS, ITEM_JSON_BOUNDS, isObject, parseJsonBounded } from '../../protocol/json.ts';
 import { NotCanonicalisable, canonicalBytes } from '../../protocol/canonical-json.ts';
-import { isObject } from '../../protocol/json-object.ts';
 import { parsePublicKey } from '../../protocol/public-key.ts';
 import { type IncomingItem, NOBODYS_KEY } from '../inbound/verify.ts';
 

@@ -8,7 +8,7 @@
  * `GET /v2/relay/info`, and only to a relay that answered nothing else when it was set. A relay that is pinned never
  * falls back.
  */
-import { sha256Hex } from '../../protocol/digest.ts';
+import { sha256Hex } from '../../protocol/encodings.ts';
 import { encKeyAdvertisement, isDocumentSigned, senderList, signDocument } from '../../protocol/documents.ts';
 import { ISSUED_AHEAD_MAX_MS, retentionMs, type Limits } from '../../protocol/limits.ts';
 import { printableWithin } from '../../protocol/printable.ts';

@@ -5,13 +5,12 @@
  * It decides nothing: whether to retry, what to pin, and what an answer means for an outbox row is its caller's.
  */
 import { type Static, Type } from 'typebox';
-import { ITEM_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
-import { sha256Hex } from '../../protocol/digest.ts';
+import { ITEM_JSON_BOUNDS, isObject, parseJsonBounded } from '../../protocol/json.ts';
+import { sha256Hex } from '../../protocol/encodings.ts';
 import type { AcceptReceipt, SenderList } from '../../protocol/documents.ts';
 import { parseEpoch } from '../../protocol/epoch.ts';
 import { HOP_HEADERS, hopV2Message, hopV1Message } from '../../protocol/hop.ts';
 import type { ItemKind, PushedKind } from '../../protocol/items.ts';
-import { isObject } from '../../protocol/json-object.ts';
 import { type Limits, DEFAULT_LIMITS } from '../../protocol/limits.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import {

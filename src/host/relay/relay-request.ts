@@ -2,18 +2,16 @@
  * One request to a relay and its answer, held to its shape, its size and its time. Nothing is followed elsewhere.
  */
 import type { Static, TSchema } from 'typebox';
-import { REQUEST_JSON_BOUNDS, parseJsonBounded, splitJsonArray } from '../../protocol/bounded-json.ts';
+import { REQUEST_JSON_BOUNDS, isObject, parseJsonBounded, splitJsonArray } from '../../protocol/json.ts';
 import { enrolClaim, signDocument } from '../../protocol/documents.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import { parseEpoch } from '../../protocol/epoch.ts';
-import { isObject } from '../../protocol/json-object.ts';
 import { printableWithin } from '../../protocol/printable.ts';
 import { problemCodeOf, problemText } from '../../protocol/problem.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { ChallengeResponse, EncKeyPublished, EncKeyShown, EnrolResponse } from '../../protocol/responses.ts';
 import { parserOf } from '../../protocol/schemas.ts';
-import { type HttpAnswer, HttpCaller, HttpRequestFailed } from '../../lib/http-request.ts';
-import { limitedSignal } from '../../lib/limited-signal.ts';
+import { type HttpAnswer, HttpCaller, HttpRequestFailed, limitedSignal } from '../../lib/http-request.ts';
 
 /** The time for the whole of an answer to come, besides the time that a pull asked the relay to wait. */
 const ANSWER_TIMEOUT_MS = 30_000;

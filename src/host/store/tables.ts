@@ -8,7 +8,7 @@
  * So keys of one table sort by their parts, and all keys that begin with the same parts are one range.
  */
 import { Packr } from 'msgpackr';
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { AskedRow, OwedRow } from '../core/debts.ts';

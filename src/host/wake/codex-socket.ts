@@ -7,9 +7,9 @@
  */
 import { connect } from 'node:net';
 import { WebSocket } from 'ws';
-import { limitedSignal } from '../../lib/limited-signal.ts';
+import { limitedSignal } from '../../lib/http-request.ts';
 import { socketFault } from '../../lib/socket-request.ts';
-import { isObject } from '../../protocol/json-object.ts';
+import { isObject } from '../../protocol/json.ts';
 import type { SessionRow } from '../core/session-rows.ts';
 import type { TryWake, TryWakeOutcome } from './wake-methods.ts';
 

@@ -3,11 +3,10 @@
  * (delivery receipts, expiry notices). Every known member has its type, length and pattern, or the item is malformed.
  * Unknown members stay, and signature and seal cover them.
  */
-import { decodeBase64 } from '../../protocol/base64.ts';
-import { ENVELOPE_JSON_BOUNDS, parseJsonBounded, RECEIPT_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
+import { decodeBase64 } from '../../protocol/encodings.ts';
+import { ENVELOPE_JSON_BOUNDS, RECEIPT_JSON_BOUNDS, isObject, parseJsonBounded } from '../../protocol/json.ts';
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
 import { DELIVERY_STATES, type DeliveryReceipt, type ExpiryNotice } from '../../protocol/documents.ts';
-import { isObject } from '../../protocol/json-object.ts';
 import { type HostName, parseHostName, parseMessageId } from '../../protocol/names.ts';
 import { parsePublicKey } from '../../protocol/public-key.ts';
 import { isTime } from '../../protocol/time.ts';

@@ -6,9 +6,8 @@
  */
 import type { webcrypto } from 'node:crypto';
 import { signDocument } from '../../protocol/documents.ts';
-import { decodeBase64, encodeBase64 } from '../../protocol/base64.ts';
+import { decodeBase64, encodeBase64, sha256Hex } from '../../protocol/encodings.ts';
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
-import { sha256Hex } from '../../protocol/digest.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { SealKey } from '../core/rows.ts';

@@ -2,7 +2,7 @@
  * The routes of every page: the page and its files, signing in and out, and the stream of live events. A user signs in
  * with a link: its token works once, and the browser gets a session for it: a cookie, and a token that the page keeps.
  */
-import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/json.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { type PageSession, PageTokenRequest } from '../../protocol/page-documents.ts';
 import { parserOf } from '../../protocol/schemas.ts';

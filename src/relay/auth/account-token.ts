@@ -6,14 +6,14 @@
  */
 import { type JWK, calculateJwkThumbprint } from 'jose';
 import { cloudKeyCertificate, isDocumentSigned } from '../../protocol/documents.ts';
-import { isObject } from '../../protocol/json-object.ts';
+import { isObject } from '../../protocol/json.ts';
 import { hostFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import { AccountProof, parserOf } from '../../protocol/schemas.ts';
 import type { AuthorityAnswer } from '../core/command.ts';
 import { type Authority, AuthorityUnavailable, type EnrolmentQuestion } from './authority.ts';
 import { type IssuedJwt, type Issuer, type TokenKind, isName, isNameOrEmpty } from './issuer.ts';
 import { hasSecretMember } from './jwks.ts';
-import { sha256Hex } from '../../protocol/digest.ts';
+import { sha256Hex } from '../../protocol/encodings.ts';
 
 /** An access token (RFC 9068), or a JWT that says nothing more of itself. */
 const ACCOUNT_TOKEN: TokenKind = { name: 'account token', types: [undefined, 'jwt', 'at+jwt'] };

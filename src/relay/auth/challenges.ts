@@ -3,7 +3,7 @@
  *
  * Invariants ("Enrolment", rule 2): each is used at most once, lives 5 minutes, and there are never more than 10,000.
  */
-import { encodeBase64 } from '../../protocol/base64.ts';
+import { encodeBase64 } from '../../protocol/encodings.ts';
 import {
   CHALLENGE_BYTES,
   CHALLENGE_LIFETIME_MS,

@@ -2,7 +2,7 @@
  * Authenticates a signed hop in two steps: what its headers alone decide comes before the body is read, so that a
  * stranger cannot make the relay buffer megabytes; the signature over the body comes after.
  */
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import {
   HOP_HEADERS,
   HOP_SKEW_MAX_MS,

@@ -8,9 +8,8 @@
  * A reason is a fixed sentence: it never holds anything of the token.
  */
 import { type CryptoKey, compactVerify, decodeProtectedHeader } from 'jose';
-import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.ts';
-import type { Sha256Hex } from '../../protocol/digest.ts';
-import { isObject } from '../../protocol/json-object.ts';
+import { type JsonBounds, isObject, parseJsonBounded } from '../../protocol/json.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import { DENY_KEPT_MS } from '../../protocol/limits.ts';
 import type { DenySelectors } from '../core/rows.ts';
 import { type Jwks, KID_CHARACTERS_MAX, type SigningAlgorithm, signingAlgorithm } from './jwks.ts';

@@ -9,8 +9,7 @@
  *   - simultaneous look-ups share one fetch, and during an outage there is at most one every 10 s.
  */
 import { type CryptoKey, type JWK, createLocalJWKSet } from 'jose';
-import { type JsonBounds, parseJsonBounded } from '../../protocol/bounded-json.ts';
-import { isObject } from '../../protocol/json-object.ts';
+import { type JsonBounds, isObject, parseJsonBounded } from '../../protocol/json.ts';
 import { AuthorityUnavailable } from './authority.ts';
 
 export const JWKS_REFRESH_MS = 600_000;

@@ -3,7 +3,7 @@
  * the time, with random ids and, where a signature decides, with its verdict. Nothing here reads a clock or draws a
  * number.
  */
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PushedItem } from '../../protocol/items.ts';
 import type { HostName } from '../../protocol/names.ts';

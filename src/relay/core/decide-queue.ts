@@ -11,7 +11,7 @@
  *   - nothing expires before its time, and nothing is forgotten before its horizon.
  */
 import { canonicalJson } from '../../protocol/canonical-json.ts';
-import { sha256Hex } from '../../protocol/digest.ts';
+import { sha256Hex } from '../../protocol/encodings.ts';
 import { type ExpiryNotice, expiryNotice, signDocument } from '../../protocol/documents.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import { dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';

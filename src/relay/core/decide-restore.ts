@@ -10,7 +10,7 @@
  * All of it is events, decided in this order and in the epoch that the restore begins: the epoch of the backup ends
  * where the backup ended, and no reader ever sees two histories of it.
  */
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { RotateKey } from './command.ts';

@@ -6,7 +6,7 @@
  * is what several decisions read; what one alone needs it reads itself.
  */
 import type { Epoch } from '../../protocol/epoch.ts';
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { ItemRejection } from '../../protocol/items.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
 import { type PublicKey, hostFingerprint } from '../../protocol/public-key.ts';

@@ -8,7 +8,7 @@
  */
 import { CROWDED_NAME_ENROLMENTS } from '../../protocol/limits.ts';
 import { type HostName, foldHostName } from '../../protocol/names.ts';
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import { type PublicKey, hostFingerprint } from '../../protocol/public-key.ts';
 import { type DenyRow, type DenySelectors, type EnrolmentRow, type InviteRow, type RowChange, rowKey } from './rows.ts';
 

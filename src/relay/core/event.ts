@@ -4,7 +4,7 @@
  * A replay never decides again and never reads a clock or a limit, so keys, deadlines, sequence numbers and quota
  * effects are all in here. Persisted: DO NOT CHANGE the meaning of a field; add a version instead.
  */
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { ItemKind, PushedKind } from '../../protocol/items.ts';
 import type { ItemId } from '../../protocol/names.ts';

@@ -4,7 +4,7 @@
  * A row is derived from events by the reducers and from nothing else, so any row can be dropped and rebuilt.
  * The exceptions carry no mail: `heartbeat` and `collected` are written without an event and left out of comparisons.
  */
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { ItemKind } from '../../protocol/items.ts';
 import type { HostName, ItemId } from '../../protocol/names.ts';

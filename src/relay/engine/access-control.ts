@@ -4,7 +4,7 @@
  * A deny entry is in force from the moment it is admitted; the hosts that it names are revoked after it, in time
  * slices. A crash in between leaves some of them live, and the next start revokes the rest (`revokeDenied`).
  */
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { DenyHosts, EnrolHost, IssueInvite, RevokeHost, RotateKey } from '../core/command.ts';
 import { decideDeny, decideInvite, decideLapse, decideRevoke, deniedHosts } from '../core/decide-admission.ts';
 import { decideEnrol } from '../core/decide-enrolment.ts';

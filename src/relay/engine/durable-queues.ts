@@ -10,7 +10,7 @@ import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key
 import type { LogEntry, RelayEvent } from '../core/event.ts';
 import { EMPTY_TARGET, type QueueRow, type RowChange, type TargetRow, type UsageRow, rowKey } from '../core/rows.ts';
 import type { RelayStore } from '../store/relay-store.ts';
-import { base64Length } from '../../protocol/base64.ts';
+import { base64Length } from '../../protocol/encodings.ts';
 import { PULLED_ITEM_TAIL, pulledItemHead } from '../../protocol/items.ts';
 import type { Payload } from '../store/durable-log.ts';
 import { type EncodedWires, WireBlocks } from '../store/wire-thread.ts';

@@ -7,7 +7,7 @@
  *
  * Here: composition, reads, and commands of one row. Pushes, acks, admissions and expiry have files of their own.
  */
-import type { TextsAround } from '../../protocol/base64.ts';
+import type { TextsAround } from '../../protocol/encodings.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { ItemRejection } from '../../protocol/items.ts';

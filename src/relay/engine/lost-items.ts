@@ -11,7 +11,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ReportLostItem } from '../core/command.ts';
 import { decideLostItem } from '../core/decide-log.ts';
 import type { EngineParts } from './parts.ts';
-import { hasHash } from '../../protocol/digest.ts';
+import { hasHash } from '../../protocol/encodings.ts';
 import type { Payload } from '../store/durable-log.ts';
 
 /** Reported together: deciding them holds the event loop for a few milliseconds. */

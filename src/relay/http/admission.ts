@@ -10,7 +10,7 @@
  */
 import type { Static } from 'typebox';
 import { canonicalJson } from '../../protocol/canonical-json.ts';
-import { sha256Hex } from '../../protocol/digest.ts';
+import { sha256Hex } from '../../protocol/encodings.ts';
 import { enrolClaim, isDocumentSigned } from '../../protocol/documents.ts';
 import { CHALLENGE_LIFETIME_MS, WORK_OF_MOVED_ITEM } from '../../protocol/limits.ts';
 import { parseHostName } from '../../protocol/names.ts';

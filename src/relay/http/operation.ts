@@ -4,7 +4,7 @@
  * route is what handler.ts calls.
  */
 import Type, { type Static, type TObject, type TSchema } from 'typebox';
-import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/json.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';

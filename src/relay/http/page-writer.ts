@@ -8,8 +8,7 @@
  * half of all the time that a page takes. A thread of the store does so where it runs, and in memory that is used
  * again.
  */
-import { type TextsAround, lengthBetween, writeBetween } from '../../protocol/base64.ts';
-import { hasHash } from '../../protocol/digest.ts';
+import { type TextsAround, hasHash, lengthBetween, writeBetween } from '../../protocol/encodings.ts';
 import { PULLED_ITEM_TAIL, pulledItemHead } from '../../protocol/items.ts';
 import { Budget, type Claim, type Holder } from '../../http/budget.ts';
 import type { EnrolmentRow, QueueRow } from '../core/rows.ts';

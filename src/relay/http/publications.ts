@@ -4,7 +4,7 @@
  * The relay shows what the host signed; a reader decides whether to trust it, by the host key that it pinned.
  */
 import type { Static } from 'typebox';
-import { decodeBase64 } from '../../protocol/base64.ts';
+import { decodeBase64 } from '../../protocol/encodings.ts';
 import { encKeyAdvertisement, isDocumentSigned } from '../../protocol/documents.ts';
 import { EncKeyByKeyQuery, EncKeyByNameQuery } from '../../protocol/parameters.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';

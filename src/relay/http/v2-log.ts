@@ -6,7 +6,7 @@ import type { Static } from 'typebox';
 import { type HopRelayRequest, type HostOperation, type RelayParts, type RelayRequest, ok } from './operation.ts';
 import { CheckpointResponse, LogConsistencyResponse, LogProofResponse } from '../../protocol/responses.ts';
 import { LogConsistencyQuery, LogEpochQuery, LogProofQuery } from '../../protocol/parameters.ts';
-import { encodeBase64 } from '../../protocol/base64.ts';
+import { encodeBase64 } from '../../protocol/encodings.ts';
 import { parseMessageId, parseReceiptId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ProvenLeaf } from '../engine/log-proofs.ts';

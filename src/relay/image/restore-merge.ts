@@ -5,7 +5,7 @@
  * No engine runs: events are decided one after another, each over the rows that the earlier ones made, and become
  * durable in batches. core/decide-restore.ts decides which events; their order is here.
  */
-import { hasHash, type Sha256Hex } from '../../protocol/digest.ts';
+import { type Sha256Hex, hasHash } from '../../protocol/encodings.ts';
 import { DEFAULT_LIMITS } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { Admissions, Directory } from '../core/directory.ts';

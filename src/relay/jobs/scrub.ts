@@ -12,7 +12,7 @@
  *   - a pass begins at a random queue and goes round, so that a relay that is always restarted before a pass ends still
  *     checks everything in time. Therefore nothing of a pass is stored.
  */
-import { hasHash } from '../../protocol/digest.ts';
+import { hasHash } from '../../protocol/encodings.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import type { QueueRow } from '../core/rows.ts';
 import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';

@@ -3,8 +3,8 @@ import { type PageParts, pageRoutes } from '../../http/browser-session/page-rout
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, otherProblemReply, problemReply } from '../../http/replies.ts';
 import type { RandomBytes } from '../../lib/clock.ts';
-import type { Sha256Hex } from '../../protocol/digest.ts';
-import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
+import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/json.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import {
   ConsoleBackup,

@@ -23,7 +23,7 @@ import { issueInvite } from './invites.ts';
 import type { OperatorRoute } from './operator-pipeline.ts';
 import { NothingYet, type RelayState } from './relay-state.ts';
 import { backupOf } from '../image/backup.ts';
-import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/json.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import type { CheckedAt, RowsCheck } from '../jobs/rows-check.ts';
 

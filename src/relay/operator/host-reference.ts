@@ -1,4 +1,4 @@
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import { type HostName, parseHostName } from '../../protocol/names.ts';
 import { type PublicKey, parseFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 

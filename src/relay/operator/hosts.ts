@@ -3,7 +3,7 @@ import type { Reply } from '../../http/exchange.ts';
 import { isReply } from '../../http/framing.ts';
 import { queryParserOf } from '../../http/query.ts';
 import { jsonReply, otherProblemReply, problemReply } from '../../http/replies.ts';
-import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/bounded-json.ts';
+import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/json.ts';
 import type { HostState } from '../../protocol/operator-documents.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import { parserOf } from '../../protocol/schemas.ts';

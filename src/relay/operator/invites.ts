@@ -2,8 +2,8 @@
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import type { RandomBytes } from '../../lib/clock.ts';
-import { parseJsonBounded, REQUEST_JSON_BOUNDS } from '../../protocol/bounded-json.ts';
-import { sha256Hex, type Sha256Hex } from '../../protocol/digest.ts';
+import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/json.ts';
+import { type Sha256Hex, sha256Hex } from '../../protocol/encodings.ts';
 import { type ConsoleInvites, InviteRequest } from '../../protocol/operator-documents.ts';
 import { isPrintable } from '../../protocol/printable.ts';
 import { parserOf } from '../../protocol/schemas.ts';

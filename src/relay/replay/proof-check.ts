@@ -7,10 +7,10 @@
  */
 import { countText } from '../core/count-text.ts';
 import Type from 'typebox';
-import { decodeBase64 } from '../../protocol/base64.ts';
+import { decodeBase64 } from '../../protocol/encodings.ts';
 import { type Checkpoint, openCheckpoint } from '../../protocol/checkpoint.ts';
 import { type AcceptReceipt, isDocumentSigned } from '../../protocol/documents.ts';
-import { isObject } from '../../protocol/json-object.ts';
+import { isObject } from '../../protocol/json.ts';
 import { parseLogLink } from '../../protocol/log-link.ts';
 import { HASH_BYTES, leafHash, verifyConsistency, verifyInclusion } from '../../protocol/merkle.ts';
 import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';

@@ -13,7 +13,7 @@
 import { schemaMark } from '../store/marks.ts';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { hasHash } from '../../protocol/digest.ts';
+import { hasHash } from '../../protocol/encodings.ts';
 import { BulkDatabase, type ScratchPairs, openScratch } from '../store/scratch.ts';
 import {
   CHECKPOINT_PREFIXES,

@@ -5,7 +5,7 @@ import { decodeRecord } from '../store/record.ts';
 import { recordRuns } from '../store/scan.ts';
 import { describeEvent, hostsOf } from '../core/describe-event.ts';
 import type { OfflineStore } from './offline.ts';
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import { ItemLife, type ItemState, type LifeStep } from '../core/describe-event.ts';
 import type { Progress } from './finding.ts';

@@ -18,7 +18,7 @@ import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Clock } from '../../lib/clock.ts';
-import { hasHash } from '../../protocol/digest.ts';
+import { hasHash } from '../../protocol/encodings.ts';
 import { decideCheckpoint } from '../core/decide-log.ts';
 import { reduce } from '../core/reduce.ts';
 import { BatchEffects } from '../store/durable-log.ts';

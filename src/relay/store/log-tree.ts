@@ -21,7 +21,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import { type LogLink, logLinkBytes, parseLogLink } from '../../protocol/log-link.ts';
 import { HASH_BYTES, type HashReader, leafHash, perfectHash, rootHash } from '../../protocol/merkle.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
 import { encodeChecked, decodeChecked } from './checksum.ts';
 import { PREFIX, logLinkKey, lsnOf, prefixRange, tileIndexOf, tileKey } from './keys.ts';

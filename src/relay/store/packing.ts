@@ -9,7 +9,7 @@
  */
 import { Packr } from 'msgpackr';
 import type { EnrolmentRecord } from '../core/rows.ts';
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import { type PublicKey, publicKeyBytes, publicKeyFromBytes } from '../../protocol/public-key.ts';
 
 const packr = new Packr({ useRecords: false, mapsAsObjects: true });

@@ -6,7 +6,7 @@
  * does (`taken` answers nothing): then the general way of packing.ts takes over, which gives the same. No form is
  * written that msgpackr would write otherwise; a property test compares them.
  */
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { areSame } from './held-pairs.ts';
 

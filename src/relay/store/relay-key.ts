@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { open, rename, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { decodeBase64, encodeBase64 } from '../../protocol/base64.ts';
+import { decodeBase64, encodeBase64 } from '../../protocol/encodings.ts';
 import { SEED_BYTES, type Signer, signerFromSeed } from '../../protocol/ed25519.ts';
 import { syncFolder } from '../../lib/files.ts';
 import { fileFault } from '../../lib/file-fault.ts';

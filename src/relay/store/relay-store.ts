@@ -19,7 +19,7 @@ import {
   addHeartbeat,
   forgottenKeys,
 } from './encoding.ts';
-import type { TextsAround } from '../../protocol/base64.ts';
+import type { TextsAround } from '../../protocol/encodings.ts';
 import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { KnownKeyPairs, KnownPairs } from '../core/decide-push.ts';

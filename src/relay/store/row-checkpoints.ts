@@ -12,7 +12,7 @@
  */
 import { createHash } from 'node:crypto';
 import { type Pair, packedBlocks, pairLengths, unpackedBlock } from '../../lib/pair-block.ts';
-import type { Sha256Hex } from '../../protocol/digest.ts';
+import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { CheckpointTaken } from '../core/event.ts';
 import { decodeChecked, encodeChecked, withoutChecksum } from './checksum.ts';

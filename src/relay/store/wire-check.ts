@@ -5,7 +5,7 @@
  * The pairs of a store ascend, so its queue rows come before all wire bytes. A second walk over the rows keeps step
  * with the bytes; only rows whose bytes lie under another key, which a rotation moved, are kept in memory.
  */
-import { hasHash } from '../../protocol/digest.ts';
+import { hasHash } from '../../protocol/encodings.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { QueueRow } from '../core/rows.ts';
 import { PREFIX, firstKeyOf, payloadKey, prefixRange } from './keys.ts';

@@ -9,7 +9,7 @@ import { availableParallelism } from 'node:os';
 import { extname } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { type TextsAround, lengthBetween } from '../../protocol/base64.ts';
+import { type TextsAround, lengthBetween } from '../../protocol/encodings.ts';
 import type { QueueRow } from '../core/rows.ts';
 import type { WireAnswer, WireTask, WireWork } from './wire-worker.ts';
 

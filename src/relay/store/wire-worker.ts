@@ -1,6 +1,6 @@
 /** The thread that reads wire bytes and writes them as base64, for wire-thread.ts. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { type Sha256Hex, hasHash } from '../../protocol/digest.ts';
+import { type Sha256Hex, hasHash } from '../../protocol/encodings.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { payloadKey } from './keys.ts';
 import { levelAt } from './level.ts';

@@ -16,7 +16,7 @@ import {
 } from '../../../src/host/inbound/quarantine.ts';
 import { issueReceipt } from '../../../src/host/outbox/receipts.ts';
 import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
-import { sha256Hex } from '../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../src/protocol/encodings.ts';
 import { encKeyAdvertisement } from '../../../src/protocol/documents.ts';
 import { FIRST_ADAPTER } from '../../support/adapters.ts';
 import { hostedRelayForTest } from '../../support/hosted-relay.ts';

@@ -3,7 +3,7 @@
  * acks what it has, enrols again when the relay does not know it, and pushes again, when a new epoch begins, what its
  * targets do not have. That a target has an item it knows at once, and not by a delivery receipt.
  */
-import { sha256Hex } from '../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../src/protocol/encodings.ts';
 import { type ItemToPush, type PushResult, RelayClient } from '../../../src/host/relay/relay-client.ts';
 import { RelayCallFailed, isNotEnrolled } from '../../../src/host/relay/relay-request.ts';
 import { type TestHost, relay } from '../hosts.ts';

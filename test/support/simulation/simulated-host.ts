@@ -2,7 +2,7 @@
  * A host of a simulation: a sender and a receiver that follow the rules of the specification and nothing else. What it
  * keeps is durable at once, since what is tried is the relay; a host that is killed forgets its requests.
  */
-import { type Sha256Hex, sha256Hex } from '../../../src/protocol/digest.ts';
+import { type Sha256Hex, sha256Hex } from '../../../src/protocol/encodings.ts';
 import { type ExpiryNotice, isDocumentSigned } from '../../../src/protocol/documents.ts';
 import type { Epoch } from '../../../src/protocol/epoch.ts';
 import { DAY_MS } from '../../../src/protocol/limits.ts';

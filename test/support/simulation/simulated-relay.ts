@@ -3,7 +3,7 @@
  * the log, in a process that is killed and started again over what its disk kept. What the routes do with a parsed
  * request is done here; signatures of hops are not part of it.
  */
-import { hasHash, sha256Hex } from '../../../src/protocol/digest.ts';
+import { hasHash, sha256Hex } from '../../../src/protocol/encodings.ts';
 import { signDocument, acceptReceipt } from '../../../src/protocol/documents.ts';
 import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../../src/protocol/epoch.ts';
 import type { ItemId } from '../../../src/protocol/names.ts';

@@ -4,7 +4,7 @@
  */
 import { expect } from 'vitest';
 import { claimedHop, isHopSigned, lanHopHeaders } from '../../../src/host/lan/lan-hop.ts';
-import { sha256Hex } from '../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../src/protocol/encodings.ts';
 import { signerFromSeed } from '../../../src/protocol/ed25519.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';
 import {

@@ -1,6 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { limitedSignal } from '../../../src/lib/limited-signal.ts';
+import { limitedSignal } from '../../../src/lib/http-request.ts';
 
 test('it aborts when the maker of requests stops, and at once when that was before', () => {
   const stopping = new AbortController();

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { canonicalJson } from '../../../src/protocol/canonical-json.ts';
-import type { Sha256Hex } from '../../../src/protocol/digest.ts';
+import type { Sha256Hex } from '../../../src/protocol/encodings.ts';
 import {
   DELIVERY_STATES,
   acceptReceipt,

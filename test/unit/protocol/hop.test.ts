@@ -9,7 +9,7 @@ import {
   parseHopTimestamp,
   signedTarget,
 } from '../../../src/protocol/hop.ts';
-import { sha256Hex } from '../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../src/protocol/encodings.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';
 
 const RELAY = '11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=' as PublicKey;

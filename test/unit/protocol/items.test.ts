@@ -8,7 +8,7 @@ import {
   PUSHED_KINDS,
   type PushedItem,
 } from '../../../src/protocol/items.ts';
-import { isObject } from '../../../src/protocol/json-object.ts';
+import { isObject } from '../../../src/protocol/json.ts';
 
 const BOUNDS: ItemBounds = { targetsMax: 64, itemBytesMax: 524_288 };
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
-import { sha256Hex } from '../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../src/protocol/encodings.ts';
 import { logLinkBytes, parseLogLink } from '../../../src/protocol/log-link.ts';
 import { epochNumbered } from '../../support/epochs.ts';
 import { relay } from '../../support/hosts.ts';

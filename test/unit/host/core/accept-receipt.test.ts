@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { checkAcceptReceipt, outboxEventOfResult, type PushedRow } from '../../../../src/host/core/receipts.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { type AcceptReceipt, acceptReceipt } from '../../../../src/protocol/documents.ts';
 import type { ItemId } from '../../../../src/protocol/names.ts';
 import { epochNumbered } from '../../../support/epochs.ts';

@@ -8,7 +8,7 @@ import type { MessageRow, RelayAcceptance } from '../../../../src/host/core/rows
 import { traceWithProofs } from '../../../../src/host/doctor/diagnosis.ts';
 import { keptAcceptanceFault, mustKnowItem } from '../../../../src/host/mail/trace.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { acceptReceipt } from '../../../../src/protocol/documents.ts';
 import type { Epoch } from '../../../../src/protocol/epoch.ts';
 import type { ItemId } from '../../../../src/protocol/names.ts';

@@ -5,7 +5,7 @@ import { UNDELIVERED_ALERT_MS } from '../../../../src/host/core/outbox.ts';
 import { cancelOutbox, listOutbox } from '../../../../src/host/outbox/outbox-list.ts';
 import { afterAttempt, afterPeerChange, dueRows, wireOf } from '../../../../src/host/outbox/outbox.ts';
 import { type Envelope, openSeal } from '../../../../src/host/wire/sealing.ts';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { HostStore, Reader } from '../../../../src/host/store/host-store.ts';
 import {
   type PairedContext,

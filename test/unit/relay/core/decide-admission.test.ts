@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { DENY_KEPT_MS } from '../../../../src/protocol/limits.ts';
 import { hostFingerprint } from '../../../../src/protocol/public-key.ts';
 import {

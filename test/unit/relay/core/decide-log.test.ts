@@ -6,7 +6,7 @@ import { accepted, acked, enrolledInAccount, noticed } from '../../../support/ev
 import { given } from '../../../support/given.ts';
 import { alice, bob } from '../../../support/hosts.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { ageOf, baseCheckpoint, decideCheckpoint, isCheckpointDue } from '../../../../src/relay/core/decide-log.ts';
 
 const queued = [enrolledInAccount(bob, 'acme'), accepted(alice, 'm1', [[bob, NOON_MS, 'xyz']])];

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { DAY_MS } from '../../../../src/protocol/limits.ts';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
 import { REMEMBERED_BYTES } from '../../../../src/relay/core/mail-use.ts';

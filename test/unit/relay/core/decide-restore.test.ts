@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { hostFingerprint, type PublicKey } from '../../../../src/protocol/public-key.ts';
 import { Admissions } from '../../../../src/relay/core/directory.ts';
 import {

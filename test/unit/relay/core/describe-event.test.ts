@@ -1,6 +1,6 @@
 /** Tests what each event means to a person, and which hosts and items it is about. */
 import { expect, test } from 'vitest';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
 import { byFingerprint, describeEvent, hostsOf } from '../../../../src/relay/core/describe-event.ts';
 import type { ExpiredItem, QueuedNotice, RelayEvent, RelayRestored } from '../../../../src/relay/core/event.ts';

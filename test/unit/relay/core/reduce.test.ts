@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { HostName, ItemId } from '../../../../src/protocol/names.ts';
 import { type ItemLost, type ItemsExpired, type RelayEvent, eventTimeMs } from '../../../../src/relay/core/event.ts';
 import {

@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { LogBatch } from '../../../../src/relay/store/durable-log.ts';
 import { AppendGate } from '../../../support/append-gate.ts';
 import { enrolOf, hostSeenOf, pushOf, revokeOf, rotateEpochOf, rotateOf } from '../../../support/commands.ts';

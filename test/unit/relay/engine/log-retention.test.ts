@@ -1,6 +1,6 @@
 /** Checkpoints that were cut short, that the disk altered since, and that are given up: what goes on their strength. */
 import { describe, expect, test } from 'vitest';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { DAY_MS } from '../../../../src/protocol/limits.ts';
 import { PREFIX, checkpointKey, checkpointPartKey, prefixRange } from '../../../../src/relay/store/keys.ts';
 import { DamagedRecord } from '../../../../src/relay/store/record.ts';

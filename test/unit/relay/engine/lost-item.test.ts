@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { HostName } from '../../../../src/protocol/names.ts';
 import { payloadKey, queueKey } from '../../../../src/relay/store/keys.ts';
 import { accountEnrolOf, pushOf, reportLostOf, rotateOf } from '../../../support/commands.ts';

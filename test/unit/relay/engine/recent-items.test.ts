@@ -1,6 +1,6 @@
 /** Items in memory: which pages come from there. Any history at all is in test/property/recent-items.test.ts. */
 import { expect, test } from 'vitest';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { ItemId } from '../../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { EMPTY_TARGET, type QueueRow, type RowChange, rowKey } from '../../../../src/relay/core/rows.ts';

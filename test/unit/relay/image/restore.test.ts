@@ -5,7 +5,7 @@ import { cp, mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/pro
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { type BackupHeader, writeBackup } from '../../../../src/relay/image/backup.ts';
 import { PREFIX, logKey, payloadKey, prefixRange, queueKey } from '../../../../src/relay/store/keys.ts';
 import { SCHEMA_VERSION } from '../../../../src/relay/store/open.ts';

@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { TableName } from '../../../../src/relay/core/rows.ts';
 import { openServed } from '../../../../src/relay/replay/offline.ts';
 import { ServedCheck } from '../../../../src/relay/replay/served-check.ts';

@@ -1,7 +1,7 @@
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
 import { FINDINGS_LISTED_MAX, type FindingCode } from '../../../../src/relay/replay/finding.ts';
 import { verify } from '../../../../src/relay/replay/verify.ts';

@@ -7,7 +7,7 @@ import { existsSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { checkImage } from '../../../../src/lib/image.ts';
 import { writeImageFile } from '../../../../src/lib/image-file.ts';
 import { BACKUP_KIND, backupOf } from '../../../../src/relay/image/backup.ts';

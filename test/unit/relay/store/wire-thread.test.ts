@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import * as fc from 'fast-check';
 import { expect, onTestFinished, test } from 'vitest';
-import { sha256Hex } from '../../../../src/protocol/digest.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { ItemId } from '../../../../src/protocol/names.ts';
 import type { QueueRow } from '../../../../src/relay/core/rows.ts';
 import { payloadKey } from '../../../../src/relay/store/keys.ts';

@@ -2,12 +2,12 @@ import { isDeepStrictEqual } from 'node:util';
 import * as fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import {
-  type JsonBounds,
   ENVELOPE_JSON_BOUNDS,
+  type JsonBounds,
   REQUEST_JSON_BOUNDS,
   parseJsonBounded,
   splitJsonArray,
-} from '../../../src/protocol/bounded-json.ts';
+} from '../../../src/protocol/json.ts';
 import { BODY_BYTES_MAX } from '../../../src/protocol/limits.ts';
 import { share } from '../../support/thorough.ts';
 

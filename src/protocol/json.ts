@@ -176,3 +176,8 @@ function endOfString(bytes: Buffer, from: number): number {
   }
   return bytes.length;
 }
+
+/** Says whether a parsed JSON value is an object. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
