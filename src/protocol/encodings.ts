@@ -4,8 +4,8 @@
  *   - base64 of RFC 4648, section 4: padded and canonical only. `Buffer.from(text, 'base64')` also accepts spaces,
  *     URL-safe letters, missing padding and stray bits in the last character. So each decoder encodes the bytes again
  *     and compares;
- *   - Crockford base32 of bytes, read as one number, with the most significant digit first. 16 bytes make 26 digits, and
- *     32 bytes make 52. Unused bits are at the front and are zero.
+ *   - Crockford base32 of bytes, read as one number, with the most significant digit first. 16 bytes make 26 digits,
+ *     and 32 bytes make 52. Unused bits are at the front and are zero.
  */
 import { hash } from 'node:crypto';
 

@@ -1,7 +1,7 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4330,
-  scripts: 7220,
+  scripts: 7210,
   'src/cli': 610,
   'src/cli/host': 3000,
   'src/cli/lib': 2520,
@@ -11,7 +11,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/agents': 800,
   'src/host/api': 780,
   'src/host/base': 710,
-  'src/host/contract': 1700,
+  'src/host/contract': 1710,
   'src/host/core': 2480,
   'src/host/doctor': 1380,
   'src/host/hooks': 1710,
@@ -30,7 +30,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/http': 2280,
   'src/lib': 2240,
   'src/library': 1520,
-  'src/protocol': 2900,
+  'src/protocol': 2890,
   'src/relay': 370,
   'src/relay/auth': 1130,
   'src/relay/core': 3950,
@@ -44,7 +44,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/shared-log': 5200,
   'src/relay/standby': 750,
   'src/relay/store': 7130,
-  'src/web': 4890,
+  'src/web': 4930,
   'test/browser': 2370,
   'test/control': 760,
   'test/crash': 1630,
@@ -54,7 +54,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/property': 3980,
   'test/spec': 6120,
   'test/support': 19370,
-  'test/unit': 8430,
+  'test/unit': 8440,
   'test/unit/cli': 8310,
   'test/unit/host': 17480,
   'test/unit/relay': 19240,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 87490,
+  src: 87520,
   test: 103040,
-  'bench scripts': 11540,
+  'bench scripts': 11530,
 };

@@ -57,6 +57,26 @@ describe('links', () => {
   });
 });
 
+describe('comments', () => {
+  /** A comment that begins so has no verb of its own. */
+  const FRAGMENT = /^\s*(?:Whether|How|Which|Whom|Whose|Why)\b/;
+
+  test('of src begin with a sentence and not with a question word alone', () => {
+    const ofSrc = comments.filter(({ page: path }) => path.startsWith('src/'));
+    expect(ofSrc.length).toBeGreaterThan(3000);
+    const fragments = ofSrc.filter(({ text }) => FRAGMENT.test(text));
+    expect(fragments.map(({ page: path, line, text }) => `${path}:${line}:${text}`)).toEqual([]);
+  });
+
+  test('would be found: a line that begins with "Whether", and a block with "How many"', () => {
+    const found = commentsOf(
+      'src/x.ts',
+      '// Whether it is.\nconst a = 1;\n/** How many. */\nconst b = 2; // Why\n/** What is, is. */',
+    );
+    expect(found.map(({ text }) => FRAGMENT.test(text))).toEqual([true, true, false]);
+  });
+});
+
 const described = commandsBelow(await posteCommand(undefined, commandContext()));
 
 function flagsOf({ options }: Command): string[] {

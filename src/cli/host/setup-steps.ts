@@ -51,7 +51,7 @@ interface Ran {
 export interface Step {
   /** Its purpose, as an imperative. */
   text: string;
-  /** Whose settings it changes. */
+  /** The program whose settings it changes. */
   program?: SettledProgram;
   look: () => Look | Promise<Look>;
   run: () => Promise<Ran>;

@@ -190,7 +190,7 @@ async function undoEdit(context: CommandContext, entry: EditEntry): Promise<Resu
   return { state: 'undone', ...copiesOf(file, [before, copy]) };
 }
 
-/** Why what stands there now is not setup's to take away. */
+/** Says why what stands there now is not setup's to take away. */
 function whyKept(entry: EditEntry): string | undefined {
   if (entry.type === 'hooks' && entry.others) return 'hooks of Poste stood there before setup';
   if (entry.type !== 'server') return undefined;

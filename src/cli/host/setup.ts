@@ -126,7 +126,7 @@ function givenName(name: string): string {
   return name;
 }
 
-/** Why no agent can have this name. */
+/** Says why no agent can have this name. */
 function nameFault(name: string): string | undefined {
   if (RESERVED_NAMES.has(foldName(name))) return `${name} means the owner or the host itself: take another name`;
   if (isAgentName(name)) return undefined;

@@ -46,7 +46,10 @@ const END_MS = 1000;
 
 interface AttendanceParts {
   daemon: PatientDaemon;
-  /** What takes the mail: the beginning of the session's name. Alone, all of it: an agent has one such session. */
+  /**
+   * The name of what takes the mail: the beginning of the session's name. Alone, all of it: an agent has one such
+   * session.
+   */
   name: string;
   isAlone: boolean;
   /** Ends the calls of the session, also while the daemon is away. */

@@ -1,4 +1,4 @@
-/** How a command starts the daemon, and waits for one that a service starts. */
+/** Starts the daemon for a command, and waits for one that a service starts. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, existsSync, openSync, readFileSync, renameSync } from 'node:fs';

@@ -140,7 +140,7 @@ const ROOM_TEXT: Readonly<Record<Room['room'], string>> = {
   strangers: 'unpaired hosts',
 };
 
-/** Why bytes are missing. */
+/** Says why bytes are missing. */
 function withoutBytesText(room: Room['room'] | null): string {
   return room === 'strangers' ? 'as no paired host brought them' : 'because the quota was full';
 }

@@ -19,7 +19,7 @@ const ARGUMENT_BYTES_MAX = 131_072;
 
 /** The time between SIGTERM and SIGKILL. */
 export const COMMAND_END_MS = 5000;
-/** How long the output of a command that has ended is read that a process of its own still holds open. */
+/** The output of a command that has ended is read this long, where a process of its own still holds it open. */
 const OUTPUT_MS = 1000;
 /** The most of its output that is kept as an answer. */
 export const ANSWER_BYTES_MAX = 65_536;
@@ -42,7 +42,7 @@ export function mailText({ body, ...message }: FullMessage): string {
   return `${head.map(([name, value = '']) => `${name}: ${printable(value)}\n`).join('')}\n${body}\n`;
 }
 
-/** What a command finds in its environment. `POSTE_MESSAGE_ID` is the same in every try of one message. */
+/** Returns what a command finds in its environment. `POSTE_MESSAGE_ID` is the same in every try of one message. */
 export function mailEnvironment(
   { message_id, thread, from, subject, kind, needs_reply, origin }: FullMessage,
   agent: string,
@@ -69,7 +69,7 @@ export function placeMail(words: readonly string[], text: string): { words: stri
   };
 }
 
-/** Why no program can be given these arguments, or `undefined`. */
+/** Says why no program can be given these arguments, or `undefined`. */
 export function argumentFault(words: readonly string[]): string | undefined {
   const longest = Math.max(...words.map((word) => Buffer.byteLength(word)));
   const remedy = `leave out ${PLACE}, and the command has the mail in its standard input`;
@@ -98,7 +98,7 @@ export interface CommandEnd {
   fault: string | undefined;
   /** The signal of the caller ended it. */
   isStopped: boolean;
-  /** What it printed, as far as it is kept, and how many bytes that were. */
+  /** The output, as far as it is kept, and how many bytes it was. */
   output: Buffer;
   outputBytes: number;
 }

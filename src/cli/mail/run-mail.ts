@@ -48,7 +48,7 @@ export interface RunOptions {
   triesMax: number;
   /** Between the first two tries; doubled with each further one. */
   pauseMs: number;
-  /** What the command prints is sent as the answer. */
+  /** The output of the command is sent as the answer. */
   replies: boolean;
   /** Ends when nothing is unread, or a message has to be tried again later. */
   isOnce: boolean;
@@ -70,7 +70,7 @@ export interface RunParts {
 /** `done`: acked. `given up`: read. `again`: it is unread, and tried again later. `stopped`: so told in the try. */
 type MessageEnd = 'done' | 'given up' | 'again' | 'stopped';
 
-/** What became of the messages. */
+/** The end of a run says what became of the messages. */
 export interface RunEnd {
   /** One was given up. */
   hasGivenUp: boolean;
@@ -270,7 +270,7 @@ class RunMail {
   }
 }
 
-/** What a command printed, as the body of an answer: empty when it printed nothing but space. */
+/** Returns what a command printed, as the body of an answer: empty when it printed nothing but space. */
 export function answerText(output: Buffer, outputBytes: number): string {
   const text = output.toString('utf8').replaceAll('\0', '').trimEnd();
   if (outputBytes <= ANSWER_BYTES_MAX) return text;

@@ -1,6 +1,6 @@
 /**
- * What a `poste run` that was killed leaves for the next one of its agent: how often the oldest message was tried, and
- * which process its command is. So tries are counted over crashes, and no two commands work on one message.
+ * Records what a `poste run` that was killed leaves for the next one of its agent: how often the oldest message was
+ * tried, and which process its command is. So tries are counted over crashes, and no two commands work on one message.
  */
 import { readFileSync } from 'node:fs';
 import { type FileHandle, open, rm, writeFile } from 'node:fs/promises';
@@ -18,7 +18,7 @@ import { COMMAND_END_MS } from './run-command.ts';
 
 interface Tried {
   message_id: string;
-  /** How many tries began. */
+  /** The number of tries that began. */
   tries: number;
   /** The command of the last one, once it runs. */
   process: ProcessMark | null;

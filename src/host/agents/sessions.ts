@@ -25,7 +25,7 @@ export interface Registration {
   showsText: boolean;
   /** Hooks report its prompts. */
   reportsPrompts?: boolean;
-  /** What its agent does now; absent when the caller does not know it. */
+  /** The doing of its agent now; absent when the caller does not know it. */
   doing?: SessionDoing | 'idle' | undefined;
   /** Absent: any process may have the session. Else one that runs keeps it, but for this one, which has ended. */
   alone?: { gone: ProcessMark | null };
@@ -201,7 +201,7 @@ export async function endWithProgram(context: HostContext, sessions: readonly Se
   });
 }
 
-/** Whether both are known, and the same. */
+/** Says whether both are known, and the same. */
 export function isSameProcess(a: ProcessMark | null, b: ProcessMark | null): boolean {
   return a !== null && b !== null && a.pid === b.pid && a.startedAt === b.startedAt;
 }
@@ -276,14 +276,14 @@ async function makeRoom(tx: Transaction, context: HostContext, agentId: AgentId)
   return undefined;
 }
 
-/** Whether the agent has a live session, or waits for mail. */
+/** Says whether the agent has a live session, or waits for mail. */
 export async function isAgentLive(reader: Reader, context: HostContext, agentId: AgentId): Promise<boolean> {
   if (context.waits.isWaiting(agentId)) return true;
   for await (const { row } of reader.range('session', [agentId])) if (isLive(row, context)) return true;
   return false;
 }
 
-/** What came of waking a recipient. */
+/** The result of waking a recipient. */
 export interface WakeResult {
   /** True only on proof: the recipient was woken now. */
   isWoken: boolean;
@@ -297,9 +297,9 @@ export type WakeAgent = (agentId: AgentId, ref?: MessageRef) => Promise<WakeResu
 /** A session that is silent for this long is not live. */
 export const SESSION_LIVE_MS = 180_000;
 
-/** How long an ended session is shown. */
+/** An ended session is shown this long. */
 export const ENDED_KEPT_MS = 86_400_000;
-/** How long a session is kept that fell silent without an end. */
+/** A session that fell silent without an end is kept this long. */
 export const SILENT_KEPT_MS = 7 * 86_400_000;
 
 type Presence = 'live' | 'silent' | 'ended';
@@ -309,7 +309,7 @@ function presenceOf(session: SessionRow, clock: HostClock): Presence {
   return isLive(session, clock) ? 'live' : 'silent';
 }
 
-/** Whether its row can be deleted. */
+/** Says whether its row can be deleted. */
 function isForgotten({ seenAtMs, endedAtMs }: SessionRow, clock: HostClock): boolean {
   const sinceMs = clock.nowMs() - clock.momentMs(endedAtMs ?? seenAtMs);
   return sinceMs >= (endedAtMs === null ? SILENT_KEPT_MS : ENDED_KEPT_MS);

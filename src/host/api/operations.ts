@@ -41,12 +41,12 @@ export const OPERATIONS = {
   'mail-send': { acting: 'agent', input: mail.SendInput, output: mail.SendResult, isTolerant: true },
   'mail-reply': { acting: 'agent', input: mail.ReplyInput, output: mail.SendResult, isTolerant: true },
   'mail-inbox': { acting: 'agent', input: mail.InboxInput, output: mail.InboxResult, isTolerant: true },
-  /** What became of the answer to a `mail-inbox` that waited. */
+  /** The caller says what became of the answer to a `mail-inbox` that waited. */
   'wait-heard': { acting: 'agent', input: mail.WaitHeardInput, output: mail.WaitHeardResult },
   /** A long poll: the answer may wait, and clients ask again. */
   'watch-inbox': { acting: 'agent', input: mail.WatchInboxInput, output: mail.WatchInboxResult },
   'mail-sent': { acting: 'agent', input: sent.SentInput, output: sent.SentResult },
-  /** Of the acting agent, or of all. */
+  /** The debts of the acting agent, or of all. */
   waiting: { acting: 'anybody', input: waiting.WaitingInput, output: waiting.WaitingResult },
   'mail-search': { acting: 'agent', input: mail.SearchInput, output: mail.SearchResult },
   'mail-conversations': { acting: 'agent', input: page.ConversationsInput, output: page.ConversationsResult },

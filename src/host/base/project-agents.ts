@@ -99,7 +99,7 @@ export interface AgentChoice {
   byDefault?: string | undefined;
 }
 
-/** Whose session this is: a flag goes before POSTE_AGENT, then the project, then the user's settings. */
+/** Chooses whose session this is: a flag goes before POSTE_AGENT, then the project, then the user's settings. */
 export function chosenAgent(
   { given, environment, program, folder, byDefault }: AgentChoice,
   projects: () => ProjectAgents,

@@ -6,10 +6,10 @@
  */
 import type { AgentId } from '../core/rows.ts';
 
-/** How many calls of one agent wait at once, and how many of all: each has one of the daemon's connections. */
+/** So many calls of one agent wait at once, and so many of all: each has one of the daemon's connections. */
 export const WAITS_PER_AGENT_MAX = 50;
 export const WAITS_MAX = 500;
-/** How many messages of an agent are known to have been brought; a sender asks at once. */
+/** So many messages of an agent are known to have been brought; a sender asks at once. */
 const BROUGHT_KEPT_MAX = 500;
 
 export class WaitingCalls {
@@ -41,12 +41,12 @@ export class WaitingCalls {
     await Promise.all([...(this.#calls.get(agentId) ?? [])].map((call) => call.settled));
   }
 
-  /** Whether each call of the agent waits on, now. */
+  /** Says whether each call of the agent waits on, now. */
   isSettled(agentId: AgentId): boolean {
     return [...(this.#calls.get(agentId) ?? [])].every((call) => call.isSettled);
   }
 
-  /** Whether a call brought the message at this position to its agent. Ask when it was stored. */
+  /** Says whether a call brought the message at this position to its agent. Ask when it was stored. */
   async hasBrought(agentId: AgentId, position: number): Promise<boolean> {
     await this.settled(agentId);
     return this.#brought.get(agentId)?.has(position) ?? false;

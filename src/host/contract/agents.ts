@@ -46,7 +46,7 @@ export type AgentList = Static<typeof AgentList>;
 
 export const AgentRemoved = Type.Object({
   name: Type.String(),
-  /** How many messages its mailbox held, and how many of them were unread. */
+  /** The number of messages that its mailbox held, and how many of them were unread. */
   dropped: Type.Integer(),
   dropped_unread: Type.Integer(),
 });
@@ -178,7 +178,7 @@ export type SessionHeardInput = Static<typeof SessionHeardInput>;
 
 export const SessionHeardResult = Type.Object(
   {
-    /** Whether the doorbell still waited for it: then give the text to the agent. */
+    /** Says whether the doorbell still waited for it: then give the text to the agent. */
     counted: Type.Boolean(),
   },
   CLOSED,

@@ -64,7 +64,7 @@ export const DoctorResult = Type.Object({
 });
 export type DoctorResult = Static<typeof DoctorResult>;
 
-/** How mail for a paired host would go now; `none`: it waits. */
+/** The way that mail for a paired host would go now; `none`: it waits. */
 const REACHES = ['lan', 'relay', 'none', 'unknown'] as const;
 
 export const StatusResult = Type.Object(
@@ -83,7 +83,7 @@ export const StatusResult = Type.Object(
     agents: Count,
     /** Unread messages of the owner. */
     owner_unread: Count,
-    /** Where paired hosts call: as configured, and the port that is open; null while none is. */
+    /** The address that paired hosts call: as configured, and the port that is open; null while none is. */
     listener: Type.Object({ listen: Type.String(), port: orNull(Count) }),
     relay: orNull(
       Type.Object({ url: Type.String(), state: Type.Enum([...LINK_STATES]), problem: orNull(Type.String()) }),
@@ -104,7 +104,7 @@ export const StatusResult = Type.Object(
     quarantined: Count,
     /** Lines of the daemon's log that could not be written since it started. */
     log_lines_lost: Count,
-    /** What is broken, as far as it shows without a call. */
+    /** The problems, as far as they show without a call. */
     problems: Type.Array(CheckDocument),
   },
   CLOSED,

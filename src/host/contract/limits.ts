@@ -1,5 +1,5 @@
 /**
- * How much the operations take and answer. Apart from their schemas, because commands need these numbers, and the
+ * Says how much the operations take and answer. Apart from their schemas, because commands need these numbers, and the
  * library of schemas takes as long to load as all of Node.js.
  */
 
@@ -11,11 +11,11 @@ export const REFS_MAX = 20;
 export const REF_CHARACTERS_MAX = 2000;
 export const ADDRESS_CHARACTERS_MAX = 200;
 export const IDEMPOTENCY_KEY_CHARACTERS_MAX = 100;
-/** How long an idempotency key is remembered. */
+/** An idempotency key is remembered this long. */
 export const IDEMPOTENCY_MS = 30 * 86_400_000;
-/** How many concrete agents one message may go to, groups expanded. */
+/** One message may go to this number of concrete agents, groups expanded. */
 export const RECIPIENTS_MAX = 500;
-/** How many addresses of a message's recipients a summary shows. */
+/** A summary shows this number of addresses of a message's recipients. */
 export const SHOWN_TO_MAX = 20;
 
 export const LIST_LIMIT_MAX = 100;
@@ -31,25 +31,25 @@ export const FOUND_MAX = 6;
 
 /** The longest wait; a client then waits again. */
 export const INBOX_WAIT_MS_MAX = 55_000;
-/** How long one call of `mail_inbox` may wait; clients of MCP give a call 60 s. */
+/** One call of `mail_inbox` may wait this long; clients of MCP give a call 60 s. */
 export const LIST_WAIT_SECONDS_MAX = 50;
-/** How long an invitation to pair is open, and how long one answer about who accepts it may wait. */
+/** An invitation to pair is open this long, and one answer about who accepts it may wait this long. */
 export const INVITE_MS = 600_000;
 export const PAIR_WAIT_MS_MAX = 20_000;
-/** How many of the unread messages are shown, the newest first. */
+/** So many of the unread messages are shown, the newest first. */
 export const UNREAD_SHOWN_MAX = 20;
 
 export const SEARCH_CHARACTERS_MAX = 200;
 
-/** How many messages of one conversation are counted, the newest first. */
+/** So many messages of one conversation are counted, the newest first. */
 export const CONVERSATION_MESSAGES_MAX = 100;
 export const PREVIEW_CHARACTERS_MAX = 160;
 
-/** How many debts one answer shows. */
+/** One answer shows this number of debts. */
 export const DEBTS_SHOWN_MAX = 200;
 
 export const OUTBOX_PAGE_MAX = 200;
 export const QUARANTINE_PAGE_MAX = 200;
 
-/** Of the authorities that a host trusts for its relay: twice the size of a bundle of all public ones. */
+/** The length of the authorities that a host trusts for its relay: twice the size of a bundle of all public ones. */
 export const CA_CHARACTERS_MAX = 1 << 19;

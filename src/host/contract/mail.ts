@@ -35,7 +35,8 @@ const messageId = Type.String({
 });
 const kind = Type.Enum([...MESSAGE_KINDS], TEXT);
 const KIND_NOTE =
-  'request, task, decision and alert wake an idle recipient; message and reply only with needs_reply, an @mention, or as the answer to a message of its own with needs_reply; status never.';
+  'request, task, decision and alert wake an idle recipient; message and reply only with needs_reply, an ' +
+  '@mention, or as the answer to a message of its own with needs_reply; status never.';
 const origin = Type.Enum([...ORIGINS], {
   ...TEXT,
   description: 'external when the content comes from outside: a web page, an issue, a PR comment, an e-mail.',
@@ -96,7 +97,7 @@ export const ReplyInput = Type.Object(
 );
 export type ReplyInput = Static<typeof ReplyInput>;
 
-/** How many messages the caller has not read; absent for none. */
+/** The number of messages that the caller has not read; absent for none. */
 const unread = Type.Optional(Type.Integer());
 
 export const RECIPIENT_STATUSES = ['live-wake', 'live-next-prompt', 'offline', 'forwarded', 'remote'] as const;
@@ -113,7 +114,7 @@ export const SendResult = Type.Object({
       /** The addresses of the input that mean it. */
       addressed_as: Type.Array(Type.String()),
       status: Type.Enum([...RECIPIENT_STATUSES], TEXT),
-      /** What is known of the delivery, in a sentence: acceptance is no delivery. */
+      /** The sentence says what is known of the delivery: acceptance is no delivery. */
       detail: Type.String(),
     }),
   ),
@@ -124,7 +125,7 @@ export const SendResult = Type.Object({
   directories: Type.Optional(
     Type.Array(Type.Object({ host: Type.String(), age_seconds: Type.Union([Type.Integer(), Type.Null()]) })),
   ),
-  /** Of a reply to all: recipients of the message that cannot be reached any more. */
+  /** A reply to all leaves out the recipients of the message that cannot be reached any more. */
   left_out: Type.Optional(Type.Array(Type.Object({ recipient: Type.String(), detail: Type.String() }))),
   unread,
 });
@@ -170,7 +171,10 @@ export const InboxInput = Type.Object(
         ...TEXT,
         default: 'list',
         description:
-          'list: summaries, newest first. read: whole messages, which marks those read that are shown to the end, unless peek is true. mark_read, ack: of message_ids. thread: the conversation of thread, oldest first, what this agent sent included; it marks nothing. sent: what became of what you sent (or of message_ids). waiting: answers that you owe and are owed.',
+          'list: summaries, newest first. read: whole messages, which marks those read that are shown to the ' +
+          'end, unless peek is true. mark_read, ack: of message_ids. thread: the conversation of thread, oldest ' +
+          'first, what this agent sent included; it marks nothing. sent: what became of what you sent (or of ' +
+          'message_ids). waiting: answers that you owe and are owed.',
       }),
     ),
     state: Type.Optional(Type.Enum(['unread', 'unacked', 'all'], { ...TEXT, description: 'list: unread by default.' })),
@@ -228,11 +232,11 @@ export type MessageSummary = Static<typeof MessageSummary>;
 
 export const WholeMessage = Type.Object({
   ...MessageSummary.properties,
-  /** Of a message that this agent sent. */
+  /** The outcome of a message that this agent sent. */
   ...Type.Partial(Type.Object(sentOutcome)).properties,
   refs: Type.Optional(Type.Array(Type.String())),
   body: Type.String(),
-  /** Where the rest of the body begins, in Unicode code points. */
+  /** The place at which the rest of the body begins, in Unicode code points. */
   next_body_offset: Type.Optional(Type.Integer()),
 });
 export type WholeMessage = Static<typeof WholeMessage>;
@@ -241,18 +245,20 @@ export const InboxResult = Type.Object({
   notice: Type.String(),
   unread: Type.Integer(),
   total: Type.Integer(),
-  /** Of list. */
+  /** The answer of list. */
   summaries: Type.Optional(Type.Array(MessageSummary)),
-  /** Of read and thread. */
+  /** The answer of read and thread. */
   messages: Type.Optional(Type.Array(WholeMessage)),
-  /** Of sent. The steps come with one message that is named. */
+  /**
+   * The messages that mark_read, ack and read changed, if there are any. The steps come with one message that is named.
+   */
   sent: Type.Optional(Type.Array(SentSummary)),
   waiting: Type.Optional(WaitingSummary),
   /** Of mark_read, ack and read: what changed, if anything did. */
   changed: Type.Optional(Type.Array(messageId)),
   /** Ids of the input that are not in this mailbox. */
   not_found: Type.Optional(Type.Array(messageId)),
-  /** Of a list that waited, and has nothing to show. */
+  /** The end of a list that waited, and has nothing to show. */
   wait: Type.Optional(Type.Enum(['time is up', 'the daemon stops'], TEXT)),
   /** Absent on the last page. */
   next_cursor: Type.Optional(Type.String()),
@@ -301,7 +307,7 @@ export const WaitHeardInput = Type.Object(
 export type WaitHeardInput = Static<typeof WaitHeardInput>;
 
 export const WaitHeardResult = Type.Object({
-  /** Whether the call was still waiting for this word. */
+  /** Says whether the call was still waiting for this word. */
   counted: Type.Boolean(),
 });
 export type WaitHeardResult = Static<typeof WaitHeardResult>;
@@ -329,7 +335,7 @@ export const SearchResult = Type.Object({
   notice: Type.String(),
   /** The newest first. */
   summaries: Type.Array(MessageSummary),
-  /** How many messages this answer searched. */
+  /** The number of messages that this answer searched. */
   looked_at: Type.Integer(),
   /** When the oldest searched message was stored; null when none was searched. */
   looked_back_to: Type.Union([moment, Type.Null()]),

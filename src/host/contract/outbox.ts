@@ -56,7 +56,7 @@ export type CancelInput = Static<typeof CancelInput>;
 
 export const CancelResult = Type.Object({
   cancelled: OutboxRowView,
-  /** Whether an attempt was made or is under way: then it may have arrived all the same. */
+  /** Says whether an attempt was made or is under way: then it may have arrived all the same. */
   was_tried: Type.Boolean(),
 });
 export type CancelResult = Static<typeof CancelResult>;
@@ -151,7 +151,7 @@ export const TraceInput = Type.Object({
 });
 export type TraceInput = Static<typeof TraceInput>;
 
-/** What a relay answered when it was asked for the proof of a row's item. */
+/** The answer of a relay that was asked for the proof of a row's item. */
 export const AskedProof = Type.Union([
   /** Not verified by the daemon: the receiver verifies it. */
   Type.Object({ state: Type.Literal('served'), document: Type.Object({}) }),
@@ -181,7 +181,7 @@ export const TraceRow = Type.Object({
       sig: Type.String(),
       /** The part of the receipt that does not match this row; null when it verifies. */
       fault: orNull(Type.String()),
-      /** Whether the relay must still know the item. */
+      /** Says whether the relay must still know the item. */
       must_know: Type.Boolean(),
     }),
   ),
@@ -215,7 +215,7 @@ export const TraceResult = Type.Object({
   stored_at: SentMessage.properties.created_at,
   /** `reported`: by this host itself. */
   direction: Type.Enum(['sent', 'received', 'reported']),
-  /** Of a message that was sent here. */
+  /** The recipients of a message that was sent here. */
   recipients: SentMessage.properties.recipients,
   /** The mailboxes of this host that hold it. */
   mailboxes: Type.Array(
@@ -231,7 +231,7 @@ export const TraceResult = Type.Object({
   ),
   /** One for each host that it was sent to. */
   rows: Type.Array(TraceRow),
-  /** Of a message that came. */
+  /** The arrival of a message that came. */
   arrival: orNull(
     Type.Object({
       host: Type.String(),

@@ -5,7 +5,7 @@ import { MESSAGE_KINDS } from '../core/rows.ts';
 import { InboxResult, MessageSummary, SearchResult } from './mail.ts';
 import { ADDRESS_CHARACTERS_MAX, LIST_LIMIT_MAX, SEARCH_CHARACTERS_MAX } from './limits.ts';
 
-/** Which messages are meant; each member narrows it. */
+/** The messages that are meant; each member narrows it. */
 const filters = {
   text: Type.Optional(
     Type.String({
@@ -39,12 +39,12 @@ export const ConversationSummary = Type.Object({
   preview: Type.String(),
   /** Messages, those that the owner sent included; at most `CONVERSATION_MESSAGES_MAX`. */
   messages: Count,
-  /** Who wrote, each once, in the order in which they began. */
+  /** The writers, each once, in the order in which they began. */
   senders: Type.Array(Type.String()),
   unread: Type.Array(MessageSummary.properties.message_id),
   /** Received, and not acked yet. */
   not_done: Type.Array(MessageSummary.properties.message_id),
-  /** Whether a message needs a reply that the owner has not sent. */
+  /** Says whether a message needs a reply that the owner has not sent. */
   needs_reply: Type.Boolean(),
 });
 export type ConversationSummary = Static<typeof ConversationSummary>;
@@ -92,7 +92,7 @@ export const PeopleResult = Type.Object({
   hosts: Type.Array(
     Type.Object({
       host: Type.String(),
-      /** How mail goes there now, as `reach` of `status`. */
+      /** The way that mail goes there now, as `reach` of `status`. */
       way: Type.Enum(['here', 'lan', 'relay', 'none', 'unknown']),
       /** When it was last reached over the LAN. */
       reached_at: orNull(Time),

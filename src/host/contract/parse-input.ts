@@ -1,7 +1,7 @@
 /** Validates the input of an operation by its schema: returns a typed value, or a refusal that names the member. */
 import type { Static, TSchema } from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
-import { isObject } from '../../protocol/json-object.ts';
+import { isObject } from '../../protocol/json.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import { suggestions } from '../core/suggestions.ts';
 
@@ -46,7 +46,7 @@ function refuse(validator: Validator, value: unknown, members: readonly string[]
   switch (error.keyword) {
     case 'required':
       return badInput(joinPath(path, firstOf(params['requiredProperties'])), `is missing${strangerIn(value, members)}`);
-    // How the library says that a closed object has another member.
+    // The library says so that a closed object has another member.
     case 'boolean':
       return badInput(path, unknownMember(path, members));
     case 'enum':
@@ -56,7 +56,7 @@ function refuse(validator: Validator, value: unknown, members: readonly string[]
   }
 }
 
-/** What may be meant by a member that the input has not. */
+/** Returns what may be meant by a member that the input has not. */
 function unknownMember(path: string, members: readonly string[]): string {
   const [near] = suggestions(path, members);
   return near === undefined

@@ -22,11 +22,11 @@ export const PeerView = Type.Object({
   reached_at: orNull(Time),
   /** Failed attempts over the LAN since it was last reached. */
   lan_failures: Count,
-  /** How many agents its list has; null before it sent one. */
+  /** The number of agents in its list; null before it sent one. */
   agents: orNull(Count),
   directory_age_seconds: orNull(Count),
   has_confirmed: Type.Boolean(),
-  /** Whether it is known to have this host's present key. */
+  /** Says whether it is known to have this host's present key. */
   knows_our_key: Type.Boolean(),
 });
 export type PeerView = Static<typeof PeerView>;
@@ -51,7 +51,7 @@ export const InviteResult = Type.Object({
   /** For the other host's owner; it pairs one host, once. */
   code: Type.String(),
   expires_at: Time,
-  /** Where this host can be called, `host:port`, the likeliest first. */
+  /** The addresses at which this host can be called, `host:port`, the likeliest first. */
   addresses: Type.Array(Type.String(), { minItems: 1 }),
   fingerprint: Type.String(),
   /** An earlier code was still good, and is void now. */
@@ -159,7 +159,7 @@ export const RelayStatusResult = Type.Object({
   /** Another key that the relay showed and the owner has not confirmed. */
   seen_key: orNull(Type.Object({ relay_pubkey: PublicKeyText, fingerprint: Type.String(), at: Time })),
   epoch: orNull(EpochText),
-  /** How far this host's clock is ahead of the relay's, in milliseconds. */
+  /** This host's clock is so far ahead of the relay's, in milliseconds. */
   clock_ahead_ms: orNull(Type.Integer()),
   limits: orNull(LimitsShape),
   enrolment: orNull(
@@ -175,7 +175,7 @@ export const RelayStatusResult = Type.Object({
   ),
   received_through: Seq,
   head_seq: orNull(Seq),
-  /** Whether the relay supports long polls; null before that is known. */
+  /** Says whether the relay supports long polls; null before that is known. */
   long_poll: orNull(Type.Boolean()),
   /** Messages; `receipts_pending` counts delivery receipts that wait for a transport. */
   outbox: Type.Object({ pending: Count, relay_accepted: Count, receipts_pending: Count }),

@@ -1,4 +1,4 @@
-/** What became of sent mail: the states of each recipient, as `poste sent` and the tools show them. */
+/** Says what became of sent mail: the states of each recipient, as `poste sent` and the tools show them. */
 import { type Static, Type } from 'typebox';
 import { CLOSED } from '../../protocol/shapes.ts';
 import { MESSAGE_KINDS } from '../core/rows.ts';
@@ -44,10 +44,12 @@ export const SentMessage = Type.Object({
 });
 export type SentMessage = Static<typeof SentMessage>;
 
-/** What `mail_inbox` shows of the recipients of a message that this agent sent: the first ones, in a list. */
+/**
+ * The members in which `mail_inbox` shows the recipients of a message that this agent sent: the first ones, in a list.
+ */
 export const sentOutcome = {
   recipients: Type.Array(Type.Object({ to: Type.String(), ...knownState, steps: Type.Optional(steps) })),
-  /** How many there are, when not all are shown. */
+  /** The number of them, when not all are shown. */
   recipient_count: Type.Optional(Type.Integer()),
 };
 

@@ -32,7 +32,7 @@ export interface FullMessage extends FullSummary {
   refs: readonly string[];
   body: string;
   next_body_offset: number | null;
-  /** Of a message that the reader sent. */
+  /** The outcome of a message that the reader sent. */
   outcome: Pick<WholeMessage, 'recipients' | 'recipient_count'>;
 }
 

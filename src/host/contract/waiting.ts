@@ -1,4 +1,4 @@
-/** Who waits for whom: the debts that `poste waiting`, the owner's page and `mail_inbox` show. */
+/** Shows who waits for whom: the debts that `poste waiting`, the owner's page and `mail_inbox` show. */
 import { type Static, Type } from 'typebox';
 import { CLOSED, Count, orNull } from '../../protocol/shapes.ts';
 import { DEBTS_SHOWN_MAX } from './limits.ts';
@@ -32,7 +32,7 @@ export const Debt = Type.Object({
   debtor: Type.String(),
   /** When the question was sent, or came here if it is from another host. */
   since: moment,
-  /** How far the question came, and when it came there. */
+  /** The state that the question reached, and when it did. */
   state: Type.Enum([...SENT_STATES], TEXT),
   at: moment,
   asker_is: whereabouts,
@@ -45,20 +45,20 @@ export type Debt = Static<typeof Debt>;
 export const WaitingResult = Type.Object({
   /** The longest waiting first. */
   debts: Type.Array(Debt),
-  /** How many there are; some may not be shown. */
+  /** The number of them; some may not be shown. */
   total: Count,
 });
 export type WaitingResult = Static<typeof WaitingResult>;
 
 const shown = { message_id: Type.String(), subject: Type.String(), since: moment, age: Type.String() };
 
-/** What `mail_inbox` shows of debts: the longest waiting first. */
+/** The debts that `mail_inbox` shows: the longest waiting first. */
 export const WaitingSummary = Type.Object({
   you_owe: Type.Array(Type.Object({ to: Type.String(), ...shown, is: whereabouts })),
   owed_to_you: Type.Array(
     Type.Object({ from: Type.String(), ...shown, state: Debt.properties.state, at: moment, is: whereabouts }),
   ),
-  /** How many are not shown. */
+  /** The number of them that are not shown. */
   more: Type.Optional(Type.Integer()),
 });
 export type WaitingSummary = Static<typeof WaitingSummary>;

@@ -1,6 +1,6 @@
 /**
- * Who owes an answer to whom. A message with `needs_reply` is a question, and a question without an answer is a debt of
- * each of its recipients. Pure.
+ * Knows who owes an answer to whom. A message with `needs_reply` is a question, and a question without an answer is a
+ * debt of each of its recipients. Pure.
  *
  * What ends a debt:
  *   - an answer: a message that replies to the question and goes to its asker. It ends the debt of its sender, and of
@@ -23,7 +23,7 @@ export interface OwedRow {
   remindedAtMs: number | null;
 }
 
-/** What an agent here waits for, under its question; deleted when nobody owes it anything any more. */
+/** An agent here waits for this, under its question; deleted when nobody owes it anything any more. */
 export interface AskedRow {
   sinceMs: number;
   open: OpenDebt[];
@@ -89,7 +89,7 @@ function writersOf(
   return ofHost.size === 1 ? ofHost : new Set();
 }
 
-/** How a debtor is gone: for good, or as far as its host's list of agents shows. */
+/** A debtor is gone for good, or as far as its host's list of agents shows. */
 export type Gone = 'removed' | 'unpaired' | 'unlisted';
 
 interface WhereDebtorIs {

@@ -48,7 +48,7 @@ export function wakesRecipient(
   return message.needsReply || hasAsked || isMentioned(mentioned(), recipient);
 }
 
-/** How the sender of a message that woke nobody wakes its recipients; undefined for a kind that wakes. */
+/** Returns how the sender of a message that woke nobody wakes its recipients; undefined for a kind that wakes. */
 export function adviceToWake(kind: MessageKind): string | undefined {
   switch (WAKING[kind]) {
     case 'always':

@@ -27,9 +27,9 @@ import { mailboxOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 import { SEARCH_BYTES_MAX, SEARCH_MESSAGES_MAX, hasAll, wordsOf } from './search.ts';
 
 const LIMIT_DEFAULT = 50;
-/** How many entries one transaction marks: others wait for it. */
+/** One transaction marks this number of entries: others wait for it. */
 const SLICE_ENTRIES = 100;
-/** How much of a body may become its preview. */
+/** So much of a body may become its preview. */
 const PREVIEW_SOURCE_CHARACTERS = 1000;
 const TABLES = { unread: 'unread', unacked: 'unacked', all: 'entry' } as const;
 
@@ -202,7 +202,7 @@ class MailboxFilter {
     this.#words = words;
   }
 
-  /** Whether this answer looked at as much as one may. */
+  /** Says whether this answer looked at as much as one may. */
   isOver(): boolean {
     return this.messages >= SEARCH_MESSAGES_MAX || this.#bytes >= SEARCH_BYTES_MAX;
   }
@@ -225,7 +225,7 @@ class MailboxFilter {
     return hasAll(this.reader, message, this.#words);
   }
 
-  /** Whether a message of the same conversation is meant that stands at `position` or later. */
+  /** Says whether a message of the same conversation is meant that stands at `position` or later. */
   async isMeantFrom({ thread }: EntryRow, position: number, state: keyof typeof TABLES): Promise<boolean> {
     const { reader, agentId } = this;
     for await (const { key } of reader.range('threadEntry', [agentId, thread], { from: [agentId, thread, position] })) {

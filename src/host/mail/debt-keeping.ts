@@ -1,6 +1,6 @@
 /**
- * What happens to debts without a request: the debtor is reminded once, the asker is told that its debtor is gone, and
- * a store from before debts were kept gets the rows of those that are open.
+ * Does what happens to debts without a request: the debtor is reminded once, the asker is told that its debtor is gone,
+ * and a store from before debts were kept gets the rows of those that are open.
  *
  * A reminder or a report is stored in the transaction that changes the row of its debt, so a crash neither doubles nor
  * loses it. Every transaction decides anew.
@@ -27,7 +27,7 @@ import type { Reader, Transaction } from '../store/host-store.ts';
 
 const LOOK_EVERY_MS = 60_000;
 const LISTS_EVERY_MS = 3_600_000;
-/** How many rows one transaction reads: others wait for it. */
+/** One transaction reads this number of rows: others wait for it. */
 const SLICE_ROWS = 200;
 const REMINDED_AT_ONCE = 50;
 

@@ -1,5 +1,6 @@
 /**
- * What `mail_inbox` shows: summaries and whole messages from the rows of one mailbox, in pages with opaque cursors.
+ * Makes what `mail_inbox` shows: summaries and whole messages from the rows of one mailbox, in pages with opaque
+ * cursors.
  *
  * A page of bodies holds whole messages, as many as fit. A first message that does not fit is cut between two code
  * points, and its `next_body_offset` says where the rest begins.
@@ -26,7 +27,7 @@ export function parseCursor(action: string, cursor: string): number | Refusal {
   return isOne ? at : badInput('cursor', `is none of action ${action}: give next_cursor of the page before`);
 }
 
-/** What every list shows of a message; `entry` is its entry in the reader's mailbox, if it has one. */
+/** Returns what every list shows of a message; `entry` is its entry in the reader's mailbox, if it has one. */
 export function summaryOf(message: MessageRow, entry: EntryRow | undefined): MessageSummary {
   const { ref, to } = message;
   return withoutUsual({
@@ -48,7 +49,7 @@ export function summaryOf(message: MessageRow, entry: EntryRow | undefined): Mes
   });
 }
 
-/** What a list shows of the entry at a position. */
+/** Returns what a list shows of the entry at a position. */
 export function summaryAt(
   reader: Reader,
   agentId: AgentId,

@@ -1,6 +1,6 @@
 /**
- * Waiting for a change of one mailbox: as a program that shows it (`watchInbox`), and as an agent that has nothing else to
- * do (`waitForPage`).
+ * Waiting for a change of one mailbox: as a program that shows it (`watchInbox`), and as an agent that has nothing else
+ * to do (`waitForPage`).
  *
  * What an agent waits for is marked notified when its caller says that it passed the answer on, and at the answer where
  * the caller says nothing of that kind. A wait leaves nothing behind, however it ends.
@@ -106,7 +106,7 @@ interface Looking {
   timers: Timers;
   signal: AbortSignal;
   waitMs: number;
-  /** Of an agent that waits. */
+  /** The call of an agent that waits. */
   call?: WaitingCall;
 }
 

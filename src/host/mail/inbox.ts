@@ -23,12 +23,12 @@ import { wholeId, wholeIds } from './find-message.ts';
 const LIST_LIMIT_DEFAULT = 20;
 
 type Action = NonNullable<InboxInput['action']>;
-/** What an action answers; what is null or empty of it is left out at last. */
+/** The answer of an action; what is null or empty of it is left out at last. */
 type Answer = Pick<InboxResult, 'summaries' | 'messages' | 'sent' | 'waiting' | 'changed' | 'not_found'> & {
   next_cursor: string | null;
 };
 
-/** Which members each action takes besides `action`. */
+/** The members that each action takes besides `action`. */
 const MEMBERS: Readonly<Record<Action, readonly (keyof InboxInput)[]>> = {
   list: ['state', 'limit', 'cursor', 'wait_seconds', 'reply_to', 'peek'],
   read: ['message_ids', 'peek', 'max_bytes', 'body_offset', 'cursor'],
@@ -46,8 +46,8 @@ const NEEDED: Readonly<Partial<Record<Action, 'message_ids' | 'thread'>>> = {
 };
 
 /**
- * Refuses `BAD_INPUT` and `NO_SUCH_AGENT`. Ids that are not in this mailbox are named in `not_found`. Without `waiter` a
- * list does not wait.
+ * Refuses `BAD_INPUT` and `NO_SUCH_AGENT`. Ids that are not in this mailbox are named in `not_found`. Without `waiter`
+ * a list does not wait.
  */
 export async function useInbox(
   context: HostContext,

@@ -69,8 +69,8 @@ interface Posting {
 }
 
 /**
- * Sends what `mailOf` makes of the store, or refuses as it does, in one transaction; wakes recipients once it is durable.
- * Refuses `NO_SUCH_AGENT` and `IDEMPOTENCY_CONFLICT` before it asks.
+ * Sends what `mailOf` makes of the store, or refuses as it does, in one transaction; wakes recipients once it is
+ * durable. Refuses `NO_SUCH_AGENT` and `IDEMPOTENCY_CONFLICT` before it asks.
  */
 export async function postMail(
   context: HostContext,
@@ -195,7 +195,8 @@ function refuseTooLarge(wireBytes: number, targets: readonly Target[]): Refusal 
   if (wireBytes <= LAN_ITEM_BYTES_MAX) return undefined;
   return refusal(
     'TOO_LARGE',
-    `body becomes ${wireBytes} bytes when it is sealed for another host, which takes at most ${LAN_ITEM_BYTES_MAX}: nothing was sent. Send it in parts, or put it where refs can point to it.`,
+    `body becomes ${wireBytes} bytes when it is sealed for another host, which takes at most ` +
+      `${LAN_ITEM_BYTES_MAX}: nothing was sent. Send it in parts, or put it where refs can point to it.`,
     { field: 'body', bytes: wireBytes, bytes_max: LAN_ITEM_BYTES_MAX },
   );
 }
@@ -261,7 +262,8 @@ function noteRemote(context: HostContext, { peer, isListed }: RemoteTarget, wire
   const queued = `Queued for ${peer.hostName}; not delivered yet.${way}`;
   if (isListed) return { status: 'remote', detail: queued };
   const doubt = peer.directory
-    ? `Its list of agents, from ${ageInWords(context.nowMs() - peer.directory.fetchedAtMs)} ago, does not have this one.`
+    ? `Its list of agents, from ${ageInWords(context.nowMs() - peer.directory.fetchedAtMs)} ago, ` +
+      'does not have this one.'
     : 'It has not sent its list of agents yet, so the name is not checked.';
   return { status: 'remote', detail: `${queued} ${doubt}` };
 }
@@ -331,7 +333,7 @@ const FRAME_BYTES = 1024;
 
 /** In JSON a UTF-16 unit takes no more: `\u001f`. */
 const BYTES_A_CHARACTER_MAX = 6;
-/** What is sealed besides the body and the refs: names, keys and ids of less than this. */
+/** The parts that are sealed besides the body and the refs, names, keys and ids, are shorter than this. */
 const CONTENT_BYTES_MAX = 1024;
 
 /** An upper bound of the size of the sealed envelope with this message; close to it where it matters. */

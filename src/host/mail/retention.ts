@@ -19,7 +19,7 @@ import { dropOutboxRow, outboxRowOf } from '../outbox/outbox.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { dropEntry, release } from '../mailbox/mailbox.ts';
 
-/** How many rows one transaction reads. */
+/** One transaction reads this number of rows. */
 const SLICE_ROWS = 200;
 
 interface Dropped {
@@ -44,7 +44,7 @@ export async function sweepRetention(
   return dropped;
 }
 
-/** How many rows a slice deleted, and where the next one begins; null when there is none. */
+/** A slice says how many rows it deleted, and where the next one begins; null when there is none. */
 interface Slice {
   dropped: number;
   next: number | null;
@@ -163,8 +163,8 @@ async function sweepIdempotency(context: HostContext): Promise<Slice> {
 }
 
 /**
- * Whether an entry may be deleted. Unread mail never is; read or acked mail is kept for `retentionMs` after that. The
- * ids of received mail are kept for ever (`ArrivalRow`), so that a repeat is never new.
+ * Says whether an entry may be deleted. Unread mail never is; read or acked mail is kept for `retentionMs` after that.
+ * The ids of received mail are kept for ever (`ArrivalRow`), so that a repeat is never new.
  */
 function isEntryDue({ state, readAtMs, ackedAtMs }: EntryRow, context: HostContext, retentionMs: number): boolean {
   if (state === 'unread') return false;

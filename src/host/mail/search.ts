@@ -13,7 +13,7 @@ import { cursorOf, parseCursor, summaryOf } from './inbox-pages.ts';
 import { refuseAbsentAgent } from '../mailbox/mailbox.ts';
 import type { HostContext } from '../base/context.ts';
 
-/** How much one answer searches. */
+/** One answer searches so much. */
 export const SEARCH_MESSAGES_MAX = 2000;
 export const SEARCH_BYTES_MAX = 8 << 20;
 const LIMIT_DEFAULT = 50;
@@ -78,7 +78,7 @@ export function wordsOf(text: string): string[] {
     .filter((word) => word !== '');
 }
 
-/** Whether each of these words is in the sender, the subject or the body. */
+/** Says whether each of these words is in the sender, the subject or the body. */
 export function hasAll(reader: Reader, { ref, from, subject }: MessageRow, words: readonly string[]): boolean {
   const head = foldText(`${from}\n${subject}`);
   const missing = words.filter((word) => !head.includes(word));

@@ -21,8 +21,8 @@ const LIMIT_DEFAULT = 20;
 export const SHOWN_RECIPIENTS_MAX = 5000;
 
 /**
- * What an agent sent, newest first, with what is known of each recipient.
- * Refuses `BAD_INPUT` for a cursor that is none, `NO_SUCH_MESSAGE` and `NO_SUCH_AGENT`.
+ * Returns what an agent sent, newest first, with what is known of each recipient. Refuses `BAD_INPUT` for a cursor that
+ * is none, `NO_SUCH_MESSAGE` and `NO_SUCH_AGENT`.
  */
 export async function listSent(
   context: HostContext,
@@ -63,8 +63,8 @@ async function sentPage(
 type SentAnswer = Pick<InboxResult, 'sent' | 'not_found'> & { next_cursor: string | null };
 
 /**
- * What `mail_inbox` shows of what the agent sent: the newest messages, or those of `message_ids`. The steps come with
- * one message that is named.
+ * Returns what `mail_inbox` shows of what the agent sent: the newest messages, or those of `message_ids`. The steps
+ * come with one message that is named.
  */
 export async function showSent(
   reader: Reader,
@@ -116,7 +116,7 @@ function firstRecipients(recipients: readonly SentRecipient[]): Outcome {
   return { recipients: shown, ...(recipients.length > shown.length && { recipient_count: recipients.length }) };
 }
 
-/** What became of a message that the agent sent, as its threads show it; nothing for one of another sender. */
+/** Returns what became of a message that the agent sent, as its threads show it; nothing for one of another sender. */
 export function outcomeOf(reader: Reader, agentId: AgentId, message: MessageRow): Outcome | undefined {
   const sent = reader.get('sent', message.ref);
   return sent?.agentId === agentId ? firstRecipients(recipientViews(reader, sent, message.id)) : undefined;

@@ -181,8 +181,8 @@ export function keptAcceptanceFault(
 }
 
 /**
- * Whether the relay must still know the item that it signed for: in the same epoch, until twice its retention and 7
- * days after it accepted the item.
+ * Says whether the relay must still know the item that it signed for: in the same epoch, until twice its retention and
+ * 7 days after it accepted the item.
  */
 export function mustKnowItem(acceptance: RelayAcceptance, epoch: Epoch | null, nowMs: number): boolean {
   const { acceptedAtMs, retentionMs, mayBeLost } = acceptance;

@@ -1,6 +1,6 @@
 /**
- * Who waits for whom, as the rows of debts have it: of one agent, or of all agents of this host. A debt between two
- * agents of this host is one, though it has a row at either.
+ * Finds who waits for whom, as the rows of debts have it: of one agent, or of all agents of this host. A debt between
+ * two agents of this host is one, though it has a row at either.
  */
 import { isoSecond, timeMsOf } from '../../protocol/time.ts';
 import { LAN_AGENTS_MAX } from '../../protocol/lan.ts';
@@ -29,7 +29,7 @@ import type { Reader } from '../store/host-store.ts';
 import { entryOf } from './inbox-pages.ts';
 import { recipientView } from './sent.ts';
 
-/** How many debts one answer looks at. */
+/** One answer looks at this number of debts. */
 const LOOKED_AT_MAX = 10_000;
 
 /** Knows whether the relay reaches a host; without it the LAN alone shows that. */
@@ -106,7 +106,7 @@ class DebtLook {
     this.#carrier = carrier;
   }
 
-  /** What the agent waits for. */
+  /** Adds what the agent waits for. */
   async addAsked(asker: AgentId): Promise<void> {
     const reader = this.#reader;
     for await (const { key, row } of reader.range('asked', [asker])) {
@@ -121,7 +121,7 @@ class DebtLook {
     }
   }
 
-  /** What the agent owes; a debt that its asker's row showed too takes the place of that. */
+  /** Adds what the agent owes; a debt that its asker's row showed too takes the place of that. */
   async addOwed(debtor: AgentId): Promise<void> {
     for await (const { key, row } of this.#reader.range('owed', [debtor])) {
       if (this.found.size >= LOOKED_AT_MAX) return;

@@ -46,7 +46,7 @@ export class ClientTransport implements Transport {
   readonly #begun: Buffer[] = [];
   #begunBytes = 0;
   readonly #batches = new Map<RequestId, Batch>();
-  /** Who wants to know whether the answer to a request is written. */
+  /** Returns who wants to know whether the answer to a request is written. */
   readonly #awaited = new Map<RequestId, (isWritten: boolean) => void>();
   #isClosed = false;
 

@@ -16,7 +16,7 @@ export const PROGRESS_MS = 5000;
 const WAIT_SLACK_MS = 15_000;
 const CALL_ID_BYTES = 8;
 
-/** Whether the input of a tool asks to wait; the daemon says what is wrong with it. */
+/** Says whether the input of a tool asks to wait; the daemon says what is wrong with it. */
 export function asksToWait(given: unknown): boolean {
   return isObject(given) && Boolean(given['wait_seconds']);
 }

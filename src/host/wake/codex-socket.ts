@@ -15,7 +15,7 @@ import type { TryWake, TryWakeOutcome } from './wake-methods.ts';
 
 /** For the whole exchange, which took 10 ms. */
 const EXCHANGE_MS = 3000;
-/** What an answer may be: a thread comes without its turns. */
+/** An answer may be so long: a thread comes without its turns. */
 const ANSWER_BYTES_MAX = 4 << 20;
 /** The JSON-RPC code with which Codex refuses any request, and its words for a thread that it does not have. */
 const INVALID_REQUEST = -32_600;
@@ -40,7 +40,7 @@ export function codexSocketMethod(queue: TryWake<'command'>): TryWake<'codex-soc
     });
 }
 
-/** How a turn that a ring began stands; `unknown` where nobody can be asked. */
+/** Asks how a turn that a ring began stands; `unknown` where nobody can be asked. */
 export type TurnOf = (session: SessionRow, signal: AbortSignal) => Promise<'runs' | 'over' | 'failed' | 'unknown'>;
 
 export const codexTurn: TurnOf = async (session, signal) => {

@@ -24,7 +24,7 @@ import type { Rings } from './rings.ts';
 import { PROOF_MS, type WakeAttempt, tryWakeMethods, type WakeMethodTable } from './wake-methods.ts';
 
 /**
- * How long a send waits for proof that the recipient was woken: as long as the first method's proof may take. A proof
+ * A send waits this long for proof that the recipient was woken: as long as the first method's proof may take. A proof
  * by a later method comes too late for the answer, and the sender sees it in the state of its message.
  */
 export const WAKE_WAIT_MS = PROOF_MS + 500;
@@ -54,7 +54,7 @@ const NOT_WOKEN = {
   underWay: 'Its doorbell is still being rung.',
 } as const;
 
-/** How many messages are remembered that programs of an agent said to have. */
+/** The number of messages that are remembered because programs of an agent said to have them. */
 const TAKEN_MAX = 200;
 
 /** The doorbell of one agent. */
@@ -70,11 +70,11 @@ interface DoorbellState {
   cancelLook: Cancel;
   /** The last attempt that ended. */
   last: WakeAttempt | undefined;
-  /** How many attempts were heard. */
+  /** The number of attempts that were heard. */
   heard: number;
   /** The messages that programs of it said to have, the newest last. */
   taken: Set<MessageRef>;
-  /** Whether an attempt is due after a pause. */
+  /** Says whether an attempt is due after a pause. */
   isDueLater: boolean;
 }
 

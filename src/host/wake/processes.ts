@@ -31,7 +31,7 @@ export async function processFacts(pid: number, signal: AbortSignal): Promise<Lo
   }
 }
 
-/** Whether the same process still runs. One that cannot be looked at counts as running: nothing of it is ended. */
+/** Says whether the same process still runs. One that cannot be looked at counts as running: nothing of it is ended. */
 export async function isRunning(mark: ProcessMark, factsOf: FactsOf, signal: AbortSignal): Promise<boolean> {
   const facts = await factsOf(mark.pid, signal);
   return facts === 'unknown' || facts?.mark.startedAt === mark.startedAt;
@@ -73,7 +73,7 @@ export function factsOfPs(pid: number, line: string): ProcessFacts | undefined {
   };
 }
 
-/** What says that a file of /proc is not there: the process ended before or while it was read. */
+/** These say that a file of /proc is not there: the process ended before or while it was read. */
 const ABSENT: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ESRCH', 'ENOTDIR']);
 
 /** `undefined` when there is no such file. Throws other errors of the system. */

@@ -75,7 +75,7 @@ export class Ring {
     this.#tried.add(session);
   }
 
-  /** Whether the proof comes within this time, or came already. */
+  /** Says whether the proof comes within this time, or came already. */
   async isProven(withinMs: number, signal: AbortSignal): Promise<boolean> {
     if (this.#isProven || withinMs === 0 || signal.aborted) return this.#isProven;
     await new Promise<void>((resolve) => {

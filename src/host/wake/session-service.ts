@@ -105,7 +105,9 @@ export function createSessionService(parts: SessionServiceParts): SessionService
   };
 }
 
-/** What a hook says of its agent: a turn that failed leaves it idle, and `endTurn` tells those who rang in it. */
+/**
+ * Returns what a hook says of its agent: a turn that failed leaves it idle, and `endTurn` tells those who rang in it.
+ */
 function turnOf(
   context: HostContext,
   agentId: AgentId,

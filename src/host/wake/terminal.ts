@@ -14,14 +14,14 @@ import { TMUX_MS, type TryWake, type TryWakeOutcome } from './wake-methods.ts';
 /** A program that reads pasted text as a whole takes an Enter that comes with it as part of the text. */
 const ENTER_PAUSE_MS = 200;
 const SHOWN_MS = 2000;
-/** How often the pane is looked at meanwhile. */
+/** The pane is looked at this often meanwhile. */
 const LOOK_MS = 100;
-/** How far above a program the pane's first process may be. */
+/** The pane's first process may be so far above a program. */
 const ANCESTORS_MAX = 32;
 /** Rows that one input line may take in a narrow pane. */
 const WRAPPED_ROWS_MAX = 16;
 
-/** What a pane shows: its rows without trailing spaces, and where the program put the cursor. */
+/** The screen of a pane: its rows without trailing spaces, and where the program put the cursor. */
 interface Screen {
   rows: readonly string[];
   x: number;
@@ -29,9 +29,9 @@ interface Screen {
 }
 
 interface InputLine {
-  /** What stands before the text, without spaces and frames. */
+  /** The prompt before the text, without spaces and frames. */
   prompt: RegExp;
-  /** Whether the row of the cursor is an empty input line. */
+  /** Says whether the row of the cursor is an empty input line. */
   isEmpty: (screen: Screen) => boolean;
 }
 
@@ -65,7 +65,7 @@ function squeezeSpaces(text: string): string {
   return text.replaceAll(/[\s\u200B\u2500-\u257F]/gu, '');
 }
 
-/** Whether the input line holds this text and nothing else, with the cursor behind it. */
+/** Says whether the input line holds this text and nothing else, with the cursor behind it. */
 function holds({ rows, x, y }: Screen, text: string, { prompt }: InputLine): boolean {
   if (squeezeSpaces((rows[y] ?? '').slice(x)) !== '') return false;
   const wanted = squeezeSpaces(text);
@@ -82,7 +82,7 @@ interface TmuxParts {
   factsOf: FactsOf;
   /** The name or path of tmux. */
   program?: string;
-  /** How long a program may take to show what was typed. */
+  /** A program may take this long to show what was typed. */
   shownMs?: number;
 }
 

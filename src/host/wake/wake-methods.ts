@@ -24,7 +24,7 @@ export const WAKE_METHOD_ORDER: readonly WakeMethodName[] = [
 /** One attempt tries at most this many methods that do not work. */
 export const METHODS_TRIED_MAX = 8;
 
-/** How long a method's proof may take. The programs measured took 0.1 to 0.8 s, and 1.9 s on a busy machine. */
+/** A method's proof may take this long. The programs measured took 0.1 to 0.8 s, and 1.9 s on a busy machine. */
 export const PROOF_MS = 5000;
 /** `codex queue` is looked for by Codex only every 10 s when no app server runs. */
 export const COMMAND_PROOF_MS = 12_000;
@@ -38,7 +38,7 @@ export interface WakeAttempt {
   outcome: AttemptOutcome;
   /** The session and the method that worked, and whether it did for some of the unread messages alone. */
   by: { session: SessionRow; method: WakeMethodName; isOfSome: boolean } | null;
-  /** Why a line is not read yet, as far as it is known. */
+  /** Says why a line is not read yet, as far as it is known. */
   isHeldBy: 'work' | 'approval' | 'terminal' | null;
 }
 
@@ -52,7 +52,7 @@ export interface WakeParts {
 export interface WakeCall {
   agentId: AgentId;
   text: string;
-  /** Whether a program of the agent said already that it has the newest message. */
+  /** Says whether a program of the agent said already that it has the newest message. */
   isThere: () => boolean;
 }
 
@@ -133,7 +133,7 @@ function isTaken(outcome: TryWakeOutcome): boolean {
   return outcome !== 'unheard' && outcome !== 'occupied';
 }
 
-/** Whether the program keeps the line for its agent: then another method would only say it twice. */
+/** Says whether the program keeps the line for its agent: then another method would only say it twice. */
 function isHeld(outcome: TryWakeOutcome, reporter: SessionRow | undefined): boolean {
   return outcome === 'queued' || outcome === 'waits for approval' || reporter?.doing === 'work';
 }

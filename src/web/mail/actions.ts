@@ -1,6 +1,6 @@
 /**
- * What the owner does with mail: marks it read or done. The host tells the senders at once, and nobody can take that
- * back: so an action waits here, shown as done, as long as it can be undone.
+ * Does what the owner does with mail: marks it read or done. The host tells the senders at once, and nobody can take
+ * that back: so an action waits here, shown as done, as long as it can be undone.
  */
 import { computed, signal } from '@preact/signals';
 import type { VNode } from 'preact';
@@ -13,29 +13,29 @@ import { act } from '../shared/api.ts';
 import { failureText, notice } from '../shared/session.ts';
 import { type ListedConversation, mailChanges, unread } from './state.ts';
 
-/** How long an action can be undone, unless another one comes or the page is left. */
+/** An action can be undone for this time, unless another one comes or the page is left. */
 const UNDO_MS = 6000;
 /** The most messages that one request marks. */
 const MARK_MAX = 20;
 
 export interface Action {
   type: 'mark_read' | 'ack' | 'read_all';
-  /** What happened, as a text for the owner. */
+  /** The text tells the owner what happened. */
   text: string;
   messageIds: readonly string[];
-  /** How many of them were unread. */
+  /** The number of them that were unread. */
   unread: number;
-  /** Of `read_all`: what else it means. */
+  /** The further meaning of `read_all`. */
   all?: ReadAllInput;
 }
 
 const held = signal<Action | undefined>(undefined);
-/** What this page marked. A message never becomes unread again, so this stays true. */
+/** The messages that this page marked. A message never becomes unread again, so this stays true. */
 const marked = signal<ReadonlyMap<string, 'read' | 'acked'>>(new Map());
 let timer: ReturnType<typeof setTimeout> | undefined;
 
 type Holder = 'pointer' | 'focus';
-/** What is on the toast now: no time ends meanwhile, of whichever action. */
+/** The pointer and the focus, while they are on the toast: no time ends meanwhile, of whichever action. */
 const holders = new Set<Holder>();
 
 /** The count of unread messages, without those that an action is about. */

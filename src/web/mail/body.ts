@@ -1,9 +1,9 @@
 /**
  * The body of a message: Markdown formatted, plain text and everything else as it was written.
  *
- * Markdown of others becomes elements of this page: markdown-it reads it into tokens, and each token that is listed here
- * becomes one element without attributes of its own. No markup is ever made of text, so raw HTML stays text, nothing is
- * fetched, and the page's policy, which allows no HTML from strings, holds.
+ * Markdown of others becomes elements of this page: markdown-it reads it into tokens, and each token that is listed
+ * here becomes one element without attributes of its own. No markup is ever made of text, so raw HTML stays text,
+ * nothing is fetched, and the page's policy, which allows no HTML from strings, holds.
  */
 import { type ComponentChildren, type VNode, h } from 'preact';
 import { html } from 'htm/preact';
@@ -21,7 +21,8 @@ export function BodyText({ text }: { text: string }): VNode {
   if (text === '') return html`<p class="none">This message has no body.</p>`;
   if (!elements) {
     const isLong = text.length > FORMATTED_CHARACTERS_MAX;
-    return html`${isLong && html`<p class="note">A long message: it is shown as it was written.</p>`}<${AsWritten} text=${text} />`;
+    return html`${isLong && html`<p class="note">A long message: it is shown as it was written.</p>`}
+      <${AsWritten} text=${text} />`;
   }
   return html`<p class="body-switch">
       <button
@@ -34,7 +35,9 @@ export function BodyText({ text }: { text: string }): VNode {
         As written
       </button>
     </p>
-    ${isAsWritten ? html`<${AsWritten} text=${text} />` : html`<div class="body formatted" dir="auto">${elements}</div>`}`;
+    ${
+      isAsWritten ? html`<${AsWritten} text=${text} />` : html`<div class="body formatted" dir="auto">${elements}</div>`
+    }`;
 }
 
 /** The text in its own lines, monospaced, with its links. */
@@ -58,7 +61,7 @@ function chunksOf(text: string): string[] {
 
 /** A longer text is shown as it was written: reading and laying it out would keep its reader waiting. */
 const FORMATTED_CHARACTERS_MAX = 66_000;
-/** How deep lists and quotes may be. The reader leaves out what is deeper: such a text is shown as it was written. */
+/** Lists and quotes may be so deep. The reader leaves out what is deeper: such a text is shown as it was written. */
 const NESTING_MAX = 30;
 /** The most elements of one text. */
 const TOKENS_MAX = 20_000;
@@ -271,7 +274,7 @@ const HUNK = /^@@ -\d+(?:,\d+)? \+\d+/mu;
 /** The lines of a diff that get colours: each change of colour is an element. */
 const COLOURED_LINES_MAX = 4000;
 
-/** Whether a whole text is a diff. */
+/** Says whether a whole text is a diff. */
 function isDiff(text: string): boolean {
   return DIFF_START.test(text) && HUNK.test(text);
 }

@@ -102,7 +102,10 @@ export function Marks({ message }: { message: FullSummary }): VNode {
   return html`
     ${kind !== 'message' && html`<span class="mark mark-${kind}">${kind}</span>`}
     ${needs_reply && html` <span class="mark mark-waiting">needs a reply</span>`}
-    ${origin === 'external' && html` <span class="mark mark-lost" title="From outside: a web page, an issue, an e-mail">external</span>`}
+    ${
+      origin === 'external' &&
+      html` <span class="mark mark-lost" title="From outside: a web page, an issue, an e-mail">external</span>`
+    }
     ${state === 'acked' && html` <span class="mark mark-acked">done</span>`}
     ${forwarded_from !== null && html` <span class="mark">for <${Untrusted} text=${forwarded_from} /></span>`}
   `;

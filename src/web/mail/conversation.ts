@@ -20,7 +20,7 @@ interface Shown {
 
 export function Conversation({ messageId }: { messageId: string }): VNode {
   const pages = useRef(1);
-  /** What the owner asked to see, until it is loaded: the focus goes there. */
+  /** The place that the owner asked to see, until it is loaded: the focus goes there. */
   const goTo = useRef<'newest' | number | undefined>(undefined);
   const load = (_last: Shown | undefined, isMore: boolean): Promise<Shown> => {
     if (isMore) pages.current++;

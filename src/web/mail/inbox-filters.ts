@@ -22,7 +22,7 @@ const STATES: Readonly<Record<Filters['state'], string>> = {
   all: 'Everything',
 };
 
-/** Whether anything but the state narrows the list. */
+/** Says whether anything but the state narrows the list. */
 export function isFiltered({ text, from, kind, needsReply }: Filters): boolean {
   return text.trim() !== '' || from !== '' || kind !== '' || needsReply;
 }

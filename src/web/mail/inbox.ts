@@ -31,7 +31,7 @@ interface Shown {
   filters: Filters;
   /** Stands for the newest message, for marking everything read. */
   through: number;
-  /** How many messages the mailbox has, and how many of them are unread. */
+  /** The number of messages of the mailbox, and how many of them are unread. */
   total: number;
   unread: number;
   /** The cursor of the next page; null at the end. */
@@ -52,7 +52,7 @@ export function Inbox(): VNode {
   const load = (last: Shown | undefined, isMore: boolean): Promise<Shown> => loaded(filters, last, isMore);
   const when = { changes: mailChanges.value, delayMs: isSearch ? TYPING_MS : 0 };
   const { value, problem, isBusy, loadMore } = useLoaded(load, [filters], when);
-  // Of the latest answer alone: answers may come in another order than they were asked for.
+  // Only the latest answer counts: answers may come in another order than they were asked for.
   useEffect(() => {
     if (value) unread.value = value.unread;
   }, [value]);
@@ -78,11 +78,19 @@ export function Inbox(): VNode {
     >
     <${Warning} text=${problem} />
     ${!value && !problem && html`<p class="none">Opening the mailbox…</p>`}
-    ${value && (isSearch || (isFiltered(filters) && value.cursor !== null)) && html`<p class="note" role="status">${value.lookedBack}</p>`}
+    ${
+      value &&
+      (isSearch || (isFiltered(filters) && value.cursor !== null)) &&
+      html`<p class="note" role="status">${value.lookedBack}</p>`
+    }
     ${
       value &&
       html`<section class="panel list" aria-label=${isSearch ? 'Found' : 'Conversations'}>
-        ${shown.length === 0 && html`<${EmptyInbox} filters=${filters} total=${value.total} isWhole=${value.cursor === null} change=${setFilters} />`}
+        ${
+          shown.length === 0 &&
+          html`<${EmptyInbox} filters=${filters} total=${value.total} isWhole=${value.cursor === null}
+            change=${setFilters} />`
+        }
         <${Rows} conversations=${shown} />
         ${
           value.cursor !== null &&
@@ -125,7 +133,7 @@ function useBackToRow(isLoaded: boolean): void {
   }, [isLoaded]);
 }
 
-/** Whether the list still means the conversation, after what this page did with it. */
+/** Says whether the list still means the conversation, after what this page did with it. */
 function isListed(conversation: ListedConversation, filters: Filters): boolean {
   const state = shownState(filters);
   if (filters.needsReply && conversation.not_done.length === 0) return false;
@@ -168,7 +176,7 @@ async function loaded(filters: Filters, last: Shown | undefined, isMore: boolean
   };
 }
 
-/** What was loaded behind the last conversation of `newest`. */
+/** Returns what was loaded behind the last conversation of `newest`. */
 function behind(
   newest: readonly ListedConversation[],
   loadedBefore: readonly ListedConversation[],
@@ -186,14 +194,15 @@ function backToOf({ next_cursor, looked_back_to }: LookedBack): number {
 
 function lookedBack({ next_cursor, looked_back_to, looked_at }: LookedBack): string {
   if (next_cursor === null || looked_back_to === null) return 'The whole mailbox was searched.';
-  return `It stopped after ${countText(looked_at, 'message')}, back to ${time(timeMsOf(looked_back_to))}: older ones were not searched.`;
+  const backTo = time(timeMsOf(looked_back_to));
+  return `It stopped after ${countText(looked_at, 'message')}, back to ${backTo}: older ones were not searched.`;
 }
 
 interface EmptyInboxProps {
   filters: Filters;
-  /** How many messages the mailbox has. */
+  /** The number of messages of the mailbox. */
   total: number;
-  /** Whether nothing older is left to look at. */
+  /** Says whether nothing older is left to look at. */
   isWhole: boolean;
   change: (filters: Filters) => void;
 }

@@ -40,7 +40,7 @@ export function listenForKeys(): void {
   });
 }
 
-/** Whether the key did anything. */
+/** Says whether the key did anything. */
 function act(key: string): boolean {
   switch (key) {
     case 'j':

@@ -16,11 +16,11 @@ import { askInbox, deliveryHref } from './state.ts';
 
 interface MessageProps {
   message: FullMessage;
-  /** Whether it is the one that was opened. */
+  /** Says whether it is the one that was opened. */
   isMeant: boolean;
-  /** Whether its subject is the heading of the page. */
+  /** Says whether its subject is the heading of the page. */
   isFirst: boolean;
-  /** Whether a key that means no other message means this one. */
+  /** Says whether a key that means no other message means this one. */
   isStanding: boolean;
 }
 
@@ -76,7 +76,9 @@ export function Message({ message, isMeant, isFirst, isStanding }: MessageProps)
     ${refs.length > 0 && html`<${Refs} refs=${refs} />`}
     <${Warning} text=${problem} />
     <p class="actions">
-      <button type="button" aria-keyshortcuts="r" onClick=${() => answer('sender')}>${isSent ? 'Follow up' : 'Reply'}</button>
+      <button type="button" aria-keyshortcuts="r" onClick=${() => answer('sender')}>
+        ${isSent ? 'Follow up' : 'Reply'}
+      </button>
       ${
         message.to_count > 1 &&
         !isSent &&
@@ -128,7 +130,7 @@ const drafts = new Map<string, Draft>();
 interface ReplyProps {
   message: FullMessage;
   to: Draft['to'];
-  /** How often the owner asked for the form: each time it gets the focus. */
+  /** The number of times that the owner asked for the form: each time it gets the focus. */
   asked: number;
   close: () => void;
 }

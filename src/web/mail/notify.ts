@@ -15,7 +15,7 @@ export function wantsNotifications(): boolean {
   return settings.value.notify !== 'off' && canNotify() && Notification.permission === 'granted';
 }
 
-/** Whether this browser knows notifications at all. */
+/** Says whether this browser knows notifications at all. */
 export function canNotify(): boolean {
   return 'Notification' in globalThis;
 }

@@ -1,4 +1,4 @@
-/** Whom the owner can write to: hosts and how mail goes there, and agents with their presence. */
+/** Shows whom the owner can write to: hosts and how mail goes there, and agents with their presence. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import type { PeopleResult } from '../../host/contract/owner-page.ts';
@@ -58,7 +58,7 @@ function Agents({ agents, hosts }: PeopleResult): VNode {
         html`<a href=${composeHref(shortAddress(address))} aria-label="Write to ${printable(address)}">Write</a>`,
     },
   ];
-  return html`<${Table} label="Agents" columns=${columns} rows=${agents} keyOf=${({ address }: Agent) => address} none="" />`;
+  return html`<${Table} label="Agents" columns=${columns} rows=${agents} keyOf=${addressOf} none="" />`;
 }
 
 function Presence({ agent: { presence } }: { agent: Agent }): VNode {
@@ -85,4 +85,8 @@ function Hosts({ hosts }: { hosts: readonly Host[] }): VNode {
       html`<p class="note">No other host is paired. On this machine:</p>
         <pre><code>poste peer invite</code></pre>`
     }`;
+}
+
+function addressOf({ address }: Agent): string {
+  return address;
 }

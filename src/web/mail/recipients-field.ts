@@ -22,7 +22,7 @@ interface RecipientsFieldProps {
 
 interface Choice {
   address: string;
-  /** Whom it means, or where it is and whether it runs. */
+  /** The agent that it means, or where that is and whether it runs. */
   detail: string;
 }
 
@@ -104,7 +104,8 @@ interface ChoicesProps {
 }
 
 function Choices({ choices, active, choose }: ChoicesProps): VNode {
-  return html`<ul id=${LIST_ID} class="choices" role="listbox" aria-label="Known addresses" hidden=${choices.length === 0}>
+  return html`<ul id=${LIST_ID} class="choices" role="listbox" aria-label="Known addresses"
+    hidden=${choices.length === 0}>
     ${choices.map(
       ({ address, detail }, at) =>
         html`<li

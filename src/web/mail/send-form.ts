@@ -115,7 +115,8 @@ export function Outcome({ result }: { result: SendResult }): VNode {
       ${recipients.map(
         ({ recipient, status, detail }) =>
           html`<li>
-            <${Untrusted} text=${recipient} /> <span class="mark mark-${status}">${STATUS_TEXTS[status] ?? status}</span>
+            <${Untrusted} text=${recipient} />${' '}
+            <span class="mark mark-${status}">${STATUS_TEXTS[status] ?? status}</span>
             <span class="recipient-detail"><${Untrusted} text=${detail} /></span>
           </li>`,
       )}

@@ -18,16 +18,23 @@ export function Sent(): VNode {
     ${
       value &&
       html`<section class="panel" aria-label="Sent messages">
-        ${value.messages.length === 0 && html`<p class="none">You have sent nothing yet. <a href="#/compose">Write to an agent</a></p>`}
+        ${
+          value.messages.length === 0 &&
+          html`<p class="none">You have sent nothing yet. <a href="#/compose">Write to an agent</a></p>`
+        }
         <ul class="mails" aria-label="Messages">
           ${value.messages.map(
             (message) =>
-              html`<${ErrorBoundary} key=${message.message_id} what="A message"><${SentLine} message=${message} /></${ErrorBoundary}>`,
+              html`<${ErrorBoundary} key=${message.message_id} what="A message">
+                <${SentLine} message=${message} />
+              </${ErrorBoundary}>`,
           )}
         </ul>
         ${
           value.next_cursor !== null &&
-          html`<p class="actions"><button type="button" data-more onClick=${() => void loadMore()}>Show older</button></p>`
+          html`<p class="actions">
+            <button type="button" data-more onClick=${() => void loadMore()}>Show older</button>
+          </p>`
         }
       </section>`
     }`;
@@ -45,8 +52,12 @@ function SentLine({ message }: { message: SentMessage }): VNode {
   const { message_id, subject, kind, created_at, recipients } = message;
   const shown = recipients.slice(0, RECIPIENTS_SHOWN);
   return html`<li class="mail mail-sent" data-item=${message_id}>
-    <a class="mail-link" href=${deliveryHref(message_id)}><span class="mail-subject"><${Untrusted} text=${subject} /></span></a>
-    <span class="mail-facts"><span class="mark mark-${kind}">${kind}</span> <${Time} at=${timeMsOf(created_at)} /></span>
+    <a class="mail-link" href=${deliveryHref(message_id)}>
+      <span class="mail-subject"><${Untrusted} text=${subject} /></span>
+    </a>
+    <span class="mail-facts">
+      <span class="mark mark-${kind}">${kind}</span> <${Time} at=${timeMsOf(created_at)} />
+    </span>
     <ul class="reached" aria-label="Recipients">
       ${shown.map(
         ({ recipient, state }) => html`<li><${Untrusted} text=${recipient} /> <${StateMark} state=${state} /></li>`,
@@ -84,7 +95,8 @@ export function Delivery({ messageId }: { messageId: string }): VNode {
     ${
       message &&
       html`<p class="note">
-          <span class="mark mark-${message.kind}">${message.kind}</span> sent <${Time} at=${timeMsOf(message.created_at)} />.${' '}
+          <span class="mark mark-${message.kind}">${message.kind}</span> sent${' '}
+          <${Time} at=${timeMsOf(message.created_at)} />.${' '}
           <a href=${messageHref(message.message_id)}>Show the conversation</a>
         </p>
         ${message.recipients.map((recipient) => html`<${Way} key=${recipient.recipient} recipient=${recipient} />`)}`

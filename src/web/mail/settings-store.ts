@@ -2,9 +2,9 @@
 import { signal } from '@preact/signals';
 
 export interface Settings {
-  /** Whether single keys act. */
+  /** Says whether single keys act. */
   keys: boolean;
-  /** What a notification of the system says. */
+  /** The words of a notification of the system. */
   notify: 'off' | 'sender' | 'subject';
 }
 

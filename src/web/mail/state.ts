@@ -17,10 +17,10 @@ import { noteUnread, wantsNotifications } from './notify.ts';
 
 /** Finds what a lost stream did not bring. */
 const REFRESH_EVERY_MS = 60_000;
-/** How often events lead to requests: the first does at once. */
+/** Events lead to requests this often: the first does at once. */
 const EVENTS_EVERY_MS = 300;
 
-/** How many messages one request of a list loads. */
+/** One request of a list loads this number of messages. */
 export const PAGE_MESSAGES = 50;
 const RELOADED_MAX = 100;
 
@@ -60,7 +60,7 @@ export function composeHref(to: string): string {
   return `#/compose?to=${encodeURIComponent(to)}`;
 }
 
-/** How many messages to load again when a list of `shown` messages changed. */
+/** Returns how many messages to load again when a list of `shown` messages changed. */
 export function reloadLimit(shown: number): number {
   return Math.min(RELOADED_MAX, Math.max(PAGE_MESSAGES, shown));
 }
@@ -74,12 +74,12 @@ export function shortAddress(address: string): string {
   return address.endsWith(here) ? address.slice(0, -here.length) : address;
 }
 
-/** How messages to the owner alone are addressed. */
+/** Returns how messages to the owner alone are addressed. */
 function ownAddress(): string {
   return people.value?.you ?? 'owner';
 }
 
-/** What `mail-inbox` shows, with every member. */
+/** The answer of `mail-inbox`, with every member. */
 interface ShownMail {
   messages: FullMessage[];
   cursor: string | null;
