@@ -59,7 +59,7 @@ describe('links', () => {
 
 describe('comments', () => {
   /** A comment that begins so has no verb of its own. */
-  const FRAGMENT = /^\s*(?:Whether|How|Which|Whom|Whose|Why)\b/;
+  const FRAGMENT = /^\*?\s*(?:Whether|How (?:many|much|long|often|far|old))\b/;
 
   test('of src begin with a sentence and not with a question word alone', () => {
     const ofSrc = comments.filter(({ page: path }) => path.startsWith('src/'));
