@@ -55,7 +55,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 6120,
   'test/support': 19370,
   'test/unit': 8440,
-  'test/unit/cli': 8310,
+  'test/unit/cli': 8320,
   'test/unit/host': 17480,
   'test/unit/relay': 19240,
 };
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 87520,
-  test: 103040,
+  test: 103060,
   'bench scripts': 11530,
 };

@@ -17,7 +17,7 @@ interface Named {
 
 /** Throws `CommandFailed`. */
 export function agentHere(context: CommandContext, named: Named): string | undefined {
-  const choice = { ...named, environment: context.env, folder: process.cwd() };
+  const choice = { ...named, environment: context.env, folder: () => process.cwd() };
   return chosenAgent(choice, () => projectsHere(context));
 }
 

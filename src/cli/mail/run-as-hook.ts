@@ -100,7 +100,8 @@ export async function runAsHook(
   const { exitCode, stdout, stderr } = await runHook({
     program: PROGRAM_OF[program],
     input: await hookInput(context, begun),
-    agentIn(folder = process.cwd()) {
+    agentIn(given) {
+      const folder = (): string => given ?? process.cwd();
       const choice = { given: agent, environment: context.env, program, folder, byDefault: defaultAgent };
       const name = chosenAgent(choice, () => readProjectAgents(paths.dataFolder));
       return name !== undefined && isAgentName(name) ? name : undefined;

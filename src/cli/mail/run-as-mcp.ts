@@ -27,7 +27,7 @@ export interface McpRun {
 
 /** The call as programs have it in their settings. Any other is `undefined`, and for the command line. */
 export function mcpRunOf([command, ...flags]: readonly string[], environment: Environment): McpRun | undefined {
-  const choice: AgentChoice = { environment, folder: process.cwd() };
+  const choice: AgentChoice = { environment, folder: () => process.cwd() };
   const run = { start: false, wakeUnattended: false };
   if (command !== 'mcp') return undefined;
   for (let at = 0; at < flags.length; at++) {

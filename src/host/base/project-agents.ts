@@ -92,9 +92,9 @@ export interface AgentChoice {
   /** The agent that a flag named for all sessions. */
   given?: string | undefined;
   environment: Environment;
-  /** The program that runs the session, and the folder in which it does. */
+  /** The program that runs the session, and the folder in which it does, which may be gone. */
   program?: string | undefined;
-  folder: string;
+  folder: () => string;
   /** The agent where nothing else names one: `poste setup` wrote it into the settings of the user. */
   byDefault?: string | undefined;
 }
@@ -107,5 +107,5 @@ export function chosenAgent(
   if (given !== undefined) return given;
   const { POSTE_AGENT: named } = environment;
   if (named) return named;
-  return (program === undefined ? undefined : projectAgent(projects(), program, folder)) ?? byDefault;
+  return (program === undefined ? undefined : projectAgent(projects(), program, folder())) ?? byDefault;
 }

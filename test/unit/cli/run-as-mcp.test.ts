@@ -111,6 +111,19 @@ test.each([
   expect(mcpRunOf(argv, { POSTE_AGENT: usual })).toBeUndefined();
 });
 
+test('in a folder that is gone, a flag names the agent, and the command line says what is wrong without one', () => {
+  const cwd = vi.spyOn(process, 'cwd').mockImplementation(() => {
+    throw new Error('uv_cwd');
+  });
+  const environment = { POSTE_HOME: '/nowhere' };
+  const runs = [
+    ['--agent', 'eve'],
+    ['--program', 'codex'],
+  ].map((flags) => mcpRunOf(['mcp', ...flags], environment));
+  cwd.mockRestore();
+  expect(runs).toEqual([RUN, undefined]);
+});
+
 describe('the server', () => {
   test('comes once the client knows the tools, and reads from the first line what was answered', async () => {
     const { stdin, stdout, ended } = begun();

@@ -36,13 +36,13 @@ describe('the agent of a session', () => {
     ['nobody', { environment: {}, program: 'gemini' }, undefined],
     ['nobody, where the program is not known', { environment: {} }, undefined],
   ])('is named by %s, before what comes after it', (_by, given, agent) => {
-    expect(chosenAgent({ ...given, folder: '/work/shop/src' }, () => PROJECTS)).toBe(agent);
+    expect(chosenAgent({ ...given, folder: () => '/work/shop/src' }, () => PROJECTS)).toBe(agent);
   });
 
-  test('is looked up in no file where a flag or POSTE_AGENT names it', () => {
-    expect(chosenAgent({ given: 'flag', environment: {}, program: 'codex', folder: '/' }, broken)).toBe('flag');
-    const environment = { POSTE_AGENT: 'named' };
-    expect(chosenAgent({ environment, program: 'codex', folder: '/' }, broken)).toBe('named');
+  test('is looked up in no file and no folder where a flag or POSTE_AGENT names it', () => {
+    const given = { environment: {}, program: 'codex', folder: broken };
+    expect(chosenAgent({ ...given, given: 'flag' }, broken)).toBe('flag');
+    expect(chosenAgent({ ...given, environment: { POSTE_AGENT: 'named' } }, broken)).toBe('named');
   });
 });
 
