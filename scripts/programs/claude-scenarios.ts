@@ -20,7 +20,7 @@ import { type Ran, READER, WRITER, type World } from './world.ts';
 /** Without hooks a wake is proven by the model's reading its mail. */
 const TOOLS_ONLY: ClaudeSetting = { hasHooks: false, readsMail: true };
 
-/** How a session comes to be idle. */
+/** Returns how a session comes to be idle. */
 const IDLE: Readonly<Record<string, (world: World, terminal: Terminal) => Promise<void>>> = {
   'after a turn': wholeTurn,
   'never prompted': async () => {},
@@ -113,7 +113,7 @@ async function mailIsRead(world: World): Promise<void> {
   await until('the mail is read', async () => (await world.unread()) === 0 || undefined);
 }
 
-/** How long a command takes, of nine times. */
+/** Returns how long a command takes, of nine times. */
 async function median(run: () => Promise<Ran>): Promise<number> {
   const taken: number[] = [];
   for (let time = 0; time < 9; time += 1) {

@@ -39,7 +39,7 @@ function dialogScenario(by: string, setting: ClaudeSetting): Scenario {
 
 interface Worker {
   say: (text: string) => void;
-  /** How many answers its caller got. */
+  /** Returns how many answers its caller got. */
   answers: () => number;
 }
 

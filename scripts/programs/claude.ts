@@ -5,11 +5,11 @@ import { until } from '../until.ts';
 import { READER, type World } from './world.ts';
 
 export interface ClaudeSetting {
-  /** Whether Poste's hooks are installed (default: yes). */
+  /** Says whether Poste's hooks are installed (default: yes). */
   hasHooks?: boolean;
-  /** Whether the mail tools are registered (default: yes). */
+  /** Says whether the mail tools are registered (default: yes). */
   hasTools?: boolean;
-  /** Whether the model reads its mail when the doorbell rings (default: no). */
+  /** Says whether the model reads its mail when the doorbell rings (default: no). */
   readsMail?: boolean;
   settings?: object;
   /** Arguments of the command. */

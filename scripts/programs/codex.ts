@@ -6,9 +6,9 @@ import { until } from '../until.ts';
 import { READER, type World } from './world.ts';
 
 export interface CodexSetting {
-  /** Whether the model reads its mail when the doorbell rings (default: no). */
+  /** Says whether the model reads its mail when the doorbell rings (default: no). */
   readsMail?: boolean;
-  /** Whether its owner lets the mail tools run without asking (default: no). */
+  /** Says whether its owner lets the mail tools run without asking (default: no). */
   allowsTools?: boolean;
   /** Arguments of the command. */
   args?: readonly string[];

@@ -42,7 +42,7 @@ function list(value: unknown): Json[] {
   return Array.isArray(value) ? (value as Json[]) : [];
 }
 
-/** What came after the model's last word, as text. */
+/** Returns what came after the model's last word, as text. */
 function afterLast(messages: readonly Json[], isModels: (message: Json) => boolean): string {
   return JSON.stringify(messages.slice(messages.findLastIndex(isModels) + 1));
 }

@@ -23,7 +23,7 @@ function roomFlags(): string[] {
   return [...user, '--net', '--mount', '--pid', '--fork', '--mount-proc', '--kill-child'];
 }
 
-/** Why there can be no such room on this machine, or undefined. */
+/** Says why there can be no such room on this machine, or undefined. */
 export function roomFault(): string | undefined {
   if (process.platform !== 'linux') return 'network namespaces are a thing of Linux';
   const { status, stderr, error } = spawnSync('unshare', [...roomFlags(), 'sh', '-c', ENTER, 'sh', 'true'], {
@@ -56,7 +56,7 @@ function numbersOfProcesses(): number[] {
   return readdirSync('/proc').flatMap((name) => (/^\d+$/.test(name) ? [Number(name)] : []));
 }
 
-/** What still runs of a scenario. Only to be asked inside. */
+/** Returns what still runs of a scenario. Only to be asked inside. */
 export function strangers(): number[] {
   return numbersOfProcesses().filter((pid) => !OURS.has(pid) && !isZombie(pid));
 }

@@ -11,7 +11,7 @@ const SCENARIO_MS = 180_000;
 
 type Verdict = { type: 'ok'; note: string } | { type: 'failed'; why: string } | { type: 'skipped'; why: string };
 
-/** Whether all of them held. */
+/** Says whether all of them held. */
 export async function runScenarios(scenarios: readonly Scenario[], programs: Programs): Promise<boolean> {
   const counts = { ok: 0, failed: 0, skipped: 0 };
   let current: World | undefined;

@@ -7,7 +7,7 @@ export interface Scenario {
   /** The programs it runs; the first one is the one it is about. */
   programs: readonly ProgramName[];
   name: string;
-  /** Whether the scenario makes its host itself. */
+  /** Says whether the scenario makes its host itself. */
   isBare?: boolean;
   /** Throws when something does not hold, `Skipped` when it cannot be tried here. May say what it measured. */
   run: (world: World) => Promise<string | void>;
@@ -35,7 +35,7 @@ export type Status = 'live-wake' | 'live-next-prompt' | 'offline';
 export interface Expected {
   /** `any` where both are true: it is woken, and the proof may come after the answer. */
   said: Status | 'any';
-  /** Whether the model sees the doorbell; without it, as `poste send` says. */
+  /** Says whether the model sees the doorbell; without it, as `poste send` says. */
   sees?: boolean;
   /** How long it may take until the model sees it. */
   seesWithinMs?: number;

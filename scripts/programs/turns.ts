@@ -23,7 +23,7 @@ interface ModelSetting {
   shell: (command: string) => Answer;
   /** How the program calls the tool that reads mail. */
   inbox: string;
-  /** Whether the model reads its mail when the doorbell rings (default: no). */
+  /** Says whether the model reads its mail when the doorbell rings (default: no). */
   readsMail?: boolean;
 }
 

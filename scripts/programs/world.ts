@@ -41,7 +41,7 @@ export function hasDoorbell(text: string): boolean {
   return timesRung(text) > 0;
 }
 
-/** How often the doorbell stands in a text. */
+/** Returns how often the doorbell stands in a text. */
 export function timesRung(text: string): number {
   return text.match(DOORBELL)?.length ?? 0;
 }
@@ -226,7 +226,7 @@ export class World {
     return within(forMs, () => this.rung(count));
   }
 
-  /** How many messages the reader has not read. */
+  /** Returns how many messages the reader has not read. */
   async unread(): Promise<number> {
     const list = await this.poste('inbox', 'list', '--as', READER, '--state', 'unread', '--json');
     return (JSON.parse(list) as { unread: number }).unread;
@@ -243,7 +243,7 @@ export class World {
     });
   }
 
-  /** What may explain a fault: what the terminals show, and what the model was last asked. */
+  /** Returns what may explain a fault: what the terminals show, and what the model was last asked. */
   async traces(): Promise<string> {
     const screens = await Promise.all(this.#terminals.map((terminal) => terminal.screen()));
     const asked = this.model.turns.slice(-2).map(({ newest }) => `asked: …${newest.slice(-300)}`);

@@ -16,6 +16,21 @@ export interface Timers {
   every(ms: number, run: () => void): Cancel;
 }
 
+/** Calls `run` once: when the time is over, or when `signal` aborts before. The returned function cancels both. */
+export function afterOrAborted(timers: Timers, ms: number, signal: AbortSignal, run: () => void): Cancel {
+  const end = (): void => {
+    cancel();
+    run();
+  };
+  const cancelTimer = timers.after(ms, end);
+  const cancel = (): void => {
+    cancelTimer();
+    signal.removeEventListener('abort', end);
+  };
+  signal.addEventListener('abort', end);
+  return cancel;
+}
+
 /** `count` bytes from a cryptographic source. */
 export type RandomBytes = (count: number) => Buffer;
 

@@ -28,7 +28,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/web': 230,
   'src/host/wire': 580,
   'src/http': 2280,
-  'src/lib': 2240,
+  'src/lib': 2260,
   'src/library': 1520,
   'src/protocol': 2890,
   'src/relay': 370,
@@ -54,7 +54,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/property': 3980,
   'test/spec': 6120,
   'test/support': 19370,
-  'test/unit': 8440,
+  'test/unit': 8460,
   'test/unit/cli': 8320,
   'test/unit/host': 17480,
   'test/unit/relay': 19240,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 87520,
-  test: 103060,
+  test: 103080,
   'bench scripts': 11530,
 };

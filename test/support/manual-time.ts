@@ -35,7 +35,7 @@ interface Timer {
 export class ManualTimers implements Timers {
   #nowMs = 0;
   readonly #timers = new Set<Timer>();
-  /** Returns who waits for a timer, and of which length. */
+  /** Those that wait for a timer, and of which length. */
   readonly #waiting = new Set<{ ms: number; found: () => void }>();
 
   after(ms: number, run: () => void): Cancel {

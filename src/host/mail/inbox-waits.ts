@@ -5,7 +5,7 @@
  * What an agent waits for is marked notified when its caller says that it passed the answer on, and at the answer where
  * the caller says nothing of that kind. A wait leaves nothing behind, however it ends.
  */
-import type { Timers } from '../../lib/clock.ts';
+import { type Timers, afterOrAborted } from '../../lib/clock.ts';
 import type { HostContext } from '../base/context.ts';
 import type { WaitingCall } from '../base/waiting-calls.ts';
 import { UNREAD_SHOWN_MAX } from '../contract/limits.ts';
@@ -74,13 +74,10 @@ function isEmpty({ result }: ListPage): boolean {
 
 /** The call goes on until its caller says what became of the answer, has gone, or lets the time pass. */
 function hand(call: WaitingCall, { timers, signal }: Waiter, fresh: readonly number[]): void {
-  const end = (): void => call.end();
-  const cancel = timers.after(PASSED_ON_MS, end);
-  signal.addEventListener('abort', end);
-  call.answer(fresh, () => {
-    cancel();
-    signal.removeEventListener('abort', end);
-  });
+  call.answer(
+    fresh,
+    afterOrAborted(timers, PASSED_ON_MS, signal, () => call.end()),
+  );
 }
 
 /** The caller of a wait passed the answer on to its agent, or could not. */
@@ -121,12 +118,10 @@ async function lookUntil<T>(
   let hasChanged = false;
   let isOver = signal.aborted || waitMs === 0;
   let goOn: (() => void) | undefined;
-  const end = (): void => {
+  const cancel = afterOrAborted(timers, waitMs, signal, () => {
     isOver = true;
     goOn?.();
-  };
-  const cancel = timers.after(waitMs, end);
-  signal.addEventListener('abort', end);
+  });
   const ifOwn = (event: { agentId: AgentId }): void => {
     if (event.agentId !== agentId) return;
     call?.unsettle();
@@ -148,7 +143,6 @@ async function lookUntil<T>(
     }
   } finally {
     endListening();
-    signal.removeEventListener('abort', end);
     cancel();
   }
 }

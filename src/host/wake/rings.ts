@@ -8,7 +8,7 @@
  */
 import { isSameProcess } from '../agents/sessions.ts';
 import type { SessionRow } from '../core/session-rows.ts';
-import type { Timers } from '../../lib/clock.ts';
+import { type Timers, afterOrAborted } from '../../lib/clock.ts';
 
 type Seat = Pick<SessionRow, 'agentId' | 'sessionId' | 'process'>;
 
@@ -79,14 +79,11 @@ export class Ring {
   async isProven(withinMs: number, signal: AbortSignal): Promise<boolean> {
     if (this.#isProven || withinMs === 0 || signal.aborted) return this.#isProven;
     await new Promise<void>((resolve) => {
-      const over = (): void => {
+      const cancel = afterOrAborted(this.#timers, withinMs, signal, resolve);
+      void this.#proof.then(() => {
         cancel();
-        signal.removeEventListener('abort', over);
         resolve();
-      };
-      const cancel = this.#timers.after(withinMs, over);
-      signal.addEventListener('abort', over);
-      void this.#proof.then(over);
+      });
     });
     return this.#isProven;
   }

@@ -5,7 +5,7 @@
  * agent got it, only the proof (rings.ts). A session has one waiter: a new wait ends the one before it, which a hook of
  * an earlier turn left behind.
  */
-import type { Timers } from '../../lib/clock.ts';
+import { type Timers, afterOrAborted } from '../../lib/clock.ts';
 import { isSameProcess } from '../agents/sessions.ts';
 import type { SessionWaitResult } from '../contract/agents.ts';
 import type { AgentId } from '../core/rows.ts';
@@ -48,13 +48,10 @@ export class Waiters {
     return new Promise((resolve) => {
       const answer = (result: SessionWaitResult): void => {
         cancel();
-        signal.removeEventListener('abort', give);
         if (this.#waiting.get(key) === answer) this.#waiting.delete(key);
         resolve(result);
       };
-      const give = (): void => answer(NOTHING);
-      const cancel = this.#parts.timers.after(waitMs, give);
-      signal.addEventListener('abort', give);
+      const cancel = afterOrAborted(this.#parts.timers, waitMs, signal, () => answer(NOTHING));
       this.#waiting.set(key, answer);
     });
   }
@@ -81,13 +78,10 @@ export class Waiters {
     return new Promise<TryWakeOutcome>((resolve) => {
       const over = (outcome: TryWakeOutcome): void => {
         cancel();
-        signal.removeEventListener('abort', give);
         this.#handed.delete(key);
         resolve(outcome);
       };
-      const give = (): void => over('unheard');
-      const cancel = this.#parts.timers.after(HEARD_MS, give);
-      signal.addEventListener('abort', give);
+      const cancel = afterOrAborted(this.#parts.timers, HEARD_MS, signal, () => over('unheard'));
       this.#handed.set(key, { ring, over });
       answer({ event: 'doorbell', ring, text });
     });

@@ -2,7 +2,7 @@
 import { expect, test, vi } from 'vitest';
 import { Activity } from '../../../src/relay/operator/activity.ts';
 import { SAMPLE_EVERY_MS, Sampler } from '../../../src/relay/operator/sampler.ts';
-import { guardedTimers } from '../../../src/lib/clock.ts';
+import { afterOrAborted, guardedTimers } from '../../../src/lib/clock.ts';
 import { HEARTBEAT_EVERY_MS } from '../../../src/protocol/limits.ts';
 import { FIRST_ADAPTER } from '../../support/adapters.ts';
 import { relayForTest } from '../../support/http-relay.ts';
@@ -11,6 +11,24 @@ import { ManualClock, ManualTimers } from '../../support/manual-time.ts';
 const tooManyFiles = (): never => {
   throw Object.assign(new Error('EMFILE: too many open files'), { code: 'EMFILE' });
 };
+
+test('a wait ends once: by its time, or before by its signal, and leaves neither timer nor listener', () => {
+  const timers = new ManualTimers();
+  const ends: string[] = [];
+  const wait = (name: string): { caller: AbortController; cancel: () => void } => {
+    const caller = new AbortController();
+    return { caller, cancel: afterOrAborted(timers, 10, caller.signal, () => void ends.push(name)) };
+  };
+  const late = wait('late');
+  const gone = wait('gone');
+  const over = wait('over');
+  over.cancel();
+  gone.caller.abort();
+  expect([ends, timers.count]).toEqual([['gone'], 1]);
+  timers.pass(10);
+  for (const { caller } of [late, gone, over]) caller.abort();
+  expect([ends, timers.count]).toEqual([['gone', 'late'], 0]);
+});
 
 test('what a callback throws is told, and the next time it runs again', () => {
   const timers = new ManualTimers();
