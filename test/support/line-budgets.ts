@@ -11,7 +11,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/agents': 800,
   'src/host/api': 780,
   'src/host/base': 710,
-  'src/host/contract': 1710,
+  'src/host/contract': 1690,
   'src/host/core': 2480,
   'src/host/doctor': 1380,
   'src/host/hooks': 1710,
@@ -19,7 +19,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/lan': 1590,
   'src/host/mail': 2740,
   'src/host/mailbox': 460,
-  'src/host/mcp': 1290,
+  'src/host/mcp': 1330,
   'src/host/outbox': 1130,
   'src/host/peers': 760,
   'src/host/relay': 2760,
@@ -48,7 +48,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/browser': 2370,
   'test/control': 760,
   'test/crash': 1630,
-  'test/e2e': 3500,
+  'test/e2e': 3490,
   'test/http': 9820,
   'test/postgres': 2090,
   'test/property': 3980,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 19370,
   'test/unit': 8460,
   'test/unit/cli': 8320,
-  'test/unit/host': 17480,
+  'test/unit/host': 17560,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 87520,
-  test: 103080,
+  src: 87540,
+  test: 103150,
   'bench scripts': 11530,
 };

@@ -31,49 +31,38 @@ const messageId = Type.String({
   minLength: 1,
   maxLength: 128,
   pattern: '^[A-Za-z0-9._-]+$',
-  description: 'A message id.',
 });
 const kind = Type.Enum([...MESSAGE_KINDS], TEXT);
-const KIND_NOTE =
-  'request, task, decision and alert wake an idle recipient; message and reply only with needs_reply, an ' +
-  '@mention, or as the answer to a message of its own with needs_reply; status never.';
-const origin = Type.Enum([...ORIGINS], {
-  ...TEXT,
-  description: 'external when the content comes from outside: a web page, an issue, a PR comment, an e-mail.',
-});
+const origin = Type.Enum([...ORIGINS], TEXT);
 const refs = Type.Array(Type.String({ maxLength: REF_CHARACTERS_MAX }), {
   maxItems: REFS_MAX,
   default: [],
-  description: 'What the message refers to: paths, links, commits.',
 });
-const needsReply = Type.Boolean({ default: false, description: 'Whether an answer is needed.' });
+const needsReply = Type.Boolean({ default: false });
 const idempotencyKey = Type.String({
   maxLength: IDEMPOTENCY_KEY_CHARACTERS_MAX,
-  description: 'The same key twice sends only once, for 30 days. Makes it safe to send again after an uncertain send.',
 });
 const body = Type.String({ maxLength: BODY_CHARACTERS_MAX });
 const subject = Type.String({ minLength: 1, maxLength: SUBJECT_CHARACTERS_MAX });
 
 export const SendInput = Type.Object(
   {
-    to: Type.Array(
-      Type.String({
-        minLength: 1,
-        maxLength: ADDRESS_CHARACTERS_MAX,
-        description: 'An agent name, agent@host, role:<role>, * for everyone, or owner.',
-      }),
-      { minItems: 1, maxItems: TO_MAX },
-    ),
+    to: Type.Array(Type.String({ minLength: 1, maxLength: ADDRESS_CHARACTERS_MAX }), {
+      minItems: 1,
+      maxItems: TO_MAX,
+      description: 'agent, agent@host, role:<role>, * (everyone) or owner',
+    }),
     subject,
     body,
-    kind: Type.Optional(Type.Enum([...MESSAGE_KINDS], { ...TEXT, default: 'message', description: KIND_NOTE })),
-    reply_to: Type.Optional(
-      Type.String({ ...messageId, description: 'The id of the message being answered; keeps the thread.' }),
-    ),
+    kind: Type.Optional(Type.Enum([...MESSAGE_KINDS], { ...TEXT, default: 'message' })),
+    /** The id of the message being answered; keeps the thread. */
+    reply_to: Type.Optional(messageId),
     needs_reply: Type.Optional(needsReply),
     refs: Type.Optional(refs),
     idempotency_key: Type.Optional(idempotencyKey),
-    origin: Type.Optional(origin),
+    origin: Type.Optional(
+      Type.Enum([...ORIGINS], { ...TEXT, description: 'external: content of a web page, an issue, an e-mail' }),
+    ),
   },
   CLOSED,
 );
@@ -84,10 +73,8 @@ export const ReplyInput = Type.Object(
     message_id: messageId,
     body,
     subject: Type.Optional(subject),
-    kind: Type.Optional(Type.Enum([...MESSAGE_KINDS], { ...TEXT, default: 'reply', description: KIND_NOTE })),
-    to_all: Type.Optional(
-      Type.Boolean({ default: false, description: 'Also to all other recipients of the message.' }),
-    ),
+    kind: Type.Optional(Type.Enum([...MESSAGE_KINDS], { ...TEXT, default: 'reply' })),
+    to_all: Type.Optional(Type.Boolean({ default: false, description: 'also to its other recipients' })),
     needs_reply: Type.Optional(needsReply),
     refs: Type.Optional(refs),
     idempotency_key: Type.Optional(idempotencyKey),
@@ -133,7 +120,7 @@ export type SendResult = Static<typeof SendResult>;
 
 export const AgentsInput = Type.Object(
   {
-    host: Type.Optional(Type.String({ minLength: 1, maxLength: 64, description: 'Only agents of this host.' })),
+    host: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
     role: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
   },
   CLOSED,
@@ -160,7 +147,8 @@ export const AgentsResult = Type.Object({
 export type AgentsResult = Static<typeof AgentsResult>;
 
 const limit = Type.Integer({ minimum: 1, maximum: LIST_LIMIT_MAX });
-const cursor = Type.String({ minLength: 1, maxLength: 200, description: 'next_cursor of the page before.' });
+/** next_cursor of the page before. */
+const cursor = Type.String({ minLength: 1, maxLength: 200 });
 const messageIds = Type.Array(messageId, { minItems: 1, maxItems: READ_MAX });
 
 /** One tool with an action: each member belongs to the actions its description names. */
@@ -171,35 +159,25 @@ export const InboxInput = Type.Object(
         ...TEXT,
         default: 'list',
         description:
-          'list: summaries, newest first. read: whole messages, which marks those read that are shown to the ' +
-          'end, unless peek is true. mark_read, ack: of message_ids. thread: the conversation of thread, oldest ' +
-          'first, what this agent sent included; it marks nothing. sent: what became of what you sent (or of ' +
-          'message_ids). waiting: answers that you owe and are owed.',
+          'list: unread summaries, newest first. read: whole messages, marked read unless peek. mark_read. ack: ' +
+          'dealt with. thread: a conversation, oldest first. sent: what became of your mail. waiting: answers that ' +
+          'you owe and are owed.',
       }),
     ),
-    state: Type.Optional(Type.Enum(['unread', 'unacked', 'all'], { ...TEXT, description: 'list: unread by default.' })),
+    state: Type.Optional(Type.Enum(['unread', 'unacked', 'all'], TEXT)),
     message_ids: Type.Optional(messageIds),
     thread: Type.Optional(messageId),
-    peek: Type.Optional(Type.Boolean({ description: 'read: leave the messages unread.' })),
+    peek: Type.Optional(Type.Boolean()),
     limit: Type.Optional(limit),
     cursor: Type.Optional(cursor),
     wait_seconds: Type.Optional(
-      Type.Integer({ maximum: LIST_WAIT_SECONDS_MAX, minimum: 0, description: 'list: wait for mail.' }),
+      Type.Integer({ maximum: LIST_WAIT_SECONDS_MAX, minimum: 0, description: 'list: wait for mail' }),
     ),
-    reply_to: Type.Optional(Type.String({ maxLength: 128, description: 'list: answers to this message.' })),
-    max_bytes: Type.Optional(
-      Type.Integer({
-        minimum: 1024,
-        maximum: READ_BYTES_MAX,
-        description: 'read, thread: at most so many bytes of bodies.',
-      }),
-    ),
-    body_offset: Type.Optional(
-      Type.Integer({
-        minimum: 0,
-        description: 'read of one message: go on from next_body_offset of the answer before.',
-      }),
-    ),
+    reply_to: Type.Optional(Type.String({ maxLength: 128, description: 'list: answers to this message' })),
+    /** Of read and thread: at most so many bytes of bodies. */
+    max_bytes: Type.Optional(Type.Integer({ minimum: 1024, maximum: READ_BYTES_MAX })),
+    /** Of read of one message: next_body_offset of the answer before. */
+    body_offset: Type.Optional(Type.Integer({ minimum: 0 })),
   },
   CLOSED,
 );

@@ -176,7 +176,7 @@ function adviseToWake(mail: Mail, recipients: SendResult['recipients']): void {
   const mentioned = mentionsIn(body);
   const wakes = ({ peer, address }: RemoteTarget): boolean => {
     const names = [partsOfAddress(address)?.name ?? address];
-    // Which agent there asked is known to its host alone.
+    // Only its host knows the agent that asked.
     const answered = answers?.fromPeer === peer.peerId ? { ...answers, fromAgent: null } : undefined;
     return wakesRecipient(mail, () => mentioned, { agentId: null, names, host: peer.hostName }, answered);
   };

@@ -23,7 +23,6 @@ import {
   type StandardSchemaWithJSON,
 } from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
-import type { TSchema } from 'typebox';
 import { type DaemonClient, CallFailed } from '../api/client.ts';
 import { AgentSession, type ClaudeInbox, type ServerLog } from './agent-session.ts';
 import { type ClientStreams, ClientTransport } from './client-transport.ts';
@@ -32,7 +31,7 @@ import { INBOX_URI, InboxWatch, addInboxResource } from './inbox-resource.ts';
 import { asksToWait, callWaiting, type WaitingCallParts } from './waiting-call.ts';
 import { systemTimers, type Timers } from '../../lib/clock.ts';
 import { OPERATIONS, type ProblemAnswer } from '../api/operations.ts';
-import { SHOWN_AT_ONCE, TOOLS, type Tool, instructionsFor } from './tools.ts';
+import { SHOWN_AT_ONCE, TOOLS, type Tool, instructionsFor, listedInput, listedOutput } from './tools.ts';
 
 export interface McpOptions {
   client: DaemonClient;
@@ -133,8 +132,11 @@ export function toolServer({ watch, version, log, ...parts }: ToolServerOptions)
   );
   for (const tool of TOOLS) {
     const { input, output } = OPERATIONS[tool.operation];
-    const { name, title, description, annotations, isShownAtOnce } = tool;
-    const schemas = { inputSchema: schemaForTools(input), outputSchema: schemaForTools(output) };
+    const { name, title, description, annotations, isShownAtOnce, unlisted } = tool;
+    const schemas = {
+      inputSchema: schemaForTools(listedInput(input, unlisted)),
+      outputSchema: schemaForTools(listedOutput(output)),
+    };
     const config = { title, description, annotations, ...schemas, ...(isShownAtOnce ? { _meta: SHOWN_AT_ONCE } : {}) };
     const registered = server.registerTool(name, config, (given, { mcpReq }) =>
       answered(parts, tool, given, mcpReq, log),
@@ -181,6 +183,6 @@ const ANY_VALUE: jsonSchemaValidator = {
 };
 
 /** A schema for clients to see. */
-function schemaForTools(schema: TSchema): StandardSchemaWithJSON {
+function schemaForTools(schema: object): StandardSchemaWithJSON {
   return fromJsonSchema(schema as JsonSchemaType, ANY_VALUE);
 }

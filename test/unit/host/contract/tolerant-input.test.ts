@@ -1,4 +1,4 @@
-/** What agents write wrong costs no turn: inputs of the mail operations, as the daemon parses them. */
+/** The daemon takes inputs of the mail operations as agents write them, where they can mean only one thing. */
 import { describe, expect, test } from 'vitest';
 import { parseOperationInput } from '../../../../src/host/api/handlers.ts';
 import type { OperationName } from '../../../../src/host/api/operations.ts';
