@@ -55,7 +55,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 6120,
   'test/support': 19370,
   'test/unit': 8460,
-  'test/unit/cli': 8320,
+  'test/unit/cli': 8330,
   'test/unit/host': 17560,
   'test/unit/relay': 19240,
 };
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 87540,
-  test: 103150,
+  test: 103170,
   'bench scripts': 11530,
 };

@@ -102,8 +102,8 @@ function pathsThere(context: CommandContext): HostPaths | undefined {
 const LISTED_MS = 50;
 /** The session of an agent begins by then, also with a client that says nothing. */
 const SILENT_MS = 1000;
-/** The beginning of a longer line is for the server. */
-const LINE_BYTES_MAX = 1 << 16;
+/** No client begins with more: a longer line, or ever more lines, are for the server. */
+const BEGUN_BYTES_MAX = 1 << 16;
 const LINE_END = 0x0a;
 
 /**
@@ -117,6 +117,7 @@ function begunInput(
 ): Promise<Buffer | undefined> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
+    let bytes = 0;
     let rest: Buffer = Buffer.alloc(0);
     let isOver = false;
     const finish = (begun?: Buffer): void => {
@@ -131,11 +132,12 @@ function begunInput(
     let timer = setTimeout(serve, SILENT_MS);
     const take = (chunk: Buffer): void => {
       chunks.push(chunk);
+      bytes += chunk.length;
       const { answers, left, isForServer } = answersTo(Buffer.concat([rest, chunk]), first);
       rest = left;
       if (answers !== '') stdout.write(answers);
       clearTimeout(timer);
-      if (isForServer || rest.length > LINE_BYTES_MAX) serve();
+      if (isForServer || bytes > BEGUN_BYTES_MAX) serve();
       else timer = setTimeout(serve, first.isListed ? LISTED_MS : SILENT_MS);
     };
     // They stay: an error of what was written last, or of reading, would end the process.

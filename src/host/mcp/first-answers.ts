@@ -42,7 +42,7 @@ export class FirstAnswers {
   readonly answered = new Set<RequestId>();
   readonly #ready: ReadyAnswers;
   readonly #agent: string;
-  /** By which the client speaks; absent before its first request. */
+  /** The client speaks by it. Absent before its first request. */
   #revision: string | undefined;
   #isListed = false;
   #isOver = false;

@@ -162,6 +162,19 @@ describe('the server', () => {
     expect(handed).toMatchObject([{ read: BEGIN + long, options: { answered: new Set([0]) } }]);
   });
 
+  test('comes for a client that asks on and on', async () => {
+    const { stdin, stdout, ended } = begun();
+    stdout.resume();
+    stdin.write(BEGIN);
+    for (let id = 2; handed.length === 0 && id < 10_000; id++) {
+      stdin.write(request(id, 'ping'));
+      if (id % 50 === 0) await new Promise(setImmediate);
+    }
+    expect(handed).toHaveLength(1);
+    stdin.end();
+    await ended;
+  });
+
   test('does not come when the client leaves, or a signal comes, before it', async () => {
     const left = begun();
     left.stdin.end(BEGIN);
