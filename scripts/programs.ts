@@ -21,6 +21,7 @@ import { MCP_SCENARIOS } from './programs/inspector-scenarios.ts';
 import { OTHER_SCENARIOS } from './programs/other-scenarios.ts';
 import { SETUP_SCENARIOS } from './programs/setup-scenarios.ts';
 import { START_SCENARIOS } from './programs/start-scenarios.ts';
+import { TOOL_SCENARIOS } from './programs/tool-scenarios.ts';
 import type { Programs } from './programs/world.ts';
 
 const SCENARIOS = [
@@ -30,6 +31,7 @@ const SCENARIOS = [
   ...APPROVAL_SCENARIOS,
   ...OTHER_SCENARIOS,
   ...SETUP_SCENARIOS,
+  ...TOOL_SCENARIOS,
   ...MCP_SCENARIOS,
   ...START_SCENARIOS,
 ];

@@ -8,7 +8,16 @@ import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
-export const PROGRAM_NAMES = ['claude', 'codex', 'gemini', 'opencode', 'inspector'] as const;
+export const PROGRAM_NAMES = [
+  'claude',
+  'codex',
+  'gemini',
+  'qwen',
+  'opencode',
+  'copilot',
+  'cline',
+  'inspector',
+] as const;
 export type ProgramName = (typeof PROGRAM_NAMES)[number];
 
 export function isProgramName(name: string): name is ProgramName {
@@ -39,6 +48,9 @@ const PUBLISHED: Readonly<Record<ProgramName, Published>> = {
     file: `@openai/codex-${SYSTEM}/vendor/${CODEX_SYSTEM}/bin/codex`,
   },
   gemini: { package: '@google/gemini-cli', version: '0.61.0', file: '@google/gemini-cli/bundle/gemini.js' },
+  qwen: { package: '@qwen-code/qwen-code', version: '0.24.4', file: '@qwen-code/qwen-code/cli-entry.js' },
+  copilot: { package: '@github/copilot', version: '1.0.102', file: `@github/copilot-${SYSTEM}/copilot` },
+  cline: { package: 'cline', version: '3.0.65', file: `@cline/cli-${SYSTEM}/bin/cline` },
   opencode: { package: 'opencode-ai', version: '1.18.33', file: `opencode-${SYSTEM}/bin/opencode` },
   inspector: {
     package: '@modelcontextprotocol/inspector',

@@ -1,4 +1,4 @@
-/** Gemini CLI and OpenCode in a scenario: their settings, with what `poste hooks install` writes into them. */
+/** Gemini CLI, Qwen Code and OpenCode in a scenario: their settings, with what `poste hooks install` writes there. */
 import type { ChildProcess } from 'node:child_process';
 import { usualModel } from './turns.ts';
 import { until } from '../until.ts';
@@ -20,6 +20,35 @@ export async function geminiHome(world: World): Promise<void> {
     inbox: 'mcp_poste_mail_inbox',
   });
   await world.poste('hooks', 'install', 'gemini', '--agent', READER, '--allow-tools');
+}
+
+/** A home in which Qwen Code asks for no login and talks to the model by script, without a word of Poste. */
+export function bareQwenHome(world: World): void {
+  Object.assign(world.env, { ANTHROPIC_API_KEY: 'none', ANTHROPIC_BASE_URL: world.model.url });
+  world.write('.qwen/settings.json', {
+    security: { auth: { selectedType: 'anthropic' }, folderTrust: { enabled: false } },
+    model: { name: 'claude-sonnet-4-5' },
+    general: { enableAutoUpdate: false },
+    privacy: { usageStatisticsEnabled: false },
+    telemetry: { enabled: false },
+    // Else its own model judges each call of a tool, and another one what to remember of the turn.
+    tools: { approvalMode: 'default' },
+    memory: { enableManagedAutoMemory: false, enableManagedAutoDream: false },
+  });
+}
+
+export async function qwenHome(world: World, { readsMail = false } = {}): Promise<void> {
+  bareQwenHome(world);
+  usualModel(world, {
+    shell(command) {
+      // It refuses a command that only waits and does not say so.
+      const input = { command: `${command} # intentional-sleep: a scenario`, is_background: false };
+      return { type: 'tool', name: 'run_shell_command', input };
+    },
+    inbox: 'mcp__poste__mail_inbox',
+    readsMail,
+  });
+  await world.poste('setup', '--yes', '--no-service', '--allow-tools', '--agent', `qwen=${READER}`);
 }
 
 /** A home in which OpenCode talks to the model by script. */

@@ -1,8 +1,8 @@
-/** What Gemini CLI and OpenCode do with Poste, by the hooks and the plugin that `poste hooks install` writes. */
-import { geminiHome, openCodeHome, openCodeServer } from './other-programs.ts';
+/** What Gemini CLI, Qwen Code and OpenCode do with Poste, by the hooks and the plugin that it writes for them. */
+import { geminiHome, openCodeHome, openCodeServer, qwenHome } from './other-programs.ts';
 import { check, rest, saidIsWhatHappens, type Scenario, scenario } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
-import { prompt, PROMPTS, SLOW_END, SLOW_MS, SETTLE_MS, idle } from './turns.ts';
+import { idle, prompt, PROMPTS, refusedTurn, SETTLE_MS, SLOW_END, SLOW_MS } from './turns.ts';
 import { until } from '../until.ts';
 import type { World } from './world.ts';
 
@@ -12,9 +12,46 @@ const SOON_MS = 8000;
 /** The processes in which the plugin of OpenCode waits. */
 const WAITS = /session\0wait\0/;
 
-async function geminiSession(world: World): Promise<Terminal> {
-  await geminiHome(world);
-  const terminal = await world.terminal('gemini');
+/** A program that is woken by keys in its pane of tmux. */
+interface PaneProgram {
+  name: 'gemini' | 'qwen';
+  home: (world: World) => Promise<void>;
+  settings: string;
+  /** Its dialog for a command of the shell. */
+  dialog: RegExp;
+  /** What its user has on the screen, by keys, and what shows it: nothing is submitted to it. */
+  occupied: Readonly<Record<string, readonly [keys: readonly string[], shown: RegExp]>>;
+}
+
+const GEMINI: PaneProgram = {
+  name: 'gemini',
+  home: geminiHome,
+  settings: '.gemini/settings.json',
+  dialog: /Allow once/,
+  occupied: {
+    'a prompt half typed': [['half a thought'], /> half a thought/],
+    'its shell mode': [['!'], /! +Type your shell command/],
+    'a shell command half typed': [['!', 'touch x; echo '], /! touch x; echo/],
+    'its settings open': [['/settings', 'Enter'], /Use Enter to select/],
+  },
+};
+
+const QWEN: PaneProgram = {
+  name: 'qwen',
+  home: qwenHome,
+  settings: '.qwen/settings.json',
+  dialog: /Yes, allow once/,
+  occupied: {
+    'a prompt half typed': [['half a thought'], /> half a thought/],
+    'its shell mode': [['!'], /\n! +Type your message/],
+    'a shell command half typed': [['!', 'touch x; echo '], /! touch x; echo/],
+    'its settings open': [['/settings', 'Enter'], /Use Enter to select/],
+  },
+};
+
+async function session({ name, home }: PaneProgram, world: World): Promise<Terminal> {
+  await home(world);
+  const terminal = await world.terminal(name);
   await terminal.shows(/Type your message/);
   // Its hooks have begun the session. An Enter that comes before that, or a moment later, is lost.
   await until('the session is known to Poste', async () => (await world.presence()).includes('live') || undefined);
@@ -28,18 +65,15 @@ async function waitsForDoorbell(world: World): Promise<void> {
   await rest(SETTLE_MS);
 }
 
-/** What its user has on the screen, by keys, and what shows it: nothing is submitted to it. */
-const OCCUPIED: Readonly<Record<string, readonly [keys: readonly string[], shown: RegExp]>> = {
-  'a prompt half typed': [['half a thought'], /> half a thought/],
-  'its shell mode': [['!'], /! +Type your shell command/],
-  'a shell command half typed': [['!', 'touch x; echo '], /! touch x; echo/],
-  'its settings open': [['/settings', 'Enter'], /Use Enter to select/],
-};
+/** Qwen Code hides its scroll bars after a while. */
+function withoutBars(screen: string): string {
+  return screen.replaceAll(/[ │█]+$/gm, '');
+}
 
-const OCCUPIED_SCENARIOS = Object.entries(OCCUPIED).map(
-  ([state, [keys, shown]]): Scenario =>
-    scenario('gemini', `${state}: nothing is typed`, async (world) => {
-      const terminal = await geminiSession(world);
+function occupiedScenarios(program: PaneProgram): Scenario[] {
+  return Object.entries(program.occupied).map(([state, [keys, shown]]) =>
+    scenario(program.name, `${state}: nothing is typed`, async (world) => {
+      const terminal = await session(program, world);
       await idle(world, terminal);
       for (const key of keys) {
         await (key === 'Enter' ? terminal.press(key) : terminal.type(key));
@@ -47,44 +81,55 @@ const OCCUPIED_SCENARIOS = Object.entries(OCCUPIED).map(
       }
       await terminal.shows(shown);
       await rest(SETTLE_MS);
-      const [before, settings] = [await terminal.screen(), world.read('.gemini/settings.json')];
+      const [before, settings] = [await terminal.screen(), world.read(program.settings)];
       const note = await saidIsWhatHappens(world, { said: 'live-next-prompt', sees: false });
-      check((await terminal.screen()) === before, 'its screen has changed');
-      check(world.read('.gemini/settings.json') === settings, 'its settings have changed');
+      check(withoutBars(await terminal.screen()) === withoutBars(before), 'its screen has changed');
+      check(world.read(program.settings) === settings, 'its settings have changed');
       return note;
     }),
-);
+  );
+}
 
-const GEMINI_SCENARIOS: readonly Scenario[] = [
-  ...OCCUPIED_SCENARIOS,
-  scenario('gemini', 'idle after a turn, in tmux: woken', async (world) => {
-    const terminal = await geminiSession(world);
-    await idle(world, terminal);
-    return saidIsWhatHappens(world, { said: 'live-wake' });
-  }),
-  scenario('gemini', 'at work, while the model speaks: read after the turn', async (world) => {
-    const terminal = await geminiSession(world);
-    await prompt(world, terminal, PROMPTS.slow);
-    await rest(500);
-    const before = world.model.turns.length;
-    const { status } = await world.send();
-    const asked = await world.rungWithin(SLOW_MS + SOON_MS, before);
-    check(asked !== undefined, `poste send said ${status}, and the model did not see it`);
-    check(asked.whole.includes(SLOW_END), 'its answer was cut off');
-    return `said ${status}`;
-  }),
-  scenario('gemini', 'at a permission dialog: nothing is typed into it, and read after the turn', async (world) => {
-    const terminal = await geminiSession(world);
-    await prompt(world, terminal, PROMPTS.tool);
-    await terminal.shows(/Allow once/);
-    const before = world.model.turns.length;
-    const note = await saidIsWhatHappens(world, { said: 'live-next-prompt', sees: false });
-    check(/Allow once/.test(await terminal.screen()), 'the dialog is gone');
-    await terminal.press('Enter');
-    check((await world.rungWithin(SLOW_MS + SOON_MS, before)) !== undefined, 'the model did not see it after the turn');
-    return note;
-  }),
-];
+function paneScenarios(program: PaneProgram): Scenario[] {
+  return [
+    ...occupiedScenarios(program),
+    scenario(program.name, 'idle after a turn, in tmux: woken', async (world) => {
+      const terminal = await session(program, world);
+      await idle(world, terminal);
+      return saidIsWhatHappens(world, { said: 'live-wake' });
+    }),
+    scenario(program.name, 'at work, while the model speaks: read after the turn', async (world) => {
+      const terminal = await session(program, world);
+      await prompt(world, terminal, PROMPTS.slow);
+      await rest(500);
+      const before = world.model.turns.length;
+      const { status } = await world.send();
+      const asked = await world.rungWithin(SLOW_MS + SOON_MS, before);
+      check(asked !== undefined, `poste send said ${status}, and the model did not see it`);
+      check(asked.whole.includes(SLOW_END), 'its answer was cut off');
+      return `said ${status}`;
+    }),
+    scenario(program.name, 'at a permission dialog: nothing is typed, and read after the turn', async (world) => {
+      const terminal = await session(program, world);
+      await prompt(world, terminal, PROMPTS.tool);
+      await terminal.shows(program.dialog);
+      const before = world.model.turns.length;
+      const note = await saidIsWhatHappens(world, { said: 'live-next-prompt', sees: false });
+      check(program.dialog.test(await terminal.screen()), 'the dialog is gone');
+      await terminal.press('Enter');
+      const asked = await world.rungWithin(SLOW_MS + SOON_MS, before);
+      check(asked !== undefined, 'the model did not see it after the turn');
+      return note;
+    }),
+  ];
+}
+
+/** No hook of Gemini CLI tells of a turn that failed. */
+const REFUSED_QWEN = scenario('qwen', 'its model refuses the turn that mail began: woken again', async (world) => {
+  const reading = { ...QWEN, home: (here: World) => qwenHome(here, { readsMail: true }) };
+  await idle(world, await session(reading, world));
+  return refusedTurn(world);
+});
 
 const OPENCODE_SCENARIOS: readonly Scenario[] = [
   scenario('opencode', 'serve, idle after a turn: woken', async (world) => {
@@ -112,6 +157,15 @@ const OPENCODE_SCENARIOS: readonly Scenario[] = [
     check(asked.newest.includes('tool_result'), 'it came in a turn of its own');
     await turn;
     return `said ${status}, ${isAsked ? 'when the model had seen it' : 'before the model saw it'}`;
+  }),
+  scenario('opencode', 'run, mail during its turn: no line, and its answer stays', async (world) => {
+    await openCodeHome(world);
+    const run = world.run('opencode', ['run', PROMPTS.slow]);
+    await until('the model is asked', () => world.model.turns.length > 0 || undefined);
+    const note = await saidIsWhatHappens(world, { said: 'offline', sees: false });
+    const { stdout } = await run;
+    check(stdout.includes(SLOW_END) && !stdout.includes('Done.'), `its answer is ${stdout}`);
+    return note;
   }),
   scenario(
     'opencode',
@@ -141,4 +195,9 @@ const OPENCODE_SCENARIOS: readonly Scenario[] = [
   ),
 ];
 
-export const OTHER_SCENARIOS: readonly Scenario[] = [...GEMINI_SCENARIOS, ...OPENCODE_SCENARIOS];
+export const OTHER_SCENARIOS: readonly Scenario[] = [
+  ...paneScenarios(GEMINI),
+  ...paneScenarios(QWEN),
+  REFUSED_QWEN,
+  ...OPENCODE_SCENARIOS,
+];

@@ -90,15 +90,15 @@ export async function refusedTurn(world: World): Promise<string> {
 }
 
 /** What the model does with the mail tools when it is told to, in this order; nothing that a tool says changes it. */
-const MAIL_TOOLS = ['mail_agents', 'mail_inbox', 'mail_reply', 'mail_send'] as const;
+export const MAIL_TOOLS = ['mail_agents', 'mail_inbox', 'mail_reply', 'mail_send'] as const;
 export type MailTool = (typeof MAIL_TOOLS)[number];
 
 /** The subject of the mail that the model sends, and the text of its reply. */
 const SENT_SUBJECT = 'From the agent';
 const REPLY_BODY = 'I have looked.';
 
-/** The model uses every mail tool once, when it is prompted so. Resolves with the mail that it is to answer. */
-export async function everyToolModel(world: World): Promise<void> {
+/** The model uses every mail tool once, when it is prompted so. The program puts `prefix` before their names. */
+export async function everyToolModel(world: World, prefix = 'mcp__poste__'): Promise<void> {
   const { messageId } = await world.send();
   const inputs: Record<MailTool, Record<string, unknown>> = {
     mail_agents: {},
@@ -110,7 +110,7 @@ export async function everyToolModel(world: World): Promise<void> {
   world.model.script = ({ newest }) => {
     if (newest.includes(PROMPTS.mail)) left.push(...MAIL_TOOLS);
     const tool = left.shift();
-    return tool && { type: 'tool', name: `mcp__poste__${tool}`, input: inputs[tool] };
+    return tool && { type: 'tool', name: `${prefix}${tool}`, input: inputs[tool] };
   };
 }
 

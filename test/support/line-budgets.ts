@@ -1,7 +1,7 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4330,
-  scripts: 7210,
+  scripts: 7450,
   'src/cli': 610,
   'src/cli/host': 3000,
   'src/cli/lib': 2520,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 19370,
   'test/unit': 8460,
   'test/unit/cli': 8330,
-  'test/unit/host': 17560,
+  'test/unit/host': 17580,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 87540,
-  test: 103170,
-  'bench scripts': 11530,
+  src: 87550,
+  test: 103190,
+  'bench scripts': 11770,
 };

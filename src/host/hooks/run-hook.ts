@@ -113,8 +113,11 @@ async function handleEvent(call: HookCall, event: HookEvent, as: string): Promis
       await register(call, sessionId, { doing: 'idle' }, options);
       return moment === 'idle-wait' && canWait ? waitForDoorbell(call, sessionId, as, true) : QUIET;
     case 'interrupted':
-    case 'failed':
       await register(call, sessionId, { doing: moment }, options);
+      return QUIET;
+    case 'failed':
+      // Qwen Code calls this hook from a process of its own, which ends with it: it is not the session's program.
+      await client.call('session-heartbeat', { session_id: sessionId, doing: moment }, options);
       return QUIET;
     case 'wait':
       if (!canWait) return QUIET;

@@ -94,7 +94,7 @@ function serverFile(name: string): ProgramSettings['serverFile'] {
 }
 
 const COPILOT_ASKS =
-  'Copilot CLI asks you before a mail tool runs, and copilot -p refuses it: to allow the tools, ' +
+  'Copilot CLI asks you before it uses the mail tools, and copilot -p refuses them: to allow them, ' +
   'start it with --allow-tool=poste.';
 
 type SettingsOf = Record<HookedProgram, HookedSettings> & Record<ToolProgram, ProgramSettings>;

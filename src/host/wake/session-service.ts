@@ -59,11 +59,7 @@ export function createSessionService(parts: SessionServiceParts): SessionService
       const registration = { sessionId, wake, process, showsText, reportsPrompts, doing, ...(alone && { alone }) };
       const state = await registerSession(context, agentId, registration);
       endTurn();
-      // A terminal is left alone during a turn. What came meanwhile is due now.
-      const isTypedInto = wake.some(({ type }) => type === 'tmux');
-      if (doing === 'idle' && isTypedInto && !isRefusal(state)) {
-        context.emit({ type: 'session-waits', agentId, sessionId });
-      }
+      if (!isRefusal(state)) ringIfTyped(context, { agentId, sessionId, wake }, doing);
       return state;
     },
     async heartbeat(agentId, input) {
@@ -75,6 +71,7 @@ export function createSessionService(parts: SessionServiceParts): SessionService
       // After it: who waits for the proof then finds which messages were taken.
       if (session && has.length > 0) rings.hasTaken(session);
       endTurn();
+      if (session && !isRefusal(state)) ringIfTyped(context, session, doing);
       return state;
     },
     end: (agentId, { session_id: sessionId }) => endSession(context, agentId, sessionId),
@@ -103,6 +100,16 @@ export function createSessionService(parts: SessionServiceParts): SessionService
       return listSessions(context, agentId);
     },
   };
+}
+
+/** A terminal is left alone during a turn. What came meanwhile is due when the turn is over. */
+function ringIfTyped(
+  context: HostContext,
+  { agentId, sessionId, wake }: Pick<SessionRow, 'agentId' | 'sessionId' | 'wake'>,
+  doing: Registration['doing'],
+): void {
+  const isTypedInto = wake.some(({ type }) => type === 'tmux');
+  if (doing === 'idle' && isTypedInto) context.emit({ type: 'session-waits', agentId, sessionId });
 }
 
 /**

@@ -240,7 +240,6 @@ describe('the hooks of Codex', () => {
 });
 
 test.each<[program: HookProgram, event: string, says: object, context?: true]>([
-  [CLAUDE_CODE, 'StopFailure', { doing: 'failed' }],
   [CODEX, 'UserPromptSubmit', { tell: true, doing: 'work', lines: [] }, true],
   [CODEX, 'Interrupt', { doing: 'interrupted' }],
   [CODEX, 'Stop', { doing: 'idle' }],
@@ -250,6 +249,15 @@ test.each<[program: HookProgram, event: string, says: object, context?: true]>([
   expect(await run(program, { ...CODEX_INPUT, hook_event_name: event })).toEqual({ ...QUIET, stdout });
   expect(asked).toMatchObject([['session-register', { session_id: CODEX_INPUT.session_id, ...says }]]);
 });
+
+test.each([CLAUDE_CODE, PROGRAM_OF.qwen])(
+  'StopFailure of $name says that the turn failed, and nothing of the process that called it',
+  async (program) => {
+    const { run, asked } = daemon({ 'session-heartbeat': [STATE] });
+    expect(await run(program, { ...CODEX_INPUT, hook_event_name: 'StopFailure' })).toEqual(QUIET);
+    expect(asked).toEqual([['session-heartbeat', { session_id: CODEX_INPUT.session_id, doing: 'failed' }]]);
+  },
+);
 
 test.each([CLAUDE_CODE, CODEX])('SessionEnd of $name ends the session', async (program) => {
   const { run, asked } = daemon({ 'session-end': [{ ended: true }] });

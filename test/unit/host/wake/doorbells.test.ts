@@ -96,6 +96,18 @@ describe('mail_send with doorbells', () => {
     expect(await entriesOf(wake)).toMatchObject([{ notifiedAtMs: wake.context.clock.nowMs }]);
   });
 
+  test('rings in a terminal after a turn in which nothing was typed, also after one that failed', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    wake.processes.set(100, { mark: { pid: 100, startedAt: 'b 1' }, parentPid: 1, group: 100, foregroundGroup: 100 });
+    const pane = { type: 'tmux', socket: null, pane: '%1', input: 'qwen' } as const;
+    await wake.register('bob', 's1', { wake: [pane], pid: 100, reports_prompts: true, tell: true, doing: 'work' });
+    expect(await request(wake)).toMatchObject({ status: 'live-next-prompt' });
+    expect(wake.tried).toEqual([]);
+    await wake.sessions.heartbeat(await idOf(wake.context, 'bob'), { session_id: 's1', doing: 'failed' });
+    await wake.quiet('bob');
+    expect(wake.tried).toEqual(['tmux s1']);
+  });
+
   test('does not ring for kind status, nor for a message that asks for nothing', async () => {
     const wake = await wakeContext(['alice', 'bob']);
     await wake.register('bob', 's1', { wake: [COMMAND], reports_prompts: true });
