@@ -13,6 +13,7 @@ import { parseArgs } from 'node:util';
 import { installed, isProgramName, PROGRAM_NAMES, type ProgramName, type Versions } from './programs/installs.ts';
 import { INSIDE, roomFault, runInside } from './programs/namespace.ts';
 import { fullName, runScenarios } from './programs/run-scenarios.ts';
+import { ACP_SCENARIOS } from './programs/acp-scenarios.ts';
 import { APPROVAL_SCENARIOS } from './programs/approval-scenarios.ts';
 import { CLAUDE_SCENARIOS } from './programs/claude-scenarios.ts';
 import { CLAUDE_WORKER_SCENARIOS } from './programs/claude-worker-scenarios.ts';
@@ -30,6 +31,7 @@ const SCENARIOS = [
   ...CODEX_SCENARIOS,
   ...APPROVAL_SCENARIOS,
   ...OTHER_SCENARIOS,
+  ...ACP_SCENARIOS,
   ...SETUP_SCENARIOS,
   ...TOOL_SCENARIOS,
   ...MCP_SCENARIOS,

@@ -1,5 +1,7 @@
 /** A process group as a whole. A child that was started with `detached` leads its own. */
 
+import type { ChildProcess } from 'node:child_process';
+
 /** Sends a signal to the group that `pid` leads. A group that has ended is left alone. */
 export function signalGroup(pid: number | undefined, name: NodeJS.Signals): void {
   if (pid === undefined) return;
@@ -8,4 +10,20 @@ export function signalGroup(pid: number | undefined, name: NodeJS.Signals): void
   } catch {
     // It has ended.
   }
+}
+
+/** Ends a child and its group: with SIGTERM, and after `graceMs` with SIGKILL. Resolves when the child has ended. */
+export async function endChild(child: ChildProcess, graceMs: number): Promise<void> {
+  const { pid } = child;
+  if (pid === undefined) return;
+  if (child.exitCode === null && child.signalCode === null) {
+    const exited = new Promise<void>((resolve) => {
+      child.once('exit', () => resolve());
+    });
+    signalGroup(pid, 'SIGTERM');
+    const killing = setTimeout(() => signalGroup(pid, 'SIGKILL'), graceMs);
+    await exited;
+    clearTimeout(killing);
+  }
+  signalGroup(pid, 'SIGKILL');
 }

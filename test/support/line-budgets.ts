@@ -1,11 +1,11 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4330,
-  scripts: 7450,
+  scripts: 7560,
   'src/cli': 610,
   'src/cli/host': 3000,
   'src/cli/lib': 2520,
-  'src/cli/mail': 3000,
+  'src/cli/mail': 3350,
   'src/cli/relay': 4640,
   'src/host': 920,
   'src/host/agents': 800,
@@ -28,7 +28,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/web': 230,
   'src/host/wire': 580,
   'src/http': 2280,
-  'src/lib': 2260,
+  'src/lib': 2270,
   'src/library': 1520,
   'src/protocol': 2890,
   'src/relay': 370,
@@ -53,16 +53,16 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/postgres': 2090,
   'test/property': 3980,
   'test/spec': 6120,
-  'test/support': 19370,
+  'test/support': 19430,
   'test/unit': 8460,
-  'test/unit/cli': 8330,
+  'test/unit/cli': 8530,
   'test/unit/host': 17580,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 87550,
-  test: 103190,
-  'bench scripts': 11770,
+  src: 87920,
+  test: 103440,
+  'bench scripts': 11880,
 };

@@ -14,8 +14,6 @@ import type { AskDaemon, PatientDaemon } from './patient-daemon.ts';
 /** A time longer than the longest wait of one call. */
 const WAIT_SILENCE_MS = SESSION_WAIT_MS_MAX + 15_000;
 
-type Doing = NonNullable<InputOf<'session-heartbeat'>['doing']>;
-
 /**
  * Waits for the doorbell of a session, and confirms it: the line that rang, `undefined` when none did within `waitMs`.
  * Throws `CommandFailed`, with code `RELEASED` when the session has no wait any more.
@@ -91,8 +89,8 @@ export class Attendance {
     return attendance;
   }
 
-  /** Says which messages the program has from now on, and what it does; with `lines`, what its agent was told. */
-  async report(given: { doing?: Doing; has?: string[]; lines?: string[] }): Promise<void> {
+  /** Says which messages the program has from now on, what its agent was told, and what it does. */
+  async report(given: Omit<InputOf<'session-heartbeat'>, 'session_id'>): Promise<void> {
     const input = { session_id: this.#sessionId, ...given };
     try {
       await this.#daemon.ask('session-heartbeat', input);

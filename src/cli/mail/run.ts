@@ -19,14 +19,21 @@ has POSTE_AGENT, POSTE_MESSAGE_ID, POSTE_THREAD, POSTE_FROM, POSTE_SUBJECT, POST
 POSTE_ORIGIN and POSTE_TRY. A command that a crash cut off runs again with the same POSTE_MESSAGE_ID and a higher
 POSTE_TRY. With --once it ends with 75 when a mail is to be tried again, and as with --max with 1 when one was given up.
 
+With --acp the command is an agent that runs on: it speaks the Agent Client Protocol, gets the mail tools, and is told
+of its mail by prompts. What it asks to be allowed is refused, but for the mail tools with --allow-tools. --timeout is
+for one turn, and --tries for starts in a row without one.
+
 Examples:
   $ poste run --as backend -- ./handle-mail.sh
-  $ poste run --as writer --reply -- aider --yes --message {message}
-  $ poste run --as nightly --once --timeout 600 -- ./handle-mail.sh`;
+  $ poste run --as writer --reply -- aider --yes-always --message {message}
+  $ poste run --as nightly --once --timeout 600 -- ./handle-mail.sh
+  $ poste run --as tester --acp --allow-tools -- gemini --acp`;
 
 interface RunFlags {
   as?: string;
   start?: boolean;
+  acp?: boolean;
+  allowTools?: boolean;
   reply?: boolean;
   once?: boolean;
   max?: number;
@@ -41,6 +48,13 @@ export function runCommand(context: CommandContext): Command {
     .addOption(agentOption(context, '--as <name>', 'the agent that the command is'))
     .option('--start', 'start the daemon first if it is not running')
     .option('--reply', 'send what the command prints as the answer')
+    .addOption(
+      new Option(
+        '--acp',
+        'the command is an agent that speaks the Agent Client Protocol: wake it by prompts',
+      ).conflicts(['reply', 'once', 'max']),
+    )
+    .option('--allow-tools', 'with --acp: let the agent use the mail tools without asking')
     .option('--once', 'end when nothing is unread, and do not wait')
     .addOption(new Option('--max <n>', 'end after so many messages').argParser(wholeNumber(1)))
     .addOption(new Option('--timeout <seconds>', 'end a command that takes longer').argParser(positiveSeconds))
@@ -62,33 +76,47 @@ function positiveSeconds(text: string): number {
 
 async function runForMail(context: CommandContext, words: readonly string[], flags: RunFlags): Promise<void> {
   const { timeout, tries, pause, reply = false, once = false, max = Number.POSITIVE_INFINITY } = flags;
+  const { acp = false, allowTools = false } = flags;
+  if (allowTools && !acp) throw usageFailure('--allow-tools goes with --acp: other commands have no mail tools');
   const agent = agentOf(flags.as);
   const stop = stopping(context);
   const lost = new AbortController();
   const signal = AbortSignal.any([stop, lost.signal]);
   const finishing = endingAfter(signal, 2 * COMMAND_END_MS);
   const daemon = new PatientDaemon(context, flags, finishing.signal);
-  const options = {
+  const limits = {
     agent,
     words: [requireProgram(words[0] ?? '', context.env['PATH']), ...words.slice(1)],
     timeoutMs: timeout === undefined ? undefined : timeout * 1000,
     triesMax: tries,
     pauseMs: pause * 1000,
-    replies: reply,
-    isOnce: once,
-    messagesMax: max,
   };
+  const doorbells = acp ? new (await import('./run-acp.ts')).Doorbells() : undefined;
   try {
-    const attendance = await Attendance.begin({ daemon, name: 'run', isAlone: true, signal: finishing.signal });
+    const attendance = await Attendance.begin({
+      daemon,
+      name: 'run',
+      isAlone: true,
+      signal: finishing.signal,
+      ...(doorbells && { onDoorbell: doorbells.ring }),
+    });
     try {
       const record = new RunRecord(context, agent);
       const leftover = await record.endLeftover();
       if (leftover !== undefined)
         context.stderr.write(`poste: ended process ${leftover}, the command of a run that was killed.\n`);
-      const waiting = daemon.endedBy(signal);
-      const mail = runMail({ context, options, daemon, waiting, attendance, record, signal });
+      const parts = { context, waiting: daemon.endedBy(signal), attendance, record, signal };
       attendance.lost.catch(() => lost.abort());
-      const end = await mail.catch((error: unknown) => {
+      const work = async (): Promise<RunEnd | undefined> => {
+        if (!doorbells) {
+          const options = { ...limits, replies: reply, isOnce: once, messagesMax: max };
+          return runMail({ ...parts, options, daemon });
+        }
+        const { runAcp } = await import('./run-acp.ts');
+        await runAcp({ ...parts, options: { ...limits, allowsTools: allowTools }, doorbells });
+        return undefined;
+      };
+      const end = await work().catch((error: unknown) => {
         if (!signal.aborted) throw error;
         return undefined;
       });
