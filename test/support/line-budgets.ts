@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 19430,
   'test/unit': 8460,
   'test/unit/cli': 8530,
-  'test/unit/host': 17580,
+  'test/unit/host': 17590,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 87920,
-  test: 103440,
+  src: 87930,
+  test: 103450,
   'bench scripts': 11880,
 };

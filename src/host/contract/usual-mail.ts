@@ -85,7 +85,10 @@ export function fullSummary(summary: MessageSummary, reader: string): FullSummar
 export function fullMessage(message: WholeMessage, reader: string): FullMessage {
   const { refs = [], body, next_body_offset = null, recipients, recipient_count } = message;
   const outcome = { ...(recipients && { recipients }), ...(recipient_count !== undefined && { recipient_count }) };
-  return Object.assign(fullSummary(message, reader), { refs, body, next_body_offset, outcome });
+  const sentTo = recipients && { to: recipients.map(({ to }) => to) };
+  const sentCount = recipient_count !== undefined && { to_count: recipient_count };
+  const full = fullSummary({ ...message, ...sentTo, ...sentCount }, reader);
+  return Object.assign(full, { refs, body, next_body_offset, outcome });
 }
 
 function usualKind(replyTo: string | null): MessageKind {

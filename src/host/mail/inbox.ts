@@ -5,7 +5,7 @@
  * marks the messages read that it showed to the end, and `list` marks new entries notified, unless they peek.
  */
 import { type Refusal, isRefusal } from '../core/refusal.ts';
-import type { AgentId, EntryRow, MessageRef } from '../core/rows.ts';
+import type { AgentId, EntryRow, MessageRef, MessageRow } from '../core/rows.ts';
 import type { InboxInput, InboxResult, MessageSummary, WholeMessage } from '../contract/mail.ts';
 import { UNTRUSTED_NOTICE } from '../core/untrusted-text.ts';
 import { LIST_LIMIT_MAX, READ_BYTES_DEFAULT } from '../contract/limits.ts';
@@ -289,7 +289,7 @@ async function readPage(
     if (at < first) continue;
     const message = knownMessage(reader, agentId, id);
     const whole = message && budget.show(reader, message, entryOf(reader, agentId, message.ref), body_offset);
-    if (whole) messages.push({ ...outcomeOf(reader, agentId, message), ...whole });
+    if (whole) messages.push(withOutcome(reader, agentId, message, whole));
     else if (!message) not_found.push(id);
     else {
       next = cursorOf('read', at);
@@ -331,6 +331,14 @@ export function advanceAll(
   return changed;
 }
 
+/** A message of the agent itself says of each recipient what became of it, instead of the addresses alone. */
+function withOutcome(reader: Reader, agentId: AgentId, message: MessageRow, whole: WholeMessage): WholeMessage {
+  const outcome = outcomeOf(reader, agentId, message);
+  if (!outcome) return whole;
+  const { to: _to, to_count: _count, ...rest } = whole;
+  return { ...rest, ...outcome };
+}
+
 /** Oldest first, with the messages that the agent sent. The id of any message names its thread. */
 async function showThread(
   reader: Reader,
@@ -352,7 +360,7 @@ async function showThread(
       next = cursorOf('thread', last);
       break;
     }
-    messages.push({ ...outcomeOf(reader, agentId, message), ...whole });
+    messages.push(withOutcome(reader, agentId, message, whole));
     last = key[2];
   }
   const not_found = messages.length === 0 && after === 0 ? [thread] : [];

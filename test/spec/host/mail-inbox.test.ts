@@ -133,7 +133,9 @@ describe('reading', () => {
     const context = await contextOf(['alice', 'bob']);
     const [id = ''] = await sent(context, ['mine']);
     const read = await inbox(context, 'alice', { action: 'read', message_ids: [id] });
-    expect(read).toMatchObject({ messages: [{ body: 'mine', state: 'sent', to: ['bob@here'] }], total: 0 });
+    expect(read).toMatchObject({ messages: [{ body: 'mine', state: 'sent' }], total: 0 });
+    expect(read.messages?.[0]?.recipients).toMatchObject([{ to: 'bob@here' }]);
+    expect(read.messages?.[0]).not.toHaveProperty('to');
     expect(read).not.toHaveProperty('changed');
   });
 

@@ -65,3 +65,10 @@ test('a whole message has its references and the place where its body goes on', 
   const cut = { refs: ['r'], body: 'b', next_body_offset: 7 };
   expect(fullMessage({ ...summary, ...cut }, READER)).toEqual({ ...USUAL, ...cut, outcome: {} });
 });
+
+test('a message of the reader has its recipients with what became of it', () => {
+  const recipients = [{ to: 'eve@there', state: 'read', at: USUAL.created_at } as const];
+  const { to: _to, ...summary } = withoutUsual({ ...USUAL, state: 'sent', to: ['eve@there'] });
+  const sent = fullMessage({ ...summary, body: 'b', recipients, recipient_count: 30 }, READER);
+  expect(sent).toMatchObject({ to: ['eve@there'], to_count: 30, outcome: { recipients, recipient_count: 30 } });
+});
