@@ -25,7 +25,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/relay': 2760,
   'src/host/store': 1090,
   'src/host/wake': 1590,
-  'src/host/web': 230,
+  'src/host/web': 240,
   'src/host/wire': 580,
   'src/http': 2280,
   'src/lib': 2270,
@@ -44,8 +44,8 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/shared-log': 5200,
   'src/relay/standby': 750,
   'src/relay/store': 7130,
-  'src/web': 4930,
-  'test/browser': 2370,
+  'src/web': 5220,
+  'test/browser': 2440,
   'test/control': 760,
   'test/crash': 1630,
   'test/e2e': 3490,
@@ -54,7 +54,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/property': 3980,
   'test/spec': 6120,
   'test/support': 19430,
-  'test/unit': 8460,
+  'test/unit': 8510,
   'test/unit/cli': 8530,
   'test/unit/host': 17590,
   'test/unit/relay': 19240,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 87930,
-  test: 103450,
+  src: 88220,
+  test: 103580,
   'bench scripts': 11880,
 };

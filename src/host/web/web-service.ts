@@ -124,7 +124,7 @@ export class WebService {
   }
 }
 
-/** The operations of the page, all as the owner: it can read and write mail, and see who is there. */
+/** The operations of the page, all as the owner: read and write mail, see who is there and who waits for whom. */
 const SHOWN: readonly OperationName[] = [
   'mail-conversations',
   'mail-inbox',
@@ -132,6 +132,7 @@ const SHOWN: readonly OperationName[] = [
   'mail-send',
   'mail-reply',
   'mail-sent',
+  'waiting',
   'people',
 ];
 
@@ -167,9 +168,10 @@ const KEEP_ALIVE_EVERY_MS = 20_000;
 
 /** Calls `send` for each event from now on: that something is new, never what. Returns the function that ends it. */
 function listenForMail(context: HostContext, send: (text: string) => void): () => void {
-  const tell = (name: 'mail' | 'sent' | 'people'): void => send(formatEvent(name, {}));
+  const tell = (name: 'mail' | 'sent' | 'waiting' | 'people'): void => send(formatEvent(name, {}));
   const mail = ({ agentId }: { agentId: AgentId }): void => {
     if (agentId === OWNER_ID) tell('mail');
+    tell('waiting');
   };
   const people = (): void => tell('people');
   const stop = context.subscribe('page', {
@@ -177,6 +179,7 @@ function listenForMail(context: HostContext, send: (text: string) => void): () =
     'mail-handled': mail,
     'sent-changed': ({ agentId }) => {
       if (agentId === OWNER_ID) tell('sent');
+      tell('waiting');
     },
     'session-registered': people,
     'session-ended': people,

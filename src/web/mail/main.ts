@@ -11,6 +11,7 @@ import { Inbox } from './inbox.ts';
 import { KeysDialog, listenForKeys, openKeys } from './keys.ts';
 import { People } from './people.ts';
 import { SettingsView } from './settings.ts';
+import { Waiting } from './waiting.ts';
 import { type Route, followMail, route } from './state.ts';
 
 const TEXTS = {
@@ -33,6 +34,7 @@ function Page(): VNode {
       badge: { count: shownUnread.value, unit: 'unread' },
     },
     { href: '#/sent', name: 'Sent', isCurrent: here.view === 'sent' || here.view === 'delivery' },
+    { href: '#/waiting', name: 'Waiting', isCurrent: here.view === 'waiting' },
     { href: '#/people', name: 'People', isCurrent: here.view === 'people' },
     { href: '#/compose', name: 'Write', isCurrent: here.view === 'compose', keys: 'c' },
     { href: '#/settings', name: 'Settings', isCurrent: here.view === 'settings' },
@@ -55,6 +57,8 @@ function View({ here }: { here: Route }): VNode {
       return html`<${Compose} first=${here.subject} />`;
     case 'sent':
       return html`<${Sent} />`;
+    case 'waiting':
+      return html`<${Waiting} />`;
     case 'people':
       return html`<${People} />`;
     case 'settings':

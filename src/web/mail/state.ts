@@ -29,11 +29,13 @@ export const unread = signal(0);
 export const mailChanges = signal(0);
 /** Counts changes of sent mail. */
 export const sentChanges = signal(0);
+/** Counts changes of who waits for whom. */
+export const waitingChanges = signal(0);
 /** Agents and hosts; `undefined` until loaded. */
 export const people = signal<PeopleResult | undefined>(undefined);
 
 export interface Route {
-  view: 'inbox' | 'conversation' | 'compose' | 'sent' | 'delivery' | 'people' | 'settings';
+  view: 'inbox' | 'conversation' | 'compose' | 'sent' | 'delivery' | 'waiting' | 'people' | 'settings';
   /** The id of a message; of `compose` the first recipient; of `inbox` `SEARCH` if its search gets the focus. */
   subject: string;
 }
@@ -44,7 +46,7 @@ export const route = currentRoute<Route>(({ view, subject, query }) => {
   if (view === 'messages' && subject !== '') return { view: 'conversation', subject };
   if (view === 'sent') return { view: subject === '' ? 'sent' : 'delivery', subject };
   if (view === 'compose') return { view, subject: query.get('to') ?? '' };
-  if (view === 'people' || view === 'settings') return { view, subject: '' };
+  if (view === 'waiting' || view === 'people' || view === 'settings') return { view, subject: '' };
   return { view: 'inbox', subject: query.has('search') ? SEARCH : '' };
 });
 
@@ -116,7 +118,8 @@ export function followMail(): void {
   const events = {
     mail: coalesce(mailChanged, EVENTS_EVERY_MS),
     sent: coalesce(() => void sentChanges.value++, EVENTS_EVERY_MS),
-    people: coalesce(() => void loadPeople(), EVENTS_EVERY_MS),
+    waiting: coalesce(() => void waitingChanges.value++, EVENTS_EVERY_MS),
+    people: coalesce(peopleChanged, EVENTS_EVERY_MS),
   };
   follow({ events, refresh, refreshEveryMs: REFRESH_EVERY_MS, staysWhenHidden: wantsNotifications });
   void refresh();
@@ -127,9 +130,15 @@ function mailChanged(): void {
   void lookForMail();
 }
 
+function peopleChanged(): void {
+  waitingChanges.value++;
+  void loadPeople();
+}
+
 async function refresh(): Promise<void> {
   mailChanges.value++;
   sentChanges.value++;
+  waitingChanges.value++;
   await Promise.all([lookForMail(), loadPeople()]);
 }
 
