@@ -241,7 +241,7 @@ const OTHER_SCENARIOS: readonly Scenario[] = [
     const note = await saidIsWhatHappens(world, { said: 'live-wake' });
     const reply = await within(10_000, async () => {
       const list = await world.poste('inbox', 'list', '--as', WRITER, '--json');
-      return list.includes('"kind":"reply"') || undefined;
+      return list.includes('"reply_to"') || undefined;
     });
     check(reply === true, 'the writer has no reply');
     return note;

@@ -93,7 +93,7 @@ export const SETUP_SCENARIOS: readonly Scenario[] = [
       await world.run('claude', ['-p', 'write to Codex']);
       await world.run('codex', ['exec', '--skip-git-repo-check', 'look at the mail']);
       const mail = await world.poste('inbox', 'list', '--as', 'claude', '--json');
-      check(mail.includes('"kind":"reply"'), `Claude Code has no answer: ${mail}`);
+      check(mail.includes('"reply_to"'), `Claude Code has no answer: ${mail}`);
       const used = settingsOf(world);
       await world.poste(...UNDO);
       const after = settingsOf(world);

@@ -121,7 +121,7 @@ export async function toolsThatWorked(world: World): Promise<MailTool[]> {
   const worked: Record<MailTool, boolean> = {
     mail_agents: given.includes('directory_age_seconds'),
     mail_inbox: given.includes('Mail 1'),
-    mail_reply: mail.includes('"kind":"reply"'),
+    mail_reply: mail.includes('"reply_to"'),
     mail_send: mail.includes(SENT_SUBJECT),
   };
   return MAIL_TOOLS.filter((tool) => worked[tool]);

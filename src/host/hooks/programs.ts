@@ -214,6 +214,7 @@ export const QWEN: HookProgram = {
   ],
   settingsFolder: (environment) => environment['QWEN_HOME'] || join(homeFolder(environment), '.qwen'),
   settingsFile: 'settings.json',
+  folderVariable: 'QWEN_PROJECT_DIR',
   isAttended: ({ commandLine }) => !isQwenOneShot(commandLine()),
   wake(_sessionId, { environment }) {
     const pane = tmuxPane(environment, 'qwen');

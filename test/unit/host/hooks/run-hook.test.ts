@@ -326,6 +326,7 @@ describe('a hook never hinders its agent', () => {
     [CLAUDE_CODE, {}, '/home/u/p'],
     [CODEX, { CLAUDE_PROJECT_DIR: '/began' }, '/home/u/p'],
     [PROGRAM_OF.gemini, { GEMINI_PROJECT_DIR: '/began' }, '/began'],
+    [PROGRAM_OF.qwen, { QWEN_PROJECT_DIR: '/began' }, '/began'],
   ])(
     '$name acts for the agent of the folder in which the session began, by %j: %s',
     async (program, environment, folder) => {
