@@ -32,7 +32,7 @@ const PAUSE_MAX_MS = 600_000;
 /** Under this name the record keeps the program's process. */
 const RECORD_NAME = 'acp';
 
-/** What an agent says or does in a turn: the sign that it has the prompt. */
+/** The updates that an agent sends in a turn: a sign that it has the prompt. */
 const SIGNS: ReadonlySet<Acp.SessionUpdate['sessionUpdate']> = new Set([
   'user_message_chunk',
   'agent_message_chunk',
@@ -292,7 +292,7 @@ function howItEnded(child: ChildProcess): Promise<string> {
   });
 }
 
-/** What the work gives. Throws when it takes too long, or the signal is aborted first. */
+/** Returns what the work gives. Throws when it takes too long, or the signal is aborted first. */
 async function within<T>(work: Promise<T>, ms: number | undefined, signal: AbortSignal): Promise<T> {
   const done = new AbortController();
   const ending = AbortSignal.any([signal, done.signal]);

@@ -174,9 +174,9 @@ export const InboxInput = Type.Object(
       Type.Integer({ maximum: LIST_WAIT_SECONDS_MAX, minimum: 0, description: 'list: wait for mail' }),
     ),
     reply_to: Type.Optional(Type.String({ maxLength: 128, description: 'list: answers to this message' })),
-    /** Of read and thread: at most so many bytes of bodies. */
+    /** The bytes of bodies that read and thread show at most. */
     max_bytes: Type.Optional(Type.Integer({ minimum: 1024, maximum: READ_BYTES_MAX })),
-    /** Of read of one message: next_body_offset of the answer before. */
+    /** The next_body_offset of the answer before, for read of one message. */
     body_offset: Type.Optional(Type.Integer({ minimum: 0 })),
   },
   CLOSED,
@@ -232,7 +232,7 @@ export const InboxResult = Type.Object({
    */
   sent: Type.Optional(Type.Array(SentSummary)),
   waiting: Type.Optional(WaitingSummary),
-  /** Of mark_read, ack and read: what changed, if anything did. */
+  /** The messages that mark_read, ack and read changed, if there are any. */
   changed: Type.Optional(Type.Array(messageId)),
   /** Ids of the input that are not in this mailbox. */
   not_found: Type.Optional(Type.Array(messageId)),
