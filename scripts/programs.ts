@@ -4,7 +4,7 @@
  *
  *     npm run programs                                    everything
  *     npm run programs -- --only claude                   the scenarios whose name contains this
- *     npm run programs -- --version claude=2.1.331        another version
+ *     npm run programs -- --version claude=2.1.330        another version
  *     npm run programs -- --list                          only their names
  */
 import { spawnSync } from 'node:child_process';
@@ -15,11 +15,14 @@ import { INSIDE, roomFault, runInside } from './programs/namespace.ts';
 import { fullName, runScenarios } from './programs/run-scenarios.ts';
 import { ACP_SCENARIOS } from './programs/acp-scenarios.ts';
 import { APPROVAL_SCENARIOS } from './programs/approval-scenarios.ts';
+import { CLAUDE_KIND_SCENARIOS } from './programs/claude-kind-scenarios.ts';
 import { CLAUDE_SCENARIOS } from './programs/claude-scenarios.ts';
 import { CLAUDE_WORKER_SCENARIOS } from './programs/claude-worker-scenarios.ts';
 import { CODEX_SCENARIOS } from './programs/codex-scenarios.ts';
 import { MCP_SCENARIOS } from './programs/inspector-scenarios.ts';
 import { OTHER_SCENARIOS } from './programs/other-scenarios.ts';
+import { PROJECT_SCENARIOS } from './programs/project-scenarios.ts';
+import { ANSWER_AND_WAIT_SCENARIOS } from './programs/answer-scenarios.ts';
 import { SETUP_SCENARIOS } from './programs/setup-scenarios.ts';
 import { START_SCENARIOS } from './programs/start-scenarios.ts';
 import { TOOL_SCENARIOS } from './programs/tool-scenarios.ts';
@@ -28,10 +31,13 @@ import type { Programs } from './programs/world.ts';
 const SCENARIOS = [
   ...CLAUDE_SCENARIOS,
   ...CLAUDE_WORKER_SCENARIOS,
+  ...CLAUDE_KIND_SCENARIOS,
   ...CODEX_SCENARIOS,
   ...APPROVAL_SCENARIOS,
   ...OTHER_SCENARIOS,
   ...ACP_SCENARIOS,
+  ...ANSWER_AND_WAIT_SCENARIOS,
+  ...PROJECT_SCENARIOS,
   ...SETUP_SCENARIOS,
   ...TOOL_SCENARIOS,
   ...MCP_SCENARIOS,

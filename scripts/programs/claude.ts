@@ -12,6 +12,8 @@ export interface ClaudeSetting {
   /** Says whether the model reads its mail when the doorbell rings (default: no). */
   readsMail?: boolean;
   settings?: object;
+  /** The folders that its user trusts (default: the project). */
+  folders?: readonly string[];
   /** Arguments of the command. */
   args?: readonly string[];
 }
@@ -19,7 +21,7 @@ export interface ClaudeSetting {
 /** A home in which Claude Code asks for nothing and talks to the model by script. */
 export async function claudeHome(
   world: World,
-  { hasHooks = true, hasTools = true, readsMail = false, settings = {} }: ClaudeSetting = {},
+  { hasHooks = true, hasTools = true, readsMail = false, settings = {}, folders = [world.project] }: ClaudeSetting = {},
 ): Promise<void> {
   Object.assign(world.env, {
     ANTHROPIC_BASE_URL: world.model.url,
@@ -36,7 +38,9 @@ export async function claudeHome(
     hasCompletedOnboarding: true,
     theme: 'dark',
     bypassPermissionsModeAccepted: true,
-    projects: { [world.project]: { hasTrustDialogAccepted: true, hasCompletedProjectOnboarding: true } },
+    projects: Object.fromEntries(
+      folders.map((folder) => [folder, { hasTrustDialogAccepted: true, hasCompletedProjectOnboarding: true }]),
+    ),
     ...(hasTools && { mcpServers: tools }),
   });
   const allowed = { permissions: { allow: ['mcp__poste', 'Bash'] }, skipDangerousModePermissionPrompt: true };

@@ -6,6 +6,8 @@ import { until } from '../until.ts';
 import { READER, type World } from './world.ts';
 
 export interface CodexSetting {
+  /** Says whether Poste's hooks are installed (default: yes). */
+  hasHooks?: boolean;
   /** Says whether the model reads its mail when the doorbell rings (default: no). */
   readsMail?: boolean;
   /** Says whether its owner lets the mail tools run without asking (default: no). */
@@ -15,7 +17,7 @@ export interface CodexSetting {
 }
 
 /** The owner's settings of a Codex that talks to the model by script. */
-export function codexSettings(world: World): string {
+export function codexSettings(world: World, folders: readonly string[] = [world.project]): string {
   Object.assign(world.env, { SCRIPTED_KEY: 'none' });
   return `model = "scripted"
 model_provider = "scripted"
@@ -34,31 +36,52 @@ stream_max_retries = 0
 [analytics]
 enabled = false
 
-[projects."${world.project}"]
-trust_level = "trusted"
-`;
+${folders.map((folder) => `[projects."${folder}"]\ntrust_level = "trusted"\n`).join('\n')}`;
 }
 
 /** A home in which Codex talks to the model by script, with Poste's tools and hooks. */
 export async function codexHome(
   world: World,
-  { readsMail = false, allowsTools = false }: CodexSetting = {},
+  { readsMail = false, allowsTools = false, hasHooks = true }: CodexSetting = {},
 ): Promise<void> {
   const tools = `[mcp_servers.poste]\ncommand = "poste"\nargs = ["mcp", "--agent", "${READER}"]\n`;
   world.write('.codex/config.toml', `${codexSettings(world)}\n${tools}`);
+  codexModel(world, readsMail);
+  if (hasHooks)
+    await world.poste('hooks', 'install', 'codex', '--agent', READER, ...(allowsTools ? ['--allow-tools'] : []));
+}
+
+/** The model as Codex asks it. */
+export function codexModel(world: World, readsMail = false): void {
   usualModel(world, {
     shell: (cmd) => ({ type: 'tool', name: 'exec_command', input: { cmd, yield_time_ms: 10_000 } }),
     inbox: 'mcp__poste__mail_inbox',
     readsMail,
   });
-  await world.poste('hooks', 'install', 'codex', '--agent', READER, ...(allowsTools ? ['--allow-tools'] : []));
 }
 
 /** A session in a terminal that waits for its first prompt, with its hooks trusted. */
 export async function codexSession(world: World, setting: CodexSetting = {}): Promise<Terminal> {
   await codexHome(world, setting);
   const terminal = await world.terminal('codex', setting.args ?? []);
-  // As its user does once. The question comes when its server runs.
+  if (setting.hasHooks === false) {
+    // A key that comes before its tools run is lost.
+    await until('its tools run', async () => (await world.presence()).includes('live') || undefined);
+    await codexReady(terminal);
+  } else {
+    await trustHooks(terminal);
+  }
+  return terminal;
+}
+
+/** It takes keys a moment after it shows its prompt; nothing tells when. */
+export async function codexReady(terminal: Terminal): Promise<void> {
+  await terminal.shows(/Ask Codex to do anything/);
+  await rest(2000);
+}
+
+/** Trusts the hooks, as its user does once. The question comes when its server runs. */
+export async function trustHooks(terminal: Terminal): Promise<void> {
   await terminal.shows(/Trust all and continue/);
   await until('the second answer is chosen', async () => {
     const screen = await terminal.screen();
@@ -72,5 +95,4 @@ export async function codexSession(world: World, setting: CodexSetting = {}): Pr
   await until('the question is answered', async () => !(await terminal.screen()).includes('Trust all') || undefined);
   // It takes keys a moment later; nothing tells when.
   await rest(2000);
-  return terminal;
 }

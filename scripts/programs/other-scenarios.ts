@@ -1,5 +1,5 @@
 /** What Gemini CLI, Qwen Code and OpenCode do with Poste, by the hooks and the plugin that it writes for them. */
-import { geminiHome, openCodeHome, openCodeServer, qwenHome } from './other-programs.ts';
+import { geminiHome, openCodeHome, openCodeServer, paneSession, qwenHome } from './other-programs.ts';
 import { check, rest, saidIsWhatHappens, type Scenario, scenario } from './scenario.ts';
 import type { Terminal } from './terminal.ts';
 import { idle, prompt, PROMPTS, refusedTurn, SETTLE_MS, SLOW_END, SLOW_MS } from './turns.ts';
@@ -51,12 +51,7 @@ const QWEN: PaneProgram = {
 
 async function session({ name, home }: PaneProgram, world: World): Promise<Terminal> {
   await home(world);
-  const terminal = await world.terminal(name);
-  await terminal.shows(/Type your message/);
-  // Its hooks have begun the session. An Enter that comes before that, or a moment later, is lost.
-  await until('the session is known to Poste', async () => (await world.presence()).includes('live') || undefined);
-  await rest(SETTLE_MS);
-  return terminal;
+  return paneSession(world, name);
 }
 
 async function waitsForDoorbell(world: World): Promise<void> {

@@ -39,14 +39,16 @@ export interface Expected {
   sees?: boolean;
   /** How long it may take until the model sees it. */
   seesWithinMs?: number;
+  /** The agent that gets the mail, when it is not the usual reader, and a text that every request of it has. */
+  to?: { agent: string; shows: string };
 }
 
 /** What `poste send` says is what happens: the model is asked with the doorbell, once, or it is not. */
 export async function saidIsWhatHappens(world: World, expected: Expected): Promise<string> {
-  const { said } = expected;
+  const { said, to } = expected;
   const before = world.model.turns.length;
   const startMs = performance.now();
-  const sent = await world.send();
+  const sent = await world.send(to?.agent);
   const { sees = sent.status === 'live-wake', seesWithinMs = sees ? WOKEN_WITHIN_MS : QUIET_MS } = expected;
   const asked = await world.rungWithin(seesWithinMs, before);
   const afterMs = asked === undefined ? '' : ms(asked.atMs - startMs);
@@ -59,6 +61,7 @@ export async function saidIsWhatHappens(world: World, expected: Expected): Promi
     asked === undefined || timesRung(asked.newest) === 1,
     `${told}, ${timesRung(asked?.newest ?? '')} times in one turn`,
   );
+  check(to === undefined || !asked || asked.whole.includes(to.shows), `${told}, in a session of another folder`);
   return `${sent.status} in ${sent.ms} ms${asked === undefined ? '' : `, at the model after ${afterMs}`}`;
 }
 

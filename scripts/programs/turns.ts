@@ -7,12 +7,15 @@ import { hasDoorbell, WRITER, type World } from './world.ts';
 
 /** How long the slow answer speaks, and the tool runs. */
 export const SLOW_MS = 4000;
+/** How long the model waits for mail. */
+const WAIT_SECONDS = 30;
 
 export const PROMPTS = {
   greet: 'say hello',
   slow: 'speak slowly',
   tool: 'use a tool',
   mail: 'use the mail tools',
+  wait: 'wait for mail',
 } as const;
 export const GREETED = 'Hello from the model.';
 /** What the slow answer ends with. */
@@ -39,6 +42,9 @@ export function usualModel(world: World, { shell, inbox, readsMail = false }: Mo
     if (hasDoorbell(newest)) return readsMail ? { type: 'tool', name: inbox, input: {} } : undefined;
     const ids = listedMail(newest);
     if (ids.length > 0) return { type: 'tool', name: inbox, input: { action: 'read', message_ids: ids } };
+    if (newest.includes(PROMPTS.wait)) {
+      return { type: 'tool', name: inbox, input: { wait_seconds: WAIT_SECONDS } };
+    }
     if (newest.includes(PROMPTS.greet)) return { type: 'text', text: GREETED };
     if (newest.includes(PROMPTS.slow)) {
       return {

@@ -210,8 +210,8 @@ export class World {
     return { ...recipient, messageId: answer.message_id, ms: Math.round(performance.now() - startMs) };
   }
 
-  async presence(): Promise<string[]> {
-    const { sessions } = JSON.parse(await this.poste('session', 'list', '--as', READER, '--json')) as {
+  async presence(agent = READER): Promise<string[]> {
+    const { sessions } = JSON.parse(await this.poste('session', 'list', '--as', agent, '--json')) as {
       sessions: { presence: string }[];
     };
     return sessions.map(({ presence }) => presence);
@@ -226,9 +226,9 @@ export class World {
     return within(forMs, () => this.rung(count));
   }
 
-  /** Returns how many messages the reader has not read. */
-  async unread(): Promise<number> {
-    const list = await this.poste('inbox', 'list', '--as', READER, '--state', 'unread', '--json');
+  /** Returns how many messages the agent has not read. */
+  async unread(agent = READER): Promise<number> {
+    const list = await this.poste('inbox', 'list', '--as', agent, '--state', 'unread', '--json');
     return (JSON.parse(list) as { unread: number }).unread;
   }
 

@@ -1,7 +1,7 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4330,
-  scripts: 7560,
+  scripts: 7950,
   'src/cli': 610,
   'src/cli/host': 3000,
   'src/cli/lib': 2520,
@@ -64,5 +64,5 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 88220,
   test: 103580,
-  'bench scripts': 11880,
+  'bench scripts': 12270,
 };
