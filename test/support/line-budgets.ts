@@ -5,7 +5,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/cli': 610,
   'src/cli/host': 3000,
   'src/cli/lib': 2520,
-  'src/cli/mail': 3350,
+  'src/cli/mail': 3360,
   'src/cli/relay': 4640,
   'src/host': 920,
   'src/host/agents': 800,
@@ -55,14 +55,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 6120,
   'test/support': 19430,
   'test/unit': 8510,
-  'test/unit/cli': 8530,
+  'test/unit/cli': 8540,
   'test/unit/host': 17590,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 88220,
-  test: 103580,
+  src: 88230,
+  test: 103590,
   'bench scripts': 12270,
 };

@@ -102,9 +102,15 @@ class RunMail {
     this.#parts = parts;
   }
 
-  /** The oldest unread message, once there is one. `undefined`: there is none, and nothing waits for one. */
+  /**
+   * The message to try again, or the oldest unread one, once there is one. `undefined`: there is none, and nothing
+   * waits for one.
+   */
   async oldest(): Promise<FullMessage | undefined> {
-    const { waiting, options, signal } = this.#parts;
+    const { waiting, options, record, signal } = this.#parts;
+    // Its command may have read it before it failed: then it is not unread any more.
+    const again = record.pending === undefined ? undefined : await this.#whole(record.pending);
+    if (again?.state === 'read') return again;
     while (!signal.aborted) {
       const asked = this.#mark === undefined ? {} : { mark: this.#mark, wait_ms: INBOX_WAIT_MS_MAX };
       const silence = { silenceMs: SILENCE_MS };

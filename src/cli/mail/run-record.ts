@@ -39,6 +39,11 @@ export class RunRecord {
     this.#tried = readTried(this.path);
   }
 
+  /** The message of the last try, which was not done with when it ended, or was cut off. */
+  get pending(): string | undefined {
+    return this.#tried?.message_id;
+  }
+
   triesOf(messageId: string): number {
     return this.#tried?.message_id === messageId ? this.#tried.tries : 0;
   }

@@ -131,6 +131,18 @@ describe('poste run', () => {
     expect((await home.json<{ total: number }>('inbox', '--as', 'ann', '--state', 'all')).total).toBe(1);
   });
 
+  test('a mail that its command read, and did not deal with, is tried again', SLOW, async () => {
+    const home = await hostWithBen();
+    const sent = await send(home, 'bad');
+    const program = await script(home, 'echo "try $POSTE_TRY"; [ "$POSTE_TRY" -gt 1 ]');
+    const once = () => running(home, '--once', '--', program).ended();
+    expect(await once()).toMatchObject({ code: EXIT.temporary });
+    await home.json('inbox', 'read', '--as', 'ben', sent.message_id);
+    expect(await once()).toMatchObject({ code: EXIT.ok, stdout: 'try 2\n' });
+    expect(await stateOf(home, sent)).toBe('acked');
+    expect(await once()).toMatchObject({ code: EXIT.ok, stdout: '' });
+  });
+
   test('--timeout ends a command that takes longer, with all that it started', SLOW, async () => {
     const home = await hostWithBen();
     await send(home, 'slow');
