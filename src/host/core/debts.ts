@@ -126,12 +126,17 @@ interface ReportText {
   body: string;
 }
 
+/** A report names as many debtors: its subject is one line. */
+const DEBTORS_NAMED_MAX = 5;
+
 /** The report to the asker. `debtors` are gone in the same way. */
 export function goneText(
   gone: Gone,
   { debtors, subject, hostName }: { debtors: readonly Address[]; subject: string; hostName: string },
 ): ReportText {
-  const whom = debtors.join(', ');
+  const shown = debtors.slice(0, DEBTORS_NAMED_MAX).join(', ');
+  const more = debtors.length - DEBTORS_NAMED_MAX;
+  const whom = more > 0 ? `${shown} and ${more} more` : shown;
   const question = `your message "${subject}"`;
   switch (gone) {
     case 'removed':

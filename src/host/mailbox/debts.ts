@@ -10,7 +10,7 @@ import { type AskedRow, debtsOf, endsDebt, type OpenDebt, owesAnswer, settledBy 
 import type { AgentId, MessageRow, SentRow } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 
-/** The question came into a mailbox, or is in one from before; `isReminded`: no reminder is due of it. */
+/** Puts the debt of a question in a mailbox, if it is one; `isReminded`: no reminder is due of it. */
 export function openOwed(
   tx: Transaction,
   agentId: AgentId,
@@ -35,7 +35,7 @@ export function closeOwed(tx: Transaction, agentId: AgentId, position: number): 
   tx.delete('owedDue', [owed.sinceMs, agentId, position]);
 }
 
-/** The agent answered the question, or has not to any more. */
+/** Ends the agent's debt of this question, if it has one. */
 export function closeOwedOf(tx: Transaction, agentId: AgentId, { ref }: Pick<MessageRow, 'ref'>): void {
   const position = tx.get('place', agentId, ref);
   if (position !== undefined) closeOwed(tx, agentId, position);

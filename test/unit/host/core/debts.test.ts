@@ -113,6 +113,9 @@ test('reports name the debtor and the question', () => {
     expect(body).toContain('dan@laptop, eve@laptop');
     expect(body).toContain('your message "Which port?"');
   }
+  const many = Array.from({ length: 7 }, (_, at) => `a${at}@laptop` as Address);
+  const { subject } = goneText('unpaired', { debtors: many, subject: 's', hostName: 'laptop' });
+  expect(subject).toMatch(/ a0@laptop, .*, a4@laptop and 2 more$/);
   const question = { from: 'ann@here' as Address, subject: 'Which port?', ref: 'm1' as MessageRef };
   expect(reminderText(question, 86_400_000)).toEqual({
     subject: 'ann@here waits for your answer',
