@@ -129,15 +129,18 @@ interface ReportText {
 /** A report names as many debtors: its subject is one line. */
 const DEBTORS_NAMED_MAX = 5;
 
-/** The report to the asker. `debtors` are gone in the same way. */
+/**
+ * The report to the asker. `debtors` are gone in the same way. It names the question by its id: the subject of a reply
+ * may be of another host's words, and this is the host's voice.
+ */
 export function goneText(
   gone: Gone,
-  { debtors, subject, hostName }: { debtors: readonly Address[]; subject: string; hostName: string },
+  { debtors, ref, hostName }: { debtors: readonly Address[]; ref: MessageRef; hostName: string },
 ): ReportText {
   const shown = debtors.slice(0, DEBTORS_NAMED_MAX).join(', ');
   const more = debtors.length - DEBTORS_NAMED_MAX;
   const whom = more > 0 ? `${shown} and ${more} more` : shown;
-  const question = `your message "${subject}"`;
+  const question = `your message ${ref}`;
   switch (gone) {
     case 'removed':
       return {
@@ -152,20 +155,17 @@ export function goneText(
     case 'unlisted':
       return {
         subject: `An answer may not come from ${whom}`,
-        body: `${hostName} does not list ${whom} any more: removed or renamed. ${question} had no answer from there.`,
+        body: `${hostName} does not list ${whom} any more: removed or renamed. There is no answer to ${question} yet.`,
       };
   }
 }
 
-/** The one reminder of a debt, in the thread of the question. */
-export function reminderText(
-  { from, subject, ref }: Pick<MessageRow, 'from' | 'subject' | 'ref'>,
-  ageMs: number,
-): ReportText {
+/** The one reminder of a debt, in the thread of the question. Nothing of it is the asker's words, as in `goneText`. */
+export function reminderText({ from, ref }: Pick<MessageRow, 'from' | 'ref'>, ageMs: number): ReportText {
   return {
     subject: `${from} waits for your answer`,
     body:
-      `${from} asked "${subject}" ${spanText(ageMs)} ago and has no answer. ` +
-      `Reply to message ${ref}, or ack it if it needs no answer.`,
+      `${from} asked you something ${spanText(ageMs)} ago, in message ${ref}, and has no answer. ` +
+      `Reply to that message, or ack that message if it needs no answer.`,
   };
 }

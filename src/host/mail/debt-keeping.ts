@@ -23,7 +23,7 @@ import {
 import { type AgentId, type MessageRef, type MessageRow, OWNER_ID, type SentRow } from '../core/rows.ts';
 import { closeOwed, openOwed, putAsked } from '../mailbox/debts.ts';
 import { reportToAgent } from '../mailbox/mailbox.ts';
-import type { Reader, Transaction } from '../store/host-store.ts';
+import type { RangeOptions, Reader, Transaction } from '../store/host-store.ts';
 
 const LOOK_EVERY_MS = 60_000;
 const LISTS_EVERY_MS = 3_600_000;
@@ -95,11 +95,16 @@ export async function remindDebtors(
 
 type DueKey = [sinceMs: number, AgentId, position: number];
 
+/** After a jump of the clock, one that is dated as due may not be due, and one that is dated ahead of now may be. */
 async function dueDebts(reader: Reader, context: HostContext, remindAfterMs: number): Promise<DueKey[]> {
+  const nowMs = context.nowMs();
   const keys: DueKey[] = [];
-  for await (const { key } of reader.range('owedDue', [], { limit: REMINDED_AT_ONCE })) {
-    if (context.momentMs(key[0]) + remindAfterMs > context.nowMs()) break;
-    keys.push(key);
+  const dated: RangeOptions<'owedDue'>[] = [{ until: [nowMs - remindAfterMs + 1] }, { from: [nowMs + 1] }];
+  for (const bounds of dated) {
+    for await (const { key } of reader.range('owedDue', [], bounds)) {
+      if (keys.length === REMINDED_AT_ONCE) return keys;
+      if (context.momentMs(key[0]) + remindAfterMs <= nowMs) keys.push(key);
+    }
   }
   return keys;
 }
@@ -169,15 +174,9 @@ function tellAsker(tx: Transaction, context: HostContext, agentId: AgentId, ref:
     return;
   }
   const gone = goneDebts(tx, sent, asked.open);
-  const isGone = new Map(gone.map(({ debt, how }) => [debt.at, how]));
-  const open = asked.open.flatMap((debt): OpenDebt[] => {
-    const how = isGone.get(debt.at);
-    if (how === undefined) return [debt];
-    return how === 'unlisted' ? [{ isToldGone: true, at: debt.at, isGroup: debt.isGroup }] : [];
-  });
-  putAsked(tx, sent, { ...asked, open });
+  putAsked(tx, sent, { ...asked, open: afterTold(asked.open, gone) });
   for (const [{ how, hostName }, debtors] of groupsOf(tx, context, sent, gone)) {
-    const report = goneText(how, { debtors, subject: question.subject, hostName });
+    const report = goneText(how, { debtors, ref, hostName });
     reportToAgent(tx, context, agentId, { ...report, kind: 'alert', about: question });
   }
 }
@@ -185,6 +184,16 @@ function tellAsker(tx: Transaction, context: HostContext, agentId: AgentId, ref:
 interface GoneDebt {
   debt: OpenDebt;
   how: Gone;
+}
+
+/** The debts that are left of the open ones when the asker knows that some of their debtors are gone. */
+function afterTold(open: readonly OpenDebt[], gone: readonly GoneDebt[]): OpenDebt[] {
+  const isGone = new Map(gone.map(({ debt, how }) => [debt.at, how]));
+  return open.flatMap((debt): OpenDebt[] => {
+    const how = isGone.get(debt.at);
+    if (how === undefined) return [debt];
+    return how === 'unlisted' ? [{ isToldGone: true, at: debt.at, isGroup: debt.isGroup }] : [];
+  });
 }
 
 function goneDebts(reader: Reader, { recipients }: SentRow, open: readonly OpenDebt[]): GoneDebt[] {
@@ -221,8 +230,8 @@ function groupsOf(
 }
 
 /**
- * Puts the rows of debts that were open in a store from before they were kept, once. Nobody is reminded of those: they
- * may be old and many. Run it before anything else writes.
+ * Puts the rows of debts that were open in a store from before they were kept, once. Nobody is reminded of those, or
+ * told that their debtors had gone by now: they may be old and many. Run it before anything else writes.
  */
 export async function findOlderDebts(context: HostContext): Promise<void> {
   const { store } = context;
@@ -283,7 +292,8 @@ function findAsked({ store }: HostContext, agentId: AgentId, from: number): Prom
       const answers = (await repliesIn(question.thread)).filter(({ replyTo }) => replyTo === ref);
       const all = debtsOf(question, sent.recipients);
       const settled = new Set(answers.flatMap((answer) => settledBy(answer, sent.recipients, all)));
-      putAsked(tx, sent, { sinceMs: createdAtMs, open: all.filter((debt) => !settled.has(debt)) });
+      const open = all.filter((debt) => !settled.has(debt));
+      putAsked(tx, sent, { sinceMs: createdAtMs, open: afterTold(open, goneDebts(tx, sent, open)) });
     }
     return null;
   });

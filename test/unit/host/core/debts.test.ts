@@ -108,19 +108,19 @@ test('a debtor is gone when it was removed or its host unpaired, and may be when
 test('reports name the debtor and the question', () => {
   const debtors = ['dan@laptop', 'eve@laptop'] as Address[];
   for (const how of ['removed', 'unpaired', 'unlisted'] as const) {
-    const { subject, body } = goneText(how, { debtors, subject: 'Which port?', hostName: 'laptop' });
+    const { subject, body } = goneText(how, { debtors, ref: 'm1' as MessageRef, hostName: 'laptop' });
     expect(subject).toMatch(/answer .*come from dan@laptop, eve@laptop$/);
     expect(body).toContain('dan@laptop, eve@laptop');
-    expect(body).toContain('your message "Which port?"');
+    expect(body).toContain('your message m1');
   }
   const many = Array.from({ length: 7 }, (_, at) => `a${at}@laptop` as Address);
-  const { subject } = goneText('unpaired', { debtors: many, subject: 's', hostName: 'laptop' });
+  const { subject } = goneText('unpaired', { debtors: many, ref: 'm1' as MessageRef, hostName: 'laptop' });
   expect(subject).toMatch(/ a0@laptop, .*, a4@laptop and 2 more$/);
-  const question = { from: 'ann@here' as Address, subject: 'Which port?', ref: 'm1' as MessageRef };
+  const question = { from: 'ann@here' as Address, ref: 'm1' as MessageRef };
   expect(reminderText(question, 86_400_000)).toEqual({
     subject: 'ann@here waits for your answer',
     body:
-      'ann@here asked "Which port?" 24 hours ago and has no answer. ' +
-      'Reply to message m1, or ack it if it needs no answer.',
+      'ann@here asked you something 24 hours ago, in message m1, and has no answer. ' +
+      'Reply to that message, or ack that message if it needs no answer.',
   });
 });
