@@ -77,7 +77,8 @@ function goneScenario(how: 'ended' | 'killed'): Scenario {
     'codex',
     `${how}: woken only while its server has it, and no old doorbell runs when it is resumed`,
     async (world) => {
-      const terminal = await codexSession(world);
+      // Mail that stays unread would ring again, and its server keep the thread for longer.
+      const terminal = await codexSession(world, { readsMail: true });
       await idle(world, terminal);
       const pid = await terminal.pid();
       if (how === 'killed') {
