@@ -92,7 +92,8 @@ function toolScenarios(program: ToolProgram): Scenario[] {
       world.write(file, THEIRS);
       await world.poste(...SETUP);
       const written = world.read(file);
-      const isAdded = written.includes('"other": {"command": "true",  "args": [ ]}') && written.includes('"--agent"');
+      const isAdded =
+        written.includes('"other": {"command": "true",  "args": [ ]}') && written.includes('"--default-agent"');
       check(isAdded, `setup wrote ${written}`);
       await world.poste(...UNDO);
       check(world.read(file) === THEIRS, `undo left ${world.read(file)}`);
