@@ -99,18 +99,21 @@ interface WhereDebtorIs {
   peer: Pick<PeerRow, 'unpairedAtMs' | 'directory'> | null;
   /** A list with as many agents may have been cut. */
   listMax: number;
+  /** When the question was asked, by this host's clock: the time of a state is by that of the debtor's host. */
+  askedAtMs: number;
 }
 
 /** Undefined as long as an answer may come. */
 export function howGone(
   { address, state, atMs }: Pick<SentRecipient, 'address' | 'state' | 'atMs'>,
-  { isRemoved, peer, listMax }: WhereDebtorIs,
+  { isRemoved, peer, listMax, askedAtMs }: WhereDebtorIs,
 ): Gone | undefined {
   if (!peer) return isRemoved ? 'removed' : undefined;
   if (peer.unpairedAtMs !== null) return 'unpaired';
   const { directory } = peer;
   // The debtor was there when the question was delivered: a list from before that shows nothing, as one that was cut.
-  const isTelling = directory && directory.fetchedAtMs > atMs && directory.agents.length < listMax;
+  const isTelling =
+    directory && directory.fetchedAtMs > Math.max(atMs, askedAtMs) && directory.agents.length < listMax;
   if (!isTelling || !isWithDebtor(state)) return undefined;
   const isListed = directory.agents.some(({ name }) => isSameName(name, nameIn(address)));
   return isListed || isSameName(nameIn(address), OWNER_NAME) ? undefined : 'unlisted';

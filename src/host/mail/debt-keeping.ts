@@ -196,14 +196,14 @@ function afterTold(open: readonly OpenDebt[], gone: readonly GoneDebt[]): OpenDe
   });
 }
 
-function goneDebts(reader: Reader, { recipients }: SentRow, open: readonly OpenDebt[]): GoneDebt[] {
+function goneDebts(reader: Reader, { recipients, createdAtMs: askedAtMs }: SentRow, open: readonly OpenDebt[]): GoneDebt[] {
   return open.flatMap((debt) => {
     const recipient = recipients[debt.at];
     if (!recipient || debt.isToldGone) return [];
     const { agentId, peerId } = recipient;
     const peer = peerId === null ? null : (reader.get('peer', peerId) ?? null);
-    const where = { isRemoved: agentId !== null && isRemoved(reader, agentId), peer, listMax: LAN_AGENTS_MAX };
-    const how = howGone(recipient, where);
+    const isLost = agentId !== null && isRemoved(reader, agentId);
+    const how = howGone(recipient, { isRemoved: isLost, peer, listMax: LAN_AGENTS_MAX, askedAtMs });
     return how ? [{ debt, how }] : [];
   });
 }

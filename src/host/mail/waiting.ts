@@ -145,7 +145,7 @@ class DebtLook {
       state,
       at,
       asker_is: await this.#whereAgentIs(asker),
-      debtor_is: agentId === null ? this.#wherePeerIs(peerId, recipient) : await this.#whereAgentIs(agentId),
+      debtor_is: agentId === null ? this.#wherePeerIs(peerId, recipient, sinceMs) : await this.#whereAgentIs(agentId),
       reminded_at: remindedAt(owed),
     };
   }
@@ -167,7 +167,7 @@ class DebtLook {
       since: isoSecond(owed.sinceMs),
       state,
       at: isoSecond(readAtMs ?? notifiedAtMs ?? entry.storedAtMs),
-      asker_is: fromAgent === null ? this.#wherePeerIs(fromPeer, asker) : await this.#whereAgentIs(fromAgent),
+      asker_is: fromAgent === null ? this.#wherePeerIs(fromPeer, asker, storedAtMs) : await this.#whereAgentIs(fromAgent),
       debtor_is: await this.#whereAgentIs(debtor),
       reminded_at: remindedAt(owed),
     };
@@ -182,10 +182,10 @@ class DebtLook {
     return (await isAgentLive(this.#reader, this.#context, agentId)) ? 'live' : 'offline';
   }
 
-  #wherePeerIs(peerId: PeerId | null, known: Parameters<typeof howGone>[0]): Whereabouts {
+  #wherePeerIs(peerId: PeerId | null, known: Parameters<typeof howGone>[0], askedAtMs: number): Whereabouts {
     const peer = peerId === null ? undefined : this.#reader.get('peer', peerId);
     if (!peer) return 'gone';
-    const gone = howGone(known, { isRemoved: false, peer, listMax: LAN_AGENTS_MAX });
+    const gone = howGone(known, { isRemoved: false, peer, listMax: LAN_AGENTS_MAX, askedAtMs });
     if (gone !== undefined) return gone === 'unlisted' ? 'unlisted' : 'gone';
     const relay = this.#carrier ? this.#carrier.factsFor(peer) : 'unknown';
     return wayOfMail(peer, relay) === 'none' ? 'unreachable' : 'remote';

@@ -89,10 +89,10 @@ const listOf = (names: string[], fetchedAtMs: number): PeerRow['directory'] => (
   fetchedAtMs,
 });
 const gone = (address: string, peer: Parameters<typeof howGone>[1]['peer'], state: RecipientState = 'read') =>
-  howGone({ address: address as Address, state, atMs: 100 }, { isRemoved: false, peer, listMax: 3 });
+  howGone({ address: address as Address, state, atMs: 100 }, { isRemoved: false, peer, listMax: 3, askedAtMs: 90 });
 
 test('a debtor is gone when it was removed or its host unpaired, and may be when its host lists it no more', () => {
-  expect(howGone(RECIPIENTS[0]!, { isRemoved: true, peer: null, listMax: 3 })).toBe('removed');
+  expect(howGone(RECIPIENTS[0]!, { isRemoved: true, peer: null, listMax: 3, askedAtMs: 90 })).toBe('removed');
   expect(gone('bob@here', null)).toBeUndefined();
   expect(gone('dan@laptop', { unpairedAtMs: 5, directory: null })).toBe('unpaired');
   expect(gone('dan@laptop', { unpairedAtMs: null, directory: listOf(['eve'], 101) })).toBe('unlisted');
@@ -103,6 +103,18 @@ test('a debtor is gone when it was removed or its host unpaired, and may be when
   expect(gone('dan@laptop', { unpairedAtMs: null, directory: listOf(['eve', 'fay', 'gus'], 101) })).toBeUndefined();
   expect(gone('dan@laptop', { unpairedAtMs: null, directory: null })).toBeUndefined();
   expect(gone('dan@laptop', { unpairedAtMs: null, directory: listOf(['eve'], 101) }, 'pending')).toBeUndefined();
+});
+
+test('given a clock of its host that is behind, a list from before the question shows nothing either', () => {
+  const debtor = { address: 'dan@laptop' as Address, state: 'read', atMs: 50 } as const;
+  const where = (fetchedAtMs: number) => ({
+    isRemoved: false,
+    peer: { unpairedAtMs: null, directory: listOf(['eve'], fetchedAtMs) },
+    listMax: 3,
+    askedAtMs: 90,
+  });
+  expect(howGone(debtor, where(90))).toBeUndefined();
+  expect(howGone(debtor, where(91))).toBe('unlisted');
 });
 
 test('reports name the debtor and the question', () => {
