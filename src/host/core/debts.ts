@@ -6,7 +6,7 @@
  *   - an answer: a message that replies to the question and goes to its asker. It ends the debt of its sender, and of
  *     every recipient whom only a role or `*` meant: such a question is for whoever answers first;
  *   - the debtor's ack of the question;
- *   - that its delivery was cancelled, and that the debtor or the asker was removed, or the message deleted.
+ *   - that its delivery was cancelled, the debtor or the asker was removed, its host unpaired, or the message deleted.
  *
  * What a host cannot know, it does not decide: a debtor on another host is not told who else was asked, or that
  * somebody answered, so its own host keeps its debt until it answers or acks.
@@ -112,8 +112,7 @@ export function howGone(
   if (peer.unpairedAtMs !== null) return 'unpaired';
   const { directory } = peer;
   // The debtor was there when the question was delivered: a list from before that shows nothing, as one that was cut.
-  const isTelling =
-    directory && directory.fetchedAtMs > Math.max(atMs, askedAtMs) && directory.agents.length < listMax;
+  const isTelling = directory && directory.fetchedAtMs > Math.max(atMs, askedAtMs) && directory.agents.length < listMax;
   if (!isTelling || !isWithDebtor(state)) return undefined;
   const isListed = directory.agents.some(({ name }) => isSameName(name, nameIn(address)));
   return isListed || isSameName(nameIn(address), OWNER_NAME) ? undefined : 'unlisted';

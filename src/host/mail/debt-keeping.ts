@@ -130,14 +130,14 @@ function isAskerGone(reader: Reader, { fromAgent, fromPeer }: MessageRow): boole
   return fromAgent === null || isRemoved(reader, fromAgent);
 }
 
-/** Tells each asker of debtors that are gone, once. Ends their debts, and those to an asker that was removed. */
+/** Tells each asker of debtors that are gone, once. Ends their debts, and those to an asker that is gone. */
 export async function tellOfGone(context: HostContext, signal?: Pick<AbortSignal, 'aborted'>): Promise<void> {
-  await endOwedToRemoved(context);
+  await endOwedToNobody(context);
   const concerned = await context.store.read(async (reader) => {
     const found: [AgentId, MessageRef][] = [];
     for await (const { key, row } of reader.range('asked', [])) {
       const sent = reader.get('sent', key[1]);
-      if (sent && (isRemoved(reader, key[0]) || goneDebts(reader, sent, row.open).length > 0)) found.push(key);
+      if (!sent || isRemoved(reader, key[0]) || goneDebts(reader, sent, row.open).length > 0) found.push(key);
     }
     return found;
   });
@@ -147,12 +147,14 @@ export async function tellOfGone(context: HostContext, signal?: Pick<AbortSignal
   }
 }
 
-async function endOwedToRemoved({ store }: HostContext): Promise<void> {
+/** Ends debts to askers that are gone, and what older software left here when it acked or deleted the question. */
+async function endOwedToNobody({ store }: HostContext): Promise<void> {
   const ended = await store.read(async (reader) => {
     const found: [AgentId, number][] = [];
     for await (const { key, row } of reader.range('owed', [])) {
-      const asker = reader.get('message', row.ref)?.fromAgent;
-      if (asker && isRemoved(reader, asker)) found.push(key);
+      const entry = reader.get('entry', ...key);
+      const question = entry && reader.get('message', row.ref);
+      if (!question || entry.state === 'acked' || isAskerGone(reader, question)) found.push(key);
     }
     return found;
   });
@@ -168,9 +170,9 @@ function tellAsker(tx: Transaction, context: HostContext, agentId: AgentId, ref:
   const asked = tx.get('asked', agentId, ref);
   const sent = tx.get('sent', ref);
   const question = tx.get('message', ref);
-  if (!asked || !sent || !question) return;
-  if (isRemoved(tx, agentId)) {
-    putAsked(tx, sent, { ...asked, open: [] });
+  if (!asked) return;
+  if (!sent || !question || isRemoved(tx, agentId)) {
+    tx.delete('asked', [agentId, ref]);
     return;
   }
   const gone = goneDebts(tx, sent, asked.open);
@@ -196,7 +198,11 @@ function afterTold(open: readonly OpenDebt[], gone: readonly GoneDebt[]): OpenDe
   });
 }
 
-function goneDebts(reader: Reader, { recipients, createdAtMs: askedAtMs }: SentRow, open: readonly OpenDebt[]): GoneDebt[] {
+function goneDebts(
+  reader: Reader,
+  { recipients, createdAtMs: askedAtMs }: SentRow,
+  open: readonly OpenDebt[],
+): GoneDebt[] {
   return open.flatMap((debt) => {
     const recipient = recipients[debt.at];
     if (!recipient || debt.isToldGone) return [];

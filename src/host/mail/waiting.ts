@@ -167,7 +167,8 @@ class DebtLook {
       since: isoSecond(owed.sinceMs),
       state,
       at: isoSecond(readAtMs ?? notifiedAtMs ?? entry.storedAtMs),
-      asker_is: fromAgent === null ? this.#wherePeerIs(fromPeer, asker, storedAtMs) : await this.#whereAgentIs(fromAgent),
+      asker_is:
+        fromAgent === null ? this.#wherePeerIs(fromPeer, asker, storedAtMs) : await this.#whereAgentIs(fromAgent),
       debtor_is: await this.#whereAgentIs(debtor),
       reminded_at: remindedAt(owed),
     };

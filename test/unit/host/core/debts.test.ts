@@ -107,14 +107,13 @@ test('a debtor is gone when it was removed or its host unpaired, and may be when
 
 test('given a clock of its host that is behind, a list from before the question shows nothing either', () => {
   const debtor = { address: 'dan@laptop' as Address, state: 'read', atMs: 50 } as const;
-  const where = (fetchedAtMs: number) => ({
-    isRemoved: false,
-    peer: { unpairedAtMs: null, directory: listOf(['eve'], fetchedAtMs) },
-    listMax: 3,
-    askedAtMs: 90,
-  });
-  expect(howGone(debtor, where(90))).toBeUndefined();
-  expect(howGone(debtor, where(91))).toBe('unlisted');
+  for (const [fetchedAtMs, how] of [
+    [90, undefined],
+    [91, 'unlisted'],
+  ] as const) {
+    const peer = { unpairedAtMs: null, directory: listOf(['eve'], fetchedAtMs) };
+    expect(howGone(debtor, { isRemoved: false, peer, listMax: 3, askedAtMs: 90 })).toBe(how);
+  }
 });
 
 test('reports name the debtor and the question', () => {

@@ -215,6 +215,39 @@ describe('an answer from another host', () => {
   });
 });
 
+describe('a debt to nobody', () => {
+  test('ends when the host of its asker is unpaired, as the asker knows that no answer can come', async () => {
+    const context = await contextOf(['bob']);
+    const [peer, other] = [await addPeer(context, 'laptop'), await addPeer(context, 'server')];
+    await context.store.transact((tx) => tx.put('peerName', ['laptop'], peer.peerId));
+    await come(context, peer, 'bob', { from: 'ann@laptop', needsReply: true });
+    const kept = await come(context, other, 'bob', { from: 'ann@server', needsReply: true });
+    accepted(await unpair(context, 'laptop'));
+    await tellOfGone(context);
+    expect(await debts(context)).toEqual([`owed bob ${kept}`]);
+  });
+
+  test('ends at the next start when older software acked or deleted its question', async () => {
+    const context = await contextOf(['ann', 'bob', 'cat']);
+    const acked = await ask(context, 'ann', ['bob']);
+    const deleted = await ask(context, 'ann', ['bob']);
+    const kept = await ask(context, 'ann', ['cat']);
+    const [ann, bob] = [await idOf(context, 'ann'), await idOf(context, 'bob')];
+    await context.store.transact((tx) => {
+      const entry = tx.get('entry', bob, 1);
+      if (entry) tx.put('entry', [bob, 1], { ...entry, state: 'acked' });
+      tx.delete('entry', [bob, 2]);
+      tx.delete('sent', [deleted as MessageRef]);
+      tx.delete('message', [deleted as MessageRef]);
+      tx.delete('asked', [ann, acked as MessageRef]);
+    });
+    const keeper = keepDebts(context, new ManualTimers(), 0);
+    await keeper.idle;
+    await keeper.stop();
+    expect(await debts(context)).toEqual([`asked ann ${kept} cat@here`, `owed cat ${kept}`]);
+  });
+});
+
 describe('the asker', () => {
   test('is told once that its debtor was removed, and the debt is over', async () => {
     const context = await contextOf(['ann', 'bob', 'cat']);
