@@ -38,7 +38,7 @@ export function projectFolder(given: string | true, { mayBeGone = false } = {}):
   if (given === true) {
     const checkout = checkoutAround(realpathSync('.'));
     if (checkout !== undefined) return checkout;
-    throw usageFailure('this folder is in no git checkout: name the folder of the project, as in --project .');
+    throw usageFailure('this folder is in no git checkout: name the folder of the project, as in --project ./shop');
   }
   const folder = resolve(given);
   if (mayBeGone && !existsSync(folder)) return folder;
