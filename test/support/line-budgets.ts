@@ -17,7 +17,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/hooks': 1710,
   'src/host/inbound': 1250,
   'src/host/lan': 1590,
-  'src/host/mail': 2760,
+  'src/host/mail': 2770,
   'src/host/mailbox': 460,
   'src/host/mcp': 1330,
   'src/host/outbox': 1130,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 19430,
   'test/unit': 8510,
   'test/unit/cli': 8540,
-  'test/unit/host': 17700,
+  'test/unit/host': 17710,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 88260,
-  test: 103700,
+  test: 103710,
   'bench scripts': 12270,
 };

@@ -123,11 +123,20 @@ export async function replyMail(
     const answers = knownMessage(tx, agentId, message_id);
     if (!answers) return noSuchMessage('message_id', message_id);
     const { targets, leftOut } = await replyTargets(tx, context, agentId, answers, to_all);
-    if (targets.length === 0) return refuseUnresolved(tx, context, agentId, leftOut, 'message_id');
+    if (targets.length === 0) {
+      const refused = await refuseUnresolved(tx, context, agentId, leftOut, 'message_id');
+      return { ...refused, message: `${refused.message}${adviceForReport(tx, agentId, answers)}` };
+    }
     const text = subject ?? replySubject(answers.subject, SUBJECT_CHARACTERS_MAX);
     const named = leftOut.map(({ to, reason }) => ({ recipient: to, detail: unresolvedInWords(reason) }));
     return { subject: text, body, kind, needsReply: needs_reply, refs, origin, answers, targets, leftOut: named };
   });
+}
+
+/** A report of this host, as a reminder, is about a message that can be replied to. */
+function adviceForReport(reader: Reader, agentId: AgentId, { fromAgent, fromPeer, replyTo }: MessageRow): string {
+  const isReport = fromAgent === null && fromPeer === null && replyTo !== null;
+  return isReport && knownMessage(reader, agentId, replyTo) ? ` Reply to message ${replyTo}, which it is about.` : '';
 }
 
 /** The sender or a recipient of a message, by agent id or peer id if known, and not by a name that may have changed. */

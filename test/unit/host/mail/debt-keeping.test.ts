@@ -11,7 +11,7 @@ import { applyToSent, newMessage, storeMessage } from '../../../../src/host/mail
 import { afterAttempt, outboxRowOf } from '../../../../src/host/outbox/outbox.ts';
 import { unpair } from '../../../../src/host/peers/peers.ts';
 import { openHostStore } from '../../../../src/host/store/open.ts';
-import { accepted, addPeer, contextOf, idOf, send } from '../../../support/mail-context.ts';
+import { accepted, addPeer, contextOf, idOf, refused, send } from '../../../support/mail-context.ts';
 import { ManualTimers } from '../../../support/manual-time.ts';
 import type { TestContext } from '../../../support/test-context.ts';
 
@@ -106,6 +106,19 @@ describe('a reminder', () => {
     expect(await remindDebtors(context, DAY_MS)).toBe(0);
     // The reminder is no answer.
     expect(await debts(context)).toEqual([`asked ann ${id} bob@here`, `owed bob ${id}`]);
+  });
+
+  test('cannot be replied to, and the refusal names the question that can', async () => {
+    const context = await contextOf(['ann', 'bob']);
+    const id = await ask(context, 'ann', ['bob']);
+    context.clock.nowMs += DAY_MS;
+    await remindDebtors(context, DAY_MS);
+    const [reminder] = await reportsToName(context, 'bob');
+    const bob = await idOf(context, 'bob');
+    const refusal = refused(await replyMail(context, bob, { message_id: reminder?.ref ?? '', body: 'b' }));
+    expect(refusal.message).toMatch(new RegExp(`reads no mail.* Reply to message ${id}, which it is about\\.$`));
+    accepted(await replyMail(context, bob, { message_id: id, body: 'b' }));
+    expect(await debts(context)).toEqual([]);
   });
 
   test('comes once over a restart of the daemon, whenever that was', async () => {
