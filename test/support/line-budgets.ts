@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 19430,
   'test/unit': 8510,
   'test/unit/cli': 8540,
-  'test/unit/host': 17710,
+  'test/unit/host': 17770,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 88260,
-  test: 103710,
+  test: 103770,
   'bench scripts': 12270,
 };

@@ -85,6 +85,27 @@ describe('a wait for mail', () => {
     expect(wake.context.waits.isWaiting(await idOf(wake.context, 'bob'))).toBe(false);
   });
 
+  test('given mail that comes while the wait looks, when the look did not see it, then it looks again', async () => {
+    const wake = await wakeContext(['alice', 'bob']);
+    const { context, timers } = wake;
+    const bob = await idOf(context, 'bob');
+    const alice = await idOf(context, 'alice');
+    const input = accepted(parseInput(SendInput, { to: ['bob'], subject: 's', body: 'b' }));
+    const { store } = context;
+    const read = store.read.bind(store);
+    let sent: Promise<string> | undefined;
+    store.read = async (look) => {
+      const seen = await read(look);
+      if (sent) return seen;
+      sent = sendMail(context, alice, input).then((result) => accepted(result).message_id);
+      await expect.poll(() => context.told.some(({ type }) => type === 'mail-stored')).toBe(true);
+      return seen;
+    };
+    const { signal } = new AbortController();
+    const result = accepted(await useInbox(context, bob, { wait_seconds: SECONDS }, { timers, signal }));
+    expect(ids(result)).toEqual([await sent]);
+  });
+
   test('ends with its time, and with the daemon, and says which', async () => {
     const wake = await wakeContext(['alice', 'bob']);
     const late = await wait(wake);
