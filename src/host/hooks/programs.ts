@@ -8,6 +8,7 @@ import { isAbsolute, join } from 'node:path';
 import { type Environment, homeFolder } from '../../lib/user-folders.ts';
 import type { SessionRegisterInput } from '../contract/agents.ts';
 import { WAKE_ARGUMENT_CHARACTERS_MAX } from '../contract/socket-protocol.ts';
+import { GEMINI_WORDS, QWEN_WORDS, readCommandLine } from './command-lines.ts';
 
 export const HOOK_PROGRAMS = ['claude-code', 'codex', 'gemini', 'qwen'] as const;
 export type HookProgramName = (typeof HOOK_PROGRAMS)[number];
@@ -186,12 +187,18 @@ export const GEMINI: HookProgram = {
   settingsFolder: (environment) => join(environment['GEMINI_CLI_HOME'] || homeFolder(environment), '.gemini'),
   settingsFile: 'settings.json',
   folderVariable: 'GEMINI_PROJECT_DIR',
-  isAttended: ({ commandLine }) => !commandLine().some((word) => /^(?:-p|--prompt)(?:=|$)/.test(word)),
+  isAttended: (surroundings) => !isGeminiOneShot(surroundings),
   wake(_sessionId, { environment }) {
     const pane = tmuxPane(environment, 'gemini');
     return pane ? [pane] : [];
   },
 };
+
+/** At a terminal a prompt among its words begins a session that goes on, unless the variables say that this is a CI. */
+function isGeminiOneShot({ environment, commandLine }: HookSurroundings): boolean {
+  if (environment['CI'] === 'true' || environment['GITHUB_ACTIONS'] === 'true') return true;
+  return isAmong(readCommandLine(commandLine(), GEMINI_WORDS).options, '-p', '--prompt');
+}
 
 /**
  * Qwen Code: hooks in `settings.json` of `QWEN_HOME` or `~/.qwen`, as its hooks documentation describes them
@@ -222,14 +229,15 @@ export const QWEN: HookProgram = {
   },
 };
 
-/** A prompt among its words is answered once. One that follows a flag cannot be told from the flag's value. */
+/** At a terminal it answers a prompt once and ends, unless it shall go on. */
 function isQwenOneShot(commandLine: readonly string[]): boolean {
-  const program = commandLine.findIndex((word) => /(?:^|\/)(?:qwen|qwen-code\/[^/]+\.js)$/.test(word));
-  const words = program === -1 ? [] : commandLine.slice(program + 1);
-  if (words.some((word) => /^(?:-i|--prompt-interactive)(?:=|$)/.test(word))) return false;
-  const isPrompt = (word: string, at: number): boolean =>
-    /^(?:-p|--prompt)(?:=|$)/.test(word) || (/^[^-]/.test(word) && !words[at - 1]?.startsWith('-'));
-  return words.some(isPrompt);
+  const { options, hasPrompt } = readCommandLine(commandLine, QWEN_WORDS);
+  if (isAmong(options, '-i', '--prompt-interactive')) return false;
+  return hasPrompt || isAmong(options, '-p', '--prompt');
+}
+
+function isAmong(options: ReadonlySet<string>, ...names: readonly string[]): boolean {
+  return names.some((name) => options.has(name));
 }
 
 type PaneMethod = Extract<WakeMethods[number], { type: 'tmux' }>;

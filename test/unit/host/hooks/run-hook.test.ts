@@ -168,13 +168,23 @@ describe('the hooks of Claude Code', () => {
     ['codex', [], ['codex-socket', 'command']],
     ['gemini', ['node', '/bin/gemini', '-p', 'do it'], []],
     ['gemini', ['node', '/bin/gemini', '--prompt=do it'], []],
+    ['gemini', ['node', '/bin/gemini', '-yp', 'do it'], []],
     ['gemini', ['node', '/bin/gemini', '-i', 'do it'], ['tmux']],
+    ['gemini', ['node', '--max-old-space-size=9', '/bin/gemini', '-m', 'm', 'do it'], ['tmux']],
     ['qwen', ['node', '--expose-gc', '/lib/qwen-code/cli.js', '-p', 'do it'], []],
     ['qwen', ['node', '/bin/qwen', 'do it'], []],
     ['qwen', ['node', '/bin/qwen', '--model', 'm', 'do it'], []],
     ['qwen', ['node', '/bin/qwen', '-i', 'do it'], ['tmux']],
     ['qwen', ['node', '/lib/qwen-code/cli.js', '--model', 'm', ''], ['tmux']],
-    ['qwen', ['/opt/code', 'x'], ['tmux']],
+    ['qwen', ['node', '/bin/qwen', '-m', 'm', '-c', 'do it', ''], []],
+    ['qwen', ['node', '/bin/qwen', '-ym', 'm', 'do it'], []],
+    ['qwen', ['node', '/bin/qwen', '--model=m', 'do it'], []],
+    ['qwen', ['node', '/bin/qwen', '-y', '--', 'true'], []],
+    ['qwen', ['node', '/bin/qwen', '--of-a-later-version', 'do it'], []],
+    ['qwen', ['node', '/bin/qwen', '--allowed-tools', 'a', 'b', '-y', 'true', '-r', 'id', ''], ['tmux']],
+    ['qwen', ['/opt/code', 'x'], []],
+    ['qwen', ['/opt/code', '--model', 'm'], ['tmux']],
+    ['qwen', [], ['tmux']],
   ] as const)(
     'the hooks of %s, started as %j, give these ways to wake it, and report prompts with them: %j',
     async (name, commandLine, methods) => {
@@ -186,6 +196,14 @@ describe('the hooks of Claude Code', () => {
       expect(asked[0]?.[1]).toMatchObject({ wake, reports_prompts: methods.length > 0 });
     },
   );
+
+  test.each(['CI', 'GITHUB_ACTIONS'])('a Gemini CLI whose %s is true answers once', async (variable) => {
+    const { run, asked } = daemon({ 'session-register': [STATE] });
+    const environment = { TMUX: '/tmux,1,0', TMUX_PANE: '%1', [variable]: 'true' };
+    const commandLine = ['node', '/bin/gemini'];
+    await run(PROGRAM_OF.gemini, { ...CODEX_INPUT, hook_event_name: 'SessionStart' }, { environment, commandLine });
+    expect(asked[0]?.[1]).toMatchObject({ wake: [], reports_prompts: false });
+  });
 
   test('Stop waits as long as it takes, and exits with 2 and the line when a doorbell is counted', async () => {
     const doorbell = { event: 'doorbell', ring: 'r', text: TEXT };
