@@ -14,7 +14,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/contract': 1690,
   'src/host/core': 2480,
   'src/host/doctor': 1380,
-  'src/host/hooks': 1710,
+  'src/host/hooks': 1810,
   'src/host/inbound': 1250,
   'src/host/lan': 1590,
   'src/host/mail': 2770,
@@ -55,14 +55,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 6120,
   'test/support': 19430,
   'test/unit': 8510,
-  'test/unit/cli': 8540,
-  'test/unit/host': 17770,
+  'test/unit/cli': 8570,
+  'test/unit/host': 17780,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 88260,
-  test: 103770,
+  src: 88370,
+  test: 103820,
   'bench scripts': 12270,
 };

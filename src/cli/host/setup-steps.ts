@@ -16,6 +16,7 @@ import { findProgram } from '../lib/find-program.ts';
 import { hostFailure } from '../lib/host-paths.ts';
 import {
   addHooks,
+  type AllowEdit,
   allowTools,
   digestOf,
   type Edit,
@@ -24,6 +25,7 @@ import {
   plannedEdit,
   serverOf,
   serverOfProgram,
+  settingsText,
   shownServer,
   toolsFile,
   writeEdit,
@@ -204,7 +206,7 @@ function hooksEntry(context: CommandContext, program: HookedProgram): EditWritte
 function allowStep(
   context: CommandContext,
   program: SettledProgram,
-  allowed: Edit,
+  allowed: AllowEdit,
   { tools, look }: { tools: Edit; look: () => Look },
 ): Step {
   const file = allowed.path;
@@ -212,7 +214,8 @@ function allowStep(
   const isBeside = file === tools.path;
   const change: Edit['change'] = isBeside ? (text) => allowed.change(tools.change(text)) : allowed.change;
   const step = editStep(context, `allow the mail tools in ${file}`, { path: file, change }, () => {
-    return { type: 'allowed', program, file };
+    const before = settingsText(file, allowed.rulesIn);
+    return { type: 'allowed', program, file, ...(before.length > 0 && { before }) };
   });
   return {
     ...step,

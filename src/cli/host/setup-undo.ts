@@ -206,8 +206,10 @@ function removal(context: CommandContext, entry: EditEntry): TextChange {
       return SETTINGS_OF[entry.program].removeServer(entry.server);
     case 'hooks':
       return SETTINGS_OF[entry.program].hooks.remove;
-    case 'allowed':
-      return allowTools(context, entry.program)?.remove ?? ((text) => text);
+    case 'allowed': {
+      const tools = allowTools(context, entry.program);
+      return (text) => (tools ? tools.remove(text, entry.before) : text);
+    }
     default:
       return assertNever(entry);
   }

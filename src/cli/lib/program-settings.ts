@@ -119,15 +119,15 @@ export function requireOwnServer(context: CommandContext, name: SettledProgram):
   throw new CommandFailed('conflict', 'SERVER_FOREIGN', `${message}: remove it there, or leave out --allow-tools`);
 }
 
+export type AllowEdit = Edit & Required<Pick<AllowedTools, 'remove' | 'rulesIn'>>;
+
 /** Allows the mail tools; `undefined` for a program that does not ask. */
-export function allowTools(
-  context: CommandContext,
-  name: SettledProgram,
-): (Edit & Pick<AllowedTools, 'remove'>) | undefined {
+export function allowTools(context: CommandContext, name: SettledProgram): AllowEdit | undefined {
   const { tools } = SETTINGS_OF[name];
   if (!tools) return undefined;
   const path = tools.isInHookFile && isHooked(name) ? hookFile(context, name) : toolsFile(context, name);
-  return { path, change: tools.add, remove: tools.remove };
+  const { add: change, remove, rulesIn = () => [] } = tools;
+  return { path, change, remove, rulesIn };
 }
 
 /** The steps that the owner must or may also take in the program, in sentences. Throws `CommandFailed`. */

@@ -29,7 +29,8 @@ export type Written =
   | { type: 'server'; program: SettledProgram; file: string; server: ServerCommand; edited?: Edited }
   /** `others`: hooks of Poste stood there that setup had not written. */
   | { type: 'hooks'; program: HookedProgram; file: string; others?: true; edited?: Edited }
-  | { type: 'allowed'; program: SettledProgram; file: string; edited?: Edited }
+  /** `before`: the rules that stood there before setup, which added the others. */
+  | { type: 'allowed'; program: SettledProgram; file: string; before?: readonly string[]; edited?: Edited }
   /** The agent of the program's sessions in this folder. */
   | { type: 'project'; folder: string; program: SettledProgram; agent: string }
   /** `isNew`: there was no such file. */

@@ -80,14 +80,25 @@ export function openCodeServer({ command, args, env }: ServerCommand): Json {
 /** Two changes of settings: one allows the tools of the server, and the other takes that back. */
 export interface AllowedTools {
   add: TextChange;
-  remove: TextChange;
+  /** Leaves the rules that stood there before. */
+  remove: (text: string | undefined, before?: readonly string[]) => string | undefined;
+  /** The rules of `add` that stand there, when they are items of a list. Throws `SettingsRefused`. */
+  rulesIn?: (text: string | undefined) => string[];
 }
 
 /** Settings with a list of rules in their `permissions`, one of which allows a tool, or all tools of a server. */
 export function permittedTools(list: string, ours: readonly string[]): AllowedTools {
   return {
     add: (text) => changedJson(text, (settings) => withRules(settings, list, ours)),
-    remove: (text) => changedJson(text, (settings) => withoutRules(settings, list, ours)),
+    remove: (text, before = []) =>
+      changedJson(text, (settings) => {
+        const written = ours.filter((rule) => !before.includes(rule));
+        return withoutRules(settings, list, written);
+      }),
+    rulesIn(text) {
+      const rules = memberOf(settingsOf(text), 'permissions')[list];
+      return ours.filter((rule) => asList(rules).includes(rule));
+    },
   };
 }
 

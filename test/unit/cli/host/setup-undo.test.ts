@@ -6,6 +6,7 @@ import { runHere } from '../../../support/command-run.ts';
 import { copiesIn, machine, pathIn, read, setup, type SetupDocument, served } from '../../../support/setup-machine.ts';
 
 const CODEX = ['.codex', 'config.toml'] as const;
+const CRUSH = ['config', 'crush', 'crush.json'] as const;
 const GEMINI = ['.gemini', 'settings.json'] as const;
 
 test('undo prints a line for each thing, and removes the copies that setup made', async () => {
@@ -90,6 +91,37 @@ test('what Codex writes into the server of Poste goes with it, and the rest of t
   const undone = await setup(here, '--undo', '--yes');
   expect(undone.map(({ state }) => state)).toEqual(['undone', 'undone', 'undone', 'undone']);
   expect(await read(here, ...CODEX)).toBe('# mine\nmodel = "o"\n\n[tui]\ntheme = "x"\n');
+});
+
+test('the names of tools that Crush allowed before setup stay, also in a file that was changed since', async () => {
+  const here = await served('crush');
+  await mkdir(pathIn(here, 'config', 'crush'), { recursive: true });
+  await writeFile(pathIn(here, ...CRUSH), '{"permissions":{"allowed_tools":["view","mcp_poste_mail_inbox"]}}');
+  await setup(here, '--yes', '--allow-tools');
+  const after = await read(here, ...CRUSH);
+  expect(after).toContain('mcp_poste_mail_send');
+  await writeFile(pathIn(here, ...CRUSH), after.replace('{', '{"options":{},'));
+  await setup(here, '--undo', '--yes');
+  expect(JSON.parse(await read(here, ...CRUSH))).toEqual({
+    options: {},
+    permissions: { allowed_tools: ['view', 'mcp_poste_mail_inbox'] },
+  });
+});
+
+test.each([
+  ['qwen', 'settings.json', '"args"', '"trust": true, "args"'],
+  ['codex', 'config.toml', 'args =', 'default_tools_approval_mode = "approve"\nargs ='],
+])('tools that the owner of %s allowed are not recorded as allowed by setup', async (program, name, from, to) => {
+  const here = await served(program);
+  const file = [`.${program}`, name];
+  await setup(here, '--yes');
+  await writeFile(pathIn(here, ...file), (await read(here, ...file)).replace(from, to));
+  // The server is written anew for the other agent, and the approval in it stays.
+  await setup(here, '--yes', '--allow-tools', '--agent', `${program}=builder`);
+  expect(await read(here, ...file)).toContain(to.split(/[,\n]/)[0]);
+  const steps = (await setup(here, '--undo', '--dry-run')).map(({ step }) => step);
+  expect(steps.some((step) => step.startsWith('the mail tools in'))).toBe(true);
+  expect(steps.filter((step) => step.startsWith('the rule'))).toEqual([]);
 });
 
 test('a server called poste that setup did not write is shown as what it is, and gets no rights', async () => {
