@@ -5,13 +5,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/cli': 610,
   'src/cli/host': 3000,
   'src/cli/lib': 2520,
-  'src/cli/mail': 3360,
+  'src/cli/mail': 3370,
   'src/cli/relay': 4640,
   'src/host': 920,
   'src/host/agents': 800,
   'src/host/api': 780,
   'src/host/base': 710,
-  'src/host/contract': 1690,
+  'src/host/contract': 1710,
   'src/host/core': 2480,
   'src/host/doctor': 1380,
   'src/host/hooks': 1810,
@@ -55,14 +55,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 6120,
   'test/support': 19430,
   'test/unit': 8510,
-  'test/unit/cli': 8570,
-  'test/unit/host': 17780,
+  'test/unit/cli': 8580,
+  'test/unit/host': 17800,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 88370,
-  test: 103820,
+  src: 88400,
+  test: 103840,
   'bench scripts': 12270,
 };

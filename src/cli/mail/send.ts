@@ -127,10 +127,19 @@ async function bodyOf(context: CommandContext, { body, bodyFile = body }: Messag
 
 /** Tells the outcome of a message, recipient by recipient. */
 export function sentText(result: SendResult): string {
-  const lines = result.recipients.map(({ recipient, status, detail }) => `  ${recipient}: ${status} (${detail})\n`);
+  const lines = result.recipients.map(
+    ({ recipient, status, detail }) => `  ${recipient}: ${status} (${withOptions(detail)})\n`,
+  );
   const before = result.duplicate ? ' earlier, under the same idempotency key; nothing was sent now' : '';
   const accepted = `Accepted ${result.message_id}${before}.\n${lines.join('')}${listsText(result)}`;
   return printableText(accepted);
+}
+
+/** The advice that wakes names members of the tools: people have options for them. */
+function withOptions(detail: string): string {
+  return detail
+    .replace(' use needs_reply,', ' use --needs-reply,')
+    .replace(/ kind request or task\.$/, ' --kind request or task.');
 }
 
 /** The age from which the sender to a group is warned that a host's list of agents is old. */

@@ -3,7 +3,7 @@
  * the operation. Everything else stays as it is, for the schema to refuse.
  *
  *   - null is an absent member;
- *   - a text is the one item of a list of texts;
+ *   - a text is the one item of a list of texts, a list written as JSON is that list, and an empty text no item;
  *   - "true" and "false" are truth values, and "20" is a number;
  *   - messageId and message_id are message_ids, thread_id is thread, and id is the one member that is an id.
  */
@@ -22,7 +22,9 @@ export function tolerantInput(schema: TSchema, given: object): object {
   const taken = new Set(members.map(([name]) => name));
   return Object.fromEntries(
     members.map(([written, value]) => {
-      const name = taken.has(written) && names.includes(written) ? written : meantName(written, names, taken);
+      const name = names.includes(written) ? written : meantName(written, names, taken);
+      // Of two other names for one member the second stays as it is, for the schema to refuse.
+      taken.add(name);
       return [name, tolerantValue(properties[name], value)];
     }),
   );
@@ -47,8 +49,19 @@ function foldedName(name: string): string {
 
 function tolerantValue(schema: MemberSchema | undefined, value: unknown): unknown {
   if (typeof value !== 'string') return value;
-  if (schema?.type === 'array' && schema.items?.type === 'string') return [value];
+  if (schema?.type === 'array' && schema.items?.type === 'string') return listIn(value);
   if (schema?.type === 'boolean' && /^(?:true|false)$/i.test(value)) return value.toLowerCase() === 'true';
   if (schema?.type === 'integer' && /^\d{1,15}$/.test(value)) return Number(value);
   return value;
+}
+
+function listIn(text: string): unknown[] {
+  if (text === '') return [];
+  if (!text.startsWith('[')) return [text];
+  try {
+    const list: unknown = JSON.parse(text);
+    return Array.isArray(list) && list.every((item) => typeof item === 'string') ? list : [text];
+  } catch {
+    return [text];
+  }
 }

@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest';
 import { messageText, summariesText } from '../../../../src/cli/mail/mail-text.ts';
-import { deliveryText, sentListText } from '../../../../src/cli/mail/send.ts';
+import { deliveryText, sentListText, sentText } from '../../../../src/cli/mail/send.ts';
 import type { SentMessage } from '../../../../src/host/contract/sent-mail.ts';
 import { fullMessage } from '../../../../src/host/contract/usual-mail.ts';
+import { adviceToWake } from '../../../../src/host/core/waking.ts';
 import { PIPE } from '../../../support/screens.ts';
 
 const AT = '2025-11-20T21:48:23Z';
@@ -87,4 +88,15 @@ test('one message is shown with its way to each recipient, in order', () => {
       '',
     ].join('\n'),
   );
+});
+
+test.each([
+  ['message', 'for that use --needs-reply, an @mention, or --kind request or task.'],
+  ['status', 'for that use --kind request or task.'],
+] as const)('a %s that wakes nobody names options of the command', (kind, advice) => {
+  const detail = `Stored. ${adviceToWake(kind) ?? ''}`;
+  const recipient = { recipient: 'bob@here', addressed_as: ['bob'], status: 'offline' as const, detail };
+  const text = sentText({ message_id: 'm1', thread: 'm1', duplicate: false, recipients: [recipient] });
+  expect(text).toContain(advice);
+  expect(text).not.toContain('needs_reply');
 });

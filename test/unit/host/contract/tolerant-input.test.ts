@@ -12,6 +12,16 @@ const MAIL = { to: ['bob'], subject: 's', body: 'b' };
 describe('an input of a mail operation', () => {
   test.each<[what: string, name: OperationName, given: object, taken: object]>([
     ['one text for a list', 'mail-send', { ...MAIL, to: 'bob', refs: 'a' }, { ...MAIL, refs: ['a'] }],
+    ['a list as JSON', 'mail-send', { ...MAIL, to: '["bob","eve"]' }, { ...MAIL, to: ['bob', 'eve'] }],
+    ['what only begins as a list', 'mail-send', { ...MAIL, refs: '[1] a' }, { ...MAIL, refs: ['[1] a'] }],
+    ['a list of no texts', 'mail-send', { ...MAIL, refs: '[1]' }, { ...MAIL, refs: ['[1]'] }],
+    ['an empty text for a list', 'mail-send', { ...MAIL, refs: '' }, { ...MAIL, refs: [] }],
+    [
+      'JSON in a text',
+      'mail-send',
+      { ...MAIL, subject: 'false', body: '["b"]' },
+      { ...MAIL, subject: 'false', body: '["b"]' },
+    ],
     ['null for absent', 'mail-send', { ...MAIL, kind: null, refs: null, idempotency_key: null }, MAIL],
     ['a truth value as text', 'mail-send', { ...MAIL, needs_reply: 'true' }, { ...MAIL, needs_reply: true }],
     ['the same with a capital', 'mail-inbox', { action: 'read', peek: 'False' }, { action: 'read', peek: false }],
@@ -32,6 +42,8 @@ describe('an input of a mail operation', () => {
     ['a name that is near', 'mail-send', { ...MAIL, needs_repl: true }, 'needs_repl', /did you mean needs_reply\?$/],
     ['another name', 'mail-send', { ...MAIL, text: 'b' }, 'text', /no member of the input: it has to, subject, body,/],
     ['both names at once', 'mail-inbox', { message_ids: ['a'], message_id: 'b' }, 'message_id', /mean message_ids\?$/],
+    ['two other names', 'mail-inbox', { messageId: 'a', id: 'b' }, 'id', /^id is no member/],
+    ['no recipient', 'mail-send', { ...MAIL, to: '' }, 'to', /1 items/],
     ['a text of another member', 'mail-reply', { message: 'words', body: 'b' }, 'message_id', /and message is no/],
     ['null for what is needed', 'mail-send', { ...MAIL, to: null }, 'to', /^to is missing$/],
     ['a word for a truth value', 'mail-send', { ...MAIL, needs_reply: 'yes' }, 'needs_reply', /boolean/],
