@@ -142,7 +142,7 @@ async function startServices(
   relay.start();
   services.add('outbox', { drain: () => outbox.stop() });
   await outbox.start();
-  const debts = keepDebts(context, systemTimers, config.remindAfterHours * HOUR_MS);
+  const debts = keepDebts(context, systemTimers, Math.ceil(config.remindAfterHours * HOUR_MS));
   services.add('debts', { drain: () => debts.stop() });
   const sweep = retentionSweep(context, config.retentionDays * DAY_MS);
   services.add('sweep', { drain: () => sweep.stop() });

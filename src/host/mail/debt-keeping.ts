@@ -31,7 +31,7 @@ const LISTS_EVERY_MS = 3_600_000;
 const SLICE_ROWS = 200;
 const REMINDED_AT_ONCE = 50;
 
-/** Reminds debtors and tells askers, from now on; without reminders when `remindAfterMs` is 0. */
+/** Reminds debtors and tells askers, from now on; without reminders when `remindAfterMs` (whole milliseconds) is 0. */
 export function keepDebts(
   context: HostContext,
   timers: Timers,
