@@ -1,6 +1,15 @@
 /** A process group as a whole. A child that was started with `detached` leads its own. */
 
-import type { ChildProcess } from 'node:child_process';
+import { type ChildProcess, spawn, type SpawnOptions } from 'node:child_process';
+import { once } from 'node:events';
+
+/** Starts a program as the leader of a group. Resolves once it runs. Throws errors of the system. */
+export async function startGroup(words: readonly string[], options: SpawnOptions): Promise<ChildProcess> {
+  const [program = '', ...args] = words;
+  const child = spawn(program, args, { ...options, detached: true });
+  await once(child, 'spawn');
+  return child;
+}
 
 /** Sends a signal to the group that `pid` leads. A group that has ended is left alone. */
 export function signalGroup(pid: number | undefined, name: NodeJS.Signals): void {

@@ -107,7 +107,7 @@ export class CommandRun {
     }
   }
 
-  signal(name: 'SIGTERM' | 'SIGINT'): void {
+  signal(name: 'SIGTERM' | 'SIGINT' | 'SIGHUP'): void {
     this.#isSignalled = true;
     this.#context.signals.emit(name);
   }

@@ -4,8 +4,8 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   scripts: 7950,
   'src/cli': 610,
   'src/cli/host': 3000,
-  'src/cli/lib': 2520,
-  'src/cli/mail': 3370,
+  'src/cli/lib': 2530,
+  'src/cli/mail': 3390,
   'src/cli/relay': 4640,
   'src/host': 920,
   'src/host/agents': 800,
@@ -28,7 +28,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/web': 240,
   'src/host/wire': 580,
   'src/http': 2280,
-  'src/lib': 2270,
+  'src/lib': 2280,
   'src/library': 1520,
   'src/protocol': 2890,
   'src/relay': 370,
@@ -55,14 +55,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 6120,
   'test/support': 19430,
   'test/unit': 8510,
-  'test/unit/cli': 8580,
+  'test/unit/cli': 8690,
   'test/unit/host': 17800,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 88400,
-  test: 103840,
+  src: 88420,
+  test: 103950,
   'bench scripts': 12270,
 };

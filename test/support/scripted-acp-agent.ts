@@ -31,6 +31,7 @@ async function prompted(
 ): Promise<acp.PromptResponse> {
   note('prompts', prompt);
   if (way === 'ends in the turn') process.exit(4);
+  if (way === 'never ends') await new Promise(() => undefined);
   if (way === 'refuses') throw new acp.RequestError(-32_603, 'Internal error', { details: 'no credit' });
   if (way === 'asks') {
     for (const toolCall of ASKED) {
@@ -39,6 +40,7 @@ async function prompted(
     }
   }
   if (way === 'is silent') return { stopReason: 'end_turn' };
+  if (way === 'ends after the turn') setTimeout(() => process.exit(5), 100);
   const update: acp.SessionUpdate = { sessionUpdate: 'agent_message_chunk', content: { type: 'text', text: 'Hm.' } };
   await client.notify('session/update', { sessionId, update });
   if (way === 'works') while (!existsSync(join(folder, 'go'))) await elapsed(20);

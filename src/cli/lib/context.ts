@@ -22,8 +22,8 @@ export interface CommandContext {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** `linux`, `darwin` and the like: what starts services here. */
   readonly platform: NodeJS.Platform;
-  /** Emits SIGINT and SIGTERM. */
-  readonly signals: Pick<EventEmitter, 'once' | 'off'>;
+  /** Emits SIGINT, SIGTERM and SIGHUP. */
+  readonly signals: Pick<EventEmitter, 'on' | 'once' | 'off'>;
   /** The path of `main.js`, for commands that start a daemon, or write a service or a hook. */
   readonly program: string;
   /** Ends the process at once, at a second signal. */

@@ -76,13 +76,16 @@ export function exitOfStatus(status: number): ExitName {
   return EXIT_OF_STATUS[status] ?? 'failure';
 }
 
-const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
-/** Calls `onFirst` at the first SIGINT or SIGTERM; a second one ends the process at once. */
+/**
+ * Calls `onFirst` at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once. A terminal that closes
+ * says SIGHUP twice, itself and by its shell.
+ */
 function onStopSignal({ signals, abort }: CommandContext, onFirst: (name: string) => void): void {
   for (const name of STOP_SIGNALS) {
     signals.once(name, () => {
-      signals.once(name, () => abort(EXIT.interrupted));
+      signals.on(name, () => name !== 'SIGHUP' && abort(EXIT.interrupted));
       onFirst(name);
     });
   }
@@ -93,7 +96,7 @@ export function stopSignal(context: CommandContext): Promise<string> {
   return new Promise((resolve) => onStopSignal(context, resolve));
 }
 
-/** Aborts at the first SIGINT or SIGTERM. */
+/** Aborts at the first SIGINT, SIGTERM or SIGHUP. */
 export function stopping(context: CommandContext): AbortSignal {
   const controller = new AbortController();
   onStopSignal(context, () => controller.abort());

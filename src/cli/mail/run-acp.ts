@@ -10,18 +10,19 @@
  * are not offered to it.
  */
 import type * as Acp from '@agentclientprotocol/sdk';
-import { type ChildProcess, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { Readable, Writable } from 'node:stream';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { doorbellText } from '../../host/core/doorbell.ts';
 import { countText } from '../../host/core/spans.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
-import { endChild } from '../../lib/process-group.ts';
+import { endChild, startGroup } from '../../lib/process-group.ts';
 import { printable, printableText, printableWithin } from '../../protocol/printable.ts';
 import type { Attendance } from '../lib/attendance.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
+import { announce } from '../lib/output.ts';
 import type { PatientDaemon } from '../lib/patient-daemon.ts';
 import { COMMAND_END_MS } from './run-command.ts';
 import type { RunRecord } from './run-record.ts';
@@ -79,11 +80,12 @@ export class Doorbells {
   /** Resolves once one rang, which is taken. Resolves with false when the signal is aborted first. */
   async next(signal: AbortSignal): Promise<boolean> {
     if (!this.#hasRung && !signal.aborted) {
+      const over = new AbortController();
       await new Promise<void>((resolve) => {
-        const over = (): void => resolve();
-        this.#tell = over;
-        signal.addEventListener('abort', over, { once: true });
+        this.#tell = resolve;
+        signal.addEventListener('abort', () => resolve(), { signal: over.signal });
       });
+      over.abort();
     }
     this.#tell = undefined;
     if (signal.aborted) return false;
@@ -104,13 +106,13 @@ export async function runAcp(parts: AcpParts): Promise<void> {
     await attendance.report({ doing: 'idle' });
     // It may have ended before its agent read anything.
     if (program.isInTurn) doorbells.ring();
-    failed = program.turns > 0 ? 1 : failed + 1;
+    failed = program.turns > 0 ? 0 : failed + 1;
     const said = `the program ${why}`;
     if (failed >= triesMax) {
       const often = `${said}, after ${countText(triesMax, 'start')} in a row without a turn`;
       throw new CommandFailed('failure', 'PROGRAM_ENDS', `${often}: run it by hand, and see what it says`);
     }
-    const waitMs = Math.min(pauseMs * 2 ** (failed - 1), PAUSE_MAX_MS);
+    const waitMs = Math.min(pauseMs * 2 ** Math.max(0, failed - 1), PAUSE_MAX_MS);
     context.stderr.write(`poste: ${printable(said)}; it is started again in ${waitMs / 1000} s.\n`);
     await elapsed(waitMs, undefined, { signal }).catch(() => undefined);
   }
@@ -134,30 +136,30 @@ class AcpProgram {
   /** Starts it and gives it doorbells until it ends or is ended. Resolves with how, in words after `the program`. */
   async run(): Promise<string> {
     const { context, options, record, signal } = this.#parts;
-    const [program = '', ...args] = options.words;
-    const child = spawn(program, args, {
-      detached: true,
-      env: { ...context.env, POSTE_AGENT: options.agent },
-      stdio: ['pipe', 'pipe', context.stderr.fd ?? 'pipe'],
-    });
+    let child: ChildProcess;
+    try {
+      child = await startGroup(options.words, {
+        env: { ...context.env, POSTE_AGENT: options.agent },
+        stdio: ['pipe', 'pipe', context.stderr.fd ?? 'pipe'],
+      });
+    } catch (error) {
+      return `could not be started (${(error as Error).message})`;
+    }
     child.stderr?.pipe(context.stderr, { end: false });
     child.stdin?.on('error', () => undefined);
     const exited = howItEnded(child);
     void exited.then(() => this.#ended.abort());
     try {
-      await once(child, 'spawn');
       await record.write(RECORD_NAME, 0, child.pid).catch(() => undefined);
       const fault = await this.#talk(child);
       if (fault !== undefined) return fault;
       return signal.aborted ? 'was ended' : await exited;
-    } catch (error) {
-      return `could not be started (${(error as Error).message})`;
     } finally {
       await endChild(child, COMMAND_END_MS);
     }
   }
 
-  /** Resolves when the program has ended, when it is to end, or with why no session of it can be used. */
+  /** Resolves when the program has ended, when it is to end, or with why it is of no use. Throws `CommandFailed`. */
   async #talk(child: ChildProcess): Promise<string | undefined> {
     const { signal } = this.#parts;
     const acp = await import('@agentclientprotocol/sdk');
@@ -170,12 +172,13 @@ class AcpProgram {
       .connect(acp.ndJsonStream(Writable.toWeb(stdin), Readable.toWeb(stdout) as ReadableStream<Uint8Array>));
     const over = AbortSignal.any([signal, this.#ended.signal, connection.signal]);
     try {
-      const begun = this.#begin(connection.agent, acp.PROTOCOL_VERSION);
-      await within(begun, BEGIN_MS, over);
+      await within(this.#begin(connection.agent, acp.PROTOCOL_VERSION), BEGIN_MS, over);
       while (await this.#parts.doorbells.next(over)) await this.#turn(connection.agent, over);
       return undefined;
     } catch (error) {
-      return over.aborted ? undefined : `began no session (${faultText(error)})`;
+      if (over.aborted) return undefined;
+      if (error instanceof CommandFailed) throw error;
+      return `${this.isInTurn ? 'did not end its turn' : 'began no session'} (${faultText(error)})`;
     } finally {
       connection.close();
     }
@@ -249,14 +252,19 @@ class AcpProgram {
   }
 
   #take({ sessionId, update }: Acp.SessionNotification): void {
-    if (sessionId !== this.#sessionId || !this.isInTurn) return;
+    if (!this.#isOfTurn(sessionId)) return;
     if (SIGNS.has(update.sessionUpdate)) this.#shows();
     if (update.sessionUpdate !== 'agent_message_chunk' || update.content.type !== 'text') return;
-    this.#parts.context.stdout.write(printableText(update.content.text));
+    announce(this.#parts.context, printableText(update.content.text));
   }
 
-  #allow({ toolCall, options }: Acp.RequestPermissionRequest): Acp.RequestPermissionResponse {
-    this.#shows();
+  /** What comes at another time is no sign that the agent has the prompt. */
+  #isOfTurn(sessionId: string): boolean {
+    return this.isInTurn && sessionId === this.#sessionId;
+  }
+
+  #allow({ sessionId, toolCall, options }: Acp.RequestPermissionRequest): Acp.RequestPermissionResponse {
+    if (this.#isOfTurn(sessionId)) this.#shows();
     const isAllowed = this.#parts.options.allowsTools && isMailTool(toolCall);
     const wanted = isAllowed ? 'allow_once' : 'reject_once';
     const option = options.find(({ kind }) => kind === wanted);
@@ -293,10 +301,12 @@ function howItEnded(child: ChildProcess): Promise<string> {
 }
 
 /** Returns what the work gives. Throws when it takes too long, or the signal is aborted first. */
-async function within<T>(work: Promise<T>, ms: number | undefined, signal: AbortSignal): Promise<T> {
+export async function within<T>(work: Promise<T>, ms: number | undefined, signal: AbortSignal): Promise<T> {
   const done = new AbortController();
   const ending = AbortSignal.any([signal, done.signal]);
   const late = async (): Promise<never> => {
+    // An event that was is not waited for.
+    ending.throwIfAborted();
     if (ms !== undefined) await elapsed(ms, undefined, { signal: ending });
     else await once(ending, 'abort');
     throw new Error(ms === undefined ? 'it was ended' : `it did not answer within ${ms / 1000} s`);

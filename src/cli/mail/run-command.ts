@@ -4,12 +4,11 @@
  *
  * It leads a process group, which is ended as a whole: with SIGTERM, and a while later with SIGKILL.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import type { ChildProcess } from 'node:child_process';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import type { FullMessage } from '../../host/contract/usual-mail.ts';
 import { UNTRUSTED_TEXT } from '../../host/core/untrusted-text.ts';
-import { signalGroup } from '../../lib/process-group.ts';
+import { signalGroup, startGroup } from '../../lib/process-group.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
 
@@ -106,15 +105,20 @@ export interface CommandEnd {
 /** Starts the command; `onStart` is called once it runs. Resolves when it has ended, and its group if it was ended. */
 export async function startCommand(
   context: Pick<CommandContext, 'env' | 'stdout' | 'stderr'>,
-  { words: [program = '', ...args], environment, inputFd, timeoutMs, keepsOutput, signal }: CommandCall,
+  { words, environment, inputFd, timeoutMs, keepsOutput, signal }: CommandCall,
   onStart: (pid: number) => Promise<void>,
 ): Promise<CommandEnd> {
   const { stdout, stderr } = context;
-  const child = spawn(program, args, {
-    detached: true,
-    env: { ...context.env, ...environment },
-    stdio: [inputFd ?? 'ignore', keepsOutput ? 'pipe' : (stdout.fd ?? 'pipe'), stderr.fd ?? 'pipe'],
-  });
+  let child: ChildProcess;
+  try {
+    child = await startGroup(words, {
+      env: { ...context.env, ...environment },
+      stdio: [inputFd ?? 'ignore', keepsOutput ? 'pipe' : (stdout.fd ?? 'pipe'), stderr.fd ?? 'pipe'],
+    });
+  } catch (error) {
+    const fault = `could not be started (${(error as Error).message})`;
+    return { fault, isStopped: false, output: Buffer.alloc(0), outputBytes: 0 };
+  }
   const kept = keepsOutput ? keepOutput(child) : undefined;
   if (!keepsOutput) child.stdout?.pipe(stdout, { end: false });
   child.stderr?.pipe(stderr, { end: false });
@@ -128,19 +132,13 @@ export async function startCommand(
     });
   });
   const ending = new Ending(child, timeoutMs, signal);
-  let fault: string | undefined;
-  try {
-    await once(child, 'spawn');
-    const started = onStart(child.pid ?? 0);
-    fault = await exited;
-    await started;
-    if (ending.isOverTime) fault = `was ended after ${(timeoutMs ?? 0) / 1000} s`;
-    const over = new AbortController();
-    await Promise.race([closed, elapsed(OUTPUT_MS, undefined, { signal: over.signal }).catch(() => undefined)]);
-    over.abort();
-  } catch (error) {
-    fault = `could not be started (${(error as Error).message})`;
-  }
+  const started = onStart(child.pid ?? 0);
+  let fault = await exited;
+  await started;
+  if (ending.isOverTime) fault = `was ended after ${(timeoutMs ?? 0) / 1000} s`;
+  const over = new AbortController();
+  await Promise.race([closed, elapsed(OUTPUT_MS, undefined, { signal: over.signal }).catch(() => undefined)]);
+  over.abort();
   ending.finish();
   child.stdout?.destroy();
   child.stderr?.destroy();

@@ -155,8 +155,7 @@ class RunMail {
     const text = mailText(message);
     const { words, isPlaced } = placeMail(options.words, text);
     const fault = argumentFault(words);
-    if (fault !== undefined)
-      return this.#giveUp(message, fault, 'The mail is too long for an argument of its command.');
+    if (fault !== undefined) return this.#giveUp(message, fault, 'No argument of its command can hold it.');
     const before = record.triesOf(message_id);
     // It was cut off in its last try.
     if (before >= options.triesMax) return this.#giveUpTried(message, 'did not end', before);
@@ -176,13 +175,19 @@ class RunMail {
     return this.#failed(message, end.fault, before + 1);
   }
 
-  /** Writes down that a try begins, when the disk takes it, and what goes to standard input, which it opens. */
+  /** Opens what goes to standard input, and then writes down that a try begins: once the disk takes both. */
   async #begin(messageId: string, attempt: number, input: string | undefined): Promise<FileHandle | undefined> {
     const { context, record, options, signal } = this.#parts;
     for (let hasSaid = false; ; ) {
       try {
-        await record.write(messageId, attempt);
-        return input === undefined ? undefined : await record.open(input);
+        const file = input === undefined ? undefined : await record.open(input);
+        try {
+          await record.write(messageId, attempt);
+        } catch (error) {
+          await file?.close();
+          throw error;
+        }
+        return file;
       } catch (error) {
         const { code, message } = error as NodeJS.ErrnoException;
         const isFull = DISK_FULL.has(code);

@@ -85,6 +85,8 @@ export class RunRecord {
     const untilMs = performance.now() + GONE_MS;
     while (performance.now() < untilMs && (await isRunning(mark, processFacts, NEVER))) await elapsed(LOOK_EVERY_MS);
     clearTimeout(killing);
+    // Others of its group may work on.
+    signalGroup(mark.pid, 'SIGKILL');
     return mark.pid;
   }
 }

@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../../../src/cli/lib/exit.ts';
-import { isMailTool } from '../../../../src/cli/mail/run-acp.ts';
+import { endWithOutput } from '../../../../src/cli/lib/output.ts';
+import { isMailTool, within } from '../../../../src/cli/mail/run-acp.ts';
 import type { SendResult } from '../../../../src/host/contract/mail.ts';
 import { CommandRun, commandContext } from '../../../support/command-run.ts';
 import { eventually } from '../../../support/eventually.ts';
@@ -39,9 +40,13 @@ class AcpWorld {
   }
 
   run(way: string, ...flags: string[]): CommandRun {
+    return this.runIn(commandContext({ environment: this.home.environment }), way, ...flags);
+  }
+
+  runIn(context: ReturnType<typeof commandContext>, way: string, ...flags: string[]): CommandRun {
     const words = [process.execPath, '--import', 'tsx', AGENT, this.folder, way];
     const args = ['run', '--as', 'ben', '--acp', ...flags, '--', ...words];
-    const command = new CommandRun(args, commandContext({ environment: this.home.environment }));
+    const command = new CommandRun(args, context);
     atTestEnd(() => command.stop());
     return command;
   }
@@ -165,6 +170,42 @@ describe('poste run --acp', () => {
     expect(world.noted('prompts')).toHaveLength(2);
   });
 
+  test('one that does not even end its turn when it is cancelled is ended', SLOW, async () => {
+    const world = await AcpWorld.make();
+    const command = world.run('never ends', '--timeout', '0.2', '--tries', '1');
+    await world.hasSession();
+    await world.send();
+    const { code, stderr } = await command.ended();
+    expect(code).toBe(EXIT.failure);
+    expect(stderr).toContain('the program did not end its turn (it did not answer within 5.2 s), after 1 start');
+    expect(isGone(Number(world.noted('starts')[0]))).toBe(true);
+  });
+
+  test('one that ends after a turn is started again, also when one start may fail', SLOW, async () => {
+    const world = await AcpWorld.make();
+    const command = world.run('ends after the turn', '--tries', '1', '--pause', '0.1');
+    await world.hasSession();
+    await world.send();
+    await command.asked('the program ended with exit code 5; it is started again in 0.1 s');
+    command.signal('SIGTERM');
+    expect((await command.ended()).code).toBe(EXIT.ok);
+  });
+
+  test('goes on when nobody reads what the agent says any more', SLOW, async () => {
+    const world = await AcpWorld.make();
+    const context = commandContext({ environment: world.home.environment });
+    endWithOutput(context, (failure) => {
+      throw failure;
+    });
+    const command = world.runIn(context, 'speaks');
+    await world.hasSession();
+    await world.send();
+    await command.printed('Hm.');
+    context.stdout.emit('error', Object.assign(new Error('write EPIPE'), { code: 'EPIPE' }));
+    await command.asked('ended: end_turn');
+    expect(world.noted('starts')).toHaveLength(1);
+  });
+
   test('goes with no option that is for a command', async () => {
     const world = await AcpWorld.make();
     for (const flags of [['--reply'], ['--once'], ['--max', '1']]) {
@@ -177,6 +218,11 @@ describe('poste run --acp', () => {
     });
     writeFileSync(join(world.folder, 'go'), '');
   });
+});
+
+test('a wait that is over before it begins ends at once', async () => {
+  const never = new Promise<never>(() => undefined);
+  await expect(within(never, undefined, AbortSignal.abort())).rejects.toThrow('aborted');
 });
 
 test.each([

@@ -1,5 +1,5 @@
 /** `poste run`: what the command is given, and what its end says of the mail. */
-import { chmod, readFile, readdir, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../../../src/cli/lib/exit.ts';
@@ -7,6 +7,8 @@ import { ANSWER_BYTES_MAX, argumentFault, placeMail } from '../../../../src/cli/
 import { answerText } from '../../../../src/cli/mail/run-mail.ts';
 import type { SendResult } from '../../../../src/host/contract/mail.ts';
 import type { SentResult } from '../../../../src/host/contract/sent-mail.ts';
+import { processFacts } from '../../../../src/host/wake/processes.ts';
+import { signalGroup, startGroup } from '../../../../src/lib/process-group.ts';
 import { CommandRun, commandContext } from '../../../support/command-run.ts';
 import { type PosteHome, posteHome } from '../../../support/poste-home.ts';
 import { isGone } from '../../../support/process-tree.ts';
@@ -154,14 +156,17 @@ describe('poste run', () => {
     await expect.poll(async () => isGone(Number(await readFile(child, 'utf8')))).toBe(true);
   });
 
-  test('SIGINT ends the command and what it started, and the mail stays for the next run', SLOW, async () => {
+  test.each([
+    ['SIGINT', 1],
+    ['SIGHUP', 2],
+  ] as const)('%s ends the command and what it started, and the mail stays', SLOW, async (name, times) => {
     const home = await hostWithBen();
     const child = join(home.folder, 'child');
     const program = await script(home, `sleep 600 & echo $! > ${child}; echo started; wait`);
     const command = running(home, '--tries', '1', '--', program);
     await send(home, 'slow');
     await command.printed('started');
-    command.signal('SIGINT');
+    for (let said = 0; said < times; said++) command.signal(name);
     expect((await command.ended()).code).toBe(EXIT.ok);
     await expect.poll(async () => isGone(Number(await readFile(child, 'utf8')))).toBe(true);
     const again = await script(home, 'echo "try $POSTE_TRY"');
@@ -210,6 +215,64 @@ describe('poste run', () => {
     expect(code).toBe(EXIT.failure);
     expect(stderr).toContain('leave out {message}, and the command has the mail in its standard input');
   });
+
+  test('a record of what is not in the mailbox holds nothing up', SLOW, async () => {
+    const home = await hostWithBen();
+    await send(home, 'one');
+    for (const message_id of ['acp', '01990000-0000-7000-8000-000000000000']) {
+      await writeFile(join(home.folder, 'run-ben.json'), JSON.stringify({ message_id, tries: 1, process: null }));
+      const again = await script(home, 'echo "try $POSTE_TRY"; exit 1');
+      const { stdout, stderr } = await running(home, '--once', '--', again).ended();
+      expect({ stdout, stderr }).toEqual({
+        stdout: 'try 1\n',
+        stderr: expect.stringContaining('try 1 of 3') as string,
+      });
+    }
+  });
+
+  test('a command that a killed run left is ended with all of its group', SLOW, async () => {
+    const home = await hostWithBen();
+    await send(home, 'one');
+    const [file, mark] = [join(home.folder, 'stubborn'), join(home.folder, 'run-ben.json')];
+    const stubborn = `sh -c 'trap "" TERM; echo $$ > ${file}; while :; do sleep 0.1; done'`;
+    const leader = await startGroup([await script(home, `${stubborn} & wait`)], { stdio: 'ignore' });
+    atTestEnd(() => signalGroup(leader.pid, 'SIGKILL'));
+    await expect.poll(() => readFile(file, 'utf8').catch(() => '')).toMatch(/\n/);
+    const facts = await processFacts(leader.pid ?? 0, new AbortController().signal);
+    if (typeof facts !== 'object') throw new Error('the script does not run');
+    await writeFile(mark, JSON.stringify({ message_id: 'm', tries: 1, process: facts.mark }));
+    const { stderr } = await running(home, '--once', '--', 'true').ended();
+    expect(stderr).toContain(`ended process ${leader.pid}, the command of a run that was killed`);
+    await expect.poll(async () => isGone(Number(await readFile(file, 'utf8')))).toBe(true);
+  });
+
+  test('a command that the system does not start is a try that failed', SLOW, async () => {
+    const home = await hostWithBen();
+    await home.runWith('x'.repeat(120_000), 'send', '--as', 'ann', '--to', 'ben', '--subject', 's', '--body', '-');
+    const words = Array.from({ length: 60 }, () => '{message}');
+    const { code, stderr } = await running(home, '--once', '--', 'echo', ...words).ended();
+    expect(stderr).toContain('the command could not be started (spawn E2BIG) (try 1 of 3)');
+    expect(code).toBe(EXIT.temporary);
+  });
+
+  test.each(['run-ben.json', 'run-ben.json.mail'])(
+    'starts nothing, and counts no try, without %s',
+    SLOW,
+    async (name) => {
+      const home = await hostWithBen();
+      const sent = await send(home, 'one');
+      const program = await script(home, 'echo "try $POSTE_TRY"');
+      await mkdir(join(home.folder, name, 'full'), { recursive: true });
+      for (let run = 0; run < 3; run++) {
+        const { code, stdout, stderr } = await running(home, '--', program).ended();
+        expect({ code, stdout }).toEqual({ code: EXIT.failure, stdout: '' });
+        expect(stderr).toContain('without it no command is started: let this user write there');
+      }
+      expect(await stateOf(home, sent)).toBe('delivered');
+      await rm(join(home.folder, name), { recursive: true });
+      expect(await running(home, '--once', '--', program).ended()).toMatchObject({ stdout: 'try 1\n' });
+    },
+  );
 
   test('what is wrong is said before any mail is touched', SLOW, async () => {
     const home = await hostWithBen();
