@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 19430,
   'test/unit': 8510,
   'test/unit/cli': 8690,
-  'test/unit/host': 17800,
+  'test/unit/host': 17810,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 88420,
-  test: 103950,
+  test: 103970,
   'bench scripts': 12270,
 };

@@ -6,6 +6,7 @@ import type { Address, AgentId, MessageRef, MessageRow, PeerRow } from '../../..
 import { OWNER_ID } from '../../../../src/host/core/rows.ts';
 import { findOlderDebts, keepDebts, remindDebtors, tellOfGone } from '../../../../src/host/mail/debt-keeping.ts';
 import { useInbox } from '../../../../src/host/mail/inbox.ts';
+import { sweepRetention } from '../../../../src/host/mail/retention.ts';
 import { replyMail } from '../../../../src/host/mail/send.ts';
 import { applyToSent, newMessage, storeMessage } from '../../../../src/host/mailbox/mailbox.ts';
 import { afterAttempt, outboxRowOf } from '../../../../src/host/outbox/outbox.ts';
@@ -229,6 +230,22 @@ describe('an answer from another host', () => {
 });
 
 describe('a debt to nobody', () => {
+  test('leaves no row behind when its message is deleted after its time', async () => {
+    const context = await contextOf(['ann', 'bob']);
+    const id = await ask(context, 'ann', ['bob']);
+    await ask(context, 'ann', ['bob', 'owner']);
+    accepted(await useInbox(context, await idOf(context, 'bob'), { action: 'mark_read', message_ids: [id] }));
+    context.clock.nowMs += 9 * DAY_MS;
+    await sweepRetention(context, DAY_MS);
+    const due = await context.store.read((reader) => reader.keys('owedDue', []));
+    // Unread mail is kept, and so is its debt.
+    expect((await debts(context)).map((debt) => debt.split(' ').slice(0, 2))).toEqual([
+      ['owed', 'bob'],
+      ['owed', 'owner'],
+    ]);
+    expect(due).toHaveLength(2);
+  });
+
   test('ends when the host of its asker is unpaired, as the asker knows that no answer can come', async () => {
     const context = await contextOf(['bob']);
     const [peer, other] = [await addPeer(context, 'laptop'), await addPeer(context, 'server')];
