@@ -43,6 +43,12 @@ export const EncKeyText = Type.String({
 
 export const HashText = Type.String({ pattern: '^[0-9a-f]{64}$', description: 'lowercase hex SHA-256' });
 
+/** How answers to people and agents say a time. */
+export const Moment = Type.String({ description: 'ISO 8601 in UTC, to the second.' });
+
+/** The same where the order within a second counts. */
+export const ExactMoment = Type.String({ description: 'ISO 8601 in UTC, to the millisecond.' });
+
 export const Time = Type.Integer({
   minimum: 0,
   maximum: Number.MAX_SAFE_INTEGER,

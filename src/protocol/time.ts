@@ -14,9 +14,14 @@ export function isoTime(timeMs: number): string {
   return Number.isNaN(date.getTime()) ? String(timeMs) : date.toISOString();
 }
 
-/** The time in UTC, to the second: how every answer about mail says it. */
+/** The time in UTC, to the second: how answers to people and agents say it. */
 export function isoSecond(timeMs: number): string {
   return isoTime(timeMs).replace(/\.\d{3}Z$/, 'Z');
+}
+
+/** The same of a time that may not have come. */
+export function isoSecondOrNull(timeMs: number | null): string | null {
+  return timeMs === null ? null : isoSecond(timeMs);
 }
 
 /** The milliseconds of a time in ISO 8601; NaN for another text. */

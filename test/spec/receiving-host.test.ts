@@ -1,5 +1,6 @@
 import { sha256Hex } from '../../src/protocol/encodings.ts';
 import { expect, test } from 'vitest';
+import { isoSecond } from '../../src/protocol/time.ts';
 import { issueReceipt } from '../../src/host/outbox/receipts.ts';
 import { listQuarantine } from '../../src/host/inbound/quarantine.ts';
 import { receiveItems } from '../../src/host/inbound/receive.ts';
@@ -112,7 +113,7 @@ test('receiving host rule 4: what is rejected is in the quarantine record, with 
       recipients: null,
       reason: 'malformed',
       detail: 'it is no JSON object',
-      at: w.bob.clock.nowMs,
+      at: isoSecond(w.bob.clock.nowMs),
       bytes: 11,
       wire_hash: sha256Hex(stranger.wire),
       has_bytes: true,

@@ -30,7 +30,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/http': 2280,
   'src/lib': 2280,
   'src/library': 1520,
-  'src/protocol': 2890,
+  'src/protocol': 2900,
   'src/relay': 370,
   'src/relay/auth': 1130,
   'src/relay/core': 3950,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 19430,
   'test/unit': 8510,
   'test/unit/cli': 8690,
-  'test/unit/host': 17810,
+  'test/unit/host': 17830,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 88420,
-  test: 103970,
+  src: 88450,
+  test: 103990,
   'bench scripts': 12270,
 };

@@ -10,6 +10,7 @@ import { writeProjectAgent } from '../../host/base/project-agents.ts';
 import { ownPaths } from '../../host/base/paths.ts';
 import { assertNever } from '../../lib/assert-never.ts';
 import { isListening } from '../../lib/unix-socket.ts';
+import { timeMsOf } from '../../protocol/time.ts';
 import { projectsHere } from '../lib/agent-here.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask } from '../lib/daemon-call.ts';
@@ -275,12 +276,13 @@ async function removeAgent(context: CommandContext, name: string): Promise<Resul
 
 interface Running {
   pid: number;
-  started_at: number;
+  started_at: string;
 }
 
 /** A setup that was cut off while it waited for its daemon knows no more of it than this. */
 function wasStarted(sinceMs: number, { started_at }: Running): boolean {
-  return started_at >= sinceMs && started_at <= sinceMs + START_MS;
+  const startedAtMs = timeMsOf(started_at);
+  return startedAtMs >= sinceMs && startedAtMs <= sinceMs + START_MS;
 }
 
 async function stopDaemon(context: CommandContext, isOurs: (running: Running) => boolean): Promise<Result> {

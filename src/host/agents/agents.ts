@@ -6,6 +6,7 @@
  * refused with the real reason; its mailbox closes at once, and retention empties it.
  */
 import { LAN_AGENTS_MAX } from '../../protocol/lan.ts';
+import { isoSecond } from '../../protocol/time.ts';
 import type {
   AgentAddInput,
   AgentDocument,
@@ -168,7 +169,7 @@ async function agentDocument(
   const { unread, total } = mailboxOf(reader, agentId);
   const presence = (await isAgentLive(reader, context, agentId)) ? 'live' : 'offline';
   const address = addressOf(name, context.identity().hostName);
-  return { name, address, roles, former_names, presence, unread, total, created_at: createdAtMs };
+  return { name, address, roles, former_names, presence, unread, total, created_at: isoSecond(createdAtMs) };
 }
 
 function distinct(roles: readonly string[]): string[] {

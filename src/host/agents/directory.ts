@@ -2,6 +2,7 @@
  * The agents and hosts that one can write to: for `mail_agents` the agents of this host, and of paired hosts as far as
  * those sent their lists; for the owner's page also their presence, and the way to each host.
  */
+import { isoSecond, timeMsOf } from '../../protocol/time.ts';
 import type { HostContext } from '../base/context.ts';
 import type { AgentsInput, AgentsResult } from '../contract/mail.ts';
 import type { PeopleResult } from '../contract/owner-page.ts';
@@ -91,8 +92,8 @@ export async function listPeople(
   if (isRefusal(listed)) return listed;
   const { sessions } = await listSessions(context, null);
   // Ordered by when they were last seen: the first one of an agent counts.
-  const seenAt = new Map<string, number>();
-  for (const { agent, seen_at } of sessions) if (!seenAt.has(agent)) seenAt.set(agent, seen_at);
+  const seenAt = new Map<string, string>();
+  for (const { agent, seen_at } of sessions) if (!seenAt.has(agent)) seenAt.set(agent, isoSecond(timeMsOf(seen_at)));
   const agents = listed.agents.map(({ address, name, host, roles, presence }) => {
     const seen_at = presence === 'remote' ? null : (seenAt.get(name) ?? null);
     return { address, name, host, roles, presence, seen_at };

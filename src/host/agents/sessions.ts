@@ -4,6 +4,7 @@
  * A session is live while it calls (`register`, `heartbeat`, a wait for a doorbell) or while its program runs. One that
  * is silent for `SESSION_LIVE_MS` is not live, and neither is one that ended, by its own word or with its program.
  */
+import { isoTime } from '../../protocol/time.ts';
 import type { SessionEndResult, SessionListResult, SessionState } from '../contract/agents.ts';
 import type { HostClock, HostContext } from '../base/context.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
@@ -139,13 +140,13 @@ export function listSessions(context: HostContext, agentId: AgentId | null): Pro
         agent: nameOf(reader, row.agentId),
         session_id: row.sessionId,
         presence: presenceOf(row, context),
-        registered_at: row.registeredAtMs,
-        seen_at: row.seenAtMs,
-        ended_at: row.endedAtMs,
+        registered_at: isoTime(row.registeredAtMs),
+        seen_at: isoTime(row.seenAtMs),
+        ended_at: row.endedAtMs === null ? null : isoTime(row.endedAtMs),
         pid: row.process?.pid ?? null,
         wake: row.wake.map(({ type }) => type),
         woken_by: row.woken?.method ?? null,
-        woken_at: row.woken?.atMs ?? null,
+        woken_at: row.woken ? isoTime(row.woken.atMs) : null,
       }));
     return { sessions };
   });

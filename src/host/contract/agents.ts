@@ -4,7 +4,7 @@ import { AGENT_NAME_PATTERN } from '../../protocol/names.ts';
 import { DOORBELL_LINES_MAX } from '../core/doorbell.ts';
 import { LIST_LIMIT_MAX } from './limits.ts';
 import { SESSION_WAIT_MS_MAX, WAKE_ARGUMENT_CHARACTERS_MAX } from './socket-protocol.ts';
-import { CLOSED, Count, Time, orNull } from '../../protocol/shapes.ts';
+import { CLOSED, Count, ExactMoment, Moment, orNull } from '../../protocol/shapes.ts';
 
 const ROLES_MAX = 20;
 
@@ -36,8 +36,7 @@ export const AgentDocument = Type.Object({
   presence: Type.Enum(['live', 'offline']),
   unread: Type.Integer(),
   total: Type.Integer(),
-  /** Milliseconds since the Unix epoch. */
-  created_at: Type.Integer(),
+  created_at: Moment,
 });
 export type AgentDocument = Static<typeof AgentDocument>;
 
@@ -195,14 +194,14 @@ export const SessionListResult = Type.Object(
           agent: Type.String(),
           session_id: Type.String(),
           presence: Type.Enum(['live', 'silent', 'ended']),
-          registered_at: Time,
-          seen_at: Time,
-          ended_at: orNull(Time),
+          registered_at: ExactMoment,
+          seen_at: ExactMoment,
+          ended_at: orNull(ExactMoment),
           pid: Type.Union([Type.Integer(), Type.Null()]),
           wake: Type.Array(method),
           /** The method that last woke it, by proof. */
           woken_by: Type.Union([method, Type.Null()]),
-          woken_at: orNull(Time),
+          woken_at: orNull(ExactMoment),
         },
         CLOSED,
       ),

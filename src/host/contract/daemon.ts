@@ -1,14 +1,22 @@
 /** Results of the operations on the daemon itself: its checks (`doctor`), its status, the link to the owner's page. */
 import { type Static, Type } from 'typebox';
 import { type Check as AnyCheck, CHECK_STATES } from '../../lib/check.ts';
-import { CLOSED, Count, EncKeyText, HostNameText, orNull, PublicKeyText, Time } from '../../protocol/shapes.ts';
+import {
+  CLOSED,
+  Count,
+  EncKeyText,
+  ExactMoment,
+  HostNameText,
+  Moment,
+  orNull,
+  PublicKeyText,
+} from '../../protocol/shapes.ts';
 import { LINK_STATES } from './peers.ts';
 
 export const WebLinkResult = Type.Object({
   /** Opens the page once. */
   url: Type.String(),
-  /** Milliseconds since the Unix epoch. */
-  expires_at: Type.Integer(),
+  expires_at: Moment,
 });
 export type WebLinkResult = Static<typeof WebLinkResult>;
 
@@ -75,7 +83,8 @@ export const StatusResult = Type.Object(
     enc_pub: EncKeyText,
     version: Type.String(),
     pid: Type.Integer(),
-    started_at: Time,
+    /** To the millisecond: setup compares it with the time at which it started a daemon. */
+    started_at: ExactMoment,
     store: Type.String(),
     config: Type.String(),
     socket: Type.String(),
@@ -93,10 +102,10 @@ export const StatusResult = Type.Object(
         host: HostNameText,
         reach: Type.Enum([...REACHES]),
         address: orNull(Type.String()),
-        reached_at: orNull(Time),
+        reached_at: orNull(Moment),
         /** Messages that nobody has taken yet. */
         waiting: Count,
-        oldest_at: orNull(Time),
+        oldest_at: orNull(Moment),
       }),
     ),
     /** Messages to all paired hosts: not taken yet, and taken without a receipt. */

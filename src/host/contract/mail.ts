@@ -4,9 +4,9 @@
  * `mail_send` is the specification's table ("Message (input of mail_send)"); what it leaves open is decided here.
  */
 import { type Static, Type } from 'typebox';
-import { CLOSED } from '../../protocol/shapes.ts';
+import { CLOSED, Moment } from '../../protocol/shapes.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../core/rows.ts';
-import { moment, SentSummary, sentOutcome } from './sent-mail.ts';
+import { SentSummary, sentOutcome } from './sent-mail.ts';
 import { WaitingSummary } from './waiting.ts';
 import {
   TO_MAX,
@@ -197,9 +197,9 @@ export const MessageSummary = Type.Object({
   needs_reply: Type.Optional(Type.Boolean()),
   origin: Type.Optional(origin),
   /** By the sender's clock. */
-  created_at: moment,
+  created_at: Moment,
   /** By this host's clock. */
-  stored_at: Type.Optional(moment),
+  stored_at: Type.Optional(Moment),
   /** `sent`: this agent wrote it. */
   state: Type.Optional(Type.Enum(['unread', 'read', 'acked', 'sent'], TEXT)),
   /** The former name of this agent that it was addressed to. */
@@ -316,7 +316,7 @@ export const SearchResult = Type.Object({
   /** The number of messages that this answer searched. */
   looked_at: Type.Integer(),
   /** When the oldest searched message was stored; null when none was searched. */
-  looked_back_to: Type.Union([moment, Type.Null()]),
+  looked_back_to: Type.Union([Moment, Type.Null()]),
   /** Null when everything was searched; one answer searches only a part of a large mailbox. */
   next_cursor: Type.Union([Type.String(), Type.Null()]),
 });

@@ -3,7 +3,7 @@ import { type Static, Type } from 'typebox';
 import { DELIVERY_STATES } from '../../protocol/documents.ts';
 import { PUSHED_KINDS } from '../../protocol/items.ts';
 import { AcceptReceiptShape } from '../../protocol/responses.ts';
-import { EpochText, orNull, PublicKeyText, Seq, Time } from '../../protocol/shapes.ts';
+import { EpochText, Moment, orNull, PublicKeyText, Seq, Time } from '../../protocol/shapes.ts';
 import { QUARANTINE_REASONS, QUARANTINE_ROOMS } from '../core/quarantine.ts';
 import { MESSAGE_KINDS, OUTBOX_STATES } from '../core/rows.ts';
 import { OUTBOX_PAGE_MAX, QUARANTINE_PAGE_MAX } from './limits.ts';
@@ -82,7 +82,7 @@ export const QuarantinedItem = Type.Object({
   recipients: orNull(Type.Array(Type.String())),
   reason: Type.Enum([...QUARANTINE_REASONS]),
   detail: Type.String(),
-  at: time,
+  at: Moment,
   bytes: count,
   /** Lowercase hexadecimal SHA-256 of the bytes. */
   wire_hash: Type.String(),

@@ -1,6 +1,6 @@
 /** Inputs and results of the operations that the owner's page has besides those of mail: its list, and people. */
 import { type Static, Type } from 'typebox';
-import { CLOSED, Count, Time, orNull } from '../../protocol/shapes.ts';
+import { CLOSED, Count, Moment, orNull } from '../../protocol/shapes.ts';
 import { MESSAGE_KINDS } from '../core/rows.ts';
 import { InboxResult, MessageSummary, SearchResult } from './mail.ts';
 import { ADDRESS_CHARACTERS_MAX, LIST_LIMIT_MAX, SEARCH_CHARACTERS_MAX } from './limits.ts';
@@ -85,7 +85,7 @@ export const PeopleResult = Type.Object({
       /** `live`: it has a live session. `offline`: it has none. `remote`: its host is another, which does not tell. */
       presence: Type.Enum(['live', 'offline', 'remote']),
       /** When one of its sessions was last seen; null when none is known. */
-      seen_at: orNull(Time),
+      seen_at: orNull(Moment),
     }),
   ),
   /** This host first. */
@@ -95,7 +95,7 @@ export const PeopleResult = Type.Object({
       /** The way that mail goes there now, as `reach` of `status`. */
       way: Type.Enum(['here', 'lan', 'relay', 'none', 'unknown']),
       /** When it was last reached over the LAN. */
-      reached_at: orNull(Time),
+      reached_at: orNull(Moment),
       agents: orNull(Count),
       /** The age of its list of agents. */
       directory_age_seconds: orNull(Count),

@@ -2,7 +2,7 @@
 import { type Static, Type } from 'typebox';
 import { LanAddressText } from '../../protocol/lan.ts';
 import { LimitsShape } from '../../protocol/responses.ts';
-import { Count, EpochText, HostNameText, orNull, PublicKeyText, Seq, Time } from '../../protocol/shapes.ts';
+import { Count, EpochText, HostNameText, Moment, orNull, PublicKeyText, Seq, Time } from '../../protocol/shapes.ts';
 import { CA_CHARACTERS_MAX, PAIR_WAIT_MS_MAX } from './limits.ts';
 
 const PeerName = Type.String({
@@ -18,8 +18,8 @@ export const PeerView = Type.Object({
   /** Keys it had before. */
   retired_keys: Count,
   address: orNull(Type.String()),
-  paired_at: Time,
-  reached_at: orNull(Time),
+  paired_at: Moment,
+  reached_at: orNull(Moment),
   /** Failed attempts over the LAN since it was last reached. */
   lan_failures: Count,
   /** The number of agents in its list; null before it sent one. */
@@ -50,7 +50,7 @@ export type InviteInput = Static<typeof InviteInput>;
 export const InviteResult = Type.Object({
   /** For the other host's owner; it pairs one host, once. */
   code: Type.String(),
-  expires_at: Time,
+  expires_at: Moment,
   /** The addresses at which this host can be called, `host:port`, the likeliest first. */
   addresses: Type.Array(Type.String(), { minItems: 1 }),
   fingerprint: Type.String(),

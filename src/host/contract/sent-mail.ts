@@ -1,12 +1,10 @@
 /** Says what became of sent mail: the states of each recipient, as `poste sent` and the tools show them. */
 import { type Static, Type } from 'typebox';
-import { CLOSED } from '../../protocol/shapes.ts';
+import { CLOSED, Moment } from '../../protocol/shapes.ts';
 import { MESSAGE_KINDS } from '../core/rows.ts';
 
 /** Some clients want a type for every value, enums too. */
 const TEXT = { type: 'string' } as const;
-
-export const moment = Type.String({ description: 'ISO 8601 in UTC, to the second.' });
 
 /** `stored`: it waits in this host's outbox. `relay`: the relay has it. */
 export const SENT_STATES = [
@@ -25,7 +23,7 @@ export const SENT_STATES = [
 const knownState = {
   state: Type.Enum([...SENT_STATES], TEXT),
   /** When it reached this state: by the recipient host's clock, if a receipt says it. */
-  at: moment,
+  at: Moment,
 };
 /** All known states, in the order in which they became known; the last is `state`. */
 const steps = Type.Array(Type.Object(knownState));
@@ -39,7 +37,7 @@ export const SentMessage = Type.Object({
   subject: Type.String(),
   kind: Type.Enum([...MESSAGE_KINDS]),
   needs_reply: Type.Boolean(),
-  created_at: moment,
+  created_at: Moment,
   recipients: Type.Array(SentRecipient),
 });
 export type SentMessage = Static<typeof SentMessage>;
@@ -61,7 +59,7 @@ export const SentSummary = Type.Object({
   subject: Type.String(),
   kind: Type.Optional(Type.Enum([...MESSAGE_KINDS], TEXT)),
   needs_reply: Type.Optional(Type.Boolean()),
-  created_at: moment,
+  created_at: Moment,
   ...sentOutcome,
 });
 export type SentSummary = Static<typeof SentSummary>;

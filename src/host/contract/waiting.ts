@@ -1,8 +1,8 @@
 /** Shows who waits for whom: the debts that `poste waiting`, the owner's page and `mail_inbox` show. */
 import { type Static, Type } from 'typebox';
-import { CLOSED, Count, orNull } from '../../protocol/shapes.ts';
+import { CLOSED, Count, Moment, orNull } from '../../protocol/shapes.ts';
 import { DEBTS_SHOWN_MAX } from './limits.ts';
-import { moment, SENT_STATES } from './sent-mail.ts';
+import { SENT_STATES } from './sent-mail.ts';
 
 /** Some clients want a type for every value, enums too. */
 const TEXT = { type: 'string' } as const;
@@ -31,14 +31,14 @@ export const Debt = Type.Object({
   asker: Type.String(),
   debtor: Type.String(),
   /** When the question was sent, or came here if it is from another host. */
-  since: moment,
+  since: Moment,
   /** The state that the question reached, and when it did. */
   state: Type.Enum([...SENT_STATES], TEXT),
-  at: moment,
+  at: Moment,
   asker_is: whereabouts,
   debtor_is: whereabouts,
   /** When this host reminded the debtor; null for one of another host, which its own host reminds. */
-  reminded_at: orNull(moment),
+  reminded_at: orNull(Moment),
 });
 export type Debt = Static<typeof Debt>;
 
@@ -50,13 +50,13 @@ export const WaitingResult = Type.Object({
 });
 export type WaitingResult = Static<typeof WaitingResult>;
 
-const shown = { message_id: Type.String(), subject: Type.String(), since: moment, age: Type.String() };
+const shown = { message_id: Type.String(), subject: Type.String(), since: Moment, age: Type.String() };
 
 /** The debts that `mail_inbox` shows: the longest waiting first. */
 export const WaitingSummary = Type.Object({
   you_owe: Type.Array(Type.Object({ to: Type.String(), ...shown, is: whereabouts })),
   owed_to_you: Type.Array(
-    Type.Object({ from: Type.String(), ...shown, state: Debt.properties.state, at: moment, is: whereabouts }),
+    Type.Object({ from: Type.String(), ...shown, state: Debt.properties.state, at: Moment, is: whereabouts }),
   ),
   /** The number of them that are not shown. */
   more: Type.Optional(Type.Integer()),

@@ -4,6 +4,7 @@
  */
 import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
+import { isoSecondOrNull, isoTime } from '../../protocol/time.ts';
 import type { DaemonFacts } from '../api/handlers.ts';
 import { broken } from '../../lib/check.ts';
 import type { Check, StatusResult } from '../contract/daemon.ts';
@@ -63,7 +64,7 @@ export async function hostStatus(parts: HealthParts): Promise<StatusResult> {
     fingerprint: displayFingerprint(signer.publicKey),
     enc_pub: sealKey.encPub,
     ...daemon,
-    started_at: startedAtMs,
+    started_at: isoTime(startedAtMs),
     agents: stored.agents.length,
     owner_unread: stored.ownerUnread,
     listener,
@@ -72,9 +73,9 @@ export async function hostStatus(parts: HealthParts): Promise<StatusResult> {
       host: row.hostName,
       reach: wayOfMail(row, parts.relay.carrier.factsFor(row)),
       address: row.address,
-      reached_at: row.reachedAtMs,
+      reached_at: isoSecondOrNull(row.reachedAtMs),
       waiting,
-      oldest_at: oldestAtMs,
+      oldest_at: isoSecondOrNull(oldestAtMs),
     })),
     outbox: { waiting: pending.count, unconfirmed: unconfirmed.count },
     quarantined: stored.mail.quarantine.items,

@@ -1,5 +1,6 @@
 /** The owner's operations on the quarantine (list, show, retry, discard), and the retries after a key is learned. */
 import { encodeBase64 } from '../../protocol/encodings.ts';
+import { isoSecond } from '../../protocol/time.ts';
 import type {
   QuarantineDiscardInput,
   QuarantineDiscardResult,
@@ -153,7 +154,7 @@ function itemView(reader: Reader, row: QuarantineRow): QuarantinedItem {
     recipients: row.recipients,
     reason: row.reason,
     detail: row.detail,
-    at: row.atMs,
+    at: isoSecond(row.atMs),
     bytes: row.wireBytes,
     wire_hash: row.wireHash,
     room: row.room ?? null,

@@ -10,6 +10,7 @@ import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts
 import { parseHostName } from '../../protocol/names.ts';
 import type { LanPairing } from '../../protocol/lan.ts';
 import { isCodeOf, parsePairingCode } from '../../protocol/pairing-code.ts';
+import { isoSecond } from '../../protocol/time.ts';
 import { limitedSignal } from '../../lib/http-request.ts';
 import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
 import { type Refusal, isRefusal, refusal } from '../core/refusal.ts';
@@ -149,7 +150,8 @@ export class LanService {
     this.#inviteTimer = setTimeout(() => this.#listenAfterwards(), INVITE_MS + 1000);
     const { publicKey } = this.#context.identity().signer;
     const fingerprint = displayFingerprint(publicKey);
-    return { code, expires_at: expiresAtMs, addresses: this.#shownAddresses(), fingerprint, voids_earlier: isAgain };
+    const expires_at = isoSecond(expiresAtMs);
+    return { code, expires_at, addresses: this.#shownAddresses(), fingerprint, voids_earlier: isAgain };
   }
 
   /**

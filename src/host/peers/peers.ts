@@ -8,6 +8,7 @@ import { decodeBase64 } from '../../protocol/encodings.ts';
 import { encKeyAdvertisement, isDocumentSigned } from '../../protocol/documents.ts';
 import type { LanEncKey } from '../../protocol/lan.ts';
 import { type HostName, foldHostName } from '../../protocol/names.ts';
+import { isoSecond, isoSecondOrNull } from '../../protocol/time.ts';
 import {
   PUBLIC_KEY_BYTES,
   type PublicKey,
@@ -299,8 +300,8 @@ export function peerView(context: HostContext, peer: PeerRow): PeerView {
     fingerprint: displayFingerprint(publicKey),
     retired_keys: peer.keys.length - 1,
     address: peer.address,
-    paired_at: peer.pairedAtMs,
-    reached_at: peer.reachedAtMs,
+    paired_at: isoSecond(peer.pairedAtMs),
+    reached_at: isoSecondOrNull(peer.reachedAtMs),
     lan_failures: peer.lanFailures,
     agents: directory?.agents.length ?? null,
     directory_age_seconds: directory ? Math.max(0, Math.floor((nowMs - directory.fetchedAtMs) / 1000)) : null,

@@ -17,6 +17,7 @@ import { listenNode } from '../../http/server-node.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
 import { type Handlers, parseOperationInput, perform, STATUS_OF } from '../api/handlers.ts';
 import type { OperationName } from '../api/operations.ts';
+import { isoSecond } from '../../protocol/time.ts';
 import { REQUEST_BYTES_MAX } from '../contract/socket-protocol.ts';
 import type { WebLinkResult } from '../contract/daemon.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
@@ -70,7 +71,7 @@ export class WebService {
     if (isRefusal(serving)) return serving;
     const address = { host: listen.host, port: serving.server.port };
     const url = pageLink(address, PAGE.path, this.#sessions.issueToken());
-    return { url, expires_at: context.nowMs() + TOKEN_LIFETIME_MS };
+    return { url, expires_at: isoSecond(context.nowMs() + TOKEN_LIFETIME_MS) };
   }
 
   /** Takes no new request, ends every stream, and resolves when every request that came is answered. */

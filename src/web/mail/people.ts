@@ -3,6 +3,7 @@ import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import type { PeopleResult } from '../../host/contract/owner-page.ts';
 import { printable } from '../../protocol/printable.ts';
+import { timeMsOf } from '../../protocol/time.ts';
 import { NO_VALUE, Panel, Table, Time, Untrusted } from '../shared/components.ts';
 import { duration } from '../shared/format.ts';
 import { composeHref, people, shortAddress } from './state.ts';
@@ -46,7 +47,7 @@ function Agents({ agents, hosts }: PeopleResult): VNode {
     { title: 'Presence', cell: (agent: Agent) => html`<${Presence} agent=${agent} />` },
     {
       title: 'Last seen',
-      cell: ({ seen_at }: Agent) => (seen_at === null ? NO_VALUE : html`<${Time} at=${seen_at} />`),
+      cell: ({ seen_at }: Agent) => (seen_at === null ? NO_VALUE : html`<${Time} at=${timeMsOf(seen_at)} />`),
     },
     {
       title: 'Mail goes',
@@ -71,7 +72,7 @@ function Hosts({ hosts }: { hosts: readonly Host[] }): VNode {
     { title: 'Mail goes', cell: ({ way }: Host) => html`<span class="mark mark-way-${way}">${WAY_TEXTS[way]}</span>` },
     {
       title: 'Last reached over the LAN',
-      cell: ({ reached_at }: Host) => (reached_at === null ? NO_VALUE : html`<${Time} at=${reached_at} />`),
+      cell: ({ reached_at }: Host) => (reached_at === null ? NO_VALUE : html`<${Time} at=${timeMsOf(reached_at)} />`),
     },
     { title: 'Agents', cell: ({ agents }: Host) => agents ?? 'not told yet', isNumber: true },
     {

@@ -1,5 +1,6 @@
 /** mail_agents, and the agents of a host as its owner manages them. */
 import { describe, expect, test } from 'vitest';
+import { isoSecond } from '../../../src/protocol/time.ts';
 import {
   actingAgent,
   addAgent,
@@ -84,7 +85,7 @@ describe('agents', () => {
     const context = await contextOf([]);
     const added = accepted(await addAgent(context, { name: 'bob', roles: ['qa', 'QA', 'dev'] }));
     const expected = { name: 'bob', address: 'bob@here', roles: ['QA', 'dev'], former_names: [], presence: 'offline' };
-    expect(added).toEqual({ ...expected, unread: 0, total: 0, created_at: context.nowMs() });
+    expect(added).toEqual({ ...expected, unread: 0, total: 0, created_at: isoSecond(context.nowMs()) });
     accepted(await send(context, 'owner', { to: ['bob'] }));
     expect((await listOwnAgents(context)).agents).toMatchObject([{ ...expected, unread: 1, total: 1 }]);
   });

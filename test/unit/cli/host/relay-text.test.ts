@@ -1,5 +1,6 @@
 /** The relay of this host, in words. */
 import { expect, test } from 'vitest';
+import { isoTime } from '../../../../src/protocol/time.ts';
 import { outboxText } from '../../../../src/cli/mail/outbox.ts';
 import { quarantineText, quarantinedItemText } from '../../../../src/cli/mail/quarantine.ts';
 import { relaySetText, relayStatusText } from '../../../../src/cli/host/relay.ts';
@@ -117,7 +118,7 @@ test('what came over a relay is listed with the relay, the epoch and the seq', (
     recipients: null,
     reason: 'unknown-sender',
     detail: 'signed by no paired host',
-    at: NOON_MS,
+    at: isoTime(NOON_MS),
     bytes: 12,
     wire_hash: 'ab'.repeat(32),
     room: 'relays',

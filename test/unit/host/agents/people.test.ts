@@ -1,5 +1,6 @@
 /** Tests whom the owner's page shows: agents with their presence, and hosts with the way there. */
 import { expect, test } from 'vitest';
+import { isoSecond } from '../../../../src/protocol/time.ts';
 import { listPeople } from '../../../../src/host/agents/directory.ts';
 import { accepted, addPeer, addSession, contextOf } from '../../../support/mail-context.ts';
 import { RELAY_FACTS } from '../../../support/scripted-carriers.ts';
@@ -19,7 +20,14 @@ test('agents are live, seen before, or of another host; hosts are on the LAN, el
   const people = accepted(await listPeople(context, { directories, carrier: { factsFor: () => RELAY_FACTS } }));
   expect(people.you).toBe('owner@here');
   expect(people.agents).toEqual([
-    { address: 'alice@here', name: 'alice', host: 'here', roles: ['review'], presence: 'live', seen_at: seenAt },
+    {
+      address: 'alice@here',
+      name: 'alice',
+      host: 'here',
+      roles: ['review'],
+      presence: 'live',
+      seen_at: isoSecond(seenAt),
+    },
     { address: 'bob@here', name: 'bob', host: 'here', roles: [], presence: 'offline', seen_at: null },
     { address: 'nora@near', name: 'nora', host: 'near', roles: ['qa'], presence: 'remote', seen_at: null },
   ]);
@@ -37,7 +45,7 @@ test('agents are live, seen before, or of another host; hosts are on the LAN, el
 
   context.clock.nowMs += 86_400_000;
   const later = accepted(await listPeople(context, { directories, carrier: { factsFor: () => null } }));
-  expect(later.agents[0]).toMatchObject({ presence: 'offline', seen_at: seenAt });
+  expect(later.agents[0]).toMatchObject({ presence: 'offline', seen_at: isoSecond(seenAt) });
   expect(
     later.hosts
       .filter(({ way }) => way === 'none')

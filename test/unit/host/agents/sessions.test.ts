@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { isoTime } from '../../../../src/protocol/time.ts';
 import {
   ENDED_KEPT_MS,
   SESSION_LIVE_MS,
@@ -55,7 +56,9 @@ describe('a session', () => {
     wake.pass(1000);
     await wake.register('bob', 's1', { wake: [COMMAND] });
     expect(cameOrWent(wake)).toHaveLength(1);
-    expect(await sessions(wake)).toMatchObject([{ registered_at: nowMs, seen_at: nowMs + 1000, wake: ['command'] }]);
+    expect(await sessions(wake)).toMatchObject([
+      { registered_at: isoTime(nowMs), seen_at: isoTime(nowMs + 1000), wake: ['command'] },
+    ]);
     await wake.register('bob', 's1', { wake: [COMMAND, { type: 'hook' }] });
     expect(cameOrWent(wake)).toHaveLength(2);
   });

@@ -1,4 +1,5 @@
 import { expect, test, vi } from 'vitest';
+import { isoTime } from '../../../../src/protocol/time.ts';
 import type { StatusResult } from '../../../../src/host/contract/daemon.ts';
 import type { HostContext } from '../../../../src/host/base/context.ts';
 import type { PeerRow } from '../../../../src/host/core/rows.ts';
@@ -110,7 +111,7 @@ const WORKS = {
   enc_pub: '',
   version: '1.2.3',
   pid: 7,
-  started_at: NOON_MS,
+  started_at: isoTime(NOON_MS),
   store: '/s',
   config: '/c',
   socket: '/d',
@@ -120,7 +121,14 @@ const WORKS = {
   relay: { url: 'https://relay.example', state: 'failing' as const, problem: 'it does not answer' },
   peers: [
     { host: 'bob', reach: 'relay' as const, address: null, reached_at: null, waiting: 0, oldest_at: null },
-    { host: 'carol', reach: 'none' as const, address: null, reached_at: NOON_MS, waiting: 3, oldest_at: NOON_MS },
+    {
+      host: 'carol',
+      reach: 'none' as const,
+      address: null,
+      reached_at: isoTime(NOON_MS),
+      waiting: 3,
+      oldest_at: isoTime(NOON_MS),
+    },
   ],
   outbox: { waiting: 3, unconfirmed: 1 },
   quarantined: 1,

@@ -1,5 +1,6 @@
 import { nextDueMs } from '../../../support/outbox-rows.ts';
 import { expect, test } from 'vitest';
+import { isoSecond } from '../../../../src/protocol/time.ts';
 import { encKeyAdvertisement } from '../../../../src/protocol/documents.ts';
 import type { LanEncKey } from '../../../../src/protocol/lan.ts';
 import type { HostName, ItemId } from '../../../../src/protocol/names.ts';
@@ -502,8 +503,8 @@ test('a paired host is shown with what it told, and how old that is', async () =
     fingerprint: displayFingerprint(THERE.key),
     retired_keys: 0,
     address: 'a:1',
-    paired_at: pairedAtMs,
-    reached_at: pairedAtMs,
+    paired_at: isoSecond(pairedAtMs),
+    reached_at: isoSecond(pairedAtMs),
     lan_failures: 0,
     agents: null,
     directory_age_seconds: null,

@@ -5,6 +5,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { isoSecond } from '../../../../src/protocol/time.ts';
 import { OWNER_ID } from '../../../../src/host/core/rows.ts';
 import { useInbox } from '../../../../src/host/mail/inbox.ts';
 import { TOKEN_LIFETIME_MS } from '../../../../src/http/browser-session/sessions.ts';
@@ -74,7 +75,7 @@ describe('the link', () => {
     const mail = await mailPage({ listen: { host: '127.0.0.1', port: 0 }, pageFolder: await built() });
     const { url, expires_at } = accepted(await mail.web.link());
     expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/mail\/#token=[A-Za-z0-9_-]{43}$/);
-    expect(expires_at).toBe(mail.context.nowMs() + TOKEN_LIFETIME_MS);
+    expect(expires_at).toBe(isoSecond(mail.context.nowMs() + TOKEN_LIFETIME_MS));
     expect(new URL(accepted(await mail.web.link()).url).port).toBe(new URL(url).port);
   });
 
