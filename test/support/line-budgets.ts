@@ -55,14 +55,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 6120,
   'test/support': 19430,
   'test/unit': 8510,
-  'test/unit/cli': 8690,
+  'test/unit/cli': 8710,
   'test/unit/host': 17830,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 88450,
-  test: 103990,
+  src: 88460,
+  test: 104010,
   'bench scripts': 12270,
 };

@@ -206,8 +206,8 @@ class AcpProgram {
 
   /** Gives the agent the doorbell, if there is still unread mail, and waits for the end of its turn. */
   async #turn(agent: Acp.ClientContext, over: AbortSignal): Promise<void> {
-    const { context, options, attendance, waiting } = this.#parts;
-    const { unread } = await waiting.ask('watch-inbox', {});
+    const { context, options, attendance, waiting, doorbells } = this.#parts;
+    const { unread, newest_waking } = await waiting.ask('watch-inbox', {});
     if (unread === 0) return;
     const line = doorbellText(unread);
     const told = new Promise<void>((resolve) => {
@@ -233,6 +233,9 @@ class AcpProgram {
         `poste: a turn for ${countText(unread, 'unread message')} ended: ${printable(stopReason)}.\n`,
       );
       await attendance.report({ doing: stopReason === 'refusal' ? 'failed' : 'idle' });
+      // The daemon rings again only after a pause, for which mail that came during the turn need not wait.
+      const left = (await waiting.ask('watch-inbox', {})).newest_waking;
+      if (left !== undefined && left !== newest_waking) doorbells.ring();
     } catch (error) {
       if (over.aborted || !isAnswer(error)) throw error;
       this.isInTurn = false;

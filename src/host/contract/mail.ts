@@ -268,6 +268,8 @@ export const WatchInboxResult = Type.Object({
   notice: InboxResult.properties.notice,
   unread: Type.Integer(),
   total: Type.Integer(),
+  /** The newest unread message that wakes its reader. */
+  newest_waking: Type.Optional(messageId),
   /** The newest first, or the oldest, at most `UNREAD_SHOWN_MAX`. */
   summaries: Type.Array(MessageSummary),
 });

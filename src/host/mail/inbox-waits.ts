@@ -6,6 +6,7 @@
  * the caller says nothing of that kind. A wait leaves nothing behind, however it ends.
  */
 import { type Timers, afterOrAborted } from '../../lib/clock.ts';
+import { unreadOf } from '../agents/waking-mail.ts';
 import type { HostContext } from '../base/context.ts';
 import type { WaitingCall } from '../base/waiting-calls.ts';
 import { UNREAD_SHOWN_MAX } from '../contract/limits.ts';
@@ -171,6 +172,7 @@ async function unreadSummary(
   const absent = refuseAbsentAgent(reader, agentId);
   if (absent) return absent;
   const { unread, total } = mailboxOf(reader, agentId);
+  const { newest: waking } = await unreadOf(reader, agentId);
   const unreadAt = async (options: { reverse?: boolean; limit: number }): Promise<number[]> => {
     const positions: number[] = [];
     for await (const { key } of reader.range('unread', [agentId], options)) positions.push(key[1]);
@@ -179,5 +181,6 @@ async function unreadSummary(
   const shown = await unreadAt({ reverse: !isOldestFirst, limit: UNREAD_SHOWN_MAX });
   const [newest = 0] = isOldestFirst ? await unreadAt({ reverse: true, limit: 1 }) : shown;
   const summaries = shown.map((position) => summaryAt(reader, agentId, position).summary);
-  return { mark: `${newest}-${unread}`, notice: UNTRUSTED_NOTICE, unread, total, summaries };
+  const mark = `${newest}-${unread}`;
+  return { mark, notice: UNTRUSTED_NOTICE, unread, total, ...(waking && { newest_waking: waking }), summaries };
 }

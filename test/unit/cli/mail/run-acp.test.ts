@@ -69,8 +69,8 @@ class AcpWorld {
     if (!isThere) throw new Error('the agent was asked for no session');
   }
 
-  async send(): Promise<SendResult['recipients'][number] | undefined> {
-    const words = ['--as', 'ann', '--to', 'ben', '--kind', 'request', '--subject', 's', '--body', 'b'];
+  async send(kind = 'request'): Promise<SendResult['recipients'][number] | undefined> {
+    const words = ['--as', 'ann', '--to', 'ben', '--kind', kind, '--subject', 's', '--body', 'b'];
     return (await this.home.json<SendResult>('send', ...words)).recipients[0];
   }
 }
@@ -102,6 +102,19 @@ describe('poste run --acp', () => {
     world.run('is silent');
     await world.hasSession();
     expect(await world.send()).toMatchObject({ status: 'live-wake' });
+  });
+
+  test('a status that comes during a turn begins none', SLOW, async () => {
+    const world = await AcpWorld.make();
+    const command = world.run('works');
+    await world.hasSession();
+    await world.send();
+    await world.send('status');
+    writeFileSync(join(world.folder, 'go'), '');
+    await command.asked('a turn for 1 unread message ended: end_turn');
+    command.signal('SIGTERM');
+    expect((await command.ended()).code).toBe(EXIT.ok);
+    expect(world.noted('prompts')).toHaveLength(1);
   });
 
   test('what comes during a turn is said after it', SLOW, async () => {
