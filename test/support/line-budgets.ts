@@ -53,9 +53,9 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/postgres': 2090,
   'test/property': 3980,
   'test/spec': 6120,
-  'test/support': 19430,
+  'test/support': 19440,
   'test/unit': 8510,
-  'test/unit/cli': 8710,
+  'test/unit/cli': 8760,
   'test/unit/host': 17830,
   'test/unit/relay': 19240,
 };
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 88460,
-  test: 104010,
+  test: 104060,
   'bench scripts': 12270,
 };

@@ -39,6 +39,11 @@ async function prompted(
       note('outcomes', outcome);
     }
   }
+  if (way === 'asks for another session') {
+    const [toolCall = { toolCallId: '' }] = ASKED;
+    await client.request('session/request_permission', { sessionId: 'session-2', toolCall, options: OPTIONS });
+    while (!existsSync(join(folder, 'go'))) await elapsed(20);
+  }
   if (way === 'is silent') return { stopReason: 'end_turn' };
   if (way === 'ends after the turn') setTimeout(() => process.exit(5), 100);
   const update: acp.SessionUpdate = { sessionUpdate: 'agent_message_chunk', content: { type: 'text', text: 'Hm.' } };

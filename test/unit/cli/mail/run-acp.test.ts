@@ -117,6 +117,16 @@ describe('poste run --acp', () => {
     expect(world.noted('prompts')).toHaveLength(1);
   });
 
+  test('what it asks for another session is no proof', SLOW, async () => {
+    const world = await AcpWorld.make();
+    const command = world.run('asks for another session');
+    await world.hasSession();
+    expect(await world.send()).toMatchObject({ status: 'live-next-prompt' });
+    expect(command.stderr).toContain('refused: poste_mail_inbox');
+    writeFileSync(join(world.folder, 'go'), '');
+    await command.asked('ended: end_turn');
+  });
+
   test('what comes during a turn is said after it', SLOW, async () => {
     const world = await AcpWorld.make();
     const command = world.run('works');

@@ -1,5 +1,5 @@
 /** `poste run`: what the command is given, and what its end says of the mail. */
-import { chmod, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../../../src/cli/lib/exit.ts';
@@ -9,6 +9,7 @@ import type { SendResult } from '../../../../src/host/contract/mail.ts';
 import type { SentResult } from '../../../../src/host/contract/sent-mail.ts';
 import { processFacts } from '../../../../src/host/wake/processes.ts';
 import { signalGroup, startGroup } from '../../../../src/lib/process-group.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { CommandRun, commandContext } from '../../../support/command-run.ts';
 import { type PosteHome, posteHome } from '../../../support/poste-home.ts';
 import { isGone } from '../../../support/process-tree.ts';
@@ -273,6 +274,45 @@ describe('poste run', () => {
       expect(await running(home, '--once', '--', program).ended()).toMatchObject({ stdout: 'try 1\n' });
     },
   );
+
+  test('a mail that was cut off in its last try is given up without another one', SLOW, async () => {
+    const home = await hostWithBen();
+    const sent = await send(home, 'one');
+    const tried = { message_id: sent.message_id, tries: 3, process: null };
+    await writeFile(join(home.folder, 'run-ben.json'), JSON.stringify(tried));
+    const { code, stdout, stderr } = await running(home, '--once', '--', 'echo', 'runs').ended();
+    expect({ code, stdout }).toEqual({ code: EXIT.failure, stdout: '' });
+    expect(stderr).toContain('given up: the command did not end, after 3 tries');
+    expect(await stateOf(home, sent)).toBe('read');
+  });
+
+  test('an answer that an earlier try sent is the answer, and the mail is acked', SLOW, async () => {
+    const home = await hostWithBen();
+    const sent = await send(home, 'one');
+    const { message_id } = sent;
+    const first = { message_id, body: 'first', idempotency_key: `poste-run-answer-${sha256Hex(message_id)}` };
+    await home.client.call('mail-reply', first, { as: 'ben' });
+    const { code, stderr } = await running(home, '--once', '--reply', '--', 'echo', 'second').ended();
+    expect(code).toBe(EXIT.ok);
+    expect(stderr).toContain('answered in an earlier try');
+    expect(await stateOf(home, sent)).toBe('acked');
+    expect((await home.json<{ total: number }>('inbox', '--as', 'ann', '--state', 'all')).total).toBe(1);
+  });
+
+  test('a full disk is waited for, and with --once the mail is left', SLOW, async () => {
+    const home = await hostWithBen();
+    await send(home, 'one');
+    const program = await script(home, 'echo "try $POSTE_TRY"');
+    const fill = () => symlink('/dev/full', join(home.folder, 'run-ben.json.mail'));
+    await fill();
+    const once = await running(home, '--once', '--', program).ended();
+    expect(once).toMatchObject({ code: EXIT.failure, stdout: '', stderr: expect.stringContaining('make room') });
+    // The next look finds room: the link is gone.
+    await fill();
+    const { code, stdout, stderr } = await running(home, '--max', '1', '--', program).ended();
+    expect({ code, stdout }).toEqual({ code: EXIT.ok, stdout: 'try 1\n' });
+    expect(stderr.match(/make room/g)).toHaveLength(1);
+  });
 
   test('what is wrong is said before any mail is touched', SLOW, async () => {
     const home = await hostWithBen();
