@@ -19,7 +19,12 @@ export function isoSecond(timeMs: number): string {
   return isoTime(timeMs).replace(/\.\d{3}Z$/, 'Z');
 }
 
-/** The same of a time that may not have come. */
+/** `isoTime` of a time that may not have come. */
+export function isoTimeOrNull(timeMs: number | null): string | null {
+  return timeMs === null ? null : isoTime(timeMs);
+}
+
+/** `isoSecond` of a time that may not have come. */
 export function isoSecondOrNull(timeMs: number | null): string | null {
   return timeMs === null ? null : isoSecond(timeMs);
 }

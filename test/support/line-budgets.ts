@@ -30,7 +30,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/http': 2280,
   'src/lib': 2280,
   'src/library': 1520,
-  'src/protocol': 2900,
+  'src/protocol': 2910,
   'src/relay': 370,
   'src/relay/auth': 1130,
   'src/relay/core': 3950,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 88460,
+  src: 88470,
   test: 104060,
   'bench scripts': 12270,
 };

@@ -88,7 +88,7 @@ export function formatMoment(screen: Screen, moment: Moment): string {
 }
 
 /** A time of mail stays to the second. */
-export function isoMoment(moment: Moment): string {
+function isoMoment(moment: Moment): string {
   return typeof moment === 'string' ? moment : isoTime(moment);
 }
 

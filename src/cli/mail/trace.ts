@@ -4,14 +4,13 @@ import type { TraceResult, TraceRow } from '../../host/contract/outbox.ts';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
-import { isoTime } from '../../protocol/time.ts';
+import { timeMsOf } from '../../protocol/time.ts';
 import type { ItemAccepted } from '../../relay/core/event.ts';
 import { checkProofs, NotVerified, type Verified } from '../../relay/replay/proof-check.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
-import { isoMoment, type Moment } from '../lib/screen.ts';
 
 const TRACE_NOTES = `
 For a message that this host sent, shows each row of the outbox, the receipt of the relay that accepted it, the relay's
@@ -143,7 +142,7 @@ function arrivalText(arrival: NonNullable<TraceResult['arrival']>): string {
     ['way', way],
     ['item', itemId],
     ['bytes', `SHA-256 ${wireHash}`],
-    ['stored', isoTime(at)],
+    ['stored', at],
   ]);
   return `${head}${receipts.map(receiptText).join('')}`;
 }
@@ -160,7 +159,7 @@ function receiptText({ recipient, state, at, row }: NonNullable<TraceResult['arr
     row === null
       ? 'delivered, or its host is no longer paired'
       : `on its way: ${row.state}${errorText(row.last_error)}`;
-  return pair('receipt', `${isoTime(at)} ${recipient}: ${state} (${way})`);
+  return pair('receipt', `${at} ${recipient}: ${state} (${way})`);
 }
 
 function mailboxText(mailbox: TraceResult['mailboxes'][number]): string {
@@ -189,7 +188,7 @@ function rowText(row: TraceRow, checked: CheckedRow | undefined): string {
     [acceptance?.accepted_at ?? null, acceptance ? acceptanceText(acceptance) : ''],
   ];
   const overLan: Step[] = [[row.lan_accepted_at, `${row.host} accepted it over the LAN`]];
-  const isLanFirst = (row.lan_accepted_at ?? Infinity) < (row.first_push_at ?? Infinity);
+  const isLanFirst = timeOrNever(row.lan_accepted_at) < timeOrNever(row.first_push_at);
   const head = steps(`Outbox row ${row.row} to ${row.host}: ${row.state}${errorText(row.last_error)}`, [
     [row.created_at, `queued: ${countText(row.bytes, 'byte')}, SHA-256 ${row.wire_hash}`],
     ...(isLanFirst ? [...overLan, ...pushed] : [...pushed, ...overLan]),
@@ -239,10 +238,15 @@ function pair(name: string, value: string): string {
   return formatFields([[name, value]], 11);
 }
 
-type Step = readonly [at: Moment | null, what: string];
+/** What never happened comes after everything. */
+function timeOrNever(time: string | null): number {
+  return time === null ? Infinity : timeMsOf(time);
+}
+
+type Step = readonly [at: string | null, what: string];
 
 /** The steps that happened, in the order given: their times come from several clocks, so they are not sorted. */
 function steps(title: string, all: readonly Step[]): string {
-  const lines = all.flatMap(([at, what]) => (at === null ? [] : [`  ${isoMoment(at)}  ${printable(what)}\n`]));
+  const lines = all.flatMap(([at, what]) => (at === null ? [] : [`  ${at}  ${printable(what)}\n`]));
   return `${printable(title)}\n${lines.join('')}`;
 }

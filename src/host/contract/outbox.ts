@@ -3,14 +3,13 @@ import { type Static, Type } from 'typebox';
 import { DELIVERY_STATES } from '../../protocol/documents.ts';
 import { PUSHED_KINDS } from '../../protocol/items.ts';
 import { AcceptReceiptShape } from '../../protocol/responses.ts';
-import { EpochText, Moment, orNull, PublicKeyText, Seq, Time } from '../../protocol/shapes.ts';
+import { EpochText, ExactMoment, Moment, orNull, PublicKeyText, Seq } from '../../protocol/shapes.ts';
 import { QUARANTINE_REASONS, QUARANTINE_ROOMS } from '../core/quarantine.ts';
 import { MESSAGE_KINDS, OUTBOX_STATES } from '../core/rows.ts';
 import { OUTBOX_PAGE_MAX, QUARANTINE_PAGE_MAX } from './limits.ts';
 import { SentMessage } from './sent-mail.ts';
 
 const count = Type.Integer({ minimum: 0 });
-const time = Type.Integer({ description: 'Milliseconds since the Unix epoch.' });
 const number = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
 
 export const OutboxInput = Type.Object({
@@ -34,11 +33,11 @@ export const OutboxRowView = Type.Object({
   recipients: Type.Array(Type.String()),
   confirmed: Type.Array(Type.String()),
   state: Type.Enum([...OUTBOX_STATES]),
-  created_at: time,
-  next_at: orNull(time),
+  created_at: ExactMoment,
+  next_at: orNull(ExactMoment),
   lan_attempts: count,
   relay_attempts: count,
-  alerted_at: orNull(time),
+  alerted_at: orNull(ExactMoment),
   last_error: orNull(Type.String()),
   bytes: count,
 });
@@ -164,8 +163,8 @@ export type AskedProof = Static<typeof AskedProof>;
 export const TraceRow = Type.Object({
   ...OutboxRowView.properties,
   wire_hash: Type.String(),
-  first_push_at: orNull(Time),
-  lan_accepted_at: orNull(Time),
+  first_push_at: orNull(ExactMoment),
+  lan_accepted_at: orNull(ExactMoment),
   /** The relay's signed receipt for the item. */
   acceptance: orNull(
     Type.Object({
@@ -173,9 +172,9 @@ export const TraceRow = Type.Object({
       fingerprint: Type.String(),
       epoch: EpochText,
       seq: Seq,
-      accepted_at: Time,
+      accepted_at: ExactMoment,
       /** Until then the relay keeps the item. */
-      kept_until: Time,
+      kept_until: ExactMoment,
       may_be_lost: Type.Boolean(),
       accept: AcceptReceiptShape,
       sig: Type.String(),
@@ -196,7 +195,7 @@ export type TraceRow = Static<typeof TraceRow>;
 const TraceReceipt = Type.Object({
   recipient: Type.String(),
   state: Type.Enum([...DELIVERY_STATES]),
-  at: Time,
+  at: ExactMoment,
   seq: Type.Integer(),
   /** Its outbox row; null when it was handed over, or its addressee is gone. */
   row: orNull(OutboxRowView),
@@ -222,10 +221,10 @@ export const TraceResult = Type.Object({
     Type.Object({
       agent: Type.String(),
       state: Type.Enum(['unread', 'read', 'acked']),
-      stored_at: Time,
-      notified_at: orNull(Time),
-      read_at: orNull(Time),
-      acked_at: orNull(Time),
+      stored_at: ExactMoment,
+      notified_at: orNull(ExactMoment),
+      read_at: orNull(ExactMoment),
+      acked_at: orNull(ExactMoment),
       forwarded_from: orNull(Type.String()),
     }),
   ),
@@ -239,7 +238,7 @@ export const TraceResult = Type.Object({
       sender_pubkey: PublicKeyText,
       fingerprint: Type.String(),
       wire_hash: Type.String(),
-      at: Time,
+      at: ExactMoment,
       /** Null in rows from before this was recorded. */
       via: orNull(Type.Enum(['lan', 'relay'])),
       relay: orNull(Type.Object({ pubkey: Type.String(), epoch: Type.String(), seq: orNull(Type.Integer()) })),

@@ -1,7 +1,7 @@
 /** The store's knowledge of one message: origin, recipients, mailboxes that hold it, outbox rows and receipts. */
 import type { Epoch } from '../../protocol/epoch.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
-import { isoSecond } from '../../protocol/time.ts';
+import { isoSecond, isoTime, isoTimeOrNull } from '../../protocol/time.ts';
 import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
 import type { TraceInput, TraceResult, TraceRow } from '../contract/outbox.ts';
 import type { HostContext } from '../base/context.ts';
@@ -85,10 +85,10 @@ async function mailboxesWith(reader: Reader, ref: MessageRef): Promise<TraceResu
       {
         agent: nameOf(reader, agentId),
         state: entry.state,
-        stored_at: entry.storedAtMs,
-        notified_at: entry.notifiedAtMs,
-        read_at: entry.readAtMs,
-        acked_at: entry.ackedAtMs,
+        stored_at: isoTime(entry.storedAtMs),
+        notified_at: isoTimeOrNull(entry.notifiedAtMs),
+        read_at: isoTimeOrNull(entry.readAtMs),
+        acked_at: isoTimeOrNull(entry.ackedAtMs),
         forwarded_from: entry.forwardedFrom,
       },
     ];
@@ -115,15 +115,15 @@ function traceRow(reader: Reader, context: HostContext, row: OutboxRow): TraceRo
   return {
     ...rowView(reader, row),
     wire_hash: row.wireHash,
-    first_push_at: row.firstPushAtMs,
-    lan_accepted_at: row.lanAcceptedAtMs,
+    first_push_at: isoTimeOrNull(row.firstPushAtMs),
+    lan_accepted_at: isoTimeOrNull(row.lanAcceptedAtMs),
     acceptance: acceptance && {
       relay_pubkey: acceptance.relayPubkey,
       fingerprint: displayFingerprint(acceptance.relayPubkey),
       epoch: acceptance.epoch,
       seq: acceptance.seq,
-      accepted_at: acceptance.acceptedAtMs,
-      kept_until: acceptance.acceptedAtMs + acceptance.retentionMs,
+      accepted_at: isoTime(acceptance.acceptedAtMs),
+      kept_until: isoTime(acceptance.acceptedAtMs + acceptance.retentionMs),
       may_be_lost: acceptance.mayBeLost === true,
       accept: acceptance.accept,
       sig: acceptance.sig,
@@ -146,7 +146,7 @@ function arrivalView(reader: Reader, message: MessageRow): TraceResult['arrival'
     sender_pubkey: arrival.senderPubkey,
     fingerprint: parsePublicKey(arrival.senderPubkey) ? displayFingerprint(arrival.senderPubkey) : '',
     wire_hash: arrival.wireHash,
-    at: arrival.atMs,
+    at: isoTime(arrival.atMs),
     via: arrival.via ?? null,
     relay: arrival.relay ?? null,
     receipts: arrival.recipients.flatMap(({ address }) => {
@@ -154,7 +154,7 @@ function arrivalView(reader: Reader, message: MessageRow): TraceResult['arrival'
       if (!receipt) return [];
       const row = outboxRowOf(reader, fromPeer, receiptItemId(id, address, receipt));
       const { state, atMs, seq } = receipt;
-      return [{ recipient: address, state, at: atMs, seq, row: row ? rowView(reader, row) : null }];
+      return [{ recipient: address, state, at: isoTime(atMs), seq, row: row ? rowView(reader, row) : null }];
     }),
   };
 }

@@ -1,4 +1,5 @@
 /** The list of the outbox for its owner, who may take items back from it. */
+import { isoTime, isoTimeOrNull } from '../../protocol/time.ts';
 import { isSameHost } from '../core/address.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { OutboxRow, OutboxState } from '../core/rows.ts';
@@ -83,11 +84,11 @@ export function rowView(reader: Reader, row: OutboxRow): OutboxRowView {
     recipients: row.recipients,
     confirmed: row.confirmed,
     state: row.state,
-    created_at: row.createdAtMs,
-    next_at: row.nextAtMs,
+    created_at: isoTime(row.createdAtMs),
+    next_at: isoTimeOrNull(row.nextAtMs),
     lan_attempts: row.lanAttempts,
     relay_attempts: row.relayAttempts,
-    alerted_at: row.alertedAtMs,
+    alerted_at: isoTimeOrNull(row.alertedAtMs),
     last_error: row.lastError,
     bytes: row.wireBytes,
   };

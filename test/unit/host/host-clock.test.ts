@@ -1,5 +1,6 @@
 /** A host whose clock jumps, while it runs and between two runs: deadlines count the time that passed. */
 import { describe, expect, test } from 'vitest';
+import { timeMsOf } from '../../../src/protocol/time.ts';
 import { createHostContext, type HostContext } from '../../../src/host/base/context.ts';
 import { RETRY_TIMING } from '../../../src/host/core/outbox-event.ts';
 import { AWAY_MAX_MS, noteClock, openClock } from '../../../src/host/host-clock.ts';
@@ -41,7 +42,8 @@ async function tryAll({ context }: Run): Promise<unknown> {
   await context.store.transact((tx) => {
     for (const { row } of rows) afterAttempt(tx, context, row, { type: 'time-passed' });
   });
-  return (await listOutbox(context, { show: 'all' })).rows.map(({ state, alerted_at: at }) => [state, at]);
+  const after = await listOutbox(context, { show: 'all' });
+  return after.rows.map(({ state, alerted_at: at }) => [state, at && timeMsOf(at)]);
 }
 
 describe.each(['while it runs', 'between two runs'])('a clock that jumps %s', (when) => {
@@ -57,8 +59,8 @@ describe.each(['while it runs', 'between two runs'])('a clock that jumps %s', (w
     clock.wallMs += jumpMs;
     if (when === 'between two runs') run = await runOf(base, clock);
     else await noteClock(run.context, run.guard);
-    const nextAtMs = (await listOutbox(run.context, {})).rows[0]?.next_at;
-    expect(nextAtMs).toBeLessThanOrEqual(clock.nowMs());
+    const nextAt = (await listOutbox(run.context, {})).rows[0]?.next_at;
+    expect(timeMsOf(nextAt ?? '')).toBeLessThanOrEqual(clock.nowMs());
     expect(await tryAll(run)).toEqual([['pending', null]]);
     expect(await sweepRetention(run.context, 2 * DAY_MS)).toEqual({ entries: 0, sent: 0, idempotencyKeys: 0 });
     expect(await sendOne(base, run)).toBe(id);
@@ -88,7 +90,7 @@ test('every jump since the last note moves what an accepted row waits for; a sec
   const clock = new ManualClock();
   const run = await runOf(base, clock);
   await sendOne(base, run);
-  const dueAtMs = async (): Promise<number> => (await listOutbox(run.context, {})).rows[0]?.next_at ?? 0;
+  const dueAtMs = async (): Promise<number> => timeMsOf((await listOutbox(run.context, {})).rows[0]?.next_at ?? '');
   const rowId = (await listOutbox(run.context, {})).rows[0]?.row ?? 0;
   await run.context.store.transact((tx) => void afterAttempt(tx, run.context, rowId, { type: 'lan-accepted' }));
   const before = await dueAtMs();

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { isoTime } from '../../../../src/protocol/time.ts';
 import { checkRow } from '../../../../src/cli/mail/trace.ts';
 import type { TraceRow } from '../../../../src/host/contract/outbox.ts';
 import type { AcceptReceipt } from '../../../../src/protocol/documents.ts';
@@ -23,8 +24,8 @@ const ACCEPTANCE: NonNullable<TraceRow['acceptance']> = {
   fingerprint: '',
   epoch: accept.epoch,
   seq: target.seq,
-  accepted_at: accept.at,
-  kept_until: accept.at,
+  accepted_at: isoTime(accept.at),
+  kept_until: isoTime(accept.at),
   may_be_lost: false,
   accept,
   sig,
@@ -40,7 +41,7 @@ const ROW: TraceRow = {
   recipients: [],
   confirmed: [],
   state: 'done',
-  created_at: 0,
+  created_at: isoTime(0),
   next_at: null,
   lan_attempts: 0,
   relay_attempts: 0,

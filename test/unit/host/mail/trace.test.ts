@@ -1,5 +1,5 @@
 import { expect, test, vi } from 'vitest';
-import { isoSecond } from '../../../../src/protocol/time.ts';
+import { isoSecond, isoTime } from '../../../../src/protocol/time.ts';
 import { checkRow, traceText } from '../../../../src/cli/mail/trace.ts';
 import type { TraceResult } from '../../../../src/host/contract/outbox.ts';
 import type { HostContext } from '../../../../src/host/base/context.ts';
@@ -127,7 +127,7 @@ test('a message that a relay carried is followed from the outbox by the proof of
   // What others say of the time changes nothing of the order.
   const early = structuredClone(trace);
   early.recipients[0]?.steps.forEach((step, nth) => (step.at = isoSecond(-1000 * nth)));
-  early.rows[0]!.acceptance!.accepted_at = 1;
+  early.rows[0]!.acceptance!.accepted_at = isoTime(1);
   const lines = traceText(early, checked).split('\n');
   const at = (words: string): number => lines.findIndex((line) => line.includes(words));
   expect(at('queued:')).toBeLessThan(at('first pushed to a relay'));

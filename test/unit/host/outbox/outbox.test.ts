@@ -1,5 +1,6 @@
 import { nextDueMs } from '../../../support/outbox-rows.ts';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { isoTime, timeMsOf } from '../../../../src/protocol/time.ts';
 import type { AgentId, MessageRef, OutboxRow } from '../../../../src/host/core/rows.ts';
 import { UNDELIVERED_ALERT_MS } from '../../../../src/host/core/outbox.ts';
 import { cancelOutbox, listOutbox } from '../../../../src/host/outbox/outbox-list.ts';
@@ -209,8 +210,8 @@ test('a message that waits behind an earlier one that was refused is reported in
   for (let tries = 0; tries < 12; tries++) await step(w, 1, { type: 'relay-refused', code: 'quota:queue_items' });
   expect((await due(w, w.bob)).map(({ rowId }) => rowId)).toEqual([]);
   const [later, earlier] = (await listOutbox(w.alice.context, {})).rows;
-  expect(earlier?.next_at).toBeGreaterThan(laterAtMs + UNDELIVERED_ALERT_MS);
-  expect(later?.next_at).toBe(laterAtMs + UNDELIVERED_ALERT_MS);
+  expect(timeMsOf(earlier?.next_at ?? '')).toBeGreaterThan(laterAtMs + UNDELIVERED_ALERT_MS);
+  expect(later?.next_at).toBe(isoTime(laterAtMs + UNDELIVERED_ALERT_MS));
 });
 
 describe('what the owner sees and cancels', () => {
