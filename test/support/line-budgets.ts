@@ -11,7 +11,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/agents': 800,
   'src/host/api': 780,
   'src/host/base': 710,
-  'src/host/contract': 1710,
+  'src/host/contract': 1720,
   'src/host/core': 2480,
   'src/host/doctor': 1380,
   'src/host/hooks': 1810,
@@ -52,17 +52,17 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/http': 9820,
   'test/postgres': 2090,
   'test/property': 3980,
-  'test/spec': 6120,
+  'test/spec': 6130,
   'test/support': 19440,
   'test/unit': 8510,
-  'test/unit/cli': 8760,
+  'test/unit/cli': 8750,
   'test/unit/host': 17830,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 88470,
-  test: 104060,
+  src: 88480,
+  test: 104070,
   'bench scripts': 12270,
 };

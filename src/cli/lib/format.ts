@@ -10,7 +10,7 @@ export function jsonLine(document: unknown): string {
   return `${printable(JSON.stringify(shownDocument(document)), jsonEscape)}\n`;
 }
 
-/** Members that hold a time, in milliseconds, in the documents of the daemon and of the relay. */
+/** Members that hold a time, in milliseconds, in the documents of a relay and of backups. */
 const TIME_NAME = /^(?:at|time|iat|until|before|looked_back_to|first_time|last_time|[a-z_]+_(?:at|until))$/;
 const MILLISECONDS_NAME = /_ms$/;
 /** Documents with a signature: they stay as they were signed. */

@@ -2,7 +2,16 @@
 import { type Static, Type } from 'typebox';
 import { LanAddressText } from '../../protocol/lan.ts';
 import { LimitsShape } from '../../protocol/responses.ts';
-import { Count, EpochText, HostNameText, Moment, orNull, PublicKeyText, Seq, Time } from '../../protocol/shapes.ts';
+import {
+  Count,
+  EpochText,
+  ExactMoment,
+  HostNameText,
+  Moment,
+  orNull,
+  PublicKeyText,
+  Seq,
+} from '../../protocol/shapes.ts';
 import { CA_CHARACTERS_MAX, PAIR_WAIT_MS_MAX } from './limits.ts';
 
 const PeerName = Type.String({
@@ -127,7 +136,7 @@ export const PinnedRelay = Type.Object({
   url: Type.String(),
   relay_pubkey: PublicKeyText,
   fingerprint: Type.String(),
-  pinned_at: Time,
+  pinned_at: ExactMoment,
   /** With version 1 no key is pinned: `relay_pubkey` is the key of its challenges. */
   protocol: Type.Enum([1, 2]),
   token_from: orNull(Type.Enum(['file', 'command'])),
@@ -155,22 +164,22 @@ export const LINK_STATES = ['unset', 'key-changed', 'connecting', 'ready', 'fail
 export const RelayStatusResult = Type.Object({
   relay: orNull(PinnedRelay),
   state: Type.Enum([...LINK_STATES]),
-  problem: orNull(Type.Object({ code: Type.String(), message: Type.String(), at: Time })),
+  problem: orNull(Type.Object({ code: Type.String(), message: Type.String(), at: ExactMoment })),
   /** Another key that the relay showed and the owner has not confirmed. */
-  seen_key: orNull(Type.Object({ relay_pubkey: PublicKeyText, fingerprint: Type.String(), at: Time })),
+  seen_key: orNull(Type.Object({ relay_pubkey: PublicKeyText, fingerprint: Type.String(), at: ExactMoment })),
   epoch: orNull(EpochText),
   /** This host's clock is so far ahead of the relay's, in milliseconds. */
   clock_ahead_ms: orNull(Type.Integer()),
   limits: orNull(LimitsShape),
   enrolment: orNull(
     Type.Object({
-      checked_at: Time,
+      checked_at: ExactMoment,
       authorized_by: orNull(Type.String()),
       account: orNull(Type.String()),
       crowded: Type.Boolean(),
-      valid_until: orNull(Time),
-      enc_key: orNull(Type.Object({ at: Time, checked_at: Time })),
-      senders: orNull(Type.Object({ count: Count, iat: Time, checked_at: Time })),
+      valid_until: orNull(ExactMoment),
+      enc_key: orNull(Type.Object({ at: ExactMoment, checked_at: ExactMoment })),
+      senders: orNull(Type.Object({ count: Count, iat: ExactMoment, checked_at: ExactMoment })),
     }),
   ),
   received_through: Seq,

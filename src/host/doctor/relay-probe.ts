@@ -9,6 +9,7 @@ import { sha256Hex } from '../../protocol/encodings.ts';
 import { senderList, signDocument } from '../../protocol/documents.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
+import { timeMsOf } from '../../protocol/time.ts';
 import { acceptedSenders } from '../core/peer-keys.ts';
 import type { PeerFacts } from './peer-checks.ts';
 import type { ProbeResult, Probed, RelayCheckFacts } from './relay-checks.ts';
@@ -72,6 +73,7 @@ export async function probeRelay(
       return { items: page.items.length + page.unreadable.length, more: page.more };
     }),
   ]);
+  const validUntil = status.enrolment?.valid_until ?? null;
   return {
     facts: {
       url: row.url,
@@ -81,8 +83,8 @@ export async function probeRelay(
       seen: row.seenKey && { fingerprint: displayFingerprint(row.seenKey.pubkey), atMs: row.seenKey.atMs },
       known: {
         epoch: row.epoch,
-        problem: status.problem && { ...status.problem, atMs: status.problem.at },
-        validUntilMs: status.enrolment?.valid_until ?? null,
+        problem: status.problem && { ...status.problem, atMs: timeMsOf(status.problem.at) },
+        validUntilMs: validUntil === null ? null : timeMsOf(validUntil),
         isCrowded: status.enrolment?.crowded ?? false,
         receivedThrough: status.received_through,
       },

@@ -2,6 +2,7 @@
  * Everything of the relay that the daemon runs: the link, the carrier of the outbox, the pulls, and what the owner sets
  * and sees.
  */
+import { isoTime, isoTimeOrNull } from '../../protocol/time.ts';
 import { displayFingerprint, hostFingerprint, parseFingerprint } from '../../protocol/public-key.ts';
 import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
@@ -201,12 +202,12 @@ export class RelayService {
       return {
         relay: row ? pinnedView(row) : null,
         state: row ? link.state : 'unset',
-        problem: row && problem ? { code: problem.code, message: problem.message, at: problem.atMs } : null,
+        problem: row && problem ? { code: problem.code, message: problem.message, at: isoTime(problem.atMs) } : null,
         seen_key: row?.seenKey
           ? {
               relay_pubkey: row.seenKey.pubkey,
               fingerprint: displayFingerprint(row.seenKey.pubkey),
-              at: row.seenKey.atMs,
+              at: isoTime(row.seenKey.atMs),
             }
           : null,
         epoch: row?.epoch ?? null,
@@ -214,16 +215,19 @@ export class RelayService {
         limits: link.session?.limits ?? null,
         enrolment: known
           ? {
-              checked_at: known.checkedAtMs,
+              checked_at: isoTime(known.checkedAtMs),
               authorized_by: known.authorizedBy,
               account: known.account,
               crowded: known.isCrowded,
-              valid_until: known.validUntilMs,
-              enc_key: known.encKey && { at: known.encKey.at, checked_at: known.encKey.checkedAtMs },
+              valid_until: isoTimeOrNull(known.validUntilMs),
+              enc_key: known.encKey && {
+                at: isoTime(known.encKey.at),
+                checked_at: isoTime(known.encKey.checkedAtMs),
+              },
               senders: known.senders && {
                 count: known.senders.count,
-                iat: known.senders.iat,
-                checked_at: known.senders.checkedAtMs,
+                iat: isoTime(known.senders.iat),
+                checked_at: isoTime(known.senders.checkedAtMs),
               },
             }
           : null,
@@ -259,7 +263,7 @@ function pinnedView({ url, pubkey, pinnedAtMs, proof, ca, isV1 }: RelayRow): Pin
     url,
     relay_pubkey: pubkey,
     fingerprint: displayFingerprint(pubkey),
-    pinned_at: pinnedAtMs,
+    pinned_at: isoTime(pinnedAtMs),
     protocol: isV1 ? 1 : 2,
     token_from: proof?.type ?? null,
     ca_file: ca?.path ?? null,

@@ -8,6 +8,7 @@ import { retryUnknownKeys } from '../../../src/host/inbound/quarantine.ts';
 import type { Epoch } from '../../../src/protocol/epoch.ts';
 import { problemDocument } from '../../../src/protocol/problem.ts';
 import { displayFingerprint } from '../../../src/protocol/public-key.ts';
+import { isoTime, timeMsOf } from '../../../src/protocol/time.ts';
 import { FIRST_ADAPTER } from '../../support/adapters.ts';
 import { hostNamed, relay as relayHost } from '../../support/hosts.ts';
 import { hostedRelayForTest } from '../../support/hosted-relay.ts';
@@ -118,7 +119,7 @@ test(
       expect(w.proxy.asked).toContain(step);
     }
     expect(await w.alice.status()).toMatchObject({
-      enrolment: { authorized_by: 'host-key', enc_key: { at: expect.any(Number) }, senders: { count: 1 } },
+      enrolment: { authorized_by: 'host-key', enc_key: { at: expect.stringMatching(/Z$/) }, senders: { count: 1 } },
     });
   },
   WORLD_TEST_MS,
@@ -245,7 +246,7 @@ test(
     await unpair(w.alice.context, 'bob');
     await until(async () => expect((await w.alice.status()).enrolment?.senders?.count).toBe(0));
     const second = (await w.alice.status()).enrolment?.senders;
-    expect(second?.iat).toBeGreaterThan(first?.iat ?? 0);
+    expect(timeMsOf(second?.iat ?? '')).toBeGreaterThan(timeMsOf(first?.iat ?? ''));
     const refused = await w.bob.sendTo(w.alice, 'bert', ['anna']);
     await until(async () =>
       expect((await w.bob.rowOf(refused)).lastError).toBe('rejected:sender not accepted by target'),
@@ -271,7 +272,7 @@ test(
     w.relay.clock.wallMs -= 60_000;
     await w.alice.restart();
     await ready(w.alice);
-    expect((await w.alice.status()).enrolment?.senders?.iat).toBeGreaterThan(w.relay.clock.nowMs());
+    expect(timeMsOf((await w.alice.status()).enrolment?.senders?.iat ?? '')).toBeGreaterThan(w.relay.clock.nowMs());
   },
   WORLD_TEST_MS,
 );
@@ -316,7 +317,9 @@ test(
     await write();
     await alice.restart();
     await until(async () =>
-      expect((await alice.status()).enrolment?.valid_until).toBeGreaterThan(first?.valid_until ?? 0),
+      expect(timeMsOf((await alice.status()).enrolment?.valid_until ?? '')).toBeGreaterThan(
+        timeMsOf(first?.valid_until ?? isoTime(0)),
+      ),
     );
     await alice.stop();
     expect(JSON.stringify(alice.said)).not.toContain('eyJ');

@@ -3,6 +3,7 @@
  * thief's.
  */
 import { expect, test } from 'vitest';
+import { timeMsOf } from '../../../src/protocol/time.ts';
 import { rotateOwnKey } from '../../../src/host/peers/identity.ts';
 import { learnRotation } from '../../../src/host/peers/peers.ts';
 import { listQuarantine } from '../../../src/host/inbound/quarantine.ts';
@@ -53,8 +54,10 @@ test(
     await rotateOwnKey(bob.context);
     const listed = (await alice.status()).enrolment?.senders;
     await learns(alice, bob);
-    const before = listed?.iat ?? 0;
-    await until(async () => expect((await alice.status()).enrolment?.senders?.iat).toBeGreaterThan(before));
+    const before = timeMsOf(listed?.iat ?? '');
+    await until(async () =>
+      expect(timeMsOf((await alice.status()).enrolment?.senders?.iat ?? '')).toBeGreaterThan(before),
+    );
     thief.start();
     const stolen = await thief.sendTo(alice, 'bert', ['anna']);
     expect(thief.key).toBe(old);

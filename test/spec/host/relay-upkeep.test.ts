@@ -18,6 +18,7 @@ import { issueReceipt } from '../../../src/host/outbox/receipts.ts';
 import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../../src/protocol/encodings.ts';
 import { encKeyAdvertisement } from '../../../src/protocol/documents.ts';
+import { isoTime, timeMsOf } from '../../../src/protocol/time.ts';
 import { FIRST_ADAPTER } from '../../support/adapters.ts';
 import { hostedRelayForTest } from '../../support/hosted-relay.ts';
 import { hostNamed, relay as relayHost } from '../../support/hosts.ts';
@@ -156,7 +157,7 @@ test(
     await ready(bob);
     const shown = await client.encKeyOf(bob.key);
     expect(shown).toMatchObject({ enc_pub: signedEncKey(bob.context.identity()).encPub, at: later + 1 });
-    expect((await bob.status()).enrolment?.enc_key?.at).toBe(later + 1);
+    expect((await bob.status()).enrolment?.enc_key?.at).toBe(isoTime(later + 1));
     const sent = await alice.sendTo(bob, 'anna', ['bert']);
     await inState(alice, sent, 'done');
     const peerId = await alice.peerIdOf(bob);
@@ -174,7 +175,7 @@ test(
     aheadMs = 0;
     await carol.use(proxy.url);
     await ready(carol);
-    expect((await carol.status()).enrolment?.enc_key).toMatchObject({ at: relay.clock.nowMs() });
+    expect((await carol.status()).enrolment?.enc_key).toMatchObject({ at: isoTime(relay.clock.nowMs()) });
   },
   WORLD_TEST_MS,
 );
@@ -204,7 +205,7 @@ test(
     });
     await write();
     await ready(alice);
-    expect((await alice.status()).enrolment?.valid_until).toBeGreaterThan(relay.clock.nowMs());
+    expect(timeMsOf((await alice.status()).enrolment?.valid_until ?? '')).toBeGreaterThan(relay.clock.nowMs());
   },
   WORLD_TEST_MS,
 );

@@ -19,7 +19,7 @@ function pinned(protocol: 1 | 2): PinnedRelay {
     url,
     relay_pubkey: relayHost.key,
     fingerprint,
-    pinned_at: NOON_MS,
+    pinned_at: isoTime(NOON_MS),
     protocol,
     token_from: null,
     ca_file: null,
@@ -36,13 +36,13 @@ function status(changes: Partial<RelayStatusResult>): RelayStatusResult {
     clock_ahead_ms: 0,
     limits: null,
     enrolment: {
-      checked_at: NOON_MS,
+      checked_at: isoTime(NOON_MS),
       authorized_by: 'host-key',
       account: null,
       crowded: false,
       valid_until: null,
-      enc_key: { at: NOON_MS, checked_at: NOON_MS },
-      senders: { count: 2, iat: NOON_MS, checked_at: NOON_MS },
+      enc_key: { at: isoTime(NOON_MS), checked_at: isoTime(NOON_MS) },
+      senders: { count: 2, iat: isoTime(NOON_MS), checked_at: isoTime(NOON_MS) },
     },
     received_through: 7,
     head_seq: 7,
@@ -83,7 +83,7 @@ test('what a relay said of itself cannot move the terminal', () => {
   const problem = {
     code: 'UNAVAILABLE',
     message: 'the relay answered 503 \u001b[2J\nRelay https://other.example',
-    at: 0,
+    at: isoTime(0),
   };
   const text = relayStatusText(PIPE, status({ state: 'failing', problem, epoch: 'a\u0007b' }));
   expect(text).not.toContain('\u001b');

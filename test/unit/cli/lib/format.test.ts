@@ -70,15 +70,9 @@ function timesIn(schema: Schema, path: string): string[] {
   return schema.items ? [...below, ...timesIn(schema.items, path)] : below;
 }
 
-test('no time in an answer of the daemon is printed as milliseconds', () => {
+test('an answer of the daemon has no time in milliseconds, but for what is signed', () => {
   const times = Object.entries(OPERATIONS).flatMap(([name, { output }]) => timesIn(output as Schema, name));
   const unsigned = times.filter((path) => !path.includes('.accept.'));
-  // All others are text already.
-  expect(unsigned.filter((path) => !/^relay-(?:set|unset|status)\./.test(path))).toEqual([]);
-  expect(unsigned.length).toBeGreaterThan(10);
-  const bare = unsigned.filter((path) => {
-    const name = path.slice(path.lastIndexOf('.') + 1);
-    return jsonLine({ [name]: NOON_MS }) === `{"${name}":${NOON_MS}}\n`;
-  });
-  expect(bare).toEqual([]);
+  expect(times.length).toBeGreaterThan(unsigned.length);
+  expect(unsigned).toEqual([]);
 });
