@@ -55,7 +55,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 6130,
   'test/support': 19440,
   'test/unit': 8510,
-  'test/unit/cli': 8750,
+  'test/unit/cli': 8770,
   'test/unit/host': 17830,
   'test/unit/relay': 19240,
 };
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 88480,
-  test: 104070,
+  test: 104090,
   'bench scripts': 12270,
 };

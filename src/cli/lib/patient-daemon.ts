@@ -6,6 +6,7 @@ import { setTimeout as elapsed } from 'node:timers/promises';
 import type { CallOptions } from '../../host/api/client.ts';
 import type { InputOf, OperationName, OutputOf } from '../../host/api/operations.ts';
 import type { CommandContext } from './context.ts';
+import { printable } from '../../protocol/printable.ts';
 import { type ActingFlags, ask } from './daemon-call.ts';
 import { CommandFailed } from './exit.ts';
 
@@ -52,21 +53,22 @@ export class PatientDaemon {
     for (;;) {
       try {
         const answer = await this.askNow(name, input, options);
-        this.#say(false);
+        this.#say();
         return answer;
       } catch (error) {
-        const isAway = error instanceof CommandFailed && GONE_CODES.has(error.code);
-        if (this.#signal.aborted || !isAway) throw error;
+        if (this.#signal.aborted || !(error instanceof CommandFailed) || !GONE_CODES.has(error.code)) throw error;
+        this.#say(error.code === 'UNAVAILABLE' ? printable(error.message) : 'the daemon does not answer');
       }
-      this.#say(true);
       await elapsed(RETRY_MS, undefined, { signal: this.#signal });
     }
   }
 
-  #say(isGone: boolean): void {
+  /** Says why no answer can be had, or without a reason that there is one again; once each. */
+  #say(why?: string): void {
+    const isGone = why !== undefined;
     if (this.#seen.isGone === isGone) return;
     this.#seen.isGone = isGone;
-    const what = isGone ? 'the daemon does not answer; this goes on when it does' : 'the daemon answers again';
+    const what = isGone ? `${why}; this tries again until it is answered` : 'the daemon answers again';
     this.#context.stderr.write(`poste: ${what}.\n`);
   }
 }

@@ -1,5 +1,7 @@
 /** `poste inbox --wait`: for a script that goes on when mail is there. */
+import { setMaxListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
+import { WAITS_PER_AGENT_MAX } from '../../../../src/host/base/waiting-calls.ts';
 import { EXIT } from '../../../../src/cli/lib/exit.ts';
 import type { AgentsResult, InboxResult, SendResult } from '../../../../src/host/contract/mail.ts';
 import { CommandRun, commandContext } from '../../../support/command-run.ts';
@@ -61,6 +63,22 @@ describe('poste inbox --wait', () => {
     expect(reply.recipients).toMatchObject([{ status: 'live-wake' }]);
     const { summaries } = JSON.parse((await command.ended()).stdout) as InboxResult;
     expect(summaries).toMatchObject([{ message_id: reply.message_id }]);
+  });
+
+  test('says that too many calls wait, and goes on when one has ended', { timeout: 60_000 }, async () => {
+    const home = await homeWithAgents();
+    const ending = new AbortController();
+    setMaxListeners(0, ending.signal);
+    const others = Array.from({ length: WAITS_PER_AGENT_MAX }, () =>
+      home.client.call('mail-inbox', { wait_seconds: 50 }, { as: 'ben', signal: ending.signal }).catch(() => undefined),
+    );
+    atTestEnd(() => ending.abort());
+    const command = await waiting(home);
+    await command.asked('poste: too many calls wait for mail');
+    ending.abort();
+    await Promise.all(others);
+    await send(home, 'after');
+    expect(await command.ended()).toMatchObject({ code: EXIT.ok, stdout: expect.stringContaining('after') as string });
   });
 
   test('goes on when the daemon restarts, and ends with 130 at ctrl-c', { timeout: 60_000 }, async () => {
