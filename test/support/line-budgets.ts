@@ -3,14 +3,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4330,
   scripts: 7950,
   'src/cli': 610,
-  'src/cli/host': 3000,
+  'src/cli/host': 3020,
   'src/cli/lib': 2530,
   'src/cli/mail': 3390,
   'src/cli/relay': 4640,
   'src/host': 920,
   'src/host/agents': 800,
   'src/host/api': 780,
-  'src/host/base': 710,
+  'src/host/base': 700,
   'src/host/contract': 1720,
   'src/host/core': 2480,
   'src/host/doctor': 1380,
@@ -55,14 +55,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 6130,
   'test/support': 19440,
   'test/unit': 8510,
-  'test/unit/cli': 8770,
-  'test/unit/host': 17830,
+  'test/unit/cli': 8790,
+  'test/unit/host': 17840,
   'test/unit/relay': 19240,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 88480,
-  test: 104090,
+  src: 88500,
+  test: 104100,
   'bench scripts': 12270,
 };

@@ -15,7 +15,7 @@ import { type HostPaths, ownPaths } from '../../host/base/paths.ts';
 import { JSON_FLAG } from '../lib/format.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { reportChecks } from '../lib/checks.ts';
-import { installedChecks } from './installed.ts';
+import { goneCheckouts, installedChecks } from './installed.ts';
 import { isServiceThere } from './service-manager.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
@@ -65,7 +65,7 @@ async function examine(context: CommandContext): Promise<Examined> {
     store: paths.store,
     isUnit: isServiceThere(context),
   };
-  const local = [...placeChecks(place), ...installedChecks(context)];
+  const local = [...placeChecks(place), ...installedChecks(context), ...goneCheckouts(context)];
   const asked = await askDaemon(paths);
   if ('checks' in asked) {
     const { host, fingerprint, checks, ...running } = asked;

@@ -14,6 +14,7 @@ import {
 } from '../../host/hooks/settled-programs.ts';
 import { broken, note, ok } from '../../lib/check.ts';
 import { shellWord } from '../../lib/shell-word.ts';
+import { projectsHere } from '../lib/agent-here.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { failureOf } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
@@ -42,6 +43,22 @@ export function installedChecks(context: CommandContext): Check[] {
   const files = new Set(found.map(({ file }) => file)).size;
   const sentence = `what is installed for other programs, in files: ${files}, runs programs that are there`;
   return [ok({ area: 'wake', id: 'installed' }, sentence), ...unread];
+}
+
+/** A note for each checkout that is gone, though setup gave its sessions agents. */
+export function goneCheckouts(context: CommandContext): Check[] {
+  try {
+    const gone = Object.keys(projectsHere(context)).filter((folder) => !existsSync(folder));
+    return gone.map((folder) => {
+      const remedy = `poste setup --undo --project ${shellWord(folder)}`;
+      const sentence = `the checkout ${folder} is gone, and agents of its own are set up for it`;
+      return note({ area: 'wake', id: 'installed', about: folder }, sentence, remedy);
+    });
+  } catch (error) {
+    const failure = failureOf(error);
+    if (!failure) throw error;
+    return [note({ area: 'wake', id: 'installed', about: 'checkouts' }, failure.message)];
+  }
 }
 
 function missingOf({ env }: CommandContext, [program = '', main = '']: readonly string[]): string | undefined {

@@ -4,7 +4,7 @@
  */
 import { existsSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import { type ProjectAgents, writeProjectAgent } from '../../host/base/project-agents.ts';
+import { type ProjectAgents, realFolder, writeProjectAgent } from '../../host/base/project-agents.ts';
 import { ownPaths } from '../../host/base/paths.ts';
 import { foldName, isSameName } from '../../host/core/address.ts';
 import { RESERVED_NAMES } from '../../host/core/rows.ts';
@@ -41,7 +41,7 @@ export function projectFolder(given: string | true, { mayBeGone = false } = {}):
     throw usageFailure('this folder is in no git checkout: name the folder of the project, as in --project ./shop');
   }
   const folder = resolve(given);
-  if (mayBeGone && !existsSync(folder)) return folder;
+  if (mayBeGone && !existsSync(folder)) return realFolder(folder);
   if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory()) {
     throw usageFailure(`there is no folder ${folder}: give --project the folder of a project`);
   }

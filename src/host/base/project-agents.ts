@@ -5,9 +5,10 @@
  * in the checkout could come with what is checked out, and a stranger's repository would choose whose mail is read.
  */
 import { readFileSync, realpathSync, rmSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { replaceFile } from '../../lib/files.ts';
 import type { Environment } from '../../lib/user-folders.ts';
+import { isObject } from '../../protocol/json.ts';
 import { isAgentName } from '../../protocol/names.ts';
 
 /** By the folder's real path, and then by the program. */
@@ -44,16 +45,15 @@ function unreadable(file: string, why: string): ProjectsUnreadable {
 }
 
 function isProjects(value: unknown): value is ProjectAgents {
-  const names = (agents: unknown): unknown[] => (isObject(agents) ? Object.values(agents) : [undefined]);
-  return isObject(value) && Object.values(value).flatMap(names).every(isName);
+  return isObject(value) && Object.values(value).every(isAgents);
+}
+
+function isAgents(value: unknown): boolean {
+  return isObject(value) && Object.values(value).every(isName);
 }
 
 function isName(value: unknown): boolean {
   return typeof value === 'string' && isAgentName(value);
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null;
 }
 
 /** Names the agent, or with `undefined` none any more. The caller holds the lock of `poste setup`. */
@@ -79,12 +79,12 @@ export function projectAgent(projects: ProjectAgents, program: string, folder: s
   }
 }
 
-/** The path without symbolic links; a folder that is gone keeps the one that it was called by. */
+/** The absolute path without symbolic links; a folder that is gone is called by the real path of the one above it. */
 export function realFolder(folder: string): string {
   try {
     return realpathSync(folder);
   } catch {
-    return folder;
+    return dirname(folder) === folder ? folder : join(realFolder(dirname(folder)), basename(folder));
   }
 }
 

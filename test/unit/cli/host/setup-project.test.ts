@@ -201,6 +201,20 @@ describe('what is undone', () => {
     expect(existsSync(shop)).toBe(false);
   });
 
+  test('doctor names a checkout that is gone, and undo takes it by a path through a symbolic link', async () => {
+    const here = await served('claude');
+    const shop = await checkout(here, 'work', 'shop');
+    await setup(here, '--yes', '--project', shop);
+    const doctor = async () => (await runHere(['doctor'], { environment: here })).stdout;
+    expect(await doctor()).not.toContain('is gone');
+    await rm(shop, { recursive: true });
+    expect(await doctor()).toContain(`the checkout ${shop} is gone`);
+    symlinkSync(pathIn(here, 'work'), pathIn(here, 'linked'));
+    await setup(here, '--undo', '--yes', '--project', pathIn(here, 'linked', 'shop'));
+    expect(await agents(here)).toEqual(['claude']);
+    expect(await doctor()).not.toContain('is gone');
+  });
+
   test('an agent that was chosen since stays the one of the project', async () => {
     const here = await served('claude');
     const shop = await checkout(here, 'shop');

@@ -92,6 +92,8 @@ describe('the file of the projects', () => {
     '{',
     '[]',
     '{"version":2,"projects":{}}',
+    '{"version":1,"projects":[]}',
+    '{"version":1,"projects":{"/a":["x"]}}',
     '{"version":1,"projects":{"/a":{"codex":"a b"}}}',
     '{"version":1,"projects":{"/a":"x"}}',
   ])('that holds %s is refused, and stays as it is', async (text) => {
