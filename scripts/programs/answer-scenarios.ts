@@ -1,4 +1,7 @@
-/** The same in each program: an answer to an agent that asked and went idle, a model that waits, tools alone. */
+/**
+ * The same in each program: an answer to an agent that asked and went idle, a model that waits, one that looks what
+ * became of its question, tools alone.
+ */
 import { claudeSession } from './claude.ts';
 import { codexSession } from './codex.ts';
 import type { ProgramName } from './installs.ts';
@@ -79,6 +82,27 @@ const WAIT_SCENARIOS = PROGRAMS.map(
     }),
 );
 
+/** Its question was read and has no answer. */
+const ASKER_SCENARIOS = PROGRAMS.map(
+  (program): Scenario =>
+    scenario(program, 'its model learns what became of its question, and who owes it an answer', async (world) => {
+      const ask = await OPEN[program](world, false);
+      const question = ['--to', WRITER, '--subject', 'Which branch?', '--body', 'Tell me.', '--needs-reply'];
+      const asked = JSON.parse(await world.poste('send', '--as', READER, ...question, '--json')) as Sent;
+      await world.poste('inbox', 'read', '--as', WRITER, asked.message_id);
+      const given = async (text: string, shown: RegExp): Promise<void> => {
+        const before = world.model.turns.length;
+        await ask(text);
+        const isShown = (): true | undefined =>
+          world.model.turns.slice(before).some(({ newest }) => shown.test(newest)) || undefined;
+        await until(`the model is shown ${shown.source}`, isShown);
+        await rest(SETTLE_MS);
+      };
+      await given(PROMPTS.sent, /Which branch\?[^]*state\W+read/);
+      await given(PROMPTS.waiting, /owed_to_you[^]*Which branch\?/);
+    }),
+);
+
 /** Claude Code is woken by its inbox socket without hooks; the others are not. */
 const TOOL_SCENARIOS = PROGRAMS.filter((program) => program !== 'claude').map(
   (program): Scenario =>
@@ -91,5 +115,6 @@ const TOOL_SCENARIOS = PROGRAMS.filter((program) => program !== 'claude').map(
 export const ANSWER_AND_WAIT_SCENARIOS: readonly Scenario[] = [
   ...ANSWER_SCENARIOS,
   ...WAIT_SCENARIOS,
+  ...ASKER_SCENARIOS,
   ...TOOL_SCENARIOS,
 ];

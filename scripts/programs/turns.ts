@@ -16,6 +16,8 @@ export const PROMPTS = {
   tool: 'use a tool',
   mail: 'use the mail tools',
   wait: 'wait for mail',
+  sent: 'look what became of your mail',
+  waiting: 'look who waits for whom',
 } as const;
 export const GREETED = 'Hello from the model.';
 /** What the slow answer ends with. */
@@ -44,6 +46,9 @@ export function usualModel(world: World, { shell, inbox, readsMail = false }: Mo
     if (ids.length > 0) return { type: 'tool', name: inbox, input: { action: 'read', message_ids: ids } };
     if (newest.includes(PROMPTS.wait)) {
       return { type: 'tool', name: inbox, input: { wait_seconds: WAIT_SECONDS } };
+    }
+    for (const action of ['sent', 'waiting'] as const) {
+      if (newest.includes(PROMPTS[action])) return { type: 'tool', name: inbox, input: { action } };
     }
     if (newest.includes(PROMPTS.greet)) return { type: 'text', text: GREETED };
     if (newest.includes(PROMPTS.slow)) {
