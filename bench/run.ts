@@ -10,8 +10,8 @@
  * Each ratio is of one run, so that it holds whatever the machine does. A run is kept as JSON, and its ratios are
  * compared with `bench/summary.json`: a line says what got slower, and with `--strict` the exit code is 1 then.
  */
-import { parseArgs } from 'node:util';
 import { batchPush, pages, singlePush } from './push-pull.ts';
+import { parsedArguments } from '../scripts/parsed-arguments.ts';
 import { fullStore } from './full-store.ts';
 import { mailEndToEnd, oneMessage } from './mail-cells.ts';
 import { type Figure, type Measured, beginning, concludeRun, newRun, printMeasured } from './report.ts';
@@ -27,7 +27,18 @@ import { growth } from './growth.ts';
 import { fullMailbox } from './mailbox.ts';
 import { longCommands } from './stalls.ts';
 
-const { values: asked, positionals } = wanting();
+const { values: asked, positionals } = parsedArguments({
+  allowPositionals: true,
+  options: {
+    rounds: { type: 'string', default: '3' },
+    minutes: { type: 'string', default: '1' },
+    scale: { type: 'string', default: '0.02' },
+    store: { type: 'string' },
+    hosts: { type: 'string', default: '50000' },
+    json: { type: 'string' },
+    strict: { type: 'boolean', default: false },
+  },
+});
 const rounds = Number(asked.rounds);
 
 const CELLS: Readonly<Record<string, [title: string, run: () => Promise<Figure[]>]>> = {
@@ -81,24 +92,3 @@ for (const name of wanted) {
 concludeRun(newRun(cells, begun), asked);
 // A host leaves a connection behind that its relay keeps open for a while.
 process.exit();
-
-/** Returns what was asked for; ends the process with a line when that is nothing that there is. */
-function wanting() {
-  try {
-    return parseArgs({
-      allowPositionals: true,
-      options: {
-        rounds: { type: 'string', default: '3' },
-        minutes: { type: 'string', default: '1' },
-        scale: { type: 'string', default: '0.02' },
-        store: { type: 'string' },
-        hosts: { type: 'string', default: '50000' },
-        json: { type: 'string' },
-        strict: { type: 'boolean', default: false },
-      },
-    });
-  } catch (error) {
-    console.error((error as Error).message);
-    process.exit(2);
-  }
-}

@@ -9,12 +9,12 @@
  *     npm run cluster -- --lease-seconds 2                     another lease
  */
 import { setTimeout as elapsed } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
 import { POSTGRES, findProgram } from '../test/support/programs.ts';
 import { showLive } from './cluster/live.ts';
 import { type Happened, happenedLine, summaryLines } from './cluster/screen.ts';
 import { STEPS_HELP, parseScript, runScript, settled } from './cluster/script.ts';
 import { ClusterWorld } from './cluster/world.ts';
+import { parsedArguments } from './parsed-arguments.ts';
 
 const HELP = `npm run cluster [-- options]
   --script <steps>      does the steps, and ends. ${STEPS_HELP}
@@ -22,7 +22,7 @@ const HELP = `npm run cluster [-- options]
   --lease-seconds <n>   how long the leader shows no sign of life before another may lead (6)`;
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({
+  const { values } = parsedArguments({
     options: {
       script: { type: 'string' },
       seconds: { type: 'string' },

@@ -9,7 +9,7 @@
  */
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
+import { parsedArguments } from './parsed-arguments.ts';
 import { installed, isProgramName, PROGRAM_NAMES, type ProgramName, type Versions } from './programs/installs.ts';
 import { INSIDE, roomFault, runInside } from './programs/namespace.ts';
 import { fullName, runScenarios } from './programs/run-scenarios.ts';
@@ -44,7 +44,7 @@ const SCENARIOS = [
   ...START_SCENARIOS,
 ];
 
-const { values } = parseArgs({
+const { values } = parsedArguments({
   options: {
     only: { type: 'string', multiple: true, default: [] },
     version: { type: 'string', multiple: true, default: [] },

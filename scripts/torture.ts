@@ -15,7 +15,7 @@ import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
+import { parsedArguments } from './parsed-arguments.ts';
 import { type KindRun, keepRuns } from './torture-record.ts';
 
 /** That of vitest.config.ts. */
@@ -113,7 +113,9 @@ const KINDS: Readonly<Record<string, Kind>> = {
   },
 };
 
-const values = asked();
+const { values } = parsedArguments({
+  options: { only: { type: 'string' }, list: { type: 'boolean' }, record: { type: 'boolean' } },
+});
 const { POSTE_TORTURE_RUNS: runs, POSTE_TORTURE_SEED: seed } = process.env;
 const wanted = Object.entries(KINDS).filter(([name]) => values.only === undefined || values.only === name);
 
@@ -122,17 +124,6 @@ if (wanted.length === 0) {
   process.exitCode = 2;
 } else if (values.list) for (const [name, { what }] of wanted) console.log(`${name.padEnd(12)} ${what}`);
 else await runAll();
-
-function asked(): { only?: string; list?: boolean; record?: boolean } {
-  try {
-    return parseArgs({
-      options: { only: { type: 'string' }, list: { type: 'boolean' }, record: { type: 'boolean' } },
-    }).values;
-  } catch (error) {
-    console.error((error as Error).message);
-    process.exit(2);
-  }
-}
 
 async function runAll(): Promise<void> {
   const commit = spawnSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).stdout.trim() || 'unknown';
