@@ -1,7 +1,7 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
-  bench: 4330,
-  scripts: 7950,
+  bench: 4320,
+  scripts: 7990,
   'src/cli': 610,
   'src/cli/host': 3020,
   'src/cli/lib': 2530,
@@ -64,5 +64,5 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 88500,
   test: 104100,
-  'bench scripts': 12270,
+  'bench scripts': 12290,
 };

@@ -102,7 +102,8 @@ export function settingsText<T>(path: string, read: (text: string | undefined) =
   return refusing(path, () => read(readSettings(path).text));
 }
 
-const SHOWN_CHARACTERS_MAX = 120;
+/** Two long paths, of Node.js and of Poste, and the words behind them, of which the last may be what differs. */
+const SHOWN_CHARACTERS_MAX = 500;
 
 /** A server as a person may recognise it. */
 export function shownServer(there: Exclude<ServerThere, { type: 'absent' }>): string {
