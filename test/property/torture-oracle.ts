@@ -1,7 +1,6 @@
 /**
  * Checks what must be true when a run of torture is over: each message that was accepted is in the mailbox of everybody
- * whom it went to exactly once, or its sender was alerted; and of nothing it is said that it was delivered when it was
- * not.
+ * whom it went to exactly once, or its sender was alerted; and nothing was called delivered when it was not.
  */
 import { LAN_CONFIRM_MS, RELAY_GRACE_MS } from '../../src/host/core/outbox.ts';
 import type { Address, AgentId, OutboxRow } from '../../src/host/core/rows.ts';

@@ -17,7 +17,7 @@ export type Whereabouts = Static<typeof whereabouts>;
 
 export const WaitingInput = Type.Object(
   {
-    all: Type.Optional(Type.Boolean({ description: 'Of all agents of the host, whoever asks.' })),
+    all: Type.Optional(Type.Boolean({ description: 'Of all agents of the host, also where one asks.' })),
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: DEBTS_SHOWN_MAX })),
   },
   CLOSED,

@@ -4,7 +4,7 @@
  *
  * What ends a debt:
  *   - an answer: a message that replies to the question and goes to its asker. It ends the debt of its sender, and of
- *     every recipient whom only a role or `*` meant: such a question is for whoever answers first;
+ *     every recipient whom only a role or `*` meant: the first answer is enough for such a question;
  *   - the debtor's ack of the question;
  *   - that its delivery was cancelled, the debtor or the asker was removed, its host unpaired, or the message deleted.
  *

@@ -12,8 +12,8 @@ import {
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 const PROJECTS: ProjectAgents = {
-  '/work/shop': { codex: 'codex-shop', 'claude-code': 'claude-shop' },
-  '/work/shop/vendor/tool': { codex: 'codex-tool' },
+  '/code/shop': { codex: 'codex-shop', 'claude-code': 'claude-shop' },
+  '/code/shop/vendor/tool': { codex: 'codex-tool' },
 };
 
 function broken(): never {
@@ -36,7 +36,7 @@ describe('the agent of a session', () => {
     ['nobody', { environment: {}, program: 'gemini' }, undefined],
     ['nobody, where the program is not known', { environment: {} }, undefined],
   ])('is named by %s, before what comes after it', (_by, given, agent) => {
-    expect(chosenAgent({ ...given, folder: () => '/work/shop/src' }, () => PROJECTS)).toBe(agent);
+    expect(chosenAgent({ ...given, folder: () => '/code/shop/src' }, () => PROJECTS)).toBe(agent);
   });
 
   test('is looked up in no file and no folder where a flag or POSTE_AGENT names it', () => {
@@ -48,14 +48,14 @@ describe('the agent of a session', () => {
 
 describe('the agent of a project', () => {
   test.each([
-    ['/work/shop', 'codex', 'codex-shop'],
-    ['/work/shop/src/deep', 'codex', 'codex-shop'],
-    ['/work/shop/vendor/tool/src', 'codex', 'codex-tool'],
-    ['/work/shop/vendor/tool', 'claude-code', 'claude-shop'],
-    ['/work/shop-2', 'codex', undefined],
+    ['/code/shop', 'codex', 'codex-shop'],
+    ['/code/shop/src/deep', 'codex', 'codex-shop'],
+    ['/code/shop/vendor/tool/src', 'codex', 'codex-tool'],
+    ['/code/shop/vendor/tool', 'claude-code', 'claude-shop'],
+    ['/code/shop-2', 'codex', undefined],
     ['/work', 'codex', undefined],
     ['/', 'codex', undefined],
-    ['/work/shop', 'constructor', undefined],
+    ['/code/shop', 'constructor', undefined],
   ])('in %s, for %s, is that of the nearest folder that has one: %s', (folder, program, agent) => {
     expect(projectAgent(PROJECTS, program, folder)).toBe(agent);
   });
