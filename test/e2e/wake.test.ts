@@ -73,13 +73,14 @@ class Home {
     settings: Hooked,
     event: string,
     environment: Readonly<Record<string, string>> = {},
-    { waits = false, prompt = 'go' } = {},
+    { waits = false, prompt = 'go', program }: { waits?: boolean; prompt?: string; program?: string } = {},
   ): Promise<Ended> {
     const commands = settings.hooks[event]?.flatMap(({ hooks }) => hooks.map(({ command }) => command)) ?? [];
     const command = commands.find((line) => line.includes('poste-hook') && line.endsWith(' --wait') === waits) ?? '';
     // The program itself: without a shell that stays between it and the hook.
-    const child = spawn('/bin/sh', ['-c', command], {
-      env: { PATH: process.env['PATH'], HOME: this.folder, ...this.environment, ...environment },
+    const [file = '', ...args] = program === undefined ? ['/bin/sh', '-c', command] : [process.execPath, program];
+    const child = spawn(file, args, {
+      env: { PATH: process.env['PATH'], HOME: this.folder, COMMAND: command, ...this.environment, ...environment },
     });
     onTestFinished(() => {
       child.kill('SIGKILL');
@@ -197,6 +198,11 @@ test('Codex is woken by its queue, in the folder and with the thread of its sess
   await sending;
 });
 
+const RUNS_COMMAND = `
+  const { spawn } = require('node:child_process');
+  spawn('/bin/sh', ['-c', process.env.COMMAND], { stdio: 'inherit' }).on('exit', (code) => process.exit(code));
+`;
+
 test.each([
   ['gemini', 'BeforeAgent', 'AfterAgent'],
   ['qwen', 'UserPromptSubmit', 'Stop'],
@@ -206,7 +212,10 @@ test.each([
   const settings = await settingsOf(join(here.folder, `.${name}`, 'settings.json'));
   expect(await here.request()).toBe('offline');
   const pane = { TMUX: '/no/such/socket,1,0', TMUX_PANE: '%0' };
-  const prompt = await here.hook(settings, begins, pane);
+  // Its command line says whether somebody sits at a session, and that of a test runner says something else.
+  const program = join(here.folder, name);
+  await writeFile(program, RUNS_COMMAND);
+  const prompt = await here.hook(settings, begins, pane, { program });
   expect(JSON.parse(prompt.stdout)).toEqual(context(begins));
   expect(await here.session()).toMatchObject({ agent: 'bob', wake: ['tmux'] });
   expect(await here.hook(settings, ends, pane)).toMatchObject({ code: 0, stdout: '', stderr: '' });

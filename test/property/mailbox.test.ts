@@ -135,7 +135,7 @@ class Comparison {
         const message_ids = step.messages.map((at) => known[at % known.length]!);
         const action = step.to === 'read' ? 'mark_read' : 'ack';
         const { changed } = accepted(await useInbox(context, agentId, { action, message_ids }));
-        return { seen: changed, expected: this.#model.mark(agent, message_ids, step.to, nowMs) };
+        return { seen: changed ?? [], expected: this.#model.mark(agent, message_ids, step.to, nowMs) };
       }
     }
   }

@@ -48,13 +48,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/browser': 2440,
   'test/control': 760,
   'test/crash': 1630,
-  'test/e2e': 3490,
+  'test/e2e': 3500,
   'test/http': 9820,
   'test/postgres': 2090,
   'test/property': 3980,
   'test/spec': 6130,
   'test/support': 19440,
-  'test/unit': 8510,
+  'test/unit': 8520,
   'test/unit/cli': 8790,
   'test/unit/host': 17840,
   'test/unit/relay': 19240,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 88500,
-  test: 104100,
+  test: 104120,
   'bench scripts': 12290,
 };

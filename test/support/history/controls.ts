@@ -45,8 +45,8 @@ export const LEFT_OUT = {
   },
   'an append compares who leads': {
     file: `${LOG}/pg-statements.ts`,
-    from: "l.term = $2::int8 AND l.tenure = $3::uuid AND NOT l.is_free AND l.state = 'serving'\n    AND ($15::text",
-    to: "l.term >= $2::int8 AND $3::uuid IS NOT NULL AND l.state = 'serving'\n    AND ($15::text",
+    from: "l.term = $2::int8 AND l.tenure = $3::uuid AND NOT l.is_free\n    AND l.state = 'serving'",
+    to: "l.term >= $2::int8 AND $3::uuid IS NOT NULL\n    AND l.state = 'serving'",
   },
   'a lease that is over': {
     file: `${LOG}/leadership.ts`,
