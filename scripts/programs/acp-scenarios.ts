@@ -1,6 +1,7 @@
 /** Programs that `poste run --acp` keeps as workers: woken over the Agent Client Protocol, without hooks. */
 import type { ChildProcess } from 'node:child_process';
 import { until } from '../until.ts';
+import { bareGeminiHome, bareOpenCodeHome } from './other-programs.ts';
 import { check, saidIsWhatHappens, type Scenario, scenario } from './scenario.ts';
 import { usualModel } from './turns.ts';
 import { READER, type World } from './world.ts';
@@ -18,33 +19,14 @@ interface AcpProgram {
 const GEMINI: AcpProgram = {
   name: 'gemini',
   words: ['--acp'],
-  home(world) {
-    Object.assign(world.env, { GEMINI_API_KEY: 'none', GOOGLE_GEMINI_BASE_URL: world.model.url });
-    world.write('.gemini/settings.json', {
-      security: { auth: { selectedType: 'gemini-api-key' }, folderTrust: { enabled: false } },
-      general: { enableAutoUpdate: false, enableAutoUpdateNotification: false },
-      privacy: { usageStatisticsEnabled: false },
-      telemetry: { enabled: false },
-      model: { name: 'gemini-2.5-flash' },
-    });
-  },
+  home: bareGeminiHome,
   inbox: 'mcp_poste_mail_inbox',
 };
 
 const OPENCODE: AcpProgram = {
   name: 'opencode',
   words: ['acp'],
-  home(world) {
-    Object.assign(world.env, { OPENCODE_DISABLE_AUTOUPDATE: '1', OPENCODE_DISABLE_MODELS_FETCH: '1' });
-    world.write('.npmrc', 'fetch-retries=0\n');
-    const options = { baseURL: `${world.model.url}/v1`, apiKey: 'none' };
-    world.write('.config/opencode/opencode.json', {
-      model: 'scripted/scripted',
-      autoupdate: false,
-      permission: { '*': 'ask' },
-      provider: { scripted: { npm: '@ai-sdk/anthropic', options, models: { scripted: { name: 'Scripted' } } } },
-    });
-  },
+  home: (world) => bareOpenCodeHome(world, { permission: { '*': 'ask' } }),
   inbox: 'poste_mail_inbox',
 };
 

@@ -15,11 +15,8 @@ export interface OtherSetting {
   readsMail?: boolean;
 }
 
-/** A home in which Gemini CLI asks for no login and talks to the model by script. */
-export async function geminiHome(
-  world: World,
-  { hasTools = true, hasHooks = true, readsMail = false }: OtherSetting = {},
-): Promise<void> {
+/** A home in which Gemini CLI asks for no login and talks to the model by script; `more` are further settings. */
+export function bareGeminiHome(world: World, more: object = {}): void {
   Object.assign(world.env, { GEMINI_API_KEY: 'none', GOOGLE_GEMINI_BASE_URL: world.model.url });
   world.write('.gemini/settings.json', {
     security: { auth: { selectedType: 'gemini-api-key' }, folderTrust: { enabled: false } },
@@ -27,8 +24,16 @@ export async function geminiHome(
     privacy: { usageStatisticsEnabled: false },
     telemetry: { enabled: false },
     model: { name: 'gemini-2.5-flash' },
-    ...(hasTools && { mcpServers: { poste: { command: 'poste', args: ['mcp', '--agent', READER], trust: true } } }),
+    ...more,
   });
+}
+
+export async function geminiHome(
+  world: World,
+  { hasTools = true, hasHooks = true, readsMail = false }: OtherSetting = {},
+): Promise<void> {
+  const poste = { command: 'poste', args: ['mcp', '--agent', READER], trust: true };
+  bareGeminiHome(world, hasTools ? { mcpServers: { poste } } : {});
   usualModel(world, {
     shell: (command) => ({ type: 'tool', name: 'run_shell_command', input: { command } }),
     inbox: 'mcp_poste_mail_inbox',
@@ -82,11 +87,8 @@ export async function paneSession(world: World, program: 'gemini' | 'qwen'): Pro
   return terminal;
 }
 
-/** A home in which OpenCode talks to the model by script. */
-export async function openCodeHome(
-  world: World,
-  { hasTools = true, hasHooks = true, readsMail = false }: OtherSetting = {},
-): Promise<void> {
+/** A home in which OpenCode fetches nothing and talks to the model by script; `more` are further settings. */
+export function bareOpenCodeHome(world: World, more: object): void {
   Object.assign(world.env, { OPENCODE_DISABLE_AUTOUPDATE: '1', OPENCODE_DISABLE_MODELS_FETCH: '1' });
   // For a plugin it fetches a package that it can do without, which nothing here answers.
   world.write('.npmrc', 'fetch-retries=0\n');
@@ -95,8 +97,17 @@ export async function openCodeHome(
     model: 'scripted/scripted',
     autoupdate: false,
     provider: { scripted: { npm: '@ai-sdk/anthropic', options, models: { scripted: { name: 'Scripted' } } } },
-    ...(hasTools && { mcp: { poste: { type: 'local', command: ['poste', 'mcp', '--agent', READER], enabled: true } } }),
+    ...more,
   });
+}
+
+/** A home in which OpenCode talks to the model by script. */
+export async function openCodeHome(
+  world: World,
+  { hasTools = true, hasHooks = true, readsMail = false }: OtherSetting = {},
+): Promise<void> {
+  const poste = { type: 'local', command: ['poste', 'mcp', '--agent', READER], enabled: true };
+  bareOpenCodeHome(world, hasTools ? { mcp: { poste } } : {});
   usualModel(world, {
     shell: (command) => ({ type: 'tool', name: 'bash', input: { command, description: 'Wait' } }),
     inbox: 'poste_mail_inbox',

@@ -1,11 +1,11 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4320,
-  scripts: 7990,
+  scripts: 7980,
   'src/cli': 610,
   'src/cli/host': 3020,
   'src/cli/lib': 2530,
-  'src/cli/mail': 3390,
+  'src/cli/mail': 3400,
   'src/cli/relay': 4640,
   'src/host': 920,
   'src/host/agents': 800,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 88500,
+  src: 88510,
   test: 104120,
   'bench scripts': 12290,
 };

@@ -160,8 +160,12 @@ class RunMail {
     // It was cut off in its last try.
     if (before >= options.triesMax) return this.#giveUpTried(message, 'did not end', before);
     const input = await this.#begin(message_id, before + 1, isPlaced ? undefined : text);
-    const end = await this.#run(message, words, input?.fd, before + 1);
-    await input?.close();
+    let end: CommandEnd;
+    try {
+      end = await this.#run(message, words, input?.fd, before + 1);
+    } finally {
+      await input?.close();
+    }
     if (end.fault === undefined) {
       await this.#finish(message, end);
       return 'done';

@@ -188,10 +188,7 @@ export const GEMINI: HookProgram = {
   settingsFile: 'settings.json',
   folderVariable: 'GEMINI_PROJECT_DIR',
   isAttended: (surroundings) => !isGeminiOneShot(surroundings),
-  wake(_sessionId, { environment }) {
-    const pane = tmuxPane(environment, 'gemini');
-    return pane ? [pane] : [];
-  },
+  wake: wakeInPane('gemini'),
 };
 
 /** At a terminal a prompt among its words begins a session that goes on, unless the variables say that this is a CI. */
@@ -223,10 +220,7 @@ export const QWEN: HookProgram = {
   settingsFile: 'settings.json',
   folderVariable: 'QWEN_PROJECT_DIR',
   isAttended: ({ commandLine }) => !isQwenOneShot(commandLine()),
-  wake(_sessionId, { environment }) {
-    const pane = tmuxPane(environment, 'qwen');
-    return pane ? [pane] : [];
-  },
+  wake: wakeInPane('qwen'),
 };
 
 /** At a terminal it answers a prompt once and ends, unless it shall go on. */
@@ -241,6 +235,14 @@ function isAmong(options: ReadonlySet<string>, ...names: readonly string[]): boo
 }
 
 type PaneMethod = Extract<WakeMethods[number], { type: 'tmux' }>;
+
+/** For a program that can be woken in its terminal alone. */
+function wakeInPane(program: NonNullable<PaneMethod['input']>): HookProgram['wake'] {
+  return (_sessionId, { environment }) => {
+    const pane = tmuxPane(environment, program);
+    return pane ? [pane] : [];
+  };
+}
 
 /** The pane of tmux that this process runs in, as a wake method; `undefined` outside tmux. */
 export function tmuxPane(
