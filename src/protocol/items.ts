@@ -5,6 +5,7 @@
  * Of the wire bytes the relay checks only that an envelope is sealed and carries its id, and that a receipt is exactly
  * a signed delivery receipt. It cannot read the sealed body.
  */
+import { isUtf8 } from 'node:buffer';
 import { type Sha256Hex, decodeBase64, sha256Hex } from './encodings.ts';
 import { ENVELOPE_JSON_BOUNDS, RECEIPT_JSON_BOUNDS, isObject, parseJsonBounded } from './json.ts';
 import { canonicalBytes } from './canonical-json.ts';
@@ -111,11 +112,151 @@ function parseTarget(value: unknown, itemBytesMax: number): PushedTarget | undef
 export type EnvelopeVerdict = 'sealed' | 'not sealed' | 'id mismatch';
 
 export function inspectEnvelope(wire: Buffer, itemId: ItemId): EnvelopeVerdict {
+  if (isPlainlySealed(wire, itemId)) return 'sealed';
   const envelope = parseJsonBounded(wire, ENVELOPE_JSON_BOUNDS);
   if (!isObject(envelope) || Object.hasOwn(envelope, 'body')) return 'not sealed';
   const sealed = Object.hasOwn(envelope, 'sealed') ? envelope['sealed'] : undefined;
   if (!isObject(sealed) || !['alg', 'enc', 'ct'].every((name) => isFilled(sealed, name))) return 'not sealed';
   return Object.hasOwn(envelope, 'id') && envelope['id'] === itemId ? 'sealed' : 'id mismatch';
+}
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const OPEN_ARRAY = 0x5b;
+const BACKSLASH = 0x5c;
+const CLOSE_ARRAY = 0x5d;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+
+/** Of members, and of texts in each list: together they stay within the bounds of an envelope that is parsed. */
+const COUNT_MAX = 64;
+/** Behind these, native code finds the end of a text, and its bytes are looked at four at a time. */
+const SHORT_TEXT_BYTES = 48;
+
+/** The bytes that stand for themselves in a text, in UTF-8. */
+const IS_PLAIN = /* @__PURE__ */ tableOf((byte) => byte >= 0x20 && byte !== QUOTE && byte !== BACKSLASH);
+/** The bytes behind a backslash, but for `u`. */
+const IS_ESCAPED = /* @__PURE__ */ tableOf((byte) => String.raw`"\/bfnrt`.includes(String.fromCharCode(byte)));
+
+/** The members that say whether an envelope is sealed, each a bit. */
+const OTHER = 0;
+const ID = 1;
+const SEALED = 2;
+const ALG = 4;
+const ENC = 8;
+const CT = 16;
+const ALL = ID | SEALED | ALG | ENC | CT;
+
+function tableOf(holds: (byte: number) => boolean): Uint8Array {
+  return Uint8Array.from({ length: 256 }, (_, byte) => Number(holds(byte)));
+}
+
+/**
+ * Reads from its bytes that an envelope is sealed and carries its id, where it has the form that nearly all have: an
+ * object of texts, whole numbers, lists of texts and the object of texts `sealed`, without spaces, in any order.
+ *
+ * Every envelope that is pushed is looked at, and `JSON.parse` makes all of it, its ciphertext too, into objects and
+ * texts that nobody reads. Only `true` is an answer: an envelope of another form must be parsed.
+ */
+export function isPlainlySealed(wire: Buffer, itemId: ItemId): boolean {
+  if (wire[0] !== OPEN_OBJECT || !isUtf8(wire)) return false;
+  let found = 0;
+  let isInSealed = false;
+  let at = 1;
+  for (let members = 0; members < COUNT_MAX; members++) {
+    const nameEnd = wire[at] === QUOTE ? endOfText(wire, at + 1) : 0;
+    if (nameEnd === 0 || wire[nameEnd] !== COLON) return false;
+    const member = isInSealed ? memberOfSealed(wire, at + 1, nameEnd - 1) : memberOf(wire, at + 1, nameEnd - 1);
+    if (member === undefined || found & member) return false;
+    found |= member;
+    const from = nameEnd + 1;
+    if (member === SEALED) {
+      if (wire[from] !== OPEN_OBJECT) return false;
+      isInSealed = true;
+      at = from + 1;
+      continue;
+    }
+    at = endOfValue(wire, from);
+    if (at === 0 || (member !== OTHER && (wire[from] !== QUOTE || at === from + 2))) return false;
+    if (member === ID && !isText(wire, from + 1, at - 1, itemId)) return false;
+    if (isInSealed && wire[at] === CLOSE_OBJECT) {
+      isInSealed = false;
+      at++;
+    }
+    if (wire[at] !== COMMA) return found === ALL && !isInSealed && isEnd(wire, at);
+    at++;
+  }
+  return false;
+}
+
+function isEnd(wire: Buffer, at: number): boolean {
+  return wire[at] === CLOSE_OBJECT && at + 1 === wire.length;
+}
+
+/** `undefined` for a plaintext body. */
+function memberOf(wire: Buffer, from: number, until: number): number | undefined {
+  if (isText(wire, from, until, 'id')) return ID;
+  if (isText(wire, from, until, 'sealed')) return SEALED;
+  return isText(wire, from, until, 'body') ? undefined : OTHER;
+}
+
+function memberOfSealed(wire: Buffer, from: number, until: number): number {
+  if (isText(wire, from, until, 'alg')) return ALG;
+  if (isText(wire, from, until, 'enc')) return ENC;
+  return isText(wire, from, until, 'ct') ? CT : OTHER;
+}
+
+function isText(wire: Buffer, from: number, until: number, text: string): boolean {
+  if (until - from !== text.length) return false;
+  for (let at = 0; at < text.length; at++) if (wire[from + at] !== text.charCodeAt(at)) return false;
+  return true;
+}
+
+/** The offset behind a text, a whole number or a list of texts that begins at `from`; 0 for everything else. */
+function endOfValue(wire: Buffer, from: number): number {
+  if (wire[from] === QUOTE) return endOfText(wire, from + 1);
+  if (wire[from] !== OPEN_ARRAY) return endOfNumber(wire, from);
+  let at = from;
+  for (let texts = 0; texts < COUNT_MAX; texts++) {
+    at = wire[at + 1] === QUOTE ? endOfText(wire, at + 2) : 0;
+    if (at === 0 || wire[at] !== COMMA) return wire[at] === CLOSE_ARRAY ? at + 1 : 0;
+  }
+  return 0;
+}
+
+function endOfNumber(wire: Buffer, from: number): number {
+  let at = from;
+  while (wire[at]! >= 0x30 && wire[at]! <= 0x39) at++;
+  return at === from || (wire[from] === 0x30 && at > from + 1) ? 0 : at;
+}
+
+/** The offset behind the quote that ends the text whose contents begin at `from`; 0 for what is no text. */
+function endOfText(wire: Buffer, from: number): number {
+  const shortUntil = Math.min(wire.length, from + SHORT_TEXT_BYTES);
+  let at = from;
+  for (; at < shortUntil; at++) {
+    if (IS_PLAIN[wire[at]!]) continue;
+    if (wire[at] === QUOTE) return at + 1;
+    if (wire[at] !== BACKSLASH || !IS_ESCAPED[wire[++at]!]) return 0;
+  }
+  const end = wire.indexOf(QUOTE, at);
+  return end >= at && isPlain(new DataView(wire.buffer, wire.byteOffset + at, end - at)) ? end + 1 : 0;
+}
+
+/** Says whether each of these bytes, of which none is a quote, stands for itself. */
+function isPlain(bytes: DataView): boolean {
+  const length = bytes.byteLength;
+  /** The highest bit of a byte is set where it is below a space, or a backslash. */
+  let other = 0;
+  let at = 0;
+  for (; at + 4 <= length; at += 4) {
+    const word = bytes.getInt32(at, true);
+    const slashes = word ^ 0x5c5c_5c5c;
+    other |= ((word - 0x2020_2020) & ~word) | ((slashes - 0x0101_0101) & ~slashes);
+  }
+  for (; at < length; at++) if (!IS_PLAIN[bytes.getUint8(at)]) return false;
+  return (other & 0x8080_8080) === 0;
 }
 
 /**

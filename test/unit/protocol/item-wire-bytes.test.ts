@@ -4,7 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
 import { signerFromSeed } from '../../../src/protocol/ed25519.ts';
 import type { ItemId } from '../../../src/protocol/names.ts';
-import { inspectEnvelope, isSignedReceipt } from '../../../src/protocol/items.ts';
+import { inspectEnvelope, isPlainlySealed, isSignedReceipt } from '../../../src/protocol/items.ts';
+import { sealedEnvelope } from '../../../bench/work.ts';
 
 const ID = 'm1' as ItemId;
 const SEALED = { alg: 'HPKE', enc: 'QQ==', ct: 'Qg==' };
@@ -89,6 +90,8 @@ describe('envelope wire bytes', () => {
     expect(inspectEnvelope(Buffer.from(`{"id":"m2","id":"m1",${sealed}}`), ID)).toBe('sealed');
     expect(inspectEnvelope(Buffer.from(`{"id":"m1","id":"m2",${sealed}}`), ID)).toBe('id mismatch');
     expect(inspectEnvelope(Buffer.from(`{"id":"m1","body":1,"body":2,${sealed}}`), ID)).toBe('not sealed');
+    expect(inspectEnvelope(Buffer.from(`{"id":"m1",${sealed},"sealed":{"x":"y"}}`), ID)).toBe('not sealed');
+    expect(inspectEnvelope(Buffer.from(`{"id":"m1","sealed":{"x":"y"},${sealed}}`), ID)).toBe('sealed');
   });
 
   it('property: no bytes throw, and none without a sealed object are sealed', () => {
@@ -104,6 +107,149 @@ describe('envelope wire bytes', () => {
       ),
       { numRuns: 300 },
     );
+  });
+});
+
+function own(value: unknown, name: string): unknown {
+  const isThere = typeof value === 'object' && value !== null && Object.hasOwn(value, name);
+  return isThere ? (value as Record<string, unknown>)[name] : undefined;
+}
+
+/** `inspectEnvelope` by parsing alone, for bytes within the bounds. */
+function parsedVerdict(wire: Buffer): string {
+  let envelope: Record<string, unknown>;
+  try {
+    envelope = JSON.parse(new TextDecoder('utf8', { fatal: true, ignoreBOM: true }).decode(wire)) as typeof envelope;
+  } catch {
+    return 'not sealed';
+  }
+  const isFilled = (name: string) => {
+    const text = own(own(envelope, 'sealed'), name);
+    return typeof text === 'string' && text !== '';
+  };
+  if (own(envelope, 'body') !== undefined || !['alg', 'enc', 'ct'].every(isFilled)) return 'not sealed';
+  return own(envelope, 'id') === ID ? 'sealed' : 'id mismatch';
+}
+
+describe('the form of an envelope is read from its bytes', () => {
+  const texts = fc.oneof(
+    fc.string(),
+    fc.string({ unit: 'binary' }),
+    fc.constantFrom('m1', '', 'a"b', 'a\\', '\n\t', '\0', 'Grüße 🎉', 'x'.repeat(47), 'x'.repeat(48), 'x'.repeat(600)),
+    fc.base64String({ maxLength: 300 }),
+  );
+  const values = fc.oneof(
+    { weight: 6, arbitrary: texts },
+    { weight: 3, arbitrary: fc.nat() },
+    { weight: 3, arbitrary: fc.array(texts, { maxLength: 3 }) },
+    { weight: 1, arbitrary: fc.jsonValue({ maxDepth: 2 }) },
+  );
+  const names = fc.oneof(
+    fc.constantFrom('id', 'sealed', 'body', 'alg', 'enc', 'ct', '__proto__', 'to', 'v', 'sub'),
+    texts,
+  );
+  const member = fc.tuple(names, values).map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`);
+  /** Mostly the members that are named, in any order, among others. */
+  const objectOf = (named: fc.Arbitrary<string[]>) =>
+    fc
+      .tuple(named, fc.oneof(fc.constant([]), fc.array(member, { maxLength: 4 })))
+      .chain(([own, others]) => fc.shuffledSubarray([...own, ...others], { minLength: own.length + others.length }))
+      .map((members) => `{${members.join(',')}}`);
+  const sealedObject = objectOf(
+    fc
+      .tuple(texts, texts, texts)
+      .map(([alg, enc, ct]) => [
+        `"alg":${JSON.stringify(`H${alg}`)}`,
+        `"enc":${JSON.stringify(`Q${enc}`)}`,
+        `"ct":${JSON.stringify(ct)}`,
+      ]),
+  );
+  const envelopes = objectOf(sealedObject.map((sealed) => ['"id":"m1"', `"sealed":${sealed}`]));
+  const bytes = fc.oneof(
+    fc.nat({ max: 255 }),
+    fc.constantFrom(...Buffer.from(String.raw`{}[]":,\ u09-.e`), 0x1f, 0x0a, 0x7f, 0x80, 0xc3, 0xff),
+  );
+  /** One edit: bytes taken out from an offset on, and others put there. */
+  const edits = fc.array(fc.tuple(fc.nat(), fc.nat({ max: 3 }), fc.array(bytes, { maxLength: 3 })), { maxLength: 2 });
+
+  const cuts = fc.oneof({ weight: 9, arbitrary: fc.constant(null) }, { weight: 1, arbitrary: fc.nat() });
+
+  it('property: as by parsing, in any order, doubled, escaped, in Unicode, altered or cut off', () => {
+    const verdicts = new Map<string, number>();
+    fc.assert(
+      fc.property(envelopes, edits, cuts, (text, changes, cut) => {
+        let wire = Buffer.from(text);
+        for (const [place, gone, added] of changes) {
+          const at = place % (wire.length + 1);
+          wire = Buffer.concat([wire.subarray(0, at), Buffer.from(added), wire.subarray(at + gone)]);
+        }
+        if (cut !== null) wire = wire.subarray(0, cut % (wire.length + 1));
+        const verdict = parsedVerdict(wire);
+        expect(inspectEnvelope(wire, ID)).toBe(verdict);
+        const isPlain = isPlainlySealed(wire, ID);
+        expect(isPlain && verdict !== 'sealed').toBe(false);
+        const seen = `${verdict}, ${isPlain ? 'read' : 'parsed'}`;
+        verdicts.set(seen, (verdicts.get(seen) ?? 0) + 1);
+      }),
+      { numRuns: 3_000 },
+    );
+    const often = [...verdicts].filter(([, times]) => times >= 100).map(([seen]) => seen);
+    expect(often.toSorted()).toEqual(['not sealed, parsed', 'sealed, parsed', 'sealed, read']);
+  });
+
+  it('an escaped quote does not end a text, wherever it stands', () => {
+    const rest = `"sealed":${JSON.stringify(SEALED)}}`;
+    for (let length = 0; length < 100; length++) {
+      const text = 'x'.repeat(length);
+      expect(inspectEnvelope(Buffer.from(`{"id":"m1","x":"${text}\\",${rest}`), ID)).toBe('not sealed');
+      expect(inspectEnvelope(Buffer.from(`{"id":"m1","x":"${text}\\"",${rest}`), ID)).toBe('sealed');
+    }
+  });
+
+  it('every byte of an envelope in every value, and every length of it, as by parsing', () => {
+    const wire = Buffer.from(
+      '{"id":"m1","sealed":{"alg":"\\"","ct":"' + 'x'.repeat(60) + '","enc":"e"},"to":["a","b"],"v":10}',
+    );
+    expect(isPlainlySealed(wire, ID)).toBe(true);
+    for (let at = 0; at < wire.length; at++) {
+      expect(inspectEnvelope(wire.subarray(0, at), ID)).toBe('not sealed');
+      const was = wire[at]!;
+      for (let byte = 0; byte < 256; byte++) {
+        wire[at] = byte;
+        if (inspectEnvelope(wire, ID) !== parsedVerdict(wire)) throw new Error(`byte ${byte} at ${at}`);
+      }
+      wire[at] = was;
+    }
+  });
+
+  it('envelopes of hosts and of benchmarks are read, those with many members or agents are parsed', async () => {
+    const { sealEnvelope, generateSealKey } = await import('../../../src/host/wire/sealing.ts');
+    const head = { v: 1, type: 'envelope', id: 'm1', from: 'a@h', from_host_pubkey: SIGNER.publicKey } as const;
+    const content = {
+      kind: 'note',
+      needs_reply: false,
+      origin: null,
+      refs: [],
+      reply_to: null,
+      thread: 'm1',
+      body: 'hi',
+    };
+    const { enc_pub: encPub } = await generateSealKey();
+    const sealed = (subject: string, to: string[]) =>
+      sealEnvelope({ ...head, subject, to, to_host: 't', created_at: 1_763_675_303_000 }, content, encPub, SIGNER);
+    expect(isPlainlySealed(canonicalBytes(await sealed('Grüße: "42"\n', ['b@t', 'c@t'])), ID)).toBe(true);
+    expect(isPlainlySealed(sealedEnvelope('m1', 1024), ID)).toBe(true);
+    const many = canonicalBytes(
+      await sealed(
+        '',
+        Array.from({ length: 65 }, (_, at) => `a${at}@t`),
+      ),
+    );
+    const wide = bytesOf({ ...ENVELOPE, ...Object.fromEntries(Array.from({ length: 64 }, (_, at) => [`x${at}`, at])) });
+    for (const wire of [many, wide]) {
+      expect(isPlainlySealed(wire, ID)).toBe(false);
+      expect(inspectEnvelope(wire, ID)).toBe('sealed');
+    }
   });
 });
 
