@@ -1,5 +1,6 @@
 /** Seconds of processor time: what something costs, however busy the machine is. */
-import { readFileSync } from 'node:fs';
+import { readFileSync, readdirSync } from 'node:fs';
+import type { Environment } from '../test/support/poste-process.ts';
 import { childrenOf } from '../test/support/process-tree.ts';
 
 /**
@@ -47,3 +48,62 @@ function onCpu(path: string): number {
     return 0;
   }
 }
+
+/** What the threads of `poste` are for, as the system tells them apart where it was started with `NAMED_THREADS`. */
+export const THREADS = [
+  'event loop',
+  'signature thread',
+  'wire thread',
+  'audit thread',
+  'LevelDB and files',
+  "LevelDB's compactions",
+  "V8's threads",
+  'other threads',
+] as const;
+
+const WORKERS: Readonly<Record<string, Thread>> = {
+  'signature-worker.js': 'signature thread',
+  'wire-worker.js': 'wire thread',
+  'audit-worker.js': 'audit thread',
+  v8: "V8's threads",
+};
+
+/**
+ * Before the program begins there are only the threads of V8; the first call of the pool makes all of its threads. A
+ * thread that LevelDB makes has the name of the thread of the pool that it was made by, which holds another id. A
+ * thread that runs JavaScript names itself.
+ */
+const NAMING = `import{readdirSync,writeFileSync}from'node:fs';import{stat}from'node:fs/promises';
+import{isMainThread}from'node:worker_threads';const all=()=>readdirSync('/proc/self/task');
+const name=(id,as)=>writeFileSync('/proc/self/task/'+id+'/comm',as);
+if(isMainThread){const had=all();for(const id of had.slice(1))name(id,'v8');await stat('/');
+for(const id of all())if(!had.includes(id))name(id,'pool '+id)}
+else writeFileSync('/proc/thread-self/comm',process.argv[1].split('/').at(-1))`;
+
+export const NAMED_THREADS: Environment = {
+  NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(NAMING)}`,
+};
+
+export type Thread = (typeof THREADS)[number];
+
+/** Processor seconds by thread. */
+export type ThreadSeconds = Map<string, { kind: Thread; seconds: number }>;
+
+/** Looks at the threads of a process; those that it had in `seen` and has no more keep what they had there. */
+export function threadSeconds(pid: number, seen: ThreadSeconds = new Map()): ThreadSeconds {
+  const found = new Map(seen);
+  for (const id of readdirSync(`/proc/${pid}/task`)) {
+    const kind = kindOf(readFileSync(`/proc/${pid}/task/${id}/comm`, 'latin1').trim(), id, pid);
+    found.set(id, { kind, seconds: onCpu(`/proc/${pid}/task/${id}/schedstat`) });
+  }
+  return found;
+}
+
+function kindOf(name: string, id: string, pid: number): Thread {
+  if (id === String(pid)) return 'event loop';
+  if (name.startsWith('pool ')) return name === `pool ${id}` ? 'LevelDB and files' : "LevelDB's compactions";
+  return Object.entries(WORKERS).find(([file]) => file.slice(0, NAME_MAX) === name)?.[1] ?? 'other threads';
+}
+
+/** The system cuts the name of a thread after so many bytes. */
+const NAME_MAX = 15;

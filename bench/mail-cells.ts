@@ -8,17 +8,17 @@ import { mailFloor } from './mail-floor.ts';
 import { MailPair, type Ways } from './mail-hosts.ts';
 import type { Figure } from './report.ts';
 
-const MESSAGES = 2000;
+export const MESSAGES = 2000;
 /**
  * Sent before, by the floor too: daemons run for days, and a new process compiles what it runs for its first messages.
  */
-const WARMING = 3000;
+export const WARMING = 3000;
 
 /** Senders that each wait until their message is durable before they send again. */
-const SENDERS = 50;
+export const SENDERS = 50;
 const ONE_BY_ONE = 200;
-const LAN: Ways = { lan: true, relay: false };
-const RELAY: Ways = { lan: false, relay: true };
+export const LAN: Ways = { lan: true, relay: false };
+export const RELAY: Ways = { lan: false, relay: true };
 
 export async function mailEndToEnd(rounds: number): Promise<Figure[]> {
   const figures: Figure[] = [];

@@ -23,6 +23,8 @@ import { createHostStore } from '../src/host/store/open.ts';
 import type { HostName } from '../src/protocol/names.ts';
 import { displayFingerprint, type PublicKey } from '../src/protocol/public-key.ts';
 import { onEvent } from '../test/support/on-event.ts';
+import type { Environment } from '../test/support/poste-process.ts';
+import { ofBuild } from './build.ts';
 
 export const BODY_BYTES = 1000;
 const BODY = 'x'.repeat(BODY_BYTES);
@@ -169,6 +171,7 @@ interface Answered {
 
 /** A host in another process. */
 export interface RemoteHost {
+  pid: number;
   call<M extends Method>(method: M, ...given: Parameters<Calls[M]>): Promise<Answer<M>>;
   end(): Promise<void>;
 }
@@ -190,8 +193,9 @@ export async function newHost(name: string): Promise<{ context: HostContext; rem
   return { context: createHostContext(store, identityOf(row), RETRY_TIMING, () => undefined), remove };
 }
 
-export async function startMailHost(name: string): Promise<RemoteHost> {
-  const child = fork(new URL(import.meta.url), [name], { execArgv: process.execArgv });
+export async function startMailHost(name: string, environment: Environment): Promise<RemoteHost> {
+  const env = { ...process.env, ...environment };
+  const child = fork(ofBuild('bench/mail-host.ts'), [name], { execArgv: process.execArgv, env });
   // The end of the benchmark, whatever it is, ends its hosts.
   const endWithBench = (): void => void child.kill('SIGKILL');
   process.once('exit', endWithBench);
@@ -228,7 +232,7 @@ export async function startMailHost(name: string): Promise<RemoteHost> {
     child.disconnect();
     await ended;
   };
-  return { call, end };
+  return { pid: child.pid ?? 0, call, end };
 }
 
 function answer(answered: Answered): void {

@@ -1,4 +1,5 @@
 /** Two hosts, each a process with a store that syncs, that send each other mail over loopback or a relay. */
+import type { Environment } from '../test/support/poste-process.ts';
 import { type RemoteHost, startMailHost } from './mail-host.ts';
 import { type BenchRelay, startBenchRelay } from './relay-process.ts';
 
@@ -24,9 +25,9 @@ export class MailPair {
   }
 
   /** Resolves when a message has gone there and its receipt has come back. */
-  static async begin(ways: Ways): Promise<MailPair> {
-    const relay = ways.relay ? await startBenchRelay() : undefined;
-    const [alice, bob] = [await startMailHost('alice'), await startMailHost('bob')];
+  static async begin(ways: Ways, environment: Environment = {}): Promise<MailPair> {
+    const relay = ways.relay ? await startBenchRelay({ environment }) : undefined;
+    const [alice, bob] = [await startMailHost('alice', environment), await startMailHost('bob', environment)];
     if (ways.lan) {
       for (const host of [alice, bob]) await host.call('startLan');
       await alice.call('accept', await bob.call('invite', (await alice.call('shown')).publicKey));
@@ -38,6 +39,16 @@ export class MailPair {
     const pair = new MailPair(alice, bob, relay);
     await pair.confirmed(() => pair.send(1, 1), 1);
     return pair;
+  }
+
+  /** The processes, by the machine that each is in life. */
+  get pids(): Record<string, number> {
+    const [sender, receiver] = [this.#alice.pid, this.#bob.pid];
+    return {
+      "the sender's host": sender,
+      ...(this.#relay && { 'the relay': this.#relay.pid }),
+      "the receiver's host": receiver,
+    };
   }
 
   /** Resolves when the messages are durable at their senders' host, with the milliseconds that each took. */

@@ -36,6 +36,26 @@ export async function pull({ relay, connections, pagesPerConnection }: PullLoad)
   return { ...timing, pageBytes };
 }
 
+/** Acks all that waits for a host. */
+export async function ackAll(relay: BenchRelay, hostName: string): Promise<void> {
+  const connection = await Connection.open(relay.port);
+  const { start } = await connection.send(signedRequest(relay, hostName, 'GET', '/v2/relay/items?limit=1'));
+  const [, epoch = ''] = /"epoch":"([^"]+)"/.exec(start) ?? [];
+  await ack(connection, relay, hostName, { epoch, through: Number(/"head_seq":(\d+)/.exec(start)?.[1]) });
+  connection.close();
+}
+
+export async function ack(
+  connection: Connection,
+  relay: BenchRelay,
+  hostName: string,
+  acked: { epoch: string; through: number },
+): Promise<void> {
+  const request = signedRequest(relay, hostName, 'POST', '/v2/relay/ack', JSON.stringify(acked));
+  const reply = await connection.send(request);
+  if (reply.status !== 200) throw new Error(`an ack was answered ${reply.status} ${reply.start}`);
+}
+
 /** A request of the host of that name, signed now, as it goes over the wire. */
 export function signedRequest(
   { port, relayPubkey }: Pick<BenchRelay, 'port' | 'relayPubkey'>,

@@ -8,21 +8,21 @@ import { push, pushPaced } from './push.ts';
 import { startBenchRelay } from './relay-process.ts';
 import type { Figure } from './report.ts';
 
-const CONNECTIONS = 4;
-const BATCH = { itemsPerRequest: 200, itemBytes: 1024 };
+export const CONNECTIONS = 4;
+export const BATCH = { itemsPerRequest: 200, itemBytes: 1024 };
 const BATCH_REQUESTS_PER_CONNECTION = 40;
 
-const SINGLE = { itemsPerRequest: 1, itemBytes: 1024 };
-const SINGLE_CONNECTIONS = 64;
+export const SINGLE = { itemsPerRequest: 1, itemBytes: 1024 };
+export const SINGLE_CONNECTIONS = 64;
 const SINGLE_REQUESTS_PER_CONNECTION = 150;
 /** A relay runs for days: what it does in the first seconds is not what is measured. */
-const BATCH_WARM = 15;
-const SINGLE_WARM = 80;
+export const BATCH_WARM = 15;
+export const SINGLE_WARM = 80;
 /** The part of the rate that the same round reached. */
 const HALF = 0.5;
 
 /** Full pages: of 8 MiB, or of 500 items. */
-const PAGES = [
+export const PAGES = [
   { kib: 64, items: 128, itemsPerRequest: 10, requestsPerConnection: 14, pages: 12, goals: [500, 0.6] },
   { kib: 16, items: 500, itemsPerRequest: 20, requestsPerConnection: 26, pages: 12, goals: [500, 0.6] },
   { kib: 1, items: 500, itemsPerRequest: 200, requestsPerConnection: 3, pages: 60, goals: [200, 0.3] },

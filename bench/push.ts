@@ -13,8 +13,12 @@ export interface PushLoad {
   itemBytes: number;
 }
 
-export function push(load: PushLoad): Promise<Timing> {
-  return pushed(load, (lanes, send) => timed(lanes, send));
+/** `begin` is called when everything is signed, right before the first is sent. */
+export function push(load: PushLoad, begin = () => undefined as void): Promise<Timing> {
+  return pushed(load, (lanes, send) => {
+    begin();
+    return timed(lanes, send);
+  });
 }
 
 /** So many requests a second, whether or not earlier ones were answered. */

@@ -4,6 +4,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { PublicKey } from '../src/protocol/public-key.ts';
+import { ofBuild } from './build.ts';
 import { type Environment, PosteProcess, readyRelay, serveArgs } from '../test/support/poste-process.ts';
 
 export interface BenchRelay {
@@ -52,7 +53,13 @@ export async function startBenchRelay(options: BenchRelayOptions = {}): Promise<
   const folder = given ?? mkdtempSync(join(tmpdir(), 'poste-bench-'));
   const served = serveArgs(folder, ['--position-file', join(folder, 'position'), ...ROOM_ARGS, ...args]);
   const startedMs = performance.now();
-  const child = new PosteProcess([...served, '--json'], { ...(process.env as Environment), ...environment }, {});
+  const child = new PosteProcess(
+    [...served, '--json'],
+    { ...(process.env as Environment), ...environment },
+    {
+      main: ofBuild('dist/cli/main.js'),
+    },
+  );
   const { start } = await readyRelay(child);
   const readyMs = performance.now() - startedMs;
   return {

@@ -30,6 +30,8 @@ export interface Figure {
   better: 'more' | 'less';
   /** One for each round. */
   values: number[];
+  /** Those of another build, measured by turns with these. */
+  beside?: number[];
   /** The value that the project wants to reach. */
   goal?: number;
   /** A reader has to know this of it. */
@@ -103,15 +105,45 @@ export function beginning(): { startedMs: number; loadBefore: number } {
 
 export function printMeasured({ cell, title, figures }: Measured): void {
   console.log(`${cell}: ${title}`);
+  const width = Math.max(...figures.map(({ name }) => name.length)) + 2;
   for (const figure of figures) {
-    const { name, unit, values, goal, note } = figure;
-    const [median, least, most] = [quantile(values, 0.5), Math.min(...values), Math.max(...values)];
-    const spread = values.length > 1 ? `(${shown(least, unit)} to ${shown(most, unit)})` : '';
+    const { name, unit, values, beside, goal, note } = figure;
     const aim =
       goal === undefined ? '' : `  goal ${shown(goal, unit)}: ${isReached(figure) ? 'reached' : 'not reached'}`;
-    const line = `  ${name.padEnd(46)} ${shown(median, unit).padStart(9)} ${unit === 'ratio' ? '' : unit}`;
-    console.log(`${`${line} ${spread}`.trimEnd()}${aim}${note === undefined ? '' : `  [${note}]`}`);
+    const other = beside && `  beside ${median(beside, unit)}: ${quantile(eachBeside(values, beside), 0.5).toFixed(2)}`;
+    console.log(
+      `  ${name.padEnd(width)}${median(values, unit)}${other ?? ''}${aim}${note === undefined ? '' : `  [${note}]`}`,
+    );
   }
+}
+
+/** The median with its unit, and how far the rounds lie apart. */
+function median(values: readonly number[], unit: Unit): string {
+  const middle = `${shown(quantile(values, 0.5), unit)}${unit === 'ratio' ? '' : ` ${unit}`}`;
+  if (values.length === 1) return middle;
+  return `${middle} (${shown(Math.min(...values), unit)} to ${shown(Math.max(...values), unit)})`;
+}
+
+/** Each round by the round of the other build that was its turn. */
+function eachBeside(values: readonly number[], beside: readonly number[]): number[] {
+  return values.map((value, round) => value / (beside[round] ?? Number.NaN));
+}
+
+type Round = readonly Figure[];
+
+/**
+ * The figures of several rounds, each of which measured them once, and of those of another build. One that a round does
+ * not have was nothing in it.
+ */
+export function joined(rounds: readonly Round[], others?: readonly Round[]): Figure[] {
+  const longestFirst = [...rounds, ...(others ?? [])].toSorted((a, b) => b.length - a.length).flat();
+  const names = new Map(longestFirst.map((figure) => [figure.name, figure]));
+  return [...names.values()].map((figure) => ofRounds(figure, rounds, others));
+}
+
+function ofRounds(figure: Figure, rounds: readonly Round[], others?: readonly Round[]): Figure {
+  const valueOf = (round: Round): number[] => round.find(({ name }) => name === figure.name)?.values ?? [0];
+  return { ...figure, values: rounds.flatMap(valueOf), ...(others && { beside: others.flatMap(valueOf) }) };
 }
 
 export function isReached({ values, better, goal }: Pick<Figure, 'values' | 'better' | 'goal'>): boolean {

@@ -6,10 +6,13 @@
  *   npm run bench -- full --scale 1          1,000,000 items that wait, 5,000,000 dedup rows, 50,000 hosts
  *   npm run bench -- full --scale 1 --store folder    with a store that is made there once, and stays
  *   npm run bench -- --json run.json --strict
+ *   npm run bench -- cpu --beside folder     with the build in another checkout's dist, by turns
  *
  * Each ratio is of one run, so that it holds whatever the machine does. A run is kept as JSON, and its ratios are
  * compared with `bench/summary.json`: a line says what got slower, and with `--strict` the exit code is 1 then.
  */
+import { besideBuild } from './build.ts';
+import { CPU_CELLS } from './cpu.ts';
 import { batchPush, pages, singlePush } from './push-pull.ts';
 import { parsedArguments } from '../scripts/parsed-arguments.ts';
 import { fullStore } from './full-store.ts';
@@ -36,36 +39,40 @@ const { values: asked, positionals } = parsedArguments({
     store: { type: 'string' },
     hosts: { type: 'string', default: '50000' },
     json: { type: 'string' },
+    beside: { type: 'string' },
     strict: { type: 'boolean', default: false },
   },
 });
-const rounds = Number(asked.rounds);
-
-const CELLS: Readonly<Record<string, [title: string, run: () => Promise<Figure[]>]>> = {
-  push: ['200 x 1 KiB a request, 4 connections', () => batchPush(rounds)],
-  single: ['1 KiB a request, 64 connections', () => singlePush(rounds)],
-  pages: ['full pages, 4 connections', () => pages(rounds)],
+const CELLS: Readonly<Record<string, [title: string, run: (rounds: number) => Promise<Figure[]>]>> = {
+  push: ['200 x 1 KiB a request, 4 connections', batchPush],
+  single: ['1 KiB a request, 64 connections', singlePush],
+  pages: ['full pages, 4 connections', pages],
   steady: ['push, pull and ack side by side', () => steady(Number(asked.minutes))],
-  full: ['a store that is full, beside an empty one', () => fullStore(rounds, Number(asked.scale), asked.store)],
-  commands: ['what concerns 10,000 items of 50 MiB at once', () => longCommands(rounds)],
-  backup: ['a store of mail as a file, and back', () => backups(rounds)],
-  audit: ['a log of pushes and acks', () => audits(rounds)],
+  full: ['a store that is full, beside an empty one', (rounds) => fullStore(rounds, Number(asked.scale), asked.store)],
+  commands: ['what concerns 10,000 items of 50 MiB at once', longCommands],
+  backup: ['a store of mail as a file, and back', backups],
+  audit: ['a log of pushes and acks', audits],
   disk: ['what stays of an item that was acked', onDisk],
   growth: ["a push by the target's sender list and dedup rows", growth],
   mailbox: ['a host with 100,000 messages of 1 KB in one mailbox', fullMailbox],
-  mail: ['mail of 1 KB between two hosts, 50 senders, to the receipt', () => mailEndToEnd(rounds)],
+  mail: ['mail of 1 KB between two hosts, 50 senders, to the receipt', mailEndToEnd],
   message: ['one message of 1 KB between two hosts', oneMessage],
-  start: ['commands beside a Node.js that does nothing', () => starts(rounds)],
+  start: ['commands beside a Node.js that does nothing', starts],
 };
 
-/** These run only when they are named: they need other programs, or thousands of connections. */
+/** These run only when they are named: they take long, or need other programs or thousands of connections. */
 const ALONE: typeof CELLS = {
+  ...CPU_CELLS,
   'held-polls': ['hosts that are connected and wait for mail', heldPolls],
-  peers: [PEERS_TITLE, () => peers(rounds)],
+  peers: [PEERS_TITLE, peers],
   ...Object.fromEntries(
     Object.entries(SHARED_CELLS).map(([name, [title, run]]) => [
       name,
-      [title, () => onPostgres(run, { rounds, seconds: Number(asked.minutes) * 60, hosts: Number(asked.hosts) })],
+      [
+        title,
+        (rounds: number) =>
+          onPostgres(run, { rounds, seconds: Number(asked.minutes) * 60, hosts: Number(asked.hosts) }),
+      ],
     ]),
   ),
 };
@@ -81,11 +88,14 @@ if (unknown.length > 0) {
   console.error(`There is no cell ${unknown.join(', ')}: ${Object.keys(ALL).join(', ')}`);
   process.exit(2);
 }
+const rounds = Number(asked.rounds);
+const { beside } = asked;
 const begun = beginning();
 const cells: Measured[] = [];
 for (const name of wanted) {
   const [title, run] = ALL[name] ?? ['', async () => []];
-  const cell = { cell: name, title, figures: await run() };
+  const figures = await (beside === undefined ? run(rounds) : besideBuild(beside, rounds, run));
+  const cell = { cell: name, title, figures };
   printMeasured(cell);
   cells.push(cell);
 }

@@ -7,10 +7,10 @@ import { once } from 'node:events';
 import { posteHome } from '../test/support/poste-home.ts';
 import type { Environment } from '../test/support/poste-process.ts';
 import { withOwnEnd } from '../test/support/test-end.ts';
+import { ofBuild } from './build.ts';
 import { quantile, inRounds } from './figures.ts';
 import type { Figure } from './report.ts';
 
-const PROGRAM = new URL('../dist/cli/main.js', import.meta.url).pathname;
 const STARTS = 15;
 const EVENT = JSON.stringify({ session_id: 'bench', hook_event_name: 'UserPromptSubmit', cwd: '/', prompt: 'go' });
 const AGENT = 'bench';
@@ -39,7 +39,7 @@ export function starts(rounds: number): Promise<Figure[]> {
 }
 
 function poste(...args: string[]): string[] {
-  return [PROGRAM, ...args];
+  return [ofBuild('dist/cli/main.js'), ...args];
 }
 
 type Command = 'node' | 'version' | 'help' | 'hook' | 'mcp' | 'inbox';

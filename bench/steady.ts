@@ -7,7 +7,7 @@ import { setTimeout as elapsed } from 'node:timers/promises';
 import { Connection } from './connection.ts';
 import { folderBytes } from './disk.ts';
 import { quantile } from './figures.ts';
-import { signedRequest } from './pull.ts';
+import { ack, signedRequest } from './pull.ts';
 import { accepted, enrolled, senderName, signedPushes, targetName } from './push.ts';
 import { type BenchRelay, startBenchRelay } from './relay-process.ts';
 import type { Figure } from './report.ts';
@@ -134,9 +134,7 @@ async function pullAll(relay: BenchRelay, lane: number, pushing: { isOver: boole
     if (page.status !== 200 || epoch === undefined || !Number.isInteger(last))
       throw new Error(`a pull was answered ${page.status} ${page.start}`);
     if (last > through) {
-      const body = JSON.stringify({ epoch, through: last });
-      const reply = await connection.send(signedRequest(relay, name, 'POST', '/v2/relay/ack', body));
-      if (reply.status !== 200) throw new Error(`an ack was answered ${reply.status} ${reply.start}`);
+      await ack(connection, relay, name, { epoch, through: last });
       through = last;
     } else if (isOver) {
       const head = Number(/"head_seq":(\d+)/.exec(page.start)?.[1]);

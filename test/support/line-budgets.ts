@@ -1,6 +1,6 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
-  bench: 4310,
+  bench: 4670,
   scripts: 7980,
   'src/cli': 610,
   'src/cli/host': 3020,
@@ -54,7 +54,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/property': 3980,
   'test/spec': 6130,
   'test/support': 19440,
-  'test/unit': 8670,
+  'test/unit': 8720,
   'test/unit/cli': 8780,
   'test/unit/host': 17840,
   'test/unit/relay': 19240,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 88650,
-  test: 104270,
-  'bench scripts': 12280,
+  test: 104320,
+  'bench scripts': 12640,
 };

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { figuresPage, figuresReadme, goalsPlot, peersPlot } from '../../../bench/figures-page.ts';
 import { paced, timed } from '../../../bench/figures.ts';
-import { type Figure, type Run, isReached, readSummary, slowerThan, summaryOf } from '../../../bench/report.ts';
+import { type Figure, type Run, isReached, joined, readSummary, slowerThan, summaryOf } from '../../../bench/report.ts';
 
 const DOCS = join(import.meta.dirname, '../../../docs');
 
@@ -17,9 +17,21 @@ function aim(name: string): Figure {
   return { ...ratio('more', 0.5), name, goal: 0.75 };
 }
 
+function us(name: string, value: number): Figure {
+  return { name, unit: 'us', better: 'less', values: [value] };
+}
+
 function ratio(better: 'more' | 'less', ...values: number[]): Figure {
   return { name: 'push / floor', unit: 'ratio', better, values };
 }
+
+test('a figure that a round did not have was nothing in it, also of another build', () => {
+  const figures = joined([[us('loop', 1)], [us('loop', 2), us('wire', 3)]], [[us('loop', 4)], [us('loop', 5)]]);
+  expect(figures.map(({ name, values, beside }) => [name, values, beside])).toEqual([
+    ['loop', [1, 2], [4, 5]],
+    ['wire', [0, 3], [0, 0]],
+  ]);
+});
 
 describe('a run compared with the summary', () => {
   const summary = summaryOf([run(ratio('more', 0.5, 0.6, 0.4))]);
