@@ -300,7 +300,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
 
     test('says when the record is pruned', async () => {
       const relay = await started();
-      relay.relay.engine.log.item = () => 'pruned';
+      relay.relay.engine.log.item = () => Promise.resolve('pruned');
       const response = await askProof(relay, alice, 'm1', bob);
       expect(response).toBeProblem('NOT_FOUND');
       expect(jsonOf(response)['detail']).toContain('pruned');

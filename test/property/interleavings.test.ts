@@ -31,7 +31,7 @@ class NotedEvents extends DurableEvents {
     };
     const write = file.write.bind(file);
     file.write = async (position) => {
-      if (!store.record(position.lsn)) this.wrong.push('a position is noted before its record is written');
+      if (!(await store.record(position.lsn))) this.wrong.push('a position is noted before its record is written');
       await write(position);
       while ((this.#entries[0]?.lsn ?? Infinity) <= position.lsn) this.durable.push(this.#entries.shift()!.event);
     };

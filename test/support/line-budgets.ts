@@ -39,11 +39,11 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/image': 1350,
   'src/relay/jobs': 990,
   'src/relay/operator': 3210,
-  'src/relay/replay': 3750,
+  'src/relay/replay': 3760,
   'src/relay/serve': 730,
   'src/relay/shared-log': 5200,
   'src/relay/standby': 750,
-  'src/relay/store': 7120,
+  'src/relay/store': 7170,
   'src/web': 5220,
   'test/browser': 2440,
   'test/control': 760,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 88650,
+  src: 88710,
   test: 104320,
   'bench scripts': 12640,
 };

@@ -26,7 +26,7 @@ export async function naiveTrees(store: RelayStore): Promise<NaiveTree[]> {
       const link = { v: 1, type: 'relay-log-link', relay_pubkey: relayPubkey, epoch, previous };
       trees.push({ epoch, firstLsn: lsn, leaves: [Buffer.from(canonicalize(link))] });
     }
-    trees.at(-1)?.leaves.push(store.record(lsn) ?? Buffer.alloc(0));
+    trees.at(-1)?.leaves.push((await store.record(lsn)) ?? Buffer.alloc(0));
   }
   return trees;
 }

@@ -102,11 +102,12 @@ export class MovedRelay extends TestRelay {
   }
 
   /** Returns the hashes of the records that were there when this was asked first. */
-  #recordHashes(): string[] {
+  async #recordHashes(): Promise<string[]> {
     const { store } = this;
     this.#firstLsn ??= store.lastLsn;
     const lsns = Array.from({ length: this.#firstLsn }, (_none, at) => at + 1);
-    return lsns.map((lsn) => hash('sha256', store.record(lsn) ?? ''));
+    const records = await Promise.all(lsns.map((lsn) => store.record(lsn)));
+    return records.map((record) => hash('sha256', record ?? ''));
   }
 
   /** Returns what hosts see of the relay, and the log as it was; opens and closes it. */
@@ -117,7 +118,7 @@ export class MovedRelay extends TestRelay {
       const again = await this.push(...ITEMS);
       return {
         epoch: this.engine.epoch,
-        records: this.#recordHashes(),
+        records: await this.#recordHashes(),
         waiting: await Promise.all([RENEWED, carol].map((host) => this.wires(host))),
         seqs: await Promise.all([RENEWED, carol].map(async (host) => (await this.queue(host)).map(({ seq }) => seq))),
         again: again.map(outcomeOf),

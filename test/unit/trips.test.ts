@@ -88,7 +88,7 @@ test('a page of the log on the console', async (context) => {
   const { relay } = await relayInUse();
   const page = await enterConsole(relay);
   await page.get('/log');
-  expect((await filesOf(context, RELAY, () => page.get('/log'))).length).toBeLessThanOrEqual(29);
+  expect((await filesOf(context, RELAY, () => page.get('/log'))).length).toBeLessThanOrEqual(30);
 });
 
 test('a message from host to host over a relay, at both hosts', async (context) => {

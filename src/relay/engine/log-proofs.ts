@@ -14,7 +14,7 @@ import { relayRow } from '../core/decision.ts';
 import { KNOWN_ROWS_ASKED_MAX } from '../core/decide-push.ts';
 import { type DedupRow, rowKey } from '../core/rows.ts';
 import { type TreeView, leafIndex } from '../store/log-tree.ts';
-import { decodeRecord } from '../store/record.ts';
+import { decodeWholeRecord } from '../store/record.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 
 /** That a leaf is in the tree of a checkpoint. */
@@ -71,13 +71,13 @@ export class LogProofs {
   }
 
   /** The record that accepted an item; `pruned` when only its hash is kept. Forgotten items are unknown. */
-  item(item: AcceptedItem): ProvenLeaf | 'unknown' | 'pruned' {
+  async item(item: AcceptedItem): Promise<ProvenLeaf | 'unknown' | 'pruned'> {
     const known = this.#dedupRow(item);
     const view = known && this.#store.tree.viewOf(known.lsn);
     if (!known || !view) return 'unknown';
-    const record = this.#store.record(known.lsn);
+    const record = await this.#store.record(known.lsn);
     if (!record) return 'pruned';
-    const { event } = decodeRecord(known.lsn, record);
+    const { event } = decodeWholeRecord(known.lsn, record);
     if (event.type !== 'ItemAccepted' || event.senderPubkey !== known.senderPubkey || event.itemId !== item.itemId) {
       throw new Error('invariant: a dedup row names the record that accepted its item');
     }

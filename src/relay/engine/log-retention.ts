@@ -14,7 +14,7 @@ import {
   type TakenDigest,
 } from '../store/row-checkpoints.ts';
 import { PRUNED_AT_ONCE } from '../store/durable-log.ts';
-import { DamagedRecord, decodeRecord } from '../store/record.ts';
+import { missingRecord } from '../store/record-run.ts';
 import type { EngineParts } from './parts.ts';
 import { TimeSlice } from './time-slice.ts';
 import type { StopSignal } from '../../lib/periodic-task.ts';
@@ -145,9 +145,9 @@ export class LogRetention {
     while (store.firstLsn <= throughLsn) {
       if (signal.aborted) return false;
       const lsn = Math.min(throughLsn, store.firstLsn + PRUNED_AT_ONCE - 1);
-      const record = store.record(lsn);
-      if (!record) throw new DamagedRecord(`log record ${lsn} is missing`);
-      committer.add({ pruned: { throughLsn: lsn, atMs: eventTimeMs(decodeRecord(lsn, record).event) } });
+      const last = await store.entry(lsn);
+      if (!last) throw missingRecord(lsn);
+      committer.add({ pruned: { throughLsn: lsn, atMs: eventTimeMs(last.event) } });
       await committer.durable();
     }
     return true;

@@ -99,7 +99,7 @@ async function proof({ query, caller }: HopRelayRequest<OfItem>, { engine, relay
   // The caller may have been answered for an item by a batch that is still on its way into what is read here.
   await engine.durable();
   const { hostPubkey } = caller;
-  const proven = engine.log.item({
+  const proven = await engine.log.item({
     itemId,
     senders: [hostPubkey, ...engine.lineage(hostPubkey)],
     targets: [target, ...engine.lineage(target)],

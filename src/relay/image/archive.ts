@@ -16,7 +16,8 @@ import { PREFIX, logKey, logLinkKey, lsnOf, tileKey } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { leafIndex, treeStarts, TILE_HASHES } from '../store/log-tree.ts';
 import type { Pair } from '../../lib/pair-block.ts';
-import { runsOf, storedRecords } from '../store/scan.ts';
+import { missingRecord, recordAt, type StoredRecord, storedRecords } from '../store/record-run.ts';
+import { runsOf } from '../store/scan.ts';
 import { DamagedRecord, checkRecord, decodeRecord } from '../store/record.ts';
 
 /** DO NOT CHANGE. */
@@ -90,8 +91,8 @@ export async function* writeArchive(
 }
 
 async function timeOf(level: Level, lsn: number): Promise<number> {
-  const record = await level.get(logKey(lsn));
-  if (!record) throw new DamagedRecord(`log record ${lsn} is missing`);
+  const record = await recordAt(level, lsn);
+  if (!record) throw missingRecord(lsn);
   return eventTimeMs(decodeRecord(lsn, record).event);
 }
 
@@ -125,18 +126,18 @@ function checkArchived(lsn: number, record: Buffer): void {
   }
 }
 
-/** Says whether the archive at `path` is whole and holds these very records of `level`. */
+/** Says whether the archive at `path` is whole and holds these very records of `level`. Throws `DamagedRecord`. */
 export async function holdsRange(path: string, level: Level, { firstLsn, lastLsn }: LogRange): Promise<boolean> {
   const source = createReadStream(path, { highWaterMark: 1 << 20 });
+  const records: AsyncIterator<StoredRecord, undefined> = storedRecords(level, firstLsn, lastLsn);
   let isSame = true;
   try {
     const take = async (run: readonly Pair[]): Promise<void> => {
-      const records = run.filter(([key]) => key[0] === PREFIX.log);
-      const own = await level.getMany(
-        records.map(([key]) => key),
-        { fillCache: false },
-      );
-      isSame &&= records.every(([, record], at) => own[at]?.equals(record));
+      for (const [key, record] of run) {
+        if (!isSame || key[0] !== PREFIX.log) continue;
+        const { value } = await records.next();
+        isSame = value?.[0] === lsnOf(key) && value[1].equals(record);
+      }
     };
     const { header } = await checkImage(source, ARCHIVE_KIND, { take });
     return isSame && header.first_lsn === firstLsn && header.last_lsn === lastLsn;
@@ -145,5 +146,6 @@ export async function holdsRange(path: string, level: Level, { firstLsn, lastLsn
     throw error;
   } finally {
     source.destroy();
+    await records.return?.();
   }
 }

@@ -10,12 +10,13 @@ import type { ReplacedStore } from '../core/decide-restore.ts';
 import type { RelayRow } from '../core/rows.ts';
 import { MARK_PREFIXES, ROW_PREFIXES, verifiedBytes } from '../store/checksum.ts';
 import { damageIn, StoreRefused, openLevel } from '../store/refused.ts';
-import { logKey, lsnOf, PREFIX, prefixRange } from '../store/keys.ts';
+import { prefixRange } from '../store/keys.ts';
 import { type Level, LEVEL_FOLDER, repairLevel } from '../store/level.ts';
 import { storedLeafHashes, treeStarts } from '../store/log-tree.ts';
 import { readableRelayRow, rewriteCopy, checkNewestRecords, checkSchema, SCHEMA_VERSION } from '../store/open.ts';
 import { declaredSchema } from '../store/marks.ts';
 import { DamagedRecord } from '../store/record.ts';
+import { lastStoredLsn, recordAt } from '../store/record-run.ts';
 import { type ListedRow, type ListedTable, runsOf, tableRows } from '../store/scan.ts';
 import { damagedTables } from '../store/level-files.ts';
 import { type LevelLock, lockLevel } from '../store/unopened.ts';
@@ -184,7 +185,7 @@ async function read(
         `${displayFingerprint(relay.relayPubkey)}: name another folder with --store-dir`,
     );
   }
-  const record = await restored.level.get(logKey(lsn));
+  const record = await recordAt(restored.level, lsn);
   if (!record) throw new Error('invariant: a checked backup holds its last record');
   const replaced = await readReplaced(level, relay, { lsn, record });
   if (replaced.unreadable > 0 && !acceptsUnreadable)
@@ -242,11 +243,10 @@ async function readReplaced(
   };
   const byHost = async <T extends ListedTable>(table: T): Promise<Map<PublicKey, ListedRow<T>[1]>> =>
     new Map((await rowsOf(table)) as [PublicKey, ListedRow<T>[1]][]);
-  const [last] = await level.keys({ ...prefixRange(PREFIX.log), reverse: true, limit: 1 }).all();
   const heads = (await rowsOf('target')).map(([key, { headSeq }]) => [key as PublicKey, headSeq] as const);
   const store: ReplacedStore = {
     epoch: relay.epoch,
-    lastLsn: last ? lsnOf(last) : 0,
+    lastLsn: await lastStoredLsn(level),
     continuesBackup: await isOfItsHistory(level, lastOfBackup),
     enrolments: await byHost('enrolment'),
     senders: await byHost('senders'),
@@ -262,9 +262,9 @@ async function readReplaced(
 
 /** Says whether the store has, or had, this very record there: what was pruned is known by its hash. */
 async function isOfItsHistory(level: Level, { lsn, record }: { lsn: number; record: Buffer }): Promise<boolean> {
-  const own = await level.get(logKey(lsn));
-  if (own) return own.equals(record);
   try {
+    const own = await recordAt(level, lsn);
+    if (own) return own.equals(record);
     const tree = (await treeStarts(level)).findLast(({ firstLsn }) => firstLsn <= lsn);
     if (!tree) return false;
     for await (const hash of storedLeafHashes(level, tree, lsn, lsn)) return hash.equals(leafHash(record));

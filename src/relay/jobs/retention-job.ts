@@ -106,7 +106,7 @@ export class RetentionJob extends PeriodicTask {
       if (throughLsn === undefined || signal.aborted) break;
       const archive = await archives?.archive(fromLsn, throughLsn, signal);
       if (archives && !archive) break;
-      const [fromMs, throughMs] = [this.#timeOf(fromLsn), this.#timeOf(throughLsn)];
+      const [fromMs, throughMs] = [await this.#timeOf(fromLsn), await this.#timeOf(throughLsn)];
       await retention.prune(throughLsn, signal);
       const records = store.firstLsn - fromLsn;
       if (records > 0) this.#lastRemoval = { atMs: clock.nowMs(), records, fromMs, throughMs, archive };
@@ -115,8 +115,8 @@ export class RetentionJob extends PeriodicTask {
     await retention.compact(beganAt, signal);
   }
 
-  #timeOf(lsn: number): number {
-    const entry = this.#options.store.entry(lsn);
+  async #timeOf(lsn: number): Promise<number> {
+    const entry = await this.#options.store.entry(lsn);
     if (!entry) throw new Error('invariant: a record that may go is in the log');
     return eventTimeMs(entry.event);
   }

@@ -28,7 +28,7 @@ export async function overview(
   if (parts) return servingOverview(state, parts);
   const sharedLog = state.subject.sharedLog?.shown;
   if (!sharedLog) throw new Error('invariant: a standby shares a log');
-  return { role: 'following', ...state.shown(), shared_log: sharedLog };
+  return { role: 'following', ...(await state.shown()), shared_log: sharedLog };
 }
 
 async function servingOverview(state: RelayState, parts: OverviewParts): Promise<ConsoleOverview> {
@@ -40,7 +40,7 @@ async function servingOverview(state: RelayState, parts: OverviewParts): Promise
   const rowsCheck = parts.rowsCheck();
   return {
     role: sharedLog ? 'leading' : 'alone',
-    ...state.shown(),
+    ...(await state.shown()),
     admission: engine.settings.admission,
     authority,
     addresses: [...addresses()],

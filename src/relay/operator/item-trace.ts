@@ -101,7 +101,7 @@ export async function traceItem(lsn: number, options: TraceOptions): Promise<Con
       steps: stepsOf(life, options),
     })),
     searched_up_to: upTo,
-    searched_up_at: upTo < lastLsn ? timeOf(log.entry(upTo)) : null,
+    searched_up_at: upTo < lastLsn ? timeOf(await log.entry(upTo)) : null,
     log_position: lastLsn,
   };
 }
@@ -177,7 +177,7 @@ async function findMove(
   afterLsn: number,
   slice: TimeSlice,
 ): Promise<LogEntry | undefined> {
-  const fromLsn = firstSince(log, rotatedAtMs - OUT_OF_ORDER_MS, afterLsn);
+  const fromLsn = await firstSince(log, rotatedAtMs - OUT_OF_ORDER_MS, afterLsn);
   if (fromLsn > log.lastLsn) return undefined;
   for await (const entry of log.read(fromLsn)) {
     if (isMoveOf(entry, position)) return entry;
@@ -188,11 +188,11 @@ async function findMove(
 }
 
 /** The first record after `afterLsn` that is not older than `atMs`, if times never go back. */
-function firstSince(log: LogBack, atMs: number, afterLsn: number): number {
+async function firstSince(log: LogBack, atMs: number, afterLsn: number): Promise<number> {
   let [low, high] = [afterLsn + 1, log.lastLsn + 1];
   while (low < high) {
     const middle = Math.floor((low + high) / 2);
-    const entry = log.entry(middle);
+    const entry = await log.entry(middle);
     if (entry && eventTimeMs(entry.event) < atMs) low = middle + 1;
     else high = middle;
   }

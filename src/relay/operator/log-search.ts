@@ -25,7 +25,7 @@ export interface LogBack {
   readonly firstLsn: number;
   readBack(beforeLsn: number): AsyncIterable<LogEntry[]>;
   read(fromLsn: number): AsyncIterable<LogEntry>;
-  entry(lsn: number): LogEntry | undefined;
+  entry(lsn: number): Promise<LogEntry | undefined>;
 }
 
 export interface LogQuery {

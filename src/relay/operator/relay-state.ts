@@ -197,7 +197,7 @@ export class RelayState {
   }
 
   /** Returns what the console shows of every relay. */
-  shown(): Omit<ConsoleFollowing, 'role' | 'shared_log'> {
+  async shown(): Promise<Omit<ConsoleFollowing, 'role' | 'shared_log'>> {
     const { settings, subject, uptimeMs } = this;
     const { relayPubkey, serverName, jobs, disk } = subject;
     return {
@@ -210,7 +210,7 @@ export class RelayState {
       faults: this.faults,
       backups: jobs.backups ? backupsShown(jobs.backups.state) : null,
       command_backup_at: this.#commandBackupMs === 0 ? null : this.#commandBackupMs,
-      log_kept: this.#logKept(),
+      log_kept: await this.#logKept(),
       disk_free_bytes: Number.isFinite(disk.freeBytes) ? disk.freeBytes : null,
     };
   }
@@ -261,12 +261,12 @@ export class RelayState {
     });
   }
 
-  #logKept(): LogKeptShown {
+  async #logKept(): Promise<LogKeptShown> {
     const { store, jobs } = this.subject;
     const { logRetention } = this.settings;
     const removal = jobs.retention?.lastRemoval;
     return {
-      first_at: store ? firstTime(store) : null,
+      first_at: store ? await firstTime(store) : null,
       is_pruned: (store?.firstLsn ?? 1) > 1,
       keep_ms: logRetention?.keepMs ?? null,
       archive_folder: logRetention?.archiveFolder ?? null,
@@ -295,9 +295,9 @@ function backupsShown({ folder, keep, everyMs, last, newest, nextMs }: BackupSta
 }
 
 /** `null` for a record that cannot be read: poste relay log verify says more about it. */
-function firstTime(store: RelayStore): number | null {
+async function firstTime(store: RelayStore): Promise<number | null> {
   try {
-    const first = store.entry(store.firstLsn);
+    const first = await store.entry(store.firstLsn);
     return first ? eventTimeMs(first.event) : null;
   } catch {
     return null;

@@ -11,7 +11,7 @@ import { type KeyRange, runsOf } from '../store/scan.ts';
 import { openScratch } from '../store/scratch.ts';
 import { Findings } from './finding.ts';
 import { verifyPayloads } from './verify-wires.ts';
-import { packRecord, readRecords } from './walks.ts';
+import { packLeafed, readRecords } from './walks.ts';
 
 /** The task that the thread is given. */
 export interface HelperTask {
@@ -125,7 +125,7 @@ async function feed({ walk, of, range }: Extract<HelperRequest, { type: 'walk' }
 }
 
 async function* leafedPairs(range: KeyRange): AsyncGenerator<Pair[]> {
-  for await (const records of readRecords(level, range, true)) yield records.map(packRecord);
+  for await (const records of readRecords(level, range, true)) yield records.map(packLeafed);
 }
 
 async function verifyWires(): Promise<void> {

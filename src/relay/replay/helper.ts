@@ -15,7 +15,7 @@ import type { Level } from '../store/level.ts';
 import { type KeyRange, runsOf } from '../store/scan.ts';
 import type { HelperMessage, HelperRequest, HelperTask } from './audit-worker.ts';
 import type { Progress } from './finding.ts';
-import { type LeafedRecord, type RecordRange, unpackRecord, readRecords } from './walks.ts';
+import { type LeafedPair, type RecordRange, unpackLeafed, readRecords } from './walks.ts';
 
 /** Beside this file, in the sources and in the bundle. */
 const WORKER = new URL(`./audit-worker${extname(import.meta.url)}`, import.meta.url);
@@ -123,13 +123,13 @@ export class Helper {
   }
 
   /** The records of the range, which begins with `firstLsn`; those that are whole with their hashes in the tree. */
-  async *records(range: RecordRange, firstLsn: number): AsyncGenerator<LeafedRecord[]> {
+  async *records(range: RecordRange, firstLsn: number): AsyncGenerator<LeafedPair[]> {
     const handover = logKey(firstLsn + this.#firstRecords);
     const { lt } = range;
     const begun = this.#begin('records', { gte: handover, lt });
     const first = { ...range, lt: Buffer.compare(handover, lt) < 0 ? handover : lt };
     yield* readRecords(this.#level, first, false);
-    const rest = yield* this.#fed(begun, unpackRecord);
+    const rest = yield* this.#fed(begun, unpackLeafed);
     if (rest) yield* readRecords(this.#level, rest, false);
   }
 

@@ -9,7 +9,6 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type BackupHeader, unpackBackup, writePairs, unpackFailure } from '../image/backup.ts';
-import { PREFIX, lsnOf, prefixRange } from '../store/keys.ts';
 import { LEVEL_FOLDER, type Level, atThisMoment, levelAt } from '../store/level.ts';
 import { openLevel, StoreRefused } from '../store/refused.ts';
 import { ARCHIVE_KIND } from '../image/archive.ts';
@@ -19,6 +18,7 @@ import { readableRelayRow, SCHEMA_VERSION, checkSchema, openServing } from '../s
 import { declaredSchema, NOT_PRUNED, type Pruned, readPruned } from '../store/marks.ts';
 import { positionPathOf } from '../store/position.ts';
 import { DamagedRecord } from '../store/record.ts';
+import { firstStoredLsn, lastStoredLsn } from '../store/record-run.ts';
 import { type LogBounds, StoreReader } from '../store/store-reader.ts';
 import { damagedTablesUnopened } from '../store/unopened.ts';
 import { finishCutovers } from '../store/cutover.ts';
@@ -145,7 +145,7 @@ async function opened(
   known?: LogBounds,
 ): Promise<OfflineStore> {
   try {
-    const bounds = known ?? { lastLsn: await lastRecord(level), pruned: await prunedAsFound(level) };
+    const bounds = known ?? { lastLsn: await lastStoredLsn(level), pruned: await prunedAsFound(level) };
     const store = new StoreReader(level, bounds);
     const close = async (): Promise<void> => {
       try {
@@ -168,17 +168,7 @@ async function prunedAsFound(level: Level): Promise<Pruned> {
     return await readPruned(level);
   } catch (error) {
     if (!(error instanceof DamagedRecord)) throw error;
-    for await (const key of level.keys(prefixRange(PREFIX.log))) {
-      if (lsnOf(key) > 0) return { throughLsn: lsnOf(key) - 1, atMs: 0 };
-    }
-    return NOT_PRUNED;
+    const first = await firstStoredLsn(level);
+    return first === 0 ? NOT_PRUNED : { throughLsn: first - 1, atMs: 0 };
   }
-}
-
-/** The last LSN, whatever keys lie there besides. */
-async function lastRecord(level: Level): Promise<number> {
-  for await (const key of level.keys({ ...prefixRange(PREFIX.log), reverse: true })) {
-    if (lsnOf(key) > 0) return lsnOf(key);
-  }
-  return 0;
 }

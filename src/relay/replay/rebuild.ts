@@ -24,7 +24,6 @@ import {
   TREE_PREFIXES,
   checkpointLsnOf,
   logKey,
-  lsnOf,
   payloadKey,
   prefixRange,
   rowKeyBytes,
@@ -33,8 +32,9 @@ import type { Pair } from '../../lib/pair-block.ts';
 import type { OfflineStore } from './offline.ts';
 import { SCHEMA_VERSION } from '../store/open.ts';
 import type { Level } from '../store/level.ts';
-import { missingRecord, runsOf } from '../store/scan.ts';
-import { DamagedRecord, decodeRecord, decodeWholeRecord } from '../store/record.ts';
+import { missingRecord } from '../store/record-run.ts';
+import { runsOf } from '../store/scan.ts';
+import { DamagedRecord } from '../store/record.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { type ViewMark, logPlace, readViewMark, prunedMark } from '../store/marks.ts';
 import { ReplayedRows, ReplayedTree, ReplayFailed, baseOf, beginReplay, findCheckpoints, hasRowsOf } from './replay.ts';
@@ -44,8 +44,7 @@ import { decodeRow } from '../store/row-codec.ts';
 import { dropRebuilt, REBUILDING_FOLDER, cutOverToRebuilt } from '../store/cutover.ts';
 import type { Progress } from './finding.ts';
 import { Helper, type HelperOptions } from './helper.ts';
-import { type LeafedRecord, readRecords, readAhead } from './walks.ts';
-import type { LogEntry } from '../core/event.ts';
+import { entryOf, leafedRecords, readRecords, readAhead } from './walks.ts';
 import type { QueueRow } from '../core/rows.ts';
 
 /** Due entries are written when so many rows were seen: what one entry names fits in memory. */
@@ -131,7 +130,10 @@ interface RebuiltLog {
   checkpoints: RowCheckpoint[];
 }
 
-/** Copies the log as it is replayed. Throws `StoreRefused` at a damaged record: what follows cannot be replayed. */
+/**
+ * Copies the log as it is stored, while it is replayed. Throws `StoreRefused` at a record that is missing or damaged:
+ * what follows cannot be replayed.
+ */
 async function* replay(
   database: BulkDatabase,
   offline: OfflineStore,
@@ -139,7 +141,7 @@ async function* replay(
   rows: ReplayedRows,
   helped: Omit<HelperOptions, 'verifiesWires'>,
 ): AsyncGenerator<Progress, RebuiltLog> {
-  const { lastLsn, pruned } = offline.store;
+  const { firstLsn, lastLsn, pruned } = offline.store;
   const helper = Helper.start(offline.level, lastLsn - pruned.throughLsn, helped);
   const tree = new ReplayedTree(scratch);
   const checkpoints: RowCheckpoint[] = [];
@@ -151,18 +153,27 @@ async function* replay(
     const start = yield* beginReplay(offline, base, scratch);
     if (!start) throw new DamagedRecord('no checkpoint that is whole stands for what was pruned');
     startLsn = start.throughLsn;
-    for await (const run of leafedEntries(offline, helper)) {
-      for (const { key, entry, record, leaf } of run) {
-        database.put(key, record);
+    let expected = firstLsn;
+    const range = { gte: logKey(firstLsn), lt: logKey(lastLsn + 1) };
+    for await (const run of helper?.records(range, firstLsn) ?? readRecords(offline.level, range, false)) {
+      for (const { pair } of run) {
+        database.put(...pair);
         if (database.isFull) await database.handOver();
-        if (entry.lsn > startLsn) rows.apply(entry);
+      }
+      for (const stored of run.flatMap(leafedRecords)) {
+        const { lsn, record, leaf } = stored;
+        if (lsn !== expected) throw missingRecord(expected);
+        expected++;
+        const entry = entryOf(stored);
+        if (lsn > startLsn) rows.apply(entry);
         tree.add(entry, record, leaf);
         if (rows.isFull) await rows.flush();
-        const checkpoint = found.whole.find(({ throughLsn }) => throughLsn === entry.lsn);
+        const checkpoint = found.whole.find(({ throughLsn }) => throughLsn === lsn);
         if (checkpoint && (await hasRowsOf(checkpoint, rows, scratch))) checkpoints.push(checkpoint);
       }
-      yield { stage: 'replay', done: run.at(-1)?.entry.lsn ?? 0, of: lastLsn };
+      yield { stage: 'replay', done: expected - 1, of: lastLsn };
     }
+    if (expected <= lastLsn) throw missingRecord(expected);
     if (base && !checkpoints.includes(base)) checkpoints.unshift(base);
   } catch (error) {
     if (!(error instanceof DamagedRecord || error instanceof ReplayFailed)) throw error;
@@ -178,28 +189,6 @@ async function* replay(
     throw new StoreRefused('damaged', 'nothing was rebuilt, because the log is empty: restore a backup');
   await rows.flush();
   return { events: lastLsn - startLsn, checkpoints };
-}
-
-interface LeafedEntry extends LeafedRecord {
-  entry: LogEntry;
-}
-
-/** Every record that was not pruned, in order. Throws `DamagedRecord` at the first that is missing or altered. */
-async function* leafedEntries(
-  { level, store }: OfflineStore,
-  helper: Helper | undefined,
-): AsyncGenerator<LeafedEntry[]> {
-  let expected = store.firstLsn;
-  const range = { gte: logKey(expected), lt: logKey(store.lastLsn + 1) };
-  for await (const run of helper?.records(range, expected) ?? readRecords(level, range, false)) {
-    yield run.map(({ key, record, leaf }) => {
-      if (lsnOf(key) !== expected) throw missingRecord(expected);
-      const entry = leaf ? decodeWholeRecord(expected, record) : decodeRecord(expected, record);
-      expected++;
-      return { key, entry, record, leaf };
-    });
-  }
-  if (expected <= store.lastLsn) throw missingRecord(expected);
 }
 
 type Filled = Pick<Rebuilt, 'rows' | 'payloads' | 'lost' | 'lostItems'>;

@@ -2,7 +2,7 @@
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { eventTimeMs, type LogEntry, type ItemAccepted } from '../core/event.ts';
 import { decodeRecord } from '../store/record.ts';
-import { recordRuns } from '../store/scan.ts';
+import { recordRuns } from '../store/record-run.ts';
 import { describeEvent, hostsOf } from '../core/describe-event.ts';
 import type { OfflineStore } from './offline.ts';
 import type { Sha256Hex } from '../../protocol/encodings.ts';

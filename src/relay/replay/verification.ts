@@ -10,7 +10,7 @@ import type { ScratchPairs } from '../store/scratch.ts';
 import type { Findings, Progress } from './finding.ts';
 import type { OfflineStore } from './offline.ts';
 import type { ReplayedRows, ReplayedTree } from './replay.ts';
-import { type LeafedRecord, type RecordRange, joinWalks } from './walks.ts';
+import { type LeafedPair, type RecordRange, joinWalks } from './walks.ts';
 
 export type StoredWalk = (range: KeyRange) => AsyncIterable<Pair[]>;
 
@@ -21,7 +21,7 @@ export interface Source {
   /** The same for the little that is read before the first record, while another thread begins. */
   walkHere: StoredWalk;
   /** The records of a range under the prefix of the log. */
-  records: (range: RecordRange) => AsyncIterable<LeafedRecord[]>;
+  records: (range: RecordRange) => AsyncIterable<LeafedPair[]>;
   /** Yields what another thread counted of the wire bytes, when they are sound. */
   soundWires?: () => AsyncGenerator<Progress, WiresAudit | undefined>;
 }

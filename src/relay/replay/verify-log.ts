@@ -6,14 +6,14 @@
  */
 import { byFingerprint, describeEvent } from '../core/describe-event.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
-import { PREFIX, logKey, lsnOf, prefixRange } from '../store/keys.ts';
-import { DamagedRecord, decodeRecord, decodeWholeRecord, guessEvent } from '../store/record.ts';
+import { PREFIX, logKey, prefixRange } from '../store/keys.ts';
+import { DamagedRecord, guessEvent } from '../store/record.ts';
 import { readableRow, runsOf } from '../store/scan.ts';
 import { FINDINGS_LISTED_MAX, type FindingCode, type Findings, type Progress } from './finding.ts';
 import type { OfflineStore } from './offline.ts';
 import { ReplayFailed, hasRowsOf } from './replay.ts';
 import { type Verification, isOfStore } from './verification.ts';
-import type { LeafedRecord } from './walks.ts';
+import { entryOf, type LeafedPair, type LeafedRecord, leafedRecords } from './walks.ts';
 
 export async function* verifyLog(verification: Verification): AsyncGenerator<Progress, void> {
   const { offline, source, findings, rows, scratch, checkpoints, startLsn, skipsOldRecords, counted } = verification;
@@ -34,10 +34,8 @@ export async function* verifyLog(verification: Verification): AsyncGenerator<Pro
   }
   const range = { ...prefixRange(PREFIX.log), ...(skipsOldRecords && { gte: logKey(firstLsn) }) };
   for await (const run of source.records(range)) {
-    for (const stored of run) {
-      const { key, record } = stored;
-      const lsn = lsnOf(key);
-      if (!isOfStore(key, findings)) continue;
+    for (const stored of run.flatMap((pair) => recordsOf(pair, verification))) {
+      const { lsn } = stored;
       if (lsn < expected) {
         findings.add('KEY_UNEXPECTED', `a log record has the number ${lsn}: they begin at ${firstLsn}`);
         continue;
@@ -45,8 +43,7 @@ export async function* verifyLog(verification: Verification): AsyncGenerator<Pro
       if (lsn > expected) addBad({ code: 'RECORD_MISSING', lsn: expected, what: missingClause(expected, lsn - 1) });
       expected = lsn + 1;
       records++;
-      counted.bytes += key.length + record.length;
-      const fault = replayRecord(lsn, stored, verification, firstBadLsn !== undefined);
+      const fault = replayRecord(stored, verification, firstBadLsn !== undefined);
       if (fault) addBad(fault);
       if (rows.isFull) await rows.flush();
       const checkpoint = checkpoints.get(lsn);
@@ -68,6 +65,14 @@ export async function* verifyLog(verification: Verification): AsyncGenerator<Pro
   counted.records = records;
 }
 
+/** The records of a pair, whose bytes are counted; none of a key that is none of theirs. */
+function recordsOf(stored: LeafedPair, { findings, counted }: Verification): LeafedRecord[] {
+  const [key, value] = stored.pair;
+  if (!isOfStore(key, findings)) return [];
+  counted.bytes += key.length + value.length;
+  return leafedRecords(stored);
+}
+
 interface BadRecord {
   code: FindingCode;
   lsn: number;
@@ -77,13 +82,13 @@ interface BadRecord {
 
 /** Replays the record unless one before it is bad. */
 function replayRecord(
-  lsn: number,
-  { record: bytes, leaf }: LeafedRecord,
+  stored: LeafedRecord,
   { rows, tree, isTreeKnown, startLsn = 0 }: Verification,
   isBroken: boolean,
 ): BadRecord | undefined {
+  const { lsn, record: bytes, leaf } = stored;
   try {
-    const entry = leaf ? decodeWholeRecord(lsn, bytes) : decodeRecord(lsn, bytes);
+    const entry = entryOf(stored);
     if (isBroken) return undefined;
     if (lsn > startLsn) rows.apply(entry);
     if (isTreeKnown) tree.add(entry, bytes, leaf);

@@ -1,9 +1,10 @@
 /** Walks of a verification: in step with another walk, and with a look-up of every key that they pass. */
 import type { Pair } from '../../lib/pair-block.ts';
 import { HASH_BYTES, leafHash } from '../../protocol/merkle.ts';
-import { lsnOf } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
-import { isWholeRecord } from '../store/record.ts';
+import type { LogEntry } from '../core/event.ts';
+import { decodeRecord, decodeWholeRecord, isWholeRecord } from '../store/record.ts';
+import { recordsIn } from '../store/record-run.ts';
 import { type KeyRange, runsOf } from '../store/scan.ts';
 import type { Findings } from './finding.ts';
 
@@ -60,34 +61,59 @@ export interface RecordRange {
   lt: Buffer;
 }
 
-/** A record as it is stored, and its hash in the tree where another thread saw that it is whole. */
+/** Records as they are stored, and their hashes in the tree where another thread saw that all of them are whole. */
+export interface LeafedPair {
+  pair: Pair;
+  /** One behind another. */
+  leaves: Buffer | undefined;
+}
+
+/** The records of the range, in runs; their hashes, if they are wanted, where the checksums are right. */
+export async function* readRecords(level: Level, range: KeyRange, withLeaves: boolean): AsyncGenerator<LeafedPair[]> {
+  for await (const run of runsOf(level, range))
+    yield run.map((pair) => ({ pair, leaves: withLeaves ? leavesOf(pair) : undefined }));
+}
+
+function leavesOf(pair: Pair): Buffer | undefined {
+  const records = recordsIn(pair);
+  return records.every(([lsn, record]) => isWholeRecord(lsn, record))
+    ? Buffer.concat(records.map(([, record]) => leafHash(record)))
+    : undefined;
+}
+
+/** A record, and its hash where it is known to be whole. */
 export interface LeafedRecord {
-  key: Buffer;
+  lsn: number;
   record: Buffer;
   leaf: Buffer | undefined;
 }
 
-/** The records of the range, in runs; their hashes, if they are wanted, where the checksum is right. */
-export async function* readRecords(level: Level, range: KeyRange, withLeaves: boolean): AsyncGenerator<LeafedRecord[]> {
-  for await (const run of runsOf(level, range))
-    yield run.map(([key, record]) => {
-      const isWhole = withLeaves && isWholeRecord(lsnOf(key), record);
-      return { key, record, leaf: isWhole ? leafHash(record) : undefined };
-    });
+/** Throws `DamagedRecord`. */
+export function leafedRecords({ pair, leaves }: LeafedPair): LeafedRecord[] {
+  return recordsIn(pair).map(([lsn, record], at) => {
+    return { lsn, record, leaf: leaves?.subarray(at * HASH_BYTES, (at + 1) * HASH_BYTES) };
+  });
 }
 
-/** As a pair, for another thread: whether there is a leaf u8, the leaf, the record. */
-export function packRecord({ key, record, leaf }: LeafedRecord): Pair {
-  return [key, leaf ? Buffer.concat([LEAFED, leaf, record]) : Buffer.concat([BARE, record])];
+/** The event of a record. Throws `DamagedRecord`. */
+export function entryOf({ lsn, record, leaf }: LeafedRecord): LogEntry {
+  return leaf ? decodeWholeRecord(lsn, record) : decodeRecord(lsn, record);
 }
 
-export function unpackRecord([key, value]: Pair): LeafedRecord {
-  if (value[0] === BARE[0]) return { key, record: value.subarray(1), leaf: undefined };
-  return { key, record: value.subarray(1 + HASH_BYTES), leaf: value.subarray(1, 1 + HASH_BYTES) };
+const COUNT_BYTES = 2;
+
+/** As a pair, for another thread: how many leaves, u16, the leaves, and the value as it is stored. */
+export function packLeafed({ pair: [key, value], leaves }: LeafedPair): Pair {
+  const count = Buffer.alloc(COUNT_BYTES);
+  count.writeUInt16BE((leaves?.length ?? 0) / HASH_BYTES);
+  return [key, Buffer.concat(leaves ? [count, leaves, value] : [count, value])];
 }
 
-const BARE = Buffer.of(0);
-const LEAFED = Buffer.of(1);
+export function unpackLeafed([key, packed]: Pair): LeafedPair {
+  const valueAt = COUNT_BYTES + packed.readUInt16BE() * HASH_BYTES;
+  const leaves = valueAt === COUNT_BYTES ? undefined : packed.subarray(COUNT_BYTES, valueAt);
+  return { pair: [key, packed.subarray(valueAt)], leaves };
+}
 
 /** One key of two walks, and what either has there. */
 interface Joined {

@@ -10,7 +10,7 @@
  */
 import type { Pair } from '../../lib/pair-block.ts';
 import { type CheckpointTaken, eventTimeMs } from '../core/event.ts';
-import { PREFIX, logKey, lsnOf, payloadKey, prefixRange } from '../store/keys.ts';
+import { PREFIX, logKey, payloadKey, prefixRange } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { checkSchema, SCHEMA_VERSION } from '../store/open.ts';
 import { prunedMark, type ViewMark } from '../store/marks.ts';
@@ -24,7 +24,8 @@ import {
   isSameDigest,
 } from '../store/row-checkpoints.ts';
 import { decodeRow } from '../store/row-codec.ts';
-import { recordRuns, runsOf } from '../store/scan.ts';
+import { firstStoredLsn, recordAt, recordRuns } from '../store/record-run.ts';
+import { runsOf } from '../store/scan.ts';
 import type { NodeOptions } from './node-options.ts';
 import type { FollowedBatch, LogState } from './shared-log.ts';
 import { type ReadSnapshot, SnapshotDamaged, type SnapshotManifest, readSnapshot } from './snapshot.ts';
@@ -92,9 +93,9 @@ class Filling {
       if (part) await this.#writes.put([checkpointPart(part)]);
     await this.#writes.flush();
     if (!isSameDigest(digest.taken(), manifest)) throw new SnapshotDamaged('it does not hold what was written');
-    const [first] = await this.#level.keys({ ...prefixRange(PREFIX.log), limit: 1 }).all();
-    if (!first) throw new SnapshotDamaged(`it lacks log record ${manifest.lastLsn}`);
-    return lsnOf(first);
+    const first = await firstStoredLsn(this.#level);
+    if (first === 0) throw new SnapshotDamaged(`it lacks log record ${manifest.lastLsn}`);
+    return first;
   }
 
   /** Writes each part, and gives those of its rows that a replay gives too. */
@@ -149,7 +150,7 @@ class Filling {
     }
     await this.#writes.flush();
     if (fromLsn === 1) return;
-    const first = await this.#level.get(logKey(fromLsn));
+    const first = await recordAt(this.#level, fromLsn);
     if (!first) throw new SnapshotDamaged(`log record ${fromLsn} is missing`);
     // When the record before was written nobody knows any more: not after this one.
     const atMs = eventTimeMs(decodeRecord(fromLsn, first).event);

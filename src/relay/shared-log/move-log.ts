@@ -7,11 +7,12 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { rowKey } from '../core/rows.ts';
 import { finishCutovers } from '../store/cutover.ts';
-import { VIEW_KEY, logKey, rowKeyBytes } from '../store/keys.ts';
+import { VIEW_KEY, rowKeyBytes } from '../store/keys.ts';
 import { LEVEL_FOLDER, type Level } from '../store/level.ts';
 import { openLevel, StoreRefused } from '../store/refused.ts';
 import { checkNewestRecords, openServing } from '../store/open.ts';
 import { positionPathOf, PositionFile } from '../store/position.ts';
+import { recordAt } from '../store/record-run.ts';
 import { encodeRow } from '../store/row-codec.ts';
 import { StoreReader } from '../store/store-reader.ts';
 import { type ViewMark, readViewMark } from '../store/marks.ts';
@@ -114,7 +115,7 @@ export async function inStoppedStore<T>(
  */
 export async function becomeOwnLog(level: Level, { folder, positionFile, clock }: MoveOptions): Promise<void> {
   const bounds = await checkNewestRecords(level);
-  const last = await level.get(logKey(bounds.lastLsn));
+  const last = await recordAt(level, bounds.lastLsn);
   const relay = new StoreReader(level, bounds).get('relay', rowKey.relay);
   if (!last || !relay) throw new Error('invariant: a log that moves has a record, and its relay row');
   const { file } = await PositionFile.open(positionPathOf(folder, positionFile));

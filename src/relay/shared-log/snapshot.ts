@@ -18,7 +18,8 @@ import { PREFIX, REPLAYED_TABLES, logKey, prefixRange } from '../store/keys.ts';
 import { type Layout, asIs, hash, pack, tuple, unpackArray } from '../store/packing.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { CanonicalPairs, RowsDigest, type TakenDigest } from '../store/row-checkpoints.ts';
-import { type KeyRange, runsOf } from '../store/scan.ts';
+import { recordRuns } from '../store/record-run.ts';
+import { runsOf } from '../store/scan.ts';
 import { type StoreSnapshot, TURN } from '../store/store-reader.ts';
 import type { ViewMark } from '../store/marks.ts';
 import { LogRefused } from './shared-log.ts';
@@ -54,10 +55,12 @@ export function imageNow(store: RelayStore): StoreImage {
 /** Its pairs in the order of their keys, in runs of one turn of the event loop. */
 async function* imagePairs({ snapshot, keptFromLsn }: StoreImage): AsyncGenerator<Pair[]> {
   const { level, handle, lsn } = snapshot;
+  const reading = { snapshot: handle, ...TURN };
   for (const prefix of PREFIXES) {
-    const range: KeyRange =
-      prefix === PREFIX.log ? { gte: logKey(keptFromLsn), lte: logKey(lsn) } : prefixRange(prefix);
-    yield* runsOf(level, range, { snapshot: handle, ...TURN });
+    if (prefix !== PREFIX.log) yield* runsOf(level, prefixRange(prefix), reading);
+    else
+      for await (const run of recordRuns(level, keptFromLsn, lsn, reading))
+        yield run.map(([at, record]): Pair => [logKey(at), record]);
   }
 }
 

@@ -27,7 +27,7 @@ import { encodeChecked, decodeChecked } from './checksum.ts';
 import { PREFIX, logLinkKey, lsnOf, prefixRange, tileIndexOf, tileKey } from './keys.ts';
 import type { Level } from './level.ts';
 import { DamagedRecord, decodeRecord } from './record.ts';
-import { storedRecords } from './scan.ts';
+import { storedRecords } from './record-run.ts';
 
 /** Tiles that a log without a tree gets in one batch while one is made for it: 1 MiB of them. */
 const MADE_AT_ONCE = 128;

@@ -26,7 +26,7 @@ import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { EpochReason, RelayEvent, LogEntry } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
 import { type RelayRow, rowKey } from '../core/rows.ts';
-import { PREFIX, logKey, lsnOf, prefixRange, rowKeyBytes } from './keys.ts';
+import { PREFIX, lsnOf, prefixRange, rowKeyBytes } from './keys.ts';
 import { holdsDatabase, makeFolder, openLevel, refusedIfDamaged, StoreRefused, unusableStore } from './refused.ts';
 import { LEVEL_FOLDER, type Level } from './level.ts';
 import { LogTree } from './log-tree.ts';
@@ -42,6 +42,7 @@ import {
 } from './position.ts';
 import { type ViewMark, declaredSchema, logPlace, readPruned, readViewMark, schemaMark } from './marks.ts';
 import { DamagedRecord, checkRecord } from './record.ts';
+import { recordRuns } from './record-run.ts';
 import { dropRebuilt, finishCutovers, isRestoreUnderWay } from './cutover.ts';
 import { syncFolder } from '../../lib/files.ts';
 import { createRelayKey, readRelayKey } from './relay-key.ts';
@@ -184,7 +185,7 @@ export async function storeOver(
  */
 async function notePosition(file: PositionFile, store: RelayStore): Promise<void> {
   const { lastLsn } = store;
-  const record = store.record(lastLsn);
+  const record = await store.record(lastLsn);
   const relay = store.get('relay', rowKey.relay);
   if (!record || !relay) throw new Error('invariant: a store with records has a relay row');
   await file.write({ lsn: lastLsn, recordHash: hash('sha256', record, 'buffer'), epoch: relay.epoch });
@@ -269,12 +270,9 @@ export async function checkNewestRecords(level: Level, atMost: number = CHECKED_
   // The event of the checkpoint that stands for what was pruned comes after it.
   if (!last || lastLsn <= pruned.throughLsn)
     throw new DamagedRecord(`log record ${pruned.throughLsn + 1} is missing, and those before it were pruned`);
-  let expected = Math.max(pruned.throughLsn + 1, lastLsn - atMost + 1);
-  for await (const run of runsOf(level, { gte: logKey(expected), lte: last }, { pairs: CHECKED_AT_ONCE }))
-    for (const [key, record] of run) {
-      if (lsnOf(key) !== expected) throw new DamagedRecord(`log record ${expected} is missing`);
-      checkRecord(expected++, record);
-    }
+  const fromLsn = Math.max(pruned.throughLsn + 1, lastLsn - atMost + 1);
+  for await (const run of recordRuns(level, fromLsn, lastLsn, { pairs: CHECKED_AT_ONCE }))
+    for (const [lsn, record] of run) checkRecord(lsn, record);
   return { lastLsn, pruned };
 }
 

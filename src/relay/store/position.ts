@@ -32,8 +32,8 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import { syncFolder, makeFolders, replaceFile } from '../../lib/files.ts';
 import { fileFault } from '../../lib/file-fault.ts';
 import { DamagedRow } from './checksum.ts';
-import { logKey } from './keys.ts';
 import type { Level } from './level.ts';
+import { recordAt } from './record-run.ts';
 import { hash, randomUUID } from 'node:crypto';
 import { HEARTBEAT_STALE_MS } from '../../protocol/limits.ts';
 import type { EpochReason } from '../core/event.ts';
@@ -213,7 +213,7 @@ export async function positionFault(
       'since: it is an older copy, and cannot tell whether this is its history';
     return { reason: 'position-differs', clause };
   }
-  const record = await level.get(logKey(position.lsn));
+  const record = await recordAt(level, position.lsn);
   if (!record) {
     const clause =
       `the store ends before log record ${position.lsn}, which it had committed: it is an ` +

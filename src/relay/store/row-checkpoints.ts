@@ -23,7 +23,6 @@ import {
   checkpointPartOf,
   firstKeyOf,
   KEY_BYTES,
-  logKey,
   PREFIX,
   prefixRange,
   REPLAYED_TABLES,
@@ -31,6 +30,7 @@ import {
 } from './keys.ts';
 import type { Level } from './level.ts';
 import { DamagedRecord, decodeRecord } from './record.ts';
+import { recordAt } from './record-run.ts';
 import { rowOf } from './row-codec.ts';
 import { runsOf, type RunsOptions } from './scan.ts';
 import type { CheckpointPartName } from './durable-log.ts';
@@ -121,7 +121,7 @@ export class RowCheckpoints {
   async marked([key, value]: Pair): Promise<RowCheckpoint> {
     const throughLsn = checkpointLsnOf(key);
     const eventLsn = Number(decodeChecked(key, value, `the mark of checkpoint ${throughLsn}`).readBigUInt64BE(0));
-    const record = await this.#level.get(logKey(eventLsn));
+    const record = await recordAt(this.#level, eventLsn);
     if (!record) throw new DamagedRecord(`the event of checkpoint ${throughLsn}, log record ${eventLsn}, is missing`);
     const { event } = decodeRecord(eventLsn, record);
     if (event.type !== 'CheckpointTaken' || event.throughLsn !== throughLsn)

@@ -1,5 +1,6 @@
 /**
- * Every walk over stored keys: pairs in runs, log records, rows of a table, waiting items, slices of the queues.
+ * Walks over stored keys: pairs in runs, rows of a table, waiting items, slices of the queues. Those over log records
+ * are in record-run.ts.
  *
  * Walks pass LevelDB's cache by unless they say otherwise, so that a backup or an audit does not push out what the
  * mail needs. An iterator is closed however a walk ends.
@@ -7,16 +8,13 @@
 import type { Pair } from '../../lib/pair-block.ts';
 import { type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import { type QueueRow, rowKey, type TableName, type Tables } from '../core/rows.ts';
-import { firstKeyOf, logKey, lsnOf, PREFIX, prefixRange, seqOf, KEY_BYTES, SHARE_SENDER_AT } from './keys.ts';
+import { firstKeyOf, PREFIX, prefixRange, seqOf, KEY_BYTES, SHARE_SENDER_AT } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
-import { DamagedRecord } from './record.ts';
 import { decodeRow } from './row-codec.ts';
 import { DamagedRow, ROW_PREFIXES, verifiedBytes, rowKind, rowName } from './checksum.ts';
 
 const RUN_PAIRS = 1000;
 const RUN_BYTES = 4 << 20;
-/** A run that holds up the event loop for no longer than other work may wait. */
-const SHORT_RUN = { pairs: 100, bytes: 256 << 10 };
 const TABLE_RUN = { pairs: 500, bytes: 1 << 20 };
 /** The wire bytes of the items of one run must fit into memory. */
 const WAITING_RUN = { pairs: 64, bytes: 1 << 20 };
@@ -63,53 +61,6 @@ export async function* runsOf(
   } finally {
     await iterator.close();
   }
-}
-
-/** A record as it is stored, undecoded and unchecked. */
-type StoredRecord = [lsn: number, record: Buffer];
-
-/**
- * The records from `fromLsn` through `throughLsn`, in runs. Throws `DamagedRecord` at the first that is missing, after
- * the records before it.
- */
-export async function* recordRuns(level: Level, fromLsn: number, throughLsn: number): AsyncGenerator<StoredRecord[]> {
-  let expected = fromLsn;
-  for await (const run of runsOf(level, { gte: logKey(fromLsn), lte: logKey(throughLsn) })) {
-    const records: StoredRecord[] = [];
-    for (const [key, record] of run) {
-      if (lsnOf(key) !== expected) break;
-      records.push([expected++, record]);
-    }
-    yield records;
-    if (records.length < run.length) throw missingRecord(expected);
-  }
-  if (expected <= throughLsn) throw missingRecord(expected);
-}
-
-/** As `recordRuns`, the newest first, in short runs. */
-export async function* recordRunsBack(
-  level: Level,
-  throughLsn: number,
-  fromLsn: number,
-): AsyncGenerator<StoredRecord[]> {
-  let expected = throughLsn;
-  const range = { gte: logKey(fromLsn), lte: logKey(throughLsn), reverse: true };
-  for await (const run of runsOf(level, range, SHORT_RUN)) {
-    yield run.map(([key, record]): StoredRecord => {
-      if (lsnOf(key) !== expected) throw missingRecord(expected);
-      return [expected--, record];
-    });
-  }
-  if (expected >= fromLsn) throw missingRecord(expected);
-}
-
-/** As `recordRuns`, one by one. */
-export async function* storedRecords(level: Level, fromLsn: number, throughLsn: number): AsyncGenerator<StoredRecord> {
-  for await (const run of recordRuns(level, fromLsn, throughLsn)) yield* run;
-}
-
-export function missingRecord(lsn: number): DamagedRecord {
-  return new DamagedRecord(`log record ${lsn} is missing`);
 }
 
 /** The tables whose textual keys follow from what is stored. */

@@ -16,30 +16,12 @@ import {
   rowKey,
   type RelayRow,
 } from '../core/rows.ts';
-import {
-  PREFIX,
-  REPLAYED_TABLES,
-  firstKeyOf,
-  logKey,
-  payloadKey,
-  prefixRange,
-  queueKey,
-  rowKeyBytes,
-  seqOf,
-} from './keys.ts';
+import { PREFIX, REPLAYED_TABLES, firstKeyOf, payloadKey, prefixRange, queueKey, rowKeyBytes, seqOf } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
 import { DueIndex } from './due.ts';
-import { checkRecord, decodeRecord } from './record.ts';
-import {
-  type QueueSlice,
-  queueSlice,
-  storedRecords,
-  recordRunsBack,
-  runsOf,
-  tableRows,
-  damagedBehind,
-  DamagedRows,
-} from './scan.ts';
+import { checkRecord, decodeRecord, decodeWholeRecord } from './record.ts';
+import { recordAt, recordRunsBack, storedRecords } from './record-run.ts';
+import { type QueueSlice, queueSlice, runsOf, tableRows, damagedBehind, DamagedRows } from './scan.ts';
 import { RowCheckpoints, canonicalRows } from './row-checkpoints.ts';
 import { DamagedRow } from './checksum.ts';
 import { decodeRow } from './row-codec.ts';
@@ -113,16 +95,16 @@ export class StoreReader implements RowReader {
   }
 
   /** The bytes of one record as they are stored, checked; `undefined` when it was pruned. Throws `DamagedRecord`. */
-  record(lsn: number): Buffer | undefined {
-    const record = this.level.getSync(logKey(lsn));
+  async record(lsn: number): Promise<Buffer | undefined> {
+    const record = await recordAt(this.level, lsn);
     if (record) checkRecord(lsn, record);
     return record;
   }
 
   /** As `record`, decoded. */
-  entry(lsn: number): LogEntry | undefined {
-    const record = this.record(lsn);
-    return record && decodeRecord(lsn, record);
+  async entry(lsn: number): Promise<LogEntry | undefined> {
+    const record = await this.record(lsn);
+    return record && decodeWholeRecord(lsn, record);
   }
 
   /** The records below `beforeLsn`, the newest first, in runs small enough to be read in one turn of the loop. */

@@ -69,7 +69,7 @@ test('a checkpoint that is kept elsewhere is in the log, and has no mark here, w
   const { lastLsn } = relay.store;
   const taken = { throughLsn: lastLsn, rows: 3, rowsHash: sha256Hex('rows'), dueHash: sha256Hex('due') };
   await relay.engine.logRetention.vouch(taken, relay.clock.nowMs);
-  expect(relay.store.entry(lastLsn + 1)?.event).toMatchObject({ type: 'CheckpointTaken', ...taken });
+  expect((await relay.store.entry(lastLsn + 1))?.event).toMatchObject({ type: 'CheckpointTaken', ...taken });
   expect(await marksOf(relay)).toEqual([]);
 });
 

@@ -84,7 +84,7 @@ test('one request looks at so many records and says where to go on', async () =>
   async function* read(fromLsn: number): AsyncGenerator<LogEntry> {
     for (let lsn = fromLsn; lsn <= 100_000; lsn++) yield { lsn, event };
   }
-  const log: LogBack = { firstLsn: 1, lastLsn: 100_000, readBack, read, entry: (lsn) => ({ lsn, event }) };
+  const log: LogBack = { firstLsn: 1, lastLsn: 100_000, readBack, read, entry: async (lsn) => ({ lsn, event }) };
   const page = await searchLog({ ...EVERYTHING, type: 'Nothing' }, optionsOf(log));
   expect(page).toEqual({ events: [], searched_down_to: 80_001, searched_down_at: 5, log_position: 100_000 });
   expect(runs).toBeLessThanOrEqual(100);
