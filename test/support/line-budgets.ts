@@ -33,8 +33,8 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/protocol': 3050,
   'src/relay': 370,
   'src/relay/auth': 1130,
-  'src/relay/core': 3950,
-  'src/relay/engine': 2730,
+  'src/relay/core': 3980,
+  'src/relay/engine': 2760,
   'src/relay/http': 2880,
   'src/relay/image': 1350,
   'src/relay/jobs': 990,
@@ -42,8 +42,8 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/replay': 3760,
   'src/relay/serve': 730,
   'src/relay/shared-log': 5200,
-  'src/relay/standby': 750,
-  'src/relay/store': 7170,
+  'src/relay/standby': 760,
+  'src/relay/store': 7300,
   'src/web': 5220,
   'test/browser': 2440,
   'test/control': 760,
@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 8720,
   'test/unit/cli': 8780,
   'test/unit/host': 17840,
-  'test/unit/relay': 19240,
+  'test/unit/relay': 19340,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 88710,
-  test: 104320,
+  src: 88910,
+  test: 104410,
   'bench scripts': 12640,
 };

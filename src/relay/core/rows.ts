@@ -244,8 +244,35 @@ interface TableChange<T extends TableName> {
   leavesPayload?: true;
 }
 
+/**
+ * Thrown by a synchronous read of a row that must be looked for on the disk first. Nothing of the decision that met it
+ * is kept: it is made again after the look (`afterLooks`).
+ */
+export class LookFirst extends Error {
+  /** Resolves when the same read has an answer. */
+  readonly look: () => Promise<void>;
+
+  constructor(what: string, look: () => Promise<void>) {
+    super(`${what} must be looked for first`);
+    this.look = look;
+  }
+}
+
+/** Makes a decision, and makes it again after each look that it needs: what it waits for is to be asked anew too. */
+export async function afterLooks<T>(decide: () => T | Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await decide();
+    } catch (error) {
+      if (!(error instanceof LookFirst)) throw error;
+      await error.look();
+    }
+  }
+}
+
 /** The rows as they stand before an event. */
 export interface RowReader {
+  /** Throws `LookFirst` where a store has to look for the row. */
   get<T extends TableName>(table: T, key: string): Tables[T] | undefined;
 }
 

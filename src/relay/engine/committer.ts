@@ -10,12 +10,21 @@
  *   - batches are published, and their requests answered, in their order and when they are durable;
  *   - after the first failed batch nothing is admitted, answered or written again (fail-stop);
  *   - an admission is reduced whole before anything of it is kept. A throw there ends the relay as a failed batch does,
- *     except for `BrokenQueue`: the rows of one queue are at fault, and the caller learns that nothing was admitted.
+ *     except for `BrokenQueue` (the rows of one queue are at fault), `DamagedRow` and `LookFirst`: the caller learns
+ *     that nothing was admitted.
  */
 import { BrokenQueue, type Decided, type FactSource, type Refusal, queueOf } from '../core/decision.ts';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
-import { type QueueRow, type RowChange, type RowReader, type TableName, type Tables, rowKey } from '../core/rows.ts';
+import {
+  LookFirst,
+  type QueueRow,
+  type RowChange,
+  type RowReader,
+  type TableName,
+  type Tables,
+  rowKey,
+} from '../core/rows.ts';
 import type { Payload } from '../store/durable-log.ts';
 import type { Encoding } from '../store/encoding.ts';
 import type { RelayStore } from '../store/relay-store.ts';
@@ -126,7 +135,7 @@ export class Committer implements FactSource {
 
   /**
    * Adds decided events to the open batch, in their order. Synchronous; durable later. Throws `StoreFailed`, and
-   * `BrokenQueue` or `DamagedRow` when nothing of them was added.
+   * `BrokenQueue`, `DamagedRow` or `LookFirst` when nothing of them was added.
    */
   admit(events: readonly RelayEvent[], payloads: readonly Payload[] = []): void {
     this.assertWorking();
@@ -199,7 +208,8 @@ export class Committer implements FactSource {
       return this.#reduced(events);
     } catch (error) {
       if (error instanceof BrokenQueue) this.#options.broken(error);
-      throw error instanceof BrokenQueue || error instanceof DamagedRow ? error : this.#fail(error);
+      const isOfRows = error instanceof BrokenQueue || error instanceof DamagedRow || error instanceof LookFirst;
+      throw isOfRows ? error : this.#fail(error);
     }
   }
 

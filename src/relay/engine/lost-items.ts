@@ -3,7 +3,7 @@
  * queue and the dedup rows, a new epoch begins, and its sender pushes it again ("Restore and doubt", rule 4).
  */
 import type { Epoch } from '../../protocol/epoch.ts';
-import { type QueueRow, rowKey } from '../core/rows.ts';
+import { type QueueRow, afterLooks, rowKey } from '../core/rows.ts';
 import type { WireDamage } from '../store/wire-check.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { isRowFault } from './queues.ts';
@@ -110,15 +110,19 @@ export class LostItemCommands {
   async report(command: ReportLostItem): Promise<boolean> {
     const { committer, queues } = this.#parts;
     const { targetPubkey } = command;
-    for (let wait = queues.waitFor([targetPubkey]); wait; wait = queues.waitFor([targetPubkey])) await wait;
-    const decision = decideLostItem(command, committer);
-    await committer.answer(decision);
+    const decision = await afterLooks(async () => {
+      for (let wait = queues.waitFor([targetPubkey]); wait; wait = queues.waitFor([targetPubkey])) await wait;
+      const decided = decideLostItem(command, committer);
+      committer.admit(decided.events);
+      return decided;
+    });
+    await committer.durable();
     return decision.events.length > 0;
   }
 
   /** The row of an item that waits; `undefined` when it is gone. Throws `DamagedRow`. */
-  queued(target: PublicKey, seq: number): QueueRow | undefined {
-    return this.#parts.committer.get('queue', rowKey.queue(target, seq));
+  queued(target: PublicKey, seq: number): Promise<QueueRow | undefined> {
+    return afterLooks(() => this.#parts.committer.get('queue', rowKey.queue(target, seq)));
   }
 
   /** Puts wire bytes back at the places of their items; durable when it resolves. */
@@ -141,7 +145,7 @@ export function repairedPayload({ row: { payloadTarget, payloadSeq }, wire }: Re
 
 interface Copies {
   /** The row of an item that waits; `undefined` when it is gone. */
-  queued: (target: PublicKey, seq: number) => QueueRow | undefined;
+  queued: (target: PublicKey, seq: number) => Promise<QueueRow | undefined>;
   /** The wire bytes of rows, as another copy has them. */
   wireBytes: (rows: readonly QueueRow[]) => Promise<(Buffer | undefined)[]>;
   /** Puts wire bytes back at the places of their items. */
@@ -157,7 +161,11 @@ export async function repairFromCopies(
   places: readonly ItemPlace[],
   { queued, wireBytes, repair }: Copies,
 ): Promise<{ repaired: number; left: QueueRow[] }> {
-  const rows = places.flatMap(({ targetPubkey, seq }) => queued(targetPubkey, seq) ?? []);
+  const rows: QueueRow[] = [];
+  for (const { targetPubkey, seq } of places) {
+    const row = await queued(targetPubkey, seq);
+    if (row) rows.push(row);
+  }
   if (rows.length === 0) return { repaired: 0, left: [] };
   const wires = await wireBytes(rows).catch(() => undefined);
   if (!wires) return { repaired: 0, left: [] };

@@ -26,7 +26,7 @@ import type { EngineParts } from './parts.ts';
 import { isRowFault } from './queues.ts';
 import { TimeSlice } from './time-slice.ts';
 import type { ItemId } from '../../protocol/names.ts';
-import { type RowReader, rowKey } from '../core/rows.ts';
+import { LookFirst, type RowReader, afterLooks, rowKey } from '../core/rows.ts';
 
 export interface Pushed<T> {
   type: 'Pushed';
@@ -68,19 +68,24 @@ export class Pushes {
   }
 
   async #pushOne(command: PushItem, asked: { places: number }): Promise<PushOutcome | Refusal> {
-    try {
-      const { itemId } = command.item;
-      const obstacle = () => this.#obstacle(command) ?? this.#wide.pendingFor(itemId);
-      for (let wait = obstacle(); wait; wait = obstacle()) await wait;
-      const keys = this.#knownKeys(command);
-      const isTooMuch = asked.places > 0 && keys.charged > 0 && asked.places + keys.charged > CHARGED_PLACES_MAX;
-      if (isTooMuch) return { type: 'ItemRejected', rejection: 'quota:places' };
-      asked.places += keys.charged;
-      if (keys.asked <= KNOWN_ROWS_ASKED_MAX) return this.#decide(command, keys);
-      return await this.#wide.inTurn(itemId, () => this.#pushWide(command));
-    } catch (error) {
-      if (!isRowFault(error)) throw error;
-      return { type: 'ItemRejected', rejection: 'target unavailable' };
+    const { itemId } = command.item;
+    const obstacle = () => this.#obstacle(command) ?? this.#wide.pendingFor(itemId);
+    for (let places = 0; ; ) {
+      try {
+        for (let wait = obstacle(); wait; wait = obstacle()) await wait;
+        const keys = this.#knownKeys(command);
+        const others = asked.places - places;
+        const isTooMuch = others > 0 && keys.charged > 0 && others + keys.charged > CHARGED_PLACES_MAX;
+        if (isTooMuch) return { type: 'ItemRejected', rejection: 'quota:places' };
+        places = keys.charged;
+        asked.places = others + places;
+        if (keys.asked <= KNOWN_ROWS_ASKED_MAX) return this.#decide(command, keys);
+        return await this.#wide.inTurn(itemId, () => this.#pushWide(command));
+      } catch (error) {
+        if (error instanceof LookFirst) await error.look();
+        else if (isRowFault(error)) return { type: 'ItemRejected', rejection: 'target unavailable' };
+        else throw error;
+      }
     }
   }
 
@@ -88,11 +93,15 @@ export class Pushes {
   async #pushWide(command: PushItem): Promise<PushOutcome | Refusal> {
     let keys = this.#knownKeys(command);
     while (keys.asked <= KNOWN_ROWS_SEARCHED_MAX) {
-      const found = await this.#wide.find(command, keys);
-      for (let wait = this.#obstacle(command); wait; wait = this.#obstacle(command)) await wait;
-      const now = this.#knownKeys(command);
-      if (haveSameKeys(keys, now)) return this.#decide(command, now, found);
-      keys = now;
+      const searched = keys;
+      const found = await this.#wide.find(command, searched);
+      const decided = await afterLooks(async () => {
+        for (let wait = this.#obstacle(command); wait; wait = this.#obstacle(command)) await wait;
+        const now = this.#knownKeys(command);
+        return haveSameKeys(searched, now) ? this.#decide(command, now, found) : now;
+      });
+      if ('type' in decided) return decided;
+      keys = decided;
     }
     return this.#decide(command, keys);
   }

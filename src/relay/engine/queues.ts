@@ -23,6 +23,7 @@ import { MOVED_AT_ONCE, decideMove } from '../core/decide-rotation.ts';
 import { BrokenQueue, type Refusal, refusal, targetRow } from '../core/decision.ts';
 import type { RelayEvent } from '../core/event.ts';
 import { type IndexedItem, QueueIndex } from '../core/queue-index.ts';
+import { afterLooks } from '../core/rows.ts';
 import { DamagedRow } from '../store/checksum.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { type Committer, StoreFailed } from './committer.ts';
@@ -192,7 +193,8 @@ export class Queues {
       const move = committer.get('move', oldPubkey);
       if (!move) break;
       const fromSeqs = seqs.splice(0, batch.size);
-      batch.run(() => committer.admit(decideMove({ type: 'MoveItems', oldPubkey, fromSeqs, nowMs }, move).events));
+      const { events } = decideMove({ type: 'MoveItems', oldPubkey, fromSeqs, nowMs }, move);
+      await afterLooks(() => batch.run(() => committer.admit(events)));
       after = fromSeqs.at(-1) ?? after;
       if (slice.isOver) await slice.pause();
     }

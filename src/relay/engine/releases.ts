@@ -14,6 +14,7 @@ import type { AckItems, ExpireItems } from '../core/command.ts';
 import type { AckOutcome, Refusal } from '../core/decision.ts';
 import type { RelayEvent } from '../core/event.ts';
 import type { Released } from '../core/queue-index.ts';
+import { afterLooks } from '../core/rows.ts';
 import type { EngineParts } from './parts.ts';
 import { brokenQueueRefusal, isBrokenQueue } from './queues.ts';
 import { AdaptiveBatch, TimeSlice } from './time-slice.ts';
@@ -44,19 +45,21 @@ export class Acks {
 
   async ack(command: AckItems): Promise<AckOutcome | Refusal> {
     try {
-      return await this.#ack(command);
+      const done = { deleted: 0 };
+      return await afterLooks(() => this.#ack(command, done));
     } catch (error) {
       if (!isBrokenQueue(error)) throw error;
       return this.#parts.committer.answer(brokenQueueRefusal());
     }
   }
 
-  async #ack(command: AckItems): Promise<AckOutcome | Refusal> {
+  /** `done`: what earlier steps released. */
+  async #ack(command: AckItems, done: { deleted: number }): Promise<AckOutcome | Refusal> {
     const { committer, queues, monotonicMs } = this.#parts;
     const { targetPubkey, through, nowMs } = command;
     const slice = new TimeSlice(monotonicMs);
     const batch = new AdaptiveBatch(EXTENDED_AT_ONCE, monotonicMs);
-    for (let deleted = 0; ; ) {
+    for (;;) {
       await queues.migrated(targetPubkey);
       if (committer.isFull) {
         await committer.room();
@@ -79,9 +82,9 @@ export class Acks {
       // In one admission: where the queue is at fault, a retried ack must not extend the same items again and again.
       batch.run(() => committer.admit([...this.#extended(targetPubkey, late, nowMs), ...decision.events]));
       const { outcome } = decision;
-      deleted += outcome.deleted;
+      done.deleted += outcome.deleted;
       if (decision.events.length === 0 || outcome.ackedThrough >= through) {
-        return committer.answer({ ...decision, events: [], outcome: { ...outcome, deleted } });
+        return committer.answer({ ...decision, events: [], outcome: { ...outcome, ...done } });
       }
       if (slice.isOver) await slice.pause();
     }
@@ -159,7 +162,7 @@ export class Expiry {
       while (left.length > 0) {
         if (timeSlice.isOver) await timeSlice.pause();
         const slice = { ...command, seqs: left.splice(0, batch.size) };
-        const isExpired = await this.#expireSlice(slice, batch);
+        const isExpired = await afterLooks(() => this.#expireSlice(slice, batch));
         isDone &&= isExpired;
       }
       return isDone;

@@ -34,7 +34,7 @@ interface Queued {
 /** The places of items, as the rows have them. */
 interface ItemPositions {
   /** Says whether an item waits at this position. */
-  isWaiting: (target: PublicKey, seq: number) => boolean;
+  isWaiting: (target: PublicKey, seq: number) => boolean | Promise<boolean>;
   /**
    * Returns where an accepted item was last queued, and the record that accepted it; `undefined` when that is
    * forgotten.
@@ -50,8 +50,8 @@ export interface TraceOptions extends LogSearchOptions, ItemPositions {
 
 export function itemPositions(engine: Engine, store: RelayStore): ItemPositions {
   return {
-    isWaiting: (target, seq) =>
-      seq > engine.head(target).ackedThrough && store.get('queue', rowKey.queue(target, seq)) !== undefined,
+    isWaiting: async (target, seq) =>
+      seq > engine.head(target).ackedThrough && (await store.queueRow(target, seq)) !== undefined,
     queuedAt: (sender, target, itemId) => {
       const row = store.get('dedup', rowKey.dedup(sender, target, itemId));
       return row && { target: row.queuedTarget, seq: row.queuedSeq, lsn: row.lsn };
@@ -152,9 +152,9 @@ async function isAtItsPosition(
 ): Promise<boolean> {
   const { hostPubkey, seq } = life.target;
   const { senderPubkey, itemId } = life.accepted;
-  if (isWaiting(hostPubkey, seq)) return true;
+  if (await isWaiting(hostPubkey, seq)) return true;
   const queued = queuedAt(senderPubkey, hostPubkey, itemId);
-  if (queued?.lsn !== lsn || !isWaiting(queued.target, queued.seq)) return false;
+  if (queued?.lsn !== lsn || !(await isWaiting(queued.target, queued.seq))) return false;
   const moves: LogEntry[] = [];
   let position: Queued = { target: hostPubkey, seq };
   while (position.target !== queued.target) {

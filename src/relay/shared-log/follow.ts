@@ -5,6 +5,7 @@
 import type { LogEntry, RelayEvent } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import { afterLooks } from '../core/rows.ts';
 import { OverlaidRows } from '../engine/open-batch.ts';
 import type { Payload } from '../store/durable-log.ts';
 import { payloadKey } from '../store/keys.ts';
@@ -66,7 +67,7 @@ async function applyBatch({ log, store, view }: FollowParts, batch: FollowedBatc
   if (batch.no !== view.no + 1 || batch.firstLsn !== store.lastLsn + 1) throw new ViewTooOld(view.no + 1);
   const entries = batch.records.map((record, at) => decoded(batch.firstLsn + at, record));
   const { forgotten, collected } = decodeShared(batch.shared);
-  const changes = reducedAll(store, entries);
+  const changes = await afterLooks(() => reducedAll(store, entries));
   const payloads = await storedPayloads(log, view.logId, entries);
   await view.follows(batch, () =>
     store.append({ entries, changes, payloads, collected, forgotten, node: { lacksParts: () => true } }),

@@ -2,7 +2,6 @@
  * The view of a standby, as its backups and its scrub use it: it is read between two batches, so that it is always one
  * that the leader had, and made whole from the log. Only the relay that leads says that an item is lost.
  */
-import type { PublicKey } from '../../protocol/public-key.ts';
 import { type QueueRow, rowKey } from '../core/rows.ts';
 import {
   type ItemPlace,
@@ -74,13 +73,13 @@ export class StandbyStore {
     const { log, onRepaired, onMissing } = this.#options;
     const { store, log: viewLog } = this.#present;
     const { repaired, left } = await repairFromCopies(places, {
-      queued: (target, seq) => queuedIn(store, target, seq),
+      queued: (target, seq) => store.queueRow(target, seq),
       wireBytes: (rows) => log.payloads(viewLog.logId, rows.map(placeOf)),
       repair: (items) => this.#repair(items),
     });
     if (repaired > 0) onRepaired(repaired, foundBy);
     // What was acked since is gone from the view by now, or soon.
-    const missing = left.filter((row) => queuedIn(store, row.targetPubkey, row.seq) !== undefined);
+    const missing = await stillQueued(store, left, (row) => row);
     if (missing.length > 0) onMissing(missing.length, foundBy);
     return 0;
   }
@@ -103,7 +102,7 @@ export class StandbyStore {
   async #repair(items: readonly RepairedItem[]): Promise<void> {
     const { log, store } = this.#present;
     await log.between(async () => {
-      const waiting = items.filter(({ row }) => queuedIn(store, row.targetPubkey, row.seq) !== undefined);
+      const waiting = await stillQueued(store, items, ({ row }) => row);
       if (waiting.length === 0) return;
       const node = { repaired: waiting.map(repairedPayload) };
       await store.append({ entries: [], changes: [], payloads: [], node });
@@ -121,6 +120,12 @@ export class StandbyStore {
   }
 }
 
-function queuedIn(store: RelayStore, target: PublicKey, seq: number): QueueRow | undefined {
-  return store.get('queue', rowKey.queue(target, seq));
+/** Those of `all` whose row is still in the store. */
+async function stillQueued<T>(store: RelayStore, all: readonly T[], rowOf: (one: T) => QueueRow): Promise<T[]> {
+  const queued: T[] = [];
+  for (const one of all) {
+    const { targetPubkey, seq } = rowOf(one);
+    if (await store.queueRow(targetPubkey, seq)) queued.push(one);
+  }
+  return queued;
 }

@@ -6,7 +6,9 @@
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { LogEntry } from '../core/event.ts';
 import {
+  afterLooks,
   type EnrolmentRow,
+  LookFirst,
   type QueueRow,
   type RowChange,
   type RowReader,
@@ -19,6 +21,7 @@ import {
 import { PREFIX, REPLAYED_TABLES, firstKeyOf, payloadKey, prefixRange, queueKey, rowKeyBytes, seqOf } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
 import { DueIndex } from './due.ts';
+import { FoundRuns } from './found-runs.ts';
 import { checkRecord, decodeRecord, decodeWholeRecord } from './record.ts';
 import { recordAt, recordRunsBack, storedRecords } from './record-run.ts';
 import { type QueueSlice, queueSlice, runsOf, tableRows, damagedBehind, DamagedRows } from './scan.ts';
@@ -43,6 +46,8 @@ export class StoreReader implements RowReader {
   readonly due: DueIndex;
   /** Only the store writes to it. */
   readonly level: Level;
+  /** Where queue rows lie, as far as it was looked for. */
+  protected readonly foundRuns = new FoundRuns();
   protected bounds: LogBounds;
   #snapshots = 0;
 
@@ -74,11 +79,18 @@ export class StoreReader implements RowReader {
     return this.bounds.pruned;
   }
 
-  /** Throws `DamagedRow`. */
+  /** Throws `DamagedRow`; and `LookFirst` for a queue row that may be in a run of which nobody knows here. */
   get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
     const stored = rowKeyBytes(table, key);
     const value = this.level.getSync(stored);
-    return value && this.#row(table, stored, value, key);
+    if (value) return this.#row(table, stored, value, key);
+    if (table === 'queue') this.#requireLook(firstKeyOf(stored), seqOf(stored));
+    return undefined;
+  }
+
+  /** The row of an item, wherever it lies. Throws `DamagedRow`. */
+  queueRow(target: PublicKey, seq: number): Promise<QueueRow | undefined> {
+    return afterLooks(() => this.get('queue', rowKey.queue(target, seq)));
   }
 
   hasPayload(row: QueueRow): boolean {
@@ -226,6 +238,20 @@ export class StoreReader implements RowReader {
 
   async close(): Promise<void> {
     await this.level.close();
+  }
+
+  /** Returns when it is known that the row is nowhere. Throws `LookFirst`. */
+  #requireLook(target: PublicKey, seq: number): void {
+    if (this.foundRuns.boundOf(target, seq) !== undefined) return;
+    throw new LookFirst(`the queue row at seq ${seq}`, () => this.#look(target, seq));
+  }
+
+  /** Finds the run that holds the row, if any does: the first at or behind it. */
+  async #look(target: PublicKey, seq: number): Promise<void> {
+    const range = { gte: queueKey(target, seq), lte: queueKey(target, Number.MAX_SAFE_INTEGER), limit: 1 };
+    const [bound] = await this.level.keys({ ...range, fillCache: false }).all();
+    if (bound) this.foundRuns.note(target, seq, seqOf(bound));
+    else this.foundRuns.noteEnd(target, seq);
   }
 
   /** As `decodeRow`; a damaged row is noted. */

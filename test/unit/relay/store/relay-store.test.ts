@@ -292,7 +292,7 @@ test('an item that is lost takes its wire bytes with it', async () => {
     atMs: NOON_MS,
   });
   expect(await level.get(payloadKey(bob.key, 100))).toBeUndefined();
-  expect(store.get('queue', `${bob.key}100`)).toBeUndefined();
+  expect(await store.queueRow(bob.key, 100)).toBeUndefined();
 });
 
 test('an ack deletes nothing by itself', async () => {
