@@ -12,7 +12,7 @@ import { canonicalBytes } from './canonical-json.ts';
 import { DELIVERY_STATES } from './documents.ts';
 import { verifySignature } from './ed25519.ts';
 import { ITEM_ID_CHARACTERS_MAX, type ItemId, parseMessageId, parseReceiptId } from './names.ts';
-import { type PublicKey, parsePublicKey } from './public-key.ts';
+import { PUBLIC_KEY_BYTES, type PublicKey, parsePublicKey, publicKeyFromBytes } from './public-key.ts';
 
 /** The kinds of items that a host may push. DO NOT CHANGE: stored. */
 export const PUSHED_KINDS = ['envelope', 'receipt'] as const;
@@ -75,8 +75,11 @@ export interface ItemBounds {
   itemBytesMax: number;
 }
 
-/** The item, or `undefined` when it is malformed: a wrong type, a missing member, a bad id, key or encoding. */
-export function parsePushedItem(value: unknown, bounds: ItemBounds): PushedItem | undefined {
+/**
+ * The item, or `undefined` when it is malformed: a wrong type, a missing member, a bad id, key or encoding. In JSON the
+ * keys and wire bytes are base64, in the binary form (`readPush`) they are bytes.
+ */
+export function parsePushedItem(value: unknown, bounds: ItemBounds, isBinary = false): PushedItem | undefined {
   if (!isObject(value)) return undefined;
   const { kind, item_id: itemIdText, targets: targetValues } = value;
   if (kind !== 'envelope' && kind !== 'receipt') return undefined;
@@ -85,7 +88,8 @@ export function parsePushedItem(value: unknown, bounds: ItemBounds): PushedItem 
   if (itemId === undefined || !Array.isArray(targetValues) || targetValues.length === 0) return undefined;
   const targets: PushedTarget[] = [];
   for (const targetValue of (targetValues as unknown[]).slice(0, bounds.targetsMax + 1)) {
-    const target = parseTarget(targetValue, bounds.itemBytesMax);
+    if (!isObject(targetValue)) return undefined;
+    const target = (isBinary ? binaryTarget : jsonTarget)(targetValue, bounds.itemBytesMax);
     if (!target) return undefined;
     targets.push(target);
   }
@@ -98,8 +102,7 @@ export function itemIdToEcho(value: unknown): string | null {
   return typeof itemId === 'string' && itemId.length <= ITEM_ID_CHARACTERS_MAX && itemId.isWellFormed() ? itemId : null;
 }
 
-function parseTarget(value: unknown, itemBytesMax: number): PushedTarget | undefined {
-  if (!isObject(value)) return undefined;
+function jsonTarget(value: Record<string, unknown>, itemBytesMax: number): PushedTarget | undefined {
   const { host_pubkey: hostPubkeyText, wire_b64: wireText } = value;
   const hostPubkey = parsePublicKey(hostPubkeyText);
   if (!hostPubkey || typeof wireText !== 'string') return undefined;
@@ -107,6 +110,14 @@ function parseTarget(value: unknown, itemBytesMax: number): PushedTarget | undef
   if (bytesAtLeast > itemBytesMax) return { hostPubkey, wire: NO_BYTES, wireHash: NO_BYTES_HASH, bytes: bytesAtLeast };
   const wire = decodeBase64(wireText);
   return wire && { hostPubkey, wire, wireHash: sha256Hex(wire), bytes: wire.length };
+}
+
+function binaryTarget({ host_pubkey: key, wire }: Record<string, unknown>, bytesMax: number): PushedTarget | undefined {
+  if (!Buffer.isBuffer(key) || key.length !== PUBLIC_KEY_BYTES || !Buffer.isBuffer(wire)) return undefined;
+  const hostPubkey = publicKeyFromBytes(key);
+  const bytes = wire.length;
+  if (bytes > bytesMax) return { hostPubkey, wire: NO_BYTES, wireHash: NO_BYTES_HASH, bytes };
+  return { hostPubkey, wire, wireHash: sha256Hex(wire), bytes };
 }
 
 export type EnvelopeVerdict = 'sealed' | 'not sealed' | 'id mismatch';
@@ -289,13 +300,14 @@ function isFilled(object: Record<string, unknown>, name: string): boolean {
  * An item of a page up to the base64 of its wire bytes, behind which `PULLED_ITEM_TAIL` stands. Ids, kinds and keys are
  * ASCII without quotes or backslashes, by the patterns that they passed when they were stored.
  */
-export function pulledItemHead({ seq, kind, itemId, senderPubkey }: PulledItem): string {
+export function pulledItemHead({ seq, kind, itemId, senderPubkey }: ItemHead): string {
   return `{"seq":${seq},"kind":"${kind}","item_id":"${itemId}","sender_pubkey":"${senderPubkey}","wire_b64":"`;
 }
 
 export const PULLED_ITEM_TAIL = '"}';
 
-interface PulledItem {
+/** The members of an item of a page but its wire bytes. */
+export interface ItemHead {
   seq: number;
   kind: ItemKind;
   itemId: ItemId;

@@ -30,7 +30,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/http': 2280,
   'src/lib': 2280,
   'src/library': 1510,
-  'src/protocol': 3050,
+  'src/protocol': 3370,
   'src/relay': 370,
   'src/relay/auth': 1130,
   'src/relay/core': 3980,
@@ -53,8 +53,8 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/postgres': 2090,
   'test/property': 3980,
   'test/spec': 6130,
-  'test/support': 19440,
-  'test/unit': 8720,
+  'test/support': 19610,
+  'test/unit': 9170,
   'test/unit/cli': 8780,
   'test/unit/host': 17840,
   'test/unit/relay': 19340,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 88910,
-  test: 104410,
+  src: 89230,
+  test: 105030,
   'bench scripts': 12640,
 };

@@ -9,11 +9,15 @@ import {
   type PushedItem,
 } from '../../../src/protocol/items.ts';
 import { isObject } from '../../../src/protocol/json.ts';
+import { inBinary } from '../../support/binary-form.ts';
 
 const BOUNDS: ItemBounds = { targetsMax: 64, itemBytesMax: 524_288 };
 
+/** Parses it in both forms, which give the same. */
 function parsePushedItem(value: unknown): PushedItem | undefined {
-  return parseBounded(value, BOUNDS);
+  const item = parseBounded(value, BOUNDS);
+  expect(parseBounded(inBinary(value), BOUNDS, true)).toEqual(item);
+  return item;
 }
 
 const KEY = '11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=';
@@ -61,6 +65,8 @@ describe('pushed items: from unknown JSON to typed values', () => {
     expect(large?.bytes).toBeGreaterThan(4);
     expect(large?.wire).toHaveLength(0);
     expect(parseBounded(ENVELOPE, { ...BOUNDS, itemBytesMax: 7 })?.targets[0]?.wire).toHaveLength(7);
+    const [inBytes] = parseBounded(inBinary(ENVELOPE), { ...BOUNDS, itemBytesMax: 6 }, true)?.targets ?? [];
+    expect(inBytes).toMatchObject({ bytes: 7, wire: Buffer.alloc(0) });
   });
 
   it('keeps the targets in order, the same one twice included: `duplicate target` is decided later', () => {
@@ -128,6 +134,18 @@ describe('pushed items: from unknown JSON to typed values', () => {
     ['url-safe bytes', withTarget({ wire_b64: '-_-_' })],
   ])('malformed: %s', (_why, item) => {
     expect(parsePushedItem(item)).toBeUndefined();
+  });
+
+  it('in the binary form neither a text nor base64 stands for bytes, and in JSON no bytes for a text', () => {
+    const target = { host_pubkey: Buffer.from(KEY, 'base64'), wire: Buffer.from('{}') };
+    const parse = (changes: object, isBinary = true): unknown =>
+      parseBounded({ ...ENVELOPE, targets: [{ ...target, ...changes }] }, BOUNDS, isBinary);
+    expect(parse({})).toMatchObject({ targets: [{ hostPubkey: KEY, bytes: 2 }] });
+    expect(parse({ host_pubkey: KEY })).toBeUndefined();
+    expect(parse({ wire: 'e30=' })).toBeUndefined();
+    expect(parse({ wire: undefined, wire_b64: 'e30=' })).toBeUndefined();
+    expect(parse({}, false)).toBeUndefined();
+    expect(parseBounded(ENVELOPE, BOUNDS, true)).toBeUndefined();
   });
 
   it('own members count, and not what a member called __proto__ would lend', () => {

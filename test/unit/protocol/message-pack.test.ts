@@ -1,0 +1,268 @@
+/** MessagePack as docs/protocol.md has it, "The binary form": read strictly, and written in the shortest forms. */
+import * as fc from 'fast-check';
+import { Packr } from 'msgpackr';
+import { describe, expect, it } from 'vitest';
+import { type JsonBounds, REQUEST_JSON_BOUNDS } from '../../../src/protocol/json.ts';
+import { BODY_BYTES_MAX } from '../../../src/protocol/limits.ts';
+import { type Packable, packed, packedBytes, readMessagePack } from '../../../src/protocol/message-pack.ts';
+import { packedLoosely, readPlainly } from '../../support/plain-message-pack.ts';
+import { share } from '../../support/thorough.ts';
+
+const WIDE: JsonBounds = { depthMax: 1000, valuesMax: 1_000_000, membersMax: 1_000_000 };
+
+function read(hex: string, bounds = WIDE): unknown {
+  return readMessagePack(Buffer.from(hex.replaceAll(' ', ''), 'hex'), bounds);
+}
+
+/** A head, and behind it nothing but zeros up to the largest body. */
+function largest(hex: string): Buffer {
+  const body = Buffer.alloc(BODY_BYTES_MAX);
+  Buffer.from(hex.replaceAll(' ', ''), 'hex').copy(body);
+  return body;
+}
+
+/** Returns what it read, and whether that took next to nothing. */
+function readAtOnce(bytes: Buffer, bounds: JsonBounds): { value: unknown; isCheap: boolean } {
+  const { heapUsed, external } = process.memoryUsage();
+  const { user } = process.cpuUsage();
+  const value = readMessagePack(bytes, bounds);
+  const isQuick = process.cpuUsage().user - user < 100_000;
+  const after = process.memoryUsage();
+  return { value, isCheap: isQuick && after.heapUsed + after.external - heapUsed - external < 32 << 20 };
+}
+
+const integer = fc.oneof(
+  fc.maxSafeInteger(),
+  fc.integer({ min: -40, max: 300 }),
+  fc.constantFrom(127, 128, 255, 256, 65_535, 65_536, 2 ** 32 - 1, 2 ** 32, 2 ** 53 - 1, -32, -33, -(2 ** 53 - 1)),
+);
+const name = fc.oneof(fc.constantFrom('items', '__proto__', 'constructor', ''), fc.string({ unit: 'binary' }));
+const { value: anyValue } = fc.letrec<{ value: Packable }>((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 4, withCrossShrink: true },
+    fc.constantFrom(null, true, false),
+    integer,
+    fc.string({ unit: 'binary', maxLength: 70 }),
+    fc.uint8Array({ maxLength: 300 }).map((bytes) => Buffer.from(bytes)),
+    fc.array(tie('value'), { maxLength: 20 }),
+    fc.dictionary(name, tie('value'), { maxKeys: 20, noNullPrototype: false }),
+  ),
+}));
+const choices = fc.infiniteStream(fc.nat()).map((stream) => (count: number) => Number(stream.next().value) % count);
+
+describe('MessagePack: what is read', () => {
+  it.each([
+    ['nil', 'c0', null],
+    ['false', 'c2', false],
+    ['true', 'c3', true],
+    ['an integer in the type', '7f', 127],
+    ['a negative integer in the type', 'e0', -32],
+    ['an integer of 8 bits that needs none', 'cc 01', 1],
+    ['an integer of 64 bits that needs 8', 'cf 00 00 00 00 00 00 00 ff', 255],
+    ['a signed integer of 16 bits', 'd1 ff 00', -256],
+    ['a signed integer of 64 bits', 'd3 ff ff ff ff ff ff ff fe', -2],
+    ['the largest integer', 'cf 00 1f ff ff ff ff ff ff', Number.MAX_SAFE_INTEGER],
+    ['the smallest integer', 'd3 ff e0 00 00 00 00 00 01', Number.MIN_SAFE_INTEGER],
+    ['an empty text', 'a0', ''],
+    ['a text of 8 bits that needs none', 'd9 01 61', 'a'],
+    ['a text of 32 bits that needs none', 'db 00 00 00 01 61', 'a'],
+    ['a text outside ASCII', 'a2 c3 a9', 'é'],
+    ['a byte order mark in a text', 'a3 ef bb bf', '\ufeff'],
+    ['empty bytes', 'c4 00', Buffer.alloc(0)],
+    ['bytes of 32 bits that need 8', 'c6 00 00 00 01 ff', Buffer.from([0xff])],
+    ['an array of 32 bits that needs none', 'dd 00 00 00 01 05', [5]],
+    ['a map of 16 bits that needs none', 'de 00 01 a1 61 05', { a: 5 }],
+  ])('%s', (_what, hex, value) => {
+    expect(read(hex)).toEqual(value);
+  });
+
+  it.each([
+    ['nothing', ''],
+    ['a byte behind the value', 'c0 c0'],
+    ['the type that is none', 'c1'],
+    ['an integer above 2^53 - 1', 'cf 00 20 00 00 00 00 00 00'],
+    ['one that rounds to it', 'cf 00 20 00 00 00 00 00 01'],
+    ['the largest of 64 bits', 'cf ff ff ff ff ff ff ff ff'],
+    ['an integer below -(2^53 - 1)', 'd3 ff e0 00 00 00 00 00 00'],
+    ['a float of 32 bits', 'ca 00 00 00 00'],
+    ['a float of 64 bits', 'cb 00 00 00 00 00 00 00 00'],
+    ['a time', 'd6 ff 00 00 00 00'],
+    ['an extension of one byte', 'd4 01 00'],
+    ['an extension with a length', 'c7 01 01 00'],
+    ['an overlong slash', 'a2 c0 af'],
+    ['a surrogate in UTF-8', 'a3 ed a0 80'],
+    ['a stray continuation byte', 'a1 80'],
+    ['a sequence cut short', 'a2 e2 82'],
+    ['Latin-1', 'a1 e9'],
+    ['Latin-1 in a long text', `d9 80 e9 ${'61'.repeat(127)}`],
+    ['Latin-1 in a key', '81 a1 e9 00'],
+    ['a key twice', '82 a1 61 01 a1 61 02'],
+    ['a key twice in other forms', '82 a1 61 01 d9 01 61 02'],
+    ['__proto__ twice', '82 a9 5f 5f 70 72 6f 74 6f 5f 5f 00 a9 5f 5f 70 72 6f 74 6f 5f 5f 00'],
+    ['a number for a key', '81 05 00'],
+    ['bytes for a key', '81 c4 01 61 00'],
+    ['nil for a key', '81 c0 00'],
+    ['a map without its value', '81 a1 61'],
+    ['an array without its element', '92 01'],
+    ['a text cut short', 'a3 61 62'],
+    ['bytes cut short', 'c4 03 61 62'],
+    ['a length cut short', 'db 00 00 00'],
+  ])('refuses %s', (_what, hex) => {
+    expect(read(hex)).toBeUndefined();
+    expect(readPlainly(Buffer.from(hex.replaceAll(' ', ''), 'hex'), WIDE)).toBeUndefined();
+  });
+
+  it('takes a member called __proto__ as a member', () => {
+    const value = read('81 a9 5f 5f 70 72 6f 74 6f 5f 5f 81 a7 69 73 41 64 6d 69 6e c3') as { isAdmin?: unknown };
+    expect(Object.keys(value)).toEqual(['__proto__']);
+    expect(value.isAdmin).toBeUndefined();
+    expect(({} as { isAdmin?: unknown }).isAdmin).toBeUndefined();
+  });
+
+  it('property: of every value in every form, the value', () => {
+    fc.assert(
+      fc.property(anyValue, choices, (value, choose) => {
+        const bytes = packedLoosely(value, choose);
+        expect(readMessagePack(bytes, WIDE)).toEqual(value);
+        expect(readPlainly(bytes, WIDE)).toEqual(value);
+      }),
+      { numRuns: share(8000) },
+    );
+  });
+
+  it('property: of altered and cut bytes, what a plain reader makes of them', () => {
+    let refused = 0;
+    const altered = fc.tuple(anyValue, choices, fc.array(fc.tuple(fc.nat(), fc.nat(255)), { maxLength: 3 }), fc.nat());
+    fc.assert(
+      fc.property(altered, ([value, choose, changes, cut]) => {
+        const bytes = packedLoosely(value, choose);
+        for (const [at, byte] of changes) bytes[at % bytes.length] = byte;
+        const left = cut % 3 === 0 ? bytes.subarray(0, cut % bytes.length) : bytes;
+        const expected = readPlainly(left, WIDE);
+        expect(readMessagePack(left, WIDE)).toEqual(expected);
+        refused += Number(expected === undefined);
+      }),
+      { numRuns: share(16_000) },
+    );
+    expect(refused).toBeGreaterThan(0);
+  });
+
+  it('property: of any bytes, what a plain reader makes of them', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 24 }), (bytes) => {
+        expect(readMessagePack(Buffer.from(bytes), WIDE)).toEqual(readPlainly(Buffer.from(bytes), WIDE));
+      }),
+      { numRuns: share(32_000) },
+    );
+  });
+});
+
+describe('MessagePack: what it costs is known before it is paid (attacks with lengths)', () => {
+  it.each([
+    ['an array of 2^32 values', largest('dd ff ff ff ff')],
+    ['an array of as many values as there are bytes', largest('dd 00 7f ff fb')],
+    ['a map of 2^32 members', largest('df ff ff ff ff')],
+    ['a map of 1,001 members', largest('de 03 e9')],
+    ['a text of 4 GiB', largest('db ff ff ff ff')],
+    ['bytes of 4 GiB', largest('c6 ff ff ff ff')],
+    ['8 MiB of arrays, each in the one before', Buffer.alloc(BODY_BYTES_MAX, 0x91)],
+    ['8 MiB of maps, each in the one before', Buffer.from('81a161'.repeat(BODY_BYTES_MAX / 3), 'hex')],
+    ['many small arrays', Buffer.concat([Buffer.from('dc8000', 'hex'), Buffer.alloc(2 * 0x8000, '9100', 'hex')])],
+  ])('refuses %s at once', (_what, bytes) => {
+    expect(readAtOnce(bytes, REQUEST_JSON_BOUNDS)).toEqual({ value: undefined, isCheap: true });
+  });
+
+  it('refuses more values than there are bytes before it reads the first', () => {
+    const array = readAtOnce(largest('dd 00 80 00 00'), { ...WIDE, valuesMax: Infinity });
+    expect(array).toEqual({ value: undefined, isCheap: true });
+    const members = Buffer.alloc(BODY_BYTES_MAX, 'df003fffffa0c0', 'hex');
+    expect(readAtOnce(members, { ...WIDE, membersMax: Infinity })).toEqual({ value: undefined, isCheap: true });
+  });
+
+  it.each([
+    [4, '93 01 02 03'],
+    [4, '83 a1 61 01 a1 62 02 a1 63 03'],
+    [3, '91 91 01'],
+    [2, '91 c4 01 ff'],
+  ])('counts %i values in %s', (valuesMax, hex) => {
+    expect(read(hex, { ...WIDE, valuesMax })).toBeDefined();
+    expect(read(hex, { ...WIDE, valuesMax: valuesMax - 1 })).toBeUndefined();
+  });
+
+  it.each([
+    [1, '91 01'],
+    [2, '81 a1 61 90'],
+    [3, '91 91 81 a1 61 01'],
+  ])('counts %i layers in %s', (depthMax, hex) => {
+    expect(read(hex, { ...WIDE, depthMax })).toBeDefined();
+    expect(read(hex, { ...WIDE, depthMax: depthMax - 1 })).toBeUndefined();
+  });
+
+  it('counts the members of each map alone', () => {
+    const bounds = { ...WIDE, membersMax: 2 };
+    expect(read('82 a1 61 82 a1 61 01 a1 62 02 a1 62 02', bounds)).toBeDefined();
+    expect(read('83 a1 61 01 a1 62 02 a1 63 03', bounds)).toBeUndefined();
+  });
+
+  it('property: within narrow bounds it takes what a plain reader that counts takes', () => {
+    const bounds = { depthMax: 3, valuesMax: 12, membersMax: 3 };
+    const taken = { yes: 0, no: 0 };
+    fc.assert(
+      fc.property(anyValue, choices, (value, choose) => {
+        const bytes = packedLoosely(value, choose);
+        const expected = readPlainly(bytes, bounds);
+        expect(readMessagePack(bytes, bounds)).toEqual(expected);
+        taken[expected === undefined ? 'no' : 'yes']++;
+      }),
+      { numRuns: share(4000) },
+    );
+    expect(Math.min(taken.yes, taken.no)).toBeGreaterThan(0);
+  });
+});
+
+describe('MessagePack: what is written', () => {
+  it.each([
+    [null, 'c0'],
+    [true, 'c3'],
+    [127, '7f'],
+    [128, 'cc80'],
+    [255, 'ccff'],
+    [256, 'cd0100'],
+    [65_536, 'ce00010000'],
+    [2 ** 32 - 1, 'ceffffffff'],
+    [2 ** 32, 'cf0000000100000000'],
+    [Number.MAX_SAFE_INTEGER, 'cf001fffffffffffff'],
+    ['', 'a0'],
+    ['é', 'a2c3a9'],
+    ['a'.repeat(31), `bf${'61'.repeat(31)}`],
+    ['a'.repeat(32), `d920${'61'.repeat(32)}`],
+    ['é'.repeat(128), `da0100${'c3a9'.repeat(128)}`],
+    [Buffer.alloc(0), 'c400'],
+    [Buffer.alloc(256, 0xff), `c50100${'ff'.repeat(256)}`],
+    [Array.from({ length: 15 }, () => 0), `9f${'00'.repeat(15)}`],
+    [Array.from({ length: 16 }, () => 0), `dc0010${'00'.repeat(16)}`],
+    [{}, '80'],
+    [{ b: 1, left_out: undefined, a: 2 }, '82a16201a16102'],
+  ])('value %#', (value, hex) => {
+    expect(packedBytes(value).toString('hex')).toBe(hex);
+  });
+
+  it.each([-1, 1.5, Number.NaN, Number.MAX_SAFE_INTEGER + 1])('refuses the number %d', (value) => {
+    expect(() => packed(value)).toThrow(RangeError);
+  });
+
+  it('property: in no form is it shorter, and another reader of MessagePack reads it', () => {
+    const other = new Packr({ useRecords: false, int64AsType: 'number' });
+    const nonNegative = anyValue.filter((value) => !/-\d/.test(JSON.stringify(value)));
+    fc.assert(
+      fc.property(nonNegative, choices, (value, choose) => {
+        const bytes = packedBytes(value);
+        expect(readMessagePack(bytes, WIDE)).toEqual(value);
+        expect(bytes.length).toBeLessThanOrEqual(packedLoosely(value, choose).length);
+        // It renames this one.
+        expect(bytes.includes('__proto__') ? value : other.unpack(bytes)).toEqual(value);
+      }),
+      { numRuns: share(4000) },
+    );
+  });
+});
