@@ -24,6 +24,7 @@ import { hopVectors, lanHopVectors } from './vectors/hop.ts';
 import { lanHelloVectors, lanPairingVectors } from './vectors/lan-pairing.ts';
 import { logProofVectors } from './vectors/log-proof.ts';
 import { CONVENTIONS } from './vectors/parties.ts';
+import { receiptTreeVectors } from './vectors/receipt-tree.ts';
 import { sessionVectors } from './vectors/session.ts';
 
 export const VECTOR_FOLDER = join(import.meta.dirname, '../test/vectors');
@@ -39,6 +40,7 @@ export async function vectorFiles(): Promise<Map<string, string>> {
     ['sender-list.json', senderListVectors()],
     ['envelope.json', await envelopeVectors()],
     ['accept-receipt.json', acceptVectors()],
+    ['receipt-tree.json', receiptTreeVectors()],
     ['delivery-receipt.json', deliveryReceiptVectors()],
     ['expiry-notice.json', expiryVectors()],
     ['rotation.json', rotationVectors()],

@@ -138,6 +138,7 @@ async function steps(): Promise<object[]> {
       relay_pubkey: relay.signer.publicKey,
       epoch: EPOCH,
       limits: DEFAULT_LIMITS,
+      receipts: ['tree'],
       version: VERSION,
     };
     return { ...fixed, now: session.nowMs };

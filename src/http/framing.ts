@@ -6,14 +6,14 @@
  * request past a proxy. So repeated framing headers and chunked bodies are refused, and the connection is closed.
  */
 import { type Hash, createHash, hash as hashOf } from 'node:crypto';
-import { EMPTY_BODY_HASH, HOP_HEADERS } from '../protocol/hop.ts';
+import { EMPTY_BODY_HASH, HOP_HEADERS, RECEIPTS_HEADER } from '../protocol/hop.ts';
 import type { Exchange, Reply, RequestHead } from './exchange.ts';
 import { problemReply } from './replies.ts';
 import type { Sha256Hex } from '../protocol/encodings.ts';
 import { Budget, type Claim, type Holder } from './budget.ts';
 
 /** Headers that may appear only once. */
-const ONCE = new Set(['content-length', 'transfer-encoding', 'host', ...Object.values(HOP_HEADERS)]);
+const ONCE = new Set(['content-length', 'transfer-encoding', 'host', ...Object.values(HOP_HEADERS), RECEIPTS_HEADER]);
 /** Visible ASCII without `#`. */
 const TARGET_PATTERN = /^\/[!"$-~]*$/;
 const LENGTH_PATTERN = /^(?:0|[1-9][0-9]{0,15})$/;

@@ -9,6 +9,7 @@ export { openCheckpoint, openNote, signCheckpoint, signNote } from '../protocol/
 export type { Checkpoint } from '../protocol/checkpoint.ts';
 export {
   acceptReceipt,
+  acceptTree,
   cloudKeyCertificate,
   deliveryReceipt,
   encKeyAdvertisement,
@@ -21,6 +22,7 @@ export {
 } from '../protocol/documents.ts';
 export type {
   AcceptReceipt,
+  AcceptTree,
   CloudKeyCertificate,
   DeliveryReceipt,
   DeliveryState,
@@ -37,6 +39,8 @@ export type { Epoch } from '../protocol/epoch.ts';
 export {
   HOP_HEADERS,
   HOP_SKEW_MAX_MS,
+  RECEIPTS_HEADER,
+  TREE_RECEIPTS,
   hopLanMessage,
   hopV1Message,
   hopV2Message,
@@ -65,3 +69,5 @@ export {
 } from '../protocol/public-key.ts';
 export { isAcceptablePoint } from '../protocol/acceptable-point.ts';
 export type { PublicKey } from '../protocol/public-key.ts';
+export { isReceiptSigned, receiptSignatureOf, receiptTree } from '../protocol/receipt-tree.ts';
+export type { ReceiptPlace, ReceiptSignature } from '../protocol/receipt-tree.ts';

@@ -105,6 +105,21 @@ export function acceptReceiptText(fields: Omit<AcceptReceipt, 'v' | 'type'>): st
   );
 }
 
+/**
+ * By this the relay signs all accept receipts of one answer at once: each is a leaf of the tree of this root, in its
+ * canonical form (receipt-tree.ts). It states nothing else.
+ */
+export interface AcceptTree {
+  v: 1;
+  type: 'relay-accept-tree';
+  relay_pubkey: PublicKey;
+  /** The number of receipts. */
+  size: number;
+  root_hash: Sha256Hex;
+}
+
+export const acceptTree = builderOf<AcceptTree>(1, 'relay-accept-tree');
+
 /** By this the relay tells the sender that an envelope expired before its target acked it. */
 export interface ExpiryNotice {
   v: 1;

@@ -18,6 +18,13 @@ export const HOP_HEADERS = {
   nonce: 'x-mail-nonce',
 } as const;
 
+/**
+ * By this header a push says how the relay may sign its receipts: each alone, or together (receipt-tree.ts). No hop
+ * covers it: a receipt is good in either form, so that nothing but time is lost where the header is lost on the way.
+ */
+export const RECEIPTS_HEADER = 'x-mail-receipts';
+export const TREE_RECEIPTS = 'tree';
+
 /** So far may `x-mail-ts` differ from the clock of the receiver. */
 export const HOP_SKEW_MAX_MS = 300_000;
 

@@ -103,6 +103,29 @@ export function consistencyProof(from: number, to: number, read: HashReader): Bu
   return proof.toReversed();
 }
 
+/**
+ * Every level of the tree over these hashes of leaves, from the leaves to the root: for a small tree of which all paths
+ * are wanted. The last hash of an odd level has no sibling and goes up as it is, which gives the tree of RFC 9162.
+ */
+export function treeLevels(leafHashes: readonly Buffer[]): (readonly Buffer[])[] {
+  const levels = [leafHashes];
+  for (let below = leafHashes; below.length > 1; ) {
+    const above: Buffer[] = [];
+    for (let at = 0; at < below.length; at += 2) {
+      const [left, right] = [below[at], below[at + 1]];
+      if (left) above.push(right ? nodeHash(left, right) : left);
+    }
+    levels.push(above);
+    below = above;
+  }
+  return levels;
+}
+
+/** The proof of `inclusionProof`, read off the levels of the tree. */
+export function pathIn(levels: readonly (readonly Buffer[])[], index: number): Buffer[] {
+  return levels.flatMap((level, height) => level[(index >>> height) ^ 1] ?? []);
+}
+
 export interface Inclusion {
   leafHash: Buffer;
   index: number;

@@ -1,6 +1,6 @@
 /** Query parameters and the headers of a signed hop, as JSON Schemas. */
 import Type from 'typebox';
-import { HOP_HEADERS, HOP_TIMESTAMP_PATTERN } from './hop.ts';
+import { HOP_HEADERS, HOP_TIMESTAMP_PATTERN, RECEIPTS_HEADER, TREE_RECEIPTS } from './hop.ts';
 import { WAIT_SECONDS_MAX } from './limits.ts';
 import type { HostName } from './names.ts';
 import type { PublicKey } from './public-key.ts';
@@ -64,6 +64,13 @@ export const LogEpochQuery = Type.Object({ epoch: OfEpoch });
 export const LogConsistencyQuery = Type.Object({ from: LogSize, to: LogSize, epoch: OfEpoch });
 
 export const LogProofQuery = Type.Object({ item_id: ItemIdText, target: KeyParameter });
+
+/** Any other value, and none, mean a signature each. */
+export const PushHeaders = Type.Object({
+  [RECEIPTS_HEADER]: Type.Optional(
+    Type.String({ description: `\`${TREE_RECEIPTS}\`: two receipts and more of the answer have one signature` }),
+  ),
+});
 
 const Timestamp = Type.String({
   pattern: HOP_TIMESTAMP_PATTERN,

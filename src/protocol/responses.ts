@@ -4,8 +4,10 @@
  * passes on, are left open.
  */
 import Type, { type TProperties, type TSchema } from 'typebox';
+import { base64Length } from './encodings.ts';
 import { ITEM_KINDS, ITEM_REJECTIONS } from './items.ts';
 import { CROWDED_NAME_ENROLMENTS } from './limits.ts';
+import { HASH_BYTES } from './merkle.ts';
 import { PROBLEMS, type ProblemCode } from './problem.ts';
 import {
   closed,
@@ -80,6 +82,9 @@ export const InfoResponse = closed({
   relay_pubkey: PublicKeyText,
   epoch: EpochText,
   limits: LimitsShape,
+  receipts: Type.Optional(
+    Type.Array(Type.String(), { description: 'how it signs receipts besides each alone, if a push asks for it' }),
+  ),
   version: Type.String({ minLength: 1, description: 'of the software' }),
   now: Time,
   you: Type.Optional(
@@ -114,13 +119,43 @@ export const AcceptReceiptShape = closed({
   at: Time,
 });
 
-export const ItemStored = closed({
+const STORED = {
   item_id: ItemIdText,
   status: Type.Enum(['accepted', 'duplicate']),
   targets: Type.Array(closed({ host_pubkey: PublicKeyText, seq: Seq }), { minItems: 1 }),
   accept: AcceptReceiptShape,
+};
+
+export const ItemStored = closed({
+  ...STORED,
   sig: Type.String({ ...Signature, description: "the relay's, over the RFC 8785 form of `accept`" }),
 });
+
+/** Receipts in one tree; a push has far fewer. */
+export const TREE_RECEIPTS_MAX = 65_536;
+const PATH_BYTES_MAX = HASH_BYTES * Math.log2(TREE_RECEIPTS_MAX);
+
+export const ReceiptPath = closed(
+  {
+    index: Type.Integer({ minimum: 0, maximum: TREE_RECEIPTS_MAX - 1, description: 'of the receipt in the tree' }),
+    path: Type.String({
+      minLength: base64Length(HASH_BYTES),
+      maxLength: base64Length(PATH_BYTES_MAX),
+      description: "base64 of the hashes of the RFC 9162 inclusion proof one behind another, the leaf's sibling first",
+    }),
+  },
+  'the way from the hash of `accept` to the root of `tree`',
+);
+
+export const AcceptTreeShape = closed({
+  v: Type.Literal(1),
+  type: Type.Literal('relay-accept-tree'),
+  relay_pubkey: PublicKeyText,
+  size: Type.Integer({ minimum: 2, maximum: TREE_RECEIPTS_MAX }),
+  root_hash: HashText,
+});
+
+export const ItemStoredInTree = closed({ ...STORED, proof: ReceiptPath });
 
 export const ItemRejected = closed({
   item_id: orNull(Type.String(), 'as sent; null when it is not a text'),
@@ -129,9 +164,13 @@ export const ItemRejected = closed({
 
 export const PushResponse = closed({
   epoch: EpochText,
-  results: Type.Array(Type.Union([ItemStored, ItemRejected]), {
+  results: Type.Array(Type.Union([ItemStored, ItemStoredInTree, ItemRejected]), {
     description: 'the nth result is for the nth item; the status code says nothing of single items',
   }),
+  tree: Type.Optional(AcceptTreeShape),
+  tree_sig: Type.Optional(
+    Type.String({ ...Signature, description: "the relay's, over the RFC 8785 form of `tree`: beside results in it" }),
+  ),
 });
 
 export const PullResponse = closed({

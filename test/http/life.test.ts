@@ -109,6 +109,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
         max_owner_items: 10_000,
         max_owner_bytes: 52_428_800,
       },
+      receipts: ['tree'],
       version: '0.0.0-test',
       now: relay.clock.nowMs(),
     });

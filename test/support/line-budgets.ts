@@ -1,7 +1,7 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4670,
-  scripts: 7980,
+  scripts: 8160,
   'src/cli': 610,
   'src/cli/host': 3020,
   'src/cli/lib': 2530,
@@ -29,13 +29,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/wire': 580,
   'src/http': 2280,
   'src/lib': 2280,
-  'src/library': 1510,
-  'src/protocol': 3370,
+  'src/library': 1520,
+  'src/protocol': 3560,
   'src/relay': 370,
   'src/relay/auth': 1130,
   'src/relay/core': 3980,
   'src/relay/engine': 2760,
-  'src/relay/http': 2880,
+  'src/relay/http': 2940,
   'src/relay/image': 1350,
   'src/relay/jobs': 990,
   'src/relay/operator': 3210,
@@ -49,12 +49,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/control': 760,
   'test/crash': 1630,
   'test/e2e': 3500,
-  'test/http': 9820,
+  'test/http': 10000,
   'test/postgres': 2090,
   'test/property': 3980,
   'test/spec': 6130,
-  'test/support': 19610,
-  'test/unit': 9170,
+  'test/support': 19750,
+  'test/unit': 9260,
   'test/unit/cli': 8780,
   'test/unit/host': 17840,
   'test/unit/relay': 19340,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 89230,
-  test: 105030,
-  'bench scripts': 12640,
+  src: 89480,
+  test: 105450,
+  'bench scripts': 12820,
 };

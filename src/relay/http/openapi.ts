@@ -144,10 +144,11 @@ const SAFETY_HEADERS = [
 ] as const;
 
 function operationObject(operation: Operation, components: Components): JsonObject {
-  const { id, listener, access, summary, query, request, problems } = operation;
+  const { id, listener, access, summary, query, headers, request, problems } = operation;
   const hop = HOP_PARAMETERS[access];
   const all = [
     ...(query ? parameterObjects('query', query, components) : []),
+    ...(headers ? parameterObjects('header', headers, components) : []),
     ...(hop ? parameterObjects('header', hop, components) : []),
   ];
   const codes = new Set([

@@ -63,6 +63,8 @@ export interface Operation {
   access: Access;
   summary: string;
   query?: TObject;
+  /** The headers besides those of the hop. */
+  headers?: TObject;
   /** JSON unless a content type says otherwise. */
   request?: { schema: TSchema; contentType?: string };
   successes: readonly Success[];

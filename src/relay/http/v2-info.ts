@@ -1,5 +1,6 @@
 /** `GET /v2/relay/info`: who this relay is. It never fails because of its hop: `you` is simply absent. */
 import { type HostOperation, type MaybeHopRequest, type RelayParts, ok } from './operation.ts';
+import { TREE_RECEIPTS } from '../../protocol/hop.ts';
 import { InfoResponse } from '../../protocol/responses.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -25,6 +26,7 @@ async function info({ nowMs, caller }: MaybeHopRequest, { engine, relayPubkey, v
     relay_pubkey: relayPubkey,
     epoch: engine.epoch,
     limits: engine.settings.limits,
+    receipts: [TREE_RECEIPTS],
     version,
     now: nowMs,
     ...(caller && { you: you(caller, engine) }),

@@ -8,8 +8,13 @@ import {
   type RelayParts,
 } from './operation.ts';
 import { PushResponse } from '../../protocol/responses.ts';
+import { canonicalJson } from '../../protocol/canonical-json.ts';
 import { acceptReceiptText } from '../../protocol/documents.ts';
+import { leafHash } from '../../protocol/merkle.ts';
+import { PushHeaders } from '../../protocol/parameters.ts';
+import { receiptTree } from '../../protocol/receipt-tree.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
+import { RECEIPTS_HEADER, TREE_RECEIPTS } from '../../protocol/hop.ts';
 import {
   inspectEnvelope,
   isSignedReceipt,
@@ -32,6 +37,7 @@ export const PUSH = {
   method: 'POST',
   path: '/v2/relay/items',
   access: 'hop by key',
+  headers: PushHeaders,
   summary: 'Gives items to the relay. Each is judged alone; what is accepted is on disk.',
   request: { schema: WellFormedPush },
   successes: [ok(PushResponse, 'what became of each item')],
@@ -46,7 +52,8 @@ const parsePush = bodyParserOf(PushRequest);
 /** One element of the request: a command, or the item's id when it is malformed. */
 type Parsed = PushItem | { type: 'Malformed'; itemId: string | null };
 
-async function push({ body, caller, clientAddress, nowMs }: HopRelayRequest, parts: RelayParts): Promise<Reply> {
+async function push(request: HopRelayRequest, parts: RelayParts): Promise<Reply> {
+  const { body, caller, clientAddress, nowMs } = request;
   const { engine, monotonicMs } = parts;
   const { max_batch: batchMax, max_targets: targetsMax, max_item_bytes: itemBytesMax } = engine.settings.limits;
   const values = parsePush(body)?.items;
@@ -68,8 +75,11 @@ async function push({ body, caller, clientAddress, nowMs }: HopRelayRequest, par
   }
   const commands = parsed.filter((one) => one.type === 'PushItem');
   engine.noteUnread('malformed', parsed.length - commands.length);
+  const asksForTree = request.exchange.head.headers.some(
+    ([name, value]) => name === RECEIPTS_HEADER && value === TREE_RECEIPTS,
+  );
   const pushed = await engine.push(commands, (outcomes, epoch) =>
-    answer(parsed, outcomes, epoch, caller.hostPubkey, parts),
+    answer({ parsed, outcomes, epoch, sender: caller.hostPubkey, asksForTree }, parts),
   );
   if (pushed.type === 'Refusal') return refusalReply(pushed);
   parts.work.owePlaces(caller.hostPubkey, clientAddress, pushed.places);
@@ -94,15 +104,20 @@ export function wireVerdict({ kind, itemId, targets }: PushedItem, sender: Publi
   return mismatched ? 'id mismatch' : 'ok';
 }
 
+/** What became of the items of a request. */
+interface Pushed {
+  parsed: readonly Parsed[];
+  /** Of those that are not malformed, in their order. */
+  outcomes: readonly PushOutcome[];
+  epoch: Epoch;
+  sender: PublicKey;
+  asksForTree: boolean;
+}
+
 /** `results[i]` answers `items[i]`. Built while the items are being synced, sent when they are durable. */
-async function answer(
-  parsed: readonly Parsed[],
-  outcomes: readonly PushOutcome[],
-  epoch: Epoch,
-  sender: PublicKey,
-  { relayPubkey, signatures, monotonicMs }: RelayParts,
-): Promise<Reply> {
-  const slice = new TimeSlice(monotonicMs);
+async function answer(pushed: Pushed, parts: RelayParts): Promise<Reply> {
+  const { parsed, outcomes, epoch, sender, asksForTree } = pushed;
+  const slice = new TimeSlice(parts.monotonicMs);
   const results: Result[] = [];
   let answered = 0;
   for (const one of parsed) {
@@ -113,16 +128,54 @@ async function answer(
     }
     const outcome = outcomes[answered++];
     if (!outcome) throw new Error('invariant: every command has an outcome');
-    results.push(resultOf(one.item.itemId, outcome, epoch, sender, relayPubkey));
+    results.push(resultOf(one.item.itemId, outcome, epoch, sender, parts.relayPubkey));
   }
-  const receipts = await signatures.sign(results.flatMap(({ accept }) => accept ?? []));
-  let signed = 0;
+  const accepts = results.flatMap(({ accept }) => accept ?? []);
+  const signed = await (asksForTree && accepts.length > 1
+    ? signedTogether(accepts, slice, parts)
+    : signedEach(accepts, parts));
+  const writing = new TimeSlice(parts.monotonicMs);
+  let next = 0;
   let body = `{"epoch":${JSON.stringify(epoch)},"results":[`;
   for (const [at, { text, accept }] of results.entries()) {
+    if (writing.isOver) await writing.pause();
     if (at > 0) body += ',';
-    body += accept === undefined ? text : `${text},"accept":${accept},"sig":"${receipts[signed++]}"}`;
+    body += accept === undefined ? text : `${text},"accept":${accept},${signed.memberOf(next++)}}`;
   }
-  return { status: 200, headers: { 'content-type': 'application/json' }, body: `${body}]}` };
+  return { status: 200, headers: { 'content-type': 'application/json' }, body: `${body}]${signed.behind}}` };
+}
+
+/** The signatures of an answer's receipts, as they stand in its JSON. */
+interface SignedReceipts {
+  /** The member of the nth receipt that proves it. */
+  memberOf: (nth: number) => string;
+  /** The members of the answer behind `results`. */
+  behind: string;
+}
+
+async function signedEach(accepts: readonly string[], { signatures }: RelayParts): Promise<SignedReceipts> {
+  const signed = await signatures.sign(accepts);
+  return { memberOf: (nth) => `"sig":"${signed[nth]}"`, behind: '' };
+}
+
+/** One signature over the tree of all receipts: to hash one and to write its path costs a fifth of a signature. */
+async function signedTogether(
+  accepts: readonly string[],
+  slice: TimeSlice,
+  { relayPubkey, signatures }: RelayParts,
+): Promise<SignedReceipts> {
+  const leafHashes: Buffer[] = [];
+  for (const accept of accepts) {
+    if (slice.isOver) await slice.pause();
+    leafHashes.push(leafHash(Buffer.from(accept)));
+  }
+  const { tree, pathOf } = receiptTree(relayPubkey, leafHashes);
+  const text = canonicalJson(tree);
+  const [signature] = await signatures.sign([text]);
+  return {
+    memberOf: (nth) => `"proof":{"index":${nth},"path":"${pathOf(nth).toString('base64')}"}`,
+    behind: `,"tree":${text},"tree_sig":"${signature}"`,
+  };
 }
 
 /** The result of one item; with a receipt, `text` lacks it, its signature and the brace at the end. */

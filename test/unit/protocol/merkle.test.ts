@@ -9,8 +9,10 @@ import {
   inclusionProof,
   leafHash,
   nodeHash,
+  pathIn,
   perfectHash,
   rootHash,
+  treeLevels,
   verifyConsistency,
   verifyInclusion,
 } from '../../../src/protocol/merkle.ts';
@@ -262,4 +264,18 @@ describe('what was tampered with does not verify', () => {
       }),
     );
   });
+});
+
+test('the levels of a whole tree give its root and every path of it', () => {
+  fc.assert(
+    fc.property(fc.integer({ min: 1, max: 300 }), (size) => {
+      const leaves = leavesOf(size);
+      const levels = treeLevels(leaves.map(leafHash));
+      expect(hex(levels.at(-1) ?? [])).toEqual([naiveRoot(leaves).toString('hex')]);
+      for (let index = 0; index < size; index += 1 + Math.floor(size / 20)) {
+        expect(hex(pathIn(levels, index))).toEqual(hex(naivePath(index, leaves)));
+      }
+    }),
+    { numRuns: 30, examples: [[1], [2], [3], [7], [8], [200]] },
+  );
 });

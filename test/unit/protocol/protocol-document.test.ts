@@ -160,7 +160,9 @@ function labelled(label: string): unknown {
   const [file = '', name = '', path = ''] = label.split(' > ');
   const { cases } = readVectors(file) as { cases: Record<string, unknown>[] };
   let value: unknown = cases.find((one) => one['name'] === name);
-  for (const member of path === '' ? [] : path.split('.')) value = isObject(value) ? value[member] : undefined;
+  for (const member of path === '' ? [] : path.split('.')) {
+    value = isObject(value) || Array.isArray(value) ? (value as Record<string, unknown>)[member] : undefined;
+  }
   if (value === undefined) throw new Error(`no vector is called ${label}`);
   return value;
 }

@@ -12,9 +12,10 @@ import { HOPS } from '../../support/vectors/hops.ts';
 import { LOG } from '../../support/vectors/log.ts';
 import { type VectorChecks, readVectors } from '../../support/vectors/oracle.ts';
 import { LAN_PAIRING } from '../../support/vectors/pairing.ts';
+import { RECEIPT_TREE } from '../../support/vectors/receipt-tree.ts';
 import { SESSION } from '../../support/vectors/session.ts';
 
-const TABLE: readonly VectorChecks[] = [...DOCUMENTS, ...HOPS, LAN_PAIRING, ENVELOPE, LOG, SESSION];
+const TABLE: readonly VectorChecks[] = [...DOCUMENTS, ...HOPS, LAN_PAIRING, ENVELOPE, RECEIPT_TREE, LOG, SESSION];
 
 const files = await vectorFiles();
 

@@ -100,7 +100,9 @@ describe('the OpenAPI document', () => {
 
   test('a hop needs a key on v2, a key or a name on v1, and nothing for info', () => {
     const signed = { 'x-mail-ts': true, 'x-mail-sig': true, 'x-mail-host': false };
-    expect(hopHeadersOf('/v2/relay/items', 'post')).toEqual({ ...signed, 'x-mail-key': true });
+    expect(hopHeadersOf('/v2/relay/items', 'get')).toEqual({ ...signed, 'x-mail-key': true });
+    const pushed = { ...signed, 'x-mail-key': true, 'x-mail-receipts': false };
+    expect(hopHeadersOf('/v2/relay/items', 'post')).toEqual(pushed);
     expect(hopHeadersOf('/v1/relay/messages', 'get')).toEqual({ ...signed, 'x-mail-key': false });
     const none = { 'x-mail-ts': false, 'x-mail-sig': false, 'x-mail-host': false, 'x-mail-key': false };
     expect(hopHeadersOf('/v2/relay/info', 'get')).toEqual(none);
