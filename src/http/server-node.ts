@@ -43,6 +43,8 @@ export interface ServerLimits {
   connections?: Connections | undefined;
   /** A request may be without traffic for this time; 0: no limit. */
   silenceTimeoutMs?: number;
+  /** A connection may be without a request for this time; 0: no limit. */
+  idleTimeoutMs?: number;
   /** The head of a request may take this time. */
   headTimeoutMs?: number;
   /** Absent: without TLS. */
@@ -50,10 +52,8 @@ export interface ServerLimits {
 }
 
 /** A server that passes its requests to `handler`. The caller makes it listen. */
-export function exchangeServer(
-  handler: ExchangeHandler,
-  { connections, silenceTimeoutMs = SILENCE_TIMEOUT_MS, headTimeoutMs = HEAD_TIMEOUT_MS, tls }: ServerLimits = {},
-): Server | TlsServer {
+export function exchangeServer(handler: ExchangeHandler, limits: ServerLimits = {}): Server | TlsServer {
+  const { connections, silenceTimeoutMs = SILENCE_TIMEOUT_MS, headTimeoutMs = HEAD_TIMEOUT_MS, tls } = limits;
   const open = new WeakMap<Socket, Connection>();
   // A request that arrives before the one ahead of it is answered, or after a closing answer, is never served: after
   // invalid framing it may not be a request at all. The other adapter does the same.
@@ -62,7 +62,7 @@ export function exchangeServer(
     maxHeaderSize: HEADER_BYTES_MAX,
     headersTimeout: headTimeoutMs,
     requestTimeout: REQUEST_TIMEOUT_MS,
-    keepAliveTimeout: IDLE_TIMEOUT_MS,
+    keepAliveTimeout: limits.idleTimeoutMs ?? IDLE_TIMEOUT_MS,
     connectionsCheckingInterval: Math.min(headTimeoutMs, TIMEOUT_CHECK_MS),
     joinDuplicateHeaders: false,
     // Node would answer a request without Host itself, and go on with the data after it. framing.ts refuses it.

@@ -4,7 +4,9 @@
  */
 import { type Stats, lstatSync, realpathSync, statSync } from 'node:fs';
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
 import { dirname } from 'node:path';
+import type { KeptConnection } from './kept-connection.ts';
 
 export type RequestFault =
   | 'not listening'
@@ -48,31 +50,67 @@ export interface SocketRequest {
   failure: (fault: SocketRequestFailed) => Error;
 }
 
-/** Resolves with the answer, which is one document. Throws a `failure`, or an `AbortError`. */
-export async function socketRequest(asked: SocketRequest): Promise<DocumentAnswer> {
-  const { socketPath, silenceMs, signal, failure } = asked;
-  const request = requestBytes(asked);
+/**
+ * Resolves with the answer, which is one document. Throws a `failure`, or an `AbortError`. A kept connection that ended
+ * before it took the whole request is left for a new one: nothing acts on a part of a request.
+ */
+export async function socketRequest(asked: SocketRequest, kept?: KeptConnection): Promise<DocumentAnswer> {
+  const { socketPath, signal } = asked;
+  const request = requestBytes(asked, kept ? 'keep-alive' : 'close');
+  const idle = signal?.aborted ? undefined : kept?.take();
+  const answer = idle && (await answerOver(idle, request, asked, kept));
+  if (answer) return answer;
   refuseSocket(asked);
   // Loaded only now: a hook that finds no daemon ends sooner than this loads.
   const { connect } = await import('node:net');
   if (signal?.aborted) throw abortError(signal);
-  const socket = connect(socketPath);
-  socket.setTimeout(silenceMs, () => socket.destroy(new SocketRequestFailed('silent')));
-  endAtAbort(socket, socket, signal);
-  socket.write(request);
-  const reader = new AnswerReader(asked.documentBytesMax);
+  const socket = kept ? kept.open(connect) : connect(socketPath);
+  // Also when nothing is asked over it any more.
+  socket.on('error', () => undefined);
+  const first = await answerOver(socket, request, asked, kept);
+  if (!first) throw asked.failure(new SocketRequestFailed('gone'));
+  return first;
+}
+
+/** Resolves with `undefined` where the connection ended before it took the whole request. */
+function answerOver(
+  socket: Socket,
+  request: Buffer,
+  { silenceMs, signal, failure, documentBytesMax }: SocketRequest,
+  kept: KeptConnection | undefined,
+): Promise<DocumentAnswer | undefined> {
+  const reader = new AnswerReader(documentBytesMax);
   return new Promise((resolve, reject) => {
-    socket.on('data', (bytes: Buffer) => {
+    let isTaken = false;
+    const read = (bytes: Buffer): void => {
       try {
         const answer = reader.read(bytes);
-        if (answer) socket.destroy();
-        if (answer) resolve(answer);
+        if (!answer) return;
+        release();
+        if (kept && answer.headers['connection'] !== 'close') kept.keep(socket);
+        else socket.destroy();
+        resolve(answer);
       } catch (error) {
         socket.destroy(error as ForeignAnswer);
       }
+    };
+    const fail = (error: Error): void => {
+      release();
+      const isGone = error.name !== 'AbortError' && faultOf(error).fault === 'gone';
+      if (isGone && !isTaken) resolve(undefined);
+      else reject(failureOf(error, failure));
+    };
+    const gone = (): void => fail(new SocketRequestFailed('gone'));
+    const silent = (): void => void socket.destroy(new SocketRequestFailed('silent'));
+    const release = (): void => {
+      stopAborting();
+      socket.off('data', read).off('error', fail).off('close', gone).off('timeout', silent);
+    };
+    const stopAborting = endAtAbort(socket, signal);
+    socket.on('data', read).on('error', fail).on('close', gone).on('timeout', silent).setTimeout(silenceMs);
+    socket.write(request, (error) => {
+      isTaken = !error;
     });
-    socket.on('error', (error) => reject(failureOf(error, failure)));
-    socket.on('close', () => reject(failure(new SocketRequestFailed('gone'))));
   });
 }
 
@@ -86,7 +124,7 @@ export async function socketStream(asked: SocketRequest): Promise<StreamedAnswer
     const sent = request({ socketPath, method, path: target, headers, agent: false, timeout: silenceMs });
     let reading: IncomingMessage | undefined;
     const part = { destroy: (error: Error) => void (reading ?? sent).destroy(error) };
-    endAtAbort(part, sent, signal);
+    sent.once('close', endAtAbort(part, signal));
     sent.on('timeout', () => part.destroy(new SocketRequestFailed('silent')));
     sent.on('error', (error) => reject(failureOf(error, failure)));
     sent.on('response', (message) => {
@@ -104,24 +142,24 @@ function refuseSocket({ socketPath, failure }: SocketRequest): void {
   if (isAbsent(socketPath)) throw failure(new SocketRequestFailed('not listening', 'ENOENT'));
 }
 
-function endAtAbort(
-  part: { destroy(error: Error): unknown },
-  connection: { once(event: 'close', call: () => void): unknown },
-  signal: AbortSignal | undefined,
-): void {
-  if (!signal) return;
+/** Returns how to stop that. */
+function endAtAbort(part: { destroy(error: Error): unknown }, signal: AbortSignal | undefined): () => void {
+  if (!signal) return () => undefined;
   const end = (): void => void part.destroy(abortError(signal));
   signal.addEventListener('abort', end);
-  connection.once('close', () => signal.removeEventListener('abort', end));
+  return () => signal.removeEventListener('abort', end);
 }
 
 /** The form of a target that `node:http` would send too. */
 const TARGET = /^\/[\x21-\x7e]*$/;
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-function requestBytes({ method, target, headers, body = '' }: SocketRequest): Buffer {
+function requestBytes(
+  { method, target, headers, body = '' }: SocketRequest,
+  connection: 'keep-alive' | 'close',
+): Buffer {
   const content = Buffer.from(body);
-  const all = { ...headers, ...(body !== '' && { 'content-length': String(content.length) }), connection: 'close' };
+  const all = { ...headers, ...(body !== '' && { 'content-length': String(content.length) }), connection };
   const lines = Object.entries(all).map(([name, value]) => {
     if (!HEADER_VALUE.test(value)) throw new TypeError(`invariant: the value of ${name} fits into a header`);
     return `${name}: ${value}\r\n`;

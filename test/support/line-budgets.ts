@@ -9,7 +9,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/cli/relay': 4640,
   'src/host': 920,
   'src/host/agents': 800,
-  'src/host/api': 780,
+  'src/host/api': 790,
   'src/host/base': 700,
   'src/host/contract': 1720,
   'src/host/core': 2480,
@@ -23,12 +23,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/outbox': 1130,
   'src/host/peers': 760,
   'src/host/relay': 2760,
-  'src/host/store': 1080,
+  'src/host/store': 1090,
   'src/host/wake': 1590,
   'src/host/web': 240,
   'src/host/wire': 580,
   'src/http': 2280,
-  'src/lib': 2280,
+  'src/lib': 2390,
   'src/library': 1520,
   'src/protocol': 3560,
   'src/relay': 370,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 19750,
   'test/unit': 9260,
   'test/unit/cli': 8780,
-  'test/unit/host': 17840,
+  'test/unit/host': 18070,
   'test/unit/relay': 19340,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 89480,
-  test: 105450,
+  src: 89620,
+  test: 105680,
   'bench scripts': 12820,
 };

@@ -50,7 +50,8 @@ export async function ask<N extends OperationName>(
   const paths = ownPaths(context);
   const fault = daemonSocketFault(paths);
   if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
-  const client = new DaemonClient(paths.socket, paths.store, (version) => noteOtherVersion(context, version));
+  const onVersion = (version: string): void => noteOtherVersion(context, version);
+  const client = new DaemonClient(paths.socket, paths.store, { onVersion });
   const once = (): Promise<OutputOf<N>> => client.call(name, input, { ...options, as });
   try {
     return await once();

@@ -30,7 +30,7 @@ export async function serveMailTools(
   { paths, agent, start, wakeUnattended, signalled, answered }: MailToolsOptions,
 ): Promise<void> {
   const served = serveMcp({
-    client: new DaemonClient(paths.socket, paths.store),
+    client: new DaemonClient(paths.socket, paths.store, { keepsConnection: true }),
     agent,
     version: softwareVersion(),
     log: (message) => context.stderr.write(`poste mcp: ${printable(message)}.\n`),

@@ -3,6 +3,7 @@
  * one that ends or falls silent during the call. Every wait is bounded.
  */
 import { isObject } from '../../protocol/json.ts';
+import { KeptConnection } from '../../lib/kept-connection.ts';
 import { type SocketRequest, type SocketRequestFailed, socketRequest, socketStream } from '../../lib/socket-request.ts';
 import type { InputOf, OperationName, OutputOf } from './operations.ts';
 import {
@@ -56,16 +57,24 @@ export interface CallOptions {
   silenceMs?: number;
 }
 
+export interface ClientOptions {
+  /** Called with the version of the daemon at each answer to a call. */
+  onVersion?: (version: string) => void;
+  /** For a program that calls again and again: a connection stays open between its calls. */
+  keepsConnection?: boolean;
+}
+
 export class DaemonClient {
   readonly #socketPath: string;
   readonly #storeFolder: string;
-  readonly #onVersion: (version: string) => void;
+  readonly #onVersion: ClientOptions['onVersion'];
+  readonly #kept: KeptConnection | undefined;
 
-  /** `onVersion` is told the version of the daemon with each answer to a call. */
-  constructor(socketPath: string, storeFolder: string, onVersion: (version: string) => void = () => undefined) {
+  constructor(socketPath: string, storeFolder: string, { onVersion, keepsConnection }: ClientOptions = {}) {
     this.#socketPath = socketPath;
     this.#storeFolder = storeFolder;
     this.#onVersion = onVersion;
+    this.#kept = keepsConnection ? new KeptConnection(socketPath) : undefined;
   }
 
   /** Throws `CallFailed`. */
@@ -87,9 +96,9 @@ export class DaemonClient {
       silenceMs,
       signal,
     });
-    const { status, headers, text } = await socketRequest(request);
+    const { status, headers, text } = await socketRequest(request, this.#kept);
     const version = headers[VERSION_HEADER];
-    if (version !== undefined) this.#onVersion(version);
+    if (version !== undefined) this.#onVersion?.(version);
     if (status !== 200) throw this.#refused(status, text);
     return this.#document(text) as OutputOf<N>;
   }

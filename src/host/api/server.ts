@@ -32,6 +32,8 @@ import {
 
 /** Enough for every session of every agent to wait at once. */
 const CONNECTIONS_MAX = 1000;
+/** With more than this open, a connection ends with its answer: the others are for calls that wait and for commands. */
+const CONNECTIONS_KEPT_MAX = 500;
 const BACKUPS_AT_ONCE = 2;
 /** Bytes of bodies held at once: some of the largest. */
 const BODIES_BYTES_MAX = 64 << 20;
@@ -61,6 +63,7 @@ export class LocalServer {
   /** One for each request under way: aborted when its caller has gone, and when the daemon stops. */
   readonly #callers = new Set<AbortController>();
   #isStopping = false;
+  #open = 0;
   #backups = 0;
 
   private constructor(options: LocalServerOptions) {
@@ -79,14 +82,20 @@ export class LocalServer {
       discardBytesMax: DISCARDED_BYTES_MAX,
       accept: (head) => this.#accept(head),
       failed: (error, _id, path) => this.#failureReply(error, path),
-      complete: (reply) => localReply(reply, options.version),
+      complete: (reply) => localReply(reply, options.version, this.#open > CONNECTIONS_KEPT_MAX),
       unexpected: (error) => context.log('error', 'a request failed', { err: error }),
     });
     this.#server = exchangeServer((exchange) => this.#pipeline.handle(exchange), {
       // A caller that waits for mail says nothing for as long as it waits.
       silenceTimeoutMs: 0,
+      // One that calls seldom keeps its connection, and ends it.
+      idleTimeoutMs: 0,
     });
-    // One more is refused: a connection that is idle is an agent that waits for mail.
+    this.#server.on('connection', (socket) => {
+      this.#open++;
+      socket.once('close', () => this.#open--);
+    });
+    // One more is refused.
     this.#server.maxConnections = CONNECTIONS_MAX;
   }
 
@@ -215,10 +224,10 @@ function problemReply(status: number, code: string, message: string, details: Pr
 }
 
 /** Returns what the pipeline refuses, in the form that every answer at this socket has. */
-function localReply(reply: Reply, version: string): Reply {
-  const said =
-    reply.problem === undefined ? reply : { ...localAnswer(reply, reply.problem), close: reply.close ?? false };
-  return { ...said, headers: { [VERSION_HEADER]: version, ...said.headers } };
+function localReply(reply: Reply, version: string, isLast: boolean): Reply {
+  const said = reply.problem === undefined ? reply : localAnswer(reply, reply.problem);
+  const close = isLast || reply.close === true;
+  return { ...said, close, headers: { [VERSION_HEADER]: version, ...said.headers } };
 }
 
 function localAnswer({ status, body }: Reply, code: ProblemCode): Reply {

@@ -1,6 +1,6 @@
 /**
- * Calls the daemon for the tools of one agent. Every call has its own connection, so a restarted daemon
- * is simply called again. Failures are worded for an agent, which has tools and no command line.
+ * Calls the daemon for the tools of one agent. A restarted daemon is simply called again. Failures are worded for an
+ * agent, which has tools and no command line.
  */
 import { CallFailed, type ClientCode, type DaemonClient } from '../api/client.ts';
 import type { InputOf, OperationName, OutputOf } from '../api/operations.ts';

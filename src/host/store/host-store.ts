@@ -240,9 +240,12 @@ class View implements Reader {
   ): AsyncGenerator<KeyedRow<T>> {
     const { limit = Number.POSITIVE_INFINITY } = options;
     const gte = keyBytes(table, start);
-    if (start.length === 0 && Object.keys(options).length === 0 && this.#isUnwritten(gte)) {
-      yield* await this.#whole(table, gte);
-      return;
+    if (Object.keys(options).length === 0 && this.#isUnwritten(gte)) {
+      const whole = start.length === 0 ? await this.#whole(table, gte) : this.#cache.whole(table, this.#version);
+      if (whole) {
+        for (const kept of whole) if (begins(kept.key, start)) yield kept;
+        return;
+      }
     }
     const range = rangeOf(table, start, options);
     if (!range) return;
@@ -306,6 +309,11 @@ class View implements Reader {
     const snapshot = this.#snapshot && { snapshot: this.#snapshot };
     return this.#level.iterator({ highWaterMarkBytes: READ_BYTES, ...snapshot, ...options, ...range });
   }
+}
+
+function begins<T extends TableName>(key: Keys[T], start: KeyStart<T>): boolean {
+  const parts: readonly unknown[] = start;
+  return parts.every((part, at) => part === key[at]);
 }
 
 /** The keys that begin with `start`, cut at both ends where that is asked; `undefined` when none is left. */

@@ -71,7 +71,7 @@ export const TABLES = {
   counter: table<[name: string], number>(0x02, ['text'], 'small'),
   agent: table<[AgentId], AgentRow>(0x03, ['text'], 'small'),
   agentName: table<[foldedName: string], AgentNameRow>(0x04, ['text'], 'small'),
-  session: table<[AgentId, sessionId: string], SessionRow>(0x05, ['text', 'text']),
+  session: table<[AgentId, sessionId: string], SessionRow>(0x05, ['text', 'text'], 'small'),
   message: table<[MessageRef], MessageRow>(0x10, ['text'], 'of mail'),
   body: table<[MessageRef], string>(0x11, ['text']),
   mailbox: table<[AgentId], MailboxRow>(0x12, ['text'], 'of mail'),

@@ -1,6 +1,6 @@
 /** Facts about processes, from `/proc` or else `ps`; and running a program for a bounded time. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
 import type { Readable } from 'node:stream';
 import { signalGroup } from '../../lib/process-group.ts';
 import type { ProcessMark } from '../core/session-rows.ts';
@@ -20,12 +20,16 @@ type Looked = ProcessFacts | 'unknown' | undefined;
 
 export type FactsOf = (pid: number, signal: AbortSignal) => Promise<Looked>;
 
+/** The same for as long as this process runs; null where the system has no such file. */
+let boot: string | null | undefined;
+
+/** It waits for nothing where there is a /proc: each message asks for the processes of all sessions. */
 export async function processFacts(pid: number, signal: AbortSignal): Promise<Looked> {
   try {
-    const boot = await textOf('/proc/sys/kernel/random/boot_id');
-    if (boot === undefined) return await factsByPs(pid, signal);
-    const stat = await textOf(`/proc/${pid}/stat`);
-    return stat === undefined ? undefined : factsOfStat(pid, boot.trim(), stat);
+    boot ??= textOf('/proc/sys/kernel/random/boot_id')?.trim() ?? null;
+    if (boot === null) return await factsByPs(pid, signal);
+    const stat = textOf(`/proc/${pid}/stat`);
+    return stat === undefined ? undefined : factsOfStat(pid, boot, stat);
   } catch {
     return 'unknown';
   }
@@ -77,9 +81,9 @@ export function factsOfPs(pid: number, line: string): ProcessFacts | undefined {
 const ABSENT: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ESRCH', 'ENOTDIR']);
 
 /** `undefined` when there is no such file. Throws other errors of the system. */
-async function textOf(path: string): Promise<string | undefined> {
+function textOf(path: string): string | undefined {
   try {
-    return await readFile(path, 'utf8');
+    return readFileSync(path, 'utf8');
   } catch (error) {
     if (ABSENT.has((error as NodeJS.ErrnoException).code)) return undefined;
     throw error;

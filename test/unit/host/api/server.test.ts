@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { connect } from 'node:net';
+import { type Socket, connect } from 'node:net';
 import { join } from 'node:path';
 import { type Mock, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { DaemonClient } from '../../../../src/host/api/client.ts';
@@ -75,6 +75,12 @@ function post(name: string, body: string, headers = ''): string {
     `POST /v1/${name} HTTP/1.1\r\nhost: poste\r\n${headers}content-length: ${Buffer.byteLength(body)}\r\n` +
     `connection: close\r\n\r\n${body}`
   );
+}
+
+/** Asks over a connection that may stay open. */
+async function answered(socket: Socket): Promise<string> {
+  socket.write(post('status', '{}').replace('connection: close\r\n', ''));
+  return String((await once(socket, 'data'))[0]);
 }
 
 describe('the socket', () => {
@@ -239,5 +245,24 @@ describe('the socket', () => {
     await asked.promise;
     server.close();
     await expect(failing).rejects.toMatchObject({ code: 'DAEMON_GONE' });
+  });
+
+  test('a connection stays open after its answer, but for those beyond 500, and none keeps a stop', async () => {
+    const { server, path } = await started();
+    const opened: Socket[] = [];
+    for (let count = 0; count < 500; count++) opened.push(connect(path));
+    await Promise.all(opened.map((socket) => once(socket, 'connect')));
+    const [kept] = opened as [Socket];
+    // No time after which it would end.
+    expect(await answered(kept)).not.toMatch(/connection: close|timeout/i);
+    expect(await answered(kept)).toContain('"host"');
+    const oneMore = connect(path);
+    expect(await answered(oneMore)).toContain('connection: close');
+    await once(oneMore, 'close');
+    expect(await answered(kept)).not.toContain('connection: close');
+    const ended = once(kept, 'close');
+    await server.drain();
+    await ended;
+    for (const socket of opened) socket.destroy();
   });
 });

@@ -1,5 +1,9 @@
 /** What a reader is answered depends on when it began: never on rows that a later batch wrote, or an earlier one. */
-import { expect, test } from 'vitest';
+import { Level } from 'level';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import type { AgentId } from '../../../../src/host/core/rows.ts';
+import type { SessionRow } from '../../../../src/host/core/session-rows.ts';
+import type { Reader, Transaction } from '../../../../src/host/store/host-store.ts';
 import { TABLES } from '../../../../src/host/store/tables.ts';
 import { RowCache } from '../../../../src/host/store/row-cache.ts';
 import { deferred } from '../../../support/deferred.ts';
@@ -126,4 +130,38 @@ test('a table as a whole: a transaction sees what it wrote itself, and others wh
     expect(await names(earlier)).toEqual(['anna']);
   });
   expect(await store.read(names)).toEqual(['anna', 'bert']);
+});
+
+function put(tx: Transaction, agentId: AgentId, sessionId: string): void {
+  const times = { registeredAtMs: 1, seenAtMs: 1, endedAtMs: null };
+  const row: SessionRow = { agentId, sessionId, ...times, wake: [], process: null, woken: null };
+  tx.put('session', [agentId, sessionId], row);
+}
+
+async function idsOf(reader: Reader, start: [] | [AgentId]): Promise<string[]> {
+  const found: string[] = [];
+  for await (const { row } of reader.range('session', start)) found.push(row.sessionId);
+  return found;
+}
+
+test('a part of a table that is kept as a whole: as LevelDB has it, without asking LevelDB', async () => {
+  const { store } = await testContext();
+  const [eve, eva] = ['e', 'ea'] as [AgentId, AgentId];
+  await store.transact((tx) => {
+    put(tx, eve, 'one');
+    put(tx, eva, 'two');
+    put(tx, eve, 'three');
+  });
+  expect(await store.read((reader) => idsOf(reader, []))).toEqual(['one', 'three', 'two']);
+  const iterated = vi.spyOn(Level.prototype, 'iterator');
+  onTestFinished(() => iterated.mockRestore());
+  expect(await store.read((reader) => idsOf(reader, [eve]))).toEqual(['one', 'three']);
+  expect(await store.read((reader) => idsOf(reader, [eva]))).toEqual(['two']);
+  await store.transact(async (tx) => {
+    put(tx, eva, 'four');
+    expect(await idsOf(tx, [eve])).toEqual(['one', 'three']);
+    expect(iterated).not.toHaveBeenCalled();
+    expect(await idsOf(tx, [eva])).toEqual(['four', 'two']);
+  });
+  expect(await store.read((reader) => idsOf(reader, [eva]))).toEqual(['four', 'two']);
 });

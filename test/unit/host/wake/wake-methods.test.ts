@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { chmod, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
@@ -274,6 +275,15 @@ describe('what the operating system says of a process', () => {
     expect(first).toMatchObject({ mark: { pid: process.pid }, parentPid: process.ppid });
     expect(second).toEqual(first);
     expect(await processFacts(2 ** 22 + 1, never())).toBeUndefined();
+  });
+
+  test.runIf(existsSync('/proc/self/stat'))('is there at once: each message asks for all programs', async () => {
+    await processFacts(process.pid, never());
+    const looked = vi.fn<() => void>();
+    void processFacts(process.pid, never()).then(looked);
+    await Promise.resolve();
+    await Promise.resolve();
+    expect(looked).toHaveBeenCalled();
   });
 
   test('one that cannot be looked at is unknown, and counts as running', async () => {
