@@ -17,7 +17,8 @@ import { TestClock } from '../test/support/test-clock.ts';
 import { Engine } from '../src/relay/engine/engine.ts';
 import { writeBackup } from '../src/relay/image/backup.ts';
 import { openOffline } from '../src/relay/replay/offline.ts';
-import { SCHEMA_VERSION, openStore } from '../src/relay/store/open.ts';
+import { SCHEMA_VERSION } from '../src/relay/store/marks.ts';
+import { openStore } from '../src/relay/store/open.ts';
 
 const FIXTURES = join(import.meta.dirname, '../test/fixtures');
 

@@ -12,7 +12,7 @@ import { RelayProblem } from '../../src/host/relay/relay-request.ts';
 import type { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
 import { LEVEL_FOLDER } from '../../src/relay/store/level.ts';
-import { SCHEMA_VERSION } from '../../src/relay/store/open.ts';
+import { SCHEMA_VERSION } from '../../src/relay/store/marks.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { verified } from '../support/audits.ts';
 import { revokeOf } from '../support/commands.ts';

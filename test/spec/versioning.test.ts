@@ -1,7 +1,7 @@
 /** "Versioning", rules 4 and 5, as far as the store decides them. */
 import { describe, expect, test } from 'vitest';
 import { SCHEMA_KEY } from '../../src/relay/store/keys.ts';
-import { SCHEMA_VERSION } from '../../src/relay/store/open.ts';
+import { SCHEMA_VERSION } from '../../src/relay/store/marks.ts';
 import { pushOf, rotateEpochOf } from '../support/commands.ts';
 import { epochNumbered } from '../support/epochs.ts';
 import { alice, bob } from '../support/hosts.ts';

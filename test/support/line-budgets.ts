@@ -36,14 +36,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/core': 3980,
   'src/relay/engine': 2760,
   'src/relay/http': 2940,
-  'src/relay/image': 1350,
+  'src/relay/image': 1360,
   'src/relay/jobs': 990,
   'src/relay/operator': 3210,
-  'src/relay/replay': 3760,
+  'src/relay/replay': 3770,
   'src/relay/serve': 730,
-  'src/relay/shared-log': 5200,
+  'src/relay/shared-log': 5210,
   'src/relay/standby': 760,
-  'src/relay/store': 7300,
+  'src/relay/store': 7460,
   'src/web': 5220,
   'test/browser': 2440,
   'test/control': 760,
@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 9260,
   'test/unit/cli': 8780,
   'test/unit/host': 18070,
-  'test/unit/relay': 19340,
+  'test/unit/relay': 19690,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 89620,
-  test: 105680,
+  src: 89810,
+  test: 106030,
   'bench scripts': 12820,
 };

@@ -118,8 +118,8 @@ export class LogRetention {
 
   /**
    * The last record that may go: all up to it are old, a checkpoint that can still be read stands for them and the hash
-   * tree holds their hashes. At most `atMost` records are looked at; `undefined` when none may go. Throws
-   * `DamagedRecord`.
+   * tree holds their hashes. It ends a stored run, so at most 255 records stay longer. At most `atMost` records are
+   * looked at; `undefined` when none may go. Throws `DamagedRecord`.
    */
   async prunable(time: KeepingTime, atMost: number, signal: StopSignal): Promise<number | undefined> {
     const { store, monotonicMs } = this.#parts;
@@ -136,21 +136,22 @@ export class LogRetention {
       if (age === 'old') found = lsn;
       if (slice.isOver) await slice.pause();
     }
-    return base && found !== undefined && (await this.#isStillWhole(base, signal)) ? found : undefined;
+    const throughLsn = await store.lastEndUpTo(found ?? 0);
+    return base && throughLsn >= firstLsn && (await this.#isStillWhole(base, signal)) ? throughLsn : undefined;
   }
 
   /** Prunes the log through a record that `prunable` named. Returns false when `signal` aborted before the end. */
   async prune(throughLsn: number, signal: StopSignal): Promise<boolean> {
     const { store, committer } = this.#parts;
-    while (store.firstLsn <= throughLsn) {
+    for (;;) {
       if (signal.aborted) return false;
-      const lsn = Math.min(throughLsn, store.firstLsn + PRUNED_AT_ONCE - 1);
+      const lsn = await store.lastEndUpTo(Math.min(throughLsn, store.firstLsn + PRUNED_AT_ONCE - 1));
+      if (lsn < store.firstLsn) return true;
       const last = await store.entry(lsn);
       if (!last) throw missingRecord(lsn);
       committer.add({ pruned: { throughLsn: lsn, atMs: eventTimeMs(last.event) } });
       await committer.durable();
     }
-    return true;
   }
 
   /** Gives back the space of the records from `fromLsn` on that were pruned. */

@@ -20,7 +20,7 @@ import { Count, EpochText, PublicKeyText, Time } from '../../protocol/shapes.ts'
 import { CHECKSUM_SCHEMA, mayBeOfSchemaOne, isRowKey, withChecksum } from '../store/checksum.ts';
 import { firstKeyOf, PREFIX, seqOf } from '../store/keys.ts';
 import { type Level, type LevelSharing, type LevelSnapshot, levelAt, makeLevelFolder } from '../store/level.ts';
-import { SCHEMA_VERSION } from '../store/open.ts';
+import { SCHEMA_VERSION } from '../store/marks.ts';
 import { readableRow, runsOf } from '../store/scan.ts';
 import { WireCheck, type WireDamage } from '../store/wire-check.ts';
 import { createReadStream } from 'node:fs';
@@ -106,8 +106,10 @@ export function backupOf(
   { created_at, version }: BackupStamp,
   checked?: (damage: WireDamage) => Promise<void>,
 ): AsyncGenerator<Buffer> {
-  const { relayPubkey: relay_pubkey, epoch, schemaVersion: schema_version } = relay;
-  return writeBackup(level, { relay_pubkey, epoch, schema_version, lsn, created_at, version }, handle, checked);
+  const { relayPubkey: relay_pubkey, epoch } = relay;
+  // The relay row of a view may say an older schema than that of the values.
+  const header = { relay_pubkey, epoch, schema_version: SCHEMA_VERSION, lsn, created_at, version };
+  return writeBackup(level, header, handle, checked);
 }
 
 /** Reads the beginning of a backup. The rows of one of schema 1 get their checksums. Throws `ImageDamaged`. */

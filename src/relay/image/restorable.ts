@@ -8,13 +8,14 @@ import { leafHash } from '../../protocol/merkle.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { ReplacedStore } from '../core/decide-restore.ts';
 import type { RelayRow } from '../core/rows.ts';
-import { MARK_PREFIXES, ROW_PREFIXES, verifiedBytes } from '../store/checksum.ts';
+import { CHECKSUM_SCHEMA, MARK_PREFIXES, ROW_PREFIXES, verifiedBytes } from '../store/checksum.ts';
 import { damageIn, StoreRefused, openLevel } from '../store/refused.ts';
 import { prefixRange } from '../store/keys.ts';
 import { type Level, LEVEL_FOLDER, repairLevel } from '../store/level.ts';
 import { storedLeafHashes, treeStarts } from '../store/log-tree.ts';
-import { readableRelayRow, rewriteCopy, checkNewestRecords, checkSchema, SCHEMA_VERSION } from '../store/open.ts';
-import { declaredSchema } from '../store/marks.ts';
+import { readableRelayRow, rewriteCopy } from '../store/migrate.ts';
+import { checkNewestRecords, checkSchema } from '../store/open.ts';
+import { declaredSchema, SCHEMA_VERSION } from '../store/marks.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { lastStoredLsn, recordAt } from '../store/record-run.ts';
 import { type ListedRow, type ListedTable, runsOf, tableRows } from '../store/scan.ts';
@@ -209,12 +210,12 @@ function unread(folder: string, what: string): StoreRefused {
   );
 }
 
-/** The relay row of a store whose rows are of an older schema, or were not all brought to this one. */
+/** The relay row of a store whose rows have no checksums, or did not all get them. */
 async function olderRelayRow(level: Level): Promise<RelayRow | undefined> {
   const schema = await declaredSchema(level);
   if (schema === undefined || schema < 1 || schema > SCHEMA_VERSION) return undefined;
   const relay = await readableRelayRow(level, schema);
-  return relay && relay.schemaVersion < SCHEMA_VERSION ? relay : undefined;
+  return relay && relay.schemaVersion < CHECKSUM_SCHEMA ? relay : undefined;
 }
 
 /**

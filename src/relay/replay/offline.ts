@@ -14,8 +14,10 @@ import { openLevel, StoreRefused } from '../store/refused.ts';
 import { ARCHIVE_KIND } from '../image/archive.ts';
 import { checkImage } from '../../lib/image.ts';
 import type { Pair } from '../../lib/pair-block.ts';
-import { readableRelayRow, SCHEMA_VERSION, checkSchema, openServing } from '../store/open.ts';
-import { declaredSchema, NOT_PRUNED, type Pruned, readPruned } from '../store/marks.ts';
+import { readableRelayRow } from '../store/migrate.ts';
+import { checkSchema, openServing } from '../store/open.ts';
+import { CHECKSUM_SCHEMA } from '../store/checksum.ts';
+import { declaredSchema, NOT_PRUNED, type Pruned, readPruned, SCHEMA_VERSION } from '../store/marks.ts';
 import { positionPathOf } from '../store/position.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { firstStoredLsn, lastStoredLsn } from '../store/record-run.ts';
@@ -82,14 +84,14 @@ async function refuseDamagedTables(levelFolder: string): Promise<void> {
   );
 }
 
-/** Only the relay brings rows of an older schema to this one: an audit writes nothing. */
+/** Only the relay gives rows their checksums: an audit writes nothing, and reads the schemas behind as they are. */
 function refuseOlderSchema(said: number, ofRelay: number, place: string): void {
   const version = Math.min(said, ofRelay);
-  if (version === SCHEMA_VERSION) return;
+  if (version >= CHECKSUM_SCHEMA) return;
   throw new StoreRefused(
     'unusable',
-    `${place} is of schema ${version} and this software reads schema ${SCHEMA_VERSION}: start the relay on it ` +
-      'once, which brings it there',
+    `${place} is of schema ${version} and this software reads schema ${CHECKSUM_SCHEMA} and newer ones: start the ` +
+      'relay on it once, which brings it there',
   );
 }
 

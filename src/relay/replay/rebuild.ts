@@ -10,7 +10,7 @@
  *
  * A crash at any point leaves the old database in use, or the new one, whole (see store/cutover.ts): never a mixture.
  */
-import { schemaMark } from '../store/marks.ts';
+import { schemaMark, SCHEMA_VERSION } from '../store/marks.ts';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hasHash } from '../../protocol/encodings.ts';
@@ -30,7 +30,6 @@ import {
 } from '../store/keys.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import type { OfflineStore } from './offline.ts';
-import { SCHEMA_VERSION } from '../store/open.ts';
 import type { Level } from '../store/level.ts';
 import { missingRecord } from '../store/record-run.ts';
 import { runsOf } from '../store/scan.ts';

@@ -6,7 +6,7 @@
  */
 import { byFingerprint, describeEvent } from '../core/describe-event.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
-import { PREFIX, logKey, prefixRange } from '../store/keys.ts';
+import { PREFIX, logKey, lsnOf, prefixRange } from '../store/keys.ts';
 import { DamagedRecord, guessEvent } from '../store/record.ts';
 import { readableRow, runsOf } from '../store/scan.ts';
 import { FINDINGS_LISTED_MAX, type FindingCode, type Findings, type Progress } from './finding.ts';
@@ -35,9 +35,15 @@ export async function* verifyLog(verification: Verification): AsyncGenerator<Pro
   const range = { ...prefixRange(PREFIX.log), ...(skipsOldRecords && { gte: logKey(firstLsn) }) };
   for await (const run of source.records(range)) {
     for (const stored of run.flatMap((pair) => recordsOf(pair, verification))) {
-      const { lsn } = stored;
+      const { lsn, fault: ofRun } = stored;
       if (lsn < expected) {
         findings.add('KEY_UNEXPECTED', `a log record has the number ${lsn}: they begin at ${firstLsn}`);
+        continue;
+      }
+      if (ofRun) {
+        const what = `log records ${expected} to ${lsn} cannot be read (${ofRun})`;
+        addBad({ code: 'RECORD_DAMAGED', lsn: expected, what });
+        expected = lsn + 1;
         continue;
       }
       if (lsn > expected) addBad({ code: 'RECORD_MISSING', lsn: expected, what: missingClause(expected, lsn - 1) });
@@ -65,12 +71,22 @@ export async function* verifyLog(verification: Verification): AsyncGenerator<Pro
   counted.records = records;
 }
 
+interface FoundRecord extends LeafedRecord {
+  /** Says that the run which ends with this record does not tell its records. */
+  fault?: string;
+}
+
 /** The records of a pair, whose bytes are counted; none of a key that is none of theirs. */
-function recordsOf(stored: LeafedPair, { findings, counted }: Verification): LeafedRecord[] {
+function recordsOf(stored: LeafedPair, { findings, counted }: Verification): FoundRecord[] {
   const [key, value] = stored.pair;
   if (!isOfStore(key, findings)) return [];
   counted.bytes += key.length + value.length;
-  return leafedRecords(stored);
+  try {
+    return leafedRecords(stored);
+  } catch (error) {
+    if (!(error instanceof DamagedRecord)) throw error;
+    return [{ lsn: lsnOf(key), record: value, leaf: undefined, fault: error.message }];
+  }
 }
 
 interface BadRecord {

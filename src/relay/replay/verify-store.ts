@@ -7,9 +7,9 @@ import type { RelayRow } from '../core/rows.ts';
 import { collectedKey, firstKeyOf, KEY_BYTES, PREFIX, prefixRange, rowKeyBytes } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import type { OfflineStore } from './offline.ts';
-import { readableRelayRow, SCHEMA_VERSION } from '../store/open.ts';
+import { readableRelayRow } from '../store/migrate.ts';
 import { unusablePosition, positionPathOf, positionFault, readPosition } from '../store/position.ts';
-import { declaredSchema, readViewMark } from '../store/marks.ts';
+import { declaredSchema, readViewMark, SCHEMA_VERSION } from '../store/marks.ts';
 import { ackedThroughs, type KeyRange, readableRow, runsOf } from '../store/scan.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { readRelayKey } from '../store/relay-key.ts';
@@ -31,9 +31,10 @@ export async function* verifyStore({
   await verifyMarks(level, findings);
   const stored = await readableRelayRow(level, SCHEMA_VERSION);
   const identity = (isReplayed ? rows.get('relay', '') : undefined) ?? stored;
-  if ((await declaredSchema(level)) !== identity?.schemaVersion) {
+  // A view may hold values of a newer schema than the one of its log.
+  const declared = await declaredSchema(level);
+  if (identity ? (declared ?? 0) < identity.schemaVersion : declared !== undefined)
     findings.add('IDENTITY_DIFFERS', 'the schema that the store declares is not the one of its log');
-  }
   if (!identity) return;
   if (offline.header) verifyHeader(offline, identity, findings);
   if (!places) return;
@@ -93,7 +94,7 @@ function verifyHeader({ header, store }: OfflineStore, relay: RelayRow, findings
   const differences = [
     [header.relay_pubkey, relay.relayPubkey, 'relay key'],
     [header.epoch, relay.epoch, 'epoch'],
-    [header.schema_version, relay.schemaVersion, 'schema'],
+    [header.schema_version, Math.max(header.schema_version, relay.schemaVersion), 'schema'],
     [header.lsn, store.lastLsn, 'last log record'],
   ].filter(([said, is]) => said !== is);
   for (const [said, is, what] of differences) {

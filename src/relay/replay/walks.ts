@@ -4,7 +4,7 @@ import { HASH_BYTES, leafHash } from '../../protocol/merkle.ts';
 import type { Level } from '../store/level.ts';
 import type { LogEntry } from '../core/event.ts';
 import { decodeRecord, decodeWholeRecord, isWholeRecord } from '../store/record.ts';
-import { recordsIn } from '../store/record-run.ts';
+import { readableRecordsIn, recordsIn } from '../store/record-run.ts';
 import { type KeyRange, runsOf } from '../store/scan.ts';
 import type { Findings } from './finding.ts';
 
@@ -75,7 +75,7 @@ export async function* readRecords(level: Level, range: KeyRange, withLeaves: bo
 }
 
 function leavesOf(pair: Pair): Buffer | undefined {
-  const records = recordsIn(pair);
+  const records = readableRecordsIn(pair);
   return records.every(([lsn, record]) => isWholeRecord(lsn, record))
     ? Buffer.concat(records.map(([, record]) => leafHash(record)))
     : undefined;

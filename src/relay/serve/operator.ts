@@ -15,7 +15,7 @@ import { operatorPipeline } from '../operator/operator-pipeline.ts';
 import { OperatorServer } from '../operator/operator-server.ts';
 import { type RelaySubject, RelayState } from '../operator/relay-state.ts';
 import { listenControl } from '../operator/socket.ts';
-import { SCHEMA_VERSION } from '../store/open.ts';
+import { SCHEMA_VERSION } from '../store/marks.ts';
 import { positionPathOf } from '../store/position.ts';
 import { OPERATOR_CONNECTIONS_MAX, openFilesMax } from './connection-limits.ts';
 import { operationsOf } from './host-api.ts';

@@ -12,8 +12,8 @@ import type { Pair } from '../../lib/pair-block.ts';
 import { type CheckpointTaken, eventTimeMs } from '../core/event.ts';
 import { PREFIX, logKey, payloadKey, prefixRange } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
-import { checkSchema, SCHEMA_VERSION } from '../store/open.ts';
-import { prunedMark, type ViewMark } from '../store/marks.ts';
+import { checkSchema } from '../store/open.ts';
+import { prunedMark, type ViewMark, SCHEMA_VERSION } from '../store/marks.ts';
 import { DamagedRecord, decodeRecord } from '../store/record.ts';
 import {
   CanonicalPairs,

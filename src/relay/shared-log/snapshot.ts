@@ -21,7 +21,7 @@ import { CanonicalPairs, RowsDigest, type TakenDigest } from '../store/row-check
 import { recordRuns } from '../store/record-run.ts';
 import { runsOf } from '../store/scan.ts';
 import { type StoreSnapshot, TURN } from '../store/store-reader.ts';
-import type { ViewMark } from '../store/marks.ts';
+import { schemaMark, type ViewMark } from '../store/marks.ts';
 import { LogRefused } from './shared-log.ts';
 
 const SNAPSHOT_FORMAT = 1;
@@ -31,7 +31,8 @@ const PART_BYTES = 1 << 20;
 
 /**
  * The image is what a database holds of the log at one moment, byte for byte: every row, what is due, how far queues
- * are collected, the hash trees, and the newest records, of which a tree needs those that no full tile holds.
+ * are collected, the hash trees, and the newest records, of which a tree needs those that no full tile holds. How each
+ * node packs what it stores is its own concern: every record is alone in it, and the schema is that of the relay row.
  *
  * Left out are what is of one node alone (heartbeat, mark of the view, checkpoints, mark of pruning), the records
  * before, which the log has, and wire bytes.
@@ -54,10 +55,11 @@ export function imageNow(store: RelayStore): StoreImage {
 
 /** Its pairs in the order of their keys, in runs of one turn of the event loop. */
 async function* imagePairs({ snapshot, keptFromLsn }: StoreImage): AsyncGenerator<Pair[]> {
-  const { level, handle, lsn } = snapshot;
+  const { level, handle, relay, lsn } = snapshot;
   const reading = { snapshot: handle, ...TURN };
   for (const prefix of PREFIXES) {
-    if (prefix !== PREFIX.log) yield* runsOf(level, prefixRange(prefix), reading);
+    if (prefix === PREFIX.schema) yield [schemaMark(relay.schemaVersion)];
+    else if (prefix !== PREFIX.log) yield* runsOf(level, prefixRange(prefix), reading);
     else
       for await (const run of recordRuns(level, keptFromLsn, lsn, reading))
         yield run.map(([at, record]): Pair => [logKey(at), record]);

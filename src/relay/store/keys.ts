@@ -10,7 +10,8 @@
  *   03                                             heartbeat row
  *   04      time u64, epoch 26 ASCII               restore row
  *   05                                             which log this database is a view of, and how far (marks.ts)
- *   10      lsn u64                                log record (record.ts)
+ *   10      lsn u64                                log record (record.ts), or the run of records of one batch of which
+ *                                                  this is the last (record-run.ts)
  *   11      first lsn u64, level u8, index u64     hash tile of the tree that begins there (log-tree.ts)
  *   12      first lsn u64                          first leaf of the tree that begins there (log-tree.ts)
  *   13      lsn u64, part u32                      part of the rows after that record (row-checkpoints.ts)

@@ -14,6 +14,9 @@ import { PRUNED_KEY, SCHEMA_KEY, VIEW_KEY, numberAt, writeNumber } from './keys.
 import type { Level } from './level.ts';
 import { asIs, pack, tuple, unpackArray } from './packing.ts';
 
+/** The schema that this software writes: what it holds of older ones, it reads as it is. */
+export const SCHEMA_VERSION = 3;
+
 export function schemaMark(version: number): Pair {
   const value = Buffer.alloc(4);
   value.writeUInt32BE(version);
@@ -22,7 +25,11 @@ export function schemaMark(version: number): Pair {
 
 /** The schema that the store declares; 0 when the declaration cannot be read, `undefined` when there is none. */
 export async function declaredSchema(level: Level): Promise<number | undefined> {
-  const value = await level.get(SCHEMA_KEY);
+  return schemaIn(await level.get(SCHEMA_KEY));
+}
+
+/** As `declaredSchema`, of the stored value. */
+export function schemaIn(value: Buffer | undefined): number | undefined {
   return value && (value.length === 4 ? value.readUInt32BE(0) : 0);
 }
 

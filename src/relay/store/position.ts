@@ -33,6 +33,7 @@ import { syncFolder, makeFolders, replaceFile } from '../../lib/files.ts';
 import { fileFault } from '../../lib/file-fault.ts';
 import { DamagedRow } from './checksum.ts';
 import type { Level } from './level.ts';
+import { DamagedRecord } from './record.ts';
 import { recordAt } from './record-run.ts';
 import { hash, randomUUID } from 'node:crypto';
 import { HEARTBEAT_STALE_MS } from '../../protocol/limits.ts';
@@ -213,16 +214,27 @@ export async function positionFault(
       'since: it is an older copy, and cannot tell whether this is its history';
     return { reason: 'position-differs', clause };
   }
-  const record = await recordAt(level, position.lsn);
-  if (!record) {
+  const recordHash = await hashOfRecord(level, position.lsn);
+  if (recordHash === undefined) {
     const clause =
       `the store ends before log record ${position.lsn}, which it had committed: it is an ` +
       'older copy, or it lost its end';
     return { reason: 'position-ahead', clause };
   }
-  if (hash('sha256', record, 'buffer').equals(position.recordHash)) return undefined;
+  if (recordHash?.equals(position.recordHash)) return undefined;
   const clause = `log record ${position.lsn} is not the one that was committed: this is another history of the store`;
   return { reason: 'position-differs', clause };
+}
+
+/** `undefined` for a record that is not there, `null` for one that cannot be told in its run. */
+async function hashOfRecord(level: Level, lsn: number): Promise<Buffer | undefined | null> {
+  try {
+    const record = await recordAt(level, lsn);
+    return record && hash('sha256', record, 'buffer');
+  } catch (error) {
+    if (error instanceof DamagedRecord) return null;
+    throw error;
+  }
 }
 
 /**

@@ -8,7 +8,7 @@
  *   - a batch is durable before `append` resolves, and before anything but the rows shows it;
  *   - after one rejected write nothing is written again (LevelDB would acknowledge into a misaligned log).
  */
-import { schemaMark, type Pruned, prunedMark, type ViewMark, viewMarkPair } from './marks.ts';
+import { schemaIn, schemaMark, type Pruned, prunedMark, type ViewMark, viewMarkPair } from './marks.ts';
 import { BatchEffects, type DurableLog, type LogBatch, PRUNED_AT_ONCE } from './durable-log.ts';
 import {
   type BatchWrites,
@@ -27,6 +27,7 @@ import {
   type DedupRow,
   NO_USAGE,
   type QueueRow,
+  type RelayRow,
   type RowChange,
   type TableName,
   type Tables,
@@ -35,7 +36,7 @@ import {
   rowKey,
 } from '../core/rows.ts';
 import { Collector } from './collect.ts';
-import { PREFIX, logKey, payloadKey, rowKeyBytes } from './keys.ts';
+import { PREFIX, SCHEMA_KEY, logKey, payloadKey, rowKeyBytes } from './keys.ts';
 import { KnownItems } from './known-items.ts';
 import type { Level } from './level.ts';
 import type { LogTree } from './log-tree.ts';
@@ -68,6 +69,8 @@ export class RelayStore extends StoreReader {
   #walked: { lsn: number; waiting: UsageRow } | undefined;
   /** The epoch of the last batch that set one, or of the relay row. */
   #epoch: Epoch | undefined;
+  /** The schema that the database declares, once it was asked for. */
+  #declared: number | undefined;
   /** The newest batch, as it is encoded, while it is not durable. */
   #appending: Promise<Encoding> | undefined;
 
@@ -123,7 +126,7 @@ export class RelayStore extends StoreReader {
     const encoded = await this.#toAppend(batch, ahead);
     const { writes, shared, effects, firstLsn, records, growth } = encoded;
     if (batch.collected) addCollected(shared, batch.collected);
-    if (batch.pruned) this.#addPruned(writes, batch.pruned);
+    if (batch.pruned) await this.#addPruned(writes, batch.pruned);
     const { lastLsn } = encoded;
     this.#epoch = encoded.epoch ?? this.#epoch;
     if (records.length > 0) this.#epoch ??= this.get('relay', rowKey.relay)?.epoch;
@@ -290,12 +293,14 @@ export class RelayStore extends StoreReader {
   }
 
   /** The records that go, and the mark. That a checkpoint stands for them is up to engine/log-retention.ts. */
-  #addPruned(writes: LevelBatch, pruned: Pruned): void {
+  async #addPruned(writes: LevelBatch, pruned: Pruned): Promise<void> {
     const { throughLsn } = pruned;
     const { firstLsn } = this;
     if (throughLsn < firstLsn || throughLsn - firstLsn >= PRUNED_AT_ONCE || throughLsn > this.tree.prunableThrough)
       throw new Error('invariant: records are pruned in order, in slices, and not before the hash tree holds them');
-    for (let lsn = firstLsn; lsn <= throughLsn; lsn++) writes.del(logKey(lsn));
+    const keys = await this.level.keys({ gte: logKey(firstLsn), lte: logKey(throughLsn) }).all();
+    if (!keys.at(-1)?.equals(logKey(throughLsn))) throw new Error('invariant: records are pruned to the end of a run');
+    for (const key of keys) writes.del(key);
     writes.put(...prunedMark(pruned));
   }
 
@@ -313,7 +318,7 @@ export class RelayStore extends StoreReader {
       case 'relay': {
         encoded.epoch = change.row.epoch;
         this.#knownItems.purged(change.row.dedupPurgedMs);
-        writes.put(...schemaMark(change.row.schemaVersion));
+        this.#addSchema(encoded, change.row);
         return;
       }
       case 'queue':
@@ -325,6 +330,16 @@ export class RelayStore extends StoreReader {
         return;
       default:
     }
+  }
+
+  /**
+   * Declares the schema of the relay row; a view that holds what is packed goes on declaring its own, so that older
+   * software refuses it, and every copy of the log does the same all the same.
+   */
+  #addSchema({ writes, effects }: Encoding, { schemaVersion }: RelayRow): void {
+    effects?.put(...schemaMark(schemaVersion));
+    this.#declared = Math.max(schemaVersion, this.#declared ?? schemaIn(this.level.getSync(SCHEMA_KEY)) ?? 0);
+    writes.put(...schemaMark(this.#declared));
   }
 
   /** A queue row that an event deletes takes its wire bytes with it. */

@@ -23,7 +23,7 @@ import type { Level, LevelSnapshot } from './level.ts';
 import { DueIndex } from './due.ts';
 import { FoundRuns } from './found-runs.ts';
 import { checkRecord, decodeRecord, decodeWholeRecord } from './record.ts';
-import { recordAt, recordRunsBack, storedRecords } from './record-run.ts';
+import { lastEndUpTo, recordAt, recordRunsBack, storedRecords } from './record-run.ts';
 import { type QueueSlice, queueSlice, runsOf, tableRows, damagedBehind, DamagedRows } from './scan.ts';
 import { RowCheckpoints, canonicalRows } from './row-checkpoints.ts';
 import { DamagedRow } from './checksum.ts';
@@ -117,6 +117,11 @@ export class StoreReader implements RowReader {
   async entry(lsn: number): Promise<LogEntry | undefined> {
     const record = await this.record(lsn);
     return record && decodeWholeRecord(lsn, record);
+  }
+
+  /** The last record up to `lsn` through which the log may be pruned: behind it begins another run; 0 for none. */
+  lastEndUpTo(lsn: number): Promise<number> {
+    return lastEndUpTo(this.level, lsn);
   }
 
   /** The records below `beforeLsn`, the newest first, in runs small enough to be read in one turn of the loop. */

@@ -16,11 +16,10 @@ import { freeBytesOf } from '../../../relay/jobs/disk-guard.ts';
 import { isRestoreUnderWay } from '../../../relay/store/cutover.ts';
 import { LEVEL_FOLDER } from '../../../relay/store/level.ts';
 import { type StoreLook, lookAtStore } from '../../../relay/store/unopened.ts';
-import { SCHEMA_VERSION } from '../../../relay/store/open.ts';
 import { readPosition } from '../../../relay/store/position.ts';
 import { StoreRefused } from '../../../relay/store/refused.ts';
 import { RELAY_KEY_FILE, openToAll, readKeyFile } from '../../../relay/store/relay-key.ts';
-import { logPlace } from '../../../relay/store/marks.ts';
+import { logPlace, SCHEMA_VERSION } from '../../../relay/store/marks.ts';
 import { formatBytes } from '../../lib/format.ts';
 import {
   type RelayCheck,

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { payloadKey, queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { LEVEL_FOLDER } from '../../../../src/relay/store/level.ts';
-import { SCHEMA_VERSION } from '../../../../src/relay/store/open.ts';
+import { SCHEMA_VERSION } from '../../../../src/relay/store/marks.ts';
 import { RelayStore } from '../../../../src/relay/store/relay-store.ts';
 import { softwareVersion } from '../../../../src/lib/package-root.ts';
 import { displayFingerprint, type PublicKey } from '../../../../src/protocol/public-key.ts';

@@ -26,8 +26,8 @@ import type { SharedLogShown } from '../../../../src/protocol/operator-documents
 import { type Condition, RULES, faultsOf } from '../../../../src/relay/operator/condition.ts';
 import type { StatusDocument } from '../../../../src/relay/operator/documents.ts';
 import { SCHEMA_KEY, VIEW_KEY, logKey } from '../../../../src/relay/store/keys.ts';
-import { SCHEMA_VERSION, openStore } from '../../../../src/relay/store/open.ts';
-import { viewMarkPair } from '../../../../src/relay/store/marks.ts';
+import { openStore } from '../../../../src/relay/store/open.ts';
+import { viewMarkPair, SCHEMA_VERSION } from '../../../../src/relay/store/marks.ts';
 import { FIRST_ADAPTER } from '../../../support/adapters.ts';
 import { relayHere, runHere } from '../../../support/command-run.ts';
 import { CALM, SOUND_LOG } from '../../../support/conditions.ts';
@@ -176,7 +176,7 @@ describe('a relay that is well', () => {
     expect(of('relay')).toMatchObject(
       finding('broken', 'it does not run', `poste relay serve --store-dir ${storeDir}`),
     );
-    expect(of('store').sentence).toMatch(/nobody has .* open; it has schema 2, and its log ends with record 1$/);
+    expect(of('store').sentence).toMatch(/nobody has .* open; it has schema 3, and its log ends with record 1$/);
     expect(of('position')).toMatchObject(finding('note', 'lies in the store folder', '--position-file'));
     expect(of('clock').state).toBe('ok');
     expect(await files()).toEqual(before);

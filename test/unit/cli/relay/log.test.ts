@@ -8,7 +8,7 @@ import { PREFIX, SCHEMA_KEY, logKey, prefixRange, rowKeyBytes } from '../../../.
 import { positionPathOf, PositionFile } from '../../../../src/relay/store/position.ts';
 import { type Level, LEVEL_FOLDER } from '../../../../src/relay/store/level.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
-import { SCHEMA_VERSION } from '../../../../src/relay/store/open.ts';
+import { SCHEMA_VERSION } from '../../../../src/relay/store/marks.ts';
 import { decodeRow } from '../../../../src/relay/store/row-codec.ts';
 import { collected } from '../../../support/collected.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';

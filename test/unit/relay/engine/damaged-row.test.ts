@@ -4,7 +4,7 @@ import type { ItemId } from '../../../../src/protocol/names.ts';
 import { rowKey } from '../../../../src/relay/core/rows.ts';
 import { PREFIX, collectedKey, queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { isRowFault } from '../../../../src/relay/engine/queues.ts';
-import { SCHEMA_VERSION } from '../../../../src/relay/store/open.ts';
+import { SCHEMA_VERSION } from '../../../../src/relay/store/marks.ts';
 import { ROW_PREFIXES, rowKind, rowName } from '../../../../src/relay/store/checksum.ts';
 import { refusedIfDamaged, StoreRefused } from '../../../../src/relay/store/refused.ts';
 import { rebuilt, verified } from '../../../support/audits.ts';

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { type BackupHeader, readBackup, writeBackup, unpackBackup } from '../../../../src/relay/image/backup.ts';
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
 import { StoreRefused } from '../../../../src/relay/store/refused.ts';
-import { SCHEMA_VERSION } from '../../../../src/relay/store/open.ts';
+import { SCHEMA_VERSION } from '../../../../src/relay/store/marks.ts';
 import { collected } from '../../../support/collected.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { relay } from '../../../support/hosts.ts';

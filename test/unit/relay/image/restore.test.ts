@@ -8,7 +8,7 @@ import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { type BackupHeader, writeBackup } from '../../../../src/relay/image/backup.ts';
 import { PREFIX, logKey, payloadKey, prefixRange, queueKey } from '../../../../src/relay/store/keys.ts';
-import { SCHEMA_VERSION } from '../../../../src/relay/store/open.ts';
+import { SCHEMA_VERSION } from '../../../../src/relay/store/marks.ts';
 import { decodeRow, encodeRow } from '../../../../src/relay/store/row-codec.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
 import { PositionFile } from '../../../../src/relay/store/position.ts';

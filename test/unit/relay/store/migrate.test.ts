@@ -5,20 +5,15 @@ import { cp, readFile, readdir, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { verify } from '../../../../src/relay/replay/verify.ts';
-import { PREFIX, SCHEMA_KEY, prefixRange, queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
+import { PREFIX, SCHEMA_KEY, lsnOf, prefixRange, queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { type Level, LEVEL_FOLDER } from '../../../../src/relay/store/level.ts';
-import {
-  MIGRATIONS,
-  type Migration,
-  type OpenedStore,
-  SCHEMA_VERSION,
-  appendAtOnce,
-  openStore,
-} from '../../../../src/relay/store/open.ts';
+import { SCHEMA_VERSION } from '../../../../src/relay/store/marks.ts';
+import { MIGRATIONS, type Migration, type Schema } from '../../../../src/relay/store/migrate.ts';
+import { type OpenedStore, appendAtOnce, openStore } from '../../../../src/relay/store/open.ts';
 import { POSITION_FILE } from '../../../../src/relay/store/position.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
 import { ROW_PREFIXES, verifiedBytes } from '../../../../src/relay/store/checksum.ts';
-import { resultOf } from '../../../support/audits.ts';
+import { rebuilt, resultOf, verified } from '../../../support/audits.ts';
 import { collected } from '../../../support/collected.ts';
 import { epochNumbered, epochSource } from '../../../support/epochs.ts';
 import { fixtureStore } from '../../../support/fixture-stores.ts';
@@ -294,7 +289,7 @@ describe('from schema 1 to 2', () => {
     expect(await rowsWithout(folder)).toBeGreaterThan(30);
     const nowMs = header.created_at;
     const opened = await openStore({ folder, signer: relay.signer, nowMs, newEpoch: epochSource(9) });
-    expect(opened).toMatchObject({ epochBegun: undefined, notices: [expect.stringContaining('from schema 1 to 2')] });
+    expect(opened).toMatchObject({ epochBegun: undefined, notices: [expect.stringContaining('from schema 1 to 3')] });
     await opened.store.close();
     expect(await rowsWithout(folder)).toBe(0);
     const offline = await openOffline(folder);
@@ -323,7 +318,7 @@ describe('from schema 1 to 2', () => {
         nowMs: header.created_at,
         newEpoch: epochSource(9),
       });
-      expect(opened.store.get('relay', '')).toMatchObject({ epoch: header.epoch, schemaVersion: 2 });
+      expect(opened.store.get('relay', '')).toMatchObject({ epoch: header.epoch, schemaVersion: SCHEMA_VERSION });
       await opened.store.close();
       expect(await rowsWithout(folder)).toBe(0);
     }
@@ -359,5 +354,102 @@ describe('from schema 1 to 2', () => {
     await withRawLevel(folder, (level) => level.put(SCHEMA_KEY, Buffer.from([0, 0, 0, 2])));
     await expect(open(folder)).rejects.toThrow('the relay row of the relay does not match its checksum');
     expect(await withRawLevel(folder, (level) => level.keys(prefixRange(PREFIX.relay)).all())).toHaveLength(1);
+  });
+});
+
+/** Every stored pair but those that the step is about: declared schema, relay row, its record, the tree's edge. */
+async function others(folder: string, throughLsn: number): Promise<Map<string, string>> {
+  const own = new Set<number>([PREFIX.schema, PREFIX.relay]);
+  return withRawLevel(folder, async (level) => {
+    const pairs = (await level.iterator().all()).filter(
+      ([key]) => !own.has(key[0]!) && !(key[0] === PREFIX.log && lsnOf(key) > throughLsn),
+    );
+    return new Map(pairs.map(([key, value]) => [key.toString('hex'), value.toString('hex')]));
+  });
+}
+
+function opened(folder: string, nowMs: number, schema?: Schema): Promise<OpenedStore> {
+  return openStore({ folder, signer: relay.signer, nowMs, newEpoch: lightsOut, ...(schema && { schema }) });
+}
+
+describe('from schema 2 to 3', () => {
+  /** As this software, but the process ends when the new schema is declared. */
+  const dying: Schema = { version: 3, migrations: [failing(2)] };
+
+  test('nothing is rewritten: the store declares it, its log says it, and all else stays to the byte', async () => {
+    const { folder, header } = await fixtureStore(2);
+    const before = await others(folder, header.lsn);
+    expect(before.size).toBeGreaterThan(70);
+    const { store, notices } = await opened(folder, header.created_at);
+    expect(notices).toEqual(['The store was brought from schema 2 to 3; its epoch goes on.']);
+    expect([store.lastLsn, await store.entry(store.lastLsn)]).toEqual([
+      header.lsn + 1,
+      { lsn: header.lsn + 1, event: { type: 'SchemaMigrated', schemaVersion: 3, atMs: header.created_at } },
+    ]);
+    await store.close();
+    expect(await others(folder, header.lsn)).toEqual(before);
+    expect(await withRawLevel(folder, schemaOf)).toBe(3);
+    expect((await verified(folder)).findings).toEqual([]);
+  });
+
+  test('a crash when it is declared: the next start goes on, and older software refuses it', async () => {
+    const { folder, header } = await fixtureStore(2);
+    const before = await others(folder, header.lsn);
+    for (let times = 0; times < 2; times++) {
+      await expect(opened(folder, header.created_at, dying)).rejects.toThrow('the lights went out');
+      expect(await others(folder, header.lsn)).toEqual(before);
+      // What is half in its schema is all of one that this software reads.
+      expect((await verified(folder)).findings).toEqual([]);
+    }
+    const older: Schema = { version: 2, migrations: MIGRATIONS.slice(0, 1) };
+    const refusal = {
+      reason: 'newer-schema',
+      message: 'the store has schema 3 and this software knows schemas up to 2: start the newer software',
+    };
+    await expect(opened(folder, header.created_at, older)).rejects.toMatchObject(refusal);
+    const { store, notices } = await opened(folder, header.created_at);
+    expect(notices).toEqual(['The store was brought from schema 2 to 3; its epoch goes on.']);
+    expect(store.get('relay', '')).toMatchObject({ epoch: header.epoch, schemaVersion: 3 });
+    await store.close();
+    await expect(opened(folder, header.created_at, older)).rejects.toMatchObject(refusal);
+  });
+
+  test('a crash at any byte of what it writes: the next start goes on', async () => {
+    const { folder, header } = await fixtureStore(2);
+    const position = await readFile(join(folder, POSITION_FILE));
+    await withRawLevel(folder, (level) => level.compactRange(Buffer.of(), Buffer.of(0xff)));
+    await (await opened(folder, header.created_at)).store.close();
+    const log = (await readdir(join(folder, LEVEL_FOLDER))).find((name) => name.endsWith('.log')) ?? '';
+    const { length } = await readFile(join(folder, LEVEL_FOLDER, log));
+    const declared = new Set<unknown>();
+    for (let cut = 1; cut < length; cut += 29) {
+      const torn = join(await temporaryFolder(), 'torn');
+      await cp(folder, torn, { recursive: true });
+      await writeFile(join(torn, POSITION_FILE), position);
+      await truncate(join(torn, LEVEL_FOLDER, log), length - cut);
+      declared.add(await withRawLevel(torn, schemaOf));
+      const { store } = await opened(torn, header.created_at);
+      expect(store.get('relay', '')).toMatchObject({ epoch: header.epoch, schemaVersion: 3 });
+      await store.close();
+    }
+    expect(declared).toEqual(new Set([2, 3]));
+  });
+
+  test('a store that is not migrated yet is verified as it lies there, and rebuilt', async () => {
+    const { folder, header } = await fixtureStore(2);
+    expect(await verified(folder)).toMatchObject({ findings: [], lsn: header.lsn });
+    await rebuilt(folder);
+    const { store, notices } = await opened(folder, header.created_at);
+    expect(notices).toEqual(['The store was brought from schema 2 to 3; its epoch goes on.']);
+    await store.close();
+    expect((await verified(folder)).findings).toEqual([]);
+  });
+
+  test('a store that declares less than its log says is found', async () => {
+    const { folder, header } = await fixtureStore(2);
+    await (await opened(folder, header.created_at)).store.close();
+    await withRawLevel(folder, (level) => level.put(SCHEMA_KEY, Buffer.from([0, 0, 0, 2])));
+    const { findings } = await verified(folder);
+    expect(findings.map(({ code }) => code)).toEqual(['IDENTITY_DIFFERS']);
   });
 });

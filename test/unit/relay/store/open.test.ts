@@ -8,12 +8,8 @@ import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
 import { reduce } from '../../../../src/relay/core/reduce.ts';
 import { SCHEMA_KEY, logKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { LEVEL_FOLDER } from '../../../../src/relay/store/level.ts';
-import {
-  type OpenStoreOptions,
-  type OpenedStore,
-  SCHEMA_VERSION,
-  openStore,
-} from '../../../../src/relay/store/open.ts';
+import { SCHEMA_VERSION } from '../../../../src/relay/store/marks.ts';
+import { type OpenStoreOptions, type OpenedStore, openStore } from '../../../../src/relay/store/open.ts';
 import { POSITION_FILE } from '../../../../src/relay/store/position.ts';
 import { StoreRefused } from '../../../../src/relay/store/refused.ts';
 import { RELAY_KEY_FILE } from '../../../../src/relay/store/relay-key.ts';

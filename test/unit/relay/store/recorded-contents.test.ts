@@ -95,7 +95,7 @@ test('a known life leaves the same keys and values, and the same position, as wh
   await relay.close();
   expect(await contentsOf(relay.folder)).toEqual({
     checkpoint: '1 8e826daeeab94be9',
-    checkpointPart: '1 58fcf51773c55c1b',
+    checkpointPart: '1 8d6f6ab5717c0884',
     collected: '1 d35d191bbbfc30bc',
     dedup: '33 76011f3d24325937',
     dedupUntil: '6 942f4e3c5be815cb',
@@ -104,20 +104,20 @@ test('a known life leaves the same keys and values, and the same position, as wh
     expiry: '5 7f3869092a85ce11',
     heartbeat: '1 87859d42f70d761b',
     lineage: '1 054e894034388a6b',
-    log: '4 9219addbf41b8e0a',
-    logLink: '4 13ce41e7b7327262',
+    log: '4 b1f278e1d5eb1de7',
+    logLink: '4 6655d86b6c06d096',
     payload: '21 4419e8347923acf1',
-    position: 'a23c072833dda47e',
+    position: '2a284bf67eeeb7c0',
     pruned: '1 6cf2e6d2cd21a03b',
     queue: '21 f1b89eb78edabe25',
-    relay: '1 bdbb7181adee4abc',
+    relay: '1 a952aadd2ad435c7',
     rotation: '1 c660e773bc1ee65b',
-    schema: '1 0246808aaa5c8eda',
+    schema: '1 6dbccf3f0806a4fd',
     sender: '1 782fc95ddb22f8f3',
     senders: '1 485be86b13dd6fa1',
     share: '2 b5e68ec6152c307c',
     target: '5 ffe2a896b5d362fa',
-    tile: '3 27daeb4c8eaf4bba',
+    tile: '3 e028dfe34a6c8b02',
   });
 });
 
