@@ -22,11 +22,15 @@ export async function audits(rounds: number): Promise<Figure[]> {
   const of = await inRounds(rounds, measured);
   const [events = 0] = of('events');
   const note = `${grouped(events)} events, half of the 1 KiB items waiting`;
-  const rebuild = { unit: 'events/s', better: 'more' } as const;
   return [
     { name: 'verify', unit: 'MB/s', better: 'more', values: of('verifyMbPerS'), goal: 100, note },
-    { name: 'rebuild: the replay', ...rebuild, values: of('rebuildEventsPerS') },
-    { name: 'rebuild, with the new database', ...rebuild, values: of('wholeRebuildEventsPerS'), goal: 100_000 },
+    {
+      name: 'rebuild, with the new database',
+      unit: 'events/s',
+      better: 'more',
+      values: of('rebuildEventsPerS'),
+      goal: 100_000,
+    },
     { name: 'verify / bare walk', unit: 'ratio', better: 'more', values: of('ratio') },
   ];
 }
@@ -57,17 +61,14 @@ async function measured() {
     const verifySeconds = (performance.now() - startedMs) / 1000;
     if (report.found > 0) throw new Error(`invariant: the store is sound, not ${JSON.stringify(report.findings[0])}`);
     const clock = { nowMs: () => Date.now(), monotonicMs: () => performance.now() };
-    const rebuildingMs = performance.now();
-    const { events, replayMs } = await resultOf(rebuild(offline, relay.folder, clock, { helper: HELPER }));
-    const rebuildMs = performance.now() - rebuildingMs;
+    const { events, elapsedMs } = await resultOf(rebuild(offline, relay.folder, clock, { helper: HELPER }));
     await offline.close();
     const verifyMbPerS = report.bytes / 1e6 / verifySeconds;
     return {
       events,
       verifyMbPerS,
       ratio: verifyMbPerS / walkMbPerS,
-      rebuildEventsPerS: (events / replayMs) * 1000,
-      wholeRebuildEventsPerS: (events / rebuildMs) * 1000,
+      rebuildEventsPerS: (events / elapsedMs) * 1000,
     };
   } finally {
     relay.removeClosed();

@@ -93,16 +93,20 @@ export class FlippedStore {
 const never = new AbortController().signal;
 
 /** A checkpoint stands for what is gone. */
-async function pruneOnce(engine: Engine, clock: TestClock): Promise<void> {
+export async function pruneOnce(engine: Engine, clock: TestClock): Promise<void> {
   await engine.rotateEpoch(rotateEpochOf(epochNumbered(70), { nowMs: clock.nowMs }));
   const { logRetention } = engine;
-  await logRetention.takeCheckpoint(
+  await takeCheckpoint({ engine, clock });
+  const throughLsn = await logRetention.prunable({ keepMs: 0, nowMs: clock.nowMs }, 1000, never);
+  await logRetention.prune(throughLsn ?? 0, never);
+}
+
+export async function takeCheckpoint({ engine, clock }: { engine: Engine; clock: TestClock }): Promise<void> {
+  await engine.logRetention.takeCheckpoint(
     () => clock.nowMs,
     never,
     () => true,
   );
-  const throughLsn = await logRetention.prunable({ keepMs: 0, nowMs: clock.nowMs }, 1000, never);
-  await logRetention.prune(throughLsn ?? 0, never);
 }
 
 async function verdict(folder: string): Promise<'refused' | 'found by verify' | 'verified'> {

@@ -39,11 +39,11 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/image': 1360,
   'src/relay/jobs': 990,
   'src/relay/operator': 3210,
-  'src/relay/replay': 3770,
+  'src/relay/replay': 3630,
   'src/relay/serve': 730,
   'src/relay/shared-log': 5210,
   'src/relay/standby': 760,
-  'src/relay/store': 7460,
+  'src/relay/store': 7470,
   'src/web': 5220,
   'test/browser': 2440,
   'test/control': 760,
@@ -53,16 +53,16 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/postgres': 2090,
   'test/property': 3980,
   'test/spec': 6130,
-  'test/support': 19750,
+  'test/support': 19760,
   'test/unit': 9260,
   'test/unit/cli': 8780,
   'test/unit/host': 18070,
-  'test/unit/relay': 19690,
+  'test/unit/relay': 19720,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 89810,
-  test: 106030,
+  src: 89680,
+  test: 106060,
   'bench scripts': 12820,
 };

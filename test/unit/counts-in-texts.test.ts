@@ -26,7 +26,7 @@ const NEVER_ONE = /[mM]ax$|^[A-Z_]+$|countText\(/;
 /** Never 1, as the lines around them say. */
 const ALLOWED = [
   'cli/relay/doctor/process-checks.ts: ${files} files',
-  'cli/relay/log-verify.ts: ${perSecond(events, replayMs)} events',
+  'cli/relay/log-verify.ts: ${perSecond(events, elapsedMs)} events',
   'host/core/doorbell.ts: ${unread} unread messages',
   'host/mail/post.ts: ${targets.length} agents',
   'relay/operator/hosts.ts: ${carriers.length} hosts',

@@ -240,16 +240,16 @@ async function runRebuild(context: CommandContext, flags: RebuildFlags): Promise
   });
 }
 
-function rebuiltDocument({ events, rows, payloads, lost, lostItems, replaced, replayMs }: Rebuilt): object {
+function rebuiltDocument({ events, rows, payloads, lost, lostItems, replaced, elapsedMs }: Rebuilt): object {
   const named = lostItems.map(({ targetPubkey, seq, kind, itemId, senderPubkey }) => {
     return { targetPubkey, seq, kind, itemId, senderPubkey };
   });
-  const eventsPerSecond = perSecond(events, replayMs);
+  const eventsPerSecond = perSecond(events, elapsedMs);
   return documentOf({ events, rows, payloads, lost, lostItems: named, replaced, eventsPerSecond });
 }
 
-function rebuiltText({ events, rows, payloads, lost, lostItems, replaced, replayMs }: Rebuilt): string {
-  const speed = `${perSecond(events, replayMs)} events/s`;
+function rebuiltText({ events, rows, payloads, lost, lostItems, replaced, elapsedMs }: Rebuilt): string {
+  const speed = `${perSecond(events, elapsedMs)} events/s`;
   const lines = lostItems.map(({ targetPubkey, seq, kind, itemId }) => {
     return `  ${kind} ${printable(itemId)} for ${displayFingerprint(targetPubkey)} at seq ${seq}\n`;
   });

@@ -19,17 +19,25 @@ import {
 } from './rows.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 
-export function reduce({ lsn, event }: LogEntry, rows: RowReader): RowChange[] {
+export function reduce({ lsn, event }: LogEntry, rows: RowReader, half?: Half): RowChange[] {
+  if (half === 'known') return [...reduceRelay(event, rows), ...reduceDedup(event, lsn, rows)];
   return [
     ...reduceRelay(event, rows),
     ...reduceEnrolments(event, rows),
     ...reduceAdmissions(event, rows),
     ...reducePublications(event, rows),
     ...reduceQueues(event, rows),
-    ...reduceDedup(event, lsn, rows),
+    ...(half ? [] : reduceDedup(event, lsn, rows)),
     ...reduceUsage(event, rows),
   ];
 }
+
+/**
+ * Two threads may each reduce one half of the rows: which items are known (dedup rows, and how many of them each sender
+ * keeps), and the others. Both have the relay row. No reducer asks the other half for a row, but for one: which item it
+ * was that a rotation moved, only its queue row says.
+ */
+export type Half = 'known' | 'others';
 
 /** The relay row: which store this is and in which epoch; and the log of its restores. */
 export function reduceRelay(event: RelayEvent, rows: RowReader): RowChange[] {

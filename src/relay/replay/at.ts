@@ -20,7 +20,8 @@ import { relayRow, sendersRow } from '../core/decision.ts';
 import type { Scratch, ScratchPairs } from '../store/scratch.ts';
 import { PREFIX, SHARE_SENDER_AT, prefixRange, queueKey, sharesOf } from '../store/keys.ts';
 import type { OfflineStore } from './offline.ts';
-import { ReplayedRows, baseOf, beginReplay, findCheckpoints } from './replay.ts';
+import { ReplayedRows } from './replay.ts';
+import { baseOf, beginReplay, findCheckpoints } from './replay-start.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import type { Progress } from './finding.ts';
 import { readEntries } from './records.ts';
@@ -52,7 +53,7 @@ export async function* stateAt(
   let startLsn = 0;
   if (pruned.throughLsn > 0) {
     const base = baseOf(yield* findCheckpoints(offline), offline, 'newest', lsn);
-    const start = yield* beginReplay(offline, base, pairs);
+    const start = yield* beginReplay(offline, base, rows);
     if (!start) throw new PrunedAway(`nothing that was kept leads to log record ${lsn}`);
     startLsn = start.throughLsn;
   }

@@ -14,16 +14,16 @@ import { schemaMark, SCHEMA_VERSION } from '../store/marks.ts';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hasHash } from '../../protocol/encodings.ts';
-import { BulkDatabase, type ScratchPairs, openScratch } from '../store/scratch.ts';
+import { BulkDatabase, MEMORY_BYTES, openScratch } from '../store/scratch.ts';
 import {
   CHECKPOINT_PREFIXES,
   DEDUP_OWNERS,
   KEY_BYTES,
   PREFIX,
-  REPLAYED_TABLES,
   TREE_PREFIXES,
   checkpointLsnOf,
   logKey,
+  numberAt,
   payloadKey,
   prefixRange,
   rowKeyBytes,
@@ -31,19 +31,19 @@ import {
 import type { Pair } from '../../lib/pair-block.ts';
 import type { OfflineStore } from './offline.ts';
 import type { Level } from '../store/level.ts';
-import { missingRecord } from '../store/record-run.ts';
 import { runsOf } from '../store/scan.ts';
-import { DamagedRecord } from '../store/record.ts';
+import { DamagedRecord, decodeRecord } from '../store/record.ts';
+import { missingRecord, recordsIn } from '../store/record-run.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { type ViewMark, logPlace, readViewMark, prunedMark } from '../store/marks.ts';
-import { ReplayedRows, ReplayedTree, ReplayFailed, baseOf, beginReplay, findCheckpoints, hasRowsOf } from './replay.ts';
-import type { RowCheckpoint } from '../store/row-checkpoints.ts';
+import { type ReplayHalf, ReplayedRows, ReplayedTree, ReplayFailed } from './replay.ts';
+import { baseOf, beginReplay, findCheckpoints, hasRowsOf } from './replay-start.ts';
 import { DueEntries } from '../store/due.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { dropRebuilt, REBUILDING_FOLDER, cutOverToRebuilt } from '../store/cutover.ts';
 import type { Progress } from './finding.ts';
-import { Helper, type HelperOptions } from './helper.ts';
-import { entryOf, leafedRecords, readRecords, readAhead } from './walks.ts';
+import { type HalfDone, Helper, type HelperOptions } from './helper.ts';
+import { readAhead } from './walks.ts';
 import type { QueueRow } from '../core/rows.ts';
 
 /** Due entries are written when so many rows were seen: what one entry names fits in memory. */
@@ -62,8 +62,7 @@ export interface Rebuilt {
   lostItems: readonly QueueRow[];
   /** The folder of the former database. */
   replaced: string;
-  /** The time that the replay took, in which the log is copied too. */
-  replayMs: number;
+  elapsedMs: number;
 }
 
 /** Rebuilds the store that is open as `offline`, and closes it before the cutover. Throws `StoreRefused`. */
@@ -71,48 +70,86 @@ export async function* rebuild(
   offline: OfflineStore,
   folder: string,
   clock: { nowMs: () => number; monotonicMs: () => number },
-  helped: Omit<HelperOptions, 'verifiesWires'> = {},
+  helped: HelperOptions = {},
 ): AsyncGenerator<Progress, Rebuilt> {
   const view = await readViewMark(offline.level);
   if (view) throw new StoreRefused('view', viewSentence(folder, view));
-  const scratch = await openScratch();
-  try {
-    const filled = yield* filledAnew(offline, folder, scratch.pairs, clock, helped);
-    await offline.close();
-    const replaced = await cutOverToRebuilt(folder, clock.nowMs());
-    return { ...filled, replaced };
-  } finally {
-    await scratch.close();
-  }
+  const startedMs = clock.monotonicMs();
+  const filled =
+    (yield* filledAnew(offline, folder, helped)) ??
+    // The other thread ended without being done.
+    (yield* filledAnew(offline, folder, { helpedFrom: Number.POSITIVE_INFINITY }));
+  if (!filled) throw new Error('invariant: a rebuild without another thread ends whole');
+  await offline.close();
+  const replaced = await cutOverToRebuilt(folder, clock.nowMs());
+  return { ...filled, replaced, elapsedMs: clock.monotonicMs() - startedMs };
 }
 
-/** Makes the new database, and leaves it only when it is whole. */
+/** Makes the new database, and leaves it only when it is whole; `undefined` when the helper did not do its half. */
 async function* filledAnew(
   offline: OfflineStore,
   folder: string,
-  scratch: ScratchPairs,
-  clock: { monotonicMs: () => number },
-  helped: Omit<HelperOptions, 'verifiesWires'>,
-): AsyncGenerator<Progress, Omit<Rebuilt, 'replaced'>> {
+  helped: HelperOptions,
+): AsyncGenerator<Progress, Omit<Rebuilt, 'replaced' | 'elapsedMs'> | undefined> {
   const fresh = join(folder, REBUILDING_FOLDER);
   await dropRebuilt(folder);
   const database = await BulkDatabase.create(fresh);
+  const memoryBytes = MEMORY_BYTES / 2;
+  const helper = Helper.start(offline, { fresh: database.level.location, memoryBytes }, helped);
   let isWhole = false;
   try {
-    const startedMs = clock.monotonicMs();
-    const replayed = new ReplayedRows(scratch);
-    const { checkpoints, events } = yield* replay(database, offline, scratch, replayed, helped);
-    const replayMs = clock.monotonicMs() - startedMs;
-    const filled = yield* fill(database, offline, scratch, replayed, checkpoints);
+    const own = rebuildHalf(database, offline, helper?.half, helper && memoryBytes);
+    const filled = helper ? yield* helper.beside(own) : yield* own;
+    const other = helper ? yield* helper.answer() : { rows: 0, checkpoints: filled?.checkpoints ?? [] };
+    if (!filled || !other) return undefined;
+    const kept = filled.checkpoints.filter((lsn) => other.checkpoints.includes(lsn));
+    yield* copyCheckpoints(database, offline, new Set(kept));
+    await helper?.close();
     await database.finish();
     isWhole = true;
-    return { events, ...filled, replayMs };
+    const { checkpoints: _checkpoints, ...counts } = filled;
+    return { ...counts, rows: filled.rows + other.rows };
   } finally {
     // Also when the caller leaves in the middle.
+    await helper?.close();
     if (!isWhole) {
       await database.close();
       await rm(fresh, { recursive: true, force: true });
     }
+  }
+}
+
+/** The half of another thread: the rows that say which items are known, in the database that is made anew. */
+export async function* rebuildKnown(
+  offline: OfflineStore,
+  fresh: string,
+  half: ReplayHalf,
+  memoryBytes: number | undefined,
+): AsyncGenerator<Progress, HalfDone> {
+  const database = await BulkDatabase.join(fresh);
+  try {
+    const { rows, checkpoints } = yield* rebuildHalf(database, offline, half, memoryBytes);
+    await database.flush();
+    return { rows, payloads: 0, bytes: 0, checkpoints };
+  } finally {
+    await database.close();
+  }
+}
+
+/** Everything but the checkpoints, or one half of it: the log and the hash trees are with the others. */
+async function* rebuildHalf(
+  database: BulkDatabase,
+  offline: OfflineStore,
+  half: ReplayHalf | undefined,
+  memoryBytes: number | undefined,
+): AsyncGenerator<Progress, Filled & RebuiltLog> {
+  const scratch = await openScratch(memoryBytes);
+  try {
+    const rows = new ReplayedRows(scratch.pairs, half);
+    const log = yield* replay(database, offline, rows);
+    return { ...log, ...(yield* fill(database, offline, rows)) };
+  } finally {
+    await scratch.close();
   }
 }
 
@@ -125,8 +162,8 @@ function viewSentence(folder: string, mark: ViewMark): string {
 
 interface RebuiltLog {
   events: number;
-  /** Those that are whole, and that the replay came by. */
-  checkpoints: RowCheckpoint[];
+  /** The records of those that are whole, and that the replay came by. */
+  checkpoints: readonly number[];
 }
 
 /**
@@ -136,44 +173,40 @@ interface RebuiltLog {
 async function* replay(
   database: BulkDatabase,
   offline: OfflineStore,
-  scratch: ScratchPairs,
   rows: ReplayedRows,
-  helped: Omit<HelperOptions, 'verifiesWires'>,
 ): AsyncGenerator<Progress, RebuiltLog> {
   const { firstLsn, lastLsn, pruned } = offline.store;
-  const helper = Helper.start(offline.level, lastLsn - pruned.throughLsn, helped);
-  const tree = new ReplayedTree(scratch);
-  const checkpoints: RowCheckpoint[] = [];
+  const tree = rows.half === 'known' ? undefined : new ReplayedTree(rows.scratch);
+  const checkpoints: number[] = [];
   let startLsn = 0;
   try {
-    await tree.takePrunedHashes(offline.level, pruned.throughLsn);
+    await tree?.takePrunedHashes(offline.level, pruned.throughLsn);
     const found = yield* findCheckpoints(offline);
     const base = baseOf(found, offline, 'oldest');
-    const start = yield* beginReplay(offline, base, scratch);
+    const start = yield* beginReplay(offline, base, rows);
     if (!start) throw new DamagedRecord('no checkpoint that is whole stands for what was pruned');
     startLsn = start.throughLsn;
     let expected = firstLsn;
     const range = { gte: logKey(firstLsn), lt: logKey(lastLsn + 1) };
-    for await (const run of helper?.records(range, firstLsn) ?? readRecords(offline.level, range, false)) {
-      for (const { pair } of run) {
+    for await (const run of runsOf(offline.level, range)) {
+      for (const pair of tree ? run : []) {
         database.put(...pair);
         if (database.isFull) await database.handOver();
       }
-      for (const stored of run.flatMap(leafedRecords)) {
-        const { lsn, record, leaf } = stored;
+      for (const [lsn, record] of run.flatMap(recordsIn)) {
         if (lsn !== expected) throw missingRecord(expected);
         expected++;
-        const entry = entryOf(stored);
+        const entry = decodeRecord(lsn, record);
         if (lsn > startLsn) rows.apply(entry);
-        tree.add(entry, record, leaf);
+        tree?.add(entry, record);
         if (rows.isFull) await rows.flush();
         const checkpoint = found.whole.find(({ throughLsn }) => throughLsn === lsn);
-        if (checkpoint && (await hasRowsOf(checkpoint, rows, scratch))) checkpoints.push(checkpoint);
+        if (checkpoint && (await hasRowsOf(offline, checkpoint, rows))) checkpoints.push(lsn);
       }
       yield { stage: 'replay', done: expected - 1, of: lastLsn };
     }
     if (expected <= lastLsn) throw missingRecord(expected);
-    if (base && !checkpoints.includes(base)) checkpoints.unshift(base);
+    if (base && !checkpoints.includes(base.throughLsn)) checkpoints.unshift(base.throughLsn);
   } catch (error) {
     if (!(error instanceof DamagedRecord || error instanceof ReplayFailed)) throw error;
     throw new StoreRefused(
@@ -181,8 +214,6 @@ async function* replay(
       `nothing was rebuilt, because the log is damaged (${error.message}): run poste relay log verify for ` +
         'details; restore the newest backup that verifies',
     );
-  } finally {
-    await helper?.close();
   }
   if (lastLsn === 0)
     throw new StoreRefused('damaged', 'nothing was rebuilt, because the log is empty: restore a backup');
@@ -195,45 +226,37 @@ type Filled = Pick<Rebuilt, 'rows' | 'payloads' | 'lost' | 'lostItems'>;
 async function* fill(
   database: BulkDatabase,
   { level, store }: OfflineStore,
-  scratch: ScratchPairs,
   replayed: ReplayedRows,
-  checkpoints: readonly RowCheckpoint[],
 ): AsyncGenerator<Progress, Filled> {
   const filled = { rows: 0, payloads: 0, lost: 0, lostItems: [] as QueueRow[] };
   const put = async (key: Buffer, value: Buffer): Promise<void> => {
     database.put(key, value);
     if (database.isFull) await database.handOver();
   };
-  if (store.pruned.throughLsn > 0) await put(...prunedMark(store.pruned));
-  const kept = new Set(checkpoints.map(({ throughLsn }) => throughLsn));
-  for (const prefix of CHECKPOINT_PREFIXES) {
-    for await (const run of runsOf(level, prefixRange(prefix))) {
-      for (const [key, value] of run)
-        if (key.length === KEY_BYTES[prefix] && kept.has(checkpointLsnOf(key))) await put(key, value);
-      yield { stage: 'checkpoints', done: filled.rows, of: undefined };
+  if (replayed.half !== 'known') {
+    if (store.pruned.throughLsn > 0) await put(...prunedMark(store.pruned));
+    for (const prefix of TREE_PREFIXES) {
+      for await (const run of replayed.scratch.runs(prefixRange(prefix))) {
+        for (const [key, value] of run) await put(key, value);
+        yield { stage: 'tree', done: filled.rows, of: undefined };
+      }
     }
+    const heartbeat = await level.get(rowKeyBytes('heartbeat', ''));
+    if (heartbeat) await put(rowKeyBytes('heartbeat', ''), heartbeat);
+    // The form of the rows below. Where the log says an older one, the next start goes on with the migration.
+    await put(...schemaMark(SCHEMA_VERSION));
   }
-  for (const prefix of TREE_PREFIXES) {
-    for await (const run of scratch.runs(prefixRange(prefix))) {
-      for (const [key, value] of run) await put(key, value);
-      yield { stage: 'tree', done: filled.rows, of: undefined };
-    }
-  }
-  const heartbeat = await level.get(rowKeyBytes('heartbeat', ''));
-  if (heartbeat) await put(rowKeyBytes('heartbeat', ''), heartbeat);
-  // The form of the rows below. Where the log says an older one, the next start goes on with the migration.
-  await put(...schemaMark(SCHEMA_VERSION));
   const purgedMs = replayed.get('relay', '')?.dedupPurgedMs ?? 0;
   const expiry = new DueWriter(database, PREFIX.expiry, store.lastLsn);
-  for (const table of REPLAYED_TABLES) {
-    const runs = replayed.runs(prefixRange(PREFIX[table]));
-    if (table === 'queue') {
+  for (const prefix of replayed.prefixes) {
+    const runs = replayed.runs(prefixRange(prefix));
+    if (prefix === PREFIX.queue) {
       yield* fillQueue(database, level, runs, { filled, expiry });
       continue;
     }
     for await (const run of runs) {
       for (const [key, value] of run) {
-        if (table === 'dedup' && decodeRow('dedup', key, value).dedupUntilMs <= purgedMs) continue;
+        if (prefix === PREFIX.dedup && decodeRow('dedup', key, value).dedupUntilMs <= purgedMs) continue;
         await put(key, value);
         filled.rows++;
       }
@@ -242,9 +265,9 @@ async function* fill(
   }
   expiry.write();
   const dedup = new DueWriter(database, PREFIX.dedupUntil, store.lastLsn);
-  for await (const run of scratch.runs(prefixRange(DEDUP_OWNERS))) {
+  for await (const run of replayed.scratch.runs(prefixRange(DEDUP_OWNERS))) {
     for (const [key, owner] of run) {
-      const dueMs = Number(owner.readBigUInt64BE(0));
+      const dueMs = numberAt(owner, 0);
       if (dueMs <= purgedMs) continue;
       dedup.add(dueMs, owner.subarray(8), key.subarray(1));
     }
@@ -252,6 +275,24 @@ async function* fill(
   }
   dedup.write();
   return filled;
+}
+
+async function* copyCheckpoints(
+  database: BulkDatabase,
+  { level }: OfflineStore,
+  kept: ReadonlySet<number>,
+): AsyncGenerator<Progress, void> {
+  let done = 0;
+  for (const prefix of CHECKPOINT_PREFIXES) {
+    for await (const run of runsOf(level, prefixRange(prefix))) {
+      for (const [key, value] of run) {
+        if (key.length !== KEY_BYTES[prefix] || !kept.has(checkpointLsnOf(key))) continue;
+        database.put(key, value);
+        if (database.isFull) await database.handOver();
+      }
+      yield { stage: 'checkpoints', done: (done += run.length), of: undefined };
+    }
+  }
 }
 
 /** Brings over items that wait, with their wire bytes where those are what was accepted. */

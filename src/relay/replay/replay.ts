@@ -5,14 +5,13 @@
  * until the next `flush`. What is acked or purged may lie there still, as in the live store before its collector came:
  * readers pass over it.
  *
- * A replay begins with the first record or, when that was pruned, with a checkpoint of the rows. Every checkpoint is
- * read to its end and compared with its event, whether it is needed or not; a replay takes the first that is whole.
+ * Two threads may each replay one half of the rows (core/reduce.ts).
  */
 import type { Pair } from '../../lib/pair-block.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { LogEntry } from '../core/event.ts';
-import { reduce } from '../core/reduce.ts';
-import type { RowChange, RowReader, TableName, Tables } from '../core/rows.ts';
+import { type Half, reduce } from '../core/reduce.ts';
+import { type QueueRow, type RowChange, type RowReader, type TableName, type Tables, rowKey } from '../core/rows.ts';
 import {
   DEDUP_OWNERS,
   firstKeyOf,
@@ -20,33 +19,35 @@ import {
   seqOf,
   rowKeyBytes,
   writeNumber,
-  DEDUP_RUN_BYTES,
-  dueTimeOf,
   PREFIX,
-  prefixRange,
   REPLAYED_TABLES,
 } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { Growth, storedLeafHashes, treeStarts, TreeEdge } from '../store/log-tree.ts';
-import { keyTextAt } from '../store/plain-forms.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { decodeRow, encodeRow } from '../store/row-codec.ts';
-import { withChecksum } from '../store/checksum.ts';
-import { CanonicalPairs, type RowCheckpoint, RowsDigest } from '../store/row-checkpoints.ts';
 import type { ScratchPairs } from '../store/scratch.ts';
-import type { Progress } from './finding.ts';
-import type { OfflineStore } from './offline.ts';
 
 const KEY = 32;
 const TIME = 8;
+const KNOWN_PREFIXES: ReadonlySet<number> = new Set([PREFIX.sender, PREFIX.dedup]);
 /** Rows that are kept at hand, because they are read often. */
 const RECENT_MAX = 20_000;
 
 /** Thrown when an event contradicts the ones before it. */
 export class ReplayFailed extends Error {}
 
+/** Queue rows of items that a rotation moves, by their keys. */
+export type MovedRows = ReadonlyMap<string, QueueRow | undefined>;
+
+/** One half of a replay. Of an event that moves items, the one half gives the other its rows before it applies it. */
+export type ReplayHalf =
+  | { of: 'known'; take: (key: string) => QueueRow | undefined }
+  | { of: 'others'; give: (rows: MovedRows) => void };
+
 export class ReplayedRows implements RowReader {
-  readonly #scratch: ScratchPairs;
+  readonly scratch: ScratchPairs;
+  readonly #half: ReplayHalf | undefined;
   /** By table: rows that are read often, and the keys of those that the scratch does not have as they are. */
   readonly #recent = new Map<TableName, Map<string, Tables[TableName] | undefined>>();
   readonly #changed = new Map<TableName, Set<string>>();
@@ -55,27 +56,50 @@ export class ReplayedRows implements RowReader {
   readonly #acked = new Set<PublicKey>();
   readonly #cleared = new Map<PublicKey, number>();
 
-  constructor(scratch: ScratchPairs) {
-    this.#scratch = scratch;
+  /** Without a half: a replay of all rows. */
+  constructor(scratch: ScratchPairs, half?: ReplayHalf) {
+    this.scratch = scratch;
+    this.#half = half;
+  }
+
+  get half(): Half | undefined {
+    return this.#half?.of;
+  }
+
+  /** The prefixes of the rows that no other half has, in their order. */
+  get prefixes(): number[] {
+    const isOwn = (prefix: number): boolean => !this.half || KNOWN_PREFIXES.has(prefix) === (this.half === 'known');
+    return REPLAYED_TABLES.map((table) => PREFIX[table]).filter(isOwn);
+  }
+
+  /** The prefixes of all its rows, in their order. */
+  get heldPrefixes(): ReadonlySet<number> {
+    return new Set([PREFIX.relay, ...this.prefixes]);
   }
 
   get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
+    if (table === 'queue' && this.#half?.of === 'known') return this.#half.take(key) as Tables[T] | undefined;
     const recent = isReadOften(table) ? this.#recentOf(table) : undefined;
     const row = recent?.get(key);
     if (row !== undefined || recent?.has(key)) return row as Tables[T] | undefined;
     const stored = rowKeyBytes(table, key);
-    const value = this.#scratch.get(stored);
+    const value = this.scratch.get(stored);
     const found = value && decodeRow(table, stored, value, key);
     if (recent) this.#keep(recent, key, found);
     return found;
   }
 
   get isFull(): boolean {
-    return this.#scratch.isFull || this.#recentRows >= RECENT_MAX;
+    return this.scratch.isFull || this.#recentRows >= RECENT_MAX;
   }
 
   /** Reduces the event into the rows. Throws `ReplayFailed`. */
   apply(entry: LogEntry): void {
+    const { event } = entry;
+    if (this.#half?.of === 'others' && event.type === 'ItemsMoved') {
+      const keys = event.fromSeqs.map((seq) => rowKey.queue(event.oldPubkey, seq));
+      this.#half.give(new Map(keys.map((key) => [key, this.get('queue', key)])));
+    }
     for (const change of this.#reduced(entry)) {
       const { table, key, row } = change;
       if (!isReadOften(table)) {
@@ -99,8 +123,8 @@ export class ReplayedRows implements RowReader {
       for (const recent of this.#recent.values()) recent.clear();
       this.#recentRows = 0;
     }
-    if (!this.#scratch.isFull) return;
-    await this.#scratch.spill(this.ackedKeys());
+    if (!this.scratch.isFull) return;
+    await this.scratch.spill(this.ackedKeys());
     for (const target of this.#acked) await this.#clear(target);
     this.#acked.clear();
   }
@@ -108,7 +132,7 @@ export class ReplayedRows implements RowReader {
   /** The rows of a range in one table, as the scratch has them after `flush`, without those that were acked. */
   async *runs(range: Parameters<ScratchPairs['runs']>[0]): AsyncGenerator<Pair[]> {
     const isAcked = this.ackedKeys();
-    for await (const run of this.#scratch.runs(range)) {
+    for await (const run of this.scratch.runs(range)) {
       const left = run[0]?.[0][0] === PREFIX.queue ? run.filter(([key]) => !isAcked(key)) : run;
       if (left.length > 0) yield left;
     }
@@ -130,7 +154,7 @@ export class ReplayedRows implements RowReader {
 
   #reduced(entry: LogEntry): RowChange[] {
     try {
-      return reduce(entry, this);
+      return reduce(entry, this, this.half);
     } catch (error) {
       throw new ReplayFailed((error as Error).message.replace(/^invariant: /, ''), { cause: error });
     }
@@ -156,13 +180,13 @@ export class ReplayedRows implements RowReader {
 
   #write(change: RowChange): void {
     const key = rowKeyOf(change);
-    if (!change.row) this.#scratch.del(key);
-    else this.#scratch.put(key, encodeRow(change.table, key, change.row));
+    if (!change.row) this.scratch.del(key);
+    else this.scratch.put(key, encodeRow(change.table, key, change.row));
     if (change.table !== 'dedup') return;
     if (change.row) {
       const { dedupUntilMs, senderPubkey } = change.row;
-      this.#scratch.put(...dedupOwnerPair(key, dedupUntilMs, senderPubkey));
-    } else this.#scratch.del(dedupOwnerKey(key));
+      this.scratch.put(...dedupOwnerPair(key, dedupUntilMs, senderPubkey));
+    } else this.scratch.del(dedupOwnerKey(key));
   }
 
   #ackedThrough(target: PublicKey): number {
@@ -173,7 +197,7 @@ export class ReplayedRows implements RowReader {
     const through = this.#ackedThrough(target);
     const cleared = this.#cleared.get(target) ?? 0;
     if (through <= cleared) return;
-    await this.#scratch.clearSpilled({ gt: queueKey(target, cleared), lte: queueKey(target, through) });
+    await this.scratch.clearSpilled({ gt: queueKey(target, cleared), lte: queueKey(target, through) });
     this.#cleared.set(target, through);
   }
 }
@@ -184,7 +208,7 @@ function rowKeyOf({ table, key, row }: RowChange): Buffer {
 }
 
 /** Under the key of a dedup row: until when it is known, and the sender, whom the row's own bytes do not name. */
-function dedupOwnerPair(key: Buffer, dedupUntilMs: number, sender: PublicKey): Pair {
+export function dedupOwnerPair(key: Buffer, dedupUntilMs: number, sender: PublicKey): Pair {
   const value = Buffer.allocUnsafe(TIME + KEY);
   writeNumber(value, dedupUntilMs, 0);
   value.write(sender, TIME, 'base64');
@@ -234,12 +258,12 @@ export class ReplayedTree {
     }
   }
 
-  /** Adds the record of `entry`, as it is stored; with its hash, where that is known. Throws `ReplayFailed`. */
-  add(entry: LogEntry, record: Buffer, leaf?: Buffer): void {
+  /** Adds the record of `entry`, as it is stored. Throws `ReplayFailed`. */
+  add(entry: LogEntry, record: Buffer): void {
     if (this.#growth.starts.length === 0 && entry.event.type !== 'RelayInitialised') {
       throw new ReplayFailed('the first record of a store says which store it is');
     }
-    this.#growth.add(entry, record, leaf);
+    this.#growth.add(entry, record);
     this.#write();
   }
 
@@ -254,128 +278,4 @@ export class ReplayedTree {
   #write(): void {
     for (const [key, value] of this.#growth.writes.splice(0)) this.#scratch.put(key, value);
   }
-}
-
-interface ReplayStart {
-  /** The rows after this record are in the scratch; 0 when there are none. */
-  throughLsn: number;
-  /** Dedup rows among them whose sender is not known. */
-  unowned: number;
-}
-
-export interface FoundCheckpoints {
-  /** In the order of the log. */
-  whole: RowCheckpoint[];
-  damaged: DamagedRecord[];
-}
-
-/**
- * Reads checkpoints to their ends and compares each with its event: all of them, or the newest first until one is
- * whole.
- */
-export async function* findCheckpoints(
-  { store }: OfflineStore,
-  { isNewestEnough = false } = {},
-): AsyncGenerator<Progress, FoundCheckpoints> {
-  const found: FoundCheckpoints = { whole: [], damaged: [] };
-  const marks: Pair[] = [];
-  for await (const mark of store.checkpoints.marks()) marks.push(mark);
-  let rows = 0;
-  for (const mark of isNewestEnough ? marks.toReversed() : marks) {
-    try {
-      const checkpoint = await store.checkpoints.marked(mark);
-      for await (const pairs of store.checkpoints.pairs(checkpoint))
-        yield { stage: 'checkpoints', done: (rows += pairs.length), of: undefined };
-      found.whole.push(checkpoint);
-      if (isNewestEnough) break;
-    } catch (error) {
-      if (!(error instanceof DamagedRecord)) throw error;
-      found.damaged.push(error);
-    }
-  }
-  return found;
-}
-
-/**
- * The checkpoint with which a replay of this log begins: the oldest after which every record is there, where records
- * were pruned; or the newest through `throughLsn`, so that as little as possible is replayed.
- */
-export function baseOf(
-  { whole }: FoundCheckpoints,
-  { store }: OfflineStore,
-  which: 'oldest' | 'newest',
-  throughLsn = Number.POSITIVE_INFINITY,
-): RowCheckpoint | undefined {
-  const { throughLsn: pruned } = store.pruned;
-  const isUsable = (one: RowCheckpoint): boolean => one.throughLsn >= pruned && one.throughLsn <= throughLsn;
-  if (which === 'newest') return whole.findLast(isUsable);
-  return pruned === 0 ? undefined : whole.find(isUsable);
-}
-
-/**
- * Brings the rows that a replay of this log begins with into the scratch, where nothing is yet: those of `base`, or
- * none where the log has its beginning. `undefined` when records are gone that nothing stands for.
- */
-export async function* beginReplay(
-  offline: OfflineStore,
-  base: RowCheckpoint | undefined,
-  scratch: ScratchPairs,
-): AsyncGenerator<Progress, ReplayStart | undefined> {
-  if (base) return yield* loadCheckpoint(offline, base, scratch);
-  return offline.store.pruned.throughLsn === 0 ? { throughLsn: 0, unowned: 0 } : undefined;
-}
-
-/** Brings the rows of a checkpoint into the scratch, where nothing is yet. Throws `DamagedRecord`. */
-async function* loadCheckpoint(
-  { store }: OfflineStore,
-  checkpoint: RowCheckpoint,
-  scratch: ScratchPairs,
-): AsyncGenerator<Progress, ReplayStart> {
-  const { throughLsn, rows } = checkpoint;
-  let dedupRows = 0;
-  let loaded = 0;
-  for await (const pairs of store.checkpoints.pairs(checkpoint)) {
-    for (const [key, value] of pairs) {
-      if (key[0] === PREFIX.dedupUntil) continue;
-      if (key[0] === PREFIX.dedup) dedupRows++;
-      loaded++;
-      scratch.put(key, withChecksum(key, value));
-      if (scratch.isFull) await scratch.spill();
-    }
-    yield { stage: 'rows', done: loaded, of: rows };
-  }
-  // The sender of a dedup row is named only by the due entry of the time until which the row is kept.
-  for await (const pairs of store.checkpoints.pairs(checkpoint)) {
-    for (const pair of pairs) if (pair[0][0] === PREFIX.dedupUntil) await addOwners(pair, scratch);
-  }
-  let owned = 0;
-  for await (const run of scratch.runs(prefixRange(DEDUP_OWNERS))) owned += run.length;
-  return { throughLsn, unowned: dedupRows - owned };
-}
-
-/** Says whether a replay that came to the record of a checkpoint has the very rows that were kept. */
-export async function hasRowsOf(
-  { rows, rowsHash }: RowCheckpoint,
-  replayed: ReplayedRows,
-  scratch: ScratchPairs,
-): Promise<boolean> {
-  await replayed.flush();
-  const digest = new RowsDigest();
-  const canonical = new CanonicalPairs();
-  for (const table of REPLAYED_TABLES)
-    for await (const run of scratch.runs(prefixRange(PREFIX[table]))) digest.add(canonical.of(run));
-  const found = digest.taken();
-  return found.rows === rows && found.rowsHash === rowsHash;
-}
-
-/** The senders that a due entry names, of the rows that are known until its time. */
-async function addOwners([due, runs]: Pair, scratch: ScratchPairs): Promise<void> {
-  const dueMs = dueTimeOf(due);
-  for (let at = 0; at + DEDUP_RUN_BYTES <= runs.length; at += DEDUP_RUN_BYTES) {
-    const key = Buffer.concat([Buffer.of(PREFIX.dedup), runs.subarray(at + KEY, at + DEDUP_RUN_BYTES)]);
-    const row = scratch.get(key);
-    if (!row || decodeRow('dedup', key, row).dedupUntilMs !== dueMs) continue;
-    scratch.put(...dedupOwnerPair(key, dueMs, keyTextAt(runs, at)));
-  }
-  if (scratch.isFull) await scratch.spill();
 }

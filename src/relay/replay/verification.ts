@@ -1,5 +1,5 @@
 /**
- * One verification: where its pairs come from, what its checks share, and the walk that they make. A check is a
+ * One verification: what its checks share, and the walk that they make. A check is a
  * function of a `Verification`: it reads, adds findings, and notes what the checks behind it need to know.
  */
 import type { Pair } from '../../lib/pair-block.ts';
@@ -10,26 +10,9 @@ import type { ScratchPairs } from '../store/scratch.ts';
 import type { Findings, Progress } from './finding.ts';
 import type { OfflineStore } from './offline.ts';
 import type { ReplayedRows, ReplayedTree } from './replay.ts';
-import { type LeafedPair, type RecordRange, joinWalks } from './walks.ts';
+import { joinWalks } from './walks.ts';
 
 export type StoredWalk = (range: KeyRange) => AsyncIterable<Pair[]>;
-
-/** The source of the pairs of a store, ascending by key. */
-export interface Source {
-  /** The pairs of a range; a store at rest is also asked for each of their keys. */
-  walk: StoredWalk;
-  /** The same for the little that is read before the first record, while another thread begins. */
-  walkHere: StoredWalk;
-  /** The records of a range under the prefix of the log. */
-  records: (range: RecordRange) => AsyncIterable<LeafedPair[]>;
-  /** Yields what another thread counted of the wire bytes, when they are sound. */
-  soundWires?: () => AsyncGenerator<Progress, WiresAudit | undefined>;
-}
-
-export interface WiresAudit {
-  payloads: number;
-  bytes: number;
-}
 
 /** The places in which a store folder keeps what is not in its database. */
 export interface StorePlaces {
@@ -38,9 +21,17 @@ export interface StorePlaces {
   positionFile: string | undefined;
 }
 
+export interface ChecksBounds {
+  /** Rows whose due times are held in memory together. */
+  partRows?: number | undefined;
+  /** The bytes that the replay may hold in memory. */
+  memoryBytes?: number | undefined;
+}
+
 export interface Verification {
   readonly offline: OfflineStore;
-  readonly source: Source;
+  /** The pairs of a range, ascending by key; a store at rest is also asked for each of their keys. */
+  readonly walk: StoredWalk;
   readonly findings: Findings;
   /** Absent for a backup, and for a store that is served. */
   readonly places: StorePlaces | undefined;
@@ -62,7 +53,7 @@ export interface Verification {
   isReplayed: boolean;
   /** The first record that is missing, altered, or contradicts those before it. */
   firstBadLsn: number | undefined;
-  /** The bytes are those of every pair that the source gave, and of the wires. */
+  /** The bytes are those of every pair that was walked over, and of the wires. */
   readonly counted: { records: number; rows: number; payloads: number; bytes: number };
 }
 
@@ -73,7 +64,7 @@ export type Judge = (key: Buffer, stored: Buffer | undefined, expected: Buffer |
 
 /** Walks over each prefix, in step with what is to be there if that is known. Answers how many keys. */
 export async function* compareWalks(
-  { source, findings }: Verification,
+  { walk, findings }: Verification,
   stage: string,
   prefixes: readonly number[],
   judge: Judge,
@@ -82,7 +73,7 @@ export async function* compareWalks(
   let done = 0;
   for (const prefix of prefixes) {
     const range = prefixRange(prefix);
-    for await (const run of joinWalks(source.walk(range), expected(range))) {
+    for await (const run of joinWalks(walk(range), expected(range))) {
       for (const { key, left, right } of run) if (isOfStore(key, findings)) judge(key, left, right);
       yield { stage, done: (done += run.length), of: undefined };
     }

@@ -9,19 +9,21 @@ import { readPruned } from '../store/marks.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { runsOf } from '../store/scan.ts';
 import type { Findings, Progress } from './finding.ts';
-import { type FoundCheckpoints, baseOf, beginReplay, findCheckpoints } from './replay.ts';
+import { type FoundCheckpoints, baseOf, beginReplay, findCheckpoints } from './replay-start.ts';
 import { type Verification, isOfStore } from './verification.ts';
 
 /** Verifies every checkpoint of a store at rest, and begins with the oldest, so that the replay comes by the others. */
 export async function* verifyCheckpoints(verification: Verification): AsyncGenerator<Progress, void> {
-  const { offline, source, scratch, findings } = verification;
-  await verifyMark(verification);
-  // Parts without a mark are of a checkpoint that was cut short.
-  for (const prefix of CHECKPOINT_PREFIXES)
-    for await (const run of source.walkHere(prefixRange(prefix))) for (const [key] of run) isOfStore(key, findings);
+  const { offline, walk, rows, findings } = verification;
+  if (rows.half !== 'known') {
+    await verifyMark(verification);
+    // Parts without a mark are of a checkpoint that was cut short.
+    for (const prefix of CHECKPOINT_PREFIXES)
+      for await (const run of walk(prefixRange(prefix))) for (const [key] of run) isOfStore(key, findings);
+  }
   const found = yield* findCheckpoints(offline);
   addDamaged(found, 'the one before or after it stands in for it', findings);
-  const start = yield* beginReplay(offline, baseOf(found, offline, 'oldest'), scratch);
+  const start = yield* beginReplay(offline, baseOf(found, offline, 'oldest'), rows);
   if (start && start.unowned > 0) {
     const message =
       `nothing says when ${countText(start.unowned, 'dedup row')} of checkpoint ${start.throughLsn} may be ` +
@@ -34,10 +36,10 @@ export async function* verifyCheckpoints(verification: Verification): AsyncGener
 
 /** Verifies the newest checkpoint of a store that is served which is whole, so that little is replayed. */
 export async function* verifyNewestCheckpoint(verification: Verification): AsyncGenerator<Progress, void> {
-  const { offline, scratch, findings } = verification;
+  const { offline, rows, findings } = verification;
   const found = yield* findCheckpoints(offline, { isNewestEnough: true });
   addDamaged(found, 'the one before it stands in for it', findings);
-  verification.startLsn = (yield* beginReplay(offline, baseOf(found, offline, 'newest'), scratch))?.throughLsn;
+  verification.startLsn = (yield* beginReplay(offline, baseOf(found, offline, 'newest'), rows))?.throughLsn;
 }
 
 function addDamaged({ damaged }: FoundCheckpoints, standIn: string, findings: Findings): void {

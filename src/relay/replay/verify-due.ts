@@ -43,11 +43,12 @@ const NOBODY = Buffer.alloc(0);
 
 /** Needs a replay that went through. */
 export async function* verifyDue(verification: Verification): AsyncGenerator<Progress, void> {
-  const { offline, source, rows: replayed, partRows, findings } = verification;
+  const { offline, rows: replayed, partRows, findings } = verification;
   const purgedMs = replayed.get('relay', '')?.dedupPurgedMs ?? 0;
   let seen = 0;
   for (const index of [expiryIndex, dedupIndex(purgedMs)]) {
-    let walk = source.walk;
+    if (replayed.half === (index === expiryIndex ? 'known' : 'others')) continue;
+    let { walk } = verification;
     let part = new Part(index, partRows, true);
     for await (const run of replayed.runs(prefixRange(index.rows))) {
       for (const [key, value] of run) {

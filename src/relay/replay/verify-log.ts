@@ -6,17 +6,19 @@
  */
 import { byFingerprint, describeEvent } from '../core/describe-event.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
+import type { Pair } from '../../lib/pair-block.ts';
 import { PREFIX, logKey, lsnOf, prefixRange } from '../store/keys.ts';
-import { DamagedRecord, guessEvent } from '../store/record.ts';
+import { DamagedRecord, decodeRecord, guessEvent } from '../store/record.ts';
+import { type StoredRecord, recordsIn } from '../store/record-run.ts';
 import { readableRow, runsOf } from '../store/scan.ts';
 import { FINDINGS_LISTED_MAX, type FindingCode, type Findings, type Progress } from './finding.ts';
 import type { OfflineStore } from './offline.ts';
-import { ReplayFailed, hasRowsOf } from './replay.ts';
+import { ReplayFailed } from './replay.ts';
+import { hasRowsOf } from './replay-start.ts';
 import { type Verification, isOfStore } from './verification.ts';
-import { entryOf, type LeafedPair, type LeafedRecord, leafedRecords } from './walks.ts';
 
 export async function* verifyLog(verification: Verification): AsyncGenerator<Progress, void> {
-  const { offline, source, findings, rows, scratch, checkpoints, startLsn, skipsOldRecords, counted } = verification;
+  const { offline, findings, rows, checkpoints, startLsn, skipsOldRecords, counted } = verification;
   const { store } = offline;
   const bad: BadRecord[] = [];
   let firstBadLsn: number | undefined;
@@ -33,14 +35,13 @@ export async function* verifyLog(verification: Verification): AsyncGenerator<Pro
     addBad({ code: 'CHECKPOINT_MISSING', lsn: firstLsn, what });
   }
   const range = { ...prefixRange(PREFIX.log), ...(skipsOldRecords && { gte: logKey(firstLsn) }) };
-  for await (const run of source.records(range)) {
-    for (const stored of run.flatMap((pair) => recordsOf(pair, verification))) {
-      const { lsn, fault: ofRun } = stored;
+  for await (const run of runsOf(offline.level, range)) {
+    for (const [lsn, record, ofRun] of run.flatMap((pair) => recordsOf(pair, verification))) {
       if (lsn < expected) {
         findings.add('KEY_UNEXPECTED', `a log record has the number ${lsn}: they begin at ${firstLsn}`);
         continue;
       }
-      if (ofRun) {
+      if (ofRun !== undefined) {
         const what = `log records ${expected} to ${lsn} cannot be read (${ofRun})`;
         addBad({ code: 'RECORD_DAMAGED', lsn: expected, what });
         expected = lsn + 1;
@@ -49,12 +50,12 @@ export async function* verifyLog(verification: Verification): AsyncGenerator<Pro
       if (lsn > expected) addBad({ code: 'RECORD_MISSING', lsn: expected, what: missingClause(expected, lsn - 1) });
       expected = lsn + 1;
       records++;
-      const fault = replayRecord(stored, verification, firstBadLsn !== undefined);
+      const fault = replayRecord(lsn, record, verification, firstBadLsn !== undefined);
       if (fault) addBad(fault);
       if (rows.isFull) await rows.flush();
       const checkpoint = checkpoints.get(lsn);
       if (!checkpoint || firstBadLsn !== undefined || lsn <= (startLsn ?? lsn)) continue;
-      if (await hasRowsOf(checkpoint, rows, scratch)) continue;
+      if (await hasRowsOf(offline, checkpoint, rows)) continue;
       const message =
         `the rows of checkpoint ${lsn} are not those that the log gives: they had gone wrong before it was taken; ` +
         'poste relay log rebuild leaves it out';
@@ -71,21 +72,19 @@ export async function* verifyLog(verification: Verification): AsyncGenerator<Pro
   counted.records = records;
 }
 
-interface FoundRecord extends LeafedRecord {
-  /** Says that the run which ends with this record does not tell its records. */
-  fault?: string;
-}
+/** A record, or the last one of a run that does not tell its records, and why. */
+type FoundRecord = StoredRecord | [...StoredRecord, fault: string];
 
 /** The records of a pair, whose bytes are counted; none of a key that is none of theirs. */
-function recordsOf(stored: LeafedPair, { findings, counted }: Verification): FoundRecord[] {
-  const [key, value] = stored.pair;
+function recordsOf(pair: Pair, { findings, rows, counted }: Verification): FoundRecord[] {
+  const [key, value] = pair;
   if (!isOfStore(key, findings)) return [];
-  counted.bytes += key.length + value.length;
+  if (rows.half !== 'known') counted.bytes += key.length + value.length;
   try {
-    return leafedRecords(stored);
+    return recordsIn(pair);
   } catch (error) {
     if (!(error instanceof DamagedRecord)) throw error;
-    return [{ lsn: lsnOf(key), record: value, leaf: undefined, fault: error.message }];
+    return [[lsnOf(key), value, error.message]];
   }
 }
 
@@ -98,16 +97,16 @@ interface BadRecord {
 
 /** Replays the record unless one before it is bad. */
 function replayRecord(
-  stored: LeafedRecord,
+  lsn: number,
+  bytes: Buffer,
   { rows, tree, isTreeKnown, startLsn = 0 }: Verification,
   isBroken: boolean,
 ): BadRecord | undefined {
-  const { lsn, record: bytes, leaf } = stored;
   try {
-    const entry = entryOf(stored);
+    const entry = decodeRecord(lsn, bytes);
     if (isBroken) return undefined;
     if (lsn > startLsn) rows.apply(entry);
-    if (isTreeKnown) tree.add(entry, bytes, leaf);
+    if (isTreeKnown) tree.add(entry, bytes);
     return undefined;
   } catch (error) {
     if (error instanceof DamagedRecord) return { code: 'RECORD_DAMAGED', lsn, what: error.message, bytes };

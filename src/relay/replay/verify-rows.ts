@@ -9,7 +9,7 @@ import { hash } from 'node:crypto';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import { rowKey, type TableName, type Tables } from '../core/rows.ts';
 import { MARK_PREFIXES, ROW_PREFIXES, rowKind, rowName, rowOwner, verifiedBytes } from '../store/checksum.ts';
-import { PREFIX, REPLAYED_TABLES } from '../store/keys.ts';
+import { PREFIX } from '../store/keys.ts';
 import { decodeRow } from '../store/row-codec.ts';
 import { readableRow } from '../store/scan.ts';
 import { FINDINGS_LISTED_MAX, type Findings, type Progress } from './finding.ts';
@@ -31,8 +31,7 @@ export async function* verifyRows(verification: Verification): AsyncGenerator<Pr
     if (differences.length < FINDINGS_LISTED_MAX) differences.push({ table, key, stored, byLog });
     else untold++;
   };
-  const prefixes = REPLAYED_TABLES.map((table) => PREFIX[table]);
-  const rows = yield* compareWalks(verification, 'rows', prefixes, judge, (range) => replayed.runs(range));
+  const rows = yield* compareWalks(verification, 'rows', replayed.prefixes, judge, (range) => replayed.runs(range));
   await addFindings(offline, differences, untold, findings);
   counted.rows = rows;
 }

@@ -30,10 +30,10 @@ export async function* verifyTree(verification: Verification): AsyncGenerator<Pr
 }
 
 /** Walks over trees that nothing can be held against: each of their keys is looked up. */
-export async function* verifyTreeLookUps({ source }: Verification): AsyncGenerator<Progress, void> {
+export async function* verifyTreeLookUps({ walk }: Verification): AsyncGenerator<Progress, void> {
   let done = 0;
   for (const prefix of TREE_PREFIXES)
-    for await (const run of source.walk(prefixRange(prefix)))
+    for await (const run of walk(prefixRange(prefix)))
       yield { stage: 'look-ups', done: (done += run.length), of: undefined };
 }
 

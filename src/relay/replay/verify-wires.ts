@@ -10,16 +10,14 @@ import { ackedThroughs, readableRow, runsOf } from '../store/scan.ts';
 import type { ScratchPairs } from '../store/scratch.ts';
 import { isMoved } from '../store/wire-check.ts';
 import type { Findings, Progress } from './finding.ts';
-import { type Verification, type WiresAudit, isOfStore } from './verification.ts';
+import { type Verification, isOfStore } from './verification.ts';
 import { joinWalks } from './walks.ts';
 
 const HASH_BYTES = 32;
 
-/** What is wrong by the word of another thread is looked for again, here, where it is named. */
 export async function* verifyWires(verification: Verification): AsyncGenerator<Progress, void> {
-  const { offline, source, scratch, findings, counted } = verification;
-  const sound = source.soundWires && (yield* source.soundWires());
-  const { payloads, bytes } = sound ?? (yield* verifyPayloads(offline.level, scratch, findings));
+  const { offline, scratch, findings, counted } = verification;
+  const { payloads, bytes } = yield* verifyPayloads(offline.level, scratch, findings);
   counted.payloads = payloads;
   counted.bytes += bytes;
 }
@@ -28,12 +26,12 @@ export async function* verifyWires(verification: Verification): AsyncGenerator<P
  * Verifies the wire bytes against the queue rows that name them: each waiting item has its own, with the hash that was
  * accepted, and nothing else is kept. Rows that were acked keep theirs until they are collected.
  */
-export async function* verifyPayloads(
+async function* verifyPayloads(
   level: Level,
   scratch: ScratchPairs,
   findings: Findings,
-): AsyncGenerator<Progress, WiresAudit> {
-  const audit: WiresAudit = { payloads: 0, bytes: 0 };
+): AsyncGenerator<Progress, { payloads: number; bytes: number }> {
+  const audit = { payloads: 0, bytes: 0 };
   const acked = await ackedThroughs(level);
   const moved = yield* movedNames(level, acked, scratch);
   const unmoved = unmovedNames(level, acked);

@@ -1,11 +1,12 @@
 /**
- * Verifies that a store is what its log says: one walk, with a list of checks. Who verifies differs in where the pairs
- * come from (`Source`), in which checks are made, and in who paces them: each check yields its progress, and is not
- * asked for the next step before its time.
+ * Verifies that a store is what its log says: one walk, with a list of checks. Who verifies differs in how pairs are
+ * walked over, in which checks are made, and in who paces them: each check yields its progress, and is not asked for
+ * the next step before its time.
  *
  * At rest (`verify`): everything. Checksums and places of every record, hash trees and rows against a replay, the
  * charges against what waits, the wire bytes against their hashes, the due indexes, and what lies outside the database.
- * Another thread reads ahead (helper.ts), and each key is also looked up.
+ * Each key is also looked up. Of a larger store another thread (helper.ts) makes the same checks of one half of the
+ * rows. Where it finds anything, all is verified once more, here, so that findings and their order are the same.
  *
  * While the relay goes on (`verifyServed`): what a scrub cannot see, which is a row whose checksum is right and whose
  * contents are not, a row that is missing, and one that came back. The log before the newest checkpoint, hash trees and
@@ -23,18 +24,19 @@
  * Streaming: the replay is kept in a scratch, walks go past the cache, and findings are bounded. Nothing of the store
  * is written.
  */
+import type { Half } from '../core/reduce.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { systemRemedy } from '../../lib/file-fault.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import { isSystemError } from '../store/refused.ts';
 import { runsOf } from '../store/scan.ts';
-import { openScratch } from '../store/scratch.ts';
+import { MEMORY_BYTES, openScratch } from '../store/scratch.ts';
 import { type Finding, type FindingCode, Findings, type Progress } from './finding.ts';
-import { Helper, type HelperOptions } from './helper.ts';
+import { type HalfDone, Helper, type HelperOptions } from './helper.ts';
 import type { OfflineStore } from './offline.ts';
-import { ReplayedRows, ReplayedTree } from './replay.ts';
-import type { Check, Source, StoredWalk, StorePlaces, Verification } from './verification.ts';
+import { type ReplayHalf, ReplayedRows, ReplayedTree } from './replay.ts';
+import type { Check, ChecksBounds, StoredWalk, StorePlaces, Verification } from './verification.ts';
 import { verifyCharges } from './verify-charges.ts';
 import { verifyCheckpoints, verifyNewestCheckpoint, verifyPrunedHashes } from './verify-checkpoints.ts';
 import { verifyDue } from './verify-due.ts';
@@ -43,15 +45,11 @@ import { verifyChecksums, verifyRows } from './verify-rows.ts';
 import { verifyStore } from './verify-store.ts';
 import { verifyTree, verifyTreeLookUps } from './verify-tree.ts';
 import { verifyWires } from './verify-wires.ts';
-import { lookUpEach, readRecords } from './walks.ts';
+import { lookUpEach } from './walks.ts';
 
-export interface VerifyOptions extends Omit<HelperOptions, 'verifiesWires'> {
+export interface VerifyOptions extends ChecksBounds, HelperOptions {
   /** Absent for a backup. */
   places?: StorePlaces | undefined;
-  /** Rows whose due times are held in memory together. */
-  partRows?: number;
-  /** The bytes that the replay may hold in memory. */
-  memoryBytes?: number;
 }
 
 export interface VerifyReport {
@@ -109,6 +107,12 @@ const AT_REST: readonly ListedCheck[] = [
   { check: verifyStore, reads: 'the keys' },
 ];
 
+/** The checks of each half. Wire bytes are with the half that has less to do. */
+const OF_HALF: Readonly<Record<Half, readonly Check[]>> = {
+  known: [verifyCheckpoints, verifyLog, verifyRows, verifyCharges, verifyWires, verifyDue],
+  others: AT_REST.flatMap(({ check }) => (check === verifyWires ? [] : check)),
+};
+
 const SERVED: readonly ListedCheck[] = [
   { check: verifyNewestCheckpoint, reads: 'the checkpoints' },
   { check: verifyLog, reads: 'the log' },
@@ -125,48 +129,53 @@ const SERVED_PART_ROWS = 100_000;
 
 export async function* verify(
   offline: OfflineStore,
-  { places, partRows = PART_ROWS, memoryBytes, ...helped }: VerifyOptions = {},
+  { helpedFrom, helper: file, ...options }: VerifyOptions = {},
 ): AsyncGenerator<Progress, VerifyReport> {
-  const { level, store } = offline;
-  const helper = Helper.start(level, store.lastLsn - store.pruned.throughLsn, { ...helped, verifiesWires: true });
+  const { partRows, memoryBytes = MEMORY_BYTES } = options;
+  const bounds = { partRows, memoryBytes: memoryBytes / 2 };
+  const helper = Helper.start(offline, bounds, { helpedFrom, helper: file });
+  if (!helper) return yield* verifyHalf(offline, undefined, options);
+  const own = verifyHalf(offline, helper.half, { ...options, ...bounds });
   try {
-    const findings = new Findings();
-    const walkHere: StoredWalk = (range) => lookUpEach(level, runsOf(level, range, { fillCache: true }), findings);
-    const source: Source = {
-      walkHere,
-      walk: helper ? (range) => lookUpEach(level, helper.rows(range), findings) : walkHere,
-      records: (range) => helper?.records(range, store.firstLsn) ?? readRecords(level, range, false),
-      soundWires: async function* () {
-        const answer = helper && (yield* helper.answer());
-        return answer?.type === 'sound' ? answer : undefined;
-      },
-    };
-    return yield* runChecks(AT_REST, {
-      offline,
-      source,
-      findings,
-      places,
-      partRows,
-      memoryBytes,
-      findsUnreadable: true,
-    });
+    const report = yield* helper.beside(own);
+    const other = report?.firstBadLsn === undefined && (yield* helper.answer());
+    if (report && other) return sum(report, other);
   } finally {
-    await helper?.close();
+    await helper.close();
   }
+  return yield* verifyHalf(offline, undefined, options);
+}
+
+function sum(report: VerifyReport, { rows, payloads, bytes }: HalfDone): VerifyReport {
+  return { ...report, rows: report.rows + rows, payloads: report.payloads + payloads, bytes: report.bytes + bytes };
+}
+
+/** Verifies a store at rest, or one half of it. */
+export async function* verifyHalf(
+  offline: OfflineStore,
+  half: ReplayHalf | undefined,
+  { places, partRows = PART_ROWS, memoryBytes }: Omit<VerifyOptions, keyof HelperOptions>,
+): AsyncGenerator<Progress, VerifyReport> {
+  const findings = new Findings();
+  const walk: StoredWalk = (range) =>
+    lookUpEach(offline.level, runsOf(offline.level, range, { fillCache: true }), findings);
+  const checks = half ? AT_REST.filter(({ check }) => OF_HALF[half.of].includes(check)) : AT_REST;
+  const given = { offline, half, walk, findings, places, partRows, memoryBytes };
+  return yield* runChecks(checks, { ...given, findsUnreadable: true });
 }
 
 /** Verifies a store that `openServed` opened. Throws when the database cannot be read. */
 export async function* verifyServed(offline: OfflineStore): AsyncGenerator<Progress, ServedReport> {
   const { level } = offline;
   const walk: StoredWalk = (range) => runsOf(level, range);
-  const source: Source = { walk, walkHere: walk, records: (range) => readRecords(level, range, false) };
   const held = { memoryBytes: SERVED_MEMORY_BYTES, partRows: SERVED_PART_ROWS };
   const findings = new Findings();
-  const report = yield* runChecks(SERVED, { offline, source, findings, skipsOldRecords: true, ...held });
+  const report = yield* runChecks(SERVED, { offline, walk, findings, skipsOldRecords: true, ...held });
   return { ...report, replayedFrom: report.replayedFrom ?? report.prunedThrough + 1 };
 }
 
-interface ChecksOptions extends Pick<Verification, 'offline' | 'source' | 'findings' | 'partRows'> {
+interface ChecksOptions extends Pick<Verification, 'offline' | 'walk' | 'findings' | 'partRows'> {
+  half?: ReplayHalf | undefined;
   places?: StorePlaces | undefined;
   memoryBytes: number | undefined;
   skipsOldRecords?: boolean;
@@ -176,7 +185,7 @@ interface ChecksOptions extends Pick<Verification, 'offline' | 'source' | 'findi
 
 async function* runChecks(
   checks: readonly ListedCheck[],
-  { source, memoryBytes, places, skipsOldRecords = false, findsUnreadable = false, ...given }: ChecksOptions,
+  { half, walk, memoryBytes, places, skipsOldRecords = false, findsUnreadable = false, ...given }: ChecksOptions,
 ): AsyncGenerator<Progress, VerifyReport> {
   const scratch = await openScratch(memoryBytes);
   try {
@@ -190,15 +199,11 @@ async function* runChecks(
     const { pairs } = scratch;
     const verification: Verification = {
       ...given,
-      source: {
-        ...source,
-        walk: (range) => count(source.walk(range)),
-        walkHere: (range) => count(source.walkHere(range)),
-      },
+      walk: (range) => count(walk(range)),
       places,
       skipsOldRecords,
       scratch: pairs,
-      rows: new ReplayedRows(pairs),
+      rows: new ReplayedRows(pairs, half),
       tree: new ReplayedTree(pairs),
       startLsn: undefined,
       checkpoints: new Map(),

@@ -1,11 +1,6 @@
 /** Walks of a verification: in step with another walk, and with a look-up of every key that they pass. */
 import type { Pair } from '../../lib/pair-block.ts';
-import { HASH_BYTES, leafHash } from '../../protocol/merkle.ts';
 import type { Level } from '../store/level.ts';
-import type { LogEntry } from '../core/event.ts';
-import { decodeRecord, decodeWholeRecord, isWholeRecord } from '../store/record.ts';
-import { readableRecordsIn, recordsIn } from '../store/record-run.ts';
-import { type KeyRange, runsOf } from '../store/scan.ts';
 import type { Findings } from './finding.ts';
 
 /**
@@ -53,66 +48,6 @@ export async function* readAhead<T, U>(all: AsyncIterable<T>, read: (one: T) => 
     throw error;
   }
   if (ahead) yield await ahead;
-}
-
-/** A range of keys under the prefix of the log. */
-export interface RecordRange {
-  gte: Buffer;
-  lt: Buffer;
-}
-
-/** Records as they are stored, and their hashes in the tree where another thread saw that all of them are whole. */
-export interface LeafedPair {
-  pair: Pair;
-  /** One behind another. */
-  leaves: Buffer | undefined;
-}
-
-/** The records of the range, in runs; their hashes, if they are wanted, where the checksums are right. */
-export async function* readRecords(level: Level, range: KeyRange, withLeaves: boolean): AsyncGenerator<LeafedPair[]> {
-  for await (const run of runsOf(level, range))
-    yield run.map((pair) => ({ pair, leaves: withLeaves ? leavesOf(pair) : undefined }));
-}
-
-function leavesOf(pair: Pair): Buffer | undefined {
-  const records = readableRecordsIn(pair);
-  return records.every(([lsn, record]) => isWholeRecord(lsn, record))
-    ? Buffer.concat(records.map(([, record]) => leafHash(record)))
-    : undefined;
-}
-
-/** A record, and its hash where it is known to be whole. */
-export interface LeafedRecord {
-  lsn: number;
-  record: Buffer;
-  leaf: Buffer | undefined;
-}
-
-/** Throws `DamagedRecord`. */
-export function leafedRecords({ pair, leaves }: LeafedPair): LeafedRecord[] {
-  return recordsIn(pair).map(([lsn, record], at) => {
-    return { lsn, record, leaf: leaves?.subarray(at * HASH_BYTES, (at + 1) * HASH_BYTES) };
-  });
-}
-
-/** The event of a record. Throws `DamagedRecord`. */
-export function entryOf({ lsn, record, leaf }: LeafedRecord): LogEntry {
-  return leaf ? decodeWholeRecord(lsn, record) : decodeRecord(lsn, record);
-}
-
-const COUNT_BYTES = 2;
-
-/** As a pair, for another thread: how many leaves, u16, the leaves, and the value as it is stored. */
-export function packLeafed({ pair: [key, value], leaves }: LeafedPair): Pair {
-  const count = Buffer.alloc(COUNT_BYTES);
-  count.writeUInt16BE((leaves?.length ?? 0) / HASH_BYTES);
-  return [key, Buffer.concat(leaves ? [count, leaves, value] : [count, value])];
-}
-
-export function unpackLeafed([key, packed]: Pair): LeafedPair {
-  const valueAt = COUNT_BYTES + packed.readUInt16BE() * HASH_BYTES;
-  const leaves = valueAt === COUNT_BYTES ? undefined : packed.subarray(COUNT_BYTES, valueAt);
-  return { pair: [key, packed.subarray(valueAt)], leaves };
 }
 
 /** One key of two walks, and what either has there. */

@@ -13,7 +13,7 @@ import { type Level, levelAt, makeLevelFolder } from './level.ts';
 import { syncFolder } from '../../lib/files.ts';
 
 /** Memory for pairs. */
-const MEMORY_BYTES = 128 << 20;
+export const MEMORY_BYTES = 128 << 20;
 const RUN_PAIRS = 1000;
 
 export class ScratchPairs {
@@ -144,17 +144,24 @@ export class BulkDatabase {
     this.#batch = level.batch();
   }
 
-  /** A new database at `folder`, where nothing is. Throws `BulkFailed`. */
+  /** A new database at `folder`, where nothing is. Other threads may `join` it. Throws `BulkFailed`. */
   static async create(folder: string): Promise<BulkDatabase> {
     try {
       await makeLevelFolder(folder);
-      const level = levelAt(folder);
+      const level = levelAt(folder, { isShared: true });
       await level.open({ createIfMissing: true, errorIfExists: true });
       return new BulkDatabase(level, folder);
     } catch (error) {
       const said = (error as { cause?: Error }).cause?.message ?? (error as Error).message;
       throw new BulkFailed(`the database at ${folder} cannot be made (${said})`, { cause: error });
     }
+  }
+
+  /** The one that another thread of this process created, which fills it too and closes it last. */
+  static async join(folder: string): Promise<BulkDatabase> {
+    const level = levelAt(folder, { isShared: true });
+    await level.open({ createIfMissing: false });
+    return new BulkDatabase(level, folder);
   }
 
   /** To be read after the next `flush`. */

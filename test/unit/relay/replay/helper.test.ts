@@ -1,26 +1,31 @@
-/** The thread beside a verification: its answers, and what is done where it gives none. */
-import { existsSync } from 'node:fs';
+/** The thread that does one half of an audit: what it says, and what is done where it says nothing. */
 import { cp, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { array, assert, asyncProperty, constantFrom, nat, record } from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Pair } from '../../../../src/lib/pair-block.ts';
 import type { Level } from '../../../../src/relay/store/level.ts';
-import { Helper } from '../../../../src/relay/replay/helper.ts';
+import { Helper, type HelperOptions } from '../../../../src/relay/replay/helper.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
-import { verify } from '../../../../src/relay/replay/verify.ts';
+import { verify, verifyHalf } from '../../../../src/relay/replay/verify.ts';
 import { PREFIX, prefixRange } from '../../../../src/relay/store/keys.ts';
 import { rebuilt, resultOf, verified } from '../../../support/audits.ts';
-import { collected } from '../../../support/collected.ts';
-import { eventually } from '../../../support/eventually.ts';
-import { liveALife } from '../../../support/life.ts';
+import { pushOf, rotateOf } from '../../../support/commands.ts';
+import { pruneOnce, takeCheckpoint } from '../../../support/flips.ts';
+import { alice, bob, hostNamed } from '../../../support/hosts.ts';
+import { carolAfter, liveALife } from '../../../support/life.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
+import { NOON_MS } from '../../../support/test-clock.ts';
 import { openTestRelay } from '../../../support/test-relay.ts';
+import { share } from '../../../support/thorough.ts';
 
 /** The file of the bundle: a thread does not run TypeScript. */
 const BUNDLED = new URL('../../../../dist/program/audit-worker.js', import.meta.url);
+const HELPED = { helpedFrom: 1, helper: BUNDLED };
 
+/** Its log has a rotation, so that one half is given moved rows by the other. */
 async function livedStore(): Promise<string> {
   const relay = await openTestRelay();
   await liveALife(relay.engine, relay.clock);
@@ -28,13 +33,38 @@ async function livedStore(): Promise<string> {
   return relay.folder;
 }
 
+/** Its replay begins with one checkpoint of the rows, and comes by another. */
+async function prunedStore(): Promise<string> {
+  const relay = await openTestRelay();
+  await liveALife(relay.engine, relay.clock);
+  await pruneOnce(relay.engine, relay.clock);
+  await relay.push(
+    pushOf(
+      alice,
+      'after',
+      [
+        [bob, 'after'],
+        [carolAfter, 'after'],
+      ],
+      { nowMs: relay.clock.nowMs },
+    ),
+  );
+  await takeCheckpoint(relay);
+  await relay.push(pushOf(bob, 'behind', [[carolAfter, 'behind']], { nowMs: relay.clock.nowMs }));
+  await relay.close();
+  return relay.folder;
+}
+
+/** What the thread in `file` says of the store, beside the other half here. */
 async function answerIn(folder: string, file: URL): Promise<unknown> {
   const offline = await openOffline(folder);
-  const helper = Helper.start(offline.level, 1, { helpedFrom: 1, helper: file, verifiesWires: true });
+  const helper = Helper.start(offline, {}, { helpedFrom: 1, helper: file });
+  if (!helper) throw new Error('a thread could not be had');
   try {
-    return helper && (await resultOf(helper.answer()));
+    const own = await resultOf(helper.beside(verifyHalf(offline, helper.half, {})));
+    return own && (await resultOf(helper.answer()));
   } finally {
-    await helper?.close();
+    await helper.close();
     await offline.close();
   }
 }
@@ -50,6 +80,11 @@ async function threadOf(source: string): Promise<URL> {
   return pathToFileURL(file);
 }
 
+/** What comes of it, a refusal too. */
+function said(run: Promise<unknown>): Promise<unknown> {
+  return run.catch((error: Error) => error.message);
+}
+
 /** Alters one byte of the first value under the prefix. */
 function flipped(prefix: number): (level: Level) => Promise<void> {
   return async (level) => {
@@ -60,31 +95,72 @@ function flipped(prefix: number): (level: Level) => Promise<void> {
   };
 }
 
-describe('a thread beside a verification', () => {
-  test('says that the stored bytes are sound, and of how much', async () => {
+/** Rebuilds the store alone, and a copy of it with the thread, which has to come to the same. Returns the copy. */
+async function withSameRebuild(folder: string, helped: HelperOptions): Promise<string> {
+  const copy = await temporaryFolder();
+  await cp(folder, copy, { recursive: true });
+  const { replaced: _alone, ...alone } = await rebuilt(folder);
+  const { replaced: _helped, ...withThread } = await rebuilt(copy, helped);
+  expect(withThread).toEqual(alone);
+  expect(await withRawLevel(copy, pairsOf)).toEqual(await withRawLevel(folder, pairsOf));
+  return copy;
+}
+
+describe('the thread of an audit', () => {
+  test('says that its half is sound, and of how much', async () => {
     const folder = await livedStore();
-    const { payloads } = await verified(folder);
-    expect(payloads).toBeGreaterThan(0);
-    expect(await answerIn(folder, BUNDLED)).toMatchObject({ type: 'sound', payloads });
+    const { payloads, rows, found } = await verified(folder);
+    expect(found).toBe(0);
+    const answer = await answerIn(folder, BUNDLED);
+    expect(answer).toMatchObject({ payloads, checkpoints: [] });
+    expect((answer as { rows: number }).rows).toBeLessThan(rows);
+    const alone = await verified(folder);
+    expect(await verified(folder, HELPED)).toEqual(alone);
+    expect(await verified(folder, { ...HELPED, memoryBytes: 2, partRows: 1 })).toEqual(alone);
   });
 
-  test('says that wire bytes are not', async () => {
-    const folder = await livedStore();
-    await withRawLevel(folder, flipped(PREFIX.payload));
-    expect(await answerIn(folder, BUNDLED)).toEqual({ type: 'unsound' });
-  });
+  test.each([PREFIX.payload, PREFIX.dedup, PREFIX.dedupUntil, PREFIX.sender, PREFIX.log])(
+    'says nothing where a value under %i was altered',
+    async (prefix) => {
+      const folder = await livedStore();
+      await withRawLevel(folder, flipped(prefix));
+      expect(await answerIn(folder, BUNDLED)).toBeUndefined();
+    },
+  );
 
   test.each([
-    ['nothing', []],
-    ['a payload', [PREFIX.payload]],
-    ['a record', [PREFIX.log]],
-    ['rows, a tile and an entry', [PREFIX.queue, PREFIX.dedup, PREFIX.logLink, PREFIX.expiry]],
-  ])('changes nothing of what is found where %s was altered', async (_name, prefixes) => {
-    const folder = await livedStore();
-    for (const prefix of prefixes) await withRawLevel(folder, flipped(prefix));
-    const alone = await verified(folder);
-    expect(alone.found > 0).toBe(prefixes.length > 0);
-    expect(await verified(folder, { helpedFrom: 1, helper: BUNDLED, firstRecords: 3 })).toEqual(alone);
+    ['a store that lived', livedStore],
+    ['one whose log was pruned', prunedStore],
+  ])('changes nothing of what is found, and in which order, whatever is wrong with %s', async (_name, make) => {
+    const [folder, copy] = [await make(), join(await temporaryFolder(), 'copy')];
+    expect(await answerIn(folder, BUNDLED)).toBeDefined();
+    const pairs = await withRawLevel(folder, pairsOf);
+    const damage = record({
+      at: nat(pairs.length - 1),
+      kind: constantFrom('flip', 'delete', 'swap', 'add'),
+      bit: nat(),
+    });
+    await assert(
+      asyncProperty(array(damage, { minLength: 1, maxLength: 3 }), async (damages) => {
+        await cp(folder, copy, { recursive: true, force: true });
+        await withRawLevel(copy, async (level) => {
+          await level.clear();
+          await level.batch(pairs.map(([key, value]) => ({ type: 'put', key, value })));
+          for (const { at, kind, bit } of damages) {
+            const [key, value] = pairs[at] as Pair;
+            const altered = Buffer.from(kind === 'add' ? key : value);
+            const place = 1 + (bit % Math.max(1, altered.length - 1));
+            if (altered.length > place) altered[place]! ^= 1 << (bit % 8);
+            if (kind === 'flip') await level.put(key, altered);
+            else if (kind === 'add') await level.put(altered, value);
+            else if (kind === 'delete') await level.del(key);
+            else await level.put(key, (pairs[(at + 1) % pairs.length] as Pair)[1]);
+          }
+        });
+        expect(await said(verified(copy, HELPED))).toEqual(await said(verified(copy)));
+      }),
+      { numRuns: share(100) },
+    );
   });
 
   test.each([
@@ -93,115 +169,73 @@ describe('a thread beside a verification', () => {
     ['ends without an answer', 'process.exit(3);'],
     [
       'tells how far it is, and then dies',
-      'import { parentPort } from "node:worker_threads"; parentPort.postMessage({ type: "progress", stage: ' +
-        '"payloads", done: 1 }); setImmediate(() => process.exit());',
+      'import { parentPort } from "node:worker_threads"; parentPort.postMessage({ type: "progress", progress: ' +
+        '{ stage: "log", done: 1 } }); setImmediate(() => process.exit());',
     ],
   ])('that %s is done without', async (_name, source) => {
     const folder = await livedStore();
     const file = await threadOf(source);
     expect(await answerIn(folder, file)).toBeUndefined();
-    expect((await verified(folder, { helpedFrom: 1, helper: file, firstRecords: 0 })).findings).toEqual([]);
+    const helped = { helpedFrom: 1, helper: file };
+    expect((await verified(folder, helped)).findings).toEqual([]);
+    await withSameRebuild(folder, helped);
     await withRawLevel(folder, flipped(PREFIX.payload));
-    const { findings } = await verified(folder, { helpedFrom: 1, helper: file, firstRecords: 0 });
+    const { findings } = await verified(folder, helped);
     expect(findings.map(({ code }) => code)).toEqual(['PAYLOAD_DIFFERS']);
   });
 
-  test('is heard where it answers while its caller does something else', async () => {
-    const folder = await livedStore();
-    const said = join(await temporaryFolder(), 'said');
-    const file = await threadOf(`
-      import { writeFileSync } from 'node:fs';
-      import { parentPort } from 'node:worker_threads';
-      parentPort.on('message', () => parentPort.close());
-      parentPort.postMessage({ type: 'unsound' });
-      writeFileSync(${JSON.stringify(said)}, '');`);
-    const offline = await openOffline(folder);
-    const helper = Helper.start(offline.level, 1, { helpedFrom: 1, helper: file, verifiesWires: true });
-    const steps = helper?.answer();
-    expect((await steps?.next())?.done).toBe(false);
-    expect(await eventually(async () => existsSync(said), Boolean)).toBe(true);
-    for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve));
-    let step = await steps?.next();
-    while (step?.done === false) step = await steps?.next();
-    expect(step?.value).toEqual({ type: 'unsound' });
-    await helper?.close();
-    await offline.close();
-  });
-
-  test.each([1, 2, 4, 7])('that dies behind block %i is done without from there on', async (nth) => {
+  test.each([1, 2, 4, 7])('that dies behind message %i is done without', async (nth) => {
     const folder = await livedStore();
     const file = await threadOf(`
       import { parentPort } from 'node:worker_threads';
       const post = parentPort.postMessage.bind(parentPort);
-      let blocks = 0;
-      parentPort.postMessage = (message, transferred) => {
-        post(message, transferred);
-        if (message.type === 'block' && ++blocks === ${nth}) process.exit();
+      let messages = 0;
+      parentPort.postMessage = (message) => {
+        if (++messages === ${nth}) process.exit();
+        post(message);
       };
       await import(${JSON.stringify(BUNDLED.href)});
     `);
-    const helped = { helpedFrom: 1, helper: file, firstRecords: 0 };
-    const alone = await verified(folder);
-    expect(await verified(folder, helped)).toEqual(alone);
-    await withRawLevel(folder, flipped(PREFIX.dedup));
-    const { findings } = await verified(folder, helped);
-    expect(findings.map(({ code }) => code)).toEqual(['ROW_DAMAGED']);
+    const helped = { helpedFrom: 1, helper: file };
+    expect(await verified(folder, helped)).toEqual(await verified(folder));
+    await withSameRebuild(folder, helped);
   });
 
-  test('hands over what a walk gives, a few blocks ahead, also pairs that are larger than a block', async () => {
-    const folder = await livedStore();
-    const pairs = Array.from(
-      { length: 60 },
-      (_none, nth): Pair => [Buffer.from([0xee, nth]), Buffer.alloc(nth % 7 === 0 ? 700_000 : 200_000, nth)],
-    );
-    await withRawLevel(folder, async (level) => {
-      for (const [key, value] of pairs) await level.put(key, value);
-    });
-    const offline = await openOffline(folder);
-    const helper = Helper.start(offline.level, 1, { helpedFrom: 1, helper: BUNDLED });
-    try {
-      const walked = await collected(helper!.rows(prefixRange(0xee)));
-      expect(walked.length).toBeGreaterThan(20);
-      // Without a comparison of each byte for a message.
-      expect(walked.flat()).toHaveLength(pairs.length);
-      const differing = walked
-        .flat()
-        .filter(([key, value], nth) => !pairs[nth]![0].equals(key) || !pairs[nth]![1].equals(value));
-      expect(differing).toEqual([]);
-      for await (const run of helper!.rows({ gt: Buffer.of(0xee, 5), lte: Buffer.of(0xee, 40) })) {
-        expect(run[0]![0]).toEqual(pairs[6]![0]);
-        // Left in the middle.
-        break;
-      }
-    } finally {
-      await helper?.close();
-      await offline.close();
+  test('is given the rows of many moves, and waited for', async () => {
+    const relay = await openTestRelay();
+    await relay.enrolAll(bob);
+    await relay.push(pushOf(alice, 'm1', [[bob, 'one']]), pushOf(alice, 'm2', [[bob, 'two']]));
+    let host = bob;
+    for (let nth = 1; nth <= 60; nth++) {
+      const next = hostNamed(`bob ${nth}`);
+      await relay.engine.admissions.rotateKey(rotateOf(host, next, { iatMs: NOON_MS + nth, nowMs: NOON_MS + nth }));
+      host = next;
     }
+    await relay.close();
+    const alone = await verified(relay.folder);
+    expect(alone).toMatchObject({ found: 0, payloads: 2 });
+    expect(await answerIn(relay.folder, BUNDLED)).toMatchObject({ payloads: 2 });
+    expect(await verified(relay.folder, HELPED)).toEqual(alone);
   });
 
   test('changes nothing of what a rebuild gives, or refuses', async () => {
-    const [folder, other] = [await livedStore(), await temporaryFolder()];
-    await cp(folder, other, { recursive: true });
-    const helped = { helpedFrom: 1, helper: BUNDLED, firstRecords: 3 };
-    const { replaced: _alone, ...alone } = await rebuilt(folder);
-    const { replaced: _helped, ...withThread } = await rebuilt(other, helped);
-    expect(withThread).toEqual(alone);
-    expect(await withRawLevel(other, pairsOf)).toEqual(await withRawLevel(folder, pairsOf));
+    await withSameRebuild(await prunedStore(), HELPED);
+    const folder = await livedStore();
+    const other = await withSameRebuild(folder, HELPED);
     for (const one of [folder, other]) await withRawLevel(one, flipped(PREFIX.log));
     const refused = await rebuilt(folder).then(
       () => 'nothing',
       (error: Error) => error.message,
     );
     expect(refused).toMatch('log record 1 does not match its checksum');
-    for (const firstRecords of [0, 3])
-      await expect(rebuilt(other, { ...helped, firstRecords })).rejects.toThrow(refused);
+    await expect(rebuilt(other, HELPED)).rejects.toThrow(refused);
   });
 
-  test('ends with the verification, wherever that is left', async () => {
+  test('ends with the audit, wherever that is left', async () => {
     const folder = await livedStore();
-    for (let steps = 1; steps < 8; steps++) {
+    for (let steps = 1; steps < 10; steps++) {
       const offline = await openOffline(folder);
-      const work = verify(offline, { helpedFrom: 1, helper: BUNDLED, firstRecords: 0 });
+      const work = verify(offline, HELPED);
       for (let step = 0; step < steps; step++) await work.next();
       await work.return(undefined as never);
       await offline.close();

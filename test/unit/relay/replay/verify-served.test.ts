@@ -15,6 +15,7 @@ import { LEVEL_FOLDER, type Level, levelAt } from '../../../../src/relay/store/l
 import { resultOf } from '../../../support/audits.ts';
 import { accountEnrolOf, denyOf, enrolOf, inviteOf, pushOf } from '../../../support/commands.ts';
 import { alice, bob, hostNamed } from '../../../support/hosts.ts';
+import { takeCheckpoint } from '../../../support/flips.ts';
 import { liveALife } from '../../../support/life.ts';
 import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
 
@@ -52,15 +53,6 @@ async function behindItsBack<T>({ folder }: TestRelay, work: (level: Level) => P
   } finally {
     await level.close();
   }
-}
-
-async function takeCheckpoint({ engine, clock }: TestRelay): Promise<void> {
-  const { signal } = new AbortController();
-  await engine.logRetention.takeCheckpoint(
-    () => clock.nowMs,
-    signal,
-    () => true,
-  );
 }
 
 describe('the rows of a running relay', () => {

@@ -1,0 +1,144 @@
+/**
+ * Where a replay begins: with the first record or, when that was pruned, with a checkpoint of the rows. Every
+ * checkpoint is read to its end and compared with its event, whether it is needed or not; a replay takes the first that
+ * is whole.
+ */
+import type { Pair } from '../../lib/pair-block.ts';
+import { withChecksum } from '../store/checksum.ts';
+import { DEDUP_OWNERS, DEDUP_RUN_BYTES, PREFIX, dueTimeOf, prefixRange } from '../store/keys.ts';
+import { keyTextAt } from '../store/plain-forms.ts';
+import { DamagedRecord } from '../store/record.ts';
+import { CanonicalPairs, type RowCheckpoint, RowsDigest, isSameDigest } from '../store/row-checkpoints.ts';
+import { decodeRow } from '../store/row-codec.ts';
+import type { ScratchPairs } from '../store/scratch.ts';
+import type { Progress } from './finding.ts';
+import type { OfflineStore } from './offline.ts';
+import { type ReplayedRows, dedupOwnerPair } from './replay.ts';
+
+const KEY = 32;
+
+interface ReplayStart {
+  /** The rows after this record are in the scratch; 0 when there are none. */
+  throughLsn: number;
+  /** Dedup rows among them whose sender is not known. */
+  unowned: number;
+}
+
+export interface FoundCheckpoints {
+  /** In the order of the log. */
+  whole: RowCheckpoint[];
+  damaged: DamagedRecord[];
+}
+
+/**
+ * Reads checkpoints to their ends and compares each with its event: all of them, or the newest first until one is
+ * whole.
+ */
+export async function* findCheckpoints(
+  { store }: OfflineStore,
+  { isNewestEnough = false } = {},
+): AsyncGenerator<Progress, FoundCheckpoints> {
+  const found: FoundCheckpoints = { whole: [], damaged: [] };
+  const marks: Pair[] = [];
+  for await (const mark of store.checkpoints.marks()) marks.push(mark);
+  let rows = 0;
+  for (const mark of isNewestEnough ? marks.toReversed() : marks) {
+    try {
+      const checkpoint = await store.checkpoints.marked(mark);
+      for await (const pairs of store.checkpoints.pairs(checkpoint))
+        yield { stage: 'checkpoints', done: (rows += pairs.length), of: undefined };
+      found.whole.push(checkpoint);
+      if (isNewestEnough) break;
+    } catch (error) {
+      if (!(error instanceof DamagedRecord)) throw error;
+      found.damaged.push(error);
+    }
+  }
+  return found;
+}
+
+/**
+ * The checkpoint with which a replay of this log begins: the oldest after which every record is there, where records
+ * were pruned; or the newest through `throughLsn`, so that as little as possible is replayed.
+ */
+export function baseOf(
+  { whole }: FoundCheckpoints,
+  { store }: OfflineStore,
+  which: 'oldest' | 'newest',
+  throughLsn = Number.POSITIVE_INFINITY,
+): RowCheckpoint | undefined {
+  const { throughLsn: pruned } = store.pruned;
+  const isUsable = (one: RowCheckpoint): boolean => one.throughLsn >= pruned && one.throughLsn <= throughLsn;
+  if (which === 'newest') return whole.findLast(isUsable);
+  return pruned === 0 ? undefined : whole.find(isUsable);
+}
+
+/**
+ * Brings the rows that a replay of this log begins with into the scratch, where nothing is yet: those of `base`, or
+ * none where the log has its beginning. `undefined` when records are gone that nothing stands for.
+ */
+export async function* beginReplay(
+  offline: OfflineStore,
+  base: RowCheckpoint | undefined,
+  rows: ReplayedRows,
+): AsyncGenerator<Progress, ReplayStart | undefined> {
+  if (base) return yield* loadCheckpoint(offline, base, rows);
+  return offline.store.pruned.throughLsn === 0 ? { throughLsn: 0, unowned: 0 } : undefined;
+}
+
+/** Brings the rows of a checkpoint into the scratch, where nothing is yet. Throws `DamagedRecord`. */
+async function* loadCheckpoint(
+  { store }: OfflineStore,
+  checkpoint: RowCheckpoint,
+  { scratch, heldPrefixes: held }: ReplayedRows,
+): AsyncGenerator<Progress, ReplayStart> {
+  const { throughLsn, rows } = checkpoint;
+  let dedupRows = 0;
+  let loaded = 0;
+  for await (const pairs of store.checkpoints.pairs(checkpoint)) {
+    for (const [key, value] of pairs) {
+      if (!held.has(key[0] as number)) continue;
+      if (key[0] === PREFIX.dedup) dedupRows++;
+      loaded++;
+      scratch.put(key, withChecksum(key, value));
+      if (scratch.isFull) await scratch.spill();
+    }
+    yield { stage: 'rows', done: loaded, of: rows };
+  }
+  // The sender of a dedup row is named only by the due entry of the time until which the row is kept.
+  if (!held.has(PREFIX.dedup)) return { throughLsn, unowned: 0 };
+  for await (const pairs of store.checkpoints.pairs(checkpoint)) {
+    for (const pair of pairs) if (pair[0][0] === PREFIX.dedupUntil) await addOwners(pair, scratch);
+  }
+  let owned = 0;
+  for await (const run of scratch.runs(prefixRange(DEDUP_OWNERS))) owned += run.length;
+  return { throughLsn, unowned: dedupRows - owned };
+}
+
+/** Says whether a replay that came to the record of a checkpoint has the very rows that were kept. */
+export async function hasRowsOf(
+  { store }: OfflineStore,
+  checkpoint: RowCheckpoint,
+  replayed: ReplayedRows,
+): Promise<boolean> {
+  await replayed.flush();
+  const { scratch, heldPrefixes: held } = replayed;
+  const [given, kept] = [new RowsDigest(), new RowsDigest()];
+  const canonical = new CanonicalPairs();
+  for (const prefix of held) for await (const run of scratch.runs(prefixRange(prefix))) given.add(canonical.of(run));
+  for await (const run of store.checkpoints.pairs(checkpoint))
+    kept.add(run.filter(([key]) => held.has(key[0] as number)));
+  return isSameDigest(given.taken(), kept.taken());
+}
+
+/** The senders that a due entry names, of the rows that are known until its time. */
+async function addOwners([due, runs]: Pair, scratch: ScratchPairs): Promise<void> {
+  const dueMs = dueTimeOf(due);
+  for (let at = 0; at + DEDUP_RUN_BYTES <= runs.length; at += DEDUP_RUN_BYTES) {
+    const key = Buffer.concat([Buffer.of(PREFIX.dedup), runs.subarray(at + KEY, at + DEDUP_RUN_BYTES)]);
+    const row = scratch.get(key);
+    if (!row || decodeRow('dedup', key, row).dedupUntilMs !== dueMs) continue;
+    scratch.put(...dedupOwnerPair(key, dueMs, keyTextAt(runs, at)));
+  }
+  if (scratch.isFull) await scratch.spill();
+}
