@@ -1,82 +1,57 @@
 /**
- * Measures how fast a store is verified and rebuilt: a log of pushes and acks, half of the mail still waiting. Beside
- * it a bare walk over the same pairs. The thread of both comes from the bundle: a thread does not run TypeScript.
+ * Measures how fast a store is verified and rebuilt, by the commands: a log of pushes and acks that the same build has
+ * written, half of the mail still waiting. Beside it a bare walk over the same pairs, which this process does.
  */
-import { rebuild } from '../src/relay/replay/rebuild.ts';
-import type { Progress } from '../src/relay/replay/finding.ts';
-import { verify } from '../src/relay/replay/verify.ts';
-import { openOffline } from '../src/relay/replay/offline.ts';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { runsOf } from '../src/relay/store/scan.ts';
-import { BenchEngine, anyKey, anyKeys } from './engine.ts';
-import { inRounds } from './figures.ts';
-import { type Figure, grouped } from './report.ts';
+import { LEVEL_FOLDER, levelAt } from '../src/relay/store/level.ts';
+import { costOfCommand } from './cpu.ts';
+import { ackAll } from './pull.ts';
+import { pushElsewhere } from './push-elsewhere.ts';
+import { targetName } from './push.ts';
+import { startBenchRelay } from './relay-process.ts';
+import { type Figure, more } from './report.ts';
 
-const HELPER = new URL('../dist/program/audit-worker.js', import.meta.url);
+const ITEMS = Number(process.env['POSTE_BENCH_EVENTS'] ?? 100_000);
+const LANES = 4;
+const PUSHED = { connections: LANES, itemsPerRequest: 200, itemBytes: 1024 };
 
-const EVENTS = Number(process.env['POSTE_BENCH_EVENTS'] ?? 100_000);
-const ITEMS_PER_REQUEST = 500;
-const TARGETS = 8;
-const WIRE = Buffer.alloc(1024, 'x');
-
-export async function audits(rounds: number): Promise<Figure[]> {
-  const of = await inRounds(rounds, measured);
-  const [events = 0] = of('events');
-  const note = `${grouped(events)} events, half of the 1 KiB items waiting`;
-  return [
-    { name: 'verify', unit: 'MB/s', better: 'more', values: of('verifyMbPerS'), goal: 100, note },
-    {
-      name: 'rebuild, with the new database',
-      unit: 'events/s',
-      better: 'more',
-      values: of('rebuildEventsPerS'),
-      goal: 100_000,
-    },
-    { name: 'verify / bare walk', unit: 'ratio', better: 'more', values: of('ratio') },
-  ];
-}
-
-async function measured() {
-  const relay = await BenchEngine.start();
-  const targets = anyKeys(TARGETS, 'target');
-  await relay.enrolAll(targets);
-  for (let pushed = 0, request = 0; pushed < EVENTS; pushed += ITEMS_PER_REQUEST, request++) {
-    const target = targets[request % TARGETS] ?? anyKey('target 0');
-    const items = Array.from({ length: ITEMS_PER_REQUEST }, (_none, at) => {
-      return { sender: anyKey(`sender ${at % 16}`), target, id: `item ${pushed + at}`, wire: WIRE };
-    });
-    await relay.push(items, Date.now());
-    // The mail of every other target is acked as it comes.
-    if (request % TARGETS < TARGETS / 2) await relay.ackAll(target);
-  }
-  await relay.close();
+export async function audits(): Promise<Figure[]> {
+  const folder = await mkdtemp(join(tmpdir(), 'poste-bench-'));
   try {
-    const offline = await openOffline(relay.folder, { isChecked: true });
-    const walkedMs = performance.now();
-    let walked = 0;
-    for await (const run of runsOf(offline.level, {}))
-      for (const [key, value] of run) walked += key.length + value.length;
-    const walkMbPerS = walked / 1e3 / (performance.now() - walkedMs);
-    const startedMs = performance.now();
-    const report = await resultOf(verify(offline, { helper: HELPER }));
-    const verifySeconds = (performance.now() - startedMs) / 1000;
-    if (report.found > 0) throw new Error(`invariant: the store is sound, not ${JSON.stringify(report.findings[0])}`);
-    const clock = { nowMs: () => Date.now(), monotonicMs: () => performance.now() };
-    const { events, elapsedMs } = await resultOf(rebuild(offline, relay.folder, clock, { helper: HELPER }));
-    await offline.close();
-    const verifyMbPerS = report.bytes / 1e6 / verifySeconds;
-    return {
-      events,
-      verifyMbPerS,
-      ratio: verifyMbPerS / walkMbPerS,
-      rebuildEventsPerS: (events / elapsedMs) * 1000,
-    };
+    const relay = await startBenchRelay({ folder });
+    await pushElsewhere({ relay, ...PUSHED, requestsPerConnection: ITEMS / LANES / PUSHED.itemsPerRequest });
+    for (let lane = 0; lane < LANES / 2; lane++) await ackAll(relay, targetName(lane));
+    await relay.stop();
+    const walkMbPerS = await walked(join(folder, LEVEL_FOLDER));
+    const at = ['--store-dir', folder];
+    const verify = await costOfCommand('relay', 'log', 'verify', ...at);
+    const { records, bytes } = verify.document as { records: number; bytes: number };
+    const rebuild = await costOfCommand('relay', 'log', 'rebuild', ...at, '--yes');
+    const { events } = rebuild.document as { events: number };
+    const verifyMbPerS = bytes / 1e6 / verify.seconds;
+    return [
+      more('verify', 'MB/s', verifyMbPerS, 80),
+      more('verify: events', 'events/s', records / verify.seconds),
+      more('verify command / bare walk', 'ratio', verifyMbPerS / walkMbPerS),
+      ...verify.cost.figures('verify, an event', records),
+      more('rebuild, with the new database', 'events/s', events / rebuild.seconds, 100_000),
+      ...rebuild.cost.figures('rebuild, an event', events),
+    ];
   } finally {
-    relay.removeClosed();
+    await rm(folder, { recursive: true, force: true });
   }
 }
 
-async function resultOf<T>(work: AsyncGenerator<Progress, T>): Promise<T> {
-  let step = await work.next();
-  while (!step.done) step = await work.next();
-  return step.value;
+async function walked(folder: string): Promise<number> {
+  const level = levelAt(folder);
+  await level.open();
+  const startedMs = performance.now();
+  let bytes = 0;
+  for await (const run of runsOf(level, {})) for (const [key, value] of run) bytes += key.length + value.length;
+  const mbPerS = bytes / 1e3 / (performance.now() - startedMs);
+  await level.close();
+  return mbPerS;
 }

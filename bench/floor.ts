@@ -1,69 +1,162 @@
 /**
- * The floor: a program that does only the unavoidable work of pushes, in one process and without HTTP. For each
- * request: hash the body and verify one hop, parse the JSON, decode and hash every item, write them in a synced LevelDB
- * batch, and sign a receipt for each while a batch is being synced. Requests that wait for the disk share the next
- * batch. Nothing is checked, counted or indexed. It signs and verifies by the same library as the relay.
+ * The floor: a relay that does only what cannot be left out, in a process of its own behind the relay's HTTP server,
+ * asked by the same client. Of a push it hashes the body, verifies the hop, parses the JSON, decodes and hashes every
+ * item, writes them in a synced LevelDB batch and signs a receipt for each, hops and receipts in the relay's second
+ * thread; pushes that wait for the disk share the next batch. A page it reads out of LevelDB, where what came for a
+ * target in one request is one value, and writes as the wire has it. Nothing else is checked, counted or indexed.
  */
+import { fork } from 'node:child_process';
 import { hash } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ClassicLevel } from 'classic-level';
-import { verifySignature } from '../src/protocol/ed25519.ts';
+import type { Exchange, Listen, ReplyStream } from '../src/http/exchange.ts';
+import { listenNode } from '../src/http/server-node.ts';
 import { hopV2Message } from '../src/protocol/hop.ts';
 import { sha256Hex } from '../src/protocol/encodings.ts';
-import { type Timing, timed } from './figures.ts';
+import type { PublicKey } from '../src/protocol/public-key.ts';
+import { SignatureThread } from '../src/relay/auth/signature-thread.ts';
+import { uwsHere } from '../src/relay/http/uws-binding.ts';
+import { listenUws } from '../src/relay/http/uws-connection.ts';
+import { type Level, levelAt } from '../src/relay/store/level.ts';
+import { NAMED_THREADS } from './cpu-seconds.ts';
 import { GroupCommit } from './group-commit.ts';
-import { PUSH_TARGET, type PushRequest, namedSigner, pushRequests } from './work.ts';
+import type { PushTarget } from './push.ts';
+import { PUSH_TARGET, namedSigner } from './work.ts';
 
-export interface FloorWork {
-  /** Requests side by side. */
-  lanes: number;
-  requestsPerLane: number;
-  itemsPerRequest: number;
-  itemBytes: number;
-  /** Requests of each lane that come before those that are measured: V8 compiles what runs often. */
-  warmRequestsPerLane: number;
+const SIGNER = namedSigner('relay');
+const SIGNATURE_WORKER = new URL('../dist/program/signature-worker.js', import.meta.url);
+const PAGE_BYTES = 8 << 20;
+const PAGE_ITEMS = 500;
+/** A value of the store as text. */
+const PIECE_BYTES = 2 << 20;
+const VALUES_AT_ONCE = { highWaterMarkBytes: 64 << 10 };
+const SEQ_MAX = 2 ** 48 - 1;
+const ID_BYTES = 26;
+const HEAD_BYTES = ID_BYTES + 4;
+
+export type FloorServer = PushTarget & { pid: number; stop: () => Promise<void> };
+
+export async function startFloor(): Promise<FloorServer> {
+  const folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
+  const env = { ...process.env, ...NAMED_THREADS };
+  const child = fork(new URL(import.meta.url), [folder], { execArgv: process.execArgv, env });
+  const port = await new Promise<number>((resolve, reject) => {
+    child.once('message', (message) => resolve(message as number));
+    child.once('exit', (code) => reject(new Error(`the floor ended with exit code ${code}`)));
+  });
+  const stop = async (): Promise<void> => {
+    const ended = new Promise((resolve) => {
+      child.once('exit', resolve);
+    });
+    child.kill('SIGKILL');
+    await ended;
+    rmSync(folder, { recursive: true });
+  };
+  return { pid: child.pid ?? 0, port, relayPubkey: SIGNER.publicKey, isFloor: true, stop };
 }
 
-export async function floor(floorWork: FloorWork): Promise<Timing> {
-  const { lanes, requestsPerLane, itemsPerRequest, itemBytes, warmRequestsPerLane } = floorWork;
-  const folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
-  const level = new ClassicLevel<Buffer, Buffer>(folder, { keyEncoding: 'buffer', valueEncoding: 'buffer' });
-  await level.open();
-  const committed = new GroupCommit(level);
-  const sender = namedSigner('sender');
-  const relay = namedSigner('relay');
-  const target = namedSigner('target').publicKey;
-  const work = { sender, target, requests: requestsPerLane, itemsPerRequest, itemBytes, relayPubkey: relay.publicKey };
-  const prepared = Array.from({ length: lanes }, () => pushRequests(work));
-  let seq = 0;
-  const pushOne = async ({ body, timestamp, signature }: PushRequest): Promise<void> => {
-    const fields = { method: 'POST', target: PUSH_TARGET, timestamp, bodyHash: sha256Hex(body) };
-    const message = hopV2Message(fields, relay.publicKey);
-    if (!verifySignature(sender.publicKey, message, signature)) throw new Error('the hop does not verify');
-    const { items } = JSON.parse(body.toString('utf8')) as {
-      items: { item_id: string; targets: { host_pubkey: string; wire_b64: string }[] }[];
-    };
-    const stored = items.map((item) => {
-      const wire = Buffer.from(item.targets[0]!.wire_b64, 'base64');
-      const key = Buffer.alloc(8);
-      key.writeBigUInt64BE(BigInt(++seq));
-      return { item, wire, key, seq, wireHash: hash('sha256', wire, 'hex') };
+interface PushBody {
+  items: { item_id: string; targets: { host_pubkey: string; wire_b64: string }[] }[];
+}
+
+class Floor {
+  readonly #level: Level;
+  readonly #committed: GroupCommit;
+  readonly #signatures = new SignatureThread(SIGNER, SIGNATURE_WORKER);
+  #seq = 0;
+  /** Memory of pages that were sent. */
+  readonly #pieces: Buffer[] = [];
+
+  constructor(level: Level) {
+    this.#level = level;
+    this.#committed = new GroupCommit(level);
+  }
+
+  async push(headers: ReadonlyMap<string, string>, body: Buffer): Promise<string> {
+    const header = (name: string): string => headers.get(name) ?? '';
+    const fields = { method: 'POST', target: PUSH_TARGET, timestamp: header('x-mail-ts'), bodyHash: sha256Hex(body) };
+    const message = hopV2Message(fields, SIGNER.publicKey);
+    const isValid = await this.#signatures.verify(header('x-mail-key') as PublicKey, message, header('x-mail-sig'));
+    if (!isValid) throw new Error('the hop does not verify');
+    const { items } = JSON.parse(body.toString('utf8')) as PushBody;
+    const runs = new Map<string, Buffer[]>();
+    const receipts = items.map(({ item_id: itemId, targets: [target] }) => {
+      const { host_pubkey: host, wire_b64: wireB64 } = target!;
+      const wire = Buffer.from(wireB64, 'base64');
+      const head = Buffer.alloc(HEAD_BYTES);
+      head.write(itemId, 'latin1');
+      head.writeUInt32BE(wire.length, ID_BYTES);
+      const run = runs.get(host);
+      if (run) run.push(head, wire);
+      else runs.set(host, [head, wire]);
+      return JSON.stringify({ at: ++this.#seq, item_id: itemId, host, wireHash: hash('sha256', wire, 'hex') });
     });
-    const written = committed.put(stored.map(({ key, wire }) => [key, wire]));
-    for (const { item, wireHash, seq: at } of stored) {
-      const receipt = JSON.stringify({ at, item_id: item.item_id, host: item.targets[0]!.host_pubkey, wireHash });
-      relay.sign(Buffer.from(receipt));
+    const pairs = [...runs].map(([host, run]) => [keyOf(host, this.#seq), Buffer.concat(run)] as const);
+    const [signatures] = await Promise.all([this.#signatures.sign(receipts), this.#committed.put(pairs)]);
+    const results = receipts.map((accept, at) => `{"status":"accepted","accept":${accept},"sig":"${signatures[at]}"}`);
+    return `{"results":[${results.join(',')}]}`;
+  }
+
+  /** Sends the first full page of a target. */
+  async page(host: string, reply: ReplyStream): Promise<void> {
+    const piece = this.#pieces.pop() ?? Buffer.allocUnsafeSlow(PIECE_BYTES);
+    const text = (said: string, at: number): number => at + piece.write(said, at, 'latin1');
+    let end = text('{"epoch":"","head_seq":0,"items":[', 0);
+    let items = 0;
+    let bytes = 0;
+    for await (const run of this.#level.values({ gt: keyOf(host, 0), lt: keyOf(host, SEQ_MAX), ...VALUES_AT_ONCE })) {
+      for (let at = 0; at < run.length && items < PAGE_ITEMS && bytes < PAGE_BYTES; ) {
+        const next = at + HEAD_BYTES + run.readUInt32BE(at + ID_BYTES);
+        const id = run.toString('latin1', at, at + ID_BYTES);
+        const head = `{"seq":${++items},"kind":"envelope","item_id":"${id}","sender_pubkey":"${host}","wire_b64":"`;
+        end = text(items > 1 ? `"},${head}` : head, end);
+        end = text(run.toString('base64', at + HEAD_BYTES, next), end);
+        bytes += next - at - HEAD_BYTES;
+        at = next;
+      }
+      await reply.write(piece.subarray(0, end));
+      end = 0;
+      if (items === PAGE_ITEMS || bytes >= PAGE_BYTES) break;
     }
-    await written;
-  };
-  await timed(
-    prepared.map((requests) => requests.slice(0, warmRequestsPerLane)),
-    pushOne,
-  );
-  const timing = await timed(prepared, pushOne);
-  await level.close();
-  rmSync(folder, { recursive: true });
-  return timing;
+    await reply.write(piece.subarray(0, text(`"}],"last_seq":${items},"more":true}`, 0)));
+    this.#pieces.push(piece);
+    reply.end();
+  }
+
+  /** Answers a request when its body has come. */
+  handle(exchange: Exchange): void {
+    const chunks: Buffer[] = [];
+    const headers = new Map(exchange.head.headers);
+    exchange.receive((chunk, isLast) => {
+      chunks.push(Buffer.from(chunk));
+      if (!isLast) return;
+      const fail = (error: unknown): void => {
+        process.stderr.write(`the floor: ${String(error)}\n`);
+        exchange.abort();
+      };
+      if (exchange.head.method === 'POST')
+        this.push(headers, Buffer.concat(chunks))
+          .then((body) => exchange.reply({ status: 200, headers: {}, body }))
+          .catch(fail);
+      else this.page(headers.get('x-mail-key') ?? '', exchange.startReply(200, {})).catch(fail);
+    });
+  }
+}
+
+function keyOf(host: string, seq: number): Buffer {
+  const key = Buffer.alloc(40);
+  key.write(host, 'base64');
+  key.writeUIntBE(seq, 34, 6);
+  return key;
+}
+
+if (process.send) {
+  const level = levelAt(process.argv[2] ?? '');
+  await level.open();
+  const floor = new Floor(level);
+  const { binding } = uwsHere();
+  const listen: Listen = binding ? listenUws(binding) : listenNode;
+  const { port } = await listen({ host: '127.0.0.1', port: 0, handler: (exchange) => floor.handle(exchange) });
+  process.send(port);
 }

@@ -3,56 +3,53 @@
  * relay, verified, opened, stored and synced by its receiver, and the receipt back. Hosts and relay are processes of
  * their own, as they are on their machines.
  */
-import { quantile, inRounds } from './figures.ts';
+import { costOf } from './cpu.ts';
+import { NAMED_THREADS } from './cpu-seconds.ts';
+import { quantile } from './figures.ts';
 import { mailFloor } from './mail-floor.ts';
 import { MailPair, type Ways } from './mail-hosts.ts';
-import type { Figure } from './report.ts';
+import type { Depth } from './push-pull.ts';
+import { type Figure, more } from './report.ts';
 
-export const MESSAGES = 2000;
+const MESSAGES = 2000;
 /**
  * Sent before, by the floor too: daemons run for days, and a new process compiles what it runs for its first messages.
  */
-export const WARMING = 3000;
+const WARMING = 3000;
 
 /** Senders that each wait until their message is durable before they send again. */
-export const SENDERS = 50;
+const SENDERS = 50;
 const ONE_BY_ONE = 200;
-export const LAN: Ways = { lan: true, relay: false };
-export const RELAY: Ways = { lan: false, relay: true };
+const LAN: Ways = { lan: true, relay: false };
+const RELAY: Ways = { lan: false, relay: true };
 
-export async function mailEndToEnd(rounds: number): Promise<Figure[]> {
-  const figures: Figure[] = [];
-  for (const [over, ways, goal] of [
-    ['relay', RELAY, 1000],
-    ['LAN', LAN, 1500],
-  ] as const) {
-    const floor = { senders: SENDERS, isRelayed: ways.relay };
-    await mailFloor({ messages: WARMING, ...floor });
-    const of = await inRounds(rounds, async () => {
-      const floorS = await mailFloor({ messages: MESSAGES, ...floor });
-      const seconds = await allSent(ways);
-      return { rate: MESSAGES / seconds, floorRate: MESSAGES / floorS, ratio: floorS / seconds };
-    });
-    figures.push(
-      { name: `over a ${over}`, unit: 'messages/s', better: 'more', values: of('rate'), goal },
-      { name: `${over} floor`, unit: 'messages/s', better: 'more', values: of('floorRate') },
-      { name: `over a ${over} / floor`, unit: 'ratio', better: 'more', values: of('ratio'), goal: 0.5 },
-    );
-  }
-  return figures;
+export async function mailEndToEnd({ isWhole }: Depth): Promise<Figure[]> {
+  return [...(await mailOver('relay', RELAY, 1000, isWhole)), ...(await mailOver('LAN', LAN, 1500, isWhole))];
 }
 
-/** Seconds until the last receipt. */
-async function allSent(ways: Ways): Promise<number> {
-  const pair = await MailPair.begin(ways);
+async function mailOver(over: string, ways: Ways, goal: number, isWhole: boolean): Promise<Figure[]> {
+  const floorS = isWhole ? await floorSeconds(ways) : undefined;
+  const pair = await MailPair.begin(ways, NAMED_THREADS);
   try {
     await pair.confirmed(() => pair.send(WARMING, SENDERS), WARMING);
+    const machines = Object.entries(pair.pids).map(([machine, pid]) => ({ machine, cost: costOf(pid) }));
+    for (const { cost } of machines) cost.begin();
     const startedMs = performance.now();
     await pair.confirmed(() => pair.send(MESSAGES, SENDERS), MESSAGES);
-    return (performance.now() - startedMs) / 1000;
+    const seconds = (performance.now() - startedMs) / 1000;
+    const costs = machines.flatMap(({ machine, cost }) => cost.figures(`over a ${over}, ${machine}`, MESSAGES));
+    const rate = more(`over a ${over}`, 'messages/s', MESSAGES / seconds, goal);
+    if (floorS === undefined) return [rate, ...costs];
+    const floorRate = more(`${over} floor`, 'messages/s', MESSAGES / floorS);
+    return [rate, floorRate, more(`over a ${over} / floor`, 'ratio', floorS / seconds, 0.5), ...costs];
   } finally {
     await pair.end();
   }
+}
+
+async function floorSeconds({ relay: isRelayed }: Ways): Promise<number> {
+  await mailFloor({ messages: WARMING, senders: SENDERS, isRelayed });
+  return mailFloor({ messages: MESSAGES, senders: SENDERS, isRelayed });
 }
 
 export async function oneMessage(): Promise<Figure[]> {

@@ -2,12 +2,11 @@
 import { RelayClient } from '../src/host/relay/relay-client.ts';
 import { Connection } from './connection.ts';
 import { type Timing, timed } from './figures.ts';
-import { targetName } from './push.ts';
-import type { BenchRelay } from './relay-process.ts';
+import { type PushTarget, targetName } from './push.ts';
 import { namedSigner, requestBytes } from './work.ts';
 
 export interface PullLoad {
-  relay: BenchRelay;
+  relay: PushTarget;
   connections: number;
   pagesPerConnection: number;
 }
@@ -29,7 +28,7 @@ export async function pull({ relay, connections, pagesPerConnection }: PullLoad)
   const timing = await timed(lanes, async (request, lane) => {
     const reply = await open[lane]!.send(request);
     if (reply.status !== 200 || !reply.end.includes('"more":true'))
-      throw new Error(`a pull was answered ${reply.status}`);
+      throw new Error(`a pull was answered ${reply.status} ${reply.start}`);
     pageBytes = reply.bytes;
   });
   for (const connection of open) connection.close();
@@ -37,7 +36,7 @@ export async function pull({ relay, connections, pagesPerConnection }: PullLoad)
 }
 
 /** Acks all that waits for a host. */
-export async function ackAll(relay: BenchRelay, hostName: string): Promise<void> {
+export async function ackAll(relay: PushTarget, hostName: string): Promise<void> {
   const connection = await Connection.open(relay.port);
   const { start } = await connection.send(signedRequest(relay, hostName, 'GET', '/v2/relay/items?limit=1'));
   const [, epoch = ''] = /"epoch":"([^"]+)"/.exec(start) ?? [];
@@ -47,7 +46,7 @@ export async function ackAll(relay: BenchRelay, hostName: string): Promise<void>
 
 export async function ack(
   connection: Connection,
-  relay: BenchRelay,
+  relay: PushTarget,
   hostName: string,
   acked: { epoch: string; through: number },
 ): Promise<void> {
@@ -58,7 +57,7 @@ export async function ack(
 
 /** A request of the host of that name, signed now, as it goes over the wire. */
 export function signedRequest(
-  { port, relayPubkey }: Pick<BenchRelay, 'port' | 'relayPubkey'>,
+  { port, relayPubkey }: PushTarget,
   hostName: string,
   method: string,
   target: string,

@@ -6,8 +6,7 @@ import { fork } from 'node:child_process';
 import { type PushLoad, push } from './push.ts';
 
 /** Resolves when everything is pushed. */
-export async function pushElsewhere({ relay: { port, relayPubkey }, ...load }: PushLoad): Promise<void> {
-  const given: PushLoad = { relay: { port, relayPubkey }, ...load };
+export async function pushElsewhere(given: PushLoad): Promise<void> {
   const child = fork(new URL(import.meta.url), [JSON.stringify(given)], { execArgv: process.execArgv });
   const code = await new Promise((resolve) => {
     child.once('exit', resolve);

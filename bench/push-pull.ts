@@ -1,118 +1,171 @@
-/** Cells of pushes and pulls: what the relay does of each, beside a program that does only what cannot be left out. */
-import { bare } from './bare.ts';
-import { type Timing, quantile, inRounds } from './figures.ts';
-import { floor } from './floor.ts';
+/**
+ * Cells of pushes and pulls: what the relay does of each, beside a program that does only what cannot be left out, with
+ * the processor time of both.
+ */
+import { costOf } from './cpu.ts';
+import { NAMED_THREADS } from './cpu-seconds.ts';
+import { type Timing, quantile } from './figures.ts';
+import { startFloor } from './floor.ts';
 import { pull } from './pull.ts';
 import { pushElsewhere } from './push-elsewhere.ts';
-import { push, pushPaced } from './push.ts';
-import { startBenchRelay } from './relay-process.ts';
-import type { Figure } from './report.ts';
+import { type PushLoad, type PushTarget, push, pushPaced } from './push.ts';
+import { type BenchRelay, memoryMb, startBenchRelay } from './relay-process.ts';
+import { type Figure, less, more } from './report.ts';
 
-export const CONNECTIONS = 4;
-export const BATCH = { itemsPerRequest: 200, itemBytes: 1024 };
-const BATCH_REQUESTS_PER_CONNECTION = 40;
-
-export const SINGLE = { itemsPerRequest: 1, itemBytes: 1024 };
-export const SINGLE_CONNECTIONS = 64;
+const CONNECTIONS = 4;
+const BATCH = { name: 'push', connections: CONNECTIONS, itemsPerRequest: 200, itemBytes: 1024, warm: 15 };
+const SINGLE = { name: 'push', connections: 64, itemsPerRequest: 1, itemBytes: 1024, warm: 80 };
 const SINGLE_REQUESTS_PER_CONNECTION = 150;
-/** A relay runs for days: what it does in the first seconds is not what is measured. */
-export const BATCH_WARM = 15;
-export const SINGLE_WARM = 80;
 /** The part of the rate that the same round reached. */
 const HALF = 0.5;
 
 /** Full pages: of 8 MiB, or of 500 items. */
-export const PAGES = [
-  { kib: 64, items: 128, itemsPerRequest: 10, requestsPerConnection: 14, pages: 12, goals: [500, 0.6] },
-  { kib: 16, items: 500, itemsPerRequest: 20, requestsPerConnection: 26, pages: 12, goals: [500, 0.6] },
-  { kib: 1, items: 500, itemsPerRequest: 200, requestsPerConnection: 3, pages: 60, goals: [200, 0.3] },
+const PAGES = [
+  { kib: 64, items: 128, itemsPerRequest: 10, requestsPerConnection: 14, pages: 24, goals: [500, 0.6] },
+  { kib: 16, items: 500, itemsPerRequest: 20, requestsPerConnection: 26, pages: 24, goals: [500, 0.6] },
+  { kib: 1, items: 500, itemsPerRequest: 200, requestsPerConnection: 3, pages: 120, goals: [200, 0.3] },
 ] as const;
 
-/** Pushes of many items, each with a signed receipt. */
-export async function batchPush(rounds: number): Promise<Figure[]> {
-  const of = await inRounds(rounds, async () => {
-    const items = CONNECTIONS * BATCH_REQUESTS_PER_CONNECTION * BATCH.itemsPerRequest;
-    const perLane = { requestsPerLane: items / BATCH.itemsPerRequest, warmRequestsPerLane: BATCH_WARM };
-    const floorTiming = await floor({ lanes: 1, ...perLane, ...BATCH });
-    const relay = await startBenchRelay();
-    const load = { relay, connections: CONNECTIONS, requestsPerConnection: BATCH_REQUESTS_PER_CONNECTION, ...BATCH };
-    await push({ ...load, requestsPerConnection: BATCH_WARM });
-    const timing = await push(load);
-    const peakMb = relay.memoryMb('VmHWM');
-    await relay.stop();
-    const [floorRate, rate] = [items / floorTiming.seconds, items / timing.seconds];
-    return { floorRate, rate, ratio: rate / floorRate, ...tookMs(timing), peakMb };
-  });
+/** The cells of processor time leave out the floor, and what is measured at half load. */
+export interface Depth {
+  isWhole: boolean;
+}
+
+type Server = PushTarget & Pick<BenchRelay, 'pid' | 'stop'>;
+
+/** Pushes of so many items, each with a signed receipt. */
+export async function batchPush(items: number, { isWhole }: Depth): Promise<Figure[]> {
+  const load = { ...BATCH, requestsPerConnection: items / BATCH.itemsPerRequest / CONNECTIONS };
+  const floor = isWhole
+    ? await on(startFloor(), (server) => pushed(server, { ...load, name: 'push: floor server' }))
+    : undefined;
+  const pushes = await on(relayProcess(), (relay) => pushed(relay, { ...load, cpuGoal: 65 }));
   return [
-    { name: 'push', unit: 'items/s', better: 'more', values: of('rate') },
-    { name: 'floor', unit: 'items/s', better: 'more', values: of('floorRate') },
-    { name: 'push / floor', unit: 'ratio', better: 'more', values: of('ratio'), goal: 0.75 },
-    { name: 'a request, p50', unit: 'ms', better: 'less', values: of('p50') },
-    { name: 'a request, p99', unit: 'ms', better: 'less', values: of('p99') },
-    { name: 'peak RSS', unit: 'MB', better: 'less', values: of('peakMb'), goal: 200 },
+    ...beside('items/s', pushes, floor, { ratio: 0.75 }),
+    ...tookMs('a request', pushes.timing),
+    less('peak RSS', 'MB', pushes.peakMb, 200),
   ];
 }
 
 /** Pushes of one item each: as fast as they are answered, and then at half of that rate, whatever is answered. */
-export async function singlePush(rounds: number): Promise<Figure[]> {
-  const of = await inRounds(rounds, async () => {
-    const requests = SINGLE_CONNECTIONS * SINGLE_REQUESTS_PER_CONNECTION;
-    const warm = { warmRequestsPerLane: SINGLE_WARM };
-    const perLane = { requestsPerLane: SINGLE_REQUESTS_PER_CONNECTION, ...warm, ...SINGLE };
-    const floorTiming = await floor({ lanes: SINGLE_CONNECTIONS, ...perLane });
-    const perConnection = { requestsPerConnection: SINGLE_REQUESTS_PER_CONNECTION, ...SINGLE };
-    const relay = await startBenchRelay();
-    await push({ relay, connections: SINGLE_CONNECTIONS, ...perConnection, requestsPerConnection: SINGLE_WARM });
-    const timing = await push({ relay, connections: SINGLE_CONNECTIONS, ...perConnection });
-    const rate = requests / timing.seconds;
+export async function singlePush({ isWhole }: Depth): Promise<Figure[]> {
+  const load = { ...SINGLE, requestsPerConnection: SINGLE_REQUESTS_PER_CONNECTION };
+  const floor = isWhole
+    ? await on(startFloor(), (server) => pushed(server, { ...load, name: 'push: floor server' }))
+    : undefined;
+  return on(relayProcess(), async (relay) => {
+    const pushes = await pushed(relay, load);
+    const figures = [
+      ...beside('requests/s', pushes, floor, { rate: 6000, ratio: 0.6 }),
+      ...tookMs('a request', pushes.timing),
+    ];
     // The same relay, whose code V8 has compiled by now.
-    const halfLoad = await pushPaced({ relay, connections: SINGLE_CONNECTIONS, ...perConnection }, rate * HALF);
-    await relay.stop();
-    const floorRate = requests / floorTiming.seconds;
-    const half = tookMs(halfLoad);
-    return { floorRate, rate, ratio: rate / floorRate, ...tookMs(timing), halfP50: half.p50, halfP99: half.p99 };
+    const half = isWhole ? await pushPaced({ relay, ...load }, pushes.perS * HALF) : undefined;
+    return [...figures, ...(half ? tookMs('at half of that rate', half, 25) : [])];
   });
-  return [
-    { name: 'push', unit: 'requests/s', better: 'more', values: of('rate'), goal: 6000 },
-    { name: 'floor', unit: 'requests/s', better: 'more', values: of('floorRate') },
-    { name: 'push / floor', unit: 'ratio', better: 'more', values: of('ratio'), goal: 0.6 },
-    { name: 'a request, p50', unit: 'ms', better: 'less', values: of('p50') },
-    { name: 'a request, p99', unit: 'ms', better: 'less', values: of('p99') },
-    { name: 'at half of that rate, p50', unit: 'ms', better: 'less', values: of('halfP50') },
-    { name: 'at half of that rate, p99', unit: 'ms', better: 'less', values: of('halfP99'), goal: 25 },
-  ];
 }
 
-/** Full pages, beside a bare server whose replies are as long. */
-export async function pages(rounds: number): Promise<Figure[]> {
+/** Full pages that have been pulled before. */
+export async function pages({ isWhole }: Depth): Promise<Figure[]> {
   const figures: Figure[] = [];
-  for (const { kib, items, itemsPerRequest, requestsPerConnection, pages: perConnection, goals } of PAGES) {
-    const itemBytes = kib * 1024;
-    const count = CONNECTIONS * perConnection;
-    const of = await inRounds(rounds, async () => {
-      const relay = await startBenchRelay();
-      await pushElsewhere({ relay, connections: CONNECTIONS, requestsPerConnection, itemsPerRequest, itemBytes });
-      const pulled = await pull({ relay, connections: CONNECTIONS, pagesPerConnection: perConnection });
-      const peakMb = relay.memoryMb('VmHWM');
-      await relay.stop();
-      if (pulled.pageBytes < items * itemBytes) throw new Error(`a page had ${pulled.pageBytes} bytes`);
-      const replies = { repliesPerConnection: 3 * perConnection, replyBytes: pulled.pageBytes };
-      const bareTiming = await bare({ connections: CONNECTIONS, ...replies });
-      const mbPerS = (count * items * itemBytes) / 1e6 / pulled.seconds;
-      const ratio = count / pulled.seconds / ((3 * count) / bareTiming.seconds);
-      return { mbPerS, ratio, ...tookMs(pulled), peakMb };
-    });
-    const name = `${items} x ${kib} KiB`;
+  for (const { kib, goals, ...page } of PAGES) {
+    const load = { ...page, name: `${page.items} x ${kib} KiB`, itemBytes: kib * 1024 };
+    const floor = isWhole
+      ? await on(startFloor(), (server) => pulled(server, { ...load, name: `${load.name}: bare store` }))
+      : undefined;
+    const pulls = await on(relayProcess(), (relay) => pulled(relay, load));
     figures.push(
-      { name, unit: 'MB/s', better: 'more', values: of('mbPerS'), goal: goals[0], note: 'of items, before base64' },
-      { name: `${name} / bare`, unit: 'ratio', better: 'more', values: of('ratio'), goal: goals[1] },
-      { name: `${name}, a page, p99`, unit: 'ms', better: 'less', values: of('p99') },
-      { name: `${name}, peak RSS`, unit: 'MB', better: 'less', values: of('peakMb'), goal: 200 },
+      ...beside('MB/s', pulls, floor, { rate: goals[0], ratio: goals[1] }),
+      ...tookMs(`${load.name}, a page`, pulls.timing),
+      less(`${load.name}, peak RSS`, 'MB', pulls.peakMb, 200),
     );
   }
   return figures;
 }
 
-function tookMs({ latenciesMs }: Timing): { p50: number; p99: number } {
-  return { p50: quantile(latenciesMs, 0.5), p99: quantile(latenciesMs, 0.99) };
+/** What was asked of one server. */
+interface Asked {
+  name: string;
+  /** Items, requests or MB a second. */
+  perS: number;
+  timing: Timing;
+  peakMb: number;
+  cpu: Figure[];
+}
+
+/** A relay runs for days: what it does in the first seconds is not what is measured. */
+async function pushed(
+  relay: Server,
+  { name, warm, cpuGoal, ...load }: Omit<PushLoad, 'relay'> & { name: string; warm: number; cpuGoal?: number },
+): Promise<Asked> {
+  await push({ relay, ...load, requestsPerConnection: warm });
+  const cost = costOf(relay.pid);
+  const timing = await push({ relay, ...load }, cost.begin);
+  const items = load.connections * load.requestsPerConnection * load.itemsPerRequest;
+  const cpu = cost.figures(`${name}, an item`, items, cpuGoal);
+  return { name, perS: items / timing.seconds, timing, peakMb: memoryMb(relay.pid, 'VmHWM'), cpu };
+}
+
+async function pulled(
+  relay: Server,
+  {
+    name,
+    items,
+    pages: perConnection,
+    ...pushing
+  }: Omit<PushLoad, 'relay' | 'connections'> & {
+    name: string;
+    items: number;
+    pages: number;
+  },
+): Promise<Asked> {
+  const load = { relay, connections: CONNECTIONS, pagesPerConnection: perConnection };
+  await pushElsewhere({ relay, connections: CONNECTIONS, ...pushing });
+  await pull(load);
+  const cost = costOf(relay.pid);
+  cost.begin();
+  const timing = await pull(load);
+  if (timing.pageBytes < items * pushing.itemBytes) throw new Error(`a page had ${timing.pageBytes} bytes`);
+  const mb = (CONNECTIONS * perConnection * items * pushing.itemBytes) / 1e6;
+  const cpu = cost.figures(`${name}, a MB`, mb);
+  return { name, perS: mb / timing.seconds, timing, peakMb: memoryMb(relay.pid, 'VmHWM'), cpu };
+}
+
+/** The rates of both, what one is of the other, and the processor time of both. */
+function beside(
+  unit: Figure['unit'],
+  asked: Asked,
+  floor: Asked | undefined,
+  goal: { rate?: number; ratio: number },
+): Figure[] {
+  const rate = more(asked.name, unit, asked.perS, goal.rate);
+  if (!floor) return [rate, ...asked.cpu];
+  return [
+    rate,
+    more(floor.name, unit, floor.perS),
+    more(floor.name.replace(': ', ' / '), 'ratio', asked.perS / floor.perS, goal.ratio),
+    ...asked.cpu,
+    ...floor.cpu,
+  ];
+}
+
+function relayProcess(): Promise<BenchRelay> {
+  return startBenchRelay({ environment: NAMED_THREADS });
+}
+
+async function on<S extends { stop: () => Promise<void> }, T>(
+  started: Promise<S>,
+  work: (server: S) => Promise<T>,
+): Promise<T> {
+  const server = await started;
+  try {
+    return await work(server);
+  } finally {
+    await server.stop();
+  }
+}
+
+function tookMs(name: string, { latenciesMs }: Timing, p99Goal?: number): Figure[] {
+  const took = (q: number): number => quantile(latenciesMs, q);
+  return [less(`${name}, p50`, 'ms', took(0.5)), less(`${name}, p99`, 'ms', took(0.99), p99Goal)];
 }

@@ -1,12 +1,16 @@
 /** Pushes through HTTP: prepared requests over several connections, each with a sender and a target of its own. */
+import type { Signer } from '../src/protocol/ed25519.ts';
 import { RelayClient } from '../src/host/relay/relay-client.ts';
 import { Connection } from './connection.ts';
 import { type Timing, paced, timed } from './figures.ts';
 import type { BenchRelay } from './relay-process.ts';
 import { PUSH_TARGET, namedSigner, pushRequests, requestBytes } from './work.ts';
 
+/** Where to push: a relay, or the floor, where no host has to be enrolled. */
+export type PushTarget = Pick<BenchRelay, 'port' | 'relayPubkey'> & { isFloor?: true };
+
 export interface PushLoad {
-  relay: Pick<BenchRelay, 'port' | 'relayPubkey'>;
+  relay: PushTarget;
   connections: number;
   requestsPerConnection: number;
   itemsPerRequest: number;
@@ -37,14 +41,13 @@ async function pushed(
   run: (lanes: readonly (readonly Buffer[])[], send: Send) => Promise<Timing>,
 ): Promise<Timing> {
   const { relay, connections, requestsPerConnection: requests, itemsPerRequest, itemBytes } = load;
-  const lanes: Buffer[][] = [];
   const open: Connection[] = [];
-  for (let lane = 0; lane < connections; lane++) {
-    const sender = await enrolled(relay, senderName(lane));
-    const target = (await enrolled(relay, targetName(lane))).publicKey;
-    const work = { sender, target, requests, itemsPerRequest, itemBytes, relayPubkey: relay.relayPubkey };
-    lanes.push(signedPushes(work));
-  }
+  const hosts: [sender: Signer, target: Signer][] = [];
+  for (let lane = 0; lane < connections; lane++)
+    hosts.push([await enrolled(relay, senderName(lane)), await enrolled(relay, targetName(lane))]);
+  const lanes = hosts.map(([sender, { publicKey: target }]) =>
+    signedPushes({ sender, target, requests, itemsPerRequest, itemBytes, relayPubkey: relay.relayPubkey }),
+  );
   // When all is signed: a relay ends a connection on which nothing comes.
   for (let lane = 0; lane < connections; lane++) open.push(await Connection.open(relay.port));
   const timing = await run(lanes, async (request, lane) => accepted(open[lane]!, request));
@@ -76,8 +79,9 @@ export function targetName(lane: number): string {
   return `target-${lane}`;
 }
 
-export async function enrolled(relay: PushLoad['relay'], name: string): Promise<ReturnType<typeof namedSigner>> {
+export async function enrolled(relay: PushTarget, name: string): Promise<Signer> {
   const signer = namedSigner(name);
+  if (relay.isFloor) return signer;
   const url = `http://127.0.0.1:${relay.port}`;
   await new RelayClient({ url, signer, hostName: name, nowMs: () => Date.now() }).enrol();
   return signer;

@@ -38,6 +38,15 @@ export interface Figure {
   note?: string;
 }
 
+/** A figure of one round. */
+export function more(name: string, unit: Unit, value: number, goal?: number): Figure {
+  return { name, unit, better: 'more', values: [value], ...(goal !== undefined && { goal }) };
+}
+
+export function less(name: string, unit: Unit, value: number, goal?: number): Figure {
+  return { name, unit, better: 'less', values: [value], ...(goal !== undefined && { goal }) };
+}
+
 export interface Measured {
   cell: string;
   title: string;
@@ -130,6 +139,15 @@ function eachBeside(values: readonly number[], beside: readonly number[]): numbe
 }
 
 type Round = readonly Figure[];
+
+/** A cell that measures each figure once makes one of several rounds. */
+export function eachRound(measure: () => Promise<Figure[]>): (rounds: number) => Promise<Figure[]> {
+  return async (rounds) => {
+    const all: Figure[][] = [];
+    for (let round = 0; round < rounds; round++) all.push(await measure());
+    return joined(all);
+  };
+}
 
 /**
  * The figures of several rounds, each of which measured them once, and of those of another build. One that a round does

@@ -2,6 +2,7 @@
  * `npm run bench`: what the published figures come from. Names of cells run these alone, and options make them longer:
  *
  *   npm run bench -- push single --rounds 5
+ *   npm run bench -- push --items 400000     with all that LevelDB compacts
  *   npm run bench -- steady --minutes 10
  *   npm run bench -- full --scale 1          1,000,000 items that wait, 5,000,000 dedup rows, 50,000 hosts
  *   npm run bench -- full --scale 1 --store folder    with a store that is made there once, and stays
@@ -12,12 +13,11 @@
  * compared with `bench/summary.json`: a line says what got slower, and with `--strict` the exit code is 1 then.
  */
 import { besideBuild } from './build.ts';
-import { CPU_CELLS } from './cpu.ts';
-import { batchPush, pages, singlePush } from './push-pull.ts';
+import { type Depth, batchPush, pages, singlePush } from './push-pull.ts';
 import { parsedArguments } from '../scripts/parsed-arguments.ts';
 import { fullStore } from './full-store.ts';
 import { mailEndToEnd, oneMessage } from './mail-cells.ts';
-import { type Figure, type Measured, beginning, concludeRun, newRun, printMeasured } from './report.ts';
+import { type Figure, type Measured, beginning, concludeRun, eachRound, newRun, printMeasured } from './report.ts';
 import { heldPolls } from './held-polls.ts';
 import { PEERS_TITLE, peers } from './peers.ts';
 import { SHARED_CELLS, onPostgres } from './shared-log.ts';
@@ -26,7 +26,6 @@ import { steady } from './steady.ts';
 import { audits } from './audit.ts';
 import { backups } from './backup.ts';
 import { onDisk } from './disk.ts';
-import { growth } from './growth.ts';
 import { fullMailbox } from './mailbox.ts';
 import { longCommands } from './stalls.ts';
 
@@ -34,6 +33,7 @@ const { values: asked, positionals } = parsedArguments({
   allowPositionals: true,
   options: {
     rounds: { type: 'string', default: '3' },
+    items: { type: 'string', default: '48000' },
     minutes: { type: 'string', default: '1' },
     scale: { type: 'string', default: '0.02' },
     store: { type: 'string' },
@@ -43,26 +43,32 @@ const { values: asked, positionals } = parsedArguments({
     strict: { type: 'boolean', default: false },
   },
 });
+const WHOLE: Depth = { isWhole: true };
+const COSTS: Depth = { isWhole: false };
+
 const CELLS: Readonly<Record<string, [title: string, run: (rounds: number) => Promise<Figure[]>]>> = {
-  push: ['200 x 1 KiB a request, 4 connections', batchPush],
-  single: ['1 KiB a request, 64 connections', singlePush],
-  pages: ['full pages, 4 connections', pages],
+  push: ['200 x 1 KiB a request, 4 connections', eachRound(() => batchPush(Number(asked.items), WHOLE))],
+  single: ['1 KiB a request, 64 connections', eachRound(() => singlePush(WHOLE))],
+  pages: ['full pages, 4 connections', eachRound(() => pages(WHOLE))],
   steady: ['push, pull and ack side by side', () => steady(Number(asked.minutes))],
   full: ['a store that is full, beside an empty one', (rounds) => fullStore(rounds, Number(asked.scale), asked.store)],
   commands: ['what concerns 10,000 items of 50 MiB at once', longCommands],
   backup: ['a store of mail as a file, and back', backups],
-  audit: ['a log of pushes and acks', audits],
+  audit: ['a log of pushes and acks', eachRound(audits)],
   disk: ['what stays of an item that was acked', onDisk],
-  growth: ["a push by the target's sender list and dedup rows", growth],
   mailbox: ['a host with 100,000 messages of 1 KB in one mailbox', fullMailbox],
-  mail: ['mail of 1 KB between two hosts, 50 senders, to the receipt', mailEndToEnd],
+  mail: ['mail of 1 KB between two hosts, 50 senders, to the receipt', eachRound(() => mailEndToEnd(WHOLE))],
   message: ['one message of 1 KB between two hosts', oneMessage],
   start: ['commands beside a Node.js that does nothing', starts],
 };
 
 /** These run only when they are named: they take long, or need other programs or thousands of connections. */
 const ALONE: typeof CELLS = {
-  ...CPU_CELLS,
+  'cpu-push': ['200 x 1 KiB a request, 4 connections', eachRound(() => batchPush(Number(asked.items), COSTS))],
+  'cpu-single': ['1 KiB a request, 64 connections', eachRound(() => singlePush(COSTS))],
+  'cpu-pages': ['full pages, 4 connections', eachRound(() => pages(COSTS))],
+  'cpu-audit': ['a log of pushes and acks', eachRound(audits)],
+  'cpu-mail': ['mail of 1 KB between two hosts, 50 senders, to the receipt', eachRound(() => mailEndToEnd(COSTS))],
   'held-polls': ['hosts that are connected and wait for mail', heldPolls],
   peers: [PEERS_TITLE, peers],
   ...Object.fromEntries(
