@@ -27,6 +27,7 @@ import { audits } from './audit.ts';
 import { backups } from './backup.ts';
 import { onDisk } from './disk.ts';
 import { fullMailbox } from './mailbox.ts';
+import { mcpMail } from './mcp-mail.ts';
 import { longCommands } from './stalls.ts';
 
 const { values: asked, positionals } = parsedArguments({
@@ -58,6 +59,7 @@ const CELLS: Readonly<Record<string, [title: string, run: (rounds: number) => Pr
   disk: ['what stays of an item that was acked', onDisk],
   mailbox: ['a host with 100,000 messages of 1 KB in one mailbox', fullMailbox],
   mail: ['mail of 1 KB between two hosts, 50 senders, to the receipt', eachRound(() => mailEndToEnd(WHOLE))],
+  'mail-mcp': ['mail_send of 1 KB through poste mcp', eachRound(mcpMail)],
   message: ['one message of 1 KB between two hosts', oneMessage],
   start: ['commands beside a Node.js that does nothing', starts],
 };

@@ -1,6 +1,6 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
-  bench: 4670,
+  bench: 4650,
   scripts: 8160,
   'src/cli': 610,
   'src/cli/host': 3020,
@@ -64,5 +64,5 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 89680,
   test: 106060,
-  'bench scripts': 12820,
+  'bench scripts': 12800,
 };
