@@ -28,6 +28,7 @@ import type { RelayTiming } from './relay/relay-link.ts';
 import { RelayService } from './relay/relay-service.ts';
 import { WebService } from './web/web-service.ts';
 import { type HostPaths, daemonSocketFault, makePrivateFolder } from './base/paths.ts';
+import { rehearseSoon } from './rehearsal.ts';
 import { systemTimers } from '../lib/clock.ts';
 import { PeriodicTask } from '../lib/periodic-task.ts';
 import { Services } from '../lib/services.ts';
@@ -128,7 +129,8 @@ async function startServices(
   const health = healthOf({ context, facts, lan, lanListen: config.lanListen, relay });
   const { sessions, wakeAgent } = waking;
   const timers = systemTimers;
-  const handlers = handlersOf({ context, timers, health, pairing: lan, relay, web, sessions, wakeAgent });
+  const parts = { context, timers, health, pairing: lan, relay, web, sessions, wakeAgent };
+  const handlers = handlersOf(parts);
   const backup = (): AsyncIterable<Buffer> => {
     const { hostName: host, signer } = context.identity();
     return writeHostBackup(store, { host, host_pubkey: signer.publicKey, created_at: context.nowMs(), version });
@@ -146,6 +148,7 @@ async function startServices(
   services.add('debts', { drain: () => debts.stop() });
   const sweep = retentionSweep(context, config.retentionDays * DAY_MS);
   services.add('sweep', { drain: () => sweep.stop() });
+  services.add('rehearsal', { drain: rehearseSoon(parts, timers) });
   return () => context.identity();
 }
 

@@ -7,7 +7,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/cli/lib': 2530,
   'src/cli/mail': 3400,
   'src/cli/relay': 4640,
-  'src/host': 920,
+  'src/host': 970,
   'src/host/agents': 800,
   'src/host/api': 790,
   'src/host/base': 700,
@@ -19,11 +19,11 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/lan': 1590,
   'src/host/mail': 2770,
   'src/host/mailbox': 460,
-  'src/host/mcp': 1330,
+  'src/host/mcp': 1410,
   'src/host/outbox': 1130,
   'src/host/peers': 760,
   'src/host/relay': 2760,
-  'src/host/store': 1090,
+  'src/host/store': 1100,
   'src/host/wake': 1590,
   'src/host/web': 240,
   'src/host/wire': 580,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 19760,
   'test/unit': 9260,
   'test/unit/cli': 8780,
-  'test/unit/host': 18070,
+  'test/unit/host': 18220,
   'test/unit/relay': 19720,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 89680,
-  test: 106060,
+  src: 89820,
+  test: 106210,
   'bench scripts': 12800,
 };

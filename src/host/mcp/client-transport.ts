@@ -4,6 +4,7 @@
  */
 import type { Readable, Writable } from 'node:stream';
 import {
+  type CallToolResult,
   isJSONRPCErrorResponse,
   isJSONRPCNotification,
   isJSONRPCRequest,
@@ -12,12 +13,20 @@ import {
   type RequestId,
   type Transport,
 } from '@modelcontextprotocol/server';
+import { type PlainCall, plainCallOf } from './opening-messages.ts';
 import { utf8Text } from '../../lib/user-text.ts';
 
 export interface ClientStreams {
   stdin: Readable;
   stdout: Writable;
 }
+
+/** Resolves with the result of the call; `undefined` for a tool that there is not. `send` sends its notifications. */
+export type CallTool = (
+  call: PlainCall,
+  signal: AbortSignal,
+  send: (message: JSONRPCMessage) => Promise<void>,
+) => Promise<CallToolResult> | undefined;
 
 /** A longer line ends the connection. */
 const LINE_BYTES_MAX = 10 << 20;
@@ -48,16 +57,23 @@ export class ClientTransport implements Transport {
   readonly #batches = new Map<RequestId, Batch>();
   /** Returns who wants to know whether the answer to a request is written. */
   readonly #awaited = new Map<RequestId, (isWritten: boolean) => void>();
+  readonly #callTool: CallTool;
+  /** Plain calls under way. */
+  readonly #calls = new Map<RequestId, AbortController>();
+  /** The client began with `initialize`. */
+  #hasHandshake = false;
   #isClosed = false;
 
   constructor(
     streams: ClientStreams,
     watch: (message: JSONRPCMessage) => void,
     answered: ReadonlySet<RequestId> = new Set(),
+    callTool: CallTool = () => undefined,
   ) {
     this.#streams = streams;
     this.#watch = watch;
     this.#answeredBefore = new Set(answered);
+    this.#callTool = callTool;
     this.closed = new Promise((resolve) => {
       this.#tellClosed = resolve;
     });
@@ -114,6 +130,7 @@ export class ClientTransport implements Transport {
     stdin.off('data', this.#take);
     // The process may end, though the client holds the other end open.
     stdin.pause();
+    for (const calling of this.#calls.values()) calling.abort();
     this.onclose?.();
     for (const id of this.#awaited.keys()) this.#tellWritten(id, false);
     this.#tellClosed();
@@ -162,9 +179,35 @@ export class ClientTransport implements Transport {
       this.#refuse(document, PARSE_ERROR, 'the line holds bytes that are no UTF-8');
       return;
     }
+    const call = this.#hasHandshake ? plainCallOf(document) : undefined;
+    if (call && this.#takeCall(call)) return;
     if (Array.isArray(document) && document.length > 0) this.#takeBatch(document);
     else if (isMessage(document)) this.#deliver(document);
     else this.#refuse(document, INVALID_REQUEST, 'the line is no JSON-RPC message');
+  }
+
+  /** Answers a call as the server of the protocol does, which takes longer for it than the daemon. */
+  #takeCall(call: PlainCall): boolean {
+    const { id } = call;
+    const calling = new AbortController();
+    const { signal } = calling;
+    const result = this.#calls.has(id) ? undefined : this.#callTool(call, signal, (message) => this.send(message));
+    if (!result) return false;
+    this.#calls.set(id, calling);
+    const answer = async (): Promise<void> => {
+      const document = { result: await result, jsonrpc: '2.0', id };
+      if (signal.aborted) return;
+      await this.#write(document);
+      this.#tellWritten(id, true);
+    };
+    const fail = (error: unknown): void => this.onerror?.(error as Error);
+    void answer()
+      .catch(fail)
+      .finally(() => {
+        this.#calls.delete(id);
+        this.#tellWritten(id, false);
+      });
+    return true;
   }
 
   #takeBatch(documents: readonly unknown[]): void {
@@ -187,7 +230,9 @@ export class ClientTransport implements Transport {
       // It gets no answer.
       if (batch) this.#answered(batch, id).catch(ignore);
       this.#tellWritten(id, false);
+      this.#calls.get(id)?.abort();
     }
+    this.#hasHandshake ||= isJSONRPCRequest(message) && message.method === 'initialize';
     this.onmessage?.(message);
   }
 

@@ -1,6 +1,7 @@
 /**
- * The form of the messages by which clients begin, of either kind of revision: told without the schemas of the server,
- * and narrower than those. A message that is not of this form may be a good one all the same.
+ * The form of the messages by which clients begin, of either kind of revision, and of plain calls of tools: told
+ * without the schemas of the server, and narrower than those. A message that is not of this form may be a good one all
+ * the same.
  */
 import { isUtf8 } from 'node:buffer';
 import { isObject } from '../../protocol/json.ts';
@@ -17,11 +18,31 @@ export interface OpeningMessage {
 
 /** The message on a line, or `undefined`. */
 export function openingMessageOf(line: Buffer): OpeningMessage | undefined {
-  const document = isUtf8(line) ? parsed(line.toString('utf8')) : undefined;
+  return isUtf8(line) ? plainMessageOf(parsed(line.toString('utf8'))) : undefined;
+}
+
+function plainMessageOf(document: unknown): OpeningMessage | undefined {
   if (!isObject(document) || !hasOnly(document, ['jsonrpc', 'id', 'method', 'params'])) return undefined;
   const { jsonrpc, id, method, params = {} } = document;
   if (jsonrpc !== '2.0' || typeof method !== 'string' || !isObject(params)) return undefined;
   return id === undefined || isId(id) ? { id, method, params } : undefined;
+}
+
+export interface PlainCall {
+  id: RequestId;
+  /** The name of the tool. */
+  name: string;
+  given: Readonly<Record<string, unknown>>;
+  meta: { progressToken?: RequestId };
+}
+
+/** The call of a tool by a client that began with `initialize`, or `undefined`. */
+export function plainCallOf(document: unknown): PlainCall | undefined {
+  const { id, method, params = {} } = plainMessageOf(document) ?? {};
+  const { name, arguments: given, _meta: meta } = params;
+  if (id === undefined || method !== 'tools/call' || typeof name !== 'string' || !isObject(given)) return undefined;
+  if (!hasOnly(params, ['name', 'arguments', '_meta']) || !isPlainMeta(meta)) return undefined;
+  return { id, name, given, meta: meta ?? {} };
 }
 
 /** The parameters of a client that begins with `initialize`. */
@@ -119,7 +140,7 @@ const isCapabilities = members({
   }),
 });
 
-function isPlainMeta(meta: unknown): boolean {
+function isPlainMeta(meta: unknown): meta is PlainCall['meta'] | undefined {
   if (meta === undefined) return true;
   if (!isObject(meta) || Object.keys(meta).some((name) => name.startsWith(RESERVED))) return false;
   return !Object.hasOwn(meta, 'progressToken') || isId(meta['progressToken']);

@@ -19,16 +19,15 @@ import {
   type JsonSchemaValidator,
   type jsonSchemaValidator,
   type RequestId,
-  type ServerContext,
   type StandardSchemaWithJSON,
 } from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { type DaemonClient, CallFailed } from '../api/client.ts';
 import { AgentSession, type ClaudeInbox, type ServerLog } from './agent-session.ts';
-import { type ClientStreams, ClientTransport } from './client-transport.ts';
+import { type CallTool, type ClientStreams, ClientTransport } from './client-transport.ts';
 import { DaemonLink } from './daemon-link.ts';
 import { INBOX_URI, InboxWatch, addInboxResource } from './inbox-resource.ts';
-import { asksToWait, callWaiting, type WaitingCallParts } from './waiting-call.ts';
+import { asksToWait, callWaiting, type ToolRequest, type WaitingCallParts } from './waiting-call.ts';
 import { systemTimers, type Timers } from '../../lib/clock.ts';
 import { OPERATIONS, type ProblemAnswer } from '../api/operations.ts';
 import { SHOWN_AT_ONCE, TOOLS, type Tool, instructionsFor, listedInput, listedOutput } from './tools.ts';
@@ -59,7 +58,8 @@ export interface ServedMcp {
 }
 
 export function serveMcp(options: McpOptions): ServedMcp {
-  const { client, agent, version, log, start, streams, answered, inbox, parentPid, timers = systemTimers } = options;
+  const { client, agent, version, log, start, streams, inbox, parentPid, timers = systemTimers } = options;
+  const { answered: answeredBefore } = options;
   const sessionId = `mcp-${randomBytes(8).toString('hex')}`;
   const link = new DaemonLink({ client, agent, session: sessionId, start });
   // Never log the message itself: it may hold mail.
@@ -70,14 +70,20 @@ export function serveMcp(options: McpOptions): ServedMcp {
     void server?.server.sendResourceUpdated({ uri: INBOX_URI }).catch(() => undefined);
   });
   const whenWritten = (id: RequestId): Promise<boolean> => transport.whenWritten(id);
+  const parts = { link, timers, whenWritten };
   const makeServer = (): McpServer => {
-    server = toolServer({ link, watch, version, log, timers, whenWritten });
+    server = toolServer({ watch, version, log, ...parts });
     return server;
+  };
+  const callTool: CallTool = ({ id, name, given, meta }, signal, send) => {
+    const tool = TOOLS.find((one) => one.name === name);
+    const notify: ToolRequest['notify'] = (notification) => send({ jsonrpc: '2.0', ...notification });
+    return tool && answered(parts, tool, given, { id, signal, _meta: meta, notify }, log);
   };
   const beginAtGrant = (message: JSONRPCMessage): void => {
     if (grantsInbox(message)) watch.begin();
   };
-  const transport = new ClientTransport(streams, beginAtGrant, answered);
+  const transport = new ClientTransport(streams, beginAtGrant, answeredBefore, callTool);
   const served = serveStdio(makeServer, { transport, onerror });
   const session = new AgentSession({ link, sessionId, inbox, parentPid, log });
   return {
@@ -104,12 +110,12 @@ function grantsInbox(message: JSONRPCMessage): boolean {
  */
 
 function successResult(output: Readonly<Record<string, unknown>>): CallToolResult {
-  return { structuredContent: output, content: [{ type: 'text', text: JSON.stringify(output) }] };
+  return { content: [{ type: 'text', text: JSON.stringify(output) }], structuredContent: output };
 }
 
 /** `code` for programs, one sentence, and what may help: suggestions, the member that is wrong. */
 function failureResult({ code, message, details }: ProblemAnswer): CallToolResult {
-  return { isError: true, content: [{ type: 'text', text: JSON.stringify({ code, message, details }) }] };
+  return { content: [{ type: 'text', text: JSON.stringify({ code, message, details }) }], isError: true };
 }
 
 /** An MCP server with the four tools and the inbox, for either protocol revision. Only the daemon has state. */
@@ -151,7 +157,7 @@ async function answered(
   parts: WaitingCallParts,
   { name, operation }: Tool,
   given: unknown,
-  request: ServerContext['mcpReq'],
+  request: ToolRequest,
   log: ServerLog,
 ): Promise<CallToolResult> {
   const { signal } = request;

@@ -21,6 +21,9 @@ export function asksToWait(given: unknown): boolean {
   return isObject(given) && Boolean(given['wait_seconds']);
 }
 
+/** What a call of a tool says of itself. */
+export type ToolRequest = Pick<ServerContext['mcpReq'], 'id' | 'signal' | '_meta' | 'notify'>;
+
 export interface WaitingCallParts {
   link: DaemonLink;
   timers: Timers;
@@ -31,7 +34,7 @@ export interface WaitingCallParts {
 /** Calls `mail-inbox`. What it resolves with is the answer to the request, and must be sent at once. */
 export async function callWaiting(
   { link, timers, whenWritten }: WaitingCallParts,
-  { id, signal, _meta, notify }: ServerContext['mcpReq'],
+  { id, signal, _meta, notify }: ToolRequest,
   input: InputOf<'mail-inbox'>,
 ): Promise<OutputOf<'mail-inbox'>> {
   const call = randomBytes(CALL_ID_BYTES).toString('hex');
@@ -56,7 +59,7 @@ async function tell(link: DaemonLink, call: string, written: Promise<boolean>): 
 /** Returns how to end it. */
 function reportProgress(
   timers: Timers,
-  notify: ServerContext['mcpReq']['notify'],
+  notify: ToolRequest['notify'],
   progressToken: ProgressToken | undefined,
   total: number | undefined,
 ): () => void {

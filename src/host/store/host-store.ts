@@ -15,6 +15,7 @@ import {
   type TableName,
   type Tables,
   endOfRange,
+  beginsWith,
   keyBytes,
   keyParts,
   keyText,
@@ -83,15 +84,22 @@ interface Waiting {
 export class HostStore {
   readonly #level: HostLevel;
   readonly #onFailed: (error: StoreFailed) => void;
+  readonly #isWritten: boolean;
   readonly #cache = new RowCache();
   #waiting: Waiting[] = [];
   #running: Promise<void> | undefined;
   #failure: StoreFailed | undefined;
   #isClosed = false;
 
-  constructor(level: HostLevel, failed: (error: StoreFailed) => void) {
+  constructor(level: HostLevel, failed: (error: StoreFailed) => void, isWritten = true) {
     this.#level = level;
     this.#onFailed = failed;
+    this.#isWritten = isWritten;
+  }
+
+  /** A store with what this one holds, whose transactions are forgotten. It ends before this one is closed. */
+  unwritten(): HostStore {
+    return new HostStore(this.#level, this.#onFailed, false);
   }
 
   /**
@@ -193,6 +201,7 @@ export class HostStore {
       if (bytes === null) batch.del(key);
       else batch.put(key, bytes);
     }
+    if (!this.#isWritten) return batch.close();
     return this.#cache.change(group, () => batch.write({ sync: true }));
   }
 }
@@ -243,7 +252,7 @@ class View implements Reader {
     if (Object.keys(options).length === 0 && this.#isUnwritten(gte)) {
       const whole = start.length === 0 ? await this.#whole(table, gte) : this.#cache.whole(table, this.#version);
       if (whole) {
-        for (const kept of whole) if (begins(kept.key, start)) yield kept;
+        for (const kept of whole) if (beginsWith(kept.key, start)) yield kept;
         return;
       }
     }
@@ -309,11 +318,6 @@ class View implements Reader {
     const snapshot = this.#snapshot && { snapshot: this.#snapshot };
     return this.#level.iterator({ highWaterMarkBytes: READ_BYTES, ...snapshot, ...options, ...range });
   }
-}
-
-function begins<T extends TableName>(key: Keys[T], start: KeyStart<T>): boolean {
-  const parts: readonly unknown[] = start;
-  return parts.every((part, at) => part === key[at]);
 }
 
 /** The keys that begin with `start`, cut at both ends where that is asked; `undefined` when none is left. */

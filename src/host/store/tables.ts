@@ -184,6 +184,11 @@ export function keyParts<T extends TableName>(table: T, bytes: Buffer): Keys[T] 
   return parts as Keys[T];
 }
 
+export function beginsWith<T extends TableName>(key: Keys[T], start: KeyStart<T>): boolean {
+  const parts: readonly unknown[] = start;
+  return parts.every((part, at) => part === key[at]);
+}
+
 /** The bytes that follow every key that begins with `start`. */
 export function endOfRange(start: Buffer): Buffer {
   const end = Buffer.from(start);

@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { JSONRPCMessage } from '@modelcontextprotocol/server';
-import { ClientTransport } from '../../../../src/host/mcp/client-transport.ts';
+import { type CallTool, ClientTransport } from '../../../../src/host/mcp/client-transport.ts';
 import { serveMcp } from '../../../../src/host/mcp/serve.ts';
+import { deferred } from '../../../support/deferred.ts';
 import { mcpDaemon } from '../../../support/mcp-in-process.ts';
 
 type Answer = { id?: unknown; result?: object; error?: { code: number; message: string } };
@@ -154,5 +155,99 @@ describe('a line of the client', () => {
     const { stdin, served } = await initialised();
     stdin.write(Buffer.alloc((10 << 20) + 1, 'a'));
     await expect(served.ended).resolves.toBeUndefined();
+  });
+});
+
+const INITIALIZE = request(0, 'initialize', CLIENT);
+function call(id: number, params: object = {}): object {
+  return request(id, 'tools/call', { name: 'tool', arguments: { a: 1 }, ...params });
+}
+
+function line(document: object): string {
+  return `${JSON.stringify(document)}\n`;
+}
+
+/** A transport that has the tool `tool`, and what its server is given. */
+function withTool(callTool: CallTool) {
+  const [stdin, stdout] = [new PassThrough(), new PassThrough()];
+  const known: CallTool = (plain, ...rest) => (plain.name === 'tool' ? callTool(plain, ...rest) : undefined);
+  const transport = new ClientTransport({ stdin, stdout }, () => undefined, new Set(), known);
+  const served: unknown[] = [];
+  Object.assign(transport, { onmessage: (message: unknown) => void served.push(message) });
+  void transport.start();
+  const written = async (): Promise<unknown> => JSON.parse(String((await once(stdout, 'data'))[0]));
+  return { transport, stdin, stdout, served, written };
+}
+
+describe('a plain call of a tool', () => {
+  test('is answered without the server of the protocol, once the client has begun with initialize', async () => {
+    const asked: unknown[] = [];
+    const { transport, stdin, served, written } = withTool(({ name, given, meta }) => {
+      asked.push([name, given, meta]);
+      return Promise.resolve({ content: [] });
+    });
+    stdin.write(line(INITIALIZE));
+    const isWritten = transport.whenWritten(2);
+    stdin.write(line(call(2, { _meta: { progressToken: 'p' } })));
+    expect(await written()).toEqual({ jsonrpc: '2.0', id: 2, result: { content: [] } });
+    expect(await isWritten).toBe(true);
+    expect(asked).toEqual([['tool', { a: 1 }, { progressToken: 'p' }]]);
+    expect(served).toEqual([INITIALIZE]);
+  });
+
+  test.each([
+    ['of no such tool', call(2, { name: 'other' })],
+    ['with more than a name and arguments', call(2, { task: {} })],
+    ['without arguments', request(2, 'tools/call', { name: 'tool' })],
+    ['by a client that names its revision', call(2, { _meta: { 'io.modelcontextprotocol/protocolVersion': '2' } })],
+    ['without an id', { jsonrpc: '2.0', method: 'tools/call', params: { name: 'tool', arguments: {} } }],
+    ['in a batch', [call(2)]],
+  ])('is for the server where it is one %s', async (_, message) => {
+    const { stdin, served } = withTool(() => Promise.reject(new Error('not asked')));
+    stdin.write(line(INITIALIZE));
+    stdin.write(line(message));
+    await expect.poll(() => served).toEqual([INITIALIZE, ...[message].flat()]);
+  });
+
+  test('is for the server before initialize, and with the id of one under way', async () => {
+    const { stdin, served } = withTool(() => new Promise(() => undefined));
+    for (const message of [call(1), INITIALIZE, call(2), call(2)]) stdin.write(line(message));
+    await expect.poll(() => served).toEqual([call(1), INITIALIZE, call(2)]);
+  });
+
+  test.each([
+    ['cancelled', (stdin: PassThrough) => stdin.write(cancelled(2))],
+    ['left by its client', (stdin: PassThrough) => stdin.end()],
+  ])('ends without an answer when it is %s', async (_, end) => {
+    const signals: AbortSignal[] = [];
+    const ending = deferred();
+    const { transport, stdin, stdout } = withTool(async (_call, signal) => {
+      signals.push(signal);
+      await ending.promise;
+      return { content: [] };
+    });
+    stdin.write(line(INITIALIZE));
+    const isWritten = transport.whenWritten(2);
+    stdin.write(line(call(2)));
+    await expect.poll(() => signals).toHaveLength(1);
+    end(stdin);
+    expect(await isWritten).toBe(false);
+    expect(signals[0]?.aborted).toBe(true);
+    ending.resolve();
+    await new Promise(setImmediate);
+    expect(stdout.read()).toBeNull();
+  });
+
+  test.each([
+    ['that succeeds', 'mail_agents', { role: 'none' }],
+    ['that is refused', 'mail_send', { to: ['nobody'], subject: 's', body: 'b' }],
+    ['of a wrong form', 'mail_send', { to: 7 }],
+  ])('has the answer that the server gives: one %s', async (_, name, given) => {
+    const { say, heard } = await initialised();
+    say(request(1, 'tools/call', { name, arguments: given }));
+    const plain = await heard<{ result: object }>();
+    say(request(1, 'tools/call', { name, arguments: given, other: true }));
+    expect(JSON.stringify(plain)).toBe(JSON.stringify(await heard()));
+    expect(Object.keys(plain.result)).toContain('content');
   });
 });
