@@ -4,7 +4,7 @@ import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import type { Epoch } from '../../src/protocol/epoch.ts';
 import { BACKUP_KIND, type BackupHeader } from '../../src/relay/image/backup.ts';
-import { logKey } from '../../src/relay/store/keys.ts';
+import { recordAt } from '../../src/relay/store/record-run.ts';
 import { levelAt, LEVEL_FOLDER } from '../../src/relay/store/level.ts';
 import { POSITION_FILE, PositionFile } from '../../src/relay/store/position.ts';
 import { readImage } from '../../src/lib/image.ts';
@@ -28,7 +28,7 @@ export async function fixtureStore(schema: number): Promise<{ folder: string; he
     for (const [key, value] of run) batch.put(key, value);
     await batch.write();
   }
-  const record = (await level.get(logKey(header.lsn))) ?? Buffer.of();
+  const record = (await recordAt(level, header.lsn)) ?? Buffer.of();
   await level.close();
   const { file } = await PositionFile.open(join(folder, POSITION_FILE));
   const recordHash = hash('sha256', record, 'buffer');

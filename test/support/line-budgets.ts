@@ -43,7 +43,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/serve': 730,
   'src/relay/shared-log': 5210,
   'src/relay/standby': 760,
-  'src/relay/store': 7470,
+  'src/relay/store': 7480,
   'src/web': 5220,
   'test/browser': 2440,
   'test/control': 760,
@@ -53,16 +53,16 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/postgres': 2090,
   'test/property': 3980,
   'test/spec': 6130,
-  'test/support': 19760,
+  'test/support': 19780,
   'test/unit': 9260,
   'test/unit/cli': 8780,
   'test/unit/host': 18220,
-  'test/unit/relay': 19720,
+  'test/unit/relay': 20120,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 89820,
-  test: 106210,
+  src: 89840,
+  test: 106640,
   'bench scripts': 12800,
 };

@@ -13,7 +13,7 @@ import { type CheckpointTaken, eventTimeMs } from '../core/event.ts';
 import { PREFIX, logKey, payloadKey, prefixRange } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { checkSchema } from '../store/open.ts';
-import { prunedMark, type ViewMark, SCHEMA_VERSION } from '../store/marks.ts';
+import { SCHEMA_VERSION, prunedMark, schemaMark, type ViewMark } from '../store/marks.ts';
 import { DamagedRecord, decodeRecord } from '../store/record.ts';
 import {
   CanonicalPairs,
@@ -24,7 +24,7 @@ import {
   isSameDigest,
 } from '../store/row-checkpoints.ts';
 import { decodeRow } from '../store/row-codec.ts';
-import { firstStoredLsn, recordAt, recordRuns } from '../store/record-run.ts';
+import { firstStoredLsn, recordAt, recordPairs, recordRuns } from '../store/record-run.ts';
 import { runsOf } from '../store/scan.ts';
 import type { NodeOptions } from './node-options.ts';
 import type { FollowedBatch, LogState } from './shared-log.ts';
@@ -132,6 +132,8 @@ class Filling {
   async #takeRecords({ throughNo, lastLsn }: SnapshotManifest, keptFromLsn: number): Promise<void> {
     let fromLsn = keptFromLsn;
     let expected = 0;
+    // Before the first run that is written: older software refuses the view.
+    await this.#writes.put([schemaMark(SCHEMA_VERSION)]);
     for await (const batch of this.#batchesAfter(this.#state.prunedNo)) {
       if (batch.no > throughNo) break;
       // The log was pruned meanwhile: what was written before leaves a gap.
@@ -140,7 +142,10 @@ class Filling {
         await this.#clearBefore(fromLsn);
       }
       expected = batch.no + 1;
-      await this.#writes.put(batch.records.map((record, at): Pair => [logKey(batch.firstLsn + at), record]));
+      // The snapshot holds those behind, each alone.
+      await this.#writes.put([
+        ...recordPairs(batch.firstLsn, batch.records.slice(0, Math.max(0, keptFromLsn - batch.firstLsn))),
+      ]);
       this.#logProgress('records', batch.lastLsn, lastLsn);
       if (batch.no === throughNo) break;
     }

@@ -8,7 +8,7 @@
  *   - a batch is durable before `append` resolves, and before anything but the rows shows it;
  *   - after one rejected write nothing is written again (LevelDB would acknowledge into a misaligned log).
  */
-import { schemaIn, schemaMark, type Pruned, prunedMark, type ViewMark, viewMarkPair } from './marks.ts';
+import { SCHEMA_VERSION, schemaIn, schemaMark, type Pruned, prunedMark, type ViewMark, viewMarkPair } from './marks.ts';
 import { BatchEffects, type DurableLog, type LogBatch, PRUNED_AT_ONCE } from './durable-log.ts';
 import {
   type BatchWrites,
@@ -43,6 +43,7 @@ import type { LogTree } from './log-tree.ts';
 import { OldestItem, yieldToEventLoop } from './due.ts';
 import { keyBytes } from './packing.ts';
 import { encodeRecord } from './record.ts';
+import { isRun, recordPairs } from './record-run.ts';
 import { readableRow } from './scan.ts';
 import { checkpointMark } from './row-checkpoints.ts';
 import { encodeRow } from './row-codec.ts';
@@ -53,7 +54,7 @@ import type { EncodedWires, WireThread } from './wire-thread.ts';
 const THREAD_BYTES_MIN = 64 << 10;
 /** A payload of this size will be read by the thread, unless it is pulled alone. */
 const LARGE_BYTES = 8 << 10;
-/** Keys that are encoded and handed to LevelDB before other work gets its turn: a few milliseconds. */
+/** Records and keys that are encoded and handed to LevelDB before other work gets its turn: a few milliseconds. */
 const HANDED_OVER_AT_ONCE = 500;
 
 export class RelayStore extends StoreReader {
@@ -186,15 +187,16 @@ export class RelayStore extends StoreReader {
     });
     const { writes, shared, firstLsn, records, growth } = encoded;
     // A large batch is handed over in slices; nothing of it changes any more.
+    const handed = (): number => records.length + writes.length;
     let nextPause = HANDED_OVER_AT_ONCE;
     const others = async (): Promise<void> => {
-      nextPause = writes.length + HANDED_OVER_AT_ONCE;
+      nextPause = handed() + HANDED_OVER_AT_ONCE;
       await yieldToEventLoop();
     };
     // First: an item that one batch forgets and accepts anew must be known afterwards.
     for (const key of batch.forgotten ? forgottenKeys(batch.forgotten) : []) {
       shared.del(key);
-      if (writes.length >= nextPause) await others();
+      if (handed() >= nextPause) await others();
     }
     for (const write of batch.node?.checkpoints ?? []) addCheckpoint(writes, write);
     for (const entry of batch.entries) {
@@ -202,22 +204,25 @@ export class RelayStore extends StoreReader {
       if (entry.lsn !== lsn) throw new Error('invariant: log sequence numbers have no gap');
       const record = encodeRecord(entry);
       records.push(record);
-      writes.put(logKey(lsn), record);
       growth.add(entry, record);
       if (entry.event.type === 'CheckpointTaken' && batch.node?.lacksParts?.(entry.event.throughLsn) !== true)
         writes.put(...checkpointMark(entry.event, lsn));
-      if (writes.length >= nextPause) await others();
+      if (handed() >= nextPause) await others();
+    }
+    for (const [key, value] of recordPairs(firstLsn, records)) {
+      if (isRun(value)) this.#addDeclared(writes);
+      writes.put(key, value);
     }
     for (const [key, value] of growth.writes) writes.put(key, value);
     for (const change of batch.changes) {
       this.#addRow(encoded, change);
-      if (writes.length >= nextPause) await others();
+      if (handed() >= nextPause) await others();
     }
     for (const [key, value] of encoded.due.entries(firstLsn)) shared.put(key, value);
     if (batch.node?.heartbeatMs !== undefined) addHeartbeat(writes, batch.node.heartbeatMs);
     for (const { targetPubkey, seq, wire } of batch.payloads) {
       writes.put(payloadKey(targetPubkey, seq), wire);
-      if (writes.length >= nextPause) await others();
+      if (handed() >= nextPause) await others();
     }
     for (const { targetPubkey, seq, wire } of batch.node?.repaired ?? [])
       writes.put(payloadKey(targetPubkey, seq), wire);
@@ -338,8 +343,19 @@ export class RelayStore extends StoreReader {
    */
   #addSchema({ writes, effects }: Encoding, { schemaVersion }: RelayRow): void {
     effects?.put(...schemaMark(schemaVersion));
-    this.#declared = Math.max(schemaVersion, this.#declared ?? schemaIn(this.level.getSync(SCHEMA_KEY)) ?? 0);
+    this.#declared = Math.max(schemaVersion, this.#declaredSchema);
     writes.put(...schemaMark(this.#declared));
+  }
+
+  /** To be called for each value that older software cannot read, with the batch that it comes in. */
+  #addDeclared(writes: LevelBatch): void {
+    if (this.#declaredSchema >= SCHEMA_VERSION) return;
+    this.#declared = SCHEMA_VERSION;
+    writes.put(...schemaMark(SCHEMA_VERSION));
+  }
+
+  get #declaredSchema(): number {
+    return (this.#declared ??= schemaIn(this.level.getSync(SCHEMA_KEY)) ?? 0);
   }
 
   /** A queue row that an event deletes takes its wire bytes with it. */

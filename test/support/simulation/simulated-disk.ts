@@ -9,6 +9,7 @@
 import { PositionFile, type PositionHandle } from '../../../src/relay/store/position.ts';
 import type { Level } from '../../../src/relay/store/level.ts';
 import { logKey } from '../../../src/relay/store/keys.ts';
+import { recordsIn } from '../../../src/relay/store/record-run.ts';
 import type { SeededRandom } from '../seeded-random.ts';
 import { SimulatedLevel } from './simulated-level.ts';
 import type { SimulatedProcess, Simulator } from './simulator.ts';
@@ -21,8 +22,8 @@ const LOG_PREFIX = latin1(logKey(1)).slice(0, 1);
 export interface DiskImage {
   table: SortedTable;
   position: Buffer;
-  /** Log records that were pruned from this history, as they were. */
-  pruned: ReadonlyMap<string, Buffer>;
+  /** Log records that were pruned from this history, by LSN. */
+  pruned: ReadonlyMap<number, Buffer>;
 }
 
 export interface DiskFaults {
@@ -44,7 +45,7 @@ export class SimulatedDisk {
   readonly #random: SeededRandom;
   #durable = new SortedTable();
   #position: Buffer = Buffer.alloc(POSITION_BYTES);
-  #pruned: ReadonlyMap<string, Buffer> = new Map();
+  #pruned: ReadonlyMap<number, Buffer> = new Map();
   /** In the order of the log. */
   #unsynced: Unsynced[] = [];
   #level: SimulatedLevel | undefined;
@@ -133,8 +134,9 @@ export class SimulatedDisk {
     if (gone.length > 0) {
       const pruned = new Map(this.#pruned);
       for (const [key] of gone) {
-        const record = this.#durable.get(key);
-        if (record) pruned.set(key, record);
+        const value = this.#durable.get(key);
+        for (const [lsn, record] of value ? recordsIn([Buffer.from(key, 'latin1'), value]) : [])
+          pruned.set(lsn, record);
       }
       this.#pruned = pruned;
     }

@@ -9,7 +9,8 @@ import { takenOver } from '../../../src/relay/image/restore.ts';
 import { checkUnpacked, readOrRefuse } from '../../../src/relay/image/restorable.ts';
 import type { BackupHeader } from '../../../src/relay/image/backup.ts';
 import { decodeRecord } from '../../../src/relay/store/record.ts';
-import { logKey, lsnOf, payloadKey } from '../../../src/relay/store/keys.ts';
+import { PREFIX, logKey, payloadKey, prefixRange } from '../../../src/relay/store/keys.ts';
+import { recordsIn } from '../../../src/relay/store/record-run.ts';
 import { PositionFile } from '../../../src/relay/store/position.ts';
 import { relay as relayHost } from '../hosts.ts';
 import { storedAndReplayed } from '../replay.ts';
@@ -21,7 +22,6 @@ import { type DiskImage, SimulatedDisk, lsnInPosition } from './simulated-disk.t
 import { SimulatedHost, keyOf } from './simulated-host.ts';
 import { type Plant, SimulatedRelay } from './simulated-relay.ts';
 import { Simulator } from './simulator.ts';
-import { latin1 } from './sorted-table.ts';
 
 /** Quotas that are reached, and pages that are full. */
 const SMALL = { max_queue_items: 12, max_sender_items: 6, max_pull: 4 };
@@ -442,7 +442,7 @@ class SimulatedWorld {
     const { store, engine } = serving;
     await engine.durable();
     if (store.damagedRows.all.length > 0) this.oracle.fault('rows are damaged');
-    const pruned = new Map([...disk.image.pruned].map(([key, record]) => [lsnOf(Buffer.from(key, 'latin1')), record]));
+    const { pruned } = disk.image;
     const entries = [];
     for (let lsn = 1; lsn < store.firstLsn; lsn++) {
       const record = pruned.get(lsn);
@@ -466,7 +466,12 @@ function take(world: StepTakers, { type, seed }: Step): Promise<void> | void {
  * restore another record may have that number in a copy of before.
  */
 function hasRecordOf(copy: DiskImage, now: DiskImage, lsn: number): boolean {
-  const key = latin1(logKey(lsn));
-  const record = copy.table.get(key);
-  return record !== undefined && now.table.get(key)?.equals(record) === true;
+  const record = recordIn(copy, lsn);
+  return record !== undefined && recordIn(now, lsn)?.equals(record) === true;
+}
+
+function recordIn({ table }: DiskImage, lsn: number): Buffer | undefined {
+  const [key] = table.keysIn({ gte: logKey(lsn), lt: prefixRange(PREFIX.log).lt, limit: 1 });
+  const records = key === undefined ? [] : recordsIn([Buffer.from(key, 'latin1'), table.get(key)!]);
+  return records.find(([at]) => at === lsn)?.[1];
 }

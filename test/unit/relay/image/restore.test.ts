@@ -29,7 +29,7 @@ import {
   sendersOf,
 } from '../../../support/commands.ts';
 import { alice, bob, carol, dave, hostNamed } from '../../../support/hosts.ts';
-import { withRawLevel } from '../../../support/raw-level.ts';
+import { unpackRecords, withRawLevel } from '../../../support/raw-level.ts';
 import { storedAndReplayed } from '../../../support/replay.ts';
 import { anyEpoch, backUp, restored } from '../../../support/restores.ts';
 import { signedRotation } from '../../../support/rotations.ts';
@@ -431,7 +431,10 @@ describe('a restore is refused, and the store is what it was', () => {
     await relay.close();
     const copy = await temporaryFolder();
     await cp(join(relay.folder, 'log'), join(copy, 'log'), { recursive: true });
-    await withRawLevel(copy, (level) => level.del(logKey(3)));
+    await withRawLevel(copy, async (level) => {
+      await unpackRecords(level);
+      await level.del(logKey(3));
+    });
     await forge(file, copy, header);
     await relay.open();
     expect(await refusal(relay, file)).toMatch(/^damaged: .*log record 3 is missing/);

@@ -19,7 +19,7 @@ import { collected } from '../../../support/collected.ts';
 import { pushOf, rotateOf } from '../../../support/commands.ts';
 import { type TestHost, alice, bob, carol, dave } from '../../../support/hosts.ts';
 import { carolAfter, liveALife } from '../../../support/life.ts';
-import { withRawLevel } from '../../../support/raw-level.ts';
+import { unpackRecords, withRawLevel } from '../../../support/raw-level.ts';
 import { disposableFolder } from '../../../support/temporary-folder.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { TestRelay, openTestRelay } from '../../../support/test-relay.ts';
@@ -195,7 +195,10 @@ describe('the events', () => {
     const relay = await openTestRelay();
     await relay.enrolAll(bob, carol);
     await relay.close();
-    await withRawLevel(relay.folder, (level) => level.del(logKey(2)));
+    await withRawLevel(relay.folder, async (level) => {
+      await unpackRecords(level);
+      await level.del(logKey(2));
+    });
     const damaged = await openOffline(relay.folder);
     const seen: number[] = [];
     const shown = (async () => {

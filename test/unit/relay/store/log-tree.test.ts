@@ -17,7 +17,7 @@ import { epochNumbered, epochSource } from '../../../support/epochs.ts';
 import { enrolled } from '../../../support/events.ts';
 import { alice, relay } from '../../../support/hosts.ts';
 import { naiveTrees, shownTree, storedAndNaive, unprovenLeaves } from '../../../support/log-trees.ts';
-import { withRawLevel } from '../../../support/raw-level.ts';
+import { unpackRecords, withRawLevel } from '../../../support/raw-level.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { IS_THOROUGH } from '../../../support/thorough.ts';
@@ -362,6 +362,7 @@ describe('records behind full tiles', () => {
     expect(through).toBe(inFullTiles === 0 ? firstLsn - 1 : firstLsn + inFullTiles - 2);
     await subject.store.close();
     await withRawLevel(subject.folder, async (level) => {
+      await unpackRecords(level);
       await level.clear({ gte: logKey(1), lte: logKey(through) });
       const tree = await LogTree.open(level, lastLsn);
       const views = { tree } as RelayStore;
@@ -441,7 +442,10 @@ describe('damage of the tree refuses the store', () => {
 
   test('when the log ends before its tiles do', async () => {
     const { subject, again } = await closedStore();
-    await withRawLevel(subject.folder, (level) => level.clear({ gte: logKey(400), lt: logKey(1000) }));
+    await withRawLevel(subject.folder, async (level) => {
+      await unpackRecords(level);
+      await level.clear({ gte: logKey(400), lt: logKey(1000) });
+    });
     await expect(again()).rejects.toThrow('the hash tree goes beyond the log');
     subject.store = await open(await temporaryFolder());
   });
