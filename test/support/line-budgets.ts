@@ -39,11 +39,11 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/image': 1360,
   'src/relay/jobs': 990,
   'src/relay/operator': 3210,
-  'src/relay/replay': 3630,
+  'src/relay/replay': 3650,
   'src/relay/serve': 730,
   'src/relay/shared-log': 5210,
   'src/relay/standby': 760,
-  'src/relay/store': 7480,
+  'src/relay/store': 7490,
   'src/web': 5220,
   'test/browser': 2440,
   'test/control': 760,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 89840,
+  src: 89860,
   test: 106640,
   'bench scripts': 12800,
 };

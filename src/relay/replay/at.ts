@@ -22,7 +22,7 @@ import { PREFIX, SHARE_SENDER_AT, prefixRange, queueKey, sharesOf } from '../sto
 import type { OfflineStore } from './offline.ts';
 import { ReplayedRows } from './replay.ts';
 import { baseOf, beginReplay, findCheckpoints } from './replay-start.ts';
-import { decodeRow } from '../store/row-codec.ts';
+import { rowOf } from '../store/row-codec.ts';
 import type { Progress } from './finding.ts';
 import { readEntries } from './records.ts';
 
@@ -95,7 +95,7 @@ export class StateThen {
   async enrolments(): Promise<EnrolmentRow[]> {
     const rows: EnrolmentRow[] = [];
     for await (const run of this.#pairs.runs(prefixRange(PREFIX.enrolment))) {
-      for (const [key, value] of run) rows.push(decodeRow('enrolment', key, value));
+      for (const [key, value] of run) rows.push(rowOf('enrolment', key, value));
     }
     return rows.toSorted((a, b) => a.enrolledAtMs - b.enrolledAtMs);
   }
@@ -108,7 +108,7 @@ export class StateThen {
     const { ackedThrough } = this.queueAsWhole(target);
     const range = { gte: queueKey(target, ackedThrough + 1), lte: queueKey(target, Number.MAX_SAFE_INTEGER) };
     for await (const run of this.#pairs.runs(range)) {
-      yield run.map(([key, value]) => decodeRow('queue', key, value));
+      yield run.map(([key, value]) => rowOf('queue', key, value));
     }
   }
 
@@ -117,7 +117,7 @@ export class StateThen {
     for await (const run of this.#pairs.runs(sharesOf(target))) {
       for (const [key, value] of run) {
         const senderPubkey = publicKeyFromBytes(key.subarray(SHARE_SENDER_AT));
-        shares.push({ senderPubkey, usage: decodeRow('share', key, value) });
+        shares.push({ senderPubkey, usage: rowOf('share', key, value) });
       }
     }
     return { queue: this.queueAsWhole(target), shares };

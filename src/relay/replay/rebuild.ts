@@ -17,13 +17,11 @@ import { hasHash } from '../../protocol/encodings.ts';
 import { BulkDatabase, MEMORY_BYTES, openScratch } from '../store/scratch.ts';
 import {
   CHECKPOINT_PREFIXES,
-  DEDUP_OWNERS,
   KEY_BYTES,
   PREFIX,
   TREE_PREFIXES,
   checkpointLsnOf,
   logKey,
-  numberAt,
   payloadKey,
   prefixRange,
   rowKeyBytes,
@@ -36,10 +34,20 @@ import { DamagedRecord, decodeRecord } from '../store/record.ts';
 import { missingRecord, recordsIn } from '../store/record-run.ts';
 import { StoreRefused } from '../store/refused.ts';
 import { type ViewMark, logPlace, readViewMark, prunedMark } from '../store/marks.ts';
-import { type ReplayHalf, ReplayedRows, ReplayedTree, ReplayFailed } from './replay.ts';
+import {
+  type ReplayHalf,
+  ReplayedRows,
+  ReplayedTree,
+  ReplayFailed,
+  keptUntilMs,
+  knownUntilMs,
+  rowBytes,
+  senderAt,
+} from './replay.ts';
 import { baseOf, beginReplay, findCheckpoints, hasRowsOf } from './replay-start.ts';
 import { DueEntries } from '../store/due.ts';
-import { decodeRow } from '../store/row-codec.ts';
+import { rowOf } from '../store/row-codec.ts';
+import { withChecksum } from '../store/checksum.ts';
 import { dropRebuilt, REBUILDING_FOLDER, cutOverToRebuilt } from '../store/cutover.ts';
 import type { Progress } from './finding.ts';
 import { type HalfDone, Helper, type HelperOptions } from './helper.ts';
@@ -248,6 +256,7 @@ async function* fill(
   }
   const purgedMs = replayed.get('relay', '')?.dedupPurgedMs ?? 0;
   const expiry = new DueWriter(database, PREFIX.expiry, store.lastLsn);
+  const dedup = new DueWriter(database, PREFIX.dedupUntil, store.lastLsn);
   for (const prefix of replayed.prefixes) {
     const runs = replayed.runs(prefixRange(prefix));
     if (prefix === PREFIX.queue) {
@@ -256,23 +265,18 @@ async function* fill(
     }
     for await (const run of runs) {
       for (const [key, value] of run) {
-        if (prefix === PREFIX.dedup && decodeRow('dedup', key, value).dedupUntilMs <= purgedMs) continue;
-        await put(key, value);
+        if (prefix === PREFIX.dedup) {
+          if (keptUntilMs(key, value) <= purgedMs) continue;
+          const dueMs = knownUntilMs(value);
+          if (dueMs > 0) dedup.add(dueMs, value.subarray(senderAt(value)), key.subarray(1));
+        }
+        await put(key, withChecksum(key, rowBytes(key, value)));
         filled.rows++;
       }
       yield { stage: 'rows', done: filled.rows, of: undefined };
     }
   }
   expiry.write();
-  const dedup = new DueWriter(database, PREFIX.dedupUntil, store.lastLsn);
-  for await (const run of replayed.scratch.runs(prefixRange(DEDUP_OWNERS))) {
-    for (const [key, owner] of run) {
-      const dueMs = numberAt(owner, 0);
-      if (dueMs <= purgedMs) continue;
-      dedup.add(dueMs, owner.subarray(8), key.subarray(1));
-    }
-    if (database.isFull) await database.handOver();
-  }
   dedup.write();
   return filled;
 }
@@ -332,8 +336,8 @@ async function* waitingItems(runs: AsyncIterable<readonly Pair[]>): AsyncGenerat
   for await (const run of runs)
     yield* bySize(
       run.map(([key, value]) => {
-        const row = decodeRow('queue', key, value);
-        return { key, value, row, wireKey: payloadKey(row.payloadTarget, row.payloadSeq) };
+        const row = rowOf('queue', key, value);
+        return { key, value: withChecksum(key, value), row, wireKey: payloadKey(row.payloadTarget, row.payloadSeq) };
       }),
     );
 }

@@ -4,16 +4,15 @@
  * is whole.
  */
 import type { Pair } from '../../lib/pair-block.ts';
-import { withChecksum } from '../store/checksum.ts';
-import { DEDUP_OWNERS, DEDUP_RUN_BYTES, PREFIX, dueTimeOf, prefixRange } from '../store/keys.ts';
+import { DEDUP_RUN_BYTES, PREFIX, dueTimeOf, prefixRange } from '../store/keys.ts';
 import { keyTextAt } from '../store/plain-forms.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { CanonicalPairs, type RowCheckpoint, RowsDigest, isSameDigest } from '../store/row-checkpoints.ts';
-import { decodeRow } from '../store/row-codec.ts';
+import { rowOf } from '../store/row-codec.ts';
 import type { ScratchPairs } from '../store/scratch.ts';
 import type { Progress } from './finding.ts';
 import type { OfflineStore } from './offline.ts';
-import { type ReplayedRows, dedupOwnerPair } from './replay.ts';
+import { type ReplayedRows, knownUntilMs, ownerOf, rowBytes } from './replay.ts';
 
 const KEY = 32;
 
@@ -93,14 +92,13 @@ async function* loadCheckpoint(
   { scratch, heldPrefixes: held }: ReplayedRows,
 ): AsyncGenerator<Progress, ReplayStart> {
   const { throughLsn, rows } = checkpoint;
-  let dedupRows = 0;
+  let unowned = 0;
   let loaded = 0;
   for await (const pairs of store.checkpoints.pairs(checkpoint)) {
     for (const [key, value] of pairs) {
       if (!held.has(key[0] as number)) continue;
-      if (key[0] === PREFIX.dedup) dedupRows++;
       loaded++;
-      scratch.put(key, withChecksum(key, value));
+      scratch.put(key, value, key[0] === PREFIX.dedup ? ownerOf() : undefined);
       if (scratch.isFull) await scratch.spill();
     }
     yield { stage: 'rows', done: loaded, of: rows };
@@ -110,9 +108,9 @@ async function* loadCheckpoint(
   for await (const pairs of store.checkpoints.pairs(checkpoint)) {
     for (const pair of pairs) if (pair[0][0] === PREFIX.dedupUntil) await addOwners(pair, scratch);
   }
-  let owned = 0;
-  for await (const run of scratch.runs(prefixRange(DEDUP_OWNERS))) owned += run.length;
-  return { throughLsn, unowned: dedupRows - owned };
+  for await (const run of scratch.runs(prefixRange(PREFIX.dedup)))
+    for (const [, value] of run) if (knownUntilMs(value) === 0) unowned++;
+  return { throughLsn, unowned };
 }
 
 /** Says whether a replay that came to the record of a checkpoint has the very rows that were kept. */
@@ -125,7 +123,8 @@ export async function hasRowsOf(
   const { scratch, heldPrefixes: held } = replayed;
   const [given, kept] = [new RowsDigest(), new RowsDigest()];
   const canonical = new CanonicalPairs();
-  for (const prefix of held) for await (const run of scratch.runs(prefixRange(prefix))) given.add(canonical.of(run));
+  for (const prefix of held)
+    for await (const run of scratch.runs(prefixRange(prefix))) given.add(canonical.of(run, rowBytes));
   for await (const run of store.checkpoints.pairs(checkpoint))
     kept.add(run.filter(([key]) => held.has(key[0] as number)));
   return isSameDigest(given.taken(), kept.taken());
@@ -136,9 +135,10 @@ async function addOwners([due, runs]: Pair, scratch: ScratchPairs): Promise<void
   const dueMs = dueTimeOf(due);
   for (let at = 0; at + DEDUP_RUN_BYTES <= runs.length; at += DEDUP_RUN_BYTES) {
     const key = Buffer.concat([Buffer.of(PREFIX.dedup), runs.subarray(at + KEY, at + DEDUP_RUN_BYTES)]);
-    const row = scratch.get(key);
-    if (!row || decodeRow('dedup', key, row).dedupUntilMs !== dueMs) continue;
-    scratch.put(...dedupOwnerPair(key, dueMs, keyTextAt(runs, at)));
+    const value = scratch.get(key);
+    const row = value && Buffer.from(rowBytes(key, value));
+    if (!row || rowOf('dedup', key, row).dedupUntilMs !== dueMs) continue;
+    scratch.put(key, row, ownerOf(dueMs, keyTextAt(runs, at)));
   }
   if (scratch.isFull) await scratch.spill();
 }

@@ -1,5 +1,6 @@
 /**
- * A replay of the log: the rows that it gives, and the hash trees, in a scratch under the keys of the store.
+ * A replay of the log: the rows that it gives, without checksums, and the hash trees, in a scratch under the keys of
+ * the store.
  *
  * Items and dedup rows are encoded as they come; rows that are read often (quotas, target rows) are held as values
  * until the next `flush`. What is acked or purged may lie there still, as in the live store before its collector came:
@@ -13,8 +14,8 @@ import type { LogEntry } from '../core/event.ts';
 import { type Half, reduce } from '../core/reduce.ts';
 import { type QueueRow, type RowChange, type RowReader, type TableName, type Tables, rowKey } from '../core/rows.ts';
 import {
-  DEDUP_OWNERS,
   firstKeyOf,
+  numberAt,
   queueKey,
   seqOf,
   rowKeyBytes,
@@ -25,7 +26,7 @@ import {
 import type { Level } from '../store/level.ts';
 import { Growth, storedLeafHashes, treeStarts, TreeEdge } from '../store/log-tree.ts';
 import { DamagedRecord } from '../store/record.ts';
-import { decodeRow, encodeRow } from '../store/row-codec.ts';
+import { packRow, rowOf } from '../store/row-codec.ts';
 import type { ScratchPairs } from '../store/scratch.ts';
 
 const KEY = 32;
@@ -84,7 +85,7 @@ export class ReplayedRows implements RowReader {
     if (row !== undefined || recent?.has(key)) return row as Tables[T] | undefined;
     const stored = rowKeyBytes(table, key);
     const value = this.scratch.get(stored);
-    const found = value && decodeRow(table, stored, value, key);
+    const found = value && rowOf(table, stored, rowBytes(stored, value), key);
     if (recent) this.#keep(recent, key, found);
     return found;
   }
@@ -180,13 +181,10 @@ export class ReplayedRows implements RowReader {
 
   #write(change: RowChange): void {
     const key = rowKeyOf(change);
-    if (!change.row) this.scratch.del(key);
-    else this.scratch.put(key, encodeRow(change.table, key, change.row));
-    if (change.table !== 'dedup') return;
-    if (change.row) {
-      const { dedupUntilMs, senderPubkey } = change.row;
-      this.scratch.put(...dedupOwnerPair(key, dedupUntilMs, senderPubkey));
-    } else this.scratch.del(dedupOwnerKey(key));
+    const bytes = change.row && packRow(change.table, change.row);
+    if (!bytes) this.scratch.del(key);
+    else if (change.table !== 'dedup') this.scratch.put(key, bytes);
+    else this.scratch.put(key, bytes, ownerOf(change.row?.dedupUntilMs, change.row?.senderPubkey));
   }
 
   #ackedThrough(target: PublicKey): number {
@@ -207,19 +205,39 @@ function rowKeyOf({ table, key, row }: RowChange): Buffer {
   return table === 'queue' && row ? queueKey(row.targetPubkey, row.seq) : rowKeyBytes(table, key);
 }
 
-/** Under the key of a dedup row: until when it is known, and the sender, whom the row's own bytes do not name. */
-export function dedupOwnerPair(key: Buffer, dedupUntilMs: number, sender: PublicKey): Pair {
-  const value = Buffer.allocUnsafe(TIME + KEY);
-  writeNumber(value, dedupUntilMs, 0);
-  value.write(sender, TIME, 'base64');
-  return [dedupOwnerKey(key), value];
+const OWNER_BYTES = TIME + KEY;
+/** Each use fills it, and puts it into a scratch at once. */
+const owner = Buffer.alloc(OWNER_BYTES);
+
+/**
+ * What a scratch holds behind the bytes of a dedup row: until when it is known, u64, and the sender, 32 bytes, whom the
+ * bytes do not name; zeros where nothing says whose it is.
+ */
+export function ownerOf(dedupUntilMs = 0, sender?: PublicKey): Buffer {
+  writeNumber(owner, dedupUntilMs, 0);
+  if (sender === undefined) owner.fill(0);
+  else owner.write(sender, TIME, 'base64');
+  return owner;
 }
 
-function dedupOwnerKey(key: Buffer): Buffer {
-  const owner = Buffer.allocUnsafe(key.length);
-  owner.set(key);
-  owner[0] = DEDUP_OWNERS;
-  return owner;
+/** The bytes of a row that lies under the key in a scratch. */
+export function rowBytes(key: Buffer, value: Buffer): Buffer {
+  return key[0] === PREFIX.dedup ? value.subarray(0, value.length - OWNER_BYTES) : value;
+}
+
+/** Of a dedup row in a scratch: until when it is known, 0 where nothing says whose it is. */
+export function knownUntilMs(value: Buffer): number {
+  return numberAt(value, value.length - OWNER_BYTES);
+}
+
+/** As `knownUntilMs`, also where nothing says whose it is. */
+export function keptUntilMs(key: Buffer, value: Buffer): number {
+  return knownUntilMs(value) || rowOf('dedup', key, rowBytes(key, value)).dedupUntilMs;
+}
+
+/** Of a dedup row in a scratch: where its value has the key of the sender. */
+export function senderAt(value: Buffer): number {
+  return value.length - KEY;
 }
 
 /** Every item has a queue and a dedup row, of which few are read again. */

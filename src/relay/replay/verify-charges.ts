@@ -10,23 +10,13 @@ import { hash } from 'node:crypto';
 import { displayFingerprint, type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import { presentKey, targetRow } from '../core/decision.ts';
 import { NO_USAGE, type UsageRow, rowKey } from '../core/rows.ts';
-import {
-  DEDUP_OWNERS,
-  PREFIX,
-  SHARE_SENDER_AT,
-  firstKeyOf,
-  numberAt,
-  prefixRange,
-  queueKey,
-  sharesOf,
-} from '../store/keys.ts';
+import { PREFIX, SHARE_SENDER_AT, firstKeyOf, prefixRange, queueKey, sharesOf } from '../store/keys.ts';
 import { keyTextAt } from '../store/plain-forms.ts';
-import { decodeRow } from '../store/row-codec.ts';
+import { rowOf } from '../store/row-codec.ts';
 import type { Findings, Progress } from './finding.ts';
-import type { ReplayedRows } from './replay.ts';
+import { type ReplayedRows, knownUntilMs, senderAt } from './replay.ts';
 import type { Verification } from './verification.ts';
 
-const TIME = 8;
 const CHARGE_ADVICE =
   'What would be released beyond that cannot be acked and cannot expire, and poste relay log rebuild counts the ' +
   'same: restore the newest backup that verifies';
@@ -67,7 +57,7 @@ class ChargesAudit {
     };
     for await (const run of this.#rows.runs(range)) {
       for (const [key, value] of run) {
-        const { kind, senderPubkey, bytes } = decodeRow('queue', key, value);
+        const { kind, senderPubkey, bytes } = rowOf('queue', key, value);
         // Nobody is charged for a notice.
         if (kind === 'expired') continue;
         waiting = sum(waiting, { items: 1, bytes });
@@ -101,7 +91,7 @@ class ChargesAudit {
     const accounts = new Map<string, UsageRow>();
     for await (const run of this.#rows.runs(prefixRange(PREFIX.enrolment))) {
       for (const [key, value] of run) {
-        const { account } = decodeRow('enrolment', key, value);
+        const { account } = rowOf('enrolment', key, value);
         if (account !== null) accounts.set(account, NO_USAGE);
       }
     }
@@ -117,7 +107,7 @@ class ChargesAudit {
         const mark = key.subarray(1).toString('hex');
         // The row says no name: it is stored under the hash of it.
         if (!hashes.has(mark))
-          this.#compare(`an account without hosts (key ${mark})`, decodeRow('account', key, value), NO_USAGE);
+          this.#compare(`an account without hosts (key ${mark})`, rowOf('account', key, value), NO_USAGE);
       }
     }
   }
@@ -126,10 +116,10 @@ class ChargesAudit {
   async verifySenders(): Promise<void> {
     const purgedMs = this.#rows.get('relay', rowKey.relay)?.dedupPurgedMs ?? 0;
     const kept = new Map<PublicKey, number>();
-    for await (const run of this.#rows.runs(prefixRange(DEDUP_OWNERS))) {
-      for (const [, owner] of run) {
-        if (numberAt(owner, 0) <= purgedMs) continue;
-        const sender = keyTextAt(owner, TIME);
+    for await (const run of this.#rows.runs(prefixRange(PREFIX.dedup))) {
+      for (const [, value] of run) {
+        if (knownUntilMs(value) <= purgedMs) continue;
+        const sender = keyTextAt(value, senderAt(value));
         kept.set(sender, (kept.get(sender) ?? 0) + 1);
       }
     }

@@ -7,20 +7,12 @@
  */
 import { displayFingerprint, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import { areSame, spread } from '../store/held-pairs.ts';
-import {
-  DEDUP_OWNERS,
-  DEDUP_RUN_BYTES,
-  EXPIRY_RUN_BYTES,
-  PREFIX,
-  numberAt,
-  prefixRange,
-  seqOf,
-  writeNumber,
-} from '../store/keys.ts';
+import { DEDUP_RUN_BYTES, EXPIRY_RUN_BYTES, PREFIX, prefixRange, seqOf, writeNumber } from '../store/keys.ts';
 import { runsOf } from '../store/scan.ts';
 import { verifiedBytes, rowName } from '../store/checksum.ts';
-import { decodeRow } from '../store/row-codec.ts';
+import { rowOf } from '../store/row-codec.ts';
 import type { Findings, Progress } from './finding.ts';
+import { knownUntilMs, senderAt } from './replay.ts';
 import { type StoredWalk, type Verification, isOfStore } from './verification.ts';
 
 const KEY = 32;
@@ -70,7 +62,7 @@ const expiryIndex: Index = {
   runBytes: EXPIRY_RUN_BYTES,
   senderBytes: 0,
   rows: PREFIX.queue,
-  due: (key, value) => ({ dueMs: decodeRow('queue', key, value).expiresAtMs, sender: NOBODY }),
+  due: (key, value) => ({ dueMs: rowOf('queue', key, value).expiresAtMs, sender: NOBODY }),
   words: (key) => {
     const target = displayFingerprint(publicKeyFromBytes(key.subarray(1, 1 + KEY)));
     return `nothing says when the item for ${target} at seq ${seqOf(key)} expires, so it never would`;
@@ -82,10 +74,10 @@ function dedupIndex(purgedMs: number): Index {
     prefix: PREFIX.dedupUntil,
     runBytes: DEDUP_RUN_BYTES,
     senderBytes: KEY,
-    rows: DEDUP_OWNERS,
-    due: (_key, owner) => {
-      const dueMs = numberAt(owner, 0);
-      return dueMs <= purgedMs ? undefined : { dueMs, sender: owner.subarray(TIME) };
+    rows: PREFIX.dedup,
+    due: (_key, value) => {
+      const dueMs = knownUntilMs(value);
+      return dueMs <= purgedMs ? undefined : { dueMs, sender: value.subarray(senderAt(value)) };
     },
     words: (key, sender) => {
       const row = `dedup row ${key.subarray(1).toString('hex')}`;

@@ -8,14 +8,15 @@
 import { hash } from 'node:crypto';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import { rowKey, type TableName, type Tables } from '../core/rows.ts';
-import { MARK_PREFIXES, ROW_PREFIXES, rowKind, rowName, rowOwner, verifiedBytes } from '../store/checksum.ts';
+import { MARK_PREFIXES, ROW_AT, ROW_PREFIXES, rowKind, rowName, rowOwner, verifiedBytes } from '../store/checksum.ts';
+import { areSame } from '../store/held-pairs.ts';
 import { PREFIX } from '../store/keys.ts';
-import { decodeRow } from '../store/row-codec.ts';
+import { rowOf } from '../store/row-codec.ts';
 import { readableRow } from '../store/scan.ts';
 import { FINDINGS_LISTED_MAX, type Findings, type Progress } from './finding.ts';
 import type { OfflineStore } from './offline.ts';
 import { readEntries } from './records.ts';
-import type { ReplayedRows } from './replay.ts';
+import { type ReplayedRows, keptUntilMs, rowBytes } from './replay.ts';
 import { type Judge, type Verification, compareWalks } from './verification.ts';
 
 const ADVICE = 'poste relay log rebuild makes it anew from the log';
@@ -26,9 +27,10 @@ export async function* verifyRows(verification: Verification): AsyncGenerator<Pr
   let untold = 0;
   const isLeftOut = differencesLeftOut(replayed);
   const judge: Judge = (key, stored, byLog) => {
-    if ((stored && byLog?.equals(stored)) || isLeftOut(key, stored, byLog)) return;
+    if ((stored && byLog && isStored(key, stored, byLog)) || isLeftOut(key, stored, byLog)) return;
     const table = rowKind(key) as TableName;
-    if (differences.length < FINDINGS_LISTED_MAX) differences.push({ table, key, stored, byLog });
+    if (differences.length < FINDINGS_LISTED_MAX)
+      differences.push({ table, key, stored, byLog: byLog && rowBytes(key, byLog) });
     else untold++;
   };
   const rows = yield* compareWalks(verification, 'rows', replayed.prefixes, judge, (range) => replayed.runs(range));
@@ -48,6 +50,16 @@ export async function* verifyChecksums(verification: Verification): AsyncGenerat
   counted.rows = yield* compareWalks(verification, 'rows', prefixes, judge);
 }
 
+/** Says whether the bytes of the replayed row are stored, with their checksum. */
+function isStored(key: Buffer, stored: Buffer, byLog: Buffer): boolean {
+  const bytes = rowBytes(key, byLog);
+  return (
+    stored.length === ROW_AT + bytes.length &&
+    areSame(stored, ROW_AT, bytes, 0, bytes.length) &&
+    verifiedBytes(key, stored) !== undefined
+  );
+}
+
 interface Difference {
   table: TableName;
   key: Buffer;
@@ -61,9 +73,9 @@ function differencesLeftOut(replayed: ReplayedRows): (key: Buffer, stored?: Buff
   const purgedMs = replayed.get('relay', '')?.dedupPurgedMs ?? 0;
   return (key, stored, byLog) => {
     // A checkpoint left out what was purged, and a replay from the first record still has it.
-    const alone = key[0] === PREFIX.dedup && !(stored && byLog) ? (stored ?? byLog) : undefined;
-    const row = alone && readableRow('dedup', key, alone);
-    return isAcked(key) || (row !== undefined && row.dedupUntilMs <= purgedMs);
+    if (key[0] !== PREFIX.dedup || (stored && byLog)) return isAcked(key);
+    const untilMs = byLog ? keptUntilMs(key, byLog) : readableRow('dedup', key, stored as Buffer)?.dedupUntilMs;
+    return untilMs !== undefined && untilMs <= purgedMs;
   };
 }
 
@@ -97,12 +109,12 @@ async function addFindings(
 }
 
 function itemText(table: TableName, key: Buffer, value: Buffer | undefined): string {
-  const row = table === 'queue' && value ? decodeRow('queue', key, value) : undefined;
+  const row = table === 'queue' && value ? rowOf('queue', key, value) : undefined;
   return row ? ` (${row.kind} ${row.itemId})` : '';
 }
 
 function describeChange(table: TableName, key: Buffer, stored: Buffer, byLog: Buffer): string {
-  const expected = decodeRow(table, key, byLog);
+  const expected = rowOf(table, key, byLog);
   const found = readableRow(table, key, stored);
   if (!found) return 'what is stored cannot be read';
   const words = Object.keys(expected).flatMap((name) => {

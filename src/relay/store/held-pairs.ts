@@ -12,6 +12,7 @@ const FIRST_BYTES = 1 << 20;
 export const PAIRS_MAX = 2_000_000;
 const SORT_FACTOR = 2 ** 21;
 const PREFIXES = 256;
+const NOTHING = Buffer.alloc(0);
 
 export interface HeldRange {
   gt?: Buffer;
@@ -42,9 +43,12 @@ export class HeldPairs {
     return this.#count;
   }
 
-  put(key: Buffer, value: Buffer): void {
-    const at = this.#add(key, value.length, value.length);
-    this.#memory.set(value, at + HEADER_BYTES + key.length);
+  /** The value may come in two parts. */
+  put(key: Buffer, value: Buffer, rest: Buffer = NOTHING): void {
+    const length = value.length + rest.length;
+    const at = this.#add(key, length, length) + HEADER_BYTES + key.length;
+    this.#memory.set(value, at);
+    if (rest.length > 0) this.#memory.set(rest, at + value.length);
   }
 
   del(key: Buffer): void {

@@ -128,9 +128,6 @@ export const KEY_BYTES: Readonly<Record<number, number>> = {
   [PREFIX.dedupUntil]: 1 + 2 * NUMBER,
 } satisfies Record<(typeof PREFIX)[keyof typeof PREFIX], number>;
 
-/** Scratch databases only, never a store. Under a dedup key: until when the row is known u64, sender key 32. */
-export const DEDUP_OWNERS = 0xd0;
-
 /**
  * Scratch databases only. Under a payload key: whether the row that names it waits u8, wire hash 32, key of the queue
  * row without the prefix 40.

@@ -203,13 +203,13 @@ const KEPT_TABLES: ReadonlyMap<number | undefined, KeptTable> = new Map(
 export class CanonicalPairs {
   readonly #known = new KnownRows();
 
-  /** Throws `DamagedRow`. */
-  of(run: readonly Pair[]): Pair[] {
+  /** `bytesOf` says what the bytes of a row are without its checksum. Throws `DamagedRow`. */
+  of(run: readonly Pair[], bytesOf = withoutChecksum): Pair[] {
     const pairs: Pair[] = [];
     for (const [key, value] of run) {
       const table = KEPT_TABLES.get(key[0]);
       if (!table || key.length !== KEY_BYTES[PREFIX[table]]) continue;
-      const bytes = withoutChecksum(key, value);
+      const bytes = bytesOf(key, value);
       if (this.#known.has(table, key, bytes)) pairs.push([key, bytes]);
     }
     return pairs;

@@ -166,7 +166,12 @@ function codecOf<Row extends object>(layout: Layout<Row>): Codec<Row> {
 
 /** Returns what is stored under `key` for a row of the table. */
 export function encodeRow<T extends TableName>(table: T, key: Buffer, row: Tables[T]): Buffer {
-  return withChecksum(key, packedRow(table, row) ?? pack([VERSION, ...codecs[table].fields(row)]));
+  return withChecksum(key, packRow(table, row));
+}
+
+/** The bytes of the row without a checksum, until the next call. */
+export function packRow<T extends TableName>(table: T, row: Tables[T]): Buffer {
+  return packedRow(table, row) ?? pack([VERSION, ...codecs[table].fields(row)]);
 }
 
 /** In the form that almost every row has, of the tables of which every item has one. */

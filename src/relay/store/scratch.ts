@@ -32,8 +32,9 @@ export class ScratchPairs {
     return this.#held.bytes >= this.#memoryBytes || this.#held.count >= PAIRS_MAX;
   }
 
-  put(key: Buffer, value: Buffer): void {
-    this.#held.put(key, value);
+  /** The value may come in two parts. */
+  put(key: Buffer, value: Buffer, rest?: Buffer): void {
+    this.#held.put(key, value, rest);
   }
 
   del(key: Buffer): void {
