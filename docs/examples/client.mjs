@@ -2,8 +2,16 @@
 // Usage: node client.mjs http://127.0.0.1:8787
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { RelayClient, checkProofs, generateSealKey, openSeal, sealEnvelope, signerFromSeed } from 'poste/client';
-import { canonicalBytes, encKeyAdvertisement, encodeBase64, isDocumentSigned, senderList, signDocument } from 'poste/protocol';
+import {
+  RelayClient,
+  checkProofs,
+  generateSealKey,
+  isReceiptSigned,
+  openSeal,
+  sealEnvelope,
+  signerFromSeed,
+} from 'poste/client';
+import { canonicalBytes, encKeyAdvertisement, encodeBase64, senderList, signDocument } from 'poste/protocol';
 
 const url = process.argv[2] ?? 'http://127.0.0.1:8787';
 
@@ -51,7 +59,7 @@ assert.equal(result.status, 'accepted');
 
 // The receipt is signed with the relay's key, which a host pins.
 const { relay_pubkey: relayKey } = await laptop.client.info();
-assert(isDocumentSigned(relayKey, result.accept, result.sig));
+assert(isReceiptSigned(relayKey, result));
 
 const page = await server.client.pull();
 const received = JSON.parse(Buffer.from(page.items[0].wire_b64, 'base64').toString());

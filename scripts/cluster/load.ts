@@ -5,9 +5,8 @@
  */
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { type ItemToPush, type PulledItem, type PushResult, RelayClient } from '../../src/host/relay/relay-client.ts';
-import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../src/protocol/encodings.ts';
-import { verifySignature } from '../../src/protocol/ed25519.ts';
+import { isReceiptSigned } from '../../src/protocol/receipt-tree.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { type TestHost, hostNamed } from '../../test/support/hosts.ts';
 import { itemTo, receiptId, receiptWire } from '../../test/support/mail.ts';
@@ -147,9 +146,10 @@ export class Load {
   }
 
   /** Returns what is wrong with the receipt by which the relay says that it accepted. */
-  #receiptFault(host: TestHost, item: ItemToPush, { accept, sig }: PushResult): string | undefined {
-    if (!accept || sig === undefined) return 'it was accepted without a receipt';
-    if (!verifySignature(this.#options.relayKey, canonicalBytes(accept), sig)) return 'its receipt is not signed';
+  #receiptFault(host: TestHost, item: ItemToPush, result: PushResult): string | undefined {
+    const { accept } = result;
+    if (!accept) return 'it was accepted without a receipt';
+    if (!isReceiptSigned(this.#options.relayKey, result)) return 'its receipt is not signed';
     const [promised] = accept.targets;
     const [pushed] = item.targets;
     const isOf = accept.item_id === item.item_id && accept.sender_pubkey === host.key;

@@ -20,6 +20,7 @@ import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../src/protocol/encodings.ts';
 import { signerFromSeed, verifySignature } from '../../src/protocol/ed25519.ts';
+import { isReceiptSigned } from '../../src/protocol/receipt-tree.ts';
 import { type PublicKey, displayFingerprint } from '../../src/protocol/public-key.ts';
 import { relayProcess } from '../../test/support/poste-process.ts';
 import { temporaryFolder } from '../../test/support/temporary-folder.ts';
@@ -89,7 +90,7 @@ export async function showRelay(): Promise<void> {
   };
   const first = (await laptop.at(relay.url).push([item])).results[0];
   assert.equal(first?.status, 'accepted');
-  assert.ok(first.accept && verifySignature(relay.relayPubkey, canonicalBytes(first.accept), first.sig));
+  assert.ok(first.accept && isReceiptSigned(relay.relayPubkey, first));
   assert.equal(first.accept.targets[0]?.wire_hash, sha256Hex(wire));
   step(
     'laptop pushes it, and verifies the accept receipt',

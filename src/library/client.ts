@@ -25,5 +25,6 @@ export { CallFailed, DaemonClient } from '../host/api/client.ts';
 export type { CallOptions } from '../host/api/client.ts';
 export type { InputOf, OperationName, OutputOf } from '../host/api/operations.ts';
 export { ownDaemon } from './own-daemon.ts';
+export { isReceiptSigned } from '../protocol/receipt-tree.ts';
 export { signerFromSeed } from '../protocol/ed25519.ts';
 export type { Signer } from '../protocol/ed25519.ts';

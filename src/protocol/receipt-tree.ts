@@ -25,8 +25,15 @@ export interface ReceiptPlace {
   path: string;
 }
 
-/** What proves that a relay signed a receipt: a signature of its own, or its place in a tree that the relay signed. */
-export type ReceiptSignature = { sig: string } | { proof: ReceiptPlace; tree: AcceptTree; tree_sig: string };
+/** The place of a receipt in a tree that the relay signed. */
+export interface ReceiptInTree {
+  proof: ReceiptPlace;
+  tree: AcceptTree;
+  tree_sig: string;
+}
+
+/** What proves that a relay signed a receipt. */
+export type ReceiptSignature = { sig: string } | ReceiptInTree;
 
 /** The statement over receipts with these leaf hashes, and the path of each. */
 export function receiptTree(

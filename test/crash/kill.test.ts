@@ -7,8 +7,7 @@
 import { describe, expect, test } from 'vitest';
 import { type ItemToPush, type PushResult, RelayClient } from '../../src/host/relay/relay-client.ts';
 import { RelayProblem } from '../../src/host/relay/relay-request.ts';
-import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
-import { verifySignature } from '../../src/protocol/ed25519.ts';
+import { isReceiptSigned } from '../../src/protocol/receipt-tree.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import type { RelayEvent } from '../../src/relay/core/event.ts';
 import { openStore } from '../../src/relay/store/open.ts';
@@ -106,9 +105,9 @@ class Oracle {
 
   /** Takes the accept receipt of an item that was pushed; throws when it is not what it must be. */
   accept(from: TestHost, item: ItemToPush, result: PushResult | undefined, relayPubkey: PublicKey): void {
-    const { status = 'nothing', accept, sig, targets = [] } = result ?? {};
+    const { status = 'nothing', accept, targets = [] } = result ?? {};
     if (status !== 'accepted' && status !== 'duplicate') throw new Error(`${item.item_id} was answered ${status}`);
-    if (!accept || !verifySignature(relayPubkey, canonicalBytes(accept), sig)) throw new Error('no accept receipt');
+    if (!accept || !isReceiptSigned(relayPubkey, result)) throw new Error('no accept receipt');
     if (status === 'duplicate') this.repeated++;
     for (const [position, { host_pubkey, wire_b64 }] of item.targets.entries()) {
       const stated = accept.targets[position];

@@ -4,8 +4,7 @@
  */
 import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { RelayCallFailed } from '../../src/host/relay/relay-request.ts';
-import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
-import { verifySignature } from '../../src/protocol/ed25519.ts';
+import { isReceiptSigned } from '../../src/protocol/receipt-tree.ts';
 import { type TestHost, alice, bob } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
 import { type PromisedItem, type Promises, RECEIVERS, RELAY_SIGNER } from '../support/mutated-store.ts';
@@ -39,8 +38,8 @@ export class ServedMail {
     const pushed = await this.#asked(() => this.#client(alice).push([itemTo(RECEIVERS, id, wire)]));
     const [result] = pushed?.results ?? [];
     if (!result) return false;
-    const { status, accept, sig, targets = [] } = result;
-    if (status !== 'accepted' || !accept || !verifySignature(RELAY_SIGNER.publicKey, canonicalBytes(accept), sig))
+    const { status, targets = [] } = result;
+    if (status !== 'accepted' || !isReceiptSigned(RELAY_SIGNER.publicKey, result))
       throw new Error(`${id} was answered ${status}`);
     this.#items.push({ id, text: wire.toString(), seqs: targets.map(({ seq }) => seq ?? 0) });
     this.accepted++;

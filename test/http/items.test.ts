@@ -50,7 +50,8 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(epoch).toBe(relay.epoch);
     expect(results.map(({ item_id }) => item_id)).toEqual(items.map(({ item_id }) => item_id));
     expect(results.map(({ status }) => status)).toEqual(['accepted', 'rejected:unknown target', 'accepted']);
-    expect(Object.keys(results[0] ?? {}).toSorted()).toEqual(['accept', 'item_id', 'sig', 'status', 'targets']);
+    const members = ['accept', 'item_id', 'proof', 'status', 'targets', 'tree', 'tree_sig'];
+    expect(Object.keys(results[0] ?? {}).toSorted()).toEqual(members);
   });
 
   describe('items rule 1: a target is addressed by its host key', () => {

@@ -5,7 +5,7 @@
 import { type IncomingHttpHeaders, type Server, createServer, request } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import { HOP_HEADERS } from '../../src/protocol/hop.ts';
+import { HOP_HEADERS, RECEIPTS_HEADER } from '../../src/protocol/hop.ts';
 import type { SeededRandom } from './seeded-random.ts';
 
 /** In an answer that no relay gave. */
@@ -49,6 +49,8 @@ export interface Chances {
   oldAnswer?: number;
   /** The answer waits until another one has overtaken it, or a moment. */
   overtaken?: number;
+  /** The header by which a push asks for receipts that are signed together is lost. */
+  lostHeader?: number;
 }
 export const NO_CHANCES: Chances = { lostRequest: 0, lostAnswer: 0, twice: 0, cutAnswer: 0, lateAnswer: 0 };
 
@@ -64,6 +66,7 @@ export function anyChances(random: SeededRandom): Chances {
     replayed: share(),
     oldAnswer: share() / 2,
     overtaken: share(),
+    lostHeader: share(),
   };
 }
 
@@ -176,10 +179,20 @@ export class FlakyProxy {
   }
 
   async #pass(asked: Asked): Promise<Answer | undefined> {
-    const { lostRequest, lostAnswer, twice, lateAnswer, replayed = 0, oldAnswer = 0, overtaken = 0 } = this.chances;
+    const {
+      lostRequest,
+      lostAnswer,
+      twice,
+      lateAnswer,
+      replayed = 0,
+      oldAnswer = 0,
+      overtaken = 0,
+      lostHeader = 0,
+    } = this.chances;
     const { method, target } = asked;
     const cut = this.cut(`${method} ${target.split('?')[0]}`, target);
     if (cut === 'request' || this.#random.chance(lostRequest)) return undefined;
+    if (lostHeader > 0 && this.#random.chance(lostHeader)) delete asked.headers[RECEIPTS_HEADER];
     if (replayed > 0 && this.#random.chance(replayed)) this.#replay();
     if (this.#random.chance(twice)) await this.#forward(asked);
     const answer = await this.#forward(asked);

@@ -9,9 +9,12 @@ import type { Reader } from '../../src/host/store/host-store.ts';
 import { stepOutbox } from '../../src/host/core/outbox.ts';
 import type { Address, MessageRef, OutboxRow, PeerId, RelayAcceptance } from '../../src/host/core/rows.ts';
 import { sha256Hex } from '../../src/protocol/encodings.ts';
-import { acceptReceipt } from '../../src/protocol/documents.ts';
+import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
+import { acceptReceipt, signDocument } from '../../src/protocol/documents.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
+import { leafHash } from '../../src/protocol/merkle.ts';
 import type { ItemId } from '../../src/protocol/names.ts';
+import { receiptTree } from '../../src/protocol/receipt-tree.ts';
 import { epochNumbered } from './epochs.ts';
 import { alice, bob, relay } from './hosts.ts';
 import { NOON_MS } from './test-clock.ts';
@@ -32,6 +35,15 @@ export function acceptance(acceptedAtMs: number, epoch = epochNumbered(1)): Rela
     at: acceptedAtMs,
   });
   return { relayPubkey: relay.key, epoch, seq: 7, accept, sig: '', acceptedAtMs, retentionMs: RETENTION_MS };
+}
+
+/** The same where the relay signed the receipt together with another one. */
+export function acceptedInTree(acceptedAtMs = NOON_MS): RelayAcceptance {
+  const { sig: _sig, ...kept } = acceptance(acceptedAtMs) as RelayAcceptance & { sig: string };
+  const leaves = [kept.accept, { ...kept.accept, item_id: 'm2' }].map((accept) => leafHash(canonicalBytes(accept)));
+  const { tree, pathOf } = receiptTree(relay.key, leaves);
+  const proof = { index: 0, path: pathOf(0).toString('base64') };
+  return { proof, tree, tree_sig: signDocument(relay.signer, tree), ...kept };
 }
 
 /** A fresh envelope for anna at bob, made at noon, with `changes`. */

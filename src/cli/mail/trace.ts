@@ -6,7 +6,7 @@ import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import { timeMsOf } from '../../protocol/time.ts';
 import type { ItemAccepted } from '../../relay/core/event.ts';
-import { checkProofs, NotVerified, type Verified } from '../../relay/replay/proof-check.ts';
+import { checkProofs, NotVerified, signedWithOthers, type Verified } from '../../relay/replay/proof-check.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
@@ -73,7 +73,7 @@ export function checkRow(row: TraceRow): CheckedRow {
       reason: `the relay signed that it accepted the item, and now denies it: ${proof.reason}`,
     };
   }
-  const { relay_pubkey: relayKey, accept, sig } = acceptance;
+  const { relay_pubkey: relayKey, accept } = acceptance;
   const proofs = [proof.document];
   try {
     const { verified, items } = checkProofs({ proofs, relayKey });
@@ -85,7 +85,7 @@ export function checkRow(row: TraceRow): CheckedRow {
       item.senderPubkey === accept.sender_pubkey &&
       item.targets.some(({ hostPubkey }) => hostPubkey === accept.targets[0]?.host_pubkey);
     if (!isSame) return { state: 'verified', verified };
-    return { state: 'verified', verified: checkProofs({ proofs, relayKey, accept: { accept, sig } }).verified };
+    return { state: 'verified', verified: checkProofs({ proofs, relayKey, accept: acceptance }).verified };
   } catch (error) {
     if (error instanceof NotVerified) return { state: 'failed', reason: error.message };
     throw error;
@@ -208,9 +208,11 @@ function acceptanceText({
   seq,
   epoch,
   fault,
+  tree,
   may_be_lost: mayBeLost,
 }: NonNullable<TraceRow['acceptance']>): string {
-  const worth = fault === null ? 'its receipt verifies' : `ITS RECEIPT IS INVALID: the ${fault} is wrong`;
+  const together = tree ? `, signed ${signedWithOthers(tree)}` : '';
+  const worth = fault === null ? `its receipt verifies${together}` : `ITS RECEIPT IS INVALID: the ${fault} is wrong`;
   const lost = mayBeLost ? '; its store was restored since, so this host pushes the item again' : '';
   return `the relay ${fingerprint} accepted it as seq ${seq} of epoch ${epoch}: ${worth}${lost}`;
 }

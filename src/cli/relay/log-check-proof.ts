@@ -19,10 +19,11 @@ interface CheckProofFlags {
 }
 
 const EXAMPLES = `
-A proof is an answer of GET /v2/relay/log/proof, /link or /consistency; an accept receipt is a result of a push, or
-its member accept; a checkpoint is an answer of GET /v2/relay/log/checkpoint. A receipt whose targets were accepted at
-different times needs a proof of each; one of a push that was repeated after a key was rotated needs the rotation, as
-it was posted.
+A proof is an answer of GET /v2/relay/log/proof, /link or /consistency; a checkpoint is an answer of GET
+/v2/relay/log/checkpoint; an accept receipt is a result of a push, its member accept, or the acceptance of poste trace
+--json. Where the relay signed it together with others, tree and tree_sig of the answer belong into the result. A
+receipt whose targets were accepted at different times needs a proof of each; one of a push that was repeated after a
+key was rotated needs the rotation, as it was posted.
 
 Examples:
   $ poste relay log check-proof proof.json --relay-key SHA256:... --accept result.json

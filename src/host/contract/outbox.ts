@@ -2,8 +2,8 @@
 import { type Static, Type } from 'typebox';
 import { DELIVERY_STATES } from '../../protocol/documents.ts';
 import { PUSHED_KINDS } from '../../protocol/items.ts';
-import { AcceptReceiptShape } from '../../protocol/responses.ts';
-import { EpochText, ExactMoment, Moment, orNull, PublicKeyText, Seq } from '../../protocol/shapes.ts';
+import { AcceptReceiptShape, AcceptTreeShape, ReceiptPath } from '../../protocol/responses.ts';
+import { EpochText, ExactMoment, Moment, orNull, PublicKeyText, Seq, Signature } from '../../protocol/shapes.ts';
 import { QUARANTINE_REASONS, QUARANTINE_ROOMS } from '../core/quarantine.ts';
 import { MESSAGE_KINDS, OUTBOX_STATES } from '../core/rows.ts';
 import { OUTBOX_PAGE_MAX, QUARANTINE_PAGE_MAX } from './limits.ts';
@@ -165,7 +165,7 @@ export const TraceRow = Type.Object({
   wire_hash: Type.String(),
   first_push_at: orNull(ExactMoment),
   lan_accepted_at: orNull(ExactMoment),
-  /** The relay's signed receipt for the item. */
+  /** The relay's signed receipt for the item: with `sig`, or with `proof`, `tree` and `tree_sig`. */
   acceptance: orNull(
     Type.Object({
       relay_pubkey: PublicKeyText,
@@ -177,7 +177,10 @@ export const TraceRow = Type.Object({
       kept_until: ExactMoment,
       may_be_lost: Type.Boolean(),
       accept: AcceptReceiptShape,
-      sig: Type.String(),
+      sig: Type.Optional(Type.String()),
+      proof: Type.Optional(ReceiptPath),
+      tree: Type.Optional(AcceptTreeShape),
+      tree_sig: Type.Optional(Signature),
       /** The part of the receipt that does not match this row; null when it verifies. */
       fault: orNull(Type.String()),
       /** Says whether the relay must still know the item. */

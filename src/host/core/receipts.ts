@@ -8,9 +8,15 @@
 import { canonicalBytes } from '../../protocol/canonical-json.ts';
 import type { Sha256Hex } from '../../protocol/encodings.ts';
 import { type AcceptReceipt, DELIVERY_STATES, type DeliveryState } from '../../protocol/documents.ts';
-import { verifySignature } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import {
+  type ReceiptCheck,
+  type ReceiptInTree,
+  type ReceiptSignature,
+  receiptCheck,
+  receiptSignatureOf,
+} from '../../protocol/receipt-tree.ts';
 import { firstAcceptance } from './outbox.ts';
 import type { OutboxEvent } from './outbox-event.ts';
 import type { OutboxRow, ReceiptRow, RecipientState, SentRecipient, SentStep } from './rows.ts';
@@ -112,15 +118,16 @@ const RECEIPT_FAULTS = [
   'size', // it is kept with the row, and this one is too long
 ] as const;
 
-/** The signed bytes may have this length; ours have fewer than 1,000. */
+/** The signed bytes may have this length, with the statement over several; ours have fewer than 1,000. */
 const RECEIPT_BYTES_MAX = 16_384;
 export type ReceiptFault = (typeof RECEIPT_FAULTS)[number];
 
 /** The seq that the relay gave the row, or what of the receipt is not the row's. */
 export function checkAcceptReceipt(
   accept: AcceptReceipt,
-  sig: string,
+  signature: ReceiptSignature,
   pushed: PushedRow,
+  isSigned: ReceiptCheck = receiptCheck(pushed.relayPubkey),
 ): { seq: number } | { fault: ReceiptFault } {
   if (accept.relay_pubkey !== pushed.relayPubkey) return { fault: 'relay key' };
   if (accept.epoch !== pushed.epoch) return { fault: 'epoch' };
@@ -136,11 +143,13 @@ export function checkAcceptReceipt(
     // A value that no canonical form carries was signed by nobody.
     return { fault: 'signature' };
   }
-  if (signed.length > RECEIPT_BYTES_MAX) return { fault: 'size' };
-  return verifySignature(pushed.relayPubkey, signed, sig) ? { seq: target.seq } : { fault: 'signature' };
+  const statement = 'sig' in signature ? '' : JSON.stringify(signature.tree);
+  if (signed.length + statement.length > RECEIPT_BYTES_MAX) return { fault: 'size' };
+  return isSigned(signed, signature) ? { seq: target.seq } : { fault: 'signature' };
 }
 
-interface RelayResult {
+/** A result, with all that proves its receipt alone. */
+interface RelayResult extends Partial<ReceiptInTree> {
   status: string;
   accept?: AcceptReceipt;
   sig?: string;
@@ -153,20 +162,24 @@ interface RelayPromise {
   nowMs: number;
 }
 
+/** `isSigned` is that of the whole answer, whose results may share a signature. */
 export function outboxEventOfResult(
-  { status, accept, sig }: RelayResult,
+  result: RelayResult,
   pushed: PushedRow,
   { retentionMs, nowMs }: RelayPromise,
+  isSigned?: ReceiptCheck,
 ): OutboxEvent {
+  const { status, accept } = result;
   const code = /^rejected:(.*)/s.exec(status)?.[1];
   if (code !== undefined) return { type: 'relay-refused', code: code.slice(0, 100) };
-  if (!accept || sig === undefined) return { type: 'relay-failed', reason: 'the relay gave no result for it' };
-  const checked = checkAcceptReceipt(accept, sig, pushed);
+  const signature = receiptSignatureOf(result);
+  if (!accept || !signature) return { type: 'relay-failed', reason: 'the relay gave no result for it' };
+  const checked = checkAcceptReceipt(accept, signature, pushed, isSigned);
   if ('fault' in checked) {
     return { type: 'relay-failed', reason: `the accept receipt does not verify (${checked.fault})` };
   }
   const { relayPubkey, epoch } = pushed;
   const acceptedAtMs = Math.min(accept.at, nowMs);
-  const acceptance = { relayPubkey, epoch, seq: checked.seq, accept, sig, acceptedAtMs, retentionMs };
+  const acceptance = { relayPubkey, epoch, seq: checked.seq, accept, acceptedAtMs, retentionMs, ...signature };
   return { type: 'relay-accepted', acceptance, isVerified: true };
 }

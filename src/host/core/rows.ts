@@ -12,6 +12,7 @@ import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PushedKind } from '../../protocol/items.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import type { ReceiptSignature } from '../../protocol/receipt-tree.ts';
 
 declare const agentIdBrand: unique symbol;
 /** The lasting id of an agent, whatever its name: 32 hexadecimal digits, or `owner`. */
@@ -196,20 +197,22 @@ export const OUTBOX_STATES = [
 ] as const;
 export type OutboxState = (typeof OUTBOX_STATES)[number];
 
-/** The relay's signed receipt for a row's item. */
-export interface RelayAcceptance {
+/**
+ * The relay's signed receipt for a row's item. Either signature proves it alone: what was signed together with others
+ * has its place in their tree.
+ */
+export type RelayAcceptance = ReceiptSignature & {
   relayPubkey: PublicKey;
   epoch: Epoch;
   seq: number;
   accept: AcceptReceipt;
-  sig: string;
   /** By the relay's word: no deadline depends on it. */
   acceptedAtMs: number;
   /** The relay's retention when it accepted the item. */
   retentionMs: number;
   /** Since then the relay's store went back in time without a new epoch. */
   mayBeLost?: true;
-}
+};
 
 /** One item for one paired host. Its wire bytes are made once, stored beside it and never change. */
 export interface OutboxRow {

@@ -3,6 +3,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import { isoSecond, isoTime, isoTimeOrNull } from '../../protocol/time.ts';
 import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
+import { receiptSignatureOf } from '../../protocol/receipt-tree.ts';
 import type { TraceInput, TraceResult, TraceRow } from '../contract/outbox.ts';
 import type { HostContext } from '../base/context.ts';
 import { checkAcceptReceipt, type ReceiptFault } from '../core/receipts.ts';
@@ -126,7 +127,7 @@ function traceRow(reader: Reader, context: HostContext, row: OutboxRow): TraceRo
       kept_until: isoTime(acceptance.acceptedAtMs + acceptance.retentionMs),
       may_be_lost: acceptance.mayBeLost === true,
       accept: acceptance.accept,
-      sig: acceptance.sig,
+      ...receiptSignatureOf(acceptance),
       fault: keptAcceptanceFault(row, acceptance, { own, peer }),
       must_know: mustKnowItem(acceptance, reader.get('relay')?.epoch ?? null, context.nowMs()),
     },
@@ -168,15 +169,17 @@ interface RowKeys {
 /** Null when the relay's receipt verifies for this row; else the part that does not. */
 export function keptAcceptanceFault(
   row: Pick<OutboxRow, 'itemId' | 'wireHash'>,
-  { relayPubkey, epoch, accept, sig }: RelayAcceptance,
+  acceptance: RelayAcceptance,
   { own, peer }: RowKeys,
 ): ReceiptFault | null {
+  const { relayPubkey, epoch, accept } = acceptance;
   const senderPubkey = own.find((key) => key === accept.sender_pubkey);
   if (!senderPubkey) return 'sender';
   const targetPubkey = peer.find((key) => accept.targets.some(({ host_pubkey: host }) => host === key));
   if (!targetPubkey) return 'target';
   const { itemId, wireHash } = row;
-  const checked = checkAcceptReceipt(accept, sig, { relayPubkey, epoch, senderPubkey, itemId, targetPubkey, wireHash });
+  const pushed = { relayPubkey, epoch, senderPubkey, itemId, targetPubkey, wireHash };
+  const checked = checkAcceptReceipt(accept, acceptance, pushed);
   return 'fault' in checked ? checked.fault : null;
 }
 

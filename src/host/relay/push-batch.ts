@@ -10,6 +10,7 @@
 import { encodeBase64 } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import { receiptCheck } from '../../protocol/receipt-tree.ts';
 import { outboxEventOfResult } from '../core/receipts.ts';
 import type { OutboxEvent } from '../core/outbox-event.ts';
 import { isSending } from '../core/outbox.ts';
@@ -241,10 +242,11 @@ async function pushInV2(
   const answer = await client.push(items);
   const epoch = answer.epoch as Epoch;
   const { relayPubkey, hostPubkey: senderPubkey } = scope;
+  const isSigned = receiptCheck(relayPubkey);
   const events = rows.map(({ row, targetPubkey }, at) => {
     const { itemId, wireHash } = row;
     const asked = { relayPubkey, epoch, senderPubkey, itemId, targetPubkey, wireHash };
-    return outboxEventOfResult(answer.results[at] ?? { status: '' }, asked, { retentionMs, nowMs });
+    return outboxEventOfResult(answer.results[at] ?? { status: '' }, asked, { retentionMs, nowMs }, isSigned);
   });
   return { events, epoch };
 }

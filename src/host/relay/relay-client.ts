@@ -9,14 +9,17 @@ import { ITEM_JSON_BOUNDS, isObject, parseJsonBounded } from '../../protocol/jso
 import { sha256Hex } from '../../protocol/encodings.ts';
 import type { AcceptReceipt, SenderList } from '../../protocol/documents.ts';
 import { parseEpoch } from '../../protocol/epoch.ts';
-import { HOP_HEADERS, hopV2Message, hopV1Message } from '../../protocol/hop.ts';
+import { HOP_HEADERS, RECEIPTS_HEADER, TREE_RECEIPTS, hopV2Message, hopV1Message } from '../../protocol/hop.ts';
 import type { ItemKind, PushedKind } from '../../protocol/items.ts';
 import { type Limits, DEFAULT_LIMITS } from '../../protocol/limits.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
+import type { ReceiptInTree } from '../../protocol/receipt-tree.ts';
 import {
+  AcceptTreeShape,
   AckResponse,
   InfoResponse,
   ItemStored,
+  ItemStoredInTree,
   LogConsistencyResponse,
   LogProofResponse,
   PullResponse,
@@ -27,6 +30,7 @@ import {
   V1AckResponse,
   V1PullResponse,
 } from '../../protocol/responses.ts';
+import { Signature } from '../../protocol/shapes.ts';
 import type { SignedRotation } from '../core/rows.ts';
 import {
   type Enrolled,
@@ -56,8 +60,8 @@ export interface ItemToPush {
   targets: { host_pubkey: PublicKey; wire_b64: string }[];
 }
 
-/** `status` is `''` for a result that is none. */
-export interface PushResult {
+/** `status` is `''` for a result that is none. `isReceiptSigned` verifies its receipt, signed alone or with others. */
+export interface PushResult extends Partial<ReceiptInTree> {
   item_id: string | null;
   status: string;
   targets?: { host_pubkey: PublicKey; seq: number }[];
@@ -94,6 +98,10 @@ export interface PullOptions {
 /** One item that cannot be read does not make the others unreadable. */
 const ANY_PULLED = openParser(PullResponse.properties.items.items);
 const ANY_STORED = openParser(ItemStored);
+/** With the statement that stands beside the results. */
+const ANY_IN_TREE = openParser(
+  Type.Object({ ...ItemStoredInTree.properties, tree: AcceptTreeShape, tree_sig: Signature }),
+);
 const STATUS_CHARACTERS_MAX = 200;
 const ANY_REJECTED = openParser(
   Type.Object({
@@ -106,7 +114,7 @@ const parse = {
   rotation: openParser(RotationShown),
   info: openParser(InfoResponse),
   senders: openParser(SendersResponse),
-  push: openParser(Type.Object({ ...PushResponse.properties, results: Type.Array(Type.Unknown()) })),
+  push: openParser(Type.Object({ epoch: PushResponse.properties.epoch, results: Type.Array(Type.Unknown()) })),
   pull: openParser(Type.Object({ ...PullResponse.properties, items: Type.Array(Type.Unknown()) })),
   ack: openParser(AckResponse),
   logProof: openParser(LogProofResponse),
@@ -173,11 +181,12 @@ export class RelayClient {
     return parseOrFail(await this.request('POST', '/v2/relay/senders', { list, sig }), parse.senders);
   }
 
-  /** Each item's outcome is in `results`, as many as there are items. */
+  /** Each item's outcome is in `results`, as many as there are items. Asks for receipts that are signed together. */
   async push(items: readonly ItemToPush[]): Promise<{ epoch: string; results: PushResult[] }> {
-    const { epoch, results } = parseOrFail(await this.request('POST', '/v2/relay/items', { items }), parse.push);
+    const answer = await this.request('POST', '/v2/relay/items', { items }, { [RECEIPTS_HEADER]: TREE_RECEIPTS });
+    const { epoch, results } = parseOrFail(answer, parse.push);
     if (results.length !== items.length) throw new RelayCallFailed('the relay answered for other items', 200);
-    return { epoch, results: results.map(resultOf) };
+    return { epoch, results: results.map((result) => resultOf(result, answer)) };
   }
 
   /** 409 `EPOCH_CHANGED` when `epoch` is not the current one. */
@@ -227,11 +236,16 @@ export class RelayClient {
     );
   }
 
-  /** One signed request, which may take `longerMs` more than others. */
-  async request(method: string, target: string, body?: unknown, longerMs = 0): Promise<Record<string, unknown>> {
+  /** One signed request; `headers` are those that the hop does not cover. */
+  async request(
+    method: string,
+    target: string,
+    body?: unknown,
+    headers: Record<string, string> = {},
+  ): Promise<Record<string, unknown>> {
     await this.#pinnedKey();
     const text = body === undefined ? undefined : JSON.stringify(body);
-    return this.#send(method, target, this.hopHeaders(method, target, text ?? ''), body, longerMs);
+    return this.#send(method, target, { ...headers, ...this.hopHeaders(method, target, text ?? '') }, body);
   }
 
   /** The headers of a signed hop. `info` or a pinned key must have come first. */
@@ -259,9 +273,8 @@ export class RelayClient {
     target: string,
     headers: Record<string, string>,
     body: unknown,
-    longerMs = 0,
   ): Promise<Record<string, unknown>> {
-    return sendRelayRequest(this.#options, { method, target, headers, body, longerMs });
+    return sendRelayRequest(this.#options, { method, target, headers, body });
   }
 }
 
@@ -270,8 +283,10 @@ function seqOf(value: unknown): number | null {
   return Number.isSafeInteger(seq) ? (seq as number) : null;
 }
 
-function resultOf(value: unknown): PushResult {
-  const known: unknown = ANY_STORED(value) ?? ANY_REJECTED(value) ?? { item_id: null, status: '' };
+/** A result stands alone: it has the statement that its receipt is in. */
+function resultOf(value: unknown, { tree, tree_sig }: Record<string, unknown>): PushResult {
+  const inTree = isObject(value) && ANY_IN_TREE({ tree, tree_sig, ...value });
+  const known: unknown = ANY_STORED(value) ?? (inTree || ANY_REJECTED(value)) ?? { item_id: null, status: '' };
   return known as PushResult;
 }
 

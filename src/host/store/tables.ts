@@ -204,6 +204,18 @@ export function endOfRange(start: Buffer): Buffer {
 
 /** DO NOT CHANGE what a version means: a row that changes its meaning gets a version of its own and is read as both. */
 const VERSION = 1;
+/** Of a row of the outbox whose receipt was signed with others: who knows version 1 alone would show it unsigned. */
+const RECEIPT_IN_TREE = 2;
+
+function versionOf<T extends TableName>(table: T, row: Tables[T]): number {
+  const { acceptance } = table === 'outbox' ? (row as OutboxRow) : { acceptance: null };
+  return acceptance && 'proof' in acceptance ? RECEIPT_IN_TREE : VERSION;
+}
+
+function isVersion(table: TableName, version: unknown): boolean {
+  return version === VERSION || (table === 'outbox' && version === RECEIPT_IN_TREE);
+}
+
 // Every row must be readable by itself, and own its bytes.
 const packr = new Packr({ useRecords: false, copyBuffers: true });
 
@@ -211,7 +223,7 @@ const packr = new Packr({ useRecords: false, copyBuffers: true });
 export function encodeRow<T extends TableName>(table: T, row: Tables[T]): Buffer {
   if (table === 'outboxWire' || table === 'quarantineWire') return row as Buffer;
   if (table === 'body') return Buffer.from(row as string, 'utf8');
-  return Buffer.from(packr.pack([VERSION, row]));
+  return Buffer.from(packr.pack([versionOf(table, row), row]));
 }
 
 /** Throws when the bytes are no row: the store is damaged. */
@@ -219,7 +231,7 @@ export function decodeRow<T extends TableName>(table: T, bytes: Buffer): Tables[
   if (table === 'outboxWire' || table === 'quarantineWire') return Buffer.from(bytes) as Tables[T];
   if (table === 'body') return bytes.toString('utf8') as Tables[T];
   const stored: unknown = packr.unpack(bytes);
-  if (!Array.isArray(stored) || stored.length !== 2 || stored[0] !== VERSION) {
+  if (!Array.isArray(stored) || stored.length !== 2 || !isVersion(table, stored[0])) {
     throw new RangeError(`a row of ${table} has a layout that this software does not know`);
   }
   return stored[1] as Tables[T];

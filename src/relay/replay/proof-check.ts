@@ -14,6 +14,7 @@ import { isObject } from '../../protocol/json.ts';
 import { parseLogLink } from '../../protocol/log-link.ts';
 import { HASH_BYTES, leafHash, verifyConsistency, verifyInclusion } from '../../protocol/merkle.ts';
 import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
+import { isReceiptSigned, receiptSignatureOf } from '../../protocol/receipt-tree.ts';
 import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 import { AcceptReceiptShape, LogConsistencyResponse, LogProofResponse } from '../../protocol/responses.ts';
 import { parserOf, RotateRequest } from '../../protocol/schemas.ts';
@@ -30,7 +31,10 @@ export class NotVerified extends Error {}
 export interface ProofDocuments {
   /** Answers of `log/proof`, `log/link` and `log/consistency`, parsed. */
   proofs: readonly unknown[];
-  /** A result of a push, or its `accept` alone, parsed. */
+  /**
+   * A result of a push, or its `accept` alone, parsed. One that was signed together with others has `tree` and
+   * `tree_sig` of the answer too.
+   */
   accept?: unknown;
   /** As they were posted, parsed: of keys that the receipt names in the place of those of the record. */
   rotations?: readonly unknown[];
@@ -226,7 +230,7 @@ function checkAccept(
   items: readonly ItemAccepted[],
   isOneHost: (one: PublicKey, other: PublicKey) => boolean,
 ): Verified {
-  const { accept, isSigned } = acceptOf(value, relayPubkey);
+  const { accept, signed } = acceptOf(value, relayPubkey);
   if (accept.relay_pubkey !== relayPubkey) throw new NotVerified('the accept receipt is of another relay');
   if (items.length === 0) throw new NotVerified('an accept receipt needs the proof of its item');
   for (const { itemId, senderPubkey } of items) {
@@ -246,19 +250,33 @@ function checkAccept(
   if (accept.at !== Math.max(...items.map(({ acceptedAtMs }) => acceptedAtMs))) {
     throw new NotVerified('the accept receipt is of another time than the record');
   }
-  const what = isSigned ? 'The accept receipt, signed by the relay,' : 'The accept receipt';
-  return { check: 'accept', sentence: `${what} is in the log: every target with its seq and its wire bytes.` };
+  const sentence = `The accept receipt${signed} is in the log: every target with its seq and its wire bytes.`;
+  return { check: 'accept', sentence };
 }
 
-function acceptOf(value: unknown, relayPubkey: PublicKey): { accept: AcceptReceipt; isSigned: boolean } {
+/** The receipt, and in words how the relay signed it. */
+function acceptOf(value: unknown, relayPubkey: PublicKey): { accept: AcceptReceipt; signed: string } {
   const isResult = isObject(value) && Object.hasOwn(value, 'accept');
   const document = isResult ? value['accept'] : value;
   if (!parseAccept(document)) throw new NotVerified('the accept receipt has not the members of one');
   const accept = document as AcceptReceipt;
-  if (isResult && !isDocumentSigned(relayPubkey, accept, value['sig'])) {
-    throw new NotVerified('the accept receipt is not signed by the relay');
+  if (!isResult) return { accept, signed: '' };
+  if (!isReceiptSigned(relayPubkey, value)) throw new NotVerified(notSigned(value));
+  const signature = receiptSignatureOf(value);
+  const together = signature && 'tree' in signature ? ` ${signedWithOthers(signature.tree)}` : '';
+  return { accept, signed: `, signed by the relay${together},` };
+}
+
+function notSigned(result: Record<string, unknown>): string {
+  if (Object.hasOwn(result, 'proof') && !Object.hasOwn(result, 'tree')) {
+    return 'the accept receipt was signed with others: add tree and tree_sig of the answer to the result';
   }
-  return { accept, isSigned: isResult };
+  return 'the accept receipt is not signed by the relay';
+}
+
+/** Says of a receipt that it has no signature of its own. */
+export function signedWithOthers({ size }: { size: number }): string {
+  return `with ${countText(size - 1, 'other')} in one statement`;
 }
 
 function openNote(note: string, relayPubkey: PublicKey, which: string): Checkpoint {

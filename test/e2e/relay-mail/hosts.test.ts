@@ -1,6 +1,10 @@
 /** Hosts whose mail goes over a relay while they fail and move: it arrives exactly once, or its sender is alerted. */
+import { checkRow } from '../../../src/cli/mail/trace.ts';
 import { DAY_MS } from '../../../src/protocol/limits.ts';
-import type { OutboxRowView } from '../../../src/host/contract/outbox.ts';
+import type { PublicKey } from '../../../src/protocol/public-key.ts';
+import { isReceiptSigned } from '../../../src/protocol/receipt-tree.ts';
+import { NO_CHANCES } from '../../support/flaky-proxy.ts';
+import type { OutboxRowView, TraceRow } from '../../../src/host/contract/outbox.ts';
 import type { KilledDaemon } from '../../support/killed-daemon.ts';
 import { clockAhead } from '../../support/poste-process.ts';
 import { type Cell, tryCells } from '../../support/relay-mail-cells.ts';
@@ -8,6 +12,10 @@ import { SeededRandom } from '../../support/seeded-random.ts';
 import { share } from '../../support/thorough.ts';
 
 const KILLS = share(5);
+interface Identity {
+  relay_pubkey: PublicKey;
+}
+
 /** Long enough for a push that is answered late, and for one that is tried again. */
 const RETENTION_MS = 8000;
 
@@ -22,6 +30,31 @@ const CELLS: Cell[] = [
         random.pick(post.daemons).killAndBegin();
         await written;
       }
+    },
+  },
+  {
+    what: 'messages share pushes, and an answer is lost: each receipt is proven alone',
+    happens: async (post, expect) => {
+      const north = post.daemon('north');
+      let pushes = 0;
+      post.proxy.cut = (asked) => (asked === 'POST /v2/relay/items' && ++pushes === 1 ? 'answer' : undefined);
+      post.proxy.chances = { ...NO_CHANCES, lateAnswer: 1 };
+      await Promise.all(Array.from({ length: 8 }, () => post.write(1, [north])));
+      await post.settled();
+      await north.kill();
+      north.beginAgain();
+      const { relay_pubkey: relayKey } = (await (await fetch(`${post.proxy.url}/v2/relay/info`)).json()) as Identity;
+      const accepted: NonNullable<TraceRow['acceptance']>[] = [];
+      for (const { messageId } of post.oracle.accepted.values()) {
+        const { rows } = await north.answered((client) => client.call('trace', { message_id: messageId }));
+        // What the lost answer was about may be confirmed before it is pushed again: that needs no receipt any more.
+        const ofRelay = rows.filter(({ acceptance }) => acceptance !== null);
+        expect(ofRelay.map(checkRow).map(({ state }) => state)).toEqual(ofRelay.map(() => 'verified'));
+        accepted.push(...ofRelay.flatMap(({ acceptance }) => acceptance ?? []));
+      }
+      expect(accepted.every((acceptance) => isReceiptSigned(relayKey, acceptance))).toBe(true);
+      expect(accepted.some(({ tree }) => tree)).toBe(true);
+      expect(pushes).toBeGreaterThan(1);
     },
   },
   {

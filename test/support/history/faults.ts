@@ -10,7 +10,7 @@
  *   - no two checkpoints of an epoch contradict each other.
  */
 import { openCheckpoint } from '../../../src/protocol/checkpoint.ts';
-import { isDocumentSigned } from '../../../src/protocol/documents.ts';
+import { isReceiptSigned } from '../../../src/protocol/receipt-tree.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';
 import { NotVerified, checkProofs } from '../../../src/relay/replay/proof-check.ts';
 import { type PullSeen, type PushSeen, type Seen, itemKey, seenOf } from './history.ts';
@@ -58,8 +58,8 @@ function receiptFaults(history: readonly Seen[], relayKey: PublicKey): Fault[] {
 
 /** As the end of a sentence. */
 function receiptFault({ result, sender, itemId, epoch, targets }: PushSeen, relayKey: PublicKey): string | undefined {
-  const { accept, sig } = result;
-  if (!accept || !isDocumentSigned(relayKey, accept, sig)) return 'is not signed by the relay';
+  const { accept } = result;
+  if (!accept || !isReceiptSigned(relayKey, result)) return 'is not signed by the relay';
   if (accept.relay_pubkey !== relayKey || accept.sender_pubkey !== sender || accept.item_id !== itemId)
     return 'is of another item';
   if (accept.epoch !== epoch) return `names the epoch ${accept.epoch}, and the answer ${epoch}`;

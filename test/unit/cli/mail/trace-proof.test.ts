@@ -2,8 +2,12 @@ import { expect, test } from 'vitest';
 import { isoTime } from '../../../../src/protocol/time.ts';
 import { checkRow } from '../../../../src/cli/mail/trace.ts';
 import type { TraceRow } from '../../../../src/host/contract/outbox.ts';
-import type { AcceptReceipt } from '../../../../src/protocol/documents.ts';
+import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
+import { type AcceptReceipt, signDocument } from '../../../../src/protocol/documents.ts';
+import { signerFromSeed } from '../../../../src/protocol/ed25519.ts';
+import { leafHash } from '../../../../src/protocol/merkle.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
+import { receiptTree } from '../../../../src/protocol/receipt-tree.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
 import { readVectors } from '../../../support/vectors/oracle.ts';
 
@@ -13,7 +17,8 @@ interface Vector {
   result: { accept: AcceptReceipt; sig: string };
 }
 
-const file = readVectors('log-proof.json') as { relay: { pubkey: PublicKey }; cases: Vector[] };
+const file = readVectors('log-proof.json') as { relay: { pubkey: PublicKey; seed: string }; cases: Vector[] };
+const RELAY = signerFromSeed(Buffer.from(file.relay.seed, 'base64'));
 const vector = file.cases.find(({ name }) => name === 'an item for two targets')!;
 const { accept, sig } = vector.result;
 const [target] = accept.targets;
@@ -64,6 +69,20 @@ function stateOf(changes: Partial<TraceRow>): string {
 
 test('a proof of the row, its bytes and its receipt verifies', () => {
   expect(stateOf({})).toBe('checkpoint inclusion item accept');
+});
+
+test('a receipt that was signed together with others verifies as one that was signed alone', () => {
+  const leaves = [accept, { ...accept, item_id: 'm9' }].map((leaf) => leafHash(canonicalBytes(leaf)));
+  const { tree, pathOf } = receiptTree(RELAY.publicKey, leaves);
+  const { sig: _sig, ...kept } = ACCEPTANCE;
+  const proof = { index: 0, path: pathOf(0).toString('base64') };
+  const acceptance = { ...kept, proof, tree, tree_sig: signDocument(RELAY, tree) };
+  expect(stateOf({ acceptance })).toBe('checkpoint inclusion item accept');
+  const other = { ...acceptance, proof: { ...proof, index: 1 } };
+  expect(checkRow({ ...ROW, acceptance: other })).toMatchObject({
+    state: 'failed',
+    reason: 'the accept receipt is not signed by the relay',
+  });
 });
 
 test('a receipt that a repeated push got after a rotation names another key than the record', () => {

@@ -6,6 +6,7 @@ import { RelayClient } from '../../../../src/host/relay/relay-client.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { type TestHost, alice, bob } from '../../../support/hosts.ts';
 import { itemTo } from '../../../support/mail.ts';
+import type { ReceiptAlone } from '../../../support/receipt-oracle.ts';
 import { relayHere, runHere } from '../../../support/command-run.ts';
 import type { Ended, StartDocument } from '../../../support/poste-process.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
@@ -18,6 +19,9 @@ interface Files {
   /** Paths. */
   proof: string;
   accept: string;
+  /** The same of an item whose receipt was signed together with two others. */
+  proofTogether: string;
+  together: ReceiptAlone;
   consistency: string;
   old: string;
   new: string;
@@ -41,6 +45,8 @@ async function answeredFiles(): Promise<Files> {
   const { results } = await clientOf(alice).push([itemTo([bob], 'm1')]);
   const target = `/v2/relay/log/proof?item_id=m1&target=${encodeURIComponent(bob.key)}`;
   const proofDocument = await clientOf(alice).request('GET', target);
+  const pushedTogether = await clientOf(alice).push(['m2', 'm3', 'm4'].map((id) => itemTo([bob], id)));
+  const proofTogether = await clientOf(alice).request('GET', target.replace('m1', 'm3'));
   const newer = await checkpoint();
   const sizes = `from=${sizeOf(old)}&to=${sizeOf(newer)}`;
   const consistency = await (await fetch(`${start.url}/v2/relay/log/consistency?${sizes}`)).text();
@@ -57,6 +63,8 @@ async function answeredFiles(): Promise<Files> {
     proofDocument,
     proof: await written('proof.json', JSON.stringify(proofDocument)),
     accept: await written('accept.json', JSON.stringify(results[0])),
+    proofTogether: await written('proof-together.json', JSON.stringify(proofTogether)),
+    together: pushedTogether.results[1] as ReceiptAlone,
     consistency: await written('consistency.json', consistency),
     old: await written('old.txt', old),
     new: await written('new.txt', newer),
@@ -81,6 +89,40 @@ describe('relay log check-proof', () => {
       expect(sentences.every((sentence) => sentence.endsWith('.'))).toBe(true);
       expect(sentences[2]).toContain(`m1 of ${alice.key} was accepted`);
       expect(sentences[3]).toContain('is in the log');
+    }
+  });
+
+  test('verifies a receipt that was signed together with others, as a result, as kept, and as traced', async () => {
+    const { proofTogether, together, start, folder } = await answeredFiles();
+    const { accept, proof, tree, tree_sig } = together;
+    const file = join(folder, 'together.json');
+    const checked = async (document: object): Promise<Ended> => {
+      await writeFile(file, JSON.stringify(document));
+      return check(proofTogether, '--relay-key', start.fingerprint, '--accept', file);
+    };
+    const kept = { item_id: 'm3', accept, proof, tree, tree_sig };
+    const traced = { relay_pubkey: start.relay_pubkey, seq: 1, fault: null, accept, proof, tree, tree_sig };
+    for (const document of [together, kept, traced]) {
+      const { code, stdout, stderr } = await checked(document);
+      expect([code, stderr]).toEqual([0, '']);
+      expect(stdout.trimEnd().split('\n')[3]).toBe(
+        'The accept receipt, signed by the relay with 2 others in one statement, is in the log: ' +
+          'every target with its seq and its wire bytes.',
+      );
+    }
+    // Of the receipt alone it is not said who signed it.
+    expect((await checked(accept)).stdout).toContain('The accept receipt is in the log');
+    const bad: [object, RegExp][] = [
+      [{ ...kept, tree: undefined }, /was signed with others: add tree and tree_sig of the answer to the result/],
+      [{ ...kept, tree_sig: undefined }, /is not signed by the relay/],
+      [{ ...kept, proof: { ...proof, index: 0 } }, /is not signed by the relay/],
+      [{ ...kept, tree: { ...tree, size: 4 } }, /is not signed by the relay/],
+      [{ ...kept, accept: { ...accept, at: 1 } }, /is not signed by the relay/],
+    ];
+    for (const [document, said] of bad) {
+      const { code, stdout, stderr } = await checked(document);
+      expect([code, stdout]).toEqual([1, '']);
+      expect(stderr).toMatch(said);
     }
   });
 

@@ -1,7 +1,11 @@
 import * as fc from 'fast-check';
+import { Packr, unpack } from 'msgpackr';
 import { describe, expect, test } from 'vitest';
-import { TABLES, endOfRange, keyBytes, keyParts } from '../../../../src/host/store/tables.ts';
+import { TABLES, decodeRow, encodeRow, endOfRange, keyBytes, keyParts } from '../../../../src/host/store/tables.ts';
 import type { AgentId } from '../../../../src/host/core/rows.ts';
+import { acceptedInTree, outboxRow, relayAccepted } from '../../../support/outbox-rows.ts';
+
+const packr = new Packr({ useRecords: false });
 
 const text = fc
   .string({ unit: 'grapheme', maxLength: 6 })
@@ -50,5 +54,35 @@ describe('keys', () => {
     expect(() => keyParts('entry', Buffer.from([TABLES.entry.prefix, 1]))).toThrow(RangeError);
     expect(() => keyParts('entry', keyBytes('outbox', [1]))).toThrow(RangeError);
     expect(() => endOfRange(Buffer.from([0xff, 0xff]))).toThrow(RangeError);
+  });
+});
+
+describe('versions of rows', () => {
+  const accepted = outboxRow(relayAccepted());
+  const inTree = {
+    ...accepted,
+    acceptance: acceptedInTree(),
+  };
+
+  test('a row as it was written before receipts were signed together is read, and written so again', () => {
+    const before = Buffer.from(packr.pack([1, accepted]));
+    expect(decodeRow('outbox', before)).toEqual(accepted);
+    expect(encodeRow('outbox', accepted).equals(before)).toBe(true);
+    expect(encodeRow('outbox', outboxRow()).equals(packr.pack([1, outboxRow()]))).toBe(true);
+  });
+
+  test('a row whose receipt is in a tree has a version that older software refuses', () => {
+    const bytes = encodeRow('outbox', inTree);
+    expect(unpack(bytes)).toEqual([2, inTree]);
+    expect(decodeRow('outbox', bytes)).toEqual(inTree);
+    // As soon as its receipt has a signature of its own, older software can read it.
+    expect(unpack(encodeRow('outbox', { ...inTree, acceptance: accepted.acceptance }))).toEqual([1, accepted]);
+  });
+
+  test('a version of nobody, or of another table, is refused', () => {
+    const refusal = 'has a layout that this software does not know';
+    expect(() => decodeRow('outbox', Buffer.from(packr.pack([3, inTree])))).toThrow(refusal);
+    expect(() => decodeRow('peer', Buffer.from(packr.pack([2, {}])))).toThrow(refusal);
+    expect(() => decodeRow('outbox', Buffer.from(packr.pack([inTree])))).toThrow(refusal);
   });
 });
