@@ -1,8 +1,9 @@
 /** The trees that a store's log must have, made of its records with the RFC's own recursion. */
 import { canonicalize } from 'json-canonicalize';
 import { inclusionProof, leafHash, rootHash, verifyInclusion } from '../../src/protocol/merkle.ts';
+import { decodeRecord } from '../../src/relay/store/record.ts';
+import { storedRecords } from '../../src/relay/store/record-run.ts';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';
-import { collected } from './collected.ts';
 import { naiveRoot } from './merkle-oracle.ts';
 
 export interface NaiveTree {
@@ -16,7 +17,8 @@ export interface NaiveTree {
 export async function naiveTrees(store: RelayStore): Promise<NaiveTree[]> {
   const trees: NaiveTree[] = [];
   const { relayPubkey } = store.get('relay', '') ?? {};
-  for (const { lsn, event } of await collected(store.read(1))) {
+  for await (const [lsn, record] of storedRecords(store.level, store.firstLsn, store.lastLsn)) {
+    const { event } = decodeRecord(lsn, record);
     if (event.type === 'RelayInitialised' || event.type === 'EpochRotated') {
       const last = trees.at(-1);
       const { epoch } = event;
@@ -26,7 +28,7 @@ export async function naiveTrees(store: RelayStore): Promise<NaiveTree[]> {
       const link = { v: 1, type: 'relay-log-link', relay_pubkey: relayPubkey, epoch, previous };
       trees.push({ epoch, firstLsn: lsn, leaves: [Buffer.from(canonicalize(link))] });
     }
-    trees.at(-1)?.leaves.push((await store.record(lsn)) ?? Buffer.alloc(0));
+    trees.at(-1)?.leaves.push(record);
   }
   return trees;
 }

@@ -174,9 +174,9 @@ export async function* recordRunsBack(
   yield records;
 }
 
-/** As `recordRuns`, one by one. */
+/** As `recordRuns`, one by one, read in short runs: a relay that serves reads them too. */
 export async function* storedRecords(level: Level, fromLsn: number, throughLsn: number): AsyncGenerator<StoredRecord> {
-  for await (const run of recordRuns(level, fromLsn, throughLsn)) yield* run;
+  for await (const run of recordRuns(level, fromLsn, throughLsn, SHORT_RUN)) yield* run;
 }
 
 /** The bytes of one record, unchecked; `undefined` when it is not there. */
