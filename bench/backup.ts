@@ -12,26 +12,13 @@ import { readRelayKey } from '../src/relay/store/relay-key.ts';
 import { runsOf } from '../src/relay/store/scan.ts';
 import type { StoreSnapshot } from '../src/relay/store/store-reader.ts';
 import { BenchEngine, anyKey } from './engine.ts';
-import { inRounds } from './figures.ts';
-import type { Figure } from './report.ts';
+import { type Figure, less, more } from './report.ts';
 
 const ITEMS = 8_000;
 const ITEM_BYTES = 16_384;
 const ITEMS_AT_ONCE = 100;
 
-export async function backups(rounds: number): Promise<Figure[]> {
-  const of = await inRounds(rounds, measured);
-  return [
-    { name: 'content', unit: 'MB', better: 'less', values: of('contentMb') },
-    { name: 'file', unit: 'MB', better: 'less', values: of('fileMb') },
-    { name: 'backup', unit: 'MB/s', better: 'more', values: of('backupMbPerS'), goal: 150, note: 'of content' },
-    { name: 'restore', unit: 'MB/s', better: 'more', values: of('restoreMbPerS'), goal: 150, note: 'of content' },
-    { name: 'backup / bare copy', unit: 'ratio', better: 'more', values: of('backupRatio') },
-    { name: 'restore / bare copy', unit: 'ratio', better: 'more', values: of('restoreRatio') },
-  ];
-}
-
-async function measured() {
+export async function backups(): Promise<Figure[]> {
   const relay = await BenchEngine.start();
   const folder = mkdtempSync(join(tmpdir(), 'poste-bench-'));
   try {
@@ -71,8 +58,15 @@ async function measured() {
     const restoreS = (performance.now() - restoring) / 1000;
     const contentMb = written.contentBytes / 1e6;
     const [backupMbPerS, restoreMbPerS] = [contentMb / backupS, contentMb / restoreS];
-    const ratios = { backupRatio: backupMbPerS / bareMbPerS, restoreRatio: restoreMbPerS / bareMbPerS };
-    return { backupMbPerS, restoreMbPerS, ...ratios, contentMb, fileMb: written.bytes / 1e6 };
+    const note = 'of content';
+    return [
+      less('content', 'MB', contentMb),
+      less('file', 'MB', written.bytes / 1e6),
+      { ...more('backup', 'MB/s', backupMbPerS, 150), note },
+      { ...more('restore', 'MB/s', restoreMbPerS, 150), note },
+      more('backup / bare copy', 'ratio', backupMbPerS / bareMbPerS),
+      more('restore / bare copy', 'ratio', restoreMbPerS / bareMbPerS),
+    ];
   } finally {
     await relay.remove();
     rmSync(folder, { recursive: true });

@@ -1,5 +1,5 @@
 /** Seconds of processor time: what something costs, however busy the machine is. */
-import { readFileSync, readdirSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import type { Environment } from '../test/support/poste-process.ts';
 import { childrenOf } from '../test/support/process-tree.ts';
 
@@ -33,19 +33,19 @@ export function usAnItem(before: CpuSeconds, items: number): CpuSeconds {
 
 /** Returns the seconds of all threads of a process. */
 export function cpuSecondsOf(pid: number): number {
-  const [, , ...fields] = readFileSync(`/proc/${pid}/stat`, 'latin1')
-    .replace(/\(.*\)/, '()')
-    .split(' ');
-  // Fields 14 and 15 of proc(5), in hundredths of a second.
-  return (Number(fields[11]) + Number(fields[12])) / 100;
+  return [...threadSeconds(pid).values()].reduce((sum, { seconds }) => sum + seconds, 0);
 }
 
 /** Zero where the system does not tell, or for a process that has ended. */
 function onCpu(path: string): number {
+  return Number(textOf(path).split(' ')[0]) / 1e9;
+}
+
+function textOf(path: string): string {
   try {
-    return Number(readFileSync(path, 'latin1').split(' ')[0]) / 1e9;
+    return readFileSync(path, 'latin1');
   } catch {
-    return 0;
+    return '';
   }
 }
 
@@ -92,9 +92,12 @@ export type ThreadSeconds = Map<string, { kind: Thread; seconds: number }>;
 /** Looks at the threads of a process; those that it had in `seen` and has no more keep what they had there. */
 export function threadSeconds(pid: number, seen: ThreadSeconds = new Map()): ThreadSeconds {
   const found = new Map(seen);
-  for (const id of readdirSync(`/proc/${pid}/task`)) {
-    const kind = kindOf(readFileSync(`/proc/${pid}/task/${id}/comm`, 'latin1').trim(), id, pid);
-    found.set(id, { kind, seconds: onCpu(`/proc/${pid}/task/${id}/schedstat`) });
+  const folder = `/proc/${pid}/task`;
+  for (const id of existsSync(folder) ? readdirSync(folder) : []) {
+    const name = textOf(`${folder}/${id}/comm`).trim();
+    const seconds = onCpu(`${folder}/${id}/schedstat`);
+    // One that ends while it is looked at has nothing more to say.
+    if (name !== '' && seconds > 0) found.set(id, { kind: kindOf(name, id, pid), seconds });
   }
   return found;
 }

@@ -1,4 +1,4 @@
-/** Times requests: as fast as they are answered, or so many a second; and measures in rounds. */
+/** Times requests: as fast as they are answered, or so many a second; and measures by turns. */
 
 export interface Timing {
   /** Wall seconds of the whole run. */
@@ -66,16 +66,6 @@ export async function paced<J>(
   await Promise.all(running);
   if (failures.length > 0) throw failures[0];
   return { seconds: (performance.now() - started) / 1000, latenciesMs };
-}
-
-/** Measures several times; answers the values of one figure in all rounds. */
-export async function inRounds<K extends string>(
-  rounds: number,
-  measure: () => Promise<Record<K, number>>,
-): Promise<(figure: K) => number[]> {
-  const all: Record<K, number>[] = [];
-  for (let round = 0; round < rounds; round++) all.push(await measure());
-  return (figure) => all.map((one) => one[figure]);
 }
 
 /**

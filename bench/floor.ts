@@ -12,7 +12,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Exchange, Listen, ReplyStream } from '../src/http/exchange.ts';
 import { listenNode } from '../src/http/server-node.ts';
-import { hopV2Message } from '../src/protocol/hop.ts';
+import { BINARY_TYPE, frame, pulledFrameHead, readPush } from '../src/protocol/binary-form.ts';
+import { RECEIPTS_HEADER, TREE_RECEIPTS, hopV2Message } from '../src/protocol/hop.ts';
+import { leafHash } from '../src/protocol/merkle.ts';
+import { packed, packedBytes } from '../src/protocol/message-pack.ts';
+import type { ItemId } from '../src/protocol/names.ts';
+import { receiptTree } from '../src/protocol/receipt-tree.ts';
 import { sha256Hex } from '../src/protocol/encodings.ts';
 import type { PublicKey } from '../src/protocol/public-key.ts';
 import { SignatureThread } from '../src/relay/auth/signature-thread.ts';
@@ -56,8 +61,10 @@ export async function startFloor(): Promise<FloorServer> {
   return { pid: child.pid ?? 0, port, relayPubkey: SIGNER.publicKey, isFloor: true, stop };
 }
 
-interface PushBody {
-  items: { item_id: string; targets: { host_pubkey: string; wire_b64: string }[] }[];
+/** A pushed item in either form. */
+interface Item {
+  item_id: string;
+  targets: { host_pubkey: string | Buffer; wire_b64?: string; wire?: Buffer }[];
 }
 
 class Floor {
@@ -73,17 +80,18 @@ class Floor {
     this.#committed = new GroupCommit(level);
   }
 
-  async push(headers: ReadonlyMap<string, string>, body: Buffer): Promise<string> {
+  async push(headers: ReadonlyMap<string, string>, body: Buffer): Promise<string | Buffer> {
     const header = (name: string): string => headers.get(name) ?? '';
     const fields = { method: 'POST', target: PUSH_TARGET, timestamp: header('x-mail-ts'), bodyHash: sha256Hex(body) };
     const message = hopV2Message(fields, SIGNER.publicKey);
     const isValid = await this.#signatures.verify(header('x-mail-key') as PublicKey, message, header('x-mail-sig'));
     if (!isValid) throw new Error('the hop does not verify');
-    const { items } = JSON.parse(body.toString('utf8')) as PushBody;
+    const isBinary = header('content-type') === BINARY_TYPE;
+    const { items } = (isBinary ? readPush(body) : JSON.parse(body.toString('utf8'))) as { items: Item[] };
     const runs = new Map<string, Buffer[]>();
     const receipts = items.map(({ item_id: itemId, targets: [target] }) => {
-      const { host_pubkey: host, wire_b64: wireB64 } = target!;
-      const wire = Buffer.from(wireB64, 'base64');
+      const wire = target?.wire ?? Buffer.from(target?.wire_b64 ?? '', 'base64');
+      const host = target?.host_pubkey.toString('base64') ?? '';
       const head = Buffer.alloc(HEAD_BYTES);
       head.write(itemId, 'latin1');
       head.writeUInt32BE(wire.length, ID_BYTES);
@@ -93,33 +101,60 @@ class Floor {
       return JSON.stringify({ at: ++this.#seq, item_id: itemId, host, wireHash: hash('sha256', wire, 'hex') });
     });
     const pairs = [...runs].map(([host, run]) => [keyOf(host, this.#seq), Buffer.concat(run)] as const);
-    const [signatures] = await Promise.all([this.#signatures.sign(receipts), this.#committed.put(pairs)]);
-    const results = receipts.map((accept, at) => `{"status":"accepted","accept":${accept},"sig":"${signatures[at]}"}`);
-    return `{"results":[${results.join(',')}]}`;
+    const written = this.#committed.put(pairs);
+    const isTree = header(RECEIPTS_HEADER) === TREE_RECEIPTS && receipts.length > 1;
+    const { each, tree } = isTree ? await this.#together(receipts) : { each: await this.#signatures.sign(receipts) };
+    await written;
+    if (isBinary) {
+      const results = receipts.map((accept, at) => ({ status: 'accepted', accept, by: each[at]! }));
+      return packedBytes({ results, tree });
+    }
+    const results = receipts.map(
+      (accept, at) => `{"status":"accepted","accept":${accept},"by":"${each[at]!.toString('base64')}"}`,
+    );
+    return `{"results":[${results.join(',')}],"tree":${JSON.stringify(tree ?? null)}}`;
+  }
+
+  async #together(receipts: readonly string[]): Promise<{ each: Buffer[]; tree: string[] }> {
+    const { tree, pathOf } = receiptTree(
+      SIGNER.publicKey,
+      receipts.map((receipt) => leafHash(Buffer.from(receipt))),
+    );
+    const text = JSON.stringify(tree);
+    return { each: receipts.map((_receipt, at) => pathOf(at)), tree: [text, ...(await this.#signatures.sign([text]))] };
   }
 
   /** Sends the first full page of a target. */
-  async page(host: string, reply: ReplyStream): Promise<void> {
+  async page(host: PublicKey, isBinary: boolean, reply: ReplyStream): Promise<void> {
     const piece = this.#pieces.pop() ?? Buffer.allocUnsafeSlow(PIECE_BYTES);
     const text = (said: string, at: number): number => at + piece.write(said, at, 'latin1');
-    let end = text('{"epoch":"","head_seq":0,"items":[', 0);
+    const first = frame(packed({ epoch: '', head_seq: 0 }));
+    let end = text(isBinary ? first : '{"epoch":"","head_seq":0,"items":[', 0);
     let items = 0;
     let bytes = 0;
     for await (const run of this.#level.values({ gt: keyOf(host, 0), lt: keyOf(host, SEQ_MAX), ...VALUES_AT_ONCE })) {
       for (let at = 0; at < run.length && items < PAGE_ITEMS && bytes < PAGE_BYTES; ) {
         const next = at + HEAD_BYTES + run.readUInt32BE(at + ID_BYTES);
-        const id = run.toString('latin1', at, at + ID_BYTES);
-        const head = `{"seq":${++items},"kind":"envelope","item_id":"${id}","sender_pubkey":"${host}","wire_b64":"`;
-        end = text(items > 1 ? `"},${head}` : head, end);
-        end = text(run.toString('base64', at + HEAD_BYTES, next), end);
-        bytes += next - at - HEAD_BYTES;
+        const itemId = run.toString('latin1', at, at + ID_BYTES) as ItemId;
+        const wireBytes = next - at - HEAD_BYTES;
+        items++;
+        if (isBinary) {
+          end = text(pulledFrameHead({ seq: items, kind: 'envelope', itemId, senderPubkey: host }, wireBytes), end);
+          end += run.copy(piece, end, at + HEAD_BYTES, next);
+        } else {
+          const head = `{"seq":${items},"kind":"envelope","item_id":"${itemId}","sender_pubkey":"${host}","wire_b64":"`;
+          end = text(items > 1 ? `"},${head}` : head, end);
+          end = text(run.toString('base64', at + HEAD_BYTES, next), end);
+        }
+        bytes += wireBytes;
         at = next;
       }
       await reply.write(piece.subarray(0, end));
       end = 0;
       if (items === PAGE_ITEMS || bytes >= PAGE_BYTES) break;
     }
-    await reply.write(piece.subarray(0, text(`"}],"last_seq":${items},"more":true}`, 0)));
+    const last = frame(packed({ last_seq: items, more: true }));
+    await reply.write(piece.subarray(0, text(isBinary ? last : `"}],"last_seq":${items},"more":true}`, 0)));
     this.#pieces.push(piece);
     reply.end();
   }
@@ -139,7 +174,10 @@ class Floor {
         this.push(headers, Buffer.concat(chunks))
           .then((body) => exchange.reply({ status: 200, headers: {}, body }))
           .catch(fail);
-      else this.page(headers.get('x-mail-key') ?? '', exchange.startReply(200, {})).catch(fail);
+      else {
+        const isBinary = headers.get('accept') === BINARY_TYPE;
+        this.page(headers.get('x-mail-key') as PublicKey, isBinary, exchange.startReply(200, {})).catch(fail);
+      }
     });
   }
 }

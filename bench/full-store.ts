@@ -3,7 +3,6 @@
  * pushes and pulls beside those of a relay with an empty store in the same round, how long does it take to start, and
  * what does it need of memory? The store is made in this process before the relay starts.
  */
-import { inRounds } from './figures.ts';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
@@ -12,7 +11,7 @@ import { BenchEngine, anyKey, anyKeys } from './engine.ts';
 import { pull } from './pull.ts';
 import { push } from './push.ts';
 import { type BenchRelay, startBenchRelay } from './relay-process.ts';
-import { type Figure, grouped } from './report.ts';
+import { type Figure, eachRound, grouped, less, more } from './report.ts';
 import { sealedEnvelope } from './work.ts';
 
 /** With `--scale 1`. */
@@ -53,27 +52,26 @@ export async function fullStore(rounds: number, scale: number, kept?: string): P
   await made.close();
   if (kept !== undefined) writeFileSync(join(kept, FILLED_FILE), JSON.stringify(filled));
   try {
-    const of = await inRounds(rounds, async () => {
-      const empty = await loaded(await startBenchRelay());
-      const full = await loaded(await startBenchRelay({ folder: made.folder }));
-      const ratios = { pushRatio: full.itemsPerS / empty.itemsPerS, pullRatio: full.mbPerS / empty.mbPerS };
-      return { ...full, ...ratios };
-    });
     const [queued, dedupRows, hosts] = [filled.queued, filled.dedupRows, filled.hosts].map(grouped);
     // What is to be reached is so with all of them.
-    const aim = (goal: number): Pick<Figure, 'goal'> => (scale >= 1 ? { goal } : {});
+    const aim = (goal: number): number | undefined => (scale >= 1 ? goal : undefined);
     const left = grouped(CONNECTIONS * REQUESTS_PER_CONNECTION * ITEMS_OF_REQUEST);
     const note = `${queued} items wait, ${dedupRows} dedup rows, ${hosts} hosts; each round leaves ${left} items more`;
-    return [
-      { name: 'ready in', unit: 's', better: 'less', values: of('readyS'), ...aim(2), note },
-      { name: 'RSS when it is ready', unit: 'MB', better: 'less', values: of('readyMb') },
-      { name: 'push', unit: 'items/s', better: 'more', values: of('itemsPerS') },
-      { name: 'push / with an empty store', unit: 'ratio', better: 'more', values: of('pushRatio'), ...aim(0.85) },
-      { name: 'pull, 500 x 1 KiB', unit: 'MB/s', better: 'more', values: of('mbPerS') },
-      { name: 'pull / with an empty store', unit: 'ratio', better: 'more', values: of('pullRatio'), ...aim(0.85) },
-      { name: 'peak RSS', unit: 'MB', better: 'less', values: of('peakMb'), ...aim(512) },
-      { name: 'peak RSS without mapped files', unit: 'MB', better: 'less', values: of('peakAnonMb') },
-    ];
+    const measure = eachRound(async () => {
+      const empty = await loaded(await startBenchRelay());
+      const full = await loaded(await startBenchRelay({ folder: made.folder }));
+      return [
+        { ...less('ready in', 's', full.readyS, aim(2)), note },
+        less('RSS when it is ready', 'MB', full.readyMb),
+        more('push', 'items/s', full.itemsPerS),
+        more('push / with an empty store', 'ratio', full.itemsPerS / empty.itemsPerS, aim(0.85)),
+        more('pull, 500 x 1 KiB', 'MB/s', full.mbPerS),
+        more('pull / with an empty store', 'ratio', full.mbPerS / empty.mbPerS, aim(0.85)),
+        less('peak RSS', 'MB', full.peakMb, aim(512)),
+        less('peak RSS without mapped files', 'MB', full.peakAnonMb),
+      ];
+    });
+    return await measure(rounds);
   } finally {
     if (kept === undefined) made.removeClosed();
   }

@@ -37,7 +37,8 @@ export function mcpMail(): Promise<Figure[]> {
   });
 }
 
-async function daemonOf(home: PosteHome): Promise<number> {
+/** Starts the daemon of a home; resolves with its process id. */
+export async function daemonOf(home: PosteHome): Promise<number> {
   const environment = { ...home.environment, ...NAMED_THREADS };
   const args = ['daemon', '--json', '--log-level', 'warn'];
   const daemon = poste(args, environment, { main: ofBuild('dist/cli/main.js') });

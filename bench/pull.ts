@@ -2,13 +2,18 @@
 import { RelayClient } from '../src/host/relay/relay-client.ts';
 import { Connection } from './connection.ts';
 import { type Timing, timed } from './figures.ts';
-import { type PushTarget, targetName } from './push.ts';
-import { namedSigner, requestBytes } from './work.ts';
+import { type PushTarget, formAt, targetName } from './push.ts';
+import { type Form, headersOf, namedSigner, requestBytes } from './work.ts';
+
+/** At the end of a page in JSON, and of one in the binary form. */
+const MORE = /more(?:":true|\xc3)/;
 
 export interface PullLoad {
   relay: PushTarget;
   connections: number;
   pagesPerConnection: number;
+  /** JSON when absent. */
+  form?: Form;
 }
 
 export interface Pulled extends Timing {
@@ -16,18 +21,19 @@ export interface Pulled extends Timing {
   pageBytes: number;
 }
 
-export async function pull({ relay, connections, pagesPerConnection }: PullLoad): Promise<Pulled> {
+export async function pull({ relay, connections, pagesPerConnection, form }: PullLoad): Promise<Pulled> {
+  const headers = headersOf(await formAt(relay, form ?? 'JSON'));
   const lanes: Buffer[][] = [];
   const open: Connection[] = [];
   for (let lane = 0; lane < connections; lane++) {
-    const request = signedRequest(relay, targetName(lane), 'GET', '/v2/relay/items?limit=500');
+    const request = signedRequest(relay, targetName(lane), 'GET', '/v2/relay/items?limit=500', { headers });
     lanes.push(Array.from({ length: pagesPerConnection }, () => request));
     open.push(await Connection.open(relay.port));
   }
   let pageBytes = 0;
   const timing = await timed(lanes, async (request, lane) => {
     const reply = await open[lane]!.send(request);
-    if (reply.status !== 200 || !reply.end.includes('"more":true'))
+    if (reply.status !== 200 || !MORE.test(reply.end))
       throw new Error(`a pull was answered ${reply.status} ${reply.start}`);
     pageBytes = reply.bytes;
   });
@@ -50,7 +56,7 @@ export async function ack(
   hostName: string,
   acked: { epoch: string; through: number },
 ): Promise<void> {
-  const request = signedRequest(relay, hostName, 'POST', '/v2/relay/ack', JSON.stringify(acked));
+  const request = signedRequest(relay, hostName, 'POST', '/v2/relay/ack', { body: JSON.stringify(acked) });
   const reply = await connection.send(request);
   if (reply.status !== 200) throw new Error(`an ack was answered ${reply.status} ${reply.start}`);
 }
@@ -61,10 +67,10 @@ export function signedRequest(
   hostName: string,
   method: string,
   target: string,
-  body = '',
+  { body = '', headers = {} }: { body?: string; headers?: Record<string, string> } = {},
 ): Buffer {
   const signer = namedSigner(hostName);
   const options = { url: `http://127.0.0.1:${port}`, signer, hostName, nowMs: () => Date.now() };
-  const headers = new RelayClient(options, relayPubkey).hopHeaders(method, target, body);
-  return requestBytes(method, target, headers, Buffer.from(body));
+  const hop = new RelayClient(options, relayPubkey).hopHeaders(method, target, body);
+  return requestBytes(method, target, { ...hop, ...headers }, Buffer.from(body));
 }

@@ -1,10 +1,12 @@
 /** Pushes through HTTP: prepared requests over several connections, each with a sender and a target of its own. */
 import type { Signer } from '../src/protocol/ed25519.ts';
+import { BINARY_TYPE } from '../src/protocol/binary-form.ts';
+import { TREE_RECEIPTS } from '../src/protocol/hop.ts';
 import { RelayClient } from '../src/host/relay/relay-client.ts';
 import { Connection } from './connection.ts';
 import { type Timing, paced, timed } from './figures.ts';
 import type { BenchRelay } from './relay-process.ts';
-import { PUSH_TARGET, namedSigner, pushRequests, requestBytes } from './work.ts';
+import { type Form, namedSigner, pushRequests } from './work.ts';
 
 /** Where to push: a relay, or the floor, where no host has to be enrolled. */
 export type PushTarget = Pick<BenchRelay, 'port' | 'relayPubkey'> & { isFloor?: true };
@@ -15,6 +17,8 @@ export interface PushLoad {
   requestsPerConnection: number;
   itemsPerRequest: number;
   itemBytes: number;
+  /** JSON when absent. */
+  form?: Form;
 }
 
 /** `begin` is called when everything is signed, right before the first is sent. */
@@ -45,8 +49,9 @@ async function pushed(
   const hosts: [sender: Signer, target: Signer][] = [];
   for (let lane = 0; lane < connections; lane++)
     hosts.push([await enrolled(relay, senderName(lane)), await enrolled(relay, targetName(lane))]);
+  const form = await formAt(relay, load.form ?? 'JSON');
   const lanes = hosts.map(([sender, { publicKey: target }]) =>
-    signedPushes({ sender, target, requests, itemsPerRequest, itemBytes, relayPubkey: relay.relayPubkey }),
+    pushRequests({ sender, target, requests, itemsPerRequest, itemBytes, relayPubkey: relay.relayPubkey, form }),
   );
   // When all is signed: a relay ends a connection on which nothing comes.
   for (let lane = 0; lane < connections; lane++) open.push(await Connection.open(relay.port));
@@ -55,20 +60,24 @@ async function pushed(
   return timing;
 }
 
+/** In JSON, and in the binary form, where a byte says how long the text is. */
+const ACCEPTED = /status[^a-z]{1,3}accepted/;
+
 /** Sends a push; fails when its first item is not accepted. */
 export async function accepted(connection: Connection, request: Buffer): Promise<void> {
   const reply = await connection.send(request);
-  if (reply.status !== 200 || !reply.start.includes('"status":"accepted"')) {
+  if (reply.status !== 200 || !ACCEPTED.test(reply.start)) {
     throw new Error(`a push was answered ${reply.status} ${reply.start}`);
   }
 }
 
-/** Whole requests, as they go over the wire. */
-export function signedPushes(work: Parameters<typeof pushRequests>[0]): Buffer[] {
-  return pushRequests(work).map(({ body, timestamp, signature }) => {
-    const hop = { 'x-mail-key': work.sender.publicKey, 'x-mail-ts': timestamp, 'x-mail-sig': signature };
-    return requestBytes('POST', PUSH_TARGET, hop, body);
-  });
+/** The form, or what a host uses in its place where the relay does not list it. */
+export async function formAt({ port, isFloor }: PushTarget, form: Form): Promise<Form> {
+  if (isFloor || form === 'JSON') return form;
+  const info = await fetch(`http://127.0.0.1:${port}/v2/relay/info`);
+  const { forms = [], receipts = [] } = (await info.json()) as { forms?: string[]; receipts?: string[] };
+  if (form === 'binary' && forms.includes(BINARY_TYPE)) return form;
+  return receipts.includes(TREE_RECEIPTS) ? 'tree' : 'JSON';
 }
 
 export function senderName(lane: number): string {

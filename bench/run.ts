@@ -53,15 +53,15 @@ const CELLS: Readonly<Record<string, [title: string, run: (rounds: number) => Pr
   pages: ['full pages, 4 connections', eachRound(() => pages(WHOLE))],
   steady: ['push, pull and ack side by side', () => steady(Number(asked.minutes))],
   full: ['a store that is full, beside an empty one', (rounds) => fullStore(rounds, Number(asked.scale), asked.store)],
-  commands: ['what concerns 10,000 items of 50 MiB at once', longCommands],
-  backup: ['a store of mail as a file, and back', backups],
+  commands: ['what concerns 10,000 items of 50 MiB at once', eachRound(longCommands)],
+  backup: ['a store of mail as a file, and back', eachRound(backups)],
   audit: ['a log of pushes and acks', eachRound(audits)],
   disk: ['what stays of an item that was acked', onDisk],
   mailbox: ['a host with 100,000 messages of 1 KB in one mailbox', fullMailbox],
   mail: ['mail of 1 KB between two hosts, 50 senders, to the receipt', eachRound(() => mailEndToEnd(WHOLE))],
   'mail-mcp': ['mail_send of 1 KB through poste mcp', eachRound(mcpMail)],
   message: ['one message of 1 KB between two hosts', oneMessage],
-  start: ['commands beside a Node.js that does nothing', starts],
+  start: ['commands beside a Node.js that does nothing', eachRound(starts)],
 };
 
 /** These run only when they are named: they take long, or need other programs or thousands of connections. */

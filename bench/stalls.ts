@@ -5,40 +5,24 @@
 import { DAY_MS } from '../src/protocol/limits.ts';
 import { LoopWatch } from '../test/support/loop-watch.ts';
 import { BenchEngine, anyKey, anyKeys } from './engine.ts';
-import { type Figure, grouped } from './report.ts';
+import { type Figure, grouped, less } from './report.ts';
 
 const ITEMS = 10_000;
 const ITEMS_PER_REQUEST = 200;
 /** A full queue: 50 MiB. */
 const ITEM_BYTES = 5_242;
 
-interface Stall {
-  name: string;
-  answeredMs: number;
-  heldMs: number;
-}
-
 type Work = (relay: BenchEngine) => Promise<void>;
 
 const target = anyKey('target');
 const replacement = anyKey('replacement');
 
-/** Measures what concerns 10,000 items of 50 MiB at once. */
-export async function longCommands(rounds: number): Promise<Figure[]> {
-  const measured: Stall[][] = [];
-  for (let round = 0; round < rounds; round++) measured.push(await stalls());
-  return (measured[0] ?? []).flatMap(({ name }, at): Figure[] => {
-    const of = (figure: 'answeredMs' | 'heldMs') => measured.map((stalled) => stalled[at]?.[figure] ?? Number.NaN);
-    return [
-      { name: `${name}: answered in`, unit: 'ms', better: 'less', values: of('answeredMs') },
-      { name: `${name}: loop held`, unit: 'ms', better: 'less', values: of('heldMs') },
-    ];
-  });
-}
-
-/** Every figure is taken on a store of its own that was just opened, with nothing of the queue in memory. */
-async function stalls(): Promise<Stall[]> {
-  const figures: Stall[] = [];
+/**
+ * Measures what concerns 10,000 items of 50 MiB at once. Every figure is taken on a store of its own that was just
+ * opened, with nothing of the queue in memory.
+ */
+export async function longCommands(): Promise<Figure[]> {
+  const figures: Figure[] = [];
   for (const senders of [1, ITEMS]) {
     const of = `${grouped(ITEMS)} items of ${grouped(senders)} sender${senders === 1 ? '' : 's'}`;
     figures.push(...(await measured(senders, [[`rotation, ${of}`, rotate]])));
@@ -77,18 +61,18 @@ const purge: Work = async ({ engine }) => {
   await engine.expiry.purgeDedup(() => Date.now() + 60 * DAY_MS, new AbortController().signal);
 };
 
-async function measured(senders: number, works: readonly (readonly [string, Work])[]): Promise<Stall[]> {
+async function measured(senders: number, works: readonly (readonly [string, Work])[]): Promise<Figure[]> {
   const relay = await BenchEngine.start();
   try {
     await fill(relay, senders);
     await relay.reopen();
-    const figures: Stall[] = [];
+    const figures: Figure[] = [];
     for (const [name, work] of works) {
       const watch = new LoopWatch();
       const started = performance.now();
       await work(relay);
       const answeredMs = performance.now() - started;
-      figures.push({ name, answeredMs, heldMs: watch.stop() });
+      figures.push(less(`${name}: answered in`, 'ms', answeredMs), less(`${name}: loop held`, 'ms', watch.stop()));
     }
     return figures;
   } finally {

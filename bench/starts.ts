@@ -8,8 +8,9 @@ import { posteHome } from '../test/support/poste-home.ts';
 import type { Environment } from '../test/support/poste-process.ts';
 import { withOwnEnd } from '../test/support/test-end.ts';
 import { ofBuild } from './build.ts';
-import { quantile, inRounds } from './figures.ts';
-import type { Figure } from './report.ts';
+import { quantile } from './figures.ts';
+import { daemonOf } from './mcp-mail.ts';
+import { type Figure, less } from './report.ts';
 
 const STARTS = 15;
 const EVENT = JSON.stringify({ session_id: 'bench', hook_event_name: 'UserPromptSubmit', cwd: '/', prompt: 'go' });
@@ -20,70 +21,41 @@ const LISTING = [
   { id: 0, method: 'initialize', params: CLIENT },
   { method: 'notifications/initialized' },
   { id: 1, method: 'tools/list' },
-].map((message) => `${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
+]
+  .map((message) => `${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
+  .join('');
 
-export function starts(rounds: number): Promise<Figure[]> {
+/** By turns, so that what the machine does beside falls on all of them. */
+export function starts(): Promise<Figure[]> {
   return withOwnEnd(async () => {
     const home = await posteHome('bench');
-    await home.daemonProcess();
+    await daemonOf(home);
     await home.json('agent', 'add', AGENT);
-    return beside(rounds, home.environment, {
-      node: ['-e', '0'],
-      version: poste('--version'),
-      help: poste('--help'),
-      hook: poste('hooks', 'run', 'claude-code', '--agent', AGENT),
-      mcp: poste('mcp', '--agent', AGENT, '--start'),
-      inbox: poste('inbox', '--as', AGENT, '--json'),
-    });
+    const commands: Record<string, { args: string[]; input?: string }> = {
+      'bare node': { args: ['-e', '0'] },
+      'poste --version': { args: poste('--version') },
+      'poste --help': { args: poste('--help') },
+      'poste a hook, with a daemon': { args: poste('hooks', 'run', 'claude-code', '--agent', AGENT), input: EVENT },
+      'poste mcp, until the tools are listed': { args: poste('mcp', '--agent', AGENT, '--start'), input: LISTING },
+      'poste inbox, with a daemon': { args: poste('inbox', '--as', AGENT, '--json') },
+    };
+    const ms = new Map(Object.keys(commands).map((name): [string, number[]] => [name, []]));
+    for (let start = 0; start < STARTS; start++)
+      for (const [name, { args, input }] of Object.entries(commands))
+        ms.get(name)?.push(await took(args, home.environment, input));
+    const medians = [...ms].map(([name, all]) => [name, quantile(all, 0.5)] as const);
+    const node = medians[0]?.[1] ?? Number.NaN;
+    return [
+      less('bare node', 'ms', node),
+      ...medians
+        .slice(1)
+        .flatMap(([name, median]) => [less(name, 'ms', median), less(`${name} / node`, 'ratio', median / node, 1.5)]),
+    ];
   });
 }
 
 function poste(...args: string[]): string[] {
   return [ofBuild('dist/cli/main.js'), ...args];
-}
-
-type Command = 'node' | 'version' | 'help' | 'hook' | 'mcp' | 'inbox';
-
-/** Standard input; it ends then. */
-const INPUT: Readonly<Partial<Record<Command, string>>> = { hook: EVENT, mcp: LISTING.join('') };
-
-/** By turns, so that what the machine does beside falls on all of them. */
-async function beside(
-  rounds: number,
-  environment: Environment,
-  commands: Record<Command, readonly string[]>,
-): Promise<Figure[]> {
-  const of = await inRounds(rounds, async () => {
-    const ms: Record<Command, number[]> = { node: [], version: [], help: [], hook: [], mcp: [], inbox: [] };
-    for (let start = 0; start < STARTS; start++)
-      for (const command of Object.keys(commands) as Command[])
-        ms[command].push(await took(commands[command], environment, INPUT[command]));
-    const median = (command: Command): number => quantile(ms[command], 0.5);
-    const medians = (Object.keys(ms) as Command[]).map((command) => [command, median(command)]);
-    return Object.fromEntries(medians) as Record<Command, number>;
-  });
-  const node = of('node');
-  const toNode = (command: Command): number[] => of(command).map((ms, round) => ms / (node[round] ?? Number.NaN));
-  const title = {
-    version: '--version',
-    help: '--help',
-    hook: 'a hook, with a daemon',
-    mcp: 'mcp, until the tools are listed',
-    inbox: 'inbox, with a daemon',
-  };
-  return [
-    { name: 'bare node', unit: 'ms', better: 'less', values: node },
-    ...(['version', 'help', 'hook', 'mcp', 'inbox'] as const).flatMap((command): Figure[] => [
-      { name: `poste ${title[command]}`, unit: 'ms', better: 'less', values: of(command) },
-      {
-        name: `poste ${title[command]} / node`,
-        unit: 'ratio',
-        better: 'less',
-        values: toNode(command),
-        goal: 1.5,
-      },
-    ]),
-  ];
 }
 
 async function took(args: readonly string[], environment: Environment, input = ''): Promise<number> {

@@ -8,7 +8,8 @@ import { Connection } from './connection.ts';
 import { folderBytes } from './disk.ts';
 import { quantile } from './figures.ts';
 import { ack, signedRequest } from './pull.ts';
-import { accepted, enrolled, senderName, signedPushes, targetName } from './push.ts';
+import { accepted, enrolled, senderName, targetName } from './push.ts';
+import { pushRequests } from './work.ts';
 import { type BenchRelay, startBenchRelay } from './relay-process.ts';
 import type { Figure } from './report.ts';
 
@@ -108,9 +109,16 @@ async function pushUntil(
   const sender = await enrolled(relay, senderName(lane));
   const target = (await enrolled(relay, targetName(lane))).publicKey;
   const connection = await Connection.open(relay.port);
-  const work = { sender, target, requests: REQUESTS_AT_ONCE, ...PUSHED, relayPubkey: relay.relayPubkey };
+  const work = {
+    sender,
+    target,
+    requests: REQUESTS_AT_ONCE,
+    ...PUSHED,
+    relayPubkey: relay.relayPubkey,
+    form: 'JSON' as const,
+  };
   while (!isOver())
-    for (const request of signedPushes(work)) {
+    for (const request of pushRequests(work)) {
       const sentMs = performance.now();
       await accepted(connection, request);
       const nowMs = performance.now();

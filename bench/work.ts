@@ -1,9 +1,11 @@
 /** The mail that the benchmarks push, made before anything is timed. */
 import { createHash, randomBytes } from 'node:crypto';
 import { type Signer, signerFromSeed } from '../src/protocol/ed25519.ts';
-import { hopV2Message } from '../src/protocol/hop.ts';
+import { BINARY_TYPE } from '../src/protocol/binary-form.ts';
+import { RECEIPTS_HEADER, TREE_RECEIPTS, hopV2Message } from '../src/protocol/hop.ts';
+import { packedBytes } from '../src/protocol/message-pack.ts';
 import { sha256Hex } from '../src/protocol/encodings.ts';
-import type { PublicKey } from '../src/protocol/public-key.ts';
+import { type PublicKey, publicKeyBytes } from '../src/protocol/public-key.ts';
 
 /** A signer from a name, the same in every run. */
 export function namedSigner(name: string): Signer {
@@ -20,14 +22,6 @@ export function sealedEnvelope(id: string, bytes: number): Buffer {
   return Buffer.from(frame.replace('"ct":""', `"ct":"${ciphertext}"`));
 }
 
-export interface PushRequest {
-  body: Buffer;
-  /** The time that `x-mail-sig` covers, for the floor, which verifies the same hop. */
-  timestamp: string;
-  signature: string;
-  items: number;
-}
-
 export interface PushWork {
   sender: Signer;
   target: PublicKey;
@@ -35,23 +29,39 @@ export interface PushWork {
   itemsPerRequest: number;
   itemBytes: number;
   relayPubkey: PublicKey;
+  form: Form;
+}
+
+/** JSON, with a signature for each receipt or one for all of a request; or the binary form, also with one for all. */
+export type Form = 'JSON' | 'tree' | 'binary';
+
+/** The headers that ask for a form. */
+export function headersOf(form: Form): Record<string, string> {
+  const binary = form === 'binary' ? { accept: BINARY_TYPE, 'content-type': BINARY_TYPE } : {};
+  return form === 'JSON' ? {} : { ...binary, [RECEIPTS_HEADER]: TREE_RECEIPTS };
 }
 
 export const PUSH_TARGET = '/v2/relay/items';
 
-/** Signed push requests of fresh items. */
-export function pushRequests(work: PushWork): PushRequest[] {
-  const { sender, target, requests, itemsPerRequest, itemBytes, relayPubkey } = work;
+/** Signed push requests of fresh items, as they go over the wire. */
+export function pushRequests(work: PushWork): Buffer[] {
+  const { sender, target, requests, itemsPerRequest, itemBytes, relayPubkey, form } = work;
   const timestamp = String(Date.now());
   return Array.from({ length: requests }, () => {
     const items = Array.from({ length: itemsPerRequest }, () => {
       const id = randomBytes(13).toString('hex');
-      const wire = sealedEnvelope(id, itemBytes).toString('base64');
-      return { kind: 'envelope', item_id: id, targets: [{ host_pubkey: target, wire_b64: wire }] };
+      const wire = sealedEnvelope(id, itemBytes);
+      const sent =
+        form === 'binary'
+          ? { host_pubkey: publicKeyBytes(target), wire }
+          : { host_pubkey: target, wire_b64: wire.toString('base64') };
+      return { kind: 'envelope', item_id: id, targets: [sent] };
     });
-    const body = Buffer.from(JSON.stringify({ items }));
+    const body = form === 'binary' ? packedBytes({ items }) : Buffer.from(JSON.stringify({ items }));
     const fields = { method: 'POST', target: PUSH_TARGET, timestamp, bodyHash: sha256Hex(body) };
-    return { body, timestamp, signature: sender.sign(hopV2Message(fields, relayPubkey)), items: itemsPerRequest };
+    const signature = sender.sign(hopV2Message(fields, relayPubkey));
+    const hop = { 'x-mail-key': sender.publicKey, 'x-mail-ts': timestamp, 'x-mail-sig': signature };
+    return requestBytes('POST', PUSH_TARGET, { ...hop, ...headersOf(form) }, body);
   });
 }
 

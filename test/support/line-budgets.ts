@@ -1,6 +1,6 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
-  bench: 4650,
+  bench: 4690,
   scripts: 8160,
   'src/cli': 610,
   'src/cli/host': 3020,
@@ -64,5 +64,5 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 89940,
   test: 107020,
-  'bench scripts': 12800,
+  'bench scripts': 12840,
 };
