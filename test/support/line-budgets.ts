@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 9260,
   'test/unit/cli': 8850,
   'test/unit/host': 18480,
-  'test/unit/relay': 20120,
+  'test/unit/relay': 20160,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 89940,
-  test: 107020,
+  test: 107060,
   'bench scripts': 12840,
 };

@@ -10,6 +10,7 @@ import { reduce } from '../../../../src/relay/core/reduce.ts';
 import { OverlaidRows } from '../../../../src/relay/engine/open-batch.ts';
 import { writeArchive } from '../../../../src/relay/image/archive.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
+import { imageNow, readSnapshot, writeSnapshot } from '../../../../src/relay/shared-log/snapshot.ts';
 import {
   BatchEffects,
   type DurableLog,
@@ -304,8 +305,15 @@ class NotedLog implements DurableLog {
   async close(): Promise<void> {}
 }
 
+interface OlderLog {
+  store: RelayStore;
+  level: Level;
+  log: NotedLog;
+  add: (...events: RelayEvent[]) => Promise<void>;
+}
+
 /** The view of a log that an older software began. */
-async function olderLog(): Promise<{ level: Level; log: NotedLog; add: (...events: RelayEvent[]) => Promise<void> }> {
+async function olderLog(): Promise<OlderLog> {
   const level = levelAt(join(await temporaryFolder(), 'level'));
   await level.open();
   const log = new NotedLog();
@@ -318,7 +326,7 @@ async function olderLog(): Promise<{ level: Level; log: NotedLog; add: (...event
     await store.append({ entries, changes: rows.changes.changes(), payloads: [] });
   };
   await add({ ...initialised, schemaVersion: 2 });
-  return { level, log, add };
+  return { store, level, log, add };
 }
 
 async function declared(level: Level): Promise<number | undefined> {
@@ -361,6 +369,31 @@ describe('a view of a shared log', () => {
     effects.put(key, (await level.get(key)) ?? Buffer.of());
     effects.put(...schemaMark(2));
     expect(log.effects.at(-1)).toEqual(effects.taken(Buffer.alloc(0)).effects);
+  });
+
+  test('says in its image the schema of the log, which older software fills its view from', async () => {
+    const { store, level, add } = await olderLog();
+    await add(enrolled(bob), enrolled(carol));
+    const image = imageNow(store);
+    const parts = new Map<number, Buffer>();
+    const taken = await writeSnapshot({
+      parts: { put: async (part, body) => void parts.set(part, body), get: async (part) => parts.get(part) },
+      image,
+      mark: { no: 2, lastLsn: store.lastLsn, effects: Buffer.of() },
+      atMs: 1,
+      monotonicMs: () => 0,
+      signal: never,
+    });
+    await image.snapshot.close();
+    expect([taken?.schema, await declared(level)]).toEqual([2, 3]);
+    const { pairs } = await readSnapshot({ get: async (part) => parts.get(part) });
+    const stored = (await collected(pairs)).flat();
+    expect(stored.find(([key]) => key.equals(SCHEMA_KEY))?.[1]).toEqual(Buffer.of(0, 0, 0, 2));
+    expect(stored.filter(([key]) => key[0] === PREFIX.log).map(([key, value]) => [lsnOf(key), isRun(value)])).toEqual([
+      [1, false],
+      [2, false],
+      [3, false],
+    ]);
   });
 
   test('gives an image in which every record is alone, and a view that is filled from it has runs', async () => {
