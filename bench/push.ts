@@ -74,7 +74,8 @@ export async function accepted(connection: Connection, request: Buffer): Promise
 /** The form, or what a host uses in its place where the relay does not list it. */
 export async function formAt({ port, isFloor }: PushTarget, form: Form): Promise<Form> {
   if (isFloor || form === 'JSON') return form;
-  const info = await fetch(`http://127.0.0.1:${port}/v2/relay/info`);
+  // A connection that is kept may be ended while this process signs.
+  const info = await fetch(`http://127.0.0.1:${port}/v2/relay/info`, { headers: { connection: 'close' } });
   const { forms = [], receipts = [] } = (await info.json()) as { forms?: string[]; receipts?: string[] };
   if (form === 'binary' && forms.includes(BINARY_TYPE)) return form;
   return receipts.includes(TREE_RECEIPTS) ? 'tree' : 'JSON';
