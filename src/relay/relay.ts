@@ -24,7 +24,7 @@ import { hostApi, rateLimits } from './serve/host-api.ts';
 import { addressesOf, chooseServer, listenToHosts } from './serve/hosts-listener.ts';
 import { DiskGuard, freeBytesOf } from './jobs/disk-guard.ts';
 import type { Relay, RelayOptions } from './serve/options.ts';
-import { type Jobs, startJobs } from './serve/jobs.ts';
+import { type Jobs, countInThread, startJobs } from './serve/jobs.ts';
 import { startOperator } from './serve/operator.ts';
 import type { RelaySubject } from './operator/relay-state.ts';
 import { refusedIfDamaged } from './store/refused.ts';
@@ -79,6 +79,7 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
           'the rows of a queue are at fault, and it is left as it is: stop the relay, and run poste relay log verify',
         ),
       ...(watch && { observer: watch.observer }),
+      countApart: countInThread(options, store, services),
     };
     const engine = await Engine.start(engineOptions, clock.nowMs());
     services.add('engine', {

@@ -1,12 +1,11 @@
 /** Audits to their end. */
-import type { Progress } from '../../src/relay/replay/finding.ts';
 import { type Rebuilt, rebuild } from '../../src/relay/replay/rebuild.ts';
 import { type VerifyOptions, type VerifyReport, verify } from '../../src/relay/replay/verify.ts';
 import { openOffline } from '../../src/relay/replay/offline.ts';
 import { NOON_MS } from './test-clock.ts';
 
 /** Returns what a generator of progress comes to. */
-export async function resultOf<T>(work: AsyncGenerator<Progress, T>): Promise<T> {
+export async function resultOf<T>(work: AsyncGenerator<unknown, T>): Promise<T> {
   let step = await work.next();
   while (!step.done) step = await work.next();
   return step.value;

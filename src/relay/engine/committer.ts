@@ -17,6 +17,7 @@ import { BrokenQueue, type Decided, type FactSource, type Refusal, queueOf } fro
 import type { LogEntry, RelayEvent } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
 import {
+  type DedupRow,
   LookFirst,
   type QueueRow,
   type RowChange,
@@ -109,6 +110,12 @@ export class Committer implements FactSource {
     const change = this.#pending(table, key);
     if (change) return (change.row ?? undefined) as Tables[T] | undefined;
     return this.#recent.get(table, key, () => this.#store.get(table, key));
+  }
+
+  /** As `RelayStore.known`, before which the row is looked for in what is not durable yet. */
+  known(key: string): DedupRow | undefined {
+    const change = this.#pending('dedup', key);
+    return change ? ((change.row ?? undefined) as DedupRow | undefined) : this.#store.known(key);
   }
 
   hasPayload(row: QueueRow): boolean {

@@ -30,6 +30,7 @@ import {
 } from '../core/decision.ts';
 import { MailUse } from '../core/mail-use.ts';
 import type { EncKeyRow, RotationRow, EnrolmentRow, QueueRow, TargetRow, UsageRow } from '../core/rows.ts';
+import type { DedupCount } from '../store/dedup-counts.ts';
 import type { QueueSlice, FoundRow } from '../store/scan.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { Committer, type StoreFailed, type CommittedBatch } from './committer.ts';
@@ -62,6 +63,8 @@ interface EngineOptions {
   /** Called once for each queue whose rows are at fault. */
   onBrokenQueue?: (fault: QueueFault) => void;
   observer?: EngineObserver;
+  /** See `RelayStore.fillKnownItems`. */
+  countApart?: (() => Promise<DedupCount | undefined>) | undefined;
 }
 
 /** One pull: the rows of a page, in order; their wire bytes are read with `payloads`. */
@@ -144,7 +147,7 @@ export class Engine {
   /** An engine over an opened store. Continues what a crash cut short. */
   static async start(options: EngineOptions, nowMs: number): Promise<Engine> {
     const { store } = options;
-    void store.fillKnownItems();
+    void store.fillKnownItems(options);
     const memory = { directory: new Directory(), admissions: new Admissions() };
     const engine = new Engine(options, memory);
     await engine.#heads.countStored();

@@ -8,7 +8,7 @@
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushItem } from '../core/command.ts';
-import { type PushOutcome, type Refusal, refusal, relayRow } from '../core/decision.ts';
+import { type FactSource, type PushOutcome, type Refusal, refusal, relayRow } from '../core/decision.ts';
 import type { RelayEvent } from '../core/event.ts';
 import {
   CHARGED_PLACES_MAX,
@@ -26,7 +26,7 @@ import type { EngineParts } from './parts.ts';
 import { isRowFault } from './queues.ts';
 import { TimeSlice } from './time-slice.ts';
 import type { ItemId } from '../../protocol/names.ts';
-import { LookFirst, type RowReader, afterLooks, rowKey } from '../core/rows.ts';
+import { LookFirst, type RowReader, type TableName, type Tables, afterLooks, rowKey } from '../core/rows.ts';
 
 export interface Pushed<T> {
   type: 'Pushed';
@@ -38,10 +38,18 @@ export interface Pushed<T> {
 export class Pushes {
   readonly #parts: EngineParts;
   readonly #wide: WideSearch;
+  /** The rows as they stand. Whether an item is known is a question of its own: its row may be gone from the disk. */
+  readonly #rows: FactSource;
 
   constructor(parts: EngineParts) {
+    const { committer } = parts;
     this.#parts = parts;
-    this.#wide = new WideSearch(parts.committer, parts.monotonicMs);
+    this.#rows = {
+      get: <T extends TableName>(table: T, key: string) =>
+        table === 'dedup' ? (committer.known(key) as Tables[T] | undefined) : committer.get(table, key),
+      hasPayload: (row) => committer.hasPayload(row),
+    };
+    this.#wide = new WideSearch(this.#rows, parts.monotonicMs);
   }
 
   /** See `Engine.push`. */
@@ -112,7 +120,7 @@ export class Pushes {
     // The sender may be revoked while its request runs: items pushed by then stay, and the request is refused.
     const sender = directory.get(command.senderPubkey);
     if (sender && sender.revokedAtMs !== null) return refusal('NOT_ENROLLED', 'not enrolled');
-    const facts = pushFacts(command, keys, committer, this.#parts, settings, found);
+    const facts = pushFacts(command, keys, this.#rows, this.#parts, settings, found);
     const decision = decidePush(command, facts, settings);
     committer.admit(decision.events, payloadsOf(command, decision.events));
     return decision.outcome;
@@ -193,7 +201,8 @@ class WideSearch {
     for (const ofTarget of pairs) {
       const places: KnownKeyPair[] = [];
       for (const pair of flatPairs(ofTarget)) {
-        if (this.#rows.get('dedup', rowKey.dedup(...pair, item.itemId))) places.push(pair);
+        const key = rowKey.dedup(...pair, item.itemId);
+        if (await afterLooks(() => this.#rows.get('dedup', key))) places.push(pair);
         if (slice.isOver) await slice.pause();
       }
       found.push(places);

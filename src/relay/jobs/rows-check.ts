@@ -15,7 +15,9 @@ const FIRST_AFTER_MS = 60 * 60_000;
 export const QUIET_SHARE = 0.018;
 
 /** One check under way. */
-export type RowsCheckRun = Pick<ServedCheck, 'done' | 'progress' | 'stop'>;
+export interface RowsCheckRun extends Pick<ServedCheck<'rows'>, 'progress' | 'stop'> {
+  readonly done: Promise<CheckedRows | undefined>;
+}
 
 export interface CheckedAt {
   atMs: number;

@@ -20,6 +20,7 @@ import type { RelayOptions } from './options.ts';
 import type { SnapshotJob } from '../shared-log/snapshot-job.ts';
 import { ServedCheck } from '../replay/served-check.ts';
 import { DamagedRow } from '../store/checksum.ts';
+import type { DedupCount } from '../store/dedup-counts.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { Watch } from '../operator/activity.ts';
 
@@ -122,6 +123,37 @@ export function startBackups({ relay, engine, signer, lostItems }: BackupParts):
   });
 }
 
+/** The share of one processor: five million rows take half a minute. */
+const COUNT_SHARE = 0.5;
+
+/** Returns what counts the dedup rows in a thread; `undefined` in a relay that runs from its sources. */
+export function countInThread(
+  { log }: Pick<RelayOptions, 'log'>,
+  { location }: Pick<RelayStore, 'location'>,
+  services: Services,
+): (() => Promise<DedupCount | undefined>) | undefined {
+  if (!ServedCheck.isToBeHad) return undefined;
+  let counting: ServedCheck<'dedup rows'> | undefined;
+  let isStopped = false;
+  const stop = async (): Promise<void> => {
+    isStopped = true;
+    await counting?.stop();
+  };
+  services.add('count of dedup rows', { stop });
+  return async () => {
+    if (isStopped) return undefined;
+    try {
+      counting = new ServedCheck({ check: 'dedup rows', location, share: COUNT_SHARE });
+      const count = await counting.done;
+      if (count) log.info({ rows: count.rows, busyMs: Math.round(count.busyMs) }, 'the dedup rows were counted');
+      return count;
+    } catch (error) {
+      log.error({ err: error }, 'the dedup rows could not be counted');
+      return undefined;
+    }
+  };
+}
+
 interface RowsCheckParts {
   relay: RelayOptions;
   store: RelayStore;
@@ -134,7 +166,10 @@ interface RowsCheckParts {
 /** Logs what a check finds row by row, as damage. `undefined` in a relay that runs from its sources. */
 export function startRowsCheck({ relay, store, isView, onFound }: RowsCheckParts): RowsCheck | undefined {
   const { clock, timers, log } = relay;
-  const inThread = ServedCheck.isToBeHad ? (share: number) => new ServedCheck(store.location, share) : undefined;
+  const { location } = store;
+  const inThread = ServedCheck.isToBeHad
+    ? (share: number) => new ServedCheck({ check: 'rows', location, share })
+    : undefined;
   const start = relay.startRowsCheck ?? inThread;
   if (!start) return undefined;
   /** The faults that were found before: one that stays begins one epoch, not one each day. */

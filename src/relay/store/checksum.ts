@@ -160,9 +160,10 @@ function rowSort(key: Buffer): string {
   return `${/^[aeiou]/.test(kind) ? 'an' : 'a'} ${kind} row`;
 }
 
-/** As "the target row of SHA256:…". */
+/** As "the target row of SHA256:…"; of one whose key is not known, "the target row that is missing". */
 export function rowName(key: Buffer): string {
   const kind = rowKind(key);
+  if (key.length === 1 && KEY_BYTES[key[0] ?? 0] !== 1) return `the ${kind} row that is missing`;
   if (KEY_BYTES[key[0] ?? 0] !== key.length) return `the ${kind} row under the key ${key.toString('hex')}`;
   switch (key[0]) {
     case PREFIX.expiry:

@@ -37,6 +37,8 @@ export class Encoding {
   readonly growth: Growth;
   readonly records: Buffer[] = [];
   readonly due = new DueEntries();
+  /** The keys of dedup rows that were not there before the batch. */
+  readonly newDedupKeys: Buffer[] = [];
   /** The one that the batch sets. */
   epoch: Epoch | undefined;
 

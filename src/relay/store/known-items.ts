@@ -12,28 +12,31 @@
  * a row is also held under numbers of its names (`pairs`). What is stored does not say the names of a row: of those
  * from before the start it is known which senders have any.
  */
+import { randomBytes } from 'node:crypto';
+import { paceWork } from '../../lib/pace.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import { type KnownKeyPairs, pairsBySender } from '../core/decide-push.ts';
 import type { DedupRow } from '../core/rows.ts';
-import { withoutChecksum } from './checksum.ts';
+import { DamagedRow, withoutChecksum } from './checksum.ts';
+import { type DedupCount, type DedupCounts, countDedupRows, rowsOfSenders } from './dedup-counts.ts';
 import { spread } from './held-pairs.ts';
 import { keyFrom } from './packing.ts';
 import { DEDUP_RUN_BYTES, PREFIX, dueTimeOf, prefixRange } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
-import { decodeRow } from './row-codec.ts';
 import { runsOf } from './scan.ts';
 
-/** 2 MiB; with `ROWS_MAX` entries one key in 200 that is not there may seem to be. */
-const FILTER_BITS_LOG2 = 24;
+/** 4 MiB; with `ROWS_MAX` entries one key in 6,700 that is not there may seem to be. */
+const FILTER_BITS_LOG2 = 25;
 const ROWS_MAX = 1_600_000;
 /**
- * 64 MiB, for 51,200,000 rows from before the start, or a third as many from after it, which have three entries. A row
+ * 128 MiB, for 51,200,000 rows from before the start, or a third as many from after it, which have three entries. A row
  * that changes later, as by a rotation or an expiry, has as many again.
  */
 const FILTERS_MAX = 32;
-/** A dedup key is a hash behind its prefix: each probe is four bytes of it. */
 const PROBES = 7;
+/** More rows than these are counted apart from the event loop. */
+const COUNTED_HERE_MAX = 20_000;
 const PREFIX_BYTES = 1;
 /** In an entry of the index: a key of a host is in front of the hash. */
 const HASH_AT = 32;
@@ -54,21 +57,31 @@ export class KnownItems {
   readonly #earlier = new Set<PublicKey>();
   #earlierUntilMs = 0;
   #state: 'off' | 'filling' | 'complete' = 'off';
+  /** Mixed into every probe, so that nobody can choose an id that seems known. */
+  readonly #word: number;
 
-  /** `rowsMax` of one filter, for tests. */
-  constructor(rowsMax: number = ROWS_MAX) {
+  /** `rowsMax` of one filter, for tests; `word` is random. */
+  constructor(rowsMax: number = ROWS_MAX, word: number = randomBytes(4).readInt32LE()) {
     this.#rowsMax = rowsMax;
+    this.#word = word;
+  }
+
+  /** Says whether it is known of every row that there is. */
+  get isComplete(): boolean {
+    return this.#state === 'complete';
   }
 
   /** Says whether no row is stored under `key`, and none was added. */
   lacks(key: Buffer): boolean {
-    return this.#state === 'complete' && !this.#filters.some(({ bits }) => mayHold(bits, key, PREFIX_BYTES));
+    return (
+      this.#state === 'complete' && !this.#filters.some(({ bits }) => mayHold(bits, key, PREFIX_BYTES, this.#word))
+    );
   }
 
   /** To be called before the row is written. */
   add(key: Buffer, untilMs: number): void {
     const filter = this.#filterFor(untilMs);
-    if (filter) mark(filter.bits, key, PREFIX_BYTES);
+    if (filter) mark(filter.bits, key, PREFIX_BYTES, this.#word);
   }
 
   /** To be called before anybody may ask for the row. */
@@ -77,7 +90,7 @@ export class KnownItems {
     for (const name of [ofSender, spread(ofSender, numberOf(targetPubkey))]) {
       const filter = this.#filterFor(dedupUntilMs);
       if (!filter) return;
-      for (let probe = 0; probe < PROBES; probe++) markBit(filter.bits, namedBit(name, probe));
+      for (let probe = 0; probe < PROBES; probe++) markBit(filter.bits, bitOf(name, probe, this.#word));
     }
   }
 
@@ -101,7 +114,7 @@ export class KnownItems {
   #mayHold(first: number): boolean {
     for (const { bits } of this.#filters) {
       let probe = 0;
-      while (probe < PROBES && hasBit(bits, namedBit(first, probe))) probe++;
+      while (probe < PROBES && hasBit(bits, bitOf(first, probe, this.#word))) probe++;
       if (probe === PROBES) return true;
     }
     return false;
@@ -134,20 +147,23 @@ export class KnownItems {
 
   /**
    * Reads which rows are stored, from the index of when they may be forgotten: it is a third as long as the rows. From
-   * this call on, rows that are written must be added. Resolves when all are known, or when that cannot be told.
+   * this call on, rows that are written must be added. Resolves when all are known, or when that cannot be told:
+   * `onDamaged` is called for an entry that is damaged. The index has more entries than rows where some were extended,
+   * so their number shows one that is gone, without a word from LevelDB, in a store without such rows.
    */
-  async fill(level: Level): Promise<void> {
+  async fill(level: Level, onDamaged: (row: DamagedRow) => void = () => undefined): Promise<void> {
     this.#state = 'filling';
     try {
       const snapshot = level.snapshot();
       try {
         const found = await this.#addStored(level, snapshot);
-        if (found < (await countedRows(level, snapshot))) this.#giveUp();
+        if (found < (await rowsOfSenders(level, snapshot))) this.#giveUp();
       } finally {
         await snapshot.close();
       }
-    } catch {
-      // A damaged entry, or a database that was closed or cannot be read: LevelDB says so when it is asked.
+    } catch (error) {
+      if (error instanceof DamagedRow) onDamaged(error);
+      // Or the database was closed or cannot be read: LevelDB says so when it is asked.
       this.#giveUp();
     }
     if (this.#isFilling) this.#state = 'complete';
@@ -162,7 +178,7 @@ export class KnownItems {
         const names = withoutChecksum(key, value);
         for (let at = HASH_AT; at < names.length; at += DEDUP_RUN_BYTES, found++) {
           const filter = this.#filterFor(untilMs);
-          if (filter) mark(filter.bits, names, at);
+          if (filter) mark(filter.bits, names, at, this.#word);
           this.#earlier.add(keyFrom(names.subarray(at - HASH_AT, at)));
         }
         this.#earlierUntilMs = Math.max(this.#earlierUntilMs, untilMs);
@@ -182,20 +198,44 @@ export class KnownItems {
   }
 }
 
-/**
- * Returns how many rows the senders are said to have. The index has more entries than rows where some were extended, so
- * this finds one that is gone, without a word from LevelDB, in a store without such rows.
- */
-async function countedRows(level: Level, snapshot: LevelSnapshot): Promise<number> {
-  let rows = 0;
-  for await (const run of runsOf(level, prefixRange(PREFIX.sender), { snapshot }))
-    for (const [key, value] of run) rows += decodeRow('sender', key, value).dedupRows;
-  return rows;
+export interface FillOptions {
+  /** Milliseconds that never go back. */
+  monotonicMs: () => number;
+  /** Counts the rows without holding the event loop (`countDedupRows`). */
+  countApart?: (() => Promise<DedupCount | undefined>) | undefined;
 }
 
-function mayHold(bits: Uint8Array, bytes: Buffer, at: number): boolean {
+/** Fills `known`, and then counts the rows of this moment, after record `lsn`; many of them by `countApart`. */
+export async function fillAndCount(
+  level: Level,
+  lsn: number,
+  known: KnownItems,
+  counts: DedupCounts,
+  { onDamaged, monotonicMs, countApart }: FillOptions & { onDamaged: (row: DamagedRow) => void },
+): Promise<void> {
+  const snapshot = level.snapshot();
+  let count: DedupCount | undefined;
+  try {
+    await known.fill(level, onDamaged);
+    if (!countApart || (await rowsOfSenders(level, snapshot)) <= COUNTED_HERE_MAX) {
+      const steps = countDedupRows(level, lsn, snapshot);
+      count = (await paceWork(steps, { share: 1, monotonicMs, rest: () => true }))?.result;
+    }
+  } catch (error) {
+    // Or the database was closed or cannot be read.
+    if (error instanceof DamagedRow) onDamaged(error);
+    return;
+  } finally {
+    await snapshot.close();
+  }
+  count ??= await countApart?.();
+  if (count) counts.counted(count);
+}
+
+/** `at`: where the hash of a key begins, of which each probe is four bytes. */
+function mayHold(bits: Uint8Array, bytes: Buffer, at: number, word: number): boolean {
   for (let probe = 0; probe < PROBES; probe++) {
-    if (!hasBit(bits, bitOf(bytes, at, probe))) return false;
+    if (!hasBit(bits, bitOf(bytes.readUInt32BE(at + 4 * probe), probe, word))) return false;
   }
   return true;
 }
@@ -208,27 +248,19 @@ function markBit(bits: Uint8Array, bit: number): void {
   bits[bit >>> 3] = (bits[bit >>> 3] ?? 0) | (1 << (bit & 7));
 }
 
-function mark(bits: Uint8Array, bytes: Buffer, at: number): void {
+function mark(bits: Uint8Array, bytes: Buffer, at: number, word: number): void {
   for (let probe = 0; probe < PROBES; probe++) {
-    markBit(bits, bitOf(bytes, at, probe));
+    markBit(bits, bitOf(bytes.readUInt32BE(at + 4 * probe), probe, word));
   }
 }
 
-/** FNV-1a. */
+/** FNV-1a. Two rows may have the same number of their names; the other one is asked for in vain. */
 function numberOf(text: string): number {
   let number = 0x811c_9dc5;
   for (let at = 0; at < text.length; at++) number = Math.imul(number ^ text.charCodeAt(at), 0x0100_0193);
   return number;
 }
 
-/**
- * Returns a bit of the number of a row's names: 32 bits, of which two rows may have the same; that row is asked for in
- * vain.
- */
-function namedBit(first: number, probe: number): number {
-  return (probe === 0 ? first : spread(first, probe)) >>> (32 - FILTER_BITS_LOG2);
-}
-
-function bitOf(bytes: Buffer, at: number, probe: number): number {
-  return bytes.readUInt32BE(at + 4 * probe) >>> (32 - FILTER_BITS_LOG2);
+function bitOf(number: number, probe: number, word: number): number {
+  return spread(word + probe, number) >>> (32 - FILTER_BITS_LOG2);
 }

@@ -35,9 +35,11 @@ import {
   type UsageRow,
   rowKey,
 } from '../core/rows.ts';
+import type { DamagedRow } from './checksum.ts';
 import { Collector } from './collect.ts';
 import { PREFIX, SCHEMA_KEY, logKey, payloadKey, rowKeyBytes } from './keys.ts';
-import { KnownItems } from './known-items.ts';
+import { DedupCounts } from './dedup-counts.ts';
+import { type FillOptions, KnownItems, fillAndCount } from './known-items.ts';
 import type { Level } from './level.ts';
 import type { LogTree } from './log-tree.ts';
 import { OldestItem, yieldToEventLoop } from './due.ts';
@@ -66,6 +68,7 @@ export class RelayStore extends StoreReader {
   #failed = false;
   readonly #wires: WireThread | undefined;
   readonly #knownItems = new KnownItems();
+  #dedupCounts: DedupCounts | undefined;
   /** The items that waited in all queues together after the record at `lsn`. */
   #walked: { lsn: number; waiting: UsageRow } | undefined;
   /** The epoch of the last batch that set one, or of the relay row. */
@@ -103,6 +106,18 @@ export class RelayStore extends StoreReader {
     return super.get(table, key);
   }
 
+  /**
+   * The row of an item that may be known. Throws `DamagedRow`, also where it is gone; and `LookFirst` where the disk
+   * must say whether it is.
+   */
+  known(key: string): DedupRow | undefined {
+    const stored = rowKeyBytes('dedup', key);
+    if (this.#knownItems.lacks(stored)) return undefined;
+    const row = super.get('dedup', key);
+    if (!row && this.#knownItems.isComplete) this.#dedupCounts?.assertNew(stored);
+    return row;
+  }
+
   /** To be called before the row is admitted. */
   noteKnown(row: DedupRow): void {
     this.#knownItems.note(row);
@@ -112,9 +127,14 @@ export class RelayStore extends StoreReader {
     return this.#knownItems.pairs(...query);
   }
 
-  /** Reads into memory which dedup rows there are: LevelDB is not asked for new items. Before the first batch. */
-  fillKnownItems(): Promise<void> {
-    return this.#knownItems.fill(this.level);
+  /**
+   * Reads into memory which dedup rows there are, so that LevelDB is not asked for new items, and counts them, so that
+   * one that is gone is noticed; many of them by `countApart`, where it is given. To be called before the first batch.
+   */
+  fillKnownItems(options: FillOptions): Promise<void> {
+    const onDamaged = (row: DamagedRow): void => this.damagedRows.note(row);
+    this.#dedupCounts = new DedupCounts(this.level, { ...options, onDamaged });
+    return fillAndCount(this.level, this.lastLsn, this.#knownItems, this.#dedupCounts, { ...options, onDamaged });
   }
 
   /**
@@ -125,7 +145,7 @@ export class RelayStore extends StoreReader {
   async append(batch: LogBatch, ahead?: Encoding, written: () => void = () => undefined): Promise<void> {
     if (this.#failed) throw new Error('invariant: nothing is appended after a failed write');
     const encoded = await this.#toAppend(batch, ahead);
-    const { writes, shared, effects, firstLsn, records, growth } = encoded;
+    const { writes, shared, effects, firstLsn, records, growth, newDedupKeys } = encoded;
     if (batch.collected) addCollected(shared, batch.collected);
     if (batch.pruned) await this.#addPruned(writes, batch.pruned);
     const { lastLsn } = encoded;
@@ -147,6 +167,7 @@ export class RelayStore extends StoreReader {
     if (this.#appending === newest) this.#appending = undefined;
     this.bounds = { lastLsn, pruned: batch.pruned ?? this.pruned };
     this.tree.grown(growth);
+    for (const key of newDedupKeys) this.#dedupCounts?.added(key, lastLsn);
     this.#noteDurable(batch);
   }
 
@@ -186,6 +207,7 @@ export class RelayStore extends StoreReader {
       growth: this.tree.grow(before?.growth),
     });
     const { writes, shared, firstLsn, records, growth } = encoded;
+    const lastLsn = firstLsn + batch.entries.length - 1;
     // A large batch is handed over in slices; nothing of it changes any more.
     const handed = (): number => records.length + writes.length;
     let nextPause = HANDED_OVER_AT_ONCE;
@@ -196,6 +218,7 @@ export class RelayStore extends StoreReader {
     // First: an item that one batch forgets and accepts anew must be known afterwards.
     for (const key of batch.forgotten ? forgottenKeys(batch.forgotten) : []) {
       shared.del(key);
+      if (key[0] === PREFIX.dedup) this.#dedupCounts?.removed(key, lastLsn);
       if (handed() >= nextPause) await others();
     }
     for (const write of batch.node?.checkpoints ?? []) addCheckpoint(writes, write);
@@ -205,6 +228,7 @@ export class RelayStore extends StoreReader {
       const record = encodeRecord(entry);
       records.push(record);
       growth.add(entry, record);
+      this.#dedupCounts?.lost(entry.event, lastLsn);
       if (entry.event.type === 'CheckpointTaken' && batch.node?.lacksParts?.(entry.event.throughLsn) !== true)
         writes.put(...checkpointMark(entry.event, lsn));
       if (handed() >= nextPause) await others();
@@ -331,6 +355,7 @@ export class RelayStore extends StoreReader {
         return;
       case 'dedup':
         this.#knownItems.add(key, change.row.dedupUntilMs);
+        if (change.row.lsn >= encoded.firstLsn) encoded.newDedupKeys.push(key);
         due.add(PREFIX.dedupUntil, change.row.dedupUntilMs, keyBytes(change.row.senderPubkey), key.subarray(1));
         return;
       default:

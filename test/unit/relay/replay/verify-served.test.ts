@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { TableName } from '../../../../src/relay/core/rows.ts';
+import { countDedupRows } from '../../../../src/relay/store/dedup-counts.ts';
 import { openServed } from '../../../../src/relay/replay/offline.ts';
 import { ServedCheck } from '../../../../src/relay/replay/served-check.ts';
 import { type ServedReport, verifyServed } from '../../../../src/relay/replay/verify.ts';
@@ -157,7 +158,7 @@ describe('the rows of a running relay', () => {
 describe('the thread that checks them', () => {
   test('says what it found and how long it worked, and leaves the database', async () => {
     const relay = await lived();
-    const check = new ServedCheck(relay.store.location, 1, BUNDLED);
+    const check = new ServedCheck({ check: 'rows', location: relay.store.location, share: 1 }, BUNDLED);
     const { busyMs, ...report } = (await check.done)!;
     expect(report).toEqual(await checked(relay));
     expect(busyMs).toBeGreaterThan(0);
@@ -165,17 +166,27 @@ describe('the thread that checks them', () => {
     expect(await checked(relay)).toMatchObject({ found: 0 });
   });
 
+  test('counts the dedup rows at one moment, as the relay itself would', async () => {
+    const relay = await lived();
+    const { location, level, lastLsn } = relay.store;
+    const check = new ServedCheck({ check: 'dedup rows', location, share: 1 }, BUNDLED);
+    const { busyMs: _busyMs, ...count } = (await check.done)!;
+    expect(count).toEqual(await resultOf(countDedupRows(level, lastLsn)));
+    expect(count).toMatchObject({ lsn: lastLsn, rows: count.expected, damagedKeys: [] });
+    expect(count.rows).toBeGreaterThan(0);
+  });
+
   test('ends when it is stopped, while it rests', async () => {
     const relay = await lived();
     // It would rest for hours after its first step.
-    const check = new ServedCheck(relay.store.location, 1e-9, BUNDLED);
+    const check = new ServedCheck({ check: 'rows', location: relay.store.location, share: 1e-9 }, BUNDLED);
     await check.stop();
     expect(await check.done).toBeUndefined();
   });
 
   test('that cannot do its work says so', async () => {
     const relay = await lived();
-    const check = new ServedCheck(join(relay.folder, 'nothing here'), 1, BUNDLED);
+    const check = new ServedCheck({ check: 'rows', location: join(relay.folder, 'nothing here'), share: 1 }, BUNDLED);
     await expect(check.done).rejects.toMatchObject({ code: 'LEVEL_DATABASE_NOT_OPEN' });
     await check.stop();
   });

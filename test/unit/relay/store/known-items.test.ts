@@ -67,6 +67,20 @@ describe('the items that are known in memory', () => {
     await level.close();
   });
 
+  test('attack 8: an id ground so that each part of its key begins as that of a known one is new', async () => {
+    const level = await levelWith([], 0);
+    const known = new KnownItems();
+    await known.fill(level);
+    for (const name of range(100)) known.add(keyOf(name), 10);
+    const ground = range(100).map((name) => {
+      const key = keyOf(name);
+      for (let at = 4; at < key.length; at += 4) key[at]! ^= 0x55;
+      return key;
+    });
+    expect(ground.filter((key) => !known.lacks(key))).toEqual([]);
+    await level.close();
+  });
+
   test('a filter goes when all of its rows may be forgotten, and not a moment before', async () => {
     const level = await levelWith(range(10), 100);
     const known = new KnownItems(10);
