@@ -189,6 +189,16 @@ export interface QueueRow {
   /** The place at which the wire bytes were stored: a rotation moves the row and leaves the bytes. */
   payloadTarget: PublicKey;
   payloadSeq: number;
+  /**
+   * The last seq of the run in which the wire bytes lie (store/item-run.ts); absent where they lie alone, and where
+   * that is not known: of no row that was read. No part of what the row says.
+   */
+  payloadBound?: number;
+}
+
+/** Says whether a rotation moved the row: its wire bytes lie at another place. */
+export function isMoved({ targetPubkey, seq, payloadTarget, payloadSeq }: QueueRow): boolean {
+  return payloadTarget !== targetPubkey || payloadSeq !== seq;
 }
 
 /** That (sender, item, target) is known. */

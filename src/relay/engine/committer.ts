@@ -282,7 +282,9 @@ export class Committer implements FactSource {
     batch.collected = await this.#store.collector.nextSlice();
     const ahead = await encoded;
     await new Promise<void>((resolve) => {
-      const durable = this.#store.append(batch, ahead, resolve);
+      // A collector that found nothing to do now leaves an empty batch.
+      const isNothing = batch.isEmpty && !batch.collected;
+      const durable = isNothing ? Promise.resolve() : this.#store.append(batch, ahead, resolve);
       this.#isAppending = true;
       this.#encodeAhead();
       this.#confirmed = this.#confirm(batch, durable, this.#confirmed, startedMs).then(resolve);

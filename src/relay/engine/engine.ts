@@ -282,6 +282,7 @@ export class Engine {
   }
 
   async heartbeat(nowMs: number): Promise<void> {
+    this.#store.collector.wake(this.#monotonicMs());
     this.#committer.add({ heartbeatMs: nowMs });
     await this.#committer.durable();
   }

@@ -139,8 +139,8 @@ export interface RepairedItem {
   wire: Buffer;
 }
 
-export function repairedPayload({ row: { payloadTarget, payloadSeq }, wire }: RepairedItem): Payload {
-  return { targetPubkey: payloadTarget, seq: payloadSeq, wire };
+export function repairedPayload({ row: { payloadTarget, payloadSeq, payloadBound }, wire }: RepairedItem): Payload {
+  return { targetPubkey: payloadTarget, seq: payloadSeq, bound: payloadBound, wire };
 }
 
 interface Copies {

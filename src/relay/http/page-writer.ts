@@ -1,9 +1,9 @@
 /**
- * Writes large pages in slices: each is read, checked against its hashes, encoded and sent before the next is read.
+ * Writes large pages in slices: each is read, checked, encoded and sent before the next is read.
  *
  * The rows of a page are chosen by `Engine.page`. A page of 8 MiB holds about one slice in memory instead of several
  * copies of itself, the loop is free between slices, and a slow reader holds no snapshot of the store. A payload that
- * does not match its hash is never served: the page ends before it, and the loss is reported. A page whose host loses
+ * is not what was stored is never served: the page ends before it, and the loss is reported. A page whose host loses
  * its enrolment is cut. Items are encoded straight into one buffer of their exact size: building a string first costs
  * half of all the time that a page takes. A thread of the store does so where it runs, and in memory that is used
  * again.
@@ -139,7 +139,7 @@ export class PageWriter {
     let isCut = false;
     for (const [position, row] of rows.entries()) {
       const wire = found[position];
-      if (hasHash(wire, row.wireHash)) {
+      if (wire && isWhole(row, wire)) {
         whole.push(row);
         wires.push(wire);
       } else if (row.seq > engine.head(row.targetPubkey).ackedThrough) {
@@ -163,6 +163,11 @@ export class PageWriter {
     if (encoded) encoder.wrote?.();
     return encoded;
   }
+}
+
+/** Wire bytes of a run were compared with their checksum when they were read; others are with their hash. */
+function isWhole({ payloadBound, wireHash }: QueueRow, wire: Buffer): boolean {
+  return payloadBound !== undefined || hasHash(wire, wireHash);
 }
 
 interface Slice {

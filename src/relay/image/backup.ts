@@ -18,7 +18,8 @@ import type { Pair } from '../../lib/pair-block.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, EpochText, PublicKeyText, Time } from '../../protocol/shapes.ts';
 import { CHECKSUM_SCHEMA, mayBeOfSchemaOne, isRowKey, withChecksum } from '../store/checksum.ts';
-import { firstKeyOf, PREFIX, seqOf } from '../store/keys.ts';
+import { seqsIn } from '../store/item-run.ts';
+import { firstKeyOf, PREFIX } from '../store/keys.ts';
 import { type Level, type LevelSharing, type LevelSnapshot, levelAt, makeLevelFolder } from '../store/level.ts';
 import { SCHEMA_VERSION } from '../store/marks.ts';
 import { readableRow, runsOf } from '../store/scan.ts';
@@ -242,7 +243,8 @@ class ItemTally {
         const row = readableRow('target', key, value);
         if (row) this.#ackedThrough.set(firstKeyOf(key), row.ackedThrough);
       } else if (key[0] === PREFIX.queue) {
-        if (seqOf(key) > (this.#ackedThrough.get(firstKeyOf(key)) ?? 0)) this.items++;
+        const acked = this.#ackedThrough.get(firstKeyOf(key)) ?? 0;
+        for (const seq of seqsIn([key, value])) if (seq > acked) this.items++;
       }
     }
   }

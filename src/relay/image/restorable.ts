@@ -8,7 +8,8 @@ import { leafHash } from '../../protocol/merkle.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { ReplacedStore } from '../core/decide-restore.ts';
 import type { RelayRow } from '../core/rows.ts';
-import { CHECKSUM_SCHEMA, MARK_PREFIXES, ROW_PREFIXES, verifiedBytes } from '../store/checksum.ts';
+import { CHECKSUM_SCHEMA, MARK_PREFIXES, ROW_PREFIXES } from '../store/checksum.ts';
+import { isWholeRow } from '../store/item-run.ts';
 import { damageIn, StoreRefused, openLevel } from '../store/refused.ts';
 import { prefixRange } from '../store/keys.ts';
 import { type Level, LEVEL_FOLDER, repairLevel } from '../store/level.ts';
@@ -48,7 +49,7 @@ async function holdsUnreadable(level: Level): Promise<boolean> {
   for (const prefix of ROW_PREFIXES) {
     if (MARK_PREFIXES.has(prefix)) continue;
     for await (const run of runsOf(level, prefixRange(prefix)))
-      if (run.some(([key, value]) => !verifiedBytes(key, value))) return true;
+      if (run.some(([key, value]) => !isWholeRow(key, value))) return true;
   }
   return false;
 }

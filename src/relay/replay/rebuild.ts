@@ -15,6 +15,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hasHash } from '../../protocol/encodings.ts';
 import { BulkDatabase, MEMORY_BYTES, openScratch } from '../store/scratch.ts';
+import { wiresAt } from '../store/queue-runs.ts';
 import {
   CHECKPOINT_PREFIXES,
   KEY_BYTES,
@@ -346,8 +347,10 @@ async function withWires(
   level: Level,
   items: readonly WaitingItem[],
 ): Promise<(WaitingItem & { wire: Buffer | undefined })[]> {
-  const keys = items.map(({ wireKey }) => wireKey);
-  const wires = await level.getMany(keys, { fillCache: false });
+  const wires = await wiresAt(
+    level,
+    items.map(({ wireKey }) => wireKey),
+  );
   return items.map((item, at) => ({ wire: wires[at], ...item }));
 }
 

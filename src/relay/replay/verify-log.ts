@@ -7,6 +7,7 @@
 import { byFingerprint, describeEvent } from '../core/describe-event.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { Pair } from '../../lib/pair-block.ts';
+import { readableRowsOf } from '../store/item-run.ts';
 import { PREFIX, logKey, lsnOf, prefixRange } from '../store/keys.ts';
 import { DamagedRecord, decodeRecord, guessEvent } from '../store/record.ts';
 import { type StoredRecord, recordsIn } from '../store/record-run.ts';
@@ -155,10 +156,9 @@ async function acceptedAt({ level }: OfflineStore, lsns: ReadonlySet<number>): P
   const items = new Map<number, string[]>();
   const found = new Set<string>();
   for await (const run of runsOf(level, prefixRange(PREFIX.queue))) {
-    for (const [key, value] of run) {
-      const row = readableRow('queue', key, value);
-      const lsn = row && lsnOfHash.get(row.wireHash);
-      if (!row || lsn === undefined) continue;
+    for (const row of run.flatMap((pair) => readableRowsOf(pair) ?? [])) {
+      const lsn = lsnOfHash.get(row.wireHash);
+      if (lsn === undefined) continue;
       found.add(row.wireHash);
       const [sender, target] = [displayFingerprint(row.senderPubkey), displayFingerprint(row.targetPubkey)];
       push(items, lsn, `${row.kind} ${row.itemId} of ${sender}, which waits for ${target} at seq ${row.seq}`);

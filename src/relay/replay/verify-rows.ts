@@ -10,6 +10,7 @@ import { displayFingerprint } from '../../protocol/public-key.ts';
 import { rowKey, type TableName, type Tables } from '../core/rows.ts';
 import { MARK_PREFIXES, ROW_AT, ROW_PREFIXES, rowKind, rowName, rowOwner, verifiedBytes } from '../store/checksum.ts';
 import { areSame } from '../store/held-pairs.ts';
+import { isWholeRow, rowPairs } from '../store/item-run.ts';
 import { PREFIX } from '../store/keys.ts';
 import { rowOf } from '../store/row-codec.ts';
 import { readableRow } from '../store/scan.ts';
@@ -17,7 +18,7 @@ import { FINDINGS_LISTED_MAX, type Findings, type Progress } from './finding.ts'
 import type { OfflineStore } from './offline.ts';
 import { readEntries } from './records.ts';
 import { type ReplayedRows, keptUntilMs, rowBytes } from './replay.ts';
-import { type Judge, type Verification, compareWalks } from './verification.ts';
+import { type Judge, type StoredWalk, type Verification, compareWalks } from './verification.ts';
 
 const ADVICE = 'poste relay log rebuild makes it anew from the log';
 
@@ -33,16 +34,24 @@ export async function* verifyRows(verification: Verification): AsyncGenerator<Pr
       differences.push({ table, key, stored, byLog: byLog && rowBytes(key, byLog) });
     else untold++;
   };
-  const rows = yield* compareWalks(verification, 'rows', replayed.prefixes, judge, (range) => replayed.runs(range));
+  const eachAlone = { ...verification, walk: loneRows(verification.walk) };
+  const rows = yield* compareWalks(eachAlone, 'rows', replayed.prefixes, judge, (range) => replayed.runs(range));
   await addFindings(offline, differences, untold, findings);
   counted.rows = rows;
+}
+
+/** The same walk, with every row of a queue as if it lay alone. */
+function loneRows(walk: StoredWalk): StoredWalk {
+  return async function* lone(range) {
+    for await (const run of walk(range)) yield run[0]?.[0][0] === PREFIX.queue ? run.flatMap(rowPairs) : run;
+  };
 }
 
 /** Verifies the checksums of rows and due entries, where there is no replay to compare them with. */
 export async function* verifyChecksums(verification: Verification): AsyncGenerator<Progress, void> {
   const { findings, counted } = verification;
   const judge: Judge = (key, stored) => {
-    if (stored && verifiedBytes(key, stored)) return;
+    if (stored && isWholeRow(key, stored)) return;
     findings.add('ROW_DAMAGED', `${rowName(key)} does not match its checksum`, { key: key.toString('hex') });
   };
   // Marks are judged with the store as a whole, whatever its log says.

@@ -2,13 +2,21 @@
 import { hash } from 'node:crypto';
 import type { Pair } from '../../lib/pair-block.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
-import type { QueueRow } from '../core/rows.ts';
-import { KEY_BYTES, PAYLOAD_NAMES, PREFIX, firstKeyOf, payloadKey, prefixRange, seqOf } from '../store/keys.ts';
+import { type QueueRow, isMoved } from '../core/rows.ts';
+import {
+  BOUND_BYTES,
+  decodeRowRun,
+  isRun,
+  keyAt,
+  placedWires,
+  readableRowsOf,
+  wirePlaceOf,
+} from '../store/item-run.ts';
+import { KEY_BYTES, PAYLOAD_NAMES, PREFIX, firstKeyOf, prefixRange, seqOf } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { namesAnother } from '../store/row-codec.ts';
-import { ackedThroughs, readableRow, runsOf } from '../store/scan.ts';
+import { ackedThroughs, runsOf } from '../store/scan.ts';
 import type { ScratchPairs } from '../store/scratch.ts';
-import { isMoved } from '../store/wire-check.ts';
 import type { Findings, Progress } from './finding.ts';
 import { type Verification, isOfStore } from './verification.ts';
 import { joinWalks } from './walks.ts';
@@ -35,9 +43,10 @@ async function* verifyPayloads(
   const acked = await ackedThroughs(level);
   const moved = yield* movedNames(level, acked, scratch);
   const unmoved = unmovedNames(level, acked);
-  const payloads = runsOf(level, prefixRange(PREFIX.payload));
-  for await (const run of joinWalks(moved ? mergeMoved(unmoved, moved) : unmoved, payloads)) {
-    for (const { key, left: name, right: wire } of run) {
+  const wires = mapRuns(runsOf(level, prefixRange(PREFIX.payload)), placedWires);
+  for await (const run of joinWalks(moved ? mergeMoved(unmoved, moved) : unmoved, wires)) {
+    for (const { key: place, left: name, right: wire } of run) {
+      const key = place.subarray(0, -BOUND_BYTES);
       if (wire) {
         audit.bytes += 1 + key.length + wire.length;
         audit.payloads++;
@@ -52,16 +61,17 @@ async function* verifyPayloads(
 type Acked = Awaited<ReturnType<typeof ackedThroughs>>;
 
 /**
- * Under the key of a payload: whether the row that names it waits u8, wire hash, key of the row without its prefix. Of
- * rows in their own order, which is that of the payloads but for what a rotation moved.
+ * Under the key of a payload and the bound of its run: whether the row that names it waits u8, wire hash, key of the
+ * row without its prefix, bound of the run of the row. Of rows in their own order, which is that of the payloads but
+ * for what a rotation moved.
  */
-async function* unmovedNames(level: Level, acked: Acked): AsyncGenerator<Pair[]> {
-  for await (const run of runsOf(level, prefixRange(PREFIX.queue))) {
-    yield run.flatMap(([key, value]) => {
-      const row = queueRow(key, value);
-      return row && !isMoved(row) ? [nameOf(key, row, acked)] : [];
-    });
-  }
+function unmovedNames(level: Level, acked: Acked): AsyncGenerator<Pair[]> {
+  const rows = runsOf(level, prefixRange(PREFIX.queue));
+  return mapRuns(rows, (pair) => namesIn(pair, acked, (row) => !isMoved(row)));
+}
+
+async function* mapRuns(runs: AsyncIterable<Pair[]>, pairsOf: (pair: Pair) => Pair[]): AsyncGenerator<Pair[]> {
+  for await (const run of runs) yield run.flatMap(pairsOf);
 }
 
 /** Those of moved rows, in a scratch, which sorts them; `undefined` where no row was moved. */
@@ -72,21 +82,18 @@ async function* movedNames(
 ): AsyncGenerator<Progress, AsyncGenerator<Pair[]> | undefined> {
   let isAnyMoved = false;
   for await (const run of runsOf(level, prefixRange(PREFIX.queue))) {
-    for (const [key, value] of run) {
-      const row = namesAnother(value) ? queueRow(key, value) : undefined;
-      if (!row || !isMoved(row)) continue;
-      const [payload, name] = nameOf(key, row, acked);
-      scratch.put(withPrefix(PAYLOAD_NAMES, payload), name);
-      isAnyMoved = true;
+    for (const pair of run) {
+      if (!mayBeMoved(pair)) continue;
+      for (const [payload, name] of namesIn(pair, acked, isMoved)) {
+        scratch.put(withPrefix(PAYLOAD_NAMES, payload), name);
+        isAnyMoved = true;
+      }
       if (scratch.isFull) await scratch.spill();
     }
     yield { stage: 'payloads', done: 0, of: undefined };
   }
-  return isAnyMoved ? renameAll(scratch.runs(prefixRange(PAYLOAD_NAMES))) : undefined;
-}
-
-async function* renameAll(runs: AsyncIterable<readonly Pair[]>): AsyncGenerator<Pair[]> {
-  for await (const run of runs) yield run.map(([key, value]): Pair => [withPrefix(PREFIX.payload, key), value]);
+  const names = (): AsyncGenerator<Pair[]> => scratch.runs(prefixRange(PAYLOAD_NAMES));
+  return isAnyMoved ? mapRuns(names(), ([key, name]) => [[withPrefix(PREFIX.payload, key), name]]) : undefined;
 }
 
 /** A payload that rows of both kinds name belongs to the moved one, which came later. */
@@ -98,17 +105,24 @@ async function* mergeMoved(
     yield run.map(({ key, left, right }): Pair => [key, (right ?? left) as Buffer]);
 }
 
-/** A row that cannot be read differs from the replay. */
-function queueRow(key: Buffer, value: Buffer): QueueRow | undefined {
-  return key.length === KEY_BYTES[PREFIX.queue] ? readableRow('queue', key, value) : undefined;
+function mayBeMoved([key, value]: Pair): boolean {
+  return isRun(value) ? decodeRowRun(key, value)?.isMoved === true : namesAnother(value);
+}
+
+/** Rows that cannot be read differ from the replay. */
+function namesIn(pair: Pair, acked: Acked, isWanted: (row: QueueRow) => boolean): Pair[] {
+  if (pair[0].length !== KEY_BYTES[PREFIX.queue]) return [];
+  const rows = readableRowsOf(pair) ?? [];
+  return rows.filter(isWanted).map((row) => nameOf(pair[0], row, acked));
 }
 
 function nameOf(key: Buffer, row: QueueRow, acked: Acked): Pair {
-  const name = Buffer.allocUnsafe(HASH_BYTES + key.length);
+  const name = Buffer.allocUnsafe(HASH_BYTES + key.length + BOUND_BYTES);
   name[0] = row.seq > (acked.get(row.targetPubkey) ?? 0) ? 1 : 0;
   name.write(row.wireHash, 1, 'hex');
-  name.set(key.subarray(1), 1 + HASH_BYTES);
-  return [payloadKey(row.payloadTarget, row.payloadSeq), name];
+  name.set(keyAt(key, row.seq).subarray(1), 1 + HASH_BYTES);
+  name.set(key.subarray(-BOUND_BYTES), HASH_BYTES + key.length);
+  return [wirePlaceOf(row), name];
 }
 
 function judge(
@@ -146,8 +160,10 @@ function hasNamedHash(wire: Buffer, name: Buffer): boolean {
 
 /** The item whose queue row names the payload. */
 function nameItem(level: Level, name: Buffer): string {
-  const key = withPrefix(PREFIX.queue, Buffer.concat([Buffer.of(0), name.subarray(1 + HASH_BYTES)]));
-  const row: QueueRow | undefined = readableRow('queue', key, level.getSync(key) as Buffer);
+  const key = withPrefix(PREFIX.queue, Buffer.concat([Buffer.of(0), name.subarray(1 + HASH_BYTES, -BOUND_BYTES)]));
+  const run = Buffer.concat([key.subarray(0, -BOUND_BYTES), name.subarray(-BOUND_BYTES)]);
+  const rows = readableRowsOf([run, level.getSync(run) as Buffer]);
+  const row = rows?.find(({ seq }) => seq === seqOf(key));
   const place = `${displayFingerprint(firstKeyOf(key))} at seq ${seqOf(key)}`;
   return row ? `${row.kind} ${row.itemId} of ${displayFingerprint(row.senderPubkey)} for ${place}` : place;
 }

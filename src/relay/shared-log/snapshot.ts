@@ -14,6 +14,7 @@ import { crc32 } from 'node:zlib';
 import { type Pair, packedBlocks, unpackedBlock } from '../../lib/pair-block.ts';
 import type { StopSignal } from '../../lib/periodic-task.ts';
 import { TimeSlice } from '../engine/time-slice.ts';
+import { rowPairs } from '../store/item-run.ts';
 import { PREFIX, REPLAYED_TABLES, logKey, prefixRange } from '../store/keys.ts';
 import { type Layout, asIs, hash, pack, tuple, unpackArray } from '../store/packing.ts';
 import type { RelayStore } from '../store/relay-store.ts';
@@ -59,10 +60,12 @@ async function* imagePairs({ snapshot, keptFromLsn }: StoreImage): AsyncGenerato
   const reading = { snapshot: handle, ...TURN };
   for (const prefix of PREFIXES) {
     if (prefix === PREFIX.schema) yield [schemaMark(relay.schemaVersion)];
-    else if (prefix !== PREFIX.log) yield* runsOf(level, prefixRange(prefix), reading);
-    else
+    else if (prefix === PREFIX.log)
       for await (const run of recordRuns(level, keptFromLsn, lsn, reading))
         yield run.map(([at, record]): Pair => [logKey(at), record]);
+    else
+      for await (const run of runsOf(level, prefixRange(prefix), reading))
+        yield prefix === PREFIX.queue ? run.flatMap(rowPairs) : run;
   }
 }
 

@@ -2,19 +2,30 @@
  * Gives back the space of acked items, a slice at a time.
  *
  * An ack moves `ackedThrough` and nothing else, so that it costs the same for one item and for ten thousand. The rows
- * it left behind and their wire bytes are deleted here, beside other commits. How far a queue
- * is collected is stored with each slice, so that no scan begins among the tombstones of earlier ones.
+ * it left behind and their wire bytes are deleted here, beside other commits. How far a queue is collected is stored
+ * with each slice, so that no scan begins among the tombstones of earlier ones.
+ *
+ * Whole runs go at once. A run that an ack cut is written anew without its acked rows when these have half of its bytes
+ * or more, so that all rewrites of a run together write less than twice the run; or when its queue was not acked for
+ * ten minutes. Until then it waits here, and the mark of the queue stands before it.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { PREFIX, collectedKey, firstKeyOf, prefixRange, queueKey, seqOf } from './keys.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import type { Level } from './level.ts';
 import { verifiedBytes, withChecksum } from './checksum.ts';
-import { readableRow, runsOf } from './scan.ts';
+import { readableRowsOf } from './item-run.ts';
+import { runsOf } from './scan.ts';
 import type { QueueRow, RowChange } from '../core/rows.ts';
 
+/** Rows of a slice, about: it ends with a run. */
 export const COLLECTED_ROWS_MAX = 500;
-const SLICE_BYTES = 1 << 20;
+/** Rows that are read together, about: some runs. */
+const READ_BYTES = 64 << 10;
+/** Runs that are read together; a row alone is one. */
+const RUNS_AT_ONCE = 128;
+const ROW_BYTES = 124;
+export const CUT_RUN_WAITS_MS = 10 * 60_000;
 
 export interface CollectedSlice {
   targetPubkey: PublicKey;
@@ -27,6 +38,8 @@ export interface CollectedSlice {
    * collected.
    */
   bytes?: number;
+  /** The stored pairs with these rows, as they were read; of this node alone. */
+  pairs?: Pair[];
 }
 
 export class Collector {
@@ -34,6 +47,10 @@ export class Collector {
   /** The seq through which each queue may be collected, for queues that are not yet. */
   readonly #pending = new Map<PublicKey, number>();
   readonly #collected = new Map<PublicKey, number>();
+  /** The queues whose next run is cut by their ack, and since when they were seen to wait. */
+  readonly #cut = new Map<PublicKey, { ackedThrough: number; sinceMs: number | undefined }>();
+  /** Those that have waited long enough. */
+  readonly #due = new Set<PublicKey>();
   /** Says whether a queue without a number above has no mark. */
   #hasMarks = false;
   #collectedBytes = 0;
@@ -65,7 +82,20 @@ export class Collector {
 
   /** To be called when it is durable that the rows of `target` up to `ackedThrough` are acked. */
   note(target: PublicKey, ackedThrough: number): void {
-    if (ackedThrough > this.#collectedThrough(target)) this.#pending.set(target, ackedThrough);
+    if (ackedThrough <= this.#collectedThrough(target) || this.#cut.get(target)?.ackedThrough === ackedThrough) return;
+    this.#cut.delete(target);
+    this.#pending.set(target, ackedThrough);
+  }
+
+  /** To be called now and then, with milliseconds that never go back: runs that waited long enough are collected. */
+  wake(monotonicMs: number): void {
+    for (const [target, cut] of this.#cut) {
+      cut.sinceMs ??= monotonicMs;
+      if (monotonicMs - cut.sinceMs < CUT_RUN_WAITS_MS) continue;
+      this.#cut.delete(target);
+      this.#due.add(target);
+      this.#pending.set(target, cut.ackedThrough);
+    }
   }
 
   /** Notes the acks of a batch. No sooner: a page would lack rows that went before their ack was published. */
@@ -76,28 +106,38 @@ export class Collector {
 
   /** The next slice, to be deleted in one batch, and reported to `committed` before the slice after it is asked for. */
   async nextSlice(): Promise<CollectedSlice | undefined> {
-    const next = this.#pending.entries().next();
-    if (next.done) return undefined;
-    const [targetPubkey, ackedThrough] = next.value;
-    const range = {
-      gt: queueKey(targetPubkey, this.#collectedThrough(targetPubkey)),
-      lte: queueKey(targetPubkey, ackedThrough),
-      limit: COLLECTED_ROWS_MAX,
-    };
-    const items: CollectedSlice['items'] = [];
-    let bytes = 0;
-    for await (const run of runsOf(this.#level, range, { pairs: COLLECTED_ROWS_MAX, bytes: SLICE_BYTES })) {
-      for (const [key, value] of run) {
-        // A row that cannot be read was acked like the others; its bytes are where it was accepted, as a rule.
-        const row = readableRow('queue', key, value);
-        const seq = seqOf(key);
-        bytes += row?.bytes ?? 0;
-        items.push({ seq, payloadTarget: row?.payloadTarget ?? targetPubkey, payloadSeq: row?.payloadSeq ?? seq });
+    for (const [target, ackedThrough] of this.#pending) {
+      const slice = await this.#sliceOf(target, ackedThrough);
+      if (slice.through > this.#collectedThrough(target)) return slice;
+      this.#pending.delete(target);
+    }
+    return undefined;
+  }
+
+  async #sliceOf(targetPubkey: PublicKey, ackedThrough: number): Promise<CollectedSlice> {
+    const slice = { targetPubkey, items: [] as CollectedSlice['items'], bytes: 0, pairs: [] as Pair[] };
+    let through = this.#collectedThrough(targetPubkey);
+    const range = { gt: queueKey(targetPubkey, through), lte: queueKey(targetPubkey, Number.MAX_SAFE_INTEGER) };
+    const reading = { pairs: RUNS_AT_ONCE, bytes: READ_BYTES };
+    for await (const pairs of runsOf(this.#level, range, reading)) {
+      for (const pair of pairs) {
+        const bound = seqOf(pair[0]);
+        const rows = readableRowsOf(pair);
+        const acked = rows?.filter(({ seq }) => seq <= ackedThrough);
+        if (bound > ackedThrough && !acked?.length) return { ...slice, through: ackedThrough };
+        if (bound > ackedThrough && !this.#due.has(targetPubkey) && !isHalf(acked ?? [], rows ?? [])) {
+          this.#cut.set(targetPubkey, { ackedThrough, sinceMs: undefined });
+          return { ...slice, through };
+        }
+        // Rows that cannot be read were acked like the others; the bytes are where they were accepted, as a rule.
+        slice.items.push(...(acked ?? [{ seq: bound, payloadTarget: targetPubkey, payloadSeq: bound }]));
+        for (const { bytes } of acked ?? []) slice.bytes += bytes;
+        slice.pairs.push(pair);
+        through = Math.min(bound, ackedThrough);
+        if (slice.items.length >= COLLECTED_ROWS_MAX || through === ackedThrough) return { ...slice, through };
       }
     }
-    const last = items.at(-1);
-    const through = last && items.length === COLLECTED_ROWS_MAX ? last.seq : ackedThrough;
-    return { targetPubkey, items, through, bytes };
+    return { ...slice, through: ackedThrough };
   }
 
   /** To be called once the database shows the rows of a slice no more. */
@@ -107,7 +147,8 @@ export class Collector {
     const ackedThrough = this.#pending.get(targetPubkey) ?? 0;
     // Queues take turns: one with more to collect goes to the end of the line.
     this.#pending.delete(targetPubkey);
-    if (ackedThrough > through) this.#pending.set(targetPubkey, ackedThrough);
+    if (ackedThrough <= through) this.#due.delete(targetPubkey);
+    else if (this.#cut.get(targetPubkey)?.ackedThrough !== ackedThrough) this.#pending.set(targetPubkey, ackedThrough);
   }
 
   #collectedThrough(target: PublicKey): number {
@@ -119,6 +160,16 @@ export class Collector {
     this.#collected.set(target, through);
     return through;
   }
+}
+
+/** Says whether the acked rows of a run have half of its bytes. */
+function isHalf(acked: readonly QueueRow[], rows: readonly QueueRow[]): boolean {
+  return 2 * bytesOf(acked) >= bytesOf(rows);
+}
+
+/** About: a row has some hundred bytes besides its wire bytes. */
+function bytesOf(rows: readonly QueueRow[]): number {
+  return rows.reduce((sum, { bytes }) => sum + bytes + ROW_BYTES, 0);
 }
 
 /** A damaged mark is ignored: the next slice begins at the start of the queue, and writes the mark anew. */

@@ -18,11 +18,10 @@ import {
   dueLsnOf,
   dueTimeOf,
   prefixRange,
-  queueKey,
 } from './keys.ts';
 import type { Level } from './level.ts';
 import { decodeRow } from './row-codec.ts';
-import { readableRow, runsOf, type DamagedRows } from './scan.ts';
+import { runsOf, type DamagedRows } from './scan.ts';
 
 /** Dedup rows that are looked up before other work gets its turn. */
 const DEDUP_ROWS_AT_ONCE = 500;
@@ -207,13 +206,16 @@ interface Place {
  */
 export class OldestItem {
   readonly #level: Level;
+  readonly #read: (target: PublicKey, seq: number) => Promise<QueueRow | undefined>;
   /** Everything before it is gone. */
   #place: Place = { key: prefixRange(PREFIX.expiry).gte, at: 0 };
   /** The earliest time that was added while a search was under way. */
   #addedMs = Number.POSITIVE_INFINITY;
 
-  constructor(level: Level) {
+  /** `read`: the row of an item; `undefined` when it is gone or cannot be read. */
+  constructor(level: Level, read: (target: PublicKey, seq: number) => Promise<QueueRow | undefined>) {
     this.#level = level;
+    this.#read = read;
   }
 
   /** To be called when an item that expires then is durable. */
@@ -233,7 +235,7 @@ export class OldestItem {
           const start = key.equals(this.#place.key) ? this.#place.at : 0;
           for (let at = start; at < runs.length; at += EXPIRY_RUN_BYTES) {
             this.#place = { key, at };
-            const row = this.#waiting(runs.subarray(at, at + EXPIRY_RUN_BYTES), isGone);
+            const row = await this.#waiting(runs.subarray(at, at + EXPIRY_RUN_BYTES), isGone);
             if (row) return row;
             if (!pauses.isOver) continue;
             await pauses.pause();
@@ -248,13 +250,10 @@ export class OldestItem {
     }
   }
 
-  #waiting(run: Buffer, isGone: IsGone): QueueRow | undefined {
+  #waiting(run: Buffer, isGone: IsGone): Promise<QueueRow | undefined> | undefined {
     const target = publicKeyFromBytes(run.subarray(0, 32));
     const seq = Number(run.readBigUInt64BE(32));
-    if (isGone(target, seq)) return undefined;
-    const key = queueKey(target, seq);
-    const value = this.#level.getSync(key, { fillCache: false });
-    return value && readableRow('queue', key, value);
+    return isGone(target, seq) ? undefined : this.#read(target, seq);
   }
 
   /** To what was added before the place: items are added behind it, unless the clock was set back. */

@@ -25,6 +25,8 @@ export interface Payload {
   targetPubkey: PublicKey;
   seq: number;
   wire: Buffer;
+  /** Of bytes that are put back: the run in which they lay (`QueueRow.payloadBound`). */
+  bound?: number | undefined;
 }
 
 /**

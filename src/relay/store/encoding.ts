@@ -16,6 +16,7 @@ import {
 } from './keys.ts';
 import type { Level } from './level.ts';
 import type { Growth } from './log-tree.ts';
+import { RunEdits } from './run-edits.ts';
 import { checkpointPart } from './row-checkpoints.ts';
 import { encodeRow } from './row-codec.ts';
 
@@ -39,6 +40,8 @@ export class Encoding {
   readonly due = new DueEntries();
   /** The keys of dedup rows that were not there before the batch. */
   readonly newDedupKeys: Buffer[] = [];
+  /** What it does to runs that are stored: added when the database shows every batch before. */
+  readonly edits = new RunEdits();
   /** The one that the batch sets. */
   epoch: Epoch | undefined;
 
@@ -89,10 +92,12 @@ export function addHeartbeat(writes: LevelBatch, atMs: number): void {
   writes.put(key, encodeRow('heartbeat', key, { atMs }));
 }
 
-export function addCollected(writes: BatchWrites, { targetPubkey, items, through }: CollectedSlice): void {
-  for (const { seq, payloadTarget, payloadSeq } of items) {
-    writes.del(queueKey(targetPubkey, seq));
-    writes.del(payloadKey(payloadTarget, payloadSeq));
+export function addCollected({ shared, effects, edits }: Encoding, slice: CollectedSlice): void {
+  const { targetPubkey, items, through } = slice;
+  for (const { seq, payloadTarget, payloadSeq } of effects ? items : []) {
+    effects?.del(queueKey(targetPubkey, seq));
+    effects?.del(payloadKey(payloadTarget, payloadSeq));
   }
-  writes.put(...collectedMark(targetPubkey, through));
+  edits.collect(slice);
+  shared.put(...collectedMark(targetPubkey, through));
 }

@@ -129,8 +129,8 @@ export const KEY_BYTES: Readonly<Record<number, number>> = {
 } satisfies Record<(typeof PREFIX)[keyof typeof PREFIX], number>;
 
 /**
- * Scratch databases only. Under a payload key: whether the row that names it waits u8, wire hash 32, key of the queue
- * row without the prefix 40.
+ * Scratch databases only. Under a payload key and the bound of its run: whether the row that names it waits u8, wire
+ * hash 32, key of the queue row without the prefix 40, bound of the run of that row 8.
  */
 export const PAYLOAD_NAMES = 0xd1;
 /** The tables that a replay gives, in the order of their keys. */

@@ -10,22 +10,15 @@
  */
 import { SCHEMA_VERSION, schemaIn, schemaMark, type Pruned, prunedMark, type ViewMark, viewMarkPair } from './marks.ts';
 import { BatchEffects, type DurableLog, type LogBatch, PRUNED_AT_ONCE } from './durable-log.ts';
-import {
-  type BatchWrites,
-  Encoding,
-  type LevelBatch,
-  addCheckpoint,
-  addCollected,
-  addHeartbeat,
-  forgottenKeys,
-} from './encoding.ts';
+import { Encoding, type LevelBatch, addCheckpoint, addCollected, addHeartbeat, forgottenKeys } from './encoding.ts';
 import type { TextsAround } from '../../protocol/encodings.ts';
-import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { KnownKeyPairs, KnownPairs } from '../core/decide-push.ts';
 import {
   type DedupRow,
   NO_USAGE,
+  isMoved,
   type QueueRow,
   type RelayRow,
   type RowChange,
@@ -37,7 +30,7 @@ import {
 } from '../core/rows.ts';
 import type { DamagedRow } from './checksum.ts';
 import { Collector } from './collect.ts';
-import { PREFIX, SCHEMA_KEY, logKey, payloadKey, rowKeyBytes } from './keys.ts';
+import { PREFIX, SCHEMA_KEY, firstKeyOf, logKey, payloadKey, rowKeyBytes, seqOf } from './keys.ts';
 import { DedupCounts } from './dedup-counts.ts';
 import { type FillOptions, KnownItems, fillAndCount } from './known-items.ts';
 import type { Level } from './level.ts';
@@ -46,7 +39,6 @@ import { OldestItem, yieldToEventLoop } from './due.ts';
 import { keyBytes } from './packing.ts';
 import { encodeRecord } from './record.ts';
 import { isRun, recordPairs } from './record-run.ts';
-import { readableRow } from './scan.ts';
 import { checkpointMark } from './row-checkpoints.ts';
 import { encodeRow } from './row-codec.ts';
 import { type LogBounds, StoreReader } from './store-reader.ts';
@@ -88,7 +80,7 @@ export class RelayStore extends StoreReader {
     this.#wires = wires;
     this.tree = tree;
     this.collector = new Collector(level);
-    this.oldestItem = new OldestItem(level);
+    this.oldestItem = new OldestItem(level, (...place) => this.queueRow(...place).catch(() => undefined));
   }
 
   /** Says whether a write failed: nothing is written any more. */
@@ -145,13 +137,16 @@ export class RelayStore extends StoreReader {
   async append(batch: LogBatch, ahead?: Encoding, written: () => void = () => undefined): Promise<void> {
     if (this.#failed) throw new Error('invariant: nothing is appended after a failed write');
     const encoded = await this.#toAppend(batch, ahead);
-    const { writes, shared, effects, firstLsn, records, growth, newDedupKeys } = encoded;
-    if (batch.collected) addCollected(shared, batch.collected);
+    const { writes, effects, firstLsn, records, growth, newDedupKeys, edits } = encoded;
+    if (batch.collected) addCollected(encoded, batch.collected);
+    await edits.resolve({ level: this.level, runs: this.queueRuns, writes, effects });
+    this.collector.dropped(edits.droppedBytes);
     if (batch.pruned) await this.#addPruned(writes, batch.pruned);
     const { lastLsn } = encoded;
     this.#epoch = encoded.epoch ?? this.#epoch;
     if (records.length > 0) this.#epoch ??= this.get('relay', rowKey.relay)?.epoch;
     const nextMayCome = (): void => {
+      this.queueRuns.written(edits.written, edits.fresh);
       // The next slice is read from what this batch left.
       if (batch.collected) this.collector.committed(batch.collected);
       written();
@@ -188,19 +183,20 @@ export class RelayStore extends StoreReader {
   }
 
   /**
-   * Encodes the next batch while one is being appended, all but what it collects and prunes. `undefined`: its encoding
-   * rests on what is being appended, and `append` does it.
+   * Encodes the next batch while one is being appended, but for what rests on that: what it collects and prunes, and
+   * what it does to runs that are stored. `undefined`: it does not follow, and `append` encodes it.
    */
   async encodeAhead(batch: LogBatch): Promise<Encoding | undefined> {
     const before = await this.#appending;
     const [first] = batch.entries;
     if (!first || first.lsn !== (before?.lastLsn ?? this.lastLsn) + 1) return undefined;
-    // A payload that such a change drops is read from the view, which may not show the batch before.
-    for (const change of batch.changes) if (dropsPayload(change)) return undefined;
     return this.#encoded(batch, before);
   }
 
-  /** As keys and values, but for what is collected and pruned. `before` is the batch in front, while not durable. */
+  /**
+   * As keys and values, but for what is collected, pruned, or done to runs that are stored. `before` is the batch in
+   * front, while not durable.
+   */
   async #encoded(batch: LogBatch, before: Encoding | undefined): Promise<Encoding> {
     const encoded = new Encoding(this.level.batch(), this.#log.isShared ? new BatchEffects() : undefined, {
       firstLsn: (before?.lastLsn ?? this.lastLsn) + 1,
@@ -248,8 +244,7 @@ export class RelayStore extends StoreReader {
       writes.put(payloadKey(targetPubkey, seq), wire);
       if (handed() >= nextPause) await others();
     }
-    for (const { targetPubkey, seq, wire } of batch.node?.repaired ?? [])
-      writes.put(payloadKey(targetPubkey, seq), wire);
+    for (const payload of batch.node?.repaired ?? []) encoded.edits.repair(payload);
     return encoded;
   }
 
@@ -336,9 +331,12 @@ export class RelayStore extends StoreReader {
   /** The row, and what is due because of it. */
   #addRow(encoded: Encoding, change: RowChange): void {
     const { shared: writes, due } = encoded;
+    if (change.table === 'queue') {
+      this.#addQueueRow(encoded, change);
+      return;
+    }
     const key = rowKeyBytes(change.table, change.key);
     if (change.row === null) {
-      if (dropsPayload(change)) this.#dropPayload(writes, change.key);
       writes.del(key);
       return;
     }
@@ -350,9 +348,6 @@ export class RelayStore extends StoreReader {
         this.#addSchema(encoded, change.row);
         return;
       }
-      case 'queue':
-        due.add(PREFIX.expiry, change.row.expiresAtMs, key.subarray(1));
-        return;
       case 'dedup':
         this.#knownItems.add(key, change.row.dedupUntilMs);
         if (change.row.lsn >= encoded.firstLsn) encoded.newDedupKeys.push(key);
@@ -383,18 +378,21 @@ export class RelayStore extends StoreReader {
     return (this.#declared ??= schemaIn(this.level.getSync(SCHEMA_KEY)) ?? 0);
   }
 
-  /** A queue row that an event deletes takes its wire bytes with it. */
-  #dropPayload(writes: BatchWrites, key: string): void {
-    const stored = rowKeyBytes('queue', key);
-    const value = this.level.getSync(stored);
-    const row = value && readableRow('queue', stored, value);
-    // A row that is gone itself (an `ItemLost`), or damaged, leaves its bytes where they were put when it was accepted.
-    const target = row?.payloadTarget ?? (key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey);
-    this.collector.dropped(row?.bytes ?? 0);
-    writes.del(payloadKey(target, row?.payloadSeq ?? Number(key.slice(PUBLIC_KEY_CHARACTERS))));
+  /** A queue row that goes takes its wire bytes with it, unless it is moved. */
+  #addQueueRow(
+    { writes, effects, edits, due }: Encoding,
+    { key: name, row, leavesPayload }: Extract<RowChange, { table: 'queue' }>,
+  ): void {
+    const key = rowKeyBytes('queue', name);
+    if (!row) {
+      effects?.del(key);
+      edits.remove(firstKeyOf(key), seqOf(key), leavesPayload ? 'moved' : 'dropped');
+      return;
+    }
+    due.add(PREFIX.expiry, row.expiresAtMs, key.subarray(1));
+    const value = encodeRow('queue', key, row);
+    effects?.put(key, value);
+    if (isMoved(row)) edits.move(row);
+    else writes.put(key, value);
   }
-}
-
-function dropsPayload(change: RowChange): boolean {
-  return change.row === null && change.table === 'queue' && !change.leavesPayload;
 }

@@ -31,6 +31,7 @@ import {
 import type { Level } from './level.ts';
 import { DamagedRecord, decodeRecord } from './record.ts';
 import { recordAt } from './record-run.ts';
+import { rowBytesOf } from './item-run.ts';
 import { rowOf } from './row-codec.ts';
 import { runsOf, type RunsOptions } from './scan.ts';
 import type { CheckpointPartName } from './durable-log.ts';
@@ -206,11 +207,13 @@ export class CanonicalPairs {
   /** `bytesOf` says what the bytes of a row are without its checksum. Throws `DamagedRow`. */
   of(run: readonly Pair[], bytesOf = withoutChecksum): Pair[] {
     const pairs: Pair[] = [];
-    for (const [key, value] of run) {
+    for (const pair of run) {
+      const [key, value] = pair;
       const table = KEPT_TABLES.get(key[0]);
       if (!table || key.length !== KEY_BYTES[PREFIX[table]]) continue;
-      const bytes = bytesOf(key, value);
-      if (this.#known.has(table, key, bytes)) pairs.push([key, bytes]);
+      const isOfQueue = table === 'queue' && bytesOf === withoutChecksum;
+      const rows = isOfQueue ? rowBytesOf(pair) : [[key, bytesOf(key, value)] as Pair];
+      for (const row of rows) if (this.#known.has(table, ...row)) pairs.push(row);
     }
     return pairs;
   }

@@ -174,6 +174,11 @@ export function packRow<T extends TableName>(table: T, row: Tables[T]): Buffer {
   return packedRow(table, row) ?? pack([VERSION, ...codecs[table].fields(row)]);
 }
 
+/** Returns the bytes of a row without a checksum: what is hashed, and what lies in a run. */
+export function rowBytes<T extends TableName>(table: T, row: Tables[T]): Buffer {
+  return Buffer.from(packedRow(table, row) ?? pack([VERSION, ...codecs[table].fields(row)]));
+}
+
 /** In the form that almost every row has, of the tables of which every item has one. */
 function packedRow<T extends TableName>(table: T, row: Tables[T]): Buffer | undefined {
   if (table === 'queue') return packedQueueRow(row as Tables['queue']);

@@ -11,7 +11,8 @@ import { type QueueRow, rowKey, type TableName, type Tables } from '../core/rows
 import { firstKeyOf, PREFIX, prefixRange, seqOf, KEY_BYTES, SHARE_SENDER_AT } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
 import { decodeRow } from './row-codec.ts';
-import { DamagedRow, ROW_PREFIXES, verifiedBytes, rowKind, rowName } from './checksum.ts';
+import { DamagedRow, ROW_PREFIXES, rowKind, rowName } from './checksum.ts';
+import { isWholeRow, readableRowsOf } from './item-run.ts';
 
 const RUN_PAIRS = 1000;
 const RUN_BYTES = 4 << 20;
@@ -20,6 +21,7 @@ const TABLE_RUN = { pairs: 500, bytes: 1 << 20 };
 const WAITING_RUN = { pairs: 64, bytes: 1 << 20 };
 /** Decoding these rows holds the event loop for about a millisecond. */
 const QUEUE_RUN = { pairs: 100, bytes: 64 << 10 };
+const SLICE_ROWS_MAX = 256;
 
 export interface KeyRange {
   gt?: Buffer;
@@ -117,9 +119,15 @@ export async function ackedThroughs(level: Level): Promise<Map<PublicKey, number
 export async function* waitingRows(level: Level): AsyncGenerator<WaitingRows> {
   const ackedThrough = await ackedThroughs(level);
   for await (const run of runsOf(level, prefixRange(PREFIX.queue), WAITING_RUN)) {
-    const waiting = run.filter(([key]) => seqOf(key) > (ackedThrough.get(firstKeyOf(key)) ?? 0));
-    const rows = waiting.flatMap(([key, value]) => readableRow('queue', key, value) ?? []);
-    yield { rows, unreadable: waiting.length - rows.length };
+    const waiting: WaitingRows = { rows: [], unreadable: 0 };
+    for (const pair of run) {
+      const acked = ackedThrough.get(firstKeyOf(pair[0])) ?? 0;
+      if (seqOf(pair[0]) <= acked) continue;
+      const rows = readableRowsOf(pair);
+      if (rows) waiting.rows.push(...rows.filter(({ seq }) => seq > acked));
+      else waiting.unreadable++;
+    }
+    yield waiting;
   }
 }
 
@@ -142,8 +150,8 @@ export interface QueueSlice {
 }
 
 /**
- * The queue rows behind `after`, up to `through`: as many as have `bytesMax` wire bytes together, but at least one;
- * `undefined` when there are none. Rows that were acked and are not collected yet are among them.
+ * The queue rows behind `after`, up to `through`: as many runs of them as have `bytesMax` wire bytes together, but at
+ * least one; `undefined` when there are none. Rows that were acked and are not collected yet are among them.
  *
  * For a walk that may take hours: no iterator stays open between two slices, so deleted rows really go. The walk does
  * not see what is added behind it.
@@ -157,13 +165,14 @@ export async function queueSlice(
   const slice: QueueSlice = { rows: [], unreadable: 0, place: after };
   let bytes = 0;
   for await (const run of runsOf(level, { gt: after, lte: through, limit: QUEUE_RUN.pairs }, QUEUE_RUN)) {
-    for (const [key, value] of run) {
-      const row = readableRow('queue', key, value);
-      bytes += row?.bytes ?? 0;
-      if (bytes > bytesMax && slice.rows.length > 0) return slice;
-      if (row) slice.rows.push(row);
+    for (const pair of run) {
+      const rows = readableRowsOf(pair);
+      for (const row of rows ?? []) bytes += row.bytes;
+      const isOver = bytes > bytesMax || slice.rows.length + (rows?.length ?? 0) > SLICE_ROWS_MAX;
+      if (isOver && slice.rows.length > 0) return slice;
+      if (rows) slice.rows.push(...rows);
       else slice.unreadable++;
-      slice.place = key;
+      [slice.place] = pair;
     }
   }
   return slice.place === after ? undefined : slice;
@@ -247,7 +256,7 @@ export async function damagedBehind(level: Level, after: Buffer): Promise<Walked
     const rows = await level.iterator({ ...from, lt, ...reading }).all();
     const last = rows.at(-1);
     if (!last) continue;
-    const damaged = rows.filter(([key, value]) => key.length !== KEY_BYTES[prefix] || !verifiedBytes(key, value));
+    const damaged = rows.filter(([key, value]) => key.length !== KEY_BYTES[prefix] || !isWholeRow(key, value));
     const place = last[0];
     return { damaged: damaged.map(([key]) => new DamagedRow(key, 'does not match its checksum')), place };
   }

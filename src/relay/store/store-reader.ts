@@ -8,7 +8,6 @@ import type { LogEntry } from '../core/event.ts';
 import {
   afterLooks,
   type EnrolmentRow,
-  LookFirst,
   type QueueRow,
   type RowChange,
   type RowReader,
@@ -18,10 +17,11 @@ import {
   rowKey,
   type RelayRow,
 } from '../core/rows.ts';
-import { PREFIX, REPLAYED_TABLES, firstKeyOf, payloadKey, prefixRange, queueKey, rowKeyBytes, seqOf } from './keys.ts';
+import { PREFIX, REPLAYED_TABLES, firstKeyOf, prefixRange, rowKeyBytes, seqOf } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
 import { DueIndex } from './due.ts';
-import { FoundRuns } from './found-runs.ts';
+import { rowPairs } from './item-run.ts';
+import { QueueRuns } from './queue-runs.ts';
 import { checkRecord, decodeRecord, decodeWholeRecord } from './record.ts';
 import { lastEndUpTo, recordAt, recordRunsBack, storedRecords } from './record-run.ts';
 import { type QueueSlice, queueSlice, runsOf, tableRows, damagedBehind, DamagedRows } from './scan.ts';
@@ -30,8 +30,6 @@ import { DamagedRow } from './checksum.ts';
 import { decodeRow } from './row-codec.ts';
 import type { Pruned } from './marks.ts';
 import type { Pair } from '../../lib/pair-block.ts';
-
-const READ_BYTES = 4 << 20;
 
 /** The bounds of the log of a store. */
 export interface LogBounds {
@@ -46,8 +44,7 @@ export class StoreReader implements RowReader {
   readonly due: DueIndex;
   /** Only the store writes to it. */
   readonly level: Level;
-  /** Where queue rows lie, as far as it was looked for. */
-  protected readonly foundRuns = new FoundRuns();
+  protected readonly queueRuns: QueueRuns;
   protected bounds: LogBounds;
   #snapshots = 0;
 
@@ -55,6 +52,7 @@ export class StoreReader implements RowReader {
   constructor(level: Level, bounds: LogBounds) {
     this.level = level;
     this.bounds = bounds;
+    this.queueRuns = new QueueRuns(level);
     this.checkpoints = new RowCheckpoints(level);
     this.due = new DueIndex(level, this.damagedRows);
   }
@@ -82,10 +80,10 @@ export class StoreReader implements RowReader {
   /** Throws `DamagedRow`; and `LookFirst` for a queue row that may be in a run of which nobody knows here. */
   get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
     const stored = rowKeyBytes(table, key);
+    if (table === 'queue')
+      return this.#noted(() => this.queueRuns.row(firstKeyOf(stored), seqOf(stored))) as Tables[T] | undefined;
     const value = this.level.getSync(stored);
-    if (value) return this.#row(table, stored, value, key);
-    if (table === 'queue') this.#requireLook(firstKeyOf(stored), seqOf(stored));
-    return undefined;
+    return value && this.#row(table, stored, value, key);
   }
 
   /** The row of an item, wherever it lies. Throws `DamagedRow`. */
@@ -94,7 +92,7 @@ export class StoreReader implements RowReader {
   }
 
   hasPayload(row: QueueRow): boolean {
-    return this.level.getSync(payloadKey(row.payloadTarget, row.payloadSeq)) !== undefined;
+    return this.queueRuns.hasWire(row);
   }
 
   /**
@@ -137,15 +135,9 @@ export class StoreReader implements RowReader {
       yield run.map(([key, value]) => ({ target: firstKeyOf(key), row: this.#row('target', key, value) }));
   }
 
-  /** Queue rows with `after` < seq <= `through`, ascending, at most `limit`. */
-  async queueRows(target: PublicKey, after: number, through: number, limit: number): Promise<QueueRow[]> {
-    if (after >= through) return [];
-    const range = { gt: queueKey(target, after), lte: queueKey(target, through), limit };
-    const rows: QueueRow[] = [];
-    // With one pair more LevelDB sees the end at once.
-    for await (const run of runsOf(this.level, range, { pairs: limit + 1, bytes: READ_BYTES, fillCache: true }))
-      for (const [key, value] of run) rows.push(this.#noted(() => decodeRow('queue', key, value)));
-    return rows;
+  /** Queue rows with `after` < seq <= `through`, ascending, at most `limit`. Throws `DamagedRow`. */
+  queueRows(target: PublicKey, after: number, through: number, limit: number): Promise<QueueRow[]> {
+    return this.#notedLater(this.queueRuns.rows(target, after, through, limit));
   }
 
   /** Queue rows of all targets: see `queueSlice` in scan.ts. */
@@ -161,24 +153,11 @@ export class StoreReader implements RowReader {
   }
 
   /**
-   * The wire bytes of `rows`, in their order; `undefined` where they are missing. One scan where the payloads lie
-   * together, which they do unless a rotation moved rows.
+   * The wire bytes of rows that were read, in their order; `undefined` where they are missing, or are not what was
+   * written. Those of a row without a `payloadBound` have no checksum: they are to be compared with their hash.
    */
-  async payloads(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]> {
-    const [first, last] = [rows[0], rows.at(-1)];
-    if (!first || !last) return [];
-    if (rows.some((row) => row.payloadTarget !== first.payloadTarget)) {
-      const keys = rows.map((row) => payloadKey(row.payloadTarget, row.payloadSeq));
-      return this.level.getMany(keys, { fillCache: false });
-    }
-    const range = {
-      gte: payloadKey(first.payloadTarget, first.payloadSeq),
-      lte: payloadKey(first.payloadTarget, last.payloadSeq),
-    };
-    const found = new Map<number, Buffer>();
-    for await (const run of runsOf(this.level, range, { pairs: rows.length, bytes: READ_BYTES }))
-      for (const [key, wire] of run) found.set(seqOf(key), wire);
-    return rows.map((row) => found.get(row.payloadSeq));
+  payloads(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]> {
+    return this.queueRuns.wires(rows);
   }
 
   /** Says whether a snapshot is open: what it shows stays on the disk. */
@@ -236,32 +215,30 @@ export class StoreReader implements RowReader {
     return rows.toSorted((a, b) => a.enrolledAtMs - b.enrolledAtMs);
   }
 
-  /** Every stored pair under the row tables, for comparison with a replay: the raw key and value. */
-  async *rawRows(): AsyncGenerator<[Buffer, Buffer]> {
-    for (const table of REPLAYED_TABLES) yield* this.level.iterator(prefixRange(PREFIX[table]));
+  /** Every row of the row tables, for comparison with a replay: the key and the value that it has alone. */
+  async *rawRows(): AsyncGenerator<Pair> {
+    for (const table of REPLAYED_TABLES)
+      for await (const pair of this.level.iterator(prefixRange(PREFIX[table])))
+        yield* table === 'queue' ? rowPairs(pair) : [pair];
   }
 
   async close(): Promise<void> {
     await this.level.close();
   }
 
-  /** Returns when it is known that the row is nowhere. Throws `LookFirst`. */
-  #requireLook(target: PublicKey, seq: number): void {
-    if (this.foundRuns.boundOf(target, seq) !== undefined) return;
-    throw new LookFirst(`the queue row at seq ${seq}`, () => this.#look(target, seq));
-  }
-
-  /** Finds the run that holds the row, if any does: the first at or behind it. */
-  async #look(target: PublicKey, seq: number): Promise<void> {
-    const range = { gte: queueKey(target, seq), lte: queueKey(target, Number.MAX_SAFE_INTEGER), limit: 1 };
-    const [bound] = await this.level.keys({ ...range, fillCache: false }).all();
-    if (bound) this.foundRuns.note(target, seq, seqOf(bound));
-    else this.foundRuns.noteEnd(target, seq);
-  }
-
   /** As `decodeRow`; a damaged row is noted. */
   #row<T extends TableName>(table: T, key: Buffer, value: Buffer, text?: string): Tables[T] {
     return this.#noted(() => decodeRow(table, key, value, text));
+  }
+
+  async #notedLater<R>(reading: Promise<R>): Promise<R> {
+    try {
+      return await reading;
+    } catch (error) {
+      return this.#noted<R>(() => {
+        throw error;
+      });
+    }
   }
 
   /** A row that is found to be damaged is noted. */

@@ -7,8 +7,10 @@
  */
 import { hasHash } from '../../protocol/encodings.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { QueueRow } from '../core/rows.ts';
-import { PREFIX, firstKeyOf, payloadKey, prefixRange } from './keys.ts';
+import { type QueueRow, isMoved } from '../core/rows.ts';
+import type { Pair } from '../../lib/pair-block.ts';
+import { placedWires, readableRowsOf, wirePlaceOf } from './item-run.ts';
+import { PREFIX, firstKeyOf, prefixRange } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
 import { MARK_PREFIXES, isRowKey, verifiedBytes } from './checksum.ts';
 import { readableRow } from './scan.ts';
@@ -46,8 +48,8 @@ export class WireCheck {
   async pass(run: readonly (readonly [key: Buffer, value: Buffer])[]): Promise<void> {
     for (const [key, value] of run) {
       if (key[0] === PREFIX.target) this.#noteTarget(key, value);
-      else if (key[0] === PREFIX.queue) this.#noteRow(key, value);
-      else if (key[0] === PREFIX.payload) await this.#compare(key, value);
+      else if (key[0] === PREFIX.queue) this.#noteRows([key, value]);
+      else if (key[0] === PREFIX.payload) for (const placed of placedWires([key, value])) await this.#compare(placed);
       else if (isRowKey(key) && !MARK_PREFIXES.has(key[0]) && !verifiedBytes(key, value)) this.#damage.unreadable++;
     }
   }
@@ -70,13 +72,13 @@ export class WireCheck {
     else this.#damage.unreadable++;
   }
 
-  #noteRow(key: Buffer, value: Buffer): void {
-    const row = readableRow('queue', key, value);
-    if (!row) this.#damage.unreadable++;
-    else if (isMoved(row) && this.#waits(row)) this.#moved.set(markOf(payloadKeyOf(row)), row);
+  #noteRows(pair: Pair): void {
+    const rows = readableRowsOf(pair);
+    if (!rows) this.#damage.unreadable++;
+    for (const row of rows ?? []) if (isMoved(row) && this.#waits(row)) this.#moved.set(markOf(wirePlaceOf(row)), row);
   }
 
-  async #compare(key: Buffer, wire: Buffer): Promise<void> {
+  async #compare([key, wire]: Pair): Promise<void> {
     const moved = this.#moved.size > 0 && this.#moved.get(markOf(key));
     if (moved) {
       this.#moved.delete(markOf(key));
@@ -85,7 +87,7 @@ export class WireCheck {
     }
     for (;;) {
       const row = await this.#peek();
-      const order = row ? Buffer.compare(payloadKeyOf(row), key) : 1;
+      const order = row ? Buffer.compare(wirePlaceOf(row), key) : 1;
       // Bytes that no waiting row names.
       if (order > 0) return;
       this.#take();
@@ -128,23 +130,13 @@ export class WireCheck {
       for (;;) {
         const run = await iterator.nextv(ROWS_AT_ONCE);
         if (run.length === 0) return;
-        for (const [key, value] of run) {
-          const row = readableRow('queue', key, value);
-          if (row && !isMoved(row) && this.#waits(row)) yield row;
-        }
+        for (const pair of run)
+          for (const row of readableRowsOf(pair) ?? []) if (!isMoved(row) && this.#waits(row)) yield row;
       }
     } finally {
       await iterator.close();
     }
   }
-}
-
-export function isMoved({ targetPubkey, seq, payloadTarget, payloadSeq }: QueueRow): boolean {
-  return payloadTarget !== targetPubkey || payloadSeq !== seq;
-}
-
-function payloadKeyOf({ payloadTarget, payloadSeq }: QueueRow): Buffer {
-  return payloadKey(payloadTarget, payloadSeq);
 }
 
 function markOf(key: Buffer): string {

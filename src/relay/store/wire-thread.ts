@@ -1,6 +1,6 @@
 /**
- * Reads wire bytes, compares each with its hash and writes it as base64 between texts, in a thread of its own
- * (wire-worker.ts): two thirds of what a large page costs. So the event loop only hands over what is finished.
+ * Reads wire bytes, compares each with its checksum or hash and writes it as base64 between texts, in a thread of its
+ * own (wire-worker.ts): two thirds of what a large page costs. So the event loop only hands over what is finished.
  *
  * The thread begins when large payloads come, or when it is first asked. Until it runs, where there is none to be had,
  * after it ended, and where a payload is not what was stored, there is no answer, and the caller does that work itself.
@@ -8,9 +8,9 @@
 import { availableParallelism } from 'node:os';
 import { extname } from 'node:path';
 import { Worker } from 'node:worker_threads';
-import type { PublicKey } from '../../protocol/public-key.ts';
 import { type TextsAround, lengthBetween } from '../../protocol/encodings.ts';
 import type { QueueRow } from '../core/rows.ts';
+import { wirePlacesOf } from './queue-runs.ts';
 import type { WireAnswer, WireTask, WireWork } from './wire-worker.ts';
 
 /** Beside this file in the bundle. In the sources there is none: a thread does not run TypeScript. */
@@ -45,13 +45,11 @@ export class WireThread {
   /** The wire bytes of the rows between their texts. */
   async encode(rows: readonly QueueRow[], texts: TextsAround): Promise<EncodedWires | undefined> {
     this.begin();
-    const target = rows[0]?.payloadTarget;
-    // A rotation moved some of them: the keys of others are not among them.
-    if (!this.isRunning || !target || rows.some((row) => row.payloadTarget !== target)) return undefined;
+    if (!this.isRunning || rows.length === 0) return undefined;
     const lengths = rows.map(({ bytes }) => bytes);
     const size = lengthBetween(lengths, texts);
     const into = this.#blocks.take(size);
-    const answer = await this.#ask(target, rows, texts, into);
+    const answer = await this.#ask(rows, texts, into);
     const release = (): void => this.#blocks.giveBack(into);
     // A row may say another size than its bytes have.
     if (answer?.size === size) return { bytes: Buffer.from(into, 0, size), release };
@@ -96,18 +94,19 @@ export class WireThread {
   }
 
   #ask(
-    target: PublicKey,
     rows: readonly QueueRow[],
     { before, after }: TextsAround,
     into: SharedArrayBuffer,
   ): Promise<WireAnswer | undefined> {
     const id = ++this.#lastId;
+    const { keys, places } = wirePlacesOf(rows);
     const work: WireWork = {
       id,
-      target,
+      keys: Buffer.concat(keys),
+      places,
       seqs: rows.map(({ payloadSeq }) => payloadSeq),
       lengths: rows.map(({ bytes }) => bytes),
-      hashes: rows.map(({ wireHash }) => wireHash).join(''),
+      hashes: rows.map(({ payloadBound, wireHash }) => (payloadBound === undefined ? wireHash : undefined)),
       before: before.join('\n'),
       after,
       into,

@@ -1,30 +1,13 @@
 /** Items in memory: which pages come from there. Any history at all is in test/property/recent-items.test.ts. */
 import { expect, test } from 'vitest';
-import { sha256Hex } from '../../../../src/protocol/encodings.ts';
-import type { ItemId } from '../../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
-import { EMPTY_TARGET, type QueueRow, type RowChange, rowKey } from '../../../../src/relay/core/rows.ts';
+import { EMPTY_TARGET, type RowChange, rowKey } from '../../../../src/relay/core/rows.ts';
 import { RecentItems } from '../../../../src/relay/engine/durable-queues.ts';
 import type { Payload } from '../../../../src/relay/store/durable-log.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
+import { queueRowAt } from '../../../support/queue-rows.ts';
 import { openTestRelay } from '../../../support/test-relay.ts';
-
-function rowAt(targetPubkey: PublicKey, seq: number, wire: Buffer): QueueRow {
-  return {
-    targetPubkey,
-    seq,
-    kind: 'envelope',
-    itemId: `m${seq}` as ItemId,
-    senderPubkey: alice.key,
-    wireHash: sha256Hex(wire),
-    bytes: wire.length,
-    acceptedAtMs: 0,
-    expiresAtMs: 0,
-    payloadTarget: targetPubkey,
-    payloadSeq: seq,
-  };
-}
 
 /** Batches, each told to the memory with the heads before it. */
 class Subject {
@@ -42,7 +25,7 @@ class Subject {
     const heads = new Map<PublicKey, number>();
     for (const [target, seq, length = 100] of items) {
       const wire = Buffer.alloc(length, `${seq} `);
-      changes.push({ table: 'queue', key: rowKey.queue(target, seq), row: rowAt(target, seq, wire) });
+      changes.push({ table: 'queue', key: rowKey.queue(target, seq), row: queueRowAt(target, seq, wire) });
       payloads.push({ targetPubkey: target, seq, wire });
       heads.set(target, seq);
     }
@@ -87,10 +70,10 @@ test('a head is asked for only where the batch wrote it', () => {
     asked.push(target);
     return 0;
   };
-  const moved = { ...rowAt(bob.key, 40, Buffer.from('x')), payloadTarget: carol.key };
+  const moved = { ...queueRowAt(bob.key, 40, Buffer.from('x')), payloadTarget: carol.key };
   const changes: RowChange[] = [
     { table: 'queue', key: rowKey.queue(bob.key, 40), row: moved },
-    { table: 'queue', key: rowKey.queue(carol.key, 1), row: rowAt(carol.key, 1, Buffer.from('y')) },
+    { table: 'queue', key: rowKey.queue(carol.key, 1), row: queueRowAt(carol.key, 1, Buffer.from('y')) },
     { table: 'target', key: carol.key, row: { ...EMPTY_TARGET, headSeq: 1 } },
   ];
   recent.durable({ changes, payloads: [{ targetPubkey: carol.key, seq: 1, wire: Buffer.from('y') }] }, headOf);
@@ -101,7 +84,7 @@ test('a head is asked for only where the batch wrote it', () => {
 test('a row that comes to a kept place ends the memory of its queue, which begins anew behind everything', () => {
   const subject = new Subject();
   subject.told([{ table: 'target', key: bob.key, row: { ...EMPTY_TARGET, headSeq: 50 } }]).accept([bob.key, 60]);
-  const moved = { ...rowAt(bob.key, 40, Buffer.from('x')), payloadTarget: carol.key };
+  const moved = { ...queueRowAt(bob.key, 40, Buffer.from('x')), payloadTarget: carol.key };
   subject.told([{ table: 'queue', key: rowKey.queue(bob.key, 40), row: moved }]);
   for (const after of [39, 40, 50, 60]) expect(subject.seqs(bob.key, after)).toBeUndefined();
   subject.accept([bob.key, 61]);
@@ -146,8 +129,8 @@ test('items are written as a page has them, behind what the page has in front of
 
 test('bytes of another hash than the row has are not handed over', () => {
   const subject = new Subject().accept([bob.key, 1, 3]);
-  expect(subject.recent.encoded([rowAt(bob.key, 1, Buffer.alloc(3, '1 '))], ',')).toBeDefined();
-  expect(subject.recent.encoded([rowAt(bob.key, 1, Buffer.from('abc'))], ',')).toBeUndefined();
+  expect(subject.recent.encoded([queueRowAt(bob.key, 1, Buffer.alloc(3, '1 '))], ',')).toBeDefined();
+  expect(subject.recent.encoded([queueRowAt(bob.key, 1, Buffer.from('abc'))], ',')).toBeUndefined();
   expect(subject.recent.encoded([], ',')).toBeUndefined();
 });
 

@@ -131,19 +131,23 @@ test('what is stored is the same, to the byte', async () => {
   expect(ahead.store.tree.view()?.size).toBe(alone.store.tree.view()?.size);
 });
 
-test('a batch that drops wire bytes, or that is not the next, is left for its append', async () => {
+test('a batch that drops what the one before brings is encoded ahead; one that is not the next is not', async () => {
   const held = await opened();
   await held.store.append(batchOf(held, [initialised, enrolled(alice), enrolled(bob)]));
   held.log.held = deferred();
   const appending = held.store.append(batchOf(held, items(1000)));
   const dropping = batchOf(held, [expired]);
-  expect(await held.store.encodeAhead(dropping)).toBeUndefined();
+  const encoded = await held.store.encodeAhead(dropping);
+  expect(encoded).toBeDefined();
   const later = batchOf(held, items(2000));
   expect(await held.store.encodeAhead(later)).toBeUndefined();
   held.log.held.resolve();
   await appending;
   held.log.held = undefined;
-  await held.store.append(dropping);
+  await held.store.append(dropping, encoded);
   await held.store.append(later);
   expect(held.store.lastLsn).toBe(held.lsn);
+  const rows = await held.store.queueRows(bob.key, 0, 2000, 3);
+  expect(rows.map(({ seq }) => seq)).toEqual([1001, 1002, 1003]);
+  expect(await held.store.payloads(rows)).toEqual(rows.map(({ seq }) => wireOf(`${seq}`)));
 });

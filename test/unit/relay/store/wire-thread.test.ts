@@ -5,13 +5,13 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import * as fc from 'fast-check';
 import { expect, onTestFinished, test } from 'vitest';
-import { sha256Hex } from '../../../../src/protocol/encodings.ts';
-import type { ItemId } from '../../../../src/protocol/names.ts';
 import type { QueueRow } from '../../../../src/relay/core/rows.ts';
+import { encodeWireRun, wireEntry } from '../../../../src/relay/store/item-run.ts';
 import { payloadKey } from '../../../../src/relay/store/keys.ts';
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
 import { WireThread } from '../../../../src/relay/store/wire-thread.ts';
-import { alice, bob, carol } from '../../../support/hosts.ts';
+import { bob, carol } from '../../../support/hosts.ts';
+import { queueRowAt } from '../../../support/queue-rows.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 /** The file of the bundle: a thread does not run TypeScript. */
@@ -44,26 +44,10 @@ async function running(): Promise<Subject> {
 
 /** The rows of these payloads, which are stored. */
 async function stored(level: Level, wires: readonly Buffer[], firstSeq = 1): Promise<QueueRow[]> {
-  const rows = wires.map((wire, at) => rowOf(wire, firstSeq + at));
+  const rows = wires.map((wire, at) => queueRowAt(bob.key, firstSeq + at, wire));
   for (const [at, { payloadTarget, payloadSeq }] of rows.entries())
     await level.put(payloadKey(payloadTarget, payloadSeq), wires[at] ?? Buffer.alloc(0));
   return rows;
-}
-
-function rowOf(wire: Buffer, seq: number): QueueRow {
-  return {
-    targetPubkey: bob.key,
-    seq,
-    kind: 'envelope',
-    itemId: `m${seq}` as ItemId,
-    senderPubkey: alice.key,
-    wireHash: sha256Hex(wire),
-    bytes: wire.length,
-    acceptedAtMs: 0,
-    expiresAtMs: 0,
-    payloadTarget: bob.key,
-    payloadSeq: seq,
-  };
 }
 
 function around(rows: readonly QueueRow[]): { before: string[]; after: string } {
@@ -124,10 +108,24 @@ test.each<[string, (row: QueueRow) => QueueRow, Buffer | undefined]>([
   expect((await thread.encode(others, around(others)))?.bytes.toString()).toBe('10:b25l;12:dGhyZWU=;');
 });
 
-test('leaves bytes that are no UTF-8 to its caller', async () => {
+test('writes what lies in runs, of several hosts too, and leaves what does not match its checksum', async () => {
   const { level, thread } = await running();
-  const rows = await stored(level, [Buffer.of(0x7b, 0xff, 0xfe, 0x7d)]);
+  const wires = [Buffer.of(0x7b, 0xff, 0xfe, 0x7d), Buffer.from('second'), Buffer.from('of another')];
+  const [first, second, other] = [
+    { ...queueRowAt(bob.key, 20, wires[0]!), payloadBound: 30 },
+    { ...queueRowAt(bob.key, 21, wires[1]!), payloadBound: 30 },
+    { ...queueRowAt(bob.key, 31, wires[2]!), payloadTarget: carol.key, payloadBound: 40 },
+  ];
+  const key = payloadKey(bob.key, 30);
+  const entries = [wireEntry(key, 20, wires[0]!), wireEntry(key, 21, wires[1]!)];
+  await level.put(key, encodeWireRun(key, entries));
+  const otherKey = payloadKey(carol.key, 40);
+  await level.put(otherKey, encodeWireRun(otherKey, [wireEntry(otherKey, 31, wires[2]!)]));
+  const rows = [first, second, other];
+  expect((await thread.encode(rows, around(rows)))?.bytes.toString('latin1')).toBe(expected(rows, wires));
+  await level.put(key, encodeWireRun(key, [entries[0]!, { ...entries[1]!, wire: Buffer.from('altered') }]));
   expect(await thread.encode(rows, around(rows))).toBeUndefined();
+  expect((await thread.encode([first, other], around([first, other])))?.bytes.length).toBeGreaterThan(0);
 });
 
 test('memory is used again when it is given back, and not before', async () => {

@@ -1,0 +1,255 @@
+/**
+ * Reads queues where their rows lie in runs (item-run.ts): one row by its place, those of a page, wire bytes.
+ *
+ * A synchronous read finds a run by its bound, which `FoundRuns` knows; where it does not, the read throws `LookFirst`.
+ * The runs that were read last stay decoded until a batch writes them (`written`).
+ */
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { LookFirst, type QueueRow } from '../core/rows.ts';
+import type { Pair } from '../../lib/pair-block.ts';
+import { DamagedRow } from './checksum.ts';
+import { FoundRuns } from './found-runs.ts';
+import {
+  type RowRun,
+  type WireEntry,
+  decodeRowRun,
+  decodeWireRun,
+  isRun,
+  keyAt,
+  queueRowOf,
+  queueRowsOf,
+  wholeWire,
+} from './item-run.ts';
+import { payloadKey, queueKey, seqOf } from './keys.ts';
+import type { Level } from './level.ts';
+import { decodeRow } from './row-codec.ts';
+
+/** Runs of either kind that stay decoded: with their bytes, 4 MiB. */
+const HEADS_MAX = 64;
+/** Rows of a page that are read at once: some runs, or some hundred rows that lie alone. */
+const PAGE_READ_BYTES = 64 << 10;
+
+/** A run that a batch writes: its queue, its first seq and its last. */
+export interface FreshRun {
+  target: PublicKey;
+  first: number;
+  bound: number;
+}
+
+export class QueueRuns {
+  readonly #level: Level;
+  readonly #found = new FoundRuns();
+  readonly #heads = new Heads();
+
+  constructor(level: Level) {
+    this.#level = level;
+  }
+
+  /** Throws `DamagedRow`; and `LookFirst` for a row that may be in a run of which nobody knows here. */
+  row(target: PublicKey, seq: number): QueueRow | undefined {
+    const bound = this.#found.boundOf(target, seq);
+    if (bound === 'none') return undefined;
+    const key = queueKey(target, bound ?? seq);
+    const known = this.#heads.rows(key);
+    const value = known ? undefined : this.#level.getSync(key);
+    if (!known && !value) {
+      if (bound !== undefined) return undefined;
+      throw new LookFirst(`the queue row at seq ${seq}`, () => this.#look(target, seq));
+    }
+    if (value && !isRun(value)) return seqOf(key) === seq ? decodeRow('queue', key, value) : undefined;
+    const run = known ?? decodeRowRun(key, value as Buffer);
+    if (!run) throw new DamagedRow(key, 'does not match its checksum');
+    this.#heads.keep(key, run);
+    const row = withSeq(run.rows, seq);
+    return row && queueRowOf(run, row);
+  }
+
+  /** Says whether the wire bytes of a row that was read are stored, in their length. */
+  hasWire({ payloadTarget, payloadSeq, payloadBound, bytes }: QueueRow): boolean {
+    const key = payloadKey(payloadTarget, payloadBound ?? payloadSeq);
+    let entries = payloadBound === undefined ? undefined : this.#heads.wires(key);
+    if (!entries) {
+      const value = this.#level.getSync(key);
+      if (!value || payloadBound === undefined) return value !== undefined;
+      entries = decodeWireRun(key, value);
+      if (!entries) return false;
+      this.#heads.keep(key, entries);
+    }
+    return withSeq(entries, payloadSeq)?.wire.length === bytes;
+  }
+
+  /** Rows with `after` < seq <= `through`, ascending, at most `limit`. Throws `DamagedRow`. */
+  async rows(target: PublicKey, after: number, through: number, limit: number): Promise<QueueRow[]> {
+    const rows: QueueRow[] = [];
+    if (after >= through) return rows;
+    const range = { gt: queueKey(target, after), lte: queueKey(target, Number.MAX_SAFE_INTEGER) };
+    const iterator = this.#level.iterator({ ...range, highWaterMarkBytes: PAGE_READ_BYTES });
+    try {
+      for (let before = after; rows.length < limit; ) {
+        // With one pair more LevelDB sees the end at once.
+        const pairs = await iterator.nextv(limit - rows.length + 1);
+        for (const pair of pairs) {
+          for (const row of queueRowsOf(pair)) if (row.seq > after && row.seq <= through) rows.push(row);
+          const bound = seqOf(pair[0]);
+          if (isRun(pair[1])) this.#found.note(target, before + 1, bound);
+          before = bound;
+        }
+        if (pairs.length === 0 || before >= through) break;
+      }
+    } finally {
+      await iterator.close();
+    }
+    return rows.slice(0, limit);
+  }
+
+  /**
+   * The wire bytes of rows that were read, in their order; `undefined` where they are missing, or are not what their
+   * checksum is of. Those of rows without a `payloadBound` have none.
+   */
+  async wires(rows: readonly QueueRow[]): Promise<(Buffer | undefined)[]> {
+    const { keys, places } = wirePlacesOf(rows);
+    const read = new ReadWires(keys, await this.#level.getMany(keys, { fillCache: false }));
+    return rows.map(({ payloadSeq, payloadBound, bytes }, at) => {
+      const place = places[at] as number;
+      return payloadBound === undefined ? read.raw(place) : read.whole(place, payloadSeq, bytes);
+    });
+  }
+
+  /** What lies under the key of the run that may hold the row, if anything does. */
+  async holder(target: PublicKey, seq: number): Promise<Pair | undefined> {
+    if (this.#found.boundOf(target, seq) === undefined) await this.#look(target, seq);
+    const bound = this.#found.boundOf(target, seq);
+    if (bound === undefined || bound === 'none') return undefined;
+    const key = queueKey(target, bound);
+    const value = await this.#level.get(key, { fillCache: false });
+    return value && [key, value];
+  }
+
+  /** To be called when the database shows these runs, new ones among them, as they are written now. */
+  written(keys: readonly Buffer[], fresh: readonly FreshRun[]): void {
+    for (const key of keys) this.#heads.drop(key);
+    for (const { target, first, bound } of fresh) this.#found.note(target, first, bound);
+  }
+
+  /** Finds the run that holds the row, if any does: the first at or behind it. */
+  async #look(target: PublicKey, seq: number): Promise<void> {
+    const range = { gte: queueKey(target, seq), lte: queueKey(target, Number.MAX_SAFE_INTEGER), limit: 1 };
+    const [bound] = await this.#level.keys({ ...range, fillCache: false }).all();
+    if (bound) this.#found.note(target, seq, seqOf(bound));
+    else this.#found.noteEnd(target, seq);
+  }
+}
+
+/** The keys under which the wire bytes of rows lie, and which of them each row names. */
+export function wirePlacesOf(rows: readonly QueueRow[]): { keys: Buffer[]; places: number[] } {
+  const keys: Buffer[] = [];
+  const places: number[] = [];
+  let last: QueueRow | undefined;
+  for (const row of rows) {
+    const { payloadTarget, payloadSeq, payloadBound } = row;
+    const isSame = payloadBound !== undefined && payloadBound === last?.payloadBound;
+    if (!isSame || payloadTarget !== last?.payloadTarget)
+      keys.push(payloadKey(payloadTarget, payloadBound ?? payloadSeq));
+    places.push(keys.length - 1);
+    last = row;
+  }
+  return { keys, places };
+}
+
+/** What lies under such keys. */
+export class ReadWires {
+  readonly #keys: readonly Buffer[];
+  readonly #values: readonly (Buffer | undefined)[];
+  readonly #runs = new Map<number, WireEntry[]>();
+
+  constructor(keys: readonly Buffer[], values: readonly (Buffer | undefined)[]) {
+    this.#keys = keys;
+    this.#values = values;
+  }
+
+  /** Wire bytes that lie alone, unchecked. */
+  raw(place: number): Buffer | undefined {
+    return this.#values[place];
+  }
+
+  /** Wire bytes of a run; `undefined` when they are missing, or are not what their checksum is of. */
+  whole(place: number, seq: number, bytes: number): Buffer | undefined {
+    const [key, value] = [this.#keys[place], this.#values[place]];
+    if (!key || !value) return undefined;
+    let entries = this.#runs.get(place);
+    if (!entries) this.#runs.set(place, (entries = decodeWireRun(key, value) ?? []));
+    const entry = withSeq(entries, seq);
+    return entry?.wire.length === bytes ? wholeWire(key, entry) : undefined;
+  }
+}
+
+/**
+ * The wire bytes that were accepted at the places of these keys, wherever they lie: for those who do not know the rows
+ * as they are stored. Unchecked.
+ */
+export async function wiresAt(level: Level, keys: readonly Buffer[]): Promise<(Buffer | undefined)[]> {
+  const values = await level.getMany([...keys], { fillCache: false });
+  const wires: (Buffer | undefined)[] = [];
+  let near: { key: Buffer; entries: WireEntry[] } | undefined;
+  for (const [at, key] of keys.entries()) {
+    let value = values[at];
+    const isOfNear = near && isSameQueue(near.key, key) && withSeq(near.entries, seqOf(key)) !== undefined;
+    if (!value && !isOfNear) {
+      const range = { gte: key, lte: keyAt(key, Number.MAX_SAFE_INTEGER), limit: 1 };
+      const [found] = await level.iterator({ ...range, fillCache: false }).all();
+      near = found && { key: found[0], entries: decodeWireRun(...found) ?? [] };
+    } else if (value) {
+      const entries = decodeWireRun(key, value);
+      if (entries) [near, value] = [{ key, entries }, undefined];
+    }
+    wires.push(value ?? withSeq(near?.entries ?? [], seqOf(key))?.wire);
+  }
+  return wires;
+}
+
+function isSameQueue(one: Buffer, other: Buffer): boolean {
+  return one.compare(other, 0, other.length - 8, 0, one.length - 8) === 0;
+}
+
+/** Decoded runs by their keys; that which was read longest ago goes. */
+class Heads {
+  readonly #heads = new Map<string, RowRun | WireEntry[]>();
+
+  rows(key: Buffer): RowRun | undefined {
+    return this.#heads.get(nameOf(key)) as RowRun | undefined;
+  }
+
+  wires(key: Buffer): WireEntry[] | undefined {
+    return this.#heads.get(nameOf(key)) as WireEntry[] | undefined;
+  }
+
+  keep(key: Buffer, head: RowRun | WireEntry[]): void {
+    const name = nameOf(key);
+    this.#heads.delete(name);
+    this.#heads.set(name, head);
+    if (this.#heads.size <= HEADS_MAX) return;
+    const oldest = this.#heads.keys().next();
+    if (!oldest.done) this.#heads.delete(oldest.value);
+  }
+
+  drop(key: Buffer): void {
+    this.#heads.delete(nameOf(key));
+  }
+}
+
+/** The prefix is in it: of a row run and a wire run. */
+function nameOf(key: Buffer): string {
+  return key.toString('latin1');
+}
+
+/** The member with this seq. */
+export function withSeq<T extends { seq: number }>(ascending: readonly T[], seq: number): T | undefined {
+  let [low, high] = [0, ascending.length];
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((ascending[middle] as T).seq < seq) low = middle + 1;
+    else high = middle;
+  }
+  const found = ascending[low];
+  return found?.seq === seq ? found : undefined;
+}
