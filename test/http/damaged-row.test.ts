@@ -27,7 +27,6 @@ test('what needs it is refused, and the log, /healthz, metrics and console tell,
   for (const key of damaged) await flipValue(relay.folder, key, 90);
   await relay.start();
   const answer = async (path: string) => rawRequest(adminPort(relay), requestBytes('GET', path, { host: 'localhost' }));
-  expect(jsonOf(await answer('/healthz'))['damaged_rows']).toBeUndefined();
   for (let tries = 0; tries < 2; tries++) {
     const pushed = await relay.client(alice).push([itemTo([carol], 'm2'), itemTo([carol], 'm3')]);
     expect(pushed.results.map(({ status }) => status)).toEqual([
@@ -43,9 +42,15 @@ test('what needs it is refused, and the log, /healthz, metrics and console tell,
   expect((await relay.client(carol).pull()).items).toHaveLength(2);
   const message =
     'a row of the store is damaged: stop the relay, run poste relay log verify, and then poste relay log rebuild';
-  expect(relay.errors).toEqual(['dedup', 'queue'].map((kind) => ({ level: 'error', fields: { kind }, message })));
+  // The start itself comes across them too: it counts the dedup rows, and looks for the oldest item.
+  expect(relay.errors).toHaveLength(2);
+  for (const kind of ['dedup', 'queue'])
+    expect(relay.errors).toContainEqual({ level: 'error', fields: { kind }, message });
   expect(jsonOf(await answer('/healthz'))['damaged_rows']).toBe(2);
   expect((await answer('/metrics')).body.toString()).toContain('\nposte_relay_damaged_rows 2\n');
   const overview = jsonOf(await (await enterConsole(relay)).get('/overview'));
-  expect(overview).toMatchObject({ damaged_rows: damaged.map(rowName), damaged_rows_found: 2 });
+  expect(overview).toMatchObject({
+    damaged_rows: expect.arrayContaining(damaged.map(rowName)),
+    damaged_rows_found: 2,
+  });
 });

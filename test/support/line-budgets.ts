@@ -49,7 +49,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/control': 760,
   'test/crash': 1630,
   'test/e2e': 3530,
-  'test/http': 10000,
+  'test/http': 10010,
   'test/postgres': 2090,
   'test/property': 3980,
   'test/spec': 6130,
