@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 9260,
   'test/unit/cli': 8850,
   'test/unit/host': 18480,
-  'test/unit/relay': 20840,
+  'test/unit/relay': 20860,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 91190,
-  test: 107770,
+  test: 107780,
   'bench scripts': 12840,
 };

@@ -97,6 +97,8 @@ export class DedupCounts {
   readonly #options: DedupCountsOptions;
   /** So many whole rows are in each bucket at least; absent until they were counted. */
   #least: Int32Array | undefined;
+  /** The last record of the moment that was counted. */
+  #countedLsn = 0;
   /** While they are counted: records, each with the bucket of a row that came, or the complement of one's that went. */
   #changes: number[] | undefined = [];
   #isMissing = false;
@@ -120,8 +122,9 @@ export class DedupCounts {
   /** To be called when the row that the batch up to record `lsn` put under a new key is durable. */
   added(key: Buffer, lsn: number): void {
     const bucket = bucketOf(key);
-    if (this.#least) this.#least[bucket]!++;
-    else this.#note(lsn, bucket);
+    if (!this.#least) this.#note(lsn, bucket);
+    // A thread may have counted a batch that was written and not durable yet.
+    else if (lsn > this.#countedLsn) this.#least[bucket]!++;
   }
 
   /** To be called before that batch deletes a row. */
@@ -148,6 +151,7 @@ export class DedupCounts {
       else buckets[~bucket]!--;
     }
     this.#least = buckets;
+    this.#countedLsn = lsn;
     this.#isMissing = rows < expected;
     const { onDamaged } = this.#options;
     for (const key of damagedKeys) onDamaged(new DamagedRow(Buffer.from(key, 'hex'), 'does not match its checksum'));

@@ -141,6 +141,18 @@ describe('a dedup row whose key is another on the disk', () => {
   });
 });
 
+test('a row that the count saw before its batch was durable is counted once', async () => {
+  damaged = [];
+  const counts = new DedupCounts(level, { onDamaged: (row) => damaged.push(row), monotonicMs: () => nowMs });
+  const key = dedupKey(hash('sha256', 'not durable yet', 'buffer'));
+  await put(key);
+  counts.counted(await resultOf(countDedupRows(level, 7)));
+  counts.added(key, 7);
+  expect(counts.leastIn(key.readUInt16BE(1))).toBe(1);
+  expect(await verdictOf(counts, neighbour(key))).toEqual({ verdict: 'new', looks: 1 });
+  expect(damaged).toEqual([]);
+});
+
 describe('an item that seems known and never was', () => {
   test('is new after one look, which holds for this second and the next one', async () => {
     const counts = await countedNow();
