@@ -121,9 +121,16 @@ export function treeLevels(leafHashes: readonly Buffer[]): (readonly Buffer[])[]
   return levels;
 }
 
-/** The proof of `inclusionProof`, read off the levels of the tree. */
-export function pathIn(levels: readonly (readonly Buffer[])[], index: number): Buffer[] {
-  return levels.flatMap((level, height) => level[(index >>> height) ^ 1] ?? []);
+/** The hashes of `inclusionProof` one behind another, read off the levels of the tree. */
+export function pathIn(levels: readonly (readonly Buffer[])[], index: number): Buffer {
+  const path = Buffer.allocUnsafe(levels.length * HASH_BYTES);
+  let bytes = 0;
+  let at = index;
+  for (const level of levels) {
+    bytes += level[at ^ 1]?.copy(path, bytes) ?? 0;
+    at >>>= 1;
+  }
+  return path.subarray(0, bytes);
 }
 
 export interface Inclusion {

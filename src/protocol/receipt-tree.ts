@@ -43,7 +43,7 @@ export function receiptTree(
   const levels = treeLevels(leafHashes);
   const root = levels.at(-1)?.[0]?.toString('hex') as Sha256Hex;
   const tree = acceptTree({ relay_pubkey: relayPubkey, size: leafHashes.length, root_hash: root });
-  return { tree, pathOf: (index) => Buffer.concat(pathIn(levels, index)) };
+  return { tree, pathOf: (index) => pathIn(levels, index) };
 }
 
 // A statement may have members that are not known here: the signature covers them.

@@ -30,7 +30,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/http': 2280,
   'src/lib': 2390,
   'src/library': 1520,
-  'src/protocol': 3560,
+  'src/protocol': 3570,
   'src/relay': 380,
   'src/relay/auth': 1130,
   'src/relay/core': 3990,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 91190,
+  src: 91200,
   test: 107780,
   'bench scripts': 12840,
 };

@@ -273,7 +273,7 @@ test('the levels of a whole tree give its root and every path of it', () => {
       const levels = treeLevels(leaves.map(leafHash));
       expect(hex(levels.at(-1) ?? [])).toEqual([naiveRoot(leaves).toString('hex')]);
       for (let index = 0; index < size; index += 1 + Math.floor(size / 20)) {
-        expect(hex(pathIn(levels, index))).toEqual(hex(naivePath(index, leaves)));
+        expect(pathIn(levels, index).toString('hex')).toBe(hex(naivePath(index, leaves)).join(''));
       }
     }),
     { numRuns: 30, examples: [[1], [2], [3], [7], [8], [200]] },
