@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 9260,
   'test/unit/cli': 8850,
   'test/unit/host': 18480,
-  'test/unit/relay': 20860,
+  'test/unit/relay': 20880,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 91200,
-  test: 107780,
+  test: 107800,
   'bench scripts': 12840,
 };

@@ -97,7 +97,8 @@ export class ReplayedRows implements RowReader {
   /** Reduces the event into the rows. Throws `ReplayFailed`. */
   apply(entry: LogEntry): void {
     const { event } = entry;
-    if (this.#half?.of === 'others' && event.type === 'ItemsMoved') {
+    // Where none was left to move, the other half takes none.
+    if (this.#half?.of === 'others' && event.type === 'ItemsMoved' && event.fromSeqs.length > 0) {
       const keys = event.fromSeqs.map((seq) => rowKey.queue(event.oldPubkey, seq));
       this.#half.give(new Map(keys.map((key) => [key, this.get('queue', key)])));
     }

@@ -3,17 +3,18 @@ import { cp, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { array, assert, asyncProperty, constantFrom, nat, record } from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import type { Pair } from '../../../../src/lib/pair-block.ts';
 import type { Level } from '../../../../src/relay/store/level.ts';
 import { Helper, type HelperOptions } from '../../../../src/relay/replay/helper.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
 import { verify, verifyHalf } from '../../../../src/relay/replay/verify.ts';
 import { PREFIX, prefixRange } from '../../../../src/relay/store/keys.ts';
+import { StoreReader } from '../../../../src/relay/store/store-reader.ts';
 import { rebuilt, resultOf, verified } from '../../../support/audits.ts';
 import { pushOf, rotateOf } from '../../../support/commands.ts';
 import { pruneOnce, takeCheckpoint } from '../../../support/flips.ts';
-import { alice, bob, hostNamed } from '../../../support/hosts.ts';
+import { type TestHost, alice, bob, hostNamed } from '../../../support/hosts.ts';
 import { carolAfter, liveALife } from '../../../support/life.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
@@ -216,6 +217,25 @@ describe('the thread of an audit', () => {
     expect(alone).toMatchObject({ found: 0, payloads: 2 });
     expect(await answerIn(relay.folder, BUNDLED)).toMatchObject({ payloads: 2 });
     expect(await verified(relay.folder, HELPED)).toEqual(alone);
+  });
+
+  test('is given the rows of a move behind one that found none', async () => {
+    const relay = await openTestRelay();
+    await relay.enrolAll(bob);
+    await relay.push(pushOf(alice, 'm1', [[bob, 'one']]));
+    const [gone, next, last] = ['gone', 'next', 'last'].map(hostNamed) as [TestHost, TestHost, TestHost];
+    await relay.engine.admissions.rotateKey(rotateOf(bob, gone, { iatMs: NOON_MS, nowMs: NOON_MS }));
+    const { store } = relay;
+    const rows = vi.spyOn(store, 'queueRows');
+    rows.mockImplementation((...given) =>
+      store.get('move', gone.key) ? Promise.resolve([]) : StoreReader.prototype.queueRows.apply(store, given),
+    );
+    await relay.engine.admissions.rotateKey(rotateOf(gone, next, { iatMs: NOON_MS + 1, nowMs: NOON_MS + 1 }));
+    rows.mockRestore();
+    await relay.push(pushOf(alice, 'm2', [[next, 'two']]));
+    await relay.engine.admissions.rotateKey(rotateOf(next, last, { iatMs: NOON_MS + 2, nowMs: NOON_MS + 2 }));
+    await relay.close();
+    expect(await answerIn(relay.folder, BUNDLED)).toBeDefined();
   });
 
   test('changes nothing of what a rebuild gives, or refuses', async () => {
