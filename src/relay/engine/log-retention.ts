@@ -143,7 +143,8 @@ export class LogRetention {
   /** Prunes the log through a record that `prunable` named. Returns false when `signal` aborted before the end. */
   async prune(throughLsn: number, signal: StopSignal): Promise<boolean> {
     const { store, committer } = this.#parts;
-    for (;;) {
+    // Asked first: a search behind what was pruned would go through all of its tombstones.
+    while (store.firstLsn <= throughLsn) {
       if (signal.aborted) return false;
       const lsn = await store.lastEndUpTo(Math.min(throughLsn, store.firstLsn + PRUNED_AT_ONCE - 1));
       if (lsn < store.firstLsn) return true;
@@ -152,6 +153,7 @@ export class LogRetention {
       committer.add({ pruned: { throughLsn: lsn, atMs: eventTimeMs(last.event) } });
       await committer.durable();
     }
+    return true;
   }
 
   /** Gives back the space of the records from `fromLsn` on that were pruned. */
