@@ -16,6 +16,8 @@ import { livePeers } from './peers/peers.ts';
 /** The start, and what programs ask at once, come first. */
 const AFTER_MS = 1000;
 const MESSAGES = 30;
+/** No message of the owner has the same key. */
+const KEY_BYTES = 16;
 const BODY = 'A rehearsal. '.repeat(40);
 
 /** Begins it soon. Returns how to end it. */
@@ -41,7 +43,8 @@ export async function rehearse(parts: HandlerParts, signal: AbortSignal): Promis
   const recipients = [OWNER_NAME, ...(peer ? [addressOf(OWNER_NAME, peer.hostName)] : [])];
   for (let sent = 0; sent < MESSAGES && !signal.aborted; sent++) {
     for (const to of recipients) {
-      const mail = { to: [to], subject: 'Rehearsal', body: BODY, idempotency_key: String(sent) };
+      const key = own.randomBytes(KEY_BYTES).toString('hex');
+      const mail = { to: [to], subject: 'Rehearsal', body: BODY, idempotency_key: key };
       const input = parseOperationInput('mail-send', Buffer.from(JSON.stringify(mail)));
       await perform(handlers, 'mail-send', { agentId: OWNER_ID, signal }, input);
       // Requests that came meanwhile.

@@ -3,10 +3,12 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { afterEach, expect, test, vi } from 'vitest';
 import type { HostContext } from '../../../src/host/base/context.ts';
 import type { HandlerParts } from '../../../src/host/api/handlers.ts';
+import { OWNER_ID } from '../../../src/host/core/rows.ts';
+import { sendMail } from '../../../src/host/mail/send.ts';
 import { rehearse, rehearseSoon } from '../../../src/host/rehearsal.ts';
 import { HostStore } from '../../../src/host/store/host-store.ts';
 import { systemTimers } from '../../../src/lib/clock.ts';
-import { addPeer, contextOf } from '../../support/mail-context.ts';
+import { accepted, addPeer, contextOf } from '../../support/mail-context.ts';
 import { ManualTimers } from '../../support/manual-time.ts';
 import { unaskedParts } from '../../support/unasked-parts.ts';
 
@@ -37,6 +39,18 @@ test('thirty messages here and to a paired host are written nowhere, and nobody 
   for (const result of results) expect(result).toMatchObject({ result: { duplicate: false, recipients: [{}] } });
   expect(await pairsOf(context.store)).toEqual(before);
   expect(context.told).toEqual([]);
+});
+
+test('a key that the owner used for a message of its own is none of the rehearsal', async () => {
+  const context = await contextOf([]);
+  const mail = { to: ['owner'], subject: 's', body: 'b' };
+  for (let at = 0; at < 30; at++) {
+    accepted(await sendMail(context, OWNER_ID, { ...mail, idempotency_key: String(at) }));
+  }
+  const transacted = vi.spyOn(HostStore.prototype, 'transact');
+  await rehearse(partsOf(context), new AbortController().signal);
+  const results = await Promise.all(transacted.mock.results.map(({ value }) => value as Promise<unknown>));
+  for (const result of results) expect(result).toMatchObject({ result: { duplicate: false } });
 });
 
 test('it begins after a moment, and ends with the daemon', async () => {
