@@ -91,12 +91,18 @@ function isInTree(receipt: Uint8Array, { index, path }: ReceiptPlace, { size, ro
   return verifyInclusion({ leafHash: leafHash(receipt), index, size, proof, rootHash: Buffer.from(root_hash, 'hex') });
 }
 
-/** Says whether the relay of this key signed the receipt of a push's result, alone or together with others. */
+/**
+ * Says whether a push's result has an accept receipt of the relay of this key, which it signed, alone or together with
+ * others. What the receipt says is the caller's to compare: the epoch, the sender, the item, its targets and hashes.
+ */
 export function isReceiptSigned(relayPubkey: PublicKey, result: unknown): boolean {
   const signature = receiptSignatureOf(result);
-  if (!signature || !isObject(result)) return false;
+  const accept = isObject(result) ? result['accept'] : undefined;
+  if (!signature || !isObject(accept)) return false;
+  // The relay signs documents of other types too.
+  if (accept['type'] !== 'relay-accept' || accept['relay_pubkey'] !== relayPubkey) return false;
   try {
-    return receiptCheck(relayPubkey)(canonicalBytes(result['accept']), signature);
+    return receiptCheck(relayPubkey)(canonicalBytes(accept), signature);
   } catch (error) {
     if (error instanceof NotCanonicalisable) return false;
     throw error;

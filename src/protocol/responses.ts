@@ -131,13 +131,13 @@ export const ItemStored = closed({
   sig: Type.String({ ...Signature, description: "the relay's, over the RFC 8785 form of `accept`" }),
 });
 
-/** Receipts in one tree; a push has far fewer. */
-export const TREE_RECEIPTS_MAX = 65_536;
-const PATH_BYTES_MAX = HASH_BYTES * Math.log2(TREE_RECEIPTS_MAX);
+/** The most receipts in one tree; a push has far fewer. */
+export const RECEIPTS_IN_TREE_MAX = 65_536;
+const PATH_BYTES_MAX = HASH_BYTES * Math.log2(RECEIPTS_IN_TREE_MAX);
 
 export const ReceiptPath = closed(
   {
-    index: Type.Integer({ minimum: 0, maximum: TREE_RECEIPTS_MAX - 1, description: 'of the receipt in the tree' }),
+    index: Type.Integer({ minimum: 0, maximum: RECEIPTS_IN_TREE_MAX - 1, description: 'of the receipt in the tree' }),
     path: Type.String({
       minLength: base64Length(HASH_BYTES),
       maxLength: base64Length(PATH_BYTES_MAX),
@@ -151,7 +151,7 @@ export const AcceptTreeShape = closed({
   v: Type.Literal(1),
   type: Type.Literal('relay-accept-tree'),
   relay_pubkey: PublicKeyText,
-  size: Type.Integer({ minimum: 2, maximum: TREE_RECEIPTS_MAX }),
+  size: Type.Integer({ minimum: 2, maximum: RECEIPTS_IN_TREE_MAX }),
   root_hash: HashText,
 });
 

@@ -6,9 +6,16 @@ import { leafHash } from '../../../src/protocol/merkle.ts';
 import { isReceiptSigned, receiptCheck, receiptSignatureOf, receiptTree } from '../../../src/protocol/receipt-tree.ts';
 import { carol, relay } from '../../support/hosts.ts';
 
-/** Two receipts in one tree; a leaf is any document. */
-function twoReceipts() {
-  const accepts = [{ item_id: 'm1' }, { item_id: 'm2' }];
+/** The members by which a document says that it is an accept receipt of the relay. */
+const ITS_RECEIPT = { type: 'relay-accept', relay_pubkey: relay.key };
+
+/** Two receipts in one tree, with `changes`; a leaf may be any document. */
+function twoReceipts(changes: object = {}) {
+  const common = { ...ITS_RECEIPT, ...changes };
+  const accepts = [
+    { ...common, item_id: 'm1' },
+    { ...common, item_id: 'm2' },
+  ];
   const { tree, pathOf } = receiptTree(
     relay.key,
     accepts.map((accept) => leafHash(canonicalBytes(accept))),
@@ -52,12 +59,23 @@ test('a result with a signature of its own is judged by that, whatever stands be
 });
 
 test.each<[string, object]>([
+  ['of another type', { type: 'relay-expired' }],
+  ['that names another relay', { relay_pubkey: carol.key }],
+])('a document %s is no receipt of the relay, though it signed it', (_what, changes) => {
+  const { one } = twoReceipts(changes);
+  expect(receiptCheck(relay.key)(canonicalBytes(one.accept), one)).toBe(true);
+  expect(isReceiptSigned(relay.key, one)).toBe(false);
+  const alone = { accept: one.accept, sig: signDocument(relay.signer, one.accept) };
+  expect(isReceiptSigned(relay.key, alone)).toBe(false);
+});
+
+test.each<[string, object]>([
   ['no proof', { proof: undefined }],
   ['no statement', { tree: undefined }],
   ['no signature of the statement', { tree_sig: undefined }],
   ['an index that is no number', { proof: { index: '0', path: 'A'.repeat(44) } }],
   ['an empty path', { proof: { index: 0, path: '' } }],
-  ['a receipt that has no canonical form', { accept: { item_id: '\ud800' } }],
+  ['a receipt that has no canonical form', { accept: { ...ITS_RECEIPT, item_id: '\ud800' } }],
   ['no receipt', { accept: undefined }],
 ])('a result with %s is not signed', (_what, changes) => {
   const { one } = twoReceipts();
