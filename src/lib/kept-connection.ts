@@ -44,7 +44,7 @@ export class KeptConnection {
 
   /** Opens a connection that can be kept. */
   open(connect: (path: string) => Socket): Socket {
-    // Before it: a socket that takes its place meanwhile makes the connection one that is not kept.
+    // Looked at first: if another socket takes its place meanwhile, `take` leaves the connection.
     const at = socketAt(this.#path);
     const socket = connect(this.#path);
     if (at !== undefined) this.#openedAt.set(socket, at);

@@ -88,7 +88,7 @@ export class LocalServer {
     this.#server = exchangeServer((exchange) => this.#pipeline.handle(exchange), {
       // A caller that waits for mail says nothing for as long as it waits.
       silenceTimeoutMs: 0,
-      // One that calls seldom keeps its connection, and ends it.
+      // A caller that calls seldom may keep its connection; it is the one that ends it.
       idleTimeoutMs: 0,
     });
     this.#server.on('connection', (socket) => {

@@ -1,6 +1,7 @@
 /**
  * The client's stdio: a JSON-RPC message, or a batch of them, on each line. What is no message, and shows an id, gets
- * the error that JSON-RPC has for it. The answers to a batch are one line too.
+ * the error that JSON-RPC has for it. The answers to a batch are one line too. A plain call of a tool is answered here;
+ * every other message is for the server of the protocol.
  */
 import type { Readable, Writable } from 'node:stream';
 import {

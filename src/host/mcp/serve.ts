@@ -2,6 +2,7 @@
  * `poste mcp`: the tools of one agent over a client's stdio. The composition root of this folder.
  *
  *     client ─ stdio ─▶ one server for its protocol revision ─▶ tool ─▶ daemon's socket
+ *                       a plain call, past the server ─────────▶ tool ─▶ daemon's socket
  *                       session: beats while this runs ────────────▶ daemon's socket
  *     Claude Code's inbox ◀─ doorbells: one long wait after another ─▶ daemon's socket
  *                       subscription: one long wait after another ─▶ daemon's socket

@@ -204,7 +204,7 @@ export function endOfRange(start: Buffer): Buffer {
 
 /** DO NOT CHANGE what a version means: a row that changes its meaning gets a version of its own and is read as both. */
 const VERSION = 1;
-/** Of a row of the outbox whose receipt was signed with others: who knows version 1 alone would show it unsigned. */
+/** A row of the outbox whose receipt was signed with others. Software of version 1 alone would show it unsigned. */
 const RECEIPT_IN_TREE = 2;
 
 function versionOf<T extends TableName>(table: T, row: Tables[T]): number {
