@@ -59,7 +59,7 @@ export class MessagePackReader {
   /** An array whose elements `element` reads. */
   array<T>(depth: number, element: () => T | undefined): T[] | undefined {
     const type = this.#bytes[this.#at++] ?? 0;
-    this.#values++;
+    if (++this.#values > this.#bounds.valuesMax) return undefined;
     if (type >= ARRAY && type < TEXT) return this.#array(type - ARRAY, depth, element);
     return type === ARRAY_16 ? this.#array(this.#integer(2), depth, element) : undefined;
   }

@@ -7,7 +7,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/cli/lib': 2530,
   'src/cli/mail': 3400,
   'src/cli/relay': 4640,
-  'src/host': 970,
+  'src/host': 980,
   'src/host/agents': 800,
   'src/host/api': 790,
   'src/host/base': 700,
@@ -30,7 +30,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/http': 2280,
   'src/lib': 2390,
   'src/library': 1520,
-  'src/protocol': 3570,
+  'src/protocol': 3580,
   'src/relay': 380,
   'src/relay/auth': 1130,
   'src/relay/core': 3990,
@@ -54,15 +54,15 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/property': 3980,
   'test/spec': 6130,
   'test/support': 19820,
-  'test/unit': 9260,
+  'test/unit': 9290,
   'test/unit/cli': 8850,
-  'test/unit/host': 18480,
+  'test/unit/host': 18500,
   'test/unit/relay': 20880,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 91200,
-  test: 107800,
+  src: 91210,
+  test: 107840,
   'bench scripts': 12840,
 };

@@ -1,7 +1,7 @@
 /**
  * Keeps decoded rows: of tables that are small and that nearly every message reads (the host itself, its agents, their
- * sessions, its peers), and the rows of mail that were written or read last. Reading one from LevelDB costs ten times as
- * much, and one message needs dozens: it is queued, sent, accepted and confirmed within moments, and each step reads
+ * sessions, its peers), and the rows of mail that were written or read last. Reading one from LevelDB costs ten times
+ * as much, and one message needs dozens: it is queued, sent, accepted and confirmed within moments, and each step reads
  * what the one before wrote.
  *
  * A batch moves the store from one version to the next. Invariants:

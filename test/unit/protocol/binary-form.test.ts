@@ -83,6 +83,16 @@ describe('a push in the binary form', () => {
     expect(readPush(pushOf(itemsMax + 1))).toBeUndefined();
   });
 
+  it('of too many values of which the last one is a list without elements is none', () => {
+    // Two for the map and its array, four for an item and three for the one target.
+    const items = (REQUEST_JSON_BOUNDS.valuesMax + 1 - 2 - 3) / 4;
+    const others = Array.from({ length: items - 1 }, () => ({ ...ITEM, targets: [] }));
+    const first = { ...ITEM, targets: [{ host_pubkey: KEY, wire: Buffer.alloc(0) }] };
+    const isRead = (behind: typeof others): boolean =>
+      readPush(packedBytes({ items: [first, ...behind] })) !== undefined;
+    expect([isRead(others.slice(1)), isRead(others)]).toEqual([true, false]);
+  });
+
   test('property: in one pass or not, it is what a plain reader makes of it', () => {
     const ways = { flat: 0, general: 0 };
     fc.assert(
