@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 9290,
   'test/unit/cli': 8850,
   'test/unit/host': 18500,
-  'test/unit/relay': 20880,
+  'test/unit/relay': 20890,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 91210,
-  test: 107840,
+  test: 107860,
   'bench scripts': 12840,
 };

@@ -142,15 +142,15 @@ export class DedupCounts {
 
   counted({ lsn, buckets, rows, expected, damagedKeys }: DedupCount): void {
     const changes = this.#changes;
-    if (!changes) return;
     this.#changes = undefined;
-    for (let at = 0; at < changes.length; at += 2) {
-      const bucket = changes[at + 1] ?? 0;
-      if ((changes[at] ?? 0) <= lsn) continue;
+    for (let at = 0; at < (changes?.length ?? 0); at += 2) {
+      const bucket = changes?.[at + 1] ?? 0;
+      if ((changes?.[at] ?? 0) <= lsn) continue;
       if (bucket >= 0) buckets[bucket]!++;
       else buckets[~bucket]!--;
     }
-    this.#least = buckets;
+    // Without the changes nothing is known of the buckets, and still whether rows were missing.
+    this.#least = changes && buckets;
     this.#countedLsn = lsn;
     this.#isMissing = rows < expected;
     const { onDamaged } = this.#options;

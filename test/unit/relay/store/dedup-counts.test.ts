@@ -153,6 +153,17 @@ test('a row that the count saw before its batch was durable is counted once', as
   expect(damaged).toEqual([]);
 });
 
+test('a row is missing also where too much changed during the count for it to go on', async () => {
+  await level.del(KEYS[0]!);
+  damaged = [];
+  const counts = new DedupCounts(level, { onDamaged: (row) => damaged.push(row), monotonicMs: () => nowMs });
+  for (let changes = 0; changes <= 1 << 20; changes++) counts.added(KEYS[1]!, 8);
+  counts.counted(await resultOf(countDedupRows(level, 7)));
+  expect(counts.leastIn(KEYS[1]!.readUInt16BE(1))).toBeUndefined();
+  expect(await verdictOf(counts, KEYS[0]!)).toEqual({ verdict: 'lost', looks: 0 });
+  expect(damaged.map((row) => rowName(row.key))).toEqual(['the dedup row that is missing']);
+});
+
 describe('an item that seems known and never was', () => {
   test('is new after one look, which holds for this second and the next one', async () => {
     const counts = await countedNow();
