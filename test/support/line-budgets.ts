@@ -43,7 +43,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/serve': 770,
   'src/relay/shared-log': 5210,
   'src/relay/standby': 760,
-  'src/relay/store': 8610,
+  'src/relay/store': 8640,
   'src/web': 5220,
   'test/browser': 2440,
   'test/control': 760,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 91210,
+  src: 91240,
   test: 107860,
   'bench scripts': 12840,
 };

@@ -26,15 +26,22 @@ import { DEDUP_RUN_BYTES, PREFIX, dueTimeOf, prefixRange } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
 import { runsOf } from './scan.ts';
 
-/** 4 MiB; with `ROWS_MAX` entries one key in 6,700 that is not there may seem to be. */
-const FILTER_BITS_LOG2 = 25;
+/**
+ * 4 MiB; with `ROWS_MAX` entries one key in 6,000 that is not there may seem to be. The bits of one entry are in one
+ * block, which is a line of the processor's cache: a probe of memory that is not in it takes as long as the rest.
+ */
+const BLOCKS_LOG2 = 16;
+const BLOCK_BITS_LOG2 = 9;
+const BLOCK_WORDS = 2 ** BLOCK_BITS_LOG2 / 32;
 const ROWS_MAX = 1_600_000;
 /**
  * 128 MiB, for 51,200,000 rows from before the start, or a third as many from after it, which have three entries. A row
  * that changes later, as by a rotation or an expiry, has as many again.
  */
 const FILTERS_MAX = 32;
-const PROBES = 7;
+const PROBES = 9;
+/** The probes whose places one number has. */
+const PROBES_A_NUMBER = 3;
 /** More rows than these are counted apart from the event loop. */
 const COUNTED_HERE_MAX = 20_000;
 const PREFIX_BYTES = 1;
@@ -44,7 +51,7 @@ const HASH_AT = 32;
 const READ_BYTES = 256 << 10;
 
 interface Filter {
-  bits: Uint8Array;
+  bits: Int32Array;
   rows: number;
   /** When the last of its rows may be forgotten. */
   untilMs: number;
@@ -73,15 +80,17 @@ export class KnownItems {
 
   /** Says whether no row is stored under `key`, and none was added. */
   lacks(key: Buffer): boolean {
-    return (
-      this.#state === 'complete' && !this.#filters.some(({ bits }) => mayHold(bits, key, PREFIX_BYTES, this.#word))
-    );
+    if (this.#state !== 'complete') return false;
+    this.#findKey(key, PREFIX_BYTES);
+    return !this.#filters.some(holds);
   }
 
   /** To be called before the row is written. */
   add(key: Buffer, untilMs: number): void {
     const filter = this.#filterFor(untilMs);
-    if (filter) mark(filter.bits, key, PREFIX_BYTES, this.#word);
+    if (!filter) return;
+    this.#findKey(key, PREFIX_BYTES);
+    mark(filter);
   }
 
   /** To be called before anybody may ask for the row. */
@@ -90,7 +99,8 @@ export class KnownItems {
     for (const name of [ofSender, spread(ofSender, numberOf(targetPubkey))]) {
       const filter = this.#filterFor(dedupUntilMs);
       if (!filter) return;
-      for (let probe = 0; probe < PROBES; probe++) markBit(filter.bits, bitOf(name, probe, this.#word));
+      this.#findName(name);
+      mark(filter);
     }
   }
 
@@ -111,13 +121,20 @@ export class KnownItems {
     return pairs;
   }
 
-  #mayHold(first: number): boolean {
-    for (const { bits } of this.#filters) {
-      let probe = 0;
-      while (probe < PROBES && hasBit(bits, bitOf(first, probe, this.#word))) probe++;
-      if (probe === PROBES) return true;
+  #mayHold(name: number): boolean {
+    this.#findName(name);
+    return this.#filters.some(holds);
+  }
+
+  /** `at`: where the hash of a key begins. */
+  #findKey(bytes: Buffer, at: number): void {
+    for (let nth = 0; nth < numbers.length; nth++) {
+      numbers[nth] = spread(this.#word + nth, bytes.readInt32BE(at + 4 * nth));
     }
-    return false;
+  }
+
+  #findName(name: number): void {
+    for (let nth = 0; nth < numbers.length; nth++) numbers[nth] = spread(this.#word + nth, name);
   }
 
   /** The filter for one entry more, which is counted; `undefined` where there is none. */
@@ -129,7 +146,7 @@ export class KnownItems {
         this.#giveUp();
         return undefined;
       }
-      filter = { bits: new Uint8Array(2 ** FILTER_BITS_LOG2 / 8), rows: 0, untilMs };
+      filter = { bits: new Int32Array(2 ** BLOCKS_LOG2 * BLOCK_WORDS), rows: 0, untilMs };
       this.#filters.push(filter);
     }
     filter.rows++;
@@ -178,7 +195,10 @@ export class KnownItems {
         const names = withoutChecksum(key, value);
         for (let at = HASH_AT; at < names.length; at += DEDUP_RUN_BYTES, found++) {
           const filter = this.#filterFor(untilMs);
-          if (filter) mark(filter.bits, names, at, this.#word);
+          if (filter) {
+            this.#findKey(names, at);
+            mark(filter);
+          }
           this.#earlier.add(keyFrom(names.subarray(at - HASH_AT, at)));
         }
         this.#earlierUntilMs = Math.max(this.#earlierUntilMs, untilMs);
@@ -232,25 +252,33 @@ export async function fillAndCount(
   if (count) counts.counted(count);
 }
 
-/** `at`: where the hash of a key begins, of which each probe is four bytes. */
-function mayHold(bits: Uint8Array, bytes: Buffer, at: number, word: number): boolean {
+/** Where the bits of one entry are: the number of its block, and those of its places there. Until the next is found. */
+const numbers = new Int32Array(1 + PROBES / PROBES_A_NUMBER);
+
+function firstWord(): number {
+  return ((numbers[0] as number) >>> (32 - BLOCKS_LOG2)) * BLOCK_WORDS;
+}
+
+function placeOf(probe: number): number {
+  const number = numbers[1 + Math.trunc(probe / PROBES_A_NUMBER)] as number;
+  return (number >>> ((probe % PROBES_A_NUMBER) * BLOCK_BITS_LOG2)) & (2 ** BLOCK_BITS_LOG2 - 1);
+}
+
+function holds({ bits }: Filter): boolean {
+  const first = firstWord();
   for (let probe = 0; probe < PROBES; probe++) {
-    if (!hasBit(bits, bitOf(bytes.readUInt32BE(at + 4 * probe), probe, word))) return false;
+    const place = placeOf(probe);
+    if (((bits[first + (place >>> 5)] as number) & (1 << (place & 31))) === 0) return false;
   }
   return true;
 }
 
-function hasBit(bits: Uint8Array, bit: number): boolean {
-  return ((bits[bit >>> 3] ?? 0) & (1 << (bit & 7))) !== 0;
-}
-
-function markBit(bits: Uint8Array, bit: number): void {
-  bits[bit >>> 3] = (bits[bit >>> 3] ?? 0) | (1 << (bit & 7));
-}
-
-function mark(bits: Uint8Array, bytes: Buffer, at: number, word: number): void {
+function mark({ bits }: Filter): void {
+  const first = firstWord();
   for (let probe = 0; probe < PROBES; probe++) {
-    markBit(bits, bitOf(bytes.readUInt32BE(at + 4 * probe), probe, word));
+    const place = placeOf(probe);
+    const word = first + (place >>> 5);
+    bits[word] = (bits[word] as number) | (1 << (place & 31));
   }
 }
 
@@ -259,8 +287,4 @@ function numberOf(text: string): number {
   let number = 0x811c_9dc5;
   for (let at = 0; at < text.length; at++) number = Math.imul(number ^ text.charCodeAt(at), 0x0100_0193);
   return number;
-}
-
-function bitOf(number: number, probe: number, word: number): number {
-  return spread(word + probe, number) >>> (32 - FILTER_BITS_LOG2);
 }

@@ -195,7 +195,7 @@ describe('an item that seems known and never was', () => {
   });
 
   test.runIf(IS_THOROUGH)(
-    'attack 8: one new id in some 6,700 seems known to a full filter, and to another process it does not',
+    'attack 8: one new id in some 6,000 seems known to a full filter, and to another process it does not',
     async () => {
       const empty = levelAt(await temporaryFolder());
       await empty.open();
