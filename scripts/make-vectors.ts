@@ -19,6 +19,7 @@ import {
   rotationVectors,
   senderListVectors,
 } from './vectors/documents.ts';
+import { binaryFormVectors } from './vectors/binary-form.ts';
 import { envelopeVectors } from './vectors/envelope.ts';
 import { hopVectors, lanHopVectors } from './vectors/hop.ts';
 import { lanHelloVectors, lanPairingVectors } from './vectors/lan-pairing.ts';
@@ -40,6 +41,7 @@ export async function vectorFiles(): Promise<Map<string, string>> {
     ['sender-list.json', senderListVectors()],
     ['envelope.json', await envelopeVectors()],
     ['accept-receipt.json', acceptVectors()],
+    ['binary-form.json', await binaryFormVectors()],
     ['receipt-tree.json', receiptTreeVectors()],
     ['delivery-receipt.json', deliveryReceiptVectors()],
     ['expiry-notice.json', expiryVectors()],

@@ -11,7 +11,7 @@ import {
   sealEnvelope,
   signerFromSeed,
 } from 'poste/client';
-import { canonicalBytes, encKeyAdvertisement, encodeBase64, senderList, signDocument } from 'poste/protocol';
+import { canonicalBytes, encKeyAdvertisement, senderList, signDocument } from 'poste/protocol';
 
 const url = process.argv[2] ?? 'http://127.0.0.1:8787';
 
@@ -50,9 +50,9 @@ const envelope = await sealEnvelope(
   sealTo,
   laptop.signer,
 );
-const wire_b64 = encodeBase64(canonicalBytes(envelope));
+const wire = canonicalBytes(envelope);
 const pushed = await laptop.client.push([
-  { kind: 'envelope', item_id: id, targets: [{ host_pubkey: server.key, wire_b64 }] },
+  { kind: 'envelope', item_id: id, targets: [{ host_pubkey: server.key, wire }] },
 ]);
 const [result] = pushed.results;
 assert.equal(result.status, 'accepted');
@@ -62,7 +62,7 @@ const { relay_pubkey: relayKey } = await laptop.client.info();
 assert(isReceiptSigned(relayKey, result));
 
 const page = await server.client.pull();
-const received = JSON.parse(Buffer.from(page.items[0].wire_b64, 'base64').toString());
+const received = JSON.parse(page.items[0].wire.toString());
 const opened = JSON.parse((await openSeal(received, { encPub: sealKey.enc_pub, secret: sealKey.secret })).toString());
 assert.equal(opened.body, 'Hello');
 const { deleted } = await server.client.ack(page.epoch, page.last_seq);

@@ -4,7 +4,8 @@
  * confirmed. What they see goes into the ledger.
  */
 import { setTimeout as elapsed } from 'node:timers/promises';
-import { type ItemToPush, type PulledItem, type PushResult, RelayClient } from '../../src/host/relay/relay-client.ts';
+import { type PushResult, RelayClient } from '../../src/host/relay/relay-client.ts';
+import type { ItemToPush, PulledItem } from '../../src/host/relay/relay-forms.ts';
 import { sha256Hex } from '../../src/protocol/encodings.ts';
 import { isReceiptSigned } from '../../src/protocol/receipt-tree.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';

@@ -3,7 +3,9 @@ import { createHash } from 'node:crypto';
 import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
 import { type AcceptTree, acceptTree } from '../../src/protocol/documents.ts';
 import { type Sha256Hex, decodeBase64, encodeBase64 } from '../../src/protocol/encodings.ts';
+import type { Epoch } from '../../src/protocol/epoch.ts';
 import { HASH_BYTES, leafHash } from '../../src/protocol/merkle.ts';
+import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { type ReceiptPlace, receiptTree } from '../../src/protocol/receipt-tree.ts';
 import { acceptOf } from './documents.ts';
 import { AT, EPOCH, type Party, alice, bob, carol, keysOf, relay, signed } from './parties.ts';
@@ -54,9 +56,25 @@ function treeCase(name: string, size: number, shown = (_index: number): boolean 
   };
 }
 
+/** A result as it is shown; one that is rejected has only the first two members. */
+interface ShownResult {
+  item_id: string;
+  status: string;
+  targets?: { host_pubkey: PublicKey; seq: number }[];
+  accept?: object;
+  proof?: ReceiptPlace;
+}
+
+interface TreeAnswer {
+  epoch: Epoch;
+  results: ShownResult[];
+  tree: AcceptTree;
+  tree_sig: string;
+}
+
 /** The answer of a push of three items, of which the second was rejected: it has no leaf. */
-function answerCase(): object {
-  const { tree, canonical, tree_sig, leafHashes, receipts } = receiptsOf(2);
+export function answerOfTree(): TreeAnswer {
+  const { tree, tree_sig, receipts } = receiptsOf(2);
   const stored = receipts.map(({ item_id, accept, proof }, at) => ({
     item_id,
     status: at === 0 ? 'accepted' : 'duplicate',
@@ -65,6 +83,11 @@ function answerCase(): object {
     proof,
   }));
   const rejected = { item_id: 'm9', status: 'rejected:unknown target' };
+  return { epoch: EPOCH, results: [stored[0]!, rejected, stored[1]!], tree, tree_sig };
+}
+
+function answerCase(): object {
+  const { canonical, tree_sig, leafHashes, receipts } = receiptsOf(2);
   return {
     name: 'the answer of a push, with a rejected item between two receipts',
     size: 2,
@@ -72,7 +95,7 @@ function answerCase(): object {
     signature: tree_sig,
     leaf_hashes: leafHashes.map(encodeBase64),
     receipts,
-    response: { epoch: EPOCH, results: [stored[0], rejected, stored[1]], tree, tree_sig },
+    response: answerOfTree(),
   };
 }
 

@@ -26,10 +26,12 @@ const IDLE_CONNECTION_MS = 4_000;
 export interface HttpRequest {
   method: string;
   headers: Readonly<Record<string, string>>;
-  body?: string | undefined;
+  body?: string | Buffer | undefined;
   /** Aborts the request; its reason may be a `TimeoutError`. */
   signal: AbortSignal;
   answerBytesMax: number;
+  /** True when what came of an answer that was cut is an answer too. */
+  takesCut?: boolean | undefined;
   /** Connecting may take this time; absent: as long as for every request of the caller. */
   connectTimeoutMs?: number | undefined;
 }
@@ -38,6 +40,8 @@ export interface HttpAnswer {
   status: number;
   headers: IncomingHttpHeaders;
   body: Buffer;
+  /** The failure that cut the body: only where the request takes a part of it. */
+  cut?: HttpRequestFailed;
 }
 
 /** No complete answer came. `message` is a clause for people, `code` the error code of the system, or `''`. */
@@ -80,7 +84,7 @@ export class HttpCaller {
 
   /** Resolves when the whole answer is there. Throws `HttpRequestFailed`. */
   request(url: string, asked: HttpRequest): Promise<HttpAnswer> {
-    const { method, headers, body, signal, answerBytesMax, connectTimeoutMs = this.#connectTimeoutMs } = asked;
+    const { method, headers, body, signal, connectTimeoutMs = this.#connectTimeoutMs } = asked;
     const isOverTls = url.startsWith('https:');
     const agent = isOverTls ? this.#overTls : this.#plain;
     return new Promise((resolve, reject) => {
@@ -102,9 +106,9 @@ export class HttpCaller {
       limitConnecting(outgoing, isOverTls ? 'secureConnect' : 'connect', connectTimeoutMs);
       outgoing.on('error', (error) => reject(failure(error)));
       outgoing.once('response', (incoming) => {
-        wholeAnswer(incoming, answerBytesMax).then(resolve, (error: unknown) => {
+        wholeAnswer(incoming, asked).then(resolve, (error: unknown) => {
           outgoing.destroy();
-          reject(signal.aborted ? failure(signal.reason) : failure(error));
+          reject(failureIn(signal, error));
         });
       });
       outgoing.end(body);
@@ -147,19 +151,32 @@ function identityBy(ca: string): typeof checkServerIdentity {
     named.has(certificate.fingerprint256) ? undefined : checkServerIdentity(host, certificate);
 }
 
-async function wholeAnswer(incoming: IncomingMessage, bytesMax: number): Promise<HttpAnswer> {
+async function wholeAnswer(
+  incoming: IncomingMessage,
+  { answerBytesMax, takesCut, signal }: HttpRequest,
+): Promise<HttpAnswer> {
   const { statusCode: status = 0, headers } = incoming;
   if (status >= 300 && status <= 399 && headers.location !== undefined) {
     throw new HttpRequestFailed('it redirects elsewhere, and redirects are not followed', '', 0);
   }
   const chunks: Buffer[] = [];
   let length = 0;
-  for await (const chunk of incoming as AsyncIterable<Buffer>) {
-    length += chunk.length;
-    if (length > bytesMax) throw new HttpRequestFailed('the answer is too long', '', status);
-    chunks.push(chunk);
+  let cut: HttpRequestFailed | undefined;
+  try {
+    for await (const chunk of incoming as AsyncIterable<Buffer>) {
+      length += chunk.length;
+      if (length > answerBytesMax) throw new HttpRequestFailed('the answer is too long', '', status);
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    if (!takesCut || length > answerBytesMax) throw error;
+    cut = failureIn(signal, error);
   }
-  return { status, headers, body: Buffer.concat(chunks) };
+  return { status, headers, body: Buffer.concat(chunks), ...(cut && { cut }) };
+}
+
+function failureIn(signal: AbortSignal, error: unknown): HttpRequestFailed {
+  return failure(signal.aborted ? signal.reason : error);
 }
 
 function failure(error: unknown): HttpRequestFailed {

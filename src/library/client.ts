@@ -5,16 +5,8 @@
  * checked with `checkProofs`, without asking anybody.
  */
 export { RelayClient } from '../host/relay/relay-client.ts';
-export type {
-  ItemToPush,
-  LogConsistency,
-  LogProof,
-  PullOptions,
-  PulledItem,
-  PulledPage,
-  PushResult,
-  RelayInfo,
-} from '../host/relay/relay-client.ts';
+export type { LogConsistency, LogProof, PullOptions, PushResult, RelayInfo } from '../host/relay/relay-client.ts';
+export type { ItemToPush, PulledItem, PulledPage } from '../host/relay/relay-forms.ts';
 export { AnotherRelay, RelayCallFailed, RelayProblem, callerTrusting } from '../host/relay/relay-request.ts';
 export type { RelayClientOptions } from '../host/relay/relay-request.ts';
 export { NotOpened, generateSealKey, openSeal, sealEnvelope } from '../host/wire/sealing.ts';

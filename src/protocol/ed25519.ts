@@ -12,7 +12,7 @@ import { libsodium } from './libsodium.ts';
 import { PUBLIC_KEY_BYTES, type PublicKey, publicKeyBytes, publicKeyFromBytes } from './public-key.ts';
 
 export const SEED_BYTES = 32;
-const SIGNATURE_BYTES = 64;
+export const SIGNATURE_BYTES = 64;
 /** The length of a signature in base64. */
 export const SIGNATURE_CHARACTERS = 88;
 

@@ -42,22 +42,24 @@ export function encodeBase64(bytes: Uint8Array): string {
 export interface TextsAround {
   before: readonly string[];
   after: string;
+  /** True when the values are written as base64, and false when they are written as they are. */
+  isBase64: boolean;
 }
 
-/** Returns how long values of these lengths are as base64 between their texts. */
-export function lengthBetween(lengths: readonly number[], { before, after }: TextsAround): number {
+/** Returns how long values of these lengths are between their texts. */
+export function lengthBetween(lengths: readonly number[], { before, after, isBase64 }: TextsAround): number {
   let size = lengths.length * after.length;
   for (const text of before) size += text.length;
-  for (const length of lengths) size += base64Length(length);
+  for (const length of lengths) size += isBase64 ? base64Length(length) : length;
   return size;
 }
 
-/** Writes the values as base64 between their texts; `into` is exactly as long as `lengthBetween` says. */
-export function writeBetween(into: Buffer, values: readonly Buffer[], { before, after }: TextsAround): void {
+/** Writes the values between their texts; `into` is exactly as long as `lengthBetween` says. */
+export function writeBetween(into: Buffer, values: readonly Buffer[], { before, after, isBase64 }: TextsAround): void {
   let at = 0;
   for (const [position, value] of values.entries()) {
     at += into.write(before[position] ?? '', at, 'latin1');
-    at += into.write(value.toString('base64'), at, 'latin1');
+    at += isBase64 ? into.write(value.toString('base64'), at, 'latin1') : value.copy(into, at);
     at += into.write(after, at, 'latin1');
   }
   if (at !== into.length) throw new Error('invariant: values between texts have the length they were planned with');

@@ -179,7 +179,7 @@ export function packed(value: Packable): string {
   }
   if (value instanceof Uint8Array) return bytesHead(value.length) + latin1(value);
   if (Array.isArray(value)) {
-    let text = head(value.length, ARRAY, 16, '\0\xdc\xdd');
+    let text = arrayHead(value.length);
     for (const element of value as readonly Packable[]) text += packed(element);
     return text;
   }
@@ -196,6 +196,11 @@ export function packed(value: Packable): string {
 /** The same as bytes. */
 export function packedBytes(value: Packable): Buffer {
   return Buffer.from(packed(value), 'latin1');
+}
+
+/** What stands in front of so many values of an array. */
+export function arrayHead(count: number): string {
+  return head(count, ARRAY, 16, '\0\xdc\xdd');
 }
 
 /** What stands in front of so many bytes. */

@@ -18,14 +18,18 @@ import {
   HashText,
   HostNameText,
   ItemIdText,
+  KeyBytes,
   LogHashes,
   LogSize,
   orNull,
+  PathBytes,
   PublicKeyText,
   Seq,
   Signature,
+  SignatureBytes,
   SignedRotationShape,
   Time,
+  WireBytes,
   WireText,
 } from './shapes.ts';
 
@@ -82,6 +86,9 @@ export const InfoResponse = closed({
   relay_pubkey: PublicKeyText,
   epoch: EpochText,
   limits: LimitsShape,
+  forms: Type.Optional(
+    Type.Array(Type.String(), { description: 'the content types that push, pull and ack have besides JSON' }),
+  ),
   receipts: Type.Optional(
     Type.Array(Type.String(), { description: 'how it signs receipts besides each alone, if a push asks for it' }),
   ),
@@ -173,6 +180,26 @@ export const PushResponse = closed({
   ),
 });
 
+const STORED_IN_BINARY = {
+  ...STORED,
+  targets: Type.Array(closed({ host_pubkey: KeyBytes, seq: Seq }), { minItems: 1 }),
+  accept: Type.String({ description: 'the RFC 8785 form of the receipt, exactly as it is signed' }),
+};
+
+/** The same in the binary form. */
+export const PushResponseInBinary = closed({
+  epoch: EpochText,
+  results: Type.Array(
+    Type.Union([
+      closed({ ...STORED_IN_BINARY, sig: SignatureBytes }),
+      closed({ ...STORED_IN_BINARY, proof: closed({ index: ReceiptPath.properties.index, path: PathBytes }) }),
+      ItemRejected,
+    ]),
+  ),
+  tree: Type.Optional(Type.String({ description: 'the RFC 8785 form of the statement, exactly as it is signed' })),
+  tree_sig: Type.Optional(SignatureBytes),
+});
+
 export const PullResponse = closed({
   epoch: EpochText,
   head_seq: Seq,
@@ -189,6 +216,27 @@ export const PullResponse = closed({
   last_seq: Seq,
   more: Type.Boolean({ description: 'whether an item with a higher seq is queued now' }),
 });
+
+/** The maps of a page in the binary form. */
+export const PullResponseInBinary = Type.Array(
+  Type.Union([
+    closed({ epoch: EpochText, head_seq: Seq }),
+    closed({
+      seq: Seq,
+      kind: Type.Enum([...ITEM_KINDS]),
+      item_id: ItemIdText,
+      sender_pubkey: KeyBytes,
+      wire: WireBytes,
+    }),
+    closed({ last_seq: Seq, more: Type.Boolean() }),
+  ]),
+  {
+    minItems: 2,
+    description:
+      'frames: each is the length of its map in 4 bytes, big-endian, and the map. The first is the head of the ' +
+      'page, then come its items in ascending seq, and its end is the last: a page without it was cut',
+  },
+);
 
 export const AckResponse = closed({ acked_through: Seq, deleted: Count, head_seq: Seq });
 

@@ -14,12 +14,14 @@ import {
   EpochText,
   HostNameText,
   ItemIdText,
+  KeyBytes,
   OwnerFpText,
   PublicKeyText,
   Seq,
   Signature,
   SignedRotationShape,
   Time,
+  WireBytes,
   WireText,
 } from './shapes.ts';
 
@@ -59,6 +61,17 @@ export const WellFormedPush = Type.Object({
       kind: Type.Enum([...PUSHED_KINDS]),
       item_id: ItemIdText,
       targets: Type.Array(Type.Object({ host_pubkey: PublicKeyText, wire_b64: WireText }), { minItems: 1 }),
+    }),
+  ),
+});
+
+/** The same in the binary form. */
+export const WellFormedPushInBinary = Type.Object({
+  items: Type.Array(
+    Type.Object({
+      kind: Type.Enum([...PUSHED_KINDS]),
+      item_id: ItemIdText,
+      targets: Type.Array(Type.Object({ host_pubkey: KeyBytes, wire: WireBytes }), { minItems: 1 }),
     }),
   ),
 });

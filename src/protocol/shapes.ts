@@ -5,9 +5,9 @@
  * canonical base64, points of keys, limits that are settings.
  */
 import Type from 'typebox';
-import { SIGNATURE_CHARACTERS } from './ed25519.ts';
+import { SIGNATURE_BYTES, SIGNATURE_CHARACTERS } from './ed25519.ts';
 import { HOST_NAME_PATTERN, ITEM_ID_CHARACTERS_MAX, OWNER_FP_PATTERN } from './names.ts';
-import { PUBLIC_KEY_CHARACTERS, PUBLIC_KEY_PATTERN, type PublicKey } from './public-key.ts';
+import { PUBLIC_KEY_BYTES, PUBLIC_KEY_CHARACTERS, PUBLIC_KEY_PATTERN, type PublicKey } from './public-key.ts';
 
 const ENC_KEY_CHARACTERS = 44;
 
@@ -82,6 +82,22 @@ export const ItemIdText = Type.String({
 });
 
 export const WireText = Type.String({ contentEncoding: 'base64', description: 'the wire bytes, exactly as pushed' });
+
+/** Bytes of the binary form. */
+const bytesOf = (description: string, length?: number) =>
+  Type.String({
+    contentMediaType: 'application/octet-stream',
+    ...(length !== undefined && { minLength: length, maxLength: length }),
+    description,
+  });
+
+export const KeyBytes = bytesOf('the 32 bytes of an Ed25519 public key', PUBLIC_KEY_BYTES);
+
+export const SignatureBytes = bytesOf('the 64 bytes of an Ed25519 signature', SIGNATURE_BYTES);
+
+export const WireBytes = bytesOf('the wire bytes, exactly as pushed');
+
+export const PathBytes = bytesOf('the hashes of `path` as bytes');
 
 export const LogSize = Type.Integer({
   minimum: 1,

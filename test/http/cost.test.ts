@@ -6,7 +6,7 @@
  */
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { KnownItems } from '../../src/relay/store/known-items.ts';
-import type { ItemToPush } from '../../src/host/relay/relay-client.ts';
+import type { ItemToPush } from '../../src/host/relay/relay-forms.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { askChallenge, enrolBody, postJson } from '../support/enrolments.ts';
 import { type HttpRelay, enrolledRelay, relayForTest } from '../support/http-relay.ts';

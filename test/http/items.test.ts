@@ -1,18 +1,25 @@
 /** POST /v2/relay/items: its numbered rules, and how docs/protocol.md answers each item. */
 import { canonicalize } from 'json-canonicalize';
 import { describe, expect, test } from 'vitest';
-import type { ItemToPush, PushResult } from '../../src/host/relay/relay-client.ts';
+import type { PushResult } from '../../src/host/relay/relay-client.ts';
+import type { ItemToPush } from '../../src/host/relay/relay-forms.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
+import { FORMS } from '../support/binary-form.ts';
 import { type HttpRelay, enrolledRelay, relayForSuite } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
-import '../support/problems.ts';
+import { jsonOf } from '../support/problems.ts';
+import type { RawResponse } from '../support/raw-http.ts';
+
+const ITEMS = '/v2/relay/items';
 
 const BAD_RECEIPT = 'rejected:bad receipt';
 
-describe.each(ANY_ADAPTER)('%s', (adapter) => {
-  const suite = relayForSuite(adapter);
+const EACH = ANY_ADAPTER.flatMap((adapter) => FORMS.map((form) => [adapter, form] as const));
+
+describe.each(EACH)('%s, %s', (adapter, form) => {
+  const suite = relayForSuite(adapter, { form });
   let ids = 0;
   const newId = (): string => `items-${++ids}`;
 
@@ -24,8 +31,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
 
   const pushOne = async (item: unknown, from: TestHost = alice): Promise<PushResult> => {
     const relay = await enrolled();
-    const { results } = await relay.client(from).push([item as ItemToPush]);
-    const [result, ...more] = results;
+    const [result, ...more] = resultsOf(await relay.ask(from, 'POST', ITEMS, { items: [item] }));
     if (!result || more.length > 0) throw new Error('one item is answered once');
     return result;
   };
@@ -76,7 +82,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       expect(result.status).toBe('accepted');
       for (const [at, host] of [bob, carol].entries()) {
         const { items } = await relay.client(host).pull();
-        expect(items.find(({ item_id }) => item_id === id)?.wire_b64).toBe(base64(wires[at]));
+        expect(items.find(({ item_id }) => item_id === id)?.wire).toEqual(wires[at]);
       }
     });
   });
@@ -271,8 +277,8 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       const relay = await enrolled();
       const before = newId();
       const after = newId();
-      const items = [itemTo([bob], before), item, itemTo([bob], after)] as ItemToPush[];
-      const { results } = await relay.client(alice).push(items);
+      const items = [itemTo([bob], before), item, itemTo([bob], after)];
+      const results = resultsOf(await relay.ask(alice, 'POST', ITEMS, { items }));
       expect(results.map(({ status }) => status)).toEqual(['accepted', 'rejected:malformed', 'accepted']);
       const id = (item as { item_id?: unknown } | null)?.item_id;
       expect(results[1]).toEqual({ item_id: typeof id === 'string' ? id : null, status: 'rejected:malformed' });
@@ -294,9 +300,9 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     test('with members of a prototype, which are nobody’s own', async () => {
       const relay = await enrolled();
       const inherited = JSON.stringify(itemTo([bob], newId()));
-      const body = `{"items":[{"__proto__":${inherited}}]}`;
-      const response = await relay.send(relay.hop(alice, 'POST', '/v2/relay/items', body));
-      expect(JSON.parse(response.body.toString())).toMatchObject({ results: [{ status: 'rejected:malformed' }] });
+      const document = JSON.parse(`{"items":[{"__proto__":${inherited}}]}`) as unknown;
+      const results = resultsOf(await relay.ask(alice, 'POST', ITEMS, document));
+      expect(results).toEqual([{ item_id: null, status: 'rejected:malformed' }]);
     });
   });
 
@@ -304,21 +310,17 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     const relay = await enrolled();
     const item = itemTo([bob], newId());
     const targets = item.targets.map((target) => ({ ...target, more: [1] }));
-    const answer = await relay.client(alice).request('POST', '/v2/relay/items', {
-      items: [{ ...item, targets, more: {} }],
-      more: null,
-    });
-    expect(answer).toMatchObject({ results: [{ status: 'accepted' }] });
+    const document = { items: [{ ...item, targets, more: {} }], more: null };
+    expect(resultsOf(await relay.ask(alice, 'POST', ITEMS, document))).toMatchObject([{ status: 'accepted' }]);
   });
 
   test('max_batch items are taken, one more is BAD_REQUEST and stores nothing', async () => {
-    const relay = await enrolledRelay(adapter, [alice, bob], { limits: { max_batch: 3 } });
+    const relay = await enrolledRelay(adapter, [alice, bob], { form, limits: { max_batch: 3 } });
     const items = ['m1', 'm2', 'm3', 'm4'].map((id) => itemTo([bob], id));
     const lsn = await relay.lastLsn();
-    const over = relay.hop(alice, 'POST', '/v2/relay/items', JSON.stringify({ items }));
-    expect(await relay.send(over)).toBeProblem('BAD_REQUEST');
-    const nulls = relay.hop(alice, 'POST', '/v2/relay/items', JSON.stringify({ items: [null, null, null, null] }));
-    expect(await relay.send(nulls)).toBeProblem('BAD_REQUEST');
+    expect(await relay.ask(alice, 'POST', ITEMS, { items })).toBeProblem('BAD_REQUEST');
+    const nulls = { items: [null, null, null, null] };
+    expect(await relay.ask(alice, 'POST', ITEMS, nulls)).toBeProblem('BAD_REQUEST');
     expect(await relay.lastLsn()).toBe(lsn);
     const { results } = await relay.client(alice).push(items.slice(1));
     expect(results.map(({ status }) => status)).toEqual(['accepted', 'accepted', 'accepted']);
@@ -326,7 +328,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   test('max_targets targets are taken, one more is too many', async () => {
-    const relay = await enrolledRelay(adapter, [alice, bob, carol], { limits: { max_targets: 2 } });
+    const relay = await enrolledRelay(adapter, [alice, bob, carol], { form, limits: { max_targets: 2 } });
     const { results } = await relay.client(alice).push([itemTo([bob, carol], 'm1'), itemTo([bob, carol, alice], 'm2')]);
     expect(results.map(({ status }) => status)).toEqual(['accepted', 'rejected:too many targets']);
   });
@@ -343,6 +345,10 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     });
   });
 });
+
+function resultsOf(response: RawResponse): PushResult[] {
+  return jsonOf(response)['results'] as PushResult[];
+}
 
 function base64(bytes: Buffer | undefined): string {
   return bytes?.toString('base64') ?? '';

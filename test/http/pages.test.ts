@@ -1,17 +1,19 @@
 /** Large pages and large uploads: slow peers, peers that go away, and payloads that are not what was stored. */
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { PulledItem } from '../../src/host/relay/relay-client.ts';
+import type { PulledItem } from '../../src/host/relay/relay-forms.ts';
 import { payloadKey } from '../../src/relay/store/keys.ts';
 import { LEVEL_FOLDER } from '../../src/relay/store/level.ts';
 import { WireThread } from '../../src/relay/store/wire-thread.ts';
+import { BINARY_TYPE } from '../../src/protocol/binary-form.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
+import { FORMS, type Form } from '../support/binary-form.ts';
 import { type Adapter, type HttpRelay, ADAPTERS, enrolledRelay } from '../support/http-relay.ts';
 import { hopBytes, sha256 } from '../support/hops.ts';
 import { alice, bob, carol } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
-import { RawConnection, rawRequest, requestBytes } from '../support/raw-http.ts';
+import { RawConnection, type RawResponse, rawRequest, requestBytes } from '../support/raw-http.ts';
 import { withRawLevel } from '../support/raw-level.ts';
 
 /** The file of the bundle: a thread does not run TypeScript. */
@@ -30,13 +32,13 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     expect(response.headers.get('x-request-id')).toMatch(/^[0-9a-f]{16}$/);
   });
 
-  test('a page from memory is the same bytes as after a restart, from the store', async () => {
-    const { relay, wires } = await queued(adapter, 300, 4 * KIB);
-    const recent = await rawRequest(relay.port, pullBytes(relay));
-    expectBytes(jsonOf(recent)['items'] as PulledItem[], wires);
+  test.each(FORMS)('a page from memory is the same bytes as after a restart, from the store: %s', async (form) => {
+    const { relay, wires } = await queued([adapter, form], 300, 4 * KIB);
+    const recent = await rawRequest(relay.port, pullIn(relay, form));
+    expectBytes(itemsOf(recent), wires);
     await relay.restart();
-    const stored = await rawRequest(relay.port, pullBytes(relay));
-    expect(stored.body.toString() === recent.body.toString()).toBe(true);
+    const stored = await rawRequest(relay.port, pullIn(relay, form));
+    expect(stored.body.equals(recent.body)).toBe(true);
   });
 
   test('a reader that takes nothing does not hold up others, and gets its whole page when it goes on', async () => {
@@ -49,7 +51,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     expect((await relay.client(bob).pull()).items).toHaveLength(16);
     expect(relay.timers.underWay(PAGE_DEADLINE_MS)).toBe(1);
     const response = await slow.resume().response();
-    expectBytes(jsonOf(response)['items'] as PulledItem[], wires);
+    expectBytes(itemsOf(response), wires);
     await expect.poll(() => relay.timers.underWay(PAGE_DEADLINE_MS), { interval: 2 }).toBe(0);
     slow.close();
   });
@@ -102,9 +104,11 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     expect((await relay.client(bob).pull()).items).toHaveLength(6);
   });
 
-  describe('encoded by a thread', () => {
+  describe.each(FORMS)('encoded by a thread, %s', (form) => {
+    const pullBytes = (relay: HttpRelay): Buffer => pullIn(relay, form);
+
     test('pages of several readers are the same bytes as without it, also for one that takes its time', async () => {
-      const { relay, wires } = await queued(adapter, 96, 64 * KIB);
+      const { relay, wires } = await queued([adapter, form], 96, 64 * KIB);
       const alone = await rawRequest(relay.port, pullBytes(relay));
       const slices = await withThread(relay);
       const slow = await RawConnection.open(relay.port);
@@ -114,7 +118,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
       for (const page of pages) expect(page.body.equals(alone.body)).toBe(true);
       const page = await slow.resume().response();
       expect(page?.body.equals(alone.body)).toBe(true);
-      expectBytes(jsonOf(alone)['items'] as PulledItem[], wires);
+      expectBytes(itemsOf(alone), wires);
       // Each page has twelve slices.
       expect(slices.encoded).toBe(3 * 12);
       expect(slices.left).toBe(0);
@@ -122,7 +126,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     });
 
     test('a page ends before a payload that is not what was stored', async () => {
-      const { relay } = await damaged(adapter, 4, envelopeWire('m5', 300));
+      const { relay } = await damaged([adapter, form], 4, envelopeWire('m5', 300));
       const { epoch } = relay;
       const slices = await withThread(relay);
       const page = await relay.client(bob).pull({ epoch });
@@ -211,7 +215,9 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   });
 });
 
-describe.each(ANY_ADAPTER)('%s', (adapter) => {
+const EACH = ANY_ADAPTER.flatMap((adapter) => FORMS.map((form) => [adapter, form] as const));
+
+describe.each(EACH)('%s, %s', (...adapter) => {
   test('500 items come in one page, each with its bytes', async () => {
     const { relay, wires } = await queued(adapter, 501, 700);
     const page = await relay.client(bob).pull();
@@ -277,7 +283,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
         expect(again.epoch).toBe(relay.epoch);
         const whole = await relay.client(bob).pull({ epoch: relay.epoch });
         expect(whole.items.map(({ item_id }) => item_id)).toEqual([...ids(1, at), ...ids(at + 2, 6), id]);
-        expect(whole.items.at(-1)?.wire_b64).toBe(envelopeWire(id, 200 * KIB).toString('base64'));
+        expect(whole.items.at(-1)?.wire).toEqual(envelopeWire(id, 200 * KIB));
 
         await relay.stop();
         const { events } = await relay.stored();
@@ -295,11 +301,12 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
 
 /** Alice has pushed m1 to m<count> to bob, of `bytes` bytes each. */
 async function queued(
-  adapter: Adapter,
+  at: Adapter | readonly [Adapter, Form],
   count: number,
   bytes: number,
 ): Promise<{ relay: HttpRelay; wires: Map<string, Buffer> }> {
-  const relay = await enrolledRelay(adapter, [alice, bob, carol]);
+  const [adapter, form] = typeof at === 'string' ? ([at, 'json'] as const) : at;
+  const relay = await enrolledRelay(adapter, [alice, bob, carol], { form });
   const wires = new Map(ids(1, count).map((id) => [id, envelopeWire(id, bytes)]));
   const batch = Math.min(200, Math.floor(5_000_000 / bytes));
   const items = [...wires].map(([id, wire]) => itemTo([bob], id, wire));
@@ -318,7 +325,7 @@ async function withThread({ relay: { engine }, folder }: HttpRelay): Promise<{ e
   onTestFinished(() => thread.close());
   const slices = { encoded: 0, left: 0 };
   const rows = (await engine.page(bob.key, 0, 1)).rows;
-  const texts = { before: [''], after: '' };
+  const texts = { before: [''], after: '', isBase64: true };
   await expect.poll(() => thread.encode(rows, texts), { interval: 1 }).toBeDefined();
   engine.encodedPayloads = async (...asked) => {
     const encoded = await thread.encode(...asked);
@@ -332,13 +339,17 @@ function pullBytes(relay: HttpRelay): Buffer {
   return hopBytes(relay.hop(bob, 'GET', ITEMS));
 }
 
+function pullIn(relay: HttpRelay, form: Form): Buffer {
+  return hopBytes(relay.hop(bob, 'GET', ITEMS), {}, form === 'binary' ? { accept: BINARY_TYPE } : {});
+}
+
 /** Six items of 200 KiB; the one at `position` is not what was stored when the relay starts again. */
 async function damaged(
-  adapter: Adapter,
+  at: Adapter | readonly [Adapter, Form],
   position: number,
   value: Buffer | undefined,
 ): Promise<{ relay: HttpRelay; id: string }> {
-  const { relay } = await queued(adapter, 6, 200 * KIB);
+  const { relay } = await queued(at, 6, 200 * KIB);
   const row = (await relay.queue(bob))[position];
   if (!row) throw new Error('nothing is queued there');
   await relay.stop();
@@ -369,8 +380,12 @@ function ids(from: number, to: number): string[] {
 }
 
 function expectBytes(items: readonly PulledItem[], wires: ReadonlyMap<string, Buffer>): void {
-  for (const { item_id, wire_b64 } of items) {
-    const wire = wires.get(item_id);
-    expect([item_id, wire && Buffer.from(wire_b64, 'base64').equals(wire)]).toEqual([item_id, true]);
-  }
+  for (const { item_id, wire } of items) expect([item_id, wires.get(item_id)?.equals(wire)]).toEqual([item_id, true]);
+}
+
+/** The items of a page as a client reads them. */
+function itemsOf(response: RawResponse | undefined): PulledItem[] {
+  const items = jsonOf(response)['items'] as (PulledItem & { wire_b64: string })[];
+  for (const item of items) item.wire = Buffer.from(item.wire_b64, 'base64');
+  return items;
 }

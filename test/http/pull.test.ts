@@ -1,6 +1,7 @@
 /** GET /v2/relay/items and POST /v2/relay/ack. */
 import { describe, expect, test } from 'vitest';
 import { ANY_ADAPTER } from '../support/adapters.ts';
+import { FORMS } from '../support/binary-form.ts';
 import { type HttpRelay, type HttpRelayChanges, enrolledRelay, relayForSuite } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
@@ -10,14 +11,16 @@ import type { RawResponse } from '../support/raw-http.ts';
 const ITEMS = '/v2/relay/items';
 const ACK = '/v2/relay/ack';
 
-describe.each(ANY_ADAPTER)('%s', (adapter) => {
+const EACH = ANY_ADAPTER.flatMap((adapter) => FORMS.map((form) => [adapter, form] as const));
+
+describe.each(EACH)('%s, %s', (adapter, form) => {
   /** Alice has pushed `count` items of `bytes` bytes each to bob, m1 first. Answers their seqs. */
   const queued = async (
     count: number,
     bytes: number,
     changes: HttpRelayChanges = {},
   ): Promise<{ relay: HttpRelay; seqs: number[] }> => {
-    const relay = await enrolledRelay(adapter, [alice, bob, carol], changes);
+    const relay = await enrolledRelay(adapter, [alice, bob, carol], { form, ...changes });
     const seqs: number[] = [];
     for (let from = 1; from <= count; from += 200) {
       const ids = Array.from({ length: Math.min(200, count - from + 1) }, (_, at) => `m${from + at}`);
@@ -49,7 +52,7 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     const { relay } = await queued(1, 100);
     for (const epoch of ['x', relay.epoch.toLowerCase(), `${relay.epoch}x`, '']) {
       const target = `${ITEMS}?epoch=${epoch}`;
-      expect(await relay.send(relay.hop(bob, 'GET', target))).toBeProblem('EPOCH_CHANGED', { epoch: relay.epoch });
+      expect(await relay.ask(bob, 'GET', target)).toBeProblem('EPOCH_CHANGED', { epoch: relay.epoch });
     }
     expect((await relay.client(bob).pull({ epoch: relay.epoch })).items).toHaveLength(1);
     expect((await relay.client(bob).pull()).items).toHaveLength(1);
@@ -81,14 +84,14 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   describe('the query of a pull', () => {
-    const suite = relayForSuite(adapter);
+    const suite = relayForSuite(adapter, { form });
     const pull = async (query: string): Promise<{ status: number; items: unknown[] }> => {
       const relay = suite.current;
       if (!relay.relay.engine.directory.get(bob.key)) {
         await relay.enrol(alice, bob);
         await relay.client(alice).push(['q1', 'q2', 'q3'].map((id) => itemTo([bob], id)));
       }
-      const response = await relay.send(relay.hop(bob, 'GET', `${ITEMS}${query}`));
+      const response = await relay.ask(bob, 'GET', `${ITEMS}${query}`);
       if (response.status !== 200) expect(response).toBeProblem('BAD_REQUEST');
       return { status: response.status, items: (jsonOf(response)['items'] ?? []) as unknown[] };
     };
@@ -140,6 +143,8 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   describe('ack', () => {
+    const suite = relayForSuite(adapter, { form });
+
     test('ack: deletes what lies at or below through, and records it', async () => {
       const { relay, seqs } = await queued(4, 100);
       const [, second = 0, , head = 0] = seqs;
@@ -211,12 +216,13 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
       'x',
       null,
     ])('ack: %j is BAD_REQUEST', async (body) => {
-      const relay = await enrolledRelay(adapter, [bob]);
+      const relay = suite.current;
+      if (!relay.relay.engine.directory.get(bob.key)) await relay.enrol(bob);
       expect(await ack(relay, body)).toBeProblem('BAD_REQUEST');
     });
   });
 });
 
 function ack(relay: HttpRelay, body: unknown, host: TestHost = bob): Promise<RawResponse> {
-  return relay.send(relay.hop(host, 'POST', ACK, JSON.stringify(body)));
+  return relay.ask(host, 'POST', ACK, body);
 }

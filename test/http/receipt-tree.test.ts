@@ -1,7 +1,7 @@
 /** Receipts that are signed together: `x-mail-receipts: tree` on a push, as docs/protocol.md has it. */
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { ItemToPush } from '../../src/host/relay/relay-client.ts';
+import type { ItemToPush } from '../../src/host/relay/relay-forms.ts';
 import { PushResponse } from '../../src/protocol/responses.ts';
 import { isReceiptSigned } from '../../src/protocol/receipt-tree.ts';
 import { parserOf } from '../../src/protocol/schemas.ts';

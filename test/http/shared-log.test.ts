@@ -5,7 +5,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import { cp, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { PulledItem } from '../../src/host/relay/relay-client.ts';
+import type { PulledItem } from '../../src/host/relay/relay-forms.ts';
 import type { Epoch } from '../../src/protocol/epoch.ts';
 import { HEARTBEAT_STALE_MS } from '../../src/protocol/limits.ts';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
@@ -47,7 +47,7 @@ import {
 } from '../support/shared-nodes.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
-const wiresOf = (items: readonly PulledItem[]): string[] => items.map(({ wire_b64: wire }) => wire);
+const wiresOf = (items: readonly PulledItem[]): string[] => items.map(({ wire }) => wire.toString('base64'));
 
 describe('a relay whose log is shared', () => {
   test('goes on in an empty folder with the epoch, the seqs, wire bytes and duplicates of the one before', async () => {

@@ -39,7 +39,7 @@ test('a large page is whole; a wrong row of a relay that follows is found, and b
   const { results } = await from.push(items);
   expect(results.map(({ status }) => status)).toEqual(['accepted', 'accepted', 'accepted']);
   const { epoch, items: pulled } = await to.pull();
-  expect(pulled.map(({ wire_b64 }) => wire_b64)).toEqual(items.map(({ targets }) => targets[0]?.wire_b64));
+  expect(pulled.map(({ wire }) => wire.toString('base64'))).toEqual(items.map(({ targets }) => targets[0]?.wire_b64));
   const follower = await RelayNode.start(folder, 'second', program);
   const verify = ({ folder: storeDir } = follower) =>
     run(['relay', 'log', 'verify', '--online', '--cpu-percent', '100', '--json', '--store-dir', storeDir]);

@@ -11,7 +11,7 @@ import { RecentItems } from '../../src/relay/engine/durable-queues.ts';
 import { DurableHistory, type HistoryStep, KEYS, type TestBatch, anyDurableHistory } from './durable-history.ts';
 import { share, tried } from '../support/thorough.ts';
 
-type Memory = Pick<RecentItems, 'durable' | 'rows'> & Partial<Pick<RecentItems, 'encoded'>>;
+type Memory = Pick<RecentItems, 'durable' | 'rows'> & Partial<Pick<RecentItems, 'wires'>>;
 type Limits = ConstructorParameters<typeof RecentItems>[0];
 
 const anyLimits: fc.Arbitrary<NonNullable<Limits>> = fc.record({
@@ -48,14 +48,9 @@ function handedOver(memory: Memory, history: DurableHistory): { wrong: string[];
 const seqsOf = (rows: readonly QueueRow[]): string => rows.map(({ seq }) => seq).join(' ');
 
 function hasBytes(memory: Memory, rows: readonly QueueRow[]): boolean {
-  if (!memory.encoded || rows.length === 0) return true;
-  const text = memory.encoded(rows, '[')?.bytes.toString('latin1');
-  const items = JSON.parse(`${text}]`) as { seq: number; item_id: string; sender_pubkey: string; wire_b64: string }[];
-  return items.every(({ seq, item_id: itemId, sender_pubkey: sender, wire_b64: wire }, at) => {
-    const row = rows[at]!;
-    const isIt = seq === row.seq && itemId === row.itemId && sender === row.senderPubkey;
-    return isIt && sha256Hex(Buffer.from(wire, 'base64')) === row.wireHash && items.length === rows.length;
-  });
+  if (!memory.wires || rows.length === 0) return true;
+  const wires = memory.wires(rows);
+  return wires?.length === rows.length && rows.every(({ wireHash }, at) => sha256Hex(wires[at]!) === wireHash);
 }
 
 /** Plays the history to its end or to the first thing that is wrong. */

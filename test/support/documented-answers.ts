@@ -7,10 +7,12 @@
  * here.
  */
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
+import { BINARY_TYPE } from '../../src/protocol/binary-form.ts';
 import { signedTarget } from '../../src/protocol/hop.ts';
 import { type OpenApiDocument, noOperationName, openApiDocument } from '../../src/relay/http/openapi.ts';
 import type { Listener, Operation } from '../../src/relay/http/operation.ts';
 import { OPERATIONS } from '../../src/relay/serve/host-api.ts';
+import { valueOf } from './binary-form.ts';
 import type { SentRequest } from './sent-requests.ts';
 
 export interface Answer {
@@ -172,11 +174,19 @@ function faultOfContent(
   if (!bare.startsWith('application/')) return undefined;
   let value: unknown;
   try {
-    value = JSON.parse(body.toString('utf8'));
-  } catch {
-    return 'its body is no JSON';
+    value = bare === BINARY_TYPE ? asTexts(valueOf(body, place.includes('get'))) : JSON.parse(body.toString('utf8'));
+  } catch (error) {
+    return `its body is not of its type: ${(error as Error).message}`;
   }
   return faultOfValue([...place, 'content', bare, 'schema'], value);
+}
+
+/** In a schema, bytes are a text with one character for each. */
+function asTexts(value: unknown): unknown {
+  if (Buffer.isBuffer(value)) return value.toString('latin1');
+  if (Array.isArray(value)) return value.map(asTexts);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, asTexts(member)]));
 }
 
 /** The document as it is served, and what was compiled of it: both when the first answer comes. */

@@ -5,7 +5,9 @@
 import { type IncomingHttpHeaders, type Server, createServer, request } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
+import { BINARY_TYPE } from '../../src/protocol/binary-form.ts';
 import { HOP_HEADERS, RECEIPTS_HEADER } from '../../src/protocol/hop.ts';
+import { documentOf, framesOf } from './binary-form.ts';
 import type { SeededRandom } from './seeded-random.ts';
 
 /** In an answer that no relay gave. */
@@ -31,6 +33,8 @@ interface Instead {
   document: object;
   /** Another relay than ours answers so: our OpenAPI document does not describe it. */
   isForeign?: true;
+  /** The document is a page, which is sent in the binary form. */
+  isBinary?: boolean;
 }
 
 /** The chance that each of these happens to a request, from 0 to 1. */
@@ -86,7 +90,7 @@ export class FlakyProxy {
   cut: (asked: string, target: string) => 'request' | 'answer' | undefined = () => undefined;
   /** The requests, oldest first: `METHOD path`. */
   readonly asked: string[] = [];
-  /** The bodies that came with them. */
+  /** The bodies that came with them, as JSON has them. */
   readonly bodies: string[] = [];
   /** Told of every request before it is passed on; answers what to answer instead. */
   instead: (method: string, target: string) => Instead | undefined = () => undefined;
@@ -111,7 +115,7 @@ export class FlakyProxy {
         if (this.isAway === 'silent') return;
         const { method = '', url = '', headers } = incoming;
         this.asked.push(`${method} ${url.split('?')[0]}`);
-        this.bodies.push(Buffer.concat(chunks).toString('utf8'));
+        this.bodies.push(bodyText(headers['content-type'], Buffer.concat(chunks)));
         if (this.isV1Only && url.startsWith('/v2/')) {
           outgoing.writeHead(404, { 'content-type': 'text/plain', [NO_RELAY_HEADER]: 'yes' }).end('not found\n');
           return;
@@ -124,16 +128,12 @@ export class FlakyProxy {
         this.#pass({ method, target: url, headers, body: Buffer.concat(chunks) }).then(
           (answer) => {
             if (!answer) return void outgoing.destroy();
+            const made = this.instead(method, url);
+            const { status, body, headers } = made ? answerOf(made) : answer;
             const { 'transfer-encoding': _chunked, connection: _connection, ...kept } = answer.headers;
-            const { status, body, isForeign } = this.#altered(method, url, answer);
-            const isProblem = status >= 400 && answer.status < 400;
-            outgoing.writeHead(status, {
-              ...kept,
-              'content-length': body.length,
-              ...(isForeign && { [NO_RELAY_HEADER]: 'yes' }),
-              ...(isProblem && { 'content-type': 'application/problem+json' }),
-              ...(isProblem && status === 503 && { 'retry-after': '1' }),
-            });
+            // A problem has one form.
+            if (made && status >= 400) delete kept.vary;
+            outgoing.writeHead(status, { ...kept, ...(made && headers), 'content-length': body.length });
             if (this.#random.chance(this.chances.cutAnswer)) {
               outgoing.write(body.subarray(0, Math.floor(body.length / 2)), () => outgoing.destroy());
             } else outgoing.end(body);
@@ -171,11 +171,6 @@ export class FlakyProxy {
     this.#server.close();
     this.#server.closeAllConnections();
     await closed;
-  }
-
-  #altered(method: string, target: string, answer: Answer): { status: number; body: Buffer; isForeign?: true } {
-    const made = this.instead(method, target);
-    return made ? { ...made, body: Buffer.from(JSON.stringify(made.document)) } : answer;
   }
 
   async #pass(asked: Asked): Promise<Answer | undefined> {
@@ -247,6 +242,21 @@ export class FlakyProxy {
       outgoing.end(body);
     });
   }
+}
+
+function bodyText(type: string | undefined, body: Buffer): string {
+  return type === BINARY_TYPE ? JSON.stringify(documentOf(type, body)) : body.toString('utf8');
+}
+
+function answerOf({ status, document, isForeign, isBinary = false }: Instead): Answer {
+  const isProblem = status >= 400;
+  const json = isProblem ? 'application/problem+json' : 'application/json';
+  const headers = {
+    'content-type': isBinary ? BINARY_TYPE : json,
+    ...(isForeign && { [NO_RELAY_HEADER]: 'yes' }),
+    ...(isProblem && status === 503 && { 'retry-after': '1' }),
+  };
+  return { status, headers, body: isBinary ? framesOf(document) : Buffer.from(JSON.stringify(document)) };
 }
 
 function late(ms: number): Promise<void> {

@@ -5,6 +5,7 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished } from 'vitest';
 import { randomBytes } from 'node:crypto';
+import { BINARY_TYPE } from '../../src/protocol/binary-form.ts';
 import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { DEFAULT_LIMITS, type Limits } from '../../src/protocol/limits.ts';
 import { epochFromRandom } from '../../src/protocol/epoch.ts';
@@ -15,9 +16,11 @@ import { STOP_WITHIN_MS, startRelay } from '../../src/relay/relay.ts';
 import { openStore } from '../../src/relay/store/open.ts';
 import { PositionFile } from '../../src/relay/store/position.ts';
 import type { Adapter } from './adapters.ts';
+import { type Form, inBinary } from './binary-form.ts';
 import { type Hop, type Signed, hopBytes, hopV1Bytes } from './hops.ts';
 import { type TestHost, relay as relayHost } from './hosts.ts';
 import { ManualClock, ManualTimers } from './manual-time.ts';
+import { packedLoosely } from './plain-message-pack.ts';
 import { type RawResponse, rawRequest } from './raw-http.ts';
 import { disposableFolder, temporaryFolder } from './temporary-folder.ts';
 
@@ -25,6 +28,8 @@ export { ADAPTERS, type Adapter } from './adapters.ts';
 
 export interface HttpRelayChanges extends Partial<Omit<RelayOptions, 'limits' | 'clock' | 'timers' | 'storeDir'>> {
   limits?: Partial<Limits>;
+  /** The form in which hosts push, pull and ack: JSON when absent. */
+  form?: Form;
 }
 
 export interface LogLine {
@@ -41,11 +46,13 @@ export class HttpRelay {
   relay!: Relay;
   readonly #adapter: Adapter;
   readonly #changes: HttpRelayChanges;
+  readonly #form: Form;
 
-  constructor(folder: string, adapter: Adapter, changes: HttpRelayChanges) {
+  constructor(folder: string, adapter: Adapter, { form = 'json', ...changes }: HttpRelayChanges) {
     this.folder = folder;
     this.#adapter = adapter;
     this.#changes = changes;
+    this.#form = form;
   }
 
   async start(changes: HttpRelayChanges = {}): Promise<void> {
@@ -95,7 +102,8 @@ export class HttpRelay {
   /** A client of `host` with the key of this relay pinned. */
   client(host: TestHost): RelayClient {
     const nowMs = (): number => this.clock.nowMs();
-    return new RelayClient({ url: this.url, signer: host.signer, hostName: host.name, nowMs }, relayHost.key);
+    const forms = this.#form === 'binary' ? [BINARY_TYPE] : [];
+    return new RelayClient({ url: this.url, signer: host.signer, hostName: host.name, nowMs, forms }, relayHost.key);
   }
 
   /** Enrols the hosts and makes a first hop of each, so that none of what follows is a first one (`HostSeen`). */
@@ -127,6 +135,17 @@ export class HttpRelay {
     headers: Readonly<Record<string, string | undefined>> = {},
   ): Promise<RawResponse> {
     return rawRequest(this.port, hopBytes(hop, signed, headers), hop.method);
+  }
+
+  /**
+   * Sends a signed request in the form of this relay's hosts, in the longest forms that MessagePack has; `jsonOf` reads
+   * the answer in either.
+   */
+  ask(host: TestHost, method: string, target: string, document?: unknown): Promise<RawResponse> {
+    if (this.#form === 'json') return this.send(this.hop(host, method, target, JSON.stringify(document)));
+    const body = document === undefined ? undefined : packedLoosely(inBinary(document), (forms) => forms - 1);
+    const type = body && { 'content-type': BINARY_TYPE };
+    return this.send(this.hop(host, method, target, body), {}, { accept: BINARY_TYPE, ...type });
   }
 
   /** Sends a request whose hop is found by the name of its host. */

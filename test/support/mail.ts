@@ -1,6 +1,6 @@
 /** Wire bytes that a relay takes: sealed envelopes and signed delivery receipts, and the items that carry them. */
 import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
-import type { ItemToPush } from '../../src/host/relay/relay-client.ts';
+import type { ItemToPush } from '../../src/host/relay/relay-forms.ts';
 import type { TestHost } from './hosts.ts';
 
 /** A sealed envelope as far as a relay reads one, of about `bytes` bytes when that is more than it needs. */

@@ -95,7 +95,7 @@ function mapOf(input: Input, length: number, bounds: JsonBounds, depth: number):
 export function packedLoosely(value: Packable, choose: (count: number) => number): Buffer {
   if (value === null) return Buffer.from([0xc0]);
   if (typeof value === 'boolean') return Buffer.from([value ? 0xc3 : 0xc2]);
-  if (typeof value === 'number') return integerIn(value, choose);
+  if (typeof value === 'number') return numberIn(value, choose);
   if (typeof value === 'string') return sizedIn(Buffer.from(value), Buffer.byteLength(value), 'text', choose);
   if (value instanceof Uint8Array) return sizedIn(value, value.length, 'bytes', choose);
   const inner = (one: Packable): Buffer => packedLoosely(one, choose);
@@ -106,7 +106,13 @@ export function packedLoosely(value: Packable, choose: (count: number) => number
   return sizedIn(Buffer.concat(members), members.length / 2, 'map', choose);
 }
 
-function integerIn(value: number, choose: (count: number) => number): Buffer {
+/** A number that is no integer of the protocol is a float. */
+function numberIn(value: number, choose: (count: number) => number): Buffer {
+  if (!Number.isSafeInteger(value)) {
+    const float = Buffer.alloc(9, 0xcb);
+    float.writeDoubleBE(value, 1);
+    return float;
+  }
   const forms: Buffer[] = value >= -32 && value <= 127 ? [Buffer.from([value & 0xff])] : [];
   for (const [at, bits] of [8, 16, 32, 64].entries()) {
     const bytes = (type: number): Buffer => {

@@ -5,6 +5,7 @@
  */
 import { expect } from 'vitest';
 import { PROBLEMS, type ProblemCode } from '../../src/protocol/problem.ts';
+import { documentOf } from './binary-form.ts';
 import type { RawResponse } from './raw-http.ts';
 
 declare module 'vitest' {
@@ -25,10 +26,10 @@ expect.extend({
   },
 });
 
-/** The members of a JSON answer. */
+/** The members of an answer in either form, as JSON has them. */
 export function jsonOf(response: RawResponse | undefined): Record<string, unknown> {
   if (!response) throw new Error('there is no answer');
-  return JSON.parse(response.body.toString('utf8')) as Record<string, unknown>;
+  return documentOf(response.headers.get('content-type'), response.body);
 }
 
 /** Returns what keeps `response` from being this problem. */

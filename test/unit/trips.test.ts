@@ -75,13 +75,13 @@ async function relayInUse() {
 test('a push, at the relay', async (context) => {
   const { push, answer } = await relayInUse();
   const request = push();
-  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(67);
+  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(69);
 });
 
 test('a pull, at the relay', async (context) => {
   const { pull, answer } = await relayInUse();
   const request = pull();
-  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(36);
+  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(38);
 });
 
 test('a page of the log on the console', async (context) => {

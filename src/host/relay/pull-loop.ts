@@ -14,13 +14,13 @@
 import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { cursorIn, positionIn, putCursor, putPosition, type RelayScope } from './relay-rows.ts';
 import { RelayCallFailed } from './relay-request.ts';
-import type { V1Page, PulledItem, PulledPage } from './relay-client.ts';
+import type { V1Page } from './relay-client.ts';
+import { type PulledItem, type PulledPage, membersOf } from './relay-forms.ts';
 import type { PeersAtRelay } from './peers-at-relay.ts';
 import { receiveItems } from '../inbound/receive.ts';
 import type { RelayLink, RelayTiming } from './relay-link.ts';
 import type { RelaySession, V1Session, V2Session } from './register-host.ts';
-import { decodeBase64 } from '../../protocol/encodings.ts';
-import { ENVELOPE_JSON_BOUNDS, ITEM_JSON_BOUNDS, isObject, parseJsonBounded } from '../../protocol/json.ts';
+import { ENVELOPE_JSON_BOUNDS, isObject, parseJsonBounded } from '../../protocol/json.ts';
 import { NotCanonicalisable, canonicalBytes } from '../../protocol/canonical-json.ts';
 import { parsePublicKey } from '../../protocol/public-key.ts';
 import { type IncomingItem, NOBODYS_KEY } from '../inbound/verify.ts';
@@ -291,17 +291,17 @@ function broughtItem(
   return { via: 'relay', relay, kind, itemId, senderPubkey: parsePublicKey(key) ?? NOBODYS_KEY, wire };
 }
 
-/** A text that is no base64 is kept as the relay showed it, and found malformed. */
-function itemOfV2(item: PulledItem, seq: number | null, scope: RelayScope): IncomingItem {
-  const { kind, item_id: itemId, sender_pubkey: key, wire_b64: text } = item;
-  return broughtItem(scope, seq, { kind, itemId, key, wire: decodeBase64(text) ?? Buffer.from(text, 'utf8') });
+function itemOfV2(
+  { kind, item_id: itemId, sender_pubkey: key, wire }: PulledItem,
+  seq: number | null,
+  scope: RelayScope,
+): IncomingItem {
+  return broughtItem(scope, seq, { kind, itemId, key, wire });
 }
 
 /** Each member that can be read is kept as such; without wire bytes the whole item stands for them. */
 function unreadableItem(bytes: Buffer, seq: number | null, scope: RelayScope): IncomingItem {
-  const value = parseJsonBounded(bytes, ITEM_JSON_BOUNDS);
-  const { kind, item_id: id, sender_pubkey: key, wire_b64: text } = isObject(value) ? value : {};
-  const wire = (typeof text === 'string' && decodeBase64(text)) || bytes;
+  const { kind, item_id: id, sender_pubkey: key, wire = bytes } = membersOf(bytes);
   return broughtItem(scope, seq, { kind: textOf(kind), itemId: textOf(id), key, wire });
 }
 

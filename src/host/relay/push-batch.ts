@@ -7,7 +7,6 @@
  * Peers whose rows wait share the next request: a message to many hosts costs few requests, and no peer waits for all
  * that another one has. Retries carry the bytes that were sealed once.
  */
-import { encodeBase64 } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { receiptCheck } from '../../protocol/receipt-tree.ts';
@@ -236,7 +235,7 @@ async function pushInV2(
   nowMs: number,
 ): Promise<PushAnswer> {
   const items = rows.map(({ row, targetPubkey, wire }) => {
-    const targets = [{ host_pubkey: targetPubkey, wire_b64: encodeBase64(wire) }];
+    const targets = [{ host_pubkey: targetPubkey, wire }];
     return { kind: row.kind, item_id: row.itemId, targets };
   });
   const answer = await client.push(items);

@@ -5,13 +5,14 @@
  * It decides nothing: whether to retry, what to pin, and what an answer means for an outbox row is its caller's.
  */
 import { type Static, Type } from 'typebox';
-import { ITEM_JSON_BOUNDS, isObject, parseJsonBounded } from '../../protocol/json.ts';
+import { BINARY_TYPE } from '../../protocol/binary-form.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
 import type { AcceptReceipt, SenderList } from '../../protocol/documents.ts';
 import { parseEpoch } from '../../protocol/epoch.ts';
 import { HOP_HEADERS, RECEIPTS_HEADER, TREE_RECEIPTS, hopV2Message, hopV1Message } from '../../protocol/hop.ts';
-import type { ItemKind, PushedKind } from '../../protocol/items.ts';
+import { isObject } from '../../protocol/json.ts';
 import { type Limits, DEFAULT_LIMITS } from '../../protocol/limits.ts';
+import { packedBytes } from '../../protocol/message-pack.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import type { ReceiptInTree } from '../../protocol/receipt-tree.ts';
 import {
@@ -22,7 +23,6 @@ import {
   ItemStoredInTree,
   LogConsistencyResponse,
   LogProofResponse,
-  PullResponse,
   PushResponse,
   RotateResponse,
   RotationShown,
@@ -32,17 +32,21 @@ import {
 } from '../../protocol/responses.ts';
 import { Signature } from '../../protocol/shapes.ts';
 import type { SignedRotation } from '../core/rows.ts';
+import { type ItemToPush, type PulledPage, answerOf, pageOf, pushBody } from './relay-forms.ts';
 import {
   type Enrolled,
+  type RelayAnswer,
   RelayCallFailed,
   type RelayClientOptions,
   type ShownEncKey,
+  askRelay,
   enrolAt,
   noRelay,
   openParser,
   parseEncKeyPublished,
   parseEncKeyShown,
   sendRelayRequest,
+  splitAnswer,
   parseOrFail,
   RelayProblem,
   type RelayRequest,
@@ -54,11 +58,6 @@ export type RelayInfo = Omit<Static<typeof InfoResponse>, 'relay_pubkey' | 'limi
 };
 export type LogProof = Static<typeof LogProofResponse>;
 export type LogConsistency = Static<typeof LogConsistencyResponse>;
-export interface ItemToPush {
-  kind: PushedKind;
-  item_id: string;
-  targets: { host_pubkey: PublicKey; wire_b64: string }[];
-}
 
 /** `status` is `''` for a result that is none. `isReceiptSigned` verifies its receipt, signed alone or with others. */
 export interface PushResult extends Partial<ReceiptInTree> {
@@ -69,24 +68,6 @@ export interface PushResult extends Partial<ReceiptInTree> {
   sig?: string;
 }
 
-export interface PulledItem {
-  seq: number;
-  kind: ItemKind;
-  item_id: string;
-  sender_pubkey: PublicKey;
-  wire_b64: string;
-}
-
-export interface PulledPage {
-  epoch: string;
-  head_seq: number;
-  items: PulledItem[];
-  /** Items of the page that have not this shape. Their seq is null where it cannot be read. */
-  unreadable: { seq: number | null; bytes: Buffer }[];
-  last_seq: number;
-  more: boolean;
-}
-
 export interface PullOptions {
   after?: number;
   limit?: number;
@@ -95,8 +76,6 @@ export interface PullOptions {
   wait?: number;
 }
 
-/** One item that cannot be read does not make the others unreadable. */
-const ANY_PULLED = openParser(PullResponse.properties.items.items);
 const ANY_STORED = openParser(ItemStored);
 /** With the statement that stands beside the results. */
 const ANY_IN_TREE = openParser(
@@ -115,7 +94,6 @@ const parse = {
   info: openParser(InfoResponse),
   senders: openParser(SendersResponse),
   push: openParser(Type.Object({ epoch: PushResponse.properties.epoch, results: Type.Array(Type.Unknown()) })),
-  pull: openParser(Type.Object({ ...PullResponse.properties, items: Type.Array(Type.Unknown()) })),
   ack: openParser(AckResponse),
   logProof: openParser(LogProofResponse),
   logConsistency: openParser(LogConsistencyResponse),
@@ -124,20 +102,25 @@ const parse = {
 export class RelayClient {
   readonly #options: RelayClientOptions;
   #relayPubkey: PublicKey | undefined;
+  #forms: readonly string[];
+  /** The relay did not take a body in the binary form: it gets no other. */
+  #isBinaryRefused = false;
 
   /** `relayPubkey` is the pinned key of the relay; without one the first answer of `info` is taken. */
   constructor(options: RelayClientOptions, relayPubkey?: PublicKey) {
     this.#options = options;
     this.#relayPubkey = relayPubkey;
+    this.#forms = options.forms ?? [];
   }
 
   // Every method throws `RelayCallFailed`; `RelayProblem` of these when the relay answered and refused.
 
   /** The key, epoch and limits of the relay, asked for without a hop. */
   async info(): Promise<RelayInfo> {
-    const info = parseOrFail(await this.#send('GET', '/v2/relay/info', {}, undefined), parse.info) as RelayInfo;
+    const info = parseOrFail(await this.#send('GET', '/v2/relay/info'), parse.info) as RelayInfo;
     if (parsePublicKey(info.relay_pubkey) === undefined || parseEpoch(info.epoch) === undefined) throw noRelay();
     this.#relayPubkey ??= info.relay_pubkey;
+    this.#forms = this.#options.forms ?? info.forms ?? [];
     return info;
   }
 
@@ -153,7 +136,7 @@ export class RelayClient {
 
   /** Carries its own proof. */
   async rotate(rotation: SignedRotation): Promise<Static<typeof RotateResponse>> {
-    return parseOrFail(await this.#send('POST', '/v2/relay/rotate', {}, { rotation }), parse.rotate);
+    return parseOrFail(await this.#send('POST', '/v2/relay/rotate', { rotation }), parse.rotate);
   }
 
   async publishEncKey(advertisement: { enc_pub: string; at: number; sig: string }): Promise<{ at: number }> {
@@ -183,7 +166,9 @@ export class RelayClient {
 
   /** Each item's outcome is in `results`, as many as there are items. Asks for receipts that are signed together. */
   async push(items: readonly ItemToPush[]): Promise<{ epoch: string; results: PushResult[] }> {
-    const answer = await this.request('POST', '/v2/relay/items', { items }, { [RECEIPTS_HEADER]: TREE_RECEIPTS });
+    const bodyIn = (isBinary: boolean): string | Buffer => pushBody(items, isBinary);
+    const headers = { [RECEIPTS_HEADER]: TREE_RECEIPTS };
+    const answer = answerOf(await this.#inForm('POST', '/v2/relay/items', bodyIn, { headers })) ?? {};
     const { epoch, results } = parseOrFail(answer, parse.push);
     if (results.length !== items.length) throw new RelayCallFailed('the relay answered for other items', 200);
     return { epoch, results: results.map((result) => resultOf(result, answer)) };
@@ -194,31 +179,21 @@ export class RelayClient {
     const query = new URLSearchParams();
     for (const [name, value] of Object.entries(options)) if (value !== undefined) query.set(name, String(value));
     const target = query.size === 0 ? '/v2/relay/items' : `/v2/relay/items?${query.toString()}`;
-    await this.#pinnedKey();
-    const headers = this.hopHeaders('GET', target, '');
     const longerMs = (options.wait ?? 0) * 1000;
-    const request = { method: 'GET', target, headers, longerMs, unparsed: 'items' };
-    const page = parseOrFail(await sendRelayRequest(this.#options, request), parse.pull);
-    const items: PulledItem[] = [];
-    const unreadable: PulledPage['unreadable'] = [];
-    for (const bytes of page.items as Buffer[]) {
-      const value = parseJsonBounded(bytes, ITEM_JSON_BOUNDS);
-      const item = ANY_PULLED(value);
-      if (item) items.push(item as PulledItem);
-      else unreadable.push({ seq: seqOf(value), bytes });
-    }
-    return { ...page, items, unreadable };
+    return pageOf(await this.#inForm('GET', target, undefined, { longerMs, takesCut: true }));
   }
 
   /** 400 `BAD_ACK` when `through` lies beyond the head. */
   async ack(epoch: string, through: number): Promise<Static<typeof AckResponse>> {
-    return parseOrFail(await this.request('POST', '/v2/relay/ack', { epoch, through }), parse.ack);
+    const body = { epoch, through };
+    const bodyIn = (isBinary: boolean): string | Buffer => (isBinary ? packedBytes(body) : JSON.stringify(body));
+    return parseOrFail(answerOf(await this.#inForm('POST', '/v2/relay/ack', bodyIn)), parse.ack);
   }
 
   /** The leaf that begins an epoch, the present one when absent, with the newest checkpoint. */
   async logLink(epoch?: string): Promise<LogProof> {
     const query = epoch === undefined ? '' : `?epoch=${encodeURIComponent(epoch)}`;
-    return parseOrFail(await this.#send('GET', `/v2/relay/log/link${query}`, {}, undefined), parse.logProof);
+    return parseOrFail(await this.#send('GET', `/v2/relay/log/link${query}`), parse.logProof);
   }
 
   /** That the record which accepted an own item is in the log. 404 when it is unknown, forgotten or pruned. */
@@ -230,10 +205,7 @@ export class RelayClient {
   /** That the log of `to` leaves continues the log of `from` leaves. */
   async logConsistency(from: number, to: number, epoch?: string): Promise<LogConsistency> {
     const query = new URLSearchParams({ from: String(from), to: String(to), ...(epoch !== undefined && { epoch }) });
-    return parseOrFail(
-      await this.#send('GET', `/v2/relay/log/consistency?${query.toString()}`, {}, undefined),
-      parse.logConsistency,
-    );
+    return parseOrFail(await this.#send('GET', `/v2/relay/log/consistency?${query.toString()}`), parse.logConsistency);
   }
 
   /** One signed request; `headers` are those that the hop does not cover. */
@@ -245,15 +217,38 @@ export class RelayClient {
   ): Promise<Record<string, unknown>> {
     await this.#pinnedKey();
     const text = body === undefined ? undefined : JSON.stringify(body);
-    return this.#send(method, target, { ...headers, ...this.hopHeaders(method, target, text ?? '') }, body);
+    const sent = { ...headers, ...this.hopHeaders(method, target, text ?? '') };
+    return sendRelayRequest(this.#options, { method, target, headers: sent, body: text });
+  }
+
+  /** One signed request of those that have two forms: in the binary one where the relay takes it. */
+  async #inForm(
+    method: string,
+    target: string,
+    bodyIn?: (isBinary: boolean) => string | Buffer,
+    more: Pick<RelayRequest, 'headers' | 'longerMs' | 'takesCut'> = {},
+  ): Promise<RelayAnswer> {
+    await this.#pinnedKey();
+    const isBinary = this.#forms.includes(BINARY_TYPE) && !this.#isBinaryRefused;
+    const body = bodyIn?.(isBinary);
+    const accept = isBinary && { accept: BINARY_TYPE };
+    const headers = { ...more.headers, ...accept, ...this.hopHeaders(method, target, body ?? '') };
+    try {
+      return await askRelay(this.#options, { ...more, method, target, headers, body });
+    } catch (error) {
+      const isRefused = error instanceof RelayProblem && error.status === 400 && error.code === 'BAD_REQUEST';
+      if (!isRefused || !Buffer.isBuffer(body)) throw error;
+      this.#isBinaryRefused = true;
+      return this.#inForm(method, target, bodyIn, more);
+    }
   }
 
   /** The headers of a signed hop. `info` or a pinned key must have come first. */
-  hopHeaders(method: string, target: string, bodyText: string): Record<string, string> {
+  hopHeaders(method: string, target: string, body: string | Buffer): Record<string, string> {
     const { signer, hostName, nowMs } = this.#options;
     if (!this.#relayPubkey) throw new Error('invariant: the key of the relay is known before a hop is signed');
     const timestamp = String(nowMs());
-    const message = hopV2Message({ method, target, timestamp, bodyHash: sha256Hex(bodyText) }, this.#relayPubkey);
+    const message = hopV2Message({ method, target, timestamp, bodyHash: sha256Hex(body) }, this.#relayPubkey);
     return {
       [HOP_HEADERS.host]: hostName,
       [HOP_HEADERS.key]: signer.publicKey,
@@ -268,19 +263,10 @@ export class RelayClient {
     return this.#relayPubkey;
   }
 
-  #send(
-    method: string,
-    target: string,
-    headers: Record<string, string>,
-    body: unknown,
-  ): Promise<Record<string, unknown>> {
-    return sendRelayRequest(this.#options, { method, target, headers, body });
+  /** A request without a hop. */
+  #send(method: string, target: string, body?: object): Promise<Record<string, unknown>> {
+    return sendRelayRequest(this.#options, { method, target, body: body && JSON.stringify(body) });
   }
-}
-
-function seqOf(value: unknown): number | null {
-  const seq = isObject(value) ? value['seq'] : undefined;
-  return Number.isSafeInteger(seq) ? (seq as number) : null;
 }
 
 /** A result stands alone: it has the statement that its receipt is in. */
@@ -332,14 +318,13 @@ export class RelayV1Client {
   }
 
   async publishEncKey(advertisement: { enc_pub: string; at: number; sig: string }): Promise<{ at: number }> {
-    const request = { method: 'POST', target: '/v1/relay/enc-key', body: advertisement };
-    return parseOrFail(await this.#request(request), parseEncKeyPublished);
+    return parseOrFail(await this.#request('POST', '/v1/relay/enc-key', advertisement), parseEncKeyPublished);
   }
 
   /** The key that the one host of this name published; null when it is unknown, ambiguous, or published nothing. */
   async encKeyOf(hostName: string): Promise<ShownEncKey | null> {
     const target = `/v1/relay/enc-key?host=${encodeURIComponent(hostName)}`;
-    return parseOrFail(await this.#request({ method: 'GET', target }), parseEncKeyShown).enc_key;
+    return parseOrFail(await this.#request('GET', target), parseEncKeyShown).enc_key;
   }
 
   /**
@@ -350,7 +335,7 @@ export class RelayV1Client {
     let answer: Record<string, unknown>;
     let stopped: RelayProblem | undefined;
     try {
-      answer = await this.#request({ method: 'POST', target: '/v1/relay/messages', body: { envelopes } });
+      answer = await this.#request('POST', '/v1/relay/messages', { envelopes });
     } catch (error) {
       if (!(error instanceof RelayProblem) || error.status !== 429 || !parsePush(error.document)) throw error;
       stopped = error;
@@ -367,28 +352,33 @@ export class RelayV1Client {
   /** 409 `EPOCH_CHANGED` when the cursor is of another epoch. */
   async pull(after: string | null): Promise<V1Page> {
     const target = after === null ? '/v1/relay/messages' : `/v1/relay/messages?after=${encodeURIComponent(after)}`;
-    const page = parseOrFail(await this.#request({ method: 'GET', target, unparsed: 'envelopes' }), parsePull);
+    const answer = await askRelay(this.#options, this.#signed('GET', target));
+    const { rest, elements: envelopes } = splitAnswer(answer.body, 'envelopes');
+    const page = parseOrFail(rest, parsePull);
     // It is to stand in the address of the next request.
     if (!page.cursor.isWellFormed()) throw noRelay();
-    return { ...page, envelopes: page.envelopes as Buffer[] };
+    return { ...page, envelopes };
   }
 
   /** Has everything up to the cursor deleted. */
   async ack(cursor: string): Promise<void> {
-    parseOrFail(await this.#request({ method: 'POST', target: '/v1/relay/ack', body: { cursor } }), parseAck);
+    parseOrFail(await this.#request('POST', '/v1/relay/ack', { cursor }), parseAck);
   }
 
-  #request(request: RelayRequest): Promise<Record<string, unknown>> {
+  #request(method: string, target: string, body?: object): Promise<Record<string, unknown>> {
+    return sendRelayRequest(this.#options, this.#signed(method, target, body && JSON.stringify(body)));
+  }
+
+  #signed(method: string, target: string, body?: string): RelayRequest {
     const { signer, hostName, nowMs } = this.#options;
-    const { method, target, body } = request;
     const timestamp = String(nowMs());
-    const bodyHash = sha256Hex(body === undefined ? '' : JSON.stringify(body));
+    const bodyHash = sha256Hex(body ?? '');
     const headers = {
       [HOP_HEADERS.host]: hostName,
       [HOP_HEADERS.timestamp]: timestamp,
       [HOP_HEADERS.signature]: signer.sign(hopV1Message({ method, target, timestamp, bodyHash })),
     };
-    return sendRelayRequest(this.#options, { ...request, headers });
+    return { method, target, headers, body };
   }
 }
 

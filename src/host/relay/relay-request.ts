@@ -2,6 +2,7 @@
  * One request to a relay and its answer, held to its shape, its size and its time. Nothing is followed elsewhere.
  */
 import type { Static, TSchema } from 'typebox';
+import { BINARY_TYPE } from '../../protocol/binary-form.ts';
 import { REQUEST_JSON_BOUNDS, isObject, parseJsonBounded, splitJsonArray } from '../../protocol/json.ts';
 import { enrolClaim, signDocument } from '../../protocol/documents.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
@@ -18,7 +19,7 @@ const ANSWER_TIMEOUT_MS = 30_000;
 /** A page of 8 MiB of wire bytes in base64, and room for relays with larger pages. */
 const ANSWER_BYTES_MAX = 32 << 20;
 /** Items of a page that are told apart: what follows is one item, which nobody can read. */
-const ELEMENTS_MAX = 10_000;
+export const ELEMENTS_MAX = 10_000;
 const REASON_CHARACTERS_MAX = 300;
 const RETRY_AFTER_MAX_MS = 3_600_000;
 const PLAIN_CALLER = new HttpCaller();
@@ -113,31 +114,50 @@ export interface RelayClientOptions {
   stopping?: AbortSignal;
   /** The caller whose certificates are trusted; those of Node alone when absent. */
   caller?: HttpCaller | undefined;
+  /** The content types that the relay has besides JSON; absent: those that `info` lists, once it was asked. */
+  forms?: readonly string[];
 }
 
 export interface RelayRequest {
   method: string;
   target: string;
   headers?: Record<string, string>;
-  body?: unknown;
+  /** JSON; bytes are of the binary form. */
+  body?: string | Buffer | undefined;
   /** More than others may take. */
   longerMs?: number;
-  /** An array of the answer whose elements are not parsed: they stand in it as their bytes. */
-  unparsed?: string;
+  /** True when what came of an answer that was cut is one. */
+  takesCut?: boolean;
 }
 
-/** The JSON object that the relay answers. Throws `RelayProblem` when it refuses, and `RelayCallFailed`. */
-export async function sendRelayRequest(
-  { url, stopping, caller = PLAIN_CALLER }: Pick<RelayClientOptions, 'url' | 'stopping' | 'caller'>,
-  { method, target, headers = {}, body, longerMs = 0, unparsed }: RelayRequest,
-): Promise<Record<string, unknown>> {
+/** What a relay answered that did not refuse. */
+export interface RelayAnswer {
+  body: Buffer;
+  isBinary: boolean;
+}
+
+type Caller = Pick<RelayClientOptions, 'url' | 'stopping' | 'caller'>;
+
+/** The JSON object that the relay answers. Throws as `askRelay` does. */
+export async function sendRelayRequest(caller: Caller, request: RelayRequest): Promise<Record<string, unknown>> {
+  const answer = parsedAnswer((await askRelay(caller, request)).body);
+  if (!answer) throw noRelay();
+  return answer;
+}
+
+/** The answer of the relay. Throws `RelayProblem` when it refuses, and `RelayCallFailed`. */
+export async function askRelay(
+  { url, stopping, caller = PLAIN_CALLER }: Caller,
+  { method, target, headers = {}, body, longerMs = 0, takesCut }: RelayRequest,
+): Promise<RelayAnswer> {
   const { signal, over } = limitedSignal(ANSWER_TIMEOUT_MS + longerMs, stopping);
   let said: HttpAnswer;
   try {
     said = await caller.request(url + target, {
       method,
-      headers: { ...headers, ...(body !== undefined && { 'content-type': 'application/json' }) },
-      body: body === undefined ? undefined : JSON.stringify(body),
+      headers: { ...headers, ...(body !== undefined && { 'content-type': contentTypeOf(body) }) },
+      body,
+      takesCut,
       signal,
       answerBytesMax: ANSWER_BYTES_MAX,
     });
@@ -147,13 +167,17 @@ export async function sendRelayRequest(
   } finally {
     over();
   }
-  const { status, body: bytes, headers: answered } = said;
+  const { status, body: bytes, headers: answered, cut } = said;
   const retryAfterMs = retryAfterOf(answered['retry-after']);
-  const isGood = status >= 200 && status <= 299;
-  const answer = parsedAnswer(bytes, isGood ? unparsed : undefined);
-  if (!isGood) throw new RelayProblem(status, answer ?? {}, retryAfterMs);
-  if (!answer) throw noRelay();
-  return answer;
+  if (status < 200 || status > 299) throw new RelayProblem(status, parsedAnswer(bytes) ?? {}, retryAfterMs);
+  const isBinary = answered['content-type'] === BINARY_TYPE;
+  // Of JSON nothing can be read before its end, and what this host itself ended it does not want any more.
+  if (cut && (!isBinary || stopping?.aborted === true)) throw failedCall(cut);
+  return { body: bytes, isBinary };
+}
+
+function contentTypeOf(body: string | Buffer): string {
+  return typeof body === 'string' ? 'application/json' : BINARY_TYPE;
 }
 
 function failedCall(error: HttpRequestFailed): RelayCallFailed {
@@ -170,15 +194,23 @@ function failedCall(error: HttpRequestFailed): RelayCallFailed {
   return new RelayCallFailed(`the relay did not answer (${reason})`, status, {}, more);
 }
 
-function parsedAnswer(bytes: Buffer, unparsed: string | undefined): Record<string, unknown> | undefined {
-  if (unparsed === undefined) {
-    const answer = parseJsonBounded(bytes, REQUEST_JSON_BOUNDS);
-    return isObject(answer) ? answer : undefined;
-  }
-  const { rest, elements } = splitJsonArray(bytes, unparsed, REQUEST_JSON_BOUNDS, ELEMENTS_MAX);
+export function parsedAnswer(bytes: Buffer): Record<string, unknown> | undefined {
+  const answer = parseJsonBounded(bytes, REQUEST_JSON_BOUNDS);
+  return isObject(answer) ? answer : undefined;
+}
+
+/** An answer without the elements of one of its arrays, and their bytes, which are not parsed. */
+export interface SplitAnswer {
+  rest: Record<string, unknown>;
+  elements: Buffer[];
+}
+
+/** The JSON object, which must have the array `member`. Throws `RelayCallFailed`. */
+export function splitAnswer(bytes: Buffer, member: string): SplitAnswer {
+  const { rest, elements } = splitJsonArray(bytes, member, REQUEST_JSON_BOUNDS, ELEMENTS_MAX);
   // A second array of this name would be another page than the one that was split.
-  if (!isObject(rest) || !Array.isArray(rest[unparsed]) || rest[unparsed].length > 0) return undefined;
-  return { ...rest, [unparsed]: elements };
+  if (!isObject(rest) || !Array.isArray(rest[member]) || rest[member].length > 0) throw noRelay();
+  return { rest, elements };
 }
 
 /** The typed answer. Throws `RelayCallFailed` when it has another shape. */
@@ -210,7 +242,7 @@ export const parseEncKeyPublished = openParser(EncKeyPublished);
 export async function askChallenge(
   options: RelayClientOptions,
 ): Promise<{ challenge: string; relayPubkey: PublicKey }> {
-  const body = { pubkey: options.signer.publicKey };
+  const body = JSON.stringify({ pubkey: options.signer.publicKey });
   const asked = await sendRelayRequest(options, { method: 'POST', target: '/v1/relay/challenge', body });
   const { challenge, relay_pubkey: shown } = parseOrFail(asked, parseChallenge);
   const relayPubkey = parsePublicKey(shown);
@@ -231,7 +263,7 @@ export async function enrolAt(
   if (shown !== relayPubkey) throw new AnotherRelay(shown);
   const fields = { challenge, relay_pubkey: relayPubkey, host, pubkey, owner_fp: ownerFp };
   const sig = signDocument(signer, enrolClaim(fields));
-  const body = { host, pubkey, owner_fp: ownerFp, sig, proof };
+  const body = JSON.stringify({ host, pubkey, owner_fp: ownerFp, sig, proof });
   const enrolled = parseOrFail(
     await sendRelayRequest(options, { method: 'POST', target: '/v1/relay/enrol', body }),
     parseEnrolled,

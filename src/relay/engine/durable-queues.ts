@@ -10,10 +10,7 @@ import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key
 import type { LogEntry, RelayEvent } from '../core/event.ts';
 import { EMPTY_TARGET, type QueueRow, type RowChange, type TargetRow, type UsageRow, rowKey } from '../core/rows.ts';
 import type { RelayStore } from '../store/relay-store.ts';
-import { base64Length } from '../../protocol/encodings.ts';
-import { PULLED_ITEM_TAIL, pulledItemHead } from '../../protocol/items.ts';
 import type { Payload } from '../store/durable-log.ts';
-import { type EncodedWires, WireBlocks } from '../store/wire-thread.ts';
 
 /** Long polls of one host at a time: one more ends the oldest. */
 const WAITS_PER_TARGET_MAX = 8;
@@ -149,20 +146,13 @@ export class OnceListeners {
   }
 }
 
-export type { EncodedWires };
-
 /** Room for a page of the largest items that are kept, and for several of smaller ones. */
 const LIMITS = { bytesMax: 6 << 20, itemsMax: 4000, itemBytesMax: 8 << 10 };
-/** Pages that are shorter have memory of their own. */
-const SMALL_BYTES = 256 << 10;
-/** Between items. */
-const COMMA = ',';
 
 interface RecentItem {
   row: QueueRow;
-  /** The place of its text, with a comma in front, counted from the first byte that was ever put in. */
+  /** The place of its wire bytes, counted from the first byte that was ever put in. */
   at: number;
-  length: number;
 }
 
 interface RecentQueue {
@@ -191,9 +181,9 @@ interface Written {
 
 /**
  * The items that became durable last, in memory, so that a host which pulls soon after a push waits for no look-up, and
- * nothing is decoded, hashed or read anew: their rows, and beside them each item as a page has it, written once. The
- * wire bytes were compared with their hash when they came, and have not been on a disk since. The texts lie in one ring
- * of memory: a buffer for each would be memory outside of V8's heap that waits for a full collection.
+ * nothing is decoded, hashed or read anew: their rows and their wire bytes. These were compared with their hash when
+ * they came, and have not been on a disk since. They lie in one ring of memory: a buffer for each would be memory
+ * outside of V8's heap that waits for a full collection.
  *
  * The invariant: of a queue that is here, the durable rows with `floor` < seq <= `through` are its items, all of them
  * and no others, and `through` is its durable head. A page is made from memory for that head alone. So mail can be
@@ -213,7 +203,6 @@ export class RecentItems {
   readonly #queues = new Map<PublicKey, RecentQueue>();
   /** As they came; also those of queues that are not here any more. */
   readonly #order: RecentItem[] = [];
-  readonly #blocks = new WireBlocks((bytes) => new ArrayBuffer(bytes));
   #ring = Buffer.alloc(0);
   /** The number of bytes that were ever put in. */
   #end = 0;
@@ -245,23 +234,10 @@ export class RecentItems {
   }
 
   /**
-   * Rows of one queue, which are in order, as a page has them behind `lead`; `undefined` when some are not here. Also
-   * those that were acked or went meanwhile, as long as they are here.
+   * The wire bytes of rows of one queue, which are in order; `undefined` when some are not here. Also those that were
+   * acked or went meanwhile, as long as they are here. The bytes are valid until the caller yields.
    */
-  encoded(rows: readonly QueueRow[], lead: string): EncodedWires | undefined {
-    const items = this.#itemsOf(rows);
-    if (!items) return undefined;
-    let size = lead.length - COMMA.length;
-    for (const { length } of items) size += length;
-    const block = size < SMALL_BYTES ? undefined : this.#blocks.take(size);
-    const bytes = block ? Buffer.from(block, 0, size) : Buffer.allocUnsafeSlow(size);
-    // Over the comma in front of the first.
-    this.#copy(items, bytes, lead.length - COMMA.length);
-    bytes.write(lead, 0, 'latin1');
-    return { bytes, release: () => block && this.#blocks.giveBack(block) };
-  }
-
-  #itemsOf(rows: readonly QueueRow[]): RecentItem[] | undefined {
+  wires(rows: readonly QueueRow[]): Buffer[] | undefined {
     const [first] = rows;
     const queued = first && this.#queues.get(first.targetPubkey)?.items;
     if (!queued) return undefined;
@@ -271,23 +247,7 @@ export class RecentItems {
       const row = items[at]?.row;
       return row?.seq === seq && row.targetPubkey === targetPubkey && row.wireHash === wireHash;
     });
-    return areIt ? items : undefined;
-  }
-
-  /** Those that lie side by side at once. */
-  #copy(items: readonly RecentItem[], into: Buffer, start: number): void {
-    let [to, from, end] = [start, 0, 0];
-    const copyRun = (): void => {
-      to += this.#ring.copy(into, to, from % this.#limits.bytesMax, (from % this.#limits.bytesMax) + end - from);
-    };
-    for (const { at, length } of items) {
-      if (at !== end || at % this.#limits.bytesMax === 0) {
-        copyRun();
-        from = at;
-      }
-      end = at + length;
-    }
-    copyRun();
+    return areIt ? items.map(({ row, at }) => this.#view(at, row.bytes)) : undefined;
   }
 
   #follow(target: PublicKey, { rows, wires, headSeq }: Written, before: number): void {
@@ -313,17 +273,17 @@ export class RecentItems {
   #put(row: QueueRow, wire: Buffer): RecentItem {
     const { bytesMax } = this.#limits;
     if (this.#ring.length === 0) this.#ring = Buffer.allocUnsafeSlow(bytesMax);
-    const head = COMMA + pulledItemHead(row);
-    const length = head.length + base64Length(wire.length) + PULLED_ITEM_TAIL.length;
-    if (length > bytesMax) throw new Error('invariant: there is room for the largest item');
+    if (wire.length > bytesMax) throw new Error('invariant: there is room for the largest item');
     const left = bytesMax - (this.#end % bytesMax);
-    const at = this.#end + (length > left ? left : 0);
-    this.#end = at + length;
-    let to = at % bytesMax;
-    to += this.#ring.write(head, to, 'latin1');
-    to += this.#ring.write(wire.toString('base64'), to, 'latin1');
-    this.#ring.write(PULLED_ITEM_TAIL, to, 'latin1');
-    return { row, at, length };
+    const at = this.#end + (wire.length > left ? left : 0);
+    this.#end = at + wire.length;
+    wire.copy(this.#view(at, wire.length));
+    return { row, at };
+  }
+
+  #view(at: number, length: number): Buffer {
+    const from = at % this.#limits.bytesMax;
+    return this.#ring.subarray(from, from + length);
   }
 
   /** Takes out what was written over, and what is too many. */

@@ -33,9 +33,10 @@ import type { EncKeyRow, RotationRow, EnrolmentRow, QueueRow, TargetRow, UsageRo
 import type { DedupCount } from '../store/dedup-counts.ts';
 import type { QueueSlice, FoundRow } from '../store/scan.ts';
 import type { RelayStore } from '../store/relay-store.ts';
+import type { EncodedWires } from '../store/wire-thread.ts';
 import { Committer, type StoreFailed, type CommittedBatch } from './committer.ts';
 import { AccessControl } from './access-control.ts';
-import { DurableHeads, type EncodedWires, OnceListeners, RecentItems } from './durable-queues.ts';
+import { DurableHeads, OnceListeners, RecentItems } from './durable-queues.ts';
 import { Expiry, Acks } from './releases.ts';
 import { LogRetention } from './log-retention.ts';
 import { LostItemCommands } from './lost-items.ts';

@@ -3,6 +3,7 @@
  * component under its own name, so that generated clients have the names that we use.
  */
 import { IsSchema, type TObject, type TSchema } from 'typebox';
+import { BINARY_TYPE } from '../../protocol/binary-form.ts';
 import * as parameters from '../../protocol/parameters.ts';
 import * as operatorDocuments from '../../protocol/operator-documents.ts';
 import { PROBLEMS, type ProblemCode } from '../../protocol/problem.ts';
@@ -121,6 +122,11 @@ const HEADERS = {
     description: 'the methods that the path takes',
     schema: { type: 'string', pattern: '^[A-Z]+(?:, [A-Z]+)*$' },
   },
+  vary: {
+    required: true,
+    description: 'the request header by which there are two forms',
+    schema: { type: 'string', pattern: '^accept$' },
+  },
   location: { required: true, description: 'where it is', schema: { type: 'string' } },
   'set-cookie': { required: false, description: 'the session', schema: { type: 'string' } },
   'cache-control': { required: false, description: 'nothing but the named files is kept', schema: { type: 'string' } },
@@ -164,7 +170,10 @@ function operationObject(operation: Operation, components: Components): JsonObje
     ...(request && {
       requestBody: {
         required: true,
-        content: { [request.contentType ?? 'application/json']: { schema: components.schema(request.schema) } },
+        content: {
+          [request.contentType ?? 'application/json']: { schema: components.schema(request.schema) },
+          ...(request.inBinary && { [BINARY_TYPE]: { schema: components.schema(request.inBinary) } }),
+        },
       },
     }),
     responses: responseObjects(operation, [...codes], components),
@@ -224,6 +233,7 @@ function headersMember(status: number, operation: Answered): { headers?: JsonObj
   if (operation.listener === 'operator' && isHandled(operation)) names.push(...SAFETY_HEADERS);
   if (operation.access === 'console entry' || operation.access === 'console action') names.push('set-cookie');
   if (status === 308) names.push('location');
+  if (operation.successes.some((one) => one.status === status && one.contentType === BINARY_TYPE)) names.push('vary');
   const isNoStream = operation.successes.every((one) => one.status !== status);
   if (status === PROBLEMS.RATE_LIMITED.status || (status === PROBLEMS.UNAVAILABLE.status && isNoStream)) {
     names.push('retry-after');

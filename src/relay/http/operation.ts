@@ -4,6 +4,7 @@
  * route is what handler.ts calls.
  */
 import Type, { type Static, type TObject, type TSchema } from 'typebox';
+import { BINARY_TYPE } from '../../protocol/binary-form.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/json.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
@@ -65,8 +66,8 @@ export interface Operation {
   query?: TObject;
   /** The headers besides those of the hop. */
   headers?: TObject;
-  /** JSON unless a content type says otherwise. */
-  request?: { schema: TSchema; contentType?: string };
+  /** JSON unless a content type says otherwise; `inBinary` where the binary form is taken too. */
+  request?: { schema: TSchema; contentType?: string; inBinary?: TSchema };
   successes: readonly Success[];
   /** The problems of this operation, besides those that every operation of its access may answer. */
   problems: readonly ProblemCode[];
@@ -76,6 +77,11 @@ export interface Operation {
 
 export function ok(schema: TSchema, description: string): Success {
   return { status: 200, schema, description };
+}
+
+/** The same answer in the binary form. */
+export function okInBinary(schema: TSchema): Success {
+  return { status: 200, schema, contentType: BINARY_TYPE, description: 'the same in the binary form' };
 }
 
 export function text(contentType: string, description: string): Success {

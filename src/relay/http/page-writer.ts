@@ -8,17 +8,19 @@
  * half of all the time that a page takes. A thread of the store does so where it runs, and in memory that is used
  * again.
  */
+import { frame, pulledFrameHead } from '../../protocol/binary-form.ts';
 import { type TextsAround, hasHash, lengthBetween, writeBetween } from '../../protocol/encodings.ts';
 import { PULLED_ITEM_TAIL, pulledItemHead } from '../../protocol/items.ts';
+import { packed } from '../../protocol/message-pack.ts';
 import { Budget, type Claim, type Holder } from '../../http/budget.ts';
 import type { EnrolmentRow, QueueRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
 import type { Engine, Page } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
-import type { EncodedWires } from '../engine/durable-queues.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
+import { formHeaders } from './forms.ts';
 
 /** Wire bytes of one slice, about. */
 const SLICE_BYTES = 512 << 10;
@@ -105,7 +107,7 @@ export class PageWriter {
     { exchange, id }: PageRequest,
     { slices, first, claim }: { slices: QueueRow[][]; first: Slice; claim: Claim },
   ): Promise<void> {
-    const headers = { 'content-type': 'application/json', 'x-request-id': id };
+    const headers = { ...encoder.headers, 'x-request-id': id };
     const stream = exchange.startReply(200, headers, (bytes) => claim.moved(bytes));
     let slice = first;
     let lastSeq = after;
@@ -123,7 +125,7 @@ export class PageWriter {
     }
     const isWhole = lastSeq === page.rows.at(-1)?.seq;
     // Waited for like the slices: the page is under way until the peer has taken it.
-    await stream.write(Buffer.from(encoder.end(lastSeq, page.more || !isWhole)));
+    await stream.write(encoder.end(lastSeq, page.more || !isWhole));
     stream.end();
   }
 
@@ -153,13 +155,14 @@ export class PageWriter {
   }
 
   /** The rows as they are sent, where memory or the store has all of them so and they are what was stored. */
-  async #encodedWhole(rows: readonly QueueRow[], encoder: PageEncoder): Promise<EncodedWires | undefined> {
+  async #encodedWhole(rows: readonly QueueRow[], encoder: PageEncoder): Promise<Encoded | undefined> {
     if (rows.length === 0) return undefined;
     const { engine } = this.#options;
-    const { lead } = encoder;
-    const recent = lead === undefined ? undefined : engine.recent.encoded(rows, lead);
-    const texts = recent ? undefined : encoder.texts?.(rows);
-    const encoded = recent ?? (texts && (await engine.encodedPayloads(rows, texts)));
+    const wires = engine.recent.wires(rows);
+    if (wires) return { bytes: encoder.items(rows, wires) };
+    const lengths = rows.map(({ bytes }) => bytes);
+    const texts = encoder.texts?.(rows, lengths);
+    const encoded = texts && (await engine.encodedPayloads(rows, texts));
     if (encoded) encoder.wrote?.();
     return encoded;
   }
@@ -170,11 +173,14 @@ function isWhole({ payloadBound, wireHash }: QueueRow, wire: Buffer): boolean {
   return payloadBound !== undefined || hasHash(wire, wireHash);
 }
 
-interface Slice {
+interface Encoded {
   /** The bytes that are sent. */
   bytes: Buffer;
   /** Gives the memory of the bytes back, when they have been sent. */
   release?(this: void): void;
+}
+
+interface Slice extends Encoded {
   /** The last row that was dealt with. */
   lastSeq: number | undefined;
   /** True when the slice ends before a row that was lost. */
@@ -242,51 +248,60 @@ export const HELD_BYTES: HeldBytes = {
 };
 
 export interface PageEncoder {
+  readonly headers: Readonly<Record<string, string>>;
   /** The next items, in order; what is written before the first of them is in front. */
   items(rows: readonly QueueRow[], wires: readonly Buffer[]): Buffer;
-  /** The texts that `items` writes around the base64 of each wire; absent where it does not write base64. */
-  texts?(rows: readonly QueueRow[]): TextsAround;
-  /** The head of the next item as a page has it (`pulledItemHead`); absent where it does not write such items. */
-  readonly lead?: string;
-  /** The next items were written, by these texts or behind `lead`. */
+  /** The texts that `items` writes around wire bytes of these lengths; absent where only `items` can write them. */
+  texts?(rows: readonly QueueRow[], lengths: readonly number[]): TextsAround;
+  /** The next items were written, by these texts. */
   wrote?(): void;
-  end(lastSeq: number, more: boolean): string;
+  end(lastSeq: number, more: boolean): Buffer;
 }
 
+/** A page in one of the two forms: a JSON object, or frames. */
 export class ItemsEncoder implements PageEncoder {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly #isBinary: boolean;
+  /** What stands in front of the next item. */
   #lead: string;
 
-  get lead(): string {
-    return this.#lead;
-  }
-
-  constructor({ epoch, headSeq }: Page) {
-    this.#lead = `{"epoch":${JSON.stringify(epoch)},"head_seq":${headSeq},"items":[`;
+  constructor({ epoch, headSeq }: Page, isBinary: boolean) {
+    this.headers = formHeaders(isBinary);
+    this.#isBinary = isBinary;
+    this.#lead = isBinary
+      ? frame(packed({ epoch, head_seq: headSeq }))
+      : `{"epoch":${JSON.stringify(epoch)},"head_seq":${headSeq},"items":[`;
   }
 
   items(rows: readonly QueueRow[], wires: readonly Buffer[]): Buffer {
-    const texts = this.texts(rows);
-    if (rows.length > 0) this.wrote();
     const lengths = wires.map(({ length }) => length);
+    const texts = this.texts(rows, lengths);
+    if (rows.length > 0) this.wrote();
     const bytes = Buffer.allocUnsafeSlow(lengthBetween(lengths, texts));
     writeBetween(bytes, wires, texts);
     return bytes;
   }
 
-  texts(rows: readonly QueueRow[]): TextsAround {
-    return {
-      before: rows.map((row, at) => (at === 0 ? this.#lead : ',') + pulledItemHead(row)),
-      after: PULLED_ITEM_TAIL,
-    };
+  texts(rows: readonly QueueRow[], lengths: readonly number[]): TextsAround {
+    const lead = this.#lead;
+    if (this.#isBinary) {
+      const before = rows.map((row, at) => (at === 0 ? lead : '') + pulledFrameHead(row, lengths[at] ?? 0));
+      return { before, after: '', isBase64: false };
+    }
+    const before = rows.map((row, at) => (at === 0 ? lead : ',') + pulledItemHead(row));
+    return { before, after: PULLED_ITEM_TAIL, isBase64: true };
   }
 
   wrote(): void {
-    this.#lead = ',';
+    this.#lead = this.#isBinary ? '' : ',';
   }
 
-  end(lastSeq: number, more: boolean): string {
-    const head = this.#lead === ',' ? '' : this.#lead;
-    return `${head}],"last_seq":${lastSeq},"more":${more}}`;
+  end(lastSeq: number, more: boolean): Buffer {
+    const lead = this.#lead === ',' ? '' : this.#lead;
+    const last = this.#isBinary
+      ? frame(packed({ last_seq: lastSeq, more }))
+      : `],"last_seq":${lastSeq},"more":${more}}`;
+    return Buffer.from(lead + last, 'latin1');
   }
 }
 
@@ -295,6 +310,7 @@ export class ItemsEncoder implements PageEncoder {
  * cursor: clients of v1 cannot read them.
  */
 export class EnvelopesEncoder implements PageEncoder {
+  readonly headers = { 'content-type': 'application/json' };
   #lead = '{"envelopes":[';
   readonly #epoch: Epoch;
 
@@ -312,9 +328,9 @@ export class EnvelopesEncoder implements PageEncoder {
     return Buffer.concat(parts);
   }
 
-  end(lastSeq: number, more: boolean): string {
+  end(lastSeq: number, more: boolean): Buffer {
     const head = this.#lead === ',' ? '' : this.#lead;
-    return `${head}],"cursor":${JSON.stringify(cursorText(this.#epoch, lastSeq))},"more":${more}}`;
+    return Buffer.from(`${head}],"cursor":${JSON.stringify(cursorText(this.#epoch, lastSeq))},"more":${more}}`);
   }
 }
 

@@ -4,15 +4,16 @@
  */
 import type { Static } from 'typebox';
 import {
-  bodyParserOf,
   ok,
+  okInBinary,
   refusalReply,
   type HopRelayRequest,
   type HostOperation,
   type RelayParts,
 } from './operation.ts';
+import { formParserOf, formReply, takesBinary } from './forms.ts';
 import type { RouteResult } from '../../http/pipeline.ts';
-import { PullResponse, AckResponse } from '../../protocol/responses.ts';
+import { PullResponse, PullResponseInBinary, AckResponse } from '../../protocol/responses.ts';
 import { PullQuery } from '../../protocol/parameters.ts';
 import { WORK_OF_REQUEST } from '../../protocol/limits.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -23,7 +24,7 @@ import type { AckOutcome } from '../core/decision.ts';
 import type { Page } from '../engine/engine.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { ItemsEncoder, type PageEncoder } from './page-writer.ts';
-import { problemReply, jsonReply } from '../../http/replies.ts';
+import { problemReply } from '../../http/replies.ts';
 import { AckRequest } from '../../protocol/schemas.ts';
 
 export const PULL = {
@@ -33,7 +34,7 @@ export const PULL = {
   access: 'hop by key',
   summary: 'Hands over a page of what waits for the caller, and with `wait` holds an empty one back.',
   query: PullQuery,
-  successes: [ok(PullResponse, 'a page')],
+  successes: [ok(PullResponse, 'a page'), okInBinary(PullResponseInBinary)],
   problems: ['EPOCH_CHANGED', 'RATE_LIMITED'],
   handle: pull,
 } as const satisfies HostOperation<typeof PullQuery>;
@@ -61,7 +62,10 @@ async function pull(request: HopRelayRequest<Static<typeof PullQuery>>, parts: R
       if (refused) return refused;
     }
   }
-  return epochChanged(epoch, page.epoch) ?? pageReply(page, after, new ItemsEncoder(page), request, parts);
+  return (
+    epochChanged(epoch, page.epoch) ??
+    pageReply(page, after, new ItemsEncoder(page, takesBinary(request)), request, parts)
+  );
 }
 
 /**
@@ -89,7 +93,7 @@ export function pageReply(
   { pageWriter }: RelayParts,
 ): RouteResult | Promise<RouteResult> {
   if (page.rows.length > 0) return pageWriter.write(page, after, encoder, request);
-  return { status: 200, headers: { 'content-type': 'application/json' }, body: encoder.end(after, page.more) };
+  return { status: 200, headers: encoder.headers, body: encoder.end(after, page.more) };
 }
 
 export function epochChanged(asked: string | undefined, epoch: Epoch): Reply | undefined {
@@ -129,17 +133,17 @@ export const ACK = {
   path: '/v2/relay/ack',
   access: 'hop by key',
   summary: 'Says that the caller has everything up to `through`: it is deleted.',
-  request: { schema: AckRequest },
-  successes: [ok(AckResponse, 'what is acked')],
+  request: { schema: AckRequest, inBinary: AckRequest },
+  successes: [ok(AckResponse, 'what is acked'), okInBinary(AckResponse)],
   problems: ['BAD_ACK', 'EPOCH_CHANGED', 'RATE_LIMITED'],
   handle: ack,
 } as const satisfies HostOperation;
 
-const parseAck = bodyParserOf(AckRequest);
+const parseAck = formParserOf(AckRequest);
 
 async function ack(request: HopRelayRequest, parts: RelayParts): Promise<Reply> {
-  const { body, caller, nowMs } = request;
-  const parsed = parseAck(body);
+  const { caller, nowMs } = request;
+  const parsed = parseAck(request);
   if (!parsed) return problemReply('BAD_REQUEST', 'send {epoch, through}: a text and a sequence number');
   const { epoch, through } = parsed;
   const targetPubkey = caller.hostPubkey;
@@ -147,7 +151,7 @@ async function ack(request: HopRelayRequest, parts: RelayParts): Promise<Reply> 
   const outcome = await chargedAck(request, command, parts);
   if ('status' in outcome) return outcome;
   const { ackedThrough, deleted, headSeq } = outcome;
-  return jsonReply(200, { acked_through: ackedThrough, deleted, head_seq: headSeq });
+  return formReply(request, { acked_through: ackedThrough, deleted, head_seq: headSeq });
 }
 
 /** Acks, and charges an ack that releases nothing; returns the outcome, or the reply where it is refused. */

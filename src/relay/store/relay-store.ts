@@ -283,7 +283,7 @@ export class RelayStore extends StoreReader {
   }
 
   /**
-   * The wire bytes of queue rows as base64 between their texts; `undefined` where no thread does that, or where some
+   * The wire bytes of queue rows between their texts; `undefined` where no thread does that, or where some
    * are not what was stored.
    */
   async encodedPayloads(rows: readonly QueueRow[], texts: TextsAround): Promise<EncodedWires | undefined> {

@@ -1,6 +1,6 @@
 /**
- * Reads wire bytes, compares each with its checksum or hash and writes it as base64 between texts, in a thread of its
- * own (wire-worker.ts): two thirds of what a large page costs. So the event loop only hands over what is finished.
+ * Reads wire bytes, compares each with its checksum or hash and writes it between texts, in a thread of its own
+ * (wire-worker.ts): two thirds of what a large page costs. So the event loop only hands over what is finished.
  *
  * The thread begins when large payloads come, or when it is first asked. Until it runs, where there is none to be had,
  * after it ended, and where a payload is not what was stored, there is no answer, and the caller does that work itself.
@@ -95,11 +95,12 @@ export class WireThread {
 
   #ask(
     rows: readonly QueueRow[],
-    { before, after }: TextsAround,
+    { before, after, isBase64 }: TextsAround,
     into: SharedArrayBuffer,
   ): Promise<WireAnswer | undefined> {
     const id = ++this.#lastId;
     const { keys, places } = wirePlacesOf(rows);
+    let end = 0;
     const work: WireWork = {
       id,
       keys: Buffer.concat(keys),
@@ -107,8 +108,10 @@ export class WireThread {
       seqs: rows.map(({ payloadSeq }) => payloadSeq),
       lengths: rows.map(({ bytes }) => bytes),
       hashes: rows.map(({ payloadBound, wireHash }) => (payloadBound === undefined ? wireHash : undefined)),
-      before: before.join('\n'),
+      before: before.join(''),
+      ends: before.map((text) => (end += text.length)),
       after,
+      isBase64,
       into,
     };
     return new Promise((resolve) => {

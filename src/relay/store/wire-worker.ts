@@ -1,4 +1,4 @@
-/** The thread that reads wire bytes and writes them as base64, for wire-thread.ts. */
+/** The thread that reads wire bytes and writes them between texts, for wire-thread.ts. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { type Sha256Hex, hasHash } from '../../protocol/encodings.ts';
 import { KEY_BYTES, PREFIX } from './keys.ts';
@@ -20,9 +20,11 @@ export interface WireWork {
   lengths: number[];
   /** The hash of each payload that lies alone. */
   hashes: (Sha256Hex | undefined)[];
-  /** The text in front of each, with line breaks between them; and what stands behind every one. Latin-1. */
+  /** The texts in front of each, one behind the other, and their ends; and what stands behind every one. Latin-1. */
   before: string;
+  ends: number[];
   after: string;
+  isBase64: boolean;
   /** The memory for the bytes, which both threads see. */
   into: SharedArrayBuffer;
 }
@@ -39,19 +41,19 @@ const port = parentPort;
 const level = levelAt((workerData as WireTask).location, { isShared: true });
 
 async function written(work: WireWork): Promise<number | undefined> {
-  const { places, seqs, lengths, hashes, before, after, into } = work;
+  const { places, seqs, lengths, hashes, before, ends, after, isBase64, into } = work;
   const keys: Buffer[] = [];
   for (let at = 0; at < work.keys.length; at += PAYLOAD_KEY_BYTES)
     keys.push(Buffer.from(work.keys.subarray(at, at + PAYLOAD_KEY_BYTES)));
   const read = new ReadWires(keys, await level.getMany(keys, { fillCache: false }));
   const bytes = Buffer.from(into);
   let size = 0;
-  for (const [at, text] of before.split('\n').entries()) {
-    const [place, hash] = [places[at] ?? 0, hashes[at]];
+  for (const [at, place] of places.entries()) {
+    const hash = hashes[at];
     const wire = hash === undefined ? read.whole(place, seqs[at] ?? 0, lengths[at] ?? 0) : read.raw(place);
-    if (!wire || (hash !== undefined && !hasHash(wire, hash))) return undefined;
-    size += bytes.write(text, size, 'latin1');
-    size += bytes.write(wire.toString('base64'), size, 'latin1');
+    if (!wire || wire.length !== lengths[at] || (hash !== undefined && !hasHash(wire, hash))) return undefined;
+    size += bytes.write(before.slice(ends[at - 1] ?? 0, ends[at]), size, 'latin1');
+    size += isBase64 ? bytes.write(wire.toString('base64'), size, 'latin1') : wire.copy(bytes, size);
     size += bytes.write(after, size, 'latin1');
   }
   return size;

@@ -7,12 +7,14 @@ import { QUARANTINE_BOUNDS } from '../../../src/host/core/quarantine.ts';
 import { positionIn } from '../../../src/host/relay/relay-rows.ts';
 import { problemDocument } from '../../../src/protocol/problem.ts';
 import type { Epoch } from '../../../src/protocol/epoch.ts';
+import type { HostName } from '../../../src/protocol/names.ts';
 import type { AgentId } from '../../../src/host/core/rows.ts';
 import { FIRST_ADAPTER } from '../../support/adapters.ts';
-import { FlakyProxy } from '../../support/flaky-proxy.ts';
+import { FlakyProxy, NO_CHANCES } from '../../support/flaky-proxy.ts';
 import { hostNamed, relay as relayHost } from '../../support/hosts.ts';
 import { type HttpRelay, relayForTest } from '../../support/http-relay.ts';
 import { itemTo } from '../../support/mail.ts';
+import { jsonOf } from '../../support/problems.ts';
 import { RelayContext, pinEachOther } from '../../support/relay-contexts.ts';
 import { SeededRandom } from '../../support/seeded-random.ts';
 import { PATIENCE_MS } from '../../support/patience.ts';
@@ -55,6 +57,13 @@ async function world(): Promise<World> {
 
 function ready(host: RelayContext): Promise<void> {
   return vi.waitFor(async () => expect((await host.status()).state).toBe('ready'), WITHIN);
+}
+
+/** What the relay shows bob, as JSON has it. */
+async function shownPage({ relay, bob }: World) {
+  const { signer } = bob.context.identity();
+  const page = await relay.ask({ name: 'bob' as HostName, key: bob.key, signer }, 'GET', '/v2/relay/items');
+  return jsonOf(page) as { items: object[]; head_seq: number; last_seq: number };
 }
 
 async function accepted({ alice, bob }: World, count: number): Promise<string[]> {
@@ -213,26 +222,30 @@ test(
   LONG,
 );
 
-test.each([
+const IN_FORMS = [false, true];
+
+const STRANGE_ITEMS = [
   ['of an unknown kind', { kind: 'hologram' }, { kind: 'hologram', reason: 'malformed' }],
   ['whose bytes are no base64', { wire_b64: '?' }, { kind: 'envelope', reason: 'malformed' }],
   ['without wire bytes', { wire_b64: 5 }, { kind: 'envelope', reason: 'malformed' }],
   ['without an id', { item_id: null }, { item_id: '', reason: 'id-mismatch' }],
   ['that nests too deeply', { deep: nested(100) }, { kind: '', reason: 'malformed' }],
-] as const)(
-  'receiving host rule 4: one item %s is in quarantine, and the others of its page come',
-  async (_what, changes, kept) => {
+] as const;
+
+test.each(
+  STRANGE_ITEMS.flatMap(([what, changes, kept]) => IN_FORMS.map((form) => [what, form, changes, kept] as const)),
+)(
+  'receiving host rule 4: one item %s (binary form: %s) is in quarantine, and the others of its page come',
+  async (_what, isBinary, changes, kept) => {
     const w = await world();
     const refs = await accepted(w, 3);
-    const { signer } = w.bob.context.identity();
-    const page = await w.relay.client({ name: 'bob' as never, key: w.bob.key, signer }).pull();
+    const page = await shownPage(w);
     const items = page.items.map((item, at) => (at === 1 ? { ...item, ...changes } : item));
-    const { unreadable: _none, ...shown } = page;
     let isShown = false;
     w.proxy.instead = (method, target) => {
       if (isShown || method !== 'GET' || !target.startsWith('/v2/relay/items?after=0')) return undefined;
       isShown = true;
-      return { status: 200, document: { ...shown, items }, isForeign: true };
+      return { status: 200, document: { ...page, items }, isForeign: true, isBinary };
     };
     w.bob.start();
     await until(async () => expect(await refsOf(w.bob, 'bert')).toEqual([refs[0], refs[2]]));
@@ -243,25 +256,51 @@ test.each([
 );
 
 test.each([
-  ['sender', { sender_pubkey: undefined }],
-  ['seq', { seq: 'first' }],
+  ['sender', false, { sender_pubkey: undefined }],
+  ['seq', false, { seq: 'first' }],
+  ['sender', true, { sender_pubkey: null }],
+  ['seq', true, { seq: 'first' }],
 ])(
-  'receiving host rule 4: an item without a %s is judged by the key that signed it, and is done',
-  async (_what, changes) => {
+  'receiving host rule 4: an item without a %s (binary form: %s) is judged by the key that signed it, and is done',
+  async (_what, isBinary, changes) => {
     const w = await world();
     const refs = await accepted(w, 2);
-    const { signer } = w.bob.context.identity();
-    const page = await w.relay.client({ name: 'bob' as never, key: w.bob.key, signer }).pull();
-    const { unreadable: _none, ...shown } = page;
+    const page = await shownPage(w);
     const items = page.items.map((item, at) => (at === 1 ? { ...item, ...changes } : item));
-    const document = { ...shown, items };
+    const document = { ...page, items };
     w.proxy.instead = (method, target) =>
       method === 'GET' && target.startsWith('/v2/relay/items?after=0')
-        ? { status: 200, document, isForeign: true }
+        ? { status: 200, document, isForeign: true, isBinary }
         : undefined;
     w.bob.start();
     await until(async () => expect((await refsOf(w.bob, 'bert')).toSorted()).toEqual(refs.toSorted()));
     await until(async () => expect(ackedThrough(w)).toBe(page.last_seq));
+  },
+  LONG,
+);
+
+test(
+  'receiving host rule 3: of a page that is cut the items that came whole are done, and the next begins behind them',
+  async () => {
+    const w = await world();
+    const refs = await accepted(w, 4);
+    const seqs = (
+      await w.relay.queue({ name: 'bob' as HostName, key: w.bob.key, signer: w.bob.context.identity().signer })
+    ).map(({ seq }) => seq);
+    const pulls: (string | null)[] = [];
+    w.proxy.cut = (asked, target) => {
+      if (asked !== 'GET /v2/relay/items') return undefined;
+      pulls.push(new URL(target, w.proxy.url).searchParams.get('after'));
+      // The first page ends in the middle of its bytes.
+      w.proxy.chances = { ...NO_CHANCES, cutAnswer: pulls.length === 1 ? 1 : 0 };
+      return undefined;
+    };
+    w.bob.start();
+    await until(async () => expect(await refsOf(w.bob, 'bert')).toEqual(refs));
+    const [first, second] = pulls.map(Number);
+    expect(first).toBe(0);
+    expect(seqs.slice(0, 3)).toContain(second);
+    await until(async () => expect(ackedThrough(w)).toBe(seqs.at(-1)));
   },
   LONG,
 );

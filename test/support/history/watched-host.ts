@@ -4,7 +4,8 @@
  * targets do not have. That a target has an item it knows at once, and not by a delivery receipt.
  */
 import { sha256Hex } from '../../../src/protocol/encodings.ts';
-import { type ItemToPush, type PushResult, RelayClient } from '../../../src/host/relay/relay-client.ts';
+import { type PushResult, RelayClient } from '../../../src/host/relay/relay-client.ts';
+import type { ItemToPush } from '../../../src/host/relay/relay-forms.ts';
 import { RelayCallFailed, isNotEnrolled } from '../../../src/host/relay/relay-request.ts';
 import { type TestHost, relay } from '../hosts.ts';
 import { itemTo } from '../mail.ts';
@@ -74,7 +75,7 @@ export class WatchedHost {
   write(targets: readonly TestHost[]): void {
     const item = itemTo(targets, `${this.#label}-${this.#own.length}`);
     const hashes = item.targets.map(({ host_pubkey: target, wire_b64: wire }) => {
-      return { target, wireHash: sha256Hex(Buffer.from(wire, 'base64')) };
+      return { target, wireHash: sha256Hex(Buffer.from(wire ?? '', 'base64')) };
     });
     const own = { item, targets: hashes, isAccepted: false };
     this.#own.push(own);
@@ -117,8 +118,8 @@ export class WatchedHost {
     );
     const { name: client, key: target } = this.host;
     const { epoch, head_seq: head, last_seq: lastSeq, more } = page;
-    const items = page.items.map(({ seq, item_id: itemId, sender_pubkey: sender, wire_b64: wire }) => {
-      return { seq, itemId, sender, wireHash: sha256Hex(Buffer.from(wire, 'base64')) };
+    const items = page.items.map(({ seq, item_id: itemId, sender_pubkey: sender, wire }) => {
+      return { seq, itemId, sender, wireHash: sha256Hex(wire) };
     });
     this.#seen.push({ type: 'pull', client, epoch, target, head, lastSeq, more, items, ...times });
     for (const { sender, itemId } of items) this.#came.add(itemKey(sender, itemId, target));

@@ -6,6 +6,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { VECTOR_FOLDER, vectorFiles } from '../../../scripts/make-vectors.ts';
+import { BINARY_FORM } from '../../support/vectors/binary-form.ts';
 import { DOCUMENTS } from '../../support/vectors/documents.ts';
 import { ENVELOPE } from '../../support/vectors/envelope.ts';
 import { HOPS } from '../../support/vectors/hops.ts';
@@ -15,7 +16,16 @@ import { LAN_PAIRING } from '../../support/vectors/pairing.ts';
 import { RECEIPT_TREE } from '../../support/vectors/receipt-tree.ts';
 import { SESSION } from '../../support/vectors/session.ts';
 
-const TABLE: readonly VectorChecks[] = [...DOCUMENTS, ...HOPS, LAN_PAIRING, ENVELOPE, RECEIPT_TREE, LOG, SESSION];
+const TABLE: readonly VectorChecks[] = [
+  ...DOCUMENTS,
+  ...HOPS,
+  LAN_PAIRING,
+  ENVELOPE,
+  BINARY_FORM,
+  RECEIPT_TREE,
+  LOG,
+  SESSION,
+];
 
 const files = await vectorFiles();
 

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { SLOW_MS, RelayCarrier } from '../../../../src/host/relay/push-batch.ts';
 import type { MessageRow } from '../../../../src/host/core/rows.ts';
 import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
-import type { ItemToPush } from '../../../../src/host/relay/relay-client.ts';
+import type { ItemToPush } from '../../../../src/host/relay/relay-forms.ts';
 import { RelayCallFailed } from '../../../../src/host/relay/relay-request.ts';
 import { putOutboxRow, afterPeerChange } from '../../../../src/host/outbox/outbox.ts';
 import { LanCarrier } from '../../../../src/host/lan/send-batch.ts';

@@ -1,7 +1,8 @@
 /** The loop that pulls, alone: the link and the relay are told by the test, and so are timers and dice. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import type { PulledPage, PullOptions, V1Page } from '../../../../src/host/relay/relay-client.ts';
+import type { PullOptions, V1Page } from '../../../../src/host/relay/relay-client.ts';
+import type { PulledPage } from '../../../../src/host/relay/relay-forms.ts';
 import { RelayCallFailed, RelayProblem } from '../../../../src/host/relay/relay-request.ts';
 import { PeersAtRelay } from '../../../../src/host/relay/peers-at-relay.ts';
 import { PullLoop } from '../../../../src/host/relay/pull-loop.ts';

@@ -1,6 +1,6 @@
 /** Pages as a relay may show them, good and bad items in any mixture. */
 import { expect, test } from 'vitest';
-import type { PulledItem, PulledPage } from '../../../../src/host/relay/relay-client.ts';
+import type { PulledItem, PulledPage } from '../../../../src/host/relay/relay-forms.ts';
 import { itemOfV1, placedItems } from '../../../../src/host/relay/pull-loop.ts';
 import type { Epoch } from '../../../../src/protocol/epoch.ts';
 import { hostNamed, relay } from '../../../support/hosts.ts';
@@ -9,7 +9,7 @@ const alice = hostNamed('alice');
 const scope = { relayPubkey: relay.key, epoch: 'E' as Epoch, hostPubkey: alice.key };
 
 function good(seq: number): PulledItem {
-  return { seq, kind: 'envelope', item_id: `m${seq}`, sender_pubkey: alice.key, wire_b64: 'AAAA' };
+  return { seq, kind: 'envelope', item_id: `m${seq}`, sender_pubkey: alice.key, wire: Buffer.from('wire') };
 }
 
 function bad(seq: number | null, value: unknown): PulledPage['unreadable'][number] {

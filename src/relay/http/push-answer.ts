@@ -1,0 +1,141 @@
+/**
+ * The answer to a push: a result for each item, in either form, with the receipts signed each alone or together.
+ * Built while the items are being synced, sent when they are durable.
+ */
+import { canonicalJson } from '../../protocol/canonical-json.ts';
+import { acceptReceiptText } from '../../protocol/documents.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
+import { leafHash } from '../../protocol/merkle.ts';
+import { arrayHead, packed } from '../../protocol/message-pack.ts';
+import type { ItemId } from '../../protocol/names.ts';
+import { type PublicKey, publicKeyBytes } from '../../protocol/public-key.ts';
+import { receiptTree } from '../../protocol/receipt-tree.ts';
+import type { Reply } from '../../http/exchange.ts';
+import type { PushOutcome } from '../core/decision.ts';
+import { TimeSlice } from '../engine/time-slice.ts';
+import { formHeaders } from './forms.ts';
+import type { RelayParts } from './operation.ts';
+
+/** What became of an item; `undefined` for one that is malformed, whose id is null where it cannot be read. */
+export type Answered = { itemId: ItemId; outcome: PushOutcome } | { itemId: string | null; outcome: undefined };
+
+export interface PushAnswer {
+  /** In the order of the items. */
+  answered: readonly Answered[];
+  epoch: Epoch;
+  sender: PublicKey;
+  asksForTree: boolean;
+  isBinary: boolean;
+}
+
+export async function pushReply(asked: PushAnswer, parts: RelayParts): Promise<Reply> {
+  const { answered, epoch, sender, asksForTree, isBinary } = asked;
+  const slice = new TimeSlice(parts.monotonicMs);
+  const results: Result[] = [];
+  for (const one of answered) {
+    if (slice.isOver) await slice.pause();
+    results.push(resultOf(one, epoch, sender, parts.relayPubkey));
+  }
+  const accepts = results.flatMap(({ accept }) => accept ?? []);
+  const { proofOf, statement } = await (asksForTree && accepts.length > 1
+    ? signedTogether(accepts, slice, parts)
+    : signedEach(accepts, parts));
+  const writing = new TimeSlice(parts.monotonicMs);
+  const texts: string[] = [];
+  let receipts = 0;
+  for (const result of results) {
+    if (writing.isOver) await writing.pause();
+    const proof = result.accept === undefined ? {} : proofOf(receipts++);
+    texts.push(isBinary ? binaryResult(result, proof) : jsonResult(result, proof));
+  }
+  const body = isBinary ? binaryAnswer(epoch, texts, statement) : jsonAnswer(epoch, texts, statement);
+  return { status: 200, headers: formHeaders(isBinary), body };
+}
+
+interface Result {
+  itemId: string | null;
+  status: string;
+  targets: readonly { hostPubkey: PublicKey; seq: number }[];
+  /** The receipt in its canonical form, which is signed and shown. */
+  accept?: string;
+}
+
+function resultOf({ itemId, outcome }: Answered, epoch: Epoch, sender: PublicKey, relayPubkey: PublicKey): Result {
+  if (outcome?.type !== 'ItemStored') {
+    return { itemId, status: `rejected:${outcome?.rejection ?? 'malformed'}`, targets: [] };
+  }
+  const { status, targets, atMs } = outcome;
+  const accept = acceptReceiptText({
+    relay_pubkey: relayPubkey,
+    epoch,
+    sender_pubkey: sender,
+    item_id: itemId as ItemId,
+    targets: targets.map(({ hostPubkey, seq, wireHash }) => ({ host_pubkey: hostPubkey, seq, wire_hash: wireHash })),
+    at: atMs,
+  });
+  return { itemId, status, targets, accept };
+}
+
+/** What proves a receipt: a signature in base64, or a place in the tree of the answer's statement. */
+interface Proof {
+  sig?: string;
+  place?: { index: number; path: Buffer };
+}
+
+interface SignedReceipts {
+  proofOf: (nth: number) => Proof;
+  /** The canonical text of what was signed over all receipts, and its signature in base64. */
+  statement?: { text: string; signature: string };
+}
+
+async function signedEach(accepts: readonly string[], { signatures }: RelayParts): Promise<SignedReceipts> {
+  const signed = await signatures.sign(accepts);
+  return { proofOf: (nth) => ({ sig: signed[nth] ?? '' }) };
+}
+
+/** One signature over the tree of all receipts: to hash one and to write its path costs a fifth of a signature. */
+async function signedTogether(
+  accepts: readonly string[],
+  slice: TimeSlice,
+  { relayPubkey, signatures }: RelayParts,
+): Promise<SignedReceipts> {
+  const leafHashes: Buffer[] = [];
+  for (const accept of accepts) {
+    if (slice.isOver) await slice.pause();
+    leafHashes.push(leafHash(Buffer.from(accept)));
+  }
+  const { tree, pathOf } = receiptTree(relayPubkey, leafHashes);
+  const text = canonicalJson(tree);
+  const [signature = ''] = await signatures.sign([text]);
+  return { proofOf: (index) => ({ place: { index, path: pathOf(index) } }), statement: { text, signature } };
+}
+
+/** Keys, signatures and ids of stored items are of characters that JSON writes as they are. */
+function jsonResult({ itemId, status, targets, accept }: Result, { sig, place }: Proof): string {
+  if (accept === undefined) return JSON.stringify({ item_id: itemId, status });
+  const stored = targets.map(({ hostPubkey, seq }) => `{"host_pubkey":"${hostPubkey}","seq":${seq}}`).join(',');
+  const proof = place ? `"proof":{"index":${place.index},"path":"${place.path.toString('base64')}"}` : `"sig":"${sig}"`;
+  return `{"item_id":"${itemId}","status":"${status}","targets":[${stored}],"accept":${accept},${proof}}`;
+}
+
+function jsonAnswer(epoch: Epoch, results: readonly string[], statement: SignedReceipts['statement']): string {
+  const behind = statement ? `,"tree":${statement.text},"tree_sig":"${statement.signature}"` : '';
+  return `{"epoch":${JSON.stringify(epoch)},"results":[${results.join(',')}]${behind}}`;
+}
+
+/** As text with one character for each byte. */
+function binaryResult({ itemId, status, targets, accept }: Result, { sig, place }: Proof): string {
+  if (accept === undefined) return packed({ item_id: itemId, status });
+  const stored = targets.map(({ hostPubkey, seq }) => ({ host_pubkey: publicKeyBytes(hostPubkey), seq }));
+  const signature = sig === undefined ? undefined : Buffer.from(sig, 'base64');
+  return packed({ item_id: itemId, status, targets: stored, accept, sig: signature, proof: place });
+}
+
+function binaryAnswer(epoch: Epoch, results: readonly string[], statement: SignedReceipts['statement']): Buffer {
+  const listed = packed('results') + arrayHead(results.length) + results.join('');
+  const head = `${statement ? '\x84' : '\x82'}${packed('epoch')}${packed(epoch)}${listed}`;
+  if (!statement) return Buffer.from(head, 'latin1');
+  const { text, signature } = statement;
+  const signed = packed('tree') + packed(text) + packed('tree_sig') + packed(Buffer.from(signature, 'base64'));
+  return Buffer.from(head + signed, 'latin1');
+}
