@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 91600,
-  test: 108460,
+  test: 108470,
   'bench scripts': 13020,
 };

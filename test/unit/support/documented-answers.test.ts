@@ -22,6 +22,11 @@ function answer(body: unknown, { status = 200, headers = {} }: Changes = {}): An
   return { status, headers: new Map(named), body: Buffer.from(JSON.stringify(body)) };
 }
 
+/** One to an ack, which has two forms. */
+function ackAnswer(body: unknown, { status, headers }: Changes = {}): Answer {
+  return answer(body, { ...(status !== undefined && { status }), headers: { vary: 'accept', ...headers } });
+}
+
 function problem(code: Parameters<typeof problemDocument>[0], changes: Changes = {}, members = {}): Answer {
   const document = problemDocument(code, 'a detail', members);
   const headers = { 'content-type': 'application/problem+json', ...changes.headers };
@@ -33,9 +38,9 @@ const SOON = { 'retry-after': '2' };
 
 describe('documented', () => {
   test.each<[string, Parameters<typeof faultOfAnswer>[0], Answer]>([
-    ['a success', ACK, answer(ACKED)],
-    ['behind a path prefix', { ...ACK, target: '/mail/v2/relay/ack' }, answer(ACKED)],
-    ['with a query', { ...ACK, target: '/v2/relay/ack?x' }, answer(ACKED)],
+    ['a success', ACK, ackAnswer(ACKED)],
+    ['behind a path prefix', { ...ACK, target: '/mail/v2/relay/ack' }, ackAnswer(ACKED)],
+    ['with a query', { ...ACK, target: '/v2/relay/ack?x' }, ackAnswer(ACKED)],
     ['a problem of the operation', ACK, problem('BAD_ACK', {}, { head_seq: 9 })],
     ['a problem of every operation', ACK, problem('UNAVAILABLE', { headers: SOON })],
     ['no such route', { method: 'GET', target: '/x' }, problem('NOT_FOUND')],
@@ -68,7 +73,7 @@ describe('documented', () => {
       { ...ACK, method: 'HEAD' },
       toHead(problem('METHOD_NOT_ALLOWED', { headers: { allow: 'POST' } })),
     ],
-    ['of one of all operations', undefined, answer(ACKED)],
+    ['of one of all operations', undefined, ackAnswer(ACKED)],
     ['what a server says itself', undefined, serversOwn(400, '')],
   ])('%s', (_what, asked, good) => {
     expect(faultOfAnswer(asked, good)).toBeUndefined();
@@ -78,14 +83,14 @@ describe('documented', () => {
 
 describe('not documented', () => {
   test.each<[string, Parameters<typeof faultOfAnswer>[0], Answer, string]>([
-    ['a status', ACK, answer(ACKED, { status: 201 }), '201 is not documented'],
+    ['a status', ACK, ackAnswer(ACKED, { status: 201 }), '201 is not documented'],
     ['a status of another operation', ACK, problem('NAME_TAKEN'), 'it'],
     ['a code of another operation', ACK, problem('IAT_IN_FUTURE'), 'it'],
     ['a code with another status', ACK, problem('NOT_ENROLLED', { status: 400 }), 'it'],
     ['a code that is none', ACK, answer({ ...problemDocument('BAD_REQUEST', 'd'), code: 'X' }, asProblem(400)), 'it'],
-    ['a member more', ACK, answer({ ...ACKED, more: 1 }), 'additional properties'],
-    ['a member less', ACK, answer({ acked_through: 7, deleted: 1 }), 'head_seq'],
-    ['a member of another type', ACK, answer({ ...ACKED, deleted: '1' }), 'integer'],
+    ['a member more', ACK, ackAnswer({ ...ACKED, more: 1 }), 'additional properties'],
+    ['a member less', ACK, ackAnswer({ acked_through: 7, deleted: 1 }), 'head_seq'],
+    ['a member of another type', ACK, ackAnswer({ ...ACKED, deleted: '1' }), 'integer'],
     ['a member more of a problem', ACK, problem('NOT_ENROLLED', {}, { now: 1 }), 'it'],
     ['a member less of a problem', ACK, problem('EPOCH_CHANGED'), 'epoch'],
     [
@@ -94,22 +99,22 @@ describe('not documented', () => {
       answer({ ...problemDocument('UNAVAILABLE', '') }, { ...asProblem(503, SOON) }),
       'it/detail',
     ],
-    ['a content type', ACK, answer(ACKED, { headers: { 'content-type': 'text/plain' } }), 'text/plain'],
+    ['a content type', ACK, ackAnswer(ACKED, { headers: { 'content-type': 'text/plain' } }), 'text/plain'],
     [
       'a problem as plain JSON',
       ACK,
       problem('NOT_ENROLLED', { headers: { 'content-type': 'application/json' } }),
       'application/json',
     ],
-    ['no content type', ACK, answer(ACKED, { headers: { 'content-type': undefined } }), 'content type undefined'],
-    ['no JSON', ACK, { ...answer(ACKED), body: Buffer.from('{') }, 'no JSON'],
-    ['a header', ACK, answer(ACKED, { headers: { 'x-more': '1' } }), 'x-more'],
+    ['no content type', ACK, ackAnswer(ACKED, { headers: { 'content-type': undefined } }), 'content type undefined'],
+    ['no JSON', ACK, { ...ackAnswer(ACKED), body: Buffer.from('{') }, 'not of its type'],
+    ['a header', ACK, ackAnswer(ACKED, { headers: { 'x-more': '1' } }), 'x-more'],
     ['a retry-after that nobody needs', ACK, problem('NOT_ENROLLED', { headers: SOON }), 'retry-after'],
     ['no retry-after', ACK, problem('UNAVAILABLE'), 'retry-after'],
     ['a retry-after at once', ACK, problem('UNAVAILABLE', { headers: { 'retry-after': '0' } }), 'retry-after'],
     ['a retry-after in words', ACK, problem('UNAVAILABLE', { headers: { 'retry-after': 'soon' } }), 'retry-after'],
-    ['no request id', ACK, answer(ACKED, { headers: { 'x-request-id': undefined } }), '200'],
-    ['a request id of another form', ACK, answer(ACKED, { headers: { 'x-request-id': 'one' } }), 'x-request-id'],
+    ['no request id', ACK, ackAnswer(ACKED, { headers: { 'x-request-id': undefined } }), '200'],
+    ['a request id of another form', ACK, ackAnswer(ACKED, { headers: { 'x-request-id': 'one' } }), 'x-request-id'],
     [
       'an allow of other methods',
       { ...ACK, method: 'PUT' },
@@ -118,7 +123,7 @@ describe('not documented', () => {
     ],
     ['no allow', { ...ACK, method: 'PUT' }, problem('METHOD_NOT_ALLOWED'), 'allow'],
     ['that a route is none', ACK, problem('NOT_FOUND'), '404 is not documented'],
-    ['a success of no operation', { method: 'GET', target: '/x' }, answer(ACKED), '200 is not documented'],
+    ['a success of no operation', { method: 'GET', target: '/x' }, ackAnswer(ACKED), '200 is not documented'],
     [
       'content where there is none',
       { method: 'POST', target: '/v2/relay/deny' },
@@ -135,7 +140,7 @@ describe('not documented', () => {
   });
 
   test('the error names the request, and says why', () => {
-    expect(() => expectDocumented(ACK, answer({ ...ACKED, deleted: -1 }))).toThrow(
+    expect(() => expectDocumented(ACK, ackAnswer({ ...ACKED, deleted: -1 }))).toThrow(
       /an answer to POST \/v2\/relay\/ack .*deleted must be >= 0\n200 \{/s,
     );
   });

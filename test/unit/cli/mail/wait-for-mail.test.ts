@@ -16,13 +16,18 @@ async function homeWithAgents(): Promise<PosteHome> {
 }
 
 /** Resolves when ben waits, who has no session. */
-async function waiting({ environment, client }: PosteHome, ...args: string[]): Promise<CommandRun> {
-  const command = new CommandRun(['inbox', '--as', 'ben', '--wait', '100', ...args], commandContext({ environment }));
+function waiting(home: PosteHome, ...args: string[]): Promise<CommandRun> {
+  return waitingAs('ben', home, ...args);
+}
+
+/** Resolves when this agent waits, which did not before. */
+async function waitingAs(who: string, { environment, client }: PosteHome, ...args: string[]): Promise<CommandRun> {
+  const command = new CommandRun(['inbox', '--as', who, '--wait', '100', ...args], commandContext({ environment }));
   atTestEnd(() => command.stop());
   await expect
     .poll(async () => {
       const { agents }: AgentsResult = await client.call('mail-agents', {}, { as: 'ann' });
-      return agents.find(({ name }) => name === 'ben')?.presence;
+      return agents.find(({ name }) => name === who)?.presence;
     })
     .toBe('live');
   return command;
@@ -86,7 +91,7 @@ describe('poste inbox --wait', () => {
     const first = await home.daemon();
     for (const name of ['ann', 'ben']) await home.json('agent', 'add', name);
     const command = await waiting(home);
-    const stopped = await waiting(home);
+    const stopped = await waitingAs('ann', home);
     await first.stop();
     await home.daemon();
     stopped.signal('SIGINT');

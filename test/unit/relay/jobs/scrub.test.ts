@@ -195,7 +195,6 @@ describe('a pass', () => {
     const relay = await filled();
     await relay.close();
     const keys: Buffer[] = [];
-    // In the order of their keys, as a scrub comes by them.
     for (const prefix of [PREFIX.sender, PREFIX.dedup, PREFIX.dedupUntil]) {
       const [key] = await keysUnder(relay.folder, prefix);
       keys.push(await flipValue(relay.folder, key as Buffer, 99));
@@ -203,7 +202,8 @@ describe('a pass', () => {
     await relay.open();
     const { scrub, unexpected } = scrubOf(relay);
     await scrub.run();
-    expect(relay.engine.damagedRows.map(({ name }) => name)).toEqual(keys.map(rowName));
+    // What the start reads of the rows it comes by first, so the order is not the scrub's alone.
+    expect(relay.engine.damagedRows.map(({ name }) => name).toSorted()).toEqual(keys.map(rowName).toSorted());
     await scrub.run();
     expect(relay.engine.damagedRows).toHaveLength(keys.length);
     expect(unexpected).toEqual([]);
