@@ -40,10 +40,12 @@ export default defineConfig({
     exclude: [...configDefaults.exclude, ...LEFT_OUT],
     // Tests keep nothing in modules or globals, so that the files which a worker runs share what they import.
     isolate: false,
-    setupFiles: ['test/support/checked-fetch.ts'],
+    setupFiles: ['test/support/real-timers.ts', 'test/support/checked-fetch.ts'],
     // Relays keep positions in the state folder: that of this run is removed at its end.
     globalSetup: ['test/support/state-folder.ts'],
     env: { TMPDIR: temporaryRoot(), XDG_STATE_HOME: join(temporaryRoot(), `poste-test-state-${process.pid}`) },
+    // What a newer Node.js calls deprecated fails the run that uses it.
+    execArgv: ['--throw-deprecation'],
     // What the runner says at its end stands last.
     reporters: [new RunNotes(), 'default'],
     sequence: { sequencer: TestOrder },

@@ -3,7 +3,7 @@
  * pages.
  */
 import { withPart } from '../scripts/page-part.ts';
-import { type Summary, type SummaryFigure, isReached, shown } from './report.ts';
+import { type Summary, type SummaryFigure, isOfNode, isReached, machineOf, shown } from './report.ts';
 
 const PEERS = 'peers';
 const POSTE = 'Poste';
@@ -45,7 +45,7 @@ function peersTable(summary: Summary): string {
     });
     return `| ${name === UNSIGNED ? `${name} (computed)` : name} | ${cells.join(' | ')} |`;
   });
-  const dates = datesOf(summary.figures.filter(({ cell }) => cell === PEERS));
+  const dates = datesOf(onUsualNode(summary).figures.filter(({ cell }) => cell === PEERS));
   return [
     `Beside other systems, items a second, ${dates}. The second column of each load is Poste's part of that ` +
       "system's rate, as it is and with signing taken off:",
@@ -84,8 +84,10 @@ function goalsTable({ figures }: Summary): string {
   ].join('\n');
 }
 
-function machineOf({ machine, node }: SummaryFigure): string {
-  return `${machine}, Node.js ${node.replace('v', '')}`;
+/** Those on the Node that most were measured on: plots and tables of rates compare nothing across versions. */
+function onUsualNode({ figures }: Summary): Summary {
+  const usual = mostOften(figures.map(({ node }) => node));
+  return { figures: figures.filter((figure) => isOfNode(figure, usual)) };
 }
 
 function mostOften(names: readonly string[]): string {
@@ -113,14 +115,14 @@ function datesOf(figures: readonly SummaryFigure[]): string {
   return [...new Set(figures.map(({ at, commit, load }) => `${at} on ${commit}, load ${load}`))].join(', ');
 }
 
-function find({ figures }: Summary, name: string): SummaryFigure | undefined {
-  return figures.find((figure) => figure.cell === PEERS && figure.name === name);
+function find(summary: Summary, name: string): SummaryFigure | undefined {
+  return onUsualNode(summary).figures.find((figure) => figure.cell === PEERS && figure.name === name);
 }
 
 /** Rates of one load by system. */
-function peersOf({ figures }: Summary, load: string): { name: string; figure: SummaryFigure }[] {
-  return figures
-    .filter(({ cell, name, unit }) => cell === PEERS && unit === 'items/s' && name.startsWith(`${load}: `))
+function peersOf(summary: Summary, load: string): { name: string; figure: SummaryFigure }[] {
+  return onUsualNode(summary)
+    .figures.filter(({ cell, name, unit }) => cell === PEERS && unit === 'items/s' && name.startsWith(`${load}: `))
     .map((figure) => ({ name: figure.name.slice(load.length + 2), figure }));
 }
 
@@ -165,9 +167,9 @@ export function peersPlot(summary: Summary): string {
 }
 
 /** Returns how far the project is with what it wants to reach: 1 is reached. */
-export function goalsPlot({ figures }: Summary): string {
+export function goalsPlot(summary: Summary): string {
   const most = 1.25;
-  const bars = figures.flatMap((figure): Bar[] => {
+  const bars = onUsualNode(summary).figures.flatMap((figure): Bar[] => {
     const { cell, name, median, better, goal, unit } = figure;
     if (goal === undefined) return [];
     const part = Math.min(most, better === 'more' ? median / goal : goal / median) / most;

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { jetstream, jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
-import { steadyPort } from '../test/support/free-port.ts';
+import { freePort } from '../test/support/free-port.ts';
 import { type Peer, type PeerConnection, startServer } from './peer.ts';
 
 const STREAM = 'queue';
@@ -18,7 +18,7 @@ const SUBJECT = 'queue.items';
 const SYNCED_SINCE = [2, 10] as const;
 
 export async function startNats(program: string, isSynced: boolean): Promise<Peer> {
-  const port = await steadyPort();
+  const port = await freePort();
   const version = /v(\d+\.\d+\.\d+)/.exec(execFileSync(program, ['--version'], { encoding: 'utf8' }))?.[1] ?? '0.0.0';
   const [major = 0, minor = 0] = version.split('.').map(Number);
   const canSync = major > SYNCED_SINCE[0] || (major === SYNCED_SINCE[0] && minor >= SYNCED_SINCE[1]);

@@ -1,13 +1,13 @@
 /** Redis Streams with an append-only file that is synced before each answer, and a client that pipelines. */
 import { execFileSync } from 'node:child_process';
 import { type RedisArgument, createClient } from '@redis/client';
-import { steadyPort } from '../test/support/free-port.ts';
+import { freePort } from '../test/support/free-port.ts';
 import { type Peer, type PeerConnection, startServer } from './peer.ts';
 
 const KEY = 'queue';
 
 export async function startRedis(program: string): Promise<Peer> {
-  const port = await steadyPort();
+  const port = await freePort();
   const listen = ['--port', String(port), '--bind', '127.0.0.1', '--loglevel', 'warning'];
   const durable = ['--appendonly', 'yes', '--appendfsync', 'always', '--save', ''];
   const server = await startServer(program, port, async (folder) => [...listen, ...durable, '--dir', folder]);

@@ -197,16 +197,16 @@ export function readSummary(): Summary | undefined {
 
 /** What earlier runs said stays where the new ones do not measure it again. */
 export function summaryOf(runs: readonly Run[], earlier?: Summary): Summary {
-  const figures = new Map(earlier?.figures.map((figure) => [keyOf(figure.cell, figure.name), figure]));
+  const figures = new Map(earlier?.figures.map((figure) => [keyOf(figure), figure]));
   for (const { at, commit, loadBefore, machine, node, cells } of runs)
     for (const { cell, figures: measured } of cells) {
       // A figure that the cell no longer has is of a program that is gone.
-      for (const [key, { cell: of }] of figures) if (of === cell) figures.delete(key);
+      for (const [key, kept] of figures) if (kept.cell === cell && isOfNode(kept, node)) figures.delete(key);
       for (const { values, ...figure } of measured) {
         const numbers = { median: quantile(values, 0.5), least: Math.min(...values), most: Math.max(...values) };
         const rounded = Object.fromEntries(Object.entries(numbers).map(([name, value]) => [name, significant(value)]));
         const { name, unit, better, goal, note } = figure;
-        figures.set(keyOf(cell, name), {
+        figures.set(keyOf({ cell, name, node }), {
           cell,
           name,
           unit,
@@ -226,12 +226,12 @@ export function summaryOf(runs: readonly Run[], earlier?: Summary): Summary {
   return { figures: [...figures.values()].toSorted((a, b) => (a.cell < b.cell ? -1 : a.cell > b.cell ? 1 : 0)) };
 }
 
-/** A line for each ratio of the run that is worse than in the summary by more than the margin. */
-export function slowerThan(summary: Summary, run: Pick<Run, 'cells'>): string[] {
-  const kept = new Map(summary.figures.map((figure) => [keyOf(figure.cell, figure.name), figure]));
+/** A line for each ratio that is worse by more than the margin than the summary has it on the same major of Node. */
+export function slowerThan(summary: Summary, run: Pick<Run, 'cells' | 'node'>): string[] {
+  const kept = new Map(summary.figures.map((figure) => [keyOf(figure), figure]));
   return run.cells.flatMap(({ cell, figures }) =>
     figures.flatMap(({ name, unit, better, values }) => {
-      const before = kept.get(keyOf(cell, name));
+      const before = kept.get(keyOf({ cell, name, node: run.node }));
       if (unit !== 'ratio' || before?.unit !== 'ratio') return [];
       const median = quantile(values, 0.5);
       const isSlower = better === 'more' ? median < before.least * (1 - MARGIN) : median > before.most * (1 + MARGIN);
@@ -249,7 +249,7 @@ const LOAD_OF_A_CORE_MAX = 2;
 export function concludeRun(run: Run, { json, strict = false }: { json?: string; strict?: boolean }): void {
   const path = json ?? `${RUNS_FOLDER}/${run.at.replaceAll(/[:.]/g, '-')}.json`;
   saveRun(run, path);
-  console.log(`kept in ${path}`);
+  console.log(`measured on ${machineOf(run)}; kept in ${path}`);
   if (run.loadBefore > LOAD_OF_A_CORE_MAX * availableParallelism())
     console.log(`${run.loadBefore.toFixed(0)} processes wanted to run when this began: measure on a quieter machine`);
   const summary = readSummary();
@@ -259,8 +259,21 @@ export function concludeRun(run: Run, { json, strict = false }: { json?: string;
   if (strict && slower.length > 0) process.exitCode = 1;
 }
 
-function keyOf(cell: string, name: string): string {
-  return `${cell}\n${name}`;
+/** Figures on another major of Node stand beside those on this one. */
+function keyOf({ cell, name, node }: Pick<SummaryFigure, 'cell' | 'name' | 'node'>): string {
+  return [cell, name, majorOf(node)].join('\n');
+}
+
+export function isOfNode(figure: Pick<SummaryFigure, 'node'>, node: string): boolean {
+  return majorOf(figure.node) === majorOf(node);
+}
+
+function majorOf(node: string): string {
+  return node.split('.', 1)[0] ?? '';
+}
+
+export function machineOf({ machine, node }: Pick<Run, 'machine' | 'node'>): string {
+  return `${machine}, Node.js ${node.replace('v', '')}`;
 }
 
 /** Three digits would round a goal that was just missed up to it; five would change the summary with each run. */

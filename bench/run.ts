@@ -6,6 +6,7 @@
  *   npm run bench -- steady --minutes 10
  *   npm run bench -- full --scale 1          1,000,000 items that wait, 5,000,000 dedup rows, 50,000 hosts
  *   npm run bench -- full --scale 1 --store folder    with a store that is made there once, and stays
+ *   npm run bench -- looks --leaves 1000000
  *   npm run bench -- --json run.json --strict
  *   npm run bench -- cpu --beside folder     with the build in another checkout's dist, by turns
  *
@@ -18,6 +19,7 @@ import { parsedArguments } from '../scripts/parsed-arguments.ts';
 import { fullStore } from './full-store.ts';
 import { mailEndToEnd, oneMessage } from './mail-cells.ts';
 import { type Figure, type Measured, beginning, concludeRun, eachRound, newRun, printMeasured } from './report.ts';
+import { looks } from './looks.ts';
 import { heldPolls } from './held-polls.ts';
 import { PEERS_TITLE, peers } from './peers.ts';
 import { SHARED_CELLS, onPostgres } from './shared-log.ts';
@@ -39,6 +41,7 @@ const { values: asked, positionals } = parsedArguments({
     scale: { type: 'string', default: '0.02' },
     store: { type: 'string' },
     hosts: { type: 'string', default: '50000' },
+    leaves: { type: 'string', default: '100000' },
     json: { type: 'string' },
     beside: { type: 'string' },
     strict: { type: 'boolean', default: false },
@@ -71,6 +74,7 @@ const ALONE: typeof CELLS = {
   'cpu-pages': ['full pages, 4 connections', eachRound(() => pages(COSTS))],
   'cpu-audit': ['a log of pushes and acks', eachRound(audits)],
   'cpu-mail': ['mail of 1 KB between two hosts, 50 senders, to the receipt', eachRound(() => mailEndToEnd(COSTS))],
+  looks: ['what hosts ask of the log', eachRound(() => looks(Number(asked.leaves)))],
   'held-polls': ['hosts that are connected and wait for mail', heldPolls],
   peers: [PEERS_TITLE, peers],
   ...Object.fromEntries(

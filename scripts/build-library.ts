@@ -10,7 +10,7 @@ import { build } from 'esbuild';
 const ROOT = fileURLToPath(new URL('../', import.meta.url));
 const ENTRIES = ['client', 'protocol', 'core', 'core-testing'];
 
-const types = spawn('tsc', ['-p', 'tsconfig.library.json'], { cwd: ROOT, shell: true, stdio: 'inherit' });
+const types = spawn('tsc -p tsconfig.library.json', { cwd: ROOT, shell: true, stdio: 'inherit' });
 const [[code]] = await Promise.all([
   once(types, 'exit') as Promise<[number | null]>,
   build({

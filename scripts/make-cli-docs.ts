@@ -36,9 +36,15 @@ const OF_OUTPUT =
 const OF_TERMINALS =
   'On a terminal, tables are cut to its width, ids are short, and times are local or relative. In a pipe nothing is ' +
   'cut, and times are ISO 8601. Where a command takes the id of a message, a thread or an item, or the fingerprint ' +
-  'of a host, its first characters will do (six, and four behind `SHA256:`): several that begin so are listed, ' +
-  'with exit code 4. Colours are for a terminal, unless `NO_COLOR` or `--no-color` forbids them; ' +
-  '`FORCE_COLOR` has them in a pipe too.';
+  'of a host, its first characters will do (six, and four behind `SHA256:`), and of an id its last four: several ' +
+  'that a text may mean are listed, with exit code 4. A message has a number in each mailbox, which lists on a ' +
+  'terminal show and commands take; it never means another message. Colours are for a terminal, unless `NO_COLOR` ' +
+  'or `--no-color` forbids them; `FORCE_COLOR` has them in a pipe too.';
+
+const OF_DAEMON =
+  'A command that asks the daemon starts it where none runs, and says so on a terminal. With `--no-start`, or ' +
+  '`POSTE_NO_START=1` in the environment of scripts, it ends with exit code 1 instead. `status`, `doctor`, ' +
+  '`daemon stop`, `session list` and `session end` start none.';
 
 const HEAD = `<!-- Made by npm run docs:cli from the commands. Do not edit. -->
 
@@ -47,6 +53,8 @@ const HEAD = `<!-- Made by npm run docs:cli from the commands. Do not edit. -->
 ${OF_OUTPUT}
 
 ${OF_TERMINALS}
+
+${OF_DAEMON}
 
 Every command ends with one of these exit codes:
 

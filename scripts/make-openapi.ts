@@ -17,7 +17,7 @@ export const OPENAPI_FILE = join(ROOT, 'docs/openapi.json');
 
 export function openApiText(): string {
   const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
-  return `${JSON.stringify(openApiDocument({ version, operations: OPERATIONS }), undefined, 2)}\n`;
+  return `${JSON.stringify(openApiDocument({ version, operations: OPERATIONS }), undefined, 1)}\n`;
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) writeFileSync(OPENAPI_FILE, openApiText());

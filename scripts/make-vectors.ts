@@ -20,12 +20,14 @@ import {
   senderListVectors,
 } from './vectors/documents.ts';
 import { binaryFormVectors } from './vectors/binary-form.ts';
+import { cosignatureVectors } from './vectors/cosignature.ts';
 import { envelopeVectors } from './vectors/envelope.ts';
 import { hopVectors, lanHopVectors } from './vectors/hop.ts';
 import { lanHelloVectors, lanPairingVectors } from './vectors/lan-pairing.ts';
 import { logProofVectors } from './vectors/log-proof.ts';
 import { CONVENTIONS } from './vectors/parties.ts';
 import { receiptTreeVectors } from './vectors/receipt-tree.ts';
+import { seenVectors } from './vectors/seen.ts';
 import { sessionVectors } from './vectors/session.ts';
 
 export const VECTOR_FOLDER = join(import.meta.dirname, '../test/vectors');
@@ -44,9 +46,11 @@ export async function vectorFiles(): Promise<Map<string, string>> {
     ['binary-form.json', await binaryFormVectors()],
     ['receipt-tree.json', receiptTreeVectors()],
     ['delivery-receipt.json', deliveryReceiptVectors()],
+    ['seen.json', await seenVectors()],
     ['expiry-notice.json', expiryVectors()],
     ['rotation.json', rotationVectors()],
     ['log-proof.json', logProofVectors()],
+    ['cosignature.json', cosignatureVectors()],
     ['lan-hop.json', lanHopVectors()],
     ['lan-hello.json', lanHelloVectors()],
     ['lan-pairing.json', lanPairingVectors()],

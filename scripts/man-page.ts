@@ -12,12 +12,14 @@ const DESCRIPTION = [
   'Data goes to standard output, everything else to standard error. With --json the data is one JSON document, ' +
     'or one on each line where a command goes on printing; its times are ISO 8601.',
   'On a terminal, tables are cut to its width, ids are short, and times are local or relative. Where a command ' +
-    'takes an id or a fingerprint, its first characters will do.',
+    'takes an id or a fingerprint, its first characters will do, and of an id the last ones; of a message also its ' +
+    'number, which lists show.',
 ];
 
 const ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] = [
   ['POSTE_AGENT', 'the agent to act as, where --as is not given'],
   ['POSTE_HOME', 'one folder for config, store and socket, instead of the XDG folders'],
+  ['POSTE_NO_START', 'set to 1: no command starts a daemon, as with --no-start'],
   ['NO_COLOR', 'no colours; FORCE_COLOR has them in a pipe too'],
   ['TZ', 'the time zone of times on a terminal'],
 ];

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { steadyPort } from '../../test/support/free-port.ts';
+import { freePort } from '../../test/support/free-port.ts';
 import { hostNamed } from '../../test/support/hosts.ts';
 import type { PostgresLink } from '../../test/support/postgres-link.ts';
 import { type Servers, startPostgres } from '../../test/support/postgres.ts';
@@ -114,7 +114,7 @@ export class ClusterWorld {
       await databases[1].waitFor(databases[0]);
       await primary.synchronousWith('database_2');
       const ports = [];
-      for (let at = 0; at < 5; at++) ports.push(await steadyPort());
+      for (let at = 0; at < 5; at++) ports.push(await freePort());
       return new ClusterWorld(folder, options, servers, { databases, link, ports });
     } catch (error) {
       await servers?.end();

@@ -104,6 +104,8 @@ export interface ReceiptStory {
   at: number;
   /** The hash of the envelope that is receipted. */
   envelopeHash: Sha256Hex;
+  /** Sealed: what the signing host has seen of the relay. */
+  seen?: object;
 }
 
 /** A receipt as it is pushed. */
@@ -116,15 +118,24 @@ export interface PushedReceipt {
 }
 
 export function pushedReceipt(story: ReceiptStory): PushedReceipt {
-  const { msg, from, recipient, to, seq, state, at, envelopeHash } = story;
+  const { msg, from, recipient, to, seq, state, at, envelopeHash, seen } = story;
   const keys = { host_pubkey: from.signer.publicKey, sender_host_pubkey: to.signer.publicKey };
-  const document = deliveryReceipt({ msg, recipient, seq, state, at, ...keys, wire_hash: envelopeHash });
+  const document = deliveryReceipt({
+    msg,
+    recipient,
+    seq,
+    state,
+    at,
+    ...keys,
+    wire_hash: envelopeHash,
+    ...(seen && { seen }),
+  });
   const parts = signed(document, from.signer);
   const wire = canonicalBytes({ rec: document, sig: parts.signature });
   return { ...parts, itemId: `receipt:${msg}:${recipient}:${seq}`, wire };
 }
 
-function receiptCase(name: string, story: ReceiptStory): object {
+export function receiptCase(name: string, story: ReceiptStory): object {
   const { document, canonical, signature, itemId, wire } = pushedReceipt(story);
   const target = { host_pubkey: story.to.signer.publicKey, wire_b64: encodeBase64(wire) };
   return {

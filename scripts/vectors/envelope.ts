@@ -11,14 +11,19 @@ import {
   openSeal,
   SEAL_ALGORITHM,
   SEAL_INFO,
+  type Sealed,
   type SealedContent,
   sealKeyId,
 } from '../../src/host/wire/sealing.ts';
 import { sealSuite } from '../../src/host/wire/seal-suite.ts';
+import { signCheckpoint } from '../../src/protocol/checkpoint.ts';
 import { encodeBase64, sha256Hex } from '../../src/protocol/encodings.ts';
+import { leafHash } from '../../src/protocol/merkle.ts';
+import { type SeenEntry, afterOf, makeKnew, noteHash } from '../../src/protocol/seen.ts';
 import { canonicalBytes, canonicalJson } from '../../src/protocol/canonical-json.ts';
 import {
   AT,
+  EPOCH,
   type Party,
   type SealKey,
   alice,
@@ -28,7 +33,9 @@ import {
   carolSealKey,
   firstEphemeralKey,
   hostOf,
+  relay,
   secondEphemeralKey,
+  thirdEphemeralKey,
 } from './parties.ts';
 
 export interface EnvelopeStory {
@@ -92,23 +99,55 @@ const SECOND_STORY: EnvelopeStory = {
   ephemeralKey: secondEphemeralKey,
 };
 
-/** The envelope, always the same. Throws when it does not open again. */
-export async function sealedAgain(story: EnvelopeStory): Promise<{ envelope: Envelope; wire: Buffer }> {
-  const { head, content, from, targetKey, ephemeralKey } = story;
+function headAt(size: number, after?: Buffer): string {
+  return signCheckpoint(
+    { epoch: EPOCH, size, rootHash: leafHash(Buffer.of(size)), ...(after && { after }) },
+    relay.signer,
+  );
+}
+
+/** What a host has seen of the relay: its head at some size, signed after a note that the host had before. */
+function seenOfRelay(): SeenEntry {
+  const knew = makeKnew([noteHash(headAt(16))], (count) => Buffer.alloc(count, 0x51));
+  return { relay: relay.signer.publicKey, checkpoint: headAt(17, afterOf(knew)), knew: encodeBase64(knew) };
+}
+
+export const SEEN_ENTRY = seenOfRelay();
+
+const THIRD_STORY: EnvelopeStory = {
+  ...FIRST_STORY,
+  head: { ...FIRST_STORY.head, id: 'm3', created_at: AT + 2 },
+  content: { ...FIRST_STORY.content, thread: 'm3', seen: [SEEN_ENTRY] },
+  ephemeralKey: thirdEphemeralKey,
+};
+
+/** What is sealed under a one-time key that is fixed. */
+export async function sealedOnce(
+  { targetKey, ephemeralKey, info }: { targetKey: SealKey; ephemeralKey: SealKey; info: Buffer },
+  plaintext: Buffer,
+  additional: Buffer,
+): Promise<Sealed> {
   const { kem } = sealSuite;
   const context = await sealSuite.createSenderContext({
     recipientPublicKey: await kem.deserializePublicKey(keyBytes(targetKey.encPub)),
-    info: SEAL_INFO,
+    info,
     ekm: {
       privateKey: await kem.deserializePrivateKey(keyBytes(ephemeralKey.secret)),
       publicKey: await kem.deserializePublicKey(keyBytes(ephemeralKey.encPub)),
     },
   });
-  const ct = new Uint8Array(await context.seal(canonicalBytes(content), canonicalBytes(head)));
-  const enc = encodeBase64(new Uint8Array(context.enc));
-  const sealed = { key_id: sealKeyId(targetKey.encPub), alg: SEAL_ALGORITHM, enc, ct: encodeBase64(ct) };
+  const ct = encodeBase64(new Uint8Array(await context.seal(plaintext, additional)));
+  return { key_id: sealKeyId(targetKey.encPub), enc: encodeBase64(new Uint8Array(context.enc)), ct };
+}
+
+/** The envelope, always the same. Throws when it does not open again. */
+export async function sealedAgain(story: EnvelopeStory): Promise<{ envelope: Envelope; wire: Buffer }> {
+  const { head, content, from, targetKey, ephemeralKey } = story;
+  const plaintext = canonicalBytes(content);
+  const box = await sealedOnce({ targetKey, ephemeralKey, info: SEAL_INFO }, plaintext, canonicalBytes(head));
+  const sealed = { ...box, alg: SEAL_ALGORITHM };
   const envelope = { ...head, hops: 0, sealed, sig: from.signer.sign(canonicalBytes({ ...head, sealed })) };
-  assert.deepEqual(await openSeal(envelope, targetKey), canonicalBytes(content));
+  assert.deepEqual(await openSeal(envelope, targetKey), plaintext);
   return { envelope, wire: canonicalBytes(envelope) };
 }
 
@@ -147,12 +186,14 @@ export async function envelopeVectors() {
       'is sealed (the RFC 8785 form of "content"). "ephemeral_secret" is the one-time private key of the sender,',
       'which is fixed here so that you can seal the same bytes: never do so outside a test. "document" (the envelope',
       'without sig and hops) is what the host signs. "wire" is the RFC 8785 form of the whole envelope, and',
-      '"push_item" the element of "items" in POST /v2/relay/items.',
+      '"push_item" the element of "items" in POST /v2/relay/items. "seen" in the content is what the sending host has',
+      'seen of its relay: of each a checkpoint that it signed, and the bytes whose SHA-256 the line "after" has.',
     ],
     host: hostOf(alice),
     cases: [
       await envelopeCase('a short message', FIRST_STORY),
       await envelopeCase('two agents of one host, and texts outside ASCII', SECOND_STORY),
+      await envelopeCase('a message with what its host has seen of the relay', THIRD_STORY),
     ],
   };
 }

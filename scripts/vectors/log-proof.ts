@@ -14,6 +14,7 @@ import {
   rootHash,
 } from '../../src/protocol/merkle.ts';
 import type { HostName, ItemId } from '../../src/protocol/names.ts';
+import { afterOf, makeKnew, noteHash } from '../../src/protocol/seen.ts';
 import type { ItemAccepted, RelayEvent } from '../../src/relay/core/event.ts';
 import { encodeRecord } from '../../src/relay/store/record.ts';
 import { AT, EPOCH, type Party, alice, bob, carol, keysOf, relay } from './parties.ts';
@@ -70,7 +71,7 @@ const SECOND_EVENTS: RelayEvent[] = [
   accepted('m3', AT + 4000, carol),
 ];
 
-interface Tree {
+export interface Tree {
   epoch: Epoch;
   leaves: Buffer[];
 }
@@ -80,7 +81,7 @@ function treeOf(epoch: Epoch, firstLsn: number, events: readonly RelayEvent[], p
   return { epoch, leaves: [link, ...events.map((event, at) => encodeRecord({ lsn: firstLsn + at, event }))] };
 }
 
-function readerOf({ leaves }: Tree): HashReader {
+export function readerOf({ leaves }: Tree): HashReader {
   const read: HashReader = (level, index) =>
     level === 0
       ? leafHash(leaves[index] ?? Buffer.alloc(0))
@@ -88,9 +89,12 @@ function readerOf({ leaves }: Tree): HashReader {
   return read;
 }
 
-function checkpoint(tree: Tree, size: number): string {
+export function checkpoint(tree: Tree, size = tree.leaves.length, after?: Buffer): string {
   const { epoch } = tree;
-  return signCheckpoint({ epoch, size, rootHash: rootHash(size, readerOf(tree)) }, relay.signer);
+  return signCheckpoint(
+    { epoch, size, rootHash: rootHash(size, readerOf(tree)), ...(after && { after }) },
+    relay.signer,
+  );
 }
 
 function checkpointCase(name: string, tree: Tree, size: number): object {
@@ -98,21 +102,43 @@ function checkpointCase(name: string, tree: Tree, size: number): object {
   return { name, epoch: tree.epoch, size, root_hash: encodeBase64(root), note: checkpoint(tree, size) };
 }
 
-function inclusionCase(name: string, tree: Tree, index: number, receipt?: AcceptReceipt): object {
+/** As a host asks for it that knows these notes. */
+function newestCase(name: string, tree: Tree, ...notes: string[]): object {
+  const knew = makeKnew(notes.map(noteHash), (count) => Buffer.alloc(count, 0xa5));
   const { epoch, leaves } = tree;
-  const leaf = leaves[index] ?? Buffer.alloc(0);
-  const proof = inclusionProof(index, leaves.length, readerOf(tree)).map(encodeBase64);
+  const [size, after] = [leaves.length, afterOf(knew)];
   return {
     name,
-    leaf_hash: encodeBase64(leafHash(leaf)),
-    response: {
-      relay_pubkey: relay.signer.publicKey,
-      epoch,
-      checkpoint: checkpoint(tree, leaves.length),
-      index,
-      record_b64: encodeBase64(leaf),
-      proof,
-    },
+    epoch,
+    size,
+    root_hash: encodeBase64(rootHash(size, readerOf(tree))),
+    knew: encodeBase64(knew),
+    query: `?after=${after.toString('base64url')}`,
+    note: checkpoint(tree, size, after),
+  };
+}
+
+/** The answer to `log/proof` and `log/link`. */
+export function inclusionOf(tree: Tree, index: number, size = tree.leaves.length, note = checkpoint(tree, size)) {
+  return {
+    relay_pubkey: relay.signer.publicKey,
+    epoch: tree.epoch,
+    checkpoint: note,
+    index,
+    record_b64: encodeBase64(leafAt(tree, index)),
+    proof: inclusionProof(index, size, readerOf(tree)).map(encodeBase64),
+  };
+}
+
+function leafAt({ leaves }: Tree, index: number): Buffer {
+  return leaves[index] ?? Buffer.alloc(0);
+}
+
+function inclusionCase(name: string, tree: Tree, index: number, receipt?: AcceptReceipt, size?: number): object {
+  return {
+    name,
+    leaf_hash: encodeBase64(leafHash(leafAt(tree, index))),
+    response: inclusionOf(tree, index, size),
     ...(receipt && { result: { accept: receipt, sig: relay.signer.sign(canonicalBytes(receipt)) } }),
   };
 }
@@ -138,11 +164,18 @@ function receiptOf({ itemId, targets, acceptedAtMs }: ItemAccepted): AcceptRecei
   });
 }
 
-export function logProofVectors() {
+/** The log of two epochs. */
+export function logOfVectors(): { first: Tree; second: Tree } {
   const first = treeOf(EPOCH, 1, FIRST_EVENTS, null);
   const { length: size } = first.leaves;
   const root_hash = rootHash(size, readerOf(first)).toString('hex') as Sha256Hex;
   const second = treeOf(SECOND_EPOCH, 1 + FIRST_EVENTS.length, SECOND_EVENTS, { epoch: EPOCH, size, root_hash });
+  return { first, second };
+}
+
+export function logProofVectors() {
+  const { first, second } = logOfVectors();
+  const { length: size } = first.leaves;
   const itemIndex = 1 + FIRST_EVENTS.indexOf(item);
   return {
     description: [
@@ -150,7 +183,8 @@ export function logProofVectors() {
       'the hash of a leaf is the SHA-256 of 0x00 and the leaf, that of a node the SHA-256 of 0x01 and the two hashes',
       'below (RFC 6962, section 2.1). A checkpoint is a C2SP signed note under the relay key, an Ed25519 signature',
       '(type 0x01) whose key name is the origin. "response" is the answer of the relay, "result" that of the push',
-      'that it is about.',
+      'that it is about. The note beside "knew" was asked for by "query": "after" is the SHA-256 of "knew", whose',
+      'random bytes are 0xa5 here, and which holds the SHA-256 of two notes of this file.',
     ],
     relay: keysOf(relay),
     trees: [first, second].map(({ epoch, leaves }) => ({ epoch, leaves_b64: leaves.map(encodeBase64) })),
@@ -158,8 +192,10 @@ export function logProofVectors() {
       checkpointCase('a checkpoint of two leaves', first, 2),
       checkpointCase('the last checkpoint of the first epoch', first, size),
       checkpointCase('a checkpoint of the second epoch', second, second.leaves.length),
+      newestCase('the newest checkpoint after two older ones', second, checkpoint(first, 2), checkpoint(first, size)),
       inclusionCase('an item for two targets', first, itemIndex, receiptOf(item)),
       inclusionCase('an item of the second epoch', second, 2),
+      inclusionCase('an item at a size, in the smallest tree that has it', first, itemIndex, undefined, itemIndex + 1),
       inclusionCase('the link of the first epoch', first, 0),
       inclusionCase('the link of the second epoch', second, 0),
       consistencyCase('seven leaves after three', first, 3, size),

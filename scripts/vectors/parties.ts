@@ -24,6 +24,8 @@ export const carol = party('carol_7', 0x04);
 /** The keys that `alice-mac` goes on under. */
 export const aliceSecond = party(alice.host, 0x05);
 export const aliceThird = party(alice.host, 0x06);
+export const witness = party('witness.example', 0x07);
+export const secondWitness = party('other-witness.example', 0x08);
 
 /** The seed and public key as every file shows them. */
 export function keysOf({ seed, signer }: Party): { seed: string; pubkey: string } {
@@ -76,3 +78,6 @@ export const carolSealKey = sealKey(0x14);
 /** The one-time keys of senders, which nobody but a vector may ever fix. */
 export const firstEphemeralKey = sealKey(0x41);
 export const secondEphemeralKey = sealKey(0x42);
+export const thirdEphemeralKey = sealKey(0x43);
+export const fourthEphemeralKey = sealKey(0x44);
+export const fifthEphemeralKey = sealKey(0x45);

@@ -63,6 +63,7 @@ const host = () => import('./host/host.ts');
 const init = () => import('./host/init.ts');
 const peers = () => import('./host/peers.ts');
 const relay = () => import('./host/relay.ts');
+const relayEvidence = () => import('./host/relay-evidence.ts');
 const setup = () => import('./host/setup.ts');
 const relayBackup = () => import('./relay/backup.ts');
 const cluster = () => import('./relay/cluster.ts');
@@ -73,8 +74,10 @@ const logCheckProof = () => import('./relay/log-check-proof.ts');
 const logShow = () => import('./relay/log-show.ts');
 const logVerify = () => import('./relay/log-verify.ts');
 const relayCommand = () => import('./relay/relay-command.ts');
+const relayRehearse = () => import('./relay/rehearse.ts');
 const relayRotateEpoch = () => import('./relay/rotate-epoch.ts');
 const relayServe = () => import('./relay/serve.ts');
+const relayWitness = () => import('./relay/witness.ts');
 
 const LOG_COMMANDS: CommandTable = {
   ...under('Read and check:', {
@@ -125,6 +128,11 @@ const RELAY_COMMANDS: CommandTable = {
     set: from(relay, 'relaySetCommand', 'Choose the relay for the mail of this host where the LAN does not reach.'),
     unset: from(relay, 'relayUnsetCommand', 'Stop using a relay for the mail of this host.'),
     status: from(relay, 'relayStatusCommand', 'Show the relay that this host uses, and whether it works.'),
+    evidence: from(
+      relayEvidence,
+      'relayEvidenceCommand',
+      'Show and check what a relay signed that does not fit together.',
+    ),
     quarantine: from(quarantine, 'relayQuarantineCommand', 'List what came over a relay and is held in quarantine.'),
   }),
   ...under('Run a relay for others:', {
@@ -135,6 +143,7 @@ const RELAY_COMMANDS: CommandTable = {
       'Check a relay and its machine, and show how to mend what is wrong.',
     ),
     keygen: from(relayCommand, 'relayKeygenCommand', 'Print a new base64 private relay key.'),
+    witness: from(relayWitness, 'relayWitnessCommand', 'Run a witness, which cosigns what relays sign of their logs.'),
     console: from(relayHosts, 'relayConsoleCommand', 'Print a URL that opens the console of the running relay, once.'),
   }),
   ...under('Its hosts:', {
@@ -148,6 +157,11 @@ const RELAY_COMMANDS: CommandTable = {
       relayBackup,
       'relayRestoreCommand',
       'Replace the store of a stopped relay by a backup, and keep what must not be undone.',
+    ),
+    rehearse: from(
+      relayRehearse,
+      'relayRehearseCommand',
+      'Rehearse an upgrade on a backup: verify it, serve a copy, and compare the answers of two versions.',
     ),
     log: {
       summary: 'Read, verify and replay the log of a stopped relay or of a backup, and check proofs.',
@@ -225,19 +239,24 @@ export const COMMANDS: CommandTable = {
 };
 
 /** Taken anywhere on the command line, as --help is, and known to every command. */
-export const NO_COLOR_FLAG = '--no-color';
+export const COMMON_FLAGS = {
+  '--no-color': 'print no colours, as with NO_COLOR; any command takes it',
+  '--no-start': 'start no daemon where none runs, as with POSTE_NO_START=1; any command takes it',
+  '--quiet': 'do not say that the daemon is started, or has another version; any command takes it',
+};
+export type CommonFlag = keyof typeof COMMON_FLAGS;
 
 /** `poste` with the command loaded that `argv` names; without `argv` every command is loaded. */
 export async function commandTree(argv: readonly string[] | undefined, context: CommandContext): Promise<Command> {
   const poste = new Command('poste')
     .description('Mail between coding agents on different machines.')
     .version(softwareVersion())
-    .option(NO_COLOR_FLAG, 'print no colours, as with NO_COLOR; any command takes it')
     .enablePositionalOptions()
     .addHelpText(
       'after',
-      '\nExamples:\n  $ poste init\n  $ poste daemon\n  $ poste status\n  $ poste doctor\n  $ poste relay serve',
+      '\nExamples:\n  $ poste setup\n  $ poste inbox\n  $ poste status\n  $ poste doctor\n  $ poste relay serve',
     );
+  for (const [flag, meaning] of Object.entries(COMMON_FLAGS)) poste.option(flag, meaning);
   const words = argv?.filter((word) => !word.startsWith('-'));
   await addCommands(poste, COMMANDS, context, words);
   return poste;

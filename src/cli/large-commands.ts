@@ -1,7 +1,7 @@
 /**
  * The commands that the small file of client.ts leaves out, each with the modules by which commands.ts loads it: a
- * file, or a folder. Most do more than ask the daemon and print its answer. `relay` is left out whole, as its first
- * word is all that main.ts looks at.
+ * file, or a folder. Most do more than ask the daemon and print its answer, or are rare. `relay` is left out whole, as
+ * its first word is all that main.ts looks at.
  */
 export const LARGE_COMMANDS: Readonly<Record<string, readonly string[]>> = {
   backup: ['./host/backup.ts'],
@@ -10,7 +10,8 @@ export const LARGE_COMMANDS: Readonly<Record<string, readonly string[]>> = {
   hooks: ['./mail/hooks.ts'],
   host: ['./host/host.ts'],
   init: ['./host/init.ts'],
-  relay: ['./relay/', './host/relay.ts'],
+  quarantine: ['./mail/quarantine.ts'],
+  relay: ['./relay/', './host/relay.ts', './host/relay-evidence.ts', './mail/quarantine.ts'],
   restore: ['./host/backup.ts'],
   run: ['./mail/run.ts'],
   setup: ['./host/setup.ts'],

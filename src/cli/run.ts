@@ -7,11 +7,12 @@
  */
 import { type Command, CommanderError } from 'commander';
 import { printable } from '../protocol/printable.ts';
-import { NO_COLOR_FLAG, commandTree } from './commands.ts';
+import { type CommonFlag, COMMON_FLAGS, commandTree } from './commands.ts';
 import type { CommandContext, OutputStream } from './lib/context.ts';
-import { optionsOf } from './lib/command-tree.ts';
+import { inputNameOf, optionsOf } from './lib/command-tree.ts';
 import { type CommandFailed, EXIT, failureOf, usageFailure } from './lib/exit.ts';
 import { jsonLine } from './lib/format.ts';
+import { meantLine } from './lib/meant-commands.ts';
 import { endWithOutput } from './lib/output.ts';
 import { wrapText, screenOf, applyStyle } from './lib/screen.ts';
 
@@ -36,17 +37,19 @@ export async function runToExit(args: readonly string[], context: CommandContext
 
 /** Runs `poste` with these arguments, without node and the script, to its exit code. Throws bugs only. */
 export async function run(args: readonly string[], given: CommandContext): Promise<number> {
-  const { argv, context } = withoutColorFlag(args, given);
+  const { argv, context } = withoutCommonFlags(args, given);
   const isJson = asksForJson(argv);
+  let running: Command | undefined;
   try {
     if (context.hasBrokenWords) throw usageFailure(BROKEN_WORDS);
     const poste = await posteCommand(argv, context, isJson);
+    poste.hook('preAction', (_poste, command) => void (running = command));
     await poste.parseAsync(argv, { from: 'user' });
     return context.exitCode;
   } catch (error) {
     const failure = failureOf(error) ?? (argv.includes('relay') ? await relayFailureOf(error) : undefined);
     if (failure) {
-      context.stderr.write(failureText(failure, context, isJson));
+      context.stderr.write(failureText(inFlagsOf(running, failure), context, isJson));
       return EXIT[failure.exit];
     }
     if (!(error instanceof CommanderError)) throw error;
@@ -67,7 +70,20 @@ async function relayFailureOf(error: unknown): Promise<CommandFailed | undefined
   return relayFailure(error);
 }
 
-function failureText({ code, message, details }: CommandFailed, context: CommandContext, isJson: boolean): string {
+type FailureShown = Pick<CommandFailed, 'code' | 'message' | 'details'>;
+
+/** The failure with the name of a flag or an argument in the place of the member of the input that comes from it. */
+function inFlagsOf(command: Command | undefined, failure: CommandFailed): FailureShown {
+  const { message, details } = failure;
+  const { field, path = field } = details;
+  if (!command || typeof field !== 'string' || typeof path !== 'string' || !message.startsWith(path)) return failure;
+  const name = inputNameOf(command, field);
+  return name === undefined
+    ? failure
+    : { code: failure.code, details, message: `${name}${message.slice(path.length)}` };
+}
+
+function failureText({ code, message, details }: FailureShown, context: CommandContext, isJson: boolean): string {
   return isJson ? jsonLine({ code, message, details }) : `${errorPrefix(context)} ${printable(message)}.\n`;
 }
 
@@ -80,15 +96,27 @@ function ownWords(argv: readonly string[]): readonly string[] {
   return argv.includes('--') ? argv.slice(0, argv.indexOf('--')) : argv;
 }
 
-/** Reads the flag, and takes it out of the arguments, so that commands need not know it. Behind `--` it is none. */
-function withoutColorFlag(
+/** Each flag that any command takes is a change of what the command gets. */
+const CHANGES: Readonly<Record<CommonFlag, (context: CommandContext) => Partial<CommandContext>>> = {
+  '--no-color': ({ env }) => ({ env: { ...env, FORCE_COLOR: undefined, NO_COLOR: '1' } }),
+  '--no-start': ({ env }) => ({ env: { ...env, POSTE_NO_START: '1' } }),
+  '--quiet': () => ({ isQuiet: true }),
+};
+
+/** Reads those flags, and takes them out of the arguments: commands need not know them. Behind `--` are none. */
+function withoutCommonFlags(
   args: readonly string[],
-  context: CommandContext,
+  given: CommandContext,
 ): { argv: readonly string[]; context: CommandContext } {
   const end = ownWords(args).length;
-  const argv = args.filter((word, at) => at >= end || word !== NO_COLOR_FLAG);
-  if (argv.length === args.length) return { argv, context };
-  return { argv, context: { ...context, env: { ...context.env, FORCE_COLOR: undefined, NO_COLOR: '1' } } };
+  const isCommon = (word: string, at: number): word is CommonFlag => at < end && Object.hasOwn(COMMON_FLAGS, word);
+  let context = given;
+  const argv = args.filter((word, at) => {
+    if (!isCommon(word, at)) return true;
+    context = { ...context, ...CHANGES[word](context) };
+    return false;
+  });
+  return { argv, context };
 }
 
 /**
@@ -122,9 +150,28 @@ function withErrors(command: Command, context: CommandContext, isJson: boolean, 
   });
   // A command that is not loaded shows no flags or arguments in a list, so none does.
   command.configureHelp({ subcommandTerm: (child) => child.name(), visibleOptions: optionsOf });
+  if (command.commands.length > 0) {
+    const refuse = ([word = '']: string[]): never => refuseUnknown(command, path, word);
+    command.on('command:*', refuse);
+    // Of a group that is a command itself, Commander calls such a word an argument too many.
+    if (command.registeredArguments.length === 0) Object.assign(command, { _excessArguments: refuse });
+  }
   command.exitOverride().showSuggestionAfterError().showHelpAfterError(`(see ${path} --help)`);
+  // Commander gives a word that names no command to the default command, which then has an argument too many.
+  command.hook('preSubcommand', (group, child) => {
+    const [word = '-'] = group.args;
+    const isUnknown = !word.startsWith('-') && word !== child.name() && child.registeredArguments.length === 0;
+    if (isUnknown) refuseUnknown(group, path, word);
+  });
   for (const child of command.commands) withErrors(child, context, isJson, `${path} `);
   return command;
+}
+
+/** Commander suggests commands that are spelled alike, and this first those that are meant by other words. */
+function refuseUnknown(command: Command, path: string, word: string): never {
+  const line = meantLine(`${path} ${word}`.slice('poste '.length));
+  if (line !== undefined) command.error(`error: unknown command '${word}'\n${line}`);
+  return (command as unknown as { unknownCommand(): never }).unknownCommand();
 }
 
 /** Names a place: without a value it would mean the folder that this is run in, or nothing. */

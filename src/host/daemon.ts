@@ -16,6 +16,7 @@ import { createHostContext, type HostContext, isStoreFailure } from './base/cont
 import { reportQuarantineLosses } from './inbound/quarantine-rows.ts';
 import { findOlderDebts, keepDebts } from './mail/debt-keeping.ts';
 import { sweepRetention } from './mail/retention.ts';
+import { keepWords } from './mail/word-index.ts';
 import type { HostConfig } from './base/config.ts';
 import type { RetryTiming } from './core/outbox-event.ts';
 import type { Identity } from './core/rows.ts';
@@ -123,10 +124,11 @@ async function startServices(
   const waking = await startWake(context, systemTimers);
   services.add('doorbells', { stop: () => waking.close() });
   const relay = new RelayService({ context, timing: timing.relay });
-  const lan = new LanService({ context, listen: config.lanListen, advertise: config.lanAdvertise, version });
+  const look = (waitMs: number): Promise<void> => relay.look(waitMs);
+  const lan = new LanService({ context, listen: config.lanListen, advertise: config.lanAdvertise, version, look });
   const outbox = new OutboxDispatcher({ context, lan: lan.carrier, relay: relay.carrier });
   const web: WebService = new WebService({ context, handlers: () => handlers, listen: config.webListen });
-  const health = healthOf({ context, facts, lan, lanListen: config.lanListen, relay });
+  const health = healthOf({ context, facts, lan, lanListen: config.lanListen, web, relay });
   const { sessions, wakeAgent } = waking;
   const timers = systemTimers;
   const parts = { context, timers, health, pairing: lan, relay, web, sessions, wakeAgent };
@@ -138,6 +140,7 @@ async function startServices(
   const server = await LocalServer.listen({ socketPath, context, handlers, version, backup });
   services.add('socket', { drain: () => server.drain(), stop: () => server.close() });
   services.add('page', { drain: () => web.stop() });
+  await web.reopen();
   services.add('LAN', { drain: () => lan.stop() });
   await lan.start();
   services.add('relay', { drain: () => relay.stop() });
@@ -146,6 +149,8 @@ async function startServices(
   await outbox.start();
   const debts = keepDebts(context, systemTimers, Math.ceil(config.remindAfterHours * HOUR_MS));
   services.add('debts', { drain: () => debts.stop() });
+  const words = keepWords(context, timers);
+  services.add('words', { drain: () => words.stop() });
   const sweep = retentionSweep(context, config.retentionDays * DAY_MS);
   services.add('sweep', { drain: () => sweep.stop() });
   services.add('rehearsal', { drain: rehearseSoon(parts, timers) });

@@ -4,7 +4,7 @@
  * What going back in time must not undo, and what happens to the rest:
  *   - receipts: their seqs continue above every seq that may have been issued since the backup (`receiptFloor`);
  *   - keys and pairings come from the present store, if it can be read and is this host's: a
- *     retired key does not sign again, and an unpaired host does not come back;
+ *     retired key does not sign again, and an unpaired host does not come back; so does what relays signed for it;
  *   - outgoing mail: a row that waits in the backup is sent again with the same bytes and id, and a receiver that
  *     has it answers `duplicate`, so nothing arrives twice; a row for a host that was unpaired since is given up;
  *   - incoming mail: what peers send again is a duplicate if the backup knows its id, and is stored if not;
@@ -36,8 +36,8 @@ import { DaemonClient } from './api/client.ts';
 
 /** Covers receipts from a time when the clock was ahead. */
 const RECEIPT_MARGIN_MS = 86_400_000;
-/** Copied in one transaction: a host has few peers. */
-const PEERING_TABLES = ['peer', 'peerKey', 'peerName'] as const;
+/** Copied in one transaction: a host has few peers, and keeps little of a relay. */
+const TAKEN_TABLES = ['peer', 'peerKey', 'peerName', 'checkpoint', 'relayTrust', 'pendingNote', 'evidence'] as const;
 
 export type RestoreFault = 'file' | 'damaged' | 'newer' | 'running' | 'other-host' | 'unreadable';
 
@@ -251,7 +251,7 @@ async function carryOver(
       tx.put('identity', [], identity);
       const context = createHostContext(restored, identityOf(identity), RETRY_TIMING, () => undefined);
       if (before && its) {
-        await takePairings(tx, before);
+        await takeTables(tx, before);
         await endUnpaired(tx, context);
       }
       reportRestore(tx, context, plan);
@@ -272,8 +272,8 @@ async function lastReceipt(reader: Reader): Promise<number> {
   return last;
 }
 
-async function takePairings(tx: Transaction, before: Reader): Promise<void> {
-  for (const table of PEERING_TABLES) {
+async function takeTables(tx: Transaction, before: Reader): Promise<void> {
+  for (const table of TAKEN_TABLES) {
     for await (const { key } of tx.range(table, [])) tx.delete(table, key);
     for await (const { key, row } of before.range(table, [])) tx.put(table, key, row);
   }

@@ -86,8 +86,8 @@ export interface PipelineOptions<R extends PipelineRoute> {
   accept: (head: RoutedHead<R>) => AcceptedRequest | Reply | Promise<AcceptedRequest | Reply>;
   /** Makes the reply when the route at `path` threw; `path` is `none` when no route was found yet. */
   failed: (error: unknown, id: string, path: string) => Reply;
-  /** Completes every reply that is not streamed, with the headers that all of them have. */
-  complete?: (reply: Reply, id: string) => Reply;
+  /** Completes every reply that is not streamed, with the headers that all of them have, or all of a route. */
+  complete?: (reply: Reply, id: string, path: string) => Reply;
   /** Called with an error of the pipeline itself, which should not happen. The exchange is cut. */
   unexpected: (error: unknown, id: string) => void;
   /** Called at the end of every request, for logs and metrics. `monotonicMs` is the clock of their durations. */
@@ -134,7 +134,7 @@ export class RequestPipeline<R extends PipelineRoute> {
     let status = 200;
     let code: ProblemCode | undefined;
     if (result !== 'streamed') {
-      const { headers, body, close, ...reply } = complete?.(result, id) ?? result;
+      const { headers, body, close, ...reply } = complete?.(result, id, route) ?? result;
       ({ status, problem: code } = reply);
       exchange.reply({ status, headers, body, close: close === true || this.#isDraining });
     }

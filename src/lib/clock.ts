@@ -31,6 +31,14 @@ export function afterOrAborted(timers: Timers, ms: number, signal: AbortSignal, 
   return cancel;
 }
 
+/** Resolves when the time is over, or when `signal` aborts before. */
+export function pause(timers: Timers, ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else afterOrAborted(timers, ms, signal, resolve);
+  });
+}
+
 /** `count` bytes from a cryptographic source. */
 export type RandomBytes = (count: number) => Buffer;
 
@@ -77,4 +85,15 @@ export function guardedTimers(timers: Timers, onError: (error: unknown) => void)
     after: (ms, run) => timers.after(ms, guarded(run)),
     every: (ms, run) => timers.every(ms, guarded(run)),
   };
+}
+
+/** Says whether `work` ended within `ms`. */
+export function withinMs(work: Promise<unknown>, ms: number, timers: Timers): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const cancel = timers.after(ms, () => resolve(false));
+    work.then(() => {
+      cancel();
+      resolve(true);
+    }, reject);
+  });
 }

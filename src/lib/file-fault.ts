@@ -1,5 +1,5 @@
 /** Says why a file or a folder cannot be used, in words for brackets: `(it is a folder)`. */
-import { NotUtf8 } from './user-text.ts';
+import { NotUtf8, TextTooLarge } from './user-text.ts';
 
 const FAULTS: Readonly<Record<string, string>> = {
   ENOENT: 'it is not there',
@@ -10,9 +10,9 @@ const FAULTS: Readonly<Record<string, string>> = {
   EPERM: 'this user has no right to it',
 };
 
-/** Words an error of the system, or text that is none; its code where there are no words for it. */
+/** Words an error of the system, or text that is none or too long; its code where there are no words for it. */
 export function fileFault(error: unknown): string {
-  if (error instanceof NotUtf8) return error.message;
+  if (error instanceof NotUtf8 || error instanceof TextTooLarge) return error.message;
   const { code = 'unknown error' } = error as NodeJS.ErrnoException;
   return FAULTS[code] ?? code;
 }

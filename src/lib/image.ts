@@ -16,6 +16,7 @@ import { type Hash, createHash } from 'node:crypto';
 import { finished } from 'node:stream/promises';
 import { type ZlibOptions, constants, createGzip } from 'node:zlib';
 import Type, { type Static } from 'typebox';
+import { jsonIn } from '../protocol/json.ts';
 import { parserOf } from '../protocol/schemas.ts';
 import { Count, HashText } from '../protocol/shapes.ts';
 import type { Sha256Hex } from '../protocol/encodings.ts';
@@ -290,13 +291,7 @@ function damageText({ damaged_items, unreadable_rows }: ContentDamage): string {
 }
 
 function parseJson<T>(text: Buffer, parse: (value: unknown) => T | undefined): T {
-  let value: unknown;
-  try {
-    value = JSON.parse(text.toString());
-  } catch {
-    // Said below.
-  }
-  const document = parse(value);
+  const document = parse(jsonIn(text.toString()));
   if (!document) throw new ImageDamaged('its header or trailer is altered');
   return document;
 }

@@ -9,6 +9,15 @@ export class NotUtf8 extends Error {
   readonly code = 'NOT_UTF8';
 }
 
+/** The text has more bytes than it may have. It has a code, as `NotUtf8` has. */
+export class TextTooLarge extends Error {
+  readonly code = 'TOO_LARGE';
+
+  constructor(bytesMax: number) {
+    super(`it has more than ${bytesMax} bytes`);
+  }
+}
+
 /** A byte order mark stays. Throws `NotUtf8`. */
 export function utf8Text(bytes: Buffer): string {
   if (isUtf8(bytes)) return bytes.toString('utf8');
@@ -22,7 +31,16 @@ export function readText(path: string): string {
   return utf8Text(readFileSync(path));
 }
 
-/** Until the stream ends. Throws `NotUtf8`. */
-export async function readAllText(stream: Readable): Promise<string> {
-  return utf8Text(await buffer(stream));
+/** Until the stream ends. Throws `NotUtf8` and `TextTooLarge`, and errors of the stream. */
+export async function readAllText(stream: Readable, bytesMax = Infinity): Promise<string> {
+  return utf8Text(await buffer(within(stream, bytesMax)));
+}
+
+async function* within(stream: AsyncIterable<Buffer>, bytesMax: number): AsyncGenerator<Buffer> {
+  let bytes = 0;
+  for await (const chunk of stream) {
+    bytes += chunk.length;
+    if (bytes > bytesMax) throw new TextTooLarge(bytesMax);
+    yield chunk;
+  }
 }

@@ -17,6 +17,7 @@ const REASONS: readonly EpochReason[] = [
   'position-ahead',
   'position-differs',
   'item-lost',
+  'log-contradicted',
 ];
 const AUTHORITIES: readonly AuthorityName[] = ['host-key', 'account-token'];
 

@@ -84,7 +84,7 @@ export function decide(
     case 'LapseAdmissions':
       return decideLapse(command);
     case 'RotateEpoch':
-      return decideRotateEpoch(command);
+      return decideRotateEpoch(command, rows);
     case 'ReportLostItem':
       return decideLostItem(command, rows);
     default:

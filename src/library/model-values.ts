@@ -38,8 +38,6 @@ export interface ModelItem {
   acceptedAtMs: number;
   expiresAtMs: number;
   dedupUntilMs: number;
-  /** What was committed together, or moved at once, is due together. */
-  batch: number;
   isNotice: boolean;
   isForgotten: boolean;
 }
@@ -76,12 +74,6 @@ export function usageOf(all: readonly ModelItem[]): UsageRow {
 
 export function haveSame(a: ReadonlySet<PublicKey>, b: ReadonlySet<PublicKey>): boolean {
   return a.size === b.size && [...a].every((key) => b.has(key));
-}
-
-export function groupBy<T>(all: readonly T[], markOf: (one: T) => string): Map<string, T[]> {
-  const groups = new Map<string, T[]>();
-  for (const one of all) groups.set(markOf(one), [...(groups.get(markOf(one)) ?? []), one]);
-  return groups;
 }
 
 export function plus(usage: UsageRow, items: number, bytes: number): UsageRow {

@@ -4,7 +4,7 @@
  * A host is a set of keys and a queue is an array. It remembers every item it ever took and counts anew whenever a
  * limit is asked for. It writes nothing down twice.
  */
-import { canonicalJson } from '../protocol/canonical-json.ts';
+import { signedRecordJson } from '../protocol/documents.ts';
 import type { Sha256Hex } from '../protocol/encodings.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import { DENY_KEPT_MS, dedupHorizonMs, retentionMs } from '../protocol/limits.ts';
@@ -20,7 +20,6 @@ import {
   type ModelItem,
   type ModelPush,
   type Selectors,
-  groupBy,
   haveSame,
   isMeant,
   isSameEntry,
@@ -41,7 +40,6 @@ export class NaiveModel {
   readonly #hosts = new Map<PublicKey, ModelHost>();
   readonly #queues = new Map<PublicKey, ModelItem[]>();
   readonly #successors = new Map<PublicKey, PublicKey>();
-  #batch = 0;
   /** When something was to be forgotten, renewed since or not. */
   readonly #deadlines: number[] = [];
   /** The last of the deadlines that passed. */
@@ -94,11 +92,6 @@ export class NaiveModel {
 
   dedupRows(senders: ReadonlySet<PublicKey>): number {
     return this.items.filter((item) => senders.has(item.sender) && !item.isForgotten && !item.isNotice).length;
-  }
-
-  /** Items pushed from now on are committed in another batch. */
-  nextBatch(): void {
-    this.#batch++;
   }
 
   publishSenders({ hostPubkey, senders, iatMs, nowMs }: PublishSenders): string {
@@ -155,11 +148,10 @@ export class NaiveModel {
     this.lists.delete(oldPubkey);
 
     const moved = this.queue(oldPubkey).splice(0);
-    this.#batch++;
     let seq = Math.max((this.heads.get(oldPubkey) ?? 0) + 1, (this.heads.get(newPubkey) ?? 0) + 1, nowMs);
     for (const item of moved) {
       this.items.splice(this.items.indexOf(item), 1);
-      Object.assign(item, { target: newPubkey, seq, batch: this.#batch });
+      Object.assign(item, { target: newPubkey, seq });
       this.items.push(item);
       this.queue(newPubkey).push(item);
       this.heads.set(newPubkey, seq++);
@@ -192,21 +184,11 @@ export class NaiveModel {
     for (const entry of this.denied) if (entry.untilMs > nowMs) this.#revokeMatches(entry);
   }
 
-  /** Expires what is due, in the order in which it became due, then forgets what is to be forgotten. */
+  /** Expires what is due, queue by queue in the order of their keys, then forgets what is to be forgotten. */
   sweep(nowMs: number): void {
-    const waiting = [...this.#queues.values()].flat();
-    const due = waiting.filter(({ expiresAtMs }) => expiresAtMs <= nowMs);
-    const entries = groupBy(due, ({ expiresAtMs, batch }) => `${expiresAtMs} ${batch}`);
-    const oldestFirst = [...entries.values()].toSorted(
-      ([a], [b]) => a!.expiresAtMs - b!.expiresAtMs || a!.batch - b!.batch,
-    );
-    for (const entry of oldestFirst) {
-      // Target by target, in the order of what was committed together, whatever of it still waits.
-      const inOrder = this.items.filter(({ batch }) => batch === entry[0]?.batch);
-      for (const items of groupBy(inOrder, ({ target }) => target).values()) {
-        for (const item of items) if (entry.includes(item)) this.#expire(item, nowMs);
-      }
-    }
+    const queues = [...this.#queues].toSorted(([a], [b]) => (a < b ? -1 : 1));
+    const due = queues.flatMap(([, queue]) => queue.filter(({ expiresAtMs }) => expiresAtMs <= nowMs));
+    for (const item of due) this.#expire(item, nowMs);
     this.#forgottenMs = Math.max(this.#forgottenMs, ...this.#deadlines.filter((deadlineMs) => deadlineMs <= nowMs));
     for (const item of this.items) if (item.dedupUntilMs <= nowMs) item.isForgotten = true;
     this.denied = this.denied.filter(({ untilMs }) => untilMs > nowMs);
@@ -237,9 +219,8 @@ export class NaiveModel {
     this.#append(told, nowMs, {
       sender: this.#signer.publicKey,
       itemId: `expired:${itemId}:${pushedTo}`,
-      wire: canonicalJson({ rec, sig: this.#signer.sign(Buffer.from(canonicalJson(rec))) }),
+      wire: signedRecordJson(this.#signer, rec),
       dedupUntilMs: Number.MAX_SAFE_INTEGER,
-      batch: ++this.#batch,
       isNotice: true,
     });
   }
@@ -275,8 +256,7 @@ export class NaiveModel {
       // What is forgotten already, because the clock went back, would be forgotten at once.
       const dedupUntilMs = Math.max(nowMs + retentionMs(limits) + dedupHorizonMs(limits), this.#forgottenMs + 1);
       this.#deadlines.push(dedupUntilMs);
-      const batch = this.#batch;
-      const place = { sender: senderPubkey, itemId, wire: wire.toString(), dedupUntilMs, batch, isNotice: false };
+      const place = { sender: senderPubkey, itemId, wire: wire.toString(), dedupUntilMs, isNotice: false };
       seqs[keys.indexOf(hostPubkey)] = [this.#append(hostPubkey, nowMs, place)];
     }
     return { verdict: 'accepted', seqs };
@@ -285,7 +265,7 @@ export class NaiveModel {
   #append(
     target: PublicKey,
     nowMs: number,
-    item: Pick<ModelItem, 'sender' | 'itemId' | 'wire' | 'dedupUntilMs' | 'batch' | 'isNotice'>,
+    item: Pick<ModelItem, 'sender' | 'itemId' | 'wire' | 'dedupUntilMs' | 'isNotice'>,
   ): number {
     const seq = Math.max((this.heads.get(target) ?? 0) + 1, nowMs);
     const expiresAtMs = nowMs + retentionMs(this.#settings.limits);

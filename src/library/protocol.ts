@@ -5,7 +5,7 @@
 export { decodeBase64, encodeBase64, sha256Hex } from '../protocol/encodings.ts';
 export type { Sha256Hex } from '../protocol/encodings.ts';
 export { NotCanonicalisable, canonicalBytes, canonicalJson } from '../protocol/canonical-json.ts';
-export { openCheckpoint, openNote, signCheckpoint, signNote } from '../protocol/checkpoint.ts';
+export { noteText, openCheckpoint, openNote, plainNote, signCheckpoint, signNote } from '../protocol/checkpoint.ts';
 export type { Checkpoint } from '../protocol/checkpoint.ts';
 export {
   acceptReceipt,
@@ -69,5 +69,7 @@ export {
 } from '../protocol/public-key.ts';
 export { isAcceptablePoint } from '../protocol/acceptable-point.ts';
 export type { PublicKey } from '../protocol/public-key.ts';
+export { KNEW_BYTES, afterOf, knewHolds, makeKnew, noteHash, parseSeen } from '../protocol/seen.ts';
+export type { SeenEntry } from '../protocol/seen.ts';
 export { isReceiptSigned, receiptSignatureOf, receiptTree } from '../protocol/receipt-tree.ts';
 export type { ReceiptPlace, ReceiptSignature } from '../protocol/receipt-tree.ts';

@@ -22,7 +22,11 @@ const DEPTH_MAX = 64;
  * in what was parsed from canonical text, that writes all of it. The library sorts what is left.
  */
 export function canonicalJson(value: unknown): string {
-  const text = isInOrder(value, 0) ? JSON.stringify(value) : canonicalize(value);
+  return textOf(value, 0);
+}
+
+function textOf(value: unknown, depth: number): string {
+  const text = isInOrder(value, depth) ? JSON.stringify(value) : canonicalize(value);
   if (text === undefined) throw new NotCanonicalisable('not a JSON value');
   return text;
 }
@@ -30,6 +34,42 @@ export function canonicalJson(value: unknown): string {
 /** The canonical UTF-8 bytes of `value`, which are signed and stored. Throws `NotCanonicalisable`. */
 export function canonicalBytes(value: unknown): Buffer {
   return Buffer.from(canonicalJson(value), 'utf8');
+}
+
+/** As `canonicalBytes`; `undefined` for a value that JCS cannot represent. */
+export function canonicalBytesIfAny(value: unknown): Buffer | undefined {
+  try {
+    return canonicalBytes(value);
+  } catch (error) {
+    if (error instanceof NotCanonicalisable) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * The members of an object as canonical text, in order: of what is signed, sealed and sent with some of them left out,
+ * each member is written once.
+ */
+export class CanonicalMembers {
+  readonly #texts = new Map<string, string>();
+
+  /** Throws `NotCanonicalisable`. */
+  constructor(value: object) {
+    assertPlain(value);
+    for (const [name, member] of Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1))) this.set(name, member);
+  }
+
+  /** Changes a member; a new one would stand behind the others. */
+  set(name: string, member: unknown): void {
+    this.#texts.set(name, `${textOf(name, 1)}:${textOf(member, 1)}`);
+  }
+
+  /** The canonical bytes of the object without these members. */
+  bytesWithout(...names: readonly string[]): Buffer {
+    let text = '';
+    for (const [name, member] of this.#texts) if (!names.includes(name)) text += text === '' ? member : `,${member}`;
+    return Buffer.from(`{${text}}`, 'utf8');
+  }
 }
 
 /**

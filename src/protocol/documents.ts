@@ -5,7 +5,7 @@
  * `canonicalBytes(document)`; the signature travels beside the document, never in it. Only `LanPair` carries a MAC
  * instead of a signature.
  */
-import { NotCanonicalisable, canonicalBytes } from './canonical-json.ts';
+import { canonicalBytes, canonicalBytesIfAny, canonicalJson } from './canonical-json.ts';
 import type { Sha256Hex } from './encodings.ts';
 import { type Signer, verifySignature } from './ed25519.ts';
 import type { Epoch } from './epoch.ts';
@@ -17,17 +17,25 @@ export function signDocument(signer: Signer, document: object): string {
   return signer.sign(canonicalBytes(document));
 }
 
+/** The canonical text of `{rec, sig}`. Throws `NotCanonicalisable`. */
+export function signedRecordJson(signer: Signer, rec: object): string {
+  const text = canonicalJson(rec);
+  return `{"rec":${text},"sig":"${signer.sign(Buffer.from(text, 'utf8'))}"}`;
+}
+
+/** The signed bytes in the canonical bytes of `{rec, sig}`: the canonical form of `rec`. */
+export function signedBytesIn(wire: Buffer, sig: string): Buffer {
+  const after = Buffer.byteLength(`,"sig":${JSON.stringify(sig)}}`);
+  return wire.subarray('{"rec":'.length, wire.length - after);
+}
+
 /**
  * Says whether `key` signed a document that came in a body. The signature covers members that we do not know, too.
  * False for a document that has no canonical form.
  */
 export function isDocumentSigned(key: PublicKey, document: unknown, sig: unknown): boolean {
-  try {
-    return verifySignature(key, canonicalBytes(document), sig);
-  } catch (error) {
-    if (error instanceof NotCanonicalisable) return false;
-    throw error;
-  }
+  const bytes = canonicalBytesIfAny(document);
+  return bytes !== undefined && verifySignature(key, bytes, sig);
 }
 
 /** Returns the builder of a kind of documents, which adds `v` and `type`. */
@@ -177,9 +185,14 @@ export interface DeliveryReceipt {
   sender_host_pubkey: PublicKey;
   /** Hash of the envelope's bytes as this host received them. */
   wire_hash: Sha256Hex;
+  /** Sealed to the other host: what this one has seen of a relay. Whatever stands in it, the receipt counts. */
+  seen?: unknown;
 }
 
 export const deliveryReceipt = builderOf<DeliveryReceipt>(1, 'receipt');
+
+/** The two hosts of a receipt, by their keys. */
+export type ReceiptParties = Pick<DeliveryReceipt, 'host_pubkey' | 'sender_host_pubkey'>;
 
 /**
  * Proves on a LAN that both hosts know one pairing code, and that nobody altered their messages. The proof is a MAC

@@ -22,6 +22,12 @@ export function hasHash<T extends Uint8Array>(bytes: T | undefined, expected: Sh
   return bytes !== undefined && sha256Hex(bytes) === expected;
 }
 
+/** Says whether `length` bytes at two places are the same. For a few, that is sooner seen here than in native code. */
+export function areSame(one: Uint8Array, at: number, other: Uint8Array, otherAt: number, length: number): boolean {
+  for (let nth = 0; nth < length; nth++) if (one[at + nth] !== other[otherAt + nth]) return false;
+  return true;
+}
+
 /** The bytes of `text`, or `undefined` when `text` is not canonical padded base64. */
 export function decodeBase64(text: string): Buffer | undefined {
   if (text.length % 4 !== 0) return undefined;

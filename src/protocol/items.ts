@@ -9,7 +9,7 @@ import { isUtf8 } from 'node:buffer';
 import { type Sha256Hex, decodeBase64, sha256Hex } from './encodings.ts';
 import { ENVELOPE_JSON_BOUNDS, RECEIPT_JSON_BOUNDS, isObject, parseJsonBounded } from './json.ts';
 import { canonicalBytes } from './canonical-json.ts';
-import { DELIVERY_STATES } from './documents.ts';
+import { DELIVERY_STATES, signedBytesIn } from './documents.ts';
 import { verifySignature } from './ed25519.ts';
 import { ITEM_ID_CHARACTERS_MAX, type ItemId, parseMessageId, parseReceiptId } from './names.ts';
 import { PUBLIC_KEY_BYTES, type PublicKey, parsePublicKey, publicKeyFromBytes } from './public-key.ts';
@@ -285,7 +285,8 @@ export function isSignedReceipt(wire: Buffer, itemId: ItemId, signers: readonly 
   if (typeof msg !== 'string' || typeof recipient !== 'string' || typeof seq !== 'number') return false;
   if (itemId !== `receipt:${msg}:${recipient}:${seq}`) return false;
   try {
-    return canonicalBytes(receipt).equals(wire) && verifySignature(signer, canonicalBytes(rec), sig);
+    if (typeof sig !== 'string' || !canonicalBytes(receipt).equals(wire)) return false;
+    return verifySignature(signer, signedBytesIn(wire, sig), sig);
   } catch {
     return false;
   }

@@ -31,9 +31,11 @@ const MAC_CHARACTERS = 44;
 const PORT = '(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])';
 const HOST = String.raw`(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])`;
 
+export const LAN_ADDRESS_PATTERN = `^${HOST}:${PORT}$`;
+
 /** `host:port` of a listener, an IPv6 host in brackets. It cannot be read as another part of a URL. */
 export const LanAddressText = Type.String({
-  pattern: `^${HOST}:${PORT}$`,
+  pattern: LAN_ADDRESS_PATTERN,
   description: 'host:port of a LAN listener, as in 192.168.1.7:8789',
 });
 
@@ -88,11 +90,15 @@ export const LanItemsAnswer = Type.Object({
 });
 export type LanItemsAnswer = Static<typeof LanItemsAnswer>;
 
-/** The answer of `GET` and the body of `POST /v1/lan/agents`: names and roles, never sessions. */
+/**
+ * The answer of `GET` and the body of `POST /v1/lan/agents`: names and roles, never sessions; and what the host has
+ * seen of its relay. `parseSeen` reads that, and nothing in it makes the names count less.
+ */
 export const LanAgents = Type.Object({
   agents: Type.Array(Type.Object({ name: AgentName, roles: Type.Array(AgentName, { maxItems: ROLES_MAX }) }), {
     maxItems: LAN_AGENTS_MAX,
   }),
+  seen: Type.Optional(Type.Unknown()),
 });
 export type LanAgents = Static<typeof LanAgents>;
 

@@ -57,8 +57,10 @@ export const CHALLENGE_BYTES = 32;
 export const OPEN_CHALLENGES_MAX = 10_000;
 export const OPEN_CHALLENGES_PER_KEY_AND_ADDRESS = 4;
 
-/** One client address may request this number of checkpoints, links and consistency proofs in total. */
+/** One host key, or one client address without a hop, may ask and show so many checkpoints, links and consistencies. */
 export const LOG_READS_PER_MINUTE = 120;
+/** All client addresses together may ask so often without a hop. */
+export const LOG_READS_OF_STRANGERS_PER_SECOND = 50;
 
 /**
  * Work that a relay does for a host beyond what the host brings and what is new to it, in units of about 20 µs of a

@@ -5,10 +5,10 @@
  * The leaf is the RFC 8785 form of the link. So the root of an epoch commits to every earlier epoch. A store that was
  * set back goes on in a new epoch, and never signs two histories in one.
  */
-import { canonicalBytes } from './canonical-json.ts';
+import { canonicalBytes, canonicalBytesIfAny } from './canonical-json.ts';
 import type { Sha256Hex } from './encodings.ts';
 import type { Epoch } from './epoch.ts';
-import { isObject } from './json.ts';
+import { isObject, jsonIn } from './json.ts';
 import { type PublicKey, parsePublicKey } from './public-key.ts';
 
 export interface LogLink {
@@ -28,12 +28,8 @@ export function logLinkBytes(fields: Omit<LogLink, 'v' | 'type'>): Buffer {
 
 /** The link, if `leaf` is the canonical form of one. */
 export function parseLogLink(leaf: Buffer): LogLink | undefined {
-  try {
-    const link: unknown = JSON.parse(leaf.toString('utf8'));
-    return isLink(link) && canonicalBytes(link).equals(leaf) ? link : undefined;
-  } catch {
-    return undefined;
-  }
+  const link = jsonIn(leaf.toString('utf8'));
+  return isLink(link) && canonicalBytesIfAny(link)?.equals(leaf) ? link : undefined;
 }
 
 function isLink(value: unknown): value is LogLink {
@@ -42,5 +38,9 @@ function isLink(value: unknown): value is LogLink {
   if (parsePublicKey(key) === undefined || typeof epoch !== 'string') return false;
   if (previous === null) return true;
   if (!isObject(previous) || typeof previous['epoch'] !== 'string') return false;
-  return Number.isSafeInteger(previous['size']) && /^[0-9a-f]{64}$/.test(String(previous['root_hash']));
+  return isPositive(previous['size']) && /^[0-9a-f]{64}$/.test(String(previous['root_hash']));
+}
+
+function isPositive(size: unknown): boolean {
+  return Number.isSafeInteger(size) && (size as number) > 0;
 }

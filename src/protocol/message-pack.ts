@@ -1,6 +1,7 @@
 /**
  * MessagePack, as the binary form of the protocol has it: nil, booleans, integers of 53 bits, texts, bytes, arrays, and
- * maps with texts for keys. There are no floats and no extension types.
+ * maps with texts for keys. There are no floats and no extension types. The records of a relay's log, which hosts read
+ * in proofs, have integers beyond 32 bits as doubles: the reader takes those where it is asked to.
  *
  * The reader takes the bytes of strangers. It holds each length against the bytes that are left, and each count and
  * depth against the bounds, before it makes anything of them.
@@ -16,17 +17,20 @@ const TEXT = 0xa0;
 const NIL = 0xc0;
 const FALSE = 0xc2;
 const TRUE = 0xc3;
+const DOUBLE = 0xcb;
 const BYTES_8 = 0xc4;
 const TEXT_8 = 0xd9;
 const ARRAY_16 = 0xdc;
 const MAP_16 = 0xde;
+
+export type MessagePackBounds = JsonBounds & { hasDoubles?: true };
 
 /**
  * Reads the one value that the bytes are. Maps have no prototype; bytes are views of `bytes`. Returns `undefined` when
  * the bytes are no such value, when anything stands behind it, when a map has a key twice, or when they exceed a bound.
  * Every value counts as one; the keys of maps do not count.
  */
-export function readMessagePack(bytes: Buffer, bounds: JsonBounds): unknown {
+export function readMessagePack(bytes: Buffer, bounds: MessagePackBounds): unknown {
   const reader = new MessagePackReader(bytes, bounds);
   const value = reader.value(0);
   return reader.isAtEnd ? value : undefined;
@@ -35,11 +39,11 @@ export function readMessagePack(bytes: Buffer, bounds: JsonBounds): unknown {
 /** Each method returns `undefined` where the bytes are malformed or exceed a bound; no value is `undefined`. */
 export class MessagePackReader {
   readonly #bytes: Buffer;
-  readonly #bounds: JsonBounds;
+  readonly #bounds: MessagePackBounds;
   #at = 0;
   #values = 0;
 
-  constructor(bytes: Buffer, bounds: JsonBounds) {
+  constructor(bytes: Buffer, bounds: MessagePackBounds) {
     this.#bytes = bytes;
     this.#bounds = bounds;
   }
@@ -77,6 +81,7 @@ export class MessagePackReader {
     if (type === NIL) return null;
     if (type === FALSE || type === TRUE) return type === TRUE;
     if (type >= BYTES_8 && type < 0xc7) return this.#bytesOf(this.#integer(1 << (type - BYTES_8)));
+    if (type === DOUBLE && this.#bounds.hasDoubles) return this.#double();
     if (type >= 0xcc && type < 0xd4) return this.#integer(1 << (type & 3), type >= 0xd0);
     if (type >= TEXT_8 && type < ARRAY_16) return this.#text(this.#integer(1 << (type - TEXT_8)));
     if (type >= MAP_16) return this.#map(this.#integer(2 << (type - MAP_16)), depth);
@@ -133,6 +138,15 @@ export class MessagePackReader {
   #bytesOf(length: number | undefined): Buffer | undefined {
     if (length === undefined || length > this.#bytes.length - this.#at) return undefined;
     return this.#bytes.subarray(this.#at, (this.#at += length));
+  }
+
+  /** A double that is an integer. */
+  #double(): number | undefined {
+    const at = this.#at;
+    if (8 > this.#bytes.length - at) return undefined;
+    this.#at += 8;
+    const value = this.#bytes.readDoubleBE(at);
+    return Number.isSafeInteger(value) ? value : undefined;
   }
 
   /** A big-endian number; of one above 2⁵³ the rounded value is above it too. */
@@ -198,6 +212,16 @@ export function packedBytes(value: Packable): Buffer {
   return Buffer.from(packed(value), 'latin1');
 }
 
+/** The bytes of texts that `packed` wrote, of other texts of ASCII, and of bytes between them. */
+export function joinedBytes(head: string, pieces: readonly (string | Buffer)[], tail: string): Buffer {
+  const bytes = Buffer.allocUnsafe(pieces.reduce((sum, { length }) => sum + length, head.length + tail.length));
+  let at = bytes.write(head, 'latin1');
+  for (const piece of pieces)
+    at += typeof piece === 'string' ? bytes.write(piece, at, 'latin1') : piece.copy(bytes, at);
+  bytes.write(tail, at, 'latin1');
+  return bytes;
+}
+
 /** What stands in front of so many values of an array. */
 export function arrayHead(count: number): string {
   return head(count, ARRAY, 16, '\0\xdc\xdd');
@@ -211,7 +235,12 @@ export function bytesHead(length: number): string {
 function packedText(text: string): string {
   const length = Buffer.byteLength(text);
   const bytes = length === text.length ? text : Buffer.from(text).toString('latin1');
-  return head(length, TEXT, 32, '\xd9\xda\xdb') + bytes;
+  return textHead(length) + bytes;
+}
+
+/** What stands in front of a text of so many bytes. */
+export function textHead(bytes: number): string {
+  return head(bytes, TEXT, 32, '\xd9\xda\xdb');
 }
 
 function packedInteger(value: number): string {

@@ -159,6 +159,15 @@ export const RelayFault = closed({
 });
 export type RelayFault = Static<typeof RelayFault>;
 
+/** Who cosigns the log. */
+export interface WitnessShown {
+  name: string;
+  /** Since its newest cosignature of the log; null before the first since the start. */
+  cosigned_ms_ago: number | null;
+  /** Why it gave none when it was asked last, as a clause. */
+  fault: string | null;
+}
+
 /** The regular backups. */
 export const BackupsShown = closed({
   folder: Text,
@@ -220,7 +229,9 @@ export const ConsoleOverview = closed({
   sample_every_ms: Count,
   samples: Type.Array(ConsoleSample),
   biggest_queues: Type.Array(HostShown),
-  broken_queues: Type.Array(BrokenQueueShown, { description: 'found since the start' }),
+  broken_queues: Type.Array(BrokenQueueShown, {
+    description: 'found since the start; what vanished, until it is there again',
+  }),
   damaged_rows: Type.Array(Text, { description: 'names of the first rows that were found since the start' }),
   damaged_rows_found: Count,
   refusals: Type.Array(RefusalCount),

@@ -61,9 +61,31 @@ const OfEpoch = Type.Optional(Type.String({ ...EpochAsked, description: 'default
 
 export const LogEpochQuery = Type.Object({ epoch: OfEpoch });
 
+export const LogCheckpointQuery = Type.Object({
+  epoch: OfEpoch,
+  size: Type.Optional(
+    Type.Integer({ ...LogSize, description: 'how many of the first leaves of the epoch; default: all' }),
+  ),
+  after: Type.Optional(
+    Type.String({
+      pattern: '^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$',
+      description: '32 bytes in base64url that are signed with the newest checkpoint; without `epoch` and `size`',
+    }),
+  ),
+  cosigned: Type.Optional(
+    Type.Literal('1', { description: 'the newest one that witnesses cosigned, with their cosignatures; alone' }),
+  ),
+});
+
 export const LogConsistencyQuery = Type.Object({ from: LogSize, to: LogSize, epoch: OfEpoch });
 
-export const LogProofQuery = Type.Object({ item_id: ItemIdText, target: KeyParameter });
+export const LogProofQuery = Type.Object({
+  item_id: ItemIdText,
+  target: KeyParameter,
+  size: Type.Optional(
+    Type.Integer({ ...LogSize, description: 'how many of the first leaves of the epoch of the record; default: all' }),
+  ),
+});
 
 /** Any other value, and none, mean a signature each. */
 export const PushHeaders = Type.Object({

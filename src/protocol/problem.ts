@@ -14,6 +14,7 @@ export const PROBLEMS = {
   ENROL_REFUSED: { status: 403, title: 'Enrolment Refused' },
   KEY_MISMATCH: { status: 403, title: 'Key Mismatch' },
   NOT_FOUND: { status: 404, title: 'Not Found' },
+  RECORD_PRUNED: { status: 404, title: 'Record Pruned' },
   METHOD_NOT_ALLOWED: { status: 405, title: 'Method Not Allowed' },
   EPOCH_CHANGED: { status: 409, title: 'Epoch Changed' },
   NAME_TAKEN: { status: 409, title: 'Name Taken' },

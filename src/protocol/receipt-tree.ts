@@ -7,7 +7,7 @@
  * that the relay did not sign takes a second preimage of SHA-256.
  */
 import Type from 'typebox';
-import { NotCanonicalisable, canonicalBytes } from './canonical-json.ts';
+import { canonicalBytesIfAny } from './canonical-json.ts';
 import { type AcceptTree, acceptTree, isDocumentSigned } from './documents.ts';
 import { verifySignature } from './ed25519.ts';
 import { type Sha256Hex, decodeBase64 } from './encodings.ts';
@@ -101,10 +101,6 @@ export function isReceiptSigned(relayPubkey: PublicKey, result: unknown): boolea
   if (!signature || !isObject(accept)) return false;
   // The relay signs documents of other types too.
   if (accept['type'] !== 'relay-accept' || accept['relay_pubkey'] !== relayPubkey) return false;
-  try {
-    return receiptCheck(relayPubkey)(canonicalBytes(accept), signature);
-  } catch (error) {
-    if (error instanceof NotCanonicalisable) return false;
-    throw error;
-  }
+  const bytes = canonicalBytesIfAny(accept);
+  return bytes !== undefined && receiptCheck(relayPubkey)(bytes, signature);
 }

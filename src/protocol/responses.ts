@@ -264,8 +264,14 @@ export const V1AckResponse = closed({ cursor: CursorText });
 
 export const CheckpointResponse = Type.String({
   pattern:
-    '^poste/[0-9a-f]{64}/[^\\n]+\\n[1-9][0-9]*\\n[A-Za-z0-9+/]{43}=\\n\\n(?:\u2014 [^\\n ]+ [A-Za-z0-9+/=]+\\n)+$',
-  description: 'a C2SP checkpoint: a signed note of origin, size and root hash',
+    '^poste/[0-9a-f]{64}/[^\\n]+\\n[1-9][0-9]*\\n[A-Za-z0-9+/]{43}=\\n(?:after [A-Za-z0-9+/]{43}=\\n)?\\n' +
+    '(?:\u2014 [^\\n ]+ [A-Za-z0-9+/=]+\\n)+$',
+  description:
+    'a C2SP checkpoint: a signed note of origin, size and root hash, and of `after` where that was asked for',
+});
+
+export const CheckpointShownResponse = closed({
+  known: Type.Boolean({ description: 'says whether the note is a head of an epoch that the relay knows' }),
 });
 
 export const LogProofResponse = closed({

@@ -8,6 +8,7 @@ import Type, { type Static, type TSchema } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { PUSHED_KINDS } from './items.ts';
 import { LISTED_SENDERS_MAX, SMALL_BODY_BYTES_MAX } from './limits.ts';
+import { KNEW_CHARACTERS } from './seen.ts';
 import {
   CursorText,
   EncKeyText,
@@ -49,6 +50,16 @@ export const DenyRequest = Type.String({
   minLength: 1,
   maxLength: SMALL_BODY_BYTES_MAX,
   description: 'a Security Event Token (RFC 8417) with one event `urn:mail-relay:deny`',
+});
+
+const NoteText = Type.String({ maxLength: SMALL_BODY_BYTES_MAX, description: 'a checkpoint that this relay signed' });
+
+export const ShowCheckpointRequest = Type.Object({
+  note: NoteText,
+  knew: Type.Optional(
+    Type.String({ maxLength: KNEW_CHARACTERS, description: 'base64 of the bytes whose SHA-256 `note` has as `after`' }),
+  ),
+  older: Type.Optional(Type.String({ ...NoteText, description: 'a note of the current epoch that `knew` holds' })),
 });
 
 /** Checks only the list: each item gets its own verdict, such as `rejected:malformed`. */

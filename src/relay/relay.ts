@@ -4,7 +4,7 @@
  * Clock, timers and randomness are parameters, so that tests of hours and days run at once. What is started is added to
  * one list of services, and stops in the reverse order, also when a later start fails.
  */
-import { type Timers, guardedTimers } from '../lib/clock.ts';
+import { guardedTimers, withinMs } from '../lib/clock.ts';
 import { Services } from '../lib/services.ts';
 import type { ConnectionLimits, Connections } from '../http/connections.ts';
 import type { Handler } from './http/handler.ts';
@@ -15,7 +15,7 @@ import { Challenges } from './auth/challenges.ts';
 import { SignatureThread } from './auth/signature-thread.ts';
 import { connectionLimits, hostConnections, openFilesMax } from './serve/connection-limits.ts';
 import { StoreFailed } from './engine/committer.ts';
-import { Engine } from './engine/engine.ts';
+import { Engine, type EngineOptions } from './engine/engine.ts';
 import { LostItems } from './engine/lost-items.ts';
 import type { RelaySettings } from './core/decision.ts';
 import { SharedLead } from './standby/shared-lead.ts';
@@ -24,7 +24,7 @@ import { hostApi, rateLimits } from './serve/host-api.ts';
 import { addressesOf, chooseServer, listenToHosts } from './serve/hosts-listener.ts';
 import { DiskGuard, freeBytesOf } from './jobs/disk-guard.ts';
 import type { Relay, RelayOptions } from './serve/options.ts';
-import { type Jobs, countInThread, startJobs } from './serve/jobs.ts';
+import { type Jobs, countInThread, startJobs, startWitnesses } from './serve/jobs.ts';
 import { startOperator } from './serve/operator.ts';
 import type { RelaySubject } from './operator/relay-state.ts';
 import { refusedIfDamaged } from './store/refused.ts';
@@ -35,6 +35,9 @@ import { Watch } from './operator/activity.ts';
 
 /** Requests get this long to finish at a stop; then they are cut, and what was admitted is still written. */
 export const STOP_WITHIN_MS = 20_000;
+
+/** Hosts wait so long at a start until a witness says whether the store was put back. */
+const WITNESSED_WITHIN_MS = 5_000;
 
 /** Throws `StoreRefused`, `ListenFailed` or `TooFewFiles`. */
 export async function startRelay(given: RelayOptions): Promise<Relay> {
@@ -73,11 +76,10 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
       signer,
       monotonicMs: () => clock.monotonicMs(),
       onStoreFailed,
-      onBrokenQueue: ({ reason }: { reason: string }) =>
-        log.error(
-          { reason },
-          'the rows of a queue are at fault, and it is left as it is: stop the relay, and run poste relay log verify',
-        ),
+      ...tellOfQueues(log, async () => {
+        const command = { type: 'RotateEpoch', epoch: newEpoch(), reason: 'item-lost', nowMs: clock.nowMs() } as const;
+        await engine.rotateEpoch(command);
+      }),
       ...(watch && { observer: watch.observer }),
       countApart: countInThread(options, store, services),
     };
@@ -113,6 +115,24 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
   }
 }
 
+/** Says what the operator is told of queues; senders push again in a new epoch what a queue lost. */
+function tellOfQueues(
+  log: RelayOptions['log'],
+  beginEpoch: () => Promise<void>,
+): Required<Pick<EngineOptions, 'onBrokenQueue' | 'onVanished'>> {
+  return {
+    onBrokenQueue: ({ reason }) =>
+      log.error(
+        { reason },
+        'the rows of a queue are at fault, and it is left as it is: stop the relay, and run poste relay log verify',
+      ),
+    onVanished: ({ reason }) => {
+      log.error({ reason }, 'rows of a queue are gone from the disk: senders push again, and its acks wait for that');
+      return beginEpoch();
+    },
+  };
+}
+
 /** The store of a relay that holds its log alone. */
 function openOwnStore(
   { storeDir, positionFile, positionHome, signer, clock }: RelayOptions,
@@ -146,18 +166,20 @@ async function serve(parts: ServeParts): Promise<Served> {
   const lostItems = lostItemsOf(parts);
   const disk = await startDiskGuard(parts);
   const shared = handlerParts(parts, disk);
-  const { handler, jwks } = hostApi({
+  const { handler, jwks, endEpoch } = hostApi({
     relay: options,
     shared,
     challenges,
     lostItems,
     newEpoch,
+    lead,
     finished: (request) => {
       watch?.finished(request);
       log.info(request, 'request');
     },
   });
   if (jwks) services.add('keys of the issuer', { stop: () => jwks.close() });
+  const witnesses = await askWitnesses(parts, endEpoch);
   let isReady = false;
   let jobs: Jobs | undefined;
   const { server, connections, serverWhy } = await serveHosts(parts, handler, shared.randomId);
@@ -166,6 +188,7 @@ async function serve(parts: ServeParts): Promise<Served> {
     connections,
     disk,
     lostItems,
+    witnesses,
     startedMs,
     isServing: () => isReady,
     jobs: () => jobs,
@@ -212,11 +235,26 @@ async function serve(parts: ServeParts): Promise<Served> {
   };
 }
 
+/** Resolves when all of them answered, or hosts have waited long enough. */
+async function askWitnesses(
+  { options, services, engine, signer, lead }: ServeParts,
+  endEpoch: (contradicted: Epoch) => Promise<Epoch>,
+): Promise<ReturnType<typeof startWitnesses>> {
+  const mayAsk = (): boolean => lead?.mayAnswer !== false;
+  const parts = { log: engine.log, relayPubkey: signer.publicKey, endEpoch, mayAsk };
+  const witnesses = startWitnesses(options, parts);
+  if (!witnesses) return undefined;
+  services.add('witnesses', { drain: () => witnesses.stop(), stop: () => witnesses.stop() });
+  await withinMs(witnesses.ask(), WITNESSED_WITHIN_MS, options.timers);
+  return witnesses;
+}
+
 interface SubjectParts {
   server: HttpServer;
   connections: Connections;
   disk: DiskGuard;
   lostItems: LostItems;
+  witnesses: ReturnType<typeof startWitnesses>;
   startedMs: number;
   isServing: () => boolean;
   /** `undefined` while the relay starts. */
@@ -225,7 +263,7 @@ interface SubjectParts {
 
 /** The running relay, as its operator's side sees it. */
 function subjectOf({ options, engine, store, signer, lead, connectionsAtMost }: ServeParts, parts: SubjectParts) {
-  const { server, connections, disk, lostItems, startedMs, isServing, jobs } = parts;
+  const { server, connections, disk, lostItems, witnesses, startedMs, isServing, jobs } = parts;
   const subject: RelaySubject = {
     serving: {
       engine,
@@ -246,6 +284,7 @@ function subjectOf({ options, engine, store, signer, lead, connectionsAtMost }: 
     sharedLog: lead,
     store,
     disk,
+    witnesses,
     get jobs() {
       return jobs() ?? {};
     },
@@ -297,13 +336,14 @@ async function startDiskGuard({ options, services, engine }: ServeParts): Promis
 
 /** Gathers what the handler of hosts rests on. */
 function handlerParts({ options, services, engine, signer, lead }: ServeParts, disk: DiskGuard) {
-  const signatures = new SignatureThread(signer);
-  services.add('signature thread', { stop: () => signatures.close() });
+  const thread = new SignatureThread(signer);
+  services.add('signature thread', { stop: () => thread.close() });
   const { clock, timers, randomBytes, log, trustProxy, takesV1 = true, heldBytes = HELD_BYTES } = options;
+  const { verifyHop: verify } = options;
   return {
     engine,
     relayPubkey: signer.publicKey,
-    signatures,
+    signatures: verify ? { sign: (texts: readonly string[]) => thread.sign(texts), verify } : thread,
     clock,
     timers,
     randomId: () => randomBytes(8).toString('hex'),
@@ -341,7 +381,7 @@ async function serveHosts(
     flooded: (told) => log.warn(told, 'idle connections are closed for new ones'),
   });
   const handle: ExchangeHandler = (exchange) => handler.handle(exchange);
-  const { listenHere, serverWhy } = chooseServer(options.server);
+  const { listenHere, serverWhy } = chooseServer(options);
   const server = await listenToHosts({
     relay: options,
     services,
@@ -357,15 +397,4 @@ async function serveHosts(
     stop: () => server.close(),
   });
   return { server, connections, serverWhy };
-}
-
-/** Says whether `work` ended within `ms`. */
-function withinMs(work: Promise<unknown>, ms: number, timers: Timers): Promise<boolean> {
-  return new Promise((resolve, reject) => {
-    const cancel = timers.after(ms, () => resolve(false));
-    work.then(() => {
-      cancel();
-      resolve(true);
-    }, reject);
-  });
 }

@@ -817,7 +817,6 @@ describe('the console', () => {
       'Sort by',
       'Reverse',
       'name',
-      'last seen',
       'items',
       'bytes',
       'full',

@@ -23,7 +23,7 @@ const MARKDOWN = `## Build
 
 It is **green**, see [the log](https://ci.example/4711) and https://ci.example/x.
 
-- one &amp; \`two\`
+- one &amp; \`two\`, &rarr; and &nosuchname;
   1. three
 
 | machine | | time |
@@ -34,7 +34,9 @@ It is **green**, see [the log](https://ci.example/4711) and https://ci.example/x
 ${DIFF}
 \`\`\`
 
-> Mend it?`;
+> Mend it?
+
+${'The words of a long paragraph stand in lines that a person can read. '.repeat(9)}`;
 
 /** Each would run, fetch or leave the page if any of it became markup. */
 const HOSTILE_BODIES: readonly string[] = [
@@ -189,7 +191,7 @@ describe('a body', () => {
     await page.getByRole('link', { name: /report/ }).click();
     await page.getByRole('heading', { level: 3, name: 'Build' }).waitFor();
     const body = page.locator('.formatted');
-    await body.getByRole('listitem').first().getByText('one & two').waitFor();
+    await body.getByRole('listitem').first().getByText('one & two, → and &nosuchname;').waitFor();
     await body.getByRole('cell', { name: '4 min' }).waitFor();
     expect(await body.getByRole('link', { name: 'the log' }).getAttribute('rel')).toBe('noopener noreferrer');
     expect(await body.locator('.link-target').allTextContents()).toEqual(['(https://ci.example/4711)']);
@@ -205,6 +207,21 @@ describe('a body', () => {
       expect(await window.unsound()).toEqual([]);
       expect(await window.violations()).toEqual([]);
     }
+    await page.setViewportSize({ width: 1440, height: 844 });
+    const longest = await page.evaluate<number>(`(() => {
+      const [text] = [...document.querySelectorAll('.formatted > p')].at(-1).childNodes;
+      const range = document.createRange();
+      const lines = new Map();
+      for (let at = 0; at < text.length; at++) {
+        range.setStart(text, at);
+        range.setEnd(text, at + 1);
+        const { top } = range.getBoundingClientRect();
+        lines.set(top, (lines.get(top) ?? 0) + 1);
+      }
+      return Math.max(...lines.values());
+    })()`);
+    expect(longest).toBeLessThanOrEqual(80);
+    await page.setViewportSize({ width: 390, height: 844 });
     await page.getByRole('region', { name: 'Code, diff' }).waitFor();
     const [lines, isWider] = await page.evaluate<[number, boolean]>(`(() => {
       const code = document.querySelector('.code pre');

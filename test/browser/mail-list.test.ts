@@ -199,36 +199,25 @@ test('the focus waits for what the owner asked for, and does not go to what an e
   await expect.poll(() => page.evaluate(focusedAt)).toBe(4);
 });
 
-test('a search that found nothing further back goes on from there after new mail', async () => {
+test('an answer that is not a full page is continued, and what was shown stays when mail comes', async () => {
   const mail = await started();
   const window = await MailWindow.entered(suite, mail);
   const { page } = window;
   const asked: (string | undefined)[] = [];
-  const pages: Record<string, object> = {
-    '': { looked_at: 2000, looked_back_to: '2026-06-15T12:00:00Z', next_cursor: 'one' },
-    one: { looked_at: 2000, looked_back_to: '2026-03-15T12:00:00Z', next_cursor: 'two' },
-    two: { looked_at: 7, looked_back_to: null, next_cursor: null },
-  };
+  const next: Readonly<Record<string, string | null>> = { '': 'one', one: 'two', two: null };
   await page.route('**/mail/mail-conversations', async (route) => {
     const { text, cursor } = route.request().postDataJSON() as { text?: string; cursor?: string };
     if (text === undefined) return route.continue();
     asked.push(cursor);
     const counts = { notice: '', unread: 0, total: 9, through: 9, conversations: [] };
-    return route.fulfill({ json: { ...counts, ...pages[cursor ?? ''] } });
+    return route.fulfill({ json: { ...counts, next_cursor: next[cursor ?? ''] } });
   });
   await page.getByLabel('Search').fill('needle');
-  await page.getByText(/back to 2026-06-15/).waitFor();
-  await page.getByRole('button', { name: 'Search further back' }).click();
-  await page.getByText(/back to 2026-03-15/).waitFor();
+  await page.getByText('No message matches.').waitFor();
+  expect(asked).toEqual([undefined, 'one', 'two']);
   await writeToOwner(mail.context, 'alice', { subject: 'new' });
-  await expect.poll(() => asked).toEqual([undefined, 'one', undefined]);
-  await page.getByRole('button', { name: 'Search further back' }).click();
-  await page.getByText('The whole mailbox was searched.').waitFor();
-  expect(asked).toEqual([undefined, 'one', undefined, 'two']);
-  await writeToOwner(mail.context, 'alice', { subject: 'newer' });
-  await expect.poll(() => asked.length).toBe(5);
-  await page.getByText('The whole mailbox was searched.').waitFor();
-  expect(await page.getByRole('button', { name: 'Search further back' }).count()).toBe(0);
+  await expect.poll(() => asked.length).toBe(6);
+  expect(await page.getByRole('button', { name: 'Show older' }).count()).toBe(0);
 });
 
 test('a burst of mail is shown as the answers come: no answer is given up for the next', async () => {
@@ -417,11 +406,95 @@ describe('keys', () => {
 
     await press('c');
     await window.heading('Write');
-    await press('/');
+    await expect.poll(() => focused(page)).toMatch(/^INPUT/);
+    await press('Escape', '/');
     await window.heading('Inbox');
     await expect.poll(() => page.evaluate('document.activeElement.type')).toBe('search');
     await page.keyboard.type('one');
     await expect.poll(() => subjects(page)).toEqual(['one']);
+    expect(await window.unsound()).toEqual([]);
+  });
+
+  test('leave the selected row and the scroll place where they were, in every view and through updates', async () => {
+    const mail = await started();
+    const { context } = mail;
+    const ids: string[] = [];
+    const put = (from: number, until: number): Promise<undefined> =>
+      context.store.transact((tx) => {
+        for (let at = from; at < until; at++) ids[at] = putMail(tx, context, { subject: `m${at}.` });
+        return undefined;
+      });
+    await put(0, 39);
+    ids[39] = await writeToOwner(context, 'alice', { subject: 'm39.' });
+    await put(40, 120);
+    for (let at = 0; at < 30; at++)
+      await send(context, 'owner', { to: ['bob'], subject: `s${at}.`, needs_reply: true });
+    const window = await MailWindow.entered(suite, mail, { viewport: { width: 800, height: 600 } });
+    const { page } = window;
+    const top = (): Promise<number> =>
+      page.evaluate(`document.activeElement.closest('[data-item]').getBoundingClientRect().top`);
+    const isAt = async (name: RegExp, y: number): Promise<void> => {
+      await expect.poll(() => focused(page)).toMatch(name);
+      await expect.poll(async () => Math.abs((await top()) - y)).toBeLessThan(3);
+    };
+    await page.getByLabel('Show').selectOption('Everything');
+    await page.getByRole('button', { name: 'Show older' }).click();
+    await page.getByRole('link', { name: /m40\./ }).focus();
+    await page.keyboard.press('j');
+    await page.mouse.wheel(0, 90);
+    await expect.poll(top).toBeLessThan(480);
+    const y = await top();
+    for (const back of ['u', 'back', 'Escape']) {
+      await page.keyboard.press('Enter');
+      await window.heading('m39.');
+      expect(await page.evaluate('scrollY')).toBe(0);
+      await (back === 'back' ? page.evaluate('history.back()') : page.keyboard.press(back));
+      await window.heading('Inbox');
+      await isAt(/m39\./, y);
+    }
+    // Mail above it moves nothing that the owner looks at; mail in it moves the row, and the focus stays with it.
+    await writeToOwner(context, 'alice', { subject: 'above' });
+    await expect.poll(() => subjects(page)).toContain('above');
+    await isAt(/m39\./, y);
+    await writeToOwner(context, 'alice', { subject: 'Re: m39.', reply_to: ids[39] });
+    await expect.poll(async () => (await subjects(page))[0]).toBe('Re: m39.');
+    await expect.poll(() => focused(page)).toMatch(/Re: m39\./);
+    // A row that leaves hands the focus to the one behind it.
+    await page.getByLabel('Show').selectOption('Not done');
+    await expect.poll(() => page.locator('.mail').count()).toBe(50);
+    await page.getByRole('link', { name: /m110\./ }).focus();
+    accepted(await useInbox(context, OWNER_ID, { action: 'ack', message_ids: [ids[110] ?? ''] }));
+    await expect.poll(() => focused(page)).toMatch(/m109\./);
+
+    await window.go('Sent');
+    await page.getByRole('link', { name: 's3.', exact: true }).focus();
+    const sentAt = await top();
+    await page.keyboard.press('Enter');
+    await window.heading('s3.');
+    await page.keyboard.press('u');
+    await window.heading('Sent');
+    await isAt(/^A: s3\./, sentAt);
+
+    // Rows of a table are opened by their link, and the way back leads to where the owner came from.
+    await window.go('Waiting');
+    await page.getByRole('row', { name: /s1\./ }).waitFor();
+    await page.keyboard.press('j');
+    await page.keyboard.press('j');
+    const [waiting, waitingAt] = [await focused(page), await top()];
+    expect(waiting).toMatch(/^TR: youbob/);
+    await page.keyboard.press('Enter');
+    await page.getByRole('link', { name: 'Back to who waits' }).waitFor();
+    await page.keyboard.press('u');
+    await window.heading('Waiting');
+    await isAt(new RegExp(waiting), waitingAt);
+    await window.go('People');
+    await page.keyboard.press('j');
+    await page.keyboard.press('Enter');
+    await window.heading('Write');
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('u');
+    await window.heading('People');
+    await expect.poll(() => focused(page)).toMatch(/^TR: alice/);
     expect(await window.unsound()).toEqual([]);
   });
 
@@ -469,9 +542,13 @@ describe('people', () => {
     await addSession(context, 'alice');
     const reachedAtMs = context.nowMs();
     await addPeer(context, 'server', [{ name: 'dora', roles: ['ops'] }], { address: '10.0.0.2:1', reachedAtMs });
+    const url = 'https://relay.example';
+    Object.assign(mail.relay, { relay: { url, pubkey: '', fingerprint: '' }, state: 'two-histories' });
     const window = await MailWindow.entered(suite, mail);
     await window.go('People');
     const { page } = window;
+    await page.getByText(`The relay: ${url} shows two histories`).waitFor();
+    await page.getByText('poste relay evidence').waitFor();
     const row = (name: RegExp) => page.getByRole('row', { name });
     await row(/^alice – running/).waitFor();
     await row(/^bob review not running/).waitFor();

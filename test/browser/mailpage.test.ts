@@ -23,7 +23,7 @@ import { browserForSuite } from '../support/page-browser.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 /** The page may weigh this on its way, compressed. */
-const SCRIPT_BYTES_MAX = 72_000;
+const SCRIPT_BYTES_MAX = 62_000;
 const STYLE_BYTES_MAX = 5_000;
 
 const suite = browserForSuite('mail');
@@ -269,28 +269,109 @@ describe('the page of the owner', () => {
     expect(accepted(await useInbox(mail.context, await idOf(mail.context, 'bob'), {})).total).toBe(1);
   });
 
-  test('finds words in sender, subject and body, and says how far it looked', async () => {
+  test('keeps what is being written over a reload, in each window its own, and for its owner alone', async () => {
+    const mail = await started();
+    const { context } = mail;
+    const answered = await writeToOwner(context, 'alice', { subject: 'Which one?' });
+    const window = await MailWindow.entered(suite, mail);
+    const { page } = window;
+    const { port } = new URL(page.url());
+    const stored = (): Promise<string> => page.evaluate('JSON.stringify({ ...sessionStorage, ...localStorage })');
+    const kept = async (): Promise<number> => (await stored()).split('poste-draft-1').length - 1;
+    /** What lies in the storage changes with each change, when the browser has sealed it. */
+    const whenSealed = async (change: () => Promise<void>): Promise<void> => {
+      const before = await stored();
+      await change();
+      await expect.poll(stored).not.toBe(before);
+    };
+    const [to, subject] = [page.getByLabel('To', { exact: true }), page.getByLabel('Subject')];
+    const body = page.getByLabel('Message', { exact: true });
+    const chips = page.getByRole('list', { name: 'Recipients' }).getByRole('listitem');
+    await page.keyboard.press('c');
+    await window.heading('Write');
+    await expect.poll(() => to.evaluate((field) => field.matches(':focus'))).toBe(true);
+    await to.fill('bob');
+    await to.press('Enter');
+    await subject.fill('Not yet');
+    await body.fill('secret words');
+    await whenSealed(() => to.fill('ali'));
+    expect(await stored()).not.toMatch(/secret|Not yet|bob/);
+
+    const second = await window.context.newPage();
+    await second.goto(page.url());
+    await second.getByLabel('Subject').fill('of the second');
+    expect(await second.getByLabel('Message', { exact: true }).inputValue()).toBe('');
+    await second.close();
+    await page.reload();
+    await window.heading('Write');
+    expect(await chips.allTextContents()).toEqual(['bob×']);
+    expect([await to.inputValue(), await subject.inputValue()]).toEqual(['ali', 'Not yet']);
+    expect(await body.inputValue()).toBe('secret words');
+
+    // The page of another owner at the same address, in the same tab.
+    await mail.web.stop();
+    const listen = { host: '127.0.0.1', port: Number(port) };
+    const other = await mailPage({ pageFolder: suite.pageFolder, listen });
+    await page.goto(await other.link());
+    await window.heading('Inbox');
+    await window.go('Write');
+    expect([await subject.inputValue(), await body.inputValue()]).toEqual(['', '']);
+    expect(await kept()).toBe(1);
+    await other.web.stop();
+    const again = await mailPage({ pageFolder: suite.pageFolder, listen, context });
+    await page.goto(await again.link());
+    await window.heading('Inbox');
+    await window.go('Write');
+    expect(await body.inputValue()).toBe('secret words');
+
+    // An answer that is lost and a reload: it is sent once all the same, and nothing of it stays.
+    const [lost] = await Promise.all([
+      page.waitForRequest('**/mail/mail-send'),
+      page.route('**/mail/mail-send', async (route) => (await route.fetch(), route.abort()), { times: 1 }),
+      body.press('Control+Enter'),
+    ]);
+    expect(lost.postDataJSON()).toMatchObject({ to: ['bob', 'ali'] });
+    await page.getByRole('alert').waitFor();
+    expect(window.refusals.splice(0)).toEqual([]);
+    await page.reload();
+    await window.heading('Write');
+    await page.getByRole('button', { name: 'Remove ali' }).click();
+    await body.press('Meta+Enter');
+    await page.getByRole('region', { name: 'Sent' }).waitFor();
+    expect(await kept()).toBe(0);
+    expect(accepted(await useInbox(context, await idOf(context, 'bob'), {})).total).toBe(1);
+
+    await page.evaluate(`location.hash = '#/messages/${answered}'`);
+    await page.getByRole('button', { name: 'Reply' }).click();
+    await whenSealed(() => body.fill('Left'));
+    await page.reload();
+    await expect.poll(() => body.inputValue()).toBe('Left');
+    await page.getByRole('button', { name: 'Discard' }).click();
+    await page.reload();
+    await window.heading('Which one?');
+    expect(await body.count()).toBe(0);
+    expect(await kept()).toBe(0);
+  });
+
+  test('finds words in sender, subject and body, by filters too, however far back', async () => {
     const mail = await started();
     const { context } = mail;
     await writeToOwner(context, 'bob', { subject: 'old needle' });
-    const message = await context.store.transact((tx) => {
+    await context.store.transact((tx) => {
       for (let count = 0; count < SEARCH_MESSAGES_MAX; count++) putMail(tx, context, { subject: `hay ${count}` });
-      return undefined;
     });
-    expect(message).toBeUndefined();
     await writeToOwner(context, 'alice', { subject: 'new', body: 'a NEEDLE in it' });
     const window = await MailWindow.entered(suite, mail);
     const { page } = window;
     const list = page.getByRole('region', { name: 'Found' }).getByRole('listitem');
-    await page.getByLabel('Search').fill('needle alice');
-    await page.getByText('It stopped after 2,000 messages').waitFor();
+    await page.getByLabel('Search').fill('needle from:alice');
     await expect.poll(() => list.count()).toBe(1);
-    await Promise.all([page.waitForResponse('**/mail/mail-conversations'), page.getByLabel('Search').fill('needle')]);
-    await expect.poll(() => list.count()).toBe(1);
-    await page.getByRole('button', { name: 'Search further back' }).click();
-    await page.getByText('The whole mailbox was searched.').waitFor();
+    // Without an index one answer does not reach the old one: the page goes on by itself.
+    await page.getByLabel('Search').fill('needle');
     await expect.poll(() => list.count()).toBe(2);
     expect(await window.unsound()).toEqual([]);
+    await page.getByLabel('Search').fill('form:alice');
+    await page.getByRole('alert').getByText('has form:, which is no filter').waitFor();
   });
 
   test('goes by keyboard alone', async () => {

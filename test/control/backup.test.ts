@@ -7,12 +7,12 @@ import { ControlClient } from '../../src/cli/relay/control-client.ts';
 import { controlSocketPath } from '../../src/relay/operator/socket.ts';
 import { checkImage } from '../../src/lib/image.ts';
 import { BACKUP_KIND } from '../../src/relay/image/backup.ts';
-import { payloadKey } from '../../src/relay/store/keys.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { type HttpRelay, enrolledRelay } from '../support/http-relay.ts';
 import { alice, bob } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
 import { withRawLevel } from '../support/raw-level.ts';
+import { alterWire } from '../support/stored-items.ts';
 
 /** Enough that no buffer between a relay and its peer holds all of it. */
 const MUCH_BYTES = 8 << 20;
@@ -58,7 +58,7 @@ describe('GET /v1/backup', () => {
     await relay.client(alice).push(['m1', 'm2', 'm3'].map((id) => itemTo([bob], id)));
     const [, row] = await relay.queue(bob);
     await relay.stop();
-    await withRawLevel(relay.folder, (level) => level.put(payloadKey(bob.key, row?.seq ?? 0), Buffer.from('other')));
+    await withRawLevel(relay.folder, (level) => alterWire(level, bob.key, row?.seq ?? 0, Buffer.from('other')));
     await relay.start();
     const { epoch } = relay;
     const { chunks } = await streamed(relay);

@@ -26,8 +26,7 @@ interface Crashed {
 
 /** A store that went on after its backup, and what a crash before each step of a restore leaves of it. */
 async function crashedEverywhere(): Promise<Crashed> {
-  const relay = await openTestRelay({ newEpoch: anyEpoch });
-  await relay.enrolAll(alice, bob, carol);
+  const relay = await openTestRelay({ newEpoch: anyEpoch, hosts: [alice, bob, carol] });
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]));
   const file = join(await temporaryFolder(), 'backup');
   await backUp(relay, file);

@@ -23,8 +23,8 @@ import { type Environment, poste, run } from '../support/poste-process.ts';
 import { clientOf } from '../support/relay-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
-/** Processes of cli, completion, daemon, mcp, wake and operator-commands, and of the test of `poste setup`. */
-const ELSEWHERE = 'daemon,run,session,hooks,mcp,relay serve,relay keygen,relay console,setup,completion';
+/** Processes of cli, completion, daemon, mcp, wake, witness and operator-commands, and of the test of `poste setup`. */
+const ELSEWHERE = 'daemon,run,session,hooks,mcp,relay serve,relay witness,relay keygen,relay console,setup,completion';
 /** The commands that were run here, without their arguments. */
 const ran = new Set<string>(ELSEWHERE.split(','));
 
@@ -70,6 +70,7 @@ test('of a host', { timeout: 120_000 }, async () => {
     shown('outbox'),
     shown('quarantine'),
     shown('relay status'),
+    shown('relay evidence'),
     shown('relay quarantine'),
     shown('backup', backup),
   ]);
@@ -85,6 +86,7 @@ test('of a host', { timeout: 120_000 }, async () => {
     { rows: [] },
     { items: [] },
     { relay: { url: relay.url } },
+    { evidence: [] },
     { items: [] },
     { file: backup },
   ]);
@@ -120,8 +122,12 @@ test('of a relay', { timeout: 120_000 }, async () => {
   await relay.process.stop();
   const { relay_pubkey: key } = relay.start;
   expect(await printed({}, 'relay log check-proof', proof, '--relay-key', key)).toMatchObject({ pinned: true });
+  expect(await printed({}, 'relay rehearse', '--backup', backup)).toMatchObject({ faults: [], differences: [] });
   // They open the store one at a time.
   expect(await shown('log verify')).toMatchObject({ verified: true });
+  const built = join(import.meta.dirname, '../../dist/cli/main.js');
+  const rehearsed = await printed({}, 'relay rehearse', '--backup', backup, '--against', built);
+  expect(rehearsed).toMatchObject({ rehearsed: true, hosts: 2, differences: [], faults: [] });
   expect(await shown('log show', '--limit', '1')).toMatchObject({ lsn: 1 });
   expect(await shown('log at', '--lsn', '1')).toMatchObject({ lsn: 1 });
   expect(await shown('log trace', 'm1')).toMatchObject({ items: [{ item_id: 'm1' }] });

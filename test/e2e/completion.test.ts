@@ -41,7 +41,7 @@ async function inBash(context: TestContext, here: Environment, ...words: string[
 }
 
 test('bash completes commands, flags and choices', { timeout: 60_000 }, async (context) => {
-  expect(await inBash(context, {}, 'poste', 'inbox', '--st')).toEqual(['--state', '--start']);
+  expect(await inBash(context, {}, 'poste', 'inbox', '--st')).toEqual(['--state']);
   expect(await inBash(context, {}, 'poste', 'relay', 'log', 'ver')).toEqual(['verify']);
   expect(await inBash(context, {}, 'poste', 'inbox', '--state', '')).toEqual(['unread', 'unacked', 'all']);
   expect(await inBash(context, {}, 'poste', '')).toContain('setup');
@@ -60,16 +60,12 @@ test('zsh gets the same words with what they stand for', { timeout: 60_000 }, as
   const line = `compdef() { }; _describe() { print -rl -- "\${(@P)2}"; }
     source SCRIPT
     words=(poste inbox --st) CURRENT=3; _poste`;
-  expect(await inShell(context, ['zsh', ZSH], line)).toEqual([
-    '--state:which messages (default: unread)',
-    '--start:start the daemon first if it is not running',
-  ]);
+  expect(await inShell(context, ['zsh', ZSH], line)).toEqual(['--state:which messages (default: unread)']);
 });
 
 test('fish gets the same words with what they stand for', { timeout: 60_000 }, async (context) => {
   // It sorts them.
   expect(await inShell(context, ['fish', FISH], `source SCRIPT; complete -C 'poste inbox --st'`)).toEqual([
-    '--start\tstart the daemon first if it is not running',
     '--state\twhich messages (default: unread)',
   ]);
 });

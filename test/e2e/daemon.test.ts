@@ -7,7 +7,11 @@ import type { InboxResult, SearchResult, SendResult } from '../../src/host/contr
 import type { SentResult } from '../../src/host/contract/sent-mail.ts';
 import type { StatusResult } from '../../src/host/contract/daemon.ts';
 import { PosteHome, endDaemon, posteHome } from '../support/poste-home.ts';
+import { runHere } from '../support/command-run.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
+
+/** Commands start the daemon, as they do everywhere but in tests. */
+const STARTING = { POSTE_NO_START: '' };
 
 const send = (to: string, body: string): string[] => [
   'send',
@@ -104,16 +108,33 @@ describe('a host', () => {
     expect((await here.json<StatusResult>('status')).pid).toBe(daemon.pid);
   });
 
-  test('without a daemon a command says how to start it, and --start does', async () => {
-    const here = await posteHome();
-    expect(await here.run('status')).toMatchObject({
-      code: 1,
-      stderr: expect.stringMatching(/^poste: no daemon is running .*: start it with poste daemon, or .* --start\.\n$/),
-    });
-    const statuses = await Promise.all([1, 2, 3].map(() => here.json<StatusResult>('status', '--start')));
-    const [status] = statuses;
-    onTestFinished(() => endDaemon(status?.pid));
-    expect(new Set(statuses.map(({ pid }) => pid)).size).toBe(1);
+  test('a command starts the daemon that it needs; what forbids that, and what only looks, starts none', async () => {
+    const here = await posteHome('here', STARTING);
+    onTestFinished(async () => endDaemon(await here.client.call('status', {}).then(({ pid }) => pid)));
+    const without = [
+      await here.run('status'),
+      await here.run('session', 'list'),
+      await here.run('inbox', '--as', 'owner', '--no-start'),
+      await here.runProcess('--no-start', 'send', '--as', 'owner', '--to', 'owner', '--subject', 's', '--body', 'b'),
+      await runHere(['agent'], { environment: { ...here.environment, POSTE_NO_START: '1' } }),
+    ];
+    for (const { code, stdout, stderr } of without) {
+      expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+      expect(stderr).toMatch(/^poste: no daemon is running on the store at \S+: start it with poste daemon\.\n$/);
+    }
+    expect(await readdir(here.folder)).toEqual(['config.toml', 'store']);
+
+    // At once, as programs begin at a login, one of them at a terminal.
+    const typed = runHere(['inbox', '--as', 'owner'], { environment: here.environment, typed: '' });
+    const sent = here.runProcess('send', '--as', 'owner', '--to', 'owner', '--subject', 's', '--body', 'b');
+    const added = here.json('agent', 'add', 'eve');
+    expect(await typed).toMatchObject({ code: 0, stderr: 'poste: starting the daemon; poste daemon stop ends it.\n' });
+    expect(await sent).toMatchObject({ code: 0, stderr: '', stdout: expect.stringMatching(/^Accepted /) });
+    await added;
+    expect((await here.json<InboxResult>('inbox', '--as', 'owner')).unread).toBe(1);
+    // One daemon served, and the others that were started too late did not replace its log.
+    const log = await readFile(join(here.folder, 'daemon.log'), 'utf8');
+    expect(log.match(/keeps the mail of here/g)).toHaveLength(1);
     expect(statSync(join(here.folder, 'daemon.log')).mode & 0o777).toBe(0o600);
   });
 
@@ -146,12 +167,12 @@ describe('a host', () => {
     expect(stdout).toMatch(/BROKEN +store +.* has not been made yet\n +\$ poste init\n/);
   });
 
-  test('--start says why the daemon did not start', async () => {
-    const here = await posteHome();
+  test('a command says why the daemon did not start, in the words of the daemon', async () => {
+    const here = await posteHome('here', STARTING);
     await writeFile(join(here.folder, 'config.toml'), 'retention_days = "x"\n');
-    const { code, stderr } = await here.run('status', '--start');
+    const { code, stderr } = await here.run('inbox', '--as', 'owner');
     expect(code).toBe(1);
-    expect(stderr).toMatch(/^poste: the daemon did not start \(\S+config\.toml, line 1: retention_days must be .*\)/);
+    expect(stderr).toMatch(/^poste: the daemon did not start: \S+config\.toml, line 1: retention_days must be .*\.\n$/);
   });
 
   test('what is no host, what cannot be, and what is missing ends with one sentence and its code', async () => {
@@ -159,6 +180,7 @@ describe('a host', () => {
     const nowhere = new PosteHome(join(here.folder, 'nowhere'));
     const cases: [PosteHome, string[], number, RegExp][] = [
       [nowhere, ['daemon'], 3, /there is no store at \S+: make one with poste init/],
+      [nowhere, ['agent', 'add', 'eve', '--start'], 3, /there is no store at \S+: make one with poste init/],
       [nowhere, ['backup', 'x'], 3, /there is no store/],
       [here, ['init'], 4, /there is a host already/],
       [here, ['init', '--host', '-x'], 2, /It must be letters/],
@@ -168,7 +190,7 @@ describe('a host', () => {
       [here, ['send', '--as', 'a b', '--to', 'a', '--subject', 's', '--body', 'b'], 2, /not the name of an agent/],
       [here, ['send', '--to', 'a', '--subject', 's', '--body-file', '/nope'], 3, /cannot be read/],
       [here, ['inbox', '--web', '--as', 'x'], 2, /leave out --as/],
-      [here, ['inbox', 'search', '--as', 'owner'], 2, /missing required argument 'word'/],
+      [here, ['inbox', 'search', '--as', 'owner'], 2, /missing required argument 'text'/],
       [here, ['sent', '--as', 'owner', 'x', '--limit', '2'], 2, /leave out the message/],
       [here, ['restore', process.execPath], 2, /add --yes/],
       [here, ['restore', '/nope', '--yes'], 3, /cannot be read/],

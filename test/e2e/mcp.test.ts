@@ -217,7 +217,7 @@ describe('mail_send as the specification says', () => {
 describe('poste mcp and the daemon', () => {
   test('without a daemon the tools say how to start one, and work as soon as it runs', async () => {
     const here = await posteHome();
-    const { client, process } = await connectMcpHere(here.environment, ['--agent', 'eve']);
+    const { client, process } = await connectMcpHere(here.environment, ['--agent', 'eve', '--no-start']);
     expect(await refusalOf(client, 'mail_inbox')).toMatchObject({
       code: 'DAEMON_NOT_RUNNING',
       message: expect.stringContaining('poste daemon'),
@@ -228,21 +228,21 @@ describe('poste mcp and the daemon', () => {
     expectProtocolOnly(process);
   });
 
-  test('--start starts the daemon once, for calls that come together', async () => {
-    const here = await posteHome();
-    const { client } = await connectMcpHere(here.environment, ['--agent', 'eve', '--start']);
+  test('start the daemon once, for calls that come together', async () => {
+    const here = await posteHome('here', { POSTE_NO_START: '' });
+    const { client } = await connectMcpHere(here.environment, ['--agent', 'eve']);
     const refused = await Promise.all([1, 2, 3].map(() => refusalOf(client, 'mail_inbox')));
     const { pid } = await here.client.call('status', {});
     onTestFinished(() => endDaemon(pid));
     expect(refused.map(({ code }) => code)).toEqual(['NO_SUCH_AGENT', 'NO_SUCH_AGENT', 'NO_SUCH_AGENT']);
   });
 
-  test('--start says why no daemon could be started', async () => {
+  test('say why no daemon could be started', async () => {
     const here = await posteHome();
     const nowhere = { POSTE_HOME: `${here.folder}/nowhere` };
     const { client } = await connectMcpHere(nowhere, ['--agent', 'eve', '--start']);
     const refused = await refusalOf(client, 'mail_inbox');
-    expect(refused).toMatchObject({ code: 'DAEMON_NOT_STARTED', message: expect.stringContaining('poste init') });
+    expect(refused).toMatchObject({ code: 'STORE_ABSENT', message: expect.stringContaining('poste init') });
   });
 
   test('a daemon that is killed in the middle: calls are uncertain, and a repeat with its key sends once', async () => {

@@ -1,9 +1,11 @@
 /** The package that npm would publish: packed, put into an empty folder as an installed one lies there, and used. */
 import { execFile } from 'node:child_process';
 import { mkdirSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { blocksOf, commandsOf, docPage } from '../support/doc-pages.ts';
+import { localRegistry } from '../support/local-registry.ts';
 import { posteHome } from '../support/poste-home.ts';
 import { relayProcess } from '../support/poste-process.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
@@ -14,6 +16,7 @@ const run = promisify(execFile);
 
 interface Packed {
   filename: string;
+  version: string;
   unpackedSize: number;
   files: { path: string }[];
 }
@@ -59,17 +62,43 @@ test('holds what it runs and what people read, and no tests, sources or maps', (
   expect(packed.unpackedSize).toBeLessThan(6_000_000);
 });
 
-async function poste(...args: string[]): Promise<string> {
-  const { stdout } = await run('npx', ['--no-install', 'poste', ...args], { cwd: home.folder });
+/** PATH has no `poste` of the checkout. */
+const OUTSIDE = [dirname(process.execPath), '/usr/bin', '/bin'].join(':');
+
+async function poste(bin: string, ...args: string[]): Promise<string> {
+  const { stdout } = await run('poste', args, { cwd: home.folder, env: { PATH: `${bin}:${OUTSIDE}` } });
   return stdout;
 }
 
 /** A command of each of the three files of the program. */
-test('npx poste runs from it', async () => {
+test('poste runs from it', async () => {
   const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
-  expect((await poste('--version')).trim()).toBe(version);
-  expect(await poste('inbox', '--help')).toContain('Usage: poste inbox');
-  expect(await poste('relay', 'serve', '--help')).toContain('Usage: poste relay serve');
+  const bin = join(home.folder, 'node_modules/.bin');
+  expect((await poste(bin, '--version')).trim()).toBe(version);
+  expect(await poste(bin, 'inbox', '--help')).toContain('Usage: poste inbox');
+  expect(await poste(bin, 'relay', 'serve', '--help')).toContain('Usage: poste relay serve');
+});
+
+test.runIf(IS_THOROUGH)('npm puts it into an empty prefix as the README says, and takes it out again', async () => {
+  const lines = blocksOf(docPage('README.md')).filter(({ heading }) => heading === 'Get the command');
+  const [, , install = '', version = ''] = lines.flatMap(commandsOf).map(({ text }) => text);
+  const prefix = join(home.folder, 'prefix');
+  const env = {
+    PATH: `${prefix}/bin:${OUTSIDE}`,
+    HOME: home.folder,
+    npm_config_prefix: prefix,
+    npm_config_registry: await localRegistry(),
+    npm_config_cache: join(home.folder, 'cache'),
+  };
+  const type = (line: string) => run('/bin/sh', ['-c', line], { cwd: home.folder, env });
+  expect(install).toContain(packed.filename);
+  await type(install);
+  expect((await type(version)).stdout).toBe(`${packed.version}\n`);
+  expect((await type('poste --help')).stdout).toContain('Usage: poste');
+  expect((await type('poste init && poste inbox --as owner --start && poste daemon stop')).stdout).toContain('stopped');
+  await type('npm uninstall --global poste');
+  expect(readdirSync(join(prefix, 'bin'))).toEqual([]);
+  expect(readdirSync(join(prefix, 'lib/node_modules')).filter((name) => !name.startsWith('.'))).toEqual([]);
 });
 
 /** The output of an example. */
@@ -78,6 +107,11 @@ async function printed(name: string, ...args: string[]): Promise<string> {
   writeFileSync(file, readFileSync(join(ROOT, 'docs/examples', `${name}.mjs`)));
   const { stdout } = await run(process.execPath, [file, ...args], { cwd: home.folder });
   return stdout;
+}
+
+/** The one that stands in the page of the library itself. */
+function daemonExample(): string {
+  return blocksOf(docPage('docs/library.md')).find(({ language }) => language === 'js')?.text ?? '';
 }
 
 describe('the examples of the docs run against it', () => {
@@ -96,10 +130,8 @@ describe('the examples of the docs run against it', () => {
   });
 
   test('the daemon, in the page of the library', async () => {
-    const page = readFileSync(join(ROOT, 'docs/library.md'), 'utf8');
-    const [, example = ''] = /^```js\n(.*?)^```$/ms.exec(page) ?? [];
     const file = join(home.folder, 'daemon.mjs');
-    writeFileSync(file, example);
+    writeFileSync(file, daemonExample());
     const host = await posteHome('server');
     await host.daemon();
     for (const name of ['builder', 'tester']) await host.json('agent', 'add', name);
@@ -114,6 +146,7 @@ describe('the examples of the docs run against it', () => {
     for (const name of readdirSync(join(ROOT, 'docs/examples'))) {
       writeFileSync(join(home.folder, `typed-${name}`), readFileSync(join(ROOT, 'docs/examples', name)));
     }
+    writeFileSync(join(home.folder, 'typed-daemon.mjs'), daemonExample());
     const options = [
       '--allowJs',
       '--checkJs',

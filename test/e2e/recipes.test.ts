@@ -1,72 +1,41 @@
 /** The recipes of docs/recipes.md, run as they stand there. */
-import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
-import { promisify } from 'node:util';
-import { fileURLToPath } from 'node:url';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { parse } from 'yaml';
 import { describe, expect, test } from 'vitest';
 import { CommandRun, commandContext } from '../support/command-run.ts';
-import { docPage } from '../support/doc-pages.ts';
+import { blocksOf, commandsOf, docPage } from '../support/doc-pages.ts';
 import { eventually } from '../support/eventually.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
 import { type PosteHome, posteHome } from '../support/poste-home.ts';
-import { signal } from '../support/process-tree.ts';
+import type { Environment } from '../support/poste-process.ts';
+import { ShellFolder } from '../support/shell-folder.ts';
 import { atTestEnd } from '../support/test-end.ts';
 
-const run = promisify(execFile);
-const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
-const { text: PAGE } = docPage('docs/recipes.md');
+const BLOCKS = blocksOf(docPage('docs/recipes.md'));
 
 /** Stands in a thread once it has an answer. */
 const ANSWERED = 'subject  Re:';
 
-interface Block {
-  language: string;
-  title: string | undefined;
-  text: string;
-}
-
-/** The fenced blocks below a heading of the page. */
-function blocksOf(heading: string): Block[] {
-  const [, section = ''] = PAGE.split(`\n## ${heading}\n`);
-  const [body = ''] = section.split('\n## ');
-  return Array.from(
-    body.matchAll(/^```(\w+)(?: title=(\S+))?\n([^]*?)^```$/gm),
-    ([, language = '', title, text = '']) => {
-      return { language, title, text };
-    },
-  );
-}
-
 function titled(heading: string, title: string): string {
-  const found = blocksOf(heading).find((block) => block.title === title);
+  const found = BLOCKS.find((block) => block.heading === heading && block.title === title);
   if (!found) throw new Error(`there is no ${title} below ${heading}`);
   return found.text;
 }
 
-/** What is typed after `$ ` below a heading. */
+/** What is typed below a heading. */
 function lines(heading: string): string[] {
-  return blocksOf(heading)
-    .filter(({ language }) => language === 'console')
-    .flatMap(({ text }) => text.split('\n'))
-    .flatMap((line) => (line.startsWith('$ ') ? [line.slice(2)] : []));
+  const blocks = BLOCKS.filter((block) => block.heading === heading && block.language === 'console');
+  return blocks.flatMap(commandsOf).map(({ text }) => text);
 }
 
-/** A host with a folder in which the recipes are typed, and a PATH with `poste` and other programs on it. */
-class Bench {
+/** A host, and a folder in which the recipes are typed. */
+class Bench extends ShellFolder {
   readonly home: PosteHome;
-  readonly folder: string;
-  readonly bin: string;
-  readonly environment: Record<string, string>;
 
-  constructor(home: PosteHome) {
+  constructor(home: PosteHome, environment: Environment = {}) {
+    super(join(home.folder, 'work'), { ...home.environment, ...environment });
     this.home = home;
-    this.folder = join(home.folder, 'work');
-    this.bin = join(this.folder, 'bin');
-    const PATH = [this.bin, dirname(process.execPath), '/usr/bin', '/bin'].join(':');
-    this.environment = { ...home.environment, PATH, HOME: this.folder, TMPDIR: this.folder };
   }
 
   static async make(): Promise<Bench> {
@@ -74,33 +43,8 @@ class Bench {
     await home.daemon();
     await home.json('agent', 'add', 'asker');
     const bench = new Bench(home);
-    await mkdir(bench.bin, { recursive: true });
-    await bench.program('bin/poste', `exec ${process.execPath} ${MAIN} "$@"`);
+    await bench.furnish();
     return bench;
-  }
-
-  async program(name: string, text: string): Promise<void> {
-    const path = join(this.folder, name);
-    await writeFile(path, text.startsWith('#!') ? text : `#!/bin/sh\n${text}\n`);
-    await chmod(path, 0o755);
-  }
-
-  /** A line of the page, typed into a shell. */
-  async type(line: string, environment: Record<string, string> = this.environment): Promise<string> {
-    const { stdout } = await run('/bin/sh', ['-c', line], { cwd: this.folder, env: environment, timeout: PATIENCE_MS });
-    return stdout;
-  }
-
-  /** A line that runs until the test is over. */
-  leaveRunning(line: string): ChildProcess {
-    const options = { cwd: this.folder, env: this.environment, detached: true, stdio: 'ignore' } as const;
-    const child = spawn('/bin/sh', ['-c', line], options);
-    const ended = once(child, 'exit');
-    atTestEnd(async () => {
-      signal(-(child.pid ?? 0), 'SIGTERM');
-      await ended;
-    });
-    return child;
   }
 
   async ask(agent: string, body: string): Promise<string> {
@@ -139,7 +83,7 @@ describe('the recipes of docs/recipes.md', { timeout: 2 * PATIENCE_MS }, () => {
     const bench = await Bench.make();
     await bench.program('handle-mail.sh', titled('A shell script', 'handle-mail.sh'));
     await bench.home.json('agent', 'add', 'counter');
-    const [entry] = blocksOf('cron');
+    const entry = BLOCKS.find(({ heading }) => heading === 'cron');
     const line = /^(?:\S+ ){5}(?<command>.*)\n$/.exec(entry?.text ?? '')?.groups?.['command'] ?? '';
     const path = `PATH=${bench.environment['PATH']} `;
     const dated = line.replace('PATH=/usr/local/bin:/usr/bin:/bin ', path);
@@ -202,8 +146,7 @@ describe('the recipes of docs/recipes.md', { timeout: 2 * PATIENCE_MS }, () => {
     const other = { ...bench.environment, POSTE_HOME: join(bench.folder, 'volume') };
     const [init = '', , add = ''] = lines('A container');
     await bench.type(typed(init.split('mail ')[1]?.split(' ') ?? []), other);
-    const inBox = new Bench(bench.home);
-    Object.assign(inBox.environment, other);
+    const inBox = new Bench(bench.home, { POSTE_HOME: other.POSTE_HOME });
     inBox.leaveRunning(typed(services.mail.command));
     await expect
       .poll(() => bench.type(add.split('mail ')[1] ?? '', other).catch(() => ''), { timeout: PATIENCE_MS })
@@ -220,7 +163,6 @@ describe('the recipes of docs/recipes.md', { timeout: 2 * PATIENCE_MS }, () => {
 });
 
 test('every block of the page belongs to a recipe', () => {
-  const headings = ['A shell script', 'cron', 'aider', 'A CI job', 'A container'];
-  const counted = headings.flatMap(blocksOf).length;
-  expect(counted).toBe([...PAGE.matchAll(/^```\w+/gm)].length);
+  const recipes = new Set(['A shell script', 'cron', 'aider', 'A CI job', 'A container']);
+  expect(BLOCKS.map(({ heading }) => heading).filter((heading) => !recipes.has(heading))).toEqual([]);
 });

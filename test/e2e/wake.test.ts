@@ -316,7 +316,7 @@ test('the owner allows the tools with the hooks, and uninstall takes exactly tha
   // Nothing is written when one of the two files cannot be.
   const codex = join(here.folder, 'codex');
   const refused = await runHere(['hooks', 'install', 'codex', '--allow-tools'], { environment: here.environment });
-  const first = 'run poste setup --allow-tools, or codex mcp add poste -- poste mcp --agent NAME --start';
+  const first = 'run poste setup --allow-tools, or codex mcp add poste -- poste mcp --agent NAME';
   expect(refused.stderr).toBe(
     `poste: ${join(codex, 'config.toml')} has no MCP server poste yet, whose tools could be allowed: ` +
       `${first}, and then this command again.\n`,
@@ -401,7 +401,7 @@ describe('poste session', () => {
     [['register', 's', '--as', 'bob', '--tmux'], 2, 'this is not a tmux pane'],
     [['register', 's', '--as', 'bob', '--', 'no-such-program-here'], 3, 'there is no program no-such-program-here'],
     [['register', 's', '--as', 'bob', '--pid', 'x'], 2, 'must be a process id'],
-    [['register', '../s', '--as', 'bob'], 2, 'session_id'],
+    [['register', '../s', '--as', 'bob'], 2, '<session> must be letters'],
     [['register', 's', '--as', 'nobody'], 3, 'nobody'],
     [['register', 's'], 2, 'no agent given: use --as NAME or POSTE_AGENT'],
   ])('refuses %j', async (args, code, why) => {

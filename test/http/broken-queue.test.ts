@@ -9,6 +9,7 @@ import { itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
 import { rawRequest, requestBytes } from '../support/raw-http.ts';
 import { withRawLevel } from '../support/raw-level.ts';
+import { loseRow } from '../support/stored-items.ts';
 
 test('its ack is refused, its mail is handed over; the log, /healthz, metrics and console tell', async () => {
   const relay = await enrolledRelay(FIRST_ADAPTER, [alice, bob, carol], {
@@ -41,4 +42,40 @@ test('its ack is refused, its mail is handed over; the log, /healthz, metrics an
   expect(overview['broken_queues']).toEqual([
     { host_pubkey: bob.key, host: bob.name, reason: 'usage never falls below zero' },
   ]);
+});
+
+test('the ack of a queue that lost a row gets 503 until its sender pushed again; the operator is told', async () => {
+  const relay = await enrolledRelay(FIRST_ADAPTER, [alice, bob], { adminListen: { host: '127.0.0.1', port: 0 } });
+  await relay.client(alice).push([itemTo([bob], 'm1'), itemTo([bob], 'm2')]);
+  const [lost] = await relay.queue(bob);
+  await relay.stop();
+  await withRawLevel(relay.folder, (level) => loseRow(level, bob.key, lost!.seq));
+  await relay.start();
+  const health = requestBytes('GET', '/healthz', { host: 'localhost' });
+  const faults = async () => jsonOf(await rawRequest(adminPort(relay), health))['broken_queues'];
+  const ack = async () => {
+    const body = JSON.stringify({ epoch: relay.epoch, through: (await relay.queue(bob)).at(-1)?.seq });
+    return relay.send(relay.hop(bob, 'POST', '/v2/relay/ack', body));
+  };
+  const { epoch } = relay;
+  expect(jsonOf(await ack())).toMatchObject({ code: 'EPOCH_CHANGED' });
+  expect(relay.epoch).not.toBe(epoch);
+  for (let tries = 0; tries < 2; tries++) {
+    const refused = await ack();
+    expect([refused.status, refused.headers.get('retry-after'), jsonOf(refused)]).toMatchObject([
+      503,
+      expect.stringMatching(/^[0-9]+$/),
+      { code: 'UNAVAILABLE', detail: expect.stringContaining('a fault') },
+    ]);
+  }
+  expect(await faults()).toBe(1);
+  const message = 'rows of a queue are gone from the disk: senders push again, and its acks wait for that';
+  const fields = { reason: '1 item of it is gone from the store' };
+  expect(relay.errors).toEqual([{ level: 'error', fields, message }]);
+  const { results } = await relay.client(alice).push([itemTo([bob], 'm1'), itemTo([bob], 'm2')]);
+  expect(results.map(({ status }) => status)).toEqual(['accepted', 'duplicate']);
+  expect((await relay.client(bob).pull()).items.map(({ item_id: id }) => id)).toEqual(['m2', 'm1']);
+  const acked = await ack();
+  expect([acked.status, jsonOf(acked)]).toMatchObject([200, { deleted: 2 }]);
+  expect(await faults()).toBeUndefined();
 });

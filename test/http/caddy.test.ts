@@ -7,14 +7,14 @@ import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { type ClientHttp2Session, connect } from 'node:http2';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { type TestContext, expect, onTestFinished, test } from 'vitest';
 import { BODY_BYTES_MAX } from '../../src/protocol/limits.ts';
 import { deployFile } from '../support/deploy-files.ts';
-import { steadyPort } from '../support/free-port.ts';
+import { freePort } from '../support/free-port.ts';
 import { CADDY, neededProgram } from '../support/programs.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
+import { listeningPort } from '../support/listening-port.ts';
 
 /** Stands where the relay would, and says how many bytes came, and with which content-length. */
 async function countingRelay(): Promise<number> {
@@ -23,13 +23,7 @@ async function countingRelay(): Promise<number> {
     request.on('data', (chunk: Buffer) => (bytes += chunk.length));
     request.on('end', () => response.end(`${bytes} of ${request.headers['content-length']} by ${request.httpVersion}`));
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return (server.address() as AddressInfo).port;
+  return await listeningPort(server);
 }
 
 /**
@@ -38,7 +32,7 @@ async function countingRelay(): Promise<number> {
  */
 async function caddy(context: TestContext): Promise<ClientHttp2Session> {
   const program = neededProgram(context, CADDY);
-  const [folder, port, relayPort] = [await temporaryFolder(), await steadyPort(), await countingRelay()];
+  const [folder, port, relayPort] = [await temporaryFolder(), await freePort(), await countingRelay()];
   const own =
     '{\n\tadmin off\n\tauto_https disable_redirects\n\tskip_install_trust\n\tservers {\n\t\tprotocols h1 h2\n\t}\n}\n';
   const site = `https://localhost:${port} {\n\tbind 127.0.0.1\n\ttls internal`;

@@ -13,6 +13,7 @@ import { DAY_MS, SMALL_BODY_BYTES_MAX } from '../../src/protocol/limits.ts';
 import type { CheckedRows } from '../../src/relay/replay/served-check.ts';
 import { controlSocketPath } from '../../src/relay/operator/socket.ts';
 import { payloadKey } from '../../src/relay/store/keys.ts';
+import { wiresAt } from '../../src/relay/store/queue-runs.ts';
 import { LEVEL_FOLDER } from '../../src/relay/store/level.ts';
 import { relayHere, runHere } from '../support/command-run.ts';
 import { freePort } from '../support/free-port.ts';
@@ -36,6 +37,8 @@ import {
 } from '../support/shared-nodes.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { NOON_MS } from '../support/test-clock.ts';
+import { alterWire, loseWire } from '../support/stored-items.ts';
+import { lookedAtLater } from '../support/deferred.ts';
 
 const KEY = { MAIL_RELAY_KEY: hash('sha256', relayHost.name, 'buffer').toString('base64') };
 /** Longer than a busy machine takes for a test: the clocks of these relays run on. */
@@ -325,8 +328,7 @@ describe('a server of which a batch would have no second copy', () => {
     const [port, adminPort] = [await freePort(), await freePort()];
     const host = '127.0.0.1';
     const relay = await node(server, { listen: { host, port }, adminListen: { host, port: adminPort } });
-    const leads = relay.start();
-    leads.catch(() => undefined);
+    const leads = lookedAtLater(relay.start());
     await expect.poll(() => copiesLog(relay)).toHaveLength(1);
     const readyz = async (): Promise<[number, string | undefined]> => {
       const answer = await fetch(`http://${host}:${adminPort}/readyz`);
@@ -574,8 +576,8 @@ async function damaged(server: MemoryLogServer): Promise<{ leader: HttpRelay; fo
   await caughtUp(leader, first);
   await first.stop();
   await withRawLevel(first.relay.folder, async (level) => {
-    await level.del(payloadKey(bob.key, seqs[0] ?? 0));
-    await level.put(payloadKey(bob.key, seqs[1] ?? 0), Buffer.from('other bytes'));
+    await loseWire(level, bob.key, seqs[0] ?? 0);
+    await alterWire(level, bob.key, seqs[1] ?? 0, Buffer.from('other bytes'));
   });
   return { leader, follower: first, seqs };
 }
@@ -592,8 +594,7 @@ async function followAgain(
 ): Promise<() => Promise<void>> {
   relay.logged.length = 0;
   const stopped = new AbortController();
-  const leads = relay.start({ stopFollowing: stopped.signal, ...changes });
-  leads.catch(() => undefined);
+  const leads = lookedAtLater(relay.start({ stopFollowing: stopped.signal, ...changes }));
   await expect.poll(() => relay.logged.map(({ message }) => message)).toContain('this node follows');
   expect(server.row?.term).toBe(1);
   relay.timers.pass(SCRUB_AFTER_MS);
@@ -616,10 +617,8 @@ describe('the scrub of a relay that follows', () => {
     ]);
     await stop();
     await withRawLevel(relay.folder, async (level) => {
-      for (const seq of seqs)
-        expect(await level.get(payloadKey(bob.key, seq))).toEqual(
-          server.wire.get(payloadKey(bob.key, seq).subarray(1).toString('hex')),
-        );
+      const keys = seqs.map((seq) => payloadKey(bob.key, seq));
+      expect(await wiresAt(level, keys)).toEqual(keys.map((key) => server.wire.get(key.subarray(1).toString('hex'))));
     });
     expect(leader.epoch).toBe(epoch);
     const verified = await runHere(['relay', 'log', 'verify', '--store-dir', relay.folder]);

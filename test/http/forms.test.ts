@@ -91,6 +91,17 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(isReceiptSigned(relayHost.key, first)).toBe(true);
   });
 
+  test.each([
+    ['a signature each', {}],
+    ['one signature', { 'x-mail-receipts': 'tree' }],
+  ])('an answer has the shortest forms in the order of its members: %s', async (_how, headers) => {
+    const items = Array.from({ length: 20 }, (_none, at) => (at === 3 ? null : newItem()));
+    const answer = await push(JSON.stringify({ items }), { accept: BINARY_TYPE, ...headers });
+    expect(answer.body.equals(binary(jsonOf(answer)))).toBe(true);
+    const { results } = jsonOf(answer) as { results: { status: string }[] };
+    expect(results.filter(({ status }) => status === 'accepted')).toHaveLength(19);
+  });
+
   test('receipts that are signed together verify, each with its path', async () => {
     const items = [newItem(), newItem(), { ...newItem(), kind: 'none' }, newItem()];
     const headers = { accept: BINARY_TYPE, 'content-type': BINARY_TYPE, 'x-mail-receipts': 'tree' };

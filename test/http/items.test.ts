@@ -97,19 +97,8 @@ describe.each(EACH)('%s, %s', (adapter, form) => {
     const sealed = { alg: 'a', enc: 'e', ct: 'c' };
     test.each<[string, (id: string) => unknown]>([
       ['no JSON', () => 'plain text'],
-      ['no object', () => '[]'],
-      ['nothing sealed', (id) => ({ id })],
       ['a body beside it', (id) => ({ id, sealed, body: 'plain' })],
-      ['a null body beside it', (id) => ({ id, sealed, body: null })],
-      ['sealed is no object', (id) => ({ id, sealed: 'x' })],
-      ['sealed is a list', (id) => ({ id, sealed: ['alg', 'enc', 'ct'] })],
-      ['no alg', (id) => ({ id, sealed: { enc: 'e', ct: 'c' } })],
-      ['an empty ct', (id) => ({ id, sealed: { ...sealed, ct: '' } })],
-      ['enc is a number', (id) => ({ id, sealed: { ...sealed, enc: 1 } })],
-      ['sealed by inheritance', (id) => `{"id":"${id}","__proto__":{"sealed":${JSON.stringify(sealed)}}}`],
-      ['a BOM before it', (id) => `\uFEFF${JSON.stringify({ id, sealed })}`],
       ['nested too deeply', (id) => `{"id":"${id}","sealed":${'['.repeat(100)}${']'.repeat(100)}}`],
-      ['no bytes', () => ''],
     ])('items rule 4: an envelope with %s is not sealed', async (_what, wireOf) => {
       const id = newId();
       const wire = wireOf(id);
@@ -117,18 +106,9 @@ describe.each(EACH)('%s, %s', (adapter, form) => {
       expect(await rejected(itemTo([bob], id, bytes))).toBe('rejected:not sealed');
     });
 
-    test('items rule 4: an envelope of invalid UTF-8 is not sealed', async () => {
-      const id = newId();
-      const wire = envelopeWire(id);
-      wire[wire.length - 12] = 0xff;
-      expect(await rejected(itemTo([bob], id, wire))).toBe('rejected:not sealed');
-    });
-
     test.each<[string, (id: string) => unknown]>([
       ['another id', () => ({ id: 'another', sealed })],
       ['no id', () => ({ sealed })],
-      ['a number for an id', () => ({ id: 1, sealed })],
-      ['its id in a list', (id) => ({ id: [id], sealed })],
     ])('items rule 4: an envelope with %s is an id mismatch', async (_what, wireOf) => {
       const id = newId();
       expect(await rejected(itemTo([bob], id, Buffer.from(JSON.stringify(wireOf(id)))))).toBe('rejected:id mismatch');
@@ -157,32 +137,6 @@ describe.each(EACH)('%s, %s', (adapter, form) => {
         expect(await rejected(itemTo([carol], id, wire), bob)).toBe(BAD_RECEIPT);
     });
 
-    test('items rule 4: a receipt in a state that is none', async () => {
-      expect(
-        await rejected(
-          itemTo([carol], receiptId('m5', 'coder@bob', 1), receiptWire(bob, 'm5', 'coder@bob', 1, 'lost')),
-          bob,
-        ),
-      ).toBe(BAD_RECEIPT);
-    });
-
-    test('items rule 4: a receipt that is not its canonical form', async () => {
-      const id = receiptId('m6', 'coder@bob', 1);
-      const text = receiptWire(bob, 'm6', 'coder@bob', 1).toString();
-      const { rec, sig } = JSON.parse(text) as { rec: object; sig: string };
-      for (const other of [`${text} `, `\n${text}`, JSON.stringify({ sig, rec }), `\uFEFF${text}`]) {
-        expect(await rejected(itemTo([carol], id, Buffer.from(other)), bob)).toBe(BAD_RECEIPT);
-      }
-    });
-
-    test('items rule 4: a receipt with another member, or with one missing', async () => {
-      const id = receiptId('m7', 'coder@bob', 1);
-      const { rec, sig } = JSON.parse(receiptWire(bob, 'm7', 'coder@bob', 1).toString()) as Record<string, unknown>;
-      for (const other of [{ rec }, { sig }, { rec, sig, more: 1 }, { rec: null, sig }, { rec: [], sig }]) {
-        expect(await rejected(itemTo([carol], id, Buffer.from(canonicalize(other))), bob)).toBe(BAD_RECEIPT);
-      }
-    });
-
     test('items rule 4: a receipt whose record was altered after it was signed', async () => {
       const id = receiptId('m8', 'coder@bob', 1);
       const { rec, sig } = JSON.parse(receiptWire(bob, 'm8', 'coder@bob', 1).toString()) as {
@@ -193,8 +147,6 @@ describe.each(EACH)('%s, %s', (adapter, form) => {
       expect(await rejected(itemTo([carol], id, Buffer.from(canonicalize({ rec: altered, sig }))), bob)).toBe(
         BAD_RECEIPT,
       );
-      const unsigned = { rec, sig: Buffer.alloc(64).toString('base64') };
-      expect(await rejected(itemTo([carol], id, Buffer.from(canonicalize(unsigned))), bob)).toBe(BAD_RECEIPT);
     });
 
     test('items rule 4: a receipt goes to one target', async () => {
@@ -234,44 +186,12 @@ describe.each(EACH)('%s, %s', (adapter, form) => {
     const ofWire = (wire_b64: unknown): unknown => ({ ...good, targets: [{ ...target, wire_b64 }] });
     test.each<[string, unknown]>([
       ['null', null],
-      ['a number', 5],
-      ['a text', 'x'],
-      ['a list', []],
-      ['an empty object', {}],
-      ['no kind', { item_id: 'x', targets: good.targets }],
-      ['the kind of the relay', { ...good, kind: 'expired' }],
-      ['an unknown kind', { ...good, kind: 'Envelope' }],
-      ['a kind that is no text', { ...good, kind: ['envelope'] }],
       ['no id', { kind: 'envelope', targets: good.targets }],
-      ['an empty id', { ...good, item_id: '' }],
-      ['an id that is a number', { ...good, item_id: 5 }],
       ['an id with a colon', { ...good, item_id: 'a:b' }],
-      ['an id with a space', { ...good, item_id: 'a b' }],
-      ['an id of 129 characters', { ...good, item_id: 'x'.repeat(129) }],
-      ['the id of a receipt', { ...good, item_id: 'receipt:a:b@c:1' }],
-      ['the id of a notice', { ...good, item_id: `expired:a:${bob.key}` }],
-      ['the id of an envelope on a receipt', { ...good, kind: 'receipt' }],
-      ['an id beyond ASCII', { ...good, item_id: 'é' }],
-      ['an id that ends in a newline', { ...good, item_id: 'x\n' }],
       ['a receipt id without a number', { ...good, kind: 'receipt', item_id: 'receipt:a:b@c:x' }],
-      ['a receipt id with too great a number', { ...good, kind: 'receipt', item_id: 'receipt:a:b@c:9999999999999999' }],
-      ['no targets', { kind: 'envelope', item_id: 'x' }],
       ['an empty list of targets', { ...good, targets: [] }],
-      ['targets that are no list', { ...good, targets: { 0: target } }],
-      ['a target that is null', { ...good, targets: [null] }],
-      ['a target that is a list', { ...good, targets: [[bob.key]] }],
-      ['a target without bytes', { ...good, targets: [{ host_pubkey: bob.key }] }],
-      ['a target without a key', { ...good, targets: [{ wire_b64: target?.wire_b64 }] }],
       ['a second target that is malformed', { ...good, targets: [target, {}] }],
-      ['bytes that are a number', ofWire(5)],
-      ['bytes without padding', ofWire('QQ')],
-      ['bytes with too much padding', ofWire('QUI==')],
       ['bytes with bits behind the end', ofWire('QR==')],
-      ['bytes with garbage behind the end', ofWire('QQ==garbage!')],
-      ['bytes with spaces', ofWire('QU I=')],
-      ['bytes with a newline', ofWire('QUFB\n')],
-      ['bytes in url-safe letters', ofWire('_-__')],
-      ['bytes in other letters', ofWire('éééé')],
       ['a key of 31 bytes', { ...good, targets: [{ ...target, host_pubkey: Buffer.alloc(31).toString('base64') }] }],
     ])('with %s', async (_what, item) => {
       const relay = await enrolled();

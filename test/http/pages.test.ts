@@ -2,7 +2,6 @@
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { PulledItem } from '../../src/host/relay/relay-forms.ts';
-import { payloadKey } from '../../src/relay/store/keys.ts';
 import { LEVEL_FOLDER } from '../../src/relay/store/level.ts';
 import { WireThread } from '../../src/relay/store/wire-thread.ts';
 import { BINARY_TYPE } from '../../src/protocol/binary-form.ts';
@@ -15,6 +14,8 @@ import { envelopeWire, itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
 import { RawConnection, type RawResponse, rawRequest, requestBytes } from '../support/raw-http.ts';
 import { withRawLevel } from '../support/raw-level.ts';
+import { alterWire, loseWire } from '../support/stored-items.ts';
+import { found } from '../support/found.ts';
 
 /** The file of the bundle: a thread does not run TypeScript. */
 const BUNDLED = new URL('../../dist/program/wire-worker.js', import.meta.url);
@@ -126,7 +127,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     });
 
     test('a page ends before a payload that is not what was stored', async () => {
-      const { relay } = await damaged([adapter, form], 4, envelopeWire('m5', 300));
+      const { relay } = await damaged([adapter, form], 4, envelopeWire('m5', 300), 200 * KIB);
       const { epoch } = relay;
       const slices = await withThread(relay);
       const page = await relay.client(bob).pull({ epoch });
@@ -245,7 +246,7 @@ describe.each(EACH)('%s, %s', (...adapter) => {
     const { epoch } = relay;
     const [row] = await relay.queue(bob);
     await relay.stop();
-    await withRawLevel(relay.folder, (level) => level.del(payloadKey(bob.key, row?.seq ?? 0)));
+    await withRawLevel(relay.folder, (level) => loseWire(level, bob.key, row?.seq ?? 0));
     await relay.start();
     const { results } = await relay.client(alice).push([itemTo([bob], 'm1', envelopeWire('m1', 100))]);
     expect(results[0]?.status).toBe('accepted');
@@ -254,9 +255,17 @@ describe.each(EACH)('%s, %s', (...adapter) => {
     expect((await relay.client(bob).pull()).items.map(({ item_id }) => item_id)).toEqual(['m2', 'm1']);
   });
 
-  describe('a payload that was altered behind the back of the engine', () => {
+  describe.each([
+    ['a payload of a run of its own', 200 * KIB],
+    ['one of several of a run', KIB],
+  ])('%s that was altered behind the back of the engine', (_run, bytes) => {
+    const flipped = (id: string): Buffer => {
+      const wire = Buffer.from(envelopeWire(id, bytes));
+      wire.writeUInt8(wire.readUInt8(bytes - 9) ^ 1, bytes - 9);
+      return wire;
+    };
     const cases: [string, number, (id: string) => Buffer | undefined][] = [
-      ['in the middle, altered', 3, (id) => envelopeWire(id, 300)],
+      ['in the middle, one bit of it', 3, flipped],
       ['in the middle, cut short', 2, () => Buffer.from('{')],
       ['in the middle, missing', 3, () => undefined],
       ['the first', 0, (id) => envelopeWire(id, 300)],
@@ -265,7 +274,7 @@ describe.each(EACH)('%s, %s', (...adapter) => {
     test.each(cases)(
       '%s: is not served, ends the page and the epoch, and is repaired by a push',
       async (_, at, valueOf) => {
-        const { relay, id } = await damaged(adapter, at, valueOf(`m${at + 1}`));
+        const { relay, id } = await damaged(adapter, at, valueOf(`m${at + 1}`), bytes);
         const { epoch } = relay;
         const page = await relay.client(bob).pull({ epoch });
         expect(page.items.map(({ item_id }) => item_id)).toEqual(ids(1, at));
@@ -278,12 +287,12 @@ describe.each(EACH)('%s, %s', (...adapter) => {
         const rest = await relay.client(bob).pull({ epoch: relay.epoch });
         expect(rest.items.map(({ item_id }) => item_id)).toEqual([...ids(1, at), ...ids(at + 2, 6)]);
 
-        const again = await relay.client(alice).push([itemTo([bob], id, envelopeWire(id, 200 * KIB))]);
+        const again = await relay.client(alice).push([itemTo([bob], id, envelopeWire(id, bytes))]);
         expect(again.results[0]?.status).toBe('accepted');
         expect(again.epoch).toBe(relay.epoch);
         const whole = await relay.client(bob).pull({ epoch: relay.epoch });
         expect(whole.items.map(({ item_id }) => item_id)).toEqual([...ids(1, at), ...ids(at + 2, 6), id]);
-        expect(whole.items.at(-1)?.wire).toEqual(envelopeWire(id, 200 * KIB));
+        expect(whole.items.at(-1)?.wire).toEqual(envelopeWire(id, bytes));
 
         await relay.stop();
         const { events } = await relay.stored();
@@ -343,20 +352,19 @@ function pullIn(relay: HttpRelay, form: Form): Buffer {
   return hopBytes(relay.hop(bob, 'GET', ITEMS), {}, form === 'binary' ? { accept: BINARY_TYPE } : {});
 }
 
-/** Six items of 200 KiB; the one at `position` is not what was stored when the relay starts again. */
+/** Six items, of 200 KiB or less; the one at `position` is not what was stored when the relay starts again. */
 async function damaged(
   at: Adapter | readonly [Adapter, Form],
   position: number,
   value: Buffer | undefined,
+  bytes: number,
 ): Promise<{ relay: HttpRelay; id: string }> {
-  const { relay } = await queued(at, 6, 200 * KIB);
-  const row = (await relay.queue(bob))[position];
-  if (!row) throw new Error('nothing is queued there');
+  const { relay } = await queued(at, 6, bytes);
+  const row = found((await relay.queue(bob))[position], 'nothing is queued there');
   await relay.stop();
   await withRawLevel(relay.folder, async (level) => {
-    const key = payloadKey(bob.key, row.seq);
-    if (value) await level.put(key, value);
-    else await level.del(key);
+    if (value) await alterWire(level, bob.key, row.seq, value);
+    else await loseWire(level, bob.key, row.seq);
   });
   await relay.start();
   return { relay, id: row.itemId };

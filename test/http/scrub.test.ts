@@ -1,6 +1,5 @@
 /** The daily scrub of a whole relay: by its timer, and what the operator is told. */
 import { expect, test } from 'vitest';
-import { payloadKey } from '../../src/relay/store/keys.ts';
 import { FIRST_ADAPTER } from '../support/adapters.ts';
 import { enrolledRelay } from '../support/http-relay.ts';
 import { alice, bob } from '../support/hosts.ts';
@@ -8,6 +7,7 @@ import { envelopeWire, itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
 import { rawRequest, requestBytes } from '../support/raw-http.ts';
 import { withRawLevel } from '../support/raw-level.ts';
+import { alterWire } from '../support/stored-items.ts';
 
 const TEN_MINUTES_MS = 600_000;
 
@@ -16,7 +16,7 @@ test('ten minutes after the start it finds what the disk altered, says so, and a
   await relay.client(alice).push(['m1', 'm2', 'm3'].map((id) => itemTo([bob], id)));
   const [, row] = await relay.queue(bob);
   await relay.stop();
-  await withRawLevel(relay.folder, (level) => level.put(payloadKey(bob.key, row?.seq ?? 0), envelopeWire('other')));
+  await withRawLevel(relay.folder, (level) => alterWire(level, bob.key, row?.seq ?? 0, envelopeWire('other')));
   await relay.start();
   const answer = async (path: string) =>
     rawRequest(relay.relay.adminPort ?? 0, requestBytes('GET', path, { host: 'localhost' }));

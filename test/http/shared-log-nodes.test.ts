@@ -25,6 +25,7 @@ import {
   started,
 } from '../support/shared-nodes.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
+import { lookedAtLater } from '../support/deferred.ts';
 
 const NEW = LOG_FORMAT;
 const OLD = NEW - 1;
@@ -132,8 +133,7 @@ describe('a lead that another node is to have', () => {
     expect(await first.relay.handedOver).toEqual({ type: 'other-node', by: wanting });
     await first.stop();
     third.timers.pass(100);
-    const again = first.start();
-    again.catch(() => undefined);
+    void lookedAtLater(first.start());
     await follows(first);
     await passUntil(second, () => server.row?.term === 2);
     await leads;

@@ -22,7 +22,6 @@ import {
   OutcomeUnknown,
   type Tenure,
 } from '../../src/relay/shared-log/shared-log.ts';
-import { payloadKey } from '../../src/relay/store/keys.ts';
 import { LEVEL_FOLDER, levelAt } from '../../src/relay/store/level.ts';
 import { StoreRefused } from '../../src/relay/store/refused.ts';
 import { HttpRelay } from '../support/http-relay.ts';
@@ -46,6 +45,8 @@ import {
   waiting,
 } from '../support/shared-nodes.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
+import { alterWire, loseWire } from '../support/stored-items.ts';
+import { lookedAtLater } from '../support/deferred.ts';
 
 const wiresOf = (items: readonly PulledItem[]): string[] => items.map(({ wire }) => wire.toString('base64'));
 
@@ -260,8 +261,7 @@ describe('a relay whose log is shared', () => {
     let release: (() => void) | undefined;
     fail.append = () => new Promise((resolve) => (release = resolve));
     fail.renew = rejecting(new LogUnreachable('held'));
-    const push = relay.client(alice).push([itemTo([bob], 'held')]);
-    push.catch(() => undefined);
+    const push = lookedAtLater(relay.client(alice).push([itemTo([bob], 'held')]));
     await expect.poll(() => release).toBeDefined();
     relay.clock.move(LEASE_MS);
     relay.timers.pass(LEASE_MS);
@@ -306,8 +306,8 @@ describe('a relay whose log is shared', () => {
     const { epoch, items } = await relay.client(bob).pull();
     await relay.stop();
     await withRawLevel(relay.folder, async (level) => {
-      await level.del(payloadKey(bob.key, items[0]?.seq ?? 0));
-      await level.put(payloadKey(bob.key, items[1]?.seq ?? 0), Buffer.from('other bytes'));
+      await loseWire(level, bob.key, items[0]?.seq ?? 0);
+      await alterWire(level, bob.key, items[1]?.seq ?? 0, Buffer.from('other bytes'));
     });
     await relay.start();
     // What cannot be asked is not called lost.
@@ -332,7 +332,7 @@ describe('a relay whose log is shared', () => {
     await relay.client(alice).push([itemTo([bob], 'lost')]);
     const { epoch, items } = await relay.client(bob).pull();
     await relay.stop();
-    await withRawLevel(relay.folder, (level) => level.del(payloadKey(bob.key, items[0]?.seq ?? 0)));
+    await withRawLevel(relay.folder, (level) => loseWire(level, bob.key, items[0]?.seq ?? 0));
     server.wire.clear();
     await relay.start();
     expect((await relay.client(bob).pull()).items).toEqual([]);
@@ -439,8 +439,7 @@ describe('Versioning 5: an older copy of a log', () => {
     // Each follows to the end of the log and is stopped; then all that the notes are not in goes back.
     const run = async (relay: HttpRelay, noted: number): Promise<void> => {
       const stopped = new AbortController();
-      const starting = relay.start({ stopFollowing: stopped.signal });
-      starting.catch(() => undefined);
+      const starting = lookedAtLater(relay.start({ stopFollowing: stopped.signal }));
       relay.logged.length = 0;
       await follows(relay);
       await passUntil(relay, () => server.nodes.size === noted);
@@ -539,8 +538,7 @@ describe('a leader whose clock jumps', () => {
       why: expect.stringContaining('its clock differs'),
     });
     await first.stop();
-    const again = first.start();
-    again.catch(() => undefined);
+    void lookedAtLater(first.start());
     await expect.poll(() => first.errors.map(({ message }) => message).join()).toContain('does not take the lead');
     await passUntil(second, () => server.row?.term === 2);
     await leads;
@@ -660,8 +658,7 @@ describe('a log that went back', () => {
     await second.client(alice).push([itemTo([bob], 'two')]);
     for (const isTold of [true, false]) {
       const stopped = new AbortController();
-      const starting = first.start({ stopFollowing: stopped.signal });
-      starting.catch(() => undefined);
+      const starting = lookedAtLater(first.start({ stopFollowing: stopped.signal }));
       first.logged.length = 0;
       await follows(first);
       expect(server.row?.doubt?.startsWith('a node had seen batch') ?? false).toBe(isTold);
@@ -711,8 +708,7 @@ describe('a node that takes the lead', () => {
     const { log, fail } = faulty(server.client());
     fail.append = rejecting(new LogRefused('the process ends'));
     const second = await node(server, sharing(log));
-    const failing = second.start();
-    failing.catch(() => undefined);
+    const failing = lookedAtLater(second.start());
     await expect(failing).rejects.toThrow('the process ends');
     expect(server.row?.ledOn).toBe(server.server);
     const third = await node(server);
@@ -806,8 +802,7 @@ describe('a stop', () => {
   test('waits for a batch that the log neither takes nor refuses, but not for ever', async () => {
     const { relay, fail } = await failingAtNew(alice, bob);
     fail.append = waiting(fail, new OutcomeUnknown('the log was closed'));
-    const pushed = relay.client(alice).push([itemTo([bob], 'waits')]);
-    pushed.catch(() => undefined);
+    void lookedAtLater(relay.client(alice).push([itemTo([bob], 'waits')]));
     await expect.poll(() => fail.close).toBeDefined();
     let isStopped = false;
     void relay.relay.stop().then(() => (isStopped = true));
@@ -823,8 +818,7 @@ describe('a stop', () => {
       fail[call] = waiting(fail, new LogUnreachable('the log was closed'));
       const stopped = new AbortController();
       const relay = await node(server, { ...sharing(log), stopFollowing: stopped.signal });
-      const starting = relay.start();
-      starting.catch(() => undefined);
+      const starting = lookedAtLater(relay.start());
       await expect.poll(() => fail.close).toBeDefined();
       stopped.abort();
       await expect(starting).rejects.toThrow(StoppedFollowing);
@@ -916,12 +910,10 @@ describe('a node that must not lead or serve', () => {
     await first.stop();
     const late = await node(server);
     late.clock.wallMs += 61_000;
-    const starting = late.start();
-    starting.catch(() => undefined);
+    const starting = lookedAtLater(late.start());
     await expect.poll(() => late.errors.map(({ message }) => message).join()).toContain('its clock differs by 61 s');
     const other = await node(server, { limits: { max_queue_items: 5 } });
-    const following = other.start();
-    following.catch(() => undefined);
+    void lookedAtLater(other.start());
     await expect.poll(() => other.errors.map(({ message }) => message).join()).toContain('other settings than');
     expect(other.errors.map(({ message }) => message).join()).toContain('(limits)');
     expect(server.row?.term).toBe(1);

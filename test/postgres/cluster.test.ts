@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { chmodSync, readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
+import { blocksOf, commandsOf, docPage } from '../support/doc-pages.ts';
 import { isGone } from '../support/process-tree.ts';
 import { POSTGRES, neededProgram } from '../support/programs.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
@@ -14,12 +15,15 @@ import { IS_THOROUGH } from '../support/thorough.ts';
 const TIMEOUT_MS = 300_000;
 
 const CLUSTER = fileURLToPath(new URL('../../scripts/cluster.ts', import.meta.url));
+/** That of the page, and what else may happen. */
+const SHOWN = blocksOf(docPage('docs/cluster.md'))
+  .flatMap(commandsOf)
+  .flatMap(({ text }) => /^npm run cluster -- --script '(.*)'$/.exec(text)?.[1] ?? []);
 const SCRIPT = [
-  'accepted 5; kill leader; accepted 5; start all',
+  ...SHOWN,
   'kill proxy; start proxy; accepted 5',
   'cut; wait 1; join; accepted 5',
   'pause leader; accepted 5; continue all; accepted 5',
-  'kill primary; promote; rebuild; accepted 5',
   'stop primary; start all; accepted 5',
 ].join('; ');
 
@@ -27,6 +31,7 @@ const SCRIPT = [
 test.runIf(IS_THOROUGH)(
   'a script that ends everything once loses nothing and leaves nothing',
   async (context) => {
+    expect(SHOWN).toHaveLength(1);
     const postgres = neededProgram(context, POSTGRES);
     const folder = await temporaryFolder();
     // PostgreSQL runs as another user where this is root's.

@@ -14,6 +14,7 @@ import { type PostgresServer, type Servers, startPostgres } from '../support/pos
 import { NEEDS, POSTGRES, findProgram, neededProgram } from '../support/programs.ts';
 import { disposableFolder, temporaryFolder } from '../support/temporary-folder.ts';
 import { IS_THOROUGH } from '../support/thorough.ts';
+import { found } from '../support/found.ts';
 
 const TIMEOUT_MS = 300_000;
 const WRONG = 'not-the-secret';
@@ -46,8 +47,7 @@ beforeEach(async (context) => {
 });
 
 function primary(): PostgresServer {
-  if (!servers) throw new Error('PostgreSQL was not started');
-  return servers.primary;
+  return found(servers, 'PostgreSQL was not started').primary;
 }
 
 /** A stopped relay with mail, and an empty database for its log. */

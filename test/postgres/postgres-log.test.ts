@@ -29,13 +29,14 @@ import { temporaryFolder } from '../support/temporary-folder.ts';
 import { POSTGRES, findProgram, neededProgram } from '../support/programs.ts';
 import { keepsWhatADurableLogPromises, sharedForm } from '../support/durable-log-conformance.ts';
 import { batchOf, keepsWhatASharedLogPromises } from '../support/shared-log-conformance.ts';
+import { lookedAtLater } from '../support/deferred.ts';
+import { found } from '../support/found.ts';
 
 let servers: Servers | undefined;
 let database = '';
 
 function primary(): PostgresServer {
-  if (!servers) throw new Error('PostgreSQL was not started');
-  return servers.primary;
+  return found(servers, 'PostgreSQL was not started').primary;
 }
 
 function client(
@@ -159,8 +160,7 @@ describe('a shared log in PostgreSQL', () => {
     const before = await leading(log);
     await log.append(before, batchOf(1, 1, ['a']), 0);
     link.hold('requests');
-    const late = log.append(before, batchOf(2, 2, ['late']), 1);
-    late.catch(() => undefined);
+    const late = lookedAtLater(log.append(before, batchOf(2, 2, ['late']), 1));
     await expect.poll(() => link.keptBytes).toBeGreaterThan(0);
     const other = client();
     const after = await leading(other, 'two');
@@ -182,8 +182,7 @@ describe('a shared log in PostgreSQL', () => {
     await inTime(() => log.append(tenure, batchOf(1, 1, ['a']), 0));
     await inTime(() => log.open());
     link.hold('requests');
-    const appended = log.append(tenure, batchOf(2, 2, ['b']), 1);
-    appended.catch(() => undefined);
+    const appended = lookedAtLater(log.append(tenure, batchOf(2, 2, ['b']), 1));
     await expect(log.open()).rejects.toThrow('no answer came in time');
     other.mend();
     // By another way now. A batch that is on its way may still come.
@@ -411,8 +410,10 @@ test('the password file is read anew with each connection', async () => {
   const file = join(await temporaryFolder(), 'password');
   await writeFile(file, 'first\n');
   const url = primary().url(database).replace('postgres@', `${role}@`);
-  const shared = await sharedLogOf(commandContext(), { log: url, logPasswordFile: file, durability: 'single' });
-  if (!shared) throw new Error('no log was named');
+  const shared = found(
+    await sharedLogOf(commandContext(), { log: url, logPasswordFile: file, durability: 'single' }),
+    'no log was named',
+  );
   onTestFinished(() => shared.log.close());
   await leading(client());
   await shared.log.open();
@@ -544,8 +545,7 @@ describe('with a synchronous standby', () => {
     await log.append(tenure, batchOf(1, 1, ['a']), 0);
     await standby.receive(false);
     onTestFinished(() => standby.receive(true));
-    const appended = log.append(tenure, batchOf(2, 2, ['b']), 1);
-    appended.catch(() => undefined);
+    const appended = lookedAtLater(log.append(tenure, batchOf(2, 2, ['b']), 1));
     await expect.poll(waitingInSync).toHaveLength(1);
     const [pid = 0] = await waitingInSync();
     return { appended, pid };
@@ -625,8 +625,7 @@ describe('with a synchronous standby', () => {
     if (!state) throw new Error('the log has begun');
     await standby.receive(false);
     onTestFinished(() => standby.receive(true));
-    const led = log.lead(state, { holder: 'one', settings: Buffer.from('{}') });
-    led.catch(() => undefined);
+    const led = lookedAtLater(log.lead(state, { holder: 'one', settings: Buffer.from('{}') }));
     await expect.poll(waitingInSync).toHaveLength(1);
     return { log, led };
   }

@@ -13,6 +13,7 @@ import { POSTGRES, findProgram, neededProgram } from '../support/programs.ts';
 import { RelayNode, leaderOf, supervise } from '../support/relay-nodes.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { atTestEnd } from '../support/test-end.ts';
+import { found } from '../support/found.ts';
 
 let servers: Servers | undefined;
 
@@ -26,8 +27,7 @@ afterAll(() => servers?.end());
 beforeEach((context) => void neededProgram(context, POSTGRES));
 
 function primary(): PostgresServer {
-  if (!servers) throw new Error('PostgreSQL was not started');
-  return servers.primary;
+  return found(servers, 'PostgreSQL was not started').primary;
 }
 
 function client({ url }: RelayNode, host: TestHost): RelayClient {

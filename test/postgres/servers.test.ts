@@ -4,11 +4,12 @@ import { existsSync } from 'node:fs';
 import { Socket, connect, createServer } from 'node:net';
 import { Client } from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest';
-import { steadyPort } from '../support/free-port.ts';
+import { freePort } from '../support/free-port.ts';
 import type { PostgresLink } from '../support/postgres-link.ts';
 import { type PostgresServer, type Servers, startPostgres, unprivileged } from '../support/postgres.ts';
 import { isGone } from '../support/process-tree.ts';
 import { POSTGRES, findProgram, neededProgram } from '../support/programs.ts';
+import { lookedAtLater } from '../support/deferred.ts';
 
 interface Pair extends Servers {
   standby: PostgresServer;
@@ -33,7 +34,7 @@ beforeAll(async () => {
   await once(other, 'listening');
   const { port: takenPort } = other.address() as { port: number };
   const ports = [takenPort];
-  const newPort = async (): Promise<number> => ports.shift() ?? steadyPort();
+  const newPort = async (): Promise<number> => ports.shift() ?? freePort();
   const servers = await startPostgres(program, { newPort, settings: { work_mem: "'1MB'" } });
   other.close();
   try {
@@ -70,8 +71,7 @@ async function words(server: PostgresServer): Promise<unknown[]> {
 }
 
 function say(client: Client, word: string): Promise<unknown> {
-  const saying = client.query({ name: 'say', text: 'INSERT INTO said VALUES ($1)', values: [word] });
-  saying.catch(() => undefined);
+  const saying = lookedAtLater(client.query({ name: 'say', text: 'INSERT INTO said VALUES ($1)', values: [word] }));
   return saying;
 }
 
@@ -186,8 +186,7 @@ test('a standby that is promoted has what was committed; the killed primary star
   const client = await connected(primary.port);
   await say(client, 'kept');
   // What is busy does not see that its postmaster is gone.
-  const busy = client.query('DO $$ BEGIN LOOP PERFORM 1; END LOOP; END $$');
-  busy.catch(() => undefined);
+  const busy = lookedAtLater(client.query('DO $$ BEGIN LOOP PERFORM 1; END LOOP; END $$'));
   const isBusy = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'DO %'";
   await expect.poll(() => primary.query(isBusy)).toHaveLength(1);
   await primary.kill();
@@ -216,8 +215,7 @@ test('a postmaster that is killed alone takes with it what it had started, and s
   const { standby } = pair();
   const client = await connected(standby.port);
   const pids = (await standby.query('SELECT pid FROM pg_stat_activity')).map(({ pid }) => Number(pid));
-  const asleep = client.query('SELECT pg_sleep(600)');
-  asleep.catch(() => undefined);
+  const asleep = lookedAtLater(client.query('SELECT pg_sleep(600)'));
   await standby.kill('postmaster');
   await expect(asleep).rejects.toThrow('terminat');
   expect(pids.filter((pid) => !isGone(pid))).toEqual([]);

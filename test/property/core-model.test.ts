@@ -29,7 +29,6 @@ function said(command: AskedCommand, relay: MemoryRelay, model: NaiveModel): [un
     case 'PushItem': {
       if (!model.isLive(command.senderPubkey)) return undefined;
       const outcome = take();
-      model.nextBatch();
       const { verdict, seqs } = model.push(command);
       const told = outcome.type === 'ItemStored' ? outcome.targets.map(({ seq }) => seq) : [];
       const isTold = told.length === seqs.length && told.every((seq, at) => seqs[at]?.includes(seq));

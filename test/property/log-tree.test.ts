@@ -16,15 +16,14 @@ import { anyPassingMs, lookedAtClock } from '../support/machine-speed.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
 import { TestRelay } from '../support/test-relay.ts';
 import { share } from '../support/thorough.ts';
+import { found } from '../support/found.ts';
 
 const FIRST_STEPS = [0, 1, 2].map(
   (host): Step => ({ type: 'enrol', host, name: 2, account: null, isAdmitted: true, validForMs: null, invite: 0 }),
 );
 
 function signedNow({ engine }: TestRelay, epoch?: string): Checkpoint {
-  const checkpoint = openCheckpoint(engine.log.checkpoint(epoch) ?? '', relayHost.key);
-  if (!checkpoint) throw new Error('the checkpoint does not verify');
-  return checkpoint;
+  return found(openCheckpoint(engine.log.checkpoint(epoch) ?? '', relayHost.key), 'the checkpoint does not verify');
 }
 
 /** Says whether the tree of the epoch, as it is now, continues what was signed of it. */

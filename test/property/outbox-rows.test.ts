@@ -1,7 +1,8 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type OutboxEvent, RETRY_TIMING } from '../../src/host/core/outbox-event.ts';
-import { GIVE_UP_MS, stepOutbox } from '../../src/host/core/outbox.ts';
+import { stepOutbox } from '../../src/host/core/outbox.ts';
+import { GIVE_UP_MS } from '../../src/host/core/outbox-times.ts';
 import type { OutboxRow } from '../../src/host/core/rows.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
 import { epochNumbered } from '../support/epochs.ts';
@@ -52,6 +53,18 @@ const event: fc.Arbitrary<OutboxEvent> = fc.oneof(
     state: fc.constantFrom('delivered' as const, 'acked' as const),
   }),
   fc.record({ type: fc.constant('new-epoch' as const), relayPubkey, epoch }),
+  fc.record({
+    type: fc.constant('relay-proven' as const),
+    relayPubkey,
+    epoch,
+    proven: fc.record({ epoch, size: fc.nat() }),
+  }),
+  fc.record({
+    type: fc.constant('relay-denied' as const),
+    relayPubkey,
+    epoch,
+    denied: fc.record({ times: fc.nat(), atMs: fc.nat() }),
+  }),
 );
 const moment: fc.Arbitrary<Moment> = fc.record({
   afterMs: fc.oneof(fc.integer({ min: 0, max: 60_000 }), fc.integer({ min: 0, max: 5 * DAY_MS })),

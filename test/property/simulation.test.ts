@@ -8,11 +8,13 @@
  */
 import { hash } from 'node:crypto';
 import { expect, onTestFinished, test, vi } from 'vitest';
+import { LogProofs } from '../../src/relay/engine/log-proofs.ts';
 import { EmbeddedLog } from '../../src/relay/store/durable-log.ts';
+import { Lookout } from '../support/simulation/lookout.ts';
 import { scheduleOf, shrunk } from '../support/simulation/schedule.ts';
 import type { Plant } from '../support/simulation/simulated-relay.ts';
 import { type RunOptions, type RunResult, simulate } from '../support/simulation/simulated-world.ts';
-import { tried } from '../support/thorough.ts';
+import { IS_THOROUGH, tried } from '../support/thorough.ts';
 
 const { POSTE_TORTURE_RUNS: RUNS, POSTE_TORTURE_SEED: SEED, POSTE_TORTURE_STEPS: STEPS } = process.env;
 const FIRST_SEED = Number(SEED ?? 1);
@@ -26,6 +28,15 @@ const SHOWN_LINES = 60;
 
 function run(seed: number, options: RunOptions = {}): Promise<RunResult> {
   return simulate(seed, scheduleOf(seed), options);
+}
+
+const played = new Map<number, Promise<RunResult>>();
+
+/** As it ran when it was asked for first. */
+function historyOf(seed: number): Promise<RunResult> {
+  const history = played.get(seed) ?? run(seed);
+  played.set(seed, history);
+  return history;
 }
 
 /** The kind of a fault, without what tells one from another of its kind. */
@@ -62,26 +73,46 @@ test('what a relay accepts is neither lost nor doubled, whatever happens to its 
 }, async () => {
   const steps = STEPS === undefined ? {} : { steps: STEPS.split(',').filter(Boolean).map(Number) };
   const failed: string[] = [];
-  let [events, accepted, crashes, digests] = [0, 0, 0, ''];
+  let [events, accepted, crashes, knowing, digests] = [0, 0, 0, 0, ''];
   for (let seed = FIRST_SEED; seed < FIRST_SEED + COUNT; seed++) {
-    const result = await run(seed, steps);
+    const result = await (STEPS === undefined ? historyOf(seed) : run(seed, steps));
     events += result.events;
     accepted += result.accepted;
     crashes += result.crashes;
+    knowing += result.knowing;
     digests += result.digest;
     if (result.faults.length > 0) failed.push(await reportOf(seed, result, steps));
   }
   const digest = hash('sha256', digests).slice(0, 16);
-  const counts = [`${events} events`, `${accepted} items accepted`, `${crashes} crashes`].join(', ');
+  const known = `${knowing} hosts know of the fork`;
+  const counts = [`${events} events`, `${accepted} items accepted`, `${crashes} crashes`, known].join(', ');
   tried(`${COUNT} seeds from ${FIRST_SEED} on: ${counts}; hash of all histories ${digest}`);
   expect(failed.join('\n')).toBe('');
 });
 
 test('a seed gives the same history again, to the byte, and another seed another one', async () => {
-  const [one, again, other] = [await run(5), await run(5), await run(6)];
+  const [one, again, other] = [await historyOf(5), await run(5), await historyOf(6)];
   expect(one.digest).toBe(again.digest);
   expect(one.digest).not.toBe(other.digest);
   expect(one.events).toBeGreaterThan(500);
+});
+
+test('a fork is known to all that spoke with the other half, and to nobody where hosts are silent', async () => {
+  expect((await historyOf(5)).knowing).toBeGreaterThan(1);
+  const silent = vi.spyOn(Lookout.prototype, 'hears').mockImplementation(() => undefined);
+  onTestFinished(() => silent.mockRestore());
+  const { knowing, faults } = await run(5);
+  expect(knowing).toBe(0);
+  expect(faults[0]).toMatch(/was shown another log, and does not know it/);
+});
+
+test.runIf(IS_THOROUGH)('words against a relay that has not forked yet are found', async () => {
+  const refused = vi.spyOn(LogProofs.prototype, 'growth').mockReturnValue('bad sizes');
+  onTestFinished(() => refused.mockRestore());
+  const said: string[] = [];
+  for (let seed = 1; seed <= 20 && !said.some((one) => one.includes('of an honest relay: unproven')); seed++)
+    said.push(...(await run(seed)).faults);
+  expect(said.at(-1)).toContain('a host says of an honest relay: unproven');
 });
 
 // What an oracle that finds nothing is worth: relays with one fault each.

@@ -6,8 +6,7 @@ import { NOON_MS } from '../support/test-clock.ts';
 import { type TestRelay, type TestRelayOptions, openTestRelay } from '../support/test-relay.ts';
 
 async function relayWith(options: TestRelayOptions, ...hosts: readonly TestHost[]): Promise<TestRelay> {
-  const relay = await openTestRelay(options);
-  await relay.enrolAll(...hosts);
+  const relay = await openTestRelay({ ...options, hosts });
   return relay;
 }
 

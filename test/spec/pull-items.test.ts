@@ -7,8 +7,7 @@ import { type TestRelay, openTestRelay } from '../support/test-relay.ts';
 
 /** Items of these sizes wait for bob, with the sequence numbers from NOON_MS on. */
 async function relayWith(sizes: readonly number[], limits = {}): Promise<TestRelay> {
-  const relay = await openTestRelay({ limits });
-  await relay.enrolAll(bob);
+  const relay = await openTestRelay({ limits, hosts: [bob] });
   await relay.push(...sizes.map((size, at) => pushOf(alice, `m${at}`, [[bob, Buffer.alloc(size)]])));
   return relay;
 }

@@ -35,8 +35,7 @@ describe('items rule 3: every target is validated before anything is written', (
   ] as const)(
     'items rule 3: one target that is %s rejects the whole item and nothing is stored',
     async (_what, limits, bad, verdict) => {
-      const relay = await openTestRelay({ limits });
-      await relay.enrolAll(bob, carol);
+      const relay = await openTestRelay({ limits, hosts: [bob, carol] });
       await relay.pushOne(pushOf(alice, 'full', [[carol, 'x']]));
       const before = await written(relay);
       expect((await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x'], bad]))).verdict).toBe(verdict);
@@ -103,8 +102,7 @@ test('items rule 5: same sender, item and target, other bytes: rejected:conflict
 
 test('items rule 6: a success is answered only after the transaction has committed', async () => {
   const relay = await enrolledTestRelay(bob);
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const gate = AppendGate.closed(relay.store);
   const accepted = relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   await gate.arrived(1);
   const duplicate = relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
@@ -115,8 +113,7 @@ test('items rule 6: a success is answered only after the transaction has committ
 });
 
 test('items rule 7: a quota failure rejects the whole item, and a later retry of its bytes is accepted', async () => {
-  const relay = await openTestRelay({ limits: { max_queue_items: 1 } });
-  await relay.enrolAll(bob, carol);
+  const relay = await openTestRelay({ limits: { max_queue_items: 1 }, hosts: [bob, carol] });
   await relay.pushOne(pushOf(alice, 'full', [[bob, 'x']]));
   const item = pushOf(alice, 'm1', [
     [carol, 'c'],

@@ -205,8 +205,7 @@ describe('rotate rule 3', () => {
   });
 
   test('rotate rule 3: the merged queue may pass the quota; nothing is dropped, nothing more is taken', async () => {
-    const relay = await openTestRelay({ limits: { max_queue_items: 2 } });
-    await relay.enrolAll(alice, bob, carol);
+    const relay = await openTestRelay({ limits: { max_queue_items: 2 }, hosts: [alice, bob, carol] });
     for (const target of [bob, carol])
       for (const id of ['m1', 'm2']) await relay.pushOne(pushOf(alice, id + target.name, [[target, id]]));
     expect(await relay.rotate(rotateOf(bob, carol))).toMatchObject({ movedItems: 2 });

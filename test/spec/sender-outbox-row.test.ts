@@ -2,14 +2,12 @@ import { describe, expect, test } from 'vitest';
 import { RETRY_TIMING, type OutboxClock, type OutboxEvent, alertText } from '../../src/host/core/outbox-event.ts';
 import {
   ASK_AGAIN_MS,
-  GIVE_UP_MS,
   LAN_CONFIRM_MS,
-  LAN_DOUBT_MS,
   QUARANTINE_ALERT_MS,
   UNDELIVERED_ALERT_MS,
   backoffMs,
-  isExpiryInTime,
 } from '../../src/host/core/outbox.ts';
+import { GIVE_UP_MS, LAN_DOUBT_MS, isExpiryInTime } from '../../src/host/core/outbox-times.ts';
 import { mayPush } from '../../src/host/core/transport-choice.ts';
 import { type Address, OUTBOX_STATES, type OutboxState } from '../../src/host/core/rows.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
@@ -27,6 +25,10 @@ const passed: OutboxEvent = { type: 'time-passed' };
 const epoch2: OutboxEvent = { type: 'new-epoch', relayPubkey: relay.key, epoch: epochNumbered(2) };
 const ready: OutboxEvent = { type: 'relay-ready', relayPubkey: relay.key, epoch: epochNumbered(1) };
 const rewound: OutboxEvent = { type: 'relay-rewound', relayPubkey: relay.key };
+const proven = { epoch: epochNumbered(1), size: 12 };
+const shown: OutboxEvent = { type: 'relay-proven', relayPubkey: relay.key, epoch: epochNumbered(1), proven };
+const denied = { times: 1, atMs: NOON_MS + 5 };
+const denial: OutboxEvent = { type: 'relay-denied', relayPubkey: relay.key, epoch: epochNumbered(1), denied };
 const setBack = (nowMs: number): OutboxClock => ({
   nowMs: nowMs - 3_650 * DAY_MS,
   momentMs: (datedMs) => datedMs - 3_650 * DAY_MS,
@@ -514,6 +516,36 @@ describe('sender outbox row: what is learned of the relay', () => {
     expect(givenRow({ state: 'done', nextAtMs: null }).when(rewound).row).toMatchObject({ nextAtMs: null });
   });
 
+  test('what the relay took and does not show in its log is given to it again, and is denied until it is shown', () => {
+    const row = outboxRow(relayAccepted({ relayAttempts: 2 }));
+    const step = givenRow(row).when(denial, { nowMs: NOON_MS + 5 });
+    const mayBeLost = { ...row.acceptance!, mayBeLost: true };
+    expect(step).toEqual({
+      row: { ...row, acceptance: mayBeLost, denied, relayAttempts: 0, nextAtMs: NOON_MS + 5 },
+      effects: [],
+    });
+    const again = { type: 'relay-accepted', acceptance: acceptance(NOON_MS + 9), isVerified: true } as const;
+    const taken = givenRow(step.row!).when(again);
+    expect(taken.row).toMatchObject({ acceptance: acceptance(NOON_MS + 9), denied, nextAtMs: DEADLINE_MS });
+    expect(givenRow(taken.row!).when(shown).row).toEqual({ ...taken.row, denied: undefined, proven });
+  });
+
+  test('a proof or a denial of one acceptance says nothing of one in another epoch, or by another relay', () => {
+    const row = outboxRow(relayAccepted({ proven }));
+    const next = {
+      type: 'relay-accepted',
+      acceptance: acceptance(NOON_MS, epochNumbered(2)),
+      isVerified: true,
+    } as const;
+    const anew = givenRow(row).when(next).row!;
+    expect(anew).not.toHaveProperty('proven');
+    for (const event of [shown, denial]) {
+      expect(givenRow(anew).when(event)).toEqual({ row: anew, effects: [] });
+      expect(givenRow(row).when({ ...event, relayPubkey: carol.key }).row).toEqual(row);
+      expect(givenRow({}).when(event).row).toMatchObject({ acceptance: null, nextAtMs: NOON_MS });
+    }
+  });
+
   test('a relay that takes mail for the peer now makes what waits due, and what another epoch took', () => {
     const waiting = { relayAttempts: 3, nextAtMs: NOON_MS + 60_000 };
     expect(givenRow(waiting).when(ready).row).toMatchObject({ relayAttempts: 0, nextAtMs: NOON_MS });
@@ -618,6 +650,8 @@ describe('what is over stays as it is', () => {
   test.each<[string, OutboxEvent]>([
     ['a notice that it expired', { type: 'expired', relayPubkey: relay.key, expiredAtMs: NOON_MS + 1 }],
     ['a relay that went back in time', rewound],
+    ['a proof', shown],
+    ['a relay that does not show it', denial],
     ['a relay that takes mail again', { ...ready, epoch: epochNumbered(2) }],
     ['a new epoch', epoch2],
     ['an answer of v1', { type: 'relay-stored' }],

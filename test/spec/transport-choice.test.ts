@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { LAN_DOUBT_MS } from '../../src/host/core/outbox.ts';
+import { LAN_DOUBT_MS } from '../../src/host/core/outbox-times.ts';
 import { type RelayFacts, chooseTransport, mayNeedRelay } from '../../src/host/core/transport-choice.ts';
 import type { OutboxRow } from '../../src/host/core/rows.ts';
 import { epochNumbered } from '../support/epochs.ts';
@@ -13,6 +13,7 @@ const RELAY: RelayFacts = {
   retentionMs: RETENTION_MS,
   isTargetEnrolled: true,
   carriesReceipts: true,
+  hasTwoHistories: false,
 };
 const REACHABLE = { address: '10.0.0.2:8789', lanFailures: 0, unpairedAtMs: null };
 
@@ -94,6 +95,16 @@ test('transport choice: what the peer took over the LAN goes to the relay too wh
   expect(chosen({ ...taken, relayAttempts: 1, lanAttempts: 1 })).toBe('relay');
   expect(chosen({ ...taken, nextAtMs: NOON_MS + 1 })).toBe('wait');
   expect(mayNeedRelay(outboxRow(taken), REACHABLE)).toBe(true);
+});
+
+test('transport choice: while the relay has two histories, each row tries the LAN first, if it can', () => {
+  const doubted = { ...RELAY, hasTwoHistories: true };
+  const unreached = { lanFailures: 2 };
+  expect(chosen({}, unreached)).toBe('relay');
+  expect(chosen({}, unreached, doubted)).toBe('lan');
+  expect(chosen({ lanAttempts: 1 }, unreached, doubted)).toBe('lan');
+  expect(chosen({ lanAttempts: 2 }, unreached, doubted)).toBe('relay');
+  expect(chosen({}, { address: null }, doubted)).toBe('relay');
 });
 
 test('transport choice: a delivery receipt does not go to a relay that speaks only v1', () => {

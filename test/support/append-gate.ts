@@ -24,6 +24,13 @@ export class AppendGate {
     };
   }
 
+  /** A gate at which batches wait. */
+  static closed(store: RelayStore): AppendGate {
+    const gate = new AppendGate(store);
+    gate.close();
+    return gate;
+  }
+
   /** From now on batches wait at the gate. */
   close(): void {
     this.#isOpen = false;

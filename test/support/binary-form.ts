@@ -5,6 +5,7 @@ import { decodeBase64 } from '../../src/protocol/encodings.ts';
 import { REQUEST_JSON_BOUNDS } from '../../src/protocol/json.ts';
 import { type Packable, fourBytes, packedBytes } from '../../src/protocol/message-pack.ts';
 import { readPlainly } from './plain-message-pack.ts';
+import { found } from './found.ts';
 
 export const FORMS = ['json', 'binary'] as const;
 export type Form = (typeof FORMS)[number];
@@ -42,9 +43,7 @@ export function valueOf(bytes: Buffer, isPage: boolean): unknown {
 }
 
 function readWhole(bytes: Buffer): unknown {
-  const value = readPlainly(bytes, REQUEST_JSON_BOUNDS);
-  if (value === undefined) throw new Error('it is no MessagePack of the protocol');
-  return value;
+  return found(readPlainly(bytes, REQUEST_JSON_BOUNDS), 'it is no MessagePack of the protocol');
 }
 
 /** The document that an answer is in JSON, whichever form it came in. */

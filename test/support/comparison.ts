@@ -239,9 +239,6 @@ export class Comparison {
   readonly #relay: TestRelay;
   readonly #model: NaiveModel;
   readonly #rotations: { from: TestHost; to: TestHost }[] = [];
-  /** In which batch each accepted item was committed, in order. */
-  readonly #acceptedIn: number[] = [];
-  #batches = 0;
   #heartbeatAtMs: number;
   #epoch: string;
 
@@ -251,10 +248,6 @@ export class Comparison {
     this.#model = new NaiveModel(relay.settings, relayHost.signer);
     this.#heartbeatAtMs = relay.clock.nowMs;
     this.#epoch = relay.engine.epoch;
-    relay.committed = ({ entries }) => {
-      this.#batches++;
-      for (const { event } of entries) if (event.type === 'ItemAccepted') this.#acceptedIn.push(this.#batches);
-    };
   }
 
   async take(one: Step): Promise<Sayings> {
@@ -397,16 +390,11 @@ export class Comparison {
       return pushOf(hostOf(sender), `m${id}`, to, { wireVerdict: verdict, isKnownById: isV1, nowMs });
     });
     const outcomes = await this.#relay.push(...commands);
-    const batches = this.#acceptedIn.splice(0);
     const seen = outcomes.map(outcomeOf);
     // A revoked sender gets no answer, and nothing of its request is looked at from there on.
     const revoked = commands.findIndex(({ senderPubkey }) => this.#model.enrolments.get(senderPubkey)?.isRevoked);
-    let accepted = 0;
     const expected = commands.slice(0, revoked < 0 ? undefined : revoked).map((command, at) => {
-      // Others may have had their turn in the middle of the request: then its items came in several batches.
-      if (batches[accepted] !== batches[accepted - 1]) this.#model.nextBatch();
       const { verdict, seqs } = this.#model.push(command);
-      if (verdict === 'accepted') accepted++;
       // Two keys of one host may have had the item each: either seq is an original one.
       const answered = seen[at]?.seqs ?? [];
       return { verdict, seqs: seqs.map((of, place) => (of.includes(answered[place]!) ? answered[place] : of)) };

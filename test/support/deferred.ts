@@ -12,6 +12,12 @@ export function deferred(): Deferred {
   return { promise, resolve: () => resolve() };
 }
 
+/** The same promise, whose rejection the test looks at later, or never. */
+export function lookedAtLater<T>(work: Promise<T>): Promise<T> {
+  work.catch(ignore);
+  return work;
+}
+
 function ignore(): void {
-  // Replaced before anybody can call it.
+  // Nothing is to be done.
 }

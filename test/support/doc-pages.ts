@@ -131,6 +131,53 @@ const CALL = new RegExp(
     String.raw`(?:poste(?: poste)?|as_relay) (?<words>[a-z-].*)$`,
 );
 
+/** A fenced block of code. */
+export interface Block extends Place {
+  language: string;
+  /** The name of its file, behind the language. */
+  title: string | undefined;
+  /** The heading above it. */
+  heading: string;
+  text: string;
+}
+
+export function blocksOf({ path, text, prose }: DocPage): Block[] {
+  const lines = prose.split('\n');
+  const found = text.matchAll(/^```(?<language>\w*)(?: title=(?<title>\S+))?.*\n(?<body>[^]*?)^```$/gm);
+  return Array.from(found, ({ groups, index }) => {
+    const line = lineAt(text, index);
+    const above = lines.slice(0, line).findLast((one) => one.startsWith('#')) ?? '';
+    return {
+      page: path,
+      line,
+      language: groups?.['language'] ?? '',
+      title: groups?.['title'],
+      heading: plain(above.replace(/^#+ /, '')),
+      text: groups?.['body'] ?? '',
+    };
+  });
+}
+
+/** What somebody types into a shell, and what it prints. */
+export interface Typed {
+  /** The machine whose prompt it stands behind; empty where the page has only one. */
+  machine: string;
+  text: string;
+  printed: string;
+}
+
+/** The commands of a block: behind a prompt, with lines that a backslash joins; or all of a block in `sh`. */
+export function commandsOf({ language, text }: Block): Typed[] {
+  if (language === 'sh') return [{ machine: '', text: text.trimEnd(), printed: '' }];
+  const commands = text.matchAll(
+    /^ {0,2}(?<machine>[a-z]*)\$ (?<typed>(?:.*\\\n)*.*)\n(?<printed>(?:(?! {0,2}[a-z]*\$ ).*\n)*)/gm,
+  );
+  return Array.from(commands, ({ groups }) => {
+    const { machine = '', typed = '', printed = '' } = groups ?? {};
+    return { machine, text: typed, printed };
+  });
+}
+
 /** The numbers of the list that a section of rules begins with. */
 export function rulesOf({ body }: Heading): number[] {
   return Array.from(body.matchAll(/^(?<number>\d+)\. /gm), ({ groups }) => Number(groups?.['number']));

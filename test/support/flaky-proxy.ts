@@ -98,13 +98,13 @@ export class FlakyProxy {
   #underWay = 0;
   readonly #server: Server;
   readonly #random: SeededRandom;
-  readonly #port: () => number;
+  readonly #port: (target: string) => number;
   readonly #earlier: Asked[] = [];
   readonly #answers = new Map<string, Answer[]>();
   /** Answers that wait until they are overtaken. */
   readonly #waiting: (() => void)[] = [];
 
-  private constructor(random: SeededRandom, port: () => number) {
+  private constructor(random: SeededRandom, port: (target: string) => number) {
     this.#random = random;
     this.#port = port;
     this.#server = createServer((incoming, outgoing) => {
@@ -144,8 +144,8 @@ export class FlakyProxy {
     });
   }
 
-  /** `port`: where the relay listens now. */
-  static async open(random: SeededRandom, port: () => number): Promise<FlakyProxy> {
+  /** `port`: where the relay listens now that is to answer for this target. */
+  static async open(random: SeededRandom, port: (target: string) => number): Promise<FlakyProxy> {
     const proxy = new FlakyProxy(random, port);
     proxy.#server.listen(0, '127.0.0.1');
     await once(proxy.#server, 'listening');
@@ -226,7 +226,7 @@ export class FlakyProxy {
   #forward({ method, target, headers, body }: Asked): Promise<Answer> {
     return new Promise((resolve, reject) => {
       const { connection: _connection, host: _host, 'transfer-encoding': _chunked, ...kept } = headers;
-      const port = this.#port();
+      const port = this.#port(target);
       const passed = { ...kept, host: `127.0.0.1:${port}`, ...(body.length > 0 && { 'content-length': body.length }) };
       const outgoing = request({ host: '127.0.0.1', port, method, path: target, headers: passed, agent: false });
       passedOn.add(outgoing);

@@ -40,7 +40,7 @@ export interface LogLine {
 
 export class HttpRelay {
   readonly folder: string;
-  readonly clock = new ManualClock();
+  readonly clock: ManualClock;
   readonly timers = new ManualTimers();
   readonly logged: LogLine[] = [];
   relay!: Relay;
@@ -48,8 +48,14 @@ export class HttpRelay {
   readonly #changes: HttpRelayChanges;
   readonly #form: Form;
 
-  constructor(folder: string, adapter: Adapter, { form = 'json', ...changes }: HttpRelayChanges) {
+  constructor(
+    folder: string,
+    adapter: Adapter,
+    { form = 'json', ...changes }: HttpRelayChanges,
+    clock = new ManualClock(),
+  ) {
     this.folder = folder;
+    this.clock = clock;
     this.#adapter = adapter;
     this.#changes = changes;
     this.#form = form;

@@ -1,7 +1,7 @@
 /** A host's daemon that is killed and begun again on the same store, and asked by callers that do not care when. */
 import { join } from 'node:path';
 import { CallFailed, DaemonClient } from '../../src/host/api/client.ts';
-import { steadyPort } from './free-port.ts';
+import { freePort } from './free-port.ts';
 import { type Ended, type Environment, type PosteProcess, type ProcessOptions, poste, run } from './poste-process.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
@@ -51,7 +51,7 @@ export class KilledDaemon {
 
   /** The host that is in `folder`, its daemon beginning. */
   static async over(name: string, folder: string, options: KilledDaemonOptions = {}): Promise<KilledDaemon> {
-    const { lanPort = await steadyPort(), environment = {}, main } = options;
+    const { lanPort = await freePort(), environment = {}, main } = options;
     const own = { ...SOON, POSTE_HOME: folder, POSTE_LAN_LISTEN: `127.0.0.1:${lanPort}`, ...environment };
     return new KilledDaemon(name, folder, own, main);
   }

@@ -1,6 +1,6 @@
 /** A relay's process that is killed and begun again on the same store at the same port. Call these inside a test. */
 import { join } from 'node:path';
-import { steadyPort } from './free-port.ts';
+import { freePort } from './free-port.ts';
 import { type Ended, type Environment, type PosteProcess, relayProcess, run } from './poste-process.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
@@ -12,13 +12,18 @@ export class KilledRelay {
   #running!: PosteProcess;
 
   static async begin(args: readonly string[] = [], environment: Environment = {}): Promise<KilledRelay> {
-    const relay = new KilledRelay(await temporaryFolder(), await steadyPort(), args, environment);
+    return KilledRelay.over(join(await temporaryFolder(), 'relay'), args, environment);
+  }
+
+  /** The relay whose store is in `folder`, or will be. */
+  static async over(folder: string, args: readonly string[] = [], environment: Environment = {}): Promise<KilledRelay> {
+    const relay = new KilledRelay(folder, await freePort(), args, environment);
     await relay.beginAgain();
     return relay;
   }
 
   private constructor(folder: string, port: number, args: readonly string[], environment: Environment) {
-    this.#folder = join(folder, 'relay');
+    this.#folder = folder;
     this.port = port;
     this.#args = args;
     this.#environment = environment;
@@ -31,6 +36,12 @@ export class KilledRelay {
   async beginAgain(): Promise<void> {
     const listen = ['--listen', `127.0.0.1:${this.port}`];
     ({ process: this.#running } = await relayProcess(this.#folder, [...listen, ...this.#args], this.#environment));
+  }
+
+  /** Stops it as it should be stopped. */
+  async stop(): Promise<void> {
+    this.#running.signal('SIGTERM');
+    await this.#running.ended();
   }
 
   /** A command of the operator on its store; fails when it fails. */

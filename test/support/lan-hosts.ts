@@ -22,6 +22,7 @@ import { displayFingerprint } from '../../src/protocol/public-key.ts';
 import { disposableFolder } from './temporary-folder.ts';
 import { PATIENCE_MS } from './patience.ts';
 import { onEvent } from './on-event.ts';
+import { found } from './found.ts';
 
 /** For hosts that use no relay. */
 const NO_RELAY: RelayTransport = {
@@ -36,6 +37,8 @@ export interface LanHost {
   context: HostContext;
   readonly lan: LanService;
   told: HostEvent[];
+  /** How often it wanted to look at its relay, which it has not. */
+  looks: { count: number };
   /** Both clocks go ahead by this; the one that does not go back stands at `stoppedMs` otherwise. */
   clock: { aheadMs: number; stoppedMs?: number };
   /** Another host over a copy of all that this one has: as somebody who got at its home would start it. */
@@ -60,8 +63,7 @@ export async function openLanHost(name: string, home?: Awaited<ReturnType<typeof
   let store = watched(await open(folder, () => undefined), wake);
   if (!home) {
     const { enc_pub: encPub, secret } = await generateSealKey();
-    const hostName = parseHostName(name);
-    if (hostName === undefined) throw new Error(`${name} is no host name`);
+    const hostName = found(parseHostName(name), `${name} is no host name`);
     const row = newIdentityRow({ hostName, seed: randomBytes(32), sealKey: { encPub, secret }, nowMs: Date.now() });
     await store.transact((tx) => tx.put('identity', [], row));
   }
@@ -89,10 +91,12 @@ export async function openLanHost(name: string, home?: Awaited<ReturnType<typeof
     waits: new WaitingCalls(),
     log: wake,
   };
+  const looks = { count: 0 };
+  const look = async (): Promise<void> => void looks.count++;
   let port = 0;
   let isUp = false;
   const newSide = (): LanService =>
-    new LanService({ context, listen: { host: '127.0.0.1', port }, advertise: undefined, version: '0' });
+    new LanService({ context, listen: { host: '127.0.0.1', port }, advertise: undefined, version: '0', look });
   const newOutbox = (): OutboxDispatcher => new OutboxDispatcher({ context, lan: lan.carrier, relay: NO_RELAY });
   let lan = newSide();
   let outbox = newOutbox();
@@ -136,6 +140,7 @@ export async function openLanHost(name: string, home?: Awaited<ReturnType<typeof
       return lan;
     },
     told,
+    looks,
     clock,
     copy,
     down,

@@ -88,13 +88,15 @@ async function sweep(engine: Engine, clock: TestClock): Promise<void> {
 /** Little of everything that stays: enrolments, a list, mail that waits, was acked, was moved. */
 export async function liveBriefly(engine: Engine, clock: TestClock): Promise<void> {
   const now = () => ({ nowMs: clock.nowMs });
-  const push = (id: string, ...to: To[]) =>
-    engine.push([pushOf(alice, id, to, now())], (outcomes) => Promise.resolve(outcomes));
+  const push = (ids: string[], ...to: To[]) => {
+    const items = ids.map((id) => pushOf(alice, id, to, now()));
+    return engine.push(items, (outcomes) => Promise.resolve(outcomes));
+  };
   await engine.admissions.enrol(enrolOf(bob, now()));
   await engine.admissions.enrol(accountEnrolOf(carol, 'acme', now()));
   await engine.publishSenders(sendersOf(bob, [alice], { iatMs: clock.nowMs, ...now() }));
-  await push('m1', [bob, 'm1 for bob']);
-  await push('m2', [bob, 'm2 for bob'], [carol, 'm2 for carol']);
+  await push(['m1'], [bob, 'm1 for bob']);
+  await push(['m2', 'm3'], [bob, 'mail for bob'], [carol, 'mail for carol']);
   await engine.durable();
   const { epoch } = engine;
   await engine.ack({ type: 'AckItems', targetPubkey: bob.key, epoch, through: clock.nowMs, ...now() });

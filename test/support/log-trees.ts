@@ -5,6 +5,7 @@ import { decodeRecord } from '../../src/relay/store/record.ts';
 import { storedRecords } from '../../src/relay/store/record-run.ts';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';
 import { naiveRoot } from './merkle-oracle.ts';
+import { found } from './found.ts';
 
 export interface NaiveTree {
   epoch: string;
@@ -54,8 +55,7 @@ export async function storedAndNaive(store: RelayStore): Promise<[stored: ShownT
 
 /** A tree as the store has it; the current one unless an epoch is named. */
 export function shownTree(store: RelayStore, epoch?: string): ShownTree {
-  const view = store.tree.view(epoch);
-  if (!view) throw new Error('the store has no such tree');
+  const view = found(store.tree.view(epoch), 'the store has no such tree');
   const { size, firstLsn, link, read } = view;
   return {
     epoch: view.epoch,
@@ -68,8 +68,7 @@ export function shownTree(store: RelayStore, epoch?: string): ShownTree {
 
 /** The leaves of an epoch whose proof does not verify. */
 export function unprovenLeaves(store: RelayStore, { epoch, leaves }: NaiveTree): number[] {
-  const view = store.tree.view(epoch);
-  if (!view) throw new Error('the store has no such tree');
+  const view = found(store.tree.view(epoch), 'the store has no such tree');
   const { size, read } = view;
   const root = rootHash(size, read);
   return [...leaves.keys()].filter((index) => {

@@ -21,7 +21,6 @@ import { unaskedParts } from './unasked-parts.ts';
 
 const unasked = (): Promise<never> => Promise.reject(new Error('no test of the page asks for this'));
 const { health, pairing, relay: unset, sessions } = unaskedParts(unasked);
-const relay = { ...unset, status: () => Promise.resolve({ state: 'unset' } as RelayStatusResult) };
 /** Nobody has a session that could be woken. */
 const wakeAgent: WakeAgent = () => Promise.resolve({ isWoken: false, detail: 'No session of it is live.' });
 
@@ -29,6 +28,8 @@ export interface MailPage {
   context: TestContext;
   web: WebService;
   handlers: Handlers;
+  /** The state of its relay, which a test may change. */
+  relay: Pick<RelayStatusResult, 'relay' | 'state'>;
   /** A one-time link. */
   link: () => Promise<string>;
 }
@@ -36,19 +37,22 @@ export interface MailPage {
 export interface MailPageOptions {
   pageFolder?: string;
   agents?: readonly string[];
-  listen?: { host: string; port: number };
+  /** As in the config; `undefined`: it names none, and `usualPorts` are tried. */
+  listen?: { host: string; port: number } | undefined;
+  usualPorts?: readonly number[];
+  /** Another daemon on the store of an earlier one. */
+  context?: TestContext;
 }
 
-export async function mailPage({
-  pageFolder,
-  agents = ['alice', 'bob:review'],
-  listen = { host: '127.0.0.1', port: 0 },
-}: MailPageOptions = {}): Promise<MailPage> {
-  const context = await contextOf(agents);
-  const web: WebService = new WebService({ context, handlers: () => handlers, listen, pageFolder });
+export async function mailPage(options: MailPageOptions = {}): Promise<MailPage> {
+  const { agents = ['alice', 'bob:review'], context = await contextOf(agents) } = options;
+  const listen = options.usualPorts ? undefined : (options.listen ?? { host: '127.0.0.1', port: 0 });
+  const web: WebService = new WebService({ ...options, context, handlers: () => handlers, listen });
+  const shown: MailPage['relay'] = { relay: null, state: 'unset' };
+  const relay = { ...unset, status: () => Promise.resolve(shown as RelayStatusResult) };
   const handlers = handlersOf({ context, timers: systemTimers, health, pairing, relay, web, sessions, wakeAgent });
   onTestFinished(() => web.stop());
-  return { context, web, handlers, link: async () => accepted(await web.link()).url };
+  return { context, web, handlers, relay: shown, link: async () => accepted(await web.link()).url };
 }
 
 export class MailWindow extends PageWindow<MailPage> {

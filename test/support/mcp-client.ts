@@ -17,7 +17,7 @@ import {
 import { run } from '../../src/cli/run.ts';
 import { commandContext } from './command-run.ts';
 import { PATIENCE_MS } from './patience.ts';
-import type { Environment } from './poste-process.ts';
+import { type Environment, ownEnvironment } from './poste-process.ts';
 import { atTestEnd } from './test-end.ts';
 
 const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
@@ -37,8 +37,7 @@ interface Server {
 }
 
 function serverProcess(args: readonly string[], environment: Environment, main = MAIN): Server {
-  const { PATH = '', HOME = '' } = process.env;
-  const child = spawn(process.execPath, [main, 'mcp', ...args], { env: { PATH, HOME, ...environment } });
+  const child = spawn(process.execPath, [main, 'mcp', ...args], { env: { ...ownEnvironment(), ...environment } });
   const { stdin, stdout, stderr } = child;
   const ended = once(child, 'close').then(() => child.exitCode ?? child.signalCode);
   return { stdin, stdout, stderr, ended, signal: (name) => void child.kill(name) };

@@ -18,6 +18,7 @@ import { type TestHost, alice, bob, carol } from './hosts.ts';
 import type { SeededRandom } from './seeded-random.ts';
 import { settingsWith } from './settings.ts';
 import { TestClock } from './test-clock.ts';
+import { found } from './found.ts';
 
 export const KEPT = ['its log whole', 'its log pruned'] as const;
 export type Kept = (typeof KEPT)[number];
@@ -209,8 +210,7 @@ async function checkpoint(engine: Engine, clock: TestClock): Promise<void> {
 }
 
 async function prune({ logRetention }: Engine, { nowMs }: TestClock): Promise<void> {
-  const throughLsn = await logRetention.prunable({ keepMs: 0, nowMs }, 1000, never);
-  if (throughLsn === undefined) throw new Error('nothing can be pruned');
+  const throughLsn = found(await logRetention.prunable({ keepMs: 0, nowMs }, 1000, never), 'nothing can be pruned');
   await logRetention.prune(throughLsn, never);
 }
 

@@ -157,7 +157,7 @@ export abstract class PageWindow<Source> {
     await this.page.getByRole('heading', { level: 1, name }).waitFor();
   }
 
-  /** Everything that is wrong: what is wider than the window, and every fault and refusal so far. */
+  /** Everything that is wrong: what is too wide, selects that cut their text, and every fault and refusal so far. */
   async unsound(): Promise<string[]> {
     const [wide, widest] = await this.page.evaluate<[number, string[]]>(`(() => {
       const width = document.documentElement.clientWidth;
@@ -172,8 +172,20 @@ export abstract class PageWindow<Source> {
         }
         return false;
       };
+      // A select that is narrower than its text.
+      const isCut = (one) => {
+        const whole = one.cloneNode(true);
+        whole.value = one.value;
+        Object.assign(whole.style, { position: 'absolute', width: 'max-content', maxWidth: 'none' });
+        one.after(whole);
+        const width = whole.getBoundingClientRect().width;
+        whole.remove();
+        return one.getBoundingClientRect().width < width - 1;
+      };
+      const cut = [...document.querySelectorAll('main select')].filter(isCut);
       const wider = [...document.querySelectorAll('main *, header *')].filter((one) => isOutside(one) && !isInBox(one));
-      return [document.documentElement.scrollWidth - width, wider.map((one) => one.outerHTML.slice(0, 120))];
+      const shown = [...wider, ...cut].map((one) => one.outerHTML.slice(0, 120));
+      return [document.documentElement.scrollWidth - width, shown];
     })()`);
     const scrolls = wide === 0 ? [] : [`scrolls sideways by ${wide}`];
     return [...scrolls, ...widest, ...this.faults, ...this.refusals];

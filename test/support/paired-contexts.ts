@@ -14,7 +14,8 @@ import type {
 import type { IncomingItem } from '../../src/host/inbound/verify.ts';
 import { keepSent, newMessage, storeMessage } from '../../src/host/mailbox/mailbox.ts';
 import { type HostContext, EventBus, type HostEvent } from '../../src/host/base/context.ts';
-import { outboxRowOf, queueEnvelope, wireOf } from '../../src/host/outbox/outbox.ts';
+import { outboxRowOf, wireOf } from '../../src/host/outbox/outbox.ts';
+import { queueEnvelope } from '../../src/host/outbox/queue-envelope.ts';
 import { generateSealKey } from '../../src/host/wire/sealing.ts';
 import type { HostStore } from '../../src/host/store/host-store.ts';
 import { createHostStore, openHostStore } from '../../src/host/store/open.ts';
@@ -24,6 +25,7 @@ import { disposableFolder } from './temporary-folder.ts';
 import { NOON_MS } from './test-clock.ts';
 import { contextWithoutStore } from './test-context.ts';
 import { onEvent } from './on-event.ts';
+import { found } from './found.ts';
 
 export interface PairedContext {
   host: TestHost;
@@ -177,8 +179,7 @@ export function sendSealed(
       return { address, agentId: null, peerId, ...first, seq: 0, steps: [first] };
     });
     tx.put('sent', [ref], { ref, agentId, createdAtMs, recipients, threadPosition });
-    const peer = tx.get('peer', peerId);
-    if (!peer) throw new Error('the hosts are paired before they write');
+    const peer = found(tx.get('peer', peerId), 'the hosts are paired before they write');
     await queueEnvelope(tx, context, peer, message, body, to);
     return message;
   });
@@ -187,8 +188,7 @@ export function sendSealed(
 /** The item of a row of `from`'s outbox, as its peer gets it over the LAN. */
 export async function itemFor(from: PairedContext, to: PairedContext, itemId: string): Promise<IncomingItem> {
   return from.store().read((reader) => {
-    const row = outboxRowOf(reader, peerIdOf(to.host), itemId);
-    if (!row) throw new Error(`there is no row of ${itemId}`);
+    const row = found(outboxRowOf(reader, peerIdOf(to.host), itemId), `there is no row of ${itemId}`);
     return lanItem(from, row.kind, itemId, wireOf(reader, row.rowId));
   });
 }

@@ -4,6 +4,7 @@
  */
 import type { JsonBounds } from '../../src/protocol/json.ts';
 import type { Packable } from '../../src/protocol/message-pack.ts';
+import { found } from './found.ts';
 
 /** The value, or `undefined` where `readMessagePack` must return it. */
 export function readPlainly(bytes: Buffer, bounds: JsonBounds): unknown {
@@ -45,8 +46,7 @@ function valueOf(input: Input, bounds: JsonBounds, depth: number): unknown {
   if (type === 0xc2) return false;
   if (type === 0xc3) return true;
   if (type >= 0xcc && type <= 0xd3) return integerOf(taken(input, 2 ** ((type - 0xcc) % 4)), type >= 0xd0);
-  const sized = SIZED.get(type);
-  if (!sized) throw new Error('no type of the protocol');
+  const sized = found(SIZED.get(type), 'no type of the protocol');
   const length = integerOf(taken(input, sized.size), false);
   if (sized.family === 'bytes') return taken(input, length);
   if (sized.family === 'text') return textOf(input, length);

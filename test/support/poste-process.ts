@@ -62,10 +62,13 @@ export interface StartDocument {
   pid: number;
 }
 
-/** Returns what commands have of this process's environment: its state folder is one of the test run. */
+/**
+ * Returns what commands have of this process's environment: its state folder is one of the test run. A daemon that
+ * nobody asked for would outlive its test: a test that wants one gives `--start`, or an empty POSTE_NO_START.
+ */
 export function ownEnvironment(): Environment {
   const { PATH = '', HOME = '', XDG_STATE_HOME = '' } = process.env;
-  return { PATH, HOME, XDG_STATE_HOME, NO_COLOR: '1' };
+  return { PATH, HOME, XDG_STATE_HOME, NO_COLOR: '1', POSTE_NO_START: '1' };
 }
 
 /** The processes that still run: whatever ends this process ends them. */

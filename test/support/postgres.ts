@@ -14,7 +14,7 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { eventually } from './eventually.ts';
-import { steadyPort } from './free-port.ts';
+import { freePort } from './free-port.ts';
 import { fillDisk, freeDisk } from './own-disks.ts';
 import { PostgresLink } from './postgres-link.ts';
 import { childrenOf, isGone, signal } from './process-tree.ts';
@@ -66,7 +66,7 @@ export async function startPostgres(program: string, options: Partial<PostgresOp
   // The other programs lie beside the file itself, and not always beside a link to it.
   const bin = dirname(await realpath(program));
   const owner = process.getuid?.() === 0 ? unprivileged(readFileSync('/etc/passwd', 'utf8')) : undefined;
-  const given: PostgresOptions = { settings: {}, newPort: steadyPort, parent: tmpdir(), name: 'primary', ...options };
+  const given: PostgresOptions = { settings: {}, newPort: freePort, parent: tmpdir(), name: 'primary', ...options };
   const folder = await mkdtemp(join(given.parent, 'poste-test-pg-'));
   const cluster = new Cluster(bin, folder, owner, given);
   const end = async (): Promise<void> => {

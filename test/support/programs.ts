@@ -9,6 +9,7 @@ import { accessSync, constants, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { delimiter, isAbsolute, join } from 'node:path';
 import type { TestContext } from 'vitest';
+import { found } from './found.ts';
 
 export interface Program {
   /** Its users call it this. */
@@ -156,9 +157,7 @@ export function neededProgram(
 
 /** A utility that every POSIX system has, though not in the same folder. */
 export function posixUtility(name: 'true' | 'false' | 'sleep'): string {
-  const found = ['/bin', '/usr/bin'].map((folder) => join(folder, name)).find(isProgram);
-  if (found === undefined) throw new Error(`this system has no ${name}`);
-  return found;
+  return found(['/bin', '/usr/bin'].map((folder) => join(folder, name)).find(isProgram), `this system has no ${name}`);
 }
 
 function isProgram(path: string): boolean {

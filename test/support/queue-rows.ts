@@ -20,3 +20,8 @@ export function queueRowAt(targetPubkey: PublicKey, seq: number, wire: Buffer): 
     payloadSeq: seq,
   };
 }
+
+/** The row as events make it: without the run in which its wire bytes lie. */
+export function withoutRun({ payloadBound: _run, ...row }: QueueRow): QueueRow {
+  return row;
+}

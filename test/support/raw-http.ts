@@ -7,6 +7,7 @@ import { type NetConnectOpts, type Socket, connect } from 'node:net';
 import { expectDocumented } from './documented-answers.ts';
 import { SentRequests } from './sent-requests.ts';
 import { PATIENCE_MS } from './patience.ts';
+import { found } from './found.ts';
 
 export interface RawResponse {
   status: number;
@@ -165,9 +166,7 @@ export async function rawExchange(port: number, bytes: string | Uint8Array, to?:
 export async function rawRequest(port: number, bytes: string | Uint8Array, to?: string): Promise<RawResponse> {
   const connection = await RawConnection.open(port);
   try {
-    const response = await connection.send(bytes).response(to);
-    if (!response) throw new Error('the peer closed without an answer');
-    return response;
+    return found(await connection.send(bytes).response(to), 'the peer closed without an answer');
   } finally {
     connection.close();
   }
@@ -202,8 +201,7 @@ function takeResponse(bytes: Buffer, isToHead: boolean, isOver: boolean): Taken 
   const headEnd = bytes.indexOf(HEAD_END);
   if (headEnd === -1) return undefined;
   const [statusLine = '', ...lines] = bytes.toString('latin1', 0, headEnd).split('\r\n');
-  const status = /^HTTP\/1\.[01] ([0-9]{3})(?: |$)/.exec(statusLine)?.[1];
-  if (status === undefined) throw new Error(`no status line: ${statusLine}`);
+  const status = found(/^HTTP\/1\.[01] ([0-9]{3})(?: |$)/.exec(statusLine)?.[1], `no status line: ${statusLine}`);
   // "100 Continue" comes before the response.
   if (status.startsWith('1')) return takeResponse(bytes.subarray(headEnd + HEAD_END.length), isToHead, isOver);
   const headers = new Map<string, string>();

@@ -31,9 +31,10 @@ import { type Death, Mortality } from './mortal-store.ts';
 import { sendSealed } from './paired-contexts.ts';
 import { disposableFolder } from './temporary-folder.ts';
 import { NOON_MS } from './test-clock.ts';
+import { found } from './found.ts';
 
-/** Short pauses: what they are waited for is in this process. */
-const TIMING: Partial<RelayTiming> = { pauseFirstMs: 10, pauseMaxMs: 40, pollMs: 20 };
+/** Short pauses: what they wait for is in this process. There is no look that a test does not ask for. */
+const TIMING: Partial<RelayTiming> = { pauseFirstMs: 10, pauseMaxMs: 40, pollMs: 20, lookSettleMs: 3_600_000 };
 
 export interface Said {
   level: string;
@@ -228,8 +229,7 @@ export class RelayContext {
 
   peerIdOf(other: RelayContext): Promise<PeerId> {
     return this.store.read((reader) => {
-      const peer = peerOfName(reader, other.name);
-      if (!peer) throw new Error(`${this.name} is not paired with ${other.name}`);
+      const peer = found(peerOfName(reader, other.name), `${this.name} is not paired with ${other.name}`);
       return peer.peerId;
     });
   }
@@ -269,9 +269,10 @@ export class RelayContext {
 
   /** The row of a message's envelope. */
   async rowOf({ ref }: { ref: MessageRef }): Promise<OutboxRow> {
-    const row = (await this.outbox()).find((found) => found.kind === 'envelope' && found.ref === ref);
-    if (!row) throw new Error('there is no such row');
-    return row;
+    return found(
+      (await this.outbox()).find((found) => found.kind === 'envelope' && found.ref === ref),
+      'there is no such row',
+    );
   }
 
   answered(): void {

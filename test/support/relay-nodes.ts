@@ -4,7 +4,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hash } from 'node:crypto';
 import { eventually } from './eventually.ts';
-import { steadyPort } from './free-port.ts';
+import { freePort } from './free-port.ts';
 import { relay as relayHost } from './hosts.ts';
 import { atTestEnd } from './test-end.ts';
 import { type Environment, type Ended, type PosteProcess, poste, serveArgs } from './poste-process.ts';
@@ -44,7 +44,7 @@ export class RelayNode {
   }
 
   static async start(folder: string, name: string, program: NodeProgram): Promise<RelayNode> {
-    return new RelayNode(folder, name, await steadyPort(), program);
+    return new RelayNode(folder, name, await freePort(), program);
   }
 
   get url(): string {

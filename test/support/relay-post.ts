@@ -14,6 +14,7 @@ import { MailOracle } from './mail-oracle.ts';
 import { makePairedStores } from './paired-stores.ts';
 import { SeededRandom } from './seeded-random.ts';
 import { temporaryFolder } from './temporary-folder.ts';
+import { found } from './found.ts';
 
 export const HOST_NAMES = ['north', 'south', 'west'] as const;
 export type HostName = (typeof HOST_NAMES)[number];
@@ -101,9 +102,10 @@ export class RelayPost {
   }
 
   daemon(name: HostName): KilledDaemon {
-    const daemon = this.daemons.find((one) => one.name === name);
-    if (!daemon) throw new Error(`${name} takes no part`);
-    return daemon;
+    return found(
+      this.daemons.find((one) => one.name === name),
+      `${name} takes no part`,
+    );
   }
 
   /** `count` messages from each to each of the others, or as is said; they are accepted when it resolves. */

@@ -9,8 +9,8 @@ import { collected } from './collected.ts';
 import { MapRows } from '../../src/library/map-rows.ts';
 
 /** The log and the rows say the same. */
-export async function expectReplayed(store: StoreReader): Promise<void> {
-  const [stored, replayed] = await storedAndReplayed(store);
+export async function expectReplayed(store: StoreReader, pruned: readonly LogEntry[] = []): Promise<void> {
+  const [stored, replayed] = await storedAndReplayed(store, pruned);
   expect(stored).toEqual(replayed);
 }
 

@@ -1,5 +1,5 @@
 /**
- * An agent that speaks the Agent Client Protocol, by script: `node --import tsx scripted-acp-agent.ts <folder> <way>`.
+ * An agent that speaks the Agent Client Protocol, by script: `node agent.mjs <folder> <way>`, bundled.
  * What it is given it writes into the folder; the way says what it does with a prompt.
  */
 import { appendFileSync, existsSync, writeFileSync } from 'node:fs';

@@ -31,6 +31,7 @@ export const RELAY_FACTS: RelayFacts = {
   retentionMs: 14 * 86_400_000,
   isTargetEnrolled: true,
   carriesReceipts: true,
+  hasTwoHistories: false,
 };
 
 export class DispatcherWorld {

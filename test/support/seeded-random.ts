@@ -31,6 +31,8 @@ export class SeededRandom {
   }
 
   bytes(count: number): Buffer {
-    return Buffer.from(Array.from({ length: count }, () => this.below(256)));
+    const bytes = Buffer.alloc(count);
+    for (let at = 0; at < count; at++) bytes[at] = this.below(256);
+    return bytes;
   }
 }

@@ -11,6 +11,7 @@ import { HttpRelay, type HttpRelayChanges } from './http-relay.ts';
 import { MemoryLogServer } from './memory-log.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 import { NOON_MS } from './test-clock.ts';
+import { lookedAtLater } from './deferred.ts';
 
 export function newServer(): MemoryLogServer {
   const server = new MemoryLogServer();
@@ -48,9 +49,9 @@ export async function startFollowing(
   relay: HttpRelay,
   server: MemoryLogServer,
 ): Promise<{ leads: Promise<void>; passLease: () => Promise<void> }> {
-  const leads = relay.start();
-  leads.catch(() => undefined);
-  await follows(relay);
+  const leads = lookedAtLater(relay.start());
+  // What keeps the node from starting is said here, and not that nothing was logged.
+  await Promise.race([leads.then(() => follows(relay)), follows(relay)]);
   const before = server.row?.term;
   const passLease = async (): Promise<void> => {
     while (server.row?.term === before) {

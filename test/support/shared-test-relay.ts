@@ -19,6 +19,7 @@ import { relay } from './hosts.ts';
 import { ManualTimers } from './manual-time.ts';
 import { MemoryLogServer } from './memory-log.ts';
 import { withRawLevel } from './raw-level.ts';
+import { logicalPairs } from './stored-items.ts';
 import { TestRelay, type TestRelayOptions } from './test-relay.ts';
 
 const AT_ONCE: readonly SnapshotDue[] = [{ batches: 1, ageMs: 0 }];
@@ -144,7 +145,8 @@ export class SharedTestRelay extends TestRelay {
   }
 
   /**
-   * Returns what a node that does not lead comes to hold of the log, key by key, when it has followed to the end.
+   * Returns what a node that does not lead comes to hold of the log, key by key, when it has followed to the end; what
+   * lies in runs as if it lay alone.
    * `asked` is told of each question to the log while a view is filled.
    */
   async followed(folder: string, asked: () => void = () => undefined): Promise<Map<string, string>> {
@@ -168,8 +170,9 @@ export class SharedTestRelay extends TestRelay {
     await closeView(view);
     const pairs = new Map<string, string>();
     await withRawLevel(folder, async (level) => {
-      for await (const [key, value] of level.iterator())
-        if (!OF_THIS_NODE.has(key[0])) pairs.set(key.toString('hex'), value.toString('hex'));
+      for await (const pair of level.iterator())
+        if (!OF_THIS_NODE.has(pair[0][0]))
+          for (const [key, value] of logicalPairs(pair)) pairs.set(key.toString('hex'), value.toString('hex'));
     });
     return pairs;
   }

@@ -25,11 +25,13 @@ import type { QueueRow } from '../../src/relay/core/rows.ts';
 import type { StoreFailed, CommittedBatch } from '../../src/relay/engine/committer.ts';
 import { Engine } from '../../src/relay/engine/engine.ts';
 import { NO_OBSERVER } from '../../src/relay/engine/parts.ts';
+import type { Level } from '../../src/relay/store/level.ts';
 import { type OpenStoreOptions, openStore } from '../../src/relay/store/open.ts';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';
 import { enrolOf } from './commands.ts';
 import { epochSource } from './epochs.ts';
 import { type TestHost, relay } from './hosts.ts';
+import { withRawLevel } from './raw-level.ts';
 import { type SettingsChanges, settingsWith } from './settings.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 import { TestClock } from './test-clock.ts';
@@ -44,20 +46,21 @@ export interface TestRelayOptions extends SettingsChanges {
    * on the machine where it pauses, and with that what shares a batch.
    */
   monotonicMs?: () => number;
+  /** To be enrolled. */
+  hosts?: readonly TestHost[];
 }
 
 export async function openTestRelay(options: TestRelayOptions = {}): Promise<TestRelay> {
   const testRelay = new TestRelay(options.folder ?? (await temporaryFolder()), options);
   await testRelay.open();
   onTestFinished(() => testRelay.close());
+  await testRelay.enrolAll(...(options.hosts ?? []));
   return testRelay;
 }
 
 /** The same, at which these hosts are enrolled. */
-export async function enrolledTestRelay(...hosts: TestHost[]): Promise<TestRelay> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(...hosts);
-  return relay;
+export function enrolledTestRelay(...hosts: TestHost[]): Promise<TestRelay> {
+  return openTestRelay({ hosts });
 }
 
 export class TestRelay {
@@ -66,6 +69,8 @@ export class TestRelay {
   readonly settings: ReturnType<typeof settingsWith>;
   /** The failures for which the engine told its process to end. */
   readonly failures: StoreFailed[] = [];
+  /** What the operator was told of queues of which items are gone. */
+  readonly vanished: string[] = [];
   /** The notices of the last opening to the operator. */
   notices: readonly string[] = [];
   /** Called with each batch when it is durable, before those that waited for it. */
@@ -97,6 +102,11 @@ export class TestRelay {
       signer: relay.signer,
       monotonicMs: this.#monotonicMs,
       onStoreFailed: (failure: StoreFailed) => void this.failures.push(failure),
+      onVanished: async ({ reason }: { reason: string }) => {
+        this.vanished.push(reason);
+        const command = { type: 'RotateEpoch', epoch: this.#newEpoch(), reason: 'item-lost' } as const;
+        await this.engine.rotateEpoch({ ...command, nowMs: this.clock.nowMs });
+      },
       observer: { ...NO_OBSERVER, committed: (batch: CommittedBatch) => this.committed(batch) },
     };
     this.engine = await Engine.start(options, this.clock.nowMs);
@@ -107,6 +117,18 @@ export class TestRelay {
     this.#isOpen = false;
     await this.engine.close();
     await this.closeStore();
+  }
+
+  /** Closes, and lets `work` at what is stored. */
+  async atRest<T>(work: (level: Level) => Promise<T>): Promise<T> {
+    await this.close();
+    return withRawLevel(this.folder, work);
+  }
+
+  /** The same, and opens again. */
+  async altered(work: (level: Level) => Promise<unknown>): Promise<void> {
+    await this.atRest(work);
+    await this.open();
   }
 
   async reopen(): Promise<void> {

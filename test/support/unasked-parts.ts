@@ -1,4 +1,9 @@
 /** Makes the parts of a daemon's operations, for tests that ask for few of them. */
+import type { StatusResult } from '../../src/host/contract/daemon.ts';
+
+/** The owner's page, which nobody opened. */
+const unopened: StatusResult['page'] = { url: null, problem: null };
+export const UNOPENED = { page: unopened };
 
 /** Parts of which every one that is asked answers as `unasked` does. No relay carries anything. */
 export function unaskedParts(unasked: () => Promise<never>) {

@@ -2,6 +2,7 @@
  * What the pages say is so, wherever a machine can tell: links and anchors, commands and flags, scripts, paths, and
  * every rule that a comment or the name of a test cites.
  */
+import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import type { Command } from 'commander';
@@ -9,13 +10,16 @@ import { describe, expect, test } from 'vitest';
 import { commandsBelow, defaultChildOf } from '../../src/cli/lib/command-tree.ts';
 import { posteCommand } from '../../src/cli/run.ts';
 import { commandContext } from '../support/command-run.ts';
+import { NOT_RUN, NO_PROGRAMS, RUN_BY, blocksToRun, isChosen, userBlocks } from '../support/doc-blocks.ts';
 import {
   type Code,
   type DocPage,
   type Heading,
   anchorOf,
+  blocksOf,
   callsOf,
   codeOf,
+  commandsOf,
   commentsOf,
   docPage,
   filesEnding,
@@ -162,6 +166,42 @@ describe('commands', () => {
     }
     return '';
   }
+});
+
+/** What a shell says of lines that it cannot parse. */
+function faultIn(input: string): string {
+  return spawnSync('bash', ['-n'], { input, encoding: 'utf8' }).stderr;
+}
+
+describe('shell blocks', () => {
+  const shown = [...pages.values()].flatMap(blocksOf);
+
+  test('and commands in examples can be parsed by a shell', () => {
+    const commands = shown.flatMap((block) => commandsOf(block).map((typed) => ({ block, text: typed.text })));
+    expect(commands.length).toBeGreaterThan(200);
+    // One shell for all: each command is a function, so that none can end another.
+    const functions = commands.map(({ text, block }, at) => `f${at}() { # ${block.page}:${block.line}\n${text}\n}`);
+    const wrong = faultIn(functions.join('\n')) === '' ? [] : functions.filter((one) => faultIn(one) !== '');
+    expect(wrong).toEqual([]);
+  });
+
+  test('are run by a test, or a list says why not', () => {
+    const blocks = userBlocks();
+    const programs = blocks.filter(({ language }) => !NO_PROGRAMS.includes(language));
+    const languages = new Set(programs.map(({ language }) => language));
+    expect([...languages].toSorted()).toEqual(['console', 'js', 'sh']);
+    const toRun = blocksToRun(blocks);
+    expect(toRun.length).toBeGreaterThan(20);
+    expect(toRun.filter((block) => block.language === 'js' || commandsOf(block).length === 0)).toEqual([]);
+    const typed = readText('test/e2e/doc-blocks.test.ts');
+    const untyped = toRun.filter(({ page: path, heading }) => {
+      return [`{ page: '${path}' }`, `'${heading}'`, `"${heading}"`].every((words) => !typed.includes(words));
+    });
+    expect(untyped).toEqual([]);
+    const idle = [...RUN_BY, ...NOT_RUN].filter((chosen) => !programs.some((block) => isChosen(chosen, block)));
+    expect(idle).toEqual([]);
+    expect(RUN_BY.filter(({ file, page: path }) => !readText(file).includes(path))).toEqual([]);
+  });
 });
 
 describe('paths', () => {
@@ -328,19 +368,21 @@ describe('the specification', () => {
 });
 
 describe('the README', () => {
-  test('begins with the checkout, and shows no package of npm as long as none is published', () => {
+  test('begins with the checkout, and shows the package of npm as what is to come while none is published', () => {
     const { text } = page('README.md');
-    const [, first = ''] = /^```console\n(.*?)^```$/ms.exec(text) ?? [];
-    const words = first.split('\n').map((line) => line.replace(/^\$ /, '').replace(/ +#.*$/, ''));
-    const { repository } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+    const [first] = blocksOf(page('README.md'));
+    const { repository, version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
       repository: { url: string };
+      version: string;
     };
-    expect(words.slice(0, 3)).toEqual([
+    expect(first && commandsOf(first).map(({ text: line }) => line.replace(/ +#.*$/, ''))).toEqual([
       `git clone ${repository.url.replace('git+', '')} && cd poste`,
-      'npm ci && npm run build',
-      'npm install --global .',
+      'npm ci && npm pack',
+      `npm install --global --ignore-scripts ./poste-${version}.tgz`,
+      'poste --version',
     ]);
-    expect(text).not.toMatch(/npx poste|npm install --global poste|npm i(?:nstall)? -g poste/);
+    const ofNpm = [...text.matchAll(/.{20}(?:npx poste|npm i(?:nstall)? (?:--global|-g) poste)/g)];
+    expect(ofNpm.map(([found]) => found)).toEqual([`When ${version} is out, \`npm install --global poste`]);
   });
 
   test('has at most 120 lines', () => {

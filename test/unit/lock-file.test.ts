@@ -8,9 +8,15 @@ interface LockEntry {
   resolved?: string;
   integrity?: string;
   optional?: boolean;
+  hasInstallScript?: boolean;
   os?: string[];
 }
 
+interface Manifest extends Record<'dependencies' | 'devDependencies' | 'optionalDependencies', Record<string, string>> {
+  allowScripts: Record<string, boolean>;
+}
+
+const MANIFEST = JSON.parse(readFileSync(join(import.meta.dirname, '../../package.json'), 'utf8')) as Manifest;
 const TEXT = readFileSync(join(import.meta.dirname, '../../package-lock.json'), 'utf8');
 const PACKAGES = Object.entries((JSON.parse(TEXT) as { packages: Record<string, LockEntry> }).packages).filter(
   ([path]) => path !== '',
@@ -29,8 +35,12 @@ const WITHOUT_HASH = [
   ),
 ];
 
+function packageOf(path: string): string {
+  return path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
+}
+
 function nameOf(path: string, entry: LockEntry): string {
-  return `${path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length)}@${entry.version}`;
+  return `${packageOf(path)}@${entry.version}`;
 }
 
 test('every package is pinned by a SHA-512, but for the binaries of other platforms that are listed here', () => {
@@ -54,14 +64,19 @@ test('every package comes from the default registry', () => {
 });
 
 test('every direct dependency has one version, no range', () => {
-  const manifest = JSON.parse(readFileSync(join(import.meta.dirname, '../../package.json'), 'utf8')) as Record<
-    'dependencies' | 'devDependencies' | 'optionalDependencies',
-    Record<string, string>
-  >;
   const ranges = Object.values({
-    ...manifest.dependencies,
-    ...manifest.optionalDependencies,
-    ...manifest.devDependencies,
+    ...MANIFEST.dependencies,
+    ...MANIFEST.optionalDependencies,
+    ...MANIFEST.devDependencies,
   });
   for (const range of ranges) expect(range).toMatch(/^(?:npm:@uwsjs\/core@)?\d+\.\d+\.\d+$/);
+});
+
+test('package.json says of every package with an install script whether it may run, by name alone', () => {
+  const withScript = PACKAGES.filter(([, { hasInstallScript }]) => hasInstallScript).map(([path]) => packageOf(path));
+  const decided = Object.keys(MANIFEST.allowScripts);
+  expect(withScript.filter((name) => !decided.includes(name))).toEqual([]);
+  // An entry with a version matches no package of a lock file that says no registry's address.
+  const installed = new Set(PACKAGES.map(([path]) => packageOf(path)));
+  expect(decided.filter((name) => !installed.has(name))).toEqual([]);
 });

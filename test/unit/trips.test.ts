@@ -75,7 +75,7 @@ async function relayInUse() {
 test('a push, at the relay', async (context) => {
   const { push, answer } = await relayInUse();
   const request = push();
-  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(69);
+  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(71);
 });
 
 test('a pull, at the relay', async (context) => {
@@ -103,6 +103,8 @@ test('a message from host to host over a relay, at both hosts', async (context) 
     await send('two');
     await arrived(2);
   });
-  // A turn of a periodic task may fall into it.
-  expect(files.length).toBeLessThanOrEqual(60);
+  // A turn of a periodic task may fall into it. The times of an outbox row are a file beside its states. What each host
+  // has seen of the relay goes along: what is shown, its seal, the rows of it, and the queueing that it is part of.
+  // What the relay took is noted, to be looked for in its log.
+  expect(files.length).toBeLessThanOrEqual(68);
 });

@@ -3,6 +3,8 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { kill } from 'node:process';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { Command, Option } from 'commander';
 import { storeRemedy } from '../../lib/file-fault.ts';
@@ -15,8 +17,9 @@ import type { CommandContext } from '../lib/context.ts';
 import { installCommand, uninstallCommand } from './daemon-service.ts';
 import { CommandFailed, stopSignal, EXIT, stopping } from '../lib/exit.ts';
 import { hostFailure, ownConfig } from '../lib/host-paths.ts';
-import { commandLog, endLog } from '../lib/log.ts';
+import { commandLog, endLog, LOG_FORMAT_FLAG, LOG_FORMATS, type LogFormat, logText } from '../lib/log.ts';
 import { announce } from '../lib/output.ts';
+import { screenOf } from '../lib/screen.ts';
 import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { isListening } from '../../lib/unix-socket.ts';
@@ -29,6 +32,7 @@ import { installedService, tellManager } from './service-manager.ts';
 
 interface DaemonFlags {
   logLevel?: LogLevel;
+  logFormat?: LogFormat;
   json?: boolean;
 }
 
@@ -54,6 +58,7 @@ export function daemonCommand(context: CommandContext): Command {
   return (
     new Command('daemon')
       .addOption(new Option('--log-level <level>', 'what to log on stderr (default: info)').choices(LOG_LEVELS))
+      .addOption(new Option(...LOG_FORMAT_FLAG).choices(LOG_FORMATS))
       .option(...JSON_FLAG)
       .addHelpText('after', NOTES)
       // Flags after `install` belong to install.
@@ -67,7 +72,7 @@ export function daemonCommand(context: CommandContext): Command {
   );
 }
 
-async function serve(context: CommandContext, { logLevel, json }: DaemonFlags): Promise<void> {
+async function serve(context: CommandContext, { logLevel, logFormat, json }: DaemonFlags): Promise<void> {
   // Installed before the daemon reports that it is ready: a caller may stop it at once.
   const signalled = stopSignal(context);
   const paths = ownPaths(context);
@@ -75,7 +80,7 @@ async function serve(context: CommandContext, { logLevel, json }: DaemonFlags): 
   let log: ReturnType<typeof commandLog>;
   try {
     const config = ownConfig(context, paths, logLevel === undefined ? {} : { logLevel });
-    log = commandLog(context, config.logLevel);
+    log = commandLog(context, config.logLevel, logFormat);
     daemon = await startDaemon({
       paths,
       config,
@@ -229,6 +234,7 @@ function isRunning(pid: number): boolean {
 interface LogFlags {
   follow?: boolean;
   lines: number;
+  logFormat?: LogFormat;
 }
 
 const LINES = 100;
@@ -238,6 +244,7 @@ export function logsCommand(context: CommandContext): Command {
     .description('Print what the daemon logged last.')
     .option('-n, --lines <n>', 'how many lines', wholeNumber(0), LINES)
     .option('-f, --follow', 'go on printing what it logs, until ctrl-c')
+    .addOption(new Option(...LOG_FORMAT_FLAG).choices(LOG_FORMATS))
     .addHelpText(
       'after',
       `
@@ -254,10 +261,20 @@ Examples:
       const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'], signal, cwd: '/' });
       // Aborted: that is how following ends.
       child.once('error', () => undefined);
-      for await (const chunk of child.stdout) context.stdout.write(chunk as Buffer);
+      await printLog(context, child.stdout, flags.logFormat);
       if (child.exitCode === null && child.signalCode === null) await once(child, 'close').catch(() => undefined);
       if (signal.aborted) context.exitCode = EXIT.interrupted;
     });
+}
+
+/** Prints what the program reads, on a terminal as the daemon's own log is there. */
+async function printLog(context: CommandContext, read: Readable, format?: LogFormat): Promise<void> {
+  const { stdout } = context;
+  if ((format ?? (stdout.isTTY ? 'text' : 'json')) === 'json') {
+    for await (const chunk of read) stdout.write(chunk as Buffer);
+    return;
+  }
+  for await (const line of createInterface({ input: read })) stdout.write(logText(screenOf(context), line));
 }
 
 /** The program that shows the log, and its arguments. Throws `CommandFailed` where there is none. */
@@ -277,6 +294,6 @@ function logReader(context: CommandContext, { follow = false, lines }: LogFlags)
   if (tail === undefined) {
     throw new CommandFailed('failure', 'PROGRAM_ABSENT', `tail is not on PATH: the log is ${logFile}`);
   }
-  // By its name: a daemon that is started again begins a new file.
+  // By its name: a start may begin a new file.
   return [tail, ['-n', count, ...(follow ? ['-F'] : []), '--', logFile]];
 }

@@ -2,11 +2,12 @@
 import { setTimeout } from 'node:timers/promises';
 import { Argument, Command } from 'commander';
 import type { Check, StatusResult } from '../../host/contract/daemon.ts';
+import { RELAY_STATE_TEXTS } from '../../host/contract/relay-states.ts';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
+import { ask, type DaemonFlags, daemonCommand, startingNone } from '../lib/daemon-call.ts';
 import { installedChecks } from './installed.ts';
 import { formatFields, formatLines, jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf, type Style, applyStyle } from '../lib/screen.ts';
@@ -21,7 +22,7 @@ Examples:
   $ poste status --json`;
 
 export function statusCommand(context: CommandContext): Command {
-  return daemonCommand('status')
+  return startingNone(daemonCommand(context, 'status'))
     .addHelpText('after', STATUS_NOTES)
     .action(async (flags: DaemonFlags) => {
       const asked = await ask(context, 'status', {}, flags);
@@ -39,6 +40,7 @@ export function statusText(screen: Screen, status: StatusResult): string {
     ['daemon', `${version}, process ${pid}, started ${formatTime(screen, started_at)}`],
     ['fingerprint', fingerprint],
     ['listener', listenerText(status)],
+    ['page', pageText(status)],
     ['relay', relayText(status)],
     ['agents', `${agents}, and ${countText(owner_unread, 'unread message')} for you`],
     ['outbox', outboxText(status)],
@@ -54,16 +56,13 @@ function listenerText({ listener: { listen, port }, peers }: StatusResult): stri
   return peers.length === 0 ? `off, as no host is paired (${listen})` : `down: ${listen} cannot be listened at`;
 }
 
-const RELAY_STATES: Readonly<Record<NonNullable<StatusResult['relay']>['state'], string>> = {
-  unset: 'not set',
-  'key-changed': 'not used: it shows another key',
-  connecting: 'connecting',
-  ready: 'works',
-  failing: 'does not work',
-};
+function pageText({ page: { url, problem } }: StatusResult): string {
+  if (problem !== null) return `down: ${problem}`;
+  return url === null ? 'not open: poste inbox --web opens it' : `${url} (poste inbox --web signs you in)`;
+}
 
 function relayText({ relay }: StatusResult): string {
-  return relay ? `${relay.url} ${RELAY_STATES[relay.state]}` : 'none: where the LAN does not reach, mail waits';
+  return relay ? `${relay.url} ${RELAY_STATE_TEXTS[relay.state]}` : 'none: where the LAN does not reach, mail waits';
 }
 
 function outboxText({ outbox: { waiting, unconfirmed } }: StatusResult): string {
@@ -133,7 +132,7 @@ Examples:
   $ poste host rename server --json`;
 
 function renameCommand(context: CommandContext): Command {
-  return daemonCommand('rename')
+  return daemonCommand(context, 'rename')
     .description('Give this host another name, while it is paired with no host.')
     .addArgument(new Argument('<name>', 'its new name').argParser(hostName))
     .addHelpText('after', RENAME_NOTES)
@@ -147,7 +146,7 @@ function renameCommand(context: CommandContext): Command {
 }
 
 function rotateKeyCommand(context: CommandContext): Command {
-  return daemonCommand('rotate-key')
+  return daemonCommand(context, 'rotate-key')
     .description('Replace the key of this host, and tell paired hosts.')
     .option('--yes', 'do not ask for confirmation')
     .addHelpText('after', ROTATE_NOTES)

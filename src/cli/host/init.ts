@@ -65,5 +65,6 @@ function textOf({ hostName: host, publicKey, store, configFile, keptConfig }: In
     ['store', store],
     ['config', `${configFile}${keptConfig ? ' (already there)' : ''}`],
   ];
-  return `Host ${host} is created.\n${formatFields(rows, 12)}Start it with poste daemon, or poste daemon install.\n`;
+  const next = 'Its daemon starts with the first command that needs it, or as a service by poste daemon install.';
+  return `Host ${host} is created.\n${formatFields(rows, 12)}${next}\n`;
 }

@@ -2,7 +2,7 @@
  * Reads back the files that setup, `poste hooks install` and `poste daemon install` wrote for other programs: each
  * names Node.js and a file of Poste by their paths, and an upgrade may have removed either.
  */
-import { accessSync, constants, existsSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import type { Check } from '../../host/contract/daemon.ts';
 import { mailToolsOf } from '../../host/hooks/mcp-settings.ts';
 import { DEFAULT_AGENT } from '../../host/hooks/programs.ts';
@@ -62,18 +62,8 @@ export function goneCheckouts(context: CommandContext): Check[] {
 }
 
 function missingOf({ env }: CommandContext, [program = '', main = '']: readonly string[]): string | undefined {
-  if (!program.includes('/')) return findProgram(program, env['PATH']) === undefined ? program : undefined;
-  if (!isExecutable(program)) return program;
-  return main.startsWith('/') && !existsSync(main) ? main : undefined;
-}
-
-function isExecutable(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
+  if (findProgram(program, env['PATH']) === undefined) return program;
+  return program.includes('/') && main.startsWith('/') && !existsSync(main) ? main : undefined;
 }
 
 function installed(context: CommandContext): { found: Installed[]; unread: Check[] } {

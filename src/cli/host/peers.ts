@@ -51,7 +51,7 @@ Examples:
   $ poste peer invite --fingerprint SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y --json`;
 
 function inviteCommand(context: CommandContext): Command {
-  return daemonCommand('invite')
+  return daemonCommand(context, 'invite')
     .description('Print a code that lets one host pair with this one.')
     .option('--fingerprint <fingerprint>', 'the host that will accept; without it you confirm the host that came')
     .addHelpText('after', INVITE_NOTES)
@@ -90,7 +90,7 @@ async function confirmedPeer(context: CommandContext, { code }: InviteResult, fl
 }
 
 function acceptCommand(context: CommandContext): Command {
-  return daemonCommand('accept')
+  return daemonCommand(context, 'accept')
     .description('Pair with the host that printed the code.')
     .argument('<address>', 'where that host listens, host:port', lanAddress)
     .addHelpText('after', ACCEPT_NOTES)
@@ -135,7 +135,7 @@ function pairedText({ host, fingerprint, address }: PeerView): string {
 }
 
 function listCommand(context: CommandContext): Command {
-  return daemonCommand('list')
+  return daemonCommand(context, 'list')
     .description('List the paired hosts.')
     .addHelpText('after', '\nExample:\n  $ poste peer list --json')
     .action(async (flags: DaemonFlags) => {
@@ -145,7 +145,7 @@ function listCommand(context: CommandContext): Command {
 }
 
 function addressCommand(context: CommandContext): Command {
-  return daemonCommand('address')
+  return daemonCommand(context, 'address')
     .description('Set the address of a paired host.')
     .argument('<host>', 'its name or fingerprint, or the first characters of that')
     .argument('<address>', 'host:port', lanAddress)
@@ -198,7 +198,7 @@ Examples:
   $ poste peer remove --yes SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y`;
 
 function removeCommand(context: CommandContext): Command {
-  return daemonCommand('remove')
+  return daemonCommand(context, 'remove')
     .description('End the pairing with a host.')
     .argument('<host>', 'its name or fingerprint, or the first characters of that')
     .option('--yes', 'do not ask for confirmation')

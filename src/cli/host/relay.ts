@@ -12,12 +12,14 @@ import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { oneMore } from '../lib/values.ts';
 
 interface SetFlags extends DaemonFlags {
   key?: string;
   tokenFile?: string;
   tokenCommand?: string;
   ca?: string;
+  witness?: readonly string[];
 }
 
 const SET_NOTES = `
@@ -31,6 +33,10 @@ or from the output of a command. It is an invite, or JSON with "token" and "clou
 
 If a private authority signed the certificate of the relay, pass that authority's certificate as a PEM file. This host
 keeps a copy; pass the file again when the authority gets a new certificate.
+
+A witness vouches that the relay shows everybody one log. Name those that you trust by the keys that their owners gave
+you; one that the relay's operator names proves nothing. poste doctor says which of them cosigned the log. --witness
+none names nobody any more.
 
 Examples:
   $ poste relay set https://relay.example
@@ -55,12 +61,13 @@ export function relaySetText({ relay, trust }: RelaySetResult): string {
 }
 
 export function relaySetCommand(context: CommandContext): Command {
-  return daemonCommand('set')
+  return daemonCommand(context, 'set')
     .argument('<url>', 'the URL of the relay: https, or http on this machine')
     .option('--key <fingerprint>', 'the key that the relay must show')
     .option('--token-file <file>', 'a file with the enrolment token')
     .option('--token-command <command>', 'a command that prints the enrolment token, run by sh')
     .option('--ca <file>', 'the certificate of the private authority that signed the certificate of the relay')
+    .option('--witness <vkey>', 'the verifier key of a witness that is to cosign its log; may be repeated', oneMore)
     .addHelpText('after', SET_NOTES)
     .action(async (url: string, flags: SetFlags) => {
       const set = await setRelay(context, url, flags);
@@ -69,13 +76,14 @@ export function relaySetCommand(context: CommandContext): Command {
 }
 
 async function setRelay(context: CommandContext, url: string, flags: SetFlags): Promise<RelaySetResult> {
-  const { key, tokenFile, tokenCommand, ca } = flags;
+  const { key, tokenFile, tokenCommand, ca, witness } = flags;
   const input = {
     url,
     ...(key !== undefined && { key }),
     ...(tokenFile !== undefined && { token_file: resolve(tokenFile) }),
     ...(tokenCommand !== undefined && { token_command: tokenCommand }),
     ...(ca !== undefined && { ca: await certificatesIn(context, resolve(ca)) }),
+    ...(witness && { witnesses: witness.filter((vkey) => vkey !== 'none') }),
   };
   try {
     return await ask(context, 'relay-set', input, flags);
@@ -89,14 +97,8 @@ async function setRelay(context: CommandContext, url: string, flags: SetFlags): 
 }
 
 async function certificatesIn(context: CommandContext, path: string): Promise<{ pem: string; path: string }> {
-  const text = await givenText(context, path, { code: 'BAD_INPUT', advice: 'name another file with --ca' });
-  if (text.length > CA_CHARACTERS_MAX) {
-    throw new CommandFailed(
-      'usage',
-      'BAD_INPUT',
-      `${path} is too large for the certificates of an authority: name a file with those alone`,
-    );
-  }
+  const advice = 'name another file with --ca';
+  const text = await givenText(context, path, { code: 'BAD_INPUT', advice, bytesMax: CA_CHARACTERS_MAX });
   if (certificatesOf(text) !== undefined) return { pem: text, path };
   const fault = 'holds no readable certificate: it must be PEM, with -----BEGIN CERTIFICATE-----';
   throw new CommandFailed('usage', 'BAD_INPUT', `${path} ${fault}`);
@@ -113,7 +115,7 @@ function changedKey(error: unknown): string | undefined {
 const CLOCK_NOTE_MS = 30_000;
 
 export function relayStatusCommand(context: CommandContext): Command {
-  return daemonCommand('status')
+  return daemonCommand(context, 'status')
     .addHelpText('after', '\nExamples:\n  $ poste relay status\n  $ poste relay status --json')
     .action(async (flags: DaemonFlags) => {
       const status = await ask(context, 'relay-status', {}, flags);
@@ -131,12 +133,15 @@ export function relayStatusText(screen: Screen, status: RelayStatusResult): stri
     ...(relay.protocol === 1 ? [['protocol', 'v1: it signs nothing and carries no receipts'] as Row] : []),
     ...(relay.ca_file === null ? [] : [['authority', relay.ca_file] as Row]),
     ['state', stateText(status)],
-    ['epoch', status.epoch ?? 'not known yet'],
+    ['epoch', epochText(status)],
     ['enrolled', enrolmentText(screen, status)],
     ['senders', sendersText(screen, status)],
     ['received', receivedText(status)],
     ['outbox', outboxText(status)],
     ['quarantine', `${countText(status.quarantined, 'item')} from relays`],
+    ...(status.evidence === 0
+      ? []
+      : [['evidence', `${status.evidence} against this relay: poste relay evidence`] as Row]),
   ];
   const ahead = status.clock_ahead_ms ?? 0;
   if (Math.abs(ahead) > CLOCK_NOTE_MS) {
@@ -152,7 +157,13 @@ function outboxText({ outbox }: RelayStatusResult): string {
 }
 
 function stateText({ state, problem }: RelayStatusResult): string {
+  if (state === 'two-histories') return `${state}: it signed what cannot belong to one log`;
   return problem ? `${state}: ${problem.message}` : state;
+}
+
+function epochText({ epoch, epochs_left: left }: RelayStatusResult): string {
+  if (epoch === null) return 'not known yet';
+  return left === 0 ? epoch : `${epoch}, after ${countText(left, 'other')}`;
 }
 
 function enrolmentText(screen: Screen, { enrolment }: RelayStatusResult): string {
@@ -192,7 +203,7 @@ Example:
   $ poste relay unset`;
 
 export function relayUnsetCommand(context: CommandContext): Command {
-  return daemonCommand('unset')
+  return daemonCommand(context, 'unset')
     .addHelpText('after', UNSET_NOTES)
     .action(async (flags: DaemonFlags) => {
       const { relay, relay_accepted: accepted } = await ask(context, 'relay-unset', {}, flags);

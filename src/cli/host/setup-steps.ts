@@ -71,8 +71,8 @@ const NEEDED: Look = { type: 'needed' };
 const ALREADY: Look = { type: 'already' };
 const START = 'start the daemon';
 const BY_HAND =
-  'No service starts the daemon: it runs until you end it or this machine stops. Start it with poste daemon then; ' +
-  'the mail tools start it as well, when a program begins.';
+  'No service starts the daemon: it runs until you end it or this machine stops. A command of Poste or a mail tool ' +
+  'that needs it starts it again.';
 
 export function stepsOf(context: CommandContext, agents: Agents, wishes: Wishes): Step[] {
   const names = [...new Set(agents.values())];

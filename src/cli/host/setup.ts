@@ -328,7 +328,7 @@ async function askedName(
   output: { write: (text: string) => unknown },
 ): Promise<string> {
   for (;;) {
-    const given = await question(`The agent of ${program} [${name}]: `);
+    const given = await question(`Name of the agent for ${program} [${name}]: `);
     const fault = given === '' ? undefined : nameFault(given);
     if (fault === undefined) return given;
     output.write(`${fault}.\n`);

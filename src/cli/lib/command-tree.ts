@@ -15,14 +15,7 @@ export function childrenOf(command: Command): Command[] {
 }
 
 /** Many commands take these: a command's own flags stand before these. */
-const COMMON_FLAGS: ReadonlySet<string | undefined> = new Set([
-  '--store-dir',
-  '--config',
-  '--as',
-  '--start',
-  '--json',
-  '--help',
-]);
+const COMMON_FLAGS: ReadonlySet<string | undefined> = new Set(['--store-dir', '--config', '--as', '--json', '--help']);
 
 function isCommon({ long }: Option): boolean {
   return COMMON_FLAGS.has(long);
@@ -34,6 +27,25 @@ export function optionsOf(command: Command): Option[] {
   const child = defaultChildOf(command);
   const all = child ? [...help.visibleOptions(child).filter(({ long }) => long !== '--help'), ...own] : own;
   return [...all.filter((option) => !isCommon(option)), ...all.filter(isCommon)];
+}
+
+/**
+ * The flag or argument of a command that a member of an operation's input comes from, as help writes it: `--reply-to`
+ * for `reply_to`, `<message>` for `message_ids`. Undefined where no name is like it.
+ */
+export function inputNameOf(command: Command, member: string): string | undefined {
+  const isMeant = (name: string): boolean => foldedName(name) === foldedName(member);
+  const option = command.options.find(({ long }) => isMeant(long ?? ''));
+  const argument = command.registeredArguments.find((one) => isMeant(one.name()));
+  return option?.long ?? (argument && `<${argument.name()}>`);
+}
+
+/** Without hyphens, underscores, and the endings of an id and of a plural. */
+function foldedName(name: string): string {
+  return name
+    .replaceAll(/[_-]/g, '')
+    .replace(/ids?$/, '')
+    .replace(/[es]+$/, '');
 }
 
 export interface NamedCommand {

@@ -212,11 +212,13 @@ type Ask = <N extends OperationName>(name: N, input: InputOf<N>) => Promise<Outp
 const SOURCES = {
   agents,
   actors,
-  /** The addresses of this host, without asking others: that would take a while. */
   addresses: async (ask: Ask) => {
-    const roles = new Set((await ask('list-agents', {})).agents.flatMap((agent) => agent.roles));
+    const known = await ask('known-agents', {});
+    const roles = new Set(known.agents.flatMap((agent) => agent.roles));
     return [
-      ...(await actors(ask)),
+      ...known.agents.map((agent) => ({ word: isHere(agent) ? agent.name : agent.address, about: aboutAgent(agent) })),
+      OWNER,
+      { word: '*', about: 'everyone' },
       ...[...roles].map((role) => ({ word: `role:${role}`, about: 'all with this role' })),
     ];
   },
@@ -244,11 +246,21 @@ type SourceName = keyof typeof SOURCES;
 
 async function agents(ask: Ask): Promise<CompletionWord[]> {
   const answer = await ask('list-agents', {});
-  return answer.agents.map(({ name, roles, presence }) => ({ word: name, about: [presence, ...roles].join(', ') }));
+  return answer.agents.map((agent) => ({ word: agent.name, about: aboutAgent(agent) }));
 }
 
+function aboutAgent({ presence, roles }: { presence: string; roles: readonly string[] }): string {
+  return [presence, ...roles].join(', ');
+}
+
+function isHere({ presence }: { presence: string }): boolean {
+  return presence !== 'remote';
+}
+
+const OWNER: CompletionWord = { word: OWNER_NAME, about: 'you' };
+
 async function actors(ask: Ask): Promise<CompletionWord[]> {
-  return [...(await agents(ask)), { word: OWNER_NAME, about: 'you' }];
+  return [...(await agents(ask)), OWNER];
 }
 
 /** The unread messages of the mailbox. A list would tell the senders that the agent was notified. */
@@ -290,7 +302,9 @@ _poste() {
       compopt -o default 2>/dev/null
     elif [[ -n $line ]]; then
       line=\${line%%$'\\t'*}
-      COMPREPLY+=("\${line#"$prefix"}")
+      # Quoted: the shell would put names of files in the place of a *.
+      printf -v line %q "\${line#"$prefix"}"
+      COMPREPLY+=("$line")
     fi
   done < <(poste completion candidates -- "\${words[@]}" 2>/dev/null)
 }

@@ -32,6 +32,8 @@ export interface CommandContext {
   readonly nowMs: () => number;
   /** The command prints documents: sentences for people are left out. `run` sets it by the flag `--json`. */
   isJson: boolean;
+  /** The flag `--quiet`: what nobody asked for is left out on standard error, but for errors. */
+  readonly isQuiet?: boolean;
   /** The exit code of a command that returns. */
   exitCode: number;
 }

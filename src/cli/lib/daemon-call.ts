@@ -1,8 +1,9 @@
 /** Calls of commands to the daemon, and the flags they share. */
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import { CallFailed, type CallOptions, DaemonClient } from '../../host/api/client.ts';
 import type { InputOf, OperationName, OutputOf } from '../../host/api/operations.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
+import { OWNER_NAME } from '../../host/core/address.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import { printable } from '../../protocol/printable.ts';
@@ -10,8 +11,11 @@ import { agentOption, type CommandContext } from './context.ts';
 import { startInBackground } from './daemon-start.ts';
 import { CommandFailed, type ExitName, exitOfStatus, usageFailure } from './exit.ts';
 import { JSON_FLAG } from './format.ts';
+import { note } from './output.ts';
+import { mayStart } from './start-choice.ts';
 
 export interface DaemonFlags {
+  /** Start the daemon when none runs. */
   start?: boolean;
   json?: boolean;
 }
@@ -20,14 +24,53 @@ export interface ActingFlags extends DaemonFlags {
   as?: string;
 }
 
-/** A command that asks the daemon, with `--start` and `--json`. */
-export function daemonCommand(name: string): Command {
-  return new Command(name).option('--start', 'start the daemon first if it is not running').option(...JSON_FLAG);
+/** The flag by which commands started the daemon before they did it by themselves: settings of programs have it. */
+export function startOption({ env }: CommandContext): Option {
+  return new Option('--start', 'start the daemon first if it is not running').default(mayStart(env)).hideHelp();
+}
+
+/** A command that asks the daemon, and starts one that does not run. */
+export function daemonCommand(context: CommandContext, name: string): Command {
+  return new Command(name).addOption(startOption(context)).option(...JSON_FLAG);
 }
 
 /** The same with `--as`. */
 export function actingCommand(context: CommandContext, name: string): Command {
-  return daemonCommand(name).addOption(agentOption(context, '--as <name>', 'the agent to act as; owner is you'));
+  const as = agentOption(context, '--as <name>', 'the agent to act as; owner is you');
+  return daemonCommand(context, name).addOption(as);
+}
+
+/** What programs of agents set for the commands that they run: some of them give these a terminal. */
+const AGENT_VARIABLES = [
+  'AI_AGENT',
+  'CLAUDECODE',
+  'CLINE_ACTIVE',
+  'CODEX_CI',
+  'CODEX_SANDBOX',
+  'CODEX_THREAD_ID',
+  'COPILOT_CLI',
+  'CRUSH',
+  'CURSOR_AGENT',
+  'GEMINI_CLI',
+  'OPENCODE',
+  'QWEN_CODE',
+];
+
+/** True when a person types at this terminal, and reads there. */
+function isPersonHere({ stdin, stdout, env }: CommandContext): boolean {
+  return stdout.isTTY === true && stdin.isTTY === true && AGENT_VARIABLES.every((name) => !env[name]);
+}
+
+/** A command for one mailbox: that of `--as`, else of POSTE_AGENT, else the owner's where a person asks. */
+export function mailboxCommand(context: CommandContext, name: string): Command {
+  const command = actingCommand(context, name);
+  if (command.getOptionValue('as') !== undefined || !isPersonHere(context)) return command;
+  return command.setOptionValueWithSource('as', OWNER_NAME, 'default');
+}
+
+/** Takes from a command that only looks at the running daemon that it starts one. */
+export function startingNone(command: Command): Command {
+  return command.setOptionValueWithSource('start', false, 'default');
 }
 
 /** Throws `CommandFailed` when the text of `flag` cannot be the name of an agent. */
@@ -58,8 +101,10 @@ export async function ask<N extends OperationName>(
   } catch (error) {
     if (!flags.start || !(error instanceof CallFailed) || error.code !== 'DAEMON_NOT_RUNNING') throw callFailure(error);
   }
-  await startInBackground(context, paths);
   try {
+    await startInBackground(context, paths, {
+      onStart: () => note(context, 'starting the daemon; poste daemon stop ends it'),
+    });
     return await once();
   } catch (error) {
     throw callFailure(error);
@@ -97,7 +142,7 @@ const noted = new WeakSet<CommandContext>();
 /** After an upgrade the old daemon still runs. A command warns of it once, and only people. */
 function noteOtherVersion(context: CommandContext, version: string): void {
   const own = softwareVersion();
-  if (context.isJson || version === own || noted.has(context)) return;
+  if (context.isJson || context.isQuiet || version === own || noted.has(context)) return;
   noted.add(context);
   const text = `the daemon that runs is version ${version}, and this command is ${own}: run poste daemon restart`;
   context.stderr.write(`poste: warning: ${printable(text)}.\n`);

@@ -1,10 +1,10 @@
 /** Starts the daemon for a command, and waits for one that a service starts. */
 import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { closeSync, existsSync, openSync, readFileSync, renameSync } from 'node:fs';
+import { closeSync, existsSync, fstatSync, openSync, readFileSync, renameSync, statSync } from 'node:fs';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { DaemonClient } from '../../host/api/client.ts';
 import { type HostPaths, makePrivateFolder } from '../../host/base/paths.ts';
+import { fileFault } from '../../lib/file-fault.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import type { CommandContext } from './context.ts';
 import { CommandFailed, EXIT } from './exit.ts';
@@ -12,12 +12,58 @@ import { CommandFailed, EXIT } from './exit.ts';
 /** The time that a daemon may take to answer after its start. */
 export const START_MS = 20_000;
 const LOOK_EVERY_MS = 25;
+/** The pause between two starts while another process has the store. */
+const LOCKED_EVERY_MS = 1000;
+/** A log that has grown so far is begun anew, and the former one is kept beside it. */
+const LOG_BYTES_MAX = 8 << 20;
 
-/** Throws `CommandFailed`. */
-export async function startInBackground({ env, program }: CommandContext, paths: HostPaths): Promise<void> {
-  makePrivateFolder(paths.dataFolder);
-  if (existsSync(paths.logFile)) renameSync(paths.logFile, `${paths.logFile}.old`);
-  const log = openSync(paths.logFile, 'a', 0o600);
+interface StartOptions {
+  /** Called before a process is started. */
+  onStart?: () => void;
+  /** The time in which another process that has the store must free it, or be a daemon that answers. */
+  lockedMs?: number;
+}
+
+/**
+ * Resolves when a daemon answers: the one that this starts, or the one of another command that was sooner. Throws
+ * `CommandFailed`, with the daemon's own reason, when none comes up.
+ */
+export async function startInBackground(
+  context: CommandContext,
+  paths: HostPaths,
+  { onStart, lockedMs = START_MS }: StartOptions = {},
+): Promise<void> {
+  const { store } = paths;
+  if (!existsSync(store)) {
+    throw new CommandFailed('notFound', 'STORE_ABSENT', `there is no store at ${store}: make one with poste init`);
+  }
+  onStart?.();
+  const lockedUntil = performance.now() + lockedMs;
+  let isUp = false;
+  while (!isUp) {
+    const refusal = await startProcess(context, paths);
+    if (!refusal) return;
+    if (!refusal.isLocked || performance.now() > lockedUntil) throw refusal.failure;
+    // A daemon that is about to answer has the store, or one that ends.
+    isUp = await untilAnswered(paths, performance.now() + LOCKED_EVERY_MS);
+  }
+}
+
+/** Waits for a daemon that a service starts; `log` is where that writes. Throws `CommandFailed`. */
+export async function waitForDaemon(paths: HostPaths, log: string): Promise<void> {
+  if (!(await untilAnswered(paths, performance.now() + START_MS))) throw silent(log);
+}
+
+interface Refusal {
+  /** Another process has the store. */
+  isLocked: boolean;
+  failure: CommandFailed;
+}
+
+/** Returns `undefined` when a daemon answers. */
+async function startProcess({ env, program }: CommandContext, paths: HostPaths): Promise<Refusal | undefined> {
+  const log = openLog(paths);
+  const { size } = fstatSync(log);
   const child = spawn(process.execPath, [program, 'daemon'], {
     detached: true,
     stdio: ['ignore', log, log],
@@ -26,55 +72,59 @@ export async function startInBackground({ env, program }: CommandContext, paths:
   });
   closeSync(log);
   child.unref();
-  const over = new AbortController();
-  const ended = once(child, 'exit', { signal: over.signal }).then(
-    ([code]) => code as number | null,
-    () => undefined,
-  );
-  let exitCode: number | null | undefined;
-  void ended.then((code) => {
-    exitCode = code;
+  let end: { code: number | null } | { fault: string } | undefined;
+  const ended = new Promise<void>((resolve) => {
+    child.once('exit', (code) => resolve(void (end = { code })));
+    child.once('error', (error) => resolve(void (end = { fault: fileFault(error) })));
   });
-  try {
-    // Another command may start a daemon at the same time: then that one answers.
-    const answers = await untilAnswered(paths, () => {
-      if (exitCode !== undefined && exitCode !== EXIT.conflict)
-        throw notStarted(lastLine(paths.logFile), paths.logFile);
-    });
-    if (!answers) throw notStarted('it does not answer', paths.logFile);
+  if (await untilAnswered(paths, performance.now() + START_MS, () => end !== undefined)) {
     // Ours came too late, and would serve as soon as the other frees the store: stop it before this command ends.
     const { pid } = await new DaemonClient(paths.socket, paths.store).call('status', {});
-    if (pid !== child.pid && exitCode === undefined) {
+    if (pid !== child.pid && end === undefined) {
       child.ref();
       child.kill();
       await ended;
     }
-  } finally {
-    over.abort();
+    return undefined;
   }
+  if (end === undefined) return { isLocked: false, failure: silent(paths.logFile) };
+  if ('fault' in end)
+    return { isLocked: false, failure: notStarted(`: ${process.execPath} cannot be run (${end.fault})`) };
+  const said = /^poste: (?<reason>.*?)\.?$/.exec(lastLine(paths.logFile, size))?.groups?.['reason'];
+  const why = said === undefined ? ` (exit code ${end.code ?? 'none'}): see ${paths.logFile}` : `: ${said}`;
+  return { isLocked: end.code === EXIT.conflict, failure: notStarted(why) };
 }
 
-/** Waits for a daemon that a service starts; `log` is where that writes. Throws `CommandFailed`. */
-export async function waitForDaemon(paths: HostPaths, log: string): Promise<void> {
-  if (!(await untilAnswered(paths, () => undefined))) throw notStarted('it does not answer', log);
-}
-
-/** True when a daemon answered in time; `check` is called at each look. */
-async function untilAnswered({ socket }: HostPaths, check: () => void): Promise<boolean> {
-  const deadline = performance.now() + START_MS;
+/** True when a daemon answered in time; false also when `isOver`. */
+async function untilAnswered({ socket }: HostPaths, deadline: number, isOver = () => false): Promise<boolean> {
   while (!(await isListening(socket))) {
-    check();
-    if (performance.now() > deadline) return false;
+    if (isOver() || performance.now() > deadline) return false;
     await elapsed(LOOK_EVERY_MS);
   }
   return true;
 }
 
-function notStarted(why: string, log: string): CommandFailed {
-  return new CommandFailed('failure', 'DAEMON_NOT_STARTED', `the daemon did not start (${why}): see ${log}`);
+/** Several daemons that start at once write to one log. Throws `CommandFailed`. */
+function openLog({ dataFolder, logFile }: HostPaths): number {
+  try {
+    makePrivateFolder(dataFolder);
+    const size = statSync(logFile, { throwIfNoEntry: false })?.size ?? 0;
+    if (size > LOG_BYTES_MAX) renameSync(logFile, `${logFile}.old`);
+    return openSync(logFile, 'a', 0o600);
+  } catch (error) {
+    throw notStarted(`: its log ${logFile} cannot be written (${fileFault(error)})`);
+  }
 }
 
-function lastLine(file: string): string {
-  const line = readFileSync(file, 'utf8').trimEnd().split('\n').at(-1) ?? '';
-  return line.replace(/^poste: /, '').replace(/\.$/, '');
+function silent(log: string): CommandFailed {
+  return notStarted(` (it does not answer): see ${log}`);
+}
+
+function notStarted(why: string): CommandFailed {
+  return new CommandFailed('failure', 'DAEMON_NOT_STARTED', `the daemon did not start${why}`);
+}
+
+/** The last line that was written behind so many bytes. */
+function lastLine(file: string, from: number): string {
+  return readFileSync(file).subarray(from).toString('utf8').trimEnd().split('\n').at(-1) ?? '';
 }

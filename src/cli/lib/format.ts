@@ -11,7 +11,7 @@ export function jsonLine(document: unknown): string {
 }
 
 /** Members that hold a time, in milliseconds, in the documents of a relay and of backups. */
-const TIME_NAME = /^(?:at|time|iat|until|before|looked_back_to|first_time|last_time|[a-z_]+_(?:at|until))$/;
+const TIME_NAME = /^(?:at|time|iat|until|before|first_time|last_time|[a-z_]+_(?:at|until))$/;
 const MILLISECONDS_NAME = /_ms$/;
 /** Documents with a signature: they stay as they were signed. */
 const SIGNED_NAMES: ReadonlySet<string> = new Set(['accept', 'document']);

@@ -3,9 +3,9 @@ import { createInterface, type Interface } from 'node:readline/promises';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import type { CommandContext } from './context.ts';
 import { CommandFailed, type ExitName } from './exit.ts';
-import { accessSync, constants } from 'node:fs';
+import { accessSync, constants, createReadStream } from 'node:fs';
 import { fileFault } from '../../lib/file-fault.ts';
-import { readAllText, readText } from '../../lib/user-text.ts';
+import { readAllText } from '../../lib/user-text.ts';
 
 /** The streams on which a question is answered and asked. */
 type Terminal = Pick<CommandContext, 'stdin' | 'stderr'>;
@@ -86,6 +86,7 @@ const EXITS: Readonly<Record<string, ExitName>> = {
   EACCES: 'refused',
   EPERM: 'refused',
   NOT_UTF8: 'usage',
+  TOO_LARGE: 'usage',
 };
 
 interface GivenFile {
@@ -95,18 +96,26 @@ interface GivenFile {
   what?: string;
   /** Says what to do. */
   advice: string;
+  /** A larger one is refused, and not read to its end. */
+  bytesMax?: number;
+  /** For a fault that has no exit of its own. */
+  otherwise?: ExitName;
 }
 
 /** Throws `CommandFailed`. */
 export async function givenText(
   { stdin }: Pick<CommandContext, 'stdin'>,
   file: string,
-  { code, what = nameOf(file), advice }: GivenFile,
+  { code, what = nameOf(file), advice, bytesMax, otherwise }: GivenFile,
 ): Promise<string> {
   try {
-    return file === '-' ? await readAllText(stdin) : readText(file);
+    return await readAllText(file === '-' ? stdin : createReadStream(file), bytesMax);
   } catch (error) {
-    throw new CommandFailed(exitOfFile(error), code, `${what} cannot be read (${fileFault(error)}): ${advice}`);
+    throw new CommandFailed(
+      exitOfFile(error, otherwise),
+      code,
+      `${what} cannot be read (${fileFault(error)}): ${advice}`,
+    );
   }
 }
 

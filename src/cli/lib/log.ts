@@ -1,15 +1,18 @@
 /**
- * The log of a command that serves: JSON lines on standard error. What others said may be in it: it is escaped, so that
- * no terminal obeys it, and an error is written in a few lines, whatever is attached to it.
+ * The log of a command that serves, on standard error: lines for people on a terminal, JSON elsewhere. What others said
+ * may be in it: it is escaped, so that no terminal obeys it, and an error is written in a few lines, whatever is
+ * attached to it.
  *
  * The log never decides over the service. A line that cannot be written, because the disk is full or nobody reads, is
  * left out and counted, and the next line that can be written says how many were.
  */
 import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import pino from 'pino';
+import { isObject, jsonIn } from '../../protocol/json.ts';
 import { jsonEscape, printable } from '../../protocol/printable.ts';
 import type { CommandContext, OutputStream } from './context.ts';
 import { EXIT } from './exit.ts';
+import { applyStyle, formatSecond, type Screen, screenOf, type Style } from './screen.ts';
 
 /** The limits of an error's message, and of its stack with those of its causes. */
 const MESSAGE_CHARACTERS_MAX = 2_000;
@@ -21,15 +24,27 @@ interface CommandLog extends pino.Logger {
   linesLost: () => number;
 }
 
-export function commandLog({ stderr }: CommandContext, level: string): CommandLog {
-  const destination = new LogDestination(stderr);
+export const LOG_FORMATS = ['text', 'json'] as const;
+export type LogFormat = (typeof LOG_FORMATS)[number];
+
+/** `--log-format` of every command that serves, in these words. */
+export const LOG_FORMAT_FLAG = [
+  '--log-format <format>',
+  'lines for people, or JSON (default: text on a terminal, else json)',
+] as const;
+
+export function commandLog(context: CommandContext, level: string, format?: LogFormat): CommandLog {
+  const { stderr } = context;
+  const isText = (format ?? (stderr.isTTY ? 'text' : 'json')) === 'text';
+  const shown = isText ? (line: string): string => logText(screenOf(context, stderr), line) : printableLine;
+  const destination = new LogDestination(stderr, shown);
   const logger = pino(
     {
       level,
       base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
       serializers: { err: errorDocument },
-      hooks: { streamWrite: printableLine },
+      hooks: { streamWrite: shown },
     },
     destination,
   );
@@ -46,7 +61,11 @@ class LogDestination {
   #said = 0;
   readonly #write: (line: string) => boolean;
 
-  constructor(stream: OutputStream) {
+  /** Gives a line of JSON the form that the log has. */
+  readonly #shown: (line: string) => string;
+
+  constructor(stream: OutputStream, shown: (line: string) => string) {
+    this.#shown = shown;
     const descriptor = stream.fd === undefined ? undefined : unhurriedDescriptor(stream.fd);
     const lose = (): number => this.linesLost++;
     this.#write = descriptor === undefined ? streamWriter(stream, lose) : descriptorWriter(descriptor);
@@ -55,7 +74,8 @@ class LogDestination {
   /** Called by pino with each line. */
   write(line: string): void {
     const lost = this.linesLost;
-    if (this.#write(lost === this.#said ? line : `${lossLine(lost - this.#said)}${line}`)) this.#said = lost;
+    if (this.#write(lost === this.#said ? line : `${this.#shown(lossLine(lost - this.#said))}${line}`))
+      this.#said = lost;
     else this.linesLost++;
   }
 }
@@ -131,6 +151,37 @@ export function endLog({ stderr, abort }: CommandContext): void {
 /** JSON holds no line break but the one at its end. */
 function printableLine(line: string): string {
   return `${printable(line.trimEnd(), jsonEscape)}\n`;
+}
+
+const LEVEL_STYLES: Readonly<Record<string, Style>> = { debug: 'dim', warn: 'yellow', error: 'red', fatal: 'red' };
+
+/**
+ * A line of the log for people: the local time, the level, what happened, and what is known of it as name=value. Of an
+ * error its message and its code; the whole is in the JSON. A line that is no JSON of a log stays as it is, printable.
+ */
+export function logText(screen: Screen, line: string): string {
+  const document = jsonIn(line);
+  const { time, level, msg, ...facts } = isObject(document) ? document : {};
+  if (typeof time !== 'string' || typeof level !== 'number') return `${printable(line.trimEnd())}\n`;
+  const label = pino.levels.labels[level] ?? String(level);
+  const head = [
+    applyStyle(screen, 'dim', formatSecond(screen, time)),
+    applyStyle(screen, LEVEL_STYLES[label], label.padEnd(5)),
+    printable(typeof msg === 'string' ? msg : ''),
+  ];
+  const known = Object.entries(facts).map(([name, value]) => {
+    return `${applyStyle(screen, 'dim', `${printable(name)}=`)}${valueText(value)}`;
+  });
+  return `${[...head, ...known].join(' ')}\n`;
+}
+
+/** A value that is one word stays one, and any other is quoted; of a fraction one digit is enough for people. */
+function valueText(value: unknown): string {
+  const { stack, message, type, code } = isObject(value) ? value : {};
+  if (typeof stack === 'string') return valueText([code ?? type, message].join(': '));
+  if (typeof value === 'number') return String(Number(value.toFixed(1)));
+  if (typeof value === 'string' && /^[^\s"=]+$/.test(value)) return printable(value);
+  return printable(JSON.stringify(value), jsonEscape);
 }
 
 function errorDocument(thrown: unknown): unknown {

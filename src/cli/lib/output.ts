@@ -8,6 +8,11 @@ import { jsonLine } from './format.ts';
 /** Outputs that are useless unless complete, as a backup is. `writeChunk` handles their errors. */
 const NEEDED_COMPLETE = new WeakSet<OutputStream>();
 
+/** Tells a person at a terminal what the command does besides; `text` is a clause. */
+export function note({ stderr, isJson, isQuiet }: CommandContext, text: string): void {
+  if (stderr.isTTY && !isJson && !isQuiet) stderr.write(`poste: ${text}.\n`);
+}
+
 /** Outputs of commands that serve: the service goes on without them. */
 const NOT_NEEDED = new WeakSet<OutputStream>();
 

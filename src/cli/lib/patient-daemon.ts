@@ -1,6 +1,7 @@
 /**
  * Calls of a command that runs on while the daemon restarts: a call waits for a daemon that is away, and is made again.
- * So an operation that is asked for here must be one that may be done twice.
+ * So an operation that is asked for here must be one that may be done twice. The command starts a daemon only
+ * before the first answer. A daemon that goes away later was stopped by somebody, and the command waits for the next.
  */
 import { setTimeout as elapsed } from 'node:timers/promises';
 import type { CallOptions } from '../../host/api/client.ts';
@@ -29,9 +30,14 @@ export class PatientDaemon {
   readonly #flags: ActingFlags;
   readonly #signal: AbortSignal;
   /** Shared by all that call for one command, which says once that the daemon is away. */
-  readonly #seen: { isGone: boolean };
+  readonly #seen: { isGone: boolean; hasAnswered: boolean };
 
-  constructor(context: CommandContext, flags: ActingFlags, signal: AbortSignal, seen = { isGone: false }) {
+  constructor(
+    context: CommandContext,
+    flags: ActingFlags,
+    signal: AbortSignal,
+    seen = { isGone: false, hasAnswered: false },
+  ) {
     this.#context = context;
     this.#flags = flags;
     this.#signal = signal;
@@ -44,8 +50,12 @@ export class PatientDaemon {
   }
 
   /** Asks once. Throws `CommandFailed`, and another error when the signal is aborted. */
-  askNow<N extends OperationName>(name: N, input: InputOf<N>, options: Options = {}): Promise<OutputOf<N>> {
-    return ask(this.#context, name, input, this.#flags, { ...options, signal: this.#signal });
+  async askNow<N extends OperationName>(name: N, input: InputOf<N>, options: Options = {}): Promise<OutputOf<N>> {
+    const { start = false, ...flags } = this.#flags;
+    const starting = { ...flags, start: start && !this.#seen.hasAnswered };
+    const answer = await ask(this.#context, name, input, starting, { ...options, signal: this.#signal });
+    this.#seen.hasAnswered = true;
+    return answer;
   }
 
   /** Asks until a daemon answers. Throws as `askNow` does, but not because the daemon is away. */

@@ -83,7 +83,7 @@ export function serverOf(context: CommandContext, agent: string, program?: Settl
   const named = program === undefined ? ['--agent', agent] : ['--program', program, DEFAULT_AGENT, agent];
   return {
     command: process.execPath,
-    args: [context.program, 'mcp', ...named, '--start'],
+    args: [context.program, 'mcp', ...named],
     env: home === undefined ? {} : { POSTE_HOME: home },
   };
 }

@@ -87,6 +87,11 @@ export function formatMoment(screen: Screen, moment: Moment): string {
   return screen.columns === undefined ? isoMoment(moment) : localTime(screen, timeMs);
 }
 
+/** Writes a time to the second: local on a terminal, elsewhere ISO 8601. */
+export function formatSecond(screen: Screen, moment: string): string {
+  return screen.columns === undefined ? moment : localTime(screen, timeMsOf(moment), 'medium');
+}
+
 /** A time of mail stays to the second. */
 function isoMoment(moment: Moment): string {
   return typeof moment === 'string' ? moment : isoTime(moment);
@@ -98,8 +103,8 @@ function spanOf(ms: number): string {
   return `${Math.floor(ms / HOUR_MS)} h`;
 }
 
-function localTime({ timeZone }: Screen, timeMs: number): string {
-  const shown = { timeZone, dateStyle: 'short', timeStyle: 'short' } as const;
+function localTime({ timeZone }: Screen, timeMs: number, timeStyle: 'short' | 'medium' = 'short'): string {
+  const shown = { timeZone, dateStyle: 'short', timeStyle } as const;
   return new Intl.DateTimeFormat('sv-SE', shown).format(timeMs);
 }
 

@@ -1,7 +1,8 @@
 /**
- * Ids as people give them: whole, or the first characters, as tables show them. What begins several ids is refused,
- * with those that it may mean.
+ * Ids as people give them: whole, or the first characters, as tables show them, or the last ones. What may mean several
+ * ids is refused with all of them.
  */
+import { idsLike, severalIdsText } from '../../host/core/short-ids.ts';
 import { CommandFailed } from './exit.ts';
 import { shortIds } from './table.ts';
 
@@ -11,14 +12,17 @@ export interface Candidate {
   about: string;
 }
 
-/** The id that the text is or begins; undefined for none. Throws `CommandFailed` when it begins several. */
+/** The id that the text is, begins or ends; undefined for none. Throws `CommandFailed` when it may mean several. */
 export function idMeant(text: string, candidates: readonly Candidate[]): string | undefined {
-  const different = new Map(candidates.filter(({ id }) => id.startsWith(text)).map((one) => [one.id, one]));
-  if (different.size < 2 || different.has(text)) return different.get(text)?.id ?? [...different.keys()][0];
-  const meant = [...different.values()];
-  const shown = shortIds(meant.map(({ id }) => id)).map((id, at) => `${id} (${meant[at]?.about})`);
-  const message = `several ids begin with ${text}: ${shown.join(', ')}; give more of the one that you mean`;
-  throw new CommandFailed('conflict', 'AMBIGUOUS_ID', message, { candidates: [...different.keys()] });
+  const ids = idsLike(
+    text,
+    candidates.map(({ id }) => id),
+  );
+  const [id] = ids;
+  if (id === undefined || ids.length === 1) return id;
+  const about = new Map(candidates.map((one) => [one.id, one.about]));
+  const shown = shortIds(ids).map((short, at) => `${short} (${about.get(ids[at] ?? '')})`);
+  throw new CommandFailed('conflict', 'AMBIGUOUS_ID', severalIdsText(text, ids, shown), { candidates: ids });
 }
 
 /** A whole one has 43 characters behind the colon. */

@@ -111,7 +111,7 @@ function shrink(laid: readonly Laid[], columns: number | undefined): void {
 const ONE_COLUMN_EACH = /^[\u0020-\u007e\u00a0-\u00ac\u00ae-\u02ff–—…]*$/;
 
 /** The columns of a terminal that the text takes. */
-function textWidth(text: string): number {
+export function textWidth(text: string): number {
   // The first call of the library makes its tables of Unicode, which takes half as long as the start of Node.js.
   return ONE_COLUMN_EACH.test(text) ? text.length : stringWidth(text);
 }

@@ -1,6 +1,7 @@
 /** Parses the values of flags and arguments. Throws one sentence that says what is wrong. */
 import { InvalidArgumentError } from 'commander';
 import { type HostName, parseHostName } from '../../protocol/names.ts';
+import { parsePublicKey } from '../../protocol/public-key.ts';
 import { parseListenAddress } from '../../lib/listen-address.ts';
 import { CommandFailed } from './exit.ts';
 import { findProgram } from './find-program.ts';
@@ -10,12 +11,12 @@ export function must(isRight: boolean, sentence: string): asserts isRight {
   if (!isRight) throw new InvalidArgumentError(sentence);
 }
 
-/** A whole number of at least `least`. */
-export function wholeNumber(least: number): (text: string) => number {
+/** A whole number of at least `least`, and of at most `most` if that is given. */
+export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER): (text: string) => number {
+  const range = most === Number.MAX_SAFE_INTEGER ? `, at least ${least}` : ` from ${least} to ${most}`;
   return (text) => {
     const value = Number(text);
-    const isRight = /^[0-9]+$/.test(text) && Number.isSafeInteger(value) && value >= least;
-    must(isRight, `It must be a whole number, at least ${least}.`);
+    must(/^[0-9]+$/.test(text) && value >= least && value <= most, `It must be a whole number${range}.`);
     return value;
   };
 }
@@ -51,8 +52,20 @@ export function hostName(text: string): HostName {
   return name;
 }
 
+/** The key of a relay that is trusted, or its fingerprint, as it was written. */
+export function relayKey(text: string): string {
+  const isRight = parsePublicKey(text) !== undefined || /^SHA256:[A-Za-z0-9+/]{43}$/.test(text);
+  must(isRight, 'It must be the base64 of a public key, or a fingerprint as in SHA256:...');
+  return text;
+}
+
 /** The members that are not undefined. */
 export function withoutUndefined<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   const entries = Object.entries(members).filter(([, value]) => value !== undefined);
   return Object.fromEntries(entries) as { [K in keyof T]?: Exclude<T[K], undefined> };
+}
+
+/** For an option that may be repeated. */
+export function oneMore(value: string, before: readonly string[] = []): readonly string[] {
+  return [...before, value];
 }

@@ -35,7 +35,7 @@ export function agentCommand(context: CommandContext): Command {
 }
 
 function addCommand(context: CommandContext): Command {
-  return daemonCommand('add')
+  return daemonCommand(context, 'add')
     .description('Add an agent, with a mailbox of its own.')
     .argument('<name>', "the agent's name")
     .option('--role <role...>', 'a role of the agent: mail to role:<role> reaches it')
@@ -47,7 +47,7 @@ function addCommand(context: CommandContext): Command {
 }
 
 function renameCommand(context: CommandContext): Command {
-  return daemonCommand('rename')
+  return daemonCommand(context, 'rename')
     .description('Rename an agent, and forward mail for its old name.')
     .argument('<name>', 'its current name')
     .argument('<new-name>', 'its new name')
@@ -59,7 +59,7 @@ function renameCommand(context: CommandContext): Command {
 }
 
 function rolesCommand(context: CommandContext): Command {
-  return daemonCommand('roles')
+  return daemonCommand(context, 'roles')
     .description('Replace the roles of an agent.')
     .argument('<name>', "the agent's name")
     .argument('[roles...]', 'its new roles; without any, it has none')
@@ -116,7 +116,7 @@ function agentTable(screen: Screen, agents: readonly Listed[]): string {
 }
 
 function removeCommand(context: CommandContext): Command {
-  return daemonCommand('remove')
+  return daemonCommand(context, 'remove')
     .description('Remove an agent and delete its mailbox.')
     .argument('<name>', "the agent's name")
     .option('--yes', 'do not ask for confirmation')

@@ -6,22 +6,23 @@ import { countText } from '../../host/core/spans.ts';
 import { UNTRUSTED_TEXT } from '../../host/core/untrusted-text.ts';
 import { printable, printableText } from '../../protocol/printable.ts';
 import { formatFields } from '../lib/format.ts';
-import { applyStyle, formatMoment, formatTime, type Screen } from '../lib/screen.ts';
-import { shortIds, table } from '../lib/table.ts';
+import { applyStyle, formatTime, type Screen, type Style } from '../lib/screen.ts';
+import { type MessageNumbers, shownMessage } from './message-names.ts';
+import { type Column, cutTo, table, textWidth } from '../lib/table.ts';
 
-export function inboxText(screen: Screen, result: InboxResult, as: string): string {
+export function inboxText(screen: Screen, result: InboxResult, as: string, numbers: MessageNumbers): string {
   const { unread, total, changed = [], next_cursor } = result;
   const summaries = (result.summaries ?? []).map((summary) => fullSummary(summary, as));
   const messages = (result.messages ?? []).map((message) => fullMessage(message, as));
   const parts = [`${as}: ${unread} unread of ${total}.\n`];
   // The words of others come under the sentence that says whose they are.
   if (summaries.length + messages.length > 0) parts.push(agentNotice(screen, as));
-  if (summaries.length > 0) parts.push(`\n${summariesText(screen, summaries)}`);
-  for (const message of messages) parts.push(`\n${messageText(screen, message)}`);
+  if (summaries.length > 0) parts.push(`\n${summariesText(screen, summaries, numbers)}`);
+  for (const message of messages) parts.push(`\n${messageText(screen, message, numbers)}`);
   if (!result.messages && !result.summaries) parts.push(changedText(changed.length));
   if (next_cursor !== undefined) parts.push(`\nMore: --cursor ${next_cursor}\n`);
   const [first] = [...summaries, ...messages];
-  if (first) parts.push(nextStep(screen, as, first.message_id, messages.length > 0));
+  if (first) parts.push(nextStep(screen, as, shownMessage(first.message_id, numbers), messages.length > 0));
   return parts.join('');
 }
 
@@ -36,45 +37,101 @@ function changedText(count: number): string {
 }
 
 /** The command that a person may type next. */
-function nextStep(screen: Screen, as: string, messageId: string, isRead: boolean): string {
+function nextStep(screen: Screen, as: string, id: string, isRead: boolean): string {
   if (screen.columns === undefined) return '';
-  const [id = ''] = shortIds([messageId]);
   const asWhom = printable(as);
   const command = isRead ? `poste reply --as ${asWhom} ${id} --body -` : `poste inbox read --as ${asWhom} ${id}`;
   return applyStyle(screen, 'dim', `\n${isRead ? 'Answer' : 'Read'} with: ${command}\n`);
 }
 
-export function foundText(screen: Screen, as: string, result: SearchResult): string {
-  const { summaries, looked_at, looked_back_to, next_cursor } = result;
-  const found =
-    summaries.length === 0
-      ? 'No message matches.\n'
-      : `${agentNotice(screen, as)}${summariesText(
-          screen,
-          summaries.map((summary) => fullSummary(summary, as)),
-        )}`;
-  if (next_cursor === null || looked_back_to === null) return found;
-  const back = `Searched ${countText(looked_at, 'message')}, back to ${formatMoment(screen, looked_back_to)}`;
-  return `${found}\n${back}. Older ones: --cursor ${next_cursor}\n`;
+export function foundText(
+  screen: Screen,
+  as: string,
+  { summaries, next_cursor }: SearchResult,
+  numbers: MessageNumbers,
+): string {
+  if (summaries.length === 0) return 'No message matches.\n';
+  const full = summaries.map((summary) => fullSummary(summary, as));
+  const more = next_cursor === null ? '' : `\nMore: --cursor ${next_cursor}\n`;
+  return `${agentNotice(screen, as)}${summariesText(screen, full, numbers)}${more}`;
 }
 
-export function summariesText(screen: Screen, summaries: readonly FullSummary[]): string {
-  return table<FullSummary>(
+/** Narrower terminals have two lines for a message. */
+const ONE_LINE_COLUMNS_MIN = 60;
+
+/** In a pipe every column, for programs; on a terminal those that tell messages apart: the subject needs the room. */
+export function summariesText(
+  screen: Screen,
+  summaries: readonly FullSummary[],
+  numbers: MessageNumbers = new Map(),
+): string {
+  const { columns: width } = screen;
+  const isTerminal = width !== undefined;
+  if (isTerminal && width < ONE_LINE_COLUMNS_MIN) return twoLines(screen, summaries, numbers);
+  const state: Column<FullSummary> = { title: 'STATE', cell: ({ state: is }) => is, style: stateStyle };
+  const columns: (Column<FullSummary> | false)[] = [
+    messageColumn(screen, numbers, ({ message_id }) => message_id),
+    (!isTerminal || new Set(summaries.map((one) => one.state)).size > 1) && state,
+    isTerminal && summaries.some(({ needs_reply }) => needs_reply) && REPLY_MARK,
+    { title: 'KIND', cell: isTerminal ? shortKind : kindText },
+    { title: 'FROM', cell: ({ from }) => from },
+    { title: 'STORED', time: ({ stored_at }) => stored_at },
+    { title: 'SUBJECT', cell: ({ subject }) => subject, style: subjectStyle },
+  ];
+  return table(
     screen,
-    [
-      { title: 'MESSAGE', id: ({ message_id }) => message_id },
-      { title: 'STATE', cell: ({ state }) => state, style: ({ state }) => (state === 'unread' ? 'green' : 'dim') },
-      { title: 'KIND', cell: (summary) => kindText(summary) },
-      { title: 'FROM', cell: ({ from }) => from },
-      { title: 'STORED', time: ({ stored_at }) => stored_at },
-      {
-        title: 'SUBJECT',
-        cell: ({ subject }) => subject,
-        style: ({ state }) => (state === 'unread' ? 'bold' : undefined),
-      },
-    ],
+    columns.filter((column) => column !== false),
     summaries,
   );
+}
+
+const REPLY_MARK: Column<FullSummary> = { title: '!', cell: replyMark, style: () => 'red' };
+
+/** A line that says which message it is, and below it the subject. */
+function twoLines(screen: Screen, summaries: readonly FullSummary[], numbers: MessageNumbers): string {
+  const lines = summaries.map((summary) => {
+    const { from, subject, stored_at, message_id } = summary;
+    const number = shownMessage(message_id, numbers);
+    const time = formatTime(screen, stored_at);
+    const mark = replyMark(summary);
+    const room = (screen.columns ?? 0) - textWidth(`${number}  ${mark}  ${time}`);
+    const sender = cutTo(printable(from), Math.max(ROOM_MIN, room));
+    const head = [applyStyle(screen, 'yellow', number), applyStyle(screen, 'red', mark), sender].filter(Boolean);
+    const shown = cutTo(printable(subject), Math.max(ROOM_MIN, (screen.columns ?? 0) - INDENT.length));
+    const below = applyStyle(screen, subjectStyle(summary), shown);
+    return `${head.join(' ')}  ${applyStyle(screen, 'dim', time)}\n${INDENT}${below}\n`;
+  });
+  return lines.join('');
+}
+
+const INDENT = '    ';
+const ROOM_MIN = 6;
+
+/** The column of a list that names its messages: by numbers on a terminal, by whole ids in a pipe. */
+export function messageColumn<Row>(
+  { columns }: Screen,
+  numbers: MessageNumbers,
+  idOf: (row: Row) => string,
+): Column<Row> {
+  if (columns === undefined || numbers.size === 0) return { title: 'MESSAGE', id: idOf };
+  const cell = (row: Row): string => (idOf(row) === '' ? '' : shownMessage(idOf(row), numbers));
+  return { title: '#', cell, isNumber: true, style: () => 'yellow' };
+}
+
+function stateStyle({ state }: FullSummary): Style {
+  return state === 'unread' ? 'green' : 'dim';
+}
+
+function subjectStyle({ state }: FullSummary): Style | undefined {
+  return state === 'unread' ? 'bold' : undefined;
+}
+
+function replyMark({ needs_reply }: FullSummary): string {
+  return needs_reply ? '!' : '';
+}
+
+function shortKind({ kind, origin }: FullSummary): string {
+  return kindText({ kind, origin, needs_reply: false });
 }
 
 export function kindText({ kind, needs_reply, origin }: Pick<FullSummary, 'kind' | 'needs_reply' | 'origin'>): string {
@@ -82,11 +139,11 @@ export function kindText({ kind, needs_reply, origin }: Pick<FullSummary, 'kind'
 }
 
 /** A whole message. Every line of its body starts with a bar, so that it cannot look like output of ours. */
-export function messageText(screen: Screen, message: FullMessage): string {
+export function messageText(screen: Screen, message: FullMessage, numbers: MessageNumbers = new Map()): string {
   const { message_id, from, to, subject, kind, needs_reply, origin, created_at, refs, body } = message;
   const { recipients, recipient_count } = message.outcome;
   const head = [
-    ['message', message_id],
+    ['message', numbers.has(message_id) ? `${shownMessage(message_id, numbers)}, ${message_id}` : message_id],
     ['from', `${from}${origin === 'external' ? ' (content from outside)' : ''}`],
     ['to', recipients ? recipientsText(recipients, recipient_count) : to.join(', ')],
     ['sent', formatTime(screen, created_at)],

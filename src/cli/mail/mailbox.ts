@@ -4,27 +4,38 @@
  */
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
-import type { InboxInput, InboxResult, MessageSummary } from '../../host/contract/mail.ts';
+import type { InboxInput, InboxResult, MessageSummary, SearchResult } from '../../host/contract/mail.ts';
 import { fullSummary } from '../../host/contract/usual-mail.ts';
-import { READ_MAX, INBOX_WAIT_MS_MAX, LIST_LIMIT_MAX } from '../../host/contract/limits.ts';
+import { READ_MAX, INBOX_WAIT_MS_MAX, LIST_LIMIT_MAX, SEARCH_LIMIT_DEFAULT } from '../../host/contract/limits.ts';
 import { OWNER_NAME } from '../../host/core/address.ts';
 import { ownPaths } from '../../host/base/paths.ts';
 import { printable } from '../../protocol/printable.ts';
 import { Attendance } from '../lib/attendance.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type ActingFlags, ask, actingCommand } from '../lib/daemon-call.ts';
+import { type ActingFlags, ask, mailboxCommand } from '../lib/daemon-call.ts';
 import { CommandFailed, EXIT, stopping, usageFailure } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
 import { writeAll } from '../lib/output.ts';
 import { formatMoment, screenOf, applyStyle } from '../lib/screen.ts';
 import { PatientDaemon } from '../lib/patient-daemon.ts';
-import { shortIds, cutTo } from '../lib/table.ts';
+import {
+  type MessageNumbers,
+  messageMeant,
+  messagesMeant,
+  MESSAGE_NAMES,
+  numbersShown,
+  shownMessage,
+} from './message-names.ts';
+import { cutTo } from '../lib/table.ts';
 import { seconds, wholeNumber, withoutUndefined } from '../lib/values.ts';
 import { foundText, inboxText, kindText } from './mail-text.ts';
 import { type PageFlags, withPageFlags } from './send.ts';
 import { printWhenListed } from './wait-for-mail.ts';
 
 const INBOX_NOTES = `
+At a terminal this is your own mailbox, unless --as or POSTE_AGENT names an agent. In a pipe, and in a command that the
+program of an agent runs, one of them must name whose mailbox it is.
+
 Reading marks messages as read, unless you add --peek. An ack says that you have dealt with a message. --follow prints a
 line for each message, or a JSON document with --json, goes on when the daemon restarts, and ends at ctrl-c with 130.
 Its reader is live meanwhile, and what it prints counts as notified. --wait ends with 0 as soon as there is mail, and
@@ -32,11 +43,12 @@ with 75 when none came. Do not pass the link of --web on a command line, where e
 and use it first.
 
 Examples:
+  $ poste inbox
   $ poste inbox --as reviewer
-  $ poste inbox read --as reviewer 06EXAMPLE0000000000000000
+  $ poste inbox read --as reviewer 3
   $ poste inbox ack --as reviewer 06EXAMPLE0000000000000000
   $ poste inbox thread --as reviewer 06EXAMPLE0000000000000000
-  $ poste inbox search --as reviewer flaky test
+  $ poste inbox search --as reviewer flaky test from:builder
   $ poste inbox list --as owner --state all --json
   $ poste inbox --follow --as reviewer
   $ poste inbox --wait 600 --as ci --reply-to 06EXAMPLE0000000000000000
@@ -50,6 +62,19 @@ export function inboxCommand(context: CommandContext): Command {
     .addCommand(threadCommand(context))
     .addCommand(searchCommand(context))
     .addHelpText('after', INBOX_NOTES);
+}
+
+/** More would fill the screen. */
+const AGENTS_NAMED_MAX = 8;
+
+/** Names the agents, for an owner who finds nothing and may look for the mail of one. */
+async function agentsText(context: CommandContext, flags: ActingFlags): Promise<string> {
+  const { agents } = await ask(context, 'list-agents', {}, flags);
+  const [first] = agents;
+  const named = agents.slice(0, AGENTS_NAMED_MAX).map(({ name }) => name);
+  const more = agents.length > named.length ? `, and ${agents.length - named.length} more` : '';
+  const said = `Agents here: ${named.join(', ')}${more}. Read the mail of one with: poste inbox --as ${first?.name}`;
+  return printable(first ? said : 'There is no agent here yet: add one with poste agent add.');
 }
 
 /** The file that leads the browser to the owner's page, in the folder of the host's data. */
@@ -83,7 +108,7 @@ interface ListFlags extends ActingFlags, PageFlags, Pick<InboxInput, 'state'> {
 
 function listCommand(context: CommandContext): Command {
   return withPageFlags(
-    actingCommand(context, 'list')
+    mailboxCommand(context, 'list')
       .description('List messages, the newest first.')
       .addOption(
         new Option('--state <state>', 'which messages (default: unread)').choices(['unread', 'unacked', 'all']),
@@ -114,72 +139,113 @@ function listCommand(context: CommandContext): Command {
       const { state, limit, cursor, wait, replyTo } = flags;
       if (flags.web) return openPage(context, flags, self);
       if (flags.follow) return follow(context, flags);
-      const input = { action: 'list' as const, ...withoutUndefined({ state, limit, cursor, reply_to: replyTo }) };
-      if (wait === undefined) return show(context, input, flags);
+      const input = {
+        action: 'list' as const,
+        ...withoutUndefined({ state, limit, cursor, reply_to: await messageMeant(context, replyTo, flags) }),
+      };
+      if (wait === undefined) {
+        const { summaries = [] } = await show(context, input, flags);
+        const isByDefault = flags.as === OWNER_NAME && self.getOptionValueSource('as') === 'default';
+        if (!isByDefault || flags.json || summaries.length > 0) return;
+        context.stdout.write(applyStyle(screenOf(context), 'dim', `\n${await agentsText(context, flags)}\n`));
+        return;
+      }
       return printWhenListed(context, { ...flags, wait }, input, (result) => shownText(context, result, flags));
     });
 }
 
 function readCommand(context: CommandContext): Command {
-  return actingCommand(context, 'read')
+  return mailboxCommand(context, 'read')
     .description('Read messages.')
-    .argument('<message...>', `their ids, or the first characters of each; at most ${READ_MAX}`)
+    .argument('<message...>', `each by ${MESSAGE_NAMES}; at most ${READ_MAX}`)
     .option('--peek', 'do not mark them as read')
     .option('--offset <n>', 'show the body of one message from this character on', wholeNumber(0))
     .addHelpText('after', '\nExample:\n  $ poste inbox read --as reviewer 06EXAMPLE0000000000000000')
     .action(async (messages: string[], flags: ActingFlags & { peek?: boolean; offset?: number }) => {
       const { peek, offset } = flags;
+      if (offset !== undefined && messages.length > 1)
+        throw usageFailure('--offset goes with one message: leave out the others');
       await show(
         context,
-        { action: 'read', message_ids: messages, ...withoutUndefined({ peek, body_offset: offset }) },
+        {
+          action: 'read',
+          message_ids: await messagesMeant(context, messages, flags),
+          ...withoutUndefined({ peek, body_offset: offset }),
+        },
         flags,
       );
     });
 }
 
 function ackCommand(context: CommandContext): Command {
-  return actingCommand(context, 'ack')
+  return mailboxCommand(context, 'ack')
     .description('Acknowledge messages: you have dealt with them.')
-    .argument('<message...>', `their ids, or the first characters of each; at most ${READ_MAX}`)
+    .argument('<message...>', `each by ${MESSAGE_NAMES}; at most ${READ_MAX}`)
     .addHelpText('after', '\nExample:\n  $ poste inbox ack --as reviewer 06EXAMPLE0000000000000000')
     .action(async (messages: string[], flags: ActingFlags) => {
-      await show(context, { action: 'ack', message_ids: messages }, flags);
+      await show(context, { action: 'ack', message_ids: await messagesMeant(context, messages, flags) }, flags);
     });
 }
 
 function threadCommand(context: CommandContext): Command {
   return withPageFlags(
-    actingCommand(context, 'thread')
+    mailboxCommand(context, 'thread')
       .description('Show a conversation, the oldest message first.')
-      .argument('<thread>', 'the id of the thread, or of a message in it, or the first characters'),
+      .argument('<thread>', `a message in it by ${MESSAGE_NAMES}`),
   )
     .addHelpText('after', '\nExample:\n  $ poste inbox thread --as reviewer 06EXAMPLE0000000000000000')
     .action(async (thread: string, flags: ActingFlags & PageFlags) => {
       const { limit, cursor } = flags;
-      await show(context, { action: 'thread', thread, ...withoutUndefined({ limit, cursor }) }, flags);
+      const [id] = await messagesMeant(context, [thread] as const, flags);
+      await show(context, { action: 'thread', thread: id, ...withoutUndefined({ limit, cursor }) }, flags);
     });
 }
+
+const SEARCH_NOTES = `
+A word finds the words that begin with it, "two words" in quotes those words alone, in that order. Filters, all of which
+must be true as well: from:alice, to:bob@laptop, kind:task, subject:build, is:unread, is:unacked, is:needs-reply,
+after:2026-03-01, before:2026-03-31 (days begin in UTC).
+
+Examples:
+  $ poste inbox search --as reviewer flaky test
+  $ poste inbox search --as reviewer '"flaky test"' from:builder is:unread`;
 
 function searchCommand(context: CommandContext): Command {
   return withPageFlags(
-    actingCommand(context, 'search')
+    mailboxCommand(context, 'search')
       .description('Search sender, subject and body, and show the newest message first.')
-      .argument('<word...>', 'every word must occur; case does not matter'),
+      .argument('<text...>', 'words and filters; every one must match, and case does not matter'),
   )
-    .addHelpText('after', '\nExample:\n  $ poste inbox search --as reviewer flaky test')
+    .addHelpText('after', SEARCH_NOTES)
     .action(async (words: string[], flags: ActingFlags & PageFlags) => {
-      const { limit, cursor } = flags;
-      const asked = { text: words.join(' '), ...withoutUndefined({ limit, cursor }) };
-      const result = await ask(context, 'mail-search', asked, flags);
-      context.stdout.write(flags.json ? jsonLine(result) : foundText(screenOf(context), flags.as ?? '', result));
+      const result = await searched(context, words.join(' '), flags);
+      const shown = result.summaries.map(({ message_id }) => message_id);
+      const numbers = await numbersShown(context, shown, flags);
+      context.stdout.write(
+        flags.json ? jsonLine(result) : foundText(screenOf(context), flags.as ?? '', result, numbers),
+      );
     });
 }
 
-async function show(context: CommandContext, input: InboxInput, flags: ActingFlags): Promise<void> {
+/** A full page, or all there is: an answer that read as much as one may is continued. */
+async function searched(context: CommandContext, text: string, flags: ActingFlags & PageFlags): Promise<SearchResult> {
+  const { limit = SEARCH_LIMIT_DEFAULT } = flags;
+  const summaries: MessageSummary[] = [];
+  for (let { cursor } = flags; ; ) {
+    const asked = { text, limit: limit - summaries.length, ...withoutUndefined({ cursor }) };
+    const result = await ask(context, 'mail-search', asked, flags);
+    summaries.push(...result.summaries);
+    if (result.next_cursor === null || summaries.length >= limit) return { ...result, summaries };
+    cursor = result.next_cursor;
+  }
+}
+
+/** Throws `CommandFailed` when a message that was named is not there. */
+async function show(context: CommandContext, input: InboxInput, flags: ActingFlags): Promise<InboxResult> {
   const result = await ask(context, 'mail-inbox', input, flags);
-  context.stdout.write(shownText(context, result, flags));
+  context.stdout.write(await shownText(context, result, flags));
   const missing = result.not_found ?? [];
-  if (missing.length === 0) return;
+  if (missing.length === 0) return result;
   throw new CommandFailed(
     'notFound',
     'NO_SUCH_MESSAGE',
@@ -190,8 +256,10 @@ async function show(context: CommandContext, input: InboxInput, flags: ActingFla
   );
 }
 
-function shownText(context: CommandContext, result: InboxResult, { json, as = '' }: ActingFlags): string {
-  return json ? jsonLine(result) : inboxText(screenOf(context), result, as);
+async function shownText(context: CommandContext, result: InboxResult, flags: ActingFlags): Promise<string> {
+  if (flags.json) return jsonLine(result);
+  const shown = [...(result.summaries ?? []), ...(result.messages ?? [])].map(({ message_id }) => message_id);
+  return inboxText(screenOf(context), result, flags.as ?? '', await numbersShown(context, shown, flags));
 }
 
 /** A time longer than the daemon waits. */
@@ -212,8 +280,10 @@ export async function follow(context: CommandContext, flags: ActingFlags): Promi
       const show = async (summaries: readonly MessageSummary[]): Promise<void> => {
         for (let at = 0; at < summaries.length; at += LIST_LIMIT_MAX) {
           const part = summaries.slice(at, at + LIST_LIMIT_MAX);
-          await writeAll(context.stdout, part.map((summary) => lineOf(context, summary, flags)).join(''));
-          await attendance.report({ has: part.map(({ message_id }) => message_id) });
+          const ids = part.map(({ message_id }) => message_id);
+          const numbers = await numbersShown(context, ids, flags);
+          await writeAll(context.stdout, part.map((summary) => lineOf(context, summary, numbers, flags)).join(''));
+          await attendance.report({ has: ids });
         }
       };
       if (screenOf(context).columns !== undefined) context.stderr.write('Waiting for mail; ctrl-c ends it.\n');
@@ -293,12 +363,17 @@ function storedAt(summary: MessageSummary): string {
   return fullSummary(summary, '').stored_at;
 }
 
-function lineOf(context: CommandContext, given: MessageSummary, { as = '', json }: ActingFlags): string {
+function lineOf(
+  context: CommandContext,
+  given: MessageSummary,
+  numbers: MessageNumbers,
+  { as = '', json }: ActingFlags,
+): string {
   if (json) return jsonLine(given);
   const summary = fullSummary(given, as);
   const screen = screenOf(context);
   const { message_id, from, subject, stored_at } = summary;
-  const id = screen.columns === undefined ? message_id : (shortIds([message_id])[0] ?? '');
+  const id = screen.columns === undefined ? message_id : shownMessage(message_id, numbers);
   const time = formatMoment(screen, stored_at);
   const text = printable(`${from}: ${subject} (${kindText(summary)})`);
   const room = screen.columns === undefined ? Infinity : screen.columns - time.length - id.length - 4;

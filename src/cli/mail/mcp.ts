@@ -5,7 +5,7 @@ import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
 import { agentHere } from '../lib/agent-here.ts';
 import { type CommandContext, agentOption } from '../lib/context.ts';
 import { CommandFailed, stopSignal, usageFailure } from '../lib/exit.ts';
-import { requireAgentName } from '../lib/daemon-call.ts';
+import { requireAgentName, startOption } from '../lib/daemon-call.ts';
 
 interface McpFlags {
   agent?: string;
@@ -25,15 +25,15 @@ working folder, or in the nearest folder above it; else the one of --default-age
 
 Examples:
   $ poste agent add builder
-  $ claude mcp add poste -- poste mcp --agent builder --start
-  $ codex mcp add poste -- poste mcp --agent builder --start`;
+  $ claude mcp add poste -- poste mcp --agent builder
+  $ codex mcp add poste -- poste mcp --agent builder`;
 
 export function mcpCommand(context: CommandContext): Command {
   return new Command('mcp')
     .addOption(agentOption(context, '--agent <name>', 'the agent whose mail the tools read and send'))
     .option('--program <name>', 'the program that runs the agent, as poste setup --project calls it')
     .option('--default-agent <name>', 'the agent where neither POSTE_AGENT nor the project names one')
-    .option('--start', 'start the daemon if it is not running')
+    .addOption(startOption(context))
     .option('--wake-unattended', 'let mail begin turns of a Claude Code that nobody attends (claude -p)')
     .addHelpText('after', NOTES)
     .action(async (flags: McpFlags) => serve(context, flags));

@@ -28,12 +28,12 @@ export function outboxCommand(context: CommandContext): Command {
 }
 
 function listCommand(context: CommandContext): Command {
-  return daemonCommand('list')
+  return daemonCommand(context, 'list')
     .description('List rows, the newest first.')
     .addOption(new Option('--show <which>', 'which rows (default: open)').choices(['open', 'undelivered', 'all']))
     .option('--host <name>', 'only rows for this host')
     .option('--receipts', 'list delivery receipts too')
-    .option('--limit <n>', `list at most this many, up to ${OUTBOX_PAGE_MAX}`, wholeNumber(1))
+    .option('--limit <n>', `list at most this many, up to ${OUTBOX_PAGE_MAX}`, wholeNumber(1, OUTBOX_PAGE_MAX))
     .option('--before <row>', 'continue after an earlier list', wholeNumber(1))
     .addHelpText('after', '\nExample:\n  $ poste outbox list --show undelivered')
     .action(async ({ start, json, ...asked }: DaemonFlags & OutboxInput) => {
@@ -43,7 +43,7 @@ function listCommand(context: CommandContext): Command {
 }
 
 function cancelCommand(context: CommandContext): Command {
-  return daemonCommand('cancel')
+  return daemonCommand(context, 'cancel')
     .description('Cancel a row that no other host has accepted yet.')
     .argument('<row>', 'its number', wholeNumber(1))
     .addHelpText('after', '\nExample:\n  $ poste outbox cancel 17')

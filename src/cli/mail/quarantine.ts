@@ -39,7 +39,7 @@ Examples:
 
 export function quarantineCommand(context: CommandContext): Command {
   return new Command('quarantine')
-    .addCommand(listing(context, daemonCommand('list').description('List items, the newest first.'), 'all'), {
+    .addCommand(listing(context, daemonCommand(context, 'list').description('List items, the newest first.'), 'all'), {
       isDefault: true,
     })
     .addCommand(showCommand(context))
@@ -50,7 +50,7 @@ export function quarantineCommand(context: CommandContext): Command {
 
 /** The same list, of what came over relays and with where in their queues it was. */
 export function relayQuarantineCommand(context: CommandContext): Command {
-  return listing(context, daemonCommand('quarantine'), 'relay');
+  return listing(context, daemonCommand(context, 'quarantine'), 'relay');
 }
 
 /** The command that lists items. */
@@ -58,7 +58,7 @@ function listing(context: CommandContext, command: Command, of: 'all' | 'relay')
   command
     .option('--host <name>', 'only items of this paired host')
     .addOption(new Option('--reason <reason>', 'only items with this reason').choices(QUARANTINE_REASONS))
-    .option('--limit <n>', `list at most this many, up to ${QUARANTINE_PAGE_MAX}`, wholeNumber(1))
+    .option('--limit <n>', `list at most this many, up to ${QUARANTINE_PAGE_MAX}`, wholeNumber(1, QUARANTINE_PAGE_MAX))
     .option('--before <number>', 'continue after an earlier list', wholeNumber(1));
   if (of === 'all')
     command.addOption(new Option('--via <way>', 'only items that came over this transport').choices(['lan', 'relay']));
@@ -72,7 +72,7 @@ function listing(context: CommandContext, command: Command, of: 'all' | 'relay')
 }
 
 function showCommand(context: CommandContext): Command {
-  return daemonCommand('show')
+  return daemonCommand(context, 'show')
     .description('Show one item with its bytes.')
     .argument('<number>', 'its number', wholeNumber(1))
     .addHelpText('after', '\nExample:\n  $ poste quarantine show 3')
@@ -83,7 +83,7 @@ function showCommand(context: CommandContext): Command {
 }
 
 function retryCommand(context: CommandContext): Command {
-  return daemonCommand('retry')
+  return daemonCommand(context, 'retry')
     .description('Try to receive items again; without numbers, all of them.')
     .argument('[number...]', 'their numbers', numbers)
     .addHelpText('after', '\nExample:\n  $ poste quarantine retry 3 4')
@@ -95,7 +95,7 @@ function retryCommand(context: CommandContext): Command {
 }
 
 function discardCommand(context: CommandContext): Command {
-  return daemonCommand('discard')
+  return daemonCommand(context, 'discard')
     .description('Delete items for good; their senders are not told.')
     .argument('<number...>', 'their numbers', numbers)
     .option('--yes', 'do not ask for confirmation')

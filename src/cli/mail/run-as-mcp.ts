@@ -17,6 +17,7 @@ import { FirstAnswers, type ReadyAnswers } from '../../host/mcp/first-answers.ts
 import { isAgentName } from '../../protocol/names.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { EXIT, stopSignal } from '../lib/exit.ts';
+import { mayStart } from '../lib/start-choice.ts';
 import type { serveMailTools as ServeMailTools } from './serve-mail-tools.ts';
 
 export interface McpRun {
@@ -28,13 +29,14 @@ export interface McpRun {
 /** The call as programs have it in their settings. Any other is `undefined`, and for the command line. */
 export function mcpRunOf([command, ...flags]: readonly string[], environment: Environment): McpRun | undefined {
   const choice: AgentChoice = { environment, folder: () => process.cwd() };
-  const run = { start: false, wakeUnattended: false };
+  const run = { start: mayStart(environment), wakeUnattended: false };
   if (command !== 'mcp') return undefined;
   for (let at = 0; at < flags.length; at++) {
     if (flags[at] === '--agent') choice.given = flags[++at] ?? '';
     else if (flags[at] === '--program') choice.program = flags[++at];
     else if (flags[at] === DEFAULT_AGENT) choice.byDefault = flags[++at];
     else if (flags[at] === '--start') run.start = true;
+    else if (flags[at] === '--no-start') run.start = false;
     else if (flags[at] === '--wake-unattended') run.wakeUnattended = true;
     else return undefined;
   }

@@ -3,7 +3,7 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { OWNER_NAME } from '../../host/core/address.ts';
 import { Attendance } from '../lib/attendance.ts';
 import { type CommandContext, agentOption } from '../lib/context.ts';
-import { requireAgentName } from '../lib/daemon-call.ts';
+import { requireAgentName, startOption } from '../lib/daemon-call.ts';
 import { EXIT, stopping, usageFailure } from '../lib/exit.ts';
 import { PatientDaemon } from '../lib/patient-daemon.ts';
 import { requireProgram, seconds, wholeNumber } from '../lib/values.ts';
@@ -46,7 +46,7 @@ export function runCommand(context: CommandContext): Command {
   return new Command('run')
     .argument('<command...>', 'after --: the command, run without a shell')
     .addOption(agentOption(context, '--as <name>', 'the agent that the command is'))
-    .option('--start', 'start the daemon first if it is not running')
+    .addOption(startOption(context))
     .option('--reply', 'send what the command prints as the answer')
     .addOption(
       new Option(

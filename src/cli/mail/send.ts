@@ -2,7 +2,7 @@
 import { type Command, Option } from 'commander';
 import type { SendInput, SendResult } from '../../host/contract/mail.ts';
 import type { SentInput, SentMessage, SentResult } from '../../host/contract/sent-mail.ts';
-import { BODY_CHARACTERS_MAX } from '../../host/contract/limits.ts';
+import { BODY_CHARACTERS_MAX, LIST_LIMIT_MAX } from '../../host/contract/limits.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, actingCommand } from '../lib/daemon-call.ts';
@@ -12,7 +12,9 @@ import { jsonLine, formatFields } from '../lib/format.ts';
 import { countText } from '../../host/core/spans.ts';
 import { printable, printableText } from '../../protocol/printable.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { type MessageNumbers, messageMeant, messagesMeant, MESSAGE_NAMES, numbersShown } from './message-names.ts';
 import { table } from '../lib/table.ts';
+import { messageColumn } from './mail-text.ts';
 import { wholeNumber, withoutUndefined } from '../lib/values.ts';
 
 interface SendFlags extends MessageFlags {
@@ -39,13 +41,18 @@ export function sendCommand(context: CommandContext): Command {
   const command = actingCommand(context, 'send')
     .requiredOption('--to <address...>', 'the recipients, at most 20')
     .requiredOption('--subject <text>', 'the subject, at most 200 characters')
-    .option('--reply-to <message>', 'the id of a message, or its first characters: this one joins its thread');
+    .option('--reply-to <message>', `a message by ${MESSAGE_NAMES}: this one joins its thread`);
   return withMessageFlags(command)
     .addHelpText('after', SEND_NOTES)
     .action(async (flags: SendFlags) => {
       const { to, subject, replyTo } = flags;
       const rest = await messageOf(context, flags);
-      const input = { to, subject, ...rest, ...withoutUndefined({ reply_to: replyTo }) };
+      const input = {
+        to,
+        subject,
+        ...rest,
+        ...withoutUndefined({ reply_to: await messageMeant(context, replyTo, flags) }),
+      };
       const result = await ask(context, 'mail-send', input, flags);
       context.stdout.write(flags.json ? jsonLine(result) : sentText(result));
     });
@@ -65,15 +72,16 @@ Examples:
 
 export function replyCommand(context: CommandContext): Command {
   const command = actingCommand(context, 'reply')
-    .argument('<message>', 'the id of the message, or its first characters')
+    .argument('<message>', MESSAGE_NAMES)
     .option('--subject <text>', 'the subject (default: that of the message)')
     .option('--to-all', 'send it to the other recipients of the message too');
   return withMessageFlags(command)
     .addHelpText('after', REPLY_NOTES)
-    .action(async (message: string, flags: ReplyFlags) => {
+    .action(async (named: string, flags: ReplyFlags) => {
       const { subject, toAll } = flags;
       const rest = await messageOf(context, flags);
-      const input = { message_id: message, ...rest, ...withoutUndefined({ subject, to_all: toAll }) };
+      const [message_id] = await messagesMeant(context, [named] as const, flags);
+      const input = { message_id, ...rest, ...withoutUndefined({ subject, to_all: toAll }) };
       const result = await ask(context, 'mail-reply', input, flags);
       context.stdout.write(flags.json ? jsonLine(result) : sentText(result));
     });
@@ -163,7 +171,7 @@ export interface PageFlags {
 /** `--limit` and `--cursor`. */
 export function withPageFlags(command: Command): Command {
   return command
-    .option('--limit <n>', 'list at most this many', wholeNumber(1))
+    .option('--limit <n>', `list at most this many, up to ${LIST_LIMIT_MAX}`, wholeNumber(1, LIST_LIMIT_MAX))
     .option('--cursor <cursor>', 'continue after the cursor of an earlier answer');
 }
 
@@ -173,21 +181,28 @@ delivery to each recipient, step by step. The steps are those that the recipient
 
 Examples:
   $ poste sent --as builder
-  $ poste sent --as builder 06EXAMPLE0000000000000000
+  $ poste sent --as builder 3
   $ poste sent --as owner --limit 50 --json`;
 
 export function sentCommand(context: CommandContext): Command {
   return withPageFlags(
     actingCommand(context, 'sent').argument(
       '[message]',
-      'the id of a sent message, or its first characters: show its delivery to each recipient',
+      `a sent message by ${MESSAGE_NAMES}: show its delivery to each recipient`,
     ),
   )
     .addHelpText('after', SENT_NOTES)
-    .action(async (message: string | undefined, flags: ActingFlags & PageFlags) => {
+    .action(async (named: string | undefined, flags: ActingFlags & PageFlags) => {
+      const message = await messageMeant(context, named, flags);
       const result = await ask(context, 'mail-sent', inputOf(message, flags), flags);
+      const numbers = await numbersShown(
+        context,
+        result.messages.map(({ message_id }) => message_id),
+        flags,
+      );
+      const screen = screenOf(context);
       context.stdout.write(
-        flags.json ? jsonLine(result) : sentResultText(screenOf(context), result, message !== undefined),
+        flags.json ? jsonLine(result) : sentResultText(screen, result, numbers, message !== undefined),
       );
     });
 }
@@ -200,11 +215,16 @@ function inputOf(message: string | undefined, { limit, cursor }: PageFlags): Sen
   return { message_id: message };
 }
 
-function sentResultText(screen: Screen, { messages, next_cursor }: SentResult, isOne: boolean): string {
+function sentResultText(
+  screen: Screen,
+  { messages, next_cursor }: SentResult,
+  numbers: MessageNumbers,
+  isOne: boolean,
+): string {
   if (isOne) return messages.map((message) => deliveryText(screen, message)).join('');
   if (messages.length === 0) return 'Nothing was sent.\n';
   const more = next_cursor === null ? '' : `\nMore: --cursor ${next_cursor}\n`;
-  return `${sentListText(screen, messages)}${more}`;
+  return `${sentListText(screen, messages, numbers)}${more}`;
 }
 
 type Recipient = SentMessage['recipients'][number];
@@ -223,7 +243,11 @@ const STATE_WORDS: Readonly<Record<Recipient['state'], string>> = {
 };
 
 /** A line for each recipient of each message. */
-export function sentListText(screen: Screen, messages: readonly SentMessage[]): string {
+export function sentListText(
+  screen: Screen,
+  messages: readonly SentMessage[],
+  numbers: MessageNumbers = new Map(),
+): string {
   const rows = messages.flatMap((message) =>
     message.recipients.map((recipient, at) => ({ message, recipient, isFirst: at === 0 })),
   );
@@ -231,7 +255,7 @@ export function sentListText(screen: Screen, messages: readonly SentMessage[]): 
   return table<Row>(
     screen,
     [
-      { title: 'MESSAGE', id: ({ message, isFirst }) => (isFirst ? message.message_id : '') },
+      messageColumn(screen, numbers, ({ message, isFirst }) => (isFirst ? message.message_id : '')),
       { title: 'SENT', cell: ({ message, isFirst }) => (isFirst ? formatTime(screen, message.created_at) : '') },
       { title: 'TO', cell: ({ recipient }) => recipient.recipient },
       { title: 'STATE', cell: ({ recipient }) => recipient.state },

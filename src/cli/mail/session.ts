@@ -1,10 +1,11 @@
 /** `poste session`: how scripts and hooks register the session of an agent, and wait for its doorbell. */
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { SessionListResult, SessionRegisterInput, SessionState } from '../../host/contract/agents.ts';
+import { WAKE_ARGUMENT_CHARACTERS_MAX, WAKE_ARGUMENTS_MAX } from '../../host/contract/socket-protocol.ts';
 import { tmuxPane } from '../../host/hooks/programs.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { nextDoorbell } from '../lib/attendance.ts';
-import { type ActingFlags, ask, actingCommand } from '../lib/daemon-call.ts';
+import { type ActingFlags, ask, actingCommand, startingNone } from '../lib/daemon-call.ts';
 import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
 import type { AskDaemon } from '../lib/patient-daemon.ts';
@@ -81,6 +82,11 @@ function commandMethod(
   program: string;
   arguments: string[];
 } {
+  const isTooLong = args.length > WAKE_ARGUMENTS_MAX || args.some((one) => one.length > WAKE_ARGUMENT_CHARACTERS_MAX);
+  if (isTooLong) {
+    const most = `${WAKE_ARGUMENTS_MAX} arguments, of ${WAKE_ARGUMENT_CHARACTERS_MAX} characters each`;
+    throw usageFailure(`the program that wakes the session may have at most ${most}`);
+  }
   const program = requireProgram(name, context.env['PATH']);
   return { type: 'command', program, arguments: args };
 }
@@ -143,7 +149,7 @@ function waitCommand(context: CommandContext): Command {
 }
 
 function endCommand(context: CommandContext): Command {
-  return actingCommand(context, 'end')
+  return startingNone(actingCommand(context, 'end'))
     .description('End a session.')
     .argument(...SESSION_ARGUMENT)
     .addHelpText('after', '\nExample:\n  $ poste session end build-7 --as backend')
@@ -155,7 +161,7 @@ function endCommand(context: CommandContext): Command {
 }
 
 function listCommand(context: CommandContext): Command {
-  return actingCommand(context, 'list')
+  return startingNone(actingCommand(context, 'list'))
     .description('List the sessions of an agent, or of all agents.')
     .addHelpText('after', '\nExample:\n  $ poste session list --json')
     .action(async (flags: ActingFlags) => {

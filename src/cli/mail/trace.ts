@@ -2,15 +2,18 @@
 import type { Command } from 'commander';
 import type { TraceResult, TraceRow } from '../../host/contract/outbox.ts';
 import { countText } from '../../host/core/spans.ts';
+import { ID_END_CHARACTERS_MIN } from '../../host/core/short-ids.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import { timeMsOf } from '../../protocol/time.ts';
 import type { ItemAccepted } from '../../relay/core/event.ts';
 import { checkProofs, NotVerified, signedWithOthers, type Verified } from '../../relay/replay/proof-check.ts';
-import type { CommandContext } from '../lib/context.ts';
-import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
+import { agentOption, type CommandContext } from '../lib/context.ts';
+import { type ActingFlags, ask, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
+import { MESSAGE_NAMES, messagesMeant } from './message-names.ts';
+import { withoutUndefined } from '../lib/values.ts';
 
 const TRACE_NOTES = `
 For a message that this host sent, shows each row of the outbox, the receipt of the relay that accepted it, the relay's
@@ -25,10 +28,15 @@ Examples:
   $ poste trace 06EXAMPLE0000000000000000 --json`;
 
 export function traceCommand(context: CommandContext): Command {
-  return daemonCommand('trace')
-    .argument('<message-id>', 'its id, on this host or at its sender, or the first characters')
+  return daemonCommand(context, 'trace')
+    .addOption(agentOption(context, '--as <name>', 'the agent in whose mailbox the message has this number'))
+    .argument('<message-id>', `${MESSAGE_NAMES}; also its id at its sender`)
     .addHelpText('after', TRACE_NOTES)
-    .action(async (messageId: string, flags: DaemonFlags) => {
+    .action(async (named: string, { as, ...flags }: ActingFlags) => {
+      // Only in a mailbox are such digits a number; elsewhere they end an id.
+      const isId = as === undefined && named.length >= ID_END_CHARACTERS_MIN;
+      const acting = { ...flags, ...withoutUndefined({ as }) };
+      const messageId = isId ? named : (await messagesMeant(context, [named] as const, acting))[0];
       const trace = await ask(context, 'trace', { message_id: messageId }, flags);
       const checked = trace.rows.map(checkRow);
       const rows = trace.rows.map((row, at) => ({ ...row, checked: checked[at] }));

@@ -28,13 +28,13 @@ export async function printWhenListed(
   context: CommandContext,
   flags: ActingFlags & { wait: number },
   input: InboxInput,
-  textOf: (result: InboxResult) => string,
+  textOf: (result: InboxResult) => Promise<string>,
 ): Promise<void> {
   const signal = stopping(context);
   const daemon = new PatientDaemon(context, flags, signal);
   try {
     const { result, callId } = await listed(daemon, input, flags.wait * 1000, signal);
-    const isPrinted = await writeAll(context.stdout, textOf(result)).then(
+    const isPrinted = await writeAll(context.stdout, await textOf(result)).then(
       () => true,
       () => false,
     );

@@ -21,7 +21,7 @@ Examples:
 
 export function waitingCommand(context: CommandContext): Command {
   return actingCommand(context, 'waiting')
-    .option('--limit <n>', `list at most this many, up to ${DEBTS_SHOWN_MAX}`, wholeNumber(1))
+    .option('--limit <n>', `list at most this many, up to ${DEBTS_SHOWN_MAX}`, wholeNumber(1, DEBTS_SHOWN_MAX))
     .addHelpText('after', NOTES)
     .action(async (flags: ActingFlags & { limit?: number }) => {
       const result = await ask(context, 'waiting', withoutUndefined({ limit: flags.limit }), flags);

@@ -10,11 +10,12 @@ import { displayFingerprint, hostFingerprint, type PublicKey } from '../../proto
 import { isoTime } from '../../protocol/time.ts';
 import type { EnrolmentRow } from '../../relay/core/rows.ts';
 import type { FormatHost } from '../../relay/core/describe-event.ts';
+import { StoreFailed } from '../../relay/engine/committer.ts';
 import { ReplayFailed } from '../../relay/replay/replay.ts';
 import { BulkFailed } from '../../relay/store/scratch.ts';
 import { type OfflineStore, openArchive, openBackup, openOffline } from '../../relay/replay/offline.ts';
 import { DamagedRecord } from '../../relay/store/record.ts';
-import { systemRemedy } from '../../lib/file-fault.ts';
+import { storeRemedy, systemRemedy } from '../../lib/file-fault.ts';
 import { isSystemError } from '../../relay/store/refused.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { fingerprintMeant } from '../lib/short-id.ts';
@@ -76,6 +77,8 @@ function auditFailure(error: unknown, place: string): unknown {
     );
   if (error instanceof BulkFailed)
     return failed('NO_SPACE', `${message}: free some space, or choose another folder for temporary files with TMPDIR`);
+  if (error instanceof StoreFailed)
+    return failed('UNUSABLE', `the copy of ${place} cannot be written: ${storeRemedy(error.cause)} (TMPDIR) first`);
   if (code === 'LEVEL_CORRUPTION' || code === 'LEVEL_IO_ERROR') {
     const unread = `the database of ${place} cannot be read (${message})`;
     return isSystemError(message)

@@ -4,6 +4,7 @@
  */
 import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
+import { onlyOf } from '../../lib/caught.ts';
 import { countText } from '../../host/core/spans.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
@@ -205,10 +206,7 @@ async function restore(context: CommandContext, file: string, flags: RestoreFlag
       },
     });
     // It may say that the restore has happened: then a signal must not make the command say that nothing was done.
-    return restored.catch((error: unknown) => {
-      if (error instanceof StoreRefused) return error;
-      throw error;
-    });
+    return restored.catch(onlyOf(StoreRefused, (refused) => refused));
   });
   if (done instanceof StoreRefused) throw done;
   print(context, flags, restoreDocument(done, isRehearsal), () => {

@@ -6,7 +6,7 @@
  */
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { isObject } from '../../protocol/json.ts';
+import { isObject, jsonIn } from '../../protocol/json.ts';
 import type { ControlRequests } from '../../relay/operator/documents.ts';
 import { controlSocketFault, controlSocketPath } from '../../relay/operator/socket.ts';
 import { type SocketRequestFailed, socketStream, type StreamedAnswer } from '../../lib/socket-request.ts';
@@ -104,12 +104,7 @@ export class ControlClient {
   }
 
   #parsed(text: string): Document {
-    let document: unknown;
-    try {
-      document = JSON.parse(text);
-    } catch {
-      throw this.#foreign();
-    }
+    const document = jsonIn(text);
     if (!isObject(document)) throw this.#foreign();
     return document;
   }

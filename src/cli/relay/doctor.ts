@@ -25,6 +25,7 @@ import {
   plainCheck,
   processChecks,
   serverCheck,
+  witnessChecks,
   withFaults,
 } from './doctor/process-checks.ts';
 import {
@@ -111,6 +112,7 @@ async function examine(
     check,
     ...processChecks(subject, asked, ownerOf(storeDir)),
     serverCheck(subject),
+    ...witnessChecks(subject),
     ...admissionChecks(subject, options ? openNotices(options) : []),
     ...ofStore,
     await positionCheck(subject, look),

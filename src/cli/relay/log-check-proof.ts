@@ -1,11 +1,12 @@
 /** `poste relay log check-proof`: verifies offline what a relay proved of its log. */
-import { Command, InvalidArgumentError } from 'commander';
-import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
+import { Command } from 'commander';
+import { jsonIn } from '../../protocol/json.ts';
+import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatLines, JSON_FLAG } from '../lib/format.ts';
 import { print } from '../lib/output.ts';
-import { withoutUndefined } from '../lib/values.ts';
+import { oneMore, relayKey, withoutUndefined } from '../lib/values.ts';
 import { givenText, nameOf } from '../lib/input.ts';
 import { checkProofs } from '../../relay/replay/proof-check.ts';
 
@@ -66,27 +67,12 @@ async function checkProof(context: CommandContext, files: readonly string[], fla
 }
 
 async function jsonOf(context: CommandContext, file: string): Promise<unknown> {
-  const content = await textOf(context, file);
-  try {
-    return JSON.parse(content);
-  } catch {
-    throw new CommandFailed(
-      'failure',
-      'NOT_VERIFIED',
-      `${nameOf(file)} holds no JSON: give the document as the relay served it`,
-    );
-  }
+  const document = jsonIn(await textOf(context, file));
+  if (document !== undefined) return document;
+  const message = `${nameOf(file)} holds no JSON: give the document as the relay served it`;
+  throw new CommandFailed('failure', 'NOT_VERIFIED', message);
 }
 
 function textOf(context: CommandContext, file: string): Promise<string> {
   return givenText(context, file, { code: 'NO_FILE', advice: 'name a file that you can read' });
-}
-
-function oneMore(file: string, files: readonly string[] = []): readonly string[] {
-  return [...files, file];
-}
-
-function relayKey(said: string): string {
-  if (parsePublicKey(said) || /^SHA256:[A-Za-z0-9+/]{43}$/.test(said)) return said;
-  throw new InvalidArgumentError('It must be the base64 of a public key, or a fingerprint as in SHA256:...');
 }

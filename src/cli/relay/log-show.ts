@@ -33,6 +33,7 @@ import { wholeNumber, withoutUndefined } from '../lib/values.ts';
 import { hostReference, moment } from './values.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
+import { ID_END_CHARACTERS_MIN, ID_START_CHARACTERS_MIN, isIdEnd } from '../../host/core/short-ids.ts';
 import { type Candidate, idMeant } from '../lib/short-id.ts';
 
 interface ShowFlags extends AuditedStoreFlags {
@@ -60,7 +61,7 @@ Examples:
 export function relayLogShowCommand(context: CommandContext): Command {
   return withAuditedLog(relayCommand(context, 'show'))
     .option('--host <host>', 'only events that name this host', hostReference)
-    .option('--item <id>', 'only events that name this item: its id, or the first characters')
+    .option('--item <id>', 'only events that name this item: its id, or the first or last characters')
     .option('--type <type...>', 'only events of these types', eventType)
     .option('--since <time>', 'only events from this time on', moment)
     .option('--until <time>', 'only events up to this time', moment)
@@ -121,7 +122,7 @@ Examples:
 
 export function relayLogTraceCommand(context: CommandContext): Command {
   return withAuditedLog(relayCommand(context, 'trace'))
-    .argument('<item>', 'its id, or the first characters')
+    .argument('<item>', 'its id, or the first or last characters')
     .option('--sender <host>', 'only as pushed by this host', hostReference)
     .option('--target <host>', 'only as pushed to this host', hostReference)
     .addHelpText('after', TRACE_NOTES)
@@ -193,18 +194,18 @@ function seqOf({ seq, targetPubkey }: { seq: number; targetPubkey: PublicKey }, 
   return `seq ${seq} of ${formatHost(targetPubkey)}`;
 }
 
-/** Fewer begin too many ids. */
-const CHARACTERS_MIN = 6;
-
-/** The whole id of an item of which the text is the first characters; what means none comes back as it is. */
+/** The whole id of an item of which the text is a beginning or an end; what means none comes back as it is. */
 async function itemMeant(offline: OfflineStore, text: string): Promise<string> {
-  if (text.length < CHARACTERS_MIN) return text;
+  if (text.length < ID_END_CHARACTERS_MIN) return text;
+  const mayBegin = text.length >= ID_START_CHARACTERS_MIN;
   const candidates: Candidate[] = [];
   try {
     for await (const run of readEntries(offline)) {
       for (const { event, lsn } of run) {
-        if (event.type !== 'ItemAccepted' || !event.itemId.startsWith(text)) continue;
+        if (event.type !== 'ItemAccepted') continue;
         if (event.itemId === text) return text;
+        const isMeant = isIdEnd(text, event.itemId) || (mayBegin && event.itemId.startsWith(text));
+        if (!isMeant) continue;
         candidates.push({ id: event.itemId, about: `record ${lsn}` });
       }
     }

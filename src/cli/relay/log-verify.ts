@@ -13,13 +13,14 @@ import type { Progress } from '../../relay/replay/finding.ts';
 import { type Rebuilt, rebuild } from '../../relay/replay/rebuild.ts';
 import { documentOf } from '../../relay/replay/records.ts';
 import { verifyArchive } from '../../relay/replay/verify-tree.ts';
-import { verify } from '../../relay/replay/verify.ts';
+import type { OfflineStore } from '../../relay/replay/offline.ts';
+import { verify, type VerifyReport } from '../../relay/replay/verify.ts';
 import { mendCurrentUnopened } from '../../relay/store/unopened.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, EXIT, usageFailure } from '../lib/exit.ts';
 import { confirm, isInteractive } from '../lib/input.ts';
-import { atWork, print } from '../lib/output.ts';
+import { atWork, print, type Work } from '../lib/output.ts';
 import { type AuditedStoreFlags, inAuditedStore, withAuditedLog } from './audited-store.ts';
 import { relayOf } from './control-client.ts';
 import { type RelayFlags, relayCommand } from './relay-command.ts';
@@ -90,7 +91,7 @@ async function runVerify(context: CommandContext, flags: VerifyFlags): Promise<v
   if (verdict.found > 0) context.exitCode = EXIT.failure;
 }
 
-interface Verdict {
+export interface Verdict {
   document: object;
   found: number;
   findings: readonly { code: string; message: string }[];
@@ -102,7 +103,7 @@ interface Verdict {
   next?: string;
 }
 
-function textOf({ found, findings, more = '', checked, next = '' }: Verdict): string {
+export function textOf({ found, findings, more = '', checked, next = '' }: Verdict): string {
   const lines = findings.map(({ code, message }) => `${code}: ${printable(message)}.\n`).join('');
   return found === 0
     ? `${lines}Verified: ${checked}.\n`
@@ -116,10 +117,20 @@ async function verifyStore(context: CommandContext, flags: VerifyFlags): Promise
     positionFile: positionFile === undefined ? undefined : resolve(positionFile),
   };
   const options = backup === undefined ? { places } : {};
-  const startedMs = performance.now();
-  const report = await inAuditedStore(context, flags, (offline, work) => work.run(verify(offline, options)), {
+  const verified = await inAuditedStore(context, flags, (offline, work) => verifyOpened(offline, work, options), {
     isChecked: true,
   });
+  return verified.verdict;
+}
+
+/** Verifies a store that is open. */
+export async function verifyOpened(
+  offline: OfflineStore,
+  work: Work,
+  options: Parameters<typeof verify>[1] = {},
+): Promise<{ verdict: Verdict; report: VerifyReport }> {
+  const startedMs = performance.now();
+  const report = await work.run(verify(offline, options));
   const elapsedMs = performance.now() - startedMs;
   const { findings, untold, ...plain } = report;
   const { found, records, rows, payloads, bytes, prunedThrough, replayedFrom = 1 } = plain;
@@ -128,7 +139,7 @@ async function verifyStore(context: CommandContext, flags: VerifyFlags): Promise
   const speed = `${(bytes / 1e6).toFixed(1)} MB in ${seconds.toFixed(1)} s, ${(bytes / 1e6 / seconds).toFixed(0)} MB/s`;
   const gone = prunedThrough === 0 ? '' : `, those up to ${prunedThrough} were pruned`;
   const from = replayedFrom === 1 ? '' : `, replayed from ${replayedFrom} on`;
-  return {
+  const verdict = {
     document: {
       verified: found === 0,
       first_bad_lsn: firstBadLsn ?? null,
@@ -147,6 +158,7 @@ async function verifyStore(context: CommandContext, flags: VerifyFlags): Promise
       `${countText(records, 'log record')}${gone}${from}, ${countText(rows, 'row')} and ` +
       `${countText(payloads, 'payload')} (${speed})`,
   };
+  return { verdict, report };
 }
 
 async function verifyOneArchive(context: CommandContext, flags: VerifyFlags): Promise<Verdict> {

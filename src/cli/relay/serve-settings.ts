@@ -8,6 +8,7 @@ import { systemClock, systemRandom, systemTimers } from '../../lib/clock.ts';
 import type { IssuerSettings } from '../../relay/auth/issuer.ts';
 import type { BackupSettings } from '../../relay/jobs/backup-job.ts';
 import type { LogRetentionSettings } from '../../relay/jobs/retention-job.ts';
+import { WITNESSES_MAX, type WitnessSettings } from '../../relay/jobs/witnesses.ts';
 import type { RelayOptions } from '../../relay/serve/options.ts';
 import type { TlsFiles } from '../../http/tls-files.ts';
 import { BACKUPS_KEPT, type ServeFlags } from './settings.ts';
@@ -49,6 +50,7 @@ export function relayOptions(
       issuer: issuerSettings(flags),
       backups: backupSettings(flags, storeDir),
       logRetention: logRetentionSettings(flags),
+      witnesses: witnessSettings(flags),
       mailBudgetBytes: flags.mailBudget === undefined ? undefined : flags.mailBudget * MIB_BYTES,
     }),
     storeDir,
@@ -73,7 +75,8 @@ export function relayOptions(
   };
 }
 
-function tlsFiles({ tlsCert, tlsKey }: ServeFlags): TlsFiles | undefined {
+/** `undefined`: plain HTTP. Throws `CommandFailed` for one without the other. */
+export function tlsFiles({ tlsCert, tlsKey }: Pick<ServeFlags, 'tlsCert' | 'tlsKey'>): TlsFiles | undefined {
   if (tlsCert === undefined && tlsKey === undefined) return undefined;
   if (tlsCert === undefined) throw usageFailure('--tls-key needs --tls-cert');
   if (tlsKey === undefined) throw usageFailure('--tls-cert needs --tls-key');
@@ -128,6 +131,16 @@ function logRetentionSettings(flags: ServeFlags): LogRetentionSettings | undefin
   if (logKeepDays !== undefined) return { keepMs: logKeepDays * DAY_MS, archiveFolder };
   refuseIdle(flags, ['logArchiveDir'], '--log-keep-days');
   return undefined;
+}
+
+/** `undefined` where nobody cosigns. */
+function witnessSettings({ witness: urls = [], witnessKey: keys = [] }: ServeFlags): WitnessSettings[] | undefined {
+  if (urls.length !== keys.length) throw usageFailure('each --witness needs its --witness-key, in the same order');
+  if (urls.length > WITNESSES_MAX) throw usageFailure(`at most ${WITNESSES_MAX} witnesses may be named`);
+  if (new Set(keys.map(({ name }) => name)).size < keys.length)
+    throw usageFailure('two of the --witness-key have one name: each witness has a name of its own');
+  const pairs = urls.flatMap((url, nth) => keys.slice(nth, nth + 1).map((key) => ({ url, key })));
+  return pairs.length === 0 ? undefined : pairs;
 }
 
 /** Makes the folders of backups and archives, where they are missing: the first backup is due at the start. */

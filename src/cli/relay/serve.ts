@@ -81,7 +81,7 @@ async function serve(
   { isJson, warning }: { isJson: boolean; warning: string | undefined },
 ): Promise<void> {
   const storeDir = resolve(flags.storeDir);
-  const log = commandLog(context, flags.logLevel);
+  const log = commandLog(context, flags.logLevel, flags.logFormat);
   if (warning !== undefined) log.warn({}, warning);
   // Before the relay reports that it is ready: a signal may follow at once.
   const signalled = stopSignal(context);

@@ -9,6 +9,7 @@ import { ownPaths } from '../../host/base/paths.ts';
 import { BODY_BYTES_MAX, DEFAULT_LIMITS } from '../../protocol/limits.ts';
 import { DURABILITIES } from '../../relay/shared-log/durability.ts';
 import type { CommandContext } from '../lib/context.ts';
+import { LOG_FORMAT_FLAG, LOG_FORMATS } from '../lib/log.ts';
 import { must, wholeNumber } from '../lib/values.ts';
 import {
   bodyBytes,
@@ -20,6 +21,7 @@ import {
   span,
   trustedUrl,
   webUrl,
+  witnessKey,
 } from './values.ts';
 
 export const STORE_DIR_DEFAULT = './poste-relay';
@@ -29,9 +31,10 @@ export const BACKUPS_KEPT = 7;
 
 /**
  * The form of a setting in the config file. A `path` starts at the folder of the file there, and at the working folder
- * as a flag or a variable; a `path or off` may be the word off instead.
+ * as a flag or a variable; a `path or off` may be the word off instead. `texts` are one text with spaces between them,
+ * and on the command line the flag may be repeated.
  */
-export type SettingKind = 'text' | 'path' | 'path or off' | 'number' | 'yes' | 'limits';
+export type SettingKind = 'text' | 'texts' | 'path' | 'path or off' | 'number' | 'yes' | 'limits';
 
 export interface Setting<Value = unknown, Default extends string | undefined = string | undefined> {
   kind: SettingKind;
@@ -158,6 +161,15 @@ export const SETTINGS = {
   ),
   maxDedupRows: whole('--max-dedup-rows <n>', 'dedup rows one sender may keep', 1, '1000000'),
   sweepSeconds: setting('number', '--sweep-seconds <s>', 'how often to sweep', seconds, '60'),
+  witness: setting(
+    'texts',
+    '--witness <url>',
+    'a witness that cosigns the log; may be repeated, up to four times',
+    (all) => all.split(' ').map(webUrl),
+  ),
+  witnessKey: setting('texts', '--witness-key <vkey>', 'the verifier key of that witness, in the same order', (all) =>
+    all.split(' ').map(witnessKey),
+  ),
   diskFloor: whole('--disk-floor <mib>', 'refuse pushes while less is free on the disk', 0, '256'),
   mailBudget: whole(
     '--mail-budget <mib>',
@@ -222,6 +234,7 @@ export const SETTINGS = {
   },
   server: oneOf(['uws', 'node'], '--server <kind>', 'the HTTP server (default: uws where it runs)'),
   logLevel: oneOf(['debug', 'info', 'warn', 'error', 'silent'], '--log-level <level>', 'what to log on stderr', 'info'),
+  logFormat: oneOf(LOG_FORMATS, ...LOG_FORMAT_FLAG),
 } satisfies Readonly<Record<string, Setting>>;
 
 type Table = typeof SETTINGS;
@@ -290,7 +303,8 @@ export function withServeOptions(command: Command): Command {
     const option = optionOf(name as SettingName);
     // Choices are looked at by commander, and a yes has no text.
     const isChecked = option.argChoices !== undefined || kind === 'yes';
-    command.addOption(isChecked ? option : option.argParser((text) => (parse(text), text)));
+    const before = (given: unknown): string => (kind === 'texts' && typeof given === 'string' ? `${given} ` : '');
+    command.addOption(isChecked ? option : option.argParser((text, given) => (parse(text), before(given) + text)));
   }
   return command;
 }

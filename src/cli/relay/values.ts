@@ -9,7 +9,9 @@ import {
   INVITE_LIFETIME_MIN_MS as SPAN_MIN_MS,
   type Limits,
 } from '../../protocol/limits.ts';
-import { isObject } from '../../protocol/json.ts';
+import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
+import { parseWitnessKey, type WitnessKey } from '../../protocol/cosignature.ts';
+import { isObject, jsonIn } from '../../protocol/json.ts';
 import { isPrintable } from '../../protocol/printable.ts';
 import { parseHostReference } from '../../relay/operator/host-reference.ts';
 import { isFingerprintStart } from '../lib/short-id.ts';
@@ -92,6 +94,16 @@ export function webUrl(text: string): string {
   return text;
 }
 
+/** The verifier key of a witness, as `poste relay witness` prints it. */
+export function witnessKey(text: string): WitnessKey {
+  const key = parseWitnessKey(text);
+  must(
+    key !== undefined && isAcceptablePoint(key.publicKey),
+    'It must be the verifier key of a witness (Ed25519, cosignature v1), as poste relay witness prints it.',
+  );
+  return key;
+}
+
 const OF_THIS_MACHINE = /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])$/;
 
 /** Takes a `webUrl`; https unless it is of this machine, because keys that are trusted come from there. */
@@ -110,7 +122,7 @@ export function issuerUrl(text: string): string {
 
 /** The documented limits with those of a JSON object put over them. */
 export function limitsOverridden(text: string): Limits {
-  const given = jsonValue(text);
+  const given = jsonIn(text);
   must(isObject(given), 'It must be a JSON object, for example \'{"retention_days": 0.5}\'.');
   const limits: Limits = { ...DEFAULT_LIMITS };
   for (const [name, value] of Object.entries(given)) {
@@ -121,15 +133,6 @@ export function limitsOverridden(text: string): Limits {
     limits[name] = limitValue(name, value);
   }
   return limits;
-}
-
-/** The value that the text is as JSON; `undefined` where it is none. */
-function jsonValue(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 function isLimitName(name: string): name is keyof Limits {

@@ -79,17 +79,24 @@ function byName(a: DirectoryAgent, b: DirectoryAgent): number {
   return foldName(a.name) < foldName(b.name) ? -1 : 1;
 }
 
+/** Of `relay-status`. */
+type RelayState = { relay: { url: string } | null } & Pick<NonNullable<PeopleResult['relay']>, 'state'>;
+
 export interface PeopleParts {
   directories: Directories;
-  carrier: Pick<RelayTransport, 'factsFor'>;
+  relay: { carrier: Pick<RelayTransport, 'factsFor'>; status: () => Promise<RelayState | Refusal> };
 }
 
 export async function listPeople(
   context: HostContext,
-  { directories, carrier }: PeopleParts,
+  { directories, relay }: PeopleParts,
 ): Promise<PeopleResult | Refusal> {
   const listed = await listAgents(context, null, {}, directories);
   if (isRefusal(listed)) return listed;
+  const { carrier } = relay;
+  const status = await relay.status();
+  if (isRefusal(status)) return status;
+  const pinned = status.relay && { url: status.relay.url, state: status.state };
   const { sessions } = await listSessions(context, null);
   // Ordered by when they were last seen: the first one of an agent counts.
   const seenAt = new Map<string, string>();
@@ -111,5 +118,5 @@ export async function listPeople(
     const { host, reached_at, agents: known, directory_age_seconds } = peerView(context, peer);
     return { host, way: wayOfMail(peer, carrier.factsFor(peer)), reached_at, agents: known, directory_age_seconds };
   });
-  return { you: addressOf(OWNER_NAME, hostName), agents, hosts: [here, ...hosts] };
+  return { you: addressOf(OWNER_NAME, hostName), agents, hosts: [here, ...hosts], relay: pinned };
 }

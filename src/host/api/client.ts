@@ -2,6 +2,7 @@
  * Calls the daemon's operations. Every failure is one sentence with the next step: no daemon, another user's daemon,
  * one that ends or falls silent during the call. Every wait is bounded.
  */
+import { existsSync } from 'node:fs';
 import { isObject } from '../../protocol/json.ts';
 import { KeptConnection } from '../../lib/kept-connection.ts';
 import { type SocketRequest, type SocketRequestFailed, socketRequest, socketStream } from '../../lib/socket-request.ts';
@@ -146,8 +147,9 @@ export class DaemonClient {
       case 'not listening':
         return fail(
           'DAEMON_NOT_RUNNING',
-          `no daemon is running on the store at ${this.#storeFolder}: start it with poste daemon, or ` +
-            'give this command with --start',
+          existsSync(this.#storeFolder)
+            ? `no daemon is running on the store at ${this.#storeFolder}: start it with poste daemon`
+            : `no daemon is running, and there is no store at ${this.#storeFolder}: make one with poste init`,
         );
       case 'not allowed':
         return fail('NOT_THE_OWNER', `the daemon at ${this.#socketPath} is another user's: run this as that user`);

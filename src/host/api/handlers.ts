@@ -11,6 +11,7 @@ import { isRefusal, type Refusal, refusal, type RefusalCode } from '../core/refu
 import type { AgentId } from '../core/rows.ts';
 import { discardQuarantined, listQuarantine, retryQuarantine, showQuarantined } from '../inbound/quarantine.ts';
 import { mailboxOf } from '../mailbox/mailbox.ts';
+import { numberMessages } from '../mail/find-message.ts';
 import { replyMail, sendMail } from '../mail/send.ts';
 import { listSent } from '../mail/sent.ts';
 import { listConversations, markAllRead } from '../mail/conversations.ts';
@@ -19,6 +20,7 @@ import { hearOfWait, watchInbox } from '../mail/inbox-waits.ts';
 import { searchMail } from '../mail/search.ts';
 import { listWaiting } from '../mail/waiting.ts';
 import { cancelOutbox, listOutbox } from '../outbox/outbox-list.ts';
+import { dismissEvidence, listEvidence, showEvidence } from '../outbox/relay-evidence.ts';
 import { renameHost, rotateOwnKey } from '../peers/identity.ts';
 import type { PairingInvite } from '../peers/pairing-invite.ts';
 import { listPeers, setAddress, unpair } from '../peers/peers.ts';
@@ -142,6 +144,7 @@ export function handlersOf(parts: HandlerParts): Handlers {
       await sessions.endGone(null);
       return withUnread(context, agentId, await listAgents(context, agentId, input, pairing));
     },
+    'known-agents': ({ agentId }) => listAgents(context, agentId, {}),
     'mail-send': async ({ agentId }, input) => {
       await sessions.endGone(null);
       const sent = await sendMail(context, agentId, input, { wakeAgent, directories: pairing });
@@ -158,6 +161,7 @@ export function handlersOf(parts: HandlerParts): Handlers {
     },
     'wait-heard': ({ agentId }, input) => hearOfWait(context, agentId, input),
     'watch-inbox': ({ agentId, signal }, input) => watchInbox(context, timers, agentId, input, signal),
+    'message-numbers': ({ agentId }, input) => numberMessages(context, agentId, input),
     'mail-sent': ({ agentId }, input) => listSent(context, agentId, input),
     waiting: async ({ agentId }, { all, limit }) => {
       await sessions.endGone(null);
@@ -168,7 +172,7 @@ export function handlersOf(parts: HandlerParts): Handlers {
     'mail-read-all': ({ agentId }, input) => markAllRead(context, agentId, input),
     people: async () => {
       await sessions.endGone(null);
-      return listPeople(context, { directories: pairing, carrier: relay.carrier });
+      return listPeople(context, { directories: pairing, relay });
     },
     'web-link': () => web.link(),
     peers: () => listPeers(context),
@@ -184,6 +188,9 @@ export function handlersOf(parts: HandlerParts): Handlers {
     'relay-set': (_caller, input) => relay.set(input),
     'relay-unset': () => relay.unset(),
     'relay-status': () => relay.status(),
+    'relay-evidence': () => listEvidence(context),
+    'relay-evidence-show': (_caller, input) => showEvidence(context, input),
+    'relay-evidence-dismiss': (_caller, input) => dismissEvidence(context, input),
     outbox: (_caller, input) => listOutbox(context, input),
     'outbox-cancel': (_caller, input) => cancelOutbox(context, input),
     quarantine: (_caller, input) => listQuarantine(context, input),

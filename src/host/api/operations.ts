@@ -38,6 +38,8 @@ export const OPERATIONS = {
   'remove-agent': { acting: 'anybody', input: agents.AgentRemoveInput, output: agents.AgentRemoved },
   'list-agents': { acting: 'anybody', input: Nothing, output: agents.AgentList },
   'mail-agents': { acting: 'anybody', input: mail.AgentsInput, output: mail.AgentsResult, isTolerant: true },
+  /** The same without a question to another host: of hosts whose lists are old, what they sent last. */
+  'known-agents': { acting: 'anybody', input: Nothing, output: mail.AgentsResult },
   'mail-send': { acting: 'agent', input: mail.SendInput, output: mail.SendResult, isTolerant: true },
   'mail-reply': { acting: 'agent', input: mail.ReplyInput, output: mail.SendResult, isTolerant: true },
   'mail-inbox': { acting: 'agent', input: mail.InboxInput, output: mail.InboxResult, isTolerant: true },
@@ -45,6 +47,8 @@ export const OPERATIONS = {
   'wait-heard': { acting: 'agent', input: mail.WaitHeardInput, output: mail.WaitHeardResult },
   /** A long poll: the answer may wait, and clients ask again. */
   'watch-inbox': { acting: 'agent', input: mail.WatchInboxInput, output: mail.WatchInboxResult },
+  /** For people on a terminal, who type a number instead of an id. */
+  'message-numbers': { acting: 'agent', input: sent.NumbersInput, output: sent.NumbersResult },
   'mail-sent': { acting: 'agent', input: sent.SentInput, output: sent.SentResult },
   /** The debts of the acting agent, or of all. */
   waiting: { acting: 'anybody', input: waiting.WaitingInput, output: waiting.WaitingResult },
@@ -67,6 +71,9 @@ export const OPERATIONS = {
   'relay-set': { acting: 'anybody', input: peers.RelaySetInput, output: peers.RelaySetResult },
   'relay-unset': { acting: 'anybody', input: Nothing, output: peers.RelayUnsetResult },
   'relay-status': { acting: 'anybody', input: Nothing, output: peers.RelayStatusResult },
+  'relay-evidence': { acting: 'anybody', input: Nothing, output: peers.EvidenceResult },
+  'relay-evidence-show': { acting: 'anybody', input: peers.EvidenceInput, output: peers.EvidenceShowResult },
+  'relay-evidence-dismiss': { acting: 'anybody', input: peers.EvidenceInput, output: peers.EvidenceView },
   outbox: { acting: 'anybody', input: outbox.OutboxInput, output: outbox.OutboxResult },
   'outbox-cancel': { acting: 'anybody', input: outbox.CancelInput, output: outbox.CancelResult },
   quarantine: { acting: 'anybody', input: outbox.QuarantineInput, output: outbox.QuarantineResult },

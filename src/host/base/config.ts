@@ -68,9 +68,11 @@ const SETTINGS = {
     ...address(
       'web.listen',
       { host: '127.0.0.1', port: 8790 },
-      "Where the owner's page is shown: an address of this machine only.",
+      "Where the owner's page is shown: an address of this machine only. Where none is set\n" +
+        '# and another program has 8790, the page takes another port, and keeps it.',
       ({ host }) => isLoopback(host),
     ),
+    byDefault: undefined as ListenAddress | undefined,
     expected: OWN_ADDRESS,
   },
   retryFirstSeconds: number(

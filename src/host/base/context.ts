@@ -98,6 +98,10 @@ export type HostEvent =
   | { type: 'agents-changed' }
   /** The owner set another relay, or none, or confirmed the relay's new key. */
   | { type: 'relay-changed' }
+  /** There is new evidence against a relay, or the owner dismissed some. */
+  | { type: 'evidence-changed' }
+  /** A paired host showed a note of the relay that is to be compared with what the relay shows here. */
+  | { type: 'relay-note-heard' }
   /** The host has a new signing or encryption key, or another name. */
   | { type: 'identity-changed'; identity: Identity }
   /** The host has another name. `identity-changed` came before. */
@@ -108,7 +112,7 @@ export type HostEvent =
  * another set of events than its rows give it.
  */
 export const LISTENERS = {
-  'mail-stored': ['doorbells', 'inbox', 'page'],
+  'mail-stored': ['doorbells', 'inbox', 'page', 'words'],
   'mail-handled': ['doorbells', 'inbox', 'page'],
   'sent-changed': ['page'],
   'session-registered': ['doorbells', 'page'],
@@ -122,6 +126,8 @@ export const LISTENERS = {
   'peers-changed': ['lan', 'relay', 'debts', 'page'],
   'agents-changed': ['lan', 'debts', 'page'],
   'relay-changed': ['relay'],
+  'evidence-changed': ['relay'],
+  'relay-note-heard': ['relay'],
   'identity-changed': ['context', 'lan', 'relay'],
   'host-renamed': ['relay'],
 } as const satisfies Readonly<Record<HostEvent['type'], readonly string[]>>;

@@ -3,7 +3,7 @@ import { type Static, Type } from 'typebox';
 import { AGENT_NAME_PATTERN } from '../../protocol/names.ts';
 import { DOORBELL_LINES_MAX } from '../core/doorbell.ts';
 import { LIST_LIMIT_MAX } from './limits.ts';
-import { SESSION_WAIT_MS_MAX, WAKE_ARGUMENT_CHARACTERS_MAX } from './socket-protocol.ts';
+import { SESSION_WAIT_MS_MAX, WAKE_ARGUMENT_CHARACTERS_MAX, WAKE_ARGUMENTS_MAX } from './socket-protocol.ts';
 import { CLOSED, Count, ExactMoment, Moment, orNull } from '../../protocol/shapes.ts';
 
 const ROLES_MAX = 20;
@@ -52,7 +52,6 @@ export const AgentRemoved = Type.Object({
 export type AgentRemoved = Static<typeof AgentRemoved>;
 
 const WAKE_METHODS_MAX = 4;
-const WAKE_ARGUMENTS_MAX = 64;
 
 const sessionId = Type.String({
   minLength: 1,

@@ -44,6 +44,8 @@ const CHECK_IDS = [
   'relay-senders',
   'relay-queue',
   'relay-link',
+  'relay-evidence',
+  'relay-witness',
   'outbox',
   'quarantine',
   'wake',
@@ -94,6 +96,8 @@ export const StatusResult = Type.Object(
     owner_unread: Count,
     /** The address that paired hosts call: as configured, and the port that is open; null while none is. */
     listener: Type.Object({ listen: Type.String(), port: orNull(Count) }),
+    /** The address of the owner's page, while it is open; and why it cannot be opened. */
+    page: Type.Object({ url: orNull(Type.String()), problem: orNull(Type.String()) }),
     relay: orNull(
       Type.Object({ url: Type.String(), state: Type.Enum([...LINK_STATES]), problem: orNull(Type.String()) }),
     ),

@@ -24,9 +24,7 @@ export const READ_MAX = 20;
 export const READ_BYTES_DEFAULT = 65_536;
 export const READ_BYTES_MAX = 1 << 20;
 
-/** Fewer characters find only the id that they are: more than a few minutes of mail begins with them. */
-export const FIND_CHARACTERS_MIN = 6;
-/** The most ids of one answer. */
+/** The most ids that an answer names for a text that may mean several. */
 export const FOUND_MAX = 6;
 
 /** The longest wait; a client then waits again. */
@@ -40,6 +38,8 @@ export const PAIR_WAIT_MS_MAX = 20_000;
 export const UNREAD_SHOWN_MAX = 20;
 
 export const SEARCH_CHARACTERS_MAX = 200;
+/** The messages of a search that names no limit. */
+export const SEARCH_LIMIT_DEFAULT = 50;
 
 /** So many messages of one conversation are counted, the newest first. */
 export const CONVERSATION_MESSAGES_MAX = 100;

@@ -165,6 +165,14 @@ export const InboxInput = Type.Object(
       }),
     ),
     state: Type.Optional(Type.Enum(['unread', 'unacked', 'all'], TEXT)),
+    /** For list, of all states unless `state` says another: core/mail-query.ts has the language. */
+    search: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: SEARCH_CHARACTERS_MAX,
+        description: 'words from: kind: before:',
+      }),
+    ),
     message_ids: Type.Optional(messageIds),
     thread: Type.Optional(messageId),
     peek: Type.Optional(Type.Boolean()),
@@ -238,7 +246,7 @@ export const InboxResult = Type.Object({
   not_found: Type.Optional(Type.Array(messageId)),
   /** The end of a list that waited, and has nothing to show. */
   wait: Type.Optional(Type.Enum(['time is up', 'the daemon stops'], TEXT)),
-  /** Absent on the last page. */
+  /** Absent on the last page. A page of a search may be short, or empty, before that: go on. */
   next_cursor: Type.Optional(Type.String()),
 });
 export type InboxResult = Static<typeof InboxResult>;
@@ -300,7 +308,7 @@ export const SearchInput = Type.Object(
       minLength: 1,
       maxLength: SEARCH_CHARACTERS_MAX,
       description:
-        'Words that are all to be in the sender, the subject or the body; upper and lower case are the same.',
+        'Words, "phrases" and filters, all of which are to be true of a message: core/mail-query.ts has them.',
     }),
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: SEARCH_LIMIT_MAX })),
     cursor: Type.Optional(
@@ -315,11 +323,7 @@ export const SearchResult = Type.Object({
   notice: Type.String(),
   /** The newest first. */
   summaries: Type.Array(MessageSummary),
-  /** The number of messages that this answer searched. */
-  looked_at: Type.Integer(),
-  /** When the oldest searched message was stored; null when none was searched. */
-  looked_back_to: Type.Union([Moment, Type.Null()]),
-  /** Null when everything was searched; one answer searches only a part of a large mailbox. */
+  /** Null when everything was searched. An answer that read as much as one may has one, and fewer than `limit`. */
   next_cursor: Type.Union([Type.String(), Type.Null()]),
 });
 export type SearchResult = Static<typeof SearchResult>;

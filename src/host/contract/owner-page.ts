@@ -3,6 +3,7 @@ import { type Static, Type } from 'typebox';
 import { CLOSED, Count, Moment, orNull } from '../../protocol/shapes.ts';
 import { MESSAGE_KINDS } from '../core/rows.ts';
 import { InboxResult, MessageSummary, SearchResult } from './mail.ts';
+import { LINK_STATES } from './peers.ts';
 import { ADDRESS_CHARACTERS_MAX, LIST_LIMIT_MAX, SEARCH_CHARACTERS_MAX } from './limits.ts';
 
 /** The messages that are meant; each member narrows it. */
@@ -11,7 +12,7 @@ const filters = {
     Type.String({
       minLength: 1,
       maxLength: SEARCH_CHARACTERS_MAX,
-      description: 'Words that are all in the sender, the subject or the body.',
+      description: 'As of mail-search.',
     }),
   ),
   from: Type.Optional(Type.String({ minLength: 1, maxLength: ADDRESS_CHARACTERS_MAX, description: 'agent@host.' })),
@@ -57,9 +58,7 @@ export const ConversationsResult = Type.Object({
   through: Count,
   /** The newest first. */
   conversations: Type.Array(ConversationSummary),
-  looked_at: SearchResult.properties.looked_at,
-  looked_back_to: SearchResult.properties.looked_back_to,
-  /** Null when nothing older is left. */
+  /** Null when nothing older is left. Before that a page may have fewer conversations than it was to have. */
   next_cursor: SearchResult.properties.next_cursor,
 });
 export type ConversationsResult = Static<typeof ConversationsResult>;
@@ -101,5 +100,7 @@ export const PeopleResult = Type.Object({
       directory_age_seconds: orNull(Count),
     }),
   ),
+  /** That is set here. */
+  relay: orNull(Type.Object({ url: Type.String(), state: Type.Enum([...LINK_STATES]) })),
 });
 export type PeopleResult = Static<typeof PeopleResult>;

@@ -2,6 +2,8 @@
 import type { Static, TSchema } from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
 import { isObject } from '../../protocol/json.ts';
+import { LAN_ADDRESS_PATTERN } from '../../protocol/lan.ts';
+import { AGENT_NAME_PATTERN, HOST_NAME_PATTERN } from '../../protocol/names.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import { suggestions } from '../core/suggestions.ts';
 
@@ -13,8 +15,7 @@ const validators = new WeakMap<TSchema, Validator>();
  * Unicode (a lone surrogate) is refused, because it could not be stored, hashed or sealed unchanged.
  */
 export function parseInput<T extends TSchema>(schema: T, value: unknown): Static<T> | Refusal {
-  const validator = validatorOf(schema);
-  if (!validator.Check(value)) return refuse(validator, value, membersOf(schema));
+  if (!validatorOf(schema).Check(value)) return refuse(schema, value);
   const broken = brokenText(value, '');
   if (broken !== undefined) return badInput(broken, 'holds a lone surrogate, which is no Unicode text');
   return value as Static<T>;
@@ -38,9 +39,12 @@ function membersOf(schema: TSchema): string[] {
   return Object.keys((schema as { properties?: object }).properties ?? {});
 }
 
-function refuse(validator: Validator, value: unknown, members: readonly string[]): Refusal {
-  const [error] = validator.Errors(value);
+function refuse(schema: TSchema, value: unknown): Refusal {
+  const members = membersOf(schema);
+  const [error] = validatorOf(schema).Errors(value);
   if (!error) throw new Error('invariant: what does not pass has an error');
+  const union = unionPath(error);
+  if (union !== undefined) return badInput(union, 'has none of the forms that it may have');
   const path = pathOf(error.instancePath);
   const params = error.params as Record<string, unknown>;
   switch (error.keyword) {
@@ -49,11 +53,82 @@ function refuse(validator: Validator, value: unknown, members: readonly string[]
     // The library says so that a closed object has another member.
     case 'boolean':
       return badInput(path, unknownMember(path, members));
-    case 'enum':
-      return badInput(path, `must be one of ${(params['allowedValues'] as unknown[]).join(', ')}`);
     default:
-      return badInput(path || 'input', error.message);
+      return badInput(path || 'input', `must be ${allowedText(schemaAt(schema, error.schemaPath))}`);
   }
+}
+
+/** The path of the value that may have several forms, when the error is in one of them: the others have errors too. */
+function unionPath({ schemaPath, instancePath }: ReturnType<Validator['Errors']>[number]): string | undefined {
+  const [outer = '', form] = schemaPath.split('/anyOf/');
+  const depth = outer.match(/\/(?:properties\/[^/]+|items)/g)?.length ?? 0;
+  const pointer = instancePath.split('/').slice(0, depth + 1);
+  return form === undefined ? undefined : pathOf(pointer.join('/'));
+}
+
+/** The parts of a schema that say what a value may be. */
+interface ValueSchema {
+  type?: string;
+  enum?: readonly unknown[];
+  const?: unknown;
+  anyOf?: readonly ValueSchema[];
+  pattern?: string;
+  minimum?: number;
+  maximum?: number;
+  minLength?: number;
+  maxLength?: number;
+  minItems?: number;
+  maxItems?: number;
+}
+
+/** The schema at a path such as `#/properties/to/items`. */
+function schemaAt(schema: TSchema, path: string): ValueSchema {
+  const parts = path.split('/').slice(1);
+  return parts.reduce<unknown>((outer, part) => (outer as Record<string, unknown>)[part], schema) as ValueSchema;
+}
+
+/** What the patterns of the inputs allow, in words. */
+export const PATTERN_TEXTS: Readonly<Record<string, string>> = {
+  [AGENT_NAME_PATTERN]:
+    'letters, digits, dots, hyphens and underscores, at most 64, and begin with a letter or a digit',
+  [HOST_NAME_PATTERN]:
+    'letters, digits, dots, hyphens and underscores, at most 63, and begin and end with a letter or a digit',
+  [LAN_ADDRESS_PATTERN]: 'host:port, as in 192.168.1.7:8789 or [fd00::7]:8789',
+  '^[A-Za-z0-9._-]+$': 'letters, digits, dots, hyphens and underscores',
+  '^SHA256:[A-Za-z0-9+/]{43}$': 'SHA256: and 43 characters',
+  '^/[^\\u0000]*$': 'an absolute path',
+  '^[^\\u0000]*$': 'a text without NUL',
+  '^%[0-9]{1,9}$': 'the id of a tmux pane, as in %3',
+};
+
+/** Says what a value may be, in words that need no knowledge of schemas: "a number from 1 to 100". */
+function allowedText(schema: ValueSchema): string {
+  const { type, pattern, minimum, maximum, minLength, maxLength, minItems, maxItems } = schema;
+  if (schema.enum) return `one of ${schema.enum.join(', ')}`;
+  if (schema.anyOf) return schema.anyOf.map(allowedText).join(' or ');
+  switch (type) {
+    case 'integer':
+    case 'number':
+      return `a ${type === 'integer' ? 'whole ' : ''}number${rangeText(minimum, maximum)}`;
+    case 'array':
+      return `a list${rangeText(minItems, maxItems, ' items')}`;
+    case 'string':
+      if (pattern === undefined) return `a text${rangeText(minLength, maxLength, ' characters')}`;
+      return `${PATTERN_TEXTS[pattern]}${maxLength === undefined ? '' : `, at most ${maxLength} characters`}`;
+    case 'boolean':
+      return 'true or false';
+    case 'null':
+      return 'null';
+    default:
+      return 'an object';
+  }
+}
+
+function rangeText(least: number | undefined, most = Infinity, unit = ''): string {
+  // Nobody gives a number near the largest one there is.
+  if (most >= Number.MAX_SAFE_INTEGER) return least === undefined ? '' : ` of at least ${least}${unit}`;
+  if (least === undefined) return ` of at most ${most}${unit}`;
+  return ` ${unit === '' ? 'from' : 'of'} ${least} to ${most}${unit}`;
 }
 
 /** Returns what may be meant by a member that the input has not. */

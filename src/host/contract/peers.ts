@@ -1,17 +1,20 @@
 /** Inputs and results of the operations on paired hosts, this host's key and its relay. */
 import { type Static, Type } from 'typebox';
+import { RelayEvidenceShape } from '../../protocol/evidence.ts';
 import { LanAddressText } from '../../protocol/lan.ts';
 import { LimitsShape } from '../../protocol/responses.ts';
 import {
   Count,
   EpochText,
   ExactMoment,
+  HashText,
   HostNameText,
   Moment,
   orNull,
   PublicKeyText,
   Seq,
 } from '../../protocol/shapes.ts';
+import { EVIDENCE_KINDS } from '../core/relay-trust.ts';
 import { CA_CHARACTERS_MAX, PAIR_WAIT_MS_MAX } from './limits.ts';
 
 const PeerName = Type.String({
@@ -129,6 +132,8 @@ export const RelaySetInput = Type.Object({
   token_command: Type.Optional(Text),
   /** Certificates (PEM) that are trusted for this relay besides Node's own, and the file they came from. */
   ca: Type.Optional(Type.Object({ pem: Type.String({ minLength: 1, maxLength: CA_CHARACTERS_MAX }), path: Text })),
+  /** Verifier keys of those who are to cosign the log; absent: as before, none: nobody. */
+  witnesses: Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: 200 }), { maxItems: 4 })),
 });
 export type RelaySetInput = Static<typeof RelaySetInput>;
 
@@ -159,7 +164,8 @@ export const RelayUnsetResult = Type.Object({
 });
 export type RelayUnsetResult = Static<typeof RelayUnsetResult>;
 
-export const LINK_STATES = ['unset', 'key-changed', 'connecting', 'ready', 'failing'] as const;
+/** `two-histories`: in the place of `connecting` and `ready`, while there is signed evidence that nobody dismissed. */
+export const LINK_STATES = ['unset', 'key-changed', 'connecting', 'ready', 'failing', 'two-histories'] as const;
 
 export const RelayStatusResult = Type.Object({
   relay: orNull(PinnedRelay),
@@ -168,6 +174,8 @@ export const RelayStatusResult = Type.Object({
   /** Another key that the relay showed and the owner has not confirmed. */
   seen_key: orNull(Type.Object({ relay_pubkey: PublicKeyText, fingerprint: Type.String(), at: ExactMoment })),
   epoch: orNull(EpochText),
+  /** The epochs that it was seen to leave, at most the last 64. */
+  epochs_left: Count,
   /** This host's clock is so far ahead of the relay's, in milliseconds. */
   clock_ahead_ms: orNull(Type.Integer()),
   limits: orNull(LimitsShape),
@@ -190,5 +198,37 @@ export const RelayStatusResult = Type.Object({
   outbox: Type.Object({ pending: Count, relay_accepted: Count, receipts_pending: Count }),
   /** Items from a relay in quarantine. */
   quarantined: Count,
+  /** Evidence against this relay that the owner has not dismissed. */
+  evidence: Count,
 });
 export type RelayStatusResult = Static<typeof RelayStatusResult>;
+
+export const EvidenceView = Type.Object({
+  /** In the order in which it was found, from 1. */
+  number: Type.Integer({ minimum: 1 }),
+  digest: HashText,
+  relay_pubkey: PublicKeyText,
+  fingerprint: Type.String(),
+  epoch: EpochText,
+  kind: Type.Enum([...EVIDENCE_KINDS]),
+  /** Says whether the relay's signatures prove it: else it rests on what was not shown, or on what a host says. */
+  signed: Type.Boolean(),
+  sentence: Type.String(),
+  /** The paired hosts that notes came from. */
+  hosts: Type.Array(Type.String()),
+  /** The item that is not in the log. */
+  item_id: orNull(Type.String()),
+  found_at: ExactMoment,
+  dismissed_at: orNull(ExactMoment),
+});
+export type EvidenceView = Static<typeof EvidenceView>;
+
+export const EvidenceResult = Type.Object({ evidence: Type.Array(EvidenceView) });
+export type EvidenceResult = Static<typeof EvidenceResult>;
+
+export const EvidenceInput = Type.Object({ number: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }) });
+export type EvidenceInput = Static<typeof EvidenceInput>;
+
+/** `document`: as it is exported. */
+export const EvidenceShowResult = Type.Object({ evidence: EvidenceView, document: RelayEvidenceShape });
+export type EvidenceShowResult = Static<typeof EvidenceShowResult>;

@@ -1,6 +1,7 @@
 /** Says what became of sent mail: the states of each recipient, as `poste sent` and the tools show them. */
 import { type Static, Type } from 'typebox';
 import { CLOSED, Moment } from '../../protocol/shapes.ts';
+import { LIST_LIMIT_MAX } from './limits.ts';
 import { MESSAGE_KINDS } from '../core/rows.ts';
 
 /** Some clients want a type for every value, enums too. */
@@ -64,14 +65,28 @@ export const SentSummary = Type.Object({
 });
 export type SentSummary = Static<typeof SentSummary>;
 
-const SENT_LIMIT_MAX = 100;
+/** Numbers stand for the messages of one mailbox on a terminal. */
+export const NumbersInput = Type.Object(
+  {
+    message_ids: Type.Optional(Type.Array(Type.String({ maxLength: 128 }), { maxItems: LIST_LIMIT_MAX })),
+    numbers: Type.Optional(Type.Array(Type.Integer({ minimum: 1 }), { maxItems: LIST_LIMIT_MAX })),
+  },
+  CLOSED,
+);
+export type NumbersInput = Static<typeof NumbersInput>;
+
+/** Those that are known. */
+export const NumbersResult = Type.Object({
+  messages: Type.Array(Type.Object({ number: Type.Integer(), message_id: Type.String() })),
+});
+export type NumbersResult = Static<typeof NumbersResult>;
 
 export const SentInput = Type.Object(
   {
     message_id: Type.Optional(
       Type.String({ minLength: 1, maxLength: 128, description: 'This message alone; without the other members.' }),
     ),
-    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: SENT_LIMIT_MAX })),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIST_LIMIT_MAX })),
     cursor: Type.Optional(
       Type.String({ minLength: 1, maxLength: 400, description: 'next_cursor of the page before.' }),
     ),

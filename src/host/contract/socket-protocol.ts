@@ -29,3 +29,5 @@ export const BACKUP_TARGET = '/v1/backup';
 export const SESSION_WAIT_MS_MAX = 55_000;
 /** The longest argument of a command that wakes an agent, and the longest path. */
 export const WAKE_ARGUMENT_CHARACTERS_MAX = 4096;
+/** The most arguments of such a command. */
+export const WAKE_ARGUMENTS_MAX = 64;

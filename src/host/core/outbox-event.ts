@@ -40,6 +40,10 @@ export type OutboxEvent =
   | { type: 'new-epoch'; relayPubkey: PublicKey; epoch: Epoch }
   /** It went back in time, without a new epoch: what it took may be gone. */
   | { type: 'relay-rewound'; relayPubkey: PublicKey }
+  /** What it took in this epoch is in its log: a proof that verifies. */
+  | { type: 'relay-proven'; relayPubkey: PublicKey; epoch: Epoch; proven: NonNullable<OutboxRow['proven']> }
+  /** It took it in this epoch and does not show it in its log. */
+  | { type: 'relay-denied'; relayPubkey: PublicKey; epoch: Epoch; denied: NonNullable<OutboxRow['denied']> }
   /** The relay takes mail for this peer, and did not before. */
   | { type: 'relay-ready'; relayPubkey: PublicKey; epoch: Epoch }
   /** The peer answers over the LAN again. */

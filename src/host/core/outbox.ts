@@ -16,19 +16,15 @@ import { DAY_MS } from '../../protocol/limits.ts';
 import { printableWithin } from '../../protocol/printable.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxAlert, OutboxClock, OutboxEffect, OutboxEvent, OutboxFacts, OutboxStep } from './outbox-event.ts';
+import {
+  firstAcceptance,
+  GIVE_UP_MS,
+  isExpiryInTime,
+  keptUntilMs,
+  LAN_DOUBT_MS,
+  lanDoubtAtMs,
+} from './outbox-times.ts';
 import type { Address, OutboxRow, OutboxState, RecipientState, RelayAcceptance } from './rows.ts';
-
-/**
- * A receiver keeps retired keys for this time: what was sealed before may open for nobody, so it is not sent any more.
- */
-export const GIVE_UP_MS = 60 * DAY_MS;
-/**
- * A row that the peer accepted over the LAN and did not confirm within this time is sent over the relay too, and to the
- * peer again, so that it confirms again: answers over the LAN are not signed, so another host may have given this one.
- */
-export const LAN_DOUBT_MS = 300_000;
-/** A relay whose clock is faster than this host's keeps items for a little less than its retention. */
-const RETENTION_AT_LEAST = 0.99;
 
 /** The time after its retention in which a relay's item may still be confirmed. */
 export const RELAY_GRACE_MS = DAY_MS;
@@ -179,6 +175,20 @@ function moveAtRelay(row: OutboxRow, event: RelayEvent, facts: OutboxFacts): Mov
       if (row.state !== 'relay-accepted' || acceptance?.relayPubkey !== event.relayPubkey) return keepRow(row);
       return changeRow(row, { acceptance: { ...acceptance, mayBeLost: true }, relayAttempts: 0, nextAtMs: nowMs });
     }
+    case 'relay-proven':
+    case 'relay-denied': {
+      const { acceptance, denied: _denied, ...others } = row;
+      const { relayPubkey, epoch } = event;
+      if (row.state !== 'relay-accepted' || !acceptance || !isAcceptedIn(row, relayPubkey, epoch)) return keepRow(row);
+      if (event.type === 'relay-proven') return { row: { ...others, acceptance, proven: event.proven }, effects: [] };
+      const { denied } = event;
+      return changeRow(row, {
+        acceptance: { ...acceptance, mayBeLost: true },
+        denied,
+        relayAttempts: 0,
+        nextAtMs: nowMs,
+      });
+    }
     case 'relay-ready': {
       const { relayPubkey, epoch } = event;
       if (row.state === 'lan-accepted') return doubtedSoon(row, facts);
@@ -246,7 +256,9 @@ function acceptedByRelay(row: OutboxRow, acceptance: RelayAcceptance, facts: Out
   if (!isSending(row)) return keepRow(row);
   const { retentionMs } = acceptance;
   const firstAccepted = row.acceptance ? firstAcceptance(row, row.acceptance) : { atMs: facts.nowMs, retentionMs };
-  const accepted: OutboxRow = { ...row, state: 'relay-accepted', acceptance, firstAccepted };
+  // What was proven of another acceptance says nothing of this one.
+  const { proven: _proven, ...others } = row;
+  const accepted: OutboxRow = { ...others, state: 'relay-accepted', acceptance, firstAccepted };
   const nextAtMs = keptUntilMs(accepted, acceptance, facts) + (row.kind === 'receipt' ? 0 : RELAY_GRACE_MS);
   return changeRow(accepted, { relayAttempts: 0, lastError: null, nextAtMs });
 }
@@ -363,37 +375,4 @@ function changeRow(row: OutboxRow, changes: Partial<OutboxRow>, ...effects: Outb
 
 function keepRow(row: OutboxRow): MovedRow {
   return { row, effects: [] };
-}
-
-/** The time since then, at most, as others count it: their clocks went on while this machine was suspended. */
-export function elapsedAtMostMs(atMs: number, { nowMs, momentMs }: OutboxClock): number {
-  return nowMs - Math.min(atMs, momentMs(atMs));
-}
-
-/** The time from which an acceptance over the LAN that nobody confirmed is doubted. */
-export function lanDoubtAtMs({ lanAcceptedAtMs, createdAtMs }: OutboxRow, { momentMs }: OutboxClock): number {
-  return momentMs(lanAcceptedAtMs ?? createdAtMs) + LAN_DOUBT_MS;
-}
-
-/** The first acceptance by a relay, as far as it is known. An old row has only the relay's word for it. */
-export function firstAcceptance(
-  { firstAccepted, createdAtMs }: OutboxRow,
-  { acceptedAtMs, retentionMs }: RelayAcceptance,
-): NonNullable<OutboxRow['firstAccepted']> {
-  return firstAccepted ?? { atMs: Math.max(createdAtMs, acceptedAtMs), retentionMs };
-}
-
-/** The end of the first relay's retention: for ever counts for no longer than an unsent row is tried. */
-function keptUntilMs(row: OutboxRow, acceptance: RelayAcceptance, { momentMs }: OutboxClock): number {
-  const { atMs, retentionMs } = firstAcceptance(row, acceptance);
-  return momentMs(atMs) + Math.min(retentionMs, GIVE_UP_MS);
-}
-
-/**
- * True when an expiry notice can be true: the item cannot have been at the relay before this host first pushed it, nor
- * expire before the relay's retention has passed since.
- */
-export function isExpiryInTime({ acceptance, firstPushAtMs, createdAtMs }: OutboxRow, clock: OutboxClock): boolean {
-  if (!acceptance) return true;
-  return elapsedAtMostMs(firstPushAtMs ?? createdAtMs, clock) >= acceptance.retentionMs * RETENTION_AT_LEAST;
 }

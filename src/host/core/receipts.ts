@@ -17,7 +17,7 @@ import {
   receiptCheck,
   receiptSignatureOf,
 } from '../../protocol/receipt-tree.ts';
-import { firstAcceptance } from './outbox.ts';
+import { firstAcceptance } from './outbox-times.ts';
 import type { OutboxEvent } from './outbox-event.ts';
 import type { OutboxRow, ReceiptRow, RecipientState, SentRecipient, SentStep } from './rows.ts';
 

@@ -13,6 +13,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import type { PushedKind } from '../../protocol/items.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ReceiptSignature } from '../../protocol/receipt-tree.ts';
+import type { WitnessOfRelay } from './witness.ts';
 
 declare const agentIdBrand: unique symbol;
 /** The lasting id of an agent, whatever its name: 32 hexadecimal digits, or `owner`. */
@@ -240,6 +241,10 @@ export interface OutboxRow {
   acceptance: RelayAcceptance | null;
   /** The first acceptance by a relay, by this host's clock; absent before it, and in rows older than this field. */
   firstAccepted?: { atMs: number; retentionMs: number };
+  /** The log of the relay that was proven to hold what `acceptance` accepts. */
+  proven?: { epoch: Epoch; size: number };
+  /** The relay did not show it there so often in a row, and last then: it is pushed again each time. */
+  denied?: { times: number; atMs: number };
   /** When a relay of version 1 last answered that it has it: without proof, and without confirmation. */
   relayStoredAtMs?: number;
   /** When the host alerted the sender that it is still not delivered. */
@@ -287,6 +292,8 @@ export interface PeerRow {
   lanFailures: number;
   /** Requests with mail over the LAN since one was taken, and whether the peer answered the last one. */
   mailFailed?: { count: number; isAnswered: boolean };
+  /** The relay that said last that the peer can be sent mail there; absent where none did. */
+  atRelay?: PublicKey;
   /** The last list of agents that it sent. */
   directory: { agents: DirectoryAgent[]; fetchedAtMs: number } | null;
   /** Says whether it ever confirmed a delivery: an older program never does. */
@@ -364,6 +371,8 @@ export interface RelayRow {
   epoch: Epoch | null;
   /** `iat` of the newest sender list that was published: never gone behind. */
   sendersIatMs: number;
+  /** Those who are to cosign its log, if the owner named any. */
+  witnesses?: readonly WitnessOfRelay[];
 }
 
 /** This host's registrations at a relay, under one host key in one epoch: a cache, made again when it is missing. */
@@ -381,10 +390,7 @@ export interface RelayEnrolmentRow {
   senders: { hash: Sha256Hex; count: number; iat: number; checkedAtMs: number } | null;
 }
 
-/**
- * The position says how far this host received its queue at a relay: everything up to there is delivered, known or in
- * quarantine.
- */
+/** This host received its queue at a relay so far: all up to there is delivered, known or in quarantine. */
 export interface RelayPositionRow {
   receivedThrough: number;
   /** The cursor after the last received page of a v1 relay, which has no seq. */

@@ -10,7 +10,8 @@
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxClock } from './outbox-event.ts';
-import { elapsedAtMostMs, isAcceptedIn, LAN_ATTEMPTS_BEFORE_RELAY, lanDoubtAtMs } from './outbox.ts';
+import { isAcceptedIn, LAN_ATTEMPTS_BEFORE_RELAY } from './outbox.ts';
+import { elapsedAtMostMs, lanDoubtAtMs } from './outbox-times.ts';
 import type { OutboxRow, PeerRow } from './rows.ts';
 
 /** The relay as it is known now, and whether it can take mail for the peer. */
@@ -21,6 +22,8 @@ export interface RelayFacts {
   isTargetEnrolled: boolean;
   /** A relay of v1 takes envelopes alone. */
   carriesReceipts: boolean;
+  /** It signed two histories: each row tries the LAN first, also where that failed before. */
+  hasTwoHistories: boolean;
 }
 
 /** `wait`: not now. A row that is due and has to wait is given `time-passed`. */
@@ -72,7 +75,8 @@ export function chooseTransport(
       if (!isCarried || !relay.isTargetEnrolled || !mayPush(row, now, relay.retentionMs)) return overLan;
       // Rules 1 and 3: a peer that answers again has no failures, and its rows none either.
       const isDoubted = row.state === 'lan-accepted' && now.nowMs >= lanDoubtAtMs(row, now);
-      if (!isDoubted && !isOutOfReach(peer) && row.lanAttempts < LAN_ATTEMPTS_BEFORE_RELAY) return overLan;
+      const isFar = relay.hasTwoHistories ? peer.address === null : isOutOfReach(peer);
+      if (!isDoubted && !isFar && row.lanAttempts < LAN_ATTEMPTS_BEFORE_RELAY) return overLan;
       // Where both fail, they take turns.
       return row.relayAttempts > row.lanAttempts && overLan === 'lan' ? 'lan' : 'relay';
     }

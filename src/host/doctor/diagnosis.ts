@@ -26,6 +26,8 @@ import { probeRelay, type RelayProbe } from './relay-probe.ts';
 
 /** The time for all requests over the LAN, and for all requests to the relay. The daemon's clients wait longer. */
 const PROBE_MS = 8_000;
+/** What is said of a relay rests on a look at its log, which may take longer than that. */
+const LOOK_WAIT_MS = 3_000;
 
 type CalledPeer = StoredFacts['peers'][number];
 
@@ -33,7 +35,10 @@ export function healthOf(parts: HealthParts): HandlerParts['health'] {
   return {
     status: () => hostStatus(parts),
     doctor: (signal) => examineHost(parts, signal),
-    trace: (input, signal) => traceWithProofs(parts.context, input, signal),
+    trace: async (input, signal) => {
+      await parts.relay.look(LOOK_WAIT_MS);
+      return traceWithProofs(parts.context, input, signal);
+    },
   };
 }
 
@@ -60,6 +65,7 @@ export async function examineHost(
         return wakeCheck({ agent: name, unreadWaking, liveSessions: sessions.length, methods, faults });
       }),
     ),
+    parts.relay.look(LOOK_WAIT_MS),
   ]);
   const reached = peers.map(({ row, facts: seen }): PeerFacts => {
     return { ...seen, atRelay: relay ? (relay.atRelay.get(row.peerId) ?? 'not-seen') : 'no-relay' };
@@ -166,8 +172,9 @@ async function proofOf(
     if (!(error instanceof RelayCallFailed)) throw error;
     if (!(error instanceof RelayProblem) || error.status !== 404) return none(error.message);
     const detail = error.document['detail'];
-    // The relay keeps only the hash of a pruned record, and says so.
-    const isPruned = typeof detail === 'string' && detail.includes('pruned');
+    // The relay keeps only the hash of a pruned record, and says so: one of an earlier version in words alone.
+    const isInWords = typeof detail === 'string' && detail.includes('pruned');
+    const isPruned = error.code === 'RECORD_PRUNED' || isInWords;
     return mustKnow && !isPruned ? { state: 'denied', reason: error.message } : none(error.message);
   }
 }

@@ -7,7 +7,7 @@ import { displayFingerprint } from '../../protocol/public-key.ts';
 import { isoSecondOrNull, isoTime } from '../../protocol/time.ts';
 import type { DaemonFacts } from '../api/handlers.ts';
 import { broken } from '../../lib/check.ts';
-import type { Check, StatusResult } from '../contract/daemon.ts';
+import type { Check, CheckId, StatusResult } from '../contract/daemon.ts';
 import type { RelayStatusResult } from '../contract/peers.ts';
 import { liveSessions } from '../agents/sessions.ts';
 import type { HostClock, HostContext } from '../base/context.ts';
@@ -30,10 +30,13 @@ export interface HealthParts {
   /** The port of the LAN listener; `undefined` while there is none. */
   lan: { readonly port: number | undefined };
   lanListen: ListenAddress;
+  web: { readonly page: StatusResult['page'] };
   relay: {
     status(): Promise<RelayStatusResult>;
     /** The relay answers: the daemon need not wait out an earlier failure. */
     answered(): void;
+    /** Looks at the relay's log, for so long at most. */
+    look(waitMs: number): Promise<void>;
     readonly carrier: Pick<RelayTransport, 'factsFor'>;
   };
 }
@@ -68,6 +71,7 @@ export async function hostStatus(parts: HealthParts): Promise<StatusResult> {
     agents: stored.agents.length,
     owner_unread: stored.ownerUnread,
     listener,
+    page: parts.web.page,
     relay: link.relay && { url: link.relay.url, state: link.state, problem: link.problem?.message ?? null },
     peers: stored.peers.map(({ row, facts: { waiting, oldestAtMs } }) => ({
       host: row.hostName,
@@ -84,11 +88,16 @@ export async function hostStatus(parts: HealthParts): Promise<StatusResult> {
   };
 }
 
+const RELAY_FAULTS: Readonly<Partial<Record<RelayStatusResult['state'], [id: CheckId, sentence: string]>>> = {
+  failing: ['relay-reach', 'the relay does not work'],
+  'key-changed': ['relay-key', 'the relay shows another key'],
+  'two-histories': ['relay-evidence', 'the relay signed two histories'],
+};
+
 function relayFault({ relay, state, problem }: RelayStatusResult): Check[] {
-  if (!relay || (state !== 'failing' && state !== 'key-changed')) return [];
-  const why = problem ? `: ${problem.message}` : '';
-  const sentence = state === 'failing' ? `the relay does not work${why}` : `the relay shows another key${why}`;
-  return [broken({ area: 'relay', id: state === 'failing' ? 'relay-reach' : 'relay-key' }, sentence, 'poste doctor')];
+  const [id, sentence] = (relay && RELAY_FAULTS[state]) ?? [];
+  if (id === undefined) return [];
+  return [broken({ area: 'relay', id }, `${sentence}${problem ? `: ${problem.message}` : ''}`, 'poste doctor')];
 }
 
 export interface StoredFacts {

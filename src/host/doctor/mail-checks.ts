@@ -89,7 +89,7 @@ export interface WakeFacts {
 
 export function wakeCheck({ agent, unreadWaking, liveSessions, methods, faults }: WakeFacts): Check {
   const subject = { area: 'wake', id: 'wake', about: agent } as const;
-  const waiting = unreadWaking === 0 ? '' : `; ${countText(unreadWaking, 'message')} that should wake it unread`;
+  const waiting = unreadWaking === 0 ? '' : `; unread: ${countText(unreadWaking, 'message')} that should wake it`;
   if (faults.length > 0) {
     return broken(subject, `${faults.join('; ')}${waiting}`, `poste session list --as ${shellWord(agent)}`);
   }
@@ -99,5 +99,5 @@ export function wakeCheck({ agent, unreadWaking, liveSessions, methods, faults }
       ? `has no session now: mail waits for its next one${waiting}`
       : `cannot be woken: its ${countText(liveSessions, 'session')} named no way${waiting}`;
   if (unreadWaking === 0) return ok(subject, sentence);
-  return note(subject, sentence, `poste hooks install claude-code --agent ${shellWord(agent)}`);
+  return note(subject, sentence, 'poste setup');
 }

@@ -201,7 +201,7 @@ export async function probePeer(context: HostContext, client: LanClient, peer: P
     const agents = await client.agents({ address, publicKey });
     // Only the host that advertises a name signs it.
     const isDoubted = !isProven && isIP(parseListenAddress(address)?.host ?? '') !== 0;
-    return { type: 'answered', agents: agents.length, aheadMs, isDoubted };
+    return { type: 'answered', agents: agents.agents.length, aheadMs, isDoubted };
   } catch (error) {
     if (!(error instanceof LanCallFailed)) throw error;
     const { message: reason, code, isAnswered } = error;

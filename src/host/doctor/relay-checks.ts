@@ -6,13 +6,16 @@
  */
 import { assertNever } from '../../lib/assert-never.ts';
 import { HOP_SKEW_MAX_MS } from '../../protocol/hop.ts';
+import { DAY_MS } from '../../protocol/limits.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import type { RelayProofSource } from '../core/rows.ts';
 import { broken, note, ok } from '../../lib/check.ts';
 import type { Check, CheckId } from '../contract/daemon.ts';
 import { CLOCK_NOTE_MS } from './peer-checks.ts';
+import { TWO_CAUSES } from '../core/evidence-text.ts';
 import { agoText, countText, spanText } from '../core/spans.ts';
 import { OPERATORS_KEY } from '../relay/relay-service.ts';
+import type { WitnessFact } from '../relay/relay-witnesses.ts';
 
 /** The outcome of one probe; `reason` is a clause. */
 export type ProbeResult<T> = { type: 'seen'; value: T } | { type: 'failed'; reason: string; code?: string };
@@ -49,6 +52,10 @@ export interface RelayCheckFacts {
   senders: Probed<'as-paired' | 'another' | 'not-published'>;
   /** The number of items that wait there; `more` when not all were counted. */
   queue: Probed<{ items: number; more: boolean }>;
+  /** Of the witnesses that the owner named. */
+  witnesses: Probed<readonly WitnessFact[]>;
+  /** What the owner has not dismissed: what the relay did, and whether its signatures show two histories. */
+  evidence: readonly { number: number; clause: string; isTwoHistories: boolean }[];
 }
 
 /** `isNeeded`: a paired host cannot be reached without a relay. */
@@ -66,6 +73,8 @@ export function relayChecks(facts: RelayCheckFacts, nowMs: number): Check[] {
     ...reachCheck(facts),
     keyCheck(facts),
     ...epochCheck(facts),
+    ...evidenceChecks(facts),
+    ...witnessChecks(facts, nowMs),
     ...clockCheck(facts),
     ...enrolmentCheck(facts, nowMs),
     ...encKeyCheck(facts),
@@ -137,6 +146,41 @@ function epochCheck({ info, known, signedLog }: RelayCheckFacts): Check[] {
   if (known.epoch === epoch) return [ok(subject, epoch)];
   const sentence = `it began the epoch ${epoch} after ${known.epoch}: the daemon begins there anew by itself`;
   return [note(subject, sentence, 'poste relay status')];
+}
+
+function evidenceChecks({ isV1, evidence }: RelayCheckFacts): Check[] {
+  const subject = of('relay-evidence');
+  if (isV1) return [];
+  if (evidence.length === 0) return [ok(subject, 'nothing that it signed contradicts what it signed before')];
+  const proofs = evidence.filter(({ isTwoHistories }) => isTwoHistories);
+  const words = evidence.filter(({ isTwoHistories }) => !isTwoHistories);
+  return [
+    ...proofs
+      .slice(0, 1)
+      .map(({ number, clause }) => broken(subject, `it ${clause}: ${TWO_CAUSES}${more(proofs)}`, show(number))),
+    ...words.slice(0, 1).map(({ number, clause }) => note(subject, `it ${clause}${more(words)}`, show(number))),
+  ];
+}
+
+function witnessChecks({ witnesses }: RelayCheckFacts, nowMs: number): Check[] {
+  const subject = of('relay-witness');
+  if (witnesses.type !== 'seen')
+    return witnesses.type === 'skipped' ? [] : [note(subject, `not witnessed: ${witnesses.reason}`, 'poste doctor')];
+  return witnesses.value.map(({ name, fault, lastMs, hasGrown }) => {
+    if (fault === null) return ok(subject, `${name} cosigned its log ${agoText(nowMs - lastMs)}`);
+    const sentence = `not witnessed by ${name}: ${fault}`;
+    if (nowMs - lastMs < DAY_MS || !hasGrown) return note(subject, sentence, 'poste doctor');
+    const since = `its log has grown since, and ${name} was seen to cosign it ${agoText(nowMs - lastMs)}`;
+    return broken(subject, `${sentence}; ${since}, or never: ask the owner of the witness`, 'poste doctor');
+  });
+}
+
+function more({ length }: readonly unknown[]): string {
+  return length > 1 ? `; ${length - 1} more like this` : '';
+}
+
+function show(number: number): string {
+  return `poste relay evidence show ${number}`;
 }
 
 function clockCheck({ info }: RelayCheckFacts): Check[] {

@@ -18,10 +18,12 @@ import type { RelayStatusResult } from '../contract/peers.ts';
 import type { HostContext } from '../base/context.ts';
 import { rotationsSince } from '../peers/identity.ts';
 import { currentKey, livePeers } from '../peers/peers.ts';
+import { openEvidence } from '../outbox/relay-evidence.ts';
 import { enrolmentIn } from '../relay/relay-rows.ts';
 import { RelayClient } from '../relay/relay-client.ts';
 import { type RelayClientOptions, RelayCallFailed, RelayProblem, callerTrusting } from '../relay/relay-request.ts';
 import { shownRelay, isSignedEncKey } from '../relay/register-host.ts';
+import { JUDGED_SKEW_MAX_MS, witnessesAt } from '../relay/relay-witnesses.ts';
 
 /** Waiting items are counted up to this number. */
 const COUNTED_ITEMS_MAX = 20;
@@ -73,6 +75,8 @@ export async function probeRelay(
       return { items: page.items.length + page.unreadable.length, more: page.more };
     }),
   ]);
+  const witnesses = await probeIf(isUsable && isJudged(info, row), () => witnessesAt(client, context, row));
+  const evidence = await context.store.read((reader) => openEvidence(reader, row.pubkey));
   const validUntil = status.enrolment?.valid_until ?? null;
   return {
     facts: {
@@ -95,10 +99,18 @@ export async function probeRelay(
       encKey,
       senders,
       queue,
+      evidence,
+      witnesses,
     },
     carriesFor: async (peers) => (isKnown ? carriedPeers(client, peers) : peers.map(() => 'not-seen')),
     showsRotations: async (keys) => (isKnown ? shownRotations(client, context, keys) : 'not-seen'),
   };
+}
+
+/** Says whether the clocks agree enough to judge the time of a cosignature, and there is one to judge. */
+function isJudged(info: RelayCheckFacts['info'], { witnesses = [] }: RelayRow): boolean {
+  const aheadMs = info.type === 'seen' ? (info.value.aheadMs ?? 0) : 0;
+  return witnesses.length > 0 && Math.abs(aheadMs) <= JUDGED_SKEW_MAX_MS;
 }
 
 async function infoOf(client: RelayClient, nowMs: () => number): Promise<ShownInfo> {

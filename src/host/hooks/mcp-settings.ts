@@ -38,7 +38,8 @@ export function jsonServers(list: string, entryOf: (server: ServerCommand) => Js
         changedJson(text, (settings) => {
           const servers = memberOf(settings, list);
           const before = servers[NAME];
-          const isEarlier = earlier.some((one) => isSameServer(commandOf(before), one));
+          const there = commandOf(before);
+          const isEarlier = earlier.some((one) => isSameServer(there, one));
           if (NAME in servers && !isEarlier) return settings as Json;
           const {
             command: _command,
@@ -47,7 +48,13 @@ export function jsonServers(list: string, entryOf: (server: ServerCommand) => Js
             environment: _environment,
             ...theirs
           } = (before ?? {}) as Json;
-          return { ...(settings as Json), [list]: { ...servers, [NAME]: { ...entryOf(server), ...theirs } } };
+          return {
+            ...(settings as Json),
+            [list]: {
+              ...servers,
+              [NAME]: { ...entryOf(there && isSameServer(there, server) ? there : server), ...theirs },
+            },
+          };
         }),
     removeServer: (server) => (text) =>
       changedJson(text, (settings) => {
@@ -175,7 +182,7 @@ function withTrust(settings: unknown, trust: true | undefined, command: string):
   const server = servers[NAME];
   if (!isRecord(server)) {
     if (trust === undefined) return settings as Json;
-    throw missingServer(`${command} mcp add poste poste mcp --agent NAME --start`);
+    throw missingServer(`${command} mcp add poste poste mcp --agent NAME`);
   }
   const { trust: _before, ...others } = server;
   const changed = trust ? { ...server, trust } : others;
@@ -201,10 +208,11 @@ function serverThere(isThere: boolean, value: unknown, server: ServerCommand | u
   return server ? { type: 'command', server } : { type: 'other', text: JSON.stringify(value) };
 }
 
+/** Earlier versions wrote the flag --start, and started no daemon without it. */
 export function isSameServer(a: ServerCommand | undefined, b: ServerCommand): boolean {
-  return (
-    a?.command === b.command && isDeepStrictEqual([...a.args], [...b.args]) && isDeepStrictEqual({ ...a.env }, b.env)
-  );
+  if (a?.command !== b.command) return false;
+  const [words, others] = [a, b].map(({ args }) => args.filter((word) => word !== '--start'));
+  return isDeepStrictEqual(words, others) && isDeepStrictEqual({ ...a.env }, b.env);
 }
 
 export interface MailTools {
@@ -303,7 +311,7 @@ function codexServerIn(text: string): ServerThere {
 
 function withCodexApproval(text: string): string {
   const { config, server, servers } = codexServer(text);
-  if (server === undefined) throw missingServer('codex mcp add poste -- poste mcp --agent NAME --start');
+  if (server === undefined) throw missingServer('codex mcp add poste -- poste mcp --agent NAME');
   const mode = server[MODE];
   if (mode === 'approve') return text;
   if (mode !== undefined) {

@@ -10,6 +10,7 @@
  * results.
  */
 import { type ItemId, parseMessageId } from '../../protocol/names.ts';
+import { parseSeen } from '../../protocol/seen.ts';
 import { HOST_VOICE, OWNER_NAME, foldName, isSameHost, isSameName, nameIn, partsOfAddress } from '../core/address.ts';
 import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom, messageIdTimeMs } from '../core/message-id.ts';
 import {
@@ -42,8 +43,10 @@ import { applyToSent, type Delivery, storeMessage } from '../mailbox/mailbox.ts'
 import type { HostContext } from '../base/context.ts';
 import { noteKnowsOurKey, peerOfKey } from '../peers/peers.ts';
 import { issueReceipt, repeatReceipts } from '../outbox/receipts.ts';
+import { openedSeen, sealForReceipts } from '../outbox/seen.ts';
+import type { ParsedEnvelope } from '../wire/parse.ts';
 import { type Envelope, type SealedContent, sealKeyId } from '../wire/sealing.ts';
-import { isExpiryInTime } from '../core/outbox.ts';
+import { isExpiryInTime } from '../core/outbox-times.ts';
 import { retiredAt } from '../core/peer-keys.ts';
 import { outboxRowOf, afterAttempt } from '../outbox/outbox.ts';
 
@@ -63,6 +66,7 @@ export async function judgeEnvelope(
   const { peer } = signed;
   const misaddressed = judgeAddresses(context, envelope, peer);
   if (misaddressed) return misaddressed;
+  await sealForReceipts(reader, context, peer, envelope.from_host_pubkey);
   const arrival = reader.get('arrival', peer.peerId, envelope.id);
   if (arrival && arrival.contentHash !== contentHash) {
     return keep('id-conflict', `${peer.hostName} sent other content under this id before`);
@@ -70,22 +74,31 @@ export async function judgeEnvelope(
   if (arrival && only === null) {
     return duplicate((tx) => repeatReceipts(tx, context, peer.peerId, envelope.id as ItemId, arrival));
   }
-  const content = await openContent(reader, context, inspection, envelope);
+  const content = await openContent(reader, context, inspection, signed.rec);
   if (!isContent(content)) return content;
   const first = arrival ?? { contentHash, ...arrivalOf(reader, context, envelope, inspection) };
   return judgeRecipients(reader, context, { envelope, content, peer, arrival: first, only });
 }
 
-/** Verifies an envelope, and opens it unless it came before. */
+/** Verifies an envelope, opens it unless it came before, and seals what its receipts show. */
 export async function checkEnvelope(reader: Reader, context: HostContext, inspection: Inspection): Promise<void> {
   const signed = signedByHost(reader, context, inspection, ENVELOPE);
   if ('status' in signed) return;
   const { peer } = signed;
   const { envelope } = signed.rec;
+  await sealForReceipts(reader, context, peer, envelope.from_host_pubkey);
   const isKnown = reader.get('arrival', peer.peerId, envelope.id) !== undefined;
   // What came before may still be in quarantine for some of its recipients.
   if (isKnown && !quarantinedRow(reader, inspection.item, inspection.wireHash)) return;
-  await openContent(reader, context, inspection, envelope);
+  await openContent(reader, context, inspection, signed.rec);
+}
+
+/** Verifies a receipt, and opens what it shows of a relay. */
+export async function checkReceipt(reader: Reader, context: HostContext, inspection: Inspection): Promise<void> {
+  const signed = signedByHost(reader, context, inspection, RECEIPT);
+  if ('status' in signed || signed.rec.seen === undefined) return;
+  const { rec, peer } = signed;
+  inspection.seen = await openedSeen(context, peer.peerId, rec, sealKeysOf(reader, context));
 }
 
 function judgeAddresses(context: HostContext, envelope: Envelope, peer: PeerRow): Judgement | undefined {
@@ -108,12 +121,12 @@ async function openContent(
   reader: Reader,
   context: HostContext,
   inspection: Inspection,
-  envelope: Envelope,
+  parsed: ParsedEnvelope,
 ): Promise<SealedContent | Judgement> {
-  const { key_id: keyId } = envelope.sealed;
+  const { key_id: keyId } = parsed.envelope.sealed;
   const key = sealKeysOf(reader, context).find(({ encPub }) => sealKeyId(encPub) === keyId);
   if (!key) return keep('no-seal-key', `it is sealed to the key ${keyId}, which this host has not or no longer`);
-  const opened = await inspection.content(envelope, key);
+  const opened = await inspection.content(parsed, key);
   return 'reason' in opened ? keep(opened.reason, opened.detail) : opened;
 }
 
@@ -166,9 +179,11 @@ function judgeRecipients(reader: Reader, context: HostContext, opened: Opened): 
   const known = found.flatMap(({ address, delivery }) => (delivery ? [{ address, delivery }] : []));
   const unknown = found.filter(({ delivery }) => !delivery).map(({ address }) => address);
   const apply = (tx: Transaction): void => deliver(tx, context, opened, known);
-  if (unknown.length === 0) return accept(apply);
+  const shown = { peerId: opened.peer.peerId, entries: parseSeen(opened.content.seen) };
+  if (unknown.length === 0) return { ...accept(apply), shown };
   const detail = `no agent of this host is or was called so: ${unknown.join(', ')}`;
-  if (known.length > 0 || opened.only) return keepFor(unknown, 'unknown-agent', detail, apply);
+  if (known.length > 0) return { ...keepFor(unknown, 'unknown-agent', detail, apply), shown };
+  if (opened.only) return keepFor(unknown, 'unknown-agent', detail, apply);
   return keep('unknown-agent', detail);
 }
 
@@ -284,7 +299,7 @@ export function judgeReceipt(reader: Reader, context: HostContext, inspection: I
     .get('sent', row.ref)
     ?.recipients.find((sent) => sent.peerId === peer.peerId && sent.address === address);
   const isKnown = known?.seq === seq && known.state === state && row.confirmed.includes(address);
-  return isKnown ? duplicate() : accept(apply);
+  return isKnown ? duplicate() : { ...accept(apply), shown: { peerId: peer.peerId, entries: inspection.seen } };
 }
 
 export function judgeNotice(reader: Reader, context: HostContext, inspection: Inspection): Judgement {

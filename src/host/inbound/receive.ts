@@ -7,7 +7,7 @@
  *
  * A message of which only some recipients exist here is delivered to those, and kept for the others.
  */
-import { type IncomingItem, Inspection, type Judgement, keep, RECEIPT, signedByHost, signedByRelay } from './verify.ts';
+import { type IncomingItem, Inspection, type Judgement, keep, signedByRelay } from './verify.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../base/context.ts';
 import {
@@ -17,7 +17,8 @@ import {
   quarantinedRow,
   removeFromQuarantine,
 } from './quarantine-rows.ts';
-import { checkEnvelope, judgeEnvelope, judgeNotice, judgeReceipt } from './judge.ts';
+import { hearSeen } from '../outbox/trust-rows.ts';
+import { checkEnvelope, checkReceipt, judgeEnvelope, judgeNotice, judgeReceipt } from './judge.ts';
 
 /** The reason after `rejected:` when there is no room for the bytes of an item to keep. */
 const QUARANTINE_FULL = 'quarantine full';
@@ -43,7 +44,7 @@ function inspectItems(context: HostContext, items: readonly IncomingItem[]): Pro
 async function inspectIn(reader: Reader, context: HostContext, item: IncomingItem): Promise<Inspection> {
   const inspection = new Inspection(item);
   if (item.kind === 'envelope') await checkEnvelope(reader, context, inspection);
-  if (item.kind === 'receipt') signedByHost(reader, context, inspection, RECEIPT);
+  if (item.kind === 'receipt') await checkReceipt(reader, context, inspection);
   if (item.kind === 'expired') signedByRelay(inspection);
   return inspection;
 }
@@ -52,8 +53,9 @@ async function inspectIn(reader: Reader, context: HostContext, item: IncomingIte
 export async function receiveItem(tx: Transaction, context: HostContext, inspection: Inspection): Promise<Received> {
   const { item } = inspection;
   const before = quarantinedRow(tx, item, inspection.wireHash);
-  const { status, kept, apply } = await judge(tx, context, inspection, before?.recipients ?? null);
+  const { status, kept, apply, shown } = await judge(tx, context, inspection, before?.recipients ?? null);
   apply(tx);
+  if (shown) await hearSeen(tx, context, shown.peerId, shown.entries);
   if (!kept) {
     if (before) removeFromQuarantine(tx, before);
     return { status };

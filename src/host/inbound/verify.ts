@@ -4,20 +4,21 @@ import { type Sha256Hex, sha256Hex } from '../../protocol/encodings.ts';
 import { verifySignature } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import type { SeenEntry } from '../../protocol/seen.ts';
 import type { HostContext } from '../base/context.ts';
 import { doubtOfSignature, retiredAt } from '../core/peer-keys.ts';
 import type { QuarantineReason } from '../core/quarantine.ts';
-import type { Address, PeerRow, SealKey } from '../core/rows.ts';
-import { type Envelope, NotOpened, openSeal, type SealedContent } from '../wire/sealing.ts';
+import type { Address, PeerId, PeerRow, SealKey } from '../core/rows.ts';
+import { NotOpened, openSeal, type SealedContent, signedBytesOf } from '../wire/sealing.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import {
   Malformed,
+  type ParsedEnvelope,
   parseContent,
   parseEnvelope,
   parseNotice,
   parseReceipt,
   type SignedRecord,
-  signedBytesOf,
 } from '../wire/parse.ts';
 import type { DeliveryReceipt, ExpiryNotice } from '../../protocol/documents.ts';
 
@@ -43,17 +44,16 @@ interface Signing {
   writtenAtMs: number;
 }
 
-interface ReadEnvelope {
-  envelope: Envelope;
+interface ReadEnvelope extends ParsedEnvelope {
   /** SHA-256 of the bytes that were signed. */
   contentHash: Sha256Hex;
 }
 
 export const ENVELOPE: Form<ReadEnvelope> = {
   parse: (wire) => {
-    const envelope = parseEnvelope(wire);
-    const signedBytes = signedBytesOf(envelope);
-    return { rec: { envelope, contentHash: sha256Hex(signedBytes) }, signedBytes, sig: envelope.sig };
+    const parsed = parseEnvelope(wire);
+    const signedBytes = signedBytesOf(parsed.members);
+    return { rec: { ...parsed, contentHash: sha256Hex(signedBytes) }, signedBytes, sig: parsed.envelope.sig };
   },
   itemIdOf: ({ envelope }) => envelope.id,
   otherId: 'the envelope has another id than the item',
@@ -80,6 +80,8 @@ const NOTICE: Omit<Form<ExpiryNotice>, 'signingOf'> = {
 export class Inspection {
   readonly item: IncomingItem;
   readonly wireHash: Sha256Hex;
+  /** What the receipt shows of a relay, if it was opened. */
+  seen: readonly SeenEntry[] = [];
   #record: SignedRecord<unknown> | Judgement | undefined;
   #signed: { by: string; isSigned: boolean } | undefined;
   #content: { encPub: string; content: Promise<SealedContent | NotReadable> } | undefined;
@@ -101,9 +103,9 @@ export class Inspection {
   }
 
   /** The sealed content, opened with this key of the host. */
-  content(envelope: Envelope, key: SealKey): Promise<SealedContent | NotReadable> {
+  content(parsed: ParsedEnvelope, key: SealKey): Promise<SealedContent | NotReadable> {
     const { encPub } = key;
-    if (this.#content?.encPub !== encPub) this.#content = { encPub, content: contentOf(envelope, key) };
+    if (this.#content?.encPub !== encPub) this.#content = { encPub, content: contentOf(parsed, key) };
     return this.#content.content;
   }
 }
@@ -121,9 +123,9 @@ function recordIn<Rec>(
   }
 }
 
-async function contentOf(envelope: Envelope, key: SealKey): Promise<SealedContent | NotReadable> {
+async function contentOf({ envelope, members }: ParsedEnvelope, key: SealKey): Promise<SealedContent | NotReadable> {
   try {
-    return parseContent(await openSeal(envelope, key));
+    return parseContent(await openSeal(envelope, key, members));
   } catch (error) {
     if (error instanceof NotOpened) return { reason: 'not-opened', detail: 'the seal does not open' };
     if (error instanceof Malformed) return { reason: 'bad-content', detail: error.message };
@@ -209,6 +211,8 @@ export interface Judgement {
   status: 'accepted' | 'duplicate' | 'quarantined';
   kept: KeptReason | null;
   apply: Apply;
+  /** What a host showed of a relay with an item that counts. */
+  shown?: { peerId: PeerId; entries: readonly SeenEntry[] };
 }
 
 const NOTHING: Apply = () => {};

@@ -127,13 +127,13 @@ export class LanClient {
     return results;
   }
 
-  async agents(host: CalledHost): Promise<LanAgents['agents']> {
-    return (await this.#hop(host, 'GET', LAN_ROUTES.agents, parse.agents)).agents;
+  agents(host: CalledHost): Promise<LanAgents> {
+    return this.#hop(host, 'GET', LAN_ROUTES.agents, parse.agents);
   }
 
   /** The call fails at a host that does not know the route, and that host asks by itself. */
-  tellAgents(host: CalledHost, agents: LanAgents['agents']): Promise<LanDone> {
-    return this.#hop(host, 'POST', LAN_ROUTES.agents, parse.done, { agents });
+  tellAgents(host: CalledHost, said: LanAgents): Promise<LanDone> {
+    return this.#hop(host, 'POST', LAN_ROUTES.agents, parse.done, said);
   }
 
   /** Carries its own proof. */

@@ -25,14 +25,16 @@ import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { parseHostName } from '../../protocol/names.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { RotateRequest, parserOf } from '../../protocol/schemas.ts';
+import { parseSeen } from '../../protocol/seen.ts';
 import type { PeerRow } from '../core/rows.ts';
-import { ownDirectory } from '../agents/agents.ts';
 import { type IncomingItem, isGivenUp } from '../inbound/verify.ts';
 import type { HostContext } from '../base/context.ts';
 import { encKeyOf, learnDirectory, learnEncKey, learnRotation } from '../peers/peers.ts';
 import { receiveItems } from '../inbound/receive.ts';
+import { hearSeen } from '../outbox/trust-rows.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
 import { isDialledAt } from './peer-address.ts';
+import { agentsFor, type LookAtRelay } from './peer-sync.ts';
 import { inviterMessage, type ListeningAt, NOT_CONFIRMED, type PairingInvite } from '../peers/pairing-invite.ts';
 
 export interface LanRequest {
@@ -68,6 +70,7 @@ interface LanRouteParts {
    * MAC covers where a call comes from.
    */
   addressOfCaller: (caller: { publicKey: PublicKey; port: number | undefined; from: string }) => Promise<string | null>;
+  look: LookAtRelay;
   /** A key was learned that something in quarantine may wait for. Not waited for: the answer is due. */
   keyLearned: () => void;
 }
@@ -98,7 +101,7 @@ export function lanRoutes(parts: LanRouteParts): readonly LanRoute[] {
     route('GET', LAN_ROUTES.hello, 'open', 0, hello),
     route('POST', LAN_ROUTES.pair, 'proof', SMALL_BODY_BYTES_MAX, pair),
     route('POST', LAN_ROUTES.items, 'signed', LAN_BODY_BYTES_MAX, takeItems),
-    route('GET', LAN_ROUTES.agents, 'paired', 0, async () => ok({ agents: await ownDirectory(parts.context) })),
+    route('GET', LAN_ROUTES.agents, 'paired', 0, giveAgents),
     route('POST', LAN_ROUTES.agents, 'paired', AGENTS_BODY_BYTES_MAX, takeAgents),
     route('POST', LAN_ROUTES.rotate, 'proof', SMALL_BODY_BYTES_MAX, takeRotation),
     route('POST', LAN_ROUTES.encKey, 'paired', SMALL_BODY_BYTES_MAX, takeEncKey),
@@ -206,12 +209,20 @@ async function takeRotation(request: LanRequest, { context, keyLearned }: LanRou
   return ok({ host_pubkey: newKey });
 }
 
+async function giveAgents({ caller }: LanRequest, { context, look }: LanRouteParts): Promise<Reply> {
+  const peer = caller?.peer;
+  return peer ? ok(await agentsFor(context, peer, look)) : problemReply('NOT_ENROLLED', 'the host is not paired');
+}
+
 async function takeAgents(request: LanRequest, { context }: LanRouteParts): Promise<Reply> {
   const said = parseAgents(bodyOf(request));
   const peer = request.caller?.peer;
   if (!said || !peer) return problemReply('BAD_REQUEST', 'send {agents: [{name, roles}]}');
   const directory = { agents: said.agents, fetchedAtMs: context.nowMs() };
-  await context.store.transact((tx) => learnDirectory(tx, peer.peerId, directory, context.nowMs()));
+  await context.store.transact(async (tx) => {
+    learnDirectory(tx, peer.peerId, directory, context.nowMs());
+    await hearSeen(tx, context, peer.peerId, parseSeen(said.seen));
+  });
   return ok({ host_pubkey: context.identity().signer.publicKey });
 }
 

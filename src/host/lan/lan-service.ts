@@ -26,7 +26,7 @@ import { LanServer } from './lan-server.ts';
 import { LanCarrier } from './send-batch.ts';
 import { acceptorMessage, isFromInviter, type ListeningAt, PairingInvite } from '../peers/pairing-invite.ts';
 import { INVITE_MS } from '../contract/limits.ts';
-import { type SyncReason, PeerSync } from './peer-sync.ts';
+import { type LookAtRelay, type SyncReason, PeerSync } from './peer-sync.ts';
 import { quarantineRetries } from '../inbound/quarantine.ts';
 import { systemTimers } from '../../lib/clock.ts';
 import { PeriodicTask, type SingleFlightTask } from '../../lib/periodic-task.ts';
@@ -53,6 +53,8 @@ interface LanServiceOptions {
   listen: ListenAddress;
   advertise: ListenAddress | undefined;
   version: string;
+  /** Without a relay there is nothing to look at. */
+  look?: LookAtRelay;
 }
 
 export class LanService {
@@ -63,6 +65,7 @@ export class LanService {
   readonly #context: HostContext;
   readonly #stopping = new AbortController();
   readonly #client: LanClient;
+  readonly #look: LookAtRelay;
   readonly #sync: PeerSync;
   readonly #addressCheck: PeerAddressCheck;
   readonly #retries: SingleFlightTask;
@@ -88,7 +91,8 @@ export class LanService {
       client: this.#client,
       onDoubt: (peerId) => void this.#sync.begin(peerId, 'doubt'),
     });
-    this.#sync = new PeerSync({ context: options.context, client: this.#client });
+    this.#look = options.look ?? (() => Promise.resolve());
+    this.#sync = new PeerSync({ context: options.context, client: this.#client, look: this.#look });
     this.#addressCheck = new PeerAddressCheck(options.context, this.#client);
     this.#retries = quarantineRetries(options.context);
   }
@@ -277,6 +281,7 @@ export class LanService {
             version: this.#options.version,
             listening: () => this.#listeningAt(),
             addressOfCaller: (caller) => this.#addressCheck.addressOfCaller(caller),
+            look: this.#look,
             keyLearned: () => void this.#retries.rerun(),
           }),
           called: (peer, from) => void this.#noteCall(peer, from).catch((error) => this.#logFailed(error)),

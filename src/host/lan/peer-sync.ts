@@ -6,6 +6,8 @@
  * stranger. So in doubt this host asks for something that only paired hosts get, and tells everything again when that
  * is refused.
  */
+import type { LanAgents } from '../../protocol/lan.ts';
+import { parseSeen } from '../../protocol/seen.ts';
 import type { PeerId, PeerRow } from '../core/rows.ts';
 import { SingleFlightTask } from '../../lib/periodic-task.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
@@ -13,6 +15,8 @@ import { ownDirectory } from '../agents/agents.ts';
 import { encKeyDocument, rotationsSince } from '../peers/identity.ts';
 import { currentKey, learnDirectory, livePeers, markPinnedOurKey, noteAnswered } from '../peers/peers.ts';
 import { markReached } from '../outbox/outbox.ts';
+import { nextSeen } from '../outbox/seen.ts';
+import { hearSeen } from '../outbox/trust-rows.ts';
 import { type CalledHost, type LanClient, LanCallFailed } from './lan-client.ts';
 
 /** The age that the names of a peer's agents reach before they are asked for again. */
@@ -21,7 +25,14 @@ const DIRECTORY_FRESH_MS = 300_000;
 interface PeerSyncOptions {
   context: HostContext;
   client: LanClient;
+  look: LookAtRelay;
 }
+
+/** Looks at the log of the relay unless that was done lately. Resolves after `waitMs` in any case; never rejects. */
+export type LookAtRelay = (waitMs: number) => Promise<void>;
+
+/** A sender may wait for names that are asked for here, for 2 s at most. */
+const LOOK_WAIT_MS = 1_000;
 
 /**
  * `needed`: ask for what is not known, or too old. `doubt`: ask in any case, which shows whether the peer knows this
@@ -100,7 +111,7 @@ export class PeerSync {
     const host = { address: peer.address, publicKey: currentKey(peer).publicKey };
     try {
       if (await sendOwnKey(context, client, { ...host, peer })) this.#noteKnown(peerId);
-      if (reasons.has('agents-changed')) await this.#tellAgents(host);
+      if (reasons.has('agents-changed')) await this.#tellAgents(host, peer);
       if (!reasons.has('doubt')) {
         // While its mail goes over the relay, only this finds out that it is back.
         const isAway = peer.lanFailures > 0 || peer.mailFailed?.isAnswered === false;
@@ -109,10 +120,11 @@ export class PeerSync {
       }
       // Noted before the answer comes: the answer is as old as the question.
       const fetchedAtMs = context.nowMs();
-      const agents = await this.#agentsOf(host, peer);
+      const { agents, seen } = await this.#agentsOf(host, peer);
       this.#unanswered.delete(peerId);
       await context.store.transact(async (tx) => {
         learnDirectory(tx, peerId, { agents, fetchedAtMs }, context.nowMs());
+        await hearSeen(tx, context, peerId, parseSeen(seen));
         await markReached(tx, context, peerId);
         noteAnswered(tx, peerId);
       });
@@ -124,16 +136,16 @@ export class PeerSync {
   }
 
   /** A host that does not take it asks by itself within minutes. */
-  async #tellAgents(host: CalledHost): Promise<void> {
-    const { context, client } = this.#options;
+  async #tellAgents(host: CalledHost, peer: PeerRow): Promise<void> {
+    const { context, client, look } = this.#options;
     try {
-      await client.tellAgents(host, await ownDirectory(context));
+      await client.tellAgents(host, await agentsFor(context, peer, look));
     } catch (error) {
       if (!(error instanceof LanCallFailed) || !error.isAnswered) throw error;
     }
   }
 
-  async #agentsOf(host: CalledHost, peer: PeerRow): Promise<Awaited<ReturnType<LanClient['agents']>>> {
+  async #agentsOf(host: CalledHost, peer: PeerRow): Promise<LanAgents> {
     const { context, client } = this.#options;
     try {
       return await client.agents(host);
@@ -141,15 +153,25 @@ export class PeerSync {
       if (!(error instanceof LanCallFailed) || error.code !== 'NOT_ENROLLED') throw error;
       await sendOwnKey(context, client, { ...host, peer }, true);
     }
-    const agents = await client.agents(host);
+    const said = await client.agents(host);
     this.#noteKnown(peer.peerId);
-    return agents;
+    return said;
   }
 
   /** The peer knows this host's key now: rows that waited for that may go. */
   #noteKnown(peerId: PeerId): void {
     this.#options.context.emit({ type: 'outbox-changed', peerId });
   }
+}
+
+/**
+ * What this host says of its agents to a peer, with what it has seen of the relay that both use: the newest, as where
+ * hosts meet without the relay it cannot choose what they compare.
+ */
+export async function agentsFor(context: HostContext, peer: PeerRow, look: LookAtRelay): Promise<LanAgents> {
+  if (peer.atRelay !== undefined) await look(LOOK_WAIT_MS);
+  const seen = await context.store.read((reader) => nextSeen(reader, context, peer));
+  return { agents: await ownDirectory(context), ...(seen.length > 0 && { seen }) };
 }
 
 function isFresh({ directory }: PeerRow, nowMs: number): boolean {

@@ -36,7 +36,7 @@ export function keepDebts(
   context: HostContext,
   timers: Timers,
   remindAfterMs: number,
-): { readonly idle: Promise<void>; stop: () => Promise<void> } {
+): Pick<PeriodicTask, 'idle' | 'stop'> {
   let mayBeGone = true;
   let lookedAtMs = context.monotonicMs();
   const task = new PeriodicTask({
@@ -60,16 +60,9 @@ export function keepDebts(
     void task.rerun();
   };
   const stopListening = context.subscribe('debts', { 'agents-changed': look, 'peers-changed': look });
+  task.signal.addEventListener('abort', stopListening);
   look();
-  return {
-    get idle() {
-      return task.idle;
-    },
-    stop: () => {
-      stopListening();
-      return task.stop();
-    },
-  };
+  return task;
 }
 
 /** Reminds of each debt that is old enough and was not reminded. Returns how many. */

@@ -1,14 +1,16 @@
 /**
  * Whole ids of messages and threads for those that an input names, as people and agents give them: whole, or the first
- * characters, as tables show them. Among what an agent may name, or among everything that this host knows, by the ids
- * of senders too.
+ * characters, or else the last ones. Among what an agent may name, or among everything that this host knows, by the
+ * ids of senders too. And the numbers of messages in a mailbox, which people type.
  */
-import { FIND_CHARACTERS_MIN, FOUND_MAX } from '../contract/limits.ts';
+import { FOUND_MAX } from '../contract/limits.ts';
+import type { NumbersInput, NumbersResult } from '../contract/sent-mail.ts';
 import type { HostContext } from '../base/context.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import type { AgentId, MessageRef } from '../core/rows.ts';
+import { ID_END_CHARACTERS_MIN, ID_START_CHARACTERS_MIN, isIdEnd, severalIdsText } from '../core/short-ids.ts';
 import type { Reader } from '../store/host-store.ts';
-import { knownMessage } from '../mailbox/mailbox.ts';
+import { knownMessage, mailboxOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 
 /** The length of the ids that this host makes: a text as long is whole. */
 const ID_CHARACTERS = 26;
@@ -23,8 +25,8 @@ export interface IdsNamed {
 }
 
 /**
- * The whole id of each text that begins exactly one. A text that begins none comes back as it is, for the operation to
- * refuse. Refuses `AMBIGUOUS_ID` with those that a text may mean.
+ * The whole id of each text that begins exactly one, or that begins none and ends one. Any other text comes back as it
+ * is, for the operation to refuse. Refuses `AMBIGUOUS_ID` with those that a text may mean.
  */
 export async function wholeIds(
   context: HostContext,
@@ -56,12 +58,18 @@ type Found = ReadonlyMap<string, MessageRef>;
 async function idsMeant(reader: Reader, text: string, { agentId, of = 'message' }: IdsNamed): Promise<Found> {
   const found = new Map<string, MessageRef>();
   if (text.length >= ID_CHARACTERS) return found;
-  const ids = agentId === null ? idsOfHost(reader, text) : idsOfAgent(reader, agentId, text, of);
-  for await (const [id, ref] of ids) {
+  const begun = agentId === null ? idsOfHost(reader, text) : idsOfAgent(reader, agentId, text, of);
+  for await (const [id, ref] of begun) {
     // The whole id means this one, whatever else begins with it.
     if (id === text) return new Map([[id, ref]]);
     found.set(id, ref);
-    if (found.size === FOUND_MAX) break;
+    if (found.size === FOUND_MAX) return found;
+  }
+  if (found.size > 0 || text.length < ID_END_CHARACTERS_MIN) return found;
+  const all = agentId === null ? allOfHost(reader) : allOfAgent(reader, agentId, of);
+  for await (const [id, ref] of all) {
+    if (isIdEnd(text, id)) found.set(id, ref);
+    if (found.size === FOUND_MAX) return found;
   }
   return found;
 }
@@ -69,8 +77,8 @@ async function idsMeant(reader: Reader, text: string, { agentId, of = 'message' 
 /** Says who wrote each, and nothing that others wrote: an agent reads it. */
 function ambiguous(reader: Reader, text: string, found: Found, field: string): Refusal {
   const shown = [...found].map(([id, ref]) => `${id} (from ${reader.get('message', ref)?.from ?? 'nobody known'})`);
-  const message = `several ids begin with ${text}: ${shown.join(', ')}; give more of the one that you mean`;
-  return refusal('AMBIGUOUS_ID', message, { field, candidates: [...found.keys()] });
+  const ids = [...found.keys()];
+  return refusal('AMBIGUOUS_ID', severalIdsText(text, ids, shown), { field, candidates: ids });
 }
 
 /** An id, and the message that it stands for. */
@@ -87,7 +95,7 @@ async function* idsOfAgent(
   if (of === 'thread') {
     for await (const { key, row } of reader.range('threadEntry', [agentId, ref], { limit: 1 })) yield [key[1], row];
   }
-  if (text.length < FIND_CHARACTERS_MIN) return;
+  if (text.length < ID_START_CHARACTERS_MIN) return;
   for await (const { key } of reader.range('place', [agentId], { from: [agentId, ref] })) {
     if (!key[1].startsWith(text)) break;
     yield [key[1], key[1]];
@@ -106,7 +114,7 @@ async function* idsOfAgent(
 async function* idsOfHost(reader: Reader, text: string): AsyncGenerator<Named> {
   const ref = text as MessageRef;
   if (reader.get('message', ref)) yield [text, ref];
-  if (text.length < FIND_CHARACTERS_MIN) return;
+  if (text.length < ID_START_CHARACTERS_MIN) return;
   for await (const { key } of reader.range('message', [], { from: [ref] })) {
     if (!key[0].startsWith(text)) break;
     yield [key[0], key[0]];
@@ -119,4 +127,69 @@ async function* idsOfHost(reader: Reader, text: string): AsyncGenerator<Named> {
       if (key[1] !== row.ref && reader.get('message', row.ref)) yield [key[1], row.ref];
     }
   }
+}
+
+async function* allOfAgent(reader: Reader, agentId: AgentId, of: 'message' | 'thread'): AsyncGenerator<Named> {
+  for await (const { key } of reader.range('place', [agentId])) yield [key[1], key[1]];
+  for await (const { key } of reader.range('sentBy', [agentId])) yield [key[2], key[2]];
+  if (of === 'message') return;
+  for await (const { key, row } of reader.range('threadEntry', [agentId])) yield [key[1], row];
+}
+
+async function* allOfHost(reader: Reader): AsyncGenerator<Named> {
+  for await (const { key } of reader.range('held', [])) yield [key[0], key[0]];
+  for await (const { key, row } of reader.range('arrival', [])) {
+    if (key[1] !== row.ref && reader.get('message', row.ref)) yield [key[1], row.ref];
+  }
+}
+
+/**
+ * The numbers of messages in the view of an agent, and the messages of numbers; what is unknown is left out. A number
+ * is the position of a message that the agent received or sent: it never changes, and never means another message.
+ */
+export async function numberMessages(
+  context: HostContext,
+  agentId: AgentId,
+  { message_ids = [], numbers = [] }: NumbersInput,
+): Promise<NumbersResult | Refusal> {
+  return context.store.read<NumbersResult | Refusal>(async (reader) => {
+    const absent = refuseAbsentAgent(reader, agentId);
+    if (absent) return absent;
+    const messages: NumbersResult['messages'] = [];
+    for (const message_id of message_ids) {
+      const number = numberOf(reader, agentId, message_id as MessageRef);
+      if (number !== null) messages.push({ number, message_id });
+    }
+    const refs = await messagesAt(reader, agentId, numbers);
+    for (const number of numbers) {
+      const message_id = refs.get(number);
+      if (message_id !== undefined) messages.push({ number, message_id });
+    }
+    return { messages };
+  });
+}
+
+function numberOf(reader: Reader, agentId: AgentId, ref: MessageRef): number | null {
+  const sent = reader.get('sent', ref);
+  return reader.get('place', agentId, ref) ?? (sent?.agentId === agentId ? sent.threadPosition : null);
+}
+
+/** The messages at these positions. */
+async function messagesAt(
+  reader: Reader,
+  agentId: AgentId,
+  positions: readonly number[],
+): Promise<ReadonlyMap<number, MessageRef>> {
+  const refs = new Map<number, MessageRef>();
+  const others = new Set<number>();
+  for (const position of positions) {
+    const entry = reader.get('entry', agentId, position);
+    if (entry) refs.set(position, entry.ref);
+    else if (position < mailboxOf(reader, agentId).nextPosition) others.add(position);
+  }
+  if (others.size === 0) return refs;
+  // A message that the agent sent has its position in its thread alone: one look at all threads finds all of these.
+  for await (const { key, row } of reader.range('threadEntry', [agentId]))
+    if (others.has(key[2])) refs.set(key[2], row);
+  return refs;
 }

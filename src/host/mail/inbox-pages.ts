@@ -24,7 +24,7 @@ export function parseCursor(action: string, cursor: string): number | Refusal {
   const text = Buffer.from(cursor, 'base64url').toString('latin1');
   const at = text.startsWith(`${action}:`) ? Number(text.slice(action.length + 1)) : Number.NaN;
   const isOne = Number.isSafeInteger(at) && at >= 0 && cursorOf(action, at) === cursor;
-  return isOne ? at : badInput('cursor', `is none of action ${action}: give next_cursor of the page before`);
+  return isOne ? at : badInput('cursor', 'is of another list, or cut: give the cursor that the page before ended with');
 }
 
 /** Returns what every list shows of a message; `entry` is its entry in the reader's mailbox, if it has one. */

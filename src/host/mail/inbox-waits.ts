@@ -69,8 +69,9 @@ export async function waitForPage(
   }
 }
 
+/** An empty page with more behind it is no reason to wait: its caller goes on. */
 function isEmpty({ result }: ListPage): boolean {
-  return result.summaries?.length === 0;
+  return result.summaries?.length === 0 && result.next_cursor === undefined;
 }
 
 /** The call goes on until its caller says what became of the answer, has gone, or lets the time pass. */

@@ -4,18 +4,20 @@
  * Everything in an answer comes from one snapshot of the store. An action writes only when it changes something: `read`
  * marks the messages read that it showed to the end, and `list` marks new entries notified, unless they peek.
  */
+import { type MailState, addState, isInState } from '../core/mail-query.ts';
 import { type Refusal, isRefusal } from '../core/refusal.ts';
-import type { AgentId, EntryRow, MessageRef, MessageRow } from '../core/rows.ts';
-import type { InboxInput, InboxResult, MessageSummary, WholeMessage } from '../contract/mail.ts';
+import type { AgentId, MessageRef, MessageRow } from '../core/rows.ts';
+import type { InboxInput, InboxResult, WholeMessage } from '../contract/mail.ts';
 import { UNTRUSTED_NOTICE } from '../core/untrusted-text.ts';
 import { LIST_LIMIT_MAX, READ_BYTES_DEFAULT } from '../contract/limits.ts';
 import { badInput } from '../contract/parse-input.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { BodyBudget, cursorOf, entryOf, parseCursor, summaryAt } from './inbox-pages.ts';
+import { BodyBudget, cursorOf, entryOf, parseCursor, summaryOf } from './inbox-pages.ts';
 import { type EntryChange, knownMessage, mailboxOf, noSuchMessage, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 import type { HostContext } from '../base/context.ts';
 import { advance, markNotified } from '../outbox/receipts.ts';
 import { type ListPage, type Waiter, waitForPage } from './inbox-waits.ts';
+import { type FoundMessage, MailLook, foundPage, queryOf } from './search.ts';
 import { outcomeOf, showSent } from './sent.ts';
 import { type Carrier, showWaiting } from './waiting.ts';
 import { wholeId, wholeIds } from './find-message.ts';
@@ -30,7 +32,7 @@ type Answer = Pick<InboxResult, 'summaries' | 'messages' | 'sent' | 'waiting' | 
 
 /** The members that each action takes besides `action`. */
 const MEMBERS: Readonly<Record<Action, readonly (keyof InboxInput)[]>> = {
-  list: ['state', 'limit', 'cursor', 'wait_seconds', 'reply_to', 'peek'],
+  list: ['state', 'search', 'limit', 'cursor', 'wait_seconds', 'reply_to', 'peek'],
   read: ['message_ids', 'peek', 'max_bytes', 'body_offset', 'cursor'],
   mark_read: ['message_ids'],
   ack: ['message_ids'],
@@ -115,6 +117,8 @@ function refuseUnfit(input: InboxInput, action: Action): Refusal | undefined {
   if (input.body_offset !== undefined && input.message_ids?.length !== 1) {
     return badInput('body_offset', 'goes with one of message_ids');
   }
+  if (input.search !== undefined && input.reply_to !== undefined)
+    return badInput('search', 'does not go with reply_to');
   if (input.cursor !== undefined && input.wait_seconds !== undefined) {
     return badInput('wait_seconds', 'does not go with cursor: what follows a page is there already');
   }
@@ -176,87 +180,59 @@ async function list(
 async function listPage(
   reader: Reader,
   agentId: AgentId,
-  { state, limit = LIST_LIMIT_DEFAULT, cursor, reply_to }: InboxInput,
+  input: InboxInput,
   fresh: number[],
 ): Promise<Answer | Refusal> {
-  const name = reply_to === undefined ? `list ${state ?? 'unread'}` : 'list answers';
+  const { limit = LIST_LIMIT_DEFAULT, cursor, search, reply_to } = input;
+  const { state = search === undefined && reply_to === undefined ? 'unread' : 'all' } = input;
+  const kind = search === undefined ? `list ${state}` : `search ${state}`;
+  const name = reply_to === undefined ? kind : 'list answers';
   const before = cursor === undefined ? undefined : parseCursor(name, cursor);
   if (isRefusal(before)) return before;
-  const asked = { before, limit: limit + 1 };
-  const positions =
+  const query = queryOf('search', search);
+  if (isRefusal(query)) return query;
+  addState(query, state);
+  const page =
     reply_to === undefined
-      ? await positionsOf(reader, agentId, state ?? 'unread', asked)
-      : await positionsOfAnswers(reader, agentId, reply_to, state ?? 'all', asked);
-  if (isRefusal(positions)) return positions;
-  const shown = positions.slice(0, limit);
-  const summaries: MessageSummary[] = [];
-  for (const position of shown) {
-    const { summary, entry } = summaryAt(reader, agentId, position);
-    if (entry.notifiedAtMs === null) fresh.push(position);
-    summaries.push(summary);
-  }
-  const last = shown.at(-1);
-  const next = positions.length > limit && last !== undefined ? cursorOf(name, last) : null;
-  return { summaries, next_cursor: next };
+      ? await foundPage(new MailLook(reader, agentId, query), { before, limit })
+      : await answersPage(reader, agentId, reply_to, { state, before, limit });
+  if (isRefusal(page)) return page;
+  for (const { position, entry } of page.found) if (entry.notifiedAtMs === null) fresh.push(position);
+  const summaries = page.found.map(({ message, entry }) => summaryOf(message, entry));
+  return { summaries, next_cursor: page.next === null ? null : cursorOf(name, page.next) };
 }
 
-type ListState = NonNullable<InboxInput['state']>;
-
 interface Asked {
+  state: MailState;
   /** Positions from this one on are left out. */
   before: number | undefined;
   limit: number;
 }
 
-async function positionsOf(
-  reader: Reader,
-  agentId: AgentId,
-  state: ListState,
-  { before, limit }: Asked,
-): Promise<number[]> {
-  const table = ({ unread: 'unread', unacked: 'unacked', all: 'entry' } as const)[state];
-  const until = before === undefined ? {} : { until: [agentId, before] as [AgentId, number] };
-  const positions: number[] = [];
-  for await (const { key } of reader.range(table, [agentId], { reverse: true, limit, ...until })) {
-    positions.push(key[1]);
-  }
-  return positions;
-}
-
-/** An answer stands behind its question, in the same thread. */
-async function positionsOfAnswers(
+/** As `foundPage`. An answer stands behind its question, in the same thread. */
+async function answersPage(
   reader: Reader,
   agentId: AgentId,
   questionId: string,
-  state: ListState,
-  { before, limit }: Asked,
-): Promise<number[] | Refusal> {
+  { state, before, limit }: Asked,
+): Promise<{ found: FoundMessage[]; next: number | null } | Refusal> {
   const question = knownMessage(reader, agentId, questionId);
   if (!question) return noSuchMessage('reply_to', questionId);
   const { ref, thread } = question;
   const asked = reader.get('place', agentId, ref) ?? reader.get('sent', ref)?.threadPosition ?? 0;
   const until = before === undefined ? {} : { until: [agentId, thread, before] as [AgentId, MessageRef, number] };
   const from: [AgentId, MessageRef, number] = [agentId, thread, asked + 1];
-  const positions: number[] = [];
+  const found: FoundMessage[] = [];
   for await (const { key, row } of reader.range('threadEntry', [agentId, thread], { from, reverse: true, ...until })) {
-    if (reader.get('message', row)?.replyTo !== ref) continue;
+    const message = reader.get('message', row);
+    if (message?.replyTo !== ref) continue;
     // The agent has no entry of what it sent itself.
     const entry = reader.get('entry', agentId, key[2]);
-    if (entry && isInState(entry, state)) positions.push(key[2]);
-    if (positions.length === limit) break;
+    if (!entry || !isInState(entry, state)) continue;
+    if (found.length === limit) return { found, next: key[2] + 1 };
+    found.push({ position: key[2], entry, message });
   }
-  return positions;
-}
-
-function isInState(entry: EntryRow, state: ListState): boolean {
-  switch (state) {
-    case 'all':
-      return true;
-    case 'unread':
-      return entry.state === 'unread';
-    case 'unacked':
-      return entry.state !== 'acked';
-  }
+  return { found, next: null };
 }
 
 async function read(context: HostContext, agentId: AgentId, input: InboxInput): Promise<InboxResult | Refusal> {

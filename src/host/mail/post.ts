@@ -29,7 +29,7 @@ import {
 import { adviceToWake, mentionsIn, wakesRecipient } from '../core/waking.ts';
 import { closeOwedOf, openAsked } from '../mailbox/debts.ts';
 import { keepSent, nameOf, newMessage, refuseAbsentAgent, type StoredEntry, storeMessage } from '../mailbox/mailbox.ts';
-import { queueEnvelope } from '../outbox/outbox.ts';
+import { queueEnvelope } from '../outbox/queue-envelope.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 
 /** The message to send, with every default filled in. */
@@ -78,8 +78,11 @@ export async function postMail(
   { content, key, wakeAgent }: Posting,
   mailOf: (tx: Transaction) => Promise<Mail | Refusal>,
 ): Promise<SendResult | Refusal> {
+  // A model that fills in every parameter gives an empty key: two messages must not share it.
   const idempotency: Idempotency | null =
-    key === undefined ? null : { keyHash: sha256Hex(key), contentHash: sha256Hex(canonicalBytes(content)) };
+    key === undefined || key === ''
+      ? null
+      : { keyHash: sha256Hex(key), contentHash: sha256Hex(canonicalBytes(content)) };
   const posted = await context.store.transact<Posted | Refusal>(async (tx) => {
     const answered = refuseAbsentAgent(tx, senderId) ?? sentBefore(tx, senderId, idempotency);
     if (answered) return answered;

@@ -135,7 +135,8 @@ async function oneSent(
   return context.store.read<SentResult | Refusal>((reader) => {
     const ref = id as MessageRef;
     const isOwn = reader.get('sent', ref)?.agentId === agentId;
-    if (!isOwn) return refuseAbsentAgent(reader, agentId) ?? noSuchMessage('message_id', messageId);
+    if (!isOwn)
+      return refuseAbsentAgent(reader, agentId) ?? noSuchMessage('message_id', messageId, 'among what this agent sent');
     return { messages: [sentMessage(reader, ref)], next_cursor: null };
   });
 }
@@ -177,5 +178,7 @@ function parseSentCursor(cursor: string): [number, MessageRef] | Refusal {
   const parts = /^sent:(\d{1,16}):([A-Za-z0-9._-]{1,128})$/.exec(Buffer.from(cursor, 'base64url').toString('latin1'));
   const key: [number, MessageRef] = [Number(parts?.[1]), parts?.[2] as MessageRef];
   const isOne = parts !== null && Number.isSafeInteger(key[0]) && sentCursor(key) === cursor;
-  return isOne ? key : badInput('cursor', 'is none of this list: give next_cursor of the page before');
+  return isOne
+    ? key
+    : badInput('cursor', 'is of another list, or cut: give the cursor that the page before ended with');
 }

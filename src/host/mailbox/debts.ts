@@ -43,7 +43,8 @@ export function closeOwedOf(tx: Transaction, agentId: AgentId, { ref }: Pick<Mes
 
 /** A question was sent. `groups`: the places of recipients whom only a role or `*` meant. */
 export function openAsked(tx: Transaction, question: MessageRow, sent: SentRow, groups: ReadonlySet<number>): void {
-  putAsked(tx, sent, { sinceMs: sent.createdAtMs, open: debtsOf(question, sent.recipients, groups) });
+  const open = debtsOf(question, sent.recipients, groups);
+  if (open.length > 0) putAsked(tx, sent, { sinceMs: sent.createdAtMs, open });
 }
 
 export function putAsked(tx: Transaction, { agentId, ref }: Pick<SentRow, 'agentId' | 'ref'>, row: AskedRow): void {

@@ -29,6 +29,7 @@ import {
 import { type Mentioned, mentionsIn, wakesRecipient } from '../core/waking.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { closeOwed, openOwed, settleByAnswer, settleByStates } from './debts.ts';
+import { blockAt, dropBlock } from './word-blocks.ts';
 
 /** The mailbox that a message goes into. */
 export interface Delivery {
@@ -65,8 +66,9 @@ export function storeMessage(
   const mentioned = (): Mentioned => (found ??= mentionsIn(body));
   const answered = message.replyTo === null ? undefined : tx.get('message', message.replyTo);
   const host = context.identity().hostName;
+  const mayBeThere = isHeld(tx, message);
   for (const { agentId, forwardedFrom } of recipients) {
-    if (tx.get('place', agentId, message.ref) !== undefined) continue;
+    if ((mayBeThere || stored.length > 0) && tx.get('place', agentId, message.ref) !== undefined) continue;
     const name = nameOf(tx, agentId);
     const names = forwardedFrom === null ? [name] : [name, forwardedFrom];
     const wakes = wakesRecipient(message, mentioned, { agentId, names, host }, answered);
@@ -85,8 +87,9 @@ export function storeMessage(
  * agent is also among the recipients.
  */
 export function keepSent(tx: Transaction, agentId: AgentId, message: MessageRow, body: string): number | null {
+  const mayBeThere = isHeld(tx, message);
   hold(tx, message, body, 1);
-  if (tx.get('place', agentId, message.ref) !== undefined) return null;
+  if (mayBeThere && tx.get('place', agentId, message.ref) !== undefined) return null;
   const mailbox = mailboxOf(tx, agentId);
   tx.put('mailbox', [agentId], { ...mailbox, nextPosition: mailbox.nextPosition + 1 });
   tx.put('threadEntry', [agentId, message.thread, mailbox.nextPosition], message.ref);
@@ -117,6 +120,11 @@ function putEntry(
   return position;
 }
 
+/** Tells whether a mailbox or a sender has the message: one that nobody holds has no place anywhere. */
+function isHeld(reader: Reader, { ref }: MessageRow): boolean {
+  return reader.get('held', ref) !== undefined;
+}
+
 function hold(tx: Transaction, message: MessageRow, body: string, holders: number): void {
   const before = tx.get('held', message.ref) ?? 0;
   if (before === 0) {
@@ -138,7 +146,7 @@ export function release(tx: Transaction, ref: MessageRef): void {
   tx.delete('body', [ref]);
 }
 
-/** Removes an entry from a mailbox, whatever its state. */
+/** Removes an entry from a mailbox, whatever its state, and the index of its block, which has its words. */
 export function dropEntry(tx: Transaction, agentId: AgentId, position: number, entry: EntryRow): void {
   const mailbox = mailboxOf(tx, agentId);
   const isUnread = entry.state === 'unread';
@@ -154,6 +162,7 @@ export function dropEntry(tx: Transaction, agentId: AgentId, position: number, e
   tx.delete('threadEntry', [agentId, entry.thread, position]);
   tx.delete('place', [agentId, entry.ref]);
   closeOwed(tx, agentId, position);
+  dropBlock(tx, agentId, blockAt(position));
   release(tx, entry.ref);
 }
 
@@ -224,8 +233,13 @@ export function knownMessage(reader: Reader, agentId: AgentId, messageId: string
   return isMine ? reader.get('message', ref) : undefined;
 }
 
-export function noSuchMessage(field: string, messageId: string): Refusal {
-  const message = `${field}: there is no message ${messageId} in this mailbox or among what this agent sent.`;
+/** `where` ends the sentence: the messages that were looked at. */
+export function noSuchMessage(
+  field: string,
+  messageId: string,
+  where = 'in this mailbox or among what this agent sent',
+): Refusal {
+  const message = `${field}: there is no message ${messageId} ${where}.`;
   return refusal('NO_SUCH_MESSAGE', message, { field, message_id: messageId });
 }
 

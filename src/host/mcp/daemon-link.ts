@@ -33,7 +33,7 @@ const UNKNOWN_OUTCOME =
 const MESSAGE_FOR_AGENTS: Readonly<Partial<Record<ClientCode, string>>> = {
   DAEMON_NOT_RUNNING:
     'no Poste daemon is running, so nothing was done: ask your user to run poste daemon, ' +
-    "or to add --start to this server's arguments, and try again",
+    'or to let this server start it, without --no-start and POSTE_NO_START, and try again',
   DAEMON_GONE: `the Poste daemon ended before it had answered, ${UNKNOWN_OUTCOME}`,
   DAEMON_SILENT: `the Poste daemon did not answer for a long time, ${UNKNOWN_OUTCOME}`,
 };

@@ -20,7 +20,7 @@
  *   - a row that no transport can take gets `time-passed`, so that its deadlines hold.
  */
 import type { OutboxClock, OutboxEvent } from '../core/outbox-event.ts';
-import { lanDoubtAtMs } from '../core/outbox.ts';
+import { lanDoubtAtMs } from '../core/outbox-times.ts';
 import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
 import { chooseTransport, isOutOfReach, isToSend, mayNeedRelay, type RelayFacts } from '../core/transport-choice.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
@@ -297,7 +297,7 @@ export class OutboxDispatcher {
     return context.store.transact(async (tx) => {
       const nextMs: (number | null)[] = [];
       for (const { rowId, event } of events) {
-        if (isRefusedReceipt(event) && signReceiptAnew(tx, context, rowId)) continue;
+        if (isRefusedReceipt(event) && (await signReceiptAnew(tx, context, rowId))) continue;
         nextMs.push(afterAttempt(tx, context, rowId, event)?.nextAtMs ?? null);
       }
       if (became !== undefined) noteMailOverLan(tx, peerId, became);

@@ -6,22 +6,12 @@
  * Invariants of the rows, which only this file writes: a row is in `outboxDue` under its peer and `nextAtMs` exactly
  * when it has one; `outboxItem` finds the row of an item; one peer has at most one row for an item.
  */
-import { canonicalBytes } from '../../protocol/canonical-json.ts';
 import { alertText, type OutboxAlert, type OutboxEvent } from '../core/outbox-event.ts';
 import { stepOutbox } from '../core/outbox.ts';
-import {
-  type Address,
-  type MessageRef,
-  type MessageRow,
-  OWNER_ID,
-  type OutboxRow,
-  type PeerId,
-  type PeerRow,
-} from '../core/rows.ts';
+import { type Address, type MessageRef, OWNER_ID, type OutboxRow, type PeerId, type PeerRow } from '../core/rows.ts';
 import { bySending, sendOrder } from '../core/transport-choice.ts';
 import type { Reader, Transaction, RangeOptions } from '../store/host-store.ts';
 import type { HostContext } from '../base/context.ts';
-import { sealEnvelope } from '../wire/sealing.ts';
 import { markRecipients, reportToAgent } from '../mailbox/mailbox.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
 import type { ItemId } from '../../protocol/names.ts';
@@ -30,46 +20,6 @@ import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
 
 /** Waiting rows of a peer that are read to keep the order: behind more than these, a message may overtake another. */
 const WAITING_MAX = 2000;
-
-/** Seals a message of this host for a paired one and queues it there. `recipients` live on that host, none twice. */
-export async function queueEnvelope(
-  tx: Transaction,
-  context: HostContext,
-  peer: PeerRow,
-  message: MessageRow,
-  body: string,
-  recipients: readonly Address[],
-): Promise<void> {
-  const { signer } = context.identity();
-  const envelope = await sealEnvelope(
-    {
-      created_at: message.createdAtMs,
-      from: message.from,
-      from_host_pubkey: signer.publicKey,
-      id: message.id,
-      subject: message.subject,
-      to: [...recipients],
-      to_host: peer.hostName,
-      type: 'envelope',
-      v: 1,
-    },
-    {
-      body,
-      kind: message.kind,
-      needs_reply: message.needsReply,
-      origin: message.origin,
-      refs: message.refs,
-      reply_to: message.replyTo === null ? null : wireIdOf(tx, message.replyTo),
-      thread: message.thread === message.ref ? message.id : wireIdOf(tx, message.thread),
-    },
-    peer.encKey.encPub,
-    signer,
-  );
-  const { ref, id: itemId } = message;
-  const { peerId } = peer;
-  const wire = canonicalBytes(envelope);
-  addOutboxRow(tx, context, { kind: 'envelope', itemId, ref, peerId, recipients: [...recipients], wire });
-}
 
 /**
  * The rows of a peer that are due, at most `limit` of the longest due, in the order in which they were queued. Messages
@@ -186,11 +136,6 @@ export async function afterPeerChange(
   for await (const { rowId } of openRows(tx, peerId)) rowIds.push(rowId);
   for (const rowId of rowIds) afterAttempt(tx, context, rowId, event);
   tx.afterCommit(() => context.emit({ type: 'outbox-changed', peerId }));
-}
-
-/** The name outside of a message of this host, or of one that came: not every reference is an id. */
-function wireIdOf(reader: Reader, ref: MessageRef): string {
-  return reader.get('message', ref)?.id ?? ref;
 }
 
 /** A random number from 0 to below 1. */

@@ -3,15 +3,25 @@
  *
  * A receipt names the recipient as the envelope did, whatever the agent's present name. Of one (message, recipient) at
  * most one receipt waits to be sent: a higher one replaces a lower one.
+ *
+ * The first receipt of a message, and one that takes the place of a receipt that was not sent, shows the sender's host
+ * what this host has seen of its relay (`rec.seen`). Receipts are made in the midst of transactions, which do not wait
+ * for a seal: `sealForReceipts` comes before.
  */
-import { canonicalBytes } from '../../protocol/canonical-json.ts';
-import { type DeliveryState, deliveryReceipt, signDocument } from '../../protocol/documents.ts';
+import {
+  type DeliveryReceipt,
+  type DeliveryState,
+  type ReceiptParties,
+  signedRecordJson,
+} from '../../protocol/documents.ts';
+import { isObject } from '../../protocol/json.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import { type ReceiptClock, nextReceipt, repeatedReceipt } from '../core/receipts.ts';
-import type { Address, AgentId, ArrivalRow, MessageRef, PeerId, ReceiptRow } from '../core/rows.ts';
-import type { Transaction } from '../store/host-store.ts';
+import type { Address, AgentId, ArrivalRow, MessageRef, OutboxRow, PeerId, ReceiptRow } from '../core/rows.ts';
+import type { Reader, Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../base/context.ts';
 import { addOutboxRow, dropOutboxRow, outboxRowOf } from './outbox.ts';
+import { sealedForReceipts, sealForReceipts } from './seen.ts';
 import { parseReceipt } from '../wire/parse.ts';
 import { advanceEntry, type EntryChange, markLocalRecipient } from '../mailbox/mailbox.ts';
 
@@ -36,8 +46,10 @@ export function issueReceipt(
   for (const { address } of arrival.recipients.filter((recipient) => recipient.agentId === agentId)) {
     const last = tx.get('receipt', message.fromPeer, message.id, address);
     const receipt = nextReceipt(last, state, clockOf(tx, context));
-    if (receipt)
-      queueReceipt(tx, context, { peerId: message.fromPeer, msg: message.id, address, arrival }, receipt, last);
+    if (!receipt) continue;
+    const before = last && outboxRowOf(tx, message.fromPeer, receiptItemId(message.id, address, last));
+    const unsent = before?.state === 'pending' ? before : undefined;
+    queueReceipt(tx, context, { peerId: message.fromPeer, msg: message.id, address, arrival }, receipt, unsent);
   }
 }
 
@@ -53,7 +65,7 @@ export function repeatReceipts(
     const last = tx.get('receipt', peerId, msg, address);
     if (!last) throw new Error('invariant: a delivered message has a receipt');
     if (outboxRowOf(tx, peerId, receiptItemId(msg, address, last))) continue;
-    queueReceipt(tx, context, { peerId, msg, address, arrival }, repeatedReceipt(last, clockOf(tx, context)), last);
+    queueReceipt(tx, context, { peerId, msg, address, arrival }, repeatedReceipt(last, clockOf(tx, context)));
   }
 }
 
@@ -62,7 +74,7 @@ export function repeatReceipts(
  * that never knew the old key cannot attribute it. The new receipt has the present key and the next seq, and may go
  * by either transport. Returns false when the present key signed it: then nothing changes.
  */
-export function signReceiptAnew(tx: Transaction, context: HostContext, rowId: number): boolean {
+export async function signReceiptAnew(tx: Transaction, context: HostContext, rowId: number): Promise<boolean> {
   const row = tx.get('outbox', rowId);
   const wire = tx.get('outboxWire', rowId);
   const address = row?.recipients[0];
@@ -71,13 +83,17 @@ export function signReceiptAnew(tx: Transaction, context: HostContext, rowId: nu
   const { seq, state, at: atMs, sender_host_pubkey: senderPubkey, wire_hash: wireHash } = rec;
   const msg = rec.msg as ItemId;
   if (rec.host_pubkey === context.identity().signer.publicKey) return false;
-  dropOutboxRow(tx, row);
   const { peerId, ref } = row;
   const last = tx.get('receipt', peerId, msg, address) ?? { seq, state, atMs };
   // A later receipt includes this one's state.
-  if (last.seq > seq) return true;
+  if (last.seq > seq) {
+    dropOutboxRow(tx, row);
+    return true;
+  }
+  const peer = tx.get('peer', peerId);
+  if (peer) await sealForReceipts(tx, context, peer, senderPubkey);
   const subject = { peerId, msg, address, arrival: { ref, senderPubkey, wireHash } };
-  queueReceipt(tx, context, subject, repeatedReceipt(last, clockOf(tx, context)), last);
+  queueReceipt(tx, context, subject, repeatedReceipt(last, clockOf(tx, context)), row);
   return true;
 }
 
@@ -88,36 +104,53 @@ interface ReceiptSubject {
   arrival: Pick<ArrivalRow, 'ref' | 'senderPubkey' | 'wireHash'>;
 }
 
+/** `unsent`: the row whose place it takes. */
 function queueReceipt(
   tx: Transaction,
   context: HostContext,
   { peerId, msg, address, arrival }: ReceiptSubject,
   receipt: ReceiptRow,
-  last: ReceiptRow | undefined,
+  unsent?: OutboxRow,
 ): void {
-  const unsent = last && outboxRowOf(tx, peerId, receiptItemId(msg, address, last));
-  if (unsent?.state === 'pending') dropOutboxRow(tx, unsent);
-  tx.put('receipt', [peerId, msg, address], receipt);
-  if (tx.get('peer', peerId)?.unpairedAtMs !== null) return;
   const { signer } = context.identity();
-  const rec = deliveryReceipt({
+  const peer = tx.get('peer', peerId);
+  const parties = { host_pubkey: signer.publicKey, sender_host_pubkey: arrival.senderPubkey };
+  const seen =
+    peer && (unsent || receipt.state === 'delivered')
+      ? (sealedForReceipts(context, peer, parties) ?? seenIn(tx, unsent, parties))
+      : undefined;
+  if (unsent) dropOutboxRow(tx, unsent);
+  tx.put('receipt', [peerId, msg, address], receipt);
+  if (peer?.unpairedAtMs !== null) return;
+  // In the order of the names, which is how it is signed.
+  const rec: DeliveryReceipt = {
+    at: receipt.atMs,
+    host_pubkey: parties.host_pubkey,
     msg,
     recipient: address,
+    ...(seen && { seen }),
+    sender_host_pubkey: parties.sender_host_pubkey,
     seq: receipt.seq,
     state: receipt.state,
-    at: receipt.atMs,
-    host_pubkey: signer.publicKey,
-    sender_host_pubkey: arrival.senderPubkey,
+    type: 'receipt',
+    v: 1,
     wire_hash: arrival.wireHash,
-  });
+  };
   addOutboxRow(tx, context, {
     kind: 'receipt',
     itemId: receiptItemId(msg, address, receipt),
     ref: arrival.ref,
     peerId,
     recipients: [address],
-    wire: canonicalBytes({ rec, sig: signDocument(signer, rec) }),
+    wire: Buffer.from(signedRecordJson(signer, rec), 'utf8'),
   });
+}
+
+/** What a row shows that was made before the daemon was started; what another key signed is bound to that one. */
+function seenIn(reader: Reader, unsent: OutboxRow | undefined, parties: ReceiptParties): object | undefined {
+  const wire = unsent && reader.get('outboxWire', unsent.rowId);
+  const { host_pubkey: signed, seen } = wire ? parseReceipt(wire).rec : {};
+  return signed === parties.host_pubkey && isObject(seen) ? seen : undefined;
 }
 
 export function receiptItemId(msg: ItemId, address: Address, { seq }: ReceiptRow): ItemId {

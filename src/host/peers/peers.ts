@@ -158,6 +158,14 @@ export async function livePeers(reader: Reader): Promise<PeerRow[]> {
   return peers;
 }
 
+/** The relay that knows the peer; undefined when the one that was asked does not. */
+export function notePeerAtRelay(tx: Transaction, peerId: PeerId, relayPubkey: PublicKey | undefined): void {
+  const peer = tx.get('peer', peerId);
+  if (!peer || peer.atRelay === relayPubkey) return;
+  const { atRelay: _before, ...others } = peer;
+  tx.put('peer', [peerId], { ...others, ...(relayPubkey && { atRelay: relayPubkey }) });
+}
+
 export function peerOfKey(reader: Reader, key: PublicKey): PeerRow | undefined {
   // A relay may claim any text.
   const peerId = parsePublicKey(key) && reader.get('peerKey', key);

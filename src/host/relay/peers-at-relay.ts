@@ -11,7 +11,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PeerRow, PeerId } from '../core/rows.ts';
 import type { HostContext } from '../base/context.ts';
 import { afterPeerChange } from '../outbox/outbox.ts';
-import { currentKey, learnEncKey, peerOfKey, learnRotation, peerOfName } from '../peers/peers.ts';
+import { currentKey, learnEncKey, notePeerAtRelay, peerOfKey, learnRotation, peerOfName } from '../peers/peers.ts';
 import { RelayCallFailed, RelayProblem } from './relay-request.ts';
 import { isSignedEncKey, type RelaySession } from './register-host.ts';
 import type { RelayLink } from './relay-link.ts';
@@ -71,7 +71,7 @@ export class PeersAtRelay {
         this.#note(session, newestKey, isEnrolled);
       }
       this.#options.link.answered();
-      if (isEnrolled && !wasEnrolled) await this.#noteReady(session, peer);
+      await this.#noteStanding(session, peer, isEnrolled, isEnrolled && !wasEnrolled);
     } catch (error) {
       if (!(error instanceof RelayCallFailed)) throw error;
       await this.#options.link.failed(session, error);
@@ -99,11 +99,17 @@ export class PeersAtRelay {
     return true;
   }
 
-  async #noteReady({ scope }: RelaySession, { peerId }: PeerRow): Promise<void> {
+  /** Notes in the peer's row whether the relay knows it. What waits for a peer that is new there goes out. */
+  async #noteStanding({ scope, protocol }: RelaySession, { peerId }: PeerRow, isEnrolled: boolean, isNew: boolean) {
     const context = this.#context;
     const { relayPubkey, epoch } = scope;
-    const event = { type: 'relay-ready', relayPubkey, epoch } as const;
-    await context.store.transact((tx) => afterPeerChange(tx, context, peerId, event));
+    const atRelay = isEnrolled && protocol === 2 ? relayPubkey : undefined;
+    const known = await context.store.read((reader) => reader.get('peer', peerId)?.atRelay);
+    if (known === atRelay && !isNew) return;
+    await context.store.transact(async (tx) => {
+      notePeerAtRelay(tx, peerId, atRelay);
+      if (isNew) await afterPeerChange(tx, context, peerId, { type: 'relay-ready', relayPubkey, epoch });
+    });
   }
 
   /** The peer with its newest key that the relay can prove. Throws `RelayCallFailed`. */
@@ -186,7 +192,7 @@ async function rotationAt(
 }
 
 /** Tells whether another try would end the same: the relay refuses the request as such, or answers something else. */
-function isNoAnswerToThis(error: RelayCallFailed): boolean {
+export function isNoAnswerToThis(error: RelayCallFailed): boolean {
   const { status } = error;
   if (!(error instanceof RelayProblem)) return status === 200;
   return status === 501 || (status >= 400 && status < 500 && !NOT_OF_THE_REQUEST.has(status));

@@ -11,14 +11,17 @@
  *   - nothing that the relay showed is trusted, and all of it can be kept: an item that cannot be read goes into
  *     quarantine as it came, and does not hold up those behind it.
  */
+import type { Timers } from '../../lib/clock.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { cursorIn, positionIn, putCursor, putPosition, type RelayScope } from './relay-rows.ts';
 import { RelayCallFailed } from './relay-request.ts';
-import type { V1Page } from './relay-client.ts';
+import type { V1Page } from './relay-v1-client.ts';
 import { type PulledItem, type PulledPage, membersOf } from './relay-forms.ts';
 import type { PeersAtRelay } from './peers-at-relay.ts';
 import { receiveItems } from '../inbound/receive.ts';
+import type { Transaction } from '../store/host-store.ts';
 import type { RelayLink, RelayTiming } from './relay-link.ts';
+import type { RelayLooks } from './relay-looks.ts';
 import type { RelaySession, V1Session, V2Session } from './register-host.ts';
 import { ENVELOPE_JSON_BOUNDS, isObject, parseJsonBounded } from '../../protocol/json.ts';
 import { NotCanonicalisable, canonicalBytes } from '../../protocol/canonical-json.ts';
@@ -37,6 +40,8 @@ interface PullLoopOptions {
   link: RelayLink;
   timing: RelayTiming;
   peers: PeersAtRelay;
+  looks: Pick<RelayLooks, 'owe'>;
+  timers: Timers;
   stopping: AbortSignal;
 }
 
@@ -144,12 +149,20 @@ export class PullLoop {
       return isHeldBack ? 0 : this.#jittered(timing.pollMs);
     }
     const items = placed.map(({ item }) => item);
+    this.#options.looks.owe();
     await this.#options.peers.learnSenders(session, items);
     const throughOf = (count: number): number => placed[count - 1]?.through ?? after;
+    let before = after;
+    const moveTo = (tx: Transaction, through: number): void => {
+      // A look may have set the queue to its start meanwhile.
+      if (positionIn(tx, scope) !== before) return;
+      putPosition(tx, context, scope, through);
+      before = through;
+    };
     // Whatever becomes of an item, it is done: what cannot be let in is in quarantine, if need be without its bytes.
     const { length: done } = await receiveItems(context, items, {
       goesOn: () => !stopping.aborted,
-      done: (tx, count) => putPosition(tx, context, scope, throughOf(count)),
+      done: (tx, count) => moveTo(tx, throughOf(count)),
     });
     if (done < items.length) return 0;
     // All of it is in quarantine, and the same page would come again.
@@ -233,16 +246,16 @@ export class PullLoop {
 
   /** Ends early when this host stops, and when `woken` is aborted. */
   #sleep(ms: number, woken?: AbortSignal): Promise<void> {
-    const { stopping } = this.#options;
+    const { timers, stopping } = this.#options;
     if (ms <= 0 || stopping.aborted || woken?.aborted === true) return Promise.resolve();
     return new Promise((resolve) => {
       const wake = (): void => {
-        clearTimeout(timer);
+        cancel();
         stopping.removeEventListener('abort', wake);
         woken?.removeEventListener('abort', wake);
         resolve();
       };
-      const timer = setTimeout(wake, ms);
+      const cancel = timers.after(ms, wake);
       stopping.addEventListener('abort', wake, { once: true });
       woken?.addEventListener('abort', wake, { once: true });
     });

@@ -21,9 +21,10 @@ import { afterAttempt, wireOf } from '../outbox/outbox.ts';
 import { currentKey } from '../peers/peers.ts';
 import type { PeersAtRelay } from './peers-at-relay.ts';
 import type { RelayLink } from './relay-link.ts';
+import type { RelayLooks } from './relay-looks.ts';
 import { RelayCallFailed, type RelayProblem } from './relay-request.ts';
 import type { RelaySession, V1Session, V2Session } from './register-host.ts';
-import type { V1Stored } from './relay-client.ts';
+import type { V1Stored } from './relay-v1-client.ts';
 
 /** A relay's refusals of a key, in v1 of a name, that it has no queue for. */
 const ABSENT: ReadonlySet<string> = new Set(['unknown target', 'recipient host unknown', 'recipient host ambiguous']);
@@ -35,6 +36,7 @@ interface RelayCarrierOptions {
   context: HostContext;
   link: RelayLink;
   peers: PeersAtRelay;
+  looks: Pick<RelayLooks, 'accepted'>;
 }
 
 /** Rows of one peer that wait for a request. */
@@ -61,6 +63,8 @@ interface PushAnswer {
 }
 
 export class RelayCarrier implements RelayTransport {
+  /** There is signed evidence of two histories, which nobody dismissed. */
+  hasTwoHistories = false;
   readonly #options: RelayCarrierOptions;
   #offers: Offer[] = [];
   #isPushing = false;
@@ -85,7 +89,14 @@ export class RelayCarrier implements RelayTransport {
     if (isTargetEnrolled === undefined) return 'unknown';
     const { scope, retentionMs, protocol } = session;
     const { relayPubkey, epoch } = scope;
-    return { relayPubkey, epoch, retentionMs, isTargetEnrolled, carriesReceipts: protocol === 2 };
+    return {
+      relayPubkey,
+      epoch,
+      retentionMs,
+      isTargetEnrolled,
+      carriesReceipts: protocol === 2,
+      hasTwoHistories: this.hasTwoHistories,
+    };
   }
 
   async ask(peer: PeerRow): Promise<void> {
@@ -157,7 +168,7 @@ export class RelayCarrier implements RelayTransport {
   }
 
   async #push(session: RelaySession, rows: readonly OutboxRow[], signal: AbortSignal): Promise<RowEvent[]> {
-    const { context, link } = this.#options;
+    const { context, link, looks } = this.#options;
     const pushed = await this.#leaving(rows);
     if (pushed.length === 0 || session !== this.#session()) return [];
     const startedMs = context.monotonicMs();
@@ -179,6 +190,7 @@ export class RelayCarrier implements RelayTransport {
       this.#noteRefusal(session, targetPubkey, event);
       return { rowId: row.rowId, event };
     });
+    looks.accepted(pushed.flatMap(({ row }, at) => (answer.events[at]?.type === 'relay-accepted' ? [row] : [])));
     if (answer.stopped) await link.failed(session, answer.stopped);
     else if (answer.epoch === session.scope.epoch) link.worked();
     else link.ended(session);

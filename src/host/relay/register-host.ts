@@ -28,7 +28,8 @@ import {
   enterEpoch,
   noteSpeaksV2,
 } from './relay-rows.ts';
-import { RelayClient, RelayV1Client, type RelayInfo, V1_LIMITS } from './relay-client.ts';
+import { RelayClient, type RelayInfo } from './relay-client.ts';
+import { RelayV1Client, V1_LIMITS } from './relay-v1-client.ts';
 import {
   type Enrolled,
   RelayCallFailed,

@@ -9,15 +9,16 @@ import { BINARY_TYPE } from '../../protocol/binary-form.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
 import type { AcceptReceipt, SenderList } from '../../protocol/documents.ts';
 import { parseEpoch } from '../../protocol/epoch.ts';
-import { HOP_HEADERS, RECEIPTS_HEADER, TREE_RECEIPTS, hopV2Message, hopV1Message } from '../../protocol/hop.ts';
+import { HOP_HEADERS, RECEIPTS_HEADER, TREE_RECEIPTS, hopV2Message } from '../../protocol/hop.ts';
 import { isObject } from '../../protocol/json.ts';
-import { type Limits, DEFAULT_LIMITS } from '../../protocol/limits.ts';
+import type { Limits } from '../../protocol/limits.ts';
 import { packedBytes } from '../../protocol/message-pack.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import type { ReceiptInTree } from '../../protocol/receipt-tree.ts';
 import {
   AcceptTreeShape,
   AckResponse,
+  CheckpointShownResponse,
   InfoResponse,
   ItemStored,
   ItemStoredInTree,
@@ -27,8 +28,6 @@ import {
   RotateResponse,
   RotationShown,
   SendersResponse,
-  V1AckResponse,
-  V1PullResponse,
 } from '../../protocol/responses.ts';
 import { Signature } from '../../protocol/shapes.ts';
 import type { SignedRotation } from '../core/rows.ts';
@@ -46,7 +45,6 @@ import {
   parseEncKeyPublished,
   parseEncKeyShown,
   sendRelayRequest,
-  splitAnswer,
   parseOrFail,
   RelayProblem,
   type RelayRequest,
@@ -76,6 +74,16 @@ export interface PullOptions {
   wait?: number;
 }
 
+/** What is asked of the log; the newest checkpoint of the current epoch when it names nothing. */
+export interface AskedCheckpoint {
+  epoch?: string;
+  size?: number;
+  /** 32 bytes that the relay is to sign with its newest checkpoint; alone. */
+  after?: Buffer;
+  /** The newest one that witnesses cosigned, with their cosignatures; alone. */
+  isCosigned?: boolean;
+}
+
 const ANY_STORED = openParser(ItemStored);
 /** With the statement that stands beside the results. */
 const ANY_IN_TREE = openParser(
@@ -95,6 +103,7 @@ const parse = {
   senders: openParser(SendersResponse),
   push: openParser(Type.Object({ epoch: PushResponse.properties.epoch, results: Type.Array(Type.Unknown()) })),
   ack: openParser(AckResponse),
+  shown: openParser(CheckpointShownResponse),
   logProof: openParser(LogProofResponse),
   logConsistency: openParser(LogConsistencyResponse),
 };
@@ -105,6 +114,8 @@ export class RelayClient {
   #forms: readonly string[];
   /** The relay did not take a body in the binary form: it gets no other. */
   #isBinaryRefused = false;
+  /** A request got no answer: the relay that answers the next one may be of another version. */
+  #mayHaveChanged = false;
 
   /** `relayPubkey` is the pinned key of the relay; without one the first answer of `info` is taken. */
   constructor(options: RelayClientOptions, relayPubkey?: PublicKey) {
@@ -121,6 +132,7 @@ export class RelayClient {
     if (parsePublicKey(info.relay_pubkey) === undefined || parseEpoch(info.epoch) === undefined) throw noRelay();
     this.#relayPubkey ??= info.relay_pubkey;
     this.#forms = this.#options.forms ?? info.forms ?? [];
+    this.#mayHaveChanged = false;
     return info;
   }
 
@@ -176,9 +188,7 @@ export class RelayClient {
 
   /** 409 `EPOCH_CHANGED` when `epoch` is not the current one. */
   async pull(options: PullOptions = {}): Promise<PulledPage> {
-    const query = new URLSearchParams();
-    for (const [name, value] of Object.entries(options)) if (value !== undefined) query.set(name, String(value));
-    const target = query.size === 0 ? '/v2/relay/items' : `/v2/relay/items?${query.toString()}`;
+    const target = withQuery('/v2/relay/items', { ...options });
     const longerMs = (options.wait ?? 0) * 1000;
     return pageOf(await this.#inForm('GET', target, undefined, { longerMs, takesCut: true }));
   }
@@ -190,22 +200,52 @@ export class RelayClient {
     return parseOrFail(answerOf(await this.#inForm('POST', '/v2/relay/ack', bodyIn)), parse.ack);
   }
 
-  /** The leaf that begins an epoch, the present one when absent, with the newest checkpoint. */
-  async logLink(epoch?: string): Promise<LogProof> {
-    const query = epoch === undefined ? '' : `?epoch=${encodeURIComponent(epoch)}`;
-    return parseOrFail(await this.#send('GET', `/v2/relay/log/link${query}`), parse.logProof);
+  /**
+   * A signed note, not verified: the newest one, or that of an epoch or an earlier size. A relay of an earlier version
+   * knows neither `size` nor `after`, and answers its newest.
+   */
+  async logCheckpoint({ epoch, size, after, isCosigned }: AskedCheckpoint = {}): Promise<string> {
+    await this.#pinnedKey();
+    const target = withQuery('/v2/relay/log/checkpoint', {
+      epoch,
+      size,
+      after: after?.toString('base64url'),
+      cosigned: isCosigned ? 1 : undefined,
+    });
+    const { body } = await askRelay(this.#options, {
+      method: 'GET',
+      target,
+      headers: this.hopHeaders('GET', target, ''),
+    });
+    return body.toString('utf8');
   }
 
-  /** That the record which accepted an own item is in the log. 404 when it is unknown, forgotten or pruned. */
-  async logProof(itemId: string, target: PublicKey): Promise<LogProof> {
-    const query = new URLSearchParams({ item_id: itemId, target });
-    return parseOrFail(await this.request('GET', `/v2/relay/log/proof?${query.toString()}`), parse.logProof);
+  /**
+   * Shows the relay a note that it signed; `known` says whether it is a head that it knows. 409 `EPOCH_CHANGED` when
+   * its log contradicts the note, or, with `knew` and `older`, has lost the epoch of the note: a new epoch began.
+   */
+  async showCheckpoint(shown: { note: string; knew?: string; older?: string }): Promise<{ known: boolean }> {
+    return parseOrFail(await this.request('POST', '/v2/relay/log/checkpoint', shown), parse.shown);
+  }
+
+  /** The leaf that begins an epoch, the present one when absent, with the newest checkpoint. */
+  async logLink(epoch?: string): Promise<LogProof> {
+    return parseOrFail(await this.request('GET', withQuery('/v2/relay/log/link', { epoch })), parse.logProof);
+  }
+
+  /**
+   * That the record which accepted an own item is in the log: among the first `size` leaves of its epoch. 404 when it
+   * is not, unknown or forgotten; of a record that was pruned the code is `RECORD_PRUNED`.
+   */
+  async logProof(itemId: string, target: PublicKey, size?: number): Promise<LogProof> {
+    const asked = withQuery('/v2/relay/log/proof', { item_id: itemId, target, size });
+    return parseOrFail(await this.request('GET', asked), parse.logProof);
   }
 
   /** That the log of `to` leaves continues the log of `from` leaves. */
   async logConsistency(from: number, to: number, epoch?: string): Promise<LogConsistency> {
-    const query = new URLSearchParams({ from: String(from), to: String(to), ...(epoch !== undefined && { epoch }) });
-    return parseOrFail(await this.#send('GET', `/v2/relay/log/consistency?${query.toString()}`), parse.logConsistency);
+    const asked = withQuery('/v2/relay/log/consistency', { from, to, epoch });
+    return parseOrFail(await this.request('GET', asked), parse.logConsistency);
   }
 
   /** One signed request; `headers` are those that the hop does not cover. */
@@ -229,6 +269,10 @@ export class RelayClient {
     more: Pick<RelayRequest, 'headers' | 'longerMs' | 'takesCut'> = {},
   ): Promise<RelayAnswer> {
     await this.#pinnedKey();
+    if (this.#mayHaveChanged) {
+      await this.info();
+      this.#isBinaryRefused = false;
+    }
     const isBinary = this.#forms.includes(BINARY_TYPE) && !this.#isBinaryRefused;
     const body = bodyIn?.(isBinary);
     const accept = isBinary && { accept: BINARY_TYPE };
@@ -236,6 +280,7 @@ export class RelayClient {
     try {
       return await askRelay(this.#options, { ...more, method, target, headers, body });
     } catch (error) {
+      this.#mayHaveChanged ||= !(error instanceof RelayProblem);
       const isRefused = error instanceof RelayProblem && error.status === 400 && error.code === 'BAD_REQUEST';
       if (!isRefused || !Buffer.isBuffer(body)) throw error;
       this.#isBinaryRefused = true;
@@ -269,122 +314,15 @@ export class RelayClient {
   }
 }
 
+function withQuery(path: string, members: Readonly<Record<string, string | number | undefined>>): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(members)) if (value !== undefined) query.set(name, String(value));
+  return query.size === 0 ? path : `${path}?${query.toString()}`;
+}
+
 /** A result stands alone: it has the statement that its receipt is in. */
 function resultOf(value: unknown, { tree, tree_sig }: Record<string, unknown>): PushResult {
   const inTree = isObject(value) && ANY_IN_TREE({ tree, tree_sig, ...value });
   const known: unknown = ANY_STORED(value) ?? (inTree || ANY_REJECTED(value)) ?? { item_id: null, status: '' };
   return known as PushResult;
-}
-
-/** A relay of v1 tells none: the documented ones. Of a batch so few that the values of any fit into a request. */
-export const V1_LIMITS: Limits = { ...DEFAULT_LIMITS, max_batch: 50 };
-/** `error` is there when the relay did not take it; `''` when it said nothing that can be read. */
-export type V1Stored = { id: string; error?: undefined } | { id: string | null; error: string };
-
-export interface V1Page {
-  /** The bytes of each, not parsed: one that cannot be read leaves the others readable. */
-  envelopes: Buffer[];
-  /** Opaque, of one epoch. */
-  cursor: string;
-  more: boolean;
-}
-
-const anyTaken = openParser(Type.Object({ id: Type.String(), status: Type.Enum(['stored', 'duplicate']) }));
-const anyError = openParser(
-  Type.Object({ id: Type.Union([Type.String(), Type.Null()]), status: Type.Literal('error'), error: Type.String() }),
-);
-const parsePush = openParser(Type.Object({ results: Type.Array(Type.Unknown()), stopped: Type.Boolean() }));
-const parsePull = openParser(Type.Object({ ...V1PullResponse.properties, envelopes: Type.Array(Type.Unknown()) }));
-const parseAck = openParser(V1AckResponse);
-
-/**
- * Speaks the relay's earlier protocol, v1, for one host, where there is no v2: hosts are named, envelopes are JSON
- * among JSON, nothing is signed by the relay, and receipts and notices do not travel. Its methods throw as those of v2
- * do.
- */
-export class RelayV1Client {
-  readonly #options: RelayClientOptions;
-  readonly #relayPubkey: PublicKey;
-
-  /** `relayPubkey` is what the relay's first challenge showed. */
-  constructor(options: RelayClientOptions, relayPubkey: PublicKey) {
-    this.#options = options;
-    this.#relayPubkey = relayPubkey;
-  }
-
-  /** Throws `AnotherRelay` when the challenge is of another key. */
-  enrol(ownerFp = '', proof?: unknown): Promise<Enrolled> {
-    return enrolAt(this.#options, this.#relayPubkey, ownerFp, proof);
-  }
-
-  async publishEncKey(advertisement: { enc_pub: string; at: number; sig: string }): Promise<{ at: number }> {
-    return parseOrFail(await this.#request('POST', '/v1/relay/enc-key', advertisement), parseEncKeyPublished);
-  }
-
-  /** The key that the one host of this name published; null when it is unknown, ambiguous, or published nothing. */
-  async encKeyOf(hostName: string): Promise<ShownEncKey | null> {
-    const target = `/v1/relay/enc-key?host=${encodeURIComponent(hostName)}`;
-    return parseOrFail(await this.#request('GET', target), parseEncKeyShown).enc_key;
-  }
-
-  /**
-   * Pushes, and tells what became of the first envelopes, in their order; of none behind where the relay stopped.
-   * `stopped` is how it said that it did.
-   */
-  async push(envelopes: readonly unknown[]): Promise<{ results: V1Stored[]; stopped: RelayProblem | undefined }> {
-    let answer: Record<string, unknown>;
-    let stopped: RelayProblem | undefined;
-    try {
-      answer = await this.#request('POST', '/v1/relay/messages', { envelopes });
-    } catch (error) {
-      if (!(error instanceof RelayProblem) || error.status !== 429 || !parsePush(error.document)) throw error;
-      stopped = error;
-      answer = { ...error.document };
-    }
-    const { results } = parseOrFail(answer, parsePush);
-    const isWhole = results.length === envelopes.length;
-    if (results.length > envelopes.length || (!isWhole && !stopped)) {
-      throw new RelayCallFailed('the relay answered for other envelopes', 200);
-    }
-    return { results: results.map(storedOf), stopped };
-  }
-
-  /** 409 `EPOCH_CHANGED` when the cursor is of another epoch. */
-  async pull(after: string | null): Promise<V1Page> {
-    const target = after === null ? '/v1/relay/messages' : `/v1/relay/messages?after=${encodeURIComponent(after)}`;
-    const answer = await askRelay(this.#options, this.#signed('GET', target));
-    const { rest, elements: envelopes } = splitAnswer(answer.body, 'envelopes');
-    const page = parseOrFail(rest, parsePull);
-    // It is to stand in the address of the next request.
-    if (!page.cursor.isWellFormed()) throw noRelay();
-    return { ...page, envelopes };
-  }
-
-  /** Has everything up to the cursor deleted. */
-  async ack(cursor: string): Promise<void> {
-    parseOrFail(await this.#request('POST', '/v1/relay/ack', { cursor }), parseAck);
-  }
-
-  #request(method: string, target: string, body?: object): Promise<Record<string, unknown>> {
-    return sendRelayRequest(this.#options, this.#signed(method, target, body && JSON.stringify(body)));
-  }
-
-  #signed(method: string, target: string, body?: string): RelayRequest {
-    const { signer, hostName, nowMs } = this.#options;
-    const timestamp = String(nowMs());
-    const bodyHash = sha256Hex(body ?? '');
-    const headers = {
-      [HOP_HEADERS.host]: hostName,
-      [HOP_HEADERS.timestamp]: timestamp,
-      [HOP_HEADERS.signature]: signer.sign(hopV1Message({ method, target, timestamp, bodyHash })),
-    };
-    return { method, target, headers, body };
-  }
-}
-
-function storedOf(value: unknown): V1Stored {
-  const taken = anyTaken(value);
-  if (taken) return { id: taken.id };
-  const refused = anyError(value);
-  return refused ? { id: refused.id, error: refused.error } : { id: null, error: '' };
 }

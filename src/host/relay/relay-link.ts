@@ -11,6 +11,7 @@
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { RelayEnrolmentRow, RelayRow } from '../core/rows.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
+import type { Transaction } from '../store/host-store.ts';
 import { type RelayScope, dropEnrolment, noteSeenKey, rewindPosition, notifyOutbox } from './relay-rows.ts';
 import { AnotherRelay, RelayCallFailed, isNotEnrolled } from './relay-request.ts';
 import { type Connected, connect, type RelaySession, RENEW_BEFORE_MS } from './register-host.ts';
@@ -25,9 +26,21 @@ export interface RelayTiming {
   pollMs: number;
   /** The time that a pull asks the relay to wait. */
   waitSeconds: number;
+  /** Between two looks at its log; while something is to be confirmed; and after what a look is owed for. */
+  lookMs: number;
+  lookSoonMs: number;
+  lookSettleMs: number;
 }
 /** The config of a host may say otherwise (daemon.ts). */
-export const RELAY_TIMING: RelayTiming = { pauseFirstMs: 1_000, pauseMaxMs: 300_000, pollMs: 15_000, waitSeconds: 25 };
+export const RELAY_TIMING: RelayTiming = {
+  pauseFirstMs: 1_000,
+  pauseMaxMs: 300_000,
+  pollMs: 15_000,
+  waitSeconds: 25,
+  lookMs: 600_000,
+  lookSoonMs: 60_000,
+  lookSettleMs: 5_000,
+};
 /** The relay's info is read again after this. */
 const REFRESH_MS = 3_600_000;
 
@@ -43,6 +56,8 @@ export interface RelayLinkOptions {
   context: HostContext;
   timing: RelayTiming;
   stopping: AbortSignal;
+  /** Called when there is a session that was not there before. */
+  entered: () => void;
 }
 
 export class RelayLink {
@@ -169,10 +184,14 @@ export class RelayLink {
   }
 
   /** The relay's store went back in time within the session's epoch. That is handled as a new epoch is. */
-  async rewound(session: RelaySession): Promise<void> {
-    const context = this.#context;
-    await context.store.transact((tx) => rewindPosition(tx, context, session.scope));
-    this.#end(session);
+  rewound(session: RelaySession): Promise<void> {
+    return this.#context.store.transact((tx) => this.rewind(tx, session));
+  }
+
+  /** As `rewound`, as part of `tx`. */
+  rewind(tx: Transaction, session: RelaySession): Promise<void> {
+    tx.afterCommit(() => this.#end(session));
+    return rewindPosition(tx, this.#context, session.scope);
   }
 
   async stop(): Promise<void> {
@@ -226,6 +245,7 @@ export class RelayLink {
     // Rows that this brings forward are sent at once, so the session is there first.
     await context.store.transact((tx) => notifyOutbox(tx, context, { type: 'relay-ready', relayPubkey, epoch }));
     this.#release(made);
+    this.#options.entered();
   }
 
   #leave(): void {

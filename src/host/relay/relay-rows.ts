@@ -11,6 +11,7 @@ import type { RelayEnrolmentRow, RelayRow } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../base/context.ts';
 import { type PeerEvent, afterPeerChange } from '../outbox/outbox.ts';
+import { leaveEpoch } from '../outbox/trust-rows.ts';
 import { livePeers } from '../peers/peers.ts';
 
 /** One generation of one relay's store, for one key of this host. */
@@ -24,7 +25,7 @@ export interface RelayScope {
 export function pinRelay(
   tx: Transaction,
   context: HostContext,
-  pinned: Pick<RelayRow, 'url' | 'pubkey' | 'proof' | 'ca' | 'isV1'>,
+  pinned: Pick<RelayRow, 'url' | 'pubkey' | 'proof' | 'ca' | 'isV1' | 'witnesses'>,
 ): RelayRow {
   const before = tx.get('relay');
   const isSame = before?.pubkey === pinned.pubkey;
@@ -89,6 +90,7 @@ export async function enterEpoch(
   const row = tx.get('relay');
   if (row?.pubkey !== relayPubkey || row.epoch === epoch) return false;
   tx.put('relay', [], { ...row, epoch });
+  if (row.epoch !== null) leaveEpoch(tx, relayPubkey, row.epoch);
   await dropScopes(tx, (scope) => scope.relayPubkey !== relayPubkey || scope.epoch !== epoch);
   await notifyOutbox(tx, context, { type: 'new-epoch', relayPubkey, epoch });
   return true;

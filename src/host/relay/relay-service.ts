@@ -5,6 +5,8 @@
 import { isoTime, isoTimeOrNull } from '../../protocol/time.ts';
 import { displayFingerprint, hostFingerprint, parseFingerprint } from '../../protocol/public-key.ts';
 import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
+import { parseWitnessKey } from '../../protocol/cosignature.ts';
+import { showsTwoHistories } from '../core/evidence-text.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { RelayProofSource, RelayRow } from '../core/rows.ts';
 import type {
@@ -18,17 +20,22 @@ import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { dropEnrolmentOfName, enrolmentIn, pinRelay, positionIn, unpinRelay } from './relay-rows.ts';
 import type { Reader } from '../store/host-store.ts';
 import { certificatesOf } from '../../lib/certificates.ts';
+import { systemTimers } from '../../lib/clock.ts';
 import { CERTIFICATE_NOT_TRUSTED, RelayCallFailed, callerTrusting } from './relay-request.ts';
+import { evidenceOfPinned } from '../outbox/trust-rows.ts';
 import { quarantineRetries } from '../inbound/quarantine.ts';
-import type { SingleFlightTask } from '../../lib/periodic-task.ts';
+import { SingleFlightTask } from '../../lib/periodic-task.ts';
 import { shownRelay } from './register-host.ts';
 import { PeersAtRelay } from './peers-at-relay.ts';
 import { PullLoop } from './pull-loop.ts';
 import { RelayCarrier } from './push-batch.ts';
 import { RELAY_TIMING, RelayLink, type RelayTiming } from './relay-link.ts';
+import { RelayLooks } from './relay-looks.ts';
 
 /** A placeholder for the key that only the relay's operator can confirm. */
 export const OPERATORS_KEY = "SHA256:<the fingerprint that the relay's operator gives you>";
+
+const NAME_NOT_TOLD = 'the relay could not be told the new name of this host';
 
 interface RelayServiceOptions {
   context: HostContext;
@@ -41,30 +48,48 @@ export class RelayService {
   readonly #context: HostContext;
   readonly #stopping = new AbortController();
   readonly #link: RelayLink;
+  readonly #looks: RelayLooks;
   readonly #pull: PullLoop;
   readonly #retries: SingleFlightTask;
+  readonly #evidence: SingleFlightTask;
   #unsubscribe: () => void = () => undefined;
 
   constructor({ context, timing: changes = {} }: RelayServiceOptions) {
     const timing = { ...RELAY_TIMING, ...changes };
     const stopping = this.#stopping.signal;
     this.#context = context;
-    this.#link = new RelayLink({ context, timing, stopping });
+    this.#link = new RelayLink({ context, timing, stopping, entered: () => this.#looks.entered() });
     this.#retries = quarantineRetries(context);
     const link = this.#link;
     const peers = new PeersAtRelay({ context, link, keyLearned: () => void this.#retries.rerun() });
-    this.carrier = new RelayCarrier({ context, link, peers });
-    this.#pull = new PullLoop({ context, link, timing, peers, stopping });
+    this.#evidence = new SingleFlightTask({
+      work: async () => {
+        const known = await context.store.read((reader) => evidenceOfPinned(reader));
+        this.carrier.hasTwoHistories = known.some(showsTwoHistories);
+      },
+      onError: (error) => this.#logFailed('the evidence against the relay could not be read', error),
+    });
+    const looks = new RelayLooks({ context, link, peers, timing, stopping });
+    this.#looks = looks;
+    this.carrier = new RelayCarrier({ context, link, peers, looks });
+    this.#pull = new PullLoop({ context, link, timing, peers, looks, timers: systemTimers, stopping });
   }
 
   start(): void {
     this.#unsubscribe = this.#context.subscribe('relay', {
       'peers-changed': () => this.#link.refresh(),
       'identity-changed': () => this.#link.refresh(),
-      'relay-changed': () => this.#link.restart(),
-      'host-renamed': () => void this.#takeName().catch((error) => this.#logFailed(error)),
+      'relay-changed': () => {
+        this.#looks.begin();
+        this.#link.restart();
+        void this.#evidence.rerun();
+      },
+      'evidence-changed': () => void this.#evidence.rerun(),
+      'relay-note-heard': () => this.#looks.owe(),
+      'host-renamed': () => void this.#takeName().catch((error) => this.#logFailed(NAME_NOT_TOLD, error)),
     });
     this.#link.refresh();
+    void this.#evidence.run();
     this.#pull.start();
   }
 
@@ -72,8 +97,8 @@ export class RelayService {
   async stop(): Promise<void> {
     this.#unsubscribe();
     this.#stopping.abort();
-    await Promise.all([this.#link.stop(), this.#pull.stop()]);
-    await this.#retries.stop();
+    await Promise.all([this.#link.stop(), this.#pull.stop(), this.#looks.stop()]);
+    await Promise.all([this.#retries.stop(), this.#evidence.stop()]);
   }
 
   /** Begins again with the relay under the new name: requests of v1 are signed by name. */
@@ -83,9 +108,14 @@ export class RelayService {
     this.#link.restart();
   }
 
-  #logFailed(error: unknown): void {
+  #logFailed(message: string, error: unknown): void {
     if (isStoreFailure(error)) return;
-    this.#context.log('error', 'the relay could not be told the new name of this host', { err: error });
+    this.#context.log('error', message, { err: error });
+  }
+
+  /** Looks at the log of the relay, unless that was done within a minute; for so long at most. */
+  look(waitMs: number): Promise<void> {
+    return this.#looks.look(waitMs);
   }
 
   /** The relay answered a request of another part of the daemon. */
@@ -99,17 +129,9 @@ export class RelayService {
     const parsed = parseRelayUrl(input.url);
     if ('fault' in parsed) return refusal('BAD_INPUT', sentence(parsed.fault), { field: 'url' });
     const { url } = parsed;
+    const wrong = faultOfInput(input);
+    if (wrong) return wrong;
     const expected = input.key === undefined ? undefined : parseFingerprint(input.key);
-    if (input.key !== undefined && expected === undefined) {
-      return refusal('BAD_INPUT', 'The fingerprint must look like SHA256:… or have 64 hexadecimal digits.', {
-        field: 'key',
-      });
-    }
-    if (input.token_file !== undefined && input.token_command !== undefined) {
-      return refusal('BAD_INPUT', 'The token comes from a file or from a command, not from both.', {
-        field: 'token_file',
-      });
-    }
     const known = await context.store.read((reader) => reader.get('relay'));
     const ca = trustedOf(input, url) ?? (known?.url === url ? known.ca : undefined);
     if (ca && 'code' in ca) return ca;
@@ -147,7 +169,15 @@ export class RelayService {
       }
       const kept = before?.url === url ? before.proof : null;
       const proof = proofSource(input) ?? kept;
-      const row = pinRelay(tx, context, { url, pubkey: shown, proof, ...(ca && { ca }), ...(isV1 && { isV1 }) });
+      const witnesses = witnessRows(input.witnesses, isSame ? before.witnesses : undefined, context.nowMs());
+      const row = pinRelay(tx, context, {
+        url,
+        pubkey: shown,
+        proof,
+        ...(ca && { ca }),
+        ...(isV1 && { isV1 }),
+        ...(witnesses && { witnesses }),
+      });
       const trust = isSame ? 'same' : 'first-use';
       return { relay: pinnedView(row), trust: expected === undefined ? trust : 'named' };
     });
@@ -197,11 +227,13 @@ export class RelayService {
       const scope = row?.epoch ? { relayPubkey: row.pubkey, epoch: row.epoch, hostPubkey } : undefined;
       const known = scope && enrolmentIn(reader, scope);
       const { problem } = link;
+      const evidence = await evidenceOfPinned(reader);
+      const isDoubted = (link.state === 'ready' || link.state === 'connecting') && evidence.some(showsTwoHistories);
       let quarantined = 0;
       for await (const { row: item } of reader.range('quarantine', [])) if (item.via === 'relay') quarantined++;
       return {
         relay: row ? pinnedView(row) : null,
-        state: row ? link.state : 'unset',
+        state: row ? (isDoubted ? 'two-histories' : link.state) : 'unset',
         problem: row && problem ? { code: problem.code, message: problem.message, at: isoTime(problem.atMs) } : null,
         seen_key: row?.seenKey
           ? {
@@ -211,6 +243,7 @@ export class RelayService {
             }
           : null,
         epoch: row?.epoch ?? null,
+        epochs_left: (row && reader.get('relayTrust', row.pubkey)?.left.length) ?? 0,
         clock_ahead_ms: row ? link.skewMs : null,
         limits: link.session?.limits ?? null,
         enrolment: known
@@ -236,6 +269,7 @@ export class RelayService {
         long_poll: row ? this.#pull.isHeldBack : null,
         outbox: await outboxCounts(reader),
         quarantined,
+        evidence: evidence.filter(({ dismissedAtMs }) => dismissedAtMs === null).length,
       };
     });
   }
@@ -308,4 +342,38 @@ export function parseRelayUrl(text: string): { url: string } | { fault: string }
     return { fault: 'a relay is spoken to by https, or by http on this machine alone: give an address with https://' };
   }
   return { url: url.href.replace(/\/+$/, '') };
+}
+
+function faultOfInput({ key, token_file, token_command, witnesses = [] }: RelaySetInput): Refusal | undefined {
+  if (key !== undefined && parseFingerprint(key) === undefined) {
+    return refusal('BAD_INPUT', 'The fingerprint must look like SHA256:… or have 64 hexadecimal digits.', {
+      field: 'key',
+    });
+  }
+  if (token_file !== undefined && token_command !== undefined) {
+    return refusal('BAD_INPUT', 'The token comes from a file or from a command, not from both.', {
+      field: 'token_file',
+    });
+  }
+  if (witnesses.every(isWitnessKey)) return undefined;
+  return refusal('BAD_INPUT', 'A witness is named by its verifier key, as its owner gives it.', {
+    field: 'witnesses',
+  });
+}
+
+function isWitnessKey(vkey: string): boolean {
+  const key = parseWitnessKey(vkey);
+  return key !== undefined && isAcceptablePoint(key.publicKey);
+}
+
+/** Those that are named now, each with what was seen of it before; those of before when none are named. */
+function witnessRows(
+  named: readonly string[] | undefined,
+  before: RelayRow['witnesses'],
+  nowMs: number,
+): RelayRow['witnesses'] {
+  if (named === undefined) return before;
+  if (named.length === 0) return undefined;
+  const known = new Map(before?.map((row) => [row.vkey, row]));
+  return [...new Set(named)].map((vkey) => known.get(vkey) ?? { vkey, atMs: nowMs, epoch: null, size: 0 });
 }

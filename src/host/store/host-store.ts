@@ -26,7 +26,7 @@ import {
 } from './tables.ts';
 import { Level } from 'level';
 import { type KeyRange, cutRange, mergedPairs } from './merged-pairs.ts';
-import { type KeyedRow, RowCache, type Writes, type RowWrite, rowToKeep } from './row-cache.ts';
+import { type KeyedRow, RowCache, Writes, type RowWrite, rowToKeep } from './row-cache.ts';
 
 /** A group with this many writes or bytes takes no more transactions. */
 const GROUP_WRITES_MAX = 5000;
@@ -163,7 +163,7 @@ export class HostStore {
   }
 
   async #runGroup(): Promise<void> {
-    const group: Writes = new Map();
+    const group = new Writes();
     const done: { answer: () => void; reject: (error: unknown) => void; effects: (() => void)[] }[] = [];
     let bytes = 0;
     for (let next = this.#waiting.shift(); next; next = this.#waiting.shift()) {
@@ -298,9 +298,8 @@ class View implements Reader {
   }
 
   #isUnwritten(first: Buffer): boolean {
-    const prefix = first.toString('latin1');
-    for (const layer of this.#layers) for (const key of layer.keys()) if (key.startsWith(prefix)) return false;
-    return true;
+    const text = first.toString('latin1');
+    return !this.#layers.some((layer) => layer.hasBeginning(text));
   }
 
   async *#stored(range: KeyRange): AsyncGenerator<[Buffer, Buffer]> {
@@ -338,7 +337,7 @@ class OpenTransaction extends View implements Transaction {
   #isOpen = true;
 
   constructor(level: HostLevel, cache: RowCache, group: Writes) {
-    const writes: Writes = new Map();
+    const writes = new Writes();
     super(level, cache, undefined, [group, writes]);
     this.#writes = writes;
   }

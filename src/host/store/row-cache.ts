@@ -37,8 +37,22 @@ export interface RowWrite {
   row?: unknown;
 }
 
-/** Keys as text that sorts as their bytes do. */
-export type Writes = Map<string, RowWrite>;
+/** By keys as text that sorts as their bytes do. */
+export class Writes extends Map<string, RowWrite> {
+  readonly #tables = new Set<number>();
+
+  override set(key: string, write: RowWrite): this {
+    this.#tables.add(key.charCodeAt(0));
+    return super.set(key, write);
+  }
+
+  /** Tells whether one is of a key that begins with these characters. A table that is not written is not searched. */
+  hasBeginning(text: string): boolean {
+    if (!this.#tables.has(text.charCodeAt(0))) return false;
+    for (const key of this.keys()) if (key.startsWith(text)) return true;
+    return false;
+  }
+}
 
 interface Cached<V> {
   value: V;
@@ -66,7 +80,7 @@ export class RowCache {
   readonly #tables = new Map<string, Cached<readonly KeyedRow<TableName>[]>>();
   #version = 0;
   /** The batch that is being written. */
-  #changing: Writes | undefined;
+  #changing: ReadonlyMap<string, RowWrite> | undefined;
 
   /** Returns which batches the store holds now. While one is being written, a reader may see it or not, whole. */
   get version(): number {
@@ -113,7 +127,7 @@ export class RowCache {
   }
 
   /** Writes the batch that changes these keys. After a batch that failed no reader begins any more. */
-  async change(writes: Writes, write: () => Promise<void>): Promise<void> {
+  async change(writes: ReadonlyMap<string, RowWrite>, write: () => Promise<void>): Promise<void> {
     const version = this.#version + 1;
     for (const [key, { bytes, row }] of writes) this.#changeOne(key, bytes, row, version);
     this.#changing = writes;

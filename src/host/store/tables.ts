@@ -12,6 +12,7 @@ import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { AskedRow, OwedRow } from '../core/debts.ts';
+import type { KeptEvidence, KeptNote, PendingNote, RelayTrustRow } from '../core/relay-trust.ts';
 import type { QuarantineLossRow, QuarantineRow, QuarantineUsage } from '../core/quarantine.ts';
 import type {
   AgentId,
@@ -35,6 +36,15 @@ import type {
   SentRow,
 } from '../core/rows.ts';
 import type { SessionRow } from '../core/session-rows.ts';
+import type { WordBlockRow, WordChunkRow } from '../core/words.ts';
+
+/** What the owner's page keeps. */
+export interface PageRow {
+  /** The port that it took where the config names none; null before. */
+  port: number | null;
+  /** 256 random bits, as base64url: the page seals in the browser what its owner has not sent yet. */
+  draftsKey: string;
+}
 
 /** The parts of a key as they are written. */
 type PartKinds<Key extends readonly unknown[]> = {
@@ -93,6 +103,9 @@ export const TABLES = {
   asked: table<[AgentId, MessageRef], AskedRow>(0x1d, ['text', 'text'], 'of mail'),
   /** Present once the three tables above hold what a store from before them had open. */
   debtsKept: table<[], { sinceMs: number }>(0x1e, []),
+  /** The words of a mailbox by blocks of positions; mailbox/word-blocks.ts has the layout. */
+  wordBlock: table<[AgentId, block: number], WordBlockRow>(0x1f, ['text', 'number'], 'of mail'),
+  wordChunk: table<[AgentId, block: number, chunk: number], WordChunkRow>(0x24, ['text', 'number', 'number']),
   outbox: table<[rowId: number], OutboxRow>(0x20, ['number'], 'of mail'),
   outboxWire: table<[rowId: number], Buffer>(0x21, ['number']),
   outboxDue: table<[PeerId, nextAtMs: number, rowId: number], true>(0x22, ['text', 'number', 'number']),
@@ -114,7 +127,14 @@ export const TABLES = {
   relay: table<[], RelayRow>(0x60, [], 'small'),
   relayEnrolment: table<KeyAtRelay, RelayEnrolmentRow>(0x61, ['text', 'text', 'text']),
   relayPosition: table<KeyAtRelay, RelayPositionRow>(0x62, ['text', 'text', 'text'], 'of mail'),
+  /** What a relay signed for this host, and what paired hosts showed of it: kept for ever, and for relays of before. */
+  checkpoint: table<[relayPubkey: PublicKey, Epoch], KeptNote>(0x63, ['text', 'text'], 'small'),
+  relayTrust: table<[relayPubkey: PublicKey], RelayTrustRow>(0x64, ['text'], 'small'),
+  pendingNote: table<[relayPubkey: PublicKey, PeerId, Epoch], PendingNote>(0x65, ['text', 'text', 'text'], 'small'),
+  evidence: table<[relayPubkey: PublicKey, digest: Sha256Hex], KeptEvidence>(0x66, ['text', 'text'], 'small'),
   clock: table<[], ClockRow>(0x70, []),
+  /** Present once the owner's page was opened. */
+  page: table<[], PageRow>(0x71, []),
 };
 
 type KeyAtRelay = [relayPubkey: PublicKey, Epoch, hostPubkey: PublicKey];
@@ -219,11 +239,14 @@ function isVersion(table: TableName, version: unknown): boolean {
 // Every row must be readable by itself, and own its bytes.
 const packr = new Packr({ useRecords: false, copyBuffers: true });
 
-/** msgpack of `[version, row]`; wire bytes and bodies stand as they are. */
+/** The row of the tables whose keys say everything. */
+const TRUE_ROW = Buffer.from(packr.pack([VERSION, true]));
+
+/** msgpack of `[version, row]`; wire bytes and bodies stand as they are. The bytes are for a batch, not to be kept. */
 export function encodeRow<T extends TableName>(table: T, row: Tables[T]): Buffer {
   if (table === 'outboxWire' || table === 'quarantineWire') return row as Buffer;
   if (table === 'body') return Buffer.from(row as string, 'utf8');
-  return Buffer.from(packr.pack([versionOf(table, row), row]));
+  return row === true ? TRUE_ROW : packr.pack([versionOf(table, row), row]);
 }
 
 /** Throws when the bytes are no row: the store is damaged. */

@@ -84,15 +84,18 @@ interface TmuxParts {
   program?: string;
   /** A program may take this long to show what was typed. */
   shownMs?: number;
+  /** tmux may take this long to answer a call. */
+  callMs?: number;
 }
 
 /** Wakes a session by `tmux send-keys`. */
-export function tmuxMethod({ factsOf, program = 'tmux', shownMs = SHOWN_MS }: TmuxParts): TryWake<'tmux'> {
+export function tmuxMethod(parts: TmuxParts): TryWake<'tmux'> {
+  const { factsOf, program = 'tmux', shownMs = SHOWN_MS, callMs = TMUX_MS } = parts;
   return async (session, { socket, pane, input }, text, signal): Promise<TryWakeOutcome> => {
     if (input === undefined) return 'unavailable';
     const at = socket === null ? [] : ['-S', socket];
     const tmux = (...args: string[]): ReturnType<typeof runBounded> =>
-      runBounded(program, [...at, ...args], { timeoutMs: TMUX_MS, signal });
+      runBounded(program, [...at, ...args], { timeoutMs: callMs, signal });
     const look = async (): Promise<Screen | TryWakeOutcome> => {
       const format = '#{pane_dead} #{pane_in_mode} #{pane_pid} #{cursor_x} #{cursor_y}';
       const { code, stdout } = await tmux(

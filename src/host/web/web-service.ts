@@ -1,12 +1,13 @@
 /**
  * The owner's page: its listener, routes and live events. The listener takes connections from this machine only, and
- * runs from the first link until the daemon stops.
+ * runs from the first link on, later from the start of the daemon: the address of the page stays good, and the port is
+ * left to no program of another user.
  */
 import { STATUS_CODES } from 'node:http';
 import { AccessControl, type PageNames, SECURITY_HEADERS, ownHosts } from '../../http/browser-session/access.ts';
 import { builtPage, readAssets } from '../../http/browser-session/assets.ts';
 import { KEEP_ALIVE, LiveStreams, formatEvent } from '../../http/browser-session/live-streams.ts';
-import { type PageRoute, pageLink, pageRoutes } from '../../http/browser-session/page-routes.ts';
+import { type PageRoute, pageAddress, pageLink, pageRoutes } from '../../http/browser-session/page-routes.ts';
 import { Sessions, TOKEN_LIFETIME_MS } from '../../http/browser-session/sessions.ts';
 import { connectionsOfAll } from '../../http/connections.ts';
 import type { HttpServer, Reply } from '../../http/exchange.ts';
@@ -17,17 +18,24 @@ import { listenNode } from '../../http/server-node.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
 import { type Handlers, parseOperationInput, perform, STATUS_OF } from '../api/handlers.ts';
 import type { OperationName } from '../api/operations.ts';
+import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { isoSecond } from '../../protocol/time.ts';
 import { REQUEST_BYTES_MAX } from '../contract/socket-protocol.ts';
-import type { WebLinkResult } from '../contract/daemon.ts';
+import type { StatusResult, WebLinkResult } from '../contract/daemon.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import { type AgentId, OWNER_ID } from '../core/rows.ts';
+import type { PageRow } from '../store/tables.ts';
 import { randomBytes } from 'node:crypto';
 import { Budget } from '../../http/budget.ts';
 import { systemTimers } from '../../lib/clock.ts';
 
 const PAGE: PageNames = { path: '/mail', cookie: 'poste_mail', command: 'poste inbox --web' };
+
+/** Where the config names no address: the first of them that is free, and where all are taken, any free port. */
+const USUAL_HOST = '127.0.0.1';
+const USUAL_PORTS: readonly number[] = [8790, 8791, 8792, 8793, 8794, 8795, 8796, 8797, 8798, 8799];
+const DRAFTS_KEY_BYTES = 32;
 
 /** Any user of this machine can connect: idle connections give way. */
 const CONNECTIONS_MAX = 64;
@@ -36,13 +44,16 @@ interface WebServiceOptions {
   context: HostContext;
   /** Called at the first link: the handlers need this service themselves. */
   handlers: () => Handlers;
-  listen: ListenAddress;
+  /** As configured; `undefined`: the port that the page had before, or else a usual one. */
+  listen: ListenAddress | undefined;
+  usualPorts?: readonly number[];
   /** The folder of the built page; absent: in `dist`. */
   pageFolder?: string | undefined;
 }
 
 interface Serving {
   server: HttpServer;
+  address: ListenAddress;
   handler: RequestPipeline<PageRoute>;
   streams: LiveStreams;
 }
@@ -52,6 +63,7 @@ export class WebService {
   readonly #sessions: Sessions;
   readonly #stopping = new AbortController();
   #serving: Promise<Serving | Refusal> | undefined;
+  #page: StatusResult['page'] = { url: null, problem: null };
 
   constructor(options: WebServiceOptions) {
     const { context } = options;
@@ -62,16 +74,33 @@ export class WebService {
     );
   }
 
+  get page(): StatusResult['page'] {
+    return this.#page;
+  }
+
   /** A link that opens the page once, within a minute. Refuses `UNAVAILABLE` when the page cannot be served. */
   async link(): Promise<WebLinkResult | Refusal> {
     if (this.#stopping.signal.aborted) return refusal('UNAVAILABLE', 'the daemon is stopping: start it again');
-    const { context, listen } = this.#options;
+    const { context } = this.#options;
     this.#serving ??= this.#started();
     const serving = await this.#serving;
     if (isRefusal(serving)) return serving;
-    const address = { host: listen.host, port: serving.server.port };
-    const url = pageLink(address, PAGE.path, this.#sessions.issueToken());
+    const url = pageLink(serving.address, PAGE.path, this.#sessions.issueToken());
     return { url, expires_at: isoSecond(context.nowMs() + TOKEN_LIFETIME_MS) };
+  }
+
+  /** Opens the page of a host whose owner opened it before. A failure is logged, and the next link tries again. */
+  async reopen(): Promise<void> {
+    const { context } = this.#options;
+    if (!(await context.store.read((reader) => reader.get('page')))) return;
+    this.#serving ??= this.#started();
+    try {
+      const serving = await this.#serving;
+      if (isRefusal(serving)) context.log('warn', serving.message);
+    } catch (error) {
+      if (isStoreFailure(error)) throw error;
+      context.log('warn', "the owner's page cannot be opened", { err: error });
+    }
   }
 
   /** Takes no new request, ends every stream, and resolves when every request that came is answered. */
@@ -90,6 +119,8 @@ export class WebService {
     let serving: Serving | Refusal | undefined;
     try {
       serving = await this.#start();
+      const problem = isRefusal(serving) ? serving.message : null;
+      this.#page = { url: isRefusal(serving) ? null : pageAddress(serving.address, PAGE.path), problem };
       return serving;
     } finally {
       if (!serving || isRefusal(serving)) this.#serving = undefined;
@@ -97,31 +128,68 @@ export class WebService {
   }
 
   async #start(): Promise<Serving | Refusal> {
-    const { context, handlers, listen, pageFolder = builtPage('mail') } = this.#options;
+    const { context, handlers, pageFolder = builtPage('mail') } = this.#options;
     const assets = await readAssets(pageFolder, PAGE.path);
     if (!assets) return refusal('UNAVAILABLE', 'the page was not built with this program: npm run build makes it');
-    let port = listen.port;
+    const row = await this.#pageRow();
+    const addresses = this.#addresses(row);
+    let address = addresses[0] as ListenAddress;
     const sessions = this.#sessions;
-    const access = new AccessControl({ page: PAGE, sessions, ownHosts: () => ownHosts(listen.host, port) });
+    const access = new AccessControl({
+      page: PAGE,
+      sessions,
+      ownHosts: () => ownHosts(address.host, address.port),
+    });
     const streams = new LiveStreams({ sessions, subscribe: (send) => listenForMail(context, send) });
     const routes = [
       ...pageRoutes({ access, sessions, assets, streams }),
       ...mailRoutes({ access, handlers: handlers(), stopping: this.#stopping.signal }),
+      draftsKeyRoute(access, row),
     ];
     const unexpected = (error: unknown): void => context.log('error', 'a request of the page failed', { err: error });
     const handler = pagePipeline({ routes, unexpected });
-    try {
-      const server = await listenNode({
-        ...listen,
-        handler: (exchange) => handler.handle(exchange),
-        connections: connectionsOfAll(CONNECTIONS_MAX),
-      });
-      ({ port } = server);
-      return { server, handler, streams };
-    } catch (error) {
-      if (!(error instanceof ListenFailed)) throw error;
-      return refusal('UNAVAILABLE', `the page cannot be served: ${error.message} with web.listen in the config`);
+    let failure: ListenFailed | undefined;
+    for (const tried of addresses) {
+      try {
+        const server = await listenNode({
+          ...tried,
+          handler: (exchange) => handler.handle(exchange),
+          connections: connectionsOfAll(CONNECTIONS_MAX),
+        });
+        address = { ...tried, port: server.port };
+        await this.#keepPort(row, server.port);
+        return { server, address, handler, streams };
+      } catch (error) {
+        if (!(error instanceof ListenFailed)) throw error;
+        failure = error;
+      }
     }
+    return refusal('UNAVAILABLE', `the page cannot be served: ${failure?.message} with web.listen in the config`);
+  }
+
+  #addresses({ port }: PageRow): readonly ListenAddress[] {
+    const { listen, usualPorts = USUAL_PORTS } = this.#options;
+    if (listen) return [listen];
+    const ports = new Set([...(port === null ? [] : [port]), ...usualPorts, 0]);
+    return [...ports].map((one) => ({ host: USUAL_HOST, port: one }));
+  }
+
+  /** The row of the page, made when it is not there yet. */
+  async #pageRow(): Promise<PageRow> {
+    const { context } = this.#options;
+    return context.store.transact((tx) => {
+      const known = tx.get('page');
+      const row = known ?? { port: null, draftsKey: context.randomBytes(DRAFTS_KEY_BYTES).toString('base64url') };
+      if (!known) tx.put('page', [], row);
+      return row;
+    });
+  }
+
+  async #keepPort(row: PageRow, port: number): Promise<void> {
+    const { context, listen } = this.#options;
+    if (listen || port === row.port) return;
+    await context.store.transact((tx) => tx.put('page', [], { ...row, port }));
+    context.log('info', "the owner's page is at this port from now on", { port });
   }
 }
 
@@ -157,6 +225,16 @@ function mailRoutes({ access, handlers, stopping }: MailRoutesOptions): PageRout
       return isRefusal(output) ? refusalReply(output) : jsonReply(200, output);
     }),
   }));
+}
+
+/** Gives the key to every open session. Without the key nobody can read the drafts that the page keeps. */
+function draftsKeyRoute(access: AccessControl, { draftsKey }: PageRow): PageRoute {
+  return {
+    method: 'POST',
+    path: `${access.page.path}/drafts-key`,
+    bodyBytesMax: SMALL_BODY_BYTES_MAX,
+    handle: access.guard('action', () => jsonReply(200, { key: draftsKey })),
+  };
 }
 
 function refusalReply({ code, message, details }: Refusal): Reply {

@@ -5,8 +5,8 @@
  */
 import { decodeBase64 } from '../../protocol/encodings.ts';
 import { ENVELOPE_JSON_BOUNDS, RECEIPT_JSON_BOUNDS, isObject, parseJsonBounded } from '../../protocol/json.ts';
-import { canonicalBytes } from '../../protocol/canonical-json.ts';
-import { DELIVERY_STATES, type DeliveryReceipt, type ExpiryNotice } from '../../protocol/documents.ts';
+import { CanonicalMembers, canonicalBytes } from '../../protocol/canonical-json.ts';
+import { DELIVERY_STATES, type DeliveryReceipt, type ExpiryNotice, signedBytesIn } from '../../protocol/documents.ts';
 import { type HostName, parseHostName, parseMessageId } from '../../protocol/names.ts';
 import { parsePublicKey } from '../../protocol/public-key.ts';
 import { isTime } from '../../protocol/time.ts';
@@ -25,8 +25,14 @@ const CIPHERTEXT_BYTES_MIN = 16;
 /** The message says what is wrong with the item, for people. */
 export class Malformed extends Error {}
 
+/** An envelope, with its members in canonical form. */
+export interface ParsedEnvelope {
+  envelope: Envelope;
+  members: CanonicalMembers;
+}
+
 /** Throws `Malformed`. */
-export function parseEnvelope(wire: Buffer): Envelope {
+export function parseEnvelope(wire: Buffer): ParsedEnvelope {
   const value = parseJsonBounded(wire, ENVELOPE_JSON_BOUNDS);
   check(isObject(value), 'it is no JSON object');
   const { v, type, id, from, from_host_pubkey: key, to, to_host: toHost, subject, created_at: at, hops, sig } = value;
@@ -41,26 +47,21 @@ export function parseEnvelope(wire: Buffer): Envelope {
   check(isCount(hops), 'hops is no count');
   check(isText(sig) && sig.length === SIGNATURE_CHARACTERS, 'sig is no signature');
   checkSealed(value['sealed']);
-  checkCanonical(wire, value);
-  return value as unknown as Envelope;
+  const members = canonicalOf(() => new CanonicalMembers(value));
+  checkCanonical(wire, members.bytesWithout());
+  return { envelope: value as unknown as Envelope, members };
 }
 
 /** The host that an item says it is from. Nobody has checked it. */
 export function claimedHost({ kind, wire }: { kind: string; wire: Buffer }): HostName | undefined {
   try {
-    if (kind === 'envelope') return partsOfAddress(parseEnvelope(wire).from)?.host;
+    if (kind === 'envelope') return partsOfAddress(parseEnvelope(wire).envelope.from)?.host;
     if (kind === 'receipt') return partsOfAddress(parseReceipt(wire).rec.recipient)?.host;
     return undefined;
   } catch (error) {
     if (error instanceof Malformed) return undefined;
     throw error;
   }
-}
-
-/** Returns what the host key signs: the envelope without its signature and hops. */
-export function signedBytesOf(envelope: Envelope): Buffer {
-  const { sig: _sig, hops: _hops, ...signed } = envelope;
-  return canonicalBytes(signed);
 }
 
 /** The opened content of an envelope. Throws `Malformed`. */
@@ -79,19 +80,24 @@ export function parseContent(plaintext: Buffer): SealedContent {
   check(replyTo === null || (isText(replyTo) && parseMessageId(replyTo) !== undefined), 'reply_to is no message id');
   check(isText(thread) && parseMessageId(thread) !== undefined, 'thread is no message id');
   check(isTextWithin(body, 0, BODY_CHARACTERS_MAX), `body has at most ${BODY_CHARACTERS_MAX} characters`);
-  checkCanonical(plaintext, value);
+  checkCanonical(
+    plaintext,
+    canonicalOf(() => canonicalBytes(value)),
+  );
   return value as unknown as SealedContent;
 }
 
 /** Requires the canonical bytes of the value: parsers may read other forms in different ways. */
-function checkCanonical(bytes: Buffer, value: unknown): void {
-  let canonical: Buffer;
+function checkCanonical(bytes: Buffer, canonical: Buffer): void {
+  check(canonical.equals(bytes), 'it is not in canonical form');
+}
+
+function canonicalOf<Form>(write: () => Form): Form {
   try {
-    canonical = canonicalBytes(value);
+    return write();
   } catch {
     throw new Malformed('it holds what no canonical form carries');
   }
-  check(canonical.equals(bytes), 'it is not in canonical form');
 }
 
 function check(holds: boolean, otherwise: string): asserts holds {
@@ -174,8 +180,9 @@ function parseRecord(wire: Buffer): SignedRecord<Record<string, unknown>> {
   check(isObject(value) && Object.keys(value).length === 2, 'it is no JSON object of rec and sig');
   const { rec, sig } = value;
   check(isObject(rec) && isText(sig), 'it is no JSON object of rec and sig');
-  checkCanonical(wire, value);
-  // The canonical form of the whole is `{"rec":…,"sig":…}`, so that of the record stands in it.
-  const after = Buffer.byteLength(`,"sig":${JSON.stringify(sig)}}`);
-  return { rec, signedBytes: wire.subarray('{"rec":'.length, wire.length - after), sig };
+  checkCanonical(
+    wire,
+    canonicalOf(() => canonicalBytes(value)),
+  );
+  return { rec, signedBytes: signedBytesIn(wire, sig), sig };
 }

@@ -29,6 +29,8 @@ const NO_BYTES = Buffer.alloc(0);
 
 /** Labels of what a key schedule extracts from nothing but its PSK id and its info: the same for all mail. */
 const OF_ALL_MAIL: ReadonlySet<string> = new Set(['psk_id_hash', 'info_hash']);
+/** The PSK id, and the infos of mail and of what receipts show. */
+const OF_ALL_MAIL_MAX = 3;
 
 class NodeHkdfSha256 extends HkdfSha256 {
   readonly #ofAllMail = new Map<string, Promise<ArrayBuffer>>();
@@ -43,7 +45,7 @@ class NodeHkdfSha256 extends HkdfSha256 {
     const known = this.#ofAllMail.get(wanted);
     if (known) return known;
     const extracted = extract();
-    if (this.#ofAllMail.size < OF_ALL_MAIL.size) this.#ofAllMail.set(wanted, extracted);
+    if (this.#ofAllMail.size < OF_ALL_MAIL_MAX) this.#ofAllMail.set(wanted, extracted);
     return extracted;
   }
 

@@ -5,9 +5,8 @@
  * everything in the envelope that the sender fixes, so a change to any part of it breaks the seal.
  */
 import type { webcrypto } from 'node:crypto';
-import { signDocument } from '../../protocol/documents.ts';
 import { decodeBase64, encodeBase64, sha256Hex } from '../../protocol/encodings.ts';
-import { canonicalBytes } from '../../protocol/canonical-json.ts';
+import { CanonicalMembers, canonicalBytes } from '../../protocol/canonical-json.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { SealKey } from '../core/rows.ts';
@@ -40,17 +39,26 @@ export interface SealedContent {
   reply_to: string | null;
   thread: string;
   body: string;
+  /** What the sending host has seen of a relay. Another host's may be anything: `parseSeen` reads it. */
+  seen?: unknown;
+}
+
+/** What was sealed to a key, all base64 but the id of the key. */
+export interface Sealed {
+  key_id: string;
+  enc: string;
+  ct: string;
 }
 
 export interface Envelope extends EnvelopeHead {
   /** Counted by each relay or host that forwards it; neither sealed nor signed. */
   hops: number;
-  sealed: { key_id: string; alg: string; enc: string; ct: string };
+  sealed: Sealed & { alg: string };
   /** Base64: the sending host's signature over the envelope without `sig` and `hops`. */
   sig: string;
 }
 
-/** Thrown when an envelope does not open: another key, or a changed byte. */
+/** Thrown when what was sealed does not open: another key, or a changed byte. */
 export class NotOpened extends Error {}
 
 /** A new X25519 key pair, both base64 of 32 bytes. */
@@ -67,44 +75,68 @@ export function sealKeyId(encPub: string): string {
   return sha256Hex(Buffer.from(encPub, 'base64')).slice(0, 16);
 }
 
-/** The envelope for the host whose advertised key is `encPub`, signed by the sending host. Its wire form is JCS. */
-export async function sealEnvelope(
+/** The envelope for the host whose advertised key is `encPub`, signed by the sending host. */
+export async function sealEnvelope(...given: Parameters<typeof sealedWire>): Promise<Envelope> {
+  return JSON.parse((await sealedWire(...given)).toString('utf8')) as Envelope;
+}
+
+/** As `sealEnvelope`, in its wire form, which is JCS. */
+export async function sealedWire(
   head: EnvelopeHead,
   content: SealedContent,
   encPub: string,
   signer: Signer,
-): Promise<Envelope> {
+): Promise<Buffer> {
+  const members = new CanonicalMembers({ hops: 0, sealed: null, sig: null, ...head });
+  const sealed = await sealTo(encPub, SEAL_INFO, canonicalBytes(content), additionalOf(members));
+  members.set('sealed', { alg: SEAL_ALGORITHM, ...sealed });
+  members.set('sig', signer.sign(signedBytesOf(members)));
+  return members.bytesWithout();
+}
+
+/** Seals to the key `encPub`; `additional` is what the seal covers besides. */
+export async function sealTo(encPub: string, info: Buffer, plaintext: Buffer, additional: Buffer): Promise<Sealed> {
   const { keyId, publicKey: recipientPublicKey } = await recipientOf(encPub);
-  const context = await sealSuite.createSenderContext({ recipientPublicKey, info: SEAL_INFO });
-  const ct = await context.seal(canonicalBytes(content), canonicalBytes(head));
-  const sealed = {
-    alg: SEAL_ALGORITHM,
-    ct: encodeBase64(new Uint8Array(ct)),
-    enc: encodeBase64(new Uint8Array(context.enc)),
-    key_id: keyId,
-  };
-  // Members that stand in canonical order are written several times as fast.
-  const sig = signDocument(signer, inOrder({ sealed, ...head }));
-  return inOrder({ hops: 0, sealed, sig, ...head });
+  const context = await sealSuite.createSenderContext({ recipientPublicKey, info });
+  const ct = await context.seal(plaintext, additional);
+  return { ct: encodeBase64(new Uint8Array(ct)), enc: encodeBase64(new Uint8Array(context.enc)), key_id: keyId };
 }
 
-function inOrder<Members extends object>(members: Members): Members {
-  return Object.fromEntries(Object.entries(members).toSorted(([a], [b]) => (a < b ? -1 : 1))) as Members;
+/** Returns what the host key signs: the envelope without its signature and hops. */
+export function signedBytesOf(envelope: CanonicalMembers): Buffer {
+  return envelope.bytesWithout('hops', 'sig');
 }
 
-/** The bytes that were sealed to `key`. Throws `NotOpened`. The caller has verified the signature. */
-export async function openSeal(envelope: Envelope, key: Pick<SealKey, 'encPub' | 'secret'>): Promise<Buffer> {
-  const { sealed, sig: _sig, hops: _hops, ...head } = envelope;
+/** Returns what the seal covers besides: what the sender fixed before it sealed. */
+function additionalOf(envelope: CanonicalMembers): Buffer {
+  return envelope.bytesWithout('hops', 'sealed', 'sig');
+}
+
+/**
+ * The bytes that were sealed to `key`. Throws `NotOpened`. The caller has verified the signature; `members` are those
+ * of the envelope, where it knows them.
+ */
+export async function openSeal(
+  envelope: Envelope,
+  key: Pick<SealKey, 'encPub' | 'secret'>,
+  members?: CanonicalMembers,
+): Promise<Buffer> {
+  return openWith(key, envelope.sealed, SEAL_INFO, additionalOf(members ?? new CanonicalMembers(envelope)));
+}
+
+/** What `sealTo` sealed to `key`. Throws `NotOpened`. */
+export async function openWith(
+  key: Pick<SealKey, 'encPub' | 'secret'>,
+  { enc, ct }: Pick<Sealed, 'enc' | 'ct'>,
+  info: Buffer,
+  additional: Buffer,
+): Promise<Buffer> {
   try {
     const recipientKey = await keyPairOf(key);
-    const context = await sealSuite.createRecipientContext({
-      recipientKey,
-      enc: keyBytes(sealed.enc),
-      info: SEAL_INFO,
-    });
-    return Buffer.from(await context.open(keyBytes(sealed.ct), canonicalBytes(head)));
+    const context = await sealSuite.createRecipientContext({ recipientKey, enc: keyBytes(enc), info });
+    return Buffer.from(await context.open(keyBytes(ct), additional));
   } catch (error) {
-    throw new NotOpened('the envelope does not open with this key', { cause: error });
+    throw new NotOpened('what was sealed does not open with this key', { cause: error });
   }
 }
 
@@ -151,6 +183,6 @@ async function readPair({ encPub, secret }: Pick<SealKey, 'encPub' | 'secret'>):
 
 function keyBytes(text: string): Uint8Array<ArrayBuffer> {
   const bytes = decodeBase64(text);
-  if (!bytes) throw new NotOpened('a member of the envelope is no base64');
+  if (!bytes) throw new NotOpened('a member of what was sealed is no base64');
   return new Uint8Array(bytes);
 }

@@ -5,6 +5,7 @@
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/json.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import { type PageSession, PageTokenRequest } from '../../protocol/page-documents.ts';
+import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import type { Exchange, Reply } from '../exchange.ts';
 import type { RouteResult } from '../pipeline.ts';
@@ -88,14 +89,15 @@ function notBuilt(): Reply {
 
 const parseToken = parserOf(PageTokenRequest);
 
-/**
- * A link that opens the page, with a one-time token. Do not log it. `address` is the address of the page's listener.
- */
-export function pageLink(address: { host: string; port: number }, path: string, token: string): string {
-  const { host, port } = address;
+/** The address of a page whose listener is at `host:port`; it asks for a link where no session is open. */
+export function pageAddress({ host, port }: ListenAddress, path: string): string {
   const name = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host;
-  const shown = name.includes(':') ? `[${name}]` : name;
-  return `http://${shown}:${port}${path}/#token=${token}`;
+  return `http://${listenAddressText({ host: name, port })}${path}/`;
+}
+
+/** A link that opens the page, with a one-time token. Do not log it. */
+export function pageLink(listener: ListenAddress, path: string, token: string): string {
+  return `${pageAddress(listener, path)}#token=${token}`;
 }
 
 /** `POST <page>/session` */

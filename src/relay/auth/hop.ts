@@ -15,7 +15,7 @@ import { type HostName, parseHostName } from '../../protocol/names.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { type Refusal, refusal } from '../core/decision.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
-import type { SignatureThread } from './signature-thread.ts';
+import type { Signatures } from './signature-thread.ts';
 
 type HeaderLookup = (name: string) => string | undefined;
 
@@ -92,7 +92,7 @@ export async function verifiedHop(
   claim: HopClaim,
   request: HopRequest,
   relayPubkey: PublicKey,
-  signatures: SignatureThread,
+  signatures: Signatures,
 ): Promise<EnrolmentRow | undefined> {
   const { method, target, bodyHash } = request;
   const fields = { method, target: signedTarget(target), timestamp: claim.timestamp, bodyHash };

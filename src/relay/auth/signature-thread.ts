@@ -54,6 +54,8 @@ interface Asked {
   verifications: Verification[];
 }
 
+export type Signatures = Pick<SignatureThread, 'sign' | 'verify'>;
+
 export class SignatureThread {
   readonly #signer: Signer;
   readonly #file: URL | undefined;

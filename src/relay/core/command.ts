@@ -137,7 +137,10 @@ export type PurgeDedup = Becoming<'PurgeDedup', DedupPurged>;
 /** Say that the rows after record `throughLsn` are kept beside the log, whole and durable. */
 export type TakeCheckpoint = Becoming<'TakeCheckpoint', CheckpointTaken>;
 
-export type RotateEpoch = Becoming<'RotateEpoch', EpochRotated>;
+export type RotateEpoch = Becoming<'RotateEpoch', EpochRotated> & {
+  /** The epoch that is to end: nothing happens when it has. Absent: whichever is the current one. */
+  ending?: Epoch;
+};
 
 /** Forget a queued item whose payload cannot be served, and begin a new epoch so that it is pushed again. */
 export interface ReportLostItem {

@@ -8,12 +8,14 @@
  *   - no record goes that is younger than the days that are kept, nor any that stands after such a one.
  */
 import type { ReportLostItem, RotateEpoch, TakeCheckpoint } from './command.ts';
-import { type Decided, type Done, type EpochOutcome, accountOf, decisionOf, waitingRow } from './decision.ts';
+import { type Decided, type Done, type EpochOutcome, accountOf, decisionOf, relayRow, waitingRow } from './decision.ts';
 import type { ItemLost } from './event.ts';
 import type { QueueRow, RowReader } from './rows.ts';
 
-export function decideRotateEpoch(command: RotateEpoch): Decided<EpochOutcome> {
-  const { epoch, reason, nowMs: atMs } = command;
+export function decideRotateEpoch(command: RotateEpoch, rows: RowReader): Decided<EpochOutcome> {
+  const { epoch, reason, ending, nowMs: atMs } = command;
+  const { epoch: current } = relayRow(rows);
+  if (ending !== undefined && ending !== current) return decisionOf({ type: 'EpochBegun', epoch: current });
   return decisionOf({ type: 'EpochBegun', epoch }, { type: 'EpochRotated', epoch, reason, atMs });
 }
 

@@ -41,8 +41,8 @@ import {
 interface TargetState {
   pushed: PushedTarget;
   target: PushTargetFacts;
-  /** Known with the same bytes, or by its id alone where that decides. */
-  known: DedupRow | undefined;
+  /** Known with the same bytes, or by its id alone where that decides: under several keys of a host, several times. */
+  known: DedupRow[];
   /** Known so and not lost. Without it the item is stored anew. */
   kept: DedupRow | undefined;
 }
@@ -58,9 +58,8 @@ export function decidePush(
   if (rejection) return rejectItem(rejection);
   const { senderPubkey, item, nowMs } = command;
   const targets = states.map((state) => storedTarget(state, nowMs));
-  const kept = states.flatMap((state) => state.kept ?? []);
-  if (kept.length === states.length) return decisionOf(storedBefore(targets, kept));
   const anew = states.filter((state) => !state.kept);
+  if (anew.length === 0) return decisionOf(storedBefore(targets, states));
   const overQuota = quotaRejection(anew, facts, limits, dedupRowsMax);
   if (overQuota) return rejectItem(overQuota);
 
@@ -89,8 +88,8 @@ function targetStates({ item, isKnownById }: PushItem, facts: PushFacts): Target
     const target = facts.targets[position];
     if (!target) throw new Error('invariant: there are facts for every target');
     const known = target.known.filter(({ row }) => isKnownById || row.wireHash === pushed.wireHash);
-    // Known under several keys of a host: one that is not lost will do.
-    return { pushed, target, known: known[0]?.row, kept: known.find(({ lost }) => !lost)?.row };
+    // One that is not lost will do.
+    return { pushed, target, known: known.map(({ row }) => row), kept: known.find(({ lost }) => !lost)?.row };
   });
 }
 
@@ -102,14 +101,24 @@ function targetRejection(states: readonly TargetState[]): ItemRejection | undefi
   return undefined;
 }
 
-function contentRejection({ wireVerdict }: PushItem, states: readonly TargetState[]): ItemRejection | undefined {
+function contentRejection(
+  { wireVerdict, senderPubkey }: PushItem,
+  states: readonly TargetState[],
+): ItemRejection | undefined {
   if (wireVerdict !== 'ok') return wireVerdict;
-  return states.some(({ target, known }) => target.known.length > 0 && !known) ? 'conflict' : undefined;
+  const isConflict = ({ pushed, target, known, kept }: TargetState): boolean => {
+    if (target.known.length === 0 || kept) return false;
+    // Where it would be stored anew, another content may be known: of the time before two keys were of one host.
+    const isTaken = ({ row }: KnownItem): boolean =>
+      row.senderPubkey === senderPubkey && row.targetPubkey === pushed.hostPubkey && !known.includes(row);
+    return known.length === 0 || target.known.some(isTaken);
+  };
+  return states.some(isConflict) ? 'conflict' : undefined;
 }
 
 /** All targets are known. */
-function storedBefore(targets: StoredTarget[], kept: readonly DedupRow[]): PushOutcome {
-  const atMs = Math.max(...kept.map(({ acceptedAtMs }) => acceptedAtMs));
+function storedBefore(targets: StoredTarget[], states: readonly TargetState[]): PushOutcome {
+  const atMs = Math.max(...states.map(({ kept }) => kept?.acceptedAtMs ?? 0));
   return { type: 'ItemStored', status: 'duplicate', targets, atMs };
 }
 
@@ -125,7 +134,7 @@ function acceptedTarget(state: TargetState, nowMs: number): AcceptedTarget {
 
 /**
  * Quotas of the item as a whole, each over all targets that add something. A lost item is still counted in the rows:
- * it takes its old seq, and no limit keeps a push from repairing it.
+ * what is stored anew takes its share, and no limit keeps a push from repairing it.
  */
 function quotaRejection(
   anew: readonly TargetState[],
@@ -133,15 +142,8 @@ function quotaRejection(
   limits: Limits,
   dedupRowsMax: number,
 ): ItemRejection | undefined {
-  const added = anew.filter(({ known }) => known === undefined);
-  const accounts = new Map<string, UsageRow>();
-  for (const { pushed, target } of added) {
-    const account = target.enrolment?.account;
-    if (!account) continue;
-    const used = accounts.get(account) ?? target.account;
-    accounts.set(account, { items: used.items + 1, bytes: used.bytes + pushed.bytes });
-  }
-  const owners = [...accounts.values()];
+  const added = anew.filter(({ known }) => known.length === 0);
+  const owners = ownersCharged(added);
   if (added.some(({ target }) => target.queue.queueItems + 1 > limits.max_queue_items)) return 'quota:queue_items';
   if (added.some(({ target, pushed }) => target.queue.queueBytes + pushed.bytes > limits.max_queue_bytes))
     return 'quota:queue_bytes';
@@ -154,6 +156,19 @@ function quotaRejection(
   return takesTooMuch(added, facts.mail) ? 'quota:relay_bytes' : undefined;
 }
 
+/** What each account of these targets would be charged for. */
+function ownersCharged(added: readonly TargetState[]): UsageRow[] {
+  if (!added.some(({ target }) => target.enrolment?.account)) return [];
+  const accounts = new Map<string, UsageRow>();
+  for (const { pushed, target } of added) {
+    const account = target.enrolment?.account;
+    if (!account) continue;
+    const used = accounts.get(account) ?? target.account;
+    accounts.set(account, { items: used.items + 1, bytes: used.bytes + pushed.bytes });
+  }
+  return [...accounts.values()];
+}
+
 /** True when a sender whom nobody vouched for would have more of the strangers' part than is left of it. */
 function takesTooMuch(added: readonly TargetState[], { isVouchedFor, own, left }: MailFacts): boolean {
   const bytes = added.reduce((sum, { pushed }) => sum + pushed.bytes + REMEMBERED_BYTES, 0);
@@ -162,23 +177,23 @@ function takesTooMuch(added: readonly TargetState[], { isVouchedFor, own, left }
 
 /** A loss is logged before it is repaired, and ends the epoch, so that other senders check their items too. */
 function repairs(anew: readonly TargetState[], { item, freshEpoch, nowMs }: PushItem): RelayEvent[] {
-  const events: RelayEvent[] = [];
-  for (const { known: row, target } of anew) {
-    if (!row) continue;
-    events.push({
-      type: 'ItemLost',
-      targetPubkey: row.queuedTarget,
-      seq: row.queuedSeq,
-      kind: item.kind,
-      senderPubkey: row.senderPubkey,
-      itemId: row.itemId,
-      pushedTo: row.targetPubkey,
-      bytes: row.bytes,
-      account: target.enrolment?.account ?? null,
-      reason: 'missing',
-      atMs: nowMs,
-    });
-  }
+  const events = anew.flatMap(({ known, target }) =>
+    known.map(
+      (row): RelayEvent => ({
+        type: 'ItemLost',
+        targetPubkey: row.queuedTarget,
+        seq: row.queuedSeq,
+        kind: item.kind,
+        senderPubkey: row.senderPubkey,
+        itemId: row.itemId,
+        pushedTo: row.targetPubkey,
+        bytes: row.bytes,
+        account: target.enrolment?.account ?? null,
+        reason: 'missing',
+        atMs: nowMs,
+      }),
+    ),
+  );
   if (events.length > 0) events.push({ type: 'EpochRotated', epoch: freshEpoch, reason: 'item-lost', atMs: nowMs });
   return events;
 }
@@ -278,16 +293,21 @@ export function knownKeys(
   const rejection = requestRejection(item, limits);
   const lineages = (rejection ? [] : item.targets).map(({ hostPubkey }) => lineageOf(rows, hostPubkey));
   const pairs = lineages.map((members) => knownPairs(known, members, item.itemId));
-  const asked = pairs.flat().reduce((sum, [, { length }]) => sum + length, 0);
+  let asked = 0;
+  for (const ofTarget of pairs) for (const [, { length }] of ofTarget) asked += length;
   const charged = Math.max(0, asked - FREE_PLACES * pairs.length);
   return { senders, known, rejection, lineages, pairs, asked, charged };
 }
 
 function requestRejection({ targets }: PushedItem, limits: Limits): ItemRejection | undefined {
   if (targets.length > limits.max_targets) return 'too many targets';
-  if (new Set(targets.map(({ hostPubkey }) => hostPubkey)).size < targets.length) return 'duplicate target';
+  if (targets.length > 1 && hasTwice(targets)) return 'duplicate target';
   if (targets.some(({ bytes }) => bytes > limits.max_item_bytes)) return 'too large';
   return undefined;
+}
+
+function hasTwice(targets: PushedItem['targets']): boolean {
+  return new Set(targets.map(({ hostPubkey }) => hostPubkey)).size < targets.length;
 }
 
 /** `found`: where the item is known, for each target, when more were looked for than may be asked here. */
@@ -297,7 +317,7 @@ export function pushFacts(
   rows: FactSource,
   { directory, mail }: { directory: Directory; mail: MailUse },
   settings: RelaySettings,
-  found?: readonly (readonly KnownKeyPair[])[],
+  found?: readonly (readonly KnownKeyPairs[])[],
 ): PushFacts {
   const senderKeys = directory.keysOf(command.senderPubkey);
   const { dedupPurgedMs } = relayRow(rows);
@@ -312,9 +332,11 @@ export function pushFacts(
     rejection,
     targets: (rejection ? [] : targets).map(({ hostPubkey: target }, at) => {
       const items: KnownItem[] = [];
-      for (const [sender, member] of found?.[at] ?? flatPairs(pairs[at] ?? [])) {
-        const row = rows.get('dedup', rowKey.dedup(sender, member, itemId));
-        if (row && row.dedupUntilMs > dedupPurgedMs) items.push(knownItem(row, rows));
+      for (const [sender, members] of (found ?? pairs)[at] ?? []) {
+        for (const member of members) {
+          const row = rows.get('dedup', rowKey.dedup(sender, member, itemId));
+          if (row && row.dedupUntilMs > dedupPurgedMs) items.push(knownItem(row, rows));
+        }
       }
       const acceptsSender = isAcceptedSender(rows.get('senders', target), senderKeys);
       return pushTargetFacts(target, senders, acceptsSender, items, rows);

@@ -10,9 +10,8 @@
  *   - an expired receipt or notice is dropped without a notice;
  *   - nothing expires before its time, and nothing is forgotten before its horizon.
  */
-import { canonicalJson } from '../../protocol/canonical-json.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
-import { type ExpiryNotice, expiryNotice, signDocument } from '../../protocol/documents.ts';
+import { type ExpiryNotice, expiryNotice, signedRecordJson } from '../../protocol/documents.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import { dedupHorizonMs, retentionMs } from '../../protocol/limits.ts';
 import type { ItemId } from '../../protocol/names.ts';
@@ -97,7 +96,7 @@ export function decideExpire(
 
 /** The notice as it is queued for its sender. `signer` is the relay's. */
 export function signNotice({ rec, ...notice }: UnsignedNotice, signer: Signer): QueuedNotice {
-  const wire = canonicalJson({ rec, sig: signDocument(signer, rec) });
+  const wire = signedRecordJson(signer, rec);
   return { wire, wireHash: sha256Hex(wire), ...notice };
 }
 

@@ -205,7 +205,8 @@ export function presentKey(rows: RowReader, key: PublicKey): PublicKey {
  * rotated. The present one comes last. `Directory.keysOf` has those of before as well.
  */
 export function lineageOf(rows: RowReader, key: PublicKey): readonly PublicKey[] {
-  return lineageMembers(rows, key).map(({ hostPubkey }) => hostPubkey);
+  const present = presentKey(rows, key);
+  return rows.get('lineage', present)?.members.map(({ hostPubkey }) => hostPubkey) ?? [present];
 }
 
 export function lineageMembers(rows: RowReader, key: PublicKey): readonly LineageMember[] {

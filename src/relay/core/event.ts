@@ -31,6 +31,7 @@ export type EpochReason =
   | 'position-differs'
   | 'item-lost'
   | 'log-in-doubt'
+  | 'log-contradicted'
   | 'log-server-changed';
 
 export interface EpochRotated {

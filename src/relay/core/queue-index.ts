@@ -7,6 +7,7 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ReleasedShare } from './event.ts';
+import type { UsageRow } from './rows.ts';
 
 export interface IndexedItem {
   seq: number;
@@ -38,6 +39,8 @@ export class QueueIndex {
   /** Items lie in [#start, #end). */
   #start = 0;
   #end = 0;
+  /** Without notices. */
+  readonly #waiting: UsageRow = { items: 0, bytes: 0 };
   readonly #senderNumbers = new Map<PublicKey, number>();
   readonly #senderKeys: PublicKey[] = [];
 
@@ -50,6 +53,28 @@ export class QueueIndex {
     return this.#end - this.#start;
   }
 
+  /** The items and their bytes without notices, as the row of the target counts them. */
+  get waiting(): Readonly<UsageRow> {
+    return this.#waiting;
+  }
+
+  has(seq: number): boolean {
+    const at = this.#firstAbove(seq) - 1;
+    return at >= this.#start && this.#at(this.#seqs, at) === seq;
+  }
+
+  /** Says whether all that is here with `after` < seq <= `through` is among `rows`, which ascend. */
+  isWithin(rows: readonly { seq: number }[], after: number, through: number): boolean {
+    const stop = this.#firstAbove(through);
+    let row = 0;
+    for (let at = this.#firstAbove(after); at < stop; at++) {
+      const seq = this.#at(this.#seqs, at);
+      while ((rows[row]?.seq ?? Infinity) < seq) row++;
+      if (rows[row++]?.seq !== seq) return false;
+    }
+    return true;
+  }
+
   append(item: IndexedItem): void {
     if (this.length > 0 && item.seq <= this.#at(this.#seqs, this.#end - 1)) {
       throw new Error('invariant: sequence numbers of a queue ascend');
@@ -59,6 +84,7 @@ export class QueueIndex {
     this.#bytes[this.#end] = item.bytes;
     this.#senders[this.#end] = item.senderPubkey === null ? NO_SENDER : this.#senderNumber(item.senderPubkey);
     this.#deadlines[this.#end] = item.expiresAtMs;
+    this.#count(this.#end, 1);
     this.#end++;
   }
 
@@ -106,20 +132,29 @@ export class QueueIndex {
   }
 
   dropThrough(through: number): void {
-    this.#start = this.#firstAbove(through);
+    const start = this.#firstAbove(through);
+    for (let at = this.#start; at < start; at++) this.#count(at, -1);
+    this.#start = start;
     if (this.#start === this.#end) this.#reset();
   }
 
   drop(seq: number): void {
+    if (!this.has(seq)) return;
     const at = this.#firstAbove(seq) - 1;
-    if (at < this.#start || this.#at(this.#seqs, at) !== seq) return;
     if (at === this.#start) {
       this.dropThrough(seq);
       return;
     }
+    this.#count(at, -1);
     for (const column of [this.#seqs, this.#bytes, this.#senders, this.#deadlines])
       column.copyWithin(at, at + 1, this.#end);
     this.#end--;
+  }
+
+  #count(at: number, times: 1 | -1): void {
+    if (this.#at(this.#senders, at) === NO_SENDER) return;
+    this.#waiting.items += times;
+    this.#waiting.bytes += times * this.#at(this.#bytes, at);
   }
 
   /** An empty index keeps no memory of how large it was, nor of whom it held. */

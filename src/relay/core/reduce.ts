@@ -20,16 +20,15 @@ import {
 import type { PublicKey } from '../../protocol/public-key.ts';
 
 export function reduce({ lsn, event }: LogEntry, rows: RowReader, half?: Half): RowChange[] {
-  if (half === 'known') return [...reduceRelay(event, rows), ...reduceDedup(event, lsn, rows)];
-  return [
-    ...reduceRelay(event, rows),
-    ...reduceEnrolments(event, rows),
-    ...reduceAdmissions(event, rows),
-    ...reducePublications(event, rows),
-    ...reduceQueues(event, rows),
-    ...(half ? [] : reduceDedup(event, lsn, rows)),
-    ...reduceUsage(event, rows),
-  ];
+  if (half === 'known') return reduceRelay(event, rows).concat(reduceDedup(event, lsn, rows));
+  return reduceRelay(event, rows).concat(
+    reduceEnrolments(event, rows),
+    reduceAdmissions(event, rows),
+    reducePublications(event, rows),
+    reduceQueues(event, rows),
+    half ? [] : reduceDedup(event, lsn, rows),
+    reduceUsage(event, rows),
+  );
 }
 
 /**
@@ -336,7 +335,8 @@ class UsageChanges {
 
   add(table: 'share' | 'account', key: string | null, items: number, bytes: number): void {
     if (key === null || (items === 0 && bytes === 0)) return;
-    const mark = table + key;
+    // No key of a share begins with a space.
+    const mark = table === 'share' ? key : ` ${key}`;
     const changed = this.#changed.get(mark);
     const before = (changed ? changed.row : this.#rows.get(table, key)) ?? NO_USAGE;
     const after = { items: before.items + items, bytes: before.bytes + bytes };
@@ -345,7 +345,7 @@ class UsageChanges {
   }
 
   changes(): RowChange[] {
-    return [...this.#changed.values()];
+    return Array.from(this.#changed.values());
   }
 
   #belowZero(): Error {

@@ -260,9 +260,9 @@ interface TableChange<T extends TableName> {
  */
 export class LookFirst extends Error {
   /** Resolves when the same read has an answer. */
-  readonly look: () => Promise<void>;
+  readonly look: () => Promise<unknown>;
 
-  constructor(what: string, look: () => Promise<void>) {
+  constructor(what: string, look: () => Promise<unknown>) {
     super(`${what} must be looked for first`);
     this.look = look;
   }
@@ -286,14 +286,30 @@ export interface RowReader {
   get<T extends TableName>(table: T, key: string): Tables[T] | undefined;
 }
 
+/** Texts one behind another. The last is kept: the same row is asked for and then changed, and its key hashed once. */
+class LastJoined {
+  #parts: readonly [string, string, string] = ['', '', ''];
+  #text = '';
+
+  of(one: string, two: string, three = ''): string {
+    const parts = this.#parts;
+    if (parts[0] === one && parts[1] === two && parts[2] === three) return this.#text;
+    this.#parts = [one, two, three];
+    return (this.#text = one + two + three);
+  }
+}
+
+const lastShare = new LastJoined();
+const lastDedup = new LastJoined();
+
 /** Public keys have 44 characters and item ids no bound below 320, so plain concatenation is unambiguous. */
 export const rowKey = {
   relay: '',
   heartbeat: '',
   restore: ({ atMs, epoch }: Pick<RestoreRow, 'atMs' | 'epoch'>): string => `${atMs} ${epoch}`,
-  share: (target: PublicKey, sender: PublicKey): string => target + sender,
+  share: (target: PublicKey, sender: PublicKey): string => lastShare.of(target, sender),
   queue: (target: PublicKey, seq: number): string => target + String(seq),
-  dedup: (sender: PublicKey, target: PublicKey, itemId: ItemId): string => sender + target + itemId,
+  dedup: (sender: PublicKey, target: PublicKey, itemId: ItemId): string => lastDedup.of(sender, target, itemId),
   deny: ({ hostFp, clientId, account, org }: DenySelectors): string => JSON.stringify([hostFp, clientId, account, org]),
 } as const;
 

@@ -76,7 +76,12 @@ interface CommitterOptions {
 export class Committer implements FactSource {
   readonly #store: RelayStore;
   readonly #options: CommitterOptions;
-  readonly #recent = new RecentRows();
+  readonly #recent = new RecentRows({
+    get: (table, key) => {
+      const change = this.#pending(table, key);
+      return change ? ((change.row ?? undefined) as Tables[typeof table] | undefined) : this.#store.get(table, key);
+    },
+  });
   #open = new OpenBatch();
   /** Takes no more, and is encoded while the one in flight is being written. */
   #next: { batch: OpenBatch; encoded: Promise<Encoding | undefined> } | undefined;
@@ -107,9 +112,7 @@ export class Committer implements FactSource {
   }
 
   get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
-    const change = this.#pending(table, key);
-    if (change) return (change.row ?? undefined) as Tables[T] | undefined;
-    return this.#recent.get(table, key, () => this.#store.get(table, key));
+    return this.#recent.get(table, key);
   }
 
   /** As `RelayStore.known`, before which the row is looked for in what is not durable yet. */
@@ -222,12 +225,12 @@ export class Committer implements FactSource {
 
   /** Returns what the events make of the rows, each over those before it. Keeps nothing. */
   #reduced(events: readonly RelayEvent[]): Reduced[] {
-    const rows = new OverlaidRows(this);
+    // Most admissions are of one event, and nothing reads its changes before they are added.
+    const rows = events.length > 1 ? new OverlaidRows(this) : undefined;
     return events.map((event, at) => {
       const entry = { lsn: this.#lastLsn + 1 + at, event };
-      const changes = reducedOne(entry, at === 0 ? this : rows);
-      // Most admissions are of one event, and nothing reads its changes before they are added.
-      if (events.length > 1) for (const change of changes) rows.changes.set(change);
+      const changes = reducedOne(entry, rows ?? this);
+      if (rows) for (const change of changes) rows.changes.set(change);
       return { entry, changes };
     });
   }

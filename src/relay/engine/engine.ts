@@ -7,6 +7,7 @@
  *
  * Here: composition, reads, and commands of one row. Pushes, acks, admissions and expiry have files of their own.
  */
+import { caught } from '../../lib/caught.ts';
 import type { TextsAround } from '../../protocol/encodings.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -30,6 +31,7 @@ import {
 } from '../core/decision.ts';
 import { MailUse } from '../core/mail-use.ts';
 import type { EncKeyRow, RotationRow, EnrolmentRow, QueueRow, TargetRow, UsageRow } from '../core/rows.ts';
+import { DamagedRow } from '../store/checksum.ts';
 import type { DedupCount } from '../store/dedup-counts.ts';
 import type { QueueSlice, FoundRow } from '../store/scan.ts';
 import type { RelayStore } from '../store/relay-store.ts';
@@ -41,9 +43,10 @@ import { Expiry, Acks } from './releases.ts';
 import { LogRetention } from './log-retention.ts';
 import { LostItemCommands } from './lost-items.ts';
 import { LogProofs } from './log-proofs.ts';
-import { Queues, type QueueFault, isDamagedRow } from './queues.ts';
+import { Queues } from './queues.ts';
 import { type EngineObserver, NO_OBSERVER } from './parts.ts';
 import { TimeSlice } from './time-slice.ts';
+import type { QueueFault } from './vanished-items.ts';
 import { type Pushed, Pushes } from './pushes.ts';
 import type { StoreSnapshot } from '../store/store-reader.ts';
 import { pageRows } from '../core/decide-queue.ts';
@@ -52,7 +55,7 @@ import { decideRotateEpoch } from '../core/decide-log.ts';
 /** The part of the enrolments that others may read. */
 type HostDirectory = Omit<Directory, 'apply'>;
 
-interface EngineOptions {
+export interface EngineOptions {
   store: RelayStore;
   settings: RelaySettings;
   /** The relay's own key: it signs expiry notices and checkpoints of the log. */
@@ -63,6 +66,8 @@ interface EngineOptions {
   onStoreFailed: (error: StoreFailed) => void;
   /** Called once for each queue whose rows are at fault. */
   onBrokenQueue?: (fault: QueueFault) => void;
+  /** Called for each queue of which items are gone from the store: a new epoch is to begin before it resolves. */
+  onVanished?: (fault: QueueFault) => Promise<void>;
   observer?: EngineObserver;
   /** See `RelayStore.fillKnownItems`. */
   countApart?: (() => Promise<DedupCount | undefined>) | undefined;
@@ -104,7 +109,7 @@ export class Engine {
 
   private constructor(options: EngineOptions, memory: { directory: Directory; admissions: Admissions }) {
     const { store, settings, signer, monotonicMs, onStoreFailed, observer = NO_OBSERVER } = options;
-    const { onBrokenQueue = () => undefined } = options;
+    const { onBrokenQueue: onFault = () => undefined, onVanished = () => Promise.resolve() } = options;
     const { directory, admissions } = memory;
     this.settings = settings;
     this.directory = directory;
@@ -133,7 +138,7 @@ export class Engine {
       },
     });
     this.#committer = committer;
-    const queues = new Queues({ store, committer, monotonicMs, onFault: onBrokenQueue });
+    const queues = new Queues({ store, committer, monotonicMs, onFault, onVanished });
     this.#queues = queues;
     const { mail } = this;
     const parts = { store, committer, monotonicMs, settings, signer, directory, admissions, mail, queues, observer };
@@ -278,8 +283,9 @@ export class Engine {
     return this.#acks.ack(command);
   }
 
+  /** The outcome names the epoch that is current then. */
   async rotateEpoch(command: RotateEpoch): Promise<EpochOutcome> {
-    return this.#committer.answer(decideRotateEpoch(command));
+    return this.#committer.answer(decideRotateEpoch(command, this.#committer));
   }
 
   async heartbeat(nowMs: number): Promise<void> {
@@ -293,12 +299,16 @@ export class Engine {
     await this.#queues.migrated(target);
     const { headSeq, ackedThrough } = this.#heads.get(target);
     const { max_pull_bytes: bytesMax } = this.settings.limits;
-    const range = [target, Math.max(after, ackedThrough), headSeq, limit + 1] as const;
+    const behind = Math.max(after, ackedThrough);
+    const range = [target, behind, headSeq, limit + 1] as const;
     const rows = this.recent.rows(...range) ?? (await this.#store.queueRows(...range));
     if (this.#heads.isLosing(target)) {
       await this.#committer.durable();
       return this.page(target, after, limit);
     }
+    const through = rows.length > limit ? (rows.at(-1)?.seq ?? headSeq) : headSeq;
+    const told = this.#queues.compared(target, rows, behind, through);
+    if (told) await told;
     const page = pageRows(rows, limit, bytesMax);
     this.#observer.pulled(target, page.rows.at(-1)?.seq);
     return { epoch: this.epoch, headSeq, ...page };
@@ -310,14 +320,12 @@ export class Engine {
    */
   async waitingSlice(after: Buffer, through: Buffer, bytesMax: number): Promise<QueueSlice | undefined> {
     const slice = await this.#store.queueSlice(after, through, bytesMax);
-    const waits = ({ targetPubkey, seq }: QueueRow): boolean => {
-      try {
-        return seq > this.#heads.get(targetPubkey).ackedThrough;
-      } catch (error) {
-        if (!isDamagedRow(error)) throw error;
-        return false;
-      }
-    };
+    const waits = ({ targetPubkey, seq }: QueueRow): boolean =>
+      caught(
+        () => seq > this.#heads.get(targetPubkey).ackedThrough,
+        DamagedRow,
+        () => false,
+      );
     return slice && { ...slice, rows: slice.rows.filter(waits) };
   }
 

@@ -4,7 +4,7 @@
  * Everything here is of durable records. An item is proven to its sender alone: all others get the answer of an item
  * that never existed.
  */
-import { signCheckpoint } from '../../protocol/checkpoint.ts';
+import { type Checkpoint, signCheckpoint } from '../../protocol/checkpoint.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { consistencyProof, inclusionProof, rootHash } from '../../protocol/merkle.ts';
@@ -16,6 +16,7 @@ import { type DedupRow, rowKey } from '../core/rows.ts';
 import { type TreeView, leafIndex } from '../store/log-tree.ts';
 import { decodeWholeRecord } from '../store/record.ts';
 import type { RelayStore } from '../store/relay-store.ts';
+import { type ShownNote, type ShownVerdict, currentView, judgeNote } from './shown-note.ts';
 
 /** That a leaf is in the tree of a checkpoint. */
 export interface ProvenLeaf {
@@ -37,13 +38,20 @@ interface AcceptedItem {
   itemId: ItemId;
   senders: readonly PublicKey[];
   targets: readonly PublicKey[];
+  /** Leaves of the tree that it is to be proven in: all that there are when absent. */
+  size?: number | undefined;
 }
+
+/** So many epochs that begin within a day are not looked behind. */
+const EPOCHS_LOOKED_AT = 64;
 
 export class LogProofs {
   readonly #store: RelayStore;
   readonly #signer: Signer;
-  /** The newest note that was signed. */
-  #signed: { epoch: Epoch; size: number; note: string } | undefined;
+  /** The head that was asked for last, and its note. */
+  #head: { checkpoint: Checkpoint; note: string } | undefined;
+
+  #cosigned: { epoch: Epoch; note: string } | undefined;
 
   constructor(store: RelayStore, signer: Signer) {
     this.#store = store;
@@ -53,35 +61,84 @@ export class LogProofs {
   /** The newest checkpoint of the current epoch, or the last one of an earlier epoch. */
   checkpoint(epoch?: string): string | undefined {
     const view = this.#store.tree.view(epoch);
-    return view && this.#note(view);
+    return view && this.#headOf(view).note;
+  }
+
+  /** That of the first `size` leaves; `undefined` when the tree of the epoch has not had so many. */
+  checkpointAt(size: number, epoch?: string): string | undefined {
+    const view = this.#store.tree.view(epoch);
+    return view && isSizeOf(view, size) ? this.#note(view, size) : undefined;
+  }
+
+  /** The newest one of the current epoch that witnesses cosigned, with their cosignatures. */
+  get cosigned(): string | undefined {
+    const { epoch } = currentView(this.#store.tree);
+    return this.#cosigned?.epoch === epoch ? this.#cosigned.note : undefined;
+  }
+
+  noteCosigned(cosigned: { epoch: Epoch; note: string } | undefined): void {
+    this.#cosigned = cosigned;
+  }
+
+  /** Says whether the log has an epoch of this name. */
+  isEpoch(epoch: string): boolean {
+    return this.#store.tree.view(epoch) !== undefined;
+  }
+
+  /** When the last epoch began because something contradicted the log, of those whose first record is kept. */
+  async lastContradictedMs(): Promise<number | undefined> {
+    for (const { firstLsn } of this.#store.tree.newest(EPOCHS_LOOKED_AT).toReversed()) {
+      const record = await this.#store.record(firstLsn);
+      const event = record && decodeWholeRecord(firstLsn, record).event;
+      if (event?.type !== 'EpochRotated') return undefined;
+      if (event.reason === 'log-contradicted' || event.reason === 'log-in-doubt') return event.atMs;
+    }
+    return undefined;
+  }
+
+  /** The newest of all, with these 32 bytes: it says that no newer one was signed before the relay saw them. */
+  checkpointAfter(after: Buffer): string {
+    return signCheckpoint({ ...this.#headOf(currentView(this.#store.tree)).checkpoint, after }, this.#signer);
+  }
+
+  /** Judges a note that a host shows (shown-note.ts). */
+  judge(shown: ShownNote): ShownVerdict {
+    return judgeNote(shown, this.#signer.publicKey, this.#store.tree);
   }
 
   /** Leaf 0 of an epoch: what it says of the epoch before. */
   link(epoch?: string): ProvenLeaf | undefined {
     const view = this.#store.tree.view(epoch);
-    return view && this.#proven(view, 0, view.link());
+    return view && this.#proven(view, 0, view.link(), view.size);
   }
 
   /** That the tree of `to` leaves begins with that of `from`; `bad sizes` when it has not had them. */
   growth(from: number, to: number, epoch?: string): ProvenGrowth | 'bad sizes' | undefined {
     const view = this.#store.tree.view(epoch);
     if (!view) return undefined;
-    if (from < 1 || from > to || to > view.size) return 'bad sizes';
+    if (from > to || !isSizeOf(view, from) || !isSizeOf(view, to)) return 'bad sizes';
     return { epoch: view.epoch, proof: consistencyProof(from, to, view.read) };
   }
 
-  /** The record that accepted an item; `pruned` when only its hash is kept. Forgotten items are unknown. */
-  async item(item: AcceptedItem): Promise<ProvenLeaf | 'unknown' | 'pruned'> {
+  /**
+   * The record that accepted an item, in the tree of the epoch that accepted it. `unknown`: forgotten, or not among the
+   * leaves that `size` names; `pruned`: only its hash is kept; `bad size`: the tree has not had so many leaves.
+   */
+  async item(item: AcceptedItem): Promise<ProvenLeaf | 'unknown' | 'pruned' | 'bad size'> {
     const known = this.#dedupRow(item);
     const view = known && this.#store.tree.viewOf(known.lsn);
     if (!known || !view) return 'unknown';
+    const { size = view.size } = item;
+    const index = leafIndex(view, known.lsn);
+    if (!isSizeOf(view, size)) return 'bad size';
+    if (index >= size) return 'unknown';
     const record = await this.#store.record(known.lsn);
     if (!record) return 'pruned';
     const { event } = decodeWholeRecord(known.lsn, record);
     if (event.type !== 'ItemAccepted' || event.senderPubkey !== known.senderPubkey || event.itemId !== item.itemId) {
       throw new Error('invariant: a dedup row names the record that accepted its item');
     }
-    return this.#proven(view, leafIndex(view, known.lsn), record);
+    return this.#proven(view, index, record, size);
   }
 
   #dedupRow({ itemId, senders, targets }: AcceptedItem): DedupRow | undefined {
@@ -98,16 +155,24 @@ export class LogProofs {
     return undefined;
   }
 
-  #proven(view: TreeView, index: number, leaf: Buffer): ProvenLeaf {
-    const proof = inclusionProof(index, view.size, view.read);
-    return { epoch: view.epoch, checkpoint: this.#note(view), index, leaf, proof };
+  #proven(view: TreeView, index: number, leaf: Buffer, size: number): ProvenLeaf {
+    const proof = inclusionProof(index, size, view.read);
+    return { epoch: view.epoch, checkpoint: this.#note(view, size), index, leaf, proof };
   }
 
-  #note({ epoch, size, read }: TreeView): string {
-    if (this.#signed?.epoch !== epoch || this.#signed.size !== size) {
-      const note = signCheckpoint({ epoch, size, rootHash: rootHash(size, read) }, this.#signer);
-      this.#signed = { epoch, size, note };
-    }
-    return this.#signed.note;
+  #note(view: TreeView, size: number): string {
+    if (size === view.size) return this.#headOf(view).note;
+    return signCheckpoint({ epoch: view.epoch, size, rootHash: rootHash(size, view.read) }, this.#signer);
   }
+
+  #headOf({ epoch, size, read }: TreeView): { checkpoint: Checkpoint; note: string } {
+    const known = this.#head;
+    if (known?.checkpoint.epoch === epoch && known.checkpoint.size === size) return known;
+    const checkpoint = { epoch, size, rootHash: rootHash(size, read) };
+    return (this.#head = { checkpoint, note: signCheckpoint(checkpoint, this.#signer) });
+  }
+}
+
+function isSizeOf(view: TreeView, size: number): boolean {
+  return size >= 1 && size <= view.size;
 }

@@ -83,6 +83,7 @@ export class LostItems {
 
   async #reportTogether(rows: readonly ItemPlace[], foundBy: LostFinder): Promise<number> {
     const { engine, clock, newEpoch } = this.#options;
+    await engine.lost.find(rows);
     const nowMs = clock.nowMs();
     const reports = await Promise.allSettled(
       rows.map(({ targetPubkey, seq }) =>
@@ -104,6 +105,17 @@ export class LostItemCommands {
 
   constructor(parts: EngineParts) {
     this.#parts = parts;
+  }
+
+  /** To be called before these are reported: each of their runs is looked for once, and they come in one batch. */
+  async find(places: readonly ItemPlace[]): Promise<void> {
+    for (const target of new Set(places.map(({ targetPubkey }) => targetPubkey))) {
+      const seqs = places.flatMap(({ targetPubkey, seq }) => (targetPubkey === target ? seq : []));
+      await this.#parts.store.findRows(
+        target,
+        seqs.toSorted((a, b) => a - b),
+      );
+    }
   }
 
   /** Returns whether the item still waited: one that is gone by now was not lost. */

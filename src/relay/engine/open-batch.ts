@@ -148,53 +148,45 @@ export class OverlaidRows implements RowReader {
 }
 
 /** Queue and dedup rows are read once or twice and would push out the others. */
-const KEPT: ReadonlySet<TableName> = new Set([
-  'relay',
-  'enrolment',
-  'lineage',
-  'senders',
-  'target',
-  'share',
-  'account',
-  'sender',
-]);
+const KEPT = ['relay', 'enrolment', 'lineage', 'senders', 'target', 'share', 'account', 'sender'] as const;
 /** Rows of one table at most; the one longest here goes. */
 const ROWS_MAX = 10_000;
 
 /**
- * The rows that almost every command reads, as they stand with everything admitted, so that only the rest is read from
- * LevelDB. That a row is absent is kept too. `changed` must be called for every change at the moment it is admitted; a
- * failed batch ends the process, so nothing is undone.
+ * The rows that almost every command reads, as they stand with everything admitted, so that only the rest is looked for
+ * in the overlays and in LevelDB. That a row is absent is kept too. `changed` must be called for every change at the
+ * moment it is admitted; a failed batch ends the process, so nothing is undone.
  */
-export class RecentRows {
-  readonly #tables = new Map<TableName, Map<string, Tables[TableName] | undefined>>();
+export class RecentRows implements RowReader {
+  readonly #tables: ReadonlyMap<TableName, Map<string, Tables[TableName] | undefined>>;
+  readonly #rest: RowReader;
 
-  /** The row, or what `read` answers, which is kept. */
-  get<T extends TableName>(table: T, key: string, read: () => Tables[T] | undefined): Tables[T] | undefined {
-    if (!KEPT.has(table)) return read();
-    const rows = this.#rowsOf(table);
+  /** `rest` answers for the rows that are not here. */
+  constructor(rest: RowReader) {
+    this.#tables = new Map(KEPT.map((table) => [table, new Map()]));
+    this.#rest = rest;
+  }
+
+  get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
+    const rows = this.#tables.get(table);
+    if (!rows) return this.#rest.get(table, key);
     const row = rows.get(key);
     if (row !== undefined || rows.has(key)) return row as Tables[T] | undefined;
-    const fresh = read();
-    this.#keep(rows, key, fresh);
+    const fresh = this.#rest.get(table, key);
+    keep(rows, key, fresh);
     return fresh;
   }
 
   changed({ table, key, row }: RowChange): void {
-    if (KEPT.has(table)) this.#keep(this.#rowsOf(table), key, row ?? undefined);
+    const rows = this.#tables.get(table);
+    if (rows) keep(rows, key, row ?? undefined);
   }
+}
 
-  #rowsOf(table: TableName): Map<string, Tables[TableName] | undefined> {
-    let rows = this.#tables.get(table);
-    if (!rows) this.#tables.set(table, (rows = new Map()));
-    return rows;
+function keep(rows: Map<string, Tables[TableName] | undefined>, key: string, row: Tables[TableName] | undefined): void {
+  if (rows.size >= ROWS_MAX && !rows.has(key)) {
+    const oldest = rows.keys().next();
+    if (!oldest.done) rows.delete(oldest.value);
   }
-
-  #keep(rows: Map<string, Tables[TableName] | undefined>, key: string, row: Tables[TableName] | undefined): void {
-    if (rows.size >= ROWS_MAX && !rows.has(key)) {
-      const oldest = rows.keys().next();
-      if (!oldest.done) rows.delete(oldest.value);
-    }
-    rows.set(key, row);
-  }
+  rows.set(key, row);
 }

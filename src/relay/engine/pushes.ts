@@ -14,7 +14,7 @@ import {
   CHARGED_PLACES_MAX,
   KNOWN_ROWS_ASKED_MAX,
   KNOWN_ROWS_SEARCHED_MAX,
-  type KnownKeyPair,
+  type KnownKeyPairs,
   type KnownKeys,
   decidePush,
   flatPairs,
@@ -34,6 +34,8 @@ export interface Pushed<T> {
   /** The number of places that were looked in, beyond those of hosts that changed their keys a few times. */
   places: number;
 }
+
+type Outcome = PushOutcome | Refusal;
 
 export class Pushes {
   readonly #parts: EngineParts;
@@ -61,10 +63,15 @@ export class Pushes {
     const { committer, observer, monotonicMs } = this.#parts;
     const outcomes: PushOutcome[] = [];
     const slice = new TimeSlice(monotonicMs);
-    const asked = { places: 0 };
+    const asked = { places: 0, byOthers: 0 };
     for (const command of commands) {
       if (slice.isOver) await slice.pause();
-      const outcome = await this.#pushOne(command, asked);
+      asked.byOthers = asked.places;
+      let tried = this.#tried(command, asked);
+      // Mostly there is nothing to wait for, and a promise for each item costs as much as half of its decision.
+      while (tried instanceof Promise)
+        tried = (await tried.catch<Outcome | void>(afterFault)) ?? this.#tried(command, asked);
+      const outcome = tried;
       if (outcome.type === 'Refusal') return committer.answer(outcome);
       outcomes.push(outcome);
       if (stopsAt(outcome)) break;
@@ -72,33 +79,29 @@ export class Pushes {
     const durable = committer.durable();
     const [answer] = await Promise.all([prepare(outcomes, relayRow(committer).epoch), durable]);
     observer.pushed(outcomes);
-    return { type: 'Pushed', answer, ...asked };
+    return { type: 'Pushed', answer, places: asked.places };
   }
 
-  async #pushOne(command: PushItem, asked: { places: number }): Promise<PushOutcome | Refusal> {
+  /** Decides an item; or answers what it has to wait for, after which it is tried again where that has no outcome. */
+  #tried(command: PushItem, asked: { places: number; byOthers: number }): Outcome | Promise<Outcome | void> {
     const { itemId } = command.item;
-    const obstacle = () => this.#obstacle(command) ?? this.#wide.pendingFor(itemId);
-    for (let places = 0; ; ) {
-      try {
-        for (let wait = obstacle(); wait; wait = obstacle()) await wait;
-        const keys = this.#knownKeys(command);
-        const others = asked.places - places;
-        const isTooMuch = others > 0 && keys.charged > 0 && others + keys.charged > CHARGED_PLACES_MAX;
-        if (isTooMuch) return { type: 'ItemRejected', rejection: 'quota:places' };
-        places = keys.charged;
-        asked.places = others + places;
-        if (keys.asked <= KNOWN_ROWS_ASKED_MAX) return this.#decide(command, keys);
-        return await this.#wide.inTurn(itemId, () => this.#pushWide(command));
-      } catch (error) {
-        if (error instanceof LookFirst) await error.look();
-        else if (isRowFault(error)) return { type: 'ItemRejected', rejection: 'target unavailable' };
-        else throw error;
-      }
+    try {
+      const wait = this.#obstacle(command) ?? this.#wide.pendingFor(itemId);
+      if (wait) return wait;
+      const keys = this.#knownKeys(command);
+      const { byOthers } = asked;
+      const isTooMuch = byOthers > 0 && keys.charged > 0 && byOthers + keys.charged > CHARGED_PLACES_MAX;
+      if (isTooMuch) return { type: 'ItemRejected', rejection: 'quota:places' };
+      asked.places = byOthers + keys.charged;
+      if (keys.asked <= KNOWN_ROWS_ASKED_MAX) return this.#decide(command, keys);
+      return this.#wide.inTurn(itemId, () => this.#pushWide(command));
+    } catch (error) {
+      return afterFault(error);
     }
   }
 
   /** Searches for what is known of an item of hosts that had many keys; anew when one of them rotates meanwhile. */
-  async #pushWide(command: PushItem): Promise<PushOutcome | Refusal> {
+  async #pushWide(command: PushItem): Promise<Outcome> {
     let keys = this.#knownKeys(command);
     while (keys.asked <= KNOWN_ROWS_SEARCHED_MAX) {
       const searched = keys;
@@ -115,7 +118,7 @@ export class Pushes {
   }
 
   /** `keys` are those of this moment. */
-  #decide(command: PushItem, keys: KnownKeys, found?: KnownKeyPair[][]): PushOutcome | Refusal {
+  #decide(command: PushItem, keys: KnownKeys, found?: KnownKeyPairs[][]): Outcome {
     const { committer, directory, settings } = this.#parts;
     // The sender may be revoked while its request runs: items pushed by then stay, and the request is refused.
     const sender = directory.get(command.senderPubkey);
@@ -137,6 +140,13 @@ export class Pushes {
     if (committer.isFull) return committer.room();
     return queues.waitFor(item.targets.map(({ hostPubkey }) => hostPubkey));
   }
+}
+
+/** What follows from the error of an item: the disk is looked at, or the item is rejected. Others are thrown. */
+function afterFault(error: unknown): PushOutcome | Promise<void> {
+  if (error instanceof LookFirst) return error.look().then(() => undefined);
+  if (isRowFault(error)) return { type: 'ItemRejected', rejection: 'target unavailable' };
+  throw error;
 }
 
 /** Says whether no host of the push has rotated in between. */
@@ -195,14 +205,14 @@ class WideSearch {
   }
 
   /** Returns where the item is known, for each target. */
-  async find({ item }: PushItem, { pairs }: KnownKeys): Promise<KnownKeyPair[][]> {
+  async find({ item }: PushItem, { pairs }: KnownKeys): Promise<KnownKeyPairs[][]> {
     const slice = new TimeSlice(this.#monotonicMs);
-    const found: KnownKeyPair[][] = [];
+    const found: KnownKeyPairs[][] = [];
     for (const ofTarget of pairs) {
-      const places: KnownKeyPair[] = [];
-      for (const pair of flatPairs(ofTarget)) {
-        const key = rowKey.dedup(...pair, item.itemId);
-        if (await afterLooks(() => this.#rows.get('dedup', key))) places.push(pair);
+      const places: KnownKeyPairs[] = [];
+      for (const [sender, target] of flatPairs(ofTarget)) {
+        const key = rowKey.dedup(sender, target, item.itemId);
+        if (await afterLooks(() => this.#rows.get('dedup', key))) places.push([sender, [target]]);
         if (slice.isOver) await slice.pause();
       }
       found.push(places);

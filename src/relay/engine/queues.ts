@@ -14,6 +14,8 @@
  * a seq below those that are still to come, and its reader would skip them. After a rebuild of the rows the next start
  * moves the rest.
  *
+ * What vanished from a queue is noticed by its index (vanished-items.ts).
+ *
  * Faults: a queue whose rows contradict what should happen to them is left unchanged. Its acks, expiries and rotations
  * are refused and change nothing, and the mail of other queues goes on. Each request tries again, so nothing of this is
  * stored: a store whose rows were repaired works at its next start.
@@ -23,11 +25,12 @@ import { MOVED_AT_ONCE, decideMove } from '../core/decide-rotation.ts';
 import { BrokenQueue, type Refusal, refusal, targetRow } from '../core/decision.ts';
 import type { RelayEvent } from '../core/event.ts';
 import { type IndexedItem, QueueIndex } from '../core/queue-index.ts';
-import { afterLooks } from '../core/rows.ts';
+import { type QueueRow, afterLooks } from '../core/rows.ts';
 import { DamagedRow } from '../store/checksum.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { type Committer, StoreFailed } from './committer.ts';
 import { AdaptiveBatch, TimeSlice } from './time-slice.ts';
+import { type QueueFault, VanishedItems } from './vanished-items.ts';
 
 /** Places for items in memory at most, over all targets; about 24 bytes each. The index in use always stays. */
 const INDEXED_ITEMS_MAX = 1_000_000;
@@ -35,17 +38,14 @@ const INDEXED_ITEMS_MAX = 1_000_000;
 const LOAD_ROWS = 250;
 const MOVED_ROWS = 3 * MOVED_AT_ONCE;
 
-export interface QueueFault {
-  targetPubkey: PublicKey;
-  reason: string;
-}
-
 interface QueuesOptions {
   store: RelayStore;
   committer: Committer;
   monotonicMs: () => number;
   /** Called once for each queue whose rows are at fault. */
   onFault: (fault: QueueFault) => void;
+  /** As `VanishedItems` has it. */
+  onVanished: (fault: QueueFault) => Promise<void>;
 }
 
 export class Queues {
@@ -56,9 +56,12 @@ export class Queues {
   /** The moves under way, by either key. */
   readonly #moving = new Map<PublicKey, Promise<void>>();
   readonly #faults = new Map<PublicKey, QueueFault>();
+  readonly #vanished: VanishedItems;
 
   constructor(options: QueuesOptions) {
     this.#options = options;
+    const { committer: rows } = options;
+    this.#vanished = new VanishedItems({ ...options, rows, indexOf: (target) => this.#loaded.get(target) });
   }
 
   /**
@@ -95,6 +98,27 @@ export class Queues {
       this.#loading.set(target, loading);
     }
     await this.#at(target, loading);
+    const index = this.#loaded.get(target);
+    if (index) await this.lacks(target, index);
+  }
+
+  /** Says whether items of the queue are gone from the store. Its index is in memory; it may be gone afterwards. */
+  lacks(target: PublicKey, index: QueueIndex): Promise<boolean> | false {
+    return this.#vanished.maySearch(target, index) && this.#vanished.search(target);
+  }
+
+  /**
+   * To be called with all rows of a queue with `after` < seq <= `through`, as they were read. Where some are gone, that
+   * is told before it resolves; `undefined`: none are, as far as the index is in memory. Throws `BrokenQueue` when the
+   * rows are there, and were not read.
+   */
+  compared(target: PublicKey, rows: readonly QueueRow[], after: number, through: number): Promise<void> | undefined {
+    const isAll = (): boolean => this.#loaded.get(target)?.isWithin(rows, after, through) ?? true;
+    if (isAll()) return undefined;
+    this.#loaded.delete(target);
+    return this.loadIndex(target).then(() => {
+      if (!isAll()) throw this.faultAt(target, new Error('some rows of it are read now and then'));
+    });
   }
 
   /** To be called for every admitted event. */
@@ -123,6 +147,7 @@ export class Queues {
         // Loaded again when the items have been moved.
         this.#loaded.delete(event.oldPubkey);
         this.#loaded.delete(event.newPubkey);
+        this.#vanished.forget(event.oldPubkey);
         return;
       default:
     }
@@ -151,7 +176,7 @@ export class Queues {
   }
 
   get faults(): QueueFault[] {
-    return [...this.#faults.values()];
+    return [...this.#faults.values(), ...this.#vanished.faults];
   }
 
   noteFault({ targetPubkey, message }: BrokenQueue): void {
@@ -185,14 +210,14 @@ export class Queues {
     const { headSeq, ackedThrough } = targetRow(committer, oldPubkey);
     const slice = new TimeSlice(monotonicMs);
     const batch = new AdaptiveBatch(MOVED_AT_ONCE, monotonicMs);
-    let seqs: number[] = [];
+    let rows: QueueRow[] = [];
     for (let after = ackedThrough; ; ) {
-      if (seqs.length === 0)
-        seqs = (await store.queueRows(oldPubkey, after, headSeq, MOVED_ROWS)).map(({ seq }) => seq);
+      if (rows.length === 0) rows = await store.queueRows(oldPubkey, after, headSeq, MOVED_ROWS);
       while (committer.isFull) await committer.room();
       const move = committer.get('move', oldPubkey);
       if (!move) break;
-      const fromSeqs = seqs.splice(0, batch.size);
+      const runs = rows.map(({ payloadBound, seq }) => payloadBound ?? seq);
+      const fromSeqs = rows.splice(0, batch.sizeOf(runs)).map(({ seq }) => seq);
       const { events } = decideMove({ type: 'MoveItems', oldPubkey, fromSeqs, nowMs }, move);
       await afterLooks(() => batch.run(() => committer.admit(events)));
       after = fromSeqs.at(-1) ?? after;

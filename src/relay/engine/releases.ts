@@ -4,10 +4,11 @@
  * An ack goes in steps where many senders are concerned. A crash between two steps leaves the released items released.
  * Items that are acked after their retention time are kept known (`DedupExtended`) in the same batch as the ack.
  *
- * With time items expire, their senders get a notice, and dedup rows are forgotten: entry by entry of what is due, in
- * batches that hold the event loop for a few milliseconds. A crash leaves the entry, and the next sweep finds the rest
- * of it. Where the rows of a queue are at fault, or an entry is damaged, the items stay where they are, with the entry
- * that names them, and the sweep goes on to the next.
+ * With time items expire, their senders get a notice, and dedup rows are forgotten: some entries of what is due at a
+ * time, queue by queue, in batches that hold the event loop for a few milliseconds. So a run of items that came
+ * together, if milliseconds apart, is written anew a few times and not once an item. A crash leaves the entries, and
+ * the next sweep finds the rest of them. Where the rows of a queue are at fault, or an entry is damaged, the items stay
+ * where they are, with the entries that name them, and the sweep goes on to the next.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { AckItems, ExpireItems } from '../core/command.ts';
@@ -30,6 +31,7 @@ import {
   signNotice,
 } from '../core/decide-queue.ts';
 import type { StopSignal } from '../../lib/periodic-task.ts';
+import type { DueItems as DueEntry } from '../store/due.ts';
 import type { DueEntryName } from '../store/durable-log.ts';
 
 const NOTHING: Released = { through: 0, items: 0, bytes: 0, notices: 0, shares: [] };
@@ -73,6 +75,11 @@ export class Acks {
         await queues.loadIndex(targetPubkey);
         continue;
       }
+      const lacks = queues.lacks(targetPubkey, index);
+      if (lacks) {
+        if (await lacks) return committer.answer(brokenQueueRefusal());
+        continue;
+      }
       let released = index.released(through, ACK_SENDERS_MAX);
       const late = index.late(released.through, nowMs, batch.size);
       const lastLate = late.at(-1);
@@ -114,8 +121,8 @@ export class Expiry {
   }
 
   /**
-   * Expires everything whose time has come, until `signal` aborts. Reads `nowMs` once for each entry: with a clock set
-   * back in the middle of one, items would be passed over and their entry forgotten all the same.
+   * Expires everything whose time has come, until `signal` aborts: of each thousand items by target. Reads `nowMs` once
+   * for these: with a clock set back in their middle, some would be passed over and their entry forgotten all the same.
    */
   async expire(nowMs: () => number, signal: StopSignal): Promise<void> {
     const { store, committer, monotonicMs } = this.#parts;
@@ -124,17 +131,18 @@ export class Expiry {
     for (let after: DueEntryName | undefined; !signal.aborted; ) {
       const atMs = nowMs();
       const due = await store.due.items(atMs, after);
-      if (!due) return;
-      let isDone = due.targets !== undefined;
-      for (const [targetPubkey, seqs] of due.targets ?? []) {
-        const isExpired = await this.#expireQueue({ type: 'ExpireItems', targetPubkey, seqs, nowMs: atMs }, pace);
-        isDone &&= isExpired;
+      if (due.length === 0) return;
+      const stay = new Set<PublicKey>();
+      for (const queue of await this.#found(byTarget(due))) {
+        const isExpired = await this.#expireQueue({ type: 'ExpireItems', nowMs: atMs, ...queue }, pace);
+        if (!isExpired) stay.add(queue.targetPubkey);
       }
-      if (isDone) committer.add({ forgotten: { expiryEntries: [due], dedupEntries: [], dedupRows: [] } });
-      else {
-        after = due;
-        this.#leftFromMs = Math.min(this.#leftFromMs, due.dueMs);
-      }
+      const isLeft = ({ targets }: DueEntry): boolean => !targets || [...targets.keys()].some((key) => stay.has(key));
+      const left = due.filter(isLeft);
+      const expiryEntries = due.filter((entry) => !isLeft(entry));
+      if (expiryEntries.length > 0) committer.add({ forgotten: { expiryEntries, dedupEntries: [], dedupRows: [] } });
+      after = left.at(-1) ?? after;
+      this.#leftFromMs = Math.min(this.#leftFromMs, left[0]?.dueMs ?? Infinity);
       await committer.durable();
     }
   }
@@ -154,14 +162,28 @@ export class Expiry {
     }
   }
 
+  /** Looks for the rows of all queues before anything is decided, so that what they lose comes in few batches. */
+  async #found(queues: readonly DueQueue[]): Promise<DueQueue[]> {
+    const found: DueQueue[] = [];
+    // A row alone is looked for where it is not under its own key: that is seldom.
+    for (const queue of queues) {
+      const { targetPubkey, seqs } = queue;
+      found.push(seqs.length < 2 ? queue : { ...queue, runs: await this.#parts.store.findRows(targetPubkey, seqs) });
+    }
+    return found;
+  }
+
   /** Says whether all items of the command are gone. */
-  async #expireQueue({ seqs, ...command }: ExpireItems, { timeSlice, batch }: Pace): Promise<boolean> {
+  async #expireQueue({ seqs, runs, ...command }: ExpireItems & DueQueue, { timeSlice, batch }: Pace): Promise<boolean> {
     const left = [...seqs];
+    const marks = [...runs];
     let isDone = true;
     try {
       while (left.length > 0) {
         if (timeSlice.isOver) await timeSlice.pause();
-        const slice = { ...command, seqs: left.splice(0, batch.size) };
+        const size = batch.sizeOf(marks);
+        marks.splice(0, size);
+        const slice = { ...command, seqs: left.splice(0, size) };
         const isExpired = await afterLooks(() => this.#expireSlice(slice, batch));
         isDone &&= isExpired;
       }
@@ -202,4 +224,29 @@ export class Expiry {
     const payloads = notices.map(({ targetPubkey, seq, wire }) => ({ targetPubkey, seq, wire: Buffer.from(wire) }));
     this.#parts.committer.admit([{ ...decision, notices }], payloads);
   }
+}
+
+/** What is due of one queue. */
+interface DueQueue {
+  targetPubkey: PublicKey;
+  /** Ascending. */
+  seqs: number[];
+  /** For each, what marks the run that it lies in. */
+  runs: (number | undefined)[];
+}
+
+/** The items of these entries by target, each once, in the order of the keys as texts; all as if they lay alone. */
+function byTarget(entries: readonly DueEntry[]): DueQueue[] {
+  const all = new Map<PublicKey, Set<number>>();
+  for (const { targets } of entries)
+    for (const [target, some] of targets ?? []) {
+      const seqs = all.get(target) ?? new Set();
+      all.set(target, seqs);
+      for (const seq of some) seqs.add(seq);
+    }
+  const targets = [...all].toSorted(([a], [b]) => (a < b ? -1 : 1));
+  return targets.map(([targetPubkey, some]) => {
+    const seqs = [...some].toSorted((a, b) => a - b);
+    return { targetPubkey, seqs, runs: seqs };
+  });
 }

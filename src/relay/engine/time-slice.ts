@@ -44,6 +44,17 @@ export class AdaptiveBatch {
     return Math.min(this.#size, this.#max);
   }
 
+  /**
+   * Says how many of the first things are done at once, where neighbours of one mark belong together: these are parted
+   * only where they are too many for one time.
+   */
+  sizeOf(marks: readonly unknown[]): number {
+    if (marks.length <= this.size) return marks.length;
+    let size = this.size;
+    while (size > 0 && marks[size - 1] === marks[size]) size--;
+    return size || this.size;
+  }
+
   /** Does synchronous `work`, and adapts the size to the time it took. */
   run<T>(work: () => T): T {
     const startedMs = this.#monotonicMs();

@@ -9,7 +9,7 @@ import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type HopClaim, isAdmitted, readHop, verifiedHop } from '../auth/hop.ts';
 import type { RateLimiter } from '../../http/budget.ts';
-import type { SignatureThread } from '../auth/signature-thread.ts';
+import type { Signatures } from '../auth/signature-thread.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
 import { StoreFailed } from '../engine/committer.ts';
@@ -35,6 +35,9 @@ const BODIES_SHARE_BYTES = 16 << 20;
 const OPEN_BODIES_BYTES_MAX = 4 << 20;
 const OPEN_BODIES_SHARE_BYTES = 256 << 10;
 
+/** The one caller of a rate that all share. */
+const ALL = 'all';
+
 /** A full disk is emptied by acks and by expiry, not at once. */
 const DISK_FULL_RETRY_S = 60;
 
@@ -42,7 +45,7 @@ export interface HandlerOptions {
   engine: Engine;
   routes: readonly Route[];
   relayPubkey: PublicKey;
-  signatures: SignatureThread;
+  signatures: Signatures;
   clock: Clock;
   timers: Timers;
   randomId: () => string;
@@ -52,7 +55,8 @@ export interface HandlerOptions {
   /** True when hops of v1 are taken. */
   takesV1: boolean;
   heldBytes: HeldBytes;
-  rates: Readonly<Record<Exclude<CountedAs, 'work'>, RateLimiter>>;
+  /** `strangers`: what is asked of the log without a hop, of all together. */
+  rates: Readonly<Record<Exclude<CountedAs, 'work'> | 'strangers', RateLimiter>>;
   work: WorkBudget;
   /** Called with an unexpected error and the request in which it occurred. */
   unexpected: (error: unknown, requestId: string) => void;
@@ -75,6 +79,7 @@ export class Handler {
       others: { bytesMax: OPEN_BODIES_BYTES_MAX, shareBytesMax: OPEN_BODIES_SHARE_BYTES },
       monotonicMs,
     });
+    const neverStored = new Set(options.routes.filter((route) => route.isNeverStored).map(({ path }) => path));
     this.#pipeline = new RequestPipeline({
       ...options,
       routePath: signedTarget,
@@ -82,7 +87,7 @@ export class Handler {
       discardBytesMax: BODY_BYTES_MAX,
       accept: (head) => this.#accept(head),
       failed: (error, id) => failureReply(error, id, unexpected),
-      complete: withRequestId,
+      complete: (reply, id, path) => withRequestId(neverStored.has(path) ? notStored(reply) : reply, id),
       observer: { finished, monotonicMs },
     });
   }
@@ -153,8 +158,7 @@ export class Handler {
   async #callRoute(route: Route, request: MaybeHopRequest<RawQuery>): Promise<RouteResult> {
     const { caller, clientAddress } = request;
     if (route.access === 'hop' && !caller) throw new Error('invariant: a hop route is called by a verified host');
-    const key = route.access === 'hop' ? caller?.hostPubkey : undefined;
-    return this.#rateRefusal(route.counted, clientAddress, key) ?? route.handle(request);
+    return this.#rateRefusal(route.counted, clientAddress, caller?.hostPubkey) ?? route.handle(request);
   }
 
   async #verifiedCaller(claim: HopClaim, body: Body, exchange: Exchange): Promise<EnrolmentRow | HopFailure> {
@@ -177,14 +181,17 @@ export class Handler {
     return enrolment;
   }
 
-  /** Counts for the host with this key, or without one for the client address. */
+  /** Counts for the host with this key, or without one for the client address, and of the log for all of these. */
   #rateRefusal(counted: CountedAs | undefined, address: string, key?: PublicKey): Reply | undefined {
     const { work, rates } = this.#options;
     if (!counted) return undefined;
     if (counted === 'work') return key && work.charge(key, address, WORK_OF_REQUEST);
     const owing = key && counted === 'push' ? work.debt(key) : undefined;
     if (owing) return owing;
-    const retryAfterS = rates[counted].take(key ?? address);
+    const isStrangers = counted === 'log' && key === undefined;
+    const allWaitS = isStrangers ? rates.strangers.waitS(ALL, 1) : 0;
+    const retryAfterS = allWaitS > 0 ? allWaitS : rates[counted].take(key ?? address);
+    if (isStrangers && retryAfterS === 0) rates.strangers.add(ALL, 1);
     return retryAfterS === 0 ? undefined : problemReply('RATE_LIMITED', 'too many requests', { retryAfterS });
   }
 }
@@ -195,6 +202,10 @@ export function failureReply(error: unknown, id: string, unexpected: (error: unk
   if (isDamagedRow(error)) return refusalReply(damagedRowRefusal());
   if (!(error instanceof StoreFailed)) unexpected(error, id);
   return problemReply('UNAVAILABLE', 'the relay cannot answer this now');
+}
+
+function notStored(reply: Reply): Reply {
+  return { ...reply, headers: { ...reply.headers, 'cache-control': 'no-store' } };
 }
 
 export function withRequestId(reply: Reply, id: string): Reply {

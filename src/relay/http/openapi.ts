@@ -75,7 +75,7 @@ export function openApiDocument({ version, operations }: OpenApiOptions): OpenAp
     const asked: Answered =
       answering === 'console'
         ? { listener: 'operator', access: 'console page', successes: [] }
-        : { listener: answering, successes: [] };
+        : { listener: answering, successes: [], isNeverStored: answering === 'relay' };
     const answers = responseObjects(asked, OF_NO_OPERATION[answering], components);
     for (const [status, answer] of Object.entries(answers)) ofNoOperation[noOperationName(answering, status)] = answer;
   }
@@ -129,7 +129,7 @@ const HEADERS = {
   },
   location: { required: true, description: 'where it is', schema: { type: 'string' } },
   'set-cookie': { required: false, description: 'the session', schema: { type: 'string' } },
-  'cache-control': { required: false, description: 'nothing but the named files is kept', schema: { type: 'string' } },
+  'cache-control': { required: false, description: 'no-store, but for the named files', schema: { type: 'string' } },
   'content-security-policy': { required: false, description: 'nothing from elsewhere', schema: { type: 'string' } },
   'cross-origin-opener-policy': { required: false, description: 'same-origin', schema: { type: 'string' } },
   'cross-origin-resource-policy': { required: false, description: 'same-origin', schema: { type: 'string' } },
@@ -221,7 +221,7 @@ function responseObjects(operation: Answered, codes: readonly ProblemCode[], com
 }
 
 /** The members of an operation that say which headers its answers have. */
-type Answered = Pick<Operation, 'listener' | 'successes'> & Partial<Pick<Operation, 'access'>>;
+type Answered = Pick<Operation, 'listener' | 'successes' | 'isNeverStored'> & Partial<Pick<Operation, 'access'>>;
 
 /** True when the request goes the way of handler.ts, as those of hosts do. */
 function isHandled({ listener, access }: Answered): boolean {
@@ -231,6 +231,7 @@ function isHandled({ listener, access }: Answered): boolean {
 function headersMember(status: number, operation: Answered): { headers?: JsonObject } {
   const names: (keyof typeof HEADERS)[] = isHandled(operation) ? ['x-request-id'] : [];
   if (operation.listener === 'operator' && isHandled(operation)) names.push(...SAFETY_HEADERS);
+  if (operation.isNeverStored) names.push('cache-control');
   if (operation.access === 'console entry' || operation.access === 'console action') names.push('set-cookie');
   if (status === 308) names.push('location');
   if (operation.successes.some((one) => one.status === status && one.contentType === BINARY_TYPE)) names.push('vary');

@@ -21,7 +21,7 @@ import type { Authority } from '../auth/authority.ts';
 import type { Challenges } from '../auth/challenges.ts';
 import type { InspectedKeys } from '../auth/inspected-keys.ts';
 import type { Issuer } from '../auth/issuer.ts';
-import type { SignatureThread } from '../auth/signature-thread.ts';
+import type { Signatures } from '../auth/signature-thread.ts';
 import type { Refusal } from '../core/decision.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -73,6 +73,8 @@ export interface Operation {
   problems: readonly ProblemCode[];
   /** Only a relay whose authority is an account service has it. */
   isHostedOnly?: true;
+  /** True when nothing on the way may keep an answer: it has `cache-control: no-store`. */
+  isNeverStored?: boolean;
 }
 
 export function ok(schema: TSchema, description: string): Success {
@@ -92,7 +94,7 @@ export function text(contentType: string, description: string): Success {
 export interface RelayParts {
   engine: Engine;
   relayPubkey: PublicKey;
-  signatures: SignatureThread;
+  signatures: Signatures;
   challenges: Challenges;
   keys: InspectedKeys;
   authority: Authority;
@@ -100,6 +102,8 @@ export interface RelayParts {
   pageWriter: PageWriter;
   work: WorkBudget;
   newEpoch: () => Epoch;
+  /** Ends an epoch that a signed checkpoint contradicts, once. Resolves with the epoch that is current then. */
+  endEpoch: (contradicted: Epoch) => Promise<Epoch>;
   clock: Clock;
   timers: Timers;
   monotonicMs: () => number;
@@ -133,7 +137,10 @@ export interface HopRelayRequest<Query = unknown> extends RelayRequest<Query> {
 
 /** The kinds by which requests are counted, each against a limit of its own; `work` against the budget of work. */
 export type CountedAs = 'challenge' | 'enrol' | 'rotate' | 'deny' | 'push' | 'senders' | 'encKey' | 'log' | 'work';
-/** The kinds that are counted for each host; all others are counted for each client address. */
+/**
+ * The kinds that are counted for each host. `log` is so where there is a hop, and else for the client address and for
+ * all strangers together; all others are counted for each client address.
+ */
 type CountedForHosts = 'push' | 'senders' | 'encKey' | 'work';
 
 type Handle<Request> = (request: Request, parts: RelayParts) => RouteResult | Promise<RouteResult>;
@@ -148,11 +155,15 @@ export type HostOperation<Shape extends TObject = TObject> = Omit<Operation, 'li
   /** True when the operation is refused while the disk is almost full. */
   fillsDisk?: true;
 } & (
-    | { access: 'open'; counted: Exclude<CountedAs, CountedForHosts>; handle: Handle<RelayRequest<Asked<Shape>>> }
-    | { access: 'optional hop'; counted?: undefined; handle: Handle<MaybeHopRequest<Asked<Shape>>> }
+    | {
+        access: 'open';
+        counted: Exclude<CountedAs, CountedForHosts | 'log'>;
+        handle: Handle<RelayRequest<Asked<Shape>>>;
+      }
+    | { access: 'optional hop'; counted?: 'log'; handle: Handle<MaybeHopRequest<Asked<Shape>>> }
     | {
         access: 'hop by key' | 'hop by key or name';
-        counted?: CountedForHosts;
+        counted?: CountedForHosts | 'log';
         handle: Handle<HopRelayRequest<Asked<Shape>>>;
       }
   );
@@ -180,6 +191,7 @@ export interface Route {
   path: string;
   bodyBytesMax: number;
   fillsDisk: boolean;
+  isNeverStored: boolean;
   access: 'open' | 'optional hop' | 'hop';
   counted: CountedAs | undefined;
   handle: (request: MaybeHopRequest<RawQuery>) => RouteResult | Promise<RouteResult>;
@@ -187,7 +199,7 @@ export interface Route {
 
 /** The route of an operation, in a relay of these parts. A route of access `hop` is called with a caller alone. */
 export function routeOf(operation: HostOperation, parts: RelayParts): Route {
-  const { method, path, access, counted, hasSmallBody = false, fillsDisk = false } = operation;
+  const { method, path, access, counted, hasSmallBody = false, fillsDisk = false, isNeverStored = false } = operation;
   const asked = queriesOf(operation.query);
   const handle = operation.handle as Handle<MaybeHopRequest>;
   return {
@@ -195,6 +207,7 @@ export function routeOf(operation: HostOperation, parts: RelayParts): Route {
     path,
     bodyBytesMax: hasSmallBody ? SMALL_BODY_BYTES_MAX : parts.bodyBytesMax,
     fillsDisk,
+    isNeverStored,
     access: access === 'open' || access === 'optional hop' ? access : 'hop',
     counted,
     handle: (request) => asked(request.query, (query) => handle({ ...request, query }, parts)),

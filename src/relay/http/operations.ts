@@ -9,7 +9,7 @@ import { ENC_KEY_BY_KEY, ENC_KEY_BY_NAME, PUBLISH_ENC_KEY, PUBLISH_SENDERS } fro
 import { PUSH } from './v2-push.ts';
 import { PULL, ACK } from './v2-pull.ts';
 import { V1_ACK, V1_PULL, V1_PUSH } from './v1-messages.ts';
-import { LOG_CHECKPOINT, LOG_CONSISTENCY, LOG_LINK, LOG_PROOF } from './v2-log.ts';
+import { LOG_CHECKPOINT, LOG_CONSISTENCY, LOG_LINK, LOG_PROOF, SHOW_CHECKPOINT } from './v2-log.ts';
 import type { HostOperation } from './operation.ts';
 
 export const RELAY_OPERATIONS: readonly HostOperation[] = [
@@ -33,4 +33,5 @@ export const RELAY_OPERATIONS: readonly HostOperation[] = [
   LOG_LINK,
   LOG_CONSISTENCY,
   LOG_PROOF,
+  SHOW_CHECKPOINT,
 ];

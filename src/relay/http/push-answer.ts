@@ -6,9 +6,9 @@ import { canonicalJson } from '../../protocol/canonical-json.ts';
 import { acceptReceiptText } from '../../protocol/documents.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { leafHash } from '../../protocol/merkle.ts';
-import { arrayHead, packed } from '../../protocol/message-pack.ts';
+import { arrayHead, bytesHead, joinedBytes, packed, textHead } from '../../protocol/message-pack.ts';
 import type { ItemId } from '../../protocol/names.ts';
-import { type PublicKey, publicKeyBytes } from '../../protocol/public-key.ts';
+import { PUBLIC_KEY_BYTES, type PublicKey, publicKeyBytes } from '../../protocol/public-key.ts';
 import { receiptTree } from '../../protocol/receipt-tree.ts';
 import type { Reply } from '../../http/exchange.ts';
 import type { PushOutcome } from '../core/decision.ts';
@@ -42,13 +42,17 @@ export async function pushReply(asked: PushAnswer, parts: RelayParts): Promise<R
     : signedEach(accepts, parts));
   const writing = new TimeSlice(parts.monotonicMs);
   const texts: string[] = [];
+  const pieces: (string | Buffer)[] = [];
   let receipts = 0;
   for (const result of results) {
     if (writing.isOver) await writing.pause();
     const proof = result.accept === undefined ? {} : proofOf(receipts++);
-    texts.push(isBinary ? binaryResult(result, proof) : jsonResult(result, proof));
+    if (isBinary) pieces.push(...binaryResult(result, proof));
+    else texts.push(jsonResult(result, proof));
   }
-  const body = isBinary ? binaryAnswer(epoch, texts, statement) : jsonAnswer(epoch, texts, statement);
+  const body = isBinary
+    ? joinedBytes(binaryHead(epoch, results.length, statement), pieces, binaryTail(statement))
+    : jsonAnswer(epoch, texts, statement);
   return { status: 200, headers: formHeaders(isBinary), body };
 }
 
@@ -123,19 +127,31 @@ function jsonAnswer(epoch: Epoch, results: readonly string[], statement: SignedR
   return `{"epoch":${JSON.stringify(epoch)},"results":[${results.join(',')}]${behind}}`;
 }
 
-/** As text with one character for each byte. */
-function binaryResult({ itemId, status, targets, accept }: Result, { sig, place }: Proof): string {
-  if (accept === undefined) return packed({ item_id: itemId, status });
-  const stored = targets.map(({ hostPubkey, seq }) => ({ host_pubkey: publicKeyBytes(hostPubkey), seq }));
-  const signature = sig === undefined ? undefined : Buffer.from(sig, 'base64');
-  return packed({ item_id: itemId, status, targets: stored, accept, sig: signature, proof: place });
+const NAMES = ['item_id', 'status', 'targets', 'accept', 'host_pubkey', 'seq', 'sig', 'proof', 'index', 'path'];
+const [ID, STATUS, TARGETS, ACCEPT, HOST_PUBKEY, SEQ, SIG, PROOF, INDEX, PATH] = NAMES.map(packed);
+const KEY_HEAD = bytesHead(PUBLIC_KEY_BYTES);
+
+/** As `packed` writes it, and faster: the names are packed once, and what is long stays a piece of its own. */
+function binaryResult({ itemId, status, targets, accept }: Result, { sig = '', place }: Proof): (string | Buffer)[] {
+  if (accept === undefined) return [packed({ item_id: itemId, status })];
+  const pieces: (string | Buffer)[] = [];
+  let text = `\x85${ID}${packed(itemId)}${STATUS}${packed(status)}${TARGETS}${arrayHead(targets.length)}`;
+  for (const { hostPubkey, seq } of targets) {
+    pieces.push(`${text}\x82${HOST_PUBKEY}${KEY_HEAD}`, publicKeyBytes(hostPubkey));
+    text = SEQ + packed(seq);
+  }
+  const proof = place ? `${PROOF}\x82${INDEX}${packed(place.index)}${PATH}` : (SIG as string);
+  const proven = place ? place.path : Buffer.from(sig, 'base64');
+  pieces.push(text + ACCEPT + textHead(accept.length), accept, proof + bytesHead(proven.length), proven);
+  return pieces;
 }
 
-function binaryAnswer(epoch: Epoch, results: readonly string[], statement: SignedReceipts['statement']): Buffer {
-  const listed = packed('results') + arrayHead(results.length) + results.join('');
-  const head = `${statement ? '\x84' : '\x82'}${packed('epoch')}${packed(epoch)}${listed}`;
-  if (!statement) return Buffer.from(head, 'latin1');
+function binaryHead(epoch: Epoch, results: number, statement: SignedReceipts['statement']): string {
+  return `${statement ? '\x84' : '\x82'}${packed('epoch')}${packed(epoch)}${packed('results')}${arrayHead(results)}`;
+}
+
+function binaryTail(statement: SignedReceipts['statement']): string {
+  if (!statement) return '';
   const { text, signature } = statement;
-  const signed = packed('tree') + packed(text) + packed('tree_sig') + packed(Buffer.from(signature, 'base64'));
-  return Buffer.from(head + signed, 'latin1');
+  return packed('tree') + packed(text) + packed('tree_sig') + packed(Buffer.from(signature, 'base64'));
 }

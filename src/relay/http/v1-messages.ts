@@ -14,7 +14,7 @@ import {
 import type { RouteResult } from '../../http/pipeline.ts';
 import { V1AckResponse, V1PullResponse, V1PushResponse } from '../../protocol/responses.ts';
 import { V1PullQuery } from '../../protocol/parameters.ts';
-import { NotCanonicalisable, canonicalBytes } from '../../protocol/canonical-json.ts';
+import { canonicalBytesIfAny } from '../../protocol/canonical-json.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PushedItem } from '../../protocol/items.ts';
@@ -119,7 +119,7 @@ function parseEnvelope(value: unknown, caller: EnrolmentRow, freshEpoch: Epoch, 
   const itemId = typeof idText === 'string' ? parseMessageId(idText) : undefined;
   const nameText = isObject(value) ? value['to_host'] : undefined;
   const name = typeof nameText === 'string' ? parseHostName(nameText) : undefined;
-  const wire = canonicalOrNothing(value);
+  const wire = canonicalBytesIfAny(value);
   if (!itemId || !name || !wire) return { id: itemId ?? null, status: 'error', error: 'malformed' };
   const found = engine.directory.findByName(name, caller.account);
   if (typeof found === 'string') return { id: itemId, status: 'error', error: `recipient host ${found}` };
@@ -128,15 +128,6 @@ function parseEnvelope(value: unknown, caller: EnrolmentRow, freshEpoch: Epoch, 
   const { hostPubkey: senderPubkey } = caller;
   const verdict = wireVerdict(item, senderPubkey, engine);
   return { type: 'PushItem', senderPubkey, item, isKnownById: true, wireVerdict: verdict, freshEpoch, nowMs };
-}
-
-function canonicalOrNothing(value: unknown): Buffer | undefined {
-  try {
-    return canonicalBytes(value);
-  } catch (error) {
-    if (error instanceof NotCanonicalisable) return undefined;
-    throw error;
-  }
 }
 
 function isOverLimit(outcome: PushOutcome): boolean {

@@ -4,6 +4,7 @@
  */
 import { existsSync, constants } from 'node:fs';
 import { basename, join } from 'node:path';
+import { onlyOf } from '../../lib/caught.ts';
 import { leafHash } from '../../protocol/merkle.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { ReplacedStore } from '../core/decide-restore.ts';
@@ -55,12 +56,10 @@ async function holdsUnreadable(level: Level): Promise<boolean> {
 }
 
 async function lastRecordOf(level: Level, file: string): Promise<number> {
-  try {
-    return (await checkNewestRecords(level, Infinity)).lastLsn;
-  } catch (error) {
-    if (error instanceof DamagedRecord) throw damagedFile(file, error.message);
-    throw error;
-  }
+  const refused = ({ message }: DamagedRecord): never => {
+    throw damagedFile(file, message);
+  };
+  return (await checkNewestRecords(level, Infinity).catch(onlyOf(DamagedRecord, refused))).lastLsn;
 }
 
 function damagedFile(file: string, what: string): StoreRefused {

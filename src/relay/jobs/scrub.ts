@@ -15,7 +15,7 @@
 import { hasHash } from '../../protocol/encodings.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import type { QueueRow } from '../core/rows.ts';
-import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';
+import { type Clock, type RandomBytes, type Timers, pause } from '../../lib/clock.ts';
 import { paceWork } from '../../lib/pace.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
 import { StoreFailed } from '../engine/committer.ts';
@@ -62,7 +62,6 @@ interface ScrubOptions {
 /** A run makes one pass over everything that waits. */
 export class Scrub extends PeriodicTask {
   readonly #options: ScrubOptions;
-  #endPause: () => void = () => undefined;
   #last: ScrubPass | undefined;
 
   /** Starts the timers: a pass soon, and one each day. */
@@ -75,12 +74,6 @@ export class Scrub extends PeriodicTask {
   /** The last complete pass of this process. */
   get last(): ScrubPass | undefined {
     return this.#last;
-  }
-
-  override async stop(): Promise<void> {
-    const stopped = super.stop();
-    this.#endPause();
-    await stopped;
   }
 
   get #isStopped(): boolean {
@@ -142,14 +135,7 @@ export class Scrub extends PeriodicTask {
   }
 
   async #rest(ms: number): Promise<boolean> {
-    if (this.#isStopped) return false;
-    await new Promise<void>((resolve) => {
-      const cancel = this.#options.timers.after(Math.min(Math.max(PAUSE_MIN_MS, ms), PAUSE_MAX_MS), resolve);
-      this.#endPause = () => {
-        cancel();
-        resolve();
-      };
-    });
+    await pause(this.#options.timers, Math.min(Math.max(PAUSE_MIN_MS, ms), PAUSE_MAX_MS), this.signal);
     return !this.#isStopped;
   }
 }

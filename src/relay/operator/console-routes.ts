@@ -4,7 +4,6 @@ import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, otherProblemReply, problemReply } from '../../http/replies.ts';
 import type { RandomBytes } from '../../lib/clock.ts';
 import type { Sha256Hex } from '../../protocol/encodings.ts';
-import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/json.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import {
   ConsoleBackup,
@@ -33,10 +32,10 @@ import {
 } from '../../protocol/operator-documents.ts';
 import { parsePublicKey } from '../../protocol/public-key.ts';
 import { problemShape } from '../../protocol/responses.ts';
-import { parserOf } from '../../protocol/schemas.ts';
 import Type, { type Static, type TObject } from 'typebox';
 import {
   type Asked,
+  bodyParserOf,
   ok,
   type Operation,
   queriesOf,
@@ -67,8 +66,8 @@ interface ConsoleRoutesOptions {
   parts: ConsoleParts | undefined;
 }
 
-const parseRevoke = parserOf(ConsoleRevokeRequest);
-const parseInviteRevoke = parserOf(ConsoleInviteRevokeRequest);
+const parseRevoke = bodyParserOf(ConsoleRevokeRequest);
+const parseInviteRevoke = bodyParserOf(ConsoleInviteRevokeRequest);
 
 /** The console asks for these: each operation is described beside what does it. */
 interface ConsoleOperation<Shape extends TObject = TObject> extends Operation {
@@ -273,7 +272,7 @@ async function trace({ query }: Of<typeof ConsoleTraceQuery>, options: ConsolePa
 }
 
 async function revoke({ body, nowMs }: RelayRequest, { engine }: ConsoleParts): Promise<Reply> {
-  const parsed = parseRevoke(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+  const parsed = parseRevoke(body);
   const hostPubkey = parsed && parsePublicKey(parsed.host_pubkey);
   if (!parsed || !hostPubkey) return problemReply('BAD_REQUEST', 'send {host_pubkey, confirm}');
   const row = engine.directory.get(hostPubkey);
@@ -285,7 +284,7 @@ async function revoke({ body, nowMs }: RelayRequest, { engine }: ConsoleParts): 
 }
 
 async function revokeInvite({ body, nowMs }: RelayRequest, { engine }: ConsoleParts): Promise<Reply> {
-  const parsed = parseInviteRevoke(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+  const parsed = parseInviteRevoke(body);
   if (!parsed) return problemReply('BAD_REQUEST', 'send {id}: the id of an invite');
   const document: ConsoleInviteRevoked = {
     is_new: await engine.admissions.revokeInvite(parsed.id as Sha256Hex, nowMs),

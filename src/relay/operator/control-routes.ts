@@ -4,11 +4,11 @@
  */
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import type { RandomBytes, Timers } from '../../lib/clock.ts';
+import { type RandomBytes, type Timers, withinMs } from '../../lib/clock.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { Engine } from '../engine/engine.ts';
-import type { RawQuery, RelayRequest } from '../http/operation.ts';
+import { type RawQuery, type RelayRequest, bodyParserOf } from '../http/operation.ts';
 import {
   BACKUP_BYTES_ABOUT,
   type ControlRequests,
@@ -23,8 +23,6 @@ import { issueInvite } from './invites.ts';
 import type { OperatorRoute } from './operator-pipeline.ts';
 import { NothingYet, type RelayState } from './relay-state.ts';
 import { backupOf } from '../image/backup.ts';
-import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/json.ts';
-import { parserOf } from '../../protocol/schemas.ts';
 import type { CheckedAt, RowsCheck } from '../jobs/rows-check.ts';
 
 interface ControlParts {
@@ -156,7 +154,7 @@ async function streamBackup(
   }
 }
 
-const parseVerify = parserOf(VerifyRequest);
+const parseVerify = bodyParserOf(VerifyRequest);
 const PROGRESS_EVERY_MS = 1000;
 
 /**
@@ -164,7 +162,7 @@ const PROGRESS_EVERY_MS = 1000;
  * why there is none.
  */
 function checkRows({ body, exchange, id }: RelayRequest<RawQuery>, state: RelayState): Reply | Promise<'streamed'> {
-  const parsed = parseVerify(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+  const parsed = parseVerify(body);
   if (!parsed) return problemReply('BAD_REQUEST', 'send {cpu_percent}: a whole number from 1 to 100');
   const check = state.subject.jobs.rowsCheck;
   if (!check) return problemReply('UNAVAILABLE', 'this relay starts, or it runs from its sources and cannot do this');
@@ -177,20 +175,9 @@ async function* checkLines(check: RowsCheck, share: number, timers: Timers): Asy
   do {
     const { stage, done, of } = check.run?.progress ?? { stage: 'checkpoints', done: 0, of: undefined };
     yield [{ type: 'progress', stage, done, of: of ?? null }];
-  } while (!(await isOverSoon(ended, timers)));
+  } while (!(await withinMs(ended, PROGRESS_EVERY_MS, timers)));
   const { last } = check;
   yield [last === undefined || last === before ? { type: 'failed' } : reportLine(last)];
-}
-
-/** Resolves to whether the work ends before its next progress. */
-function isOverSoon(ended: Promise<void>, timers: Timers): Promise<boolean> {
-  return new Promise((resolve) => {
-    const cancel = timers.after(PROGRESS_EVERY_MS, () => resolve(false));
-    void ended.then(() => {
-      cancel();
-      resolve(true);
-    });
-  });
 }
 
 function reportLine({ durationMs, checked }: CheckedAt): RowsCheckDocument {

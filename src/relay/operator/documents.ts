@@ -4,7 +4,7 @@
  * Lists are NDJSON, a document a line; errors are problem documents, as on the public routes.
  */
 import Type from 'typebox';
-import type { HostShown, RelayFault, SharedLogShown } from '../../protocol/operator-documents.ts';
+import type { HostShown, RelayFault, SharedLogShown, WitnessShown } from '../../protocol/operator-documents.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 
 export type HostDocument = HostShown & { host_pubkey: PublicKey; rotated_to: PublicKey | null };
@@ -88,6 +88,8 @@ export interface StatusDocument {
   backups: { folder: string; every_ms: number } | null;
   log_archive_folder: string | null;
   shared_log: SharedLogShown | null;
+  /** Those that it asks to cosign its log. */
+  witnesses: readonly WitnessShown[];
 }
 
 /** Longer than any name, fingerprint or key. */

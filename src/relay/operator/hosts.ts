@@ -3,14 +3,12 @@ import type { Reply } from '../../http/exchange.ts';
 import { isReply } from '../../http/framing.ts';
 import { queryParserOf } from '../../http/query.ts';
 import { jsonReply, otherProblemReply, problemReply } from '../../http/replies.ts';
-import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/json.ts';
 import type { HostState } from '../../protocol/operator-documents.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
-import { parserOf } from '../../protocol/schemas.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
 import { TimeSlice } from '../engine/time-slice.ts';
-import { type RawQuery, type RelayRequest, refusalReply } from '../http/operation.ts';
+import { type RawQuery, type RelayRequest, bodyParserOf, refusalReply } from '../http/operation.ts';
 import {
   type ConsoleUrlDocument,
   type FoundHostDocument,
@@ -102,7 +100,7 @@ function foundByKey(key: PublicKey | undefined, engine: Engine): FoundHost | Rep
 /** Each host's queue is a row to read. */
 const HOSTS_AT_ONCE = 100;
 
-const parseRevoke = parserOf(HostNamed);
+const parseRevoke = bodyParserOf(HostNamed);
 
 /** Every host key that was ever admitted, slice by slice. */
 export async function* allHosts(
@@ -132,7 +130,7 @@ export async function findOneHost({ query, nowMs }: RelayRequest<RawQuery>, engi
 }
 
 export async function revokeHost({ body, nowMs }: RelayRequest, engine: Engine): Promise<Reply> {
-  const parsed = parseRevoke(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+  const parsed = parseRevoke(body);
   if (!parsed) return problemReply('BAD_REQUEST', 'send {host}: a fingerprint, a public key or a name');
   const found = findHost(parsed.host, engine);
   if (isReply(found)) {

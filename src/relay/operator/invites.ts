@@ -2,13 +2,11 @@
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import type { RandomBytes } from '../../lib/clock.ts';
-import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/json.ts';
 import { type Sha256Hex, sha256Hex } from '../../protocol/encodings.ts';
 import { type ConsoleInvites, InviteRequest } from '../../protocol/operator-documents.ts';
 import { isPrintable } from '../../protocol/printable.ts';
-import { parserOf } from '../../protocol/schemas.ts';
 import type { Engine } from '../engine/engine.ts';
-import { type RelayRequest, refusalReply } from '../http/operation.ts';
+import { type RelayRequest, bodyParserOf, refusalReply } from '../http/operation.ts';
 import type { IssuedInviteDocument } from './documents.ts';
 
 const TOKEN_PREFIX = 'poste-invite-';
@@ -16,7 +14,7 @@ const TOKEN_RANDOM_BYTES = 32;
 /** The console shows so many of the open ones. */
 const SHOWN_MAX = 200;
 
-const parseInvite = parserOf(InviteRequest);
+const parseInvite = bodyParserOf(InviteRequest);
 
 /**
  * Makes an invite, and answers with what `shown` takes of it. `id`, which names the invite, is the hash of its token.
@@ -26,7 +24,7 @@ export async function issueInvite(
   { engine, randomBytes }: { engine: Engine; randomBytes: RandomBytes },
   shown: (issued: IssuedInviteDocument & { id: Sha256Hex }) => object,
 ): Promise<Reply> {
-  const parsed = parseInvite(parseJsonBounded(body.bytes, REQUEST_JSON_BOUNDS));
+  const parsed = parseInvite(body);
   if (!parsed || !isPrintable(parsed.label)) {
     return problemReply('BAD_REQUEST', 'send {label, lifetime_ms}: a short printable text, and 1 minute to 365 days');
   }

@@ -2,7 +2,7 @@
  * `/metrics`: the metrics of the relay, in a registry of its own.
  *
  * No label names a host, a key, an address or an account, and every label has values from a closed set: rejections,
- * problem codes, epoch reasons, what was full, methods and the paths of routes.
+ * problem codes, epoch reasons, what was full, methods, the paths of routes, and the witnesses of the settings.
  */
 import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from 'prom-client';
 import type { ItemRejection } from '../../protocol/items.ts';
@@ -111,6 +111,12 @@ export class RelayMetrics implements EngineObserver {
     'Idle connections closed for new ones, by what was full: all of them, or those of one address.',
     ['full'],
   );
+  readonly #witnesses = new Gauge({
+    name: 'poste_relay_witness_cosignature_age_seconds',
+    help: 'Time since each witness cosigned the log last; since the start where it did not yet.',
+    labelNames: ['witness'],
+    registers: [this.#registry],
+  });
   readonly #gauges = this.#filled('', GAUGES);
   readonly #linesLost = this.#counter('log_lines_lost_total', 'Lines on standard error that could not be written.');
   readonly #countLost: () => number;
@@ -179,8 +185,9 @@ export class RelayMetrics implements EngineObserver {
     if (code) this.#refused.inc({ code });
   }
 
-  async reply(gauges: Gauges, ofLog?: LogGauges): Promise<Reply> {
+  async reply(gauges: Gauges, ofLog?: LogGauges, witnessAges: ReadonlyMap<string, number> = new Map()): Promise<Reply> {
     this.#gauges(gauges);
+    for (const [witness, seconds] of witnessAges) this.#witnesses.set({ witness }, seconds);
     if (ofLog) this.#logGauges(ofLog);
     this.#linesLost.reset();
     this.#linesLost.inc(this.#countLost());

@@ -95,7 +95,7 @@ export class OperatorServer {
     else if (target === '/livez') exchange.reply(jsonReply(200, { status: 'live' }));
     else if (target === '/openapi.json') exchange.reply(this.#openApi);
     else if (target === '/metrics') {
-      this.#metrics.reply(this.#state.gauges, this.#state.subject.sharedLog?.gauges).then(
+      this.#metrics.reply(this.#state.gauges, this.#state.subject.sharedLog?.gauges, this.#state.witnessAges).then(
         (reply) => exchange.reply(reply),
         () => exchange.abort(),
       );

@@ -12,6 +12,7 @@ import type {
   LogKeptShown,
   RelayFault,
   SharedLogShown,
+  WitnessShown,
 } from '../../protocol/operator-documents.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { eventTimeMs } from '../core/event.ts';
@@ -65,6 +66,8 @@ export interface RelaySubject {
   /** `undefined` while a standby has no view. */
   readonly store: RelayStore | undefined;
   readonly disk: Pick<DiskGuard, 'freeBytes' | 'isLow'>;
+  /** Absent where it asks none to cosign its log. */
+  readonly witnesses?: { readonly shown: readonly WitnessShown[] } | undefined;
   /** Those that run now. */
   readonly jobs: {
     backups?: Pick<BackupJob, 'state' | 'lastGoodMs' | 'takeNow'> | undefined;
@@ -194,6 +197,12 @@ export class RelayState {
       last_backup_timestamp_seconds: hasBackups ? this.lastGoodBackupMs / 1000 : undefined,
       ready: Number(serving !== undefined && isReady),
     };
+  }
+
+  /** The seconds since each witness cosigned the log last, by its name; since the start where it did not yet. */
+  get witnessAges(): ReadonlyMap<string, number> {
+    const shown = this.subject.witnesses?.shown ?? [];
+    return new Map(shown.map(({ name, cosigned_ms_ago: ms }) => [name, (ms ?? this.uptimeMs) / 1000]));
   }
 
   /** Returns what the console shows of every relay. */

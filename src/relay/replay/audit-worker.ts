@@ -46,6 +46,6 @@ try {
 }
 
 async function* verifyKnown(): AsyncGenerator<Progress, HalfDone | undefined> {
-  const { found, rows, payloads, bytes } = yield* verifyHalf(offline, half, bounds);
-  return found > 0 ? undefined : { rows, payloads, bytes, checkpoints: [] };
+  const { found, rows, bytes } = yield* verifyHalf(offline, half, bounds);
+  return found > 0 ? undefined : { rows, bytes, checkpoints: [] };
 }

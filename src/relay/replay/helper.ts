@@ -10,6 +10,7 @@ import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import type { Progress } from './finding.ts';
 import type { OfflineStore } from './offline.ts';
+import type { DedupPurged } from '../core/event.ts';
 import type { ReplayHalf } from './replay.ts';
 import type { ChecksBounds } from './verification.ts';
 
@@ -35,10 +36,11 @@ export interface HelperTask extends ChecksBounds {
 /** What came of the half of this thread. */
 export interface HalfDone {
   rows: number;
-  payloads: number;
   bytes: number;
   /** The records of the checkpoints that a rebuild came by. */
   checkpoints: readonly number[];
+  /** Of a rebuild: the senders that are charged for dedup rows that time forgot, and for how many. */
+  forgotten?: DedupPurged['senders'];
 }
 
 export type HelperMessage = { type: 'progress'; progress: Progress } | { type: 'done'; done: HalfDone };

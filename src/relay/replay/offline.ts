@@ -8,6 +8,7 @@ import { type ReadStream, createReadStream, existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { nothing, onlyOf } from '../../lib/caught.ts';
 import { type BackupHeader, unpackBackup, writePairs, unpackFailure } from '../image/backup.ts';
 import { LEVEL_FOLDER, type Level, atThisMoment, levelAt } from '../store/level.ts';
 import { openLevel, StoreRefused } from '../store/refused.ts';
@@ -166,11 +167,8 @@ async function opened(
 
 /** With a damaged mark, which the audit reports, the log begins with the first record that is there. */
 async function prunedAsFound(level: Level): Promise<Pruned> {
-  try {
-    return await readPruned(level);
-  } catch (error) {
-    if (!(error instanceof DamagedRecord)) throw error;
-    const first = await firstStoredLsn(level);
-    return first === 0 ? NOT_PRUNED : { throughLsn: first - 1, atMs: 0 };
-  }
+  const read = await readPruned(level).catch(onlyOf(DamagedRecord, nothing));
+  if (read) return read;
+  const first = await firstStoredLsn(level);
+  return first === 0 ? NOT_PRUNED : { throughLsn: first - 1, atMs: 0 };
 }

@@ -10,8 +10,9 @@ import Type from 'typebox';
 import { decodeBase64 } from '../../protocol/encodings.ts';
 import { type Checkpoint, openCheckpoint } from '../../protocol/checkpoint.ts';
 import { type AcceptReceipt, isDocumentSigned } from '../../protocol/documents.ts';
+import type { Epoch } from '../../protocol/epoch.ts';
 import { isObject } from '../../protocol/json.ts';
-import { parseLogLink } from '../../protocol/log-link.ts';
+import { type LogLink, parseLogLink } from '../../protocol/log-link.ts';
 import { HASH_BYTES, leafHash, verifyConsistency, verifyInclusion } from '../../protocol/merkle.ts';
 import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
 import { isReceiptSigned, receiptSignatureOf } from '../../protocol/receipt-tree.ts';
@@ -84,14 +85,18 @@ export function checkProofs(documents: ProofDocuments): CheckedProofs {
 
 /** The one relay that all proofs name, which is the one that is trusted if one is. */
 function keyOf(proofs: readonly unknown[], trusted: string | undefined): PublicKey {
-  const named = proofs.map((proof) => parsePublicKey(isObject(proof) ? proof['relay_pubkey'] : undefined));
-  const [key] = named;
-  if (!key || !isAcceptablePoint(key)) throw new NotVerified('the proof names no relay key');
+  const named = proofs.map((proof) => (isObject(proof) ? proof['relay_pubkey'] : undefined));
+  const key = relayKeyOf(named[0], trusted, 'the proof');
   if (named.some((other) => other !== key)) throw new NotVerified('the proofs are of different relays');
-  if (trusted !== undefined && trusted !== key && trusted !== displayFingerprint(key)) {
-    throw new NotVerified(`the proof is of the relay ${displayFingerprint(key)}, which is not the one that is trusted`);
-  }
   return key;
+}
+
+/** The key that a document names, if it is the one that is trusted or none is. Throws `NotVerified`. */
+export function relayKeyOf(named: unknown, trusted: string | undefined, what: string): PublicKey {
+  const key = parsePublicKey(named);
+  if (!key || !isAcceptablePoint(key)) throw new NotVerified(`${what} names no relay key`);
+  if (trusted === undefined || trusted === key || trusted === displayFingerprint(key)) return key;
+  throw new NotVerified(`${what} is of the relay ${displayFingerprint(key)}, which is not the one that is trusted`);
 }
 
 /** A caller that gives a checkpoint relies on its being compared with something. */
@@ -116,23 +121,40 @@ function checkProof(document: unknown, relayPubkey: PublicKey, documents: ProofD
 }
 
 function checkLeaf(document: unknown, relayPubkey: PublicKey, old: string | undefined): Found {
+  const { leaf, index, checkpoint } = provenLeaf(document, relayPubkey);
+  const { epoch, size } = checkpoint;
+  const ofTree: Verified[] = [
+    signedCheckpoint(checkpoint, relayPubkey),
+    { check: 'inclusion', sentence: `The record is leaf ${index} of the ${size} of epoch ${epoch}.` },
+  ];
+  if (index === 0) return { verified: [...ofTree, checkLink(linkIn(leaf, relayPubkey, epoch), relayPubkey, old)] };
+  const item = acceptedItem(leaf);
+  return { verified: [...ofTree, { check: 'item', sentence: itemSentence(item) }], item };
+}
+
+/** The leaf that an answer of `log/proof` or `log/link` proves under the checkpoint in it. Throws `NotVerified`. */
+export function provenLeaf(
+  document: unknown,
+  relayPubkey: PublicKey,
+): { leaf: Buffer; index: number; checkpoint: Checkpoint } {
   const proof = parseProof(document);
   const leaf = proof && decodeBase64(proof.record_b64);
   if (!proof || !leaf) throw new NotVerified('the proof has not the members of one');
   const checkpoint = openNote(proof.checkpoint, relayPubkey, 'of the proof');
   if (checkpoint.epoch !== proof.epoch) throw new NotVerified('the checkpoint is of another epoch than the proof says');
-  const { epoch, size, rootHash } = checkpoint;
+  const { size, rootHash } = checkpoint;
   const { index } = proof;
   if (!verifyInclusion({ leafHash: leafHash(leaf), index, size, proof: hashesOf(proof.proof), rootHash })) {
     throw new NotVerified('the record is not in the tree of the checkpoint');
   }
-  const ofTree: Verified[] = [
-    signedCheckpoint(checkpoint, relayPubkey),
-    { check: 'inclusion', sentence: `The record is leaf ${index} of the ${size} of epoch ${epoch}.` },
-  ];
-  if (index === 0) return { verified: [...ofTree, checkLink(leaf, relayPubkey, epoch, old)] };
-  const item = acceptedItem(leaf);
-  return { verified: [...ofTree, { check: 'item', sentence: itemSentence(item) }], item };
+  return { leaf, index, checkpoint };
+}
+
+/** The link that the first leaf of an epoch is. Throws `NotVerified`. */
+export function linkIn(leaf: Buffer, relayPubkey: PublicKey, epoch: Epoch): LogLink {
+  const link = parseLogLink(leaf);
+  if (link?.relay_pubkey === relayPubkey && link.epoch === epoch) return link;
+  throw new NotVerified('the first leaf is no link of this relay and epoch');
 }
 
 function signedCheckpoint({ size, epoch }: Checkpoint, relayPubkey: PublicKey): Verified {
@@ -141,7 +163,7 @@ function signedCheckpoint({ size, epoch }: Checkpoint, relayPubkey: PublicKey): 
   return { check: 'checkpoint', sentence };
 }
 
-function leavesText(count: number): string {
+export function leavesText(count: number): string {
   return countText(count, 'leaf', 'leaves');
 }
 
@@ -162,12 +184,7 @@ function itemSentence({ senderPubkey, itemId, targets, acceptedAtMs }: ItemAccep
   return `It says that ${itemId} of ${senderPubkey} was accepted at ${isoTime(acceptedAtMs)} for ${list.join(', ')}.`;
 }
 
-function checkLink(leaf: Buffer, relayPubkey: PublicKey, epoch: string, old: string | undefined): Verified {
-  const link = parseLogLink(leaf);
-  if (!link || link.relay_pubkey !== relayPubkey || link.epoch !== epoch) {
-    throw new NotVerified('the first leaf is no link of this relay and epoch');
-  }
-  const { previous } = link;
+function checkLink({ previous }: LogLink, relayPubkey: PublicKey, old: string | undefined): Verified {
   if (old !== undefined) {
     const last = openNote(old, relayPubkey, 'of --old');
     if (last.epoch !== previous?.epoch) throw new NotVerified('the old checkpoint is not of the epoch before');
@@ -183,8 +200,7 @@ function checkLink(leaf: Buffer, relayPubkey: PublicKey, epoch: string, old: str
 }
 
 function checkConsistency(document: unknown, relayPubkey: PublicKey, documents: ProofDocuments): Found {
-  const proof = parseConsistency(document);
-  if (!proof) throw new NotVerified('the proof has not the members of one');
+  const { epoch, from, to, proof } = consistencyOf(document);
   if (documents.old === undefined || documents.new === undefined) {
     throw new NotVerified('a consistency proof needs both checkpoints: give --old and --new');
   }
@@ -192,17 +208,16 @@ function checkConsistency(document: unknown, relayPubkey: PublicKey, documents: 
     openNote(documents.old, relayPubkey, 'of --old'),
     openNote(documents.new, relayPubkey, 'of --new'),
   ];
-  if (older.epoch !== proof.epoch || newer.epoch !== proof.epoch) {
+  if (older.epoch !== epoch || newer.epoch !== epoch) {
     throw new NotVerified('the checkpoints and the proof are of different epochs');
   }
-  const { from, to } = proof;
   if (older.size !== from || newer.size !== to) {
     throw new NotVerified(
       `the checkpoints have ${older.size} and ${leavesText(newer.size)}, the proof ${from} and ${to}`,
     );
   }
   const roots = { fromRoot: older.rootHash, toRoot: newer.rootHash };
-  if (!verifyConsistency({ from, to, proof: hashesOf(proof.proof), ...roots })) {
+  if (!verifyConsistency({ from, to, proof, ...roots })) {
     throw new NotVerified('the newer checkpoint does not continue the older one');
   }
   const sentence =
@@ -215,6 +230,13 @@ function checkConsistency(document: unknown, relayPubkey: PublicKey, documents: 
       { check: 'consistency', sentence },
     ],
   };
+}
+
+/** An answer of `log/consistency`, which is not verified yet. Throws `NotVerified`. */
+export function consistencyOf(document: unknown): { epoch: string; from: number; to: number; proof: Buffer[] } {
+  const answer = parseConsistency(document);
+  if (!answer) throw new NotVerified('the proof has not the members of one');
+  return { ...answer, proof: hashesOf(answer.proof) };
 }
 
 function checkRotation(document: unknown): ProvenRotation {
@@ -279,7 +301,8 @@ export function signedWithOthers({ size }: { size: number }): string {
   return `with ${countText(size - 1, 'other')} in one statement`;
 }
 
-function openNote(note: string, relayPubkey: PublicKey, which: string): Checkpoint {
+/** Throws `NotVerified`; `which` says in words which note it is. */
+export function openNote(note: string, relayPubkey: PublicKey, which: string): Checkpoint {
   const checkpoint = openCheckpoint(note, relayPubkey);
   if (!checkpoint) throw new NotVerified(`the checkpoint ${which} is none that the relay key signed`);
   return checkpoint;

@@ -1,7 +1,8 @@
 /**
  * Makes the rows and hash trees anew from the log alone, in a new database that then takes the old one's place.
  *
- * The log's records go over byte for byte, and every seq comes from them: none is ever renumbered. Wire bytes are not
+ * The log's records go over byte for byte, and every seq comes from them: none is ever renumbered. One is added where a
+ * sender is charged for dedup rows that time forgot and no purge counted (dedup-charges.ts). Wire bytes are not
  * in the log, so those of waiting items are copied where they are what was accepted; an item without them is reported
  * lost by the relay when it is pulled, and its sender pushes it again. The old database is kept aside.
  *
@@ -13,9 +14,8 @@
 import { schemaMark, SCHEMA_VERSION } from '../store/marks.ts';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { hasHash } from '../../protocol/encodings.ts';
 import { BulkDatabase, MEMORY_BYTES, openScratch } from '../store/scratch.ts';
-import { wiresAt } from '../store/queue-runs.ts';
+import { packedAnew, waitingItems } from './rebuild-queues.ts';
 import {
   CHECKPOINT_PREFIXES,
   KEY_BYTES,
@@ -23,7 +23,6 @@ import {
   TREE_PREFIXES,
   checkpointLsnOf,
   logKey,
-  payloadKey,
   prefixRange,
   rowKeyBytes,
 } from '../store/keys.ts';
@@ -46,19 +45,15 @@ import {
   senderAt,
 } from './replay.ts';
 import { baseOf, beginReplay, findCheckpoints, hasRowsOf } from './replay-start.ts';
-import { DueEntries } from '../store/due.ts';
-import { rowOf } from '../store/row-codec.ts';
+import { DueWriter } from '../store/due.ts';
 import { withChecksum } from '../store/checksum.ts';
 import { dropRebuilt, REBUILDING_FOLDER, cutOverToRebuilt } from '../store/cutover.ts';
 import type { Progress } from './finding.ts';
 import { type HalfDone, Helper, type HelperOptions } from './helper.ts';
-import { readAhead } from './walks.ts';
 import type { QueueRow } from '../core/rows.ts';
+import type { DedupPurged } from '../core/event.ts';
+import { DedupCharges, addPurge } from './dedup-charges.ts';
 
-/** Due entries are written when so many rows were seen: what one entry names fits in memory. */
-const DUE_ROWS = 10_000;
-/** Wire bytes that are read at once, about. */
-const WIRES_BYTES = 4 << 20;
 /** Items without wire bytes that are named. */
 const LOST_NAMED_MAX = 100;
 
@@ -85,9 +80,9 @@ export async function* rebuild(
   if (view) throw new StoreRefused('view', viewSentence(folder, view));
   const startedMs = clock.monotonicMs();
   const filled =
-    (yield* filledAnew(offline, folder, helped)) ??
+    (yield* filledAnew(offline, folder, clock.nowMs(), helped)) ??
     // The other thread ended without being done.
-    (yield* filledAnew(offline, folder, { helpedFrom: Number.POSITIVE_INFINITY }));
+    (yield* filledAnew(offline, folder, clock.nowMs(), { helpedFrom: Number.POSITIVE_INFINITY }));
   if (!filled) throw new Error('invariant: a rebuild without another thread ends whole');
   await offline.close();
   const replaced = await cutOverToRebuilt(folder, clock.nowMs());
@@ -98,6 +93,7 @@ export async function* rebuild(
 async function* filledAnew(
   offline: OfflineStore,
   folder: string,
+  nowMs: number,
   helped: HelperOptions,
 ): AsyncGenerator<Progress, Omit<Rebuilt, 'replaced' | 'elapsedMs'> | undefined> {
   const fresh = join(folder, REBUILDING_FOLDER);
@@ -109,14 +105,16 @@ async function* filledAnew(
   try {
     const own = rebuildHalf(database, offline, helper?.half, helper && memoryBytes);
     const filled = helper ? yield* helper.beside(own) : yield* own;
-    const other = helper ? yield* helper.answer() : { rows: 0, checkpoints: filled?.checkpoints ?? [] };
+    const other = helper ? yield* helper.answer() : { rows: 0, checkpoints: filled?.checkpoints ?? [], forgotten: [] };
     if (!filled || !other) return undefined;
     const kept = filled.checkpoints.filter((lsn) => other.checkpoints.includes(lsn));
     yield* copyCheckpoints(database, offline, new Set(kept));
     await helper?.close();
+    const senders = filled.forgotten.concat(other.forgotten ?? []);
+    if (senders.length > 0) await addPurge(database, offline.store, senders, nowMs);
     await database.finish();
     isWhole = true;
-    const { checkpoints: _checkpoints, ...counts } = filled;
+    const { checkpoints: _checkpoints, forgotten: _forgotten, ...counts } = filled;
     return { ...counts, rows: filled.rows + other.rows };
   } finally {
     // Also when the caller leaves in the middle.
@@ -137,9 +135,9 @@ export async function* rebuildKnown(
 ): AsyncGenerator<Progress, HalfDone> {
   const database = await BulkDatabase.join(fresh);
   try {
-    const { rows, checkpoints } = yield* rebuildHalf(database, offline, half, memoryBytes);
+    const { rows, checkpoints, forgotten } = yield* rebuildHalf(database, offline, half, memoryBytes);
     await database.flush();
-    return { rows, payloads: 0, bytes: 0, checkpoints };
+    return { rows, bytes: 0, checkpoints, forgotten };
   } finally {
     await database.close();
   }
@@ -230,14 +228,18 @@ async function* replay(
   return { events: lastLsn - startLsn, checkpoints };
 }
 
-type Filled = Pick<Rebuilt, 'rows' | 'payloads' | 'lost' | 'lostItems'>;
+interface Filled extends Pick<Rebuilt, 'rows' | 'payloads' | 'lost' | 'lostItems'> {
+  /** As `HalfDone` has it. */
+  forgotten: DedupPurged['senders'];
+}
 
 async function* fill(
   database: BulkDatabase,
   { level, store }: OfflineStore,
   replayed: ReplayedRows,
 ): AsyncGenerator<Progress, Filled> {
-  const filled = { rows: 0, payloads: 0, lost: 0, lostItems: [] as QueueRow[] };
+  const filled = { rows: 0, payloads: 0, lost: 0, lostItems: [] as QueueRow[], forgotten: [] };
+  const charges = new DedupCharges();
   const put = async (key: Buffer, value: Buffer): Promise<void> => {
     database.put(key, value);
     if (database.isFull) await database.handOver();
@@ -271,6 +273,7 @@ async function* fill(
           const dueMs = knownUntilMs(value);
           if (dueMs > 0) dedup.add(dueMs, value.subarray(senderAt(value)), key.subarray(1));
         }
+        charges.add(key, value);
         await put(key, withChecksum(key, rowBytes(key, value)));
         filled.rows++;
       }
@@ -279,7 +282,7 @@ async function* fill(
   }
   expiry.write();
   dedup.write();
-  return filled;
+  return { ...filled, forgotten: charges.forgotten };
 }
 
 async function* copyCheckpoints(
@@ -307,92 +310,20 @@ async function* fillQueue(
   runs: AsyncIterable<readonly Pair[]>,
   { filled, expiry }: { filled: Filled & { lostItems: QueueRow[] }; expiry: DueWriter },
 ): AsyncGenerator<Progress, void> {
-  for await (const items of readAhead(waitingItems(runs), (some) => withWires(level, some))) {
-    for (const { key, value, row, wireKey, wire } of items) {
+  for await (const items of waitingItems(level, runs)) {
+    for (const { key, row, wire } of items) {
       expiry.add(row.expiresAtMs, key.subarray(1));
-      if (hasHash(wire, row.wireHash)) {
-        database.put(wireKey, wire);
-        filled.payloads++;
-      } else {
+      filled.rows++;
+      if (wire) filled.payloads++;
+      else {
         filled.lost++;
         if (filled.lostItems.length < LOST_NAMED_MAX) filled.lostItems.push(row);
       }
+    }
+    for (const [key, value] of packedAnew(items)) {
       database.put(key, value);
-      filled.rows++;
       if (database.isFull) await database.handOver();
     }
     yield { stage: 'rows', done: filled.rows, of: undefined };
-  }
-}
-
-interface WaitingItem {
-  key: Buffer;
-  value: Buffer;
-  row: QueueRow;
-  wireKey: Buffer;
-}
-
-/** Items whose wire bytes are read together. */
-async function* waitingItems(runs: AsyncIterable<readonly Pair[]>): AsyncGenerator<WaitingItem[]> {
-  for await (const run of runs)
-    yield* bySize(
-      run.map(([key, value]) => {
-        const row = rowOf('queue', key, value);
-        return { key, value: withChecksum(key, value), row, wireKey: payloadKey(row.payloadTarget, row.payloadSeq) };
-      }),
-    );
-}
-
-async function withWires(
-  level: Level,
-  items: readonly WaitingItem[],
-): Promise<(WaitingItem & { wire: Buffer | undefined })[]> {
-  const wires = await wiresAt(
-    level,
-    items.map(({ wireKey }) => wireKey),
-  );
-  return items.map((item, at) => ({ wire: wires[at], ...item }));
-}
-
-function* bySize<T extends { row: QueueRow }>(rows: readonly T[]): Generator<T[]> {
-  let some: T[] = [];
-  let bytes = 0;
-  for (const one of rows) {
-    some.push(one);
-    bytes += one.row.bytes;
-    if (bytes < WIRES_BYTES) continue;
-    yield some;
-    [some, bytes] = [[], 0];
-  }
-  if (some.length > 0) yield some;
-}
-
-/** Writes the due entries of one index anew. Their second number tells entries of one time apart, and is no LSN. */
-class DueWriter {
-  readonly #database: BulkDatabase;
-  readonly #prefix: number;
-  readonly #below: number;
-  #entries = new DueEntries();
-  #rows = 0;
-  #written = 0;
-
-  /** `lastLsn`: entries of batches to come carry greater numbers. */
-  constructor(database: BulkDatabase, prefix: number, lastLsn: number) {
-    this.#database = database;
-    this.#prefix = prefix;
-    this.#below = lastLsn;
-  }
-
-  add(dueMs: number, ...run: Buffer[]): void {
-    this.#entries.add(this.#prefix, dueMs, ...run);
-    if (++this.#rows >= DUE_ROWS) this.write();
-  }
-
-  write(): void {
-    if (this.#rows === 0) return;
-    if (this.#written > this.#below) throw new Error('invariant: fewer due entries of a time than log records');
-    for (const [key, value] of this.#entries.entries(this.#written++)) this.#database.put(key, value);
-    this.#entries = new DueEntries();
-    this.#rows = 0;
   }
 }

@@ -3,9 +3,9 @@
  * checkpoint is read to its end and compared with its event, whether it is needed or not; a replay takes the first that
  * is whole.
  */
+import { keyTextAt } from '../../protocol/public-key.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import { DEDUP_RUN_BYTES, PREFIX, dueTimeOf, prefixRange } from '../store/keys.ts';
-import { keyTextAt } from '../store/plain-forms.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { CanonicalPairs, type RowCheckpoint, RowsDigest, isSameDigest } from '../store/row-checkpoints.ts';
 import { rowOf } from '../store/row-codec.ts';

@@ -11,10 +11,10 @@ import { displayFingerprint, type PublicKey, publicKeyFromBytes } from '../../pr
 import { presentKey, targetRow } from '../core/decision.ts';
 import { NO_USAGE, type UsageRow, rowKey } from '../core/rows.ts';
 import { PREFIX, SHARE_SENDER_AT, firstKeyOf, prefixRange, queueKey, sharesOf } from '../store/keys.ts';
-import { keyTextAt } from '../store/plain-forms.ts';
 import { rowOf } from '../store/row-codec.ts';
+import { DedupCharges } from './dedup-charges.ts';
 import type { Findings, Progress } from './finding.ts';
-import { type ReplayedRows, knownUntilMs, senderAt } from './replay.ts';
+import { type ReplayedRows, knownUntilMs } from './replay.ts';
 import type { Verification } from './verification.ts';
 
 const CHARGE_ADVICE =
@@ -115,23 +115,17 @@ class ChargesAudit {
   /** Compares what each sender key keeps in the dedup table, but for what was purged. */
   async verifySenders(): Promise<void> {
     const purgedMs = this.#rows.get('relay', rowKey.relay)?.dedupPurgedMs ?? 0;
-    const kept = new Map<PublicKey, number>();
-    for await (const run of this.#rows.runs(prefixRange(PREFIX.dedup))) {
-      for (const [, value] of run) {
-        if (knownUntilMs(value) <= purgedMs) continue;
-        const sender = keyTextAt(value, senderAt(value));
-        kept.set(sender, (kept.get(sender) ?? 0) + 1);
-      }
-    }
-    for await (const run of this.#rows.runs(prefixRange(PREFIX.sender)))
-      for (const [key] of run) if (!kept.has(firstKeyOf(key))) kept.set(firstKeyOf(key), 0);
-    for (const [sender, rows] of kept) {
-      const counted = this.#rows.get('sender', sender)?.dedupRows ?? 0;
-      if (counted === rows) continue;
+    const charges = new DedupCharges();
+    for (const prefix of [PREFIX.sender, PREFIX.dedup])
+      for await (const run of this.#rows.runs(prefixRange(prefix)))
+        for (const [key, value] of run)
+          if (prefix === PREFIX.sender || knownUntilMs(value) > purgedMs) charges.add(key, value);
+    for (const { sender, charged, kept } of charges.differences) {
       const who = displayFingerprint(sender);
       const message =
-        `${who} is charged for ${countText(counted, 'dedup row')}, and ${rows} ${rows === 1 ? 'is' : 'are'} kept ` +
-        'of it: its quota of them is held against the wrong number';
+        `${who} is charged for ${countText(charged, 'dedup row')}, and ${kept} ${kept === 1 ? 'is' : 'are'} kept ` +
+        'of it: its quota of them is held against the wrong number. poste relay log rebuild ends the charge for what ' +
+        'was forgotten';
       this.#findings.add('CHARGE_DIFFERS', message, { host_pubkey: sender });
     }
   }

@@ -3,6 +3,7 @@
  * each against its event, and the hashes that the trees begin with. Loads the rows with which the replay begins into
  * the scratch.
  */
+import { onlyOf } from '../../lib/caught.ts';
 import { countText } from '../core/count-text.ts';
 import { CHECKPOINT_PREFIXES, PREFIX, prefixRange } from '../store/keys.ts';
 import { readPruned } from '../store/marks.ts';
@@ -49,12 +50,9 @@ function addDamaged({ damaged }: FoundCheckpoints, standIn: string, findings: Fi
 
 async function verifyMark({ offline: { level }, findings }: Verification): Promise<void> {
   for await (const run of runsOf(level, prefixRange(PREFIX.pruned))) for (const [key] of run) isOfStore(key, findings);
-  try {
-    await readPruned(level);
-  } catch (error) {
-    if (!(error instanceof DamagedRecord)) throw error;
-    findings.add('MARK_DIFFERS', `${error.message}: restore the newest backup that verifies`);
-  }
+  const differs = ({ message }: DamagedRecord): void =>
+    findings.add('MARK_DIFFERS', `${message}: restore the newest backup that verifies`);
+  await readPruned(level).catch(onlyOf(DamagedRecord, differs));
 }
 
 /** Notes whether the hashes of pruned records are where the trees begin. */

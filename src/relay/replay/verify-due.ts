@@ -6,7 +6,8 @@
  * the index is walked, and then the next part.
  */
 import { displayFingerprint, publicKeyFromBytes } from '../../protocol/public-key.ts';
-import { areSame, spread } from '../store/held-pairs.ts';
+import { areSame } from '../../protocol/encodings.ts';
+import { spread } from '../store/held-pairs.ts';
 import { DEDUP_RUN_BYTES, EXPIRY_RUN_BYTES, PREFIX, prefixRange, seqOf, writeNumber } from '../store/keys.ts';
 import { runsOf } from '../store/scan.ts';
 import { verifiedBytes, rowName } from '../store/checksum.ts';

@@ -4,6 +4,7 @@
  * Nothing can be replayed behind the first record that is missing or altered. The checksums of later records are still
  * verified, so that the operator learns how much is gone.
  */
+import { caught } from '../../lib/caught.ts';
 import { byFingerprint, describeEvent } from '../core/describe-event.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { Pair } from '../../lib/pair-block.ts';
@@ -81,12 +82,8 @@ function recordsOf(pair: Pair, { findings, rows, counted }: Verification): Found
   const [key, value] = pair;
   if (!isOfStore(key, findings)) return [];
   if (rows.half !== 'known') counted.bytes += key.length + value.length;
-  try {
-    return recordsIn(pair);
-  } catch (error) {
-    if (!(error instanceof DamagedRecord)) throw error;
-    return [[lsnOf(key), value, error.message]];
-  }
+  const damaged = ({ message }: DamagedRecord): FoundRecord[] => [[lsnOf(key), value, message]];
+  return caught(() => recordsIn(pair), DamagedRecord, damaged);
 }
 
 interface BadRecord {

@@ -9,7 +9,7 @@ import { hash } from 'node:crypto';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import { rowKey, type TableName, type Tables } from '../core/rows.ts';
 import { MARK_PREFIXES, ROW_AT, ROW_PREFIXES, rowKind, rowName, rowOwner, verifiedBytes } from '../store/checksum.ts';
-import { areSame } from '../store/held-pairs.ts';
+import { areSame } from '../../protocol/encodings.ts';
 import { isWholeRow, rowPairs } from '../store/item-run.ts';
 import { PREFIX } from '../store/keys.ts';
 import { rowOf } from '../store/row-codec.ts';

@@ -2,9 +2,11 @@
  * Verifies what holds the store together besides log and rows: every key under a known prefix, one identity everywhere,
  * the marks that are written without an event, and what lies outside the database (position, relay key, backup header).
  */
+import { onlyOf } from '../../lib/caught.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { RelayRow } from '../core/rows.ts';
-import { collectedKey, firstKeyOf, KEY_BYTES, PREFIX, prefixRange, rowKeyBytes } from '../store/keys.ts';
+import { seqsIn } from '../store/item-run.ts';
+import { collectedKey, firstKeyOf, KEY_BYTES, PREFIX, prefixRange, queueKey, rowKeyBytes } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import type { OfflineStore } from './offline.ts';
 import { readableRelayRow } from '../store/migrate.ts';
@@ -79,14 +81,24 @@ async function verifyMarks(level: Level, findings: Findings): Promise<void> {
         );
         continue;
       }
-      if (Number(bytes.readBigUInt64BE(0)) > (through.get(target) ?? 0)) {
+      const collected = Number(bytes.readBigUInt64BE(0));
+      const isBeyond = collected > (through.get(target) ?? 0);
+      if (isBeyond || (await firstSeq(level, target)) <= collected) {
         const message =
-          `the queue of ${displayFingerprint(target)} is marked as collected further than it was acked: what it ` +
-          'acks would stay on disk; poste relay log rebuild drops the mark';
+          `the queue of ${displayFingerprint(target)} is marked as collected further than it ` +
+          `${isBeyond ? 'was acked: what it acks would stay' : 'is: what it acked stays'} on disk; poste relay log ` +
+          'rebuild drops the mark';
         findings.add('MARK_DIFFERS', message, { host_pubkey: target, key: collectedKey(target).toString('hex') });
       }
     }
   }
+}
+
+/** The seq of the first row that is stored of a queue. */
+async function firstSeq(level: Level, target: PublicKey): Promise<number> {
+  const range = { gte: queueKey(target, 0), lte: queueKey(target, Number.MAX_SAFE_INTEGER), limit: 1 };
+  const [first] = await level.iterator({ ...range, fillCache: false }).all();
+  return (first && seqsIn(first)[0]) ?? Infinity;
 }
 
 function verifyHeader({ header, store }: OfflineStore, relay: RelayRow, findings: Findings): void {
@@ -129,14 +141,8 @@ async function verifyPosition(
 }
 
 async function verifyRelayKey(relay: RelayRow, folder: string, findings: Findings): Promise<void> {
-  let own: PublicKey | undefined;
-  try {
-    own = (await readRelayKey(folder))?.publicKey;
-  } catch (error) {
-    if (!(error instanceof StoreRefused)) throw error;
-    findings.add('IDENTITY_DIFFERS', error.message);
-    return;
-  }
+  const differs = ({ message }: StoreRefused): void => findings.add('IDENTITY_DIFFERS', message);
+  const own = (await readRelayKey(folder).catch(onlyOf(StoreRefused, differs)))?.publicKey;
   // Without the file the key comes from the deploy secret.
   if (own === undefined || own === relay.relayPubkey) return;
   const message =

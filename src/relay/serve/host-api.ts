@@ -1,5 +1,11 @@
 /** The handler of the requests of hosts with its operations and rate limits, and the table of all operations. */
-import { BODY_BYTES_MAX, HOUR_MS, LOG_READS_PER_MINUTE, PUBLICATIONS_PER_HOUR } from '../../protocol/limits.ts';
+import {
+  BODY_BYTES_MAX,
+  HOUR_MS,
+  LOG_READS_OF_STRANGERS_PER_SECOND,
+  LOG_READS_PER_MINUTE,
+  PUBLICATIONS_PER_HOUR,
+} from '../../protocol/limits.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { accountTokenAuthority } from '../auth/account-token.ts';
 import { hostKeyAuthority } from '../auth/authority.ts';
@@ -11,13 +17,17 @@ import { RateLimiter } from '../../http/budget.ts';
 import type { LostItems } from '../engine/lost-items.ts';
 import { Handler, type HandlerOptions } from '../http/handler.ts';
 import { PageWriter } from '../http/page-writer.ts';
-import { type Operation, routeOf } from '../http/operation.ts';
+import { type Operation, type RelayParts, routeOf } from '../http/operation.ts';
 import { RELAY_OPERATIONS } from '../http/operations.ts';
 import { OPERATOR_OPERATIONS } from '../operator/operations.ts';
 import type { RelayOptions } from './options.ts';
 
+const SECOND_MS = 1_000;
+
 interface HostApiOptions {
   relay: Pick<RelayOptions, 'version' | 'bodyBytesMax' | 'issuer' | 'log'>;
+  /** That of the shared log, if there is one. */
+  lead: { contradicted: () => Promise<void> } | undefined;
   shared: Omit<HandlerOptions, 'routes' | 'finished'>;
   challenges: Challenges;
   lostItems: LostItems;
@@ -29,6 +39,7 @@ interface HostApi {
   handler: Handler;
   /** The issuer's keys, on a relay that has an issuer: they are fetched once `jwks.start` is called. */
   jwks: Jwks | undefined;
+  endEpoch: RelayParts['endEpoch'];
 }
 
 /** Every operation of relays: what the OpenAPI document describes, and the tests hold each answer to. */
@@ -47,7 +58,8 @@ export function operationsOf(isHosted: boolean): readonly Operation[] {
   return OPERATIONS.filter(isAnswered(isHosted));
 }
 
-export function hostApi({ relay, shared, challenges, lostItems, newEpoch, finished }: HostApiOptions): HostApi {
+export function hostApi(options: HostApiOptions): HostApi {
+  const { relay, shared, challenges, lostItems, newEpoch, finished } = options;
   const { engine, relayPubkey, signatures, clock, timers, heldBytes, work } = shared;
   const hosted = hostedParts(relay, shared);
   const parts = {
@@ -61,6 +73,7 @@ export function hostApi({ relay, shared, challenges, lostItems, newEpoch, finish
     pageWriter: new PageWriter({ engine, clock, timers, lostItems, heldBytes }),
     work,
     newEpoch,
+    endEpoch: (contradicted: Epoch) => endContradicted(options, contradicted),
     clock,
     timers,
     monotonicMs: () => clock.monotonicMs(),
@@ -71,7 +84,30 @@ export function hostApi({ relay, shared, challenges, lostItems, newEpoch, finish
     routeOf(operation, parts),
   );
   const handler = new Handler({ ...shared, routes, finished });
-  return { handler, jwks: hosted?.jwks };
+  return { handler, jwks: hosted?.jwks, endEpoch: parts.endEpoch };
+}
+
+/**
+ * Answers a checkpoint that this relay signed and its log contradicts: the store was put back to a copy, and did not
+ * know. Its senders push again in the new epoch what the copy lacks.
+ */
+async function endContradicted(
+  { relay: { log }, shared: { engine, clock }, lead, newEpoch }: HostApiOptions,
+  ending: Epoch,
+): Promise<Epoch> {
+  if (lead) {
+    await lead.contradicted();
+    return engine.epoch;
+  }
+  const [epoch, nowMs] = [newEpoch(), clock.nowMs()];
+  const begun = await engine.rotateEpoch({ type: 'RotateEpoch', epoch, reason: 'log-contradicted', ending, nowMs });
+  if (begun.epoch === epoch)
+    log.error(
+      { ended: ending },
+      'a host or a witness showed a checkpoint that this relay signed and its log contradicts: a new epoch begins; ' +
+        'the store was put back to a copy, or two relays run with one key',
+    );
+  return begun.epoch;
 }
 
 type Rates = Pick<RelayOptions, 'enrolRate' | 'pushesPerMinute' | 'clock'>;
@@ -87,6 +123,7 @@ export function rateLimits({ enrolRate, pushesPerMinute, clock }: Rates): Handle
     senders: new RateLimiter(PUBLICATIONS_PER_HOUR, monotonicMs, HOUR_MS),
     encKey: new RateLimiter(PUBLICATIONS_PER_HOUR, monotonicMs, HOUR_MS),
     log: new RateLimiter(LOG_READS_PER_MINUTE, monotonicMs),
+    strangers: new RateLimiter(LOG_READS_OF_STRANGERS_PER_SECOND, monotonicMs, SECOND_MS),
   };
 }
 

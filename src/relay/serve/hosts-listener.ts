@@ -30,7 +30,11 @@ export async function listenToHosts(options: HostsListenerOptions): Promise<Http
 }
 
 /** Chooses the server, and says why it is not uWebSockets.js if nobody asked for another. */
-export function chooseServer(wanted: RelayOptions['server']): { listenHere: Listen; serverWhy?: string } {
+export function chooseServer({ server: wanted, listenHere }: Pick<RelayOptions, 'server' | 'listenHere'>): {
+  listenHere: Listen;
+  serverWhy?: string;
+} {
+  if (listenHere) return { listenHere };
   if (wanted === 'node') return { listenHere: listenNode };
   const { binding, faults } = uwsHere();
   if (binding) return { listenHere: listenUws(binding) };

@@ -16,6 +16,7 @@ import { RetentionJob } from '../jobs/retention-job.ts';
 import { type CheckedAt, RowsCheck } from '../jobs/rows-check.ts';
 import { Scrub } from '../jobs/scrub.ts';
 import { Sweeps } from '../jobs/sweep.ts';
+import { Witnesses, type WitnessesOptions } from '../jobs/witnesses.ts';
 import type { RelayOptions } from './options.ts';
 import type { SnapshotJob } from '../shared-log/snapshot-job.ts';
 import { ServedCheck } from '../replay/served-check.ts';
@@ -88,6 +89,15 @@ export function startJobs(options: JobsOptions): Jobs {
     if (job) services.add(name, { drain: () => void job.stop(), stop: () => job.stop() });
   }
   return { scrub, rowsCheck, backups, retention, services };
+}
+
+/** `undefined` where nobody cosigns. */
+export function startWitnesses(
+  relay: RelayOptions,
+  parts: Pick<WitnessesOptions, 'log' | 'relayPubkey' | 'endEpoch' | 'mayAsk'>,
+): Witnesses | undefined {
+  const { witnesses = [], clock, timers, log: logger } = relay;
+  return witnesses.length === 0 ? undefined : new Witnesses({ witnesses, clock, timers, logger, ...parts });
 }
 
 /** Logs every pass; lost items are logged when they are found. */

@@ -91,7 +91,7 @@ function statusDocument(
   { role, subject, faults, lastGoodBackupMs }: RelayState,
 ): StatusDocument {
   const { version, listen, tls, server: serverAsked, backups, logRetention, storeDir, positionFile } = options;
-  const { serving, isReady, serverName, sharedLog } = subject;
+  const { serving, isReady, serverName, sharedLog, witnesses } = subject;
   return {
     version,
     pid: process.pid,
@@ -111,5 +111,6 @@ function statusDocument(
     backups: backups ? { folder: backups.folder, every_ms: backups.everyMs } : null,
     log_archive_folder: logRetention?.archiveFolder ?? null,
     shared_log: sharedLog?.shown ?? null,
+    witnesses: witnesses?.shown ?? [],
   };
 }

@@ -1,10 +1,12 @@
 /** The options that a relay is started with, and the surface of a started relay. */
 import { type ListenAddress, isLoopback } from '../../lib/listen-address.ts';
+import type { Listen } from '../../http/exchange.ts';
 import type { TlsFiles } from '../../http/tls-files.ts';
 import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Limits } from '../../protocol/limits.ts';
 import type { IssuerSettings } from '../auth/issuer.ts';
+import type { Signatures } from '../auth/signature-thread.ts';
 import type { AskedLimits } from './connection-limits.ts';
 import type { RelaySettings } from '../core/decision.ts';
 import type { StoreFailed } from '../engine/committer.ts';
@@ -13,6 +15,7 @@ import type { TrustProxy } from '../http/handler.ts';
 import type { BackupSettings } from '../jobs/backup-job.ts';
 import type { LogRetentionSettings } from '../jobs/retention-job.ts';
 import type { StartRowsCheck } from '../jobs/rows-check.ts';
+import type { WitnessSettings } from '../jobs/witnesses.ts';
 import type { TakeBackup } from '../operator/relay-state.ts';
 import type { HeldBytes } from '../http/page-writer.ts';
 import type { PositionPlace } from '../store/position.ts';
@@ -47,6 +50,8 @@ export interface RelayOptions extends PositionPlace {
   backups?: BackupSettings;
   /** The time for which the log is kept; absent: for ever. */
   logRetention?: LogRetentionSettings;
+  /** Those who cosign its checkpoints, at most `WITNESSES_MAX`; absent: nobody does. */
+  witnesses?: readonly WitnessSettings[];
   /** Pushes are refused while less than this is free on the disk of the store. */
   diskFloorBytes: number;
   /** The free bytes; absent: asked of the file system. */
@@ -69,6 +74,10 @@ export interface RelayOptions extends PositionPlace {
   startRowsCheck?: StartRowsCheck;
   /** The server to use; absent: uWebSockets.js where one runs, else node:http. */
   server?: 'uws' | 'node';
+  /** Listens for hosts in the place of either. */
+  listenHere?: Listen;
+  /** Verifies the signature of a hop in the place of `SignatureThread.verify`: a rehearsal has nobody's keys. */
+  verifyHop?: Signatures['verify'];
   clock: Clock;
   timers: Timers;
   randomBytes: RandomBytes;

@@ -27,6 +27,11 @@ export function lackingDoubt({ no, epochs }: { no: number; epochs: string }): st
   return `a node had seen batch ${no}, which the log lacks (of the epochs${epochs})`;
 }
 
+/** The reason of a node that was shown a checkpoint which this relay signed, and which the log contradicts. */
+export function contradictedDoubt(epochs: string): string {
+  return `a host showed a checkpoint of this relay that the log contradicts (of the epochs${epochs})`;
+}
+
 /** The doubt with a reason that it may have already, as the statements of the log make it (pg-statements.ts). */
 export function doubtWith(doubt: string | undefined, reason: string | undefined): string | undefined {
   if (reason === undefined || doubt?.includes(reason)) return doubt;

@@ -8,6 +8,7 @@
  *   - the rows are those that a record of the log vouches for, and so are the checkpoint that a replay of the view
  *     begins with: it is made of them here.
  */
+import { caught, nothing } from '../../lib/caught.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import { type CheckpointTaken, eventTimeMs } from '../core/event.ts';
 import { PREFIX, logKey, payloadKey, prefixRange } from '../store/keys.ts';
@@ -231,11 +232,6 @@ class SyncedWrites {
 
 /** A record that this software cannot read is refused where it is followed. */
 function checkpointIn(lsn: number, record: Buffer): CheckpointTaken | undefined {
-  try {
-    const { event } = decodeRecord(lsn, record);
-    return event.type === 'CheckpointTaken' ? event : undefined;
-  } catch (error) {
-    if (error instanceof DamagedRecord) return undefined;
-    throw error;
-  }
+  const event = caught(() => decodeRecord(lsn, record).event, DamagedRecord, nothing);
+  return event?.type === 'CheckpointTaken' ? event : undefined;
 }

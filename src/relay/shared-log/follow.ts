@@ -4,7 +4,7 @@
  */
 import type { LogEntry, RelayEvent } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
+import { type Sha256Hex, hasHash } from '../../protocol/encodings.ts';
 import { afterLooks } from '../core/rows.ts';
 import { OverlaidRows } from '../engine/open-batch.ts';
 import type { Payload } from '../store/durable-log.ts';
@@ -67,6 +67,9 @@ async function applyBatch({ log, store, view }: FollowParts, batch: FollowedBatc
   if (batch.no !== view.no + 1 || batch.firstLsn !== store.lastLsn + 1) throw new ViewTooOld(view.no + 1);
   const entries = batch.records.map((record, at) => decoded(batch.firstLsn + at, record));
   const { forgotten, collected } = decodeShared(batch.shared);
+  // All of the batch is reduced again after each look: the rows that it reads are looked for together.
+  for (const { event } of entries)
+    if (event.type === 'ItemsMoved') await store.findRows(event.oldPubkey, event.fromSeqs);
   const changes = await afterLooks(() => reducedAll(store, entries));
   const payloads = await storedPayloads(log, view.logId, entries);
   await view.follows(batch, () =>
@@ -99,15 +102,19 @@ async function storedPayloads(log: SharedLog, logId: string, entries: readonly L
     logId,
     places.map(({ targetPubkey, seq }) => payloadKey(targetPubkey, seq).subarray(1)),
   );
-  return places.flatMap((place, at) => {
+  // What the view stores gets a checksum, so it must be what was accepted.
+  return places.flatMap(({ wireHash, ...place }, at) => {
     const wire = found[at];
-    return wire ? [{ ...place, wire }] : [];
+    return hasHash(wire, wireHash) ? [{ ...place, wire }] : [];
   });
 }
 
-function placesOf(event: RelayEvent): { targetPubkey: PublicKey; seq: number }[] {
+type PlacedWire = Pick<Payload, 'targetPubkey' | 'seq'> & { wireHash: Sha256Hex };
+
+function placesOf(event: RelayEvent): PlacedWire[] {
   if (event.type === 'ItemAccepted')
-    return event.targets.map(({ hostPubkey, seq }) => ({ targetPubkey: hostPubkey, seq }));
-  if (event.type === 'ItemsExpired') return event.notices.map(({ targetPubkey, seq }) => ({ targetPubkey, seq }));
+    return event.targets.map(({ hostPubkey, seq, wireHash }) => ({ targetPubkey: hostPubkey, seq, wireHash }));
+  if (event.type === 'ItemsExpired')
+    return event.notices.map(({ targetPubkey, seq, wireHash }) => ({ targetPubkey, seq, wireHash }));
   return [];
 }

@@ -1,5 +1,5 @@
 /** Asks a shared log again until it can be reached and keeps two copies, and logs when that begins and ends. */
-import type { Clock, Timers } from '../../lib/clock.ts';
+import { type Clock, type Timers, pause } from '../../lib/clock.ts';
 import type { NodeLogger } from './node-options.ts';
 import { NoSecondCopy, isPassing } from './shared-log.ts';
 
@@ -70,17 +70,7 @@ export class LogReach {
   }
 
   /** Resolves after `ms`, or when the node is to stop. */
-  async pause(ms: number): Promise<void> {
-    const { timers, signal } = this.#options;
-    if (signal.aborted) return;
-    await new Promise<void>((resolve) => {
-      const end = (): void => {
-        cancel();
-        signal.removeEventListener('abort', end);
-        resolve();
-      };
-      const cancel = timers.after(ms, end);
-      signal.addEventListener('abort', end);
-    });
+  pause(ms: number): Promise<void> {
+    return pause(this.#options.timers, ms, this.#options.signal);
   }
 }

@@ -15,7 +15,7 @@ import type { HandOver, SharedLogOptions } from '../shared-log/node-options.ts';
 import { LogWatch } from '../shared-log/log-watch.ts';
 import { LogRefused, type SharedLog } from '../shared-log/shared-log.ts';
 import { SnapshotJob } from '../shared-log/snapshot-job.ts';
-import { isSettled } from '../shared-log/doubt.ts';
+import { contradictedDoubt, epochsOf, isSettled } from '../shared-log/doubt.ts';
 import { settingsThatDiffer } from '../shared-log/takeover-rules.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { QueueRow } from '../core/rows.ts';
@@ -179,6 +179,19 @@ export class SharedLead {
       },
       onError: (error) => options.log.error({ err: error }, 'the log is in doubt, and no new epoch could be begun'),
     });
+  }
+
+  /**
+   * Begins a new epoch as a checkpoint contradicts the log; a leader that comes before it is durable does so too.
+   * A node that may not answer any more does nothing: the next leader may have signed the checkpoint.
+   */
+  async contradicted(): Promise<void> {
+    if (!this.mayAnswer) return;
+    const { log, tenure, store } = this.#leading;
+    const reason = contradictedDoubt(epochsOf(store.tree));
+    await log.doubt(tenure.logId, reason);
+    this.#doubt = reason;
+    await this.#beginning?.rerun();
   }
 
   /** Takes snapshots for the log, and prunes it, while this node leads. */

@@ -2,6 +2,7 @@
  * The view of a standby, as its backups and its scrub use it: it is read between two batches, so that it is always one
  * that the leader had, and made whole from the log. Only the relay that leads says that an item is lost.
  */
+import { caught } from '../../lib/caught.ts';
 import { type QueueRow, rowKey } from '../core/rows.ts';
 import {
   type ItemPlace,
@@ -10,11 +11,11 @@ import {
   repairedPayload,
   type LostFinder,
 } from '../engine/lost-items.ts';
-import { isDamagedRow } from '../engine/queues.ts';
 import { NothingYet } from '../operator/relay-state.ts';
 import type { FollowedView } from '../shared-log/node-options.ts';
 import type { SharedLog } from '../shared-log/shared-log.ts';
 import { placeOf } from '../shared-log/take-lead.ts';
+import { DamagedRow } from '../store/checksum.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { QueueSlice } from '../store/scan.ts';
 import type { StoreSnapshot } from '../store/store-reader.ts';
@@ -111,12 +112,12 @@ export class StandbyStore {
 
   /** A queue whose target row is damaged is left out: the store notes the row. */
   #waits({ targetPubkey, seq }: QueueRow): boolean {
-    try {
-      return seq > (this.#present.store.get('target', targetPubkey)?.ackedThrough ?? 0);
-    } catch (error) {
-      if (!isDamagedRow(error)) throw error;
-      return false;
-    }
+    const { store } = this.#present;
+    return caught(
+      () => seq > (store.get('target', targetPubkey)?.ackedThrough ?? 0),
+      DamagedRow,
+      () => false,
+    );
   }
 }
 

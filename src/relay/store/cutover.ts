@@ -20,6 +20,7 @@ import { existsSync } from 'node:fs';
 import { readFile, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { replaceFile, syncFolder } from '../../lib/files.ts';
+import { jsonIn } from '../../protocol/json.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import { LEVEL_FOLDER, levelAt } from './level.ts';
 import { positionPathOf } from './position.ts';
@@ -144,12 +145,7 @@ async function readCutover(folder: string): Promise<RestoreCutover | undefined> 
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw folderRefused(folder, error) ?? error;
   }
-  let cutover: RestoreCutover | undefined;
-  try {
-    cutover = parseCutover(JSON.parse(text));
-  } catch {
-    // Refused below.
-  }
+  const cutover = parseCutover(jsonIn(text));
   if (cutover) return cutover;
   throw new StoreRefused(
     'damaged',

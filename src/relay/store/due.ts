@@ -3,11 +3,12 @@
  *
  * One entry for each batch and time, in order of time. It may name rows that are long gone: each reader skips those.
  */
+import { caught, onlyOf } from '../../lib/caught.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import { type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import type { QueueRow } from '../core/rows.ts';
 import { DamagedRow, verifiedBytes, withChecksum, withoutChecksum } from './checksum.ts';
-import type { DueEntryName, Forgotten } from './durable-log.ts';
+import type { BatchWrites, DueEntryName, Forgotten } from './durable-log.ts';
 import {
   DEDUP_RUN_BYTES,
   KEY_BYTES,
@@ -20,19 +21,22 @@ import {
   prefixRange,
 } from './keys.ts';
 import type { Level } from './level.ts';
+import { keyBytes } from './packing.ts';
 import { decodeRow } from './row-codec.ts';
 import { runsOf, type DamagedRows } from './scan.ts';
 
+/** Items of entries that are taken together. */
+const ITEMS_AT_ONCE = 1000;
 /** Dedup rows that are looked up before other work gets its turn. */
 const DEDUP_ROWS_AT_ONCE = 500;
+/** Due entries are written when so many rows were seen: what one entry names fits in memory. */
+const DUE_ROWS = 10_000;
 const SEARCH_RUN = { pairs: 100, bytes: 256 << 10 };
 const NO_RUNS = Buffer.alloc(0);
 
-interface DueItems extends DueEntryName {
-  /**
-   * Sequence numbers, ascending, of rows that may be gone by now. Absent for a damaged entry: its items expire after a
-   * rebuild has made the entries anew.
-   */
+/** An entry of items: `targets` is absent for a damaged one, whose items expire after a rebuild made it anew. */
+export interface DueItems extends DueEntryName {
+  /** Sequence numbers of rows that may be gone by now. */
   targets: ReadonlyMap<PublicKey, number[]> | undefined;
 }
 
@@ -46,20 +50,40 @@ interface DueDedup {
 export class DueIndex {
   readonly #level: Level;
   readonly #damagedRows: DamagedRows;
+  readonly #note = (row: DamagedRow): undefined => {
+    this.#damagedRows.note(row);
+    return undefined;
+  };
 
   constructor(level: Level, damagedRows: DamagedRows) {
     this.#level = level;
     this.#damagedRows = damagedRows;
   }
 
-  /** The oldest entry of items whose time came by `nowMs`, by target; the next one behind the entry `after`. */
-  async items(nowMs: number, after?: DueEntryName): Promise<DueItems | undefined> {
-    const entry = await this.#oldest(PREFIX.expiry, nowMs, after);
-    if (!entry) return undefined;
-    const [key, value] = entry;
-    const name = nameOf(key);
+  /**
+   * The oldest entries of items whose time came by `nowMs`, behind the entry `after`: of a thousand items together, but
+   * at least one; none when nothing is due.
+   */
+  async items(nowMs: number, after?: DueEntryName): Promise<DueItems[]> {
+    const entries: DueItems[] = [];
+    let items = 0;
+    const gt = after ? dueKey(PREFIX.expiry, after.dueMs, after.lsn) : prefixRange(PREFIX.expiry).gte;
+    const range = { gt, lt: dueKey(PREFIX.expiry, nowMs + 1, 0) };
+    for await (const pairs of runsOf(this.#level, range, SEARCH_RUN)) {
+      for (const [key, value] of pairs) {
+        items += value.length / EXPIRY_RUN_BYTES;
+        if (entries.length > 0 && items > ITEMS_AT_ONCE) return entries;
+        if (key.length === KEY_BYTES[PREFIX.expiry])
+          entries.push({ ...nameOf(key), targets: this.#targets(key, value) });
+        else this.#noteStrange(key);
+      }
+    }
+    return entries;
+  }
+
+  #targets(key: Buffer, value: Buffer): DueItems['targets'] {
     const runs = this.#wholeOrNoted(key, value);
-    if (!runs) return { ...name, targets: undefined };
+    if (!runs) return undefined;
     const targets = new Map<PublicKey, number[]>();
     for (let at = 0; at < runs.length; at += EXPIRY_RUN_BYTES) {
       const target = publicKeyFromBytes(runs.subarray(at, at + 32));
@@ -67,7 +91,26 @@ export class DueIndex {
       seqs.push(Number(runs.readBigUInt64BE(at + 32)));
       targets.set(target, seqs);
     }
-    return { ...name, targets };
+    return targets;
+  }
+
+  /**
+   * The seqs of a target that entries of items name, also of rows that are gone; infinity for an entry that cannot be
+   * read, which may name any. Walks over all entries.
+   */
+  async seqsOf(target: PublicKey, pauses: Pauses): Promise<number[]> {
+    const named = keyBytes(target);
+    const seqs: number[] = [];
+    for await (const entries of runsOf(this.#level, prefixRange(PREFIX.expiry), SEARCH_RUN)) {
+      for (const entry of entries) {
+        const runs = this.#wholeOrNoted(...entry);
+        if (!runs) seqs.push(Infinity);
+        for (let at = 0; at < (runs?.length ?? 0); at += EXPIRY_RUN_BYTES)
+          if (runs?.compare(named, 0, 32, at, at + 32) === 0) seqs.push(Number(runs.readBigUInt64BE(at + 32)));
+      }
+      if (pauses.isOver) await pauses.pause();
+    }
+    return seqs;
   }
 
   /**
@@ -77,17 +120,11 @@ export class DueIndex {
    * many rows there are of each sender, so nothing is due until a rebuild has made them anew.
    */
   async dedup(nowMs: number): Promise<DueDedup | undefined> {
-    try {
-      return await this.#dedup(nowMs);
-    } catch (error) {
-      if (!(error instanceof DamagedRow)) throw error;
-      this.#damagedRows.note(error);
-      return undefined;
-    }
+    return this.#dedup(nowMs).catch(onlyOf(DamagedRow, this.#note));
   }
 
   async #dedup(nowMs: number): Promise<DueDedup | undefined> {
-    const oldest = await this.#oldest(PREFIX.dedupUntil, nowMs);
+    const oldest = await this.#oldestDedup(nowMs);
     if (!oldest) return undefined;
     withoutChecksum(...oldest);
     const dueMs = dueTimeOf(oldest[0]);
@@ -132,25 +169,23 @@ export class DueIndex {
     }
   }
 
-  /** The first entry behind `after`. A key of another length is none of the relay's: it is noted and skipped. */
-  async #oldest(prefix: number, nowMs: number, after?: DueEntryName): Promise<Pair | undefined> {
-    const lt = dueKey(prefix, nowMs + 1, 0);
-    for (let behind = after ? dueKey(prefix, after.dueMs, after.lsn) : prefixRange(prefix).gte; ; ) {
+  async #oldestDedup(nowMs: number): Promise<Pair | undefined> {
+    const lt = dueKey(PREFIX.dedupUntil, nowMs + 1, 0);
+    for (let behind = prefixRange(PREFIX.dedupUntil).gte; ; ) {
       const [first] = await this.#level.iterator({ gt: behind, lt, limit: 1 }).all();
-      if (!first || first[0].length === KEY_BYTES[prefix]) return first;
-      this.#damagedRows.note(new DamagedRow(first[0], 'has a key of another length'));
+      if (!first || first[0].length === KEY_BYTES[PREFIX.dedupUntil]) return first;
+      this.#noteStrange(first[0]);
       behind = first[0];
     }
   }
 
+  /** A key of another length is none of the relay's: it is skipped. */
+  #noteStrange(key: Buffer): void {
+    this.#note(new DamagedRow(key, 'has a key of another length'));
+  }
+
   #wholeOrNoted(key: Buffer, value: Buffer): Buffer | undefined {
-    try {
-      return withoutChecksum(key, value);
-    } catch (error) {
-      if (!(error instanceof DamagedRow)) throw error;
-      this.#damagedRows.note(error);
-      return undefined;
-    }
+    return caught(() => withoutChecksum(key, value), DamagedRow, this.#note);
   }
 }
 
@@ -173,6 +208,36 @@ export class DueEntries {
       const key = dueKey(prefix, dueMs, firstLsn);
       yield [key, withChecksum(key, Buffer.concat(parts))];
     }
+  }
+}
+
+/** Writes the due entries of one index anew. Their second number tells entries of one time apart, and is no LSN. */
+export class DueWriter {
+  readonly #database: Pick<BatchWrites, 'put'>;
+  readonly #prefix: number;
+  readonly #below: number;
+  #entries = new DueEntries();
+  #rows = 0;
+  #written = 0;
+
+  /** `lastLsn`: entries of batches to come carry greater numbers. */
+  constructor(database: Pick<BatchWrites, 'put'>, prefix: number, lastLsn: number) {
+    this.#database = database;
+    this.#prefix = prefix;
+    this.#below = lastLsn;
+  }
+
+  add(dueMs: number, ...run: Buffer[]): void {
+    this.#entries.add(this.#prefix, dueMs, ...run);
+    if (++this.#rows >= DUE_ROWS) this.write();
+  }
+
+  write(): void {
+    if (this.#rows === 0) return;
+    if (this.#written > this.#below) throw new Error('invariant: fewer due entries of a time than log records');
+    for (const [key, value] of this.#entries.entries(this.#written++)) this.#database.put(key, value);
+    this.#entries = new DueEntries();
+    this.#rows = 0;
   }
 }
 

@@ -105,6 +105,12 @@ export interface ViewBatch {
   effects: BatchEffects | undefined;
 }
 
+/** What a batch does to the database of this node. */
+export interface BatchWrites {
+  put(key: Buffer, value: Buffer): unknown;
+  del(key: Buffer): unknown;
+}
+
 export interface ViewWrites {
   /** Adds a key of this node alone. */
   put(key: Buffer, value: Buffer): unknown;

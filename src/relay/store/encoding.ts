@@ -1,9 +1,12 @@
 /** A batch of the relay's store as keys and values, with those of its parts that are no rows (relay-store.ts). */
 import type { Epoch } from '../../protocol/epoch.ts';
-import { rowKey } from '../core/rows.ts';
+import type { Pair } from '../../lib/pair-block.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { type QueueRow, rowKey } from '../core/rows.ts';
 import { type CollectedSlice, collectedMark } from './collect.ts';
 import { DueEntries } from './due.ts';
-import type { BatchEffects, CheckpointWrite, Forgotten } from './durable-log.ts';
+import type { BatchEffects, BatchWrites, CheckpointWrite, Forgotten, Payload } from './durable-log.ts';
+import { packedRuns } from './item-run.ts';
 import {
   PREFIX,
   checkpointKey,
@@ -23,11 +26,6 @@ import { encodeRow } from './row-codec.ts';
 /** LevelDB batches that are given as arrays cost ten times as much of the event loop. */
 export type LevelBatch = ReturnType<Level['batch']>;
 
-export interface BatchWrites {
-  put(key: Buffer, value: Buffer): unknown;
-  del(key: Buffer): unknown;
-}
-
 /** A batch as keys and values. */
 export class Encoding {
   readonly writes: LevelBatch;
@@ -42,6 +40,7 @@ export class Encoding {
   readonly newDedupKeys: Buffer[] = [];
   /** What it does to runs that are stored: added when the database shows every batch before. */
   readonly edits = new RunEdits();
+  readonly #rows = new Map<PublicKey, QueueRow[]>();
   /** The one that the batch sets. */
   epoch: Epoch | undefined;
 
@@ -59,6 +58,38 @@ export class Encoding {
 
   get lastLsn(): number {
     return this.firstLsn + this.records.length - 1;
+  }
+
+  /** A row of an item that is new in its queue. */
+  addItem(row: QueueRow): void {
+    const rows = this.#rows.get(row.targetPubkey);
+    if (rows) rows.push(row);
+    else this.#rows.set(row.targetPubkey, [row]);
+  }
+
+  /**
+   * The items that were added, in runs, with their wire bytes. Of other wire bytes only those stay whose item was moved
+   * within the batch.
+   */
+  *itemPairs(payloads: readonly Payload[]): Generator<Pair> {
+    const wires = new Map<PublicKey, Map<number, Buffer>>();
+    for (const { targetPubkey, seq, wire } of payloads) {
+      const ofTarget = wires.get(targetPubkey);
+      if (ofTarget) ofTarget.set(seq, wire);
+      else wires.set(targetPubkey, new Map([[seq, wire]]));
+    }
+    for (const [target, rows] of this.#rows) {
+      const ofTarget = wires.get(target);
+      const items = rows.map((row) => ({ row, wire: ofTarget?.get(row.seq) }));
+      for (const { row } of items) ofTarget?.delete(row.seq);
+      for (const { pairs, first, bound } of packedRuns(items.toSorted((a, b) => a.row.seq - b.row.seq))) {
+        yield* pairs;
+        this.edits.fresh.push({ target, first, bound });
+      }
+    }
+    for (const [targetPubkey, ofTarget] of wires)
+      for (const [seq, wire] of ofTarget)
+        if (this.edits.moves({ targetPubkey, seq })) yield [payloadKey(targetPubkey, seq), wire];
   }
 }
 

@@ -5,6 +5,8 @@
  * counts. Most are written once and never asked for by their key, so places are looked up in a table that is made of
  * the pairs under one prefix when the first of those is asked for.
  */
+import { areSame } from '../../protocol/encodings.ts';
+
 const HEADER_BYTES = 5;
 const DELETED = 0xffff_ffff;
 const FIRST_BYTES = 1 << 20;
@@ -267,12 +269,6 @@ class Places {
       if (memory[at] === length && areSame(bytes, from, memory, held, length)) return slot;
     }
   }
-}
-
-/** Says whether `length` bytes at two places are the same. For a few, that is sooner seen here than in native code. */
-export function areSame(one: Buffer, at: number, other: Buffer, otherAt: number, length: number): boolean {
-  for (let nth = 0; nth < length; nth++) if (one[at + nth] !== other[otherAt + nth]) return false;
-  return true;
 }
 
 /** Returns the hash of the key at `at`. */

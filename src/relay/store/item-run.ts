@@ -18,16 +18,18 @@
  * Numbers are big-endian. The key of either ends in its bound: the seq of the last item at the time of writing, which
  * stays when that item has left. Seqs ascend, and all of a run lie above the bound of the run before. The wire bytes of
  * a row run lie under the same bound, unless a rotation moved the rows: the bytes stay at their place of acceptance.
+ * What is left of a run from which some rows were moved names them too, since it shares them.
  *
  * A row alone, of form 1 (checksum.ts), is of schema 2, or was moved from one of schema 2; its wire bytes are raw. What
  * leaves the store, or is hashed, is as schema 2 has it: `rowPairs`.
  */
 import { crc32 } from 'node:zlib';
+import { caught, nothing } from '../../lib/caught.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import type { QueueRow } from '../core/rows.ts';
 import { DamagedRow, verifiedBytes, withChecksum } from './checksum.ts';
-import { KEY_BYTES, PREFIX, payloadKey, seqOf, writeNumber } from './keys.ts';
-import { decodeRow, rowOf } from './row-codec.ts';
+import { KEY_BYTES, PREFIX, payloadKey, queueKey, seqOf, writeNumber } from './keys.ts';
+import { decodeRow, rowBytes, rowOf } from './row-codec.ts';
 
 const FORM = 2;
 const CHECKED_FROM = 5;
@@ -40,10 +42,42 @@ const SEQ_AT = 33;
 const PLACE_BYTES = 40;
 const BEHIND_MAX = 0xffff_ffff;
 
-const RUN_ROWS_MAX = 256;
+export const RUN_ROWS_MAX = 256;
 const RUN_WIRE_BYTES_MAX = 64 << 10;
 /** An item of more wire bytes is a run of its own, so that no rewrite of a run touches it. */
 const LONE_WIRE_BYTES = 16 << 10;
+
+/** An item to be written; without wire bytes where those are gone already. */
+export interface NewItem {
+  row: QueueRow;
+  wire: Buffer | undefined;
+}
+
+/** The stored pairs of one run. */
+export interface PackedRun {
+  pairs: Pair[];
+  first: number;
+  bound: number;
+}
+
+/** The runs of new items of one target, in the order of their seqs. Notes in each row where its wire bytes lie. */
+export function* packedRuns(items: readonly NewItem[]): Generator<PackedRun> {
+  for (const run of cutIntoRuns(items)) {
+    const [{ row: first }, { row: last }] = [run[0] as NewItem, run.at(-1) as NewItem];
+    const key = queueKey(first.targetPubkey, last.seq);
+    const wireKey = payloadKey(first.targetPubkey, last.seq);
+    const rows: RunRow[] = [];
+    const entries: WireEntry[] = [];
+    for (const { row, wire } of run) {
+      row.payloadBound = last.seq;
+      rows.push({ seq: row.seq, bytes: rowBytes('queue', row) });
+      if (wire) entries.push(wireEntry(wireKey, row.seq, wire));
+    }
+    const pairs: Pair[] = [[key, encodeRowRun(key, rows)]];
+    if (entries.length > 0) pairs.push([wireKey, encodeWireRun(wireKey, entries)]);
+    yield { pairs, first: first.seq, bound: last.seq };
+  }
+}
 
 /** Cuts items of one target, in the order of their seqs, into those of one run each. */
 export function* cutIntoRuns<T extends { row: Pick<QueueRow, 'seq' | 'bytes'> }>(items: readonly T[]): Generator<T[]> {
@@ -191,12 +225,7 @@ export function queueRowOf({ key, wireKey }: RowRun, { seq, bytes }: RunRow): Qu
 
 /** As `queueRowsOf`; `undefined` where they cannot be read. */
 export function readableRowsOf(pair: Pair): QueueRow[] | undefined {
-  try {
-    return queueRowsOf(pair);
-  } catch (error) {
-    if (error instanceof DamagedRow) return undefined;
-    throw error;
-  }
+  return caught(() => queueRowsOf(pair), DamagedRow, nothing);
 }
 
 /** Says whether a stored row, or a run of rows, is what was written under its key. */

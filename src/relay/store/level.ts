@@ -12,9 +12,9 @@ const MIB = 1 << 20;
 const LEVEL_OPTIONS = {
   keyEncoding: 'buffer',
   valueEncoding: 'buffer',
-  // There may be two of them, and a file as long is deleted under LevelDB's lock; a smaller one is compacted more often
-  // (bench/README.md).
-  writeBufferSize: 32 * MIB,
+  // There may be two of them; a full one is written and synced as one table, which a sync of the log waits for, and a
+  // file as long is deleted under LevelDB's lock. A smaller one is compacted more often (bench/README.md).
+  writeBufferSize: 8 * MIB,
   cacheSize: 16 * MIB,
   // An open file is mapped, and what was read of it counts as memory of the relay. LevelDB takes no fewer than these.
   maxFileSize: 4 * MIB,

@@ -13,6 +13,7 @@
  * Schema 3 packs log records of one batch together (record-run.ts) and reads what schema 2 wrote as it lies there, so
  * its step rewrites nothing: what is old goes by and by, as it is pruned.
  */
+import { nothing, onlyOf } from '../../lib/caught.ts';
 import type { LogEntry } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
 import { type RelayRow, rowKey } from '../core/rows.ts';
@@ -80,12 +81,7 @@ export async function relayRowOf(level: Level, schema: number): Promise<RelayRow
 }
 
 export async function readableRelayRow(level: Level, schema: number): Promise<RelayRow | undefined> {
-  try {
-    return await relayRowOf(level, schema);
-  } catch (error) {
-    if (error instanceof DamagedRow) return undefined;
-    throw error;
-  }
+  return relayRowOf(level, schema).catch(onlyOf(DamagedRow, nothing));
 }
 
 /** Takes every step from the schema of `relay` to `newest`. Throws, with the store as a crash there would leave it. */

@@ -7,8 +7,7 @@
  * written that msgpackr would write otherwise; a property test compares them.
  */
 import type { Sha256Hex } from '../../protocol/encodings.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
-import { areSame } from './held-pairs.ts';
+import { type PublicKey, keyTextAt } from '../../protocol/public-key.ts';
 
 const KEY = 32;
 /** The first bytes that MessagePack has for 32 bytes, a text of 32 to 255 bytes, a large number, and others. */
@@ -23,22 +22,6 @@ const UINT_32 = 0xce;
 const SHORT_ARRAY = 0x90;
 const SHORT_TEXT = 0xa0;
 const TEXT_MAX = 0xff;
-
-/** Texts of keys by the bytes that they begin with: the same few hosts are named again and again. */
-const TEXTS = 4096;
-const knownBytes = Buffer.alloc(TEXTS * KEY);
-const knownTexts: (PublicKey | undefined)[] = Array.from({ length: TEXTS });
-
-/** The text of the 32 bytes at `at`. */
-export function keyTextAt(bytes: Buffer, at: number): PublicKey {
-  const slot = ((bytes[at] as number) << 4) | ((bytes[at + 1] as number) >> 4);
-  const known = knownTexts[slot];
-  if (known !== undefined && areSame(bytes, at, knownBytes, slot * KEY, KEY)) return known;
-  const text = bytes.toString('base64', at, at + KEY) as PublicKey;
-  bytes.copy(knownBytes, slot * KEY, at, at + KEY);
-  knownTexts[slot] = text;
-  return text;
-}
 
 export class PlainReader {
   #bytes: Buffer = Buffer.alloc(0);

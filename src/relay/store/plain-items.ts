@@ -5,14 +5,14 @@
  */
 import type { ItemAccepted, ItemsAcked, RelayEvent } from '../core/event.ts';
 import type { DedupRow, QueueRow } from '../core/rows.ts';
+import { ACCEPTED_TAG } from '../../protocol/log-leaf.ts';
 import { ITEM_KINDS, PUSHED_KINDS } from '../../protocol/items.ts';
 import type { ItemId } from '../../protocol/names.ts';
-import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
+import { PUBLIC_KEY_CHARACTERS, type PublicKey, keyTextAt } from '../../protocol/public-key.ts';
 import { seqOf } from './keys.ts';
-import { PlainReader, PlainWriter, keyTextAt } from './plain-forms.ts';
+import { PlainReader, PlainWriter } from './plain-forms.ts';
 
-/** DO NOT CHANGE: tags and versions are those of record.ts, the version that of row-codec.ts. */
-export const ACCEPTED_TAG = 20;
+/** DO NOT CHANGE: the tag is that of record.ts, the version of rows that of row-codec.ts. */
 export const ACKED_TAG = 21;
 const VERSION = 1;
 

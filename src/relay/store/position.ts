@@ -28,6 +28,7 @@ import { constants, existsSync, readFileSync, realpathSync, statSync, statfsSync
 import { type FileHandle, access, open, stat, readFile, rm } from 'node:fs/promises';
 import { dirname, join, sep } from 'node:path';
 import { crc32 } from 'node:zlib';
+import { caught, nothing, onlyOf } from '../../lib/caught.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import { syncFolder, makeFolders, replaceFile } from '../../lib/files.ts';
 import { fileFault } from '../../lib/file-fault.ts';
@@ -228,13 +229,8 @@ export async function positionFault(
 
 /** `undefined` for a record that is not there, `null` for one that cannot be told in its run. */
 async function hashOfRecord(level: Level, lsn: number): Promise<Buffer | undefined | null> {
-  try {
-    const record = await recordAt(level, lsn);
-    return record && hash('sha256', record, 'buffer');
-  } catch (error) {
-    if (error instanceof DamagedRecord) return null;
-    throw error;
-  }
+  const record = await recordAt(level, lsn).catch(onlyOf(DamagedRecord, () => null));
+  return record && hash('sha256', record, 'buffer');
 }
 
 /**
@@ -263,13 +259,8 @@ export function heartbeatFault(
 
 /** Every store has one from its first record on; `undefined` when it cannot be read. */
 export function heartbeatOf(rows: RowReader): number | undefined {
-  try {
-    const atMs = rows.get('heartbeat', rowKey.heartbeat)?.atMs;
-    return Number.isSafeInteger(atMs) ? atMs : undefined;
-  } catch (error) {
-    if (error instanceof DamagedRow) return undefined;
-    throw error;
-  }
+  const atMs = caught(() => rows.get('heartbeat', rowKey.heartbeat)?.atMs, DamagedRow, nothing);
+  return Number.isSafeInteger(atMs) ? atMs : undefined;
 }
 
 /** The position slots inside the store folder. */

@@ -26,6 +26,8 @@ import { decodeRow } from './row-codec.ts';
 
 /** Runs of either kind that stay decoded: with their bytes, 4 MiB. */
 const HEADS_MAX = 64;
+/** Bounds that are read at once, where a run may be one row. */
+const BOUNDS_AT_ONCE = 100;
 /** Rows of a page that are read at once: some runs, or some hundred rows that lie alone. */
 const PAGE_READ_BYTES = 64 << 10;
 
@@ -54,9 +56,13 @@ export class QueueRuns {
     const value = known ? undefined : this.#level.getSync(key);
     if (!known && !value) {
       if (bound !== undefined) return undefined;
-      throw new LookFirst(`the queue row at seq ${seq}`, () => this.#look(target, seq));
+      throw new LookFirst(`the queue row at seq ${seq}`, () => this.find(target, [seq]));
     }
-    if (value && !isRun(value)) return seqOf(key) === seq ? decodeRow('queue', key, value) : undefined;
+    if (value && !isRun(value)) {
+      // Also where it is another row: a run of which not even the form is left is no proof that this one is gone.
+      const alone = decodeRow('queue', key, value);
+      return alone.seq === seq ? alone : undefined;
+    }
     const run = known ?? decodeRowRun(key, value as Buffer);
     if (!run) throw new DamagedRow(key, 'does not match its checksum');
     this.#heads.keep(key, run);
@@ -73,7 +79,8 @@ export class QueueRuns {
       if (!value || payloadBound === undefined) return value !== undefined;
       entries = decodeWireRun(key, value);
       if (!entries) return false;
-      this.#heads.keep(key, entries);
+      // A large item is a run of its own.
+      if (entries.length > 1) this.#heads.keep(key, entries);
     }
     return withSeq(entries, payloadSeq)?.wire.length === bytes;
   }
@@ -115,32 +122,56 @@ export class QueueRuns {
     });
   }
 
+  /**
+   * Looks for rows of ascending seqs together, so that reads of them need no look of their own. Returns the bound of
+   * the run that may hold each; `undefined` where nothing lies at or behind it.
+   */
+  async find(target: PublicKey, seqs: readonly number[]): Promise<(number | undefined)[]> {
+    const limit = Math.min(seqs.length, BOUNDS_AT_ONCE);
+    const bounds: (number | undefined)[] = [];
+    let read: number[] = [];
+    let at = 0;
+    let isEnd = false;
+    for (const seq of seqs) {
+      while (at < read.length && (read[at] as number) < seq) at++;
+      if (at === read.length && !isEnd) {
+        const range = { gte: queueKey(target, seq), lte: queueKey(target, Number.MAX_SAFE_INTEGER), limit };
+        read = (await this.#level.keys({ ...range, fillCache: false }).all()).map(seqOf);
+        at = 0;
+        isEnd = read.length < limit;
+      }
+      const bound = read[at];
+      if (bound === undefined) this.#found.noteEnd(target, seq);
+      // A row that lies alone is found under its own key, and the first row of a run stands for the others.
+      else if (bound !== seq && bound !== bounds.at(-1)) this.#found.note(target, seq, bound);
+      bounds.push(bound);
+    }
+    return bounds;
+  }
+
   /** What lies under the key of the run that may hold the row, if anything does. */
   async holder(target: PublicKey, seq: number): Promise<Pair | undefined> {
     // A row that lies alone is found at once: a seek costs ten times as much.
     const own = queueKey(target, seq);
     const alone = this.#level.getSync(own, { fillCache: false });
     if (alone) return [own, alone];
-    if (this.#found.boundOf(target, seq) === undefined) await this.#look(target, seq);
-    const bound = this.#found.boundOf(target, seq);
+    let bound = this.#found.boundOf(target, seq);
+    if (bound === undefined) [bound] = await this.find(target, [seq]);
     if (bound === undefined || bound === 'none') return undefined;
     const key = queueKey(target, bound);
     const value = await this.#level.get(key, { fillCache: false });
     return value && [key, value];
   }
 
+  /** Reads anew what was decoded. */
+  forgetDecoded(): void {
+    this.#heads.clear();
+  }
+
   /** To be called when the database shows these runs, new ones among them, as they are written now. */
   written(keys: readonly Buffer[], fresh: readonly FreshRun[]): void {
     for (const key of keys) this.#heads.drop(key);
     for (const { target, first, bound } of fresh) this.#found.note(target, first, bound);
-  }
-
-  /** Finds the run that holds the row, if any does: the first at or behind it. */
-  async #look(target: PublicKey, seq: number): Promise<void> {
-    const range = { gte: queueKey(target, seq), lte: queueKey(target, Number.MAX_SAFE_INTEGER), limit: 1 };
-    const [bound] = await this.#level.keys({ ...range, fillCache: false }).all();
-    if (bound) this.#found.note(target, seq, seqOf(bound));
-    else this.#found.noteEnd(target, seq);
   }
 }
 
@@ -238,6 +269,10 @@ class Heads {
 
   drop(key: Buffer): void {
     this.#heads.delete(nameOf(key));
+  }
+
+  clear(): void {
+    this.#heads.clear();
   }
 }
 

@@ -26,7 +26,8 @@ import {
   orNull,
   tuple,
 } from './packing.ts';
-import { ACCEPTED_TAG, ACKED_TAG, packedEvent, plainEvent } from './plain-items.ts';
+import { ACKED_TAG, packedEvent, plainEvent } from './plain-items.ts';
+import { ACCEPTED_TAG, RECORD_HEAD_BYTES, RECORD_VERSION } from '../../protocol/log-leaf.ts';
 import { ITEM_KINDS, PUSHED_KINDS } from '../../protocol/items.ts';
 import type { DenySelectors, RestoreRow } from '../core/rows.ts';
 
@@ -191,8 +192,6 @@ function codecsOf<T extends Partial<Layouts>>(layouts: T): { readonly [K in keyo
 }
 
 const FORMAT = 1;
-const HEADER_BYTES = 5;
-const VERSION = 1;
 
 const byTag = new Map<unknown, EventCodec>(Object.values(EVENT_CODECS).map((codec) => [codec.tag, codec]));
 
@@ -204,27 +203,18 @@ export class DamagedRecord extends Error {}
 
 export function encodeRecord({ lsn, event }: LogEntry): Buffer {
   const body = packedEvent(event) ?? pack(encodeEvent(event));
-  const record = Buffer.allocUnsafe(HEADER_BYTES + body.length);
+  const record = Buffer.allocUnsafe(RECORD_HEAD_BYTES + body.length);
   record[0] = FORMAT;
   record.writeUInt32BE(checksum(lsn, body), 1);
-  record.set(body, HEADER_BYTES);
+  record.set(body, RECORD_HEAD_BYTES);
   return record;
 }
 
-/** Says whether the bytes are what was written at `lsn`. */
-export function isWholeRecord(lsn: number, record: Buffer): boolean {
-  return (
-    record.length > HEADER_BYTES &&
-    record[0] === FORMAT &&
-    record.readUInt32BE(1) === checksum(lsn, record.subarray(HEADER_BYTES))
-  );
-}
-
-/** As `isWholeRecord`; throws `DamagedRecord` where they are not. */
+/** Throws `DamagedRecord` where the bytes are not what was written at `lsn`. */
 export function checkRecord(lsn: number, record: Buffer): void {
-  if (record.length <= HEADER_BYTES || record[0] !== FORMAT)
+  if (record.length <= RECORD_HEAD_BYTES || record[0] !== FORMAT)
     throw new DamagedRecord(`log record ${lsn} has no known format`);
-  if (record.readUInt32BE(1) !== checksum(lsn, record.subarray(HEADER_BYTES))) {
+  if (record.readUInt32BE(1) !== checksum(lsn, record.subarray(RECORD_HEAD_BYTES))) {
     throw new DamagedRecord(`log record ${lsn} does not match its checksum`);
   }
 }
@@ -236,7 +226,7 @@ export function decodeRecord(lsn: number, record: Buffer): LogEntry {
 
 /** As `decodeRecord`, of bytes known to be whole. Throws `DamagedRecord` for what this software does not know. */
 export function decodeWholeRecord(lsn: number, record: Buffer): LogEntry {
-  const event = plainEvent(record, HEADER_BYTES) ?? decodeEvent(unpackArray(record.subarray(HEADER_BYTES)));
+  const event = plainEvent(record, RECORD_HEAD_BYTES) ?? decodeEvent(unpackArray(record.subarray(RECORD_HEAD_BYTES)));
   if (typeof event === 'string') throw new DamagedRecord(`log record ${lsn} ${event}`);
   return { lsn, event };
 }
@@ -246,22 +236,24 @@ export function decodeWholeRecord(lsn: number, record: Buffer): LogEntry {
  * `DamagedRecord` for whatever it cannot read.
  */
 export function decodeProvenRecord(record: Buffer): RelayEvent {
-  if (record.length <= HEADER_BYTES || record[0] !== FORMAT) throw new DamagedRecord('the record has no known format');
-  let event: RelayEvent | string;
-  try {
-    event = decodeEvent(unpackArray(record.subarray(HEADER_BYTES)));
-  } catch {
-    throw new DamagedRecord('the record is unreadable');
-  }
+  if (record.length <= RECORD_HEAD_BYTES || record[0] !== FORMAT)
+    throw new DamagedRecord('the record has no known format');
+  const event = readEvent(record);
+  if (event === undefined) throw new DamagedRecord('the record is unreadable');
   if (typeof event === 'string') throw new DamagedRecord(`the record ${event}`);
   return event;
 }
 
 /** Returns what altered bytes seem to say, for people and for nothing else; `undefined` when they say nothing. */
 export function guessEvent(record: Buffer): RelayEvent | undefined {
+  const event = readEvent(record);
+  return typeof event === 'string' ? undefined : event;
+}
+
+/** What `decodeEvent` makes of bytes that nobody vouches for; `undefined` when they cannot be read. */
+function readEvent(record: Buffer): RelayEvent | string | undefined {
   try {
-    const event = decodeEvent(unpackArray(record.subarray(HEADER_BYTES)));
-    return typeof event === 'string' ? undefined : event;
+    return decodeEvent(unpackArray(record.subarray(RECORD_HEAD_BYTES)));
   } catch {
     return undefined;
   }
@@ -278,12 +270,12 @@ function checksum(lsn: number, body: Buffer): number {
 
 function encodeEvent(event: RelayEvent): unknown[] {
   const codec = EVENT_CODECS[event.type];
-  return [codec.tag, VERSION, ...codec.fields(event)];
+  return [codec.tag, RECORD_VERSION, ...codec.fields(event)];
 }
 
 /** The event, or why this software cannot read it. */
 function decodeEvent([tag, version, ...fields]: unknown[]): RelayEvent | string {
-  if (version !== VERSION) return 'is of a newer version';
+  if (version !== RECORD_VERSION) return 'is of a newer version';
   const codec = byTag.get(tag);
   if (!codec) return `has the unknown tag ${String(tag)}`;
   try {

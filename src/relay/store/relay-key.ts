@@ -39,11 +39,11 @@ export function relaySigner(text: string, source: string): Signer {
 }
 
 /**
- * The signer of `relay.key` in `folder`, or `undefined` when there is no such file. Throws `StoreRefused`, also when
- * every user of the machine may open it: who has the key can pretend to be this relay.
+ * The signer of `relay.key` in `folder`, or of another name, or `undefined` when there is no such file. Throws
+ * `StoreRefused`, also when every user of the machine may open it: who has the key can pretend to be its owner.
  */
-export async function readRelayKey(folder: string): Promise<Signer | undefined> {
-  const path = join(folder, RELAY_KEY_FILE);
+export async function readRelayKey(folder: string, name = RELAY_KEY_FILE): Promise<Signer | undefined> {
+  const path = join(folder, name);
   const signer = await readKeyFile(path);
   if (!signer) return undefined;
   const open = await openToAll(path);
@@ -79,9 +79,9 @@ export async function readKeyFile(path: string): Promise<Signer | undefined> {
   return relaySigner(text, path);
 }
 
-/** Makes `relay.key` in `folder`, durably, and answers its signer. */
-export async function createRelayKey(folder: string): Promise<Signer> {
-  const path = join(folder, RELAY_KEY_FILE);
+/** Makes `relay.key` in `folder`, or a key file of another name, durably, and answers its signer. */
+export async function createRelayKey(folder: string, name = RELAY_KEY_FILE): Promise<Signer> {
+  const path = join(folder, name);
   const aside = `${path}.new`;
   const text = generateRelayKey();
   const file = await open(aside, 'w', 0o600);

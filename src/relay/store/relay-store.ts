@@ -30,7 +30,7 @@ import {
 } from '../core/rows.ts';
 import type { DamagedRow } from './checksum.ts';
 import { Collector } from './collect.ts';
-import { PREFIX, SCHEMA_KEY, firstKeyOf, logKey, payloadKey, rowKeyBytes, seqOf } from './keys.ts';
+import { PREFIX, SCHEMA_KEY, firstKeyOf, logKey, rowKeyBytes, seqOf } from './keys.ts';
 import { DedupCounts } from './dedup-counts.ts';
 import { type FillOptions, KnownItems, fillAndCount } from './known-items.ts';
 import type { Level } from './level.ts';
@@ -240,8 +240,9 @@ export class RelayStore extends StoreReader {
     }
     for (const [key, value] of encoded.due.entries(firstLsn)) shared.put(key, value);
     if (batch.node?.heartbeatMs !== undefined) addHeartbeat(writes, batch.node.heartbeatMs);
-    for (const { targetPubkey, seq, wire } of batch.payloads) {
-      writes.put(payloadKey(targetPubkey, seq), wire);
+    for (const [key, value] of encoded.itemPairs(batch.payloads)) {
+      writes.put(key, value);
+      this.#addDeclared(writes);
       if (handed() >= nextPause) await others();
     }
     for (const payload of batch.node?.repaired ?? []) encoded.edits.repair(payload);
@@ -379,10 +380,8 @@ export class RelayStore extends StoreReader {
   }
 
   /** A queue row that goes takes its wire bytes with it, unless it is moved. */
-  #addQueueRow(
-    { writes, effects, edits, due }: Encoding,
-    { key: name, row, leavesPayload }: Extract<RowChange, { table: 'queue' }>,
-  ): void {
+  #addQueueRow(encoded: Encoding, { key: name, row, leavesPayload }: Extract<RowChange, { table: 'queue' }>): void {
+    const { effects, edits, due } = encoded;
     const key = rowKeyBytes('queue', name);
     if (!row) {
       effects?.del(key);
@@ -390,9 +389,8 @@ export class RelayStore extends StoreReader {
       return;
     }
     due.add(PREFIX.expiry, row.expiresAtMs, key.subarray(1));
-    const value = encodeRow('queue', key, row);
-    effects?.put(key, value);
+    effects?.put(key, encodeRow('queue', key, row));
     if (isMoved(row)) edits.move(row);
-    else writes.put(key, value);
+    else encoded.addItem(row);
   }
 }

@@ -11,6 +11,7 @@
  *   - the event counts and hashes what is in the parts; it is a leaf of the hash tree.
  */
 import { createHash } from 'node:crypto';
+import { onlyOf } from '../../lib/caught.ts';
 import { type Pair, packedBlocks, pairLengths, unpackedBlock } from '../../lib/pair-block.ts';
 import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -96,12 +97,9 @@ export class RowCheckpoints {
   async list(): Promise<ListedCheckpoints> {
     const found: ListedCheckpoints = { whole: [], damaged: [] };
     for await (const mark of this.marks()) {
-      try {
-        found.whole.push(await this.marked(mark));
-      } catch (error) {
-        if (!(error instanceof DamagedRecord)) throw error;
-        found.damaged.push(error);
-      }
+      const checkpoint = await this.marked(mark).catch(onlyOf(DamagedRecord, (fault) => fault));
+      if (checkpoint instanceof DamagedRecord) found.damaged.push(checkpoint);
+      else found.whole.push(checkpoint);
     }
     return found;
   }

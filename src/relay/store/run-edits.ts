@@ -10,14 +10,14 @@
  *   - wire bytes whose head cannot be read stay until the rows of that run have gone.
  *
  * An entry of a wire run keeps its checksum, so a rewrite never makes altered bytes good. Rows that were moved name the
- * wire run of their acceptance: whoever takes out its last entry deletes it.
+ * wire run of their acceptance: the edit that takes out its last entry deletes it.
  */
 import type { Pair } from '../../lib/pair-block.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { QueueRow } from '../core/rows.ts';
 import type { CollectedSlice } from './collect.ts';
 import { yieldToEventLoop } from './due.ts';
-import type { BatchEffects, Payload } from './durable-log.ts';
+import type { BatchEffects, BatchWrites, Payload } from './durable-log.ts';
 import {
   type RowRun,
   type WireEntry,
@@ -47,17 +47,14 @@ interface WireEdit {
   repaired: Map<number, Buffer>;
   /** The run of rows that these bytes came with is deleted. */
   areRowsGone: boolean;
-}
-
-interface Writes {
-  put(key: Buffer, value: Buffer): unknown;
-  del(key: Buffer): unknown;
+  /** All of it goes, whatever else was to become of it. */
+  isGone: boolean;
 }
 
 interface EditedStore {
   level: Level;
   runs: QueueRuns;
-  writes: Writes;
+  writes: BatchWrites;
   effects: BatchEffects | undefined;
 }
 
@@ -99,7 +96,7 @@ export class RunEdits {
   }
 
   /** Says whether a row that is moved names these wire bytes. */
-  moves({ targetPubkey, seq }: Payload): boolean {
+  moves({ targetPubkey, seq }: Pick<Payload, 'targetPubkey' | 'seq'>): boolean {
     return this.#moved.some(({ payloadTarget, payloadSeq }) => payloadTarget === targetPubkey && payloadSeq === seq);
   }
 
@@ -144,8 +141,9 @@ export class RunEdits {
     store.writes.del(key);
     const row = readableRow('queue', key, value);
     if (row) this.#noteGone(row, why, store);
-    // One that cannot be read leaves its bytes where they were put when it was accepted, as a rule.
-    else if (why !== 'moved') await this.#takeNothing(firstKeyOf(key), new Map([[seq, why]]), store);
+    // One that cannot be read, or a run of which not even the form is left, has its bytes at its own place, as a rule.
+    else if (why === 'collected') this.#wireEdit(payloadKey(firstKeyOf(key), seq)).isGone = true;
+    else if (why === 'dropped') await this.#takeNothing(firstKeyOf(key), new Map([[seq, why]]), store);
   }
 
   async #takeFromRun([key, value]: Pair, leaving: Map<number, Leaving>, store: EditedStore): Promise<void> {
@@ -155,18 +153,21 @@ export class RunEdits {
     if (!run) {
       if (!isAllAcked) return;
       writes.del(key);
-      writes.del(payloadKey(firstKeyOf(key), seqOf(key)));
+      this.#wireEdit(payloadKey(firstKeyOf(key), seqOf(key))).isGone = true;
       return;
     }
-    const left = run.rows.filter(({ seq }) => !leaving.has(seq));
-    this.written.push(key);
-    if (left.length > 0) writes.put(key, encodeRowRun(key, left, run.isMoved ? run.wireKey : undefined));
-    else writes.del(key);
+    // All of it goes, also what another key that may not lie there (a bit of it flipped) was taken to hold.
+    const left = isAllAcked ? [] : run.rows.filter(({ seq }) => !leaving.has(seq));
     const whys = new Set(leaving.values());
+    // A run that names its wire bytes shares them: the edit that takes its rows leaves the entries of moved ones.
+    const namesWires = run.isMoved || whys.has('moved');
+    this.written.push(key);
+    if (left.length > 0) writes.put(key, encodeRowRun(key, left, namesWires ? run.wireKey : undefined));
+    else writes.del(key);
     const isGone = left.length === 0 && !run.isMoved && !whys.has('moved');
-    // What is acked was never moved away: nobody else names these bytes.
+    // None of them was moved: nobody else names these bytes.
     const takesAllWires = isGone && isAllAcked && !whys.has('dropped');
-    if (takesAllWires) writes.del(run.wireKey);
+    if (takesAllWires) this.#wireEdit(run.wireKey).isGone = true;
     else if (isGone) this.#wireEdit(run.wireKey).areRowsGone = true;
     this.#takeRows(run, leaving, takesAllWires, store);
     await this.#takeNothing(firstKeyOf(key), leaving, store);
@@ -213,7 +214,7 @@ export class RunEdits {
   }
 
   /** Moved rows whose wire bytes lie in one run are a run again; those with raw bytes lie alone. */
-  #putMoved(writes: Writes): void {
+  #putMoved(writes: BatchWrites): void {
     let run: QueueRow[] = [];
     const put = (): void => {
       const [first, last] = [run[0], run.at(-1)];
@@ -249,11 +250,19 @@ export class RunEdits {
   #wireEdit(key: Buffer): WireEdit {
     const name = key.toString('latin1');
     let edit = this.#wires.get(name);
-    if (!edit) this.#wires.set(name, (edit = { key, gone: new Set(), repaired: new Map(), areRowsGone: false }));
+    if (edit) return edit;
+    edit = { key, gone: new Set(), repaired: new Map(), areRowsGone: false, isGone: false };
+    this.#wires.set(name, edit);
     return edit;
   }
 
-  async #rewriteWires({ key, gone, repaired, areRowsGone }: WireEdit, { level, writes }: EditedStore): Promise<void> {
+  async #rewriteWires(edit: WireEdit, { level, writes }: EditedStore): Promise<void> {
+    const { key, gone, repaired, areRowsGone, isGone } = edit;
+    if (isGone) {
+      this.written.push(key);
+      writes.del(key);
+      return;
+    }
     const value = await level.get(key, { fillCache: false });
     const stored = value && decodeWireRun(key, value);
     // Nobody knows what else is in it.

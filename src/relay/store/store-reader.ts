@@ -91,6 +91,16 @@ export class StoreReader implements RowReader {
     return afterLooks(() => this.get('queue', rowKey.queue(target, seq)));
   }
 
+  /** What is read from here on is read from the disk. */
+  forgetDecoded(): void {
+    this.queueRuns.forgetDecoded();
+  }
+
+  /** Looks for many rows of one queue at once: as `QueueRuns.find`. */
+  findRows(target: PublicKey, seqs: readonly number[]): Promise<(number | undefined)[]> {
+    return this.queueRuns.find(target, seqs);
+  }
+
   hasPayload(row: QueueRow): boolean {
     return this.queueRuns.hasWire(row);
   }

@@ -2,51 +2,51 @@
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
-import { Warning } from '../shared/components.ts';
 import { onValue } from '../shared/fields.ts';
-import { RecipientsField, type Unknown } from './recipients-field.ts';
-import { BodyField, type Options, OptionFields, Outcome, useSending } from './send-form.ts';
+import { BackLink } from './back-link.ts';
+import { NEW_DRAFT, changeDraft, draftOf, useDraft } from './drafts.ts';
+import { RecipientsField, type Unknown, addressesIn } from './recipients-field.ts';
+import { BodyField, OptionFields, Outcome, SendActions, useSending } from './send-form.ts';
 
-const EMPTY = { to: [] as readonly string[], subject: '', body: '' };
-const FIRST: Options = { kind: 'message', needsReply: false };
-/** Kept while the page is open, so that the owner can look something up and come back to the draft. */
-const kept = { draft: EMPTY, options: FIRST };
+/** The name of its draft: a window has one new message. */
+const NAME = 'new';
 
 export function Compose({ first }: { first: string }): VNode {
-  const [draft, setDraft] = useState(() => withRecipient(kept.draft, first));
-  const [options, setOptions] = useState(kept.options);
-  const sending = useSending();
-  Object.assign(kept, { draft, options });
-  const { to, subject, body } = draft;
+  useState(() => addRecipient(first));
+  const [draft, change, drop] = useDraft(NAME, NEW_DRAFT);
+  const sending = useSending(NAME);
+  const { to, typed, subject, body } = draft;
   const field = sending.problem?.details['field'];
   const submit = (event: Event): void => {
     event.preventDefault();
-    const { kind, needsReply } = options;
-    const input = { to, subject, body, kind, needs_reply: needsReply };
-    // Also when this view was left meanwhile: a draft that was sent could be sent again.
-    void sending
-      .send('mail-send', input)
-      .then((isSent) => isSent && Object.assign(kept, { draft: EMPTY, options: FIRST }));
+    const all = withAddresses(to, typed);
+    if (typed !== '') change({ to: all, typed: '' });
+    const { kind, needsReply } = draft;
+    void sending.send('mail-send', { to: all, subject, body, kind, needs_reply: needsReply });
   };
   const another = (): void => {
-    setDraft(EMPTY);
-    setOptions(FIRST);
+    drop();
     sending.again();
   };
+  const discard = (): void => {
+    drop();
+    document.querySelector<HTMLElement>('main [data-first-focus]')?.focus();
+  };
   if (sending.result) {
-    // The message is sent, so the draft is empty again.
-    Object.assign(kept, { draft: EMPTY, options: FIRST });
-    return html`<h1 tabindex="-1">Write</h1>
+    return html`<${BackLink} />
+      <h1 tabindex="-1">Write</h1>
       <div class="panel">
         <${Outcome} result=${sending.result} />
         <p class="actions"><button type="button" onClick=${another}>Write another</button></p>
       </div>`;
   }
-  return html`<h1 tabindex="-1">Write</h1>
-    <form class="panel" aria-label="New message" onSubmit=${submit}>
+  return html`<${BackLink} />
+    <h1 tabindex="-1">Write</h1>
+    <form class="panel sends" aria-label="New message" onSubmit=${submit}>
       <${RecipientsField}
         to=${to}
-        change=${(changed: readonly string[]) => setDraft((before) => ({ ...before, to: changed }))}
+        typed=${typed}
+        change=${change}
         unknown=${unknownOf(sending.problem?.details['recipients'])}
         isBad=${field === 'to'}
       />
@@ -55,25 +55,23 @@ export function Compose({ first }: { first: string }): VNode {
         <input
           value=${subject}
           aria-invalid=${field === 'subject' ? 'true' : undefined}
-          onInput=${onValue((value) => setDraft((before) => ({ ...before, subject: value })))}
+          onInput=${onValue((value) => change({ subject: value }))}
         />
       </label>
-      <${BodyField}
-        value=${body}
-        change=${(text: string) => setDraft((before) => ({ ...before, body: text }))}
-        isBad=${field === 'body'}
-      />
-      <${OptionFields} options=${options} change=${setOptions} />
-      <${Warning} text=${sending.problem?.message ?? ''} />
-      <p class="actions">
-        <button type="submit" class="primary" disabled=${sending.isUnderWay}>Send</button>
-      </p>
+      <${BodyField} value=${body} change=${(text: string) => change({ body: text })} isBad=${field === 'body'} />
+      <${OptionFields} options=${draft} change=${change} />
+      <${SendActions} sending=${sending} text="Send" discard=${draftOf(NAME) && discard} />
     </form>`;
 }
 
 /** The link of an agent adds it to what is being written. */
-function withRecipient(draft: typeof EMPTY, address: string): typeof EMPTY {
-  return address === '' || draft.to.includes(address) ? draft : { ...draft, to: [...draft.to, address] };
+function addRecipient(address: string): void {
+  const { to } = draftOf(NAME) ?? NEW_DRAFT;
+  if (address !== '') changeDraft(NAME, NEW_DRAFT, { to: withAddresses(to, address) });
+}
+
+function withAddresses(to: readonly string[], text: string): string[] {
+  return [...new Set([...to, ...addressesIn(text)])];
 }
 
 function unknownOf(recipients: unknown): Unknown[] {

@@ -13,19 +13,13 @@ import { type ListedConversation, messageHref, shortAddress } from './state.ts';
 /** The most names of senders that a row shows. */
 const SENDERS_SHOWN = 3;
 
-interface RowProps {
-  conversation: ListedConversation;
-  /** Called when the conversation is opened. */
-  opened: () => void;
-}
-
-export function ConversationRow({ conversation, opened }: RowProps): VNode {
+export function ConversationRow({ conversation }: { conversation: ListedConversation }): VNode {
   const { newest, preview, messages, unread, not_done: notDone, needs_reply: needsReply } = conversation;
   const { message_id, thread, subject, stored_at } = newest;
   const storedAtMs = timeMsOf(stored_at);
   const isUnread = unread.length > 0;
   return html`<li class=${isUnread ? 'mail mail-unread' : 'mail'} data-item=${thread}>
-    <a class="mail-link" href=${messageHref(message_id)} onClick=${opened}>
+    <a class="mail-link" href=${messageHref(message_id)}>
       <span class="mail-from"
         >${isUnread && html`<span class="unseen">Unread, from </span>`}<${Senders} conversation=${conversation} />${
           messages > 1 && html` <span class="mail-count">${messages}<span class="unseen"> messages</span></span>`

@@ -7,6 +7,8 @@ import { ErrorBoundary, Untrusted, Warning } from '../shared/components.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
 import { Message } from './message.ts';
 import { failureText, notice } from '../shared/session.ts';
+import { isReturning } from '../shared/place.ts';
+import { BackLink } from './back-link.ts';
 import { askInbox, mailChanges, sentChanges } from './state.ts';
 
 const READ_MAX = 20;
@@ -16,19 +18,26 @@ const PAGES_MAX = 20;
 interface Shown {
   messages: readonly FullMessage[];
   cursor: string | null;
+  /** The pages that were asked for; Infinity: all. */
+  pages: number;
 }
 
 export function Conversation({ messageId }: { messageId: string }): VNode {
-  const pages = useRef(1);
   /** The place that the owner asked to see, until it is loaded: the focus goes there. */
   const goTo = useRef<'newest' | number | undefined>(undefined);
-  const load = (_last: Shown | undefined, isMore: boolean): Promise<Shown> => {
-    if (isMore) pages.current++;
-    return conversation(messageId, pages.current);
-  };
+  const isAll = useRef(false);
+  const load = (last: Shown | undefined, isMore: boolean): Promise<Shown> =>
+    conversation(messageId, isAll.current ? Infinity : (last?.pages ?? 1) + (isMore ? 1 : 0));
   // The owner's replies belong to the conversation, too.
   const changes = mailChanges.value + sentChanges.value;
-  const { value: shown, problem, loadMore } = useLoaded(load, [messageId], { changes });
+  const {
+    value: shown,
+    problem,
+    loadMore,
+  } = useLoaded(load, [messageId], {
+    changes,
+    keptAs: `message ${messageId}`,
+  });
   useEffect(() => void (shown && markShown(shown.messages)), [shown]);
   const isMissing = shown?.messages.length === 0;
   const isThere = shown !== undefined && !isMissing;
@@ -36,7 +45,8 @@ export function Conversation({ messageId }: { messageId: string }): VNode {
     if (!isThere) return;
     const article = document.querySelector<HTMLElement>('article.is-meant');
     // The first message is below the heading of the page anyway.
-    if (article && shown.messages[0]?.message_id !== messageId) article.scrollIntoView({ block: 'start' });
+    if (article && !isReturning() && shown.messages[0]?.message_id !== messageId)
+      article.scrollIntoView({ block: 'start' });
   }, [isThere]);
 
   useEffect(() => {
@@ -51,14 +61,14 @@ export function Conversation({ messageId }: { messageId: string }): VNode {
     article?.focus({ preventScroll: true });
   }, [shown]);
   const showMore = (all: boolean): void => {
-    if (all) pages.current = Infinity;
+    isAll.current ||= all;
     goTo.current = all ? 'newest' : shown?.messages.length;
     void loadMore();
   };
 
   const [first] = shown?.messages ?? [];
   const standing = shown?.messages.findLast(({ state }) => state !== 'sent') ?? shown?.messages.at(-1);
-  return html`<p><a href="#/" aria-keyshortcuts="u Escape">Back to the inbox</a></p>
+  return html`<${BackLink} />
     <h1 tabindex="-1">${first ? html`<${Untrusted} text=${first.subject} />` : 'Message'}</h1>
     <${Warning} text=${problem} />
     ${!shown && !problem && html`<p class="none">Opening the conversation…</p>`}
@@ -94,7 +104,7 @@ async function conversation(thread: string, pages: number): Promise<Shown> {
     messages.push(...result.messages);
     cursor = result.cursor;
   }
-  return { messages, cursor };
+  return { messages, cursor, pages };
 }
 
 async function markShown(messages: readonly FullMessage[]): Promise<void> {

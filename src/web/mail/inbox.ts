@@ -2,20 +2,19 @@
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { ConversationsInput, ConversationsResult } from '../../host/contract/owner-page.ts';
+import type { ConversationsInput } from '../../host/contract/owner-page.ts';
 import type { MessageKind } from '../../host/core/rows.ts';
-import { timeMsOf } from '../../protocol/time.ts';
 import { ErrorBoundary, Warning } from '../shared/components.ts';
-import { countText, time } from '../shared/format.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
 import { perform, shownConversation, shownUnread } from './actions.ts';
 import { ConversationRow } from './conversation-row.ts';
 import { FILTERED_NOTHING, type Filters, InboxFilters, isFiltered, shownState } from './inbox-filters.ts';
-import { focusItem } from './keys.ts';
 import {
+  type ConversationsPage,
   type ListedConversation,
   PAGE_MESSAGES,
   askConversations,
+  behind,
   mailChanges,
   people,
   reloadLimit,
@@ -36,27 +35,22 @@ interface Shown {
   unread: number;
   /** The cursor of the next page; null at the end. */
   cursor: string | null;
-  /** The time to which this went back; 0 at the end. */
-  backTo: number;
-  /** The same as a text. */
-  lookedBack: string;
 }
 
-/** Kept while the page is open, so that the way back from a conversation leads to the same list and row. */
-const kept: { filters: Filters; opened: string | undefined } = { filters: FILTERED_NOTHING, opened: undefined };
+/** Kept while the page is open, so that the way back from a conversation leads to the same list. */
+const kept: { filters: Filters } = { filters: FILTERED_NOTHING };
 
 export function Inbox(): VNode {
   const [filters, setFilters] = useState(kept.filters);
   kept.filters = filters;
   const isSearch = filters.text.trim() !== '';
   const load = (last: Shown | undefined, isMore: boolean): Promise<Shown> => loaded(filters, last, isMore);
-  const when = { changes: mailChanges.value, delayMs: isSearch ? TYPING_MS : 0 };
+  const when = { changes: mailChanges.value, delayMs: isSearch ? TYPING_MS : 0, keptAs: 'inbox' };
   const { value, problem, isBusy, loadMore } = useLoaded(load, [filters], when);
   // Only the latest answer counts: answers may come in another order than they were asked for.
   useEffect(() => {
     if (value) unread.value = value.unread;
   }, [value]);
-  useBackToRow(value !== undefined);
   const shown = value?.conversations.map(shownConversation).filter((one) => isListed(one, value.filters)) ?? [];
   // Of a narrowed list only the message by which a conversation stands there is surely meant.
   const isNarrowed = value !== undefined && isFiltered(value.filters);
@@ -80,23 +74,14 @@ export function Inbox(): VNode {
     ${!value && !problem && html`<p class="none">Opening the mailbox…</p>`}
     ${
       value &&
-      (isSearch || (isFiltered(filters) && value.cursor !== null)) &&
-      html`<p class="note" role="status">${value.lookedBack}</p>`
-    }
-    ${
-      value &&
       html`<section class="panel list" aria-label=${isSearch ? 'Found' : 'Conversations'}>
-        ${
-          shown.length === 0 &&
-          html`<${EmptyInbox} filters=${filters} total=${value.total} isWhole=${value.cursor === null}
-            change=${setFilters} />`
-        }
+        ${shown.length === 0 && html`<${EmptyInbox} filters=${filters} total=${value.total} change=${setFilters} />`}
         <${Rows} conversations=${shown} />
         ${
           value.cursor !== null &&
           html`<p class="actions">
             <button type="button" data-more disabled=${isBusy} onClick=${() => void loadMore()}>
-              ${isFiltered(filters) ? 'Search further back' : 'Show older'}
+              Show older
             </button>
           </p>`
         }
@@ -119,18 +104,7 @@ function Rows({ conversations }: { conversations: readonly ListedConversation[] 
 function rowElement(conversation: ListedConversation): VNode {
   const { thread } = conversation.newest;
   return html`<${ErrorBoundary} key=${thread} what="A conversation"
-    ><${ConversationRow} conversation=${conversation} opened=${() => (kept.opened = thread)}
-  /></${ErrorBoundary}>`;
-}
-
-/** The focus goes to the conversation that the owner comes back from. */
-function useBackToRow(isLoaded: boolean): void {
-  useEffect(() => {
-    if (!isLoaded || kept.opened === undefined) return;
-    const row = document.querySelector<HTMLElement>(`main [data-item="${CSS.escape(kept.opened)}"]`);
-    kept.opened = undefined;
-    if (row && document.activeElement?.matches('body, h1')) focusItem(row);
-  }, [isLoaded]);
+    ><${ConversationRow} conversation=${conversation} /></${ErrorBoundary}>`;
 }
 
 /** Says whether the list still means the conversation, after what this page did with it. */
@@ -155,13 +129,10 @@ async function loaded(filters: Filters, last: Shown | undefined, isMore: boolean
   const before = last?.filters === filters ? last : undefined;
   const cursor = isMore ? before?.cursor : undefined;
   const limit = isMore ? PAGE_MESSAGES : reloadLimit(before?.conversations.length ?? 0);
-  const input = { ...narrowing(filters), state: shownState(filters), limit, ...(cursor && { cursor }) };
-  const found = await askConversations(input);
-  const older = isMore || found.next_cursor === null ? [] : behind(found.conversations, before?.conversations ?? []);
+  const found = await askPage(filters, limit, cursor ?? null);
+  const older =
+    isMore || found.next_cursor === null ? [] : behind(found.conversations, before?.conversations ?? [], threadOf);
   const parts = isMore ? [before?.conversations ?? [], found.conversations] : [found.conversations, older];
-  const backTo = backToOf(found);
-  // What was looked for further back and not found is not looked for again.
-  const isFurther = !isMore && before !== undefined && (older.length > 0 || before.backTo < backTo);
   const byThread = new Map<string, ListedConversation>();
   for (const one of parts.flat()) if (!byThread.has(one.newest.thread)) byThread.set(one.newest.thread, one);
   return {
@@ -170,50 +141,43 @@ async function loaded(filters: Filters, last: Shown | undefined, isMore: boolean
     through: isMore && before ? before.through : found.through,
     total: found.total,
     unread: found.unread,
-    ...(isFurther
-      ? { cursor: before.cursor, backTo: before.backTo, lookedBack: before.lookedBack }
-      : { cursor: found.next_cursor, backTo, lookedBack: lookedBack(found) }),
+    cursor: before && older.length > 0 ? before.cursor : found.next_cursor,
   };
 }
 
-/** Returns what was loaded behind the last conversation of `newest`. */
-function behind(
-  newest: readonly ListedConversation[],
-  loadedBefore: readonly ListedConversation[],
-): readonly ListedConversation[] {
-  const last = newest.at(-1)?.newest.thread;
-  const at = loadedBefore.findIndex((one) => one.newest.thread === last);
-  return at === -1 ? loadedBefore.slice(newest.length) : loadedBefore.slice(at + 1);
+/** A full page, or all there is: an answer that read as much as one may is continued while these filters are shown. */
+async function askPage(filters: Filters, limit: number, cursor: string | null): Promise<ConversationsPage> {
+  const input = { ...narrowing(filters), state: shownState(filters) };
+  const first = await askConversations({ ...input, limit, ...(cursor !== null && { cursor }) });
+  const conversations = [...first.conversations];
+  let next = first.next_cursor;
+  while (next !== null && conversations.length < limit && kept.filters === filters) {
+    const more = await askConversations({ ...input, limit: limit - conversations.length, cursor: next });
+    conversations.push(...more.conversations);
+    next = more.next_cursor;
+  }
+  // Mail that came meanwhile is not shown: it must not be marked read with the rest.
+  return { ...first, conversations, next_cursor: next };
 }
 
-type LookedBack = Pick<ConversationsResult, 'next_cursor' | 'looked_back_to' | 'looked_at'>;
-
-function backToOf({ next_cursor, looked_back_to }: LookedBack): number {
-  return next_cursor === null || looked_back_to === null ? 0 : timeMsOf(looked_back_to);
-}
-
-function lookedBack({ next_cursor, looked_back_to, looked_at }: LookedBack): string {
-  if (next_cursor === null || looked_back_to === null) return 'The whole mailbox was searched.';
-  const backTo = time(timeMsOf(looked_back_to));
-  return `It stopped after ${countText(looked_at, 'message')}, back to ${backTo}: older ones were not searched.`;
+function threadOf({ newest }: ListedConversation): string {
+  return newest.thread;
 }
 
 interface EmptyInboxProps {
   filters: Filters;
   /** The number of messages of the mailbox. */
   total: number;
-  /** Says whether nothing older is left to look at. */
-  isWhole: boolean;
   change: (filters: Filters) => void;
 }
 
-function EmptyInbox({ filters, total, isWhole, change }: EmptyInboxProps): VNode {
+function EmptyInbox({ filters, total, change }: EmptyInboxProps): VNode {
   if (total === 0) return html`<${NoMail} />`;
   if (isFiltered(filters)) {
     const clear = (): void => change({ ...FILTERED_NOTHING, state: filters.state });
     const wider = (): void => change({ ...filters, state: 'all' });
     return html`<div class="empty">
-      <p>${isWhole ? 'No message matches.' : 'No message matches as far back as this looked.'}</p>
+      <p>No message matches.</p>
       <p class="actions">
         ${shownState(filters) !== 'all' && html`<button type="button" onClick=${wider}>Look in everything</button>`}
         <button type="button" onClick=${clear}>Clear search and filters</button>

@@ -5,11 +5,12 @@
  */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
+import { holdItem, items } from '../shared/place.ts';
 import { settings } from './settings-store.ts';
 
 const KEYS: readonly (readonly [keys: string, does: string])[] = [
   ['j / k', 'next or previous conversation or message'],
-  ['Enter', 'open the conversation'],
+  ['Enter', 'open what is selected'],
   ['u or Esc', 'back to the list'],
   ['e', 'done: its sender sees that you dealt with it'],
   ['m', 'mark read'],
@@ -18,6 +19,7 @@ const KEYS: readonly (readonly [keys: string, does: string])[] = [
   ['a', 'reply to all'],
   ['w', 'show the text as it was written, or formatted'],
   ['c', 'write'],
+  ['Ctrl+Enter', 'send; on a Mac also Cmd+Enter'],
   ['/', 'search'],
   ['?', 'these keys'],
 ];
@@ -26,9 +28,13 @@ const FIELDS = 'input:not([type=checkbox]), textarea, select, [contenteditable]'
 /** Starts to listen. Call it once. */
 export function listenForKeys(): void {
   document.addEventListener('keydown', (event) => {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (document.querySelector('dialog[open]')) return;
+    if (event.defaultPrevented || event.altKey || document.querySelector('dialog[open]')) return;
     const target = event.target instanceof HTMLElement ? event.target : null;
+    if (event.ctrlKey || event.metaKey) {
+      // In every form with a text to send; a key that is held sends once.
+      if (event.key === 'Enter' && !event.repeat) target?.closest<HTMLFormElement>('form.sends')?.requestSubmit();
+      return;
+    }
     if (target?.matches(FIELDS)) {
       // The way out of a field for those who use keys alone.
       if (event.key === 'Escape') target.blur();
@@ -49,7 +55,11 @@ function act(key: string): boolean {
       return move(-1);
     case 'c':
       location.hash = '#/compose';
+      // Where the form is open already, nothing else gives its first field the focus.
+      document.querySelector<HTMLElement>('main form.sends [data-first-focus]')?.focus();
       return true;
+    case 'Enter':
+      return openItem();
     case '/':
       return search();
     case '?':
@@ -58,10 +68,6 @@ function act(key: string): boolean {
     default:
       return /^[a-z]$|^Escape$/.test(key) && press(key);
   }
-}
-
-function items(): HTMLElement[] {
-  return [...document.querySelectorAll<HTMLElement>('main [data-item]')];
 }
 
 function currentItem(): HTMLElement | undefined {
@@ -81,9 +87,15 @@ function move(by: 1 | -1): boolean {
 }
 
 export function focusItem(item: HTMLElement | undefined): void {
-  const control = item?.matches('[tabindex]') ? item : item?.querySelector<HTMLElement>('a');
-  control?.focus({ preventScroll: true });
+  holdItem(item);
   item?.scrollIntoView({ block: 'nearest' });
+}
+
+/** A row of a table has the focus itself, and is opened by its link. */
+function openItem(): boolean {
+  const link = document.activeElement?.matches('tr') ? document.activeElement.querySelector('a') : null;
+  link?.click();
+  return link !== null;
 }
 
 /** Presses the control of this key: of the current item, else of the view, else of the item that stands for it. */

@@ -6,6 +6,7 @@ import { Frame, startPage } from '../shared/frame.ts';
 import { UndoToast, settleOnLeaving, shownUnread } from './actions.ts';
 import { Compose } from './compose.ts';
 import { Conversation } from './conversation.ts';
+import { openDrafts } from './drafts.ts';
 import { Delivery, Sent } from './sent.ts';
 import { Inbox } from './inbox.ts';
 import { KeysDialog, listenForKeys, openKeys } from './keys.ts';
@@ -68,8 +69,10 @@ function View({ here }: { here: Route }): VNode {
   }
 }
 
-startPage(Page, () => {
+function opened(): void {
   listenForKeys();
   settleOnLeaving();
   followMail();
-});
+}
+
+startPage(Page, opened, openDrafts);

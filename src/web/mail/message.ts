@@ -8,9 +8,10 @@ import { timeMsOf } from '../../protocol/time.ts';
 import { Time, Untrusted, Warning } from '../shared/components.ts';
 import { failureText } from '../shared/session.ts';
 import { bytes } from '../shared/format.ts';
-import { BodyField, OptionFields, type Options, Outcome, useSending } from './send-form.ts';
+import { BodyField, OptionFields, Outcome, SendActions, useSending } from './send-form.ts';
 import { perform, stateOf } from './actions.ts';
 import { BodyText, linked } from './body.ts';
+import { type Draft, NEW_DRAFT, changeDraft, draftOf, useDraft } from './drafts.ts';
 import { Marks } from './conversation-row.ts';
 import { askInbox, deliveryHref } from './state.ts';
 
@@ -28,9 +29,11 @@ export function Message({ message, isMeant, isFirst, isStanding }: MessageProps)
   const { message_id, from, subject, body, refs, created_at } = message;
   const state = stateOf(message);
   const [rest, setRest] = useState<{ text: string; next: number | null }>();
-  const [answering, setAnswering] = useState(drafts.get(message_id)?.to);
+  const [answering, setAnswering] = useState(() => answererOf(draftOf(replyName(message_id))));
   const [asked, setAsked] = useState(0);
-  const answer = (to: Draft['to']): void => {
+  const answer = (to: Answerer): void => {
+    const name = replyName(message_id);
+    if (draftOf(name)) changeDraft(name, NEW_REPLY, { isToAll: to === 'all' });
     setAnswering(to);
     setAsked(asked + 1);
   };
@@ -118,59 +121,55 @@ function Refs({ refs }: { refs: readonly string[] }): VNode {
   </section>`;
 }
 
-interface Draft {
-  body: string;
-  options: Options;
-  to: 'sender' | 'all';
+type Answerer = 'sender' | 'all';
+
+const NEW_REPLY: Draft = { ...NEW_DRAFT, kind: 'reply' };
+
+/** The name of the draft that answers a message. */
+function replyName(messageId: string): string {
+  return `reply ${messageId}`;
 }
 
-/** Replies that were begun, by the message that they answer: kept while the page is open, so that Esc loses nothing. */
-const drafts = new Map<string, Draft>();
+function answererOf(draft: Draft | undefined): Answerer | undefined {
+  return draft && (draft.isToAll ? 'all' : 'sender');
+}
 
 interface ReplyProps {
   message: FullMessage;
-  to: Draft['to'];
+  to: Answerer;
   /** The number of times that the owner asked for the form: each time it gets the focus. */
   asked: number;
   close: () => void;
 }
 
 /** The form that answers a message, below it. */
-function Reply({ message, to, asked, close }: ReplyProps): VNode {
-  const { message_id } = message;
+function Reply({ message: { message_id }, to, asked, close }: ReplyProps): VNode {
   const isToAll = to === 'all';
-  const begun = drafts.get(message_id);
-  const [body, setBody] = useState(begun?.body ?? '');
-  const [options, setOptions] = useState<Options>(begun?.options ?? { kind: 'reply', needsReply: false });
-  const sending = useSending();
+  const [{ body, ...options }, change, drop] = useDraft(replyName(message_id), { ...NEW_REPLY, isToAll });
+  const sending = useSending(replyName(message_id));
   const form = useRef<HTMLFormElement>(null);
   useEffect(() => {
     // One that was begun before waits, and takes no focus.
     if (asked > 0) form.current?.querySelector('textarea')?.focus();
   }, [asked]);
-  if (sending.result) drafts.delete(message_id);
-  else drafts.set(message_id, { body, options, to });
   const discard = (): void => {
-    drafts.delete(message_id);
+    drop();
     close();
   };
   const submit = (event: Event): void => {
     event.preventDefault();
     const { kind, needsReply } = options;
-    const input = { message_id, body, kind, needs_reply: needsReply, to_all: isToAll };
-    // Also when this form was left meanwhile: a draft that was sent could be sent again.
-    void sending.send('mail-reply', input).then((isSent) => isSent && drafts.delete(message_id));
+    void sending.send('mail-reply', { message_id, body, kind, needs_reply: needsReply, to_all: isToAll });
   };
   if (sending.result) return html`<${Outcome} result=${sending.result} />`;
-  return html`<form ref=${form} class="reply" aria-label=${isToAll ? 'Reply to all' : 'Reply'} onSubmit=${submit}>
-    <${BodyField} value=${body} change=${setBody} isBad=${sending.problem?.details['field'] === 'body'} />
-    <${OptionFields} options=${options} change=${setOptions} />
-    <${Warning} text=${sending.problem?.message ?? ''} />
-    <p class="actions">
-      <button type="submit" class="primary" disabled=${sending.isUnderWay}>
-        ${isToAll ? 'Send to all' : 'Send reply'}
-      </button>
-      <button type="button" onClick=${discard}>Discard</button>
-    </p>
+  const label = isToAll ? 'Reply to all' : 'Reply';
+  return html`<form ref=${form} class="reply sends" aria-label=${label} onSubmit=${submit}>
+    <${BodyField}
+      value=${body}
+      change=${(text: string) => change({ body: text })}
+      isBad=${sending.problem?.details['field'] === 'body'}
+    />
+    <${OptionFields} options=${options} change=${change} />
+    <${SendActions} sending=${sending} text=${isToAll ? 'Send to all' : 'Send reply'} discard=${discard} />
   </form>`;
 }

@@ -2,6 +2,7 @@
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import type { PeopleResult } from '../../host/contract/owner-page.ts';
+import { RELAY_STATE_TEXTS } from '../../host/contract/relay-states.ts';
 import { printable } from '../../protocol/printable.ts';
 import { timeMsOf } from '../../protocol/time.ts';
 import { NO_VALUE, Panel, Table, Time, Untrusted } from '../shared/components.ts';
@@ -31,7 +32,7 @@ export function People(): VNode {
     ${
       known &&
       html`<${Panel} title="Agents"><${Agents} ...${known} /></${Panel}>
-        <${Panel} title="Hosts"><${Hosts} hosts=${known.hosts} /></${Panel}>`
+        <${Panel} title="Hosts"><${Hosts} ...${known} /></${Panel}>`
     }`;
 }
 
@@ -66,7 +67,7 @@ function Presence({ agent: { presence } }: { agent: Agent }): VNode {
   return html`<span class="mark mark-presence-${presence}">${PRESENCE_TEXTS[presence]}</span>`;
 }
 
-function Hosts({ hosts }: { hosts: readonly Host[] }): VNode {
+function Hosts({ hosts, relay }: PeopleResult): VNode {
   const columns = [
     { title: 'Host', cell: ({ host }: Host) => html`<${Untrusted} text=${host} />` },
     { title: 'Mail goes', cell: ({ way }: Host) => html`<span class="mark mark-way-${way}">${WAY_TEXTS[way]}</span>` },
@@ -85,7 +86,14 @@ function Hosts({ hosts }: { hosts: readonly Host[] }): VNode {
       hosts.length === 1 &&
       html`<p class="note">No other host is paired. On this machine:</p>
         <pre><code>poste peer invite</code></pre>`
-    }`;
+    }
+    ${relay && html`<${RelayLine} ...${relay} />`}`;
+}
+
+/** As `poste status` has it. */
+function RelayLine({ url, state }: NonNullable<PeopleResult['relay']>): VNode {
+  return html`<p class="note">The relay: <${Untrusted} text=${url} /> ${RELAY_STATE_TEXTS[state]}</p>
+    ${state === 'two-histories' && html`<pre><code>poste relay evidence</code></pre>`}`;
 }
 
 function addressOf({ address }: Agent): string {

@@ -15,7 +15,9 @@ export interface Unknown {
 
 interface RecipientsFieldProps {
   to: readonly string[];
-  change: (to: readonly string[]) => void;
+  /** An address that is half typed. */
+  typed: string;
+  change: (changes: { to?: readonly string[]; typed?: string }) => void;
   unknown: readonly Unknown[];
   isBad: boolean;
 }
@@ -31,13 +33,12 @@ const CHOICES_MAX = 8;
 const LIST_ID = 'address-choices';
 
 /** The pattern "editable combobox with list autocomplete": arrow keys choose, Enter takes, Esc closes. */
-export function RecipientsField({ to, change, unknown, isBad }: RecipientsFieldProps): VNode {
-  const [typed, setTyped] = useState('');
+export function RecipientsField({ to, typed, change, unknown, isBad }: RecipientsFieldProps): VNode {
   const [isOpen, setOpen] = useState(false);
   const [active, setActive] = useState(-1);
   const choices = isOpen ? choicesFor(typed, to) : [];
   const show = (text: string): void => {
-    setTyped(text);
+    change({ typed: text });
     setOpen(true);
     // What begins with the typed text is taken by Enter; for anything else the arrow keys say so.
     const [first] = choicesFor(text, to);
@@ -49,8 +50,8 @@ export function RecipientsField({ to, change, unknown, isBad }: RecipientsFieldP
   };
   const add = (text: string): void => {
     const added = addressesIn(text).filter((address) => !to.includes(address));
-    if (added.length > 0) change([...to, ...added]);
-    setTyped('');
+    if (added.length > 0) change({ to: [...to, ...added], typed: '' });
+    else if (typed !== '') change({ typed: '' });
     close();
   };
   const step = (by: 1 | -1): void => {
@@ -60,13 +61,15 @@ export function RecipientsField({ to, change, unknown, isBad }: RecipientsFieldP
   };
   const onKey = (event: KeyboardEvent): void => {
     const chosen = choices[active];
+    // The form is sent, with what is typed.
+    if (event.ctrlKey || event.metaKey) return;
     if (event.key === 'ArrowDown' || event.key === 'ArrowUp') step(event.key === 'ArrowDown' ? 1 : -1);
     else if (event.key === 'Escape' && choices.length > 0) close();
     else if (event.key === 'Enter' && chosen) add(chosen.address);
     // Enter must not submit the form while an address is half typed.
     else if ((event.key === 'Enter' && typed.trim() !== '') || event.key === ',') add(typed);
     else {
-      if (event.key === 'Backspace' && typed === '') change(to.slice(0, -1));
+      if (event.key === 'Backspace' && typed === '') change({ to: to.slice(0, -1) });
       return;
     }
     event.preventDefault();
@@ -85,6 +88,7 @@ export function RecipientsField({ to, change, unknown, isBad }: RecipientsFieldP
         spellcheck="false"
         placeholder="an agent, agent@host, role:name, * or owner"
         aria-invalid=${isBad ? 'true' : undefined}
+        data-first-focus
         value=${typed}
         onInput=${(event: { currentTarget: HTMLInputElement }) => show(event.currentTarget.value)}
         onKeyDown=${onKey}
@@ -133,7 +137,7 @@ function Chips({ to, change, unknown }: ChipsProps): VNode {
             type="button"
             class="quiet"
             aria-label="Remove ${address}"
-            onClick=${() => change(to.filter((one) => one !== address))}
+            onClick=${() => change({ to: to.filter((one) => one !== address) })}
           >
             ×
           </button>
@@ -154,7 +158,7 @@ function Suggestions({ to, change, unknown }: ChipsProps): (VNode | null)[] {
               html`<button
                   type="button"
                   class="quiet"
-                  onClick=${() => change([...new Set(to.map((known) => (known === one.to ? address : known)))])}
+                  onClick=${() => change({ to: [...new Set(to.map((known) => (known === one.to ? address : known)))] })}
                 >
                   Use ${address} instead</button
                 >${' '}`,
@@ -164,7 +168,7 @@ function Suggestions({ to, change, unknown }: ChipsProps): (VNode | null)[] {
 }
 
 /** No address contains a comma, a semicolon or a space. */
-function addressesIn(text: string): string[] {
+export function addressesIn(text: string): string[] {
   return [...new Set(text.split(/[\s,;]+/u).filter((address) => address !== ''))];
 }
 

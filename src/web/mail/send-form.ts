@@ -4,9 +4,10 @@ import { html } from 'htm/preact';
 import { useRef, useState } from 'preact/hooks';
 import type { SendResult } from '../../host/contract/mail.ts';
 import { type Problem, act } from '../shared/api.ts';
-import { Untrusted } from '../shared/components.ts';
+import { Untrusted, Warning } from '../shared/components.ts';
 import { SelectField, onValue } from '../shared/fields.ts';
 import { failureText } from '../shared/session.ts';
+import { type Draft, draftOf, dropDraft, isUnkept, keepDraft } from './drafts.ts';
 import { deliveryHref, messageHref } from './state.ts';
 
 export const KINDS = ['message', 'request', 'reply', 'status', 'decision', 'alert', 'task'] as const;
@@ -19,53 +20,57 @@ const STATUS_TEXTS: Readonly<Record<string, string>> = {
   remote: 'queued for its host',
 };
 
+const UNKEPT_TEXT = 'This browser has no room for a copy of what you write: a reload would lose it.';
+
 export interface Sending {
   isUnderWay: boolean;
   result: SendResult | undefined;
   problem: Problem | undefined;
-  /** Sends `input` by an operation. If the answer was lost and the user sends the same again, it is sent once. */
-  /** Resolves to whether it was sent. */
-  send: (operation: 'mail-send' | 'mail-reply', input: object) => Promise<boolean>;
+  /**
+   * Sends `input` by an operation, and lets go of the draft. If the answer was lost and the user sends the same again,
+   * it is sent once, also after a reload.
+   */
+  send: (operation: 'mail-send' | 'mail-reply', input: object) => Promise<void>;
   again: () => void;
 }
 
-export function useSending(): Sending {
+/** `name`: of the draft that is sent. */
+export function useSending(name: string): Sending {
   const [isUnderWay, setUnderWay] = useState(false);
   const [result, setResult] = useState<SendResult>();
   const [problem, setProblem] = useState<Problem>();
-  const sent = useRef({ content: '', key: '' });
-  const send = async (operation: string, input: object): Promise<boolean> => {
-    let isSent = false;
+  const sent = useRef({ content: '', key: '', isUnderWay: false });
+  const send = async (operation: string, input: object): Promise<void> => {
+    if (sent.current.isUnderWay) return;
     const content = JSON.stringify(input);
-    if (sent.current.content !== content) sent.current = { content, key: crypto.randomUUID() };
+    const draft = draftOf(name);
+    const key = sent.current.content === content ? sent.current.key : (draft?.sentWith ?? crypto.randomUUID());
+    sent.current = { content, key, isUnderWay: true };
     setUnderWay(true);
     try {
-      setResult(await act<SendResult>(operation, { ...input, idempotency_key: sent.current.key }));
+      // First of all: the window may end before the answer comes, and the draft be sent again.
+      if (draft) await keepDraft(name, { ...draft, sentWith: key });
+      setResult(await act<SendResult>(operation, { ...input, idempotency_key: key }));
       setProblem(undefined);
-      isSent = true;
+      dropDraft(name);
     } catch (error) {
       // Throws what is not a `Problem`, and notices the end of the session.
       failureText(error);
       setProblem(error as Problem);
     }
+    sent.current.isUnderWay = false;
     setUnderWay(false);
-    return isSent;
   };
   const again = (): void => {
-    sent.current = { content: '', key: '' };
+    sent.current = { content: '', key: '', isUnderWay: false };
     setResult(undefined);
   };
   return { isUnderWay, result, problem, send, again };
 }
 
-export interface Options {
-  kind: string;
-  needsReply: boolean;
-}
-
 interface OptionFieldsProps {
-  options: Options;
-  change: (options: Options) => void;
+  options: Pick<Draft, 'kind' | 'needsReply'>;
+  change: (changes: Partial<Draft>) => void;
 }
 
 export function OptionFields({ options, change }: OptionFieldsProps): VNode {
@@ -74,14 +79,13 @@ export function OptionFields({ options, change }: OptionFieldsProps): VNode {
       label="Kind"
       value=${options.kind}
       options=${KINDS.map((kind) => [kind, kind])}
-      change=${(kind: string) => change({ ...options, kind })}
+      change=${(kind: string) => change({ kind })}
     />
     <label class="switch">
       <input
         type="checkbox"
         checked=${options.needsReply}
-        onChange=${(event: { currentTarget: HTMLInputElement }) =>
-          change({ ...options, needsReply: event.currentTarget.checked })}
+        onChange=${(event: { currentTarget: HTMLInputElement }) => change({ needsReply: event.currentTarget.checked })}
       />
       <span>Needs a reply (wakes an idle agent)</span>
     </label>
@@ -104,6 +108,32 @@ export function BodyField({ value, change, isBad }: BodyFieldProps): VNode {
       onInput=${onValue(change)}
     ></textarea>
   </label>`;
+}
+
+interface SendActionsProps {
+  sending: Sending;
+  /** What the button says that sends. */
+  text: string;
+  /** Absent: there is nothing to discard. */
+  discard?: (() => void) | undefined;
+}
+
+export function SendActions({ sending: { problem, isUnderWay }, text, discard }: SendActionsProps): VNode {
+  const shortcuts = 'Control+Enter Meta+Enter';
+  return html`<${Warning} text=${problem?.message ?? ''} />
+    ${discard && isUnkept.value && html`<p class="note" role="status">${UNKEPT_TEXT}</p>`}
+    <p class="actions">
+      <button
+        type="submit"
+        class="primary"
+        disabled=${isUnderWay}
+        aria-keyshortcuts=${shortcuts}
+        title="Ctrl+Enter, or Cmd+Enter"
+      >
+        ${text}
+      </button>
+      ${discard && html`<button type="button" onClick=${discard}>Discard</button>`}
+    </p>`;
 }
 
 /** The result of a send, for each recipient. */

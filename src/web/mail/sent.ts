@@ -6,18 +6,19 @@ import { timeMsOf } from '../../protocol/time.ts';
 import { act } from '../shared/api.ts';
 import { ErrorBoundary, Panel, StateMark, Time, Untrusted, Warning } from '../shared/components.ts';
 import { useLoaded } from '../shared/use-loaded.ts';
-import { PAGE_MESSAGES, deliveryHref, messageHref, reloadLimit, sentChanges } from './state.ts';
+import { BackLink } from './back-link.ts';
+import { PAGE_MESSAGES, behind, deliveryHref, messageHref, reloadLimit, sentChanges } from './state.ts';
 
 const RECIPIENTS_SHOWN = 5;
 
 export function Sent(): VNode {
-  const { value, problem, loadMore } = useLoaded(list, [], { changes: sentChanges.value });
+  const { value, problem, loadMore } = useLoaded(list, [], { changes: sentChanges.value, keptAs: 'sent' });
   return html`<h1 tabindex="-1">Sent</h1>
     <${Warning} text=${problem} />
     ${!value && !problem && html`<p class="none">Loading your sent messages…</p>`}
     ${
       value &&
-      html`<section class="panel" aria-label="Sent messages">
+      html`<section class="panel list" aria-label="Sent messages">
         ${
           value.messages.length === 0 &&
           html`<p class="none">You have sent nothing yet. <a href="#/compose">Write to an agent</a></p>`
@@ -45,7 +46,12 @@ async function list(shown: SentResult | undefined, isMore: boolean): Promise<Sen
     const more = await act<SentResult>('mail-sent', { limit: PAGE_MESSAGES, cursor: shown.next_cursor });
     return { ...more, messages: [...shown.messages, ...more.messages] };
   }
-  return act<SentResult>('mail-sent', { limit: reloadLimit(shown?.messages.length ?? 0) });
+  const before = shown?.messages ?? [];
+  const newest = await act<SentResult>('mail-sent', { limit: reloadLimit(before.length) });
+  const older = newest.next_cursor === null ? [] : behind(newest.messages, before, ({ message_id }) => message_id);
+  // What was loaded of older ones stays, and goes on where it ended.
+  const next_cursor = older.length > 0 && shown ? shown.next_cursor : newest.next_cursor;
+  return { messages: [...newest.messages, ...older], next_cursor };
 }
 
 function SentLine({ message }: { message: SentMessage }): VNode {
@@ -56,7 +62,8 @@ function SentLine({ message }: { message: SentMessage }): VNode {
       <span class="mail-subject"><${Untrusted} text=${subject} /></span>
     </a>
     <span class="mail-facts">
-      <span class="mark mark-${kind}">${kind}</span> <${Time} at=${timeMsOf(created_at)} />
+      ${kind !== 'message' && html`<span class="mark mark-${kind}">${kind}</span>`}${' '}
+      <${Time} at=${timeMsOf(created_at)} />
     </span>
     <ul class="reached" aria-label="Recipients">
       ${shown.map(
@@ -88,7 +95,7 @@ export function Delivery({ messageId }: { messageId: string }): VNode {
     return messages[0];
   }, [messageId, sentChanges.value]);
 
-  return html`<p><a href="#/sent" aria-keyshortcuts="u Escape">Back to what you sent</a></p>
+  return html`<${BackLink} />
     <h1 tabindex="-1">${message ? html`<${Untrusted} text=${message.subject} />` : 'Delivery'}</h1>
     <${Warning} text=${problem} />
     ${!message && !problem && html`<p class="none">Loading its delivery…</p>`}

@@ -67,13 +67,25 @@ export function reloadLimit(shown: number): number {
   return Math.min(RELOADED_MAX, Math.max(PAGE_MESSAGES, shown));
 }
 
-/** The address without the host if it is this one; `you` for the owner of this host. */
+/** Returns what was loaded before behind the last row of `newest`, the newest rows as they are now. */
+export function behind<Row>(
+  newest: readonly Row[],
+  before: readonly Row[],
+  idOf: (row: Row) => string,
+): readonly Row[] {
+  const last = newest.at(-1);
+  const at = before.findIndex((one) => last && idOf(one) === idOf(last));
+  return before.slice(at === -1 ? newest.length : at + 1);
+}
+
+/** The address without the host if it is this one; `you` for the owner of this host, and for no agent of that name. */
 export function shortAddress(address: string): string {
   const you = people.value?.you;
   if (you === undefined) return address;
   if (address === you) return 'you';
   const here = you.slice(you.indexOf('@'));
-  return address.endsWith(here) ? address.slice(0, -here.length) : address;
+  const name = address.endsWith(here) ? address.slice(0, -here.length) : address;
+  return name === 'you' ? address : name;
 }
 
 /** Returns how messages to the owner alone are addressed. */
@@ -99,7 +111,7 @@ export interface ListedConversation extends Omit<ConversationSummary, 'newest'> 
   newest: FullSummary;
 }
 
-interface ConversationsPage extends Omit<ConversationsResult, 'conversations'> {
+export interface ConversationsPage extends Omit<ConversationsResult, 'conversations'> {
   conversations: ListedConversation[];
 }
 

@@ -21,7 +21,7 @@ const WHERE_TEXTS: Readonly<Record<Debt['debtor_is'], string>> = {
 };
 
 export function Waiting(): VNode {
-  const { value, problem } = useLoaded(load, [], { changes: waitingChanges.value });
+  const { value, problem } = useLoaded(load, [], { changes: waitingChanges.value, keptAs: 'waiting' });
   return html`<h1 tabindex="-1">Waiting</h1>
     <${Warning} text=${problem} />
     ${!value && !problem && html`<p class="none">Loading who waits…</p>`}

@@ -80,20 +80,24 @@ interface TableProps<Row> {
   none: string;
 }
 
-/** A table. On a narrow page each row is a card; the explicit roles keep it a table for screen readers. */
+/**
+ * A table without the columns that no row has a value in. On a narrow page each row is a card; the explicit roles keep
+ * it a table for screen readers.
+ */
 export function Table<Row>({ label, columns, rows, keyOf, none }: TableProps<Row>): VNode {
   if (rows.length === 0) return html`<p class="none">${none}</p>`;
+  const filled = columns.filter(({ cell }) => rows.some((row) => cell(row) !== NO_VALUE));
   return html`<table role="table" aria-label=${label}>
     <thead role="rowgroup">
       <tr role="row">
-        ${columns.map((column) => html`<${Title} ...${column} />`)}
+        ${filled.map((column) => html`<${Title} ...${column} />`)}
       </tr>
     </thead>
     <tbody role="rowgroup">
       ${rows.map(
         (row) =>
-          html`<tr role="row" key=${keyOf(row)}>
-            ${columns.map((column) => html`<${Cell} ...${column} row=${row} />`)}
+          html`<tr role="row" key=${keyOf(row)} data-item=${keyOf(row)} tabindex="-1">
+            ${filled.map((column) => html`<${Cell} ...${column} row=${row} />`)}
           </tr>`,
       )}
     </tbody>

@@ -4,6 +4,7 @@ import { html } from 'htm/preact';
 import { useEffect } from 'preact/hooks';
 import { Warning } from './components.ts';
 import { connection } from './live.ts';
+import { keepPlaces } from './place.ts';
 import { notice, openSession, session, signInProblem, signOut } from './session.ts';
 
 const CONNECTION_TEXTS = { connecting: 'connecting', live: 'live', lost: 'connection lost' } as const;
@@ -33,12 +34,13 @@ interface FrameProps {
   children?: ComponentChildren;
 }
 
-/** Shows a page and signs its user in; calls `opened` when the session is open. */
-export function startPage(Page: ComponentType, opened: () => void): void {
+/** Shows a page and signs its user in; calls `prepare` before its views are shown, and `opened` when they are. */
+export function startPage(Page: ComponentType, opened: () => void, prepare?: () => Promise<void>): void {
   const app = document.querySelector('#app');
   if (!app) throw new Error('invariant: the page has an element #app');
+  keepPlaces();
   render(html`<${Page} />`, app);
-  void openSession(opened);
+  void openSession(opened, prepare);
 }
 
 /** The frame around `children` for a user who is signed in, else the sign-in view. */
@@ -64,8 +66,9 @@ function SignIn({ title, signIn, command }: PageTexts): VNode {
 }
 
 function Views({ texts, links, view, children }: FrameProps): VNode {
-  // Users of a keyboard or a screen reader start at the top of a new view.
+  // Users of a keyboard or a screen reader start at the top of a new view, or at the item that they left.
   useEffect(() => {
+    if (document.activeElement?.closest('main [data-item]')) return;
     const first = document.querySelector<HTMLElement>('main [data-first-focus]');
     (first ?? document.querySelector<HTMLElement>('main h1'))?.focus({ preventScroll: true });
   }, [view]);

@@ -1,5 +1,6 @@
 /** The route of a page: the hash of its address, `#/view/subject?query`. */
 import { type ReadonlySignal, signal } from '@preact/signals';
+import { changeView } from './place.ts';
 import { notice } from './session.ts';
 
 interface HashParts {
@@ -12,7 +13,9 @@ interface HashParts {
 export function currentRoute<Route>(routeOf: (parts: HashParts) => Route): ReadonlySignal<Route> {
   const read = (): Route => routeOf(hashParts(location.hash));
   const route = signal(read());
-  addEventListener('hashchange', () => {
+  addEventListener('hashchange', ({ oldURL }) => {
+    // The page still shows the view that is left.
+    changeView(oldURL);
     route.value = read();
     notice.value = '';
   });

@@ -17,8 +17,11 @@ export function failureText(error: unknown): string {
   return error.message;
 }
 
-/** Signs in with the token in the address, or continues the session of the browser; calls `opened` on success. */
-export async function openSession(opened: () => void): Promise<void> {
+/**
+ * Signs in with the token in the address, or continues the session of the browser. On success it waits for `prepare`,
+ * opens the page, and calls `opened`.
+ */
+export async function openSession(opened: () => void, prepare?: () => Promise<void>): Promise<void> {
   const token = TOKEN.exec(location.hash)?.[1];
   // Removes the token from the address and from the history.
   if (token !== undefined) history.replaceState(null, '', `${location.pathname}#/`);
@@ -28,6 +31,7 @@ export async function openSession(opened: () => void): Promise<void> {
   });
   try {
     await (token === undefined ? resume() : signIn(token).catch(resumeInstead));
+    await prepare?.();
     session.value = 'open';
     opened();
   } catch (error) {

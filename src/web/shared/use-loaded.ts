@@ -18,6 +18,18 @@ interface When {
   delayMs?: number;
   /** Counts changes of what is loaded. */
   changes?: number;
+  /** The name under which the page keeps the value, so that the view is whole at once when it is opened again. */
+  keptAs?: string;
+}
+
+/** When there are this many, a new one replaces the oldest. */
+const KEPT_MAX = 20;
+const kept = new Map<string, unknown>();
+
+function keep(name: string, value: unknown): void {
+  kept.delete(name);
+  kept.set(name, value);
+  for (const oldest of kept.keys()) if (kept.size > KEPT_MAX) kept.delete(oldest);
 }
 
 /**
@@ -28,9 +40,9 @@ interface When {
 export function useLoaded<T>(
   load: (last: T | undefined, isMore: boolean) => Promise<T>,
   inputs: readonly unknown[],
-  { delayMs = 0, changes = 0 }: When = {},
+  { delayMs = 0, changes = 0, keptAs }: When = {},
 ): Loaded<T> {
-  const [value, setValue] = useState<T>();
+  const [value, setValue] = useState(keptAs === undefined ? undefined : (kept.get(keptAs) as T | undefined));
   const [problem, setProblem] = useState('');
   const [isBusy, setBusy] = useState(false);
   const latest = useRef(0);
@@ -44,6 +56,7 @@ export function useLoaded<T>(
       const loaded = await load(value, isMore);
       if (mine !== latest.current) return;
       setValue(() => loaded);
+      if (keptAs !== undefined) keep(keptAs, loaded);
       setProblem('');
     } catch (error) {
       const text = failureText(error);

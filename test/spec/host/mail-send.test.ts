@@ -394,6 +394,17 @@ describe('idempotency_key: the same key twice sends only once', () => {
     expect(await storedRows(context)).toEqual(before);
   });
 
+  test('an empty key is none', async () => {
+    const context = await contextOf(['alice', 'bob']);
+    const empty = { ...valid, idempotency_key: '' };
+    const first = accepted(await send(context, 'alice', empty));
+    const other = accepted(await send(context, 'alice', { ...empty, body: 'other' }));
+    expect(other).toMatchObject({
+      duplicate: false,
+      message_id: expect.not.stringMatching(first.message_id) as string,
+    });
+  });
+
   test('a key belongs to the agent that used it', async () => {
     const context = await contextOf(['alice', 'bob', 'carol']);
     accepted(await send(context, 'alice', keyed));

@@ -441,12 +441,16 @@ test(
     await alice.pass();
     await lookedAt();
     expect(await alice.rowOf(sent)).toMatchObject({ state: 'pending', firstPushAtMs: null });
+    const bobId = await alice.peerIdOf(bob);
+    const standing = () => alice.store.read((reader) => reader.get('peer', bobId)?.atRelay);
+    expect(await standing()).toBeUndefined();
     await bob.use(relay.url);
     await ready(bob);
     steadyMs += 60_000;
     relay.clock.move(900_000);
     await alice.pass();
     await inState(alice, sent, 'done');
+    expect(await standing()).toBe(relayHost.key);
   },
   WORLD_TEST_MS,
 );

@@ -289,10 +289,11 @@ test(
     ).map(({ seq }) => seq);
     const pulls: (string | null)[] = [];
     w.proxy.cut = (asked, target) => {
-      if (asked !== 'GET /v2/relay/items') return undefined;
-      pulls.push(new URL(target, w.proxy.url).searchParams.get('after'));
-      // The first page ends in the middle of its bytes.
-      w.proxy.chances = { ...NO_CHANCES, cutAnswer: pulls.length === 1 ? 1 : 0 };
+      const isPull = asked === 'GET /v2/relay/items';
+      if (!isPull && asked !== 'GET /v2/relay/info') return undefined;
+      if (isPull) pulls.push(new URL(target, w.proxy.url).searchParams.get('after'));
+      // The first page ends in the middle of its bytes, and what is asked after it comes whole.
+      w.proxy.chances = { ...NO_CHANCES, cutAnswer: isPull && pulls.length === 1 ? 1 : 0 };
       return undefined;
     };
     w.bob.start();

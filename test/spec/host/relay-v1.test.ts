@@ -170,7 +170,7 @@ test(
       await lookedAt(w, sent);
     };
     await later(DAY_MS + 1000);
-    expect(pushes(w)).toBe(2);
+    await until(() => expect(pushes(w)).toBe(2));
     await later(2 * DAY_MS);
     await until(async () =>
       expect(await w.alice.mailOf('anna')).toMatchObject([

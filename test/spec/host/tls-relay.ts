@@ -1,11 +1,9 @@
 /** TLS before a relay on this machine, with a certificate of a private authority. */
-import { once } from 'node:events';
 import { request } from 'node:http';
 import { createServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
-import { onTestFinished } from 'vitest';
 import { passedOn } from '../../support/flaky-proxy.ts';
 import { SERVER } from '../../support/test-authority.ts';
+import { listeningPort } from '../../support/listening-port.ts';
 
 /** For one test. Answers the address; `port` is where the relay listens. */
 export async function tlsBefore(port: () => number): Promise<string> {
@@ -21,11 +19,5 @@ export async function tlsBefore(port: () => number): Promise<string> {
     outgoing.on('close', () => passed.destroy());
     incoming.pipe(passed);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return `https://127.0.0.1:${await listeningPort(server)}`;
 }

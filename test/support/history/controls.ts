@@ -11,6 +11,7 @@ import { GaveUp } from './front.ts';
 import { WAITING, commitWaits } from './nemeses.ts';
 import type { WatchedHost } from './watched-host.ts';
 import type { World } from './world.ts';
+import { found } from '../found.ts';
 
 const LOG = 'relay/shared-log';
 const TRIED_MS = 6_000;
@@ -103,9 +104,10 @@ async function plays({ trio }: World, trick: Trick, signal: AbortSignal): Promis
 }
 
 function hostOf({ traffic }: World, name: string): WatchedHost {
-  const found = traffic.hosts.find(({ host }) => host.name === name);
-  if (!found) throw new Error(`there is no host ${name}`);
-  return found;
+  return found(
+    traffic.hosts.find(({ host }) => host.name === name),
+    `there is no host ${name}`,
+  );
 }
 
 async function sendsOne(world: World): Promise<void> {

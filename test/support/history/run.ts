@@ -6,6 +6,7 @@ import { SeededRandom } from '../seeded-random.ts';
 import { faultsOf } from './faults.ts';
 import { NEMESES, type Nemesis } from './nemeses.ts';
 import { World } from './world.ts';
+import { found } from '../found.ts';
 
 /** The number of lines of what each relay said, when something is wrong. */
 const LINES_SAID = 40;
@@ -42,8 +43,7 @@ export async function runNemeses({ program, seed, names, say }: RunOptions): Pro
   const faults: string[] = [];
   const left: string[] = [];
   for (const name of names) {
-    const nemesis = NEMESES[name];
-    if (!nemesis) throw new Error(`there is no nemesis "${name}"`);
+    const nemesis = found(NEMESES[name], `there is no nemesis "${name}"`);
     if (faults.length > 0) break;
     if (nemesis.needs === 'disk' && !hasDisks) left.push(name);
     else faults.push(...(await stepFaults(world, name, nemesis, say)));

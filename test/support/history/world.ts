@@ -14,6 +14,7 @@ import type { SeededRandom } from '../seeded-random.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
 import { atTestEnd } from '../test-end.ts';
 import { Traffic } from './traffic.ts';
+import { found } from '../found.ts';
 
 const NODES = ['one', 'two'] as const;
 export const LEASE_MS = 1_000;
@@ -88,9 +89,10 @@ export class World {
   }
 
   other(node: RelayNode): RelayNode {
-    const found = this.nodes.find((one) => one !== node);
-    if (!found) throw new Error('there are two nodes');
-    return found;
+    return found(
+      this.nodes.find((one) => one !== node),
+      'there are two nodes',
+    );
   }
 
   /** The wall clock of this relay is ahead by so much, or behind, from now on. */

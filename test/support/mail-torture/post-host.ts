@@ -6,7 +6,7 @@ import { writeFile } from 'node:fs/promises';
 import type { InputOf, OperationName, OutputOf } from '../../../src/host/api/operations.ts';
 import { deferred } from '../deferred.ts';
 import { FlakyProxy, NO_CHANCES } from '../flaky-proxy.ts';
-import { steadyPort } from '../free-port.ts';
+import { freePort } from '../free-port.ts';
 import { KilledDaemon, isLost } from '../killed-daemon.ts';
 import { diskAt, fillDisk, freeDisk } from '../own-disks.ts';
 import { movableClock } from '../poste-process.ts';
@@ -44,7 +44,7 @@ export class PostHost {
   #up = deferred();
 
   static async begin({ name, folder, random, relayPort, hasDisk, main }: PostHostOptions): Promise<PostHost> {
-    const lanPort = await steadyPort();
+    const lanPort = await freePort();
     const dice = (): SeededRandom => new SeededRandom(random.below(1 << 30));
     const relayLink = await FlakyProxy.open(dice(), relayPort);
     const lanLink = await FlakyProxy.open(dice(), () => lanPort);

@@ -16,16 +16,20 @@ import { relay as relayHost } from '../hosts.ts';
 import { storedAndReplayed } from '../replay.ts';
 import { SeededRandom } from '../seeded-random.ts';
 import { CALM, SimulatedNetwork } from './network.ts';
+import { forkRelay } from './forked-relay.ts';
 import { type Beats, Oracle } from './oracle.ts';
 import type { Schedule, Step, StepType } from './schedule.ts';
 import { type DiskImage, SimulatedDisk, lsnInPosition } from './simulated-disk.ts';
 import { SimulatedHost, keyOf } from './simulated-host.ts';
-import { type Plant, SimulatedRelay } from './simulated-relay.ts';
+import { Lookout } from './lookout.ts';
+import { type Plant, type RelayOptions, SimulatedRelay } from './simulated-relay.ts';
 import { Simulator } from './simulator.ts';
 
 /** Quotas that are reached, and pages that are full. */
 const SMALL = { max_queue_items: 12, max_sender_items: 6, max_pull: 4 };
 const SETTLED_EVERY_MS = 20_000;
+/** Of all hosts together. */
+const LOOKS_EVERY_MS = 45_000;
 /** For mail to come to rest: a clock that jumped is trusted again after an hour. */
 const SETTLED_WITHIN_MS = 2 * 3_600_000;
 /** The number of events of a whole run; most have a few thousand. */
@@ -41,6 +45,8 @@ export interface RunResult {
   events: number;
   accepted: number;
   crashes: number;
+  /** Hosts that know of the fork at the end. */
+  knowing: number;
 }
 
 export interface RunOptions {
@@ -55,26 +61,33 @@ export async function simulate(seed: number, schedule: Schedule, options: RunOpt
   const wanted = options.steps && new Set(options.steps);
   const steps = schedule.steps.filter(({ no }) => !wanted || wanted.has(no));
   await world.simulator.inCharge(() => world.live(steps));
-  const { simulator, oracle, crashes } = world;
+  const { simulator, oracle, crashes, knowing } = world;
   const { lines, ran } = simulator;
-  return { faults: oracle.faults, digest: simulator.digest(), lines, events: ran, accepted: oracle.accepted, crashes };
+  const { faults, accepted } = oracle;
+  return { faults, digest: simulator.digest(), lines, events: ran, accepted, crashes, knowing };
 }
 
 class SimulatedWorld {
   readonly simulator = new Simulator();
   readonly oracle: Oracle;
   crashes = 0;
+  /** Hosts that know that the relay forked. */
+  knowing = 0;
   readonly #schedule: Schedule;
   readonly #random: SeededRandom;
   readonly #relay: SimulatedRelay;
+  readonly #relayOptions: RelayOptions;
   readonly #network: SimulatedNetwork;
   readonly #hosts: SimulatedHost[] = [];
+  /** What each host knows of the relay's log. */
+  readonly #lookouts: Lookout[] = [];
   readonly #owners = new Map<PublicKey, number>();
   #copy: { image: DiskImage; takenMs: number; beats: Beats } | undefined;
   #backup: { image: DiskImage; header: BackupHeader } | undefined;
   /** Says whether the relay is being stopped, restored or started by its operator. */
   #isAttended = false;
   #isSettling = false;
+  #isForked = false;
 
   constructor(seed: number, schedule: Schedule, plant: Plant | undefined) {
     const { simulator } = this;
@@ -84,14 +97,15 @@ class SimulatedWorld {
     const ownerOf = (key: PublicKey): number | undefined => this.#owners.get(key);
     const wallMs = (): number => this.#relay.clock.nowMs();
     this.oracle = new Oracle({ simulator, wallMs, retentionMs, ownerOf });
-    this.#relay = new SimulatedRelay({
+    this.#relayOptions = {
       simulator,
       random: this.#dice(),
       settings: { limits: { retention_days: retentionMs / DAY_MS, ...(isSmall && SMALL) } },
       keepLogMs,
       passingMs,
       watcher: this.oracle,
-    });
+    };
+    this.#relay = new SimulatedRelay(this.#relayOptions);
     if (plant) this.#relay.plant = plant;
     this.#network = new SimulatedNetwork(simulator, this.#dice(), (request) => this.#relay.serve(request));
     const fault = (sentence: string): void => this.oracle.fault(sentence);
@@ -100,6 +114,7 @@ class SimulatedWorld {
       this.#hosts.push(
         new SimulatedHost(no, { simulator, random: this.#dice(), network, retentionMs, wallMs, ownerOf, fault }),
       );
+      this.#lookouts.push(new Lookout(no, this.#dice(), wallMs));
       for (let key = 0; key < KEYS_MAX; key++) this.#owners.set(keyOf(no, key).key, no);
     }
   }
@@ -116,8 +131,48 @@ class SimulatedWorld {
     for (const host of this.#hosts) host.start();
     let isDone = false;
     void this.#takeAll(steps).then(() => (isDone = true));
+    this.#lookOut();
     await this.#until(() => isDone);
     await this.#settle();
+    await this.#fork();
+  }
+
+  /** One host after another looks at the log, and hears what another one knows of it. */
+  #lookOut(): void {
+    const random = this.#dice();
+    const look = (): void => {
+      if (this.#isForked) return;
+      const [one, two] = [random.pick(this.#lookouts), random.pick(this.#lookouts)];
+      if (one !== two) one.hears(two);
+      void one.looksAt(this.#relay, (answer) => this.#orNothing(answer));
+      this.simulator.after(LOOKS_EVERY_MS, look);
+    };
+    look();
+  }
+
+  /** No honest history is called a lie; and then the relay forks. */
+  async #fork(): Promise<void> {
+    const { simulator, oracle } = this;
+    this.#isForked = true;
+    const words = this.#lookouts.flatMap(({ evidence }) => evidence.map(({ kind }) => kind));
+    if (words.length > 0) oracle.fault(`a host says of an honest relay: ${words.join(', ')}`);
+    if (oracle.faults.length > 0) return;
+    let isDone = false;
+    const parts = {
+      simulator,
+      random: this.#dice(),
+      relay: this.#relay,
+      options: { ...this.#relayOptions, random: this.#dice() },
+      hosts: this.#hosts,
+      lookouts: this.#lookouts,
+      within: <T>(answer: Promise<T>) => this.#orNothing(answer),
+      fault: (sentence: string) => oracle.fault(sentence),
+    };
+    void forkRelay(parts).then((knowing) => {
+      this.knowing = knowing;
+      isDone = true;
+    });
+    await this.#until(() => isDone);
   }
 
   /** One after another: a restore takes a while. */
@@ -314,7 +369,7 @@ class SimulatedWorld {
     const row = page?.rows.at(-1);
     if (!row) return;
     this.oracle.mayLoseItems = true;
-    this.#relay.disk.rot(payloadKey(row.payloadTarget, row.payloadSeq));
+    this.#relay.disk.rot(payloadKey(row.payloadTarget, row.payloadBound ?? row.payloadSeq));
   }
 
   /** Returns what the relay says, where it lives to say it. */

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { expect } from 'vitest';
 import {
+  type Check,
   type Document,
   type HostKeys,
   type Keys,
@@ -150,9 +151,13 @@ function rotation(): VectorChecks {
   return { file: 'rotation.json', checks: [...checks, { name, run }] };
 }
 
-function deliveryReceipt(): VectorChecks {
-  const { cases } = readVectors('delivery-receipt.json') as { cases: (SignedCase & { host: HostKeys })[] };
-  const checks = eachSigned(cases, (one) => {
+interface ReceiptCase extends SignedCase {
+  host: HostKeys;
+}
+
+/** Those of delivery receipts, which all have these members besides. */
+export function receiptChecks(cases: readonly ReceiptCase[], others: Document = {}): Check[] {
+  return eachSigned(cases, (one) => {
     const { msg, recipient, seq, sender_host_pubkey } = one.document;
     const { wire, wire_hash } = wireMembers(one);
     return {
@@ -167,6 +172,7 @@ function deliveryReceipt(): VectorChecks {
         host_pubkey: one.host.pubkey,
         sender_host_pubkey: text,
         wire_hash: expect.stringMatching(/^[0-9a-f]{64}$/) as string,
+        ...others,
       },
       signed: [[one.signature, one.host]],
       members: {
@@ -180,7 +186,11 @@ function deliveryReceipt(): VectorChecks {
       },
     };
   });
-  return { file: 'delivery-receipt.json', checks };
+}
+
+function deliveryReceipt(): VectorChecks {
+  const { cases } = readVectors('delivery-receipt.json') as { cases: ReceiptCase[] };
+  return { file: 'delivery-receipt.json', checks: receiptChecks(cases) };
 }
 
 function enrolment(): VectorChecks {

@@ -10,9 +10,12 @@ import {
   createPrivateKey,
   createPublicKey,
   diffieHellman,
+  verify,
 } from 'node:crypto';
 import { expect } from 'vitest';
+import { receiptChecks } from './documents.ts';
 import {
+  type Check,
   type Document,
   type HostKeys,
   type SignedCase,
@@ -27,13 +30,18 @@ import {
   utf8,
 } from './oracle.ts';
 
-interface EnvelopeCase extends SignedCase {
+/** What was sealed, and all that sealing it again takes. */
+interface SealedCase {
+  name: string;
   target: { name: string; pubkey: string; enc_pub: string; secret: string };
   ephemeral_secret: string;
   info: string;
   aad: string;
-  content: Document;
   plaintext: string;
+}
+
+interface EnvelopeCase extends SignedCase, SealedCase {
+  content: Document;
   envelope: Document & { sealed: { key_id: string; alg: string; enc: string; ct: string } };
   wire: string;
   wire_hash: string;
@@ -50,8 +58,10 @@ function privateKey(secret: Buffer): KeyObject {
   return createPrivateKey({ key: der, format: 'der', type: 'pkcs8' });
 }
 
-function publicKey(raw: Buffer): KeyObject {
-  const der = Buffer.concat([Buffer.from('302a300506032b656e032100', 'hex'), raw]);
+const [X25519, ED25519] = ['302a300506032b656e032100', '302a300506032b6570032100'];
+
+function publicKey(raw: Buffer, prefix = X25519): KeyObject {
+  const der = Buffer.concat([Buffer.from(prefix, 'hex'), raw]);
   return createPublicKey({ key: der, format: 'der', type: 'spki' });
 }
 
@@ -106,26 +116,73 @@ function open({ key, nonce }: MessageKeys, aad: string, sealed: Buffer): string 
 
 const { host, cases } = readVectors('envelope.json') as { host: HostKeys; cases: EnvelopeCase[] };
 
-const opened = each(cases, 'the recipient opens it', ({ target, envelope, info, aad, plaintext, content }) => {
-  const { enc, ct, alg, key_id } = envelope.sealed;
-  const [recipient, sender] = [bytes(target.enc_pub), bytes(enc)];
-  const keys = messageKeys(bytes(target.secret), sender, sender, recipient, info);
-  expect(open(keys, aad, bytes(ct))).toBe(plaintext);
-  expect(() => open(keys, `${aad} `, bytes(ct))).toThrow(/authenticate/);
-  expect(plaintext).toBe(jcs(content));
-  expect(info).toBe('mail-envelope-v1');
-  expect(alg).toBe('HPKE-v1/X25519-HKDF-SHA256/HKDF-SHA256/ChaCha20Poly1305');
-  expect(key_id).toBe(sha256Of(recipient).slice(0, 16));
-});
+interface Box {
+  key_id: string;
+  enc: string;
+  ct: string;
+}
 
-const sealed = each(cases, 'the sender seals the same bytes', ({ target, envelope, ephemeral_secret, ...rest }) => {
-  const { enc, ct } = envelope.sealed;
-  const recipient = bytes(target.enc_pub);
-  const keys = messageKeys(bytes(ephemeral_secret), recipient, bytes(enc), recipient, rest.info);
-  expect(seal(keys, rest.aad, rest.plaintext).toString('base64')).toBe(ct);
-  const spki = createPublicKey(privateKey(bytes(ephemeral_secret))).export({ format: 'der', type: 'spki' });
-  expect(spki.subarray(-32).toString('base64')).toBe(enc);
+/** That what was sealed is that, under this info, for who opens it and for who seals it. */
+function sealChecks<C extends SealedCase>(of: readonly C[], infoText: string, boxOf: (one: C) => Box): Check[] {
+  const opened = each(of, 'the recipient opens it', (one) => {
+    const { target, info, aad, plaintext } = one;
+    const { enc, ct, key_id } = boxOf(one);
+    const [recipient, sender] = [bytes(target.enc_pub), bytes(enc)];
+    const keys = messageKeys(bytes(target.secret), sender, sender, recipient, info);
+    expect(open(keys, aad, bytes(ct))).toBe(plaintext);
+    expect(() => open(keys, `${aad} `, bytes(ct))).toThrow(/authenticate/);
+    expect(info).toBe(infoText);
+    expect(key_id).toBe(sha256Of(recipient).slice(0, 16));
+  });
+  const sealed = each(of, 'the sender seals the same bytes', (one) => {
+    const { target, ephemeral_secret, info, aad, plaintext } = one;
+    const { enc, ct } = boxOf(one);
+    const recipient = bytes(target.enc_pub);
+    const keys = messageKeys(bytes(ephemeral_secret), recipient, bytes(enc), recipient, info);
+    expect(seal(keys, aad, plaintext).toString('base64')).toBe(ct);
+    const spki = createPublicKey(privateKey(bytes(ephemeral_secret))).export({ format: 'der', type: 'spki' });
+    expect(spki.subarray(-32).toString('base64')).toBe(enc);
+  });
+  return [...opened, ...sealed];
+}
+
+interface SeenCase extends SignedCase, SealedCase {
+  host: HostKeys;
+  document: Document & { sender_host_pubkey: string; seen: Box };
+  entry: Document | null;
+}
+
+/** The relay signed the checkpoint of an entry, and the SHA-256 of `knew` stands in it. */
+function expectEntry({ relay, checkpoint, knew }: Document): void {
+  const [text = '', signature = ''] = String(checkpoint).split('\n\n');
+  expect(text.split('\n')[3]).toBe(`after ${Buffer.from(sha256Of(bytes(String(knew))), 'hex').toString('base64')}`);
+  expect(bytes(String(knew))).toHaveLength(144);
+  const signed = bytes(signature.trimEnd().split(' ').at(-1) ?? '').subarray(4);
+  expect(verify(null, utf8(`${text}\n`), publicKey(bytes(String(relay)), ED25519), signed)).toBe(true);
+}
+
+function seen(): VectorChecks {
+  const { cases: of } = readVectors('seen.json') as { cases: SeenCase[] };
+  const plain = each(of, 'says what it is to say, and always takes as much room', (one) => {
+    const { document, host: from, target, aad, entry, plaintext } = one;
+    expect(document.sender_host_pubkey).toBe(target.pubkey);
+    expect(aad).toBe(jcs({ v: 1, type: 'mail-seen', from: from.pubkey, to: target.pubkey }));
+    expect(plaintext.trimEnd()).toBe(entry ? jcs(entry) : '');
+    expect(utf8(plaintext)).toHaveLength(704);
+    expect(bytes(document.seen.ct)).toHaveLength(720);
+    if (entry) expectEntry(entry);
+  });
+  const isBox = { key_id: expect.any(String), enc: expect.any(String), ct: expect.any(String) } as Document;
+  const sealing = sealChecks(of, 'mail-seen-v1', ({ document }) => document.seen);
+  return { file: 'seen.json', checks: [...plain, ...sealing, ...receiptChecks(of, { seen: isBox })] };
+}
+
+const content = each(cases, 'its content', ({ content: written, plaintext, envelope }) => {
+  expect(plaintext).toBe(jcs(written));
+  expect(envelope.sealed.alg).toBe('HPKE-v1/X25519-HKDF-SHA256/HKDF-SHA256/ChaCha20Poly1305');
+  for (const entry of (written['seen'] ?? []) as Document[]) expectEntry(entry);
 });
+const sealing = sealChecks(cases, 'mail-envelope-v1', ({ envelope }) => envelope.sealed);
 
 const HEAD_MEMBERS = ['created_at', 'from', 'from_host_pubkey', 'id', 'subject', 'to', 'to_host', 'type', 'v'];
 
@@ -161,7 +218,7 @@ const keysOnce = {
   run: () => expect(new Set(cases.map(({ ephemeral_secret }) => ephemeral_secret)).size).toBe(cases.length),
 };
 
-export const ENVELOPE: VectorChecks = {
-  file: 'envelope.json',
-  checks: [...opened, ...sealed, ...pushed, keysOnce],
-};
+export const SEALED: readonly VectorChecks[] = [
+  { file: 'envelope.json', checks: [...content, ...sealing, ...pushed, keysOnce] },
+  seen(),
+];

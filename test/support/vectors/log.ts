@@ -43,6 +43,9 @@ interface Signed {
   size: number;
   root_hash: string;
   note: string;
+  /** Of one that was asked for by `query`. */
+  knew?: string;
+  query?: string;
 }
 
 const file = readVectors('log-proof.json') as {
@@ -53,15 +56,18 @@ const file = readVectors('log-proof.json') as {
 const checkpoints = file.cases.filter((one) => 'note' in one);
 const proofs = file.cases.filter((one) => 'leaf_hash' in one);
 const growths = file.cases.filter((one) => 'old' in one);
-const trees = new Map(file.trees.map(({ epoch, leaves_b64 }) => [epoch, leaves_b64.map(bytes)]));
+/** Every leaf of each epoch. */
+export const trees: ReadonlyMap<string, readonly Buffer[]> = new Map(
+  file.trees.map(({ epoch, leaves_b64 }) => [epoch, leaves_b64.map(bytes)]),
+);
 const base64 = (hashes: readonly Uint8Array[]): string[] => hashes.map((hash) => Buffer.from(hash).toString('base64'));
 
 /** c2sp.org/signed-note and tlog-checkpoint, by their words: what the relay key signed. */
-async function opened(note: string): Promise<{ epoch: string; size: number; root: string }> {
+async function opened(note: string, ...lines: string[]): Promise<{ epoch: string; size: number; root: string }> {
   const key = bytes(file.relay.pubkey);
   const [text = '', signatures = ''] = note.split('\n\n');
   const [origin = '', size = '', root = '', ...more] = text.split('\n');
-  expect(more).toEqual([]);
+  expect(more).toEqual(lines);
   const [dash, name, signature = '', ...others] = signatures.trimEnd().split(' ');
   expect([dash, name, others, signatures.endsWith('\n')]).toEqual(['\u2014', origin, [], true]);
   const signed = bytes(signature);
@@ -78,14 +84,28 @@ const leavesOf = (epoch: string, size?: number): Buffer[] => (trees.get(epoch) ?
 export const LOG: VectorChecks = {
   file: 'log-proof.json',
   checks: [
-    ...each(checkpoints, '', async ({ epoch, size, root_hash, note }) => {
-      expect(await opened(note)).toEqual({ epoch, size, root: root_hash });
+    ...each(checkpoints, '', async ({ epoch, size, root_hash, note, knew, query }) => {
+      const after = knew === undefined ? undefined : createHash('sha256').update(bytes(knew)).digest();
+      const lines = after ? [`after ${after.toString('base64')}`] : [];
+      expect(await opened(note, ...lines)).toEqual({ epoch, size, root: root_hash });
+      expect(query).toBe(after && `?after=${after.toString('base64url')}`);
       expect(base64([naiveRoot(leavesOf(epoch, size))])).toEqual([root_hash]);
     }),
 
+    {
+      name: 'what a host knew holds the hashes of two whole notes behind 16 bytes, and random bytes behind them',
+      run: () => {
+        const [two, last] = checkpoints.map(({ note }) => sha256Of(utf8(note)));
+        const random = 'a5'.repeat(32);
+        const knew = checkpoints.flatMap((one) => (one.knew === undefined ? [] : [bytes(one.knew).toString('hex')]));
+        expect(knew).toEqual([`${'a5'.repeat(16)}${two}${last}${random}${random}`]);
+      },
+    },
+
     ...each(proofs, '', async ({ leaf_hash, response }) => {
       const { relay_pubkey, epoch, checkpoint, index, record_b64, proof } = response;
-      const leaves = leavesOf(epoch);
+      const [, size] = checkpoint.split('\n');
+      const leaves = leavesOf(epoch, Number(size));
       expect(relay_pubkey).toBe(file.relay.pubkey);
       expect(bytes(record_b64)).toEqual(leaves[index]);
       expect(base64([naiveRoot([bytes(record_b64)])])).toEqual([leaf_hash]);

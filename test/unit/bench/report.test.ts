@@ -49,10 +49,11 @@ describe('a run compared with the summary', () => {
     expect(slowerThan(less, run(ratio('less', 1.8)))).toHaveLength(1);
   });
 
-  test('is compared by ratios alone, and by those that the summary has', () => {
+  test('is compared by ratios alone, and by those that the summary has on the same major of Node', () => {
     const rate: Figure = { name: 'push', unit: 'items/s', better: 'more', values: [10_000] };
     const both = summaryOf([run(rate)]);
     expect(slowerThan(both, run({ ...rate, values: [1] }, ratio('more', 0.01)))).toEqual([]);
+    expect(slowerThan(summary, { ...run(ratio('more', 0.01)), node: 'v24' })).toEqual([]);
   });
 });
 
@@ -80,6 +81,16 @@ describe('the summary', () => {
       machine: 'one',
       node: 'v20',
     });
+  });
+
+  test('keeps what was measured on another major of Node beside it, in tables and not in plots', () => {
+    const on24 = { ...run(aim('a')), node: 'v24.1.0' };
+    const summary = summaryOf([on24], summaryOf([run(aim('a'), aim('b'))]));
+    expect(summary.figures.map(({ name, node }) => `${name} ${node}`)).toEqual(['a v20', 'b v20', 'a v24.1.0']);
+    expect(summaryOf([on24], summary).figures).toHaveLength(3);
+    const table = figuresPage(readFileSync(join(DOCS, 'figures.md'), 'utf8'), summary);
+    expect(table.match(/^\| push \| a \|.*$/gm)?.map((row) => row.includes('Node.js 24.1.0'))).toEqual([false, true]);
+    expect(goalsPlot(summary).match(/<rect class="(?:reached|missed)"/g)).toHaveLength(2);
   });
 
   test('names the machine of a run where it is not that of most', () => {

@@ -5,7 +5,8 @@ import { build } from 'esbuild';
 import { afterEach, expect, test, vi } from 'vitest';
 import { CLIENT_OPTIONS } from '../../../scripts/program-options.ts';
 import { COMMANDS, type CommandTable } from '../../../src/cli/commands.ts';
-import { commandsBelow } from '../../../src/cli/lib/command-tree.ts';
+import { commandsBelow, optionsOf } from '../../../src/cli/lib/command-tree.ts';
+import { MEANT_COMMANDS } from '../../../src/cli/lib/meant-commands.ts';
 import { LARGE_COMMANDS } from '../../../src/cli/large-commands.ts';
 import { EXIT } from '../../../src/cli/lib/exit.ts';
 import { posteCommand } from '../../../src/cli/run.ts';
@@ -142,6 +143,38 @@ test('a mistyped command is a usage error, and names the one that was meant', as
     const { code, stdout, stderr } = await runHere(args);
     expect({ code, stdout }).toEqual({ code: EXIT.usage, stdout: '' });
     expect(stderr).toContain(`(Did you mean ${meant}?)`);
+  }
+});
+
+test.each([
+  [['read', '3'], "unknown command 'read'\n(Did you mean poste inbox read?)\n(see poste --help)\n"],
+  [['whoami'], '(Did you mean poste agent or poste status?)'],
+  [['relay', 'start'], "unknown command 'start'\n(Did you mean poste relay serve?)\n(see poste relay --help)\n"],
+  [['daemon', 'start'], "unknown command 'start'\n(Did you mean poste daemon?)\n(see poste daemon --help)\n"],
+  [['daemon', 'lgs'], "unknown command 'lgs'\n(Did you mean logs?)\n"],
+  [['toString'], "unknown command 'toString'\n(see"],
+  [['stop', '--json'], '"message":"unknown command \'stop\'\\n(Did you mean poste daemon stop?)"'],
+])('%j names the command that does what its word means', async (args, said) => {
+  const { code, stdout, stderr } = await runHere(args);
+  expect({ code, stdout, stderr }).toEqual({
+    code: EXIT.usage,
+    stdout: '',
+    stderr: expect.stringContaining(said) as string,
+  });
+});
+
+test('every command that a word may mean is there, and no word is itself a command', async () => {
+  const all = commandsBelow(await posteCommand(undefined, commandContext()));
+  const commandOf = (words: string) => all.find(({ name }) => name === `poste ${words}`)?.command;
+  for (const [word, meant] of Object.entries(MEANT_COMMANDS)) {
+    expect({ word, command: commandOf(word) }).toEqual({ word, command: undefined });
+    for (const words of meant) {
+      const [name = '', flag] = words.split(/ (?=--)/);
+      const command = commandOf(name);
+      const flags = command && optionsOf(command).map(({ long }) => long);
+      const isThere = flags !== undefined && (flag === undefined || flags.includes(flag));
+      expect({ words, isThere }).toEqual({ words, isThere: true });
+    }
   }
 });
 

@@ -1,11 +1,15 @@
 /** Tests what a shell offers: every command and flag, from the tree, and what the daemon knows. */
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import type { Command } from 'commander';
-import { beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { childrenOf, commandsBelow, type NamedCommand, optionsOf } from '../../../src/cli/lib/command-tree.ts';
-import { COMPLETED, completionLines } from '../../../src/cli/lib/complete.ts';
+import { COMPLETED, completionLines, SCRIPTS } from '../../../src/cli/lib/complete.ts';
 import { EXIT } from '../../../src/cli/lib/exit.ts';
 import { posteCommand } from '../../../src/cli/run.ts';
 import { commandContext, runHere } from '../../support/command-run.ts';
+import { DaemonClient } from '../../../src/host/api/client.ts';
+import { atTestEnd } from '../../support/test-end.ts';
 import { posteHome } from '../../support/poste-home.ts';
 import type { Environment } from '../../support/poste-process.ts';
 
@@ -51,8 +55,8 @@ describe('the tree', () => {
   test('offers what begins with what was typed, and a flag once', async () => {
     expect(await offered('sen')).toEqual(['send', 'sent'].filter((word) => word.startsWith('sen')));
     expect(await offered('relay', 'log', 'ver')).toEqual(['verify']);
-    expect(await offered('inbox', '--st')).toEqual(['--state', '--start']);
-    expect(await offered('inbox', '--state', 'all', '--st')).toEqual(['--start']);
+    expect(await offered('inbox', '--st')).toEqual(['--state']);
+    expect(await offered('inbox', '--state', 'all', '--st')).toEqual([]);
     expect(await offered('send', '--ref', 'a', '--ref')).toContain('--ref');
     expect(await offered('no-such', 'thing', '')).toEqual([]);
   });
@@ -103,7 +107,7 @@ test('the daemon knows agents, messages and sessions; asking it changes nothing'
 
   expect(await here('agent', 'remove', '')).toEqual(['ann', 'ben']);
   expect(await here('inbox', '--as', '')).toEqual(['ann', 'ben', 'owner']);
-  expect(await here('send', '--to', 'ann', '')).toEqual(['ann', 'ben', 'owner', 'role:review']);
+  expect(await here('send', '--to', 'ann', '')).toEqual(['ann', 'ben', 'owner', '*', 'role:review']);
   expect(await here('send', '--to', 'role:')).toEqual(['role:review']);
   expect(await here('inbox', 'read', '--as', 'ben', id.slice(0, 4))).toEqual([id]);
   expect(await here('inbox', 'ack', '--as', 'ben', id, '')).toEqual([id]);
@@ -121,6 +125,37 @@ test('the daemon knows agents, messages and sessions; asking it changes nothing'
   expect(await home.json('sent', '--as', 'ann', id)).toMatchObject({
     messages: [{ recipients: [{ state: 'delivered' }] }],
   });
+});
+
+test('an address may be of a paired host, whatever agent writes', async () => {
+  const call = vi.spyOn(DaemonClient.prototype, 'call').mockResolvedValue({
+    you: null,
+    agents: [
+      { address: 'ann@here', name: 'ann', host: 'here', roles: ['qa'], presence: 'live', directory_age_seconds: null },
+      { address: 'tester@server', name: 'tester', host: 'server', roles: ['qa', 'dev'], presence: 'remote' },
+    ],
+  });
+  atTestEnd(() => call.mockRestore());
+  const { stdout } = await runHere(['completion', 'candidates', '--', 'send', '--to', ''], { environment: NO_DAEMON });
+  expect(stdout.split('\n').map((line) => line.split('\t', 1)[0])).toEqual([
+    'ann',
+    'tester@server',
+    'owner',
+    '*',
+    'role:qa',
+    'role:dev',
+    '',
+  ]);
+  // No other host is asked, whose answer could take a while.
+  expect(call.mock.calls.map(([name]) => name)).toEqual(['known-agents']);
+  expect(await printed(NO_DAEMON, 'send', '--to', 'te')).toEqual(['tester@server']);
+});
+
+test.skipIf(!existsSync('/bin/bash'))('bash quotes what it would expand', () => {
+  const poste = `poste() { printf '*\\teveryone\\nrole:qa\\tall\\n'; }`;
+  const line = 'COMP_WORDS=(poste send --to ""); COMP_CWORD=3; _poste; printf "%s|" "${COMPREPLY[@]}"';
+  const stdout = execFileSync('/bin/bash', ['-c', `${SCRIPTS.bash}\n${poste}\n${line}`], { encoding: 'utf8' });
+  expect(stdout).toBe('\\*|role:qa|');
 });
 
 test('a shell that is none is a usage error, which names those that are', async () => {

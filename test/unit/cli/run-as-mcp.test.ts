@@ -13,7 +13,7 @@ import { commandContext } from '../../support/command-run.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const ready = await readyAnswers();
-const RUN = { agent: 'eve', start: false, wakeUnattended: false };
+const RUN = { agent: 'eve', start: true, wakeUnattended: false };
 
 const server = vi.hoisted(() => ({
   serveMailTools: vi.fn<(context: CommandContext, options: MailToolsOptions) => Promise<void>>(),
@@ -70,14 +70,25 @@ async function answeredIds(stdout: PassThrough, count: number): Promise<unknown[
 
 test.each([
   [['mcp', '--agent', 'eve'], '', { ...RUN }],
-  [['mcp', '--agent', 'eve', '--start'], 'bob', { ...RUN, start: true }],
+  [['mcp', '--agent', 'eve', '--start'], 'bob', RUN],
+  [['mcp', '--no-start', '--agent', 'eve'], '', { ...RUN, start: false }],
   [['mcp', '--wake-unattended', '--start', '--agent', 'eve'], '', { agent: 'eve', start: true, wakeUnattended: true }],
   [['mcp'], 'eve', RUN],
   [['mcp', '--agent', 'bob', '--agent', 'eve'], '', RUN],
   [['mcp', '--program', 'codex', '--default-agent', 'bob'], 'eve', RUN],
-  [['mcp', '--program', 'codex', '--default-agent', 'eve', '--start'], '', { ...RUN, start: true }],
+  [['mcp', '--program', 'codex', '--default-agent', 'eve', '--start'], '', RUN],
 ])('%j is a call of a program', (argv, usual, run) => {
   expect(mcpRunOf(argv, { POSTE_AGENT: usual })).toEqual(run);
+});
+
+test.each([
+  ['1', [], false],
+  ['0', [], true],
+  ['', ['--no-start'], false],
+  // As settings have it that earlier versions wrote.
+  ['1', ['--start'], true],
+])('with POSTE_NO_START=%s and %j the tools start a daemon: %s', (POSTE_NO_START, flags, start) => {
+  expect(mcpRunOf(['mcp', '--agent', 'eve', ...flags], { POSTE_NO_START })).toEqual({ ...RUN, start });
 });
 
 test('the agent of the project in which a program starts them goes before its default', async () => {

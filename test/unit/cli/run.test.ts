@@ -83,6 +83,14 @@ test('every error begins with poste:, and a wrong word with the help that has th
     [['inbox', 'list', '--no-such'], "poste: unknown option '--no-such'\n(see poste inbox list --help)\n"],
     [['relay', 'log', 'trace'], "poste: missing required argument 'item'\n(see poste relay log trace --help)\n"],
     [['sned'], "poste: unknown command 'sned'\n(Did you mean send?)\n(see poste --help)\n"],
+    [
+      ['relay', 'evidence', 'exprot'],
+      "poste: unknown command 'exprot'\n(Did you mean export?)\n(see poste relay evidence --help)\n",
+    ],
+    [
+      ['relay', 'evidence', 'list', 'x'],
+      "poste: too many arguments for 'list'. Expected 0 arguments but got 1.\n(see poste relay evidence list --help)\n",
+    ],
   ] as const) {
     expect(await runHere(args, { environment })).toEqual({ code: EXIT.usage, signal: null, stdout: '', stderr: text });
   }

@@ -10,6 +10,7 @@ import { pipeline } from 'node:stream/promises';
 import { describe, expect, test } from 'vitest';
 import { initialiseHost } from '../../../src/host/init.ts';
 import { RETRY_TIMING } from '../../../src/host/core/outbox-event.ts';
+import { NEW_TRUST } from '../../../src/host/core/relay-trust.ts';
 import { addAgent } from '../../../src/host/agents/agents.ts';
 import { loadIdentity, rotateOwnKey } from '../../../src/host/peers/identity.ts';
 import { createHostContext, type HostContext } from '../../../src/host/base/context.ts';
@@ -24,7 +25,8 @@ import { openHostStore } from '../../../src/host/store/open.ts';
 import { finishRestore } from '../../../src/host/store/restored.ts';
 import { type HostName, parseHostName } from '../../../src/protocol/names.ts';
 import { accepted, idOf, send } from '../../support/mail-context.ts';
-import { hostNamed } from '../../support/hosts.ts';
+import { epochNumbered } from '../../support/epochs.ts';
+import { hostNamed, relay } from '../../support/hosts.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const agreed = (): Promise<void> => Promise.resolve();
@@ -88,6 +90,9 @@ async function peerNames(context: HostContext): Promise<string[]> {
   return (await listPeers(context)).peers.map(({ host: name }) => name).toSorted();
 }
 
+const keptNote = (size: number) =>
+  ({ epoch: epochNumbered(1), size, root: '', note: '', knew: null, atMs: 0 }) as never;
+
 describe('what a restore of a host does not undo', () => {
   test('keys and pairings are those of the store that was there', async () => {
     const here = await host();
@@ -111,6 +116,27 @@ describe('what a restore of a host does not undo', () => {
       expect(context.identity().signer.publicKey).not.toBe(report.backup.host_pubkey);
       expect(await peerNames(context)).toEqual(['laptop', 'later']);
     });
+  });
+
+  test('what relays signed for this host, and evidence, are those of the store that was there', async () => {
+    const here = await host();
+    const put = (size: number): Promise<void> =>
+      here.as((context) =>
+        context.store.transact((tx) => {
+          tx.put('checkpoint', [relay.key, epochNumbered(1)], keptNote(size));
+          tx.put('relayTrust', [relay.key], { ...NEW_TRUST, looks: size });
+        }),
+      );
+    await put(3);
+    await here.backup();
+    await put(5);
+    await here.restore();
+    await here.as((context) =>
+      context.store.read((reader) => {
+        expect(reader.get('checkpoint', relay.key, epochNumbered(1))).toEqual(keptNote(5));
+        expect(reader.get('relayTrust', relay.key)).toMatchObject({ looks: 5 });
+      }),
+    );
   });
 
   test('what waits for a host that was unpaired since is not sent, and its sender is told', async () => {

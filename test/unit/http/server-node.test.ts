@@ -1,9 +1,9 @@
 /** The limits of time that the adapter of node:http sets; test/http tries what it does with requests. */
-import type { AddressInfo } from 'node:net';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { IDLE_TIMEOUT_MS, type RequestHead } from '../../../src/http/exchange.ts';
 import { type ServerLimits, exchangeServer } from '../../../src/http/server-node.ts';
 import { RawConnection } from '../../support/raw-http.ts';
+import { listeningPort } from '../../support/listening-port.ts';
 
 /** A server that answers every request, and tells their heads. */
 async function serving(limits: ServerLimits): Promise<{ heads: RequestHead[]; open: () => Promise<RawConnection> }> {
@@ -12,12 +12,7 @@ async function serving(limits: ServerLimits): Promise<{ heads: RequestHead[]; op
     heads.push(exchange.head);
     exchange.reply({ status: 200, headers: {}, body: 'served' });
   }, limits);
-  await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  const { port } = server.address() as AddressInfo;
+  const port = await listeningPort(server);
   return { heads, open: () => RawConnection.openUndocumented({ host: '127.0.0.1', port }) };
 }
 

@@ -1,7 +1,7 @@
 /** One HTTP request to another machine, over real sockets: what it brings back, and what ends it. */
 import { getEventListeners, once } from 'node:events';
 import { Agent, type RequestListener, createServer } from 'node:http';
-import { type AddressInfo, type Server, Socket, createServer as createTcpServer } from 'node:net';
+import { Socket, createServer as createTcpServer } from 'node:net';
 import { createServer as createTlsServer } from 'node:https';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -9,22 +9,15 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { HttpCaller, type HttpCallerOptions, type HttpRequest } from '../../../src/lib/http-request.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { ANOTHER_AUTHORITY, AUTHORITY, SERVER } from '../../support/test-authority.ts';
+import { listeningPort } from '../../support/listening-port.ts';
 
 const SOON_MS = 20;
 /** For a connection on this machine, however busy that is. */
 const CONNECTED_MS = 400;
 
-async function listening(server: Server): Promise<number> {
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => void server.close());
-  return (server.address() as AddressInfo).port;
-}
-
 async function serving(answer: RequestListener): Promise<string> {
   const server = createServer(answer);
-  onTestFinished(() => server.closeAllConnections());
-  return `http://127.0.0.1:${await listening(server)}`;
+  return `http://127.0.0.1:${await listeningPort(server)}`;
 }
 
 function asked(changes: Partial<HttpRequest> = {}): HttpRequest {
@@ -79,7 +72,7 @@ test('a connection that nobody answers is given up soon, and what takes long to 
 
 test('a TLS handshake that never ends is no connection', async () => {
   const silent = createTcpServer((socket) => void socket.on('error', () => undefined));
-  const port = await listening(silent);
+  const port = await listeningPort(silent);
   const caller = callerWith({ connectTimeoutMs: SOON_MS });
   await expect(caller.request(`https://127.0.0.1:${port}`, asked())).rejects.toMatchObject({ code: 'CONNECT_TIMEOUT' });
 });
@@ -120,7 +113,7 @@ test.each<[string, RequestListener, object]>([
 
 test('nobody listens, or nothing can be asked there: the reason says so', async () => {
   const server = createTcpServer();
-  const port = await listening(server);
+  const port = await listeningPort(server);
   server.close();
   await once(server, 'close');
   const caller = callerWith();
@@ -130,8 +123,7 @@ test('nobody listens, or nothing can be asked there: the reason says so', async 
 
 test('an authority that is named is trusted beside those of NODE_EXTRA_CA_CERTS', async () => {
   const server = createTlsServer(SERVER, (_incoming, outgoing) => void outgoing.end('there'));
-  onTestFinished(() => server.closeAllConnections());
-  const url = `https://127.0.0.1:${await listening(server)}`;
+  const url = `https://127.0.0.1:${await listeningPort(server)}`;
   const ask = async (ca: string): Promise<string> => {
     const caller = callerWith({ ca });
     return (await caller.request(url, asked())).body.toString();

@@ -1,5 +1,14 @@
 import { describe, expect, test } from 'vitest';
-import { openCheckpoint, openNote, signCheckpoint, signNote } from '../../../src/protocol/checkpoint.ts';
+import {
+  type Checkpoint,
+  PLAIN_NOTE_CHARACTERS_MAX,
+  noteText,
+  openCheckpoint,
+  openNote,
+  plainNote,
+  signCheckpoint,
+  signNote,
+} from '../../../src/protocol/checkpoint.ts';
 import { hostFingerprint, publicKeyFromBytes } from '../../../src/protocol/public-key.ts';
 import { epochNumbered } from '../../support/epochs.ts';
 import { alice, bob, relay } from '../../support/hosts.ts';
@@ -32,6 +41,11 @@ describe('a checkpoint', () => {
     ['the origin of another relay', signedAs(`${origin.replace('poste', 'pos')}\n300\n${root}\n`)],
     ['a name that is not its origin', signedAs(`${origin}\n300\n${root}\n`, `${origin}0`)],
     ['no epoch', signedAs(`${origin.slice(0, 71)}\n300\n${root}\n`, origin.slice(0, 71))],
+    [
+      'an epoch of more than 64 characters',
+      signCheckpoint({ ...checkpoint, epoch: 'e'.repeat(65) as never }, relay.signer),
+    ],
+    ['an epoch that no key can hold', signCheckpoint({ ...checkpoint, epoch: '\u202e' as never }, relay.signer)],
     ['something before the origin', signedAs(`x${origin}\n300\n${root}\n`, `x${origin}`)],
     ['no root', signedAs(`${origin}\n300\n`)],
     ['a short root', signedAs(`${origin}\n300\n${root.slice(0, 40)}\n`)],
@@ -42,6 +56,62 @@ describe('a checkpoint', () => {
     ['an empty extension', signedAs(`${origin}\n300\n${root}\n\nmore\n`)],
   ])('is none with %s', (_what, wrong) => {
     expect(openCheckpoint(wrong, relay.key)).toBeUndefined();
+  });
+});
+
+describe('a checkpoint with after', () => {
+  const asked = { ...checkpoint, after: Buffer.alloc(32, 0xcd) };
+  const line = `after ${asked.after.toString('base64')}`;
+
+  test('has it as its fourth line', () => {
+    const signed = signCheckpoint(asked, relay.signer);
+    expect(noteText(signed)).toBe(`${origin}\n300\n${root}\n${line}\n`);
+    expect(openCheckpoint(signed, relay.key)).toEqual(asked);
+  });
+
+  test.each([
+    ['a line that is not the fourth', `more\n${line}`],
+    ['31 bytes', `after ${Buffer.alloc(31).toString('base64')}`],
+    ['base64 that is not canonical', line.replace(/=$/, '')],
+    ['base64url', `after ${Buffer.alloc(32, 0xff).toString('base64url')}`],
+    ['another word', line.replace('after', 'behind')],
+    ['two spaces', line.replace(' ', '  ')],
+  ])('has none in %s', (_what, lines) => {
+    const signed = signNote(`${origin}\n300\n${root}\n${lines}\n`, origin, relay.signer);
+    expect(openCheckpoint(signed, relay.key)).toEqual(checkpoint);
+  });
+});
+
+describe('a plain note', () => {
+  const asked: Checkpoint = { ...checkpoint, after: Buffer.alloc(32, 0xcd) };
+  const cosignatures = signNote('other\n', 'example.com/witness', bob.signer).split('\n\n')[1]!;
+  const text = `${origin}\n300\n${root}\n`;
+
+  test.each([
+    ['three lines', checkpoint],
+    ['four lines', asked],
+  ])('has %s and one signature: cosignatures are cut off', (_what, one) => {
+    const signed = signCheckpoint(one, relay.signer);
+    const [above, own] = signed.split('\n\n');
+    for (const cosigned of [signed, `${signed}${cosignatures}`, `${above}\n\n${cosignatures}${own}${own}`])
+      expect(plainNote(cosigned, relay.key)).toEqual({ note: signed, checkpoint: one });
+  });
+
+  test('of the largest size has exactly as many characters as one may have', () => {
+    const largest = signCheckpoint({ ...asked, size: Number.MAX_SAFE_INTEGER }, relay.signer);
+    expect(largest).toHaveLength(PLAIN_NOTE_CHARACTERS_MAX);
+    expect(plainNote(largest, relay.key)?.note).toBe(largest);
+  });
+
+  test.each([
+    ['an unknown fourth line', signNote(`${text}more\n`, origin, relay.signer)],
+    ['a fifth line', signNote(`${text}after ${root}\nmore\n`, origin, relay.signer)],
+    ['two lines after', signNote(`${text}after ${root}\nafter ${root}\n`, origin, relay.signer)],
+    ['an epoch of more characters', signCheckpoint({ ...asked, epoch: 'X'.repeat(64) as never }, relay.signer)],
+    ['the signature of another alone', signNote(text, origin, alice.signer)],
+    ['no signature', text],
+  ])('is none with %s', (_what, note) => {
+    expect(plainNote(note, relay.key)).toBeUndefined();
   });
 });
 

@@ -9,6 +9,7 @@ import {
   enrolClaim,
   isDocumentSigned,
   signDocument,
+  signedRecordJson,
 } from '../../../src/protocol/documents.ts';
 import { parseEpoch } from '../../../src/protocol/epoch.ts';
 import { parseMessageId, parseReceiptId } from '../../../src/protocol/names.ts';
@@ -74,5 +75,11 @@ describe('the signature of a document', () => {
     for (const missing of [undefined, null, 7, '']) expect(isDocumentSigned(alice.key, enrol, missing)).toBe(false);
     expect(isDocumentSigned(alice.key, { ...enrol, host: '\ud800' }, sig)).toBe(false);
     expect(isDocumentSigned(alice.key, undefined, sig)).toBe(false);
+  });
+
+  it('a record with its signature is the canonical form of both', () => {
+    const record = { v: 1, type: 'receipt', at: 1, recipient: 'anna@alice', 'a"b': 'é' };
+    const sig = signDocument(alice.signer, record);
+    expect(signedRecordJson(alice.signer, record)).toBe(canonicalJson({ rec: record, sig }));
   });
 });

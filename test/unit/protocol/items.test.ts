@@ -108,6 +108,8 @@ describe('pushed items: from unknown JSON to typed values', () => {
     ['an item_id that is null', { ...ENVELOPE, item_id: null }],
     ['an empty item_id', { ...ENVELOPE, item_id: '' }],
     ['an item_id with a colon', { ...ENVELOPE, item_id: 'a:b' }],
+    ['an item_id with a space', { ...ENVELOPE, item_id: 'a b' }],
+    ['an item_id that ends in a newline', { ...ENVELOPE, item_id: 'x\n' }],
     ['an item_id of 129 characters', { ...ENVELOPE, item_id: 'a'.repeat(129) }],
     ['an item_id with a lone surrogate', { ...ENVELOPE, item_id: 'a\ud800' }],
     ['a receipt of a malformed id', { ...RECEIPT, item_id: 'receipt:m1:agent:3' }],
@@ -130,6 +132,9 @@ describe('pushed items: from unknown JSON to typed values', () => {
     ['set bits behind the end', withTarget({ wire_b64: 'QR==' })],
     ['garbage behind the padding', withTarget({ wire_b64: 'QQ==garbage' })],
     ['missing padding', withTarget({ wire_b64: 'QQ' })],
+    ['too much padding', withTarget({ wire_b64: 'QUI==' })],
+    ['a line break behind the bytes', withTarget({ wire_b64: 'QUFB\n' })],
+    ['letters beyond ASCII', withTarget({ wire_b64: 'éééé' })],
     ['a space', withTarget({ wire_b64: 'QUJD QUJ' })],
     ['url-safe bytes', withTarget({ wire_b64: '-_-_' })],
   ])('malformed: %s', (_why, item) => {

@@ -17,6 +17,7 @@ import {
   verifyInclusion,
 } from '../../../src/protocol/merkle.ts';
 import { naiveConsistency, naivePath, naiveRoot } from '../../support/merkle-oracle.ts';
+import { found } from '../../support/found.ts';
 
 /** The leaves and hashes that the implementations of certificate transparency share. */
 const CT_LEAVES = ['', '00', '10', '2021', '3031', '40414243', '5051525354555657', '606162636465666768696a6b6c6d6e6f'];
@@ -56,9 +57,7 @@ function readerOf(leaves: readonly Uint8Array[]): HashReader {
       );
       levels.push(pairs.map(([left, right]) => nodeHash(left!, right!)));
     }
-    const hash = levels[level]?.[index];
-    if (!hash) throw new Error(`there is no subtree ${index} of level ${level}`);
-    return hash;
+    return found(levels[level]?.[index], `there is no subtree ${index} of level ${level}`);
   };
 }
 

@@ -4,13 +4,19 @@ import { Packr } from 'msgpackr';
 import { describe, expect, it } from 'vitest';
 import { type JsonBounds, REQUEST_JSON_BOUNDS } from '../../../src/protocol/json.ts';
 import { BODY_BYTES_MAX } from '../../../src/protocol/limits.ts';
-import { type Packable, packed, packedBytes, readMessagePack } from '../../../src/protocol/message-pack.ts';
+import {
+  type MessagePackBounds,
+  type Packable,
+  packed,
+  packedBytes,
+  readMessagePack,
+} from '../../../src/protocol/message-pack.ts';
 import { packedLoosely, readPlainly } from '../../support/plain-message-pack.ts';
 import { share } from '../../support/thorough.ts';
 
 const WIDE: JsonBounds = { depthMax: 1000, valuesMax: 1_000_000, membersMax: 1_000_000 };
 
-function read(hex: string, bounds = WIDE): unknown {
+function read(hex: string, bounds: MessagePackBounds = WIDE): unknown {
   return readMessagePack(Buffer.from(hex.replaceAll(' ', ''), 'hex'), bounds);
 }
 
@@ -51,6 +57,14 @@ const { value: anyValue } = fc.letrec<{ value: Packable }>((tie) => ({
 const choices = fc.infiniteStream(fc.nat()).map((stream) => (count: number) => Number(stream.next().value) % count);
 
 describe('MessagePack: what is read', () => {
+  it('an integer as a double where that is asked for, and nowhere else; never a fraction, nor the half of one', () => {
+    const RECORD = { ...WIDE, hasDoubles: true } as const;
+    expect(read('cb 42 79 aa 33 d6 c5 80 00', RECORD)).toBe(1_763_675_303_000);
+    expect(read('cb 42 79 aa 33 d6 c5 80 00')).toBeUndefined();
+    expect(read('cb 3f f8 00 00 00 00 00 00', RECORD)).toBeUndefined();
+    expect(read('cb 42 79 aa 33 d6 c5 80', RECORD)).toBeUndefined();
+  });
+
   it.each([
     ['nil', 'c0', null],
     ['false', 'c2', false],

@@ -66,6 +66,27 @@ describe('public keys: the text', () => {
     );
   });
 
+  it('property: is theirs, whichever were read before', () => {
+    const key = fc
+      .tuple(fc.uint8Array({ minLength: 32, maxLength: 32 }), fc.constantFrom(0, 1, 31), fc.nat(255))
+      .map(([any, at, byte]) => {
+        // Many that begin alike.
+        const bytes = Buffer.alloc(32, 7);
+        bytes[at] = byte;
+        return byte < 128 ? bytes : Buffer.from(any);
+      });
+    fc.assert(
+      fc.property(fc.array(key, { maxLength: 30 }), (keys) => {
+        for (const bytes of keys) {
+          const text = bytes.toString('base64');
+          expect(publicKeyFromBytes(bytes)).toBe(text);
+          expect(parsePublicKey(text)).toBe(text);
+          expect(parsePublicKey(`${text.slice(0, -2)}+=`)).toBeUndefined();
+        }
+      }),
+    );
+  });
+
   it.each([0, 31, 33, 64])('makes no key of %i bytes', (length) => {
     expect(() => publicKeyFromBytes(new Uint8Array(length))).toThrow(RangeError);
   });

@@ -7,8 +7,9 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { VECTOR_FOLDER, vectorFiles } from '../../../scripts/make-vectors.ts';
 import { BINARY_FORM } from '../../support/vectors/binary-form.ts';
+import { COSIGNATURE } from '../../support/vectors/cosignature.ts';
 import { DOCUMENTS } from '../../support/vectors/documents.ts';
-import { ENVELOPE } from '../../support/vectors/envelope.ts';
+import { SEALED } from '../../support/vectors/envelope.ts';
 import { HOPS } from '../../support/vectors/hops.ts';
 import { LOG } from '../../support/vectors/log.ts';
 import { type VectorChecks, readVectors } from '../../support/vectors/oracle.ts';
@@ -20,10 +21,11 @@ const TABLE: readonly VectorChecks[] = [
   ...DOCUMENTS,
   ...HOPS,
   LAN_PAIRING,
-  ENVELOPE,
+  ...SEALED,
   BINARY_FORM,
   RECEIPT_TREE,
   LOG,
+  COSIGNATURE,
   SESSION,
 ];
 

@@ -1,10 +1,10 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { expect, test } from 'vitest';
-import { steadyPort } from '../../support/free-port.ts';
+import { freePort } from '../../support/free-port.ts';
 
-test('a port for a server that comes again stays reserved: another process of the tests does not get it', async () => {
-  const port = await steadyPort();
+test('a port stays reserved: another process of the tests does not get it', async () => {
+  const port = await freePort();
 
   const another = createSocket('udp4');
   const failed = once(another, 'error');

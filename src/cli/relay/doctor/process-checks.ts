@@ -3,10 +3,11 @@
  * how it stands to a log that several relays share.
  */
 import { statSync } from 'node:fs';
-import { countText, spanText } from '../../../host/core/spans.ts';
+import { agoText, countText, spanText } from '../../../host/core/spans.ts';
 import { listenAddressText } from '../../../lib/listen-address.ts';
 import { softwareVersion } from '../../../lib/package-root.ts';
 import { shellWord } from '../../../lib/shell-word.ts';
+import { HOUR_MS } from '../../../protocol/limits.ts';
 import { NOT_INSTALLED, type UwsBinding, uwsHere } from '../../../relay/http/uws-binding.ts';
 import type { StatusDocument } from '../../../relay/operator/documents.ts';
 import { TooFewFiles, connectionLimits, openFilesMax } from '../../../relay/serve/connection-limits.ts';
@@ -92,6 +93,17 @@ function fullCheck(subject: RelaySubject, { connections }: StatusDocument): Rela
   if (open < max * ALMOST_ALL) return ok('connections', sentence);
   const more = settingCommand(subject, '--max-connections', String(max * 2));
   return note('connections', `${sentence}: idle ones are closed for new ones`, more);
+}
+
+/** Says how old the newest cosignature of each witness is. */
+export function witnessChecks(subject: RelaySubject): RelayCheck[] {
+  return (subject.status?.witnesses ?? []).map(({ name, cosigned_ms_ago: ms, fault }) => {
+    const last = ms === null ? 'has not cosigned the log yet' : `cosigned the log ${agoText(ms)}`;
+    const sentence = `${name} ${last}${fault === null ? '' : `: ${fault}`}`;
+    if (ms === null || ms >= HOUR_MS)
+      return broken(['witness', name], `${sentence}; hosts that name it count nothing older`, logsCommand(subject));
+    return fault === null ? ok(['witness', name], sentence) : note(['witness', name], sentence, logsCommand(subject));
+  });
 }
 
 /** Names its HTTP server, and says why it is not the faster one. */

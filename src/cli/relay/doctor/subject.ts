@@ -17,7 +17,7 @@ type RelayArea = keyof typeof RELAY_AREAS;
 
 /** The checks of each area. DO NOT CHANGE an id: programs switch on them. */
 const IDS = {
-  relay: ['config', 'relay', 'server', 'connections', 'admission'],
+  relay: ['config', 'relay', 'server', 'connections', 'admission', 'witness'],
   store: ['store', 'rows', 'mail', 'position', 'key'],
   machine: ['disk', 'clock', 'files'],
   tls: ['certificate', 'tls-key'],

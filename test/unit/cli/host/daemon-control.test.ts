@@ -52,6 +52,16 @@ test('logs --follow prints what is added, until ctrl-c', async () => {
   expect(await logs.ended()).toMatchObject({ code: 130, stderr: '' });
 });
 
+test('on a terminal logs are lines for people, unless JSON is asked for', async () => {
+  const here = await posteHome();
+  const line = '{"level":30,"time":"2025-11-20T21:48:23.250Z","peer":"laptop","msg":"pushed"}\n';
+  await writeFile(join(here.folder, 'daemon.log'), `${line}no JSON\n`);
+  const world = { environment: { ...here.environment, NO_COLOR: '1', TZ: 'UTC' }, columns: 80 };
+  const { stdout } = await runHere(['daemon', 'logs'], world);
+  expect(stdout).toBe('2025-11-20 21:48:23 info  pushed peer=laptop\nno JSON\n');
+  expect((await runHere(['daemon', 'logs', '--log-format', 'json'], world)).stdout).toBe(`${line}no JSON\n`);
+});
+
 test('wrong arguments are usage errors', async () => {
   for (const args of [
     ['stop', 'now'],

@@ -11,7 +11,12 @@ import { AUTHORITY } from '../../../support/test-authority.ts';
 test.each([
   ['is not there', undefined, /none\.pem cannot be read \(it is not there\)/, EXIT.notFound],
   ['holds no certificate', 'words', /none\.pem holds no readable certificate: it must be PEM/, EXIT.usage],
-  ['is too long', AUTHORITY.padEnd(CA_CHARACTERS_MAX + 1), /none\.pem is too large/, EXIT.usage],
+  [
+    'is too long',
+    AUTHORITY.padEnd(CA_CHARACTERS_MAX + 1),
+    /none\.pem cannot be read \(it has more than 524288 bytes\)/,
+    EXIT.usage,
+  ],
 ])('a file that %s is one sentence', async (_what, text, words, exit) => {
   const folder = await temporaryFolder();
   const path = join(folder, 'none.pem');

@@ -33,6 +33,7 @@ function status(changes: Partial<RelayStatusResult>): RelayStatusResult {
     problem: null,
     seen_key: null,
     epoch: 'FIRST',
+    epochs_left: 0,
     clock_ahead_ms: 0,
     limits: null,
     enrolment: {
@@ -49,6 +50,7 @@ function status(changes: Partial<RelayStatusResult>): RelayStatusResult {
     long_poll: true,
     outbox: { pending: 1, relay_accepted: 2, receipts_pending: 0 },
     quarantined: 0,
+    evidence: 0,
     ...changes,
   };
 }
@@ -89,6 +91,18 @@ test('what a relay said of itself cannot move the terminal', () => {
   expect(text).not.toContain('\u001b');
   expect(text).not.toContain('\u0007');
   expect(text.split('\n')).toHaveLength(relayStatusText(PIPE, status({})).split('\n').length);
+});
+
+test('the epochs that the relay left are counted', () => {
+  expect(relayStatusText(PIPE, status({}))).toContain('  epoch        FIRST\n');
+  expect(relayStatusText(PIPE, status({ epochs_left: 2 }))).toContain('  epoch        FIRST, after 2 others\n');
+});
+
+test('two histories are the state, and evidence that is open is counted', () => {
+  const text = relayStatusText(PIPE, status({ state: 'two-histories', evidence: 2 }));
+  expect(text).toContain('  state        two-histories: it signed what cannot belong to one log\n');
+  expect(text).toContain('  evidence     2 against this relay: poste relay evidence\n');
+  expect(relayStatusText(PIPE, status({}))).not.toContain('evidence');
 });
 
 test('the status counts messages, and names delivery receipts only while they wait', () => {

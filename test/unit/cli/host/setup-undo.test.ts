@@ -73,12 +73,31 @@ test('a server that was changed after setup is left, and undo says why', async (
     expect(undone).toContainEqual({
       step: `the mail tools in ${pathIn(here, ...names)}`,
       state: 'kept',
-      why: expect.stringMatching(
-        /^it was changed after setup, and now is .* --default-agent mine --start; remove it there/,
-      ),
+      why: expect.stringMatching(/^it was changed after setup, and now is .* --default-agent mine; remove it there/),
     });
   }
   expect([await read(here, '.claude.json'), await read(here, ...CODEX)]).toEqual(texts);
+});
+
+function starting(text: string): string {
+  return text.replace(/("--default-agent",\s*)"claude"/, '$&, "--start"');
+}
+
+test('mail tools with the flag --start, as an earlier version wrote them, are up to date, and undone', async () => {
+  const here = await served('claude');
+  await setup(here, '--yes');
+  for (const names of [['.claude.json'], ['poste', 'setup.json']])
+    await writeFile(pathIn(here, ...names), starting(await read(here, ...names)));
+  expect(await read(here, '.claude.json')).toContain('"--start"');
+  expect((await setup(here, '--yes')).map(({ state }) => state)).toEqual([
+    'already',
+    'already',
+    'already',
+    'already',
+    'already',
+  ]);
+  const step = `the mail tools in ${pathIn(here, '.claude.json')}`;
+  expect(await setup(here, '--undo', '--yes')).toContainEqual(expect.objectContaining({ step, state: 'undone' }));
 });
 
 test('what Codex writes into the server of Poste goes with it, and the rest of the file stays', async () => {

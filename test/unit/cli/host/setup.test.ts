@@ -101,7 +101,7 @@ test('--print prints the entry of the mail tools for any other program, and chan
   const { code, stdout, stderr } = await runHere(['setup', '--print', 'tester'], { environment: here });
   expect(code).toBe(0);
   const { mcpServers } = JSON.parse(stdout) as { mcpServers: { poste: object } };
-  const args = [expect.any(String), 'mcp', '--agent', 'tester', '--start'];
+  const args = [expect.any(String), 'mcp', '--agent', 'tester'];
   expect(mcpServers.poste).toEqual({ command: process.execPath, args, env: { POSTE_HOME: here['POSTE_HOME'] } });
   expect(stderr).toContain('poste agent add tester adds the agent');
   const json = await runHere(['setup', '--print', 'tester', '--json'], { environment: here });
@@ -153,7 +153,7 @@ test('nothing is changed when settings cannot be read, nobody can be asked, or a
   expect(await runHere(['setup', '--yes'], { environment: bare })).toMatchObject({ code: 3 });
 });
 
-const NAME_QUESTION = 'The agent of claude-code [claude]: ';
+const NAME_QUESTION = 'Name of the agent for claude-code [claude]: ';
 
 test('at a terminal it asks for names and for the tools, and does nothing without a yes', async () => {
   const here = await served('claude');

@@ -4,9 +4,10 @@ import { once } from 'node:events';
 import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough, Writable } from 'node:stream';
-import { expect, test } from 'vitest';
-import { commandLog } from '../../../../src/cli/lib/log.ts';
+import { describe, expect, test } from 'vitest';
+import { commandLog, logText } from '../../../../src/cli/lib/log.ts';
 import { isPrintable } from '../../../../src/protocol/printable.ts';
+import { PIPE, terminal } from '../../../support/screens.ts';
 import { commandContext } from '../../../support/command-run.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { atTestEnd } from '../../../support/test-end.ts';
@@ -108,4 +109,67 @@ test('a file has each line as soon as it was logged, with the rights that its de
   const stderr: Writable & { fd: number } = Object.assign(new PassThrough(), { fd });
   commandLog({ ...commandContext(), stderr }, 'info').info({}, 'at once');
   expect(linesOf(readFileSync(path, 'utf8'))).toMatchObject([{ msg: 'at once' }]);
+});
+
+/** What a log says of one event, on a terminal or in a pipe. */
+function written(isTTY: boolean, ...format: ('text' | 'json')[]): string {
+  const stderr = Object.assign(new PassThrough(), { isTTY });
+  const context = { ...commandContext({ environment: { NO_COLOR: '1' } }), stderr };
+  commandLog(context, 'info', ...format).info({ a: 1 }, 'said');
+  return String(stderr.read());
+}
+
+describe('for people', () => {
+  const AT = '2025-11-20T21:48:23.250Z';
+  const lineOf = (facts: object): string => `${JSON.stringify({ level: 30, time: AT, ...facts })}\n`;
+
+  test('a line has the local time, the level, what happened and its facts', () => {
+    const line = lineOf({
+      host: 'laptop',
+      ms: 12,
+      took: 36.46609600000011,
+      on: true,
+      why: 'a b',
+      deep: { a: 1 },
+      msg: 'pushed',
+    });
+    expect(logText(terminal(80, { timeZone: 'Asia/Tokyo' }), line)).toBe(
+      '2025-11-21 06:48:23 info  pushed host=laptop ms=12 took=36.5 on=true why="a b" deep={"a":1}\n',
+    );
+    expect(logText(PIPE, line)).toMatch(/^2025-11-20T21:48:23\.250Z info {2}pushed host=laptop /);
+    const failed = {
+      level: 50,
+      err: { type: 'Error', message: 'no room', stack: 'at\nat', code: 'ENOSPC' },
+      msg: 'full',
+    };
+    expect(logText(PIPE, lineOf(failed))).toBe(`${AT} error full err="ENOSPC: no room"\n`);
+  });
+
+  test('colours are for a screen that has them', () => {
+    const line = lineOf({ level: 40, key: 'v', msg: 'careful' });
+    expect(logText(terminal(80, { hasColor: true }), line)).toBe(
+      '\u001b[2m2025-11-20 21:48:23\u001b[22m \u001b[33mwarn \u001b[39m careful \u001b[2mkey=\u001b[22mv\n',
+    );
+  });
+
+  test('the words of others stay one line that no terminal obeys, whatever they are', () => {
+    const words = 'a\r\n\u009b2J\u202eb';
+    for (const line of [
+      lineOf({ [words]: words, err: { stack: '', message: words }, msg: words }),
+      words,
+      '[1]',
+      '{}',
+    ]) {
+      const text = logText(terminal(80), line);
+      expect({ line, isPrintable: isPrintable(text.slice(0, -1)) }).toEqual({ line, isPrintable: true });
+      expect(text.endsWith('\n')).toBe(true);
+    }
+  });
+
+  test('a terminal has text and a pipe JSON, unless the command says which', () => {
+    const text = / info {2}said a=1\n$/;
+    const json = /^\{"level":30,.*"msg":"said"\}\n$/;
+    expect([written(true), written(false, 'text')].map((line) => text.test(line))).toEqual([true, true]);
+    expect([written(false), written(true, 'json')].map((line) => json.test(line))).toEqual([true, true]);
+  });
 });

@@ -15,6 +15,20 @@ test('an id is meant by all of it, whatever else begins with it, or by its first
   expect(idMeant('x', candidates('m1'))).toBeUndefined();
 });
 
+test('or by its last characters, from four on, where it is no beginning', () => {
+  const ids = candidates('06AAAA1111', '06AAAA2111', '2111XX');
+  expect(idMeant('1111', ids)).toBe('06AAAA1111');
+  expect(idMeant('2111', ids)).toBe('2111XX');
+  expect(idMeant('A2111', ids)).toBe('06AAAA2111');
+  expect(idMeant('111', ids)).toBeUndefined();
+  expect(() => idMeant('A1', [...ids, { id: 'A1A1', about: 'x' }, { id: 'A1A2', about: 'x' }])).toThrow(
+    'ids begin with',
+  );
+  expect(() => idMeant('Z111', candidates('0Z111', '1Z111'))).toThrow(
+    'several ids end with Z111: 0Z111 (x), 1Z111 (x);',
+  );
+});
+
 test('several are refused with each of them, and what tells them apart', () => {
   const meant = [...candidates('m1'), { id: 'm2', about: 'from bob: Hi' }];
   const refusal = (): unknown => idMeant('m', meant);

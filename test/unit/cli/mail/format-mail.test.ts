@@ -4,7 +4,7 @@ import { deliveryText, sentListText, sentText } from '../../../../src/cli/mail/s
 import type { SentMessage } from '../../../../src/host/contract/sent-mail.ts';
 import { fullMessage } from '../../../../src/host/contract/usual-mail.ts';
 import { adviceToWake } from '../../../../src/host/core/waking.ts';
-import { PIPE } from '../../../support/screens.ts';
+import { PIPE, terminal } from '../../../support/screens.ts';
 
 const AT = '2025-11-20T21:48:23Z';
 const LATER = '2025-11-20T21:49:23Z';
@@ -28,6 +28,50 @@ test('a list says what needs a reply and what comes from outside, and obeys no c
   expect(summariesText(PIPE, [MESSAGE]).split('\n')[1]).toMatch(
     /^m1 +unread +request, needs reply, from outside +eve@there +2025-11-20T21:48:23Z +Look\\u\{202e\}$/,
   );
+});
+
+const TWO = [
+  fullMessage(
+    { message_id: 'm1', from: 'eve@there', subject: 'Look', needs_reply: true, created_at: AT, body: '' },
+    'bob',
+  ),
+  fullMessage({ message_id: 'm2', from: 'ann@here', subject: 'Then', kind: 'status', created_at: AT, body: '' }, 'bob'),
+];
+const NUMBERS = new Map([
+  ['m1', 12],
+  ['m2', 3],
+]);
+
+test('on a terminal a list has numbers, a mark for what needs a reply, and no state that all have', () => {
+  const moment = '2025-11-20 21:48';
+  const later = terminal(80, { nowMs: Date.parse(AT) + 3 * 86_400_000 });
+  expect(summariesText(later, TWO, NUMBERS)).toBe(
+    [
+      ' #  !  KIND     FROM       STORED            SUBJECT',
+      `12  !  message  eve@there  ${moment}  Look`,
+      ` 3     status   ann@here   ${moment}  Then`,
+      '',
+    ].join('\n'),
+  );
+  const mixed = summariesText(later, [TWO[0]!, { ...TWO[1]!, state: 'read' }], NUMBERS);
+  expect(mixed).toMatch(/^ #  STATE   !  KIND .*\n12  unread  !  message .*\n 3  read       status /);
+  expect(summariesText(later, [TWO[1]!], NUMBERS)).not.toContain('!');
+  expect(summariesText(PIPE, TWO, new Map()).split('\n')[0]).toMatch(/^MESSAGE +STATE +KIND +FROM +STORED +SUBJECT$/);
+});
+
+test('a narrow terminal has two lines for a message, neither wider than it', () => {
+  const subject = 'A subject that is longer than the terminal is wide, and goes on';
+  const screen = terminal(40, { nowMs: Date.parse(AT) + 60_000 });
+  const text = summariesText(screen, [{ ...TWO[0]!, from: `${'e'.repeat(50)}@there`, subject }, TWO[1]!], NUMBERS);
+  const lines = text.split('\n');
+  expect(lines).toEqual([
+    expect.stringMatching(/^12 ! e+… {2}1 min ago$/) as string,
+    expect.stringMatching(/^ {4}A subject that is longer .*…$/) as string,
+    '3 ann@here  1 min ago',
+    '    Then',
+    '',
+  ]);
+  for (const line of lines) expect(line.length).toBeLessThanOrEqual(40);
 });
 
 test('a message has its head, its references, and every line of its body behind a bar', () => {

@@ -3,7 +3,7 @@ import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { EXIT } from '../../../../src/cli/lib/exit.ts';
-import type { MessageSummary, SendResult } from '../../../../src/host/contract/mail.ts';
+import type { InboxResult, MessageSummary, SendResult } from '../../../../src/host/contract/mail.ts';
 import type { SentResult } from '../../../../src/host/contract/sent-mail.ts';
 import { CommandRun, type CommandWorld, commandContext, runHere } from '../../../support/command-run.ts';
 import { posteHome, type PosteHome } from '../../../support/poste-home.ts';
@@ -38,12 +38,13 @@ describe('a person', () => {
     const list = await onTerminal(home, 'inbox', '--as', 'ben');
     expect(list.stdout).not.toMatch(FOR_AGENTS);
     for (const line of list.stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
-    expect(list.stdout).toMatch(new RegExp(`^${id.slice(0, 12)}  unread  message  ann@here  .*…$`, 'm'));
-    expect(list.stdout).toContain(`\nRead with: poste inbox read --as ben ${id.slice(0, 12)}\n`);
+    expect(list.stdout).toMatch(/^1  message  ann@here  .*…$/m);
+    expect(list.stdout).toContain('\nRead with: poste inbox read --as ben 1\n');
 
-    const read = await onTerminal(home, 'inbox', 'read', '--as', 'ben', id.slice(0, 12));
+    const read = await onTerminal(home, 'inbox', 'read', '--as', 'ben', '1');
     expect(read.stdout).not.toMatch(FOR_AGENTS);
-    expect(read.stdout).toContain(`\nAnswer with: poste reply --as ben ${id.slice(0, 12)} --body -\n`);
+    expect(read.stdout).toContain(`message  1, ${id}\n`);
+    expect(read.stdout).toContain('\nAnswer with: poste reply --as ben 1 --body -\n');
     expect((await home.run('inbox', 'ack', '--as', 'ben', id)).stdout).toContain('1 message acked.\n');
     expect((await home.run('inbox', 'ack', '--as', 'ben', id)).stdout).toContain('Nothing changed.\n');
   });
@@ -66,6 +67,70 @@ describe('a person', () => {
     expect(nobody.code).toBe(EXIT.notFound);
     expect(nobody.stderr).toMatch(/^poste: Nothing was sent\. .*ben.* See poste agent list for all names\.\n$/);
     for (const { stderr } of [unknown, nobody]) expect(stderr).not.toMatch(FOR_AGENTS);
+  });
+
+  test('names a message by its number or the end of its id, in every command', { timeout: 60_000 }, async () => {
+    const home = await hostOf('ann', 'ben');
+    const id = await send(home, 'One');
+    const two = await send(home, 'Two');
+    expect((await onTerminal(home, 'sent', '--as', 'ann')).stdout).toMatch(/^2 .* Two\n1 .* One\n/m);
+    for (const [named, of] of [
+      ['1', id],
+      [two.slice(-5), two],
+    ] as const) {
+      const thread = await home.json('reply', '--as', 'ben', named, '--body', 'yes');
+      expect(thread).toMatchObject({ thread: of });
+      expect(await home.json('inbox', 'read', '--as', 'ben', named)).toMatchObject({ messages: [{ message_id: of }] });
+      expect(await home.json('inbox', 'ack', '--as', 'ben', named)).toMatchObject({ changed: [of] });
+      expect(await home.json('sent', '--as', 'ann', named)).toMatchObject({ messages: [{ message_id: of }] });
+      expect(await home.json('trace', '--as', 'ann', named)).toMatchObject({ message_id: of });
+      const answers = await home.json<InboxResult>('inbox', '--as', 'ann', '--reply-to', named);
+      expect(answers.summaries).toHaveLength(1);
+    }
+    const thread = await home.json<InboxResult>('inbox', 'thread', '--as', 'ann', '1');
+    expect(thread.messages?.map(({ message_id }) => message_id)[0]).toBe(id);
+    for (const args of [['inbox', 'read'], ['sent'], ['trace'], ['reply', '--body', 'b']]) {
+      const { code, stderr } = await home.run(...args, '--as', 'ben', '99');
+      expect({ args, code, stderr }).toEqual({
+        args,
+        code: EXIT.notFound,
+        stderr: expect.stringMatching(/^poste: [^\n]*99/) as string,
+      });
+    }
+    expect(await home.run('trace', '1')).toMatchObject({ code: EXIT.usage });
+  });
+
+  test('at a terminal reads their own mailbox, and where that shows nothing, which agents there are', async () => {
+    const home = await hostOf();
+    const typed = (environment: Environment, ...args: string[]): ReturnType<typeof runHere> =>
+      runHere(['inbox', ...args], { environment: { ...home.environment, ...environment }, columns: 80, typed: '' });
+    expect((await typed({})).stdout).toBe(
+      'owner: 0 unread of 0.\n\nThere is no agent here yet: add one with poste agent add.\n',
+    );
+    for (const name of ['ann', 'ben']) await home.json('agent', 'add', name);
+    const named = 'Agents here: ann, ben. Read the mail of one with: poste inbox --as ann\n';
+    expect((await typed({})).stdout).toBe(`owner: 0 unread of 0.\n\n${named}`);
+    expect((await typed({}, '--as', 'owner')).stdout).toBe('owner: 0 unread of 0.\n');
+    expect((await typed({ POSTE_AGENT: 'ben' })).stdout).toBe('ben: 0 unread of 0.\n');
+    expect(JSON.parse((await typed({}, '--json')).stdout)).toMatchObject({ unread: 0 });
+    const id = await send(home, 'For the owner', 'owner');
+    expect((await typed({})).stdout).toMatch(/^owner: 1 unread of 1\.\n[^]*For the owner[^]*\nRead with: [^\n]*\n$/);
+    expect((await typed({}, 'read', id)).stdout).toContain('| Body of For the owner.\n');
+    expect((await typed({}, 'search', 'owner')).stdout).toContain('For the owner');
+    expect((await typed({}, 'ack', id)).stdout).toContain('1 message acked.\n');
+    // What a program starts must name whose mailbox it is, also where it has a terminal.
+    const { environment } = home;
+    const programs = [
+      typed({ CLAUDECODE: '1' }),
+      onTerminal(home, 'inbox'),
+      runHere(['inbox'], { environment, typed: '' }),
+    ];
+    for (const { code, stderr } of await Promise.all(programs)) {
+      expect({ code, stderr }).toEqual({
+        code: EXIT.usage,
+        stderr: 'poste: no agent given: use --as NAME or POSTE_AGENT.\n',
+      });
+    }
   });
 
   test('finds the options of a list in the help of inbox', async () => {
@@ -114,11 +179,9 @@ describe('--follow', () => {
     const home = await hostOf('ann', 'ben');
     const { environment } = home;
     const command = following({ environment, columns: 60 }, '--as', 'ben');
-    const id = await send(home, `long${' and long'.repeat(20)}`);
+    await send(home, `long${' and long'.repeat(20)}`);
     await command.printed('\n');
-    expect(command.stdout).toMatch(
-      new RegExp(`^\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d  ${id.slice(0, 12)}  ann@here: long .{0,30}…\\n$`),
-    );
+    expect(command.stdout).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d {2}1 {2}ann@here: long .{0,40}…\n$/);
     expect(command.stdout.length).toBeLessThanOrEqual(61);
     expect(command.stderr).toBe('Waiting for mail; ctrl-c ends it.\n');
   });

@@ -1,6 +1,8 @@
 /** Ids that a person shortens, in the commands that take them. */
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { EXIT } from '../../../../src/cli/lib/exit.ts';
+import { CallFailed, DaemonClient } from '../../../../src/host/api/client.ts';
+import { runHere } from '../../../support/command-run.ts';
 import { posteHome, type PosteHome } from '../../../support/poste-home.ts';
 
 const AND_WHAT_IS = '; poste inbox --state all lists what is';
@@ -79,4 +81,24 @@ describe('the first characters of an id', () => {
     expect((await home.run('trace', start.slice(0, 5))).code).toBe(EXIT.notFound);
     expect((await home.run('sent', '--as', 'ben', start)).code).toBe(EXIT.notFound);
   });
+});
+
+test.each([
+  [
+    ['trace', '1234'],
+    ['trace', { message_id: '1234' }],
+  ],
+  [
+    ['trace', '1234', '--as', 'ann'],
+    ['message-numbers', { numbers: [1234] }],
+  ],
+  [
+    ['trace', '123'],
+    ['message-numbers', { numbers: [123] }],
+  ],
+])('%j: four digits end an id where no mailbox is named', async (args, [name, input]) => {
+  const call = vi.spyOn(DaemonClient.prototype, 'call').mockRejectedValue(new CallFailed('NONE', 404, 'none', {}));
+  onTestFinished(() => call.mockRestore());
+  await runHere(args, { environment: { POSTE_HOME: '/nowhere/poste', POSTE_AGENT: '' } });
+  expect(call.mock.calls.map((words) => words.slice(0, 2))).toEqual([[name, input]]);
 });

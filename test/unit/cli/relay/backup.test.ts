@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { type Socket, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { payloadKey, queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
+import { rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { LEVEL_FOLDER } from '../../../../src/relay/store/level.ts';
 import { SCHEMA_VERSION } from '../../../../src/relay/store/marks.ts';
 import { RelayStore } from '../../../../src/relay/store/relay-store.ts';
@@ -21,6 +21,7 @@ import { withRawLevel } from '../../../support/raw-level.ts';
 import { EXIT, clientOf, newStore, sentenceOf, stopped } from '../../../support/relay-command.ts';
 import { rotationBody } from '../../../support/rotations.ts';
 import { openTestRelay } from '../../../support/test-relay.ts';
+import { alterWire, breakRow } from '../../../support/stored-items.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -206,7 +207,7 @@ async function altered(): Promise<Store & { seqs: number[] }> {
   await clientOf(relay, alice).push(['m1', 'm2', 'm3'].map((id) => itemTo([bob], id)));
   const seqs = (await clientOf(relay, bob).pull()).items.map(({ seq }) => seq);
   await stopped(relay);
-  await withRawLevel(made.storeDir, (level) => level.put(payloadKey(bob.key, seqs[1] ?? 0), Buffer.from('other')));
+  await withRawLevel(made.storeDir, (level) => alterWire(level, bob.key, seqs[1] ?? 0, Buffer.from('other')));
   return { ...made, seqs };
 }
 
@@ -241,7 +242,7 @@ describe('relay backup of a store that the disk altered', () => {
 
   test('is not written when rows of it cannot be read: a restore would refuse it', async () => {
     const { folder, storeDir, command, seqs } = await altered();
-    await withRawLevel(storeDir, (level) => level.put(queueKey(bob.key, seqs[0] ?? 0), Buffer.from('no row')));
+    await withRawLevel(storeDir, (level) => breakRow(level, bob.key, seqs[0] ?? 0));
     const ended = await command('backup', join(folder, 'relay.backup'));
     expect(ended.code).toBe(EXIT.failure);
     expect(sentenceOf(ended)).toContain('run poste relay log verify and then poste relay log rebuild');

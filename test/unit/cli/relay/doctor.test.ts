@@ -115,6 +115,7 @@ const HEALTHY: StatusDocument = {
   last_backup_at: null,
   backups: null,
   log_archive_folder: null,
+  witnesses: [],
   shared_log: null,
 };
 

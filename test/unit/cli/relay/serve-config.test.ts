@@ -223,6 +223,8 @@ const TEXTS: Readonly<Record<string, fc.Arbitrary<string>>> = {
   relay_url: fc.constantFrom('https://mail.example', 'http://mail.example/x?y=z'),
   jwks_url: fc.constantFrom('https://accounts.example/keys'),
   backup_every: fc.constantFrom('90m', '24h', '7d'),
+  witness: fc.constantFrom('https://w.example', 'http://127.0.0.1:8789 https://w.example/prefix'),
+  witness_key: fc.constantFrom('remora.n621.de+da77ade7+BOvN63jn/bLvkieywe8R6UYAtVtNbZpXh34x7onlmtw2'),
 };
 
 const PATHS = new Set<string>();
@@ -240,6 +242,7 @@ const VALUES = Object.fromEntries(
       case 'number':
         return [[key, fc.integer({ min: 2, max: 86_400 })]];
       case 'text':
+      case 'texts':
         return [[key, text ?? fc.string()]];
       default:
         PATHS.add(key);

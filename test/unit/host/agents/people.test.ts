@@ -17,8 +17,11 @@ test('agents are live, seen before, or of another host; hosts are on the LAN, el
   const mailFailed = { count: 2, isAnswered: true };
   await addPeer(context, 'deaf', [], { address: '10.0.0.4:1', reachedAtMs: seenAt, mailFailed });
   await addPeer(context, 'new', [], { address: '10.0.0.5:1' });
-  const people = accepted(await listPeople(context, { directories, carrier: { factsFor: () => RELAY_FACTS } }));
+  const shown = { relay: { url: 'https://relay.example' }, state: 'two-histories' as const };
+  const relay = { carrier: { factsFor: () => RELAY_FACTS }, status: () => Promise.resolve(shown) };
+  const people = accepted(await listPeople(context, { directories, relay }));
   expect(people.you).toBe('owner@here');
+  expect(people.relay).toEqual({ url: 'https://relay.example', state: 'two-histories' });
   expect(people.agents).toEqual([
     {
       address: 'alice@here',
@@ -44,7 +47,9 @@ test('agents are live, seen before, or of another host; hosts are on the LAN, el
   );
 
   context.clock.nowMs += 86_400_000;
-  const later = accepted(await listPeople(context, { directories, carrier: { factsFor: () => null } }));
+  const later = accepted(
+    await listPeople(context, { directories, relay: { ...relay, carrier: { factsFor: () => null } } }),
+  );
   expect(later.agents[0]).toMatchObject({ presence: 'offline', seen_at: isoSecond(seenAt) });
   expect(
     later.hosts

@@ -37,10 +37,14 @@ describe('a daemon that is not there', () => {
     const path = join(await temporaryFolder(), 'daemon.sock');
     if (what === 'a file') await writeFile(path, '');
     if (what === 'what a killed one left') await leaveSocket(path);
-    await expect(new DaemonClient(path, '/the/store').call('status', {})).rejects.toMatchObject({
+    await expect(new DaemonClient(path, '/').call('status', {})).rejects.toMatchObject({
       code: 'DAEMON_NOT_RUNNING',
       status: 0,
-      message: expect.stringContaining('/the/store: start it with poste daemon, or'),
+      message: 'no daemon is running on the store at /: start it with poste daemon',
+    });
+    await expect(new DaemonClient(path, '/the/store').call('status', {})).rejects.toMatchObject({
+      code: 'DAEMON_NOT_RUNNING',
+      message: 'no daemon is running, and there is no store at /the/store: make one with poste init',
     });
   });
 });

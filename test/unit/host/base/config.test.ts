@@ -23,7 +23,7 @@ describe('loadConfig', () => {
     expect(loadConfig({ file: '/nowhere/config.toml', environment: {} })).toEqual({
       lanListen: { host: '0.0.0.0', port: 8789 },
       lanAdvertise: undefined,
-      webListen: { host: '127.0.0.1', port: 8790 },
+      webListen: undefined,
       retentionDays: 90,
       remindAfterHours: 24,
       logLevel: 'info',
@@ -65,7 +65,7 @@ describe('loadConfig', () => {
     const environment = { POSTE_RETENTION_DAYS: '2.5', POSTE_LOG_LEVEL: 'error' };
     const config = await configOf(file, environment, { logLevel: 'debug' });
     expect(config).toMatchObject({ retentionDays: 2.5, logLevel: 'debug', lanListen: LAN });
-    expect(config.webListen.port).toBe(8790);
+    expect(config.webListen).toBeUndefined();
   });
 
   test('an empty variable says nothing', async () => {
@@ -145,8 +145,9 @@ describe('configOfToml: what cannot be is refused with its line', () => {
 test('the file of a new host says what holds without it, also when every comment is taken away', () => {
   expect(configOfToml(newConfigText(), 'config.toml')).toEqual({});
   const uncommented = newConfigText().replaceAll(/^# (?=[a-z_]+ = )/gm, '');
-  const { lanAdvertise, ...said } = configOfToml(uncommented, 'config.toml');
+  const { lanAdvertise, webListen, ...said } = configOfToml(uncommented, 'config.toml');
   expect(loadConfig({ file: '/nowhere', environment: {} })).toMatchObject(said);
-  expect(Object.keys(said)).toHaveLength(8);
+  expect(Object.keys(said)).toHaveLength(7);
   expect(lanAdvertise).toBeDefined();
+  expect(webListen).toEqual({ host: '127.0.0.1', port: 8790 });
 });

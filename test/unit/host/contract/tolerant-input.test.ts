@@ -43,13 +43,13 @@ describe('an input of a mail operation', () => {
     ['another name', 'mail-send', { ...MAIL, text: 'b' }, 'text', /no member of the input: it has to, subject, body,/],
     ['both names at once', 'mail-inbox', { message_ids: ['a'], message_id: 'b' }, 'message_id', /mean message_ids\?$/],
     ['two other names', 'mail-inbox', { messageId: 'a', id: 'b' }, 'id', /^id is no member/],
-    ['no recipient', 'mail-send', { ...MAIL, to: '' }, 'to', /1 items/],
+    ['no recipient', 'mail-send', { ...MAIL, to: '' }, 'to', /a list of 1 to 20 items$/],
     ['a text of another member', 'mail-reply', { message: 'words', body: 'b' }, 'message_id', /and message is no/],
     ['null for what is needed', 'mail-send', { ...MAIL, to: null }, 'to', /^to is missing$/],
-    ['a word for a truth value', 'mail-send', { ...MAIL, needs_reply: 'yes' }, 'needs_reply', /boolean/],
-    ['a number for a text', 'mail-send', { ...MAIL, subject: 7 }, 'subject', /string/],
-    ['a wrong number', 'mail-inbox', { limit: '1000' }, 'limit', /<= 100/],
-    ['a list of the wrong', 'mail-send', { ...MAIL, to: [7] }, 'to', /string/],
+    ['a word for a truth value', 'mail-send', { ...MAIL, needs_reply: 'yes' }, 'needs_reply', /true or false$/],
+    ['a number for a text', 'mail-send', { ...MAIL, subject: 7 }, 'subject', /a text of 1 to 200 characters$/],
+    ['a wrong number', 'mail-inbox', { limit: '1000' }, 'limit', /a whole number from 1 to 100$/],
+    ['a list of the wrong', 'mail-send', { ...MAIL, to: [7] }, 'to', /^to\[0\] must be a text/],
   ])('refuses %s, and says what to do', (_what, name, given, field, message) => {
     expect(parsed(name, given)).toMatchObject({
       code: 'BAD_INPUT',

@@ -388,10 +388,10 @@ test.each<[command: string | null, says: string, when: Partial<MailFacts>]>([
 });
 
 const AGENT: WakeFacts = { agent: 'reviewer', unreadWaking: 0, liveSessions: 0, methods: [], faults: [] };
-const INSTALL = 'poste hooks install claude-code --agent reviewer';
+const INSTALL = 'poste setup';
 const NO_SESSION = 'has no session now: mail waits for its next one';
 const NO_WAY = 'cannot be woken: its 1 session named no way';
-const UNREAD = '2 messages that should wake it unread';
+const UNREAD = 'unread: 2 messages that should wake it';
 const HOOK: Partial<WakeFacts> = { liveSessions: 1, methods: ['hook'], unreadWaking: 2 };
 const HOOKS: Partial<WakeFacts> = { liveSessions: 3, methods: ['hook', 'tmux', 'hook'], unreadWaking: 1 };
 const TMUX: Partial<WakeFacts> = { liveSessions: 1, methods: ['tmux'], faults: ['its tmux pane %1 is not there'] };
@@ -402,7 +402,7 @@ test.each<[command: string | null, says: string, when: Partial<WakeFacts>]>([
   [null, `wake ok: ${NO_WAY}`, { liveSessions: 1 }],
   [INSTALL, `wake note: ${NO_WAY}; ${UNREAD}`, { liveSessions: 1, unreadWaking: 2 }],
   [null, `wake ok: can be woken by hook; ${UNREAD}`, HOOK],
-  [null, 'wake ok: can be woken by hook, tmux; 1 message that should wake it unread', HOOKS],
+  [null, 'wake ok: can be woken by hook, tmux; unread: 1 message that should wake it', HOOKS],
   ['poste session list --as reviewer', 'wake broken: its tmux pane %1 is not there', TMUX],
 ])('of an agent: %s for %s', (command, says, when) => {
   const check = wakeCheck({ ...AGENT, ...when });

@@ -3,9 +3,10 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { Check } from '../../../../src/host/contract/daemon.ts';
-import { examineHost } from '../../../../src/host/doctor/diagnosis.ts';
+import { examineHost, traceWithProofs } from '../../../../src/host/doctor/diagnosis.ts';
 import type { HealthParts } from '../../../../src/host/doctor/health.ts';
 import type { HostContext } from '../../../../src/host/base/context.ts';
+import { isRefusal } from '../../../../src/host/core/refusal.ts';
 import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
 import { unpair } from '../../../../src/host/peers/peers.ts';
 import { generateSealKey } from '../../../../src/host/wire/sealing.ts';
@@ -22,6 +23,8 @@ import { type HttpRelay, relayForTest } from '../../../support/http-relay.ts';
 import { type LanHost, openLanHost, pairedLanHosts } from '../../../support/lan-hosts.ts';
 import { RelayContext, pinEachOther } from '../../../support/relay-contexts.ts';
 import { PATIENCE_MS } from '../../../support/patience.ts';
+import { listeningPort } from '../../../support/listening-port.ts';
+import { UNOPENED } from '../../../support/unasked-parts.ts';
 
 const WITHIN = { timeout: PATIENCE_MS, interval: 10 };
 const FACTS = { version: '1', pid: 7, startedAtMs: 0, store: '/s', config: '/c', socket: '/d', linesLost: () => 0 };
@@ -30,11 +33,16 @@ const LISTEN = { host: '127.0.0.1', port: 8789 };
 async function checksOf(
   context: HostContext,
   port: number | undefined,
-  relay: Omit<HealthParts['relay'], 'carrier'> = new RelayService({ context }),
+  relay: Pick<HealthParts['relay'], 'status' | 'answered'> = new RelayService({ context }),
   probeMs?: { lan: number; relay: number },
 ): Promise<Check[]> {
-  const known = { status: () => relay.status(), answered: () => relay.answered(), carrier: { factsFor: () => null } };
-  const parts = { context, facts: FACTS, lan: { port }, lanListen: LISTEN, relay: known };
+  const known = {
+    status: () => relay.status(),
+    answered: () => relay.answered(),
+    look: async () => undefined,
+    carrier: { factsFor: () => null },
+  };
+  const parts = { context, facts: FACTS, lan: { port }, lanListen: LISTEN, web: UNOPENED, relay: known };
   return (await examineHost(parts, new AbortController().signal, probeMs)).checks;
 }
 
@@ -73,6 +81,7 @@ test('a host that a relay carries for is well, and so is the relay, from its key
     'relay-reach',
     'relay-key',
     'relay-epoch',
+    'relay-evidence',
     'relay-clock',
     'relay-enrolment',
     'relay-enc-key',
@@ -153,13 +162,7 @@ test('a relay that claims the pinned key must sign with it', async () => {
     response.setHeader('x-request-id', '0'.repeat(16));
     response.end(JSON.stringify(isInfo ? { ...info, now: alice.clock.nowMs() } : { ...log, checkpoint }));
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const url = `http://127.0.0.1:${await listeningPort(server)}`;
   await alice.store.transact((tx) => {
     const row = { url, pubkey: relayHost.key, pinnedAtMs: 1, seenKey: null, proof: null, epoch, sendersIatMs: 0 };
     tx.put('relay', [], row);
@@ -286,4 +289,19 @@ test('a way to wake that cannot work is found without waking anybody', async () 
     about: 'anna',
     sentence: 'its wake command /nowhere/wake cannot be run',
   });
+});
+
+test('a trace says which proof the relay denies, and that a pruned record has none any more', async () => {
+  const { relay, alice, bob } = await overRelay();
+  await alice.addAgent('anna');
+  const { ref, id } = await alice.sendTo(bob, 'anna', ['bert']);
+  await vi.waitFor(async () => expect((await alice.rowOf({ ref })).acceptance).not.toBeNull(), WITHIN);
+  const states: unknown[] = [];
+  for (const found of ['unknown', 'pruned'] as const) {
+    relay.relay.engine.log.item = () => Promise.resolve(found);
+    const trace = await traceWithProofs(alice.context, { message_id: id }, new AbortController().signal);
+    if (isRefusal(trace)) throw new Error(trace.message);
+    states.push(trace.rows.map(({ proof }) => proof?.state));
+  }
+  expect(states).toEqual([['denied'], ['none']]);
 });

@@ -10,9 +10,12 @@ import { statusText } from '../../../../src/cli/host/host.ts';
 import { relayForTest } from '../../../support/http-relay.ts';
 import { openLanHost, pairedLanHosts } from '../../../support/lan-hosts.ts';
 import { RelayContext, pinEachOther } from '../../../support/relay-contexts.ts';
+import { findEvidence, forkRow } from '../../../support/evidence-rows.ts';
+import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { PATIENCE_MS } from '../../../support/patience.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { PIPE } from '../../../support/screens.ts';
+import { UNOPENED } from '../../../support/unasked-parts.ts';
 
 const FACTS = {
   version: '1.2.3',
@@ -29,8 +32,9 @@ async function statusOf(
   context: HostContext,
   port?: number,
   relay = new RelayService({ context }),
+  { page } = UNOPENED,
 ): Promise<StatusResult> {
-  return hostStatus({ context, facts: FACTS, lan: { port }, lanListen: LISTEN, relay });
+  return hostStatus({ context, facts: FACTS, lan: { port }, lanListen: LISTEN, web: { page }, relay });
 }
 
 /** The one host that this one is paired with. */
@@ -55,6 +59,12 @@ test('a host alone is not paired, has no relay, and nothing is broken', async ()
   });
   const text = statusText(PIPE, status);
   expect(text).toContain('  listener     off, as no host is paired (127.0.0.1:8789)\n');
+  expect(text).toContain('  page         not open: poste inbox --web opens it\n');
+  const page = { url: 'http://127.0.0.1:8791/mail/', problem: null };
+  const open = statusText(PIPE, await statusOf(context, undefined, undefined, { page }));
+  expect(open).toContain('  page         http://127.0.0.1:8791/mail/ (poste inbox --web signs you in)\n');
+  const down = { url: null, problem: 'the page cannot be served: another process has 127.0.0.1:8790' };
+  expect(statusText(PIPE, { ...status, page: down })).toContain(`  page         down: ${down.problem}\n`);
   expect(text).toContain('  relay        none: where the LAN does not reach, mail waits\n');
   expect(text).toContain('  outbox       empty\n');
   expect(text).toContain('Paired with no host: see poste peer --help.\n');
@@ -102,6 +112,15 @@ test('over a relay: reached by it while it works, and the fault in one line when
     url: relay.url,
     state: 'ready',
   });
+  const { relay_pubkey: relayPubkey } = (await alice.status()).relay!;
+  const key = relayPubkey as PublicKey;
+  await findEvidence(alice.context, [forkRow(1, { relayPubkey: key })], {}, { key });
+  const doubted = await statusOf(alice.context, undefined, alice.side);
+  expect(doubted.problems).toMatchObject([
+    { id: 'lan-listener' },
+    { id: 'relay-evidence', state: 'broken', sentence: 'the relay signed two histories', command: 'poste doctor' },
+  ]);
+  expect(statusText(PIPE, doubted)).toContain(`  relay        ${relay.url} shows two histories\n`);
 });
 
 const WORKS = {
@@ -118,6 +137,7 @@ const WORKS = {
   agents: 2,
   owner_unread: 1,
   listener: { listen: '0.0.0.0:8789', port: 8789 },
+  page: { url: null, problem: null },
   relay: { url: 'https://relay.example', state: 'failing' as const, problem: 'it does not answer' },
   peers: [
     { host: 'bob', reach: 'relay' as const, address: null, reached_at: null, waiting: 0, oldest_at: null },
@@ -150,6 +170,7 @@ test('the text has a line for each thing, a table of hosts, and what is broken w
   daemon       1.2.3, process 7, started 2025-11-20T21:48:23.000Z
   fingerprint  SHA256:abc
   listener     up at port 8789
+  page         not open: poste inbox --web opens it
   relay        https://relay.example does not work
   agents       2, and 1 unread message for you
   outbox       3 messages waiting, 1 taken and not confirmed yet

@@ -16,6 +16,8 @@ const GOOD: RelayCheckFacts = {
   encKey: { type: 'seen', value: 'own' },
   senders: { type: 'seen', value: 'as-paired' },
   queue: { type: 'seen', value: { items: 0, more: false } },
+  evidence: [],
+  witnesses: { type: 'skipped' },
 };
 const FAILED = { type: 'failed', reason: 'no answer in time' } as const;
 const SKIPPED = { type: 'skipped' } as const;
@@ -44,12 +46,27 @@ const RAN_OUT = 'the enrolment ran out';
 const TWO_HOURS_AGO = { validUntilMs: NOON_MS - 7_200_000 };
 const NO_KEY = 'it hands out no key to seal to for this host';
 const ANOTHER_KEY = 'it hands out another key to seal to';
+const proof = (number: number) => ({ number, clause: `did so ${number}`, isTwoHistories: true });
+const word = (number: number) => ({ number, clause: `did so ${number}`, isTwoHistories: false });
+const EVIDENCE = 'poste relay evidence show';
+const BOTH = 'either its operator lies, or somebody put a copy of its store back without poste relay rotate-epoch';
 const queue = (items: number, more = false) => ({ queue: seen({ items, more }) });
+
+const DAY = 86_400_000;
+const witness = (fault: string | null, agoMs: number, hasGrown = true) => ({
+  witnesses: seen([{ name: 'w.example', fault, lastMs: NOON_MS - agoMs, hasGrown }]),
+});
+const WITNESS = 'relay-witness > poste doctor';
 
 /** Each check that is not well, as `state id > command`. */
 test.each<[given: string, when: Partial<RelayCheckFacts>, ...wrong: string[]]>([
   ['a log that the pinned key did not sign', { signedLog: seen('not-signed') }, `broken relay-key > ${LOG}`],
   ['a log of another epoch', { signedLog: seen('another-epoch') }, 'note relay-epoch > poste doctor'],
+  ['a witness that cosigned', witness(null, 60_000)],
+  ['a witness that did not within the hour', witness('its cosignature is old', 7_200_000), `note ${WITNESS}`],
+  ['no cosignature for a day of an idle log', witness('it is old', DAY, false), `note ${WITNESS}`],
+  ['no cosignature for a day in which the log grew', witness('it is old', DAY), `broken ${WITNESS}`],
+  ['a relay that shows none', { witnesses: FAILED }, `note ${WITNESS}`],
   ['another key', { ...shown({ fingerprint: 'SHA256:new' }), ...UNASKED }, `broken relay-key > ${CONFIRM}`],
   ['another key once, and the pinned one again', hasSeen('SHA256:new'), `broken relay-key > ${CONFIRM}`],
   [
@@ -85,6 +102,14 @@ test.each<[given: string, when: Partial<RelayCheckFacts>, ...wrong: string[]]>([
   ['a queue that went back in time', known({ receivedThrough: 9 }), `note relay-queue > ${STATUS}`],
   // That is only seen where the relay says how far its queue goes.
   ['a queue of which it says nothing', { you: FAILED, ...known({ receivedThrough: 9 }) }, UNSEEN_ENROLMENT],
+  ['two histories', { evidence: [proof(2)] }, `broken relay-evidence > ${EVIDENCE} 2`],
+  ['words without proof', { evidence: [word(3)] }, `note relay-evidence > ${EVIDENCE} 3`],
+  [
+    'both, the oldest of each',
+    { evidence: [word(1), proof(2), word(3), proof(4)] },
+    `broken relay-evidence > ${EVIDENCE} 2`,
+    `note relay-evidence > ${EVIDENCE} 1`,
+  ],
   ['a daemon that could not use it', problem('RATE_LIMITED'), `note relay-link > ${STATUS}`],
   ['a daemon that something else kept from it', problem('HTTP_200'), `broken relay-link > ${STATUS}`],
   ['a daemon without a token', problem('NO_TOKEN'), `broken relay-link > ${TOKEN}`],
@@ -105,6 +130,7 @@ test('a relay on which everything is as it should be', () => {
     `relay-reach ok: ${URL} answers`,
     'relay-key ok: it is the pinned SHA256:pinned, and its log is signed by it',
     'relay-epoch ok: E1',
+    'relay-evidence ok: nothing that it signed contradicts what it signed before',
     "relay-clock ok: this clock and the relay's agree within 30 seconds",
     'relay-enrolment ok: it knows this host',
     "relay-enc-key ok: it hands out this host's own key to seal to",
@@ -127,6 +153,13 @@ test.each<[says: string, command: string | null, when: Partial<RelayCheckFacts>]
   [`relay-enrolment broken: ${RAN_OUT} 2 hours ago and was not renewed`, TOKEN, known(TWO_HOURS_AGO)],
   [`relay-enc-key broken: ${NO_KEY}: nobody can send here`, ANEW, { encKey: seen('none') }],
   [`relay-enc-key broken: ${ANOTHER_KEY} than the one this host has now`, ANEW, { encKey: seen('another') }],
+  [`relay-evidence broken: it did so 1: ${BOTH}`, `${EVIDENCE} 1`, { evidence: [proof(1)] }],
+  [
+    `relay-evidence broken: it did so 1: ${BOTH}; 1 more like this`,
+    `${EVIDENCE} 1`,
+    { evidence: [proof(1), proof(2)] },
+  ],
+  ['relay-evidence note: it did so 1; 2 more like this', `${EVIDENCE} 1`, { evidence: [1, 2, 3].map(word) }],
   ['relay-queue note: 1 item waits there and was not taken yet', null, queue(1)],
   ['relay-queue note: 2 items wait there and were not taken yet', null, queue(2)],
   ['relay-queue note: more than 1 item waits there and was not taken yet', null, queue(1, true)],

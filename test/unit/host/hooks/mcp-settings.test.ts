@@ -37,6 +37,16 @@ describe.each(SETTLED_PROGRAMS)('the MCP server in %s', (program) => {
     expect(add(undefined)).toContain('main.js');
   });
 
+  test('with the flag --start, as earlier versions wrote it, is as it should be, and removed to the byte', () => {
+    const before = { ...SERVER, args: [...SERVER.args, '--start'] };
+    const after = SETTINGS_OF[program].addServer(before)(THEIRS[program]);
+    expect(SETTINGS_OF[program].addServer(SERVER, [before])(after)).toBe(after);
+    for (const one of [before, SERVER]) {
+      expect(SETTINGS_OF[program].removeServer(one)(after)).toBe(THEIRS[program]);
+      expect(SETTINGS_OF[program].removeServer(before)(add(THEIRS[program]))).toBe(THEIRS[program]);
+    }
+  });
+
   test('that somebody else wrote stays', () => {
     const other = SETTINGS_OF[program].addServer({ ...SERVER, args: ['other'] })(THEIRS[program]);
     expect(add(other)).toBe(other);

@@ -5,8 +5,12 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { sendMail } from '../../../../src/host/mail/send.ts';
 import { addAgent, removeAgent, renameAgent, setAgentRoles } from '../../../../src/host/agents/agents.ts';
 import { listAgents } from '../../../../src/host/agents/directory.ts';
+import { trustIn } from '../../../../src/host/outbox/trust-rows.ts';
+import { pinRelay } from '../../../../src/host/relay/relay-rows.ts';
+import { relay } from '../../../support/hosts.ts';
 import { type LanHost, pairedLanHosts, peerOf, until } from '../../../support/lan-hosts.ts';
 import { accepted, addAgents, idOf } from '../../../support/mail-context.ts';
+import { looked, seenEntry } from '../../../support/relay-notes.ts';
 
 /** Answers true when `host` lists exactly these agents of `name`, each with its roles as in `bob:qa`. */
 function untilListed(host: LanHost, name: string, agents: string[]): Promise<true> {
@@ -24,6 +28,12 @@ async function forgetSince(host: LanHost, name: string, agents: string[], ageMs:
     fetchedAtMs: host.context.nowMs() - ageMs,
   };
   await host.context.store.transact((tx) => tx.put('peer', [peer!.peerId], { ...peer!, directory }));
+}
+
+/** The first note that `host` has heard and not joined yet, and of whom. */
+async function heardAt(host: LanHost): Promise<[string, string] | undefined> {
+  const { pending } = await host.context.store.read((reader) => trustIn(reader, relay.key));
+  return pending[0] && [pending[0].peerId, pending[0].note];
 }
 
 const input = { subject: 'All', body: 'x', kind: 'request' } as const;
@@ -63,6 +73,33 @@ describe('the agents of a paired host', () => {
     await forgetSince(here, name, [], 10_000);
     const { agents } = accepted(await listAgents(here.context, eve, {}, directories));
     expect(agents.map(({ address }) => address)).toContain(`bob@${name}`);
+  });
+
+  test('come with what each host has seen of the relay that both use, after a look at it', async () => {
+    const [here, there] = await pairedLanHosts();
+    const [name, ofHere] = [there.context.identity().hostName, here.context.identity().hostName];
+    for (const [host, other, size] of [
+      [here, name, 17],
+      [there, ofHere, 18],
+    ] as const) {
+      const peer = (await peerOf(host, other))!;
+      await host.context.store.transact((tx) => {
+        void pinRelay(tx, host.context, { url: 'http://127.0.0.1:1', pubkey: relay.key, proof: null });
+        tx.put('peer', [peer.peerId], { ...peer, atRelay: relay.key });
+      });
+      await looked(host.context, size);
+    }
+    // There the list is posted.
+    accepted(await addAgent(here.context, { name: 'eve' }));
+    expect(await until(there, () => heardAt(there))).toEqual([
+      (await peerOf(there, ofHere))!.peerId,
+      seenEntry(17).checkpoint,
+    ]);
+    // Here it is asked for.
+    await forgetSince(here, name, [], 10_000);
+    accepted(await listAgents(here.context, await idOf(here.context, 'eve'), {}, here.lan));
+    expect([here.looks.count, there.looks.count]).toEqual([1, 1]);
+    expect(await heardAt(here)).toEqual([(await peerOf(here, name))!.peerId, seenEntry(18).checkpoint]);
   });
 
   test('a host that is away is not waited for, and the send says how old its list is', async () => {

@@ -1,6 +1,7 @@
 /** Tests what is asked of peers, with a client whose answers the test gives. */
 import { expect, test } from 'vitest';
 import type { DirectoryAgent, PeerRow } from '../../../../src/host/core/rows.ts';
+import type { LanAgents } from '../../../../src/protocol/lan.ts';
 import { learnDirectory, unpair } from '../../../../src/host/peers/peers.ts';
 import { type LanClient, LanCallFailed } from '../../../../src/host/lan/lan-client.ts';
 import { PeerSync } from '../../../../src/host/lan/peer-sync.ts';
@@ -25,9 +26,9 @@ async function looked(): Promise<Looked> {
   const peer = await addPeer(context, 'there', null, { address: '127.0.0.1:1' });
   await context.store.transact((tx) => tx.put('peerName', ['there'], peer.peerId));
   const asked: Looked['asked'] = [];
-  const agents = (): Promise<DirectoryAgent[]> => new Promise((resolve) => asked.push(resolve));
+  const agents = (): Promise<LanAgents> => new Promise((resolve) => asked.push((named) => resolve({ agents: named })));
   const client = { agents } as unknown as LanClient;
-  const look = new PeerSync({ context, client });
+  const look = new PeerSync({ context, client, look: async () => undefined });
   const directory = async (): Promise<PeerRow['directory']> =>
     (await context.store.read((reader) => reader.get('peer', peer.peerId)))?.directory ?? null;
   return { context, look, peer, asked, directory };
@@ -76,11 +77,12 @@ test('a host that did not answer the last look is known for it, and asked again 
   const context = await testContext();
   const { peerId } = await addPeer(context, 'there', BOB, { address: '127.0.0.1:1' });
   let answer: DirectoryAgent[] | LanCallFailed = new LanCallFailed('no answer in time');
-  const agents = async (): Promise<DirectoryAgent[]> => {
+  const agents = async (): Promise<LanAgents> => {
     if (answer instanceof LanCallFailed) throw answer;
-    return answer;
+    return { agents: answer };
   };
-  const look = new PeerSync({ context, client: { agents } as unknown as LanClient });
+  const client = { agents } as unknown as LanClient;
+  const look = new PeerSync({ context, client, look: async () => undefined });
   await look.begin(peerId, 'doubt');
   expect(look.wasUnanswered(peerId)).toBe(true);
   // Its list is fresh: without that it would not be asked.

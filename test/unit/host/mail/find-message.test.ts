@@ -1,6 +1,11 @@
 /** The first characters of an id, in the operations that take one. */
 import { expect, test } from 'vitest';
 import type { InboxResult } from '../../../../src/host/contract/mail.ts';
+import type { NumbersInput } from '../../../../src/host/contract/sent-mail.ts';
+import type { AgentId, MessageRef } from '../../../../src/host/core/rows.ts';
+import { dropEntry, storeMessage } from '../../../../src/host/mailbox/mailbox.ts';
+import { numberMessages } from '../../../../src/host/mail/find-message.ts';
+import { traceMessage } from '../../../../src/host/mail/trace.ts';
 import { useInbox } from '../../../../src/host/mail/inbox.ts';
 import { replyMail, sendMail } from '../../../../src/host/mail/send.ts';
 import { listSent } from '../../../../src/host/mail/sent.ts';
@@ -44,6 +49,59 @@ test('characters that begin several are refused with the ids and senders, and wi
     expect(refusal.message).not.toContain('Obey');
   }
   expect(accepted(await useInbox(context, bob, {})).unread).toBe(2);
+});
+
+test('the last four characters are taken too, of messages that the agent may name', async () => {
+  const { context, alice, bob, ids, id } = await twoMessages();
+  const end = id.slice(-4);
+  expect(accepted(await useInbox(context, bob, { action: 'ack', message_ids: [end] }))).toMatchObject({
+    changed: [id],
+  });
+  expect(accepted(await listSent(context, alice, { message_id: end })).messages).toMatchObject([{ message_id: id }]);
+  const unsent = `message_id: there is no message ${id} among what this agent sent.`;
+  expect(refused(await listSent(context, bob, { message_id: id })).message).toBe(unsent);
+  expect(accepted(await useInbox(context, bob, { action: 'thread', thread: end })).messages).toHaveLength(1);
+  expect(accepted(await traceMessage(context, { message_id: end })).message_id).toBe(id);
+  expect(
+    accepted(await useInbox(context, bob, { action: 'ack', message_ids: [end.slice(1)] })).changed,
+  ).toBeUndefined();
+  const eve = await idOf(context, 'eve');
+  expect(refused(await replyMail(context, eve, { message_id: end, body: 'b' })).code).toBe('NO_SUCH_MESSAGE');
+  // Two that end alike: of a sender that chose the ids.
+  const row = { ...(await context.store.read((reader) => reader.get('message', ids[0] as MessageRef)))! };
+  const twin = `X${end}` as MessageRef;
+  await context.store.transact((tx) =>
+    storeMessage(tx, context, { ...row, ref: twin }, 'b', [{ agentId: bob, forwardedFrom: null }]),
+  );
+  const several = refused(await useInbox(context, bob, { action: 'read', message_ids: [end] }));
+  expect(several).toMatchObject({ code: 'AMBIGUOUS_ID', details: { candidates: [id, twin] } });
+  expect(several.message).toMatch(/^several ids end with/);
+});
+
+test('a number means the same message for ever, received or sent, and none of another mailbox', async () => {
+  const { context, alice, bob, ids } = await twoMessages();
+  const [first = '', second = ''] = ids;
+  const numbered = async (agentId: AgentId, input: NumbersInput) =>
+    accepted(await numberMessages(context, agentId, input)).messages;
+  expect(await numbered(bob, { message_ids: [...ids, 'none'] })).toEqual([
+    { number: 1, message_id: first },
+    { number: 2, message_id: second },
+  ]);
+  expect(await numbered(alice, { numbers: [2, 7, 1] })).toEqual([
+    { number: 2, message_id: second },
+    { number: 1, message_id: first },
+  ]);
+  const reply = accepted(await replyMail(context, bob, { message_id: first, body: 'b' })).message_id;
+  expect(await numbered(bob, { message_ids: [reply] })).toEqual([{ number: 3, message_id: reply }]);
+  expect(await numbered(bob, { numbers: [3] })).toEqual([{ number: 3, message_id: reply }]);
+  await context.store.transact((tx) => dropEntry(tx, bob, 2, tx.get('entry', bob, 2)!));
+  const { message_id: later } = accepted(await send(context, 'alice', { to: ['bob'] }));
+  expect(await numbered(bob, { numbers: [1, 2, 3, 4] })).toEqual([
+    { number: 1, message_id: first },
+    { number: 3, message_id: reply },
+    { number: 4, message_id: later },
+  ]);
+  expect(await numbered(await idOf(context, 'eve'), { message_ids: ids, numbers: [1] })).toEqual([]);
 });
 
 test('characters that begin none, or messages of others, or are fewer than six, are not found', async () => {

@@ -57,6 +57,7 @@ async function given(messages: number, push: Answering, ask?: () => Promise<void
     context: alice.context,
     link: link as unknown as RelayLink,
     peers: peersAtRelay as unknown as PeersAtRelay,
+    looks: { accepted: () => undefined },
   });
   const client = new LanClient(alice.context, new AbortController().signal);
   const lan = new LanCarrier({ context: alice.context, client, onDoubt: () => undefined });

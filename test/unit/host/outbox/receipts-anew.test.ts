@@ -4,7 +4,8 @@ import type { OutboxRow } from '../../../../src/host/core/rows.ts';
 import { parseReceipt } from '../../../../src/host/wire/parse.ts';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
 import { issueReceipt, signReceiptAnew } from '../../../../src/host/outbox/receipts.ts';
-import { hostNamed } from '../../../support/hosts.ts';
+import { pinRelay } from '../../../../src/host/relay/relay-rows.ts';
+import { hostNamed, relay } from '../../../support/hosts.ts';
 import { addAgent, itemFor, pairedContext, pin, sendTo } from '../../../support/paired-contexts.ts';
 
 /** Bob has a message of alice and said so; he goes on under another key when `rotate` is called. */
@@ -13,6 +14,8 @@ async function delivered() {
   onTestFinished(async () => void (await Promise.all([alice.close(), bob.close()])));
   await pin(alice, bob);
   await pin(bob, alice);
+  const pinned = { url: 'http://127.0.0.1:1', pubkey: relay.key, proof: null };
+  await bob.store().transact((tx) => void pinRelay(tx, bob.context, pinned));
   await addAgent(alice, 'anna');
   const agentId = await addAgent(bob, 'bert');
   const { ref, id } = await sendTo(alice, bob, { from: 'anna', to: ['bert'] });
@@ -49,7 +52,9 @@ test('it says the same with the next seq, waits to be sent either way, and is si
   const [after, ...others] = await rows();
   expect(others).toEqual([]);
   const rec = await recOf(after!);
-  expect(rec).toEqual({ ...said, host_pubkey: anew.key, seq: said.seq + 1 });
+  expect(rec).toEqual({ ...said, host_pubkey: anew.key, seq: said.seq + 1, seen: expect.anything() });
+  // What it shows of a relay is bound to the key that signs it, so it is sealed anew.
+  expect(rec.seen).not.toEqual(said.seen);
   expect(after).toMatchObject({
     state: 'pending',
     lanAttempts: 0,

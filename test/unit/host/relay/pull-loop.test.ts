@@ -1,7 +1,8 @@
 /** The loop that pulls, alone: the link and the relay are told by the test, and so are timers and dice. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { expect, onTestFinished, test, vi } from 'vitest';
-import type { PullOptions, V1Page } from '../../../../src/host/relay/relay-client.ts';
+import { expect, onTestFinished, test } from 'vitest';
+import type { PullOptions } from '../../../../src/host/relay/relay-client.ts';
+import type { V1Page } from '../../../../src/host/relay/relay-v1-client.ts';
 import type { PulledPage } from '../../../../src/host/relay/relay-forms.ts';
 import { RelayCallFailed, RelayProblem } from '../../../../src/host/relay/relay-request.ts';
 import { PeersAtRelay } from '../../../../src/host/relay/peers-at-relay.ts';
@@ -12,6 +13,7 @@ import { problemDocument } from '../../../../src/protocol/problem.ts';
 import { listQuarantine } from '../../../../src/host/inbound/quarantine.ts';
 import { cursorIn, positionIn, putCursor, putPosition } from '../../../../src/host/relay/relay-rows.ts';
 import { hostNamed, relay } from '../../../support/hosts.ts';
+import { ManualTimers } from '../../../support/manual-time.ts';
 import { SeededRandom } from '../../../support/seeded-random.ts';
 import { testContext } from '../../../support/test-context.ts';
 
@@ -103,24 +105,27 @@ async function given(asked: Partial<Asked>, { maxPull = 500, protocol = 2 } = {}
     },
   };
   const timing = RELAY_TIMING;
+  timers = new ManualTimers();
   const usable = link as unknown as RelayLink;
   const peers = new PeersAtRelay({ context, link: usable, keyLearned: () => undefined });
-  const loop = new PullLoop({ context, link: usable, timing, peers, stopping: stopping.signal });
+  const looks = { owe: () => undefined };
+  const loop = new PullLoop({ context, link: usable, timing, peers, looks, timers, stopping: stopping.signal });
   onTestFinished(async () => {
     stopping.abort();
     await loop.stop();
   });
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
-  onTestFinished(() => void vi.useRealTimers());
   return { context, loop, link, session, pulls, cursors, acks, seen, stopping };
 }
+
+/** Those of the loop that the test has. */
+let timers: ManualTimers;
 
 /** The turns of the event loop; a store answers within far fewer. */
 const TURNS_MAX = 1_000_000;
 
 /** Resolves when the loop waits for its next turn. Throws when it never does. */
 async function resting(): Promise<void> {
-  for (let turns = 0; vi.getTimerCount() === 0; turns++) {
+  for (let turns = 0; timers.count === 0; turns++) {
     if (turns > TURNS_MAX) throw new Error('the loop does not rest');
     await nextTurn();
   }
@@ -128,7 +133,7 @@ async function resting(): Promise<void> {
 
 /** Lets the rest pass, and resolves when the loop waits again. */
 async function rested(ms = 1.5 * pollMs): Promise<void> {
-  vi.advanceTimersByTime(ms);
+  timers.pass(ms);
   await resting();
 }
 
@@ -148,11 +153,26 @@ test('a relay that holds no empty page back is polled, with jitter', async () =>
     expect(pulls).toHaveLength(pulled);
     expect(loop.isHeldBack).toBe(false);
     const restMs = Number(rest.next().value);
-    vi.advanceTimersByTime(Math.floor(restMs) - 1);
-    expect(vi.getTimerCount()).toBe(1);
-    vi.advanceTimersByTime(2);
-    expect(vi.getTimerCount()).toBe(0);
+    timers.pass(Math.floor(restMs) - 1);
+    expect(timers.count).toBe(1);
+    timers.pass(2);
+    expect(timers.count).toBe(0);
   }
+});
+
+test('a queue that is set to its start while a page is on its way is read from the start, the page too', async () => {
+  const { loop, context, pulls } = await given({
+    pull: ({ after }) => {
+      // It is durable before the page is received.
+      if (after === 50) void context.store.transact((tx) => putPosition(tx, context, scope, 0));
+      return after === 50 ? pageOf({ unreadable: [unreadable(51)], last_seq: 51 }) : pageOf();
+    },
+  });
+  await context.store.transact((tx) => putPosition(tx, context, scope, 50));
+  loop.start();
+  await resting();
+  expect(pulls.map(({ after }) => after)).toEqual([50, 0]);
+  expect((await listQuarantine(context, {})).total_items).toBe(1);
 });
 
 test('a relay that goes back in time again and again is read anew as often as it is polled', async () => {
@@ -166,7 +186,7 @@ test('a relay that goes back in time again and again is read anew as often as it
   await resting();
   expect(seen.rewinds).toBe(2);
   expect(seen.logged).toContain('warn: the relay went back in time: its queue is read from the start');
-  vi.advanceTimersByTime(1.5 * pollMs);
+  timers.pass(1.5 * pollMs);
   await resting();
   expect(seen.rewinds).toBe(3);
   expect(pulls).toEqual([]);
@@ -181,7 +201,7 @@ test('a page of nothing that has a place is not asked for again at once: the rel
   expect(seen.failures).toEqual(['the relay showed no item that has a place']);
   expect(pulls).toHaveLength(1);
   expect((await listQuarantine(context, {})).items).toMatchObject([{ kind: 'envelope', reason: 'malformed' }]);
-  vi.advanceTimersByTime(pollMs);
+  timers.pass(pollMs);
   await resting();
   // And fewer are asked for, so that what stands before it may come alone.
   expect(pulls.map(({ limit }) => limit)).toEqual([500, 250]);
@@ -350,8 +370,8 @@ test('a relay that answers all else and fails each pull is pulled from no more o
     const restMs = Number(rest.next().value);
     for (let answers = 0; answers < 10; answers++) {
       link.answered();
-      vi.advanceTimersByTime(Math.floor(restMs / 10) - 1);
-      expect([pulls.length, vi.getTimerCount()]).toEqual([pulled, 1]);
+      timers.pass(Math.floor(restMs / 10) - 1);
+      expect([pulls.length, timers.count]).toEqual([pulled, 1]);
     }
     link.answered();
     await rested(restMs / 5);
@@ -395,8 +415,8 @@ test('what is no fault of the relay is said, and tried again after a minute', as
   loop.start();
   await resting();
   expect(seen).toMatchObject({ failures: [], logged: ['error: what the relay holds could not be taken'] });
-  vi.advanceTimersByTime(59_999);
-  expect(vi.getTimerCount()).toBe(1);
+  timers.pass(59_999);
+  expect(timers.count).toBe(1);
   await rested(1);
   expect(pulls).toHaveLength(2);
 });
@@ -426,8 +446,8 @@ test('nothing is asked while the link has a pause, also one that began while it 
   expect([readied, pulls.length]).toEqual([0, 0]);
   await rested(5_000);
   expect([readied, pulls.length]).toEqual([1, 0]);
-  vi.advanceTimersByTime(6_999);
-  expect(vi.getTimerCount()).toBe(1);
+  timers.pass(6_999);
+  expect(timers.count).toBe(1);
   await rested(1);
   expect([readied, pulls.length]).toEqual([2, 1]);
 });
@@ -438,7 +458,7 @@ test('a loop ends when this host stops: in its rest, without a session, and befo
   await resting();
   resters.stopping.abort();
   await resters.loop.stop();
-  expect(vi.getTimerCount()).toBe(0);
+  expect(timers.count).toBe(0);
   expect(resters.pulls).toHaveLength(1);
 
   const without = await given({});

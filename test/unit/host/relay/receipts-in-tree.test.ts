@@ -33,6 +33,7 @@ interface Waiting {
   relay: HttpRelay;
   proxy: FlakyProxy;
   alice: RelayContext;
+  bob: RelayContext;
   sent: MessageRow[];
 }
 
@@ -49,7 +50,7 @@ async function waitingMail(): Promise<Waiting> {
   await vi.waitFor(async () => expect(await bob.status()).toMatchObject({ state: 'ready' }), WITHIN);
   const sent: MessageRow[] = [];
   for (const body of ['one', 'two', 'three']) sent.push(await alice.sendTo(bob, 'anna', ['bert'], body));
-  return { relay, proxy, alice, sent };
+  return { relay, proxy, alice, bob, sent };
 }
 
 async function accepted(alice: RelayContext, sent: readonly MessageRow[]): Promise<OutboxRow[]> {
@@ -104,7 +105,9 @@ test('a header that is lost on the way costs a signature each, and nothing else'
 });
 
 test('after a lost answer the mail is pushed again, and its receipts are in the second tree', async () => {
-  const { relay, proxy, alice, sent } = await waitingMail();
+  const { relay, proxy, alice, bob, sent } = await waitingMail();
+  // He would confirm what the first push brought, and no second one would be needed.
+  await bob.stop();
   let pushes = 0;
   proxy.cut = (asked) => (asked === PUSH && ++pushes === 1 ? 'answer' : undefined);
   await alice.use(proxy.url);
@@ -113,9 +116,13 @@ test('after a lost answer the mail is pushed again, and its receipts are in the 
     expect(failed.every(({ relayAttempts }) => relayAttempts === 1)).toBe(true);
   }, WITHIN);
   relay.clock.move(RETRY_TIMING.longestMs);
-  await alice.pass();
+  // The first attempt may still be coming to its end, and its rows take part in no pass before.
+  await vi.waitFor(async () => {
+    relay.clock.move(1_000);
+    await alice.pass();
+    expect(pushes).toBe(2);
+  }, WITHIN);
   const rows = await accepted(alice, sent);
-  expect(pushes).toBe(2);
   for (const { acceptance } of rows) expect(isReceiptSigned(relayHost.key, acceptance)).toBe(true);
   const trees = rows.map(({ acceptance }) => acceptance && 'tree' in acceptance && acceptance.tree);
   expect(trees).toMatchObject([{ size: 3 }, { size: 3 }, { size: 3 }]);

@@ -1,8 +1,6 @@
 /** The client in the two forms of the protocol: when it speaks which, and what it reads of a page. */
 import { type IncomingMessage, type ServerResponse, createServer } from 'node:http';
-import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { RelayClient } from '../../../../src/host/relay/relay-client.ts';
 import { type ItemToPush, pageOf } from '../../../../src/host/relay/relay-forms.ts';
 import { RelayCallFailed } from '../../../../src/host/relay/relay-request.ts';
@@ -13,6 +11,7 @@ import { problemDocument } from '../../../../src/protocol/problem.ts';
 import { documentOf, framesOf } from '../../../support/binary-form.ts';
 import { NO_RELAY_HEADER } from '../../../support/flaky-proxy.ts';
 import { alice, bob, relay } from '../../../support/hosts.ts';
+import { listeningPort } from '../../../support/listening-port.ts';
 
 interface Asked {
   method: string;
@@ -47,13 +46,7 @@ async function clientOf(info: object, answer: Answer): Promise<{ client: RelayCl
     asked.push(one);
     answer(one, response);
   };
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const url = `http://127.0.0.1:${await listeningPort(server)}`;
   const { signer, name: hostName } = alice;
   return { client: new RelayClient({ url, signer, hostName, nowMs: () => 1 }, relay.key), asked };
 }
@@ -111,6 +104,33 @@ test('a BAD_REQUEST that is not about the form comes out after the second', asyn
   await client.info();
   await expect(client.push([ITEM])).rejects.toMatchObject({ status: 400, code: 'BAD_REQUEST' });
   expect(asked).toHaveLength(2);
+});
+
+test('after a request without an answer the relay is asked anew which forms it takes', async () => {
+  const info: { forms?: string[] } = {};
+  const answers: Answer[] = [(_asked, response) => void response.destroy()];
+  const { client, asked } = await clientOf(info, (one, response) => (answers.shift() ?? inJson)(one, response));
+  await client.info();
+  Object.assign(info, FORMS);
+  await expect(client.push([ITEM])).rejects.toThrow(RelayCallFailed);
+  await client.push([ITEM]);
+  delete info.forms;
+  answers.push((_asked, response) => void response.destroy());
+  await expect(client.push([ITEM])).rejects.toThrow(RelayCallFailed);
+  await client.push([ITEM]);
+  const json = 'application/json';
+  expect(asked.map(({ type }) => type)).toEqual([json, BINARY_TYPE, BINARY_TYPE, json]);
+});
+
+test('a relay that refused the form gets it again after a request without an answer', async () => {
+  const answers: Answer[] = [badRequest, inJson, (_asked, response) => void response.destroy()];
+  const { client, asked } = await clientOf(FORMS, (one, response) => (answers.shift() ?? inJson)(one, response));
+  await client.info();
+  await client.push([ITEM]);
+  await expect(client.push([ITEM])).rejects.toThrow(RelayCallFailed);
+  await client.push([ITEM]);
+  const json = 'application/json';
+  expect(asked.map(({ type }) => type)).toEqual([BINARY_TYPE, json, json, BINARY_TYPE]);
 });
 
 test('another refusal changes nothing of the form', async () => {

@@ -19,7 +19,7 @@ async function linkForTest(): Promise<{ link: RelayLink; session: () => Promise<
   await host.stop();
   const stopping = new AbortController();
   const { context } = host;
-  const link = new RelayLink({ context, timing: RELAY_TIMING, stopping: stopping.signal });
+  const link = new RelayLink({ context, timing: RELAY_TIMING, stopping: stopping.signal, entered: () => undefined });
   onTestFinished(async () => {
     stopping.abort();
     await link.stop();

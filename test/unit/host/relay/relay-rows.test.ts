@@ -56,6 +56,16 @@ test('a key that the former relay showed is not held against the one that the ow
   expect(await context.store.read((reader) => reader.get('relay'))).toMatchObject({ pubkey: another, seenKey: null });
 });
 
+test('an epoch that the relay left is remembered, also when it comes back to it', async () => {
+  const context = await testContext();
+  await pinned(context);
+  const enter = (epoch: string): Promise<boolean> =>
+    context.store.transact((tx) => enterEpoch(tx, context, { relayPubkey: relay.key, epoch: epoch as never }));
+  for (const epoch of ['SECOND', 'SECOND', 'THIRD', 'SECOND']) await enter(epoch);
+  const { left } = (await context.store.read((reader) => reader.get('relayTrust', relay.key)))!;
+  expect(left).toEqual(['FIRST', 'SECOND', 'THIRD']);
+});
+
 test('what follows an enrolment does not bring back one that was dropped', async () => {
   const context = await testContext();
   await pinned(context);

@@ -1,9 +1,8 @@
 /** A relay that says whatever it likes: none of it is without bounds, and none makes the host throw. */
 import { createServer } from 'node:http';
-import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
-import { expect, onTestFinished, test } from 'vitest';
-import { RelayClient, RelayV1Client } from '../../../../src/host/relay/relay-client.ts';
+import { expect, test } from 'vitest';
+import { RelayClient } from '../../../../src/host/relay/relay-client.ts';
+import { RelayV1Client } from '../../../../src/host/relay/relay-v1-client.ts';
 import { RelayCallFailed } from '../../../../src/host/relay/relay-request.ts';
 import { isSignedEncKey } from '../../../../src/host/relay/register-host.ts';
 import { DEFAULT_LIMITS } from '../../../../src/protocol/limits.ts';
@@ -11,6 +10,7 @@ import { isPrintable } from '../../../../src/protocol/printable.ts';
 import { NO_RELAY_HEADER } from '../../../support/flaky-proxy.ts';
 import { alice, relay } from '../../../support/hosts.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
+import { listeningPort } from '../../../support/listening-port.ts';
 
 const LONG = 'A'.repeat(1 << 20);
 
@@ -18,13 +18,7 @@ async function answering(status: number, text: string): Promise<{ client: RelayC
   const server = createServer((_request, response) => {
     response.writeHead(status, { 'content-type': 'application/json', [NO_RELAY_HEADER]: 'yes' }).end(text);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const url = `http://127.0.0.1:${await listeningPort(server)}`;
   const options = { url, signer: alice.signer, hostName: alice.name, nowMs: () => NOON_MS };
   return { client: new RelayClient(options, relay.key), v1: new RelayV1Client(options, relay.key) };
 }

@@ -79,6 +79,15 @@ describe('versions of rows', () => {
     expect(unpack(encodeRow('outbox', { ...inTree, acceptance: accepted.acceptance }))).toEqual([1, accepted]);
   });
 
+  test('what was proven or denied of a row does not keep older software from reading it', () => {
+    const denied = { times: 2, atMs: 5 };
+    for (const row of [
+      { ...accepted, proven: { epoch: accepted.acceptance!.epoch, size: 9 } },
+      { ...accepted, denied },
+    ])
+      expect(unpack(encodeRow('outbox', row))).toEqual([1, row]);
+  });
+
   test('a version of nobody, or of another table, is refused', () => {
     const refusal = 'has a layout that this software does not know';
     expect(() => decodeRow('outbox', Buffer.from(packr.pack([3, inTree])))).toThrow(refusal);

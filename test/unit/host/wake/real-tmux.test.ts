@@ -33,7 +33,12 @@ async function openPane(context: TestContext, ...command: string[]): Promise<Pan
   tmux('new-session', '-d', '-x', '200', '-y', '50', '-c', folder, ...command);
   const pane = tmux('display-message', '-p', '#{pane_id}').trim();
   const ring: Pane['ring'] = (session, input, text = TEXT) =>
-    tmuxMethod({ factsOf: processFacts, program })(session, { type: 'tmux', socket, pane, input }, text, signal);
+    tmuxMethod({ factsOf: processFacts, program, callMs: PATIENCE_MS })(
+      session,
+      { type: 'tmux', socket, pane, input },
+      text,
+      signal,
+    );
   return { folder, tmux, ring };
 }
 

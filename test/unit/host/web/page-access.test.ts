@@ -15,7 +15,16 @@ import { type MailPage, mailPage } from '../../../support/mail-page.ts';
 import { type PlainAnswer, plainRequest } from './plain-request.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
-const ASKED = ['mail-conversations', 'mail-inbox', 'mail-read-all', 'mail-send', 'mail-reply', 'mail-sent', 'people'];
+const ASKED = [
+  'mail-conversations',
+  'mail-inbox',
+  'mail-read-all',
+  'mail-send',
+  'mail-reply',
+  'mail-sent',
+  'people',
+  'drafts-key',
+];
 const ACTIONS = [...ASKED, 'leave'];
 
 interface Opened extends MailPage {
@@ -88,9 +97,43 @@ describe('the link', () => {
       code: 'UNAVAILABLE',
       message: expect.stringMatching(/another process has it.*web\.listen/),
     });
+    expect(mail.web.page).toEqual({ url: null, problem: expect.stringContaining('another process has it') });
     other.close();
     await once(other, 'close');
     expect(accepted(await mail.web.link()).url).toContain(`:${port}/`);
+  });
+
+  test('without a port in the config takes one that is free, and keeps it for the next daemon', async () => {
+    const pageFolder = await built();
+    const [other, next] = [createServer(), createServer()];
+    for (const server of [other, next]) await once(server.listen(0, '127.0.0.1'), 'listening');
+    const [taken = 0, usual = 0] = [other, next].map((server) => (server.address() as { port: number }).port);
+    next.close();
+    await once(next, 'close');
+    const first = await mailPage({ usualPorts: [taken, usual], pageFolder });
+    const { context } = first;
+    // Nobody opened the page yet.
+    await first.web.reopen();
+    expect(first.web.page).toEqual({ url: null, problem: null });
+    expect(new URL(await first.link()).port).toBe(String(usual));
+    const { url } = first.web.page;
+    expect(url).toBe(`http://127.0.0.1:${usual}/mail/`);
+    await first.web.stop();
+
+    // What was taken is free now, and the address stays.
+    other.close();
+    await once(other, 'close');
+    const second = await mailPage({ usualPorts: [taken, usual], pageFolder, context });
+    await second.web.reopen();
+    expect(second.web.page.url).toBe(url);
+    // Files of the page that cannot be read do not end a daemon.
+    const unread = await mailPage({ usualPorts: [usual], pageFolder: join(pageFolder, 'page.html'), context });
+    await unread.web.reopen();
+    expect(unread.web.page.url).toBeNull();
+    // With all of them taken, any free port is good.
+    const third = await mailPage({ usualPorts: [usual], pageFolder, context });
+    const port = Number(new URL(await third.link()).port);
+    expect([0, usual, taken]).not.toContain(port);
   });
 
   test('says so when the page was not built', async () => {

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { SESSION_IDLE_MS, Sessions, TOKEN_LIFETIME_MS } from '../../../../src/http/browser-session/sessions.ts';
+import { found } from '../../../support/found.ts';
 
 function started(): { sessions: Sessions; pass: (ms: number) => void } {
   let nowMs = 1_000_000;
@@ -60,8 +61,7 @@ describe('sessions', () => {
   test('asking whether one is open is no use of it', () => {
     const { sessions, pass } = started();
     const { cookie, csrf } = enter(sessions);
-    const session = sessions.use(cookie, csrf);
-    if (!session) throw new Error('it was opened just now');
+    const session = found(sessions.use(cookie, csrf), 'it was opened just now');
     pass(SESSION_IDLE_MS - 1);
     expect(sessions.isOpen(session)).toBe(true);
     pass(1);
@@ -96,7 +96,6 @@ interface Entered {
 
 /** Opens a session with a fresh token. */
 function enter(sessions: Sessions): Entered {
-  const entered = sessions.exchange(sessions.issueToken());
-  if (!entered) throw new Error('a fresh token is good');
+  const entered = found(sessions.exchange(sessions.issueToken()), 'a fresh token is good');
   return { cookie: entered.cookie, csrf: entered.session.csrf };
 }

@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { type PublicKey, publicKeyFromBytes } from '../../../../src/protocol/public-key.ts';
 import { Challenges } from '../../../../src/relay/auth/challenges.ts';
 import { alice, bob } from '../../../support/hosts.ts';
+import { found } from '../../../support/found.ts';
 
 const LIFETIME_MS = 300_000;
 
@@ -15,9 +16,7 @@ beforeEach(() => {
 });
 
 function issue(host = alice, address = '1.1.1.1'): string {
-  const text = challenges.issue(host.key, address);
-  if (text === undefined) throw new Error('no challenge was given');
-  return text;
+  return found(challenges.issue(host.key, address), 'no challenge was given');
 }
 
 function keyNumbered(number: number): PublicKey {

@@ -1,14 +1,12 @@
 /** The thread of signatures: those that it makes and verifies, and who does so where there is no thread. */
-import { readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
+import { readFile } from 'node:fs/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Signer, signerFromSeed, verifySignature } from '../../../../src/protocol/ed25519.ts';
 import { publicKeyFromBytes } from '../../../../src/protocol/public-key.ts';
 import { eventually } from '../../../support/eventually.ts';
 import { alice, bob } from '../../../support/hosts.ts';
 import { SignatureThread } from '../../../../src/relay/auth/signature-thread.ts';
-import { temporaryFolder } from '../../../support/temporary-folder.ts';
+import { fileOfThread } from '../../../support/thread-file.ts';
 
 /** The file of the bundle: a thread does not run TypeScript. */
 const BUNDLED = new URL('../../../../dist/program/signature-worker.js', import.meta.url);
@@ -71,13 +69,6 @@ async function verifiedBy(thread: SignatureThread): Promise<boolean[]> {
 
 const VERDICTS = [true, false, true, false, false, false, true];
 
-/** The file of a thread with this source. */
-async function fileOf(source: string): Promise<URL> {
-  const file = join(await temporaryFolder(), 'thread.mjs');
-  await writeFile(file, source);
-  return pathToFileURL(file);
-}
-
 describe('the signature thread', () => {
   test('signs as the signer does, each text in its place, verifies beside, leaves the thread pool alone', async () => {
     const signer = new CountedSigner();
@@ -110,7 +101,7 @@ describe('the signature thread', () => {
     ],
   ])('a thread that %s costs no signature and no verdict', async (_, source) => {
     const signer = new CountedSigner();
-    const thread = threadOf(signer, await fileOf(source));
+    const thread = threadOf(signer, await fileOfThread(source));
     const lists = Array.from({ length: 30 }, (_, at) => listOf(2, `list ${at}`));
     for (const texts of lists) {
       const asked = verifiedBy(thread);
@@ -126,7 +117,7 @@ describe('the signature thread', () => {
         const isWhole = claims.length === 21 && texts === "a text\\n";
         parentPort.postMessage({ signatures: "".padEnd(88), valid: [1, 2, 3, 4, 5, 6, 7].map(() => isWhole) });
       });`;
-    const thread = threadOf(new CountedSigner(), await fileOf(source));
+    const thread = threadOf(new CountedSigner(), await fileOfThread(source));
     const together = async () => (await Promise.all([verifiedBy(thread), thread.sign(['a text'])]))[0];
     expect(await eventually(together, (verdicts) => verdicts.every(Boolean))).toEqual(VERDICTS.map(() => true));
   });

@@ -17,6 +17,15 @@ test('a rotation begins the epoch it was given, for the reason it was given', ()
   expect(rotated.outcome).toEqual({ type: 'EpochBegun', epoch: epochNumbered(7) });
 });
 
+test('a rotation that is to end one epoch begins none when that has ended: hosts that ask at once share one', () => {
+  const [first, second] = [epochNumbered(7), epochNumbered(8)];
+  const change = { reason: 'log-contradicted', ending: epochNumbered(1) } as const;
+  const rotated = given().when(rotateEpochOf(first, change));
+  expect(rotated.events).toMatchObject([{ epoch: first, reason: 'log-contradicted' }]);
+  const again = given(...rotated.events).when(rotateEpochOf(second, change));
+  expect([again.events, again.outcome]).toEqual([[], { type: 'EpochBegun', epoch: first }]);
+});
+
 test('an item that cannot be served is lost: it leaves queue, dedup and usage, and the epoch ends', () => {
   const lost = given(...queued).when(reportLostOf(bob, NOON_MS));
   expect(lost.events).toEqual([

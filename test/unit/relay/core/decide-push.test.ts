@@ -2,8 +2,10 @@ import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { DAY_MS } from '../../../../src/protocol/limits.ts';
+import type { ItemId } from '../../../../src/protocol/names.ts';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
 import { REMEMBERED_BYTES } from '../../../../src/relay/core/mail-use.ts';
+import { rowKey } from '../../../../src/relay/core/rows.ts';
 import { knownKeys } from '../../../../src/relay/core/decide-push.ts';
 import { settingsWith } from '../../../support/settings.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
@@ -12,6 +14,7 @@ import { accepted, acked, enrolled, enrolledInAccount, rotated } from '../../../
 import { type Given, given } from '../../../support/given.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../../../support/hosts.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
+import { found } from '../../../support/found.ts';
 
 const LATER_MS = NOON_MS + 60_000;
 
@@ -131,8 +134,7 @@ describe('a known item', () => {
     const event = accepted(alice, 'm1', [[bob, NOON_MS, 'x']]);
     const verdictAfterPurge = (dedupPurgedMs: number) => {
       const world = given(enrolled(bob), event, acked(bob, NOON_MS, [[alice, 1, 1]]));
-      const relayRow = world.rows.get('relay', '');
-      if (!relayRow) throw new Error('there is a relay row');
+      const relayRow = found(world.rows.get('relay', ''), 'there is a relay row');
       world.rows.put({ table: 'relay', key: '', row: { ...relayRow, dedupPurgedMs } });
       return world.when(pushOf(alice, 'm1', [[bob, 'x']])).verdict;
     };
@@ -142,8 +144,7 @@ describe('a known item', () => {
 
   test('is kept beyond what was purged already, when the clock went back since', () => {
     const world = given(enrolled(bob));
-    const relayRow = world.rows.get('relay', '');
-    if (!relayRow) throw new Error('there is a relay row');
+    const relayRow = found(world.rows.get('relay', ''), 'there is a relay row');
     const dedupPurgedMs = NOON_MS + 50 * DAY_MS;
     world.rows.put({ table: 'relay', key: '', row: { ...relayRow, dedupPurgedMs } });
     const push = world.when(pushOf(alice, 'm1', [[bob, 'x']]));
@@ -182,6 +183,17 @@ function stored(): Given {
       [carol, NOON_MS + 3, 'yy'],
     ]),
   );
+}
+
+/** Of two hosts that a rotation made one of, each had an m1, of these bytes; both are lost. */
+function lostTwice(ofBob: string, ofDave: string): Given {
+  return given(
+    enrolled(bob),
+    enrolled(dave),
+    accepted(alice, 'm1', [[bob, NOON_MS, ofBob]]),
+    accepted(alice, 'm1', [[dave, NOON_MS + 8, ofDave]], { acceptedAtMs: NOON_MS + 8 }),
+    rotated(bob, dave),
+  ).withoutQueueRow(bob, NOON_MS);
 }
 
 describe('a lost item', () => {
@@ -283,6 +295,30 @@ describe('a lost item', () => {
       .withoutPayload(dave, NOON_MS + 8)
       .when(push);
     expect([other.verdict, other.seqs, other.events]).toEqual(['duplicate', [NOON_MS], []]);
+  });
+
+  test('that is lost under two keys of its target: the push says both losses, and its sender pays for one row', () => {
+    const push = lostTwice('x', 'x')
+      .withoutPayload(dave, NOON_MS + 8)
+      .when(pushOf(alice, 'm1', [[dave, 'x']], { nowMs: LATER_MS }));
+    expect(push.verdict).toBe('accepted');
+    expect(push.events).toMatchObject([
+      { type: 'ItemLost', targetPubkey: bob.key, seq: NOON_MS, pushedTo: bob.key },
+      { type: 'ItemLost', targetPubkey: dave.key, seq: NOON_MS + 8, pushedTo: dave.key },
+      { type: 'EpochRotated', reason: 'item-lost' },
+      { type: 'ItemAccepted' },
+    ]);
+    const after = push.after();
+    const keys = [bob, dave].map(({ key }) => rowKey.dedup(alice.key, key, 'm1' as ItemId));
+    expect(keys.map((key) => after.get('dedup', key)?.seq)).toEqual([undefined, LATER_MS]);
+    expect(after.get('sender', alice.key)).toEqual({ dedupRows: 1 });
+    expect([bob, dave].map(({ key }) => after.get('target', key)?.queueItems)).toEqual([0, 1]);
+    expect(after.get('share', bob.key + alice.key)).toBeUndefined();
+  });
+
+  test('is no more stored anew under a key where other bytes are known', () => {
+    const push = lostTwice('x', 'other').when(pushOf(alice, 'm1', [[dave, 'x']], { nowMs: LATER_MS }));
+    expect([push.verdict, push.events]).toEqual(['rejected:conflict', []]);
   });
 
   test('pushed with other bytes is a conflict: nothing is repaired', () => {

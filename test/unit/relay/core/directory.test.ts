@@ -8,10 +8,10 @@ import { enrolled } from '../../../support/events.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../../../support/hosts.ts';
 import { MapRows } from '../../../../src/library/map-rows.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
+import { found } from '../../../support/found.ts';
 
 const rowOf = (host: TestHost, changes: Partial<EnrolmentRow> = {}): EnrolmentRow => {
-  const row = new MapRows(enrolled(host)).get('enrolment', host.key);
-  if (!row) throw new Error('an enrolled host has a row');
+  const row = found(new MapRows(enrolled(host)).get('enrolment', host.key), 'an enrolled host has a row');
   return { ...row, ...changes };
 };
 const lapsesFrom = (row: EnrolmentRow): number => row.enrolledAtMs + UNUSED_LAPSES_AFTER_MS;

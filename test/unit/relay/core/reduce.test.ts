@@ -31,6 +31,7 @@ import { MapRows } from '../../../../src/library/map-rows.ts';
 import { signedRotation } from '../../../support/rotations.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { BrokenQueue, queueOf } from '../../../../src/relay/core/decision.ts';
+import { found } from '../../../support/found.ts';
 
 const sent = accepted(alice, 'm1', [
   [bob, NOON_MS, 'for bob'],
@@ -87,8 +88,7 @@ describe('reduceRelay', () => {
 describe('reduceEnrolments', () => {
   test('never clears a revocation and never forgets a use', () => {
     const rows = new MapRows(initialised, enrolled(alice));
-    const row = rows.get('enrolment', alice.key);
-    if (!row) throw new Error('alice is enrolled');
+    const row = found(rows.get('enrolment', alice.key), 'alice is enrolled');
     rows.put({ table: 'enrolment', key: alice.key, row: { ...row, revokedAtMs: NOON_MS, seen: true } });
     const [change] = reduceEnrolments(enrolled(alice, { hostName: 'a2' as HostName }), rows);
     expect(change?.row).toEqual({ ...row, hostName: 'a2', revokedAtMs: NOON_MS, seen: true });

@@ -6,10 +6,10 @@ import { reduce } from '../../../../src/relay/core/reduce.ts';
 import { AppendGate } from '../../../support/append-gate.ts';
 import { accountEnrolOf, denyOf, enrolOf, inviteOf, rotateOf } from '../../../support/commands.ts';
 import { alice, bob, carol, dave } from '../../../support/hosts.ts';
-import { storedAndReplayed } from '../../../support/replay.ts';
+import { expectReplayed } from '../../../support/replay.ts';
 import { settled } from '../../../support/settled.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
-import { openTestRelay } from '../../../support/test-relay.ts';
+import { enrolledTestRelay, openTestRelay } from '../../../support/test-relay.ts';
 
 const TOKEN = sha256Hex('token');
 
@@ -52,16 +52,14 @@ test('what lapses in one moment is forgotten in slices', async () => {
   await relay.engine.admissions.lapse(NOON_MS + DENY_KEPT_MS);
   const last = gate.batches.flatMap(({ entries }) => entries).slice(3);
   expect(last).toMatchObject([{ event: { denied: [{ account: 'acme' }], invites: [] } }]);
-  const [stored, replayed] = await storedAndReplayed(relay.store);
-  expect(stored).toEqual(replayed);
+  await expectReplayed(relay.store);
 });
 
 test('a deny entry is answered when the last revocation is durable', async () => {
   const relay = await openTestRelay();
   for (const host of [alice, bob])
     await relay.enrol(enrolOf(host, { answer: { ok: true, org: 'org-1' }, authorizedBy: 'account-token' }));
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const gate = AppendGate.closed(relay.store);
   const denied = relay.deny(denyOf({ org: 'org-1' }));
   await gate.arrived(1);
   // Nobody is let in any more from the moment it is known, and nobody is told before it is durable.
@@ -74,8 +72,7 @@ test('a deny entry is answered when the last revocation is durable', async () =>
 });
 
 test('a start holds every live host against the entries that stand: by each of its keys and by its proof', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, dave);
+  const relay = await enrolledTestRelay(alice, dave);
   await relay.enrol(accountEnrolOf(bob, 'acme'));
   await relay.rotate(rotateOf(alice, carol));
   const entries = [denyOf({ hostFp: hostFingerprint(alice.key) }), denyOf({ account: 'acme' })];
@@ -90,6 +87,5 @@ test('a start holds every live host against the entries that stand: by each of i
     expect(relay.engine.directory.liveCount).toBe(2 - at);
   }
   expect(relay.engine.directory.get(dave.key)?.revokedAtMs).toBeNull();
-  const [stored, replayed] = await storedAndReplayed(relay.store);
-  expect(stored).toEqual(replayed);
+  await expectReplayed(relay.store);
 });

@@ -4,16 +4,14 @@ import type { LogBatch } from '../../../../src/relay/store/durable-log.ts';
 import { AppendGate } from '../../../support/append-gate.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
-import { openTestRelay, outcomeOf } from '../../../support/test-relay.ts';
+import { enrolledTestRelay, openTestRelay, outcomeOf } from '../../../support/test-relay.ts';
 
 const payloadBytes = (batch: LogBatch): number => batch.payloads.reduce((sum, { wire }) => sum + wire.length, 0);
 const changes = (batch: LogBatch): number => [...batch.changes].length;
 
 test('a batch takes payloads up to its bound and one item more; what waits goes into the next', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob, carol);
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const relay = await enrolledTestRelay(bob, carol);
+  const gate = AppendGate.closed(relay.store);
   const first = relay.pushOne(pushOf(alice, 'first', [[carol, 'x']]));
   await gate.arrived(1);
   const wire = Buffer.alloc(524_288);
@@ -29,10 +27,8 @@ test('a batch takes payloads up to its bound and one item more; what waits goes 
 });
 
 test('a batch takes rows up to its bound and one item more, also from many requests at once', async () => {
-  const relay = await openTestRelay({ limits: { max_sender_items: 10_000 } });
-  await relay.enrolAll(bob, carol);
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const relay = await openTestRelay({ limits: { max_sender_items: 10_000 }, hosts: [bob, carol] });
+  const gate = AppendGate.closed(relay.store);
   const first = relay.pushOne(pushOf(alice, 'first', [[carol, 'x']]));
   await gate.arrived(1);
   // Two rows an item, queue and dedup: more than two batches full.
@@ -50,8 +46,7 @@ test('a batch takes rows up to its bound and one item more, also from many reque
 });
 
 test('a request keeps its order while it waits for room', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   const wire = Buffer.alloc(400_000);
   const ids = Array.from({ length: 50 }, (_none, at) => `m${at}`);
   await relay.push(...ids.map((id) => pushOf(alice, id, [[bob, wire]])));

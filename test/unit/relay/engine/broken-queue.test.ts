@@ -1,26 +1,25 @@
 /** One queue whose rows contradict themselves: what becomes of it, and that everybody else's mail goes on. */
 import { describe, expect, test } from 'vitest';
 import { LostItems } from '../../../../src/relay/engine/lost-items.ts';
-import { PREFIX, firstKeyOf, payloadKey, prefixRange, queueKey } from '../../../../src/relay/store/keys.ts';
+import { PREFIX, firstKeyOf, prefixRange, queueKey } from '../../../../src/relay/store/keys.ts';
 import { rebuilt } from '../../../support/audits.ts';
 import { accountEnrolOf, pushOf } from '../../../support/commands.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { rotated } from '../../../support/events.ts';
 import { commitUndecided, withoutCharge } from '../../../support/faulty-history.ts';
 import { alice, bob, carol, dave } from '../../../support/hosts.ts';
-import { withRawLevel } from '../../../support/raw-level.ts';
-import { storedAndReplayed } from '../../../support/replay.ts';
+import { expectReplayed } from '../../../support/replay.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
-import { type TestRelay, openTestRelay, outcomeOf } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay, outcomeOf } from '../../../support/test-relay.ts';
 import { BrokenQueue } from '../../../../src/relay/core/decision.ts';
+import { breakRow, loseWire } from '../../../support/stored-items.ts';
 
 const RETENTION_MS = 14 * 86_400_000;
 const REFUSED = { type: 'Refusal', code: 'UNAVAILABLE' };
 
 /** Mail of alice for bob and carol in one entry, for carol alone in a later one; bob's account was never charged. */
 async function relayWithBrokenQueue(): Promise<TestRelay> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob, carol);
+  const relay = await enrolledTestRelay(alice, bob, carol);
   await relay.push(pushOf(alice, 'm1', [[bob, 'one']]), pushOf(alice, 'm2', [[carol, 'two']]));
   relay.clock.move(1000);
   await relay.pushOne(pushOf(alice, 'm3', [[carol, 'three']]));
@@ -30,8 +29,7 @@ async function relayWithBrokenQueue(): Promise<TestRelay> {
 
 async function expectUnharmed(relay: TestRelay): Promise<void> {
   expect(relay.failures).toEqual([]);
-  const [stored, replayed] = await storedAndReplayed(relay.store);
-  expect(stored).toEqual(replayed);
+  await expectReplayed(relay.store);
 }
 
 describe('a queue that would be released of more than is charged', () => {
@@ -96,9 +94,7 @@ describe('a queue that would be released of more than is charged', () => {
 
   test('a push that would repair a lost item of it is rejected, and the rest of the request is not', async () => {
     const relay = await relayWithBrokenQueue();
-    await relay.close();
-    await withRawLevel(relay.folder, (level) => level.del(payloadKey(bob.key, NOON_MS)));
-    await relay.open();
+    await relay.altered((level) => loseWire(level, bob.key, NOON_MS));
     const outcomes = await relay.push(
       pushOf(alice, 'm1', [[bob, 'one']]),
       pushOf(alice, 'm6', [[bob, 'six']]),
@@ -115,15 +111,12 @@ describe('rows that cannot be read', () => {
     ['of the queue', queueKey(bob.key, NOON_MS)],
     ['of its share', prefixRange(PREFIX.share).gte],
   ])('%s keep its items from expiring until the rows are made anew, and no others', async (_what, key) => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(alice, bob, carol);
+    const relay = await enrolledTestRelay(alice, bob, carol);
     await relay.push(pushOf(alice, 'm1', [[bob, 'one']]), pushOf(alice, 'm2', [[carol, 'two']]));
-    await relay.close();
-    await withRawLevel(relay.folder, async (level) => {
+    await relay.altered(async (level) => {
       const [found] = key.length > 1 ? [key] : (await level.keys(prefixRange(PREFIX.share)).all()).filter(isOfBob);
       await level.put(found ?? key, Buffer.from('no row'));
     });
-    await relay.open();
     relay.clock.move(RETENTION_MS);
     await relay.sweep();
     expect(await relay.queue(carol)).toEqual([]);
@@ -138,16 +131,13 @@ describe('rows that cannot be read', () => {
   });
 
   test('of a sender that cannot be told keep its own items from expiring, and no others', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(alice, bob, carol);
+    const relay = await enrolledTestRelay(alice, bob, carol);
     await relay.push(
       pushOf(carol, 'for alice', [[alice, 'x']]),
       pushOf(alice, 'of alice', [[bob, 'one']]),
       pushOf(carol, 'of carol', [[bob, 'two']]),
     );
-    await relay.close();
-    await withRawLevel(relay.folder, (level) => level.put(queueKey(alice.key, NOON_MS), Buffer.from('no row')));
-    await relay.open();
+    await relay.altered((level) => breakRow(level, alice.key, NOON_MS));
     // What waits for alice cannot be brought over to the key that it goes on under: nothing can be added there.
     await commitUndecided(relay, rotated(alice, dave, { moved: 1, items: 1, bytes: 1 }));
     relay.clock.move(RETENTION_MS);

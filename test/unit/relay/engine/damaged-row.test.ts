@@ -12,10 +12,9 @@ import { fixtureStore } from '../../../support/fixture-stores.ts';
 import { flipKey, flipValue, keysUnder } from '../../../support/flipped-rows.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
-import { withRawLevel } from '../../../support/raw-level.ts';
-import { storedAndReplayed } from '../../../support/replay.ts';
+import { expectReplayed } from '../../../support/replay.ts';
 import { NOON_MS, TestClock } from '../../../support/test-clock.ts';
-import { TestRelay, openTestRelay, outcomeOf } from '../../../support/test-relay.ts';
+import { TestRelay, enrolledTestRelay, outcomeOf } from '../../../support/test-relay.ts';
 import { IS_THOROUGH } from '../../../support/thorough.ts';
 import { FIRST_ROW } from '../../../../src/relay/store/scan.ts';
 
@@ -24,8 +23,7 @@ const KNOWN_MS = 2 * RETENTION_MS;
 
 /** Mail of alice for bob and carol, and nothing open any more. */
 async function closedRelay(): Promise<TestRelay> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob, carol);
+  const relay = await enrolledTestRelay(alice, bob, carol);
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]));
   relay.clock.move(1000);
   await relay.pushOne(pushOf(alice, 'm2', [[carol, 'two']]));
@@ -41,8 +39,7 @@ function dedupKey(id: string): Buffer {
 async function expectMended(relay: TestRelay): Promise<void> {
   expect(relay.failures).toEqual([]);
   expect(relay.engine.damagedRows).toEqual([]);
-  const [stored, replayed] = await storedAndReplayed(relay.store);
-  expect(stored).toEqual(replayed);
+  await expectReplayed(relay.store);
 }
 
 async function rebuildAndOpen(relay: TestRelay): Promise<void> {
@@ -76,15 +73,12 @@ describe('a push of an item whose dedup row is damaged', () => {
   );
 
   test('is the same where two rows lie under each other’s keys', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(alice, bob);
+    const relay = await enrolledTestRelay(alice, bob);
     await relay.push(pushOf(alice, 'm1', [[bob, 'one']]), pushOf(alice, 'm2', [[bob, 'two']]));
-    await relay.close();
-    await withRawLevel(relay.folder, async (level) => {
+    await relay.altered(async (level) => {
       const [one, two] = await level.getMany([dedupKey('m1'), dedupKey('m2')]);
       await level.batch().put(dedupKey('m1'), two!).put(dedupKey('m2'), one!).write();
     });
-    await relay.open();
     const outcomes = await relay.push(pushOf(alice, 'm1', [[bob, 'one']]), pushOf(alice, 'm2', [[bob, 'two']]));
     expect(outcomes.map((outcome) => outcomeOf(outcome).verdict)).toEqual([
       'rejected:target unavailable',

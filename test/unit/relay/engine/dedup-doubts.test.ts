@@ -9,11 +9,11 @@ import { rowKey } from '../../../../src/relay/core/rows.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
 import { rowName } from '../../../../src/relay/store/checksum.ts';
 import { DedupCounts, countDedupRows } from '../../../../src/relay/store/dedup-counts.ts';
-import { payloadKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
+import { rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { LEVEL_FOLDER } from '../../../../src/relay/store/level.ts';
 import { StoreRefused } from '../../../../src/relay/store/refused.ts';
 import { RelayStore } from '../../../../src/relay/store/relay-store.ts';
-import { rebuilt, resultOf } from '../../../support/audits.ts';
+import { rebuilt, resultOf, verified } from '../../../support/audits.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { KnownItems } from '../../../../src/relay/store/known-items.ts';
@@ -21,6 +21,7 @@ import { alice, bob, hostNamed } from '../../../support/hosts.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { TestRelay, enrolledTestRelay } from '../../../support/test-relay.ts';
 import { IS_THOROUGH } from '../../../support/thorough.ts';
+import { loseWire } from '../../../support/stored-items.ts';
 
 const DAY_MS = 86_400_000;
 /** The part of a key that lies in a table as it is. */
@@ -73,6 +74,32 @@ describe('an item that is known, and whose dedup row is gone', () => {
     expect(relay.engine.damagedRows).toEqual([]);
     expect(await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]))).toEqual({ verdict: 'duplicate', seqs });
   });
+
+  test.each([false, true])(
+    'and whose time passes before a rebuild is charged to nobody afterwards (with a thread: %s)',
+    async (isHelped) => {
+      const counted = whenCounted();
+      const relay = await enrolledTestRelay(alice, bob);
+      const { seqs } = await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]));
+      await counted();
+      await relay.ack(bob, seqs[0]!);
+      await flip(relay, 'm1');
+      await relay.sweepAfter(60 * DAY_MS);
+      await relay.pushOne(pushOf(alice, 'm2', [[bob, 'two']]));
+      await relay.close();
+      await rebuilt(relay.folder, isHelped ? { helpedFrom: 0 } : {});
+      expect((await verified(relay.folder)).findings).toEqual([]);
+      await relay.open();
+      await counted();
+      expect(relay.engine.damagedRows).toEqual([]);
+      expect(relay.dedupRows(alice)).toBe(1);
+      expect(await relay.pushOne(pushOf(alice, 'm2', [[bob, 'two']]))).toMatchObject({ verdict: 'duplicate' });
+      expect(await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]))).toMatchObject({ verdict: 'accepted' });
+      // As the log has it, too.
+      await relay.close();
+      expect((await verified(relay.folder)).findings).toEqual([]);
+    },
+  );
 
   test('one that was forgotten in time and is pushed anew is accepted, after its bucket was counted', async () => {
     const counted = whenCounted();
@@ -168,7 +195,7 @@ describe('attack 9: the rows that there must be in each bucket', () => {
     const { seqs } = await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
     await counted();
     const counts = counting.mock.contexts.at(-1) as DedupCounts;
-    await relay.store.level.del(payloadKey(bob.key, seqs[0]!));
+    await loseWire(relay.store.level, bob.key, seqs[0]!);
     const anew = await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
     expect(anew.verdict).toBe('accepted');
     expect(await bucketsOf(relay, counts)).toEqual([[1], [1]]);
@@ -191,6 +218,7 @@ describe('attack 9: the rows that there must be in each bucket', () => {
         const relay = new TestRelay(await temporaryFolder(), {});
         await relay.open();
         await relay.enrolAll(alice, bob);
+        const lost = new Set<number>();
         for (const one of steps) {
           if (one.what === 'push') await relay.push(...one.ids.map(push));
           else if (one.what === 'ack') await relay.ack(bob, relay.engine.head(bob.key).headSeq);
@@ -198,7 +226,10 @@ describe('attack 9: the rows that there must be in each bucket', () => {
           else if (one.what === 'reopen') await relay.reopen();
           else if (one.what === 'lose') {
             const row = relay.store.get('dedup', rowKey.dedup(alice.key, bob.key, `item ${one.id}` as ItemId));
-            if (row) await relay.store.level.del(payloadKey(bob.key, row.seq));
+            const waiting = await relay.queue(bob);
+            if (!row || lost.has(row.seq) || !waiting.some(({ seq }) => seq === row.seq)) continue;
+            lost.add(row.seq);
+            await loseWire(relay.store.level, bob.key, row.seq);
           } else {
             // What is forgotten and what is accepted anew may share a batch.
             relay.clock.move(36 * DAY_MS);

@@ -8,14 +8,12 @@ import { epochNumbered } from '../../../support/epochs.ts';
 import { type TestHost, alice, bob, carol } from '../../../support/hosts.ts';
 import { settled } from '../../../support/settled.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
-import { openTestRelay } from '../../../support/test-relay.ts';
+import { enrolledTestRelay, openTestRelay } from '../../../support/test-relay.ts';
 
 test('a page ends at the durable head while a batch is in flight', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'durable']]));
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const gate = AppendGate.closed(relay.store);
   const push = relay.pushOne(pushOf(alice, 'm2', [[bob, 'in flight']]));
   await gate.arrived(1);
   expect(await relay.engine.page(bob.key, 0, 500)).toMatchObject({
@@ -32,8 +30,7 @@ test('a page ends at the durable head while a batch is in flight', async () => {
 });
 
 test('a page does not show rows that LevelDB holds but has not confirmed', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   // Writes the batch at once and confirms it late, as a slow disk does.
   const append = relay.store.append.bind(relay.store);
   const written = deferred();
@@ -55,8 +52,7 @@ test('a page does not show rows that LevelDB holds but has not confirmed', async
 });
 
 test('a hop is held until what it and those before it made of the enrolment is durable', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob);
+  const relay = await enrolledTestRelay(alice, bob);
   const hop = async (host: TestHost): Promise<void> => void (await relay.engine.noteHostSeen(hostSeenOf(host)));
   const gate = new AppendGate(relay.store);
   onTestFinished(() => gate.open());
@@ -88,12 +84,10 @@ test('a hop is held until what it and those before it made of the enrolment is d
 });
 
 test('an ack in flight still shows its items, and a durable one does not', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   await relay.ack(bob, 0);
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const gate = AppendGate.closed(relay.store);
   const ack = relay.ack(bob, NOON_MS);
   await gate.arrived(1);
   expect(await relay.wires(bob)).toEqual(['x']);
@@ -104,8 +98,7 @@ test('an ack in flight still shows its items, and a durable one does not', async
 
 test('the epoch shown is the durable one', async () => {
   const relay = await openTestRelay();
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const gate = AppendGate.closed(relay.store);
   const rotation = relay.engine.rotateEpoch(rotateEpochOf(epochNumbered(7)));
   await gate.arrived(1);
   expect(relay.engine.epoch).toBe(epochNumbered(1));
@@ -117,13 +110,11 @@ test('the epoch shown is the durable one', async () => {
 
 describe('a wait for arrivals', () => {
   test('ends when something durable arrived, and not a moment before', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(bob, carol);
+    const relay = await enrolledTestRelay(bob, carol);
     const woken: string[] = [];
     relay.engine.onArrival(bob.key, () => woken.push('bob'));
     relay.engine.onArrival(carol.key, () => woken.push('carol'));
-    const gate = new AppendGate(relay.store);
-    gate.close();
+    const gate = AppendGate.closed(relay.store);
     const push = relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
     await gate.arrived(1);
     expect(woken).toEqual([]);
@@ -135,8 +126,7 @@ describe('a wait for arrivals', () => {
   });
 
   test('is not ended by an ack, a duplicate or a stopped wait', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(bob);
+    const relay = await enrolledTestRelay(bob);
     await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
     const woken: string[] = [];
     relay.engine.onArrival(bob.key, () => woken.push('waiting'));
@@ -160,10 +150,8 @@ describe('a wait for arrivals', () => {
 });
 
 test('hosts and invites are listed when they are durable, and as they were when somebody asked', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice);
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const relay = await enrolledTestRelay(alice);
+  const gate = AppendGate.closed(relay.store);
   const enrolled = relay.enrol(enrolOf(bob));
   const issued = relay.engine.admissions.issueInvite({
     type: 'IssueInvite',

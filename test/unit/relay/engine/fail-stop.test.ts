@@ -4,14 +4,13 @@ import { AppendGate } from '../../../support/append-gate.ts';
 import { enrolOf, hostSeenOf, pushOf, reportLostOf, rotateEpochOf } from '../../../support/commands.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { alice, bob, carol, dave } from '../../../support/hosts.ts';
-import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay } from '../../../support/test-relay.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
 const DISK_FULL = new Error('ENOSPC');
 
 async function relayWithOneItem(): Promise<TestRelay> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob, carol);
+  const relay = await enrolledTestRelay(bob, carol);
   await relay.pushOne(pushOf(alice, 'm0', [[bob, 'before']]));
   return relay;
 }
@@ -19,8 +18,7 @@ async function relayWithOneItem(): Promise<TestRelay> {
 /** A relay whose disk was full when m1 was pushed. */
 async function relayAfterFailure(): Promise<{ relay: TestRelay; gate: AppendGate }> {
   const relay = await relayWithOneItem();
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const gate = AppendGate.closed(relay.store);
   const push = relay.push(pushOf(alice, 'm1', [[bob, 'x']]));
   await gate.arrived(1);
   gate.failOne(DISK_FULL);
@@ -37,8 +35,7 @@ async function failures(promises: readonly Promise<unknown>[]): Promise<boolean[
 describe('after a batch failed', () => {
   test('everybody who waits gets StoreFailed: those of the batch and those behind it', async () => {
     const relay = await relayWithOneItem();
-    const gate = new AppendGate(relay.store);
-    gate.close();
+    const gate = AppendGate.closed(relay.store);
     const inFlight = [relay.push(pushOf(alice, 'm1', [[bob, 'x']])), relay.enrol(enrolOf(dave))];
     await gate.arrived(1);
     const behind = [
@@ -83,8 +80,7 @@ describe('after a batch failed', () => {
 
   test('a push that waits for room, or comes to a full batch, fails instead of waiting for good', async () => {
     const relay = await relayWithOneItem();
-    const gate = new AppendGate(relay.store);
-    gate.close();
+    const gate = AppendGate.closed(relay.store);
     const wire = Buffer.alloc(500_000);
     const inFlight = relay.push(pushOf(alice, 'first', [[carol, 'x']]));
     await gate.arrived(1);
@@ -138,8 +134,7 @@ describe('when an admission cannot be reduced, for another reason than the rows 
 
   test('those who wait for the batch in flight are not left waiting', async () => {
     const relay = await relayWithoutShares();
-    const gate = new AppendGate(relay.store);
-    gate.close();
+    const gate = AppendGate.closed(relay.store);
     const inFlight = relay.push(pushOf(alice, 'm1', [[carol, 'x']]));
     await gate.arrived(1);
     const broken = relay.ack(bob, NOON_MS);

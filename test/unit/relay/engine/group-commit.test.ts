@@ -8,14 +8,12 @@ import { eventually } from '../../../support/eventually.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
 import { settled } from '../../../support/settled.ts';
-import { type TestRelay, openTestRelay, outcomeOf } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay, openTestRelay, outcomeOf } from '../../../support/test-relay.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
 test('commands that arrive during a sync share the next batch', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const relay = await enrolledTestRelay(bob);
+  const gate = AppendGate.closed(relay.store);
   const first = relay.pushOne(pushOf(alice, 'm1', [[bob, '1']]));
   await gate.arrived(1);
   const rest = ['m2', 'm3', 'm4'].map((id) => relay.pushOne(pushOf(alice, id, [[bob, id]])));
@@ -27,18 +25,15 @@ test('commands that arrive during a sync share the next batch', async () => {
 });
 
 test('commands that arrive together share the first batch too', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   const gate = new AppendGate(relay.store);
   await Promise.all(['m1', 'm2', 'm3'].map((id) => relay.pushOne(pushOf(alice, id, [[bob, id]]))));
   expect(gate.batches.map(({ entries }) => entries.length)).toEqual([3]);
 });
 
 test('one batch is in flight at a time, and the log has no gap', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const relay = await enrolledTestRelay(bob);
+  const gate = AppendGate.closed(relay.store);
   const pushes = [];
   for (let number = 1; number <= 3; number++) {
     pushes.push(relay.pushOne(pushOf(alice, `m${number}`, [[bob, 'x']])));
@@ -57,10 +52,8 @@ test('one batch is in flight at a time, and the log has no gap', async () => {
 });
 
 test('nobody is answered before the batch is durable, whatever was asked', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const relay = await enrolledTestRelay(bob);
+  const gate = AppendGate.closed(relay.store);
   const asked = {
     push: relay.push(pushOf(alice, 'm1', [[bob, 'x']])),
     rejectedPush: relay.push(pushOf(alice, 'm2', [[carol, 'x']])),
@@ -80,10 +73,8 @@ test('nobody is answered before the batch is durable, whatever was asked', async
 });
 
 test('a duplicate of an item that is not durable yet waits for it and is answered its seq', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const relay = await enrolledTestRelay(bob);
+  const gate = AppendGate.closed(relay.store);
   const original = relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   await gate.arrived(1);
   relay.clock.move(1000);
@@ -98,8 +89,7 @@ test('a duplicate of an item that is not durable yet waits for it and is answere
 });
 
 test('one request that repeats an item stores it once', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   const item = pushOf(alice, 'm1', [[bob, 'x']]);
   const outcomes = await relay.push(item, item, pushOf(alice, 'm1', [[bob, 'y']]));
   expect(outcomes.map((outcome) => outcomeOf(outcome).verdict)).toEqual(['accepted', 'duplicate', 'rejected:conflict']);
@@ -107,10 +97,8 @@ test('one request that repeats an item stores it once', async () => {
 });
 
 test('what is admitted but not durable counts: quotas, seqs, names, epochs and acks', async () => {
-  const relay = await openTestRelay({ limits: { max_sender_items: 2 } });
-  await relay.enrolAll(bob);
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const relay = await openTestRelay({ limits: { max_sender_items: 2 }, hosts: [bob] });
+  const gate = AppendGate.closed(relay.store);
   const [m1, m2, m3] = ['m1', 'm2', 'm3'].map((id) => relay.pushOne(pushOf(alice, id, [[bob, id]])));
   const rotation = relay.engine.rotateEpoch(rotateEpochOf(epochNumbered(7)));
   const staleAck = relay.engine.ack(ackOf(bob, NOON_MS));
@@ -123,12 +111,10 @@ test('what is admitted but not durable counts: quotas, seqs, names, epochs and a
 });
 
 test('an ack of an item that is not durable yet takes effect with it', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   // The index of bob's queue is in memory from here on.
   await relay.ack(bob, 0);
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const gate = AppendGate.closed(relay.store);
   const pushed = relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   await gate.arrived(1);
   const acked = relay.ack(bob, NOON_MS);
@@ -141,10 +127,8 @@ test('an ack of an item that is not durable yet takes effect with it', async () 
 });
 
 test('an answer prepared during the sync is given out after it, with the epoch that the item is in', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const relay = await enrolledTestRelay(bob);
+  const gate = AppendGate.closed(relay.store);
   let prepared = '';
   const push = relay.engine.push([pushOf(alice, 'm1', [[bob, 'x']])], (outcomes, epoch) => {
     prepared = epoch;
@@ -167,8 +151,7 @@ async function encodingAhead(): Promise<{
   /** Tells the store how that write ended. */
   ends: (error?: Error) => void;
 }> {
-  const relay = await openTestRelay({ limits: { max_sender_items: 10_000 } });
-  await relay.enrolAll(bob);
+  const relay = await openTestRelay({ limits: { max_sender_items: 10_000 }, hosts: [bob] });
   const [append, encodeAhead] = [relay.store.append.bind(relay.store), relay.store.encodeAhead.bind(relay.store)];
   const made: (Encoding | undefined)[] = [];
   const given: (Encoding | undefined)[] = [];

@@ -3,12 +3,9 @@ import { MapRows } from '../../../../src/library/map-rows.ts';
 import { pushOf, reportLostOf } from '../../../support/commands.ts';
 import { deferred } from '../../../support/deferred.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
-import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
-
-/** Lets `count` microtasks run. */
-async function microtasks(count: number): Promise<void> {
-  for (let turn = 0; turn < count; turn++) await Promise.resolve();
-}
+import { withoutRun } from '../../../support/queue-rows.ts';
+import { type TestRelay, enrolledTestRelay } from '../../../support/test-relay.ts';
+import { microtasks } from '../../../support/slow-disk.ts';
 
 /** Compares what the rows say is queued for bob with what the queue holds: they must agree whatever raced. */
 async function expectCountsOfBob(relay: TestRelay): Promise<void> {
@@ -18,8 +15,7 @@ async function expectCountsOfBob(relay: TestRelay): Promise<void> {
 }
 
 test('a push and the first ack of a queue may meet at any moment', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   for (let delay = 0; delay < 16; delay++) {
     // A fresh start: no index is in memory.
     await relay.reopen();
@@ -37,8 +33,7 @@ test('a push and the first ack of a queue may meet at any moment', async () => {
 });
 
 test('a request of many items and the first ack of the queue may meet between any two of them', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   for (let delay = 0; delay < 12; delay++) {
     await relay.reopen();
     const head = relay.engine.head(bob.key).headSeq;
@@ -54,8 +49,7 @@ test('a request of many items and the first ack of the queue may meet between an
 test.each(['report', 'ack'] as const)(
   'a report of a lost item and the first ack may meet, the %s first',
   async (first) => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(bob);
+    const relay = await enrolledTestRelay(bob);
     for (let delay = 0; delay < 12; delay++) {
       await relay.push(pushOf(alice, `m${delay}`, [[bob, 'x']]), pushOf(alice, `n${delay}`, [[bob, 'x']]));
       await relay.reopen();
@@ -73,8 +67,7 @@ test.each(['report', 'ack'] as const)(
 );
 
 test('pushes to a queue whose index loads wait for it; pushes to others do not', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob, carol);
+  const relay = await enrolledTestRelay(bob, carol);
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   await relay.reopen();
   // Holds the load where it reads the rows.
@@ -100,8 +93,7 @@ test('pushes to a queue whose index loads wait for it; pushes to others do not',
 });
 
 test('acks that race for one index release every item once', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   for (const id of ['m1', 'm2', 'm3']) await relay.pushOne(pushOf(alice, id, [[bob, id]]));
   await relay.reopen();
   const seqs = (await relay.queue(bob)).map(({ seq }) => seq);
@@ -111,8 +103,7 @@ test('acks that race for one index release every item once', async () => {
 });
 
 test('the log replays to the rows after all of that', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   for (let delay = 0; delay < 6; delay++) {
     await relay.reopen();
     const push = relay.push(...['a', 'b'].map((id) => pushOf(alice, `${id}${delay}`, [[bob, id]])));
@@ -122,5 +113,5 @@ test('the log replays to the rows after all of that', async () => {
   const rows = new MapRows();
   for await (const { event } of relay.store.read(1)) rows.apply(event);
   expect(rows.get('target', bob.key)).toEqual(relay.engine.head(bob.key));
-  expect(rows.queue(bob.key)).toEqual(await relay.queue(bob));
+  expect(rows.queue(bob.key)).toEqual((await relay.queue(bob)).map(withoutRun));
 });

@@ -4,13 +4,12 @@ import type { ItemId } from '../../../../src/protocol/names.ts';
 import { AppendGate } from '../../../support/append-gate.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { alice, bob, carol, relay as relayHost } from '../../../support/hosts.ts';
-import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay } from '../../../support/test-relay.ts';
 
 const item = { itemId: 'm1' as ItemId, senders: [alice.key], targets: [bob.key] };
 
 async function enrolledRelay(): Promise<TestRelay> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob, carol);
+  const relay = await enrolledTestRelay(alice, bob, carol);
   return relay;
 }
 
@@ -20,8 +19,7 @@ const sizeOf = ({ engine }: TestRelay): number | undefined =>
 test('nothing is proven of a batch that is on its way', async () => {
   const relay = await enrolledRelay();
   const before = sizeOf(relay);
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const gate = AppendGate.closed(relay.store);
   const pushed = relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   await gate.arrived(1);
   expect([sizeOf(relay), await relay.engine.log.item(item)]).toEqual([before, 'unknown']);

@@ -8,8 +8,7 @@ import { pushOf, rotateEpochOf } from '../../../support/commands.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { alice, bob } from '../../../support/hosts.ts';
 import { keepLog } from '../../../support/log-keeping.ts';
-import { withRawLevel } from '../../../support/raw-level.ts';
-import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay } from '../../../support/test-relay.ts';
 
 const always = (): boolean => true;
 const never = new AbortController().signal;
@@ -23,8 +22,7 @@ async function day(relay: TestRelay, epoch: number, items = 1): Promise<void> {
 }
 
 async function lived(): Promise<TestRelay> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob);
+  const relay = await enrolledTestRelay(alice, bob);
   await day(relay, 70);
   return relay;
 }
@@ -36,30 +34,25 @@ async function marksOf(relay: TestRelay): Promise<number[]> {
 }
 
 async function partKeys(relay: TestRelay): Promise<number> {
-  await relay.close();
-  const keys = await withRawLevel(relay.folder, (level) => level.keys(prefixRange(PREFIX.checkpointPart)).all());
+  const keys = await relay.atRest((level) => level.keys(prefixRange(PREFIX.checkpointPart)).all());
   await relay.open();
   return keys.length;
 }
 
 /** Alters what is stored under `key`, as a disk does. */
 async function alter(relay: TestRelay, key: Buffer): Promise<void> {
-  await relay.close();
-  await withRawLevel(relay.folder, async (level) => {
+  await relay.altered(async (level) => {
     const value = Buffer.from((await level.get(key)) ?? '');
     value.writeUInt8(value.readUInt8(value.length - 1) ^ 1, value.length - 1);
     await level.put(key, value);
   });
-  await relay.open();
 }
 
 test('a start drops the parts of a checkpoint that was cut short, and no others', async () => {
   const relay = await lived();
   await relay.engine.logRetention.takeCheckpoint(() => relay.clock.nowMs, never, always);
   const whole = await partKeys(relay);
-  await relay.close();
-  await withRawLevel(relay.folder, (level) => level.put(checkpointPartKey(3, 0), Buffer.from('cut short')));
-  await relay.open();
+  await relay.altered((level) => level.put(checkpointPartKey(3, 0), Buffer.from('cut short')));
   expect(await partKeys(relay)).toBe(whole);
   expect(await marksOf(relay)).toHaveLength(1);
 });
@@ -90,8 +83,7 @@ test('a checkpoint whose reading back is stopped is none', async () => {
 
 describe('a checkpoint that the disk altered after it was taken', () => {
   test('lets no record go', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(alice, bob);
+    const relay = await enrolledTestRelay(alice, bob);
     await relay.pushOne(pushOf(alice, 'm', [[bob, 'x']]));
     expect(await keepLog(relay)).toMatchObject({ checkpoints: ['CheckpointTaken'], pruned: [], failures: [] });
     const [lsn = 0] = await marksOf(relay);

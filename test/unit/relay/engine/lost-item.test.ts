@@ -1,35 +1,32 @@
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { HostName } from '../../../../src/protocol/names.ts';
-import { payloadKey, queueKey } from '../../../../src/relay/store/keys.ts';
+import { PREFIX, seqOf } from '../../../../src/relay/store/keys.ts';
 import { accountEnrolOf, pushOf, reportLostOf, rotateOf } from '../../../support/commands.ts';
 import { collected } from '../../../support/collected.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { alice, bob, carol, dave } from '../../../support/hosts.ts';
-import { withRawLevel } from '../../../support/raw-level.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
-import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay } from '../../../support/test-relay.ts';
+import { alterWire, itemKeys, loseRow, loseWire } from '../../../support/stored-items.ts';
 
 const FIRST = NOON_MS;
 const SECOND = NOON_MS + 1;
 
-/** Two items of alice's wait for bob; `key` of the first is deleted behind the relay's back. */
-async function relayThatLost(key: Buffer): Promise<TestRelay> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+/** Two items of alice's wait for bob; the first is damaged so behind the relay's back. */
+async function relayThatLost(lose: typeof loseWire): Promise<TestRelay> {
+  const relay = await enrolledTestRelay(bob);
   await relay.push(pushOf(alice, 'm1', [[bob, 'first']]), pushOf(alice, 'm2', [[bob, 'second']]));
-  await relay.close();
-  await withRawLevel(relay.folder, (level) => level.del(key));
-  await relay.open();
+  await relay.altered((level) => lose(level, bob.key, FIRST));
   return relay;
 }
 
 describe.each([
-  ['payload', payloadKey(bob.key, FIRST)],
-  ['queue row', queueKey(bob.key, FIRST)],
-])('an item whose %s is gone', (_what, key) => {
+  ['payload', loseWire],
+  ['queue row', loseRow],
+])('an item whose %s is gone', (_what, lose) => {
   test('is repaired by a duplicate push: lost, a new epoch, accepted anew', async () => {
-    const relay = await relayThatLost(key);
+    const relay = await relayThatLost(lose);
     const logEnd = relay.store.lastLsn;
     relay.clock.move(1000);
     const again = await relay.pushOne(pushOf(alice, 'm1', [[bob, 'first']]));
@@ -42,7 +39,7 @@ describe.each([
   });
 
   test('leaves quotas and acks in order afterwards', async () => {
-    const relay = await relayThatLost(key);
+    const relay = await relayThatLost(lose);
     relay.clock.move(1000);
     await relay.pushOne(pushOf(alice, 'm1', [[bob, 'first']]));
     expect(await relay.ack(bob, NOON_MS + 1000)).toMatchObject({ deleted: 2 });
@@ -52,7 +49,7 @@ describe.each([
   });
 
   test('is repaired once: a second push of it at the same time gets a duplicate', async () => {
-    const relay = await relayThatLost(key);
+    const relay = await relayThatLost(lose);
     relay.clock.move(1000);
     const pushes = await Promise.all([1, 2, 3].map(() => relay.pushOne(pushOf(alice, 'm1', [[bob, 'first']]))));
     expect(pushes.map(({ verdict }) => verdict)).toEqual(['accepted', 'duplicate', 'duplicate']);
@@ -60,27 +57,18 @@ describe.each([
   });
 
   test('leaves no payload of its old place behind', async () => {
-    const relay = await relayThatLost(key);
+    const relay = await relayThatLost(lose);
     relay.clock.move(1000);
     await relay.pushOne(pushOf(alice, 'm1', [[bob, 'first']]));
-    await relay.close();
-    const left = await withRawLevel(relay.folder, (level) => level.get(payloadKey(bob.key, FIRST)));
-    expect(left).toBeUndefined();
+    const left = await relay.atRest((level) => itemKeys(level, PREFIX.payload));
+    expect(left.map(seqOf)).toEqual([SECOND, NOON_MS + 1000]);
     await relay.open();
   });
 });
 
-test('an item whose queue row is gone is acked with its queue: usage stays what the rows say', async () => {
-  const relay = await relayThatLost(queueKey(bob.key, FIRST));
-  const acked = await relay.ack(bob, SECOND);
-  expect(acked).toMatchObject({ ackedThrough: SECOND, deleted: 1 });
-  expect(await relay.pushOne(pushOf(alice, 'm1', [[bob, 'first']]))).toEqual({ verdict: 'duplicate', seqs: [FIRST] });
-});
-
 describe('a reported item', () => {
   test('leaves queue, dedup, usage and payload, and the sender pushes it again', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(bob);
+    const relay = await enrolledTestRelay(bob);
     await relay.push(pushOf(alice, 'm1', [[bob, 'first']]), pushOf(alice, 'm2', [[bob, 'second']]));
     await relay.engine.lost.report(reportLostOf(bob, FIRST));
     expect(relay.engine.epoch).toBe(epochNumbered(98));
@@ -95,8 +83,7 @@ describe('a reported item', () => {
   });
 
   test('is dropped from the index in memory, so that a later ack counts what is there', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(bob);
+    const relay = await enrolledTestRelay(bob);
     await relay.push(pushOf(alice, 'm1', [[bob, 'first']]), pushOf(alice, 'm2', [[bob, 'second']]));
     await relay.ack(bob, 0);
     await relay.engine.lost.report(reportLostOf(bob, SECOND));
@@ -105,8 +92,7 @@ describe('a reported item', () => {
   });
 
   test('that was acked meanwhile is no loss and keeps the epoch', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(bob, carol);
+    const relay = await enrolledTestRelay(bob, carol);
     await relay.pushOne(pushOf(alice, 'm1', [[bob, 'first']]));
     await Promise.all([relay.ack(bob, FIRST), relay.engine.lost.report(reportLostOf(bob, FIRST))]);
     await relay.engine.lost.report(reportLostOf(bob, FIRST));
@@ -114,21 +100,18 @@ describe('a reported item', () => {
     expect(relay.engine.head(bob.key)).toMatchObject({ queueItems: 0 });
   });
 
-  test('keeps the hash of what was accepted: the reader that serves the payload compares it', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(bob);
+  test('keeps the hash of what was accepted; altered bytes are not served', async () => {
+    const relay = await enrolledTestRelay(bob);
     await relay.pushOne(pushOf(alice, 'm1', [[bob, 'first']]));
-    await relay.close();
-    await withRawLevel(relay.folder, (level) => level.put(payloadKey(bob.key, FIRST), Buffer.from('fIrst')));
-    await relay.open();
+    await relay.altered((level) => alterWire(level, bob.key, FIRST, Buffer.from('fIrst')));
     const [row] = await relay.queue(bob);
     expect(row?.wireHash).toBe(sha256Hex('first'));
-    expect(await relay.wires(bob)).toEqual(['fIrst']);
+    expect(await relay.wires(bob)).toEqual([undefined]);
   });
 });
 
 test('a row lost before a rotation stays in the account that the host proves later, until a new push', async () => {
-  const relay = await relayThatLost(queueKey(bob.key, FIRST));
+  const relay = await relayThatLost(loseRow);
   await relay.enrolAll(alice);
   await relay.rotate(rotateOf(bob, carol));
   await relay.enrol(accountEnrolOf(carol, 'acme'));
@@ -144,7 +127,7 @@ test('a row lost before a rotation stays in the account that the host proves lat
 });
 
 test('a row lost before two rotations is charged when the second brings an account', async () => {
-  const relay = await relayThatLost(queueKey(bob.key, FIRST));
+  const relay = await relayThatLost(loseRow);
   await relay.enrolAll(alice);
   await relay.enrol(accountEnrolOf(dave, 'acme'));
   await relay.rotate(rotateOf(bob, carol));

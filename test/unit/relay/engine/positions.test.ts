@@ -7,12 +7,13 @@ import { StoreFailed } from '../../../../src/relay/engine/committer.ts';
 import { EmbeddedLog } from '../../../../src/relay/store/durable-log.ts';
 import { type Position, PositionFile } from '../../../../src/relay/store/position.ts';
 import { pushOf, reportLostOf } from '../../../support/commands.ts';
-import { type Deferred, deferred } from '../../../support/deferred.ts';
+import { type Deferred, deferred, lookedAtLater } from '../../../support/deferred.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { alice, bob } from '../../../support/hosts.ts';
 import { settled } from '../../../support/settled.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
-import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay } from '../../../support/test-relay.ts';
+import { found } from '../../../support/found.ts';
 
 const EIO = new Error('EIO');
 
@@ -58,8 +59,7 @@ class ScriptedDisk {
   }
 
   fails(step: string): void {
-    const held = this.#held.get(step);
-    if (!held) throw new Error(`${step} is not held`);
+    const held = found(this.#held.get(step), `${step} is not held`);
     held.error = EIO;
     this.lets(step);
   }
@@ -91,8 +91,7 @@ class ScriptedDisk {
 
 /** A relay with three records, the position of its next one held. */
 async function heldRelay(): Promise<{ relay: TestRelay; disk: ScriptedDisk }> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob);
+  const relay = await enrolledTestRelay(alice, bob);
   expect(relay.store.lastLsn).toBe(3);
   const disk = new ScriptedDisk();
   disk.holds('position 4');
@@ -107,8 +106,7 @@ async function pushed(
 ): Promise<Record<string, Promise<unknown>>> {
   const answers: Record<string, Promise<unknown>> = {};
   for (const [at, id] of ids.entries()) {
-    const answer = relay.pushOne(pushOf(alice, id, [[bob, id]]));
-    answer.catch(() => undefined);
+    const answer = lookedAtLater(relay.pushOne(pushOf(alice, id, [[bob, id]])));
     answers[id] = answer;
     await disk.reached(`log ${4 + at} synced`);
   }

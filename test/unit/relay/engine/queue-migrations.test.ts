@@ -3,14 +3,12 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { StoreFailed } from '../../../../src/relay/engine/committer.ts';
 import type { PushItem } from '../../../../src/relay/core/command.ts';
 import { MOVED_AT_ONCE } from '../../../../src/relay/core/decide-rotation.ts';
-import { queueKey } from '../../../../src/relay/store/keys.ts';
 import { AppendGate } from '../../../support/append-gate.ts';
 import { rebuilt } from '../../../support/audits.ts';
 import { collected } from '../../../support/collected.ts';
 import { ackOf, pushOf, rotateOf } from '../../../support/commands.ts';
 import { type TestHost, alice, bob, carol, dave } from '../../../support/hosts.ts';
-import { withRawLevel } from '../../../support/raw-level.ts';
-import { storedAndReplayed } from '../../../support/replay.ts';
+import { expectReplayed } from '../../../support/replay.ts';
 import { settled } from '../../../support/settled.ts';
 import { SlowDisk, turns } from '../../../support/slow-disk.ts';
 import { disposableFolder, temporaryFolder } from '../../../support/temporary-folder.ts';
@@ -18,6 +16,7 @@ import { NOON_MS } from '../../../support/test-clock.ts';
 import { TestRelay, openTestRelay, outcomeOf } from '../../../support/test-relay.ts';
 import { IS_THOROUGH } from '../../../support/thorough.ts';
 import { BrokenQueue } from '../../../../src/relay/core/decision.ts';
+import { breakRow } from '../../../support/stored-items.ts';
 
 /** More than two batches take: a batch has room for three or four slices. */
 const MANY = (IS_THOROUGH ? 12 : 9) * MOVED_AT_ONCE + 7;
@@ -57,8 +56,7 @@ async function relayInMove(to: TestHost): Promise<{ relay: TestRelay; gate: Appe
   const relay = await relayWithQueue();
   // The index is there, so that the rotation is decided at once.
   await relay.ack(bob, 0);
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const gate = AppendGate.closed(relay.store);
   const rotated = relay.rotate(rotateOf(bob, to));
   await gate.arrived(1);
   gate.letOnePass();
@@ -110,8 +108,7 @@ describe('while the items of a rotation are moved', () => {
     expect(await again).toMatchObject({ type: 'KeyRotated', movedItems: 0, headSeq: NOON_MS + 2 * MANY - 1 });
     expect(await onwards).toMatchObject({ type: 'KeyRotated', movedItems: MANY + 1 });
     expect((await relay.wires(carol)).slice(0, 3)).toEqual(['own', 'wire 0', 'wire 1']);
-    const [stored, replayed] = await storedAndReplayed(relay.store);
-    expect(stored).toEqual(replayed);
+    await expectReplayed(relay.store);
   });
 
   test('a push to the old key waits and is then refused, and so is another rotation of it', async () => {
@@ -251,8 +248,7 @@ describe('a rotation that is cut anywhere', () => {
         const again = { type: 'KeyRotated', movedItems: isUnknown ? MANY : 0, headSeq: NOON_MS + 2 * MANY - 1 };
         expect(await relay.rotate(rotateOf(bob, dave))).toMatchObject(again);
         expect(await outcome(relay)).toEqual(expected);
-        const [stored, replayed] = await storedAndReplayed(relay.store);
-        expect(stored).toEqual(replayed);
+        await expectReplayed(relay.store);
         await relay.close();
         await remove();
       }
@@ -278,9 +274,7 @@ test('a move that meets an unreadable row holds both keys until the rows are reb
   const { relay, gate, rotated } = await relayInMove(dave);
   gate.failOne(new Error('EIO'));
   await expect(rotated).rejects.toBeInstanceOf(StoreFailed);
-  await relay.close();
-  await withRawLevel(relay.folder, (level) => level.put(queueKey(bob.key, NOON_MS + MANY - 2), Buffer.from('no row')));
-  await relay.open();
+  await relay.altered((level) => breakRow(level, bob.key, NOON_MS + MANY - 2));
   const late = pushOf(alice, 'late', [[dave, 'late']]);
   // Nobody else is held up, nor what else comes in the same request.
   const outcomes = await relay.push(late, pushOf(alice, 'other', [[alice, 'x']]), late);

@@ -7,7 +7,7 @@ import type { Payload } from '../../../../src/relay/store/durable-log.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
 import { queueRowAt } from '../../../support/queue-rows.ts';
-import { openTestRelay } from '../../../support/test-relay.ts';
+import { enrolledTestRelay } from '../../../support/test-relay.ts';
 
 /** Batches, each told to the memory with the heads before it. */
 class Subject {
@@ -133,8 +133,7 @@ test('bytes of another hash than the row has are not handed over', () => {
 });
 
 test('an engine hands over what became durable lately from memory, and after a start what is stored', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob);
+  const relay = await enrolledTestRelay(alice, bob);
   await relay.push(pushOf(alice, 'm1', [[bob, 'one']]), pushOf(alice, 'm2', [[bob, 'two']]));
   const { rows } = await relay.engine.page(bob.key, 0, 10);
   expect(rows).toHaveLength(2);

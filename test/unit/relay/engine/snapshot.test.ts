@@ -6,18 +6,16 @@ import { openBackup } from '../../../../src/relay/replay/offline.ts';
 import { AppendGate } from '../../../support/append-gate.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { alice, bob } from '../../../support/hosts.ts';
-import { storedAndReplayed } from '../../../support/replay.ts';
+import { expectReplayed } from '../../../support/replay.ts';
 import { backUp } from '../../../support/restores.ts';
 import { settled } from '../../../support/settled.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
-import { openTestRelay } from '../../../support/test-relay.ts';
+import { enrolledTestRelay, openTestRelay } from '../../../support/test-relay.ts';
 import { backupOf } from '../../../../src/relay/image/backup.ts';
 
 test('a snapshot waits for the batch in flight, and holds that and not the next', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob);
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const relay = await enrolledTestRelay(alice, bob);
+  const gate = AppendGate.closed(relay.store);
   const first = relay.pushOne(pushOf(alice, 'm1', [[bob, '1']]));
   await gate.arrived(1);
   const second = relay.pushOne(pushOf(alice, 'm2', [[bob, '2']]));
@@ -38,10 +36,8 @@ test('a snapshot waits for the batch in flight, and holds that and not the next'
 });
 
 test('a snapshot of an engine whose store failed is refused, also when it waited', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob);
-  const gate = new AppendGate(relay.store);
-  gate.close();
+  const relay = await enrolledTestRelay(alice, bob);
+  const gate = AppendGate.closed(relay.store);
   const push = relay.pushOne(pushOf(alice, 'm1', [[bob, '1']])).catch((error: unknown) => error);
   await gate.arrived(1);
   const snapshot = relay.engine.snapshot();
@@ -52,8 +48,7 @@ test('a snapshot of an engine whose store failed is refused, also when it waited
 });
 
 test('a backup under load holds every item answered before it began, and its rows are those of its log', async () => {
-  const relay = await openTestRelay({ limits: { max_sender_items: 10_000 } });
-  await relay.enrolAll(alice, bob);
+  const relay = await openTestRelay({ limits: { max_sender_items: 10_000 }, hosts: [alice, bob] });
   const answered: string[] = [];
   const load = { isOver: false };
   const ended = (async () => {
@@ -73,8 +68,7 @@ test('a backup under load holds every item answered before it began, and its row
     const held = new Set(rows.map(({ itemId }) => itemId as string));
     expect(before.filter((id) => !held.has(id))).toEqual([]);
     expect(written.items).toBe(held.size);
-    const [stored, replayed] = await storedAndReplayed(backup.store);
-    expect(stored).toEqual(replayed);
+    await expectReplayed(backup.store);
     await backup.close();
   }
   load.isOver = true;

@@ -7,6 +7,9 @@ function clock() {
   return { monotonicMs: () => nowMs, passes: (ms: number) => void (nowMs += ms) };
 }
 
+/** So many things of each mark, the marks in order. */
+const runs = (...lengths: number[]): number[] => lengths.flatMap((length, at) => Array<number>(length).fill(at));
+
 describe('a portion', () => {
   test('begins small and grows to its bound while the work is quick', () => {
     const { monotonicMs, passes } = clock();
@@ -32,6 +35,19 @@ describe('a portion', () => {
     expect(sizes).toEqual([50, 25, 12, 8, 8]);
     portion.run(() => passes(3));
     expect(portion.size).toBe(8);
+  });
+
+  test('keeps together what has one mark, as long as that fits', () => {
+    const portion = new AdaptiveBatch(100, clock().monotonicMs);
+    for (let round = 0; round < 4; round++) portion.run(() => undefined);
+    expect(portion.sizeOf(runs(60, 60))).toBe(60);
+    expect(portion.sizeOf(runs(60, 40, 1))).toBe(100);
+    expect(portion.sizeOf(runs(60, 20))).toBe(80);
+    expect(portion.sizeOf([])).toBe(0);
+    // One that is too large is parted, into as few as may be.
+    const sizes: number[] = [];
+    for (let left = runs(256, 60); left.length > 0; left = left.slice(sizes.at(-1))) sizes.push(portion.sizeOf(left));
+    expect(sizes).toEqual([100, 100, 56, 60]);
   });
 
   test('hands on what the work answers, and is never larger than its bound', () => {

@@ -5,7 +5,7 @@ import { DAY_MS } from '../../../../src/protocol/limits.ts';
 import { pushOf, rotateOf } from '../../../support/commands.ts';
 import { type TestHost, alice, bob, carol, hostNamed } from '../../../support/hosts.ts';
 import { SeededRandom } from '../../../support/seeded-random.ts';
-import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay, openTestRelay } from '../../../support/test-relay.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -63,8 +63,7 @@ describe('what waits', () => {
   });
 
   test('the oldest is found again when the clock was set back', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(alice, bob);
+    const relay = await enrolledTestRelay(alice, bob);
     await relay.pushOne(pushOf(alice, 'first', [[bob, 'wire']]));
     expect(await relay.engine.oldestWaiting()).toMatchObject({ itemId: 'first' });
     relay.clock.move(-DAY_MS);
@@ -73,8 +72,7 @@ describe('what waits', () => {
   });
 
   test('what is gone is passed over once', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(alice, bob);
+    const relay = await enrolledTestRelay(alice, bob);
     for (let at = 0; at < 30; at++) await relay.pushOne(pushOf(alice, `item-${at}`, [[bob, 'wire']]));
     const rows = await relay.queue(bob);
     await relay.ack(bob, rows[24]?.seq ?? 0);
@@ -87,8 +85,7 @@ describe('what waits', () => {
   });
 
   test('two who ask at once share one search, and one that is told to end does', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(alice, bob);
+    const relay = await enrolledTestRelay(alice, bob);
     await relay.pushOne(pushOf(alice, 'item', [[bob, 'wire']]));
     const [one, other] = await Promise.all([relay.engine.oldestWaiting(), relay.engine.oldestWaiting()]);
     expect(one).toBe(other);

@@ -27,8 +27,7 @@ function itemFor(hosts: readonly TestHost[], from: TestHost, id: string, text = 
 async function relayOfManyKeys(): Promise<{ relay: TestRelay; seqs: number[] }> {
   let ticks = 0;
   // Each look at the clock is a millisecond: a search pauses all the time, and others come in between.
-  const relay = await openTestRelay({ monotonicMs: () => ++ticks });
-  await relay.enrolAll(senderAt(0), alice, ...first);
+  const relay = await openTestRelay({ monotonicMs: () => ++ticks, hosts: [senderAt(0), alice, ...first] });
   const { seqs } = await relay.pushOne(itemFor(first, senderAt(0), 'old'));
   for (let turn = 0; turn < 63; turn++) {
     await relay.pushOne(itemFor([alice], senderAt(turn), `own ${turn}`));

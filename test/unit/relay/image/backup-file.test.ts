@@ -7,13 +7,12 @@ import { BACKUP_KIND, type WrittenBackup, backupOf } from '../../../../src/relay
 import { pushOf } from '../../../support/commands.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
-import { openTestRelay } from '../../../support/test-relay.ts';
+import { enrolledTestRelay } from '../../../support/test-relay.ts';
 import { type ImageFileOptions, ImageUnwritten, writeImageFile } from '../../../../src/lib/image-file.ts';
 
 /** The chunks of a backup of two items that wait and one that was acked. */
 async function chunks(): Promise<Buffer[]> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob, carol);
+  const relay = await enrolledTestRelay(alice, bob, carol);
   const { seqs } = await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]));
   await relay.pushOne(pushOf(alice, 'm2', [[bob, 'two']]));
   await relay.pushOne(pushOf(alice, 'm3', [[carol, 'three']]));

@@ -80,8 +80,7 @@ describe('a store of schema 1 that a restore replaces', () => {
   });
 
   test('keeps out whom it kept out', async () => {
-    const relay = await openTestRelay({ newEpoch: anyEpoch });
-    await relay.enrolAll(bob);
+    const relay = await openTestRelay({ newEpoch: anyEpoch, hosts: [bob] });
     const file = join(await temporaryFolder(), 'backup');
     await backUp(relay, file);
     await relay.close();

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { type BackupHeader, writeBackup } from '../../../../src/relay/image/backup.ts';
-import { PREFIX, logKey, payloadKey, prefixRange, queueKey } from '../../../../src/relay/store/keys.ts';
+import { PREFIX, logKey, prefixRange, queueKey } from '../../../../src/relay/store/keys.ts';
 import { SCHEMA_VERSION } from '../../../../src/relay/store/marks.ts';
 import { decodeRow, encodeRow } from '../../../../src/relay/store/row-codec.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
@@ -30,11 +30,12 @@ import {
 } from '../../../support/commands.ts';
 import { alice, bob, carol, dave, hostNamed } from '../../../support/hosts.ts';
 import { unpackRecords, withRawLevel } from '../../../support/raw-level.ts';
-import { storedAndReplayed } from '../../../support/replay.ts';
+import { expectReplayed } from '../../../support/replay.ts';
 import { anyEpoch, backUp, restored } from '../../../support/restores.ts';
 import { signedRotation } from '../../../support/rotations.ts';
 import { disposableFolder, temporaryFolder } from '../../../support/temporary-folder.ts';
 import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { alterWire, loseWire } from '../../../support/stored-items.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -61,8 +62,7 @@ function endBeforeLastRename(step: string): Promise<void> {
 
 /** A relay with mail, a backup of it, and not closed yet. */
 async function backedUp(): Promise<World> {
-  const relay = await openTestRelay({ newEpoch: anyEpoch });
-  await relay.enrolAll(alice, bob, carol);
+  const relay = await openTestRelay({ newEpoch: anyEpoch, hosts: [alice, bob, carol] });
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]));
   await relay.pushOne(pushOf(alice, 'm2', [[carol, 'two']]));
   const file = join(await temporaryFolder(), 'backup');
@@ -108,8 +108,7 @@ describe('a restored store', () => {
     expect(report.epoch).not.toBe(before);
     expect(await relay.wires(bob)).toEqual(['one']);
     expect(report).toMatchObject({ items: 2, missing: [{ hostName: 'alice', items: 1 }], carried: { seqFloors: 1 } });
-    const [stored, replayed] = await storedAndReplayed(relay.store);
-    expect(stored).toEqual(replayed);
+    await expectReplayed(relay.store);
     // What is pushed again comes above everything that was given.
     const again = await relay.pushOne(pushOf(alice, 'm3', [[bob, 'three']]));
     expect(again.verdict).toBe('accepted');
@@ -139,13 +138,11 @@ describe('a restored store', () => {
     expect(await relay.engine.encKey(dave.key)).toMatchObject({ encPub: 'key' });
     const refused = await relay.pushOne(pushOf(hostNamed('stranger'), 'm9', [[bob, 'x']]));
     expect(refused.verdict).toBe('rejected:sender not accepted by target');
-    const [stored, replayed] = await storedAndReplayed(relay.store);
-    expect(stored).toEqual(replayed);
+    await expectReplayed(relay.store);
   });
 
   test('brings over a queue that was still on its way when the backup was taken', async () => {
-    const relay = await openTestRelay({ newEpoch: anyEpoch });
-    await relay.enrolAll(alice, bob);
+    const relay = await openTestRelay({ newEpoch: anyEpoch, hosts: [alice, bob] });
     const count = 450;
     await relay.push(...Array.from({ length: count }, (_none, at) => pushOf(alice, `m${at}`, [[bob, `${at}`]])));
     const rotating = relay.rotate(rotateOf(bob, carol));
@@ -163,14 +160,11 @@ describe('a restored store', () => {
   });
 
   test('of a backup in the middle of a rotation charges nobody for an item that was lost', async () => {
-    const relay = await openTestRelay({ newEpoch: anyEpoch });
-    await relay.enrolAll(alice, bob);
+    const relay = await openTestRelay({ newEpoch: anyEpoch, hosts: [alice, bob] });
     const count = 450;
     await relay.push(...Array.from({ length: count }, (_none, at) => pushOf(alice, `m${at}`, [[bob, `${at}`]])));
     const lost = (await relay.queue(bob)).at(-1)?.seq ?? 0;
-    await relay.close();
-    await withRawLevel(relay.folder, (level) => level.del(payloadKey(bob.key, lost)));
-    await relay.open();
+    await relay.altered((level) => loseWire(level, bob.key, lost));
     const rotating = relay.rotate(rotateOf(bob, carol));
     const file = join(await temporaryFolder(), 'backup');
     while (relay.store.get('move', bob.key) === undefined) await new Promise((resolve) => setImmediate(resolve));
@@ -239,16 +233,13 @@ describe('a restored store', () => {
   });
 
   test('leaves out the first and the last of more items than are read at once', async () => {
-    const relay = await openTestRelay({ newEpoch: anyEpoch });
-    await relay.enrolAll(alice, bob);
+    const relay = await openTestRelay({ newEpoch: anyEpoch, hosts: [alice, bob] });
     const ids = Array.from({ length: 150 }, (_none, at) => `m${at}`);
     const seqs: number[] = [];
     for (const id of ids) seqs.push((await relay.pushOne(pushOf(alice, id, [[bob, id]]))).seqs[0] ?? 0);
-    await relay.close();
-    await withRawLevel(relay.folder, async (level) => {
-      for (const seq of [seqs[0], seqs[149]]) await level.del(payloadKey(bob.key, seq ?? 0));
+    await relay.altered(async (level) => {
+      for (const seq of [seqs[0], seqs[149]]) await loseWire(level, bob.key, seq ?? 0);
     });
-    await relay.open();
     const file = join(await temporaryFolder(), 'backup');
     await backUp(relay, file);
     expect(await restore({ relay, file })).toMatchObject({ items: 148, carried: { lost: 2 } });
@@ -256,16 +247,13 @@ describe('a restored store', () => {
   });
 
   test('leaves out items whose wire bytes the backup lacks or has altered: they are pushed again', async () => {
-    const relay = await openTestRelay({ newEpoch: anyEpoch });
-    await relay.enrolAll(alice, bob);
+    const relay = await openTestRelay({ newEpoch: anyEpoch, hosts: [alice, bob] });
     const seqs: number[] = [];
     for (const id of ['m1', 'm2', 'm3']) seqs.push((await relay.pushOne(pushOf(alice, id, [[bob, id]]))).seqs[0] ?? 0);
-    await relay.close();
-    await withRawLevel(relay.folder, async (level) => {
-      await level.del(payloadKey(bob.key, seqs[0] ?? 0));
-      await level.put(payloadKey(bob.key, seqs[2] ?? 0), Buffer.from('mX'));
+    await relay.altered(async (level) => {
+      await loseWire(level, bob.key, seqs[0] ?? 0);
+      await alterWire(level, bob.key, seqs[2] ?? 0, Buffer.from('mX'));
     });
-    await relay.open();
     const file = join(await temporaryFolder(), 'backup');
     await backUp(relay, file);
     const report = await restore({ relay, file });
@@ -274,8 +262,7 @@ describe('a restored store', () => {
     for (const id of ['m1', 'm3']) {
       expect((await relay.pushOne(pushOf(alice, id, [[bob, id]]))).verdict).toBe('accepted');
     }
-    const [stored, replayed] = await storedAndReplayed(relay.store);
-    expect(stored).toEqual(replayed);
+    await expectReplayed(relay.store);
   });
 
   test('in an empty folder is what the backup had, with its key beside it', async () => {
@@ -446,8 +433,7 @@ describe('a restore is refused, and the store is what it was', () => {
       Buffer.concat([Buffer.of(prefix), Buffer.alloc(32, 1)]),
     );
     for (const key of [...keys, queueKey(bob.key, 9)]) {
-      await relay.close();
-      await withRawLevel(relay.folder, (level) => level.put(key, Buffer.from('no row')));
+      await relay.atRest((level) => level.put(key, Buffer.from('no row')));
       await forge(file, relay.folder, headerOf(relay));
       await withRawLevel(relay.folder, (level) => level.del(key));
       await relay.open();
@@ -605,8 +591,7 @@ describe('a store that is damaged', () => {
     const world = await backedUp();
     const { relay, file } = world;
     await relay.engine.admissions.revokeHost(revokeOf(carol, { nowMs: relay.clock.nowMs }));
-    await relay.close();
-    await withRawLevel(relay.folder, async (level) => {
+    await relay.atRest(async (level) => {
       const [key] = await level.keys({ ...prefixRange(PREFIX.target), limit: 1 }).all();
       await level.put(key ?? Buffer.alloc(0), Buffer.from('no row'));
       await level.put(queueKey(dave.key, 1), Buffer.from('no row'));
@@ -637,8 +622,7 @@ describe('a store that is damaged', () => {
     await relay.open();
     // The invite is spent by a row that is about to be lost.
     await relay.enrol(enrolOf(bob, { inviteHash: open }));
-    await relay.close();
-    await withRawLevel(relay.folder, () => Promise.resolve());
+    await relay.atRest(() => Promise.resolve());
     const later = (await tablesIn(relay.folder)).filter((name) => !whole.includes(name));
     expect(later.length).toBeGreaterThan(0);
     await damageTables(relay.folder, later);
@@ -657,8 +641,7 @@ describe('a store that is damaged', () => {
     await relay.open();
     expect(await relay.enrol(enrolOf(late))).toMatchObject({ type: 'Refusal', code: 'ENROL_REFUSED' });
     expect(await relay.enrol(enrolOf(carol, { inviteHash: open }))).toMatchObject({ type: 'Refusal' });
-    const [stored, replayed] = await storedAndReplayed(relay.store);
-    expect(stored).toEqual(replayed);
+    await expectReplayed(relay.store);
   });
 
   test('in all of its tables is replaced when that is meant, and said to be unread', async () => {

@@ -6,7 +6,6 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { hostFingerprint } from '../../../../src/protocol/public-key.ts';
 import { BackupJob } from '../../../../src/relay/jobs/backup-job.ts';
 import { LostItems } from '../../../../src/relay/engine/lost-items.ts';
-import { payloadKey, queueKey } from '../../../../src/relay/store/keys.ts';
 import { openBackup } from '../../../../src/relay/replay/offline.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { epochSource } from '../../../support/epochs.ts';
@@ -14,7 +13,8 @@ import { alice, bob, relay as relayHost } from '../../../support/hosts.ts';
 import { ManualTimers } from '../../../support/manual-time.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
-import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { breakRow, loseWire } from '../../../support/stored-items.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -87,8 +87,7 @@ async function planned(keep = 3, folder?: string, relay?: TestRelay): Promise<Pl
 
 describe('a plan', () => {
   test('takes a first backup at the start, which is whole, and tells of it', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(alice, bob);
+    const relay = await enrolledTestRelay(alice, bob);
     await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
     const { files, folder, plan } = await planned(3, undefined, relay);
     expect(await files()).toEqual([`poste-${MARK}-20251120T214823000Z.backup`]);
@@ -99,12 +98,9 @@ describe('a plan', () => {
   });
 
   test('reports what is damaged as lost, and keeps the backup that says so', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(alice, bob);
+    const relay = await enrolledTestRelay(alice, bob);
     await relay.push(pushOf(alice, 'm1', [[bob, 'x']]), pushOf(alice, 'm2', [[bob, 'y']]));
-    await relay.close();
-    await withRawLevel(relay.folder, (level) => level.del(payloadKey(bob.key, relay.clock.nowMs)));
-    await relay.open();
+    await relay.altered((level) => loseWire(level, bob.key, relay.clock.nowMs));
     const { epoch } = relay.engine;
     const { files, plan, lost } = await planned(3, undefined, relay);
     expect(await files()).toHaveLength(1);
@@ -121,7 +117,7 @@ describe('a plan', () => {
     await first.plan.stop();
     await first.relay.close();
     const { clock, folder } = first.relay;
-    await withRawLevel(folder, (level) => level.put(queueKey(bob.key, clock.nowMs), Buffer.from('no row')));
+    await withRawLevel(folder, (level) => breakRow(level, bob.key, clock.nowMs));
     await first.relay.open();
     clock.move(DAY_MS);
     const second = await planned(1, first.folder, first.relay);

@@ -244,8 +244,7 @@ test('a stop waits for the piece under way, and no other follows', async () => {
 });
 
 test('on a real store: what was acked leaves the disk, what waits stays, and the store is sound', async () => {
-  const relay = await openTestRelay({ limits: { max_queue_bytes: 1e9, max_sender_bytes: 1e9 } });
-  await relay.enrolAll(bob);
+  const relay = await openTestRelay({ limits: { max_queue_bytes: 1e9, max_sender_bytes: 1e9 }, hosts: [bob] });
   const push = async (id: string): Promise<unknown> =>
     relay.pushOne(pushOf(alice, id, [[bob, randomBytes(150_000).toString('base64')]]));
   for (let at = 0; at < 50; at++) await push(`item ${at}`);

@@ -35,7 +35,7 @@ import { ManualTimers } from '../../../support/manual-time.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
 import { anyEpoch, backUp, restored } from '../../../support/restores.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
-import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay, openTestRelay } from '../../../support/test-relay.ts';
 import { IS_THOROUGH } from '../../../support/thorough.ts';
 import { TurnWork } from '../../../support/turn-work.ts';
 
@@ -121,8 +121,7 @@ describe('a log that is kept for a day', () => {
   });
 
   test('is left alone while it is younger, or while the clock is in doubt', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(alice, bob);
+    const relay = await enrolledTestRelay(alice, bob);
     await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
     await relay.engine.rotateEpoch(rotateEpochOf(epochNumbered(70), { nowMs: relay.clock.nowMs }));
     const { lastLsn } = relay.store;
@@ -137,8 +136,7 @@ describe('a log that is kept for a day', () => {
   });
 
   test('keeps what came after a young record, and nothing for a record of a clock that was ahead', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(alice, bob);
+    const relay = await enrolledTestRelay(alice, bob);
     relay.clock.move(100 * DAY_MS);
     await relay.pushOne(pushOf(alice, 'ahead', [[bob, 'x']]));
     relay.clock.move(-100 * DAY_MS);
@@ -182,8 +180,7 @@ describe('a log that is kept for a day', () => {
     // A stretch is 250 pieces of work.
     const work = new TurnWork(0.02);
     onTestFinished(() => work.stop());
-    const relay = await openTestRelay({ monotonicMs: work.monotonicMs });
-    await relay.enrolAll(alice, bob);
+    const relay = await openTestRelay({ monotonicMs: work.monotonicMs, hosts: [alice, bob] });
     countLogKeeping(relay.store, work);
     const batches = IS_THOROUGH ? 20 : 12;
     for (let day = 0; day < 4; day++) {
@@ -204,8 +201,7 @@ describe('a log that is kept for a day', () => {
   });
 
   test('has few records, however long it goes on', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(alice, bob);
+    const relay = await enrolledTestRelay(alice, bob);
     const kept: number[] = [];
     for (let day = 0; day < 10; day++) {
       for (let at = 0; at < 100; at++) await relay.push(pushOf(alice, `${day} ${at}`, [[bob, 'x']]));

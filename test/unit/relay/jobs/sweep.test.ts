@@ -5,7 +5,7 @@ import { Sweeps } from '../../../../src/relay/jobs/sweep.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { alice, bob } from '../../../support/hosts.ts';
 import { ManualTimers } from '../../../support/manual-time.ts';
-import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay } from '../../../support/test-relay.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -22,8 +22,7 @@ interface Swept {
 }
 
 async function swept(): Promise<Swept> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob);
+  const relay = await enrolledTestRelay(alice, bob);
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   let monotonicMs = 0;
   const timers = new ManualTimers();

@@ -6,7 +6,7 @@ import type { LogBack } from '../../../../src/relay/operator/log-search.ts';
 import { pushOf, reportLostOf, rotateOf } from '../../../support/commands.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../../../support/hosts.ts';
 import { disposableFolder } from '../../../support/temporary-folder.ts';
-import { TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { TestRelay, enrolledTestRelay, openTestRelay } from '../../../support/test-relay.ts';
 import { share } from '../../../support/thorough.ts';
 
 const DAY_MS = 86_400_000;
@@ -60,8 +60,10 @@ async function traces(relay: TestRelay): Promise<[looked: unknown[], read: unkno
 }
 
 test('of an item that waits under its third key about nothing of a long log is read', async () => {
-  const relay = await openTestRelay({ limits: { max_queue_items: 100_000, max_sender_items: 100_000 } });
-  await relay.enrolAll(alice, bob, carol);
+  const relay = await openTestRelay({
+    limits: { max_queue_items: 100_000, max_sender_items: 100_000 },
+    hosts: [alice, bob, carol],
+  });
   const traffic = async (part: string): Promise<void> => {
     for (let at = 0; at < 12; at++) {
       relay.clock.move(10_000);
@@ -88,8 +90,7 @@ test('of an item that waits under its third key about nothing of a long log is r
 });
 
 test('a clock that was set back costs a reading of the log, and says the same', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob, carol);
+  const relay = await enrolledTestRelay(alice, bob, carol);
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   relay.clock.move(-10 * DAY_MS);
   await relay.rotate(rotateOf(bob, dave));

@@ -5,7 +5,7 @@ import { traceItem } from '../../../../src/relay/operator/item-trace.ts';
 import type { LogEntry } from '../../../../src/relay/core/event.ts';
 import { pushOf, rotateOf } from '../../../support/commands.ts';
 import { alice, bob, carol, hostNamed } from '../../../support/hosts.ts';
-import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay, openTestRelay } from '../../../support/test-relay.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { TurnWork } from '../../../support/turn-work.ts';
 
@@ -27,8 +27,7 @@ function optionsOf(log: LogBack) {
 }
 
 async function filled(items: number): Promise<TestRelay> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob, carol);
+  const relay = await enrolledTestRelay(alice, bob, carol);
   for (let at = 0; at < items; at++) {
     relay.clock.move(1000);
     await relay.pushOne(pushOf(alice, `item-${at}`, [[at % 2 === 0 ? bob : carol, 'wire']]));
@@ -137,8 +136,10 @@ test('an item that nobody called for is traced to its expiry', async () => {
 });
 
 test('a long log holds nobody up, wherever it is looked at', async () => {
-  const relay = await openTestRelay({ limits: { max_queue_items: 100_000, max_sender_items: 100_000 } });
-  await relay.enrolAll(alice, bob);
+  const relay = await openTestRelay({
+    limits: { max_queue_items: 100_000, max_sender_items: 100_000 },
+    hosts: [alice, bob],
+  });
   for (let from = 0; from < 6000; from += 1000) {
     const items = Array.from({ length: 1000 }, (_none, at) => pushOf(alice, `item-${from + at}`, [[bob, 'wire']]));
     await relay.push(...items);

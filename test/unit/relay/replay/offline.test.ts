@@ -10,7 +10,7 @@ import { alice, bob } from '../../../support/hosts.ts';
 import { relayProcess } from '../../../support/poste-process.ts';
 import { backUp } from '../../../support/restores.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
-import { openTestRelay } from '../../../support/test-relay.ts';
+import { enrolledTestRelay, openTestRelay } from '../../../support/test-relay.ts';
 
 /** A folder for temporary files of this test alone. */
 async function ownTemporaries(): Promise<string> {
@@ -35,8 +35,7 @@ test('a store folder that is looked at has no temporary files, so that none can 
 });
 
 test('a backup that was looked at, or could not be, leaves none', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob);
+  const relay = await enrolledTestRelay(alice, bob);
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
   const file = join(relay.folder, 'relay.backup');
   await backUp(relay, file);
@@ -49,8 +48,7 @@ test('a backup that was looked at, or could not be, leaves none', async () => {
 });
 
 test('a backup whose unpacking is interrupted leaves none', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice);
+  const relay = await enrolledTestRelay(alice);
   const file = join(relay.folder, 'relay.backup');
   await backUp(relay, file);
   const temporaries = await ownTemporaries();
@@ -60,8 +58,7 @@ test('a backup whose unpacking is interrupted leaves none', async () => {
 });
 
 test('a damaged table is refused before the database is opened, which would compact it away', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob);
+  const relay = await enrolledTestRelay(alice, bob);
   // Each start makes a table of what the one before wrote, and at the fourth they are compacted into one.
   for (const id of ['m1', 'm2', 'm3']) {
     await relay.reopen();

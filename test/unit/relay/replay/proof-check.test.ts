@@ -11,6 +11,7 @@ import { encodeRecord } from '../../../../src/relay/store/record.ts';
 import { type TestHost, alice, bob, carol, dave, hostNamed } from '../../../support/hosts.ts';
 import { rotationBody } from '../../../support/rotations.ts';
 import { readVectors } from '../../../support/vectors/oracle.ts';
+import { found } from '../../../support/found.ts';
 
 type Members = Record<string, unknown>;
 
@@ -19,9 +20,10 @@ const signer = signerFromSeed(Buffer.from(file.relay.seed, 'base64'));
 const relayKey = file.relay.pubkey;
 
 function caseNamed(name: string): Members {
-  const found = file.cases.find((one) => one['name'] === name);
-  if (!found) throw new Error(`no vector is called ${name}`);
-  return found;
+  return found(
+    file.cases.find((one) => one['name'] === name),
+    `no vector is called ${name}`,
+  );
 }
 
 const item = caseNamed('an item for two targets');

@@ -1,14 +1,7 @@
 import { cp, readdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import {
-  PREFIX,
-  firstKeyOf,
-  payloadKey,
-  prefixRange,
-  queueKey,
-  rowKeyBytes,
-} from '../../../../src/relay/store/keys.ts';
+import { PREFIX, firstKeyOf, prefixRange, queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
 import { LEVEL_FOLDER } from '../../../../src/relay/store/level.ts';
 import { REBUILDING_FOLDER } from '../../../../src/relay/store/cutover.ts';
@@ -18,7 +11,8 @@ import { pushOf } from '../../../support/commands.ts';
 import { alice, bob } from '../../../support/hosts.ts';
 import { carolAfter, liveALife } from '../../../support/life.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
-import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { alterWire, loseWire } from '../../../support/stored-items.ts';
 
 /** A relay that lived and is closed. */
 async function lived(): Promise<TestRelay> {
@@ -103,14 +97,12 @@ describe('a rebuild', () => {
   });
 
   test('names the waiting items whose wire bytes are gone or altered', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(bob);
+    const relay = await enrolledTestRelay(bob);
     await relay.push(pushOf(alice, 'm1', [[bob, 'one']]), pushOf(alice, 'm2', [[bob, 'two']]));
     const seqs = (await relay.queue(bob)).map(({ seq }) => seq);
-    await relay.close();
-    await withRawLevel(relay.folder, async (level) => {
-      await level.del(payloadKey(bob.key, seqs[0]!));
-      await level.put(payloadKey(bob.key, seqs[1]!), Buffer.from('other'));
+    await relay.atRest(async (level) => {
+      await loseWire(level, bob.key, seqs[0]!);
+      await alterWire(level, bob.key, seqs[1]!, Buffer.from('other'));
     });
     const { lost, lostItems, payloads } = await rebuilt(relay.folder);
     expect({ lost, payloads, ids: lostItems.map(({ itemId }) => itemId) }).toEqual({
@@ -136,8 +128,7 @@ describe('a rebuild', () => {
   });
 
   test('writes many due entries where many rows are due at once', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(bob);
+    const relay = await enrolledTestRelay(bob);
     for (let from = 0; from < 1_200; from += 300) {
       await relay.push(...Array.from({ length: 300 }, (_none, at) => pushOf(alice, `m${from + at}`, [[bob, 'x']])));
     }

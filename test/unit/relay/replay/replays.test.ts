@@ -19,10 +19,10 @@ import { collected } from '../../../support/collected.ts';
 import { pushOf, rotateOf } from '../../../support/commands.ts';
 import { type TestHost, alice, bob, carol, dave } from '../../../support/hosts.ts';
 import { carolAfter, liveALife } from '../../../support/life.ts';
-import { unpackRecords, withRawLevel } from '../../../support/raw-level.ts';
+import { unpackRecords } from '../../../support/raw-level.ts';
 import { disposableFolder } from '../../../support/temporary-folder.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
-import { TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { TestRelay, enrolledTestRelay } from '../../../support/test-relay.ts';
 
 let offline: OfflineStore;
 let remove: () => Promise<void>;
@@ -144,8 +144,7 @@ describe('the life of an item', () => {
   });
 
   test('begins anew when it was forgotten and is accepted again', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(bob, carol);
+    const relay = await enrolledTestRelay(bob, carol);
     await relay.push(pushOf(alice, 'm1', [[bob, 'x']]));
     relay.clock.move(100 * DAY_MS);
     await relay.sweep();
@@ -192,10 +191,8 @@ describe('the events', () => {
   });
 
   test('before a damaged record are shown, and then the damage', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(bob, carol);
-    await relay.close();
-    await withRawLevel(relay.folder, async (level) => {
+    const relay = await enrolledTestRelay(bob, carol);
+    await relay.atRest(async (level) => {
       await unpackRecords(level);
       await level.del(logKey(2));
     });

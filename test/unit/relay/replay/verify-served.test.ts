@@ -12,6 +12,7 @@ import { ServedCheck } from '../../../../src/relay/replay/served-check.ts';
 import { type ServedReport, verifyServed } from '../../../../src/relay/replay/verify.ts';
 import { withChecksum, withoutChecksum } from '../../../../src/relay/store/checksum.ts';
 import { PREFIX, REPLAYED_TABLES, prefixRange } from '../../../../src/relay/store/keys.ts';
+import { decodeRowRun, encodeRowRun, keyAt } from '../../../../src/relay/store/item-run.ts';
 import { LEVEL_FOLDER, type Level, levelAt } from '../../../../src/relay/store/level.ts';
 import { resultOf } from '../../../support/audits.ts';
 import { accountEnrolOf, denyOf, enrolOf, inviteOf, pushOf } from '../../../support/commands.ts';
@@ -113,11 +114,13 @@ describe('the rows of a running relay', () => {
     const relay = await lived();
     const changed = await behindItsBack(relay, async (level) => {
       const [[key, value] = []] = await level.iterator({ ...prefixRange(PREFIX[table]), limit: 1 }).all();
-      const bytes = Buffer.from(withoutChecksum(key!, value!));
+      const run = table === 'queue' ? decodeRowRun(key!, value!) : undefined;
+      const bytes = Buffer.from(run?.rows[0]?.bytes ?? withoutChecksum(key!, value!));
       // The last value of most rows is a number or a hash; whatever it is, it is another one afterwards.
       bytes[bytes.length - 1]! ^= 1;
-      await level.put(key!, withChecksum(key!, bytes));
-      return key!.toString('hex');
+      const [first, ...rest] = run?.rows ?? [];
+      await level.put(key!, first ? encodeRowRun(key!, [{ ...first, bytes }, ...rest]) : withChecksum(key!, bytes));
+      return (first ? keyAt(key!, first.seq) : key!).toString('hex');
     });
     const { found, findings } = await checked(relay);
     expect(found).toBeGreaterThan(0);

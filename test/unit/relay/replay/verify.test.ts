@@ -16,8 +16,8 @@ import {
   collectedKey,
   logKey,
   payloadKey,
-  prefixRange,
   queueKey,
+  prefixRange,
   rowKeyBytes,
 } from '../../../../src/relay/store/keys.ts';
 import { rootHash } from '../../../../src/protocol/merkle.ts';
@@ -27,6 +27,14 @@ import { openOffline } from '../../../../src/relay/replay/offline.ts';
 import { POSITION_FILE } from '../../../../src/relay/store/position.ts';
 import { EVENT_TYPES, encodeRecord } from '../../../../src/relay/store/record.ts';
 import { RELAY_KEY_FILE, generateRelayKey } from '../../../../src/relay/store/relay-key.ts';
+import {
+  type WireEntry,
+  decodeRowRun,
+  decodeWireRun,
+  encodeRowRun,
+  encodeWireRun,
+  wireEntry,
+} from '../../../../src/relay/store/item-run.ts';
 import { decodeRow, encodeRow } from '../../../../src/relay/store/row-codec.ts';
 import { withChecksum, withoutChecksum } from '../../../../src/relay/store/checksum.ts';
 import { rebuilt, resultOf, verified } from '../../../support/audits.ts';
@@ -37,11 +45,15 @@ import { commitUndecided, withoutCharge } from '../../../support/faulty-history.
 import { alice, bob, carol, dave } from '../../../support/hosts.ts';
 import { liveALife } from '../../../support/life.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
+import { queueRowAt } from '../../../support/queue-rows.ts';
+import { writeQueues } from '../../../support/queue-forms.ts';
 import { anyEpoch, backUp, restored } from '../../../support/restores.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
-import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { collectedMark } from '../../../../src/relay/store/collect.ts';
 import { unpackBackup } from '../../../../src/relay/image/backup.ts';
+import { alterWire, loseRow, loseWire } from '../../../support/stored-items.ts';
 
 const ALICE = displayFingerprint(alice.key);
 const BOB = displayFingerprint(bob.key);
@@ -50,8 +62,7 @@ const LAST = 7;
 
 /** A closed relay where m2 and m3 wait for bob, and m1 was acked. */
 async function closedRelay(): Promise<TestRelay> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   await relay.enrol(accountEnrolOf(carol, 'acme'));
   await relay.push(pushOf(alice, 'm1', [[bob, 'one']]));
   await relay.push(
@@ -106,7 +117,7 @@ test('a store that lived is verified, whatever happened in it', async () => {
   await liveALife(relay.engine, relay.clock);
   await relay.close();
   const { findings, records, payloads, epoch } = await verified(relay.folder);
-  expect({ findings, records, payloads }).toEqual({ findings: [], records: 39, payloads: 4 });
+  expect({ findings, records, payloads }).toEqual({ findings: [], records: 36, payloads: 4 });
   expect(epoch).toBe(relay.engine.epoch);
   const offline = await openOffline(relay.folder);
   const types = new Set((await collected(offline.store.read(1))).map(({ event }) => event.type));
@@ -189,8 +200,7 @@ describe('the log', () => {
 
 describe('the hash trees', () => {
   test('have the root that the relay signs', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(bob);
+    const relay = await enrolledTestRelay(bob);
     await relay.push(...Array.from({ length: 600 }, (_none, at) => pushOf(alice, `m${at}`, [[bob, 'x']])));
     const view = relay.store.tree.view() as TreeView;
     const rootBefore = rootHash(view.size, view.read).toString('base64');
@@ -215,8 +225,7 @@ describe('the hash trees', () => {
   ])('tiles and first leaves %s are told, and a rebuild mends them', async (_what, code, damage) => {
     const relay = await openTestRelay();
     await liveALife(relay.engine, relay.clock);
-    await relay.close();
-    const damaged = await withRawLevel(relay.folder, async (level) => {
+    const damaged = await relay.atRest(async (level) => {
       const keys = (await Promise.all(TREE_PREFIXES.map((prefix) => level.keys(prefixRange(prefix)).all()))).flat();
       for (const key of keys) await damage(level, key);
       return keys.length;
@@ -244,8 +253,7 @@ describe('the hash trees', () => {
 
 describe('a store', () => {
   test('that was made of a backup is verified and rebuilt, and what it is made of is told', async () => {
-    const relay = await openTestRelay({ newEpoch: anyEpoch });
-    await relay.enrolAll(alice, bob, carol);
+    const relay = await openTestRelay({ newEpoch: anyEpoch, hosts: [alice, bob, carol] });
     await relay.push(pushOf(alice, 'm1', [[bob, 'one']]), pushOf(alice, 'm2', [[carol, 'two']]));
     const file = join(await temporaryFolder(), 'backup');
     await backUp(relay, file);
@@ -273,8 +281,7 @@ describe('a store', () => {
   });
 
   test('where a rotation was in the middle of its move is verified and rebuilt', async () => {
-    const relay = await openTestRelay({ newEpoch: anyEpoch });
-    await relay.enrolAll(alice, bob);
+    const relay = await openTestRelay({ newEpoch: anyEpoch, hosts: [alice, bob] });
     await relay.push(...Array.from({ length: 450 }, (_none, at) => pushOf(alice, `m${at}`, [[bob, `${at}`]])));
     const rotating = relay.rotate(rotateOf(bob, carol));
     const file = join(await temporaryFolder(), 'backup');
@@ -299,7 +306,7 @@ describe('a store', () => {
 describe('the rows', () => {
   test('one that is gone, one too many, one that differs: each by its name and what is different', async () => {
     const { codes, folder } = await foundAfter(async (level) => {
-      await level.del(queueKey(bob.key, NOON_MS + 1));
+      await loseRow(level, bob.key, NOON_MS + 1);
       const sender = rowKeyBytes('sender', bob.key);
       await level.put(sender, encodeRow('sender', sender, { dedupRows: 4 }));
       const key = rowKeyBytes('target', carol.key);
@@ -346,8 +353,7 @@ describe('the rows', () => {
 
 describe('the charges', () => {
   test('an account that is not charged for what waits is told, and so is one that is charged for nothing', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(alice, bob, carol);
+    const relay = await enrolledTestRelay(alice, bob, carol);
     await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]));
     await withoutCharge(relay, bob);
     const released = { chargedItems: 3, chargedBytes: 30 };
@@ -376,8 +382,7 @@ describe('the charges', () => {
       /is charged for 0 dedup rows, and 1 is kept of it/,
     ],
   ])('%s counted wrongly', async (_what, event, message) => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(alice, bob);
+    const relay = await enrolledTestRelay(alice, bob);
     await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]));
     await commitUndecided(relay, event);
     await relay.close();
@@ -406,15 +411,15 @@ test('what the system cannot read is told as that, and not as a damaged file', a
 
 describe('the wire bytes', () => {
   test.each([
-    ['gone', 'PAYLOAD_MISSING', 'are gone', (level: Level, key: Buffer) => level.del(key)],
+    ['gone', 'PAYLOAD_MISSING', 'are gone', (level: Level) => loseWire(level, bob.key, NOON_MS + 1)],
     [
       'altered',
       'PAYLOAD_DIFFERS',
       'are not the ones that were accepted',
-      (level: Level, key: Buffer) => flipBit(level, key, 0),
+      (level: Level) => alterWire(level, bob.key, NOON_MS + 1, Buffer.from('two!')),
     ],
   ])('that are %s are told with their item', async (_what, code, words, damage) => {
-    const { codes, first } = await foundAfter((level) => damage(level, payloadKey(bob.key, NOON_MS + 1)));
+    const { codes, first } = await foundAfter(damage);
     expect(codes).toEqual([code]);
     expect(first).toContain(`the wire bytes of envelope m2 of ${ALICE} for ${BOB} at seq ${NOON_MS + 1} ${words}`);
   });
@@ -423,6 +428,37 @@ describe('the wire bytes', () => {
     const { codes, first } = await foundAfter((level) => level.put(payloadKey(carol.key, 5), Buffer.from('old')));
     expect(codes).toEqual(['PAYLOAD_UNEXPECTED']);
     expect(first).toContain(`${displayFingerprint(carol.key)} at seq 5`);
+  });
+});
+
+/** Bob's rows and wire bytes as runs, of which m2 is the first member, and `work` at the wire run. */
+const foundInRun = (work: (entries: WireEntry[], key: Buffer) => WireEntry[], drops: 'row' | 'no row') =>
+  foundAfter(async (level) => {
+    await writeQueues(level, 'in runs');
+    const [[key, value] = []] = await level.iterator({ gte: queueKey(bob.key, 0), limit: 1 }).all();
+    const run = decodeRowRun(key as Buffer, value as Buffer);
+    if (!run || run.rows.length !== 2) throw new Error('m2 and m3 are in one run');
+    if (drops === 'row') await level.put(run.key, encodeRowRun(run.key, run.rows.slice(1)));
+    const entries = decodeWireRun(run.wireKey, (await level.get(run.wireKey)) as Buffer) ?? [];
+    await level.put(run.wireKey, encodeWireRun(run.wireKey, work(entries, run.wireKey)));
+  });
+
+function shorter(key: Buffer, { seq, wire }: WireEntry): WireEntry {
+  return wireEntry(key, seq, wire.subarray(1));
+}
+
+describe('wire bytes in runs', () => {
+  test('an entry without a row is told: it is mail that should be deleted', async () => {
+    const { codes } = await foundInRun((entries) => entries, 'row');
+    expect(codes).toEqual(['ROW_MISSING', 'PAYLOAD_UNEXPECTED']);
+  });
+
+  test('a waiting row without its entry is told, and one whose entry has another length', async () => {
+    const { codes: gone } = await foundInRun((entries) => entries.slice(1), 'no row');
+    expect(gone).toEqual(['PAYLOAD_MISSING']);
+    const cut = await foundInRun(([first, ...others], key) => [shorter(key, first!), ...others], 'no row');
+    expect(cut.codes).toEqual(['PAYLOAD_DIFFERS']);
+    expect(cut.first).toContain(`of ${ALICE} for ${BOB} at seq ${NOON_MS + 1} are not the ones`);
   });
 });
 
@@ -436,8 +472,7 @@ describe('the due indexes', () => {
   });
 
   test('are held against the rows part by part, with the same findings', async () => {
-    const relay = await openTestRelay();
-    await relay.enrolAll(bob);
+    const relay = await enrolledTestRelay(bob);
     await relay.push(...Array.from({ length: 60 }, (_none, at) => pushOf(alice, `m${at}`, [[bob, 'x']])));
     await relay.close();
     expect((await verified(relay.folder, { partRows: 7 })).findings).toEqual([]);
@@ -489,6 +524,20 @@ describe('what holds the store together', () => {
     expect(codes).toEqual(['MARK_DIFFERS']);
     expect(first).toContain(BOB);
     expect(first).toContain('further than it was acked');
+  });
+
+  test.each(['alone', 'in runs'] as const)('a row, %s, that the mark of the collector stands behind', async (form) => {
+    const { codes, first } = await foundAfter(async (level) => {
+      // The row of m1, which was acked, as if it had not been collected.
+      const wire = Buffer.from('one');
+      const key = queueKey(bob.key, NOON_MS);
+      await level.put(key, encodeRow('queue', key, queueRowAt(bob.key, NOON_MS, wire)));
+      await level.put(payloadKey(bob.key, NOON_MS), wire);
+      await writeQueues(level, form);
+      await level.put(...collectedMark(bob.key, NOON_MS));
+    });
+    expect(codes).toEqual(['MARK_DIFFERS']);
+    expect(first).toContain(`the queue of ${BOB} is marked as collected further than it is: what it acked stays`);
   });
 
   test('a mark of the collector that is damaged', async () => {

@@ -15,6 +15,7 @@ import { hostNamed } from '../../../support/hosts.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
 import { SharedTestRelay } from '../../../support/shared-test-relay.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
+import { found } from '../../../support/found.ts';
 
 const [ALICE, BOB] = [hostNamed('alice'), hostNamed('bob')];
 
@@ -37,16 +38,13 @@ async function pushed(relay: SharedTestRelay, from: number, through: number): Pr
 /** Acks the oldest items that wait. */
 async function acked(relay: SharedTestRelay, items: number): Promise<void> {
   const rows = await relay.queue(BOB);
-  const last = rows[items - 1];
-  if (!last) throw new Error('fewer items wait');
+  const last = found(rows[items - 1], 'fewer items wait');
   await relay.ack(BOB, last.seq);
 }
 
 function snapshotParts(relay: SharedTestRelay): Map<number, Buffer> {
   const { row } = relay.server;
-  const parts = relay.server.of(row?.logId ?? '').parts.get(row?.snapshotNo ?? 0);
-  if (!parts) throw new Error('there is no snapshot');
-  return parts;
+  return found(relay.server.of(row?.logId ?? '').parts.get(row?.snapshotNo ?? 0), 'there is no snapshot');
 }
 
 test('a node with an empty disk comes to the very keys of one that followed from the first batch', async () => {

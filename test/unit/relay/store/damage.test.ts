@@ -6,7 +6,7 @@ import { openOffline } from '../../../../src/relay/replay/offline.ts';
 import { LEVEL_FOLDER } from '../../../../src/relay/store/level.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { alice, bob } from '../../../support/hosts.ts';
-import { openTestRelay } from '../../../support/test-relay.ts';
+import { enrolledTestRelay } from '../../../support/test-relay.ts';
 
 function ioError(said: string): Error {
   return Object.assign(new Error(`IO error: /store/log/000007.ldb: ${said}`), { code: 'LEVEL_IO_ERROR' });
@@ -29,8 +29,7 @@ test('a file that is gone is damage', () => {
 });
 
 test('what the system cannot read while opening is told as that, without advice to begin empty', async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob);
+  const relay = await enrolledTestRelay(bob);
   await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]));
   await relay.close();
   const folder = join(relay.folder, LEVEL_FOLDER);

@@ -5,17 +5,15 @@ import { PREFIX, dueKey, prefixRange, queueKey, rowKeyBytes } from '../../../../
 import { withoutChecksum } from '../../../../src/relay/store/checksum.ts';
 import { pushOf } from '../../../support/commands.ts';
 import { type TestHost, alice, bob, carol } from '../../../support/hosts.ts';
-import { withRawLevel } from '../../../support/raw-level.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
-import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay } from '../../../support/test-relay.ts';
 
 const EXPIRES_AFTER_MS = retentionMs(DEFAULT_LIMITS);
 const FORGOTTEN_AFTER_MS = EXPIRES_AFTER_MS + dedupHorizonMs(DEFAULT_LIMITS);
 
 /** Every entry under `prefix`: its key, and its value cut into runs of `width` bytes; all in hexadecimal. */
 async function dueEntries(relay: TestRelay, prefix: number, width: number): Promise<[string, string[]][]> {
-  await relay.close();
-  const entries = await withRawLevel(relay.folder, (level) => level.iterator(prefixRange(prefix)).all());
+  const entries = await relay.atRest((level) => level.iterator(prefixRange(prefix)).all());
   await relay.open();
   return entries.map(([key, stored]) => {
     const value = withoutChecksum(key, stored);
@@ -27,8 +25,7 @@ async function dueEntries(relay: TestRelay, prefix: number, width: number): Prom
 
 /** Two items in one batch, then one in another, then one later. */
 async function relayWithItems(): Promise<TestRelay> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(bob, carol);
+  const relay = await enrolledTestRelay(bob, carol);
   await relay.push(
     pushOf(alice, 'm1', [
       [bob, 'x'],

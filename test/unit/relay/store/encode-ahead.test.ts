@@ -73,24 +73,22 @@ function batchOf(to: Opened, events: readonly RelayEvent[]): LogBatch {
   return { entries, changes, payloads };
 }
 
-/** Its items leave the queue with their wire bytes. */
-const expired: RelayEvent = {
+/** An item leaves the queue with its wire bytes. */
+const expired = (seq: number): RelayEvent => ({
   type: 'ItemsExpired',
   targetPubkey: bob.key,
   relayPubkey: relay.key,
-  items: [
-    { seq: 1000, kind: 'envelope', itemId: 'm1000' as ItemId, senderPubkey: alice.key, pushedTo: bob.key, bytes: 1 },
-  ],
+  items: [{ seq, kind: 'envelope', itemId: `m${seq}` as ItemId, senderPubkey: alice.key, pushedTo: bob.key, bytes: 4 }],
   account: null,
   dedupUntilMs: NOON_MS,
   notices: [],
   atMs: NOON_MS,
-};
+});
 
 /** Records enough to fill a tile of the hash tree in each batch, and an epoch that begins in one of them. */
 const ITEMS = 300;
 const items = (from: number): RelayEvent[] =>
-  Array.from({ length: ITEMS }, (_none, at) => accepted(alice, `m${from + at}`, [[bob, from + at, 'x']]));
+  Array.from({ length: ITEMS }, (_none, at) => accepted(alice, `m${from + at}`, [[bob, from + at, `${from + at}`]]));
 const epochRotated: RelayEvent = {
   type: 'EpochRotated',
   epoch: epochNumbered(9),
@@ -104,25 +102,30 @@ const BATCHES: readonly RelayEvent[][] = [
   [...items(3000), enrolled(carol)],
 ];
 
+/** Appends batches, each but the first encoded while the one before it is being written. */
+async function appendAhead(to: Opened, batches: readonly RelayEvent[][]): Promise<void> {
+  const [first = [], ...rest] = batches;
+  to.log.held = deferred();
+  let appending = to.store.append(batchOf(to, first));
+  for (const events of rest) {
+    const batch = batchOf(to, events);
+    const encoded = await to.store.encodeAhead(batch);
+    expect(encoded?.lastLsn).toBe(to.lsn);
+    to.log.held.resolve();
+    await appending;
+    to.log.held = deferred();
+    appending = to.store.append(batch, encoded);
+  }
+  to.log.held.resolve();
+  await appending;
+}
+
 test('what is stored is the same, to the byte', async () => {
   const alone = await opened();
   for (const events of BATCHES) await alone.store.append(batchOf(alone, events));
 
   const ahead = await opened();
-  const [first = [], ...rest] = BATCHES;
-  ahead.log.held = deferred();
-  let appending = ahead.store.append(batchOf(ahead, first));
-  for (const events of rest) {
-    const batch = batchOf(ahead, events);
-    const encoded = await ahead.store.encodeAhead(batch);
-    expect(encoded?.lastLsn).toBe(ahead.lsn);
-    ahead.log.held.resolve();
-    await appending;
-    ahead.log.held = deferred();
-    appending = ahead.store.append(batch, encoded);
-  }
-  ahead.log.held.resolve();
-  await appending;
+  await appendAhead(ahead, BATCHES);
 
   expect(await ahead.level.iterator().all()).toEqual(await alone.level.iterator().all());
   expect(ahead.log.effects).toEqual(alone.log.effects);
@@ -136,7 +139,7 @@ test('a batch that drops what the one before brings is encoded ahead; one that i
   await held.store.append(batchOf(held, [initialised, enrolled(alice), enrolled(bob)]));
   held.log.held = deferred();
   const appending = held.store.append(batchOf(held, items(1000)));
-  const dropping = batchOf(held, [expired]);
+  const dropping = batchOf(held, [expired(1000)]);
   const encoded = await held.store.encodeAhead(dropping);
   expect(encoded).toBeDefined();
   const later = batchOf(held, items(2000));
@@ -150,4 +153,21 @@ test('a batch that drops what the one before brings is encoded ahead; one that i
   const rows = await held.store.queueRows(bob.key, 0, 2000, 3);
   expect(rows.map(({ seq }) => seq)).toEqual([1001, 1002, 1003]);
   expect(await held.store.payloads(rows)).toEqual(rows.map(({ seq }) => wireOf(`${seq}`)));
+});
+
+test('attack 3: a batch that is encoded ahead leaves what the one before does to the same run', async () => {
+  const held = await opened();
+  await held.store.append(batchOf(held, [initialised, enrolled(alice), enrolled(bob)]));
+  await held.store.append(batchOf(held, items(1000).slice(0, 5)));
+  await appendAhead(
+    held,
+    [1001, 1003, 1004].map((seq) => [expired(seq)]),
+  );
+  const rows = await held.store.queueRows(bob.key, 0, 2000, 10);
+  expect(rows.map(({ seq, payloadBound }) => [seq, payloadBound])).toEqual([
+    [1000, 1004],
+    [1002, 1004],
+  ]);
+  expect(await held.store.payloads(rows)).toEqual([wireOf('1000'), wireOf('1002')]);
+  expect(held.store.hasPayload({ ...rows[0]!, seq: 1003, payloadSeq: 1003 })).toBe(false);
 });

@@ -1,6 +1,9 @@
 /** Stores of every schema that was released, kept as backups: this software must open them. */
 import { existsSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { decodeRowRun, decodeWireRun } from '../../../../src/relay/store/item-run.ts';
+import { PREFIX, prefixRange } from '../../../../src/relay/store/keys.ts';
+import { isRun } from '../../../../src/relay/store/record-run.ts';
 import { openBackup } from '../../../../src/relay/replay/offline.ts';
 import { SCHEMA_VERSION } from '../../../../src/relay/store/marks.ts';
 import { verify } from '../../../../src/relay/replay/verify.ts';
@@ -8,6 +11,7 @@ import { resultOf, verified } from '../../../support/audits.ts';
 import { fixtureBackup, fixtureStore } from '../../../support/fixture-stores.ts';
 import { alice, bob } from '../../../support/hosts.ts';
 import { carolAfter } from '../../../support/life.ts';
+import { withRawLevel } from '../../../support/raw-level.ts';
 import { openTestRelay } from '../../../support/test-relay.ts';
 import { TestClock } from '../../../support/test-clock.ts';
 
@@ -32,6 +36,19 @@ test.each(SCHEMAS)(
     expect((await verified(folder)).findings).toEqual([]);
   },
 );
+
+test('the fixture of schema 3 holds its log and its queues in runs', async () => {
+  const { folder } = await fixtureStore(3);
+  const runs = await withRawLevel(folder, async (level) => {
+    const under = (prefix: number) => level.iterator(prefixRange(prefix)).all();
+    const rows = (await under(PREFIX.queue)).map((pair) => decodeRowRun(...pair)?.rows.length);
+    const wires = (await under(PREFIX.payload)).map((pair) => decodeWireRun(...pair)?.length);
+    return { rows, wires, records: (await under(PREFIX.log)).filter(([, value]) => isRun(value)).length };
+  });
+  expect(new Set(runs.rows)).toEqual(new Set([1, 2]));
+  expect(runs.wires).toEqual(runs.rows);
+  expect(runs.records).toBeGreaterThan(0);
+});
 
 test.each(SCHEMAS)('the backup of schema %i is verified as it lies there', async (schema) => {
   const offline = await openBackup(fixtureBackup(schema));

@@ -1,12 +1,13 @@
 /** A store whose log lies in runs, as all that reads, copies, cuts and verifies it meets it. */
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { Pair } from '../../../../src/lib/pair-block.ts';
 import { DAY_MS } from '../../../../src/protocol/limits.ts';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
 import { LOG_FORMAT } from '../../../../src/relay/core/log-format.ts';
 import { reduce } from '../../../../src/relay/core/reduce.ts';
+import type { QueueRow } from '../../../../src/relay/core/rows.ts';
 import { OverlaidRows } from '../../../../src/relay/engine/open-batch.ts';
 import { writeArchive } from '../../../../src/relay/image/archive.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
@@ -17,17 +18,19 @@ import {
   type ViewBatch,
   type ViewWrites,
 } from '../../../../src/relay/store/durable-log.ts';
+import { decodeRowRun } from '../../../../src/relay/store/item-run.ts';
 import { PREFIX, SCHEMA_KEY, logKey, lsnOf, prefixRange, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
 import { LogTree } from '../../../../src/relay/store/log-tree.ts';
 import { NOT_PRUNED, SCHEMA_VERSION, readPruned, schemaMark } from '../../../../src/relay/store/marks.ts';
 import { isRun, recordsIn } from '../../../../src/relay/store/record-run.ts';
+import { encodeRow } from '../../../../src/relay/store/row-codec.ts';
 import { RelayStore } from '../../../../src/relay/store/relay-store.ts';
 import { rebuilt, verified } from '../../../support/audits.ts';
 import { collected } from '../../../support/collected.ts';
 import { pushOf, rotateEpochOf } from '../../../support/commands.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
-import { enrolled, initialised } from '../../../support/events.ts';
+import { accepted, enrolled, initialised } from '../../../support/events.ts';
 import { fixtureStore } from '../../../support/fixture-stores.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
 import { archived, keepLog } from '../../../support/log-keeping.ts';
@@ -37,7 +40,7 @@ import { anyEpoch, backUp, restored } from '../../../support/restores.ts';
 import { SharedTestRelay } from '../../../support/shared-test-relay.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { TestClock } from '../../../support/test-clock.ts';
-import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay, openTestRelay } from '../../../support/test-relay.ts';
 
 const never = new AbortController().signal;
 
@@ -54,8 +57,7 @@ async function runsIn(level: Level): Promise<Pair[]> {
 
 /** A relay with batches of many items and of one, and two epochs; its log has more than one full tile. */
 async function livedInBatches(): Promise<TestRelay> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob);
+  const relay = await enrolledTestRelay(alice, bob);
   await pushedAtOnce(relay, 'first', 300);
   await relay.pushOne(pushOf(alice, 'alone', [[bob, 'x']]));
   await pushedAtOnce(relay, 'second', 40);
@@ -66,8 +68,7 @@ async function livedInBatches(): Promise<TestRelay> {
 
 test('the records of a batch lie in runs of at most 256, and a lone one as it is', async () => {
   const relay = await livedInBatches();
-  await relay.close();
-  const lengths = await withRawLevel(relay.folder, async (level) =>
+  const lengths = await relay.atRest(async (level) =>
     (await level.iterator(prefixRange(PREFIX.log)).all()).map((pair) => recordsIn(pair).length),
   );
   expect(lengths.reduce((sum, length) => sum + length)).toBe(relay.store.lastLsn);
@@ -100,14 +101,12 @@ test('it reads as one of lone records: opened, verified, archived to the same by
 });
 
 test("the tree's catch-up begins inside of a run", async () => {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob);
+  const relay = await enrolledTestRelay(alice, bob);
   await pushedAtOnce(relay, 'one', 250);
   await pushedAtOnce(relay, 'two', 250);
   const before = shownTree(relay.store);
   const proof = await relay.engine.log.item({ itemId: 'two-100' as never, senders: [alice.key], targets: [bob.key] });
-  await relay.close();
-  const runs = await withRawLevel(relay.folder, runsIn);
+  const runs = await relay.atRest(runsIn);
   // Leaf 256, with which the second tile begins, is of record 256.
   expect(
     runs.some((pair) =>
@@ -185,8 +184,7 @@ describe('pruning', () => {
 /** What a verification finds after one bit of the longest run fell over, at that byte of it. */
 async function foundAfter(at: (run: Pair) => number): Promise<{ codes: string[]; first: string; firstLsn: number }> {
   const relay = await livedInBatches();
-  await relay.close();
-  const firstLsn = await withRawLevel(relay.folder, async (level) => {
+  const firstLsn = await relay.atRest(async (level) => {
     const [run] = (await runsIn(level)).toSorted(([, a], [, b]) => b.length - a.length);
     const [key, value] = run!;
     const damaged = Buffer.from(value);
@@ -217,8 +215,7 @@ describe('damage', () => {
 
   test('of the newest records refuses the store at its start', async () => {
     const relay = await livedInBatches();
-    await relay.close();
-    await withRawLevel(relay.folder, async (level) => {
+    await relay.atRest(async (level) => {
       const [key, value] = (await runsIn(level)).at(-1)!;
       const damaged = Buffer.from(value);
       damaged[8]! ^= 1;
@@ -336,7 +333,7 @@ async function declared(level: Level): Promise<number | undefined> {
 describe('a view of a shared log', () => {
   const epochBegins = { type: 'EpochRotated', epoch: epochNumbered(9), reason: 'reset', atMs: 1 } as const;
 
-  test('declares schema 3 with its first run and in that batch, and from then on', async () => {
+  test('attack 12: declares schema 3 with its first run and in that batch, and from then on', async () => {
     const { level, add } = await olderLog();
     await add(enrolled(alice));
     expect([await declared(level), (await runsIn(level)).length]).toEqual([2, 0]);
@@ -358,6 +355,27 @@ describe('a view of a shared log', () => {
     await add(epochBegins);
     await add(enrolled(alice), enrolled(bob));
     expect(await declared(level)).toBe(3);
+  });
+
+  test('attack 12: declares it with its first item too, a run of one, and does what the log says', async () => {
+    const { store, level, add } = await olderLog();
+    await add(enrolled(alice));
+    await add(enrolled(bob));
+    expect(await declared(level)).toBe(2);
+    const event = accepted(alice, 'm1', [[bob, 1, 'x']]);
+    const changes = reduce({ lsn: store.lastLsn + 1, event }, store);
+    const told = vi.spyOn(BatchEffects.prototype, 'put');
+    const made = vi.spyOn(level, 'batch');
+    onTestFinished(() => void vi.restoreAllMocks());
+    const payloads = [{ targetPubkey: bob.key, seq: 1, wire: Buffer.from('x') }];
+    await store.append({ entries: [{ lsn: store.lastLsn + 1, event }], changes, payloads });
+    expect([await declared(level), made.mock.calls.length]).toEqual([3, 1]);
+    const [[key, value] = []] = await level.iterator(prefixRange(PREFIX.queue)).all();
+    expect(decodeRowRun(key!, value!)?.rows).toHaveLength(1);
+    // Older software writes the row alone, and declares nothing.
+    const row = changes.find(({ table }) => table === 'queue')?.row as QueueRow;
+    const puts = told.mock.calls.filter(([put]) => put[0] === PREFIX.queue || put.equals(SCHEMA_KEY));
+    expect(puts).toEqual([[key, encodeRow('queue', key!, row)]]);
   });
 
   test('does what the log says, whatever it declares: copies of both schemas have the same effects', async () => {

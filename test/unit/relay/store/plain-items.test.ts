@@ -1,17 +1,16 @@
 /** What is read and written where it lies is what MessagePack itself reads and writes. */
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { publicKeyBytes } from '../../../../src/protocol/public-key.ts';
 import type { ItemAccepted, ItemsAcked } from '../../../../src/relay/core/event.ts';
 import type { Tables } from '../../../../src/relay/core/rows.ts';
 import { withoutChecksum } from '../../../../src/relay/store/checksum.ts';
 import { rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { pack, unpackArray } from '../../../../src/relay/store/packing.ts';
-import { PlainReader, PlainWriter, keyTextAt } from '../../../../src/relay/store/plain-forms.ts';
+import { PlainReader, PlainWriter } from '../../../../src/relay/store/plain-forms.ts';
 import { packedEvent, plainEvent } from '../../../../src/relay/store/plain-items.ts';
 import { decodeProvenRecord, decodeRecord, encodeRecord } from '../../../../src/relay/store/record.ts';
 import { decodeRow, encodeRow } from '../../../../src/relay/store/row-codec.ts';
-import { type KeyedRow, eventOfType, keyedRow, publicKey } from '../../../../src/library/arbitraries.ts';
+import { type KeyedRow, eventOfType, keyedRow } from '../../../../src/library/arbitraries.ts';
 import { accepted, acked } from '../../../support/events.ts';
 import { alice, bob } from '../../../support/hosts.ts';
 
@@ -107,18 +106,4 @@ test('a writer that was given too much begins anew', () => {
   writer.begin();
   writer.boolean(true);
   expect(writer.taken).toEqual(pack(true));
-});
-
-test('the texts of keys are theirs, whichever were read before', () => {
-  const key = fc.tuple(publicKey, fc.constantFrom(0, 1, 31), fc.nat(255)).map(([any, at, byte]) => {
-    // Many that begin alike.
-    const bytes = Buffer.alloc(32, 7);
-    bytes[at] = byte;
-    return byte < 128 ? bytes : publicKeyBytes(any);
-  });
-  fc.assert(
-    fc.property(fc.array(key, { maxLength: 30 }), (keys) => {
-      for (const bytes of keys) expect(keyTextAt(bytes, 0)).toBe(bytes.toString('base64'));
-    }),
-  );
 });

@@ -5,6 +5,7 @@ import type { RelayEvent } from '../../../../src/relay/core/event.ts';
 import { reduce } from '../../../../src/relay/core/reduce.ts';
 import type { QueueRow } from '../../../../src/relay/core/rows.ts';
 import { PREFIX, logKey, payloadKey, prefixRange } from '../../../../src/relay/store/keys.ts';
+import { wiresAt } from '../../../../src/relay/store/queue-runs.ts';
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
 import { type Payload, EmbeddedLog } from '../../../../src/relay/store/durable-log.ts';
 import { LogTree } from '../../../../src/relay/store/log-tree.ts';
@@ -21,6 +22,7 @@ import { type Accepted, accepted, acked, enrolled, enrolledInAccount, initialise
 import { alice, bob, carol, relay } from '../../../support/hosts.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
+import { loseWire } from '../../../support/stored-items.ts';
 
 /** A store over a fresh database, with the handles that lie beneath it. */
 async function freshStore(
@@ -66,7 +68,7 @@ describe('append', () => {
     expect(store.lastLsn).toBe(2);
     expect(await level.get(logKey(2))).toBeDefined();
     expect(store.get('queue', `${bob.key}100`)).toMatchObject({ itemId: 'm1', bytes: 7 });
-    expect(await level.get(payloadKey(bob.key, 100))).toEqual(Buffer.from('for bob'));
+    expect(await wiresAt(level, [payloadKey(bob.key, 100)])).toEqual([Buffer.from('for bob')]);
   });
 
   test('notes the position of the last record before it resolves', async () => {
@@ -219,7 +221,7 @@ describe('payloads', () => {
   test('come in the order of their rows, with gaps where they are missing', async () => {
     const { store, level } = await freshStore();
     for (const seq of [100, 200, 300, 400]) await accept(store, `m${seq}`, [bob, seq, `wire ${seq}`]);
-    await level.del(payloadKey(bob.key, 200));
+    await loseWire(level, bob.key, 200);
     const rows = await store.queueRows(bob.key, 0, 400, 10);
     const texts = async (of: readonly QueueRow[]) => (await store.payloads(of)).map((wire) => wire?.toString());
     expect(await texts(rows)).toEqual(['wire 100', undefined, 'wire 300', 'wire 400']);
@@ -231,7 +233,7 @@ describe('payloads', () => {
     const { store } = await freshStore();
     await accept(store, 'm1', [bob, 100, 'for bob'], [carol, 50, 'for carol']);
     const rows = await store.queueRows(bob.key, 0, 100, 10);
-    const moved: QueueRow = { ...rows[0]!, payloadTarget: carol.key, payloadSeq: 50 };
+    const moved: QueueRow = { ...rows[0]!, payloadTarget: carol.key, payloadSeq: 50, payloadBound: 50, bytes: 9 };
     expect((await store.payloads([rows[0]!, moved])).map(String)).toEqual(['for bob', 'for carol']);
     expect(store.hasPayload(moved)).toBe(true);
     expect(store.hasPayload({ ...moved, payloadSeq: 51 })).toBe(false);

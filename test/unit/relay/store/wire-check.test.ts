@@ -12,6 +12,7 @@ import { checkImage } from '../../../../src/lib/image.ts';
 import { writeImageFile } from '../../../../src/lib/image-file.ts';
 import { BACKUP_KIND, backupOf } from '../../../../src/relay/image/backup.ts';
 import { PREFIX, dueKey, payloadKey, queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
+import { wiresAt } from '../../../../src/relay/store/queue-runs.ts';
 import type { Level } from '../../../../src/relay/store/level.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
 import { waitingRows } from '../../../../src/relay/store/scan.ts';
@@ -23,12 +24,12 @@ import { withRawLevel } from '../../../support/raw-level.ts';
 import { restored } from '../../../support/restores.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
-import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
+import { type TestRelay, enrolledTestRelay } from '../../../support/test-relay.ts';
+import { alterWire, loseRow, loseWire } from '../../../support/stored-items.ts';
 
 /** Three items of alice's for bob and for carol; bob went on as dave, who had one of his own. */
 async function filled(): Promise<TestRelay> {
-  const relay = await openTestRelay();
-  await relay.enrolAll(alice, bob, carol, dave);
+  const relay = await enrolledTestRelay(alice, bob, carol, dave);
   for (const target of [bob, carol]) {
     await relay.push(...[0, 1, 2].map((n) => pushOf(alice, `m${n}`, [[target, `${target.name} ${n}`]])));
   }
@@ -42,8 +43,7 @@ async function backedUp(
   relay: TestRelay,
   work: (level: Level) => Promise<unknown>,
 ): Promise<{ bytes: Buffer; damage: WireDamage; naive: string[] }> {
-  await relay.close();
-  await withRawLevel(relay.folder, work);
+  await relay.atRest(work);
   const naive = await withRawLevel(relay.folder, naiveDamage);
   const offline = await openOffline(relay.folder);
   const snapshot = offline.store.snapshot();
@@ -64,7 +64,7 @@ async function naiveDamage(level: Level): Promise<string[]> {
   const damaged: string[] = [];
   for await (const { rows } of waitingRows(level)) {
     for (const { targetPubkey, seq, wireHash, payloadTarget, payloadSeq } of rows) {
-      const wire = await level.get(payloadKey(payloadTarget, payloadSeq));
+      const [wire] = await wiresAt(level, [payloadKey(payloadTarget, payloadSeq)]);
       if (!wire || sha256Hex(wire) !== wireHash) damaged.push(`${targetPubkey} ${seq}`);
     }
   }
@@ -80,17 +80,17 @@ const placesOf = ({ places }: WireDamage): string[] =>
 
 const CASES: readonly [string, (level: Level) => Promise<unknown>, number][] = [
   ['nothing', async () => undefined, 0],
-  ['altered bytes', (level) => level.put(payloadKey(carol.key, NOON_MS + 1), Buffer.from('carol X')), 1],
-  ['missing bytes', (level) => level.del(payloadKey(carol.key, NOON_MS)), 1],
-  ['missing bytes at the end', (level) => level.del(payloadKey(carol.key, NOON_MS + 2)), 1],
-  ['altered bytes of a moved item', (level) => level.put(payloadKey(bob.key, NOON_MS), Buffer.from('bob X')), 1],
-  ['missing bytes of a moved item', (level) => level.del(payloadKey(bob.key, NOON_MS + 2)), 1],
+  ['altered bytes', (level) => alterWire(level, carol.key, NOON_MS + 1, Buffer.from('carol X')), 1],
+  ['missing bytes', (level) => loseWire(level, carol.key, NOON_MS), 1],
+  ['missing bytes at the end', (level) => loseWire(level, carol.key, NOON_MS + 2), 1],
+  ['altered bytes of a moved item', (level) => alterWire(level, bob.key, NOON_MS, Buffer.from('bob X')), 1],
+  ['missing bytes of a moved item', (level) => loseWire(level, bob.key, NOON_MS + 2), 1],
   ['bytes that nobody names', (level) => level.put(payloadKey(alice.key, 7), Buffer.from('x')), 0],
   [
     'all bytes',
     async (level) => {
-      for (const { key } of [bob, carol]) for (const n of [0, 1, 2]) await level.del(payloadKey(key, NOON_MS + n));
-      await level.del(payloadKey(dave.key, NOON_MS));
+      for (const { key } of [bob, carol]) for (const n of [0, 1, 2]) await loseWire(level, key, NOON_MS + n);
+      await loseWire(level, dave.key, NOON_MS);
     },
     7,
   ],
@@ -108,13 +108,13 @@ describe('a backup of a store with', () => {
   test('damage of any kind and place says what a look at each item says', async () => {
     for (let round = 0; round < 10; round++) {
       const { damage, naive } = await backedUp(await filled(), async (level) => {
-        for (const { key } of [bob, carol, dave]) {
-          for (const seq of [NOON_MS, NOON_MS + 1, NOON_MS + 2]) {
-            const what = randomInt(6);
-            if (what === 0) await level.del(payloadKey(key, seq));
-            if (what === 1) await level.put(payloadKey(key, seq), Buffer.from('x'));
-            if (what === 2) await level.del(queueKey(key, seq));
+        for (const seq of [NOON_MS, NOON_MS + 1, NOON_MS + 2]) {
+          for (const { key } of [bob, carol]) {
+            const what = randomInt(4);
+            if (what === 0) await loseWire(level, key, seq);
+            if (what === 1) await alterWire(level, key, seq, Buffer.from('x'));
           }
+          if (randomInt(6) === 0) await loseRow(level, carol.key, seq);
         }
       });
       expect(placesOf(damage)).toEqual(naive);
@@ -126,12 +126,12 @@ describe('a backup of a store with', () => {
     const relay = await filled();
     relay.store.collector.nextSlice = () => Promise.resolve(undefined);
     await relay.ack(carol, NOON_MS + 1);
-    const { damage } = await backedUp(relay, (level) => level.del(payloadKey(carol.key, NOON_MS + 1)));
+    const { damage } = await backedUp(relay, (level) => loseWire(level, carol.key, NOON_MS + 1));
     expect(damage).toEqual({ items: 0, places: [], unreadable: 0 });
   });
 
   test('damaged items can be restored: they are dropped, and their senders push them again', async () => {
-    const { bytes } = await backedUp(await filled(), (level) => level.del(payloadKey(carol.key, NOON_MS)));
+    const { bytes } = await backedUp(await filled(), (level) => loseWire(level, carol.key, NOON_MS));
     const folder = await temporaryFolder();
     const file = join(folder, 'relay.backup');
     expect(await writeImageFile(once(bytes), { path: file, replaces: false }, BACKUP_KIND)).toMatchObject({

@@ -1,8 +1,6 @@
 /** The thread that writes wire bytes as base64: what it writes, what it leaves to its caller, and how it ends. */
 import { randomBytes } from 'node:crypto';
-import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import * as fc from 'fast-check';
 import { expect, onTestFinished, test } from 'vitest';
 import type { TextsAround } from '../../../../src/protocol/encodings.ts';
@@ -14,6 +12,7 @@ import { WireThread } from '../../../../src/relay/store/wire-thread.ts';
 import { bob, carol } from '../../../support/hosts.ts';
 import { queueRowAt } from '../../../support/queue-rows.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
+import { fileOfThread } from '../../../support/thread-file.ts';
 
 /** The file of the bundle: a thread does not run TypeScript. */
 const BUNDLED = new URL('../../../../dist/program/wire-worker.js', import.meta.url);
@@ -159,7 +158,7 @@ test.each([
   ],
 ])('there is no answer where %s', async (_, source) => {
   const level = await sharedLevel();
-  const thread = new WireThread(level.location, source === undefined ? undefined : await fileOf(source));
+  const thread = new WireThread(level.location, source === undefined ? undefined : await fileOfThread(source));
   const rows = await stored(level, [Buffer.from('wire')]);
   for (let asked = 0; asked < 50; asked++) {
     expect(await thread.encode(rows, around(rows))).toBeUndefined();
@@ -182,10 +181,3 @@ test('what it was asked before it was closed is answered or not, nothing later i
   await alone.open({ createIfMissing: false });
   await alone.close();
 });
-
-/** The file of a thread with this source. */
-async function fileOf(source: string): Promise<URL> {
-  const file = join(await temporaryFolder(), 'thread.mjs');
-  await writeFile(file, source);
-  return pathToFileURL(file);
-}

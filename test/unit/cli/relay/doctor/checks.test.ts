@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { RelaySubject } from '../../../../../src/cli/relay/doctor/subject.ts';
 import type { Check } from '../../../../../src/lib/check.ts';
 import type { Durability } from '../../../../../src/relay/shared-log/durability.ts';
-import { logChecks, serverCheck } from '../../../../../src/cli/relay/doctor/process-checks.ts';
+import { logChecks, serverCheck, witnessChecks } from '../../../../../src/cli/relay/doctor/process-checks.ts';
 import { NOT_INSTALLED } from '../../../../../src/relay/http/uws-binding.ts';
 import type { StatusDocument } from '../../../../../src/relay/operator/documents.ts';
 import type { LogInspection } from '../../../../../src/relay/shared-log/inspect-log.ts';
@@ -201,6 +201,22 @@ test('where it is asked for and does not run, the relay does not start', () => {
     sentence: expect.stringContaining(FAULTS[0] ?? '') as string,
     command: '$EDITOR /etc/poste/relay.toml  # server = "node"',
   });
+});
+
+test.each<[ms: number | null, fault: string | null, state: string, sentence: string]>([
+  [120_000, null, 'ok', 'w.example cosigned the log 2 minutes ago'],
+  [120_000, 'it answers 500', 'note', 'w.example cosigned the log 2 minutes ago: it answers 500'],
+  [7_200_000, null, 'broken', 'w.example cosigned the log 2 hours ago; hosts that name it count nothing older'],
+  [
+    null,
+    'it is away',
+    'broken',
+    'w.example has not cosigned the log yet: it is away; hosts that name it count nothing older',
+  ],
+])('a witness that cosigned %s ms ago, fault %s: %s', (ms, fault, state, sentence) => {
+  const witnesses = [{ name: 'w.example', cosigned_ms_ago: ms, fault }];
+  expect(witnessChecks(subject({ witnesses }))).toMatchObject([{ state, about: 'w.example', sentence }]);
+  expect(witnessChecks(subject())).toEqual([]);
 });
 
 test('where it runs, a relay that has node:http was started otherwise', () => {

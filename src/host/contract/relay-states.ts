@@ -1,0 +1,11 @@
+import type { RelayStatusResult } from './peers.ts';
+
+/** How the relay of this host does, as a predicate: the relay works. */
+export const RELAY_STATE_TEXTS: Readonly<Record<RelayStatusResult['state'], string>> = {
+  unset: 'not set',
+  'key-changed': 'not used: it shows another key',
+  connecting: 'connecting',
+  ready: 'works',
+  failing: 'does not work',
+  'two-histories': 'shows two histories',
+};

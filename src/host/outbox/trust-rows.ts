@@ -1,0 +1,218 @@
+/**
+ * The rows that hold what this host knows of the logs of its relays: the notes that a relay signed for it, the state of
+ * its looks, the notes that paired hosts showed it, and evidence. Only this file writes them. They stay when another
+ * relay is pinned.
+ *
+ * Invariants:
+ *   - what a look found is written as a whole, and only over the state that the look began with;
+ *   - a note of a paired host and the mail that brought it are written in one transaction;
+ *   - of evidence a signed contradiction gives way to nothing, and words without proof to signed ones.
+ */
+import { isDeepStrictEqual } from 'node:util';
+import type { Epoch } from '../../protocol/epoch.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { SeenEntry } from '../../protocol/seen.ts';
+import type { HostContext } from '../base/context.ts';
+import { hear, seenFor } from '../core/heard-notes.ts';
+import { lastOf } from '../core/look-draft.ts';
+import {
+  type EvidenceRow,
+  type KeptEvidence,
+  LEFT_EPOCHS_MAX,
+  type LookFacts,
+  type LookOutcome,
+  NEW_TRUST,
+  type RelayTrustRow,
+  type TrustState,
+} from '../core/relay-trust.ts';
+import type { PeerId, PeerRow } from '../core/rows.ts';
+import type { Reader, Transaction } from '../store/host-store.ts';
+import type { KeyStart, Tables } from '../store/tables.ts';
+import { alertOfEvidence, reportSetBack } from './evidence-alert.ts';
+import { afterAttempt } from './outbox.ts';
+
+/** Evidence of one relay, and of these of one epoch and kind. */
+const EVIDENCE_MAX = 100;
+const EVIDENCE_OF_KIND_MAX = 8;
+
+/** What is known of a relay; its rows to be proven are not in it. */
+export type KnownTrust = Omit<TrustState, 'rows'>;
+
+export async function trustIn(reader: Reader, relayPubkey: PublicKey): Promise<KnownTrust> {
+  const trust = reader.get('relayTrust', relayPubkey) ?? NEW_TRUST;
+  const [kept, pending] = [
+    await rowsOf(reader, 'checkpoint', relayPubkey),
+    await rowsOf(reader, 'pendingNote', relayPubkey),
+  ];
+  return { relayPubkey, trust, kept, pending };
+}
+
+export function evidenceIn(reader: Reader, relayPubkey: PublicKey): Promise<KeptEvidence[]> {
+  return rowsOf(reader, 'evidence', relayPubkey);
+}
+
+/** Against the relay that is set. */
+export async function evidenceOfPinned(reader: Reader): Promise<KeptEvidence[]> {
+  const relay = reader.get('relay');
+  return relay ? evidenceIn(reader, relay.pubkey) : [];
+}
+
+/** Against all relays, the oldest first. */
+export async function evidenceOfAll(reader: Reader): Promise<KeptEvidence[]> {
+  const rows: KeptEvidence[] = [];
+  for await (const { row } of reader.range('evidence', [])) rows.push(row);
+  return rows.toSorted((a, b) => a.number - b.number);
+}
+
+/** Returns the row as it is kept then. */
+export function putDismissed(tx: Transaction, context: HostContext, row: KeptEvidence): KeptEvidence {
+  const dismissed = { ...row, dismissedAtMs: row.dismissedAtMs ?? context.nowMs() };
+  tx.put('evidence', [row.relayPubkey, row.digest], dismissed);
+  tx.afterCommit(() => context.emit({ type: 'evidence-changed' }));
+  return dismissed;
+}
+
+/** These tables are small, and read as a whole they come from memory. */
+async function rowsOf<T extends 'checkpoint' | 'pendingNote' | 'evidence'>(
+  reader: Reader,
+  table: T,
+  relayPubkey: PublicKey,
+): Promise<Tables[T][]> {
+  const rows: Tables[T][] = [];
+  for await (const { key, row } of reader.range<T>(table, [] as unknown as KeyStart<T>))
+    if (key[0] === relayPubkey) rows.push(row);
+  return rows;
+}
+
+/**
+ * Takes note of what a paired host showed of the relay that is pinned here, as part of the transaction that receives
+ * it. Entries of other relays, and those that the relay did not sign, are passed over.
+ */
+export async function hearSeen(
+  tx: Transaction,
+  context: HostContext,
+  peerId: PeerId,
+  entries: readonly SeenEntry[],
+): Promise<void> {
+  const pinned = tx.get('relay');
+  for (const entry of entries) {
+    const name = `${peerId} ${entry.checkpoint}`;
+    if (pinned?.pubkey !== entry.relay || pinned.isV1 || heardLately(context).has(name)) continue;
+    const known = await trustIn(tx, entry.relay);
+    const { pending, evidence, isOwed, isPassedOver } = hear(known, { peerId, entry }, factsOf(context));
+    if (pending) tx.put('pendingNote', [entry.relay, peerId, pending.epoch], pending);
+    await putEvidence(tx, context, entry.relay, evidence);
+    tx.afterCommit(() => {
+      if (!isPassedOver) heardLately(context).add(name);
+      if (isOwed) context.emit({ type: 'relay-note-heard' });
+    });
+  }
+}
+
+/** What a host shows stays the same for minutes: it is not verified with each mail. */
+const HEARD_LATELY_MAX = 512;
+const heard = new WeakMap<HostContext, Set<string>>();
+
+function heardLately(context: HostContext): Set<string> {
+  const known = heard.get(context);
+  if (known && known.size < HEARD_LATELY_MAX) return known;
+  const anew = new Set<string>();
+  heard.set(context, anew);
+  return anew;
+}
+
+/**
+ * What this host tells a peer of the relay that is pinned here; nothing unless the relay was seen to know the peer.
+ * `turn` counts what is told to the peer: with evidence, every other time has one of its notes.
+ */
+export async function seenForPeer(
+  reader: Reader,
+  context: HostContext,
+  peer: PeerRow,
+  turn: number,
+): Promise<SeenEntry[]> {
+  const pinned = reader.get('relay');
+  if (!pinned || peer.atRelay !== pinned.pubkey) return [];
+  const look = reader.get('relayTrust', pinned.pubkey);
+  if (!look) return [];
+  const { known, evidence } = toldSince.get(look) ?? (await readTold(reader, pinned.pubkey, look));
+  const entry = seenFor(known, evidence, turn, factsOf(context));
+  return entry ? [entry] : [];
+}
+
+interface Told {
+  known: KnownTrust;
+  evidence: EvidenceRow[];
+}
+
+/** Every message tells it: it is read once a look, and evidence that comes between two is told after the next. */
+const toldSince = new WeakMap<RelayTrustRow, Told>();
+
+async function readTold(reader: Reader, relayPubkey: PublicKey, look: RelayTrustRow): Promise<Told> {
+  const told = { known: await trustIn(reader, relayPubkey), evidence: await evidenceIn(reader, relayPubkey) };
+  toldSince.set(look, told);
+  return told;
+}
+
+/** Writes what a look found. Writes nothing, and says so, when the state that it began with is another by now. */
+export async function applyLook(
+  tx: Transaction,
+  context: HostContext,
+  { relayPubkey, trust, rows }: TrustState,
+  found: LookOutcome,
+): Promise<boolean> {
+  if (!isDeepStrictEqual(tx.get('relayTrust', relayPubkey) ?? NEW_TRUST, trust)) return false;
+  tx.put('relayTrust', [relayPubkey], found.trust);
+  for (const { epoch } of await rowsOf(tx, 'checkpoint', relayPubkey)) tx.delete('checkpoint', [relayPubkey, epoch]);
+  for (const note of found.kept) tx.put('checkpoint', [relayPubkey, note.epoch], note);
+  for (const over of found.pendingOver) {
+    const key = [relayPubkey, over.peerId, over.epoch] as const;
+    // A newer one of the peer came meanwhile.
+    if (isDeepStrictEqual(tx.get('pendingNote', ...key), over)) tx.delete('pendingNote', [...key]);
+  }
+  await putEvidence(tx, context, relayPubkey, found.evidence);
+  if (found.setBack) reportSetBack(tx, context, relayPubkey, found.setBack);
+  for (const { rowId, proven, denied } of found.rows) {
+    const epoch = rows.find((row) => row.rowId === rowId)?.epoch;
+    if (epoch === undefined) continue;
+    const at = { relayPubkey, epoch };
+    if (proven) afterAttempt(tx, context, rowId, { type: 'relay-proven', ...at, proven });
+    const again = denied && afterAttempt(tx, context, rowId, { type: 'relay-denied', ...at, denied });
+    if (again) tx.afterCommit(() => context.emit({ type: 'outbox-changed', peerId: again.peerId }));
+  }
+  return true;
+}
+
+/** The relay named another epoch than this one, which it was in before. */
+export function leaveEpoch(tx: Transaction, relayPubkey: PublicKey, epoch: Epoch): void {
+  const trust = tx.get('relayTrust', relayPubkey) ?? NEW_TRUST;
+  tx.put('relayTrust', [relayPubkey], { ...trust, left: lastOf(trust.left, epoch, LEFT_EPOCHS_MAX) });
+}
+
+/** Keeps what is new of it, as far as there is room. */
+async function putEvidence(
+  tx: Transaction,
+  context: HostContext,
+  relayPubkey: PublicKey,
+  found: readonly EvidenceRow[],
+): Promise<void> {
+  for (const row of found) {
+    const all = await evidenceOfAll(tx);
+    const known = all.filter((other) => other.relayPubkey === relayPubkey);
+    if (known.some(({ digest }) => digest === row.digest)) continue;
+    const alike = known.filter(({ epoch, kind }) => epoch === row.epoch && kind === row.kind);
+    const full = alike.length >= EVIDENCE_OF_KIND_MAX ? alike : known.length >= EVIDENCE_MAX ? known : [];
+    const oldest = full.filter(({ isSigned }) => !isSigned).toSorted((a, b) => a.foundAtMs - b.foundAtMs)[0];
+    if (full.length > 0 && (!oldest || !row.isSigned)) continue;
+    if (oldest) tx.delete('evidence', [relayPubkey, oldest.digest]);
+    // What gave way had the last number at most, and each new one is above that.
+    const number = (all.at(-1)?.number ?? 0) + 1;
+    tx.put('evidence', [relayPubkey, row.digest], { ...row, number });
+    tx.afterCommit(() => context.emit({ type: 'evidence-changed' }));
+    alertOfEvidence(tx, context, row, { known, number });
+  }
+}
+
+function factsOf(context: HostContext): LookFacts {
+  return { nowMs: context.nowMs(), randomBytes: (count) => context.randomBytes(count) };
+}

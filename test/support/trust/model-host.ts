@@ -1,0 +1,296 @@
+/** A host as the rules of trust have it: real looks, real notes of peers, and a mailbox that is counted. */
+import { hear, seenFor } from '../../../src/host/core/heard-notes.ts';
+import { look } from '../../../src/host/core/relay-look.ts';
+import {
+  type Answer,
+  type EvidenceKind,
+  type EvidenceRow,
+  type KeptNote,
+  type LookFacts,
+  type LookOutcome,
+  NEW_TRUST,
+  type PendingNote,
+  type Question,
+  type RelayTrustRow,
+  type RowToProve,
+} from '../../../src/host/core/relay-trust.ts';
+import type { PeerId } from '../../../src/host/core/rows.ts';
+import type { ItemId } from '../../../src/protocol/names.ts';
+import type { Epoch } from '../../../src/protocol/epoch.ts';
+import type { SeenEntry } from '../../../src/protocol/seen.ts';
+import { relay as relayHost } from '../hosts.ts';
+import type { SeededRandom } from '../seeded-random.ts';
+import { NOON_MS } from '../test-clock.ts';
+import { type ModelItem, type ModelRelay, targetOf, wireHashOf } from './model-relay.ts';
+
+export const MINUTE_MS = 60_000;
+const LOOK_MINUTES = 10;
+const ROWS_MAX = 8;
+const LEFT_MAX = 64;
+/** As in a daemon (outbox/trust-rows.ts). */
+const HEARD_LATELY_MAX = 512;
+
+interface ModelRow {
+  rowId: number;
+  item: ModelItem;
+  /** What the relay answered, when it last took it. */
+  accepted: { epoch: Epoch; seq: number; atMs: number } | null;
+  proven: RowToProve['proven'];
+  denied: RowToProve['denied'];
+  isDone: boolean;
+}
+
+interface SavedHost {
+  trust: RelayTrustRow;
+  kept: KeptNote[];
+  pending: PendingNote[];
+}
+
+/**
+ * A rule that a worse host does not have: the controls of the model. The rules are in the code under test, so each is
+ * taken away around it: in what a look begins with, what it is answered, when it is, or what is kept of it.
+ */
+export type Lacking =
+  | 'notes of peers'
+  | 'proofs of rows'
+  /** A look in which a question was not answered says nothing. */
+  | 'ends of looks'
+  /** Words at the third refusal, each ten minutes after the one before. */
+  | 'patience'
+  /** Epochs that the relay left. */
+  | 'left epochs'
+  /** Own notes, in what peers knew when they asked. */
+  | 'own notes';
+
+export class ModelHost {
+  readonly name: string;
+  lacks: Lacking | undefined;
+  trust = NEW_TRUST;
+  kept: KeptNote[] = [];
+  pending: PendingNote[] = [];
+  readonly evidence: EvidenceRow[] = [];
+  readonly rows = new Map<ItemId, ModelRow>();
+  readonly received = new Set<ItemId>();
+  readonly setBacks: NonNullable<LookOutcome['setBack']>[] = [];
+  asleepUntil = 0;
+  pushedAgain = 0;
+  looks = 0;
+  questions = 0;
+  readonly #relay: ModelRelay;
+  readonly #random: SeededRandom;
+  #mailEpoch: Epoch | undefined;
+  #isOwed = false;
+  #isSoon = false;
+  #lookedAt = -LOOK_MINUTES;
+  #turn = 0;
+  readonly #heardLately = new Set<string>();
+  static ids = 0;
+
+  constructor(name: string, relay: ModelRelay, random: SeededRandom) {
+    this.name = name;
+    this.#relay = relay;
+    this.#random = random;
+  }
+
+  get words(): EvidenceKind[] {
+    return [...new Set(this.evidence.map(({ kind }) => kind))];
+  }
+
+  get isPushDue(): boolean {
+    return this.trust.pushedAgain?.isDue === true;
+  }
+
+  get newest(): KeptNote | undefined {
+    return this.kept.find(({ epoch }) => epoch === this.trust.current);
+  }
+
+  saved(): SavedHost {
+    return structuredClone({ trust: this.trust, kept: this.kept, pending: this.pending });
+  }
+
+  restore(saved: SavedHost): void {
+    Object.assign(this, structuredClone(saved));
+    this.#heardLately.clear();
+  }
+
+  send(to: string, receiptOf?: ItemId): void {
+    const rowId = ++ModelHost.ids;
+    const id = `${receiptOf === undefined ? 'm' : 'r'}${rowId}` as ItemId;
+    const item = { id, from: this.name, to, seen: this.seen(), ...(receiptOf !== undefined && { receiptOf }) };
+    this.rows.set(id, { rowId, item, accepted: null, proven: null, denied: null, isDone: false });
+  }
+
+  seen(): SeenEntry[] {
+    const known = { relayPubkey: relayHost.key, trust: this.trust, kept: this.kept };
+    const entry = seenFor(known, this.evidence, this.#turn++, this.#facts);
+    return entry ? [entry] : [];
+  }
+
+  hear(peer: string, seen: readonly SeenEntry[]): void {
+    if (this.lacks === 'notes of peers') return;
+    const peerId = peer as PeerId;
+    for (const entry of seen) {
+      const name = `${peer} ${entry.checkpoint}`;
+      if (this.#heardLately.has(name)) continue;
+      const { relayPubkey, trust, kept, pending } = this.#state();
+      const heard = hear({ relayPubkey, trust, kept, pending }, { peerId, entry }, this.#facts);
+      const waiting = heard.pending;
+      if (waiting) {
+        const others = this.pending.filter((one) => one.peerId !== peerId || one.epoch !== waiting.epoch);
+        this.pending = [...others, waiting];
+      }
+      this.#note(heard.evidence);
+      if (heard.isOwed) this.#owe(true);
+      if (this.#heardLately.size >= HEARD_LATELY_MAX) this.#heardLately.clear();
+      if (!heard.isPassedOver) this.#heardLately.add(name);
+    }
+  }
+
+  /** A minute of it; `isLate`: the look of this minute does not come about. */
+  step(isLate: boolean): void {
+    if (this.asleepUntil > this.#relay.minute) return;
+    this.#push();
+    this.#pull();
+    const everyMinutes = this.#isSoon ? 1 : LOOK_MINUTES;
+    if (!this.#isOwed || isLate || this.#relay.minute - this.#lookedAt < everyMinutes) return;
+    this.#lookedAt = this.#relay.minute;
+    this.#look();
+  }
+
+  /** A host on the LAN is told after a look that is younger than a minute. */
+  lookBeforeTelling(): void {
+    if (this.asleepUntil > this.#relay.minute || this.#lookedAt === this.#relay.minute) return;
+    this.#lookedAt = this.#relay.minute;
+    this.#look();
+  }
+
+  #push(): void {
+    for (const row of this.rows.values()) {
+      if (row.accepted || row.isDone) continue;
+      const answer = this.#relay.push(this.name, row.item, this.#facts.nowMs);
+      if (!answer) return;
+      row.accepted = { ...answer, atMs: this.#facts.nowMs };
+      row.proven = null;
+      this.#saw(answer.epoch);
+      this.#owe();
+    }
+  }
+
+  #pull(): void {
+    const page = this.#relay.pull(this.name);
+    if (!page) return;
+    this.#saw(page.epoch);
+    for (const { id, from, receiptOf, seen } of page.items) {
+      this.hear(from, seen);
+      this.#owe();
+      const confirmed = receiptOf === undefined ? undefined : this.rows.get(receiptOf);
+      if (confirmed) confirmed.isDone = true;
+      if (receiptOf !== undefined || this.received.has(id)) continue;
+      this.received.add(id);
+      this.send(from, id);
+    }
+  }
+
+  /** The relay named another epoch: rules 7 and 8 of pull processing. */
+  #saw(epoch: Epoch): void {
+    const before = this.#mailEpoch;
+    this.#mailEpoch = epoch;
+    if (before === undefined || before === epoch) return;
+    const left = [...this.trust.left.filter((one) => one !== before), before].slice(-LEFT_MAX);
+    this.trust = { ...this.trust, left };
+    for (const row of this.rows.values()) if (row.accepted?.epoch !== epoch) row.accepted = null;
+    this.#owe();
+  }
+
+  #look(): void {
+    const steps = look(this.#state(), this.#facts);
+    let step = steps.next();
+    while (!step.done) {
+      this.questions++;
+      step = steps.next(this.#answerTo(step.value));
+    }
+    const found = step.value;
+    this.looks++;
+    this.#isOwed = found.isOwed;
+    this.#isSoon = found.isSoon;
+    if (found.isEnded) this.#apply(found);
+  }
+
+  #answerTo(question: Question): Answer {
+    const answer = this.#relay.answer(this.name, question);
+    const isRefusal = answer.type === 'none' && this.lacks === 'ends of looks';
+    return isRefusal ? { type: 'refused', status: 404, code: 'NOT_FOUND' } : answer;
+  }
+
+  #apply({ trust, kept, pendingOver, evidence, rows, pushAgain, setBack }: LookOutcome): void {
+    this.trust = trust;
+    this.kept = kept;
+    this.pending = this.pending.filter((note) => !pendingOver.includes(note));
+    this.#note(evidence);
+    const byId = new Map([...this.rows.values()].map((row) => [row.rowId, row]));
+    for (const { rowId, proven, denied } of rows) {
+      const row = byId.get(rowId);
+      if (row && proven) Object.assign(row, { proven, denied: null });
+      if (row && denied) Object.assign(row, { denied, accepted: null });
+    }
+    if (setBack) this.setBacks.push(setBack);
+    if (!pushAgain) return;
+    this.pushedAgain++;
+    for (const row of this.rows.values()) row.accepted = null;
+  }
+
+  #note(found: readonly EvidenceRow[]): void {
+    for (const row of found) if (!this.evidence.some(({ digest }) => digest === row.digest)) this.evidence.push(row);
+  }
+
+  #owe(isSoon = false): void {
+    this.#isOwed = true;
+    this.#isSoon ||= isSoon;
+  }
+
+  get #facts(): LookFacts {
+    const nowMs = NOON_MS + this.#relay.minute * MINUTE_MS;
+    return { nowMs, randomBytes: (count) => this.#random.bytes(count) };
+  }
+
+  #state() {
+    const { lacks, kept, pending } = this;
+    const trust = {
+      ...this.trust,
+      ...(lacks === 'left epochs' && { left: [] }),
+      ...(lacks === 'own notes' && { ownNotes: [] }),
+      ...(lacks === 'patience' && { refused: this.#almostRefused }),
+    };
+    return { relayPubkey: relayHost.key, trust, kept, pending, rows: this.#rowsToProve() };
+  }
+
+  /** As if two looks had been refused all that is refused thrice. */
+  get #almostRefused(): RelayTrustRow['refused'] {
+    const twice = { times: 2, atMs: this.#facts.nowMs - LOOK_MINUTES * MINUTE_MS };
+    const heard = this.pending.map(({ peerId, epoch }) => `heard ${peerId} ${epoch}`);
+    return Object.fromEntries(['own', 'old', 'link', 'end', ...heard].map((what) => [what, twice]));
+  }
+
+  #rowsToProve(): RowToProve[] {
+    const rows: RowToProve[] = [];
+    if (this.lacks === 'proofs of rows') return rows;
+    for (const { rowId, item, accepted, proven, denied, isDone } of this.rows.values()) {
+      if (!accepted || proven || isDone || rows.length === ROWS_MAX) continue;
+      const { epoch, seq, atMs } = accepted;
+      const { id } = item;
+      const target = targetOf(item.to);
+      rows.push({
+        rowId,
+        itemId: id,
+        target,
+        acceptedAtMs: atMs,
+        epoch,
+        proven,
+        denied,
+        wireHash: wireHashOf(id),
+        seq,
+      });
+    }
+    return rows;
+  }
+}

@@ -1,0 +1,292 @@
+/** Tests what hosts show each other of a relay in mail and in delivery receipts. */
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { receiveItems } from '../../../../src/host/inbound/receive.ts';
+import type { AgentId, MessageRow, OutboxRow, SealKey } from '../../../../src/host/core/rows.ts';
+import { afterAttempt } from '../../../../src/host/outbox/outbox.ts';
+import { issueReceipt } from '../../../../src/host/outbox/receipts.ts';
+import { sealForReceipts } from '../../../../src/host/outbox/seen.ts';
+import { trustIn } from '../../../../src/host/outbox/trust-rows.ts';
+import { pinRelay } from '../../../../src/host/relay/relay-rows.ts';
+import { parseContent, parseEnvelope, parseReceipt } from '../../../../src/host/wire/parse.ts';
+import { openSeal, sealEnvelope, type SealedContent } from '../../../../src/host/wire/sealing.ts';
+import { openSeen } from '../../../../src/host/wire/seen.ts';
+import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
+import { type DeliveryReceipt, signDocument } from '../../../../src/protocol/documents.ts';
+import { parseJsonBounded, RECEIPT_JSON_BOUNDS } from '../../../../src/protocol/json.ts';
+import { DEFAULT_LIMITS } from '../../../../src/protocol/limits.ts';
+import { relay } from '../../../support/hosts.ts';
+import {
+  addAgent,
+  itemFor,
+  lanItem,
+  mailOf,
+  type PairedContext,
+  pairedContexts,
+  peerIdOf,
+  pin,
+  sendTo,
+} from '../../../support/paired-contexts.ts';
+import { looked, seenEntry } from '../../../support/relay-notes.ts';
+
+const BERT = 'agent-bert' as AgentId;
+
+/** Both use the relay, and know it of each other: alice, where anna lives, and bob, where bert lives. */
+async function pair(): Promise<{ alice: PairedContext; bob: PairedContext }> {
+  const { alice, bob } = await pairedContexts();
+  await addAgent(alice, 'anna');
+  await addAgent(bob, 'bert');
+  for (const [host, other] of [
+    [alice, bob],
+    [bob, alice],
+  ] as const) {
+    const pinned = { url: 'http://127.0.0.1:1', pubkey: relay.key, proof: null };
+    await host.store().transact((tx) => void pinRelay(tx, host.context, pinned));
+    await pin(host, other, { atRelay: relay.key });
+  }
+  return { alice, bob };
+}
+
+/** The notes that this host has heard of peers and not joined yet. */
+async function heardAt(host: PairedContext): Promise<{ peerId: string; note: string }[]> {
+  const { pending } = await host.store().read((reader) => trustIn(reader, relay.key));
+  return pending.map(({ peerId, note }) => ({ peerId, note }));
+}
+
+function write(alice: PairedContext, bob: PairedContext, body = 'Guten Tag'): Promise<MessageRow> {
+  return sendTo(alice, bob, { from: 'anna', to: ['bert'], body });
+}
+
+/** Brings a message from alice to bob, and answers its status there. */
+async function bring(alice: PairedContext, bob: PairedContext, { id }: MessageRow): Promise<string | undefined> {
+  return (await receiveItems(bob.context, [await itemFor(alice, bob, id)]))[0]?.status;
+}
+
+async function contentFor(alice: PairedContext, bob: PairedContext, { id }: MessageRow): Promise<SealedContent> {
+  const { envelope, members } = parseEnvelope((await itemFor(alice, bob, id)).wire);
+  return parseContent(await openSeal(envelope, bob.sealKey, members));
+}
+
+function receiptsOf(bob: PairedContext): Promise<{ row: OutboxRow; wire: Buffer; rec: DeliveryReceipt }[]> {
+  return bob.store().read(async (reader) => {
+    const found = [];
+    for await (const { row } of reader.range('outbox', [])) {
+      const wire = reader.get('outboxWire', row.rowId);
+      if (row.kind === 'receipt' && wire) found.push({ row, wire, rec: parseReceipt(wire).rec });
+    }
+    return found;
+  });
+}
+
+/** The receipt of bob that waits, taken to alice, and what she makes of it. */
+async function bringReceipt(alice: PairedContext, bob: PairedContext): Promise<string | undefined> {
+  const [receipt] = await receiptsOf(bob);
+  const item = await itemFor(bob, alice, receipt!.row.itemId);
+  const [received] = await receiveItems(alice.context, [item]);
+  await bob.store().transact((tx) => void afterAttempt(tx, bob.context, receipt!.row.rowId, { type: 'lan-accepted' }));
+  return received?.status;
+}
+
+function say(bob: PairedContext, { ref }: MessageRow, state: 'notified' | 'read'): Promise<void> {
+  return bob.store().transact((tx) => issueReceipt(tx, bob.context, { ref, agentId: BERT }, state));
+}
+
+function shownBy({ rec }: { rec: DeliveryReceipt }, key: SealKey) {
+  return openSeen(rec.seen, rec, [key]);
+}
+
+describe('1, sealed content', () => {
+  test('a message shows the newest note, and its receiver hears it with the message', async () => {
+    const { alice, bob } = await pair();
+    await looked(alice.context, 17);
+    const message = await write(alice, bob);
+    expect((await contentFor(alice, bob, message)).seen).toEqual([seenEntry(17)]);
+    expect(await bring(alice, bob, message)).toBe('accepted');
+    expect(await heardAt(bob)).toEqual([{ peerId: peerIdOf(alice.host), note: seenEntry(17).checkpoint }]);
+  });
+
+  test('without a note the content is what it was before', async () => {
+    const { alice, bob } = await pair();
+    const names = Object.keys(await contentFor(alice, bob, await write(alice, bob)));
+    expect(names).toEqual(['body', 'kind', 'needs_reply', 'origin', 'refs', 'reply_to', 'thread']);
+  });
+
+  test('every other message to a peer has one of the notes that contradict each other, in turn', async () => {
+    const { alice, bob } = await pair();
+    await looked(alice.context, 17, [1, 2]);
+    const shown = [];
+    for (let nth = 0; nth < 6; nth++) shown.push((await contentFor(alice, bob, await write(alice, bob))).seen);
+    expect(shown).toEqual([17, 1, 17, 2, 17, 1].map((size) => [seenEntry(size)]));
+  });
+
+  test('a message that a relay would take only without it goes without it', async () => {
+    const { alice, bob } = await pair();
+    // Six bytes in JSON, which are eight in base64.
+    const bodyOf = async (length: number) => write(alice, bob, '\u001f'.repeat(length));
+    const sizeOf = async ({ id }: MessageRow): Promise<number> => (await itemFor(alice, bob, id)).wire.length;
+    const largest = 60_000 + Math.floor((DEFAULT_LIMITS.max_item_bytes - (await sizeOf(await bodyOf(60_000)))) / 8);
+    const before = await sizeOf(await bodyOf(largest));
+    expect(DEFAULT_LIMITS.max_item_bytes - before).toBeLessThan(8);
+    await looked(alice.context, 17);
+    const message = await bodyOf(largest);
+    expect(await sizeOf(message)).toBe(before);
+    expect((await contentFor(alice, bob, message)).seen).toBeUndefined();
+    expect((await contentFor(alice, bob, await bodyOf(largest - 200))).seen).toEqual([seenEntry(17)]);
+  });
+});
+
+describe('2, delivery receipts', () => {
+  test("`delivered` shows the newest note, sealed for the sender's host, which hears it", async () => {
+    const { alice, bob } = await pair();
+    await looked(bob.context, 17);
+    await bring(alice, bob, await write(alice, bob));
+    const [receipt] = await receiptsOf(bob);
+    expect(await shownBy(receipt!, alice.sealKey)).toEqual([seenEntry(17)]);
+    expect(await bringReceipt(alice, bob)).toBe('accepted');
+    expect(await heardAt(alice)).toEqual([{ peerId: peerIdOf(bob.host), note: seenEntry(17).checkpoint }]);
+  });
+
+  test('before there is a note it has the same size, and without a relay it is absent', async () => {
+    const { alice, bob } = await pair();
+    const sizes = new Set<number>();
+    await bring(alice, bob, await write(alice, bob));
+    await looked(bob.context, 17);
+    await bring(alice, bob, await write(alice, bob));
+    for (const { wire } of await receiptsOf(bob)) sizes.add(wire.length);
+    expect([...sizes]).toHaveLength(1);
+    await bob.store().transact((tx) => tx.delete('relay', []));
+    await bring(alice, bob, await write(alice, bob));
+    const receipts = await receiptsOf(bob);
+    expect(receipts.map(({ rec }) => Object.hasOwn(rec, 'seen'))).toEqual([true, true, false]);
+  });
+
+  test('it is sealed once a look, and a receipt that was written is never sealed again', async () => {
+    const { alice, bob } = await pair();
+    await looked(bob.context, 17);
+    for (let nth = 0; nth < 2; nth++) await bring(alice, bob, await write(alice, bob));
+    const first = await receiptsOf(bob);
+    expect(new Set(first.map(({ rec }) => JSON.stringify(rec.seen))).size).toBe(1);
+    await looked(bob.context, 18);
+    await bring(alice, bob, await write(alice, bob));
+    const all = await receiptsOf(bob);
+    expect(all.slice(0, 2)).toEqual(first);
+    expect(await shownBy(all[2]!, alice.sealKey)).toEqual([seenEntry(18)]);
+  });
+
+  test('while there are notes that contradict each other, one of them is shown after every other look', async () => {
+    const { alice, bob } = await pair();
+    const shown = [];
+    for (const size of [11, 12, 13, 14, 15]) {
+      await looked(bob.context, size, [1, 2]);
+      for (let nth = 0; nth < 2; nth++) await bring(alice, bob, await write(alice, bob));
+      shown.push(await shownBy((await receiptsOf(bob)).at(-1)!, alice.sealKey));
+    }
+    expect(shown).toEqual([11, 1, 13, 2, 15].map((size) => [seenEntry(size)]));
+  });
+
+  test('one in the place of a receipt that was not sent has it, also after a start; a later one has none', async () => {
+    const { alice, bob } = await pair();
+    await looked(bob.context, 17);
+    const message = await write(alice, bob);
+    await bring(alice, bob, message);
+    await say(bob, message, 'notified');
+    const [notified] = await receiptsOf(bob);
+    expect(notified!.rec.state).toBe('notified');
+    expect(await shownBy(notified!, alice.sealKey)).toEqual([seenEntry(17)]);
+    // As in a daemon that was started anew, before mail of alice came.
+    const anew = { ...bob.context, store: bob.store() };
+    await bob.store().transact((tx) => issueReceipt(tx, anew, { ref: message.ref, agentId: BERT }, 'read'));
+    const [read] = await receiptsOf(bob);
+    expect(read!.rec).toMatchObject({ state: 'read', seen: notified!.rec.seen });
+    expect(await bringReceipt(alice, bob)).toBe('accepted');
+    await bob.store().transact((tx) => issueReceipt(tx, bob.context, { ref: message.ref, agentId: BERT }, 'acked'));
+    const [acked] = await receiptsOf(bob);
+    expect(acked!.rec.state).toBe('acked');
+    expect(acked!.rec).not.toHaveProperty('seen');
+  });
+
+  test('to a host whose key nothing can be sealed to, the receipt says the rest', async () => {
+    const { alice, bob } = await pair();
+    await looked(bob.context, 17);
+    const encPub = Buffer.alloc(32).toString('base64');
+    await pin(bob, alice, { encKey: { hostPubkey: alice.host.key, encPub, at: 0, sig: '' } });
+    expect(await bring(alice, bob, await write(alice, bob))).toBe('accepted');
+    expect((await receiptsOf(bob))[0]!.rec).not.toHaveProperty('seen');
+    expect(await bringReceipt(alice, bob)).toBe('accepted');
+  });
+
+  test('what could not be sealed is tried again a minute later', async () => {
+    const { alice, bob } = await pair();
+    await looked(bob.context, 17);
+    const encPub = Buffer.alloc(32).toString('base64');
+    await pin(bob, alice, { encKey: { hostPubkey: alice.host.key, encPub, at: 0, sig: '' } });
+    let [nowMs, tried] = [0, 0];
+    const context = { ...bob.context, monotonicMs: () => nowMs, log: () => void tried++ };
+    const triedAt = async (ms: number): Promise<number> => {
+      nowMs = ms;
+      await bob.store().read((reader) => {
+        const peer = reader.get('peer', peerIdOf(alice.host));
+        return peer && sealForReceipts(reader, context, peer, alice.host.key);
+      });
+      return tried;
+    };
+    expect([await triedAt(0), await triedAt(59_999), await triedAt(60_000)]).toEqual([1, 1, 2]);
+  });
+});
+
+describe('a `seen` that says nothing costs neither mail nor receipt', () => {
+  // Beside it a receipt has two levels, and some thirty values, of what it may have.
+  const bounds = { ...RECEIPT_JSON_BOUNDS, depthMax: RECEIPT_JSON_BOUNDS.depthMax - 2, valuesMax: 150 };
+  const anything = fc
+    .oneof(
+      fc.jsonValue(),
+      fc.array(fc.record({ relay: fc.jsonValue(), checkpoint: fc.string(), knew: fc.string() }, { requiredKeys: [] })),
+    )
+    .filter((seen) => parseJsonBounded(Buffer.from(JSON.stringify(seen)), bounds) !== undefined);
+
+  test('property: whatever stands in a message, it is delivered', async () => {
+    const { alice, bob } = await pair();
+    const message = await write(alice, bob);
+    const { envelope } = parseEnvelope((await itemFor(alice, bob, message.id)).wire);
+    const { hops: _hops, sealed: _sealed, sig: _sig, ...head } = envelope;
+    const content = await contentFor(alice, bob, message);
+    let count = 0;
+    await fc.assert(
+      fc.asyncProperty(anything, async (seen) => {
+        const id = `m${count++}`;
+        const told = JSON.parse(JSON.stringify(seen)) as unknown;
+        const sealed = await sealEnvelope(
+          { ...head, id },
+          { ...content, thread: id, seen: told },
+          bob.sealKey.encPub,
+          alice.host.signer,
+        );
+        const item = lanItem(alice, 'envelope', id, canonicalBytes(sealed));
+        expect(await receiveItems(bob.context, [item])).toEqual([{ status: 'accepted' }]);
+      }),
+      { numRuns: 40 },
+    );
+    expect(await mailOf(bob, 'bert')).toHaveLength(count);
+    expect(await heardAt(bob)).toEqual([]);
+  });
+
+  test('property: whatever stands in a receipt, or nothing as from a host of before, it counts', async () => {
+    const { alice, bob } = await pair();
+    await fc.assert(
+      fc.asyncProperty(fc.option(anything, { nil: undefined }), async (seen) => {
+        const message = await write(alice, bob);
+        await bring(alice, bob, message);
+        const [receipt] = await receiptsOf(bob);
+        const { seen: _sealed, ...rest } = receipt!.rec;
+        const rec = seen === undefined ? rest : { ...rest, seen: JSON.parse(JSON.stringify(seen)) as unknown };
+        const wire = canonicalBytes({ rec, sig: signDocument(bob.host.signer, rec) });
+        const item = lanItem(bob, 'receipt', receipt!.row.itemId, wire);
+        expect(await receiveItems(alice.context, [item])).toEqual([{ status: 'accepted' }]);
+        const { rowId } = receipt!.row;
+        await bob.store().transact((tx) => void afterAttempt(tx, bob.context, rowId, { type: 'lan-accepted' }));
+      }),
+      { numRuns: 30 },
+    );
+    expect(await heardAt(alice)).toEqual([]);
+  });
+});
