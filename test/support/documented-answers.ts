@@ -81,7 +81,7 @@ const TRANSPORT_HEADERS = new Set([
 
 interface ResponseObject {
   /** By name, each by a reference to `components.headers`. */
-  headers?: Record<string, { $ref: string }>;
+  headers?: Record<string, object>;
   content?: Record<string, object>;
 }
 
@@ -116,7 +116,7 @@ function placesOf(asked: SentRequest | undefined, listener: Listener, answer: An
       'responses',
       noOperationName(isNamed && listener === 'operator' ? 'console' : listener, status),
     ]);
-  return places.filter((place) => at(place) !== undefined);
+  return places.map(placeOfReference).filter((place) => at(place) !== undefined);
 }
 
 function isAskedFor({ method, path, listener }: Operation, asked: SentRequest): boolean {
@@ -133,8 +133,8 @@ function relayPathOf({ target }: SentRequest): string {
 
 function faultByResponse(place: Place, asked: SentRequest | undefined, answer: Answer): string | undefined {
   const { headers: documented = {}, content } = at(place) as ResponseObject;
-  for (const [name, { $ref }] of Object.entries(documented)) {
-    const header = $ref.split('/').slice(1);
+  for (const name of Object.keys(documented)) {
+    const header = placeOfReference([...place, 'headers', name]);
     const { required, schema } = at(header) as HeaderObject;
     const text = answer.headers.get(name);
     if (text === undefined && required) return `it has no ${name}`;
@@ -187,6 +187,12 @@ function asTexts(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(asTexts);
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, asTexts(member)]));
+}
+
+/** Returns the place that the value at `place` refers to; `place` itself where that is no reference. */
+function placeOfReference(place: Place): Place {
+  const { $ref } = (at(place) ?? {}) as { $ref?: string };
+  return $ref?.split('/').slice(1) ?? place;
 }
 
 /** The document as it is served, and what was compiled of it: both when the first answer comes. */

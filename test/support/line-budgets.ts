@@ -35,7 +35,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/auth': 1130,
   'src/relay/core': 4070,
   'src/relay/engine': 3100,
-  'src/relay/http': 3190,
+  'src/relay/http': 3210,
   'src/relay/image': 1360,
   'src/relay/jobs': 1270,
   'src/relay/operator': 3210,
@@ -49,7 +49,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/control': 760,
   'test/crash': 1630,
   'test/e2e': 4180,
-  'test/http': 11000,
+  'test/http': 10920,
   'test/postgres': 2180,
   'test/property': 4320,
   'test/spec': 6490,
@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 10060,
   'test/unit/cli': 9950,
   'test/unit/host': 21580,
-  'test/unit/relay': 22710,
+  'test/unit/relay': 22720,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 99760,
-  test: 120340,
+  src: 99790,
+  test: 120360,
   'bench scripts': 13500,
 };

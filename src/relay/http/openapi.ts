@@ -24,6 +24,8 @@ export interface OpenApiDocument {
   components: { schemas: JsonObject; responses: JsonObject; headers: JsonObject };
 }
 
+type OperationObject = JsonObject & { operationId: string; responses: JsonObject };
+
 interface OpenApiOptions {
   version: string;
   operations: readonly Operation[];
@@ -65,10 +67,13 @@ const HOP_PARAMETERS: Readonly<Record<Access, TObject | undefined>> = {
 export function openApiDocument({ version, operations }: OpenApiOptions): OpenApiDocument {
   const components = new Components();
   const paths: Record<string, JsonObject> = {};
+  const made: OperationObject[] = [];
   for (const operation of operations) {
     const { path, method, listener } = operation;
     paths[path] ??= listener === 'operator' ? { servers: [OPERATOR_SERVER] } : {};
-    paths[path][method.toLowerCase()] = operationObject(operation, components);
+    const object = operationObject(operation, components);
+    paths[path][method.toLowerCase()] = object;
+    made.push(object);
   }
   const ofNoOperation: JsonObject = {};
   for (const answering of ['relay', 'operator', 'console'] as const) {
@@ -79,6 +84,7 @@ export function openApiDocument({ version, operations }: OpenApiOptions): OpenAp
     const answers = responseObjects(asked, OF_NO_OPERATION[answering], components);
     for (const [status, answer] of Object.entries(answers)) ofNoOperation[noOperationName(answering, status)] = answer;
   }
+  const shared = shareRefusals(made);
   return {
     openapi: '3.1.0',
     info: {
@@ -93,8 +99,30 @@ export function openApiDocument({ version, operations }: OpenApiOptions): OpenAp
       { name: 'operator', description: 'for the operator of the relay, on a listener that is never public' },
     ],
     paths,
-    components: { schemas: components.used(), responses: ofNoOperation, headers: HEADERS },
+    components: { schemas: components.used(), responses: { ...shared, ...ofNoOperation }, headers: HEADERS },
   };
+}
+
+/**
+ * Writes each refusal that several operations answer alike once: returns it under the name of the first of them, as a
+ * member of `components.responses`, and puts a reference in its place.
+ */
+function shareRefusals(made: readonly OperationObject[]): JsonObject {
+  const refusals = made.flatMap(({ operationId, responses }) =>
+    Object.entries(responses)
+      .filter(([status]) => status >= '400')
+      .map(([status, response]) => {
+        return { responses, status, response, text: JSON.stringify(response), name: `${operationId}.${status}` };
+      }),
+  );
+  const shared: JsonObject = {};
+  for (const { responses, status, response, text } of refusals) {
+    const [first, second] = refusals.filter((one) => one.text === text);
+    if (!first || !second) continue;
+    shared[first.name] ??= response;
+    responses[status] = { $ref: `#/components/responses/${first.name}` };
+  }
+  return shared;
 }
 
 /** The name in `components.responses` of the answer to a request that is no operation. */
@@ -149,7 +177,7 @@ const SAFETY_HEADERS = [
   'x-frame-options',
 ] as const;
 
-function operationObject(operation: Operation, components: Components): JsonObject {
+function operationObject(operation: Operation, components: Components): OperationObject {
   const { id, listener, access, summary, query, headers, request, problems } = operation;
   const hop = HOP_PARAMETERS[access];
   const all = [

@@ -75,7 +75,12 @@ describe('the OpenAPI document', () => {
   test('every $ref resolves, and everything there is referred to', () => {
     const references = new Set(membersNamed('$ref', document));
     const { schemas, headers } = document.components;
-    const there = Object.entries({ schemas, headers }).flatMap(([kind, objects]) =>
+    // What answers a request that is no operation stands there alone.
+    const responses = Object.fromEntries(
+      Object.entries(document.components.responses).filter(([name]) => !name.includes('.noOperation.')),
+    );
+    expect(Object.keys(responses).length).toBeGreaterThan(5);
+    const there = Object.entries({ schemas, headers, responses }).flatMap(([kind, objects]) =>
       Object.keys(objects).map((name) => `#/components/${kind}/${name}`),
     );
     expect(there.length).toBeGreaterThan(40);
@@ -87,6 +92,13 @@ describe('the OpenAPI document', () => {
     expect(ids).toHaveLength(OPERATIONS.length);
     expect(new Set(ids).size).toBe(ids.length);
     expect(new Set(OPERATIONS.map(({ method, path }) => `${method} ${path}`)).size).toBe(OPERATIONS.length);
+    const refusals = membersNamed('responses', document.paths).flatMap((responses) =>
+      Object.entries(responses as Members).filter(
+        ([status, response]) => status >= '400' && !('$ref' in (response as Members)),
+      ),
+    );
+    expect(refusals.length).toBeGreaterThan(5);
+    expect(new Set(refusals.map(([, response]) => JSON.stringify(response))).size).toBe(refusals.length);
     const keyDescriptions = membersNamed('description', document).filter((text) => text === 'milliseconds since 1970');
     expect(keyDescriptions).toHaveLength(1);
   });
