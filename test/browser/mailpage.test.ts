@@ -9,6 +9,7 @@ import type { AddressInfo } from 'node:net';
 import { platform } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
+import type { Route } from 'playwright-core';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { openInBrowser } from '../../src/cli/lib/browser.ts';
 import { OWNER_ID } from '../../src/host/core/rows.ts';
@@ -16,6 +17,7 @@ import { useInbox } from '../../src/host/mail/inbox.ts';
 import { SEARCH_MESSAGES_MAX } from '../../src/host/mail/search.ts';
 import { printable } from '../../src/protocol/printable.ts';
 import { commandContext } from '../support/command-run.ts';
+import { deferred } from '../support/deferred.ts';
 import { HOSTILE } from '../support/hostile-words.ts';
 import { accepted, idOf, send } from '../support/mail-context.ts';
 import { type MailPage, MailWindow, mailPage, putMail, writeToOwner } from '../support/mail-page.ts';
@@ -267,6 +269,69 @@ describe('the page of the owner', () => {
     await page.getByRole('button', { name: 'Send', exact: true }).click();
     await page.getByRole('region', { name: 'Sent' }).waitFor();
     expect(accepted(await useInbox(mail.context, await idOf(mail.context, 'bob'), {})).total).toBe(1);
+  });
+
+  test('what is typed while a message is sent stays in its form, and is sent as another one', async () => {
+    const mail = await started();
+    const { context } = mail;
+    const answered = await writeToOwner(context, 'alice', { subject: 'Which one?' });
+    const window = await MailWindow.entered(suite, mail);
+    const { page } = window;
+    const body = page.getByLabel('Message', { exact: true });
+    const outcome = page.getByRole('region', { name: 'Sent' });
+    /** Sends, types on, and lets the answer come. */
+    const typeOn = async (operation: string, typed: string): Promise<void> => {
+      const [asked, answer] = [deferred(), deferred()];
+      const hold = async (route: Route): Promise<void> => {
+        asked.resolve();
+        await answer.promise;
+        await route.continue();
+      };
+      await page.route(`**/mail/${operation}`, hold, { times: 1 });
+      await body.press('Control+Enter');
+      await asked.promise;
+      await page.keyboard.type(typed);
+      answer.resolve();
+      await outcome.waitFor();
+    };
+    const bodiesAt = async (name: string): Promise<string[]> => {
+      const found = accepted(await useInbox(context, await idOf(context, name), { state: 'all' }));
+      const ids = (found.summaries ?? []).map(({ message_id }) => message_id);
+      const { messages = [] } = accepted(
+        await useInbox(context, await idOf(context, name), { action: 'read', message_ids: ids }),
+      );
+      return messages.map((message) => message.body);
+    };
+    await window.go('Write');
+    await page.getByLabel('To', { exact: true }).fill('bob');
+    await page.getByLabel('Subject').fill('Plan');
+    await body.fill('Please look.');
+    await typeOn('mail-send', ' Thanks');
+    await expect.poll(() => body.inputValue()).toBe('Thanks');
+    await page.keyboard.type('!');
+    expect(await body.inputValue()).toBe('Thanks!');
+    await page.reload();
+    await window.heading('Write');
+    expect([await body.inputValue(), await page.getByLabel('Subject').inputValue()]).toEqual(['Thanks!', 'Plan']);
+    await body.press('Control+Enter');
+    await outcome.waitFor();
+    expect(await body.count()).toBe(0);
+    expect(await bodiesAt('bob')).toEqual(['Thanks!', 'Please look.']);
+    await page.getByRole('button', { name: 'Write another' }).click();
+    expect([await body.inputValue(), await page.getByLabel('Subject').inputValue()]).toEqual(['', '']);
+
+    await page.evaluate(`location.hash = '#/messages/${answered}'`);
+    await page.getByRole('button', { name: 'Reply' }).click();
+    await body.fill('Left.');
+    // The same words once more are another message.
+    await typeOn('mail-reply', 'Left.');
+    await expect.poll(() => body.inputValue()).toBe('Left.');
+    await body.press('Control+Enter');
+    await expect.poll(() => body.count()).toBe(0);
+    expect(await bodiesAt('alice')).toEqual(['Left.', 'Left.']);
+    await page.getByRole('button', { name: 'Reply', exact: true }).click();
+    await expect.poll(() => body.evaluate((field) => field.matches(':focus'))).toBe(true);
+    expect(await window.unsound()).toEqual([]);
   });
 
   test('keeps what is being written over a reload, in each window its own, and for its owner alone', async () => {

@@ -44,8 +44,8 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/shared-log': 5230,
   'src/relay/standby': 770,
   'src/relay/store': 8820,
-  'src/web': 5600,
-  'test/browser': 2620,
+  'src/web': 5610,
+  'test/browser': 2680,
   'test/control': 760,
   'test/crash': 1630,
   'test/e2e': 4180,
@@ -54,7 +54,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/property': 4320,
   'test/spec': 6490,
   'test/support': 23040,
-  'test/unit': 10060,
+  'test/unit': 10080,
   'test/unit/cli': 9950,
   'test/unit/host': 21580,
   'test/unit/relay': 22720,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 99790,
-  test: 120360,
+  src: 99810,
+  test: 120450,
   'bench scripts': 13500,
 };

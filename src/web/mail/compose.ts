@@ -24,44 +24,44 @@ export function Compose({ first }: { first: string }): VNode {
     const { kind, needsReply } = draft;
     void sending.send('mail-send', { to: all, subject, body, kind, needs_reply: needsReply });
   };
-  const another = (): void => {
-    drop();
-    sending.again();
-  };
+  const isBegun = draftOf(NAME) !== undefined;
   const discard = (): void => {
     drop();
+    sending.again();
     document.querySelector<HTMLElement>('main [data-first-focus]')?.focus();
   };
-  if (sending.result) {
-    return html`<${BackLink} />
-      <h1 tabindex="-1">Write</h1>
-      <div class="panel">
-        <${Outcome} result=${sending.result} />
-        <p class="actions"><button type="button" onClick=${another}>Write another</button></p>
-      </div>`;
-  }
+  const sent =
+    sending.result &&
+    html`<div class="panel">
+      <${Outcome} result=${sending.result} />
+      ${!isBegun && html`<p class="actions"><button type="button" onClick=${sending.again}>Write another</button></p>`}
+    </div>`;
   return html`<${BackLink} />
     <h1 tabindex="-1">Write</h1>
-    <form class="panel sends" aria-label="New message" onSubmit=${submit}>
-      <${RecipientsField}
-        to=${to}
-        typed=${typed}
-        change=${change}
-        unknown=${unknownOf(sending.problem?.details['recipients'])}
-        isBad=${field === 'to'}
-      />
-      <label class="field">
-        <span>Subject</span>
-        <input
-          value=${subject}
-          aria-invalid=${field === 'subject' ? 'true' : undefined}
-          onInput=${onValue((value) => change({ subject: value }))}
+    ${sent}
+    ${
+      (!sent || isBegun) &&
+      html`<form class="panel sends" aria-label="New message" onSubmit=${submit}>
+        <${RecipientsField}
+          to=${to}
+          typed=${typed}
+          change=${change}
+          unknown=${unknownOf(sending.problem?.details['recipients'])}
+          isBad=${field === 'to'}
         />
-      </label>
-      <${BodyField} value=${body} change=${(text: string) => change({ body: text })} isBad=${field === 'body'} />
-      <${OptionFields} options=${draft} change=${change} />
-      <${SendActions} sending=${sending} text="Send" discard=${draftOf(NAME) && discard} />
-    </form>`;
+        <label class="field">
+          <span>Subject</span>
+          <input
+            value=${subject}
+            aria-invalid=${field === 'subject' ? 'true' : undefined}
+            onInput=${onValue((value) => change({ subject: value }))}
+          />
+        </label>
+        <${BodyField} value=${body} change=${(text: string) => change({ body: text })} isBad=${field === 'body'} />
+        <${OptionFields} options=${draft} change=${change} />
+        <${SendActions} sending=${sending} text="Send" discard=${isBegun && discard} />
+      </form>`
+    }`;
 }
 
 /** The link of an agent adds it to what is being written. */

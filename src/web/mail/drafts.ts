@@ -6,7 +6,6 @@
  * in that of another host, nobody reads it.
  */
 import { signal } from '@preact/signals';
-import { useState } from 'preact/hooks';
 import { act } from '../shared/api.ts';
 import { failureText } from '../shared/session.ts';
 
@@ -40,14 +39,19 @@ const STORED_AS = 'poste-draft-1 ';
 const CHARACTERS_MAX = 2_000_000;
 const NONCE_BYTES = 12;
 
-const drafts = new Map<string, Draft>();
+const drafts = signal<ReadonlyMap<string, Draft>>(new Map());
 let key: CryptoKey | undefined;
 
 /** Says whether a draft is in memory alone, because the browser has no room for it or seals nothing. */
 export const isUnkept = signal(false);
 
 export function draftOf(name: string): Draft | undefined {
-  return drafts.get(name);
+  return drafts.peek().get(name);
+}
+
+function put(name: string, draft: Draft | undefined): void {
+  const others = [...drafts.peek()].filter(([other]) => other !== name);
+  drafts.value = new Map(draft ? [...others, [name, draft]] : others);
 }
 
 /** Opens what this window kept. Call it once, with an open session. */
@@ -63,19 +67,14 @@ export async function openDrafts(): Promise<void> {
   for (const stored of Object.keys(sessionStorage)) {
     const name = stored.startsWith(STORED_AS) ? stored.slice(STORED_AS.length) : undefined;
     const draft = name !== undefined && (await opened(name, key));
-    if (draft) drafts.set(name, draft);
+    if (draft) put(name, draft);
   }
 }
 
 /** A draft and the functions that change it and let go of it. `first` is what it begins with. */
 export function useDraft(name: string, first: Draft): [Draft, (changes: Partial<Draft>) => void, () => void] {
-  const [draft, setDraft] = useState(drafts.get(name) ?? first);
-  const change = (changes: Partial<Draft>): void => setDraft(changeDraft(name, first, changes));
-  const drop = (): void => {
-    dropDraft(name);
-    setDraft(first);
-  };
-  return [draft, change, drop];
+  const draft = drafts.value.get(name) ?? first;
+  return [draft, (changes) => void changeDraft(name, first, changes), () => dropDraft(name)];
 }
 
 /**
@@ -83,7 +82,7 @@ export function useDraft(name: string, first: Draft): [Draft, (changes: Partial<
  * key that it was sent with.
  */
 export function changeDraft(name: string, first: Draft, changes: Partial<Draft>): Draft {
-  const kept = drafts.get(name);
+  const kept = draftOf(name);
   const { sentWith: _no, ...last } = kept ?? first;
   const changed = { ...last, ...changes };
   if (kept && JSON.stringify(changed) === JSON.stringify(last)) return kept;
@@ -93,16 +92,28 @@ export function changeDraft(name: string, first: Draft, changes: Partial<Draft>)
 
 /** Resolves when the browser has it; `isUnkept` says when it does not take it. */
 export async function keepDraft(name: string, draft: Draft): Promise<void> {
-  drafts.set(name, draft);
+  put(name, draft);
   const text = key && (await sealed(name, draft, key));
   // Only the last change counts, and the end of the draft.
-  if (drafts.get(name) !== draft) return;
+  if (draftOf(name) !== draft) return;
   isUnkept.value = text === undefined || !store(STORED_AS + name, text);
 }
 
 export function dropDraft(name: string): void {
-  drafts.delete(name);
+  put(name, undefined);
   sessionStorage.removeItem(STORED_AS + name);
+}
+
+/**
+ * Lets go of what was sent, and keeps what the owner typed meanwhile: of a body that goes on, what comes behind. The
+ * recipients, the subject and the options stay for it, as the owner sees them.
+ */
+export function dropSent(name: string, sent: Draft): void {
+  const { sentWith: _no, ...last } = draftOf(name) ?? sent;
+  const { sentWith: _neither, ...before } = sent;
+  const body = last.body.startsWith(sent.body) ? last.body.slice(sent.body.length).trimStart() : last.body;
+  if (body === '' && JSON.stringify({ ...last, body: sent.body }) === JSON.stringify(before)) dropDraft(name);
+  else void keepDraft(name, { ...last, body });
 }
 
 function store(name: string, text: string): boolean {

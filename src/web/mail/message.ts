@@ -148,10 +148,16 @@ function Reply({ message: { message_id }, to, asked, close }: ReplyProps): VNode
   const [{ body, ...options }, change, drop] = useDraft(replyName(message_id), { ...NEW_REPLY, isToAll });
   const sending = useSending(replyName(message_id));
   const form = useRef<HTMLFormElement>(null);
+  const { result } = sending;
+  const isShown = !result || draftOf(replyName(message_id)) !== undefined;
+  useEffect(() => {
+    // After a reply that was sent, the owner wants another one.
+    if (asked > 0) sending.again();
+  }, [asked]);
   useEffect(() => {
     // One that was begun before waits, and takes no focus.
     if (asked > 0) form.current?.querySelector('textarea')?.focus();
-  }, [asked]);
+  }, [asked, isShown]);
   const discard = (): void => {
     drop();
     close();
@@ -161,15 +167,22 @@ function Reply({ message: { message_id }, to, asked, close }: ReplyProps): VNode
     const { kind, needsReply } = options;
     void sending.send('mail-reply', { message_id, body, kind, needs_reply: needsReply, to_all: isToAll });
   };
-  if (sending.result) return html`<${Outcome} result=${sending.result} />`;
-  const label = isToAll ? 'Reply to all' : 'Reply';
-  return html`<form ref=${form} class="reply sends" aria-label=${label} onSubmit=${submit}>
-    <${BodyField}
-      value=${body}
-      change=${(text: string) => change({ body: text })}
-      isBad=${sending.problem?.details['field'] === 'body'}
-    />
-    <${OptionFields} options=${options} change=${change} />
-    <${SendActions} sending=${sending} text=${isToAll ? 'Send to all' : 'Send reply'} discard=${discard} />
-  </form>`;
+  return html`${result && html`<${Outcome} result=${result} />`}
+    ${
+      isShown &&
+      html`<form
+        ref=${form}
+        class="reply sends"
+        aria-label=${isToAll ? 'Reply to all' : 'Reply'}
+        onSubmit=${submit}
+      >
+        <${BodyField}
+          value=${body}
+          change=${(text: string) => change({ body: text })}
+          isBad=${sending.problem?.details['field'] === 'body'}
+        />
+        <${OptionFields} options=${options} change=${change} />
+        <${SendActions} sending=${sending} text=${isToAll ? 'Send to all' : 'Send reply'} discard=${discard} />
+      </form>`
+    }`;
 }

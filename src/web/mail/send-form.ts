@@ -7,7 +7,7 @@ import { type Problem, act } from '../shared/api.ts';
 import { Untrusted, Warning } from '../shared/components.ts';
 import { SelectField, onValue } from '../shared/fields.ts';
 import { failureText } from '../shared/session.ts';
-import { type Draft, draftOf, dropDraft, isUnkept, keepDraft } from './drafts.ts';
+import { type Draft, NEW_DRAFT, draftOf, dropSent, isUnkept, keepDraft } from './drafts.ts';
 import { deliveryHref, messageHref } from './state.ts';
 
 export const KINDS = ['message', 'request', 'reply', 'status', 'decision', 'alert', 'task'] as const;
@@ -27,8 +27,8 @@ export interface Sending {
   result: SendResult | undefined;
   problem: Problem | undefined;
   /**
-   * Sends `input` by an operation, and lets go of the draft. If the answer was lost and the user sends the same again,
-   * it is sent once, also after a reload.
+   * Sends `input` by an operation, and lets go of what the draft was then. If the answer was lost and the user sends
+   * the same again, it is sent once, also after a reload.
    */
   send: (operation: 'mail-send' | 'mail-reply', input: object) => Promise<void>;
   again: () => void;
@@ -43,16 +43,19 @@ export function useSending(name: string): Sending {
   const send = async (operation: string, input: object): Promise<void> => {
     if (sent.current.isUnderWay) return;
     const content = JSON.stringify(input);
-    const draft = draftOf(name);
-    const key = sent.current.content === content ? sent.current.key : (draft?.sentWith ?? crypto.randomUUID());
+    const draft = draftOf(name) ?? NEW_DRAFT;
+    const key = sent.current.content === content ? sent.current.key : (draft.sentWith ?? crypto.randomUUID());
     sent.current = { content, key, isUnderWay: true };
     setUnderWay(true);
+    setResult(undefined);
     try {
       // First of all: the window may end before the answer comes, and the draft be sent again.
-      if (draft) await keepDraft(name, { ...draft, sentWith: key });
+      if (draft !== NEW_DRAFT) await keepDraft(name, { ...draft, sentWith: key });
       setResult(await act<SendResult>(operation, { ...input, idempotency_key: key }));
       setProblem(undefined);
-      dropDraft(name);
+      // What the owner sends next is another message, even if it has the same words.
+      sent.current.content = '';
+      dropSent(name, draft);
     } catch (error) {
       // Throws what is not a `Problem`, and notices the end of the session.
       failureText(error);
@@ -61,11 +64,7 @@ export function useSending(name: string): Sending {
     sent.current.isUnderWay = false;
     setUnderWay(false);
   };
-  const again = (): void => {
-    sent.current = { content: '', key: '', isUnderWay: false };
-    setResult(undefined);
-  };
-  return { isUnderWay, result, problem, send, again };
+  return { isUnderWay, result, problem, send, again: () => setResult(undefined) };
 }
 
 interface OptionFieldsProps {
