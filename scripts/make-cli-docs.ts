@@ -38,7 +38,9 @@ const OF_TERMINALS =
   'cut, and times are ISO 8601. Where a command takes the id of a message, a thread or an item, or the fingerprint ' +
   'of a host, its first characters will do (six, and four behind `SHA256:`), and of an id its last four: several ' +
   'that a text may mean are listed, with exit code 4. A message has a number in each mailbox, which lists on a ' +
-  'terminal show and commands take; it never means another message. Colours are for a terminal, unless `NO_COLOR` ' +
+  'terminal show and commands take; it never means another message. At a terminal `inbox`, `send`, `reply`, `sent` ' +
+  'and `trace` are about your own mailbox, of `owner`, unless `--as` or `POSTE_AGENT` names an agent; in a pipe, and ' +
+  'in what the program of an agent runs, one of them must. Colours are for a terminal, unless `NO_COLOR` ' +
   'or `--no-color` forbids them; `FORCE_COLOR` has them in a pipe too.';
 
 const OF_DAEMON =

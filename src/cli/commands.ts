@@ -193,8 +193,8 @@ const HELP = 'Help:';
 export const COMMANDS: CommandTable = {
   ...under('Mail:', {
     inbox: from(mailbox, 'inboxCommand', 'Read and search the mail of an agent, or your own.'),
-    send: from(send, 'sendCommand', 'Send a message as an agent.'),
-    reply: from(send, 'replyCommand', 'Answer a message as an agent.'),
+    send: from(send, 'sendCommand', 'Send a message, as an agent or as yourself.'),
+    reply: from(send, 'replyCommand', 'Answer a message, as an agent or as yourself.'),
     sent: from(send, 'sentCommand', 'Show what an agent sent, and how far each message came.'),
     waiting: from(waiting, 'waitingCommand', 'Show who owes an answer to whom, and since when.'),
     trace: from(trace, 'traceCommand', 'Follow one message through outbox, relay, receiver and receipts.'),

@@ -4,7 +4,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   scripts: 8660,
   'src/cli': 680,
   'src/cli/host': 3270,
-  'src/cli/lib': 2830,
+  'src/cli/lib': 2850,
   'src/cli/mail': 3650,
   'src/cli/relay': 5020,
   'src/host': 980,
@@ -55,14 +55,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 6490,
   'test/support': 23040,
   'test/unit': 10080,
-  'test/unit/cli': 9950,
+  'test/unit/cli': 10010,
   'test/unit/host': 21580,
   'test/unit/relay': 22720,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 99810,
-  test: 120450,
+  src: 99840,
+  test: 120510,
   'bench scripts': 13500,
 };

@@ -187,9 +187,12 @@ async function valuesOf(
   if (source === undefined) return [];
   const paths = ownPaths(context);
   const client = new DaemonClient(paths.socket, paths.store);
-  const actor = as ?? (context.env['POSTE_AGENT'] || undefined);
-  const ask: Ask = (operation, input) =>
-    client.call(operation, input, { as: actor, signal: AbortSignal.timeout(ANSWER_MS) });
+  const named = as ?? (context.env['POSTE_AGENT'] || undefined);
+  const ask: Ask = (operation, input) => {
+    // The owner's, as for the command itself: who completes a line types at a terminal.
+    const actor = named ?? (OF_MAILBOX.has(operation) ? OWNER_NAME : undefined);
+    return client.call(operation, input, { as: actor, signal: AbortSignal.timeout(ANSWER_MS) });
+  };
   return SOURCES[source](ask).catch(() => []);
 }
 
@@ -205,6 +208,9 @@ interface CompletionWord {
 /** A daemon that takes longer is not waited for. */
 const ANSWER_MS = 1_000;
 const PAGE = 20;
+
+/** The operations that are asked for here about one mailbox. */
+const OF_MAILBOX: ReadonlySet<OperationName> = new Set(['watch-inbox', 'mail-sent']);
 
 type Ask = <N extends OperationName>(name: N, input: InputOf<N>) => Promise<OutputOf<N>>;
 

@@ -38,9 +38,14 @@ export interface CommandContext {
   exitCode: number;
 }
 
-/** An option that names an agent. Its default is POSTE_AGENT, unless that is empty. */
-export function agentOption({ env }: CommandContext, flags: string, description: string): Option {
+/** An option that names an agent. Its default is POSTE_AGENT, unless that is empty; `byDefault` says so in help. */
+export function agentOption(
+  { env }: CommandContext,
+  flags: string,
+  description: string,
+  byDefault = 'POSTE_AGENT',
+): Option {
   const agent = env['POSTE_AGENT'];
-  if (agent === undefined || agent === '') return new Option(flags, `${description} (default: POSTE_AGENT)`);
-  return new Option(flags, description).default(agent, 'POSTE_AGENT');
+  if (agent === undefined || agent === '') return new Option(flags, `${description} (default: ${byDefault})`);
+  return new Option(flags, description).default(agent, byDefault);
 }

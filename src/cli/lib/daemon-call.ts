@@ -56,16 +56,29 @@ const AGENT_VARIABLES = [
   'QWEN_CODE',
 ];
 
-/** True when a person types at this terminal, and reads there. */
-function isPersonHere({ stdin, stdout, env }: CommandContext): boolean {
-  return stdout.isTTY === true && stdin.isTTY === true && AGENT_VARIABLES.every((name) => !env[name]);
+/** True when a person reads at this terminal, and types there. A command may take its input from a pipe. */
+function isPersonHere({ stdin, stdout, stderr, env }: CommandContext, takesInput: boolean): boolean {
+  const isTypedAt = (takesInput ? stderr : stdin).isTTY === true;
+  return stdout.isTTY === true && isTypedAt && AGENT_VARIABLES.every((name) => !env[name]);
 }
 
-/** A command for one mailbox: that of `--as`, else of POSTE_AGENT, else the owner's where a person asks. */
+/** The flag that says whose mailbox a command is about. */
+export function mailboxOption(context: CommandContext, description = 'the agent to act as'): Option {
+  return agentOption(context, '--as <name>', description, 'POSTE_AGENT, else at a terminal owner, who is you');
+}
+
+/** Makes a command one for one mailbox: that of `--as`, else of POSTE_AGENT, else the owner's where a person asks. */
+export function forMailbox(context: CommandContext, command: Command): Command {
+  return command.hook('preAction', (self) => {
+    const { as, body, bodyFile } = self.opts<{ as?: string; body?: string; bodyFile?: string }>();
+    if (as !== undefined || !isPersonHere(context, [body, bodyFile].includes('-'))) return;
+    self.setOptionValueWithSource('as', OWNER_NAME, 'default');
+  });
+}
+
+/** The same with its flags. */
 export function mailboxCommand(context: CommandContext, name: string): Command {
-  const command = actingCommand(context, name);
-  if (command.getOptionValue('as') !== undefined || !isPersonHere(context)) return command;
-  return command.setOptionValueWithSource('as', OWNER_NAME, 'default');
+  return forMailbox(context, daemonCommand(context, name).addOption(mailboxOption(context)));
 }
 
 /** Takes from a command that only looks at the running daemon that it starts one. */

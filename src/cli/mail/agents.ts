@@ -3,13 +3,14 @@ import { Command } from 'commander';
 import type { AgentDocument } from '../../host/contract/agents.ts';
 import type { AgentsResult } from '../../host/contract/mail.ts';
 import { countText } from '../../host/core/spans.ts';
-import { isSameName } from '../../host/core/address.ts';
+import { isSameName, OWNER_NAME } from '../../host/core/address.ts';
+import { printable } from '../../protocol/printable.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, type DaemonFlags, actingCommand, daemonCommand } from '../lib/daemon-call.ts';
 import { withoutUndefined } from '../lib/values.ts';
 import { jsonLine } from '../lib/format.ts';
-import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { applyStyle, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
 
 const AGENT_NOTES = `
@@ -88,6 +89,24 @@ function listCommand(context: CommandContext): Command {
       for (const agent of agents) listed.push({ ...mailboxes.get(agent.address), ...agent });
       context.stdout.write(flags.json ? jsonLine({ you, agents: listed }) : agentTable(screenOf(context), listed));
     });
+}
+
+/** More would fill the screen. */
+const AGENTS_NAMED_MAX = 8;
+
+/** Names the agents to an owner who gave no `--as` and was shown nothing; `next` begins the command for one's mail. */
+export async function nameAgents(context: CommandContext, command: Command, next: string): Promise<void> {
+  const flags = command.opts<ActingFlags>();
+  const isByDefault = flags.as === OWNER_NAME && command.getOptionValueSource('as') === 'default';
+  if (!isByDefault || flags.json) return;
+  const { agents } = await ask(context, 'list-agents', {}, flags);
+  const [first] = agents;
+  const named = agents.slice(0, AGENTS_NAMED_MAX).map(({ name }) => name);
+  const more = agents.length > named.length ? `, and ${agents.length - named.length} more` : '';
+  const said = first
+    ? `Agents here: ${named.join(', ')}${more}. ${next} --as ${first.name}`
+    : 'There is no agent here yet: add one with poste agent add.';
+  context.stdout.write(applyStyle(screenOf(context), 'dim', `\n${printable(said)}\n`));
 }
 
 function agentTable(screen: Screen, agents: readonly Listed[]): string {

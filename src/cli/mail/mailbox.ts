@@ -27,6 +27,7 @@ import {
   shownMessage,
 } from './message-names.ts';
 import { cutTo } from '../lib/table.ts';
+import { nameAgents } from './agents.ts';
 import { seconds, wholeNumber, withoutUndefined } from '../lib/values.ts';
 import { foundText, inboxText, kindText } from './mail-text.ts';
 import { type PageFlags, withPageFlags } from './send.ts';
@@ -62,19 +63,6 @@ export function inboxCommand(context: CommandContext): Command {
     .addCommand(threadCommand(context))
     .addCommand(searchCommand(context))
     .addHelpText('after', INBOX_NOTES);
-}
-
-/** More would fill the screen. */
-const AGENTS_NAMED_MAX = 8;
-
-/** Names the agents, for an owner who finds nothing and may look for the mail of one. */
-async function agentsText(context: CommandContext, flags: ActingFlags): Promise<string> {
-  const { agents } = await ask(context, 'list-agents', {}, flags);
-  const [first] = agents;
-  const named = agents.slice(0, AGENTS_NAMED_MAX).map(({ name }) => name);
-  const more = agents.length > named.length ? `, and ${agents.length - named.length} more` : '';
-  const said = `Agents here: ${named.join(', ')}${more}. Read the mail of one with: poste inbox --as ${first?.name}`;
-  return printable(first ? said : 'There is no agent here yet: add one with poste agent add.');
 }
 
 /** The file that leads the browser to the owner's page, in the folder of the host's data. */
@@ -145,9 +133,7 @@ function listCommand(context: CommandContext): Command {
       };
       if (wait === undefined) {
         const { summaries = [] } = await show(context, input, flags);
-        const isByDefault = flags.as === OWNER_NAME && self.getOptionValueSource('as') === 'default';
-        if (!isByDefault || flags.json || summaries.length > 0) return;
-        context.stdout.write(applyStyle(screenOf(context), 'dim', `\n${await agentsText(context, flags)}\n`));
+        if (summaries.length === 0) await nameAgents(context, self, 'Read the mail of one with: poste inbox');
         return;
       }
       return printWhenListed(context, { ...flags, wait }, input, (result) => shownText(context, result, flags));

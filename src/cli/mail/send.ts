@@ -5,7 +5,7 @@ import type { SentInput, SentMessage, SentResult } from '../../host/contract/sen
 import { BODY_CHARACTERS_MAX, LIST_LIMIT_MAX } from '../../host/contract/limits.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type ActingFlags, ask, actingCommand } from '../lib/daemon-call.ts';
+import { type ActingFlags, ask, mailboxCommand } from '../lib/daemon-call.ts';
 import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { givenText } from '../lib/input.ts';
 import { jsonLine, formatFields } from '../lib/format.ts';
@@ -14,6 +14,7 @@ import { printable, printableText } from '../../protocol/printable.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { type MessageNumbers, messageMeant, messagesMeant, MESSAGE_NAMES, numbersShown } from './message-names.ts';
 import { table } from '../lib/table.ts';
+import { nameAgents } from './agents.ts';
 import { messageColumn } from './mail-text.ts';
 import { wholeNumber, withoutUndefined } from '../lib/values.ts';
 
@@ -29,16 +30,18 @@ is an agent's name, agent@host, role:<role>, * for everyone, or owner. The kinds
 an idle recipient; message and reply only with --needs-reply, an @mention, or as the answer to
 a message of its own with --needs-reply; status never.
 
-Every user of this machine can read a command line: --body - reads the body from standard input.
+At a terminal you write as owner, unless --as or POSTE_AGENT names an agent; elsewhere one of them must. Every user of
+this machine can read a command line: --body - reads the body from standard input.
 
 Examples:
+  $ poste send --to builder --subject 'Branch fix-7' --body 'Please merge it.'
   $ echo 'Branch fix-7 is ready.' | poste send --as builder --to reviewer --subject 'Ready' --body -
   $ git log -1 | poste send --as builder --to role:review --subject 'Please review' --body - --kind request \
 --needs-reply
   $ echo 'All green.' | POSTE_AGENT=builder poste send --to '*' owner --subject 'Done' --body - --json`;
 
 export function sendCommand(context: CommandContext): Command {
-  const command = actingCommand(context, 'send')
+  const command = mailboxCommand(context, 'send')
     .requiredOption('--to <address...>', 'the recipients, at most 20')
     .requiredOption('--subject <text>', 'the subject, at most 200 characters')
     .option('--reply-to <message>', `a message by ${MESSAGE_NAMES}: this one joins its thread`);
@@ -67,11 +70,12 @@ const REPLY_NOTES = `
 The answer goes to the sender of the message, in the same thread.
 
 Examples:
+  $ poste reply 3 --body 'Go ahead.'
   $ echo 'Looks good.' | poste reply --as reviewer 06EXAMPLE0000000000000000 --body -
   $ poste reply --as reviewer 06EXAMPLE0000000000000000 --to-all --body-file review.md`;
 
 export function replyCommand(context: CommandContext): Command {
-  const command = actingCommand(context, 'reply')
+  const command = mailboxCommand(context, 'reply')
     .argument('<message>', MESSAGE_NAMES)
     .option('--subject <text>', 'the subject (default: that of the message)')
     .option('--to-all', 'send it to the other recipients of the message too');
@@ -180,19 +184,20 @@ Without a message, lists what was sent, the newest first, with the state at each
 delivery to each recipient, step by step. The steps are those that the recipient's host reported.
 
 Examples:
+  $ poste sent
   $ poste sent --as builder
   $ poste sent --as builder 3
   $ poste sent --as owner --limit 50 --json`;
 
 export function sentCommand(context: CommandContext): Command {
   return withPageFlags(
-    actingCommand(context, 'sent').argument(
+    mailboxCommand(context, 'sent').argument(
       '[message]',
       `a sent message by ${MESSAGE_NAMES}: show its delivery to each recipient`,
     ),
   )
     .addHelpText('after', SENT_NOTES)
-    .action(async (named: string | undefined, flags: ActingFlags & PageFlags) => {
+    .action(async (named: string | undefined, flags: ActingFlags & PageFlags, self: Command) => {
       const message = await messageMeant(context, named, flags);
       const result = await ask(context, 'mail-sent', inputOf(message, flags), flags);
       const numbers = await numbersShown(
@@ -204,6 +209,7 @@ export function sentCommand(context: CommandContext): Command {
       context.stdout.write(
         flags.json ? jsonLine(result) : sentResultText(screen, result, numbers, message !== undefined),
       );
+      if (result.messages.length === 0) await nameAgents(context, self, 'See what one sent with: poste sent');
     });
 }
 

@@ -8,8 +8,8 @@ import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts
 import { timeMsOf } from '../../protocol/time.ts';
 import type { ItemAccepted } from '../../relay/core/event.ts';
 import { checkProofs, NotVerified, signedWithOthers, type Verified } from '../../relay/replay/proof-check.ts';
-import { agentOption, type CommandContext } from '../lib/context.ts';
-import { type ActingFlags, ask, daemonCommand } from '../lib/daemon-call.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { type ActingFlags, ask, daemonCommand, forMailbox, mailboxOption } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
 import { MESSAGE_NAMES, messagesMeant } from './message-names.ts';
@@ -28,8 +28,8 @@ Examples:
   $ poste trace 06EXAMPLE0000000000000000 --json`;
 
 export function traceCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'trace')
-    .addOption(agentOption(context, '--as <name>', 'the agent in whose mailbox the message has this number'))
+  const as = mailboxOption(context, 'the agent in whose mailbox the message has this number');
+  return forMailbox(context, daemonCommand(context, 'trace').addOption(as))
     .argument('<message-id>', `${MESSAGE_NAMES}; also its id at its sender`)
     .addHelpText('after', TRACE_NOTES)
     .action(async (named: string, { as, ...flags }: ActingFlags) => {

@@ -102,6 +102,15 @@ test('the daemon knows agents, messages and sessions; asking it changes nothing'
   await home.json('agent', 'add', 'ben', '--role', 'review');
   const message = ['send', '--as', 'ann', '--to', 'ben', '--subject', 'One\ttwo\nthree', '--body', 'b'];
   const { message_id: id } = await home.json<{ message_id: string }>(...message);
+  const [, , , , , ...text] = message;
+  const { message_id: toOwner } = await home.json<{ message_id: string }>(
+    'send',
+    '--as',
+    'ann',
+    '--to',
+    'owner',
+    ...text,
+  );
   await home.json('session', 'register', 'build-7', '--as', 'ben');
   const here = (...words: string[]): Promise<string[]> => printed(home.environment, ...words);
 
@@ -112,8 +121,10 @@ test('the daemon knows agents, messages and sessions; asking it changes nothing'
   expect(await here('inbox', 'read', '--as', 'ben', id.slice(0, 4))).toEqual([id]);
   expect(await here('inbox', 'ack', '--as', 'ben', id, '')).toEqual([id]);
   expect(await here('inbox', 'read', '--as', 'ann', '')).toEqual([]);
-  expect(await here('sent', '--as', 'ann', '')).toEqual([id]);
+  expect(await here('sent', '--as', 'ann', '')).toEqual([toOwner, id]);
   expect(await printed({ ...home.environment, POSTE_AGENT: 'ben' }, 'reply', '')).toEqual([id]);
+  // Where nobody is named, the messages are the owner's, and the sessions those of all.
+  expect(await here('inbox', 'read', '')).toEqual([toOwner]);
   expect(await here('session', 'end', '')).toEqual(['build-7']);
   expect(await here('peer', 'remove', '')).toEqual([]);
   // What a subject says stays in one line.

@@ -118,18 +118,66 @@ describe('a person', () => {
     expect((await typed({}, 'read', id)).stdout).toContain('| Body of For the owner.\n');
     expect((await typed({}, 'search', 'owner')).stdout).toContain('For the owner');
     expect((await typed({}, 'ack', id)).stdout).toContain('1 message acked.\n');
-    // What a program starts must name whose mailbox it is, also where it has a terminal.
+  });
+
+  test('at a terminal writes as the owner, answers, and follows what became of it', async () => {
+    const home = await hostOf('ann', 'ben');
     const { environment } = home;
-    const programs = [
-      typed({ CLAUDECODE: '1' }),
-      onTerminal(home, 'inbox'),
-      runHere(['inbox'], { environment, typed: '' }),
+    const typed = (...args: string[]): ReturnType<typeof runHere> =>
+      runHere(args, { environment, columns: 120, typed: '' });
+    const nothing = 'Nothing was sent.\n\nAgents here: ann, ben. See what one sent with: poste sent --as ann\n';
+    expect((await typed('sent')).stdout).toBe(nothing);
+    expect(JSON.parse((await typed('sent', '--json')).stdout)).toMatchObject({ messages: [] });
+    expect(await typed('send', '--to', 'ann', '--subject', 'First', '--body', 'b')).toMatchObject({ code: EXIT.ok });
+    // The body comes through a pipe, and the rest of the command is still at the terminal.
+    for (const body of [
+      ['--body', '-'],
+      ['--body-file', '-'],
+    ]) {
+      const piped = commandContext({ environment, columns: 120, stdin: 'From a pipe' });
+      Object.assign(piped.stderr, { isTTY: true });
+      const { code } = await new CommandRun(['send', '--to', 'ann', '--subject', 'Piped', ...body], piped).ended();
+      expect(code).toBe(EXIT.ok);
+    }
+    expect(await home.json('inbox', '--as', 'ann')).toMatchObject({
+      summaries: ['Piped', 'Piped', 'First'].map((subject) => ({ from: 'owner@here', subject })),
+    });
+    expect((await typed('sent')).stdout).toMatch(/^3 .* Piped\n2 .* Piped\n1 .* First\n/m);
+    expect((await typed('sent', '1')).stdout).toContain('subject  First\n');
+    expect((await typed('trace', '1')).stdout).toMatch(/^ +from +owner@here$/m);
+    const id = await send(home, 'For the owner', 'owner');
+    expect((await typed('reply', id, '--body', 'yes')).stdout).toContain('  ann@here: ');
+    expect((await typed('trace', '99')).stderr).toMatch(/^poste: [^\n]*99/);
+    expect(
+      (await runHere(['sent'], { environment: { ...environment, POSTE_AGENT: 'ann' }, columns: 120 })).stdout,
+    ).toContain('For the owner');
+  });
+
+  test('what a program starts must name whose mailbox it is, also where it has a terminal', async () => {
+    const { environment } = await hostOf();
+    const commands = [
+      ['inbox'],
+      ['inbox', 'read', '1'],
+      ['inbox', 'search', 'a'],
+      ['sent'],
+      ['trace', '1'],
+      ['reply', '1', '--body', 'b'],
+      ['send', '--to', 'ann', '--subject', 's', '--body', '-'],
     ];
-    for (const { code, stderr } of await Promise.all(programs)) {
-      expect({ code, stderr }).toEqual({
-        code: EXIT.usage,
-        stderr: 'poste: no agent given: use --as NAME or POSTE_AGENT.\n',
-      });
+    const worlds: CommandWorld[] = [
+      { environment: { ...environment, CLAUDECODE: '1' }, columns: 80, typed: '' },
+      { environment, columns: 80 },
+      { environment, typed: '' },
+    ];
+    for (const args of commands) {
+      for (const world of worlds) {
+        const { code, stderr } = await runHere(args, world);
+        expect({ args, code, stderr }).toEqual({
+          args,
+          code: EXIT.usage,
+          stderr: 'poste: no agent given: use --as NAME or POSTE_AGENT.\n',
+        });
+      }
     }
   });
 
