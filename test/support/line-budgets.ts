@@ -21,7 +21,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/mailbox': 630,
   'src/host/mcp': 1410,
   'src/host/outbox': 1640,
-  'src/host/peers': 770,
+  'src/host/peers': 780,
   'src/host/relay': 3580,
   'src/host/store': 1150,
   'src/host/wake': 1600,
@@ -48,7 +48,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/browser': 2680,
   'test/control': 760,
   'test/crash': 1630,
-  'test/e2e': 4180,
+  'test/e2e': 4210,
   'test/http': 10920,
   'test/postgres': 2180,
   'test/property': 4320,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 99840,
-  test: 120510,
+  src: 99870,
+  test: 120540,
   'bench scripts': 13500,
 };

@@ -15,6 +15,7 @@ import { printable } from '../../protocol/printable.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type DaemonFlags, ask, daemonCommand } from '../lib/daemon-call.ts';
+import { CommandFailed } from '../lib/exit.ts';
 import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
@@ -90,7 +91,7 @@ function retryCommand(context: CommandContext): Command {
     .action(async (named: number[] | undefined, flags: DaemonFlags) => {
       const asked = named?.length ? { numbers: named } : {};
       const result = await ask(context, 'quarantine-retry', asked, flags, { silenceMs: RETRY_SILENCE_MS });
-      context.stdout.write(flags.json ? jsonLine(result) : retriedText(result));
+      printDone(context, flags, result, retriedText(result), result.accepted.length + result.kept.length);
     });
 }
 
@@ -107,11 +108,25 @@ function discardCommand(context: CommandContext): Command {
         stake,
       });
       const result = await ask(context, 'quarantine-discard', { numbers: named }, flags);
-      const missing = result.not_found.length === 0 ? '' : ` Not found: ${result.not_found.join(', ')}.`;
-      context.stdout.write(
-        flags.json ? jsonLine(result) : `Discarded ${countText(result.discarded.length, 'item')}.${missing}\n`,
-      );
+      const { length } = result.discarded;
+      printDone(context, flags, result, `Discarded ${countText(length, 'item')}.\n`, length);
     });
+}
+
+/** Prints what was done with `count` items. Throws `CommandFailed` when a number that was given is no item's. */
+function printDone<T extends { not_found: number[] }>(
+  context: CommandContext,
+  flags: DaemonFlags,
+  result: T,
+  text: string,
+  count: number,
+): void {
+  const { not_found: missing } = result;
+  if (flags.json) context.stdout.write(jsonLine(result));
+  else if (count > 0 || missing.length === 0) context.stdout.write(text);
+  if (missing.length === 0) return;
+  const message = `nothing in quarantine has the number ${missing.join(' or ')}: see poste quarantine`;
+  throw new CommandFailed('notFound', 'NO_SUCH_ROW', message, { not_found: missing });
 }
 
 function numbers(text: string, before: number[] | undefined): number[] {
@@ -206,8 +221,7 @@ export function quarantinedItemText(screen: Screen, { item, wire_b64 }: Quaranti
   return `Number ${item.number}\n${formatFields(rows, 10)}${shown}\n`;
 }
 
-function retriedText({ accepted, kept, not_found }: QuarantineRetryResult): string {
+function retriedText({ accepted, kept }: QuarantineRetryResult): string {
   const reasons = kept.map(({ number, reason, detail }) => `  ${number} stays: ${printable(`${reason}: ${detail}`)}\n`);
-  const missing = not_found.map((number) => `  ${number} was not found\n`);
-  return `Let in ${countText(accepted.length, 'item')}.\n${reasons.join('')}${missing.join('')}`;
+  return `Let in ${countText(accepted.length, 'item')}.\n${reasons.join('')}`;
 }

@@ -155,8 +155,10 @@ function endCommand(context: CommandContext): Command {
     .addHelpText('after', '\nExample:\n  $ poste session end build-7 --as backend')
     .action(async (session: string, flags: ActingFlags) => {
       const result = await ask(context, 'session-end', { session_id: session }, flags);
-      if (flags.json) context.stdout.write(jsonLine(result));
-      else context.stdout.write(result.ended ? 'Ended.\n' : 'There is no such session, or it has ended already.\n');
+      context.stdout.write(flags.json ? jsonLine(result) : result.ended ? 'Ended.\n' : '');
+      if (result.ended) return;
+      const message = `there is no session ${session} of this agent, or it has ended already: see poste session list`;
+      throw new CommandFailed('notFound', 'NO_SUCH_SESSION', message);
     });
 }
 

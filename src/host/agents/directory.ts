@@ -7,13 +7,12 @@ import type { HostContext } from '../base/context.ts';
 import type { AgentsInput, AgentsResult } from '../contract/mail.ts';
 import type { PeopleResult } from '../contract/owner-page.ts';
 import { addressOf, foldName, isSameHost, OWNER_NAME } from '../core/address.ts';
-import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
+import { isRefusal, type Refusal } from '../core/refusal.ts';
 import type { AgentId, DirectoryAgent, PeerId } from '../core/rows.ts';
-import { suggestions } from '../core/suggestions.ts';
 import { wayOfMail } from '../core/transport-choice.ts';
 import { nameOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 import type { RelayTransport } from '../outbox/peer-work.ts';
-import { livePeers, peerView } from '../peers/peers.ts';
+import { livePeers, noSuchHost, peerView } from '../peers/peers.ts';
 import type { Reader } from '../store/host-store.ts';
 import { type Directories, pairedPeers } from './address-book.ts';
 import { presentAgents } from './agents.ts';
@@ -36,11 +35,7 @@ export async function listAgents(
     const peers = await pairedPeers(reader);
     const hosts = [hostName, ...peers.map((peer) => peer.hostName)];
     const isWanted = (host: string) => input.host === undefined || isSameHost(host, input.host);
-    if (!hosts.some(isWanted)) {
-      const near = suggestions(input.host ?? '', hosts);
-      const message = `host: this host is not paired with ${input.host}; it knows ${hosts.join(', ')}.`;
-      return refusal('NO_SUCH_PEER', message, { field: 'host', suggestions: near });
-    }
+    if (!hosts.some(isWanted)) return noSuchHost(input.host ?? '', hosts);
     const agents = isWanted(hostName) ? await agentsHere(reader, context) : [];
     for (const peer of peers.filter((peer) => isWanted(peer.hostName))) {
       const { directory } = peer;

@@ -23,7 +23,7 @@ import { cancelOutbox, listOutbox } from '../outbox/outbox-list.ts';
 import { dismissEvidence, listEvidence, showEvidence } from '../outbox/relay-evidence.ts';
 import { renameHost, rotateOwnKey } from '../peers/identity.ts';
 import type { PairingInvite } from '../peers/pairing-invite.ts';
-import { listPeers, setAddress, unpair } from '../peers/peers.ts';
+import { listPeers, refuseStranger, setAddress, unpair } from '../peers/peers.ts';
 import { type InputOf, type OperationContract, type OperationName, OPERATIONS, type OutputOf } from './operations.ts';
 import { parseInput } from '../contract/parse-input.ts';
 import { tolerantInput } from '../contract/tolerant-input.ts';
@@ -191,9 +191,9 @@ export function handlersOf(parts: HandlerParts): Handlers {
     'relay-evidence': () => listEvidence(context),
     'relay-evidence-show': (_caller, input) => showEvidence(context, input),
     'relay-evidence-dismiss': (_caller, input) => dismissEvidence(context, input),
-    outbox: (_caller, input) => listOutbox(context, input),
+    outbox: async (_caller, input) => (await refuseStranger(context, input.host)) ?? listOutbox(context, input),
     'outbox-cancel': (_caller, input) => cancelOutbox(context, input),
-    quarantine: (_caller, input) => listQuarantine(context, input),
+    quarantine: async (_caller, input) => (await refuseStranger(context, input.host)) ?? listQuarantine(context, input),
     'quarantine-show': (_caller, input) => showQuarantined(context, input),
     'quarantine-retry': (_caller, input) => retryQuarantine(context, input),
     'quarantine-discard': (_caller, input) => discardQuarantined(context, input),

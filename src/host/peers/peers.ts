@@ -21,6 +21,7 @@ import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 import { isSameHost } from '../core/address.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { PeerEncKey, PeerId, PeerKey, PeerRow, SignedRotation } from '../core/rows.ts';
+import { suggestions } from '../core/suggestions.ts';
 import type { PeerView } from '../contract/peers.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../base/context.ts';
@@ -128,6 +129,23 @@ export async function refusePairing(
 /** Not known, or unpaired since. */
 function isNewPeer(known: PeerRow | undefined): boolean {
   return known === undefined || known.unpairedAtMs !== null;
+}
+
+/** Refuses the name of a host with which this host was never paired. */
+export async function refuseStranger(context: HostContext, host: string | undefined): Promise<Refusal | undefined> {
+  if (host === undefined) return undefined;
+  const known: string[] = [];
+  await context.store.read(async (reader) => {
+    for await (const { row } of reader.range('peer', [])) known.push(row.hostName);
+  });
+  return known.some((name) => isSameHost(name, host)) ? undefined : noSuchHost(host, known);
+}
+
+/** Refuses the member `host` of an input, which is none of the known ones. */
+export function noSuchHost(host: string, known: readonly string[]): Refusal {
+  const knows = known.length === 0 ? 'no other' : known.join(', ');
+  const message = `host: this host is not paired with ${host}; it knows ${knows}.`;
+  return refusal('NO_SUCH_PEER', message, { field: 'host', suggestions: suggestions(host, known) });
 }
 
 /** Ends a pairing: nothing more is sent to the host or accepted from it. `named`: its name or fingerprint. */
