@@ -664,6 +664,89 @@ describe('the console', () => {
     expect(await window.unsound()).toEqual([]);
   });
 
+  test('leaves filters, what was loaded, the selected row and the scroll place as they were', async () => {
+    const relay = await started();
+    const others = Array.from({ length: 60 }, (_none, at) => hostNamed(`host-${String(at).padStart(2, '0')}`));
+    await relay.enrol(alice, bob);
+    await Promise.all(others.map((host) => relay.relay.engine.admissions.enrol(enrolOf(host))));
+    await relay.client(alice).push(Array.from({ length: 120 }, (_none, at) => itemTo([bob], `item-${at}.`)));
+    const window = await ConsoleWindow.entered(suite, relay, { viewport: { width: 800, height: 600 } });
+    const { page } = window;
+    const focused = '#main [data-item]:is(:focus, :focus-within)';
+    const top = (): Promise<number> => page.locator(focused).evaluate((row) => row.getBoundingClientRect().top);
+    const isAt = async (name: string, y: number): Promise<void> => {
+      await expect.poll(() => page.locator(focused).allTextContents()).toEqual([expect.stringContaining(name)]);
+      await expect.poll(async () => Math.abs((await top()) - y)).toBeLessThan(3);
+    };
+    /** Opens what has the focus, and goes back when it is there. */
+    const openAndReturn = async (opened: string | RegExp, left: string): Promise<void> => {
+      await page.keyboard.press('Enter');
+      await window.heading(opened);
+      expect(await page.evaluate('scrollY')).toBe(0);
+      await page.evaluate('history.back()');
+      await window.heading(left);
+    };
+    await page.getByRole('combobox', { name: 'Time' }).selectOption('last day');
+    await window.go('Hosts');
+    await page.getByLabel('State').selectOption('live');
+    await page.getByLabel('Sort by').selectOption('name');
+    await page.getByRole('button', { name: 'Next' }).click();
+    await page.getByText('62 of 62 host keys, 51 to 62 are shown').waitFor();
+    await page.getByRole('link', { name: 'host-55' }).focus();
+    const hostAt = await top();
+    expect(hostAt).toBeLessThan(600);
+    await openAndReturn(/host-55/, 'Hosts');
+    await page.getByText('62 of 62 host keys, 51 to 62 are shown').waitFor();
+    expect(await page.getByLabel('State').inputValue()).toBe('live');
+    expect(await page.getByLabel('Sort by').inputValue()).toBe('name');
+    await isAt('host-55', hostAt);
+
+    await window.go('Log');
+    const events = page.getByRole('region', { name: 'Events' }).getByRole('listitem');
+    await page.getByLabel('Kind').selectOption('ItemAccepted');
+    await page.getByRole('button', { name: 'Filter' }).click();
+    await expect.poll(() => events.last().textContent()).toContain('item-70.');
+    await page.getByRole('button', { name: 'Look further back' }).click();
+    await expect.poll(() => events.count()).toBe(100);
+    await page.getByRole('link', { name: 'Trace of item item-40.' }).focus();
+    const y = (await top()) - 90;
+    await page.mouse.wheel(0, 90);
+    await isAt('item-40.', y);
+    await openAndReturn(/item-40\./, 'Log');
+    expect(await page.getByLabel('Kind').inputValue()).toBe('ItemAccepted');
+    expect(await events.count()).toBe(100);
+    await isAt('item-40.', y);
+    // What came meanwhile is added above it, and so is what comes now.
+    await page.keyboard.press('Enter');
+    await window.heading(/item-40\./);
+    await relay.client(alice).push([itemTo([bob], 'meanwhile')]);
+    sample(relay);
+    await page.evaluate('history.back()');
+    await expect.poll(() => events.first().textContent()).toContain('meanwhile');
+    await isAt('item-40.', y);
+    await relay.client(alice).push([itemTo([bob], 'now')]);
+    sample(relay);
+    await expect.poll(() => events.first().textContent()).toContain('now');
+    await isAt('item-40.', y);
+
+    // The link of a host shows its events, whatever the log was filtered by.
+    await page.locator(focused).getByRole('link', { name: 'bob' }).click();
+    for (const kind of ['', 'HostEnrolled', '']) {
+      await page.getByRole('link', { name: 'Events of this host' }).click();
+      await window.heading('Log');
+      await expect.poll(() => events.count()).toBe(50);
+      expect([await page.getByLabel('Kind').inputValue(), await page.evaluate('scrollY')]).toEqual(['', 0]);
+      await page.getByLabel('Kind').selectOption(kind);
+      await page.getByRole('button', { name: 'Filter' }).click();
+      await expect.poll(() => events.count()).toBe(kind === '' ? 50 : 1);
+      await page.evaluate('history.back()');
+      await window.heading(/bob/);
+    }
+    await window.go('Overview');
+    expect(await page.getByRole('combobox', { name: 'Time' }).inputValue()).toBe('day');
+    expect(await window.unsound()).toEqual([]);
+  });
+
   test('offers a backup only where there is one to take, and says how it went', async () => {
     const without = await ConsoleWindow.open(suite);
     await without.enter(await started());

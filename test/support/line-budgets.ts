@@ -44,8 +44,8 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/shared-log': 5230,
   'src/relay/standby': 770,
   'src/relay/store': 8820,
-  'src/web': 5610,
-  'test/browser': 2680,
+  'src/web': 5620,
+  'test/browser': 2770,
   'test/control': 760,
   'test/crash': 1630,
   'test/e2e': 4210,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 99870,
-  test: 120540,
+  src: 99890,
+  test: 120630,
   'bench scripts': 13500,
 };

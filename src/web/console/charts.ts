@@ -4,11 +4,11 @@
  */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import type { ConsoleSample, ConsoleSamples } from '../../protocol/operator-documents.ts';
 import { read } from '../shared/api.ts';
 import { NO_VALUE, Time, Warning } from '../shared/components.ts';
-import { useLoaded } from '../shared/use-loaded.ts';
+import { useKept, useLoaded } from '../shared/use-loaded.ts';
 import { CHART_RANGES, RECENT, type Range, RangeField, rangeQuery } from './range.ts';
 import { samples } from './state.ts';
 import uPlot from 'uplot';
@@ -21,13 +21,13 @@ const CHOOSING_MS = 200;
 const RELOADED_EVERY = 15;
 
 export function Charts(): VNode {
-  const [range, setRange] = useState<Range>(RECENT);
+  const [range, setRange] = useKept<Range>('charts', 'range', RECENT);
   const live = samples.value;
   const isLive = range.kind === 'recent';
   const turn = range.kind === 'custom' || isLive ? 0 : Math.floor((live.at(-1)?.at ?? 0) / (RELOADED_EVERY * 2000));
   const load = async (last: ConsoleSamples | undefined): Promise<ConsoleSamples> =>
     isLive ? (last ?? { samples: [], first_at: null }) : read<ConsoleSamples>('samples', rangeQuery(range));
-  const { value: loaded, problem } = useLoaded(load, [range, turn], { delayMs: CHOOSING_MS });
+  const { value: loaded, problem } = useLoaded(load, [range, turn], { delayMs: CHOOSING_MS, keptAs: 'charts' });
   const all = isLive ? live : (loaded?.samples ?? []);
   return html`<section aria-label="Measurements">
     <form class="filters chart-range" onSubmit=${(event: Event) => event.preventDefault()}>

@@ -25,7 +25,7 @@ import {
 } from '../shared/components.ts';
 import { SearchField, SelectField, onValue } from '../shared/fields.ts';
 import { bytes, count, countText } from '../shared/format.ts';
-import { useLoaded } from '../shared/use-loaded.ts';
+import { forgetView, useKept, useLoaded } from '../shared/use-loaded.ts';
 import { hostHref, samples } from './state.ts';
 import { failureText, notice } from '../shared/session.ts';
 
@@ -47,43 +47,37 @@ interface Sorting {
   isReversed: boolean;
 }
 
+const EVERY_HOST = { search: '', state: '', by: 'bytes' as HostOrder, isReversed: false, offset: 0 };
+
 export function Hosts(): VNode {
-  const [search, setSearch] = useState('');
-  const [state, setState] = useState('');
-  const [sorting, setSorting] = useState<Sorting>({ by: 'bytes', isReversed: false });
-  const [offset, setOffset] = useState(0);
-  const { by, isReversed } = sorting;
-  const asked = { search, state, sort: by, reverse: isReversed ? 'yes' : 'no', offset: String(offset) };
-  const load = (): Promise<ConsoleHosts> => read<ConsoleHosts>('hosts', asked);
-  const { value: found, problem } = useLoaded(load, [search, state, by, isReversed, offset], { delayMs: TYPING_MS });
+  const [asked, setAsked] = useKept('hosts', 'asked', EVERY_HOST);
+  const { search, state, by, isReversed, offset } = asked;
+  const query = { search, state, sort: by, reverse: isReversed ? 'yes' : 'no', offset: String(offset) };
+  const load = (): Promise<ConsoleHosts> => read<ConsoleHosts>('hosts', query);
+  const { value: found, problem } = useLoaded(load, [asked], { delayMs: TYPING_MS, keptAs: 'hosts' });
   /** Another list begins at its first page. */
-  const fromStart =
-    <Value>(change: (value: Value) => void) =>
-    (value: Value): void => {
-      setOffset(0);
-      change(value);
-    };
-  const sortBy = fromStart(setSorting);
+  const change = (changes: Partial<typeof EVERY_HOST>): void => setAsked({ ...asked, offset: 0, ...changes });
 
   return html`<h1 tabindex="-1">Hosts</h1>
     <form class="filters" role="search" onSubmit=${(event: Event) => event.preventDefault()}>
       <${SearchField} placeholder="name, account, owner or key" charactersMax=${100} value=${search}
-        change=${fromStart(setSearch)} />
-      <${SelectField} label="State" value=${state} options=${STATES} change=${fromStart(setState)} />
+        change=${(text: string) => change({ search: text })} />
+      <${SelectField} label="State" value=${state} options=${STATES}
+        change=${(other: string) => change({ state: other })} />
       <${SelectField} label="Sort by" value=${by} options=${ORDERS}
-        change=${(order: string) => sortBy({ by: order as HostOrder, isReversed: false })} />
+        change=${(order: string) => change({ by: order as HostOrder, isReversed: false })} />
       <button type="button" aria-pressed=${isReversed ? 'true' : 'false'}
-        onClick=${() => sortBy({ by, isReversed: !isReversed })}>Reverse</button>
+        onClick=${() => change({ isReversed: !isReversed })}>Reverse</button>
     </form>
     <${Warning} text=${problem} />
     ${found && html`<p class="note" role="status">${summary(found)}</p>`}
     ${
       found &&
       html`<section class="panel">
-        <${HostTable} hosts=${found.hosts} sorting=${sorting} sortBy=${sortBy} />
+        <${HostTable} hosts=${found.hosts} sorting=${asked} sortBy=${change} />
       </section>`
     }
-    ${found && html`<${Pager} found=${found} go=${setOffset} />`}`;
+    ${found && html`<${Pager} found=${found} go=${(to: number) => change({ offset: to })} />`}`;
 }
 
 function summary({ hosts, offset, matches, total }: ConsoleHosts): string {
@@ -157,11 +151,12 @@ export function Host({ hostKey }: { hostKey: string }): VNode {
   // New events may change its queue.
   const position = samples.value.at(-1)?.log_position ?? 0;
   const load = (): Promise<ConsoleHost> => read<ConsoleHost>('host', { key: hostKey });
-  const { value: shown, problem, reload } = useLoaded(load, [hostKey, position]);
+  const { value: shown, problem, reload } = useLoaded(load, [hostKey, position], { keptAs: `host ${hostKey}` });
 
   if (problem && !shown) return html`<h1 tabindex="-1">Host</h1><${Warning} text=${problem} />`;
   if (!shown) return html`<h1 tabindex="-1">Host</h1><p class="none">Asking the relay…</p>`;
   const { host, quotas, lineage } = shown;
+  const events = `#/log?${new URLSearchParams({ host: hostKey }).toString()}`;
   return html`<h1 tabindex="-1"><${Untrusted} text=${host.host} /> <${StateMark} state=${host.state} /></h1>
     <${Warning} text=${problem} />
     <div class="columns">
@@ -195,7 +190,7 @@ export function Host({ hostKey }: { hostKey: string }): VNode {
       />
     </${Panel}>
     <p class="actions">
-      <a class="button" href=${`#/log?host=${encodeURIComponent(hostKey)}`}>Events of this host</a>
+      <a class="button" href=${events} onClick=${() => forgetView(events)}>Events of this host</a>
       ${host.revoked_at === null && html`<${Revoke} host=${host} done=${reload} />`}
     </p>`;
 }

@@ -29,7 +29,8 @@ const LIFETIME_DEFAULT = String(7 * DAY_MS);
 export function Invites(): VNode {
   // A host may have used one.
   const position = samples.value.at(-1)?.log_position ?? 0;
-  const { value: shown, problem, reload } = useLoaded(() => read<ConsoleInvites>('invites'), [position]);
+  const load = (): Promise<ConsoleInvites> => read<ConsoleInvites>('invites');
+  const { value: shown, problem, reload } = useLoaded(load, [position], { keptAs: 'invites' });
   const [issued, setIssued] = useState<ConsoleInviteIssued>();
   const revoke = async ({ id, label }: InviteShown): Promise<void> => {
     try {

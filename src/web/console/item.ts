@@ -13,7 +13,7 @@ export function Item({ lsn }: { lsn: string }): VNode {
   const position = samples.value.at(-1)?.log_position ?? 0;
   const load = async (last: ConsoleTrace | undefined): Promise<ConsoleTrace> =>
     last && !isWaiting(last) ? last : read<ConsoleTrace>('trace', { lsn });
-  const { value: trace, problem } = useLoaded(load, [lsn, position]);
+  const { value: trace, problem } = useLoaded(load, [lsn, position], { keptAs: `item ${lsn}` });
 
   if (problem && !trace) return html`<h1 tabindex="-1">Item</h1><${Warning} text=${problem} />`;
   if (!trace) return html`<h1 tabindex="-1">Item</h1><p class="none">Asking the relay…</p>`;

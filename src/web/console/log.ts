@@ -14,17 +14,19 @@ import { ANY_TIME, LOG_RANGES, type Range, RangeField, rangeQuery } from './rang
 import { read } from '../shared/api.ts';
 import { countText } from '../shared/format.ts';
 import { failureText } from '../shared/session.ts';
+import { useKept } from '../shared/use-loaded.ts';
 
 export function Log(): VNode {
   const { query } = route.value;
-  const [filters, setFilters] = useState<Filters>(() => ({
+  const view = `#/log?${query.toString()}`;
+  const [filters, setFilters] = useKept<Filters>(view, 'filters', {
     type: query.get('type') ?? '',
     host: query.get('host') ?? '',
     item: query.get('item') ?? '',
     range: ANY_TIME,
-  }));
-  const [isLive, setLive] = useState(true);
-  const log = useLog(filters, isLive, () => setLive(false));
+  });
+  const [isLive, setLive] = useKept(view, 'live', true);
+  const log = useLog(view, filters, isLive, () => setLive(false));
   const { events, isAll, isLoaded, isLookingBack, problem } = log;
   return html`<h1 tabindex="-1">Log</h1>
     <${FilterForm} filters=${filters} change=${setFilters} apply=${log.apply} />
@@ -94,7 +96,7 @@ function FilterForm({ filters, change, apply }: FilterFormProps): VNode {
 function Entry({ event }: { event: LoggedEvent }): VNode {
   const { lsn, type, at, hosts, item_id, facts } = event;
   const item = item_id !== null && html`<${Code} text=${item_id} />`;
-  return html`<li class="event event-${type}">
+  return html`<li class="event event-${type}" data-item=${lsn}>
     <span class="event-head">
       <span class="event-name">${eventName(type)}</span>
       <span class="event-when"><${Time} at=${at} /> · record ${lsn}</span>
@@ -170,6 +172,8 @@ interface Filters {
 interface Shown {
   /** The newest first. */
   events: readonly LoggedEvent[];
+  /** The log was searched up to this record. */
+  upTo: number;
   /** The log was searched down to this record. */
   downTo: number;
   /** The time of that record. */
@@ -189,16 +193,17 @@ interface LogState extends Shown {
   lookFurtherBack: () => Promise<void>;
 }
 
-/** `stopLive` is called when earlier events would push out new ones. */
-function useLog(filters: Filters, isLive: boolean, stopLive: () => void): LogState {
-  const [query, setQuery] = useState<Record<string, string>>();
-  const [shown, setShown] = useState<Shown>({ events: [], downTo: 1, downAt: null, isAll: true });
+const NOTHING_SHOWN: Shown = { events: [], upTo: 0, downTo: 1, downAt: null, isAll: true };
+
+/** `view` names what it keeps. `stopLive` is called when earlier events would push out new ones. */
+function useLog(view: string, filters: Filters, isLive: boolean, stopLive: () => void): LogState {
+  const [query, setQuery] = useKept<Record<string, string> | undefined>(view, 'query', undefined);
+  const [shown, setShown] = useKept(view, 'events', NOTHING_SHOWN);
   const [isCatchingUp, setCatchingUp] = useState(false);
   const [isLookingBack, setLookingBack] = useState(false);
   const [problem, setProblem] = useState('');
   /** Counts the uses of `apply`: answers for earlier filters are dropped. */
   const run = useRef(0);
-  const newest = useRef(0);
   const sampleUsed = useRef(0);
 
   /** Calls `load`, and then what it returns; both only as long as the filters stay. Returns whether they stayed. */
@@ -226,7 +231,6 @@ function useLog(filters: Filters, isLive: boolean, stopLive: () => void): LogSta
       const asked = await queryOf(filters);
       const found = await findBack(asked, isWanted);
       return () => {
-        newest.current = found.logPosition;
         setQuery(asked);
         setShown(found);
       };
@@ -244,24 +248,21 @@ function useLog(filters: Filters, isLive: boolean, stopLive: () => void): LogSta
   const catchUp = async (): Promise<void> => {
     setCatchingUp(true);
     await request(async () => {
-      const after = newest.current;
+      const after = shown.upTo;
       const found = await read<ConsoleLog>('log', { ...query, after: String(after) });
-      return () => {
-        newest.current = found.log_position;
-        setShown((before) => withNewer(before, found, after));
-      };
+      return () => setShown((before) => withNewer(before, found, after));
     });
     setCatchingUp(false);
   };
   useEffect(() => {
-    void apply();
+    if (!query) void apply();
     return () => void run.current++;
   }, []);
   const sample = samples.value.at(-1);
   useEffect(() => {
     if (!isLive || !query || isCatchingUp || !sample) return;
     // One request for each sample: a failed one is repeated with the next sample, and not at once.
-    if (sample.log_position <= newest.current || sample.at === sampleUsed.current) return;
+    if (sample.log_position <= shown.upTo || sample.at === sampleUsed.current) return;
     sampleUsed.current = sample.at;
     void catchUp();
   }, [sample, isLive, query, isCatchingUp]);
@@ -272,12 +273,9 @@ function useLog(filters: Filters, isLive: boolean, stopLive: () => void): LogSta
  * Goes back until it finds an event. One answer covers only a part of a long log, and with narrow filters the user
  * would have to ask a hundred times. Stops when `isWanted` returns false.
  */
-async function findBack(
-  query: Record<string, string>,
-  isWanted: () => boolean,
-): Promise<Shown & { logPosition: number }> {
+async function findBack(query: Record<string, string>, isWanted: () => boolean): Promise<Shown> {
   let found = await read<ConsoleLog>('log', query);
-  const { log_position: logPosition } = found;
+  const { log_position: upTo } = found;
   let askedFrom = Number(query['before'] ?? Number.POSITIVE_INFINITY);
   for (let answers = 1; answers < ANSWERS_MAX; answers++) {
     if (found.events.length > 0 || isStart(found, askedFrom) || !isWanted()) break;
@@ -285,7 +283,7 @@ async function findBack(
     found = await read<ConsoleLog>('log', { ...query, before: String(askedFrom) });
   }
   const { events, searched_down_to: downTo, searched_down_at: downAt } = found;
-  return { events, downTo, downAt, isAll: isStart(found, askedFrom), logPosition };
+  return { events, downTo, downAt, isAll: isStart(found, askedFrom), upTo };
 }
 
 /**
@@ -299,19 +297,20 @@ function isStart({ searched_down_to: downTo }: ConsoleLog, askedFrom: number): b
 /** Adds nothing when the shown events changed during the request. */
 function withOlder(before: Shown, { events, downTo, downAt, isAll }: Shown, askedFrom: number): Shown {
   if (before.downTo !== askedFrom) return before;
-  return { events: [...before.events, ...events], downTo, downAt, isAll };
+  return { ...before, events: [...before.events, ...events], downTo, downAt, isAll };
 }
 
 /** If there are more new events than one answer holds, starts over with the newest, so that no event is left out. */
 function withNewer(before: Shown, found: ConsoleLog, after: number): Shown {
+  const upTo = found.log_position;
   if (found.searched_down_to > after + 1) {
     const { events, searched_down_to: downTo, searched_down_at: downAt } = found;
-    return { events, downTo, downAt, isAll: false };
+    return { events, upTo, downTo, downAt, isAll: false };
   }
   const events = [...found.events, ...before.events];
   const last = events[EVENTS_MAX - 1];
-  if (events.length <= EVENTS_MAX || !last) return { ...before, events };
-  return { events: events.slice(0, EVENTS_MAX), downTo: last.lsn, downAt: last.at, isAll: false };
+  if (events.length <= EVENTS_MAX || !last) return { ...before, events, upTo };
+  return { events: events.slice(0, EVENTS_MAX), upTo, downTo: last.lsn, downAt: last.at, isAll: false };
 }
 
 class NoSuchHost extends Error {}

@@ -18,7 +18,7 @@ const PLACES_MAX = 50;
 /** A browser lays out the rows of a long list when they come near: so long the place is looked for. */
 const FRAMES = 10;
 
-/** By the path of the view in the hash. */
+/** By the view in the hash. */
 const places = new Map<string, Place>();
 let selected: Place['selected'];
 /** Says whether the focus is on the selected item, or was until an update took it away. */
@@ -70,8 +70,10 @@ export function changeView(oldURL: string): void {
   scrollTo(0, 0);
 }
 
+/** A query that gives a value names another list; a word alone says what gets the focus. */
 function viewOf(address: string): string {
-  return new URL(address).hash.split('?')[0] ?? '';
+  const { hash } = new URL(address);
+  return hash.includes('=') ? hash : (hash.split('?')[0] ?? '');
 }
 
 function currentPlace(): Place {

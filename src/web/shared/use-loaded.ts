@@ -1,5 +1,5 @@
-/** Loads the data of a view, and loads it again when something changes. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+/** Loads the data of a view, and loads it again when something changes; keeps it, and what the user chose there. */
+import { type Dispatch, type StateUpdater, useEffect, useRef, useState } from 'preact/hooks';
 import { failureText } from './session.ts';
 
 export interface Loaded<T> {
@@ -25,11 +25,26 @@ interface When {
 /** When there are this many, a new one replaces the oldest. */
 const KEPT_MAX = 20;
 const kept = new Map<string, unknown>();
+/** The states of each view. */
+const states = new Map<string, Map<string, unknown>>();
 
-function keep(name: string, value: unknown): void {
-  kept.delete(name);
-  kept.set(name, value);
-  for (const oldest of kept.keys()) if (kept.size > KEPT_MAX) kept.delete(oldest);
+function keep<T>(map: Map<string, T>, name: string, value: T): void {
+  map.delete(name);
+  map.set(name, value);
+  for (const oldest of map.keys()) if (map.size > KEPT_MAX) map.delete(oldest);
+}
+
+/** A state that the page keeps by the name of its view, so that a view that is opened again is as it was left. */
+export function useKept<T>(view: string, name: string, first: T): [T, Dispatch<StateUpdater<T>>] {
+  const last = states.get(view) ?? new Map<string, unknown>();
+  const [value, setValue] = useState(last.has(name) ? (last.get(name) as T) : first);
+  keep(states, view, last.set(name, value));
+  return [value, setValue];
+}
+
+/** The view begins anew when it is opened again. */
+export function forgetView(view: string): void {
+  states.delete(view);
 }
 
 /**
@@ -56,7 +71,7 @@ export function useLoaded<T>(
       const loaded = await load(value, isMore);
       if (mine !== latest.current) return;
       setValue(() => loaded);
-      if (keptAs !== undefined) keep(keptAs, loaded);
+      if (keptAs !== undefined) keep(kept, keptAs, loaded);
       setProblem('');
     } catch (error) {
       const text = failureText(error);
