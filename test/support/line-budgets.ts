@@ -43,7 +43,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/serve': 830,
   'src/relay/shared-log': 5230,
   'src/relay/standby': 770,
-  'src/relay/store': 8820,
+  'src/relay/store': 8840,
   'src/web': 5620,
   'test/browser': 2770,
   'test/control': 760,
@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 10080,
   'test/unit/cli': 10010,
   'test/unit/host': 21580,
-  'test/unit/relay': 22720,
+  'test/unit/relay': 22790,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 99890,
-  test: 120630,
+  src: 99950,
+  test: 120690,
   'bench scripts': 13500,
 };

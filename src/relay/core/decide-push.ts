@@ -268,7 +268,7 @@ interface PushFacts {
 
 /** Under which keys the item of a push may be known. */
 export interface KnownKeys {
-  /** Every key of the sender, and those of them under which anything is known. */
+  /** Every key of the sender, and those of them under which anything may be known. */
   senders: readonly PublicKey[];
   known: readonly PublicKey[];
   /** The rejection that the request alone shows, before anything is looked for. */
@@ -289,7 +289,8 @@ export function knownKeys(
   knownPairs: KnownPairs = pairsBySender,
 ): KnownKeys {
   const senders = lineageOf(rows, senderPubkey);
-  const known = senders.filter((sender) => rows.get('sender', sender));
+  // Its own key also where nothing is known of it: a sender's row may be gone from the disk, and its items known.
+  const known = senders.filter((sender) => sender === senderPubkey || rows.get('sender', sender));
   const rejection = requestRejection(item, limits);
   const lineages = (rejection ? [] : item.targets).map(({ hostPubkey }) => lineageOf(rows, hostPubkey));
   const pairs = lineages.map((members) => knownPairs(known, members, item.itemId));

@@ -30,6 +30,7 @@ import {
   restoreTimeOf,
   seqOf,
 } from './keys.ts';
+import type { Pair } from '../../lib/pair-block.ts';
 import { DamagedRecord } from './record.ts';
 import { displayFingerprint, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import { isoTime } from '../../protocol/time.ts';
@@ -122,6 +123,28 @@ export function mayBeOfSchemaOne(key: Buffer, value: Buffer): boolean {
 /** Returns how MessagePack begins an array of less than 2^16 values. */
 function isArray(first: number | undefined): boolean {
   return first !== undefined && ((first & 0xf0) === 0x90 || first === 0xdc);
+}
+
+/** Of CRC-32, its bits in the order in which they are taken. */
+const POLYNOMIAL = 0xedb88320;
+
+/** A row of which one bit is another now, as it was written, with its key; else `undefined`. */
+export function pairBeforeFlip(key: Buffer, value: Buffer): Pair | undefined {
+  const written = Buffer.concat([key, value]);
+  const pair: Pair = [written.subarray(0, key.length), written.subarray(key.length)];
+  if (value.length <= HEADER_BYTES) return undefined;
+  const checksum = checksumOf(key, value.subarray(HEADER_BYTES));
+  const difference = (value.readUInt32BE(1) ^ checksum) >>> 0;
+  pair[1][0] = FORM;
+  if ((difference & (difference - 1)) === 0) pair[1].writeUInt32BE(checksum, 1);
+  // What a bit changes in the checksum follows from what the one behind it changes.
+  let change = POLYNOMIAL;
+  for (const bytes of [pair[1].subarray(HEADER_BYTES), pair[0]])
+    for (let bit = 8 * bytes.length - 1; bit >= 0; bit--) {
+      if (change === difference) bytes[bit >>> 3]! ^= 1 << (bit & 7);
+      change = (((change & 1) * POLYNOMIAL) ^ (change >>> 1)) >>> 0;
+    }
+  return verifiedBytes(...pair) && pair;
 }
 
 function checksumOf(key: Buffer, bytes: Buffer): number {

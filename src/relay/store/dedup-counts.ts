@@ -5,13 +5,14 @@
  * At the start the rows are counted, by bucket of their keys, and held against what the senders are said to have. From
  * then on the changes are followed: so many whole rows are in a bucket at least. A push of an item that the filters of
  * known-items.ts know and LevelDB does not is a doubt, and its bucket is counted before it is decided. Where a row is
- * missing, at the start or in a bucket, such items are refused from then on, until the rows were made anew.
+ * missing, at the start or in a bucket, such items are refused from then on, until the rows were made anew; where the
+ * filters know nothing, every item that has no row is.
  *
  * A row counts where its checksum covers its key: so one under another key is missing, whatever key that is.
  */
 import type { RelayEvent } from '../core/event.ts';
 import { LookFirst, rowKey } from '../core/rows.ts';
-import { DamagedRow, verifiedBytes } from './checksum.ts';
+import { DamagedRow, pairBeforeFlip, verifiedBytes } from './checksum.ts';
 import { KEY_BYTES, PREFIX, prefixRange, rowKeyBytes } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
 import { decodeRow } from './row-codec.ts';
@@ -49,36 +50,51 @@ export interface DedupCount {
   expected: number;
   /** The keys of the first rows that are not whole, in hexadecimal. */
   damagedKeys: string[];
+  /** So many of those rows were whole before one bit flipped. */
+  flipped: number;
 }
 
 /**
  * Counts the rows as they are after record `lsn`: in `snapshot`, unless the database itself is as it was then. Yields
- * how many it came by. Throws `DamagedRow`.
+ * how many it came by. `visit` is called for each row as it was written, where that can be told. Throws `DamagedRow`.
  */
 export async function* countDedupRows(
   level: Level,
   lsn: number,
   snapshot?: LevelSnapshot,
+  visit?: (key: Buffer, value: Buffer) => void,
 ): AsyncGenerator<number, DedupCount, void> {
   const expected = await rowsOfSenders(level, snapshot);
   const reading = { ...RUN, ...(snapshot && { snapshot }) };
   const buckets = new Int32Array(BUCKETS);
   const damagedKeys: string[] = [];
+  let flipped = 0;
   let rows = 0;
   for await (const run of runsOf(level, prefixRange(PREFIX.dedup), reading)) {
     for (const [key, value] of run) {
       if (isWhole(key, value)) {
         buckets[bucketOf(key)]!++;
         rows++;
-      } else if (damagedKeys.length < DAMAGED_MAX) damagedKeys.push(key.toString('hex'));
+        visit?.(key, value);
+      } else if (damagedKeys.length < DAMAGED_MAX) {
+        damagedKeys.push(key.toString('hex'));
+        const written = pairBeforeFlip(key, value);
+        if (written?.[0][0] !== PREFIX.dedup || !isOfRow(key)) continue;
+        flipped++;
+        visit?.(...written);
+      }
     }
     yield rows;
   }
-  return { lsn, buckets, rows, expected, damagedKeys };
+  return { lsn, buckets, rows, expected, damagedKeys, flipped };
 }
 
 function isWhole(key: Buffer, value: Buffer): boolean {
-  return key.length === KEY_BYTES[PREFIX.dedup] && verifiedBytes(key, value) !== undefined;
+  return isOfRow(key) && verifiedBytes(key, value) !== undefined;
+}
+
+function isOfRow(key: Buffer): boolean {
+  return key.length === KEY_BYTES[PREFIX.dedup];
 }
 
 function bucketOf(key: Buffer): number {
@@ -152,19 +168,21 @@ export class DedupCounts {
     // Without the changes nothing is known of the buckets, and still whether rows were missing.
     this.#least = changes && buckets;
     this.#countedLsn = lsn;
-    this.#isMissing = rows < expected;
+    // With more rows than those, the row of a sender is missing.
+    this.#isMissing = rows !== expected;
     const { onDamaged } = this.#options;
     for (const key of damagedKeys) onDamaged(new DamagedRow(Buffer.from(key, 'hex'), 'does not match its checksum'));
     if (rows + damagedKeys.length < expected) onDamaged(missingRow(Buffer.of(PREFIX.dedup)));
+    if (rows > expected) onDamaged(missingRow(Buffer.of(PREFIX.sender)));
   }
 
   /**
-   * To be called for an item that seems known and has no row. Returns when it is new. Throws `LookFirst` where its
-   * bucket is to be counted before, and `DamagedRow` where rows are missing.
+   * To be called for an item that has no row, and that the filters know, if they know anything. Returns when it is new.
+   * Throws `LookFirst` where its bucket is to be counted before, and `DamagedRow` where rows are missing.
    */
-  assertNew(key: Buffer): void {
+  assertNew(key: Buffer, isFiltered = true): void {
     if (this.#isMissing) throw missingRow(key);
-    if (!this.#least) return;
+    if (!this.#least || !isFiltered) return;
     const nowMs = this.#options.monotonicMs();
     if (nowMs >= this.#secondMs + SECOND_MS) {
       this.#newBefore = nowMs < this.#secondMs + 2 * SECOND_MS ? this.#new : new Set();

@@ -24,6 +24,7 @@ import { spread } from './held-pairs.ts';
 import { keyFrom } from './packing.ts';
 import { DEDUP_RUN_BYTES, PREFIX, dueTimeOf, prefixRange } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
+import { decodeRow } from './row-codec.ts';
 import { runsOf } from './scan.ts';
 
 /**
@@ -166,28 +167,41 @@ export class KnownItems {
   /**
    * Reads which rows are stored, from the index of when they may be forgotten: it is a third as long as the rows. From
    * this call on, rows that are written must be added. Resolves when all are known, or when that cannot be told:
-   * `onDamaged` is called for an entry that is damaged. The index has more entries than rows where some were extended,
-   * so their number shows one that is gone, without a word from LevelDB, in a store without such rows.
+   * `onDamaged` is called for an entry that is damaged, and the rows are to be added then (`addStored`, `filled`).
+   * The index has more entries than rows where some were extended, so their number shows one that is gone, without a
+   * word from LevelDB, in a store without such rows.
    */
   async fill(level: Level, onDamaged: (row: DamagedRow) => void = () => undefined): Promise<void> {
     this.#state = 'filling';
     try {
       const snapshot = level.snapshot();
       try {
-        const found = await this.#addStored(level, snapshot);
-        if (found < (await rowsOfSenders(level, snapshot))) this.#giveUp();
+        const found = await this.#addIndexed(level, snapshot);
+        if (found >= (await rowsOfSenders(level, snapshot))) this.filled(true);
       } finally {
         await snapshot.close();
       }
     } catch (error) {
       if (error instanceof DamagedRow) onDamaged(error);
       // Or the database was closed or cannot be read: LevelDB says so when it is asked.
-      this.#giveUp();
     }
-    if (this.#isFilling) this.#state = 'complete';
   }
 
-  async #addStored(level: Level, snapshot: LevelSnapshot): Promise<number> {
+  /** A row from before the start. */
+  addStored(key: Buffer, value: Buffer): void {
+    const { senderPubkey, dedupUntilMs } = decodeRow('dedup', key, value);
+    this.add(key, dedupUntilMs);
+    this.#earlier.add(senderPubkey);
+    this.#earlierUntilMs = Math.max(this.#earlierUntilMs, dedupUntilMs);
+  }
+
+  /** `isAll`: every row from before the start was added. */
+  filled(isAll: boolean): void {
+    if (!isAll) this.#giveUp();
+    else if (this.#isFilling) this.#state = 'complete';
+  }
+
+  async #addIndexed(level: Level, snapshot: LevelSnapshot): Promise<number> {
     let found = 0;
     for await (const run of runsOf(level, prefixRange(PREFIX.dedupUntil), { snapshot, bytes: READ_BYTES })) {
       if (!this.#isFilling) return found;
@@ -226,7 +240,10 @@ export interface FillOptions {
   countApart?: (() => Promise<DedupCount | undefined>) | undefined;
 }
 
-/** Fills `known`, and then counts the rows of this moment, after record `lsn`; many of them by `countApart`. */
+/**
+ * Fills `known`, and then counts the rows of this moment, after record `lsn`; many of them by `countApart`. Where the
+ * index does not say which rows there are, the rows do: then all are read here.
+ */
 export async function fillAndCount(
   level: Level,
   lsn: number,
@@ -238,13 +255,17 @@ export async function fillAndCount(
   let count: DedupCount | undefined;
   try {
     await known.fill(level, onDamaged);
-    if (!countApart || (await rowsOfSenders(level, snapshot)) <= COUNTED_HERE_MAX) {
-      const steps = countDedupRows(level, lsn, snapshot);
+    const { isComplete } = known;
+    if (!isComplete || !countApart || (await rowsOfSenders(level, snapshot)) <= COUNTED_HERE_MAX) {
+      const visit = (key: Buffer, value: Buffer): void => known.addStored(key, value);
+      const steps = countDedupRows(level, lsn, snapshot, isComplete ? undefined : visit);
       count = (await paceWork(steps, { share: 1, monotonicMs, rest: () => true }))?.result;
+      if (!isComplete) known.filled(count !== undefined && count.rows + count.flipped >= count.expected);
     }
   } catch (error) {
     // Or the database was closed or cannot be read.
     if (error instanceof DamagedRow) onDamaged(error);
+    if (!known.isComplete) known.filled(false);
     return;
   } finally {
     await snapshot.close();

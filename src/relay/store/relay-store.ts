@@ -106,7 +106,7 @@ export class RelayStore extends StoreReader {
     const stored = rowKeyBytes('dedup', key);
     if (this.#knownItems.lacks(stored)) return undefined;
     const row = super.get('dedup', key);
-    if (!row && this.#knownItems.isComplete) this.#dedupCounts?.assertNew(stored);
+    if (!row) this.#dedupCounts?.assertNew(stored, this.#knownItems.isComplete);
     return row;
   }
 

@@ -9,7 +9,7 @@ import { rowKey } from '../../../../src/relay/core/rows.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
 import { rowName } from '../../../../src/relay/store/checksum.ts';
 import { DedupCounts, countDedupRows } from '../../../../src/relay/store/dedup-counts.ts';
-import { rowKeyBytes } from '../../../../src/relay/store/keys.ts';
+import { PREFIX, prefixRange, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import { LEVEL_FOLDER } from '../../../../src/relay/store/level.ts';
 import { StoreRefused } from '../../../../src/relay/store/refused.ts';
 import { RelayStore } from '../../../../src/relay/store/relay-store.ts';
@@ -19,7 +19,7 @@ import { pushOf } from '../../../support/commands.ts';
 import { KnownItems } from '../../../../src/relay/store/known-items.ts';
 import { alice, bob, hostNamed } from '../../../support/hosts.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
-import { TestRelay, enrolledTestRelay } from '../../../support/test-relay.ts';
+import { TestRelay, enrolledTestRelay, outcomeOf } from '../../../support/test-relay.ts';
 import { IS_THOROUGH } from '../../../support/thorough.ts';
 import { loseWire } from '../../../support/stored-items.ts';
 
@@ -38,11 +38,11 @@ function whenCounted(): () => Promise<unknown> {
   return () => Promise.all(filled.mock.results.map(({ value }) => value as Promise<void>));
 }
 
-/** The row lies under a key of which one bit is another. */
-async function flip({ store: { level } }: TestRelay, id: string): Promise<void> {
+/** The row lies under a key of which one bit is another, or some are. */
+async function flip({ store: { level } }: TestRelay, id: string, bits = 1): Promise<void> {
   const key = keyOf(id);
   const other = Buffer.from(key);
-  other[32]! ^= 1;
+  other[32]! ^= bits;
   await level
     .batch()
     .del(key)
@@ -100,6 +100,44 @@ describe('an item that is known, and whose dedup row is gone', () => {
       expect((await verified(relay.folder)).findings).toEqual([]);
     },
   );
+
+  test.each([
+    [1, 'accepted'],
+    [3, 'rejected:target unavailable'],
+  ])('and whose entry is damaged, is known by its checksum, or nothing is new (%i)', async (bits, anew) => {
+    const counted = whenCounted();
+    const relay = await enrolledTestRelay(alice, bob);
+    const { seqs } = await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]));
+    await relay.pushOne(pushOf(alice, 'm2', [[bob, 'two']]));
+    await flip(relay, 'm1', bits);
+    const { level } = relay.store;
+    const [entry] = await level.iterator(prefixRange(PREFIX.dedupUntil)).all();
+    entry![1][20]! ^= 1;
+    await level.put(...entry!);
+    await relay.reopen();
+    await counted();
+    expect(await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]))).toMatchObject({
+      verdict: 'rejected:target unavailable',
+    });
+    expect(await relay.pushOne(pushOf(alice, 'm2', [[bob, 'two']]))).toMatchObject({ verdict: 'duplicate' });
+    expect(await relay.pushOne(pushOf(alice, 'm3', [[bob, 'three']]))).toMatchObject({ verdict: anew });
+    await relay.close();
+    await rebuilt(relay.folder);
+    await relay.open();
+    await counted();
+    expect(await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]))).toEqual({ verdict: 'duplicate', seqs });
+    expect(await relay.pushOne(pushOf(alice, 'm4', [[bob, 'four']]))).toMatchObject({ verdict: 'accepted' });
+  });
+
+  test('an item whose sender has no row any more is known all the same', async () => {
+    const counted = whenCounted();
+    const relay = await enrolledTestRelay(alice, bob);
+    const { seqs } = await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]));
+    await relay.altered((level) => level.del(rowKeyBytes('sender', alice.key)));
+    await counted();
+    expect(relay.engine.damagedRows).toMatchObject([{ name: 'the sender row that is missing' }]);
+    expect(await relay.pushOne(pushOf(alice, 'm1', [[bob, 'one']]))).toEqual({ verdict: 'duplicate', seqs });
+  });
 
   test('one that was forgotten in time and is pushed anew is accepted, after its bucket was counted', async () => {
     const counted = whenCounted();
@@ -270,7 +308,7 @@ async function storeInTables(
   return { folder, places };
 }
 
-test('a bit of a dedup key that flips in a table file is noticed at the start or at the push of the item', async () => {
+test('a bit of a dedup key that flips in a table file lets nothing be stored twice, and new items in', async () => {
   const ids = Array.from({ length: 30 }, (_none, at) => `item ${at}`);
   const counted = whenCounted();
   const { folder, places } = await storeInTables(ids);
@@ -308,9 +346,8 @@ async function outcomeOfStart(
     const kinds = new Set(relay.engine.damagedRows.map(({ kind }) => kind));
     const pushed = await relay.push(...ids.map((id) => pushOf(alice, id, [[bob, `mail ${id}`]])));
     if (kinds.size === 0) return 'unnoticed';
-    const isDoubled = pushed.some((outcome) => outcome.type === 'ItemStored' && outcome.status === 'accepted');
-    // A table may hold the name of the row once, for its key and for its entry: nothing says then which row is gone.
-    return isDoubled && !kinds.has('dedupUntil') ? 'stored twice' : 'noticed';
+    if (pushed.map((one) => outcomeOf(one).verdict).includes('accepted')) return 'stored twice';
+    return (await relay.pushOne(pushOf(alice, 'new', [[bob, 'x']]))).verdict === 'accepted' ? 'noticed' : 'nothing new';
   } finally {
     await relay.close();
   }

@@ -15,6 +15,7 @@ import {
   DamagedRow,
   ROW_PREFIXES,
   mayBeOfSchemaOne,
+  pairBeforeFlip,
   withChecksum,
   withoutChecksum,
 } from '../../../../src/relay/store/checksum.ts';
@@ -57,6 +58,20 @@ function name(key: Buffer): string {
 }
 
 describe('the checksum of a row', () => {
+  test('property: tells which bit of a row or its key flipped, and nothing wrong where two did', () => {
+    fc.assert(
+      fc.property(stored, fc.nat(), fc.nat(), ([key, value], first, second) => {
+        const bits = 8 * (key.length + value.length);
+        const flip = (bytes: Buffer, bit: number): Buffer => flipped(bytes, bit % bits);
+        const cut = (bytes: Buffer): Stored => [bytes.subarray(0, key.length), bytes.subarray(key.length)];
+        const once = flip(Buffer.concat([key, value]), first);
+        expect(pairBeforeFlip(...cut(once))).toEqual([key, value]);
+        const twice = pairBeforeFlip(...cut(flip(once, second)));
+        expect([undefined, [key, value]]).toContainEqual(twice);
+      }),
+    );
+  });
+
   test('covers everything in the database that has no other', () => {
     const others = [
       PREFIX.schema,

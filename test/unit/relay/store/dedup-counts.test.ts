@@ -51,6 +51,11 @@ async function put(...keys: readonly Buffer[]): Promise<void> {
   await batch.write();
 }
 
+async function charge(dedupRows: number): Promise<void> {
+  const sender = rowKeyBytes('sender', alice.key);
+  await level.put(sender, encodeRow('sender', sender, { dedupRows }));
+}
+
 /** The row lies under a key of which one bit is another. Returns that key. */
 async function flip(key: Buffer, bit: number): Promise<Buffer> {
   const other = Buffer.from(key);
@@ -93,8 +98,7 @@ beforeEach(async () => {
   level = levelAt(await temporaryFolder());
   await level.open();
   await put(...KEYS);
-  const sender = rowKeyBytes('sender', alice.key);
-  await level.put(sender, encodeRow('sender', sender, { dedupRows: KEYS.length }));
+  await charge(KEYS.length);
   nowMs = 0;
   return () => level.close();
 });
@@ -141,11 +145,18 @@ describe('a dedup row whose key is another on the disk', () => {
   });
 });
 
+test('more rows than the senders are charged for show that the row of a sender is gone', async () => {
+  await level.del(rowKeyBytes('sender', alice.key));
+  expect(await verdictOf(await countedNow(), KEYS[0]!)).toEqual({ verdict: 'lost', looks: 0 });
+  expect(damaged.map((row) => rowName(row.key))).toEqual(['the sender row that is missing']);
+});
+
 test('a row that the count saw before its batch was durable is counted once', async () => {
   damaged = [];
   const counts = new DedupCounts(level, { onDamaged: (row) => damaged.push(row), monotonicMs: () => nowMs });
   const key = dedupKey(hash('sha256', 'not durable yet', 'buffer'));
   await put(key);
+  await charge(KEYS.length + 1);
   counts.counted(await resultOf(countDedupRows(level, 7)));
   counts.added(key, 7);
   expect(counts.leastIn(key.readUInt16BE(1))).toBe(1);
