@@ -39,31 +39,55 @@ function membersOf(schema: TSchema): string[] {
   return Object.keys((schema as { properties?: object }).properties ?? {});
 }
 
-function refuse(schema: TSchema, value: unknown): Refusal {
+/** `at` is the path of the value, where it is a part of the input. */
+function refuse(schema: TSchema, value: unknown, at = ''): Refusal {
   const members = membersOf(schema);
+  const owner = at || 'the input';
   const [error] = validatorOf(schema).Errors(value);
   if (!error) throw new Error('invariant: what does not pass has an error');
-  const union = unionPath(error);
-  if (union !== undefined) return badInput(union, 'has none of the forms that it may have');
-  const path = pathOf(error.instancePath);
+  const union = unionOf(error);
+  if (union) {
+    const { anyOf = [] } = schemaAt(schema, union.schemaPath);
+    return refuseForms(anyOf, valueAt(value, union.pointer), joinPath(at, pathOf(union.pointer)));
+  }
+  const path = joinPath(at, pathOf(error.instancePath));
   const params = error.params as Record<string, unknown>;
   switch (error.keyword) {
     case 'required':
-      return badInput(joinPath(path, firstOf(params['requiredProperties'])), `is missing${strangerIn(value, members)}`);
+      return badInput(
+        joinPath(path, firstOf(params['requiredProperties'])),
+        `is missing${strangerIn(value, members, owner)}`,
+      );
     // The library says so that a closed object has another member.
     case 'boolean':
-      return badInput(path, unknownMember(path, members));
+      return badInput(path, unknownMember(pathOf(error.instancePath), members, owner));
     default:
       return badInput(path || 'input', `must be ${allowedText(schemaAt(schema, error.schemaPath))}`);
   }
 }
 
-/** The path of the value that may have several forms, when the error is in one of them: the others have errors too. */
-function unionPath({ schemaPath, instancePath }: ReturnType<Validator['Errors']>[number]): string | undefined {
+/** The value that may have several forms, when the error is in one of them: the others have errors too. */
+function unionOf({
+  schemaPath,
+  instancePath,
+}: ReturnType<Validator['Errors']>[number]): { schemaPath: string; pointer: string } | undefined {
   const [outer = '', form] = schemaPath.split('/anyOf/');
   const depth = outer.match(/\/(?:properties\/[^/]+|items)/g)?.length ?? 0;
   const pointer = instancePath.split('/').slice(0, depth + 1);
-  return form === undefined ? undefined : pathOf(pointer.join('/'));
+  return form === undefined ? undefined : { schemaPath: outer, pointer: pointer.join('/') };
+}
+
+/** Says what is wrong in the form that the value has by its `type`, or else which forms there are. */
+function refuseForms(forms: readonly ValueSchema[], value: unknown, path: string): Refusal {
+  const types = forms.map(({ properties }) => properties?.['type']?.const);
+  if (types.includes(undefined)) return badInput(path, `must be ${allowedText({ anyOf: forms })}`);
+  const given = isObject(value) ? value['type'] : undefined;
+  const form = forms[types.indexOf(given)];
+  if (form) return refuse(form as TSchema, value, path);
+  const among = `one of ${types.join(', ')}`;
+  return isObject(value)
+    ? badInput(joinPath(path, 'type'), `must be ${among}`)
+    : badInput(path, `must be an object whose type is ${among}`);
 }
 
 /** The parts of a schema that say what a value may be. */
@@ -72,6 +96,7 @@ interface ValueSchema {
   enum?: readonly unknown[];
   const?: unknown;
   anyOf?: readonly ValueSchema[];
+  properties?: Readonly<Record<string, ValueSchema>>;
   pattern?: string;
   minimum?: number;
   maximum?: number;
@@ -105,7 +130,7 @@ export const PATTERN_TEXTS: Readonly<Record<string, string>> = {
 function allowedText(schema: ValueSchema): string {
   const { type, pattern, minimum, maximum, minLength, maxLength, minItems, maxItems } = schema;
   if (schema.enum) return `one of ${schema.enum.join(', ')}`;
-  if (schema.anyOf) return schema.anyOf.map(allowedText).join(' or ');
+  if (schema.anyOf) return schema.anyOf.map(allowedText).join(', or ');
   switch (type) {
     case 'integer':
     case 'number':
@@ -131,18 +156,24 @@ function rangeText(least: number | undefined, most = Infinity, unit = ''): strin
   return ` ${unit === '' ? 'from' : 'of'} ${least} to ${most}${unit}`;
 }
 
-/** Returns what may be meant by a member that the input has not. */
-function unknownMember(path: string, members: readonly string[]): string {
-  const [near] = suggestions(path, members);
+/** The value that a pointer such as `/wake/0` leads to. */
+function valueAt(value: unknown, pointer: string): unknown {
+  const parts = pointer.split('/').slice(1);
+  return parts.reduce<unknown>((outer, part) => (outer as Record<string, unknown>)[part], value);
+}
+
+/** Returns what may be meant by a member that `owner` has not. */
+function unknownMember(name: string, members: readonly string[], owner: string): string {
+  const [near] = suggestions(name, members);
   return near === undefined
-    ? `is no member of the input: it has ${members.join(', ')}`
-    : `is no member of the input: did you mean ${near}?`;
+    ? `is no member of ${owner}: it has ${members.join(', ')}`
+    : `is no member of ${owner}: did you mean ${near}?`;
 }
 
 /** Beside a member that is missing often stands the wrong name of it. */
-function strangerIn(value: unknown, members: readonly string[]): string {
+function strangerIn(value: unknown, members: readonly string[], owner: string): string {
   const stranger = isObject(value) ? Object.keys(value).find((name) => !members.includes(name)) : undefined;
-  return stranger === undefined ? '' : `, and ${stranger} is no member of the input`;
+  return stranger === undefined ? '' : `, and ${stranger} is no member of ${owner}`;
 }
 
 function firstOf(names: unknown): string {
@@ -150,7 +181,7 @@ function firstOf(names: unknown): string {
 }
 
 function joinPath(path: string, member: string): string {
-  return path === '' ? member : `${path}.${member}`;
+  return path === '' || member === '' || member.startsWith('[') ? path + member : `${path}.${member}`;
 }
 
 /** `/to/0` as `to[0]`. */
