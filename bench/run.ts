@@ -15,7 +15,7 @@
  */
 import { besideBuild } from './build.ts';
 import { type Depth, batchPush, pages, singlePush } from './push-pull.ts';
-import { parsedArguments } from '../scripts/parsed-arguments.ts';
+import { parsedArguments, unusable } from '../scripts/parsed-arguments.ts';
 import { fullStore } from './full-store.ts';
 import { mailEndToEnd, oneMessage } from './mail-cells.ts';
 import { type Figure, type Measured, beginning, concludeRun, eachRound, newRun, printMeasured } from './report.ts';
@@ -96,10 +96,7 @@ const named = (name: string): string[] =>
   Object.keys(ALL).filter((cell) => cell === name || cell.startsWith(`${name}-`));
 const wanted = positionals.length > 0 ? positionals.flatMap(named) : Object.keys(CELLS);
 const unknown = positionals.filter((name) => named(name).length === 0);
-if (unknown.length > 0) {
-  console.error(`There is no cell ${unknown.join(', ')}: ${Object.keys(ALL).join(', ')}`);
-  process.exit(2);
-}
+if (unknown.length > 0) unusable(`There is no cell ${unknown.join(', ')}: ${Object.keys(ALL).join(', ')}`);
 const rounds = Number(asked.rounds);
 const { beside } = asked;
 const begun = beginning();

@@ -9,7 +9,7 @@
  */
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { parsedArguments } from './parsed-arguments.ts';
+import { parsedArguments, unusable } from './parsed-arguments.ts';
 import { installed, isProgramName, PROGRAM_NAMES, type ProgramName, type Versions } from './programs/installs.ts';
 import { INSIDE, roomFault, runInside } from './programs/namespace.ts';
 import { fullName, runScenarios } from './programs/run-scenarios.ts';
@@ -55,30 +55,31 @@ const { values } = parsedArguments({
 const chosen = SCENARIOS.filter(
   (scenario) => values.only.length === 0 || values.only.some((part) => fullName(scenario).includes(part)),
 );
+if (chosen.length === 0)
+  unusable(`There is no scenario with ${values.only.join(' or ')} in its name: --list shows all.`);
+const versions = chosenVersions();
 const wanted = PROGRAM_NAMES.filter((name) => chosen.some(({ programs }) => programs.includes(name)));
 
-function versions(): Versions {
+function chosenVersions(): Versions {
   const pairs = values.version.map((text): [ProgramName, string] => {
     const [name = '', version = ''] = text.split('=');
-    if (!isProgramName(name) || version === '')
-      throw new Error(`--version takes ${PROGRAM_NAMES.join('|')}=<version>, not ${text}`);
-    return [name, version];
+    if (isProgramName(name) && version !== '') return [name, version];
+    return unusable(`--version takes <program>=<version> of ${PROGRAM_NAMES.join(', ')}, not ${text}.`);
   });
   return Object.fromEntries(pairs);
 }
 
 async function programs(): Promise<Programs> {
   const found: Partial<Record<ProgramName, Awaited<ReturnType<typeof installed>>>> = {};
-  for (const name of wanted) found[name] = await installed(name, versions());
+  for (const name of wanted) found[name] = await installed(name, versions);
   return found;
 }
 
 /** Outside: what can be missing, the installations, and then the same again inside. */
 async function outside(): Promise<number> {
-  if (chosen.length === 0) throw new Error('no scenario has such a name; --list shows them');
-  if (spawnSync('tmux', ['-V']).status !== 0) throw new Error('this needs tmux');
+  if (spawnSync('tmux', ['-V']).status !== 0) unusable('This needs tmux.');
   const fault = roomFault();
-  if (fault !== undefined) throw new Error(fault);
+  if (fault !== undefined) unusable(`This needs a network namespace: ${fault}.`);
   for (const { title, version } of Object.values(await programs())) console.log(`${title} ${version}`);
   console.log('');
   return runInside(fileURLToPath(import.meta.url), process.argv.slice(2));
@@ -89,5 +90,8 @@ if (values.list) {
 } else if (process.env[INSIDE] === '1') {
   process.exit((await runScenarios(chosen, await programs())) ? 0 : 1);
 } else {
-  process.exitCode = await outside();
+  process.exitCode = await outside().catch((error: unknown) => {
+    console.error((error as Error).message);
+    return 1;
+  });
 }

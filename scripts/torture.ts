@@ -15,7 +15,7 @@ import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parsedArguments } from './parsed-arguments.ts';
+import { parsedArguments, unusable } from './parsed-arguments.ts';
 import { type KindRun, keepRuns } from './torture-record.ts';
 
 /** That of vitest.config.ts. */
@@ -119,10 +119,8 @@ const { values } = parsedArguments({
 const { POSTE_TORTURE_RUNS: runs, POSTE_TORTURE_SEED: seed } = process.env;
 const wanted = Object.entries(KINDS).filter(([name]) => values.only === undefined || values.only === name);
 
-if (wanted.length === 0) {
-  console.error(`There is no kind ${values.only}: ${Object.keys(KINDS).join(', ')}.`);
-  process.exitCode = 2;
-} else if (values.list) for (const [name, { what }] of wanted) console.log(`${name.padEnd(12)} ${what}`);
+if (wanted.length === 0) unusable(`There is no kind ${values.only}: ${Object.keys(KINDS).join(', ')}.`);
+if (values.list) for (const [name, { what }] of wanted) console.log(`${name.padEnd(12)} ${what}`);
 else await runAll();
 
 async function runAll(): Promise<void> {

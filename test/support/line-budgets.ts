@@ -1,7 +1,7 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4840,
-  scripts: 8660,
+  scripts: 8680,
   'src/cli': 680,
   'src/cli/host': 3270,
   'src/cli/lib': 2850,
@@ -11,7 +11,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/agents': 810,
   'src/host/api': 810,
   'src/host/base': 710,
-  'src/host/contract': 1870,
+  'src/host/contract': 1900,
   'src/host/core': 4250,
   'src/host/doctor': 1460,
   'src/host/hooks': 1820,
@@ -54,15 +54,15 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/property': 4320,
   'test/spec': 6490,
   'test/support': 23040,
-  'test/unit': 10080,
+  'test/unit': 10110,
   'test/unit/cli': 10010,
-  'test/unit/host': 21580,
+  'test/unit/host': 21610,
   'test/unit/relay': 22790,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 99950,
-  test: 120690,
-  'bench scripts': 13500,
+  src: 99980,
+  test: 120760,
+  'bench scripts': 13520,
 };

@@ -1,4 +1,4 @@
-/** A refused value that may have several forms: the form that its type names is held to it, or all of them are named. */
+/** A refused value of several forms: the form that its type names is held to it, or all of them are named. */
 import { expect, test } from 'vitest';
 import { parseOperationInput } from '../../../../src/host/api/handlers.ts';
 
