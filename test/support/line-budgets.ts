@@ -33,8 +33,8 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/protocol': 4180,
   'src/relay': 910,
   'src/relay/auth': 1130,
-  'src/relay/core': 4070,
-  'src/relay/engine': 3100,
+  'src/relay/core': 4080,
+  'src/relay/engine': 3110,
   'src/relay/http': 3210,
   'src/relay/image': 1360,
   'src/relay/jobs': 1270,
@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 10110,
   'test/unit/cli': 10010,
   'test/unit/host': 21610,
-  'test/unit/relay': 22790,
+  'test/unit/relay': 22830,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 99980,
-  test: 120760,
+  src: 99990,
+  test: 120800,
   'bench scripts': 13520,
 };
