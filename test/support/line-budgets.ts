@@ -43,7 +43,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/serve': 830,
   'src/relay/shared-log': 5230,
   'src/relay/standby': 770,
-  'src/relay/store': 8840,
+  'src/relay/store': 8870,
   'src/web': 5620,
   'test/browser': 2770,
   'test/control': 760,
@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 10110,
   'test/unit/cli': 10010,
   'test/unit/host': 21610,
-  'test/unit/relay': 22830,
+  'test/unit/relay': 22880,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 99990,
-  test: 120800,
+  src: 100020,
+  test: 120850,
   'bench scripts': 13520,
 };

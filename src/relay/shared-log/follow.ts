@@ -66,12 +66,13 @@ async function applyBatch({ log, store, view }: FollowParts, batch: FollowedBatc
   // A log that was published begins with a batch that stands for records which it never held.
   if (batch.no !== view.no + 1 || batch.firstLsn !== store.lastLsn + 1) throw new ViewTooOld(view.no + 1);
   const entries = batch.records.map((record, at) => decoded(batch.firstLsn + at, record));
-  const { forgotten, collected } = decodeShared(batch.shared);
+  const { forgotten, collected: slice } = decodeShared(batch.shared);
   // All of the batch is reduced again after each look: the rows that it reads are looked for together.
   for (const { event } of entries)
     if (event.type === 'ItemsMoved') await store.findRows(event.oldPubkey, event.fromSeqs);
   const changes = await afterLooks(() => reducedAll(store, entries));
   const payloads = await storedPayloads(log, view.logId, entries);
+  const collected = slice && (await store.collector.received(slice));
   await view.follows(batch, () =>
     store.append({ entries, changes, payloads, collected, forgotten, node: { lacksParts: () => true } }),
   );

@@ -40,6 +40,8 @@ export interface CollectedSlice {
   bytes?: number;
   /** The stored pairs with these rows, as they were read; of this node alone. */
   pairs?: Pair[];
+  /** Further rows up to there, which this node alone has. */
+  further?: number[];
 }
 
 export class Collector {
@@ -138,6 +140,29 @@ export class Collector {
       }
     }
     return { ...slice, through: ackedThrough };
+  }
+
+  /**
+   * The slice that another relay of a shared log collected, with all that this one has up to its end: that relay may
+   * have lost rows, or been unable to read them, and nobody comes by them again.
+   */
+  async received(slice: CollectedSlice): Promise<CollectedSlice> {
+    const { targetPubkey, items, through } = slice;
+    const named = new Set(items.map(({ seq }) => seq));
+    const received = { ...slice, pairs: [] as Pair[], further: [] as number[] };
+    const after = this.#collectedThrough(targetPubkey);
+    const range = { gt: queueKey(targetPubkey, after), lte: queueKey(targetPubkey, Number.MAX_SAFE_INTEGER) };
+    for await (const pairs of runsOf(this.#level, range, { pairs: RUNS_AT_ONCE, bytes: READ_BYTES })) {
+      for (const pair of pairs) {
+        const bound = seqOf(pair[0]);
+        const rows = readableRowsOf(pair) ?? [{ seq: bound }];
+        if ((rows[0]?.seq ?? bound) > through) return received;
+        received.pairs.push(pair);
+        for (const { seq } of rows) if (seq <= through && !named.has(seq)) received.further.push(seq);
+        if (bound >= through) return received;
+      }
+    }
+    return received;
   }
 
   /** To be called once the database shows the rows of a slice no more. */

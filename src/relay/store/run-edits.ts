@@ -83,6 +83,7 @@ export class RunEdits {
   collect(slice: CollectedSlice): void {
     this.#collected = slice;
     for (const { seq } of slice.items) this.remove(slice.targetPubkey, seq, 'collected');
+    for (const seq of slice.further ?? []) this.remove(slice.targetPubkey, seq, 'collected');
   }
 
   /** A row comes whose wire bytes lie where it was accepted. */
