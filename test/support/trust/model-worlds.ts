@@ -7,7 +7,7 @@ import type { Epoch } from '../../../src/protocol/epoch.ts';
 import { makeKnew, noteHash, type SeenEntry } from '../../../src/protocol/seen.ts';
 import { relay as relayHost } from '../hosts.ts';
 import { SeededRandom } from '../seeded-random.ts';
-import { type Lacking, ModelHost } from './model-host.ts';
+import { ModelHost } from './model-host.ts';
 import { ModelRelay, ModelStore } from './model-relay.ts';
 
 export const LIES = [
@@ -54,19 +54,13 @@ interface Play extends World {
   lateness: number;
 }
 
-export function playWorld(
-  kind: WorldKind,
-  seed: number,
-  isSeen: (world: World) => boolean = () => true,
-  lacks?: Lacking,
-): World {
+export function playWorld(kind: WorldKind, seed: number, isSeen: (world: World) => boolean = () => true): World {
   const random = new SeededRandom(seed * 977 + kind.length * 31);
   const relay = new ModelRelay(random);
   relay.isFlaky = random.chance(0.3);
   const hosts = ['a', 'b', 'c', 'd']
     .slice(0, random.pick([2, 2, 2, 3, 3, 4]))
     .map((name) => new ModelHost(name, relay, random));
-  for (const host of hosts) host.lacks = lacks;
   const play: Play = {
     kind,
     relay,
@@ -288,7 +282,7 @@ function tell(play: Play, lie: Lie): void {
 }
 
 /** The past of the epoch is another, and a new one begins. */
-function rewrite(store: ModelStore): void {
+export function rewrite(store: ModelStore): void {
   const { tip } = store;
   const rewritten = tip.copy(1);
   while (rewritten.size < tip.size + 2) rewritten.append(`rewritten ${rewritten.size}`);
