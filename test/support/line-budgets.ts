@@ -51,9 +51,9 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/e2e': 4210,
   'test/http': 10920,
   'test/postgres': 2180,
-  'test/property': 4320,
+  'test/property': 4430,
   'test/spec': 6490,
-  'test/support': 23040,
+  'test/support': 23320,
   'test/unit': 10110,
   'test/unit/cli': 10010,
   'test/unit/host': 21610,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 100020,
-  test: 120850,
+  test: 121260,
   'bench scripts': 13520,
 };

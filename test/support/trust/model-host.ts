@@ -15,9 +15,10 @@ import {
   type RowToProve,
 } from '../../../src/host/core/relay-trust.ts';
 import type { PeerId } from '../../../src/host/core/rows.ts';
+import { evidenceOf, headOfPending } from '../../../src/host/core/signed-heads.ts';
 import type { ItemId } from '../../../src/protocol/names.ts';
 import type { Epoch } from '../../../src/protocol/epoch.ts';
-import type { SeenEntry } from '../../../src/protocol/seen.ts';
+import { type SeenEntry, noteHash } from '../../../src/protocol/seen.ts';
 import { relay as relayHost } from '../hosts.ts';
 import type { SeededRandom } from '../seeded-random.ts';
 import { NOON_MS } from '../test-clock.ts';
@@ -29,6 +30,8 @@ const ROWS_MAX = 8;
 const LEFT_MAX = 64;
 /** As in a daemon (outbox/trust-rows.ts). */
 const HEARD_LATELY_MAX = 512;
+
+const REFUSED: Answer = { type: 'refused', status: 404, code: 'NOT_FOUND' };
 
 interface ModelRow {
   rowId: number;
@@ -60,7 +63,27 @@ export type Lacking =
   /** Epochs that the relay left. */
   | 'left epochs'
   /** Own notes, in what peers knew when they asked. */
-  | 'own notes';
+  | 'own notes'
+  /** Notes of epochs before the present one, to which the links of a new one lead back. */
+  | 'earlier epochs'
+  /** A smaller head is only old when the relay proves that it is part of what it showed before. */
+  | 'old answers'
+  /** A smaller head that is no part of that counts when it is still so a minute later. */
+  | 'waiting a minute'
+  /** A look that is owed is done later when it cannot be done now. */
+  | 'owed looks'
+  /** A note of a peer of an epoch that this host does not see says nothing. */
+  | 'unknown epochs'
+  /** All is pushed again once an hour, and then more and more seldom. */
+  | 'bounded pushes'
+  /** The smaller head of a relay that went back is kept in the place of the larger. */
+  | 'heads that went back'
+  /** What a peer knew counts when the relay signed the hash of it. */
+  | 'signed order'
+  /** An answer without the `after` that was asked is of a cache. */
+  | 'fresh answers'
+  /** The relay is shown what it signed and does not hold. */
+  | 'shown notes';
 
 export class ModelHost {
   readonly name: string;
@@ -83,6 +106,8 @@ export class ModelHost {
   #isSoon = false;
   #lookedAt = -LOOK_MINUTES;
   #turn = 0;
+  /** Of the head in this look. */
+  #shownSize = 0;
   readonly #heardLately = new Set<string>();
   static ids = 0;
 
@@ -134,7 +159,7 @@ export class ModelHost {
       if (this.#heardLately.has(name)) continue;
       const { relayPubkey, trust, kept, pending } = this.#state();
       const heard = hear({ relayPubkey, trust, kept, pending }, { peerId, entry }, this.#facts);
-      const waiting = heard.pending;
+      const waiting = heard.pending && this.#asBelieved(heard.pending, entry);
       if (waiting) {
         const others = this.pending.filter((one) => one.peerId !== peerId || one.epoch !== waiting.epoch);
         this.pending = [...others, waiting];
@@ -146,15 +171,21 @@ export class ModelHost {
     }
   }
 
+  #asBelieved(note: PendingNote, { knew }: SeenEntry): PendingNote {
+    return this.lacks === 'signed order' ? { ...note, knew } : note;
+  }
+
   /** A minute of it; `isLate`: the look of this minute does not come about. */
   step(isLate: boolean): void {
     if (this.asleepUntil > this.#relay.minute) return;
     this.#push();
     this.#pull();
     const everyMinutes = this.#isSoon ? 1 : LOOK_MINUTES;
-    if (!this.#isOwed || isLate || this.#relay.minute - this.#lookedAt < everyMinutes) return;
-    this.#lookedAt = this.#relay.minute;
-    this.#look();
+    if (this.#isOwed && !isLate && this.#relay.minute - this.#lookedAt >= everyMinutes) {
+      this.#lookedAt = this.#relay.minute;
+      this.#look();
+    }
+    if (this.lacks === 'owed looks') this.#isOwed = false;
   }
 
   /** A host on the LAN is told after a look that is younger than a minute. */
@@ -217,14 +248,21 @@ export class ModelHost {
   }
 
   #answerTo(question: Question): Answer {
+    const { lacks } = this;
+    const isBeyond = question.ask === 'consistency' && question.to > this.#shownSize;
+    if (lacks === 'old answers' && isBeyond) return REFUSED;
+    if (lacks === 'shown notes' && question.ask === 'show') return REFUSED;
     const answer = this.#relay.answer(this.name, question);
-    const isRefusal = answer.type === 'none' && this.lacks === 'ends of looks';
-    return isRefusal ? { type: 'refused', status: 404, code: 'NOT_FOUND' } : answer;
+    if (question.ask === 'head' && answer.type === 'answer') this.#shownSize = sizeIn(answer.document as string);
+    return answer.type === 'none' && lacks === 'ends of looks' ? REFUSED : answer;
   }
 
   #apply({ trust, kept, pendingOver, evidence, rows, pushAgain, setBack }: LookOutcome): void {
-    this.trust = trust;
-    this.kept = kept;
+    const { newest: before, lacks } = this;
+    const isBack = kept.some(({ epoch, size }) => epoch === before?.epoch && size < before.size);
+    if (lacks === 'unknown epochs') this.#note(pendingOver.flatMap((note) => this.#doubted(note, trust)));
+    if (lacks === 'heads that went back' && isBack) this.trust = { ...trust, ownNotes: this.trust.ownNotes };
+    else Object.assign(this, { trust, kept });
     this.pending = this.pending.filter((note) => !pendingOver.includes(note));
     this.#note(evidence);
     const byId = new Map([...this.rows.values()].map((row) => [row.rowId, row]));
@@ -237,6 +275,14 @@ export class ModelHost {
     if (!pushAgain) return;
     this.pushedAgain++;
     for (const row of this.rows.values()) row.accepted = null;
+  }
+
+  /** The word for a note of an epoch that the host does not see. */
+  #doubted(note: PendingNote, { echoes }: RelayTrustRow): EvidenceRow[] {
+    const head = headOfPending(note);
+    if (!echoes.some(({ hash }) => hash === noteHash(note.note))) return [];
+    const { nowMs } = this.#facts;
+    return [evidenceOf({ relayPubkey: relayHost.key, kind: 'unproven', isSigned: false, heads: [head], nowMs })];
   }
 
   #note(found: readonly EvidenceRow[]): void {
@@ -254,11 +300,15 @@ export class ModelHost {
   }
 
   #state() {
-    const { lacks, kept, pending } = this;
+    const { lacks, pending } = this;
+    const kept = lacks === 'earlier epochs' && this.newest ? [this.newest] : this.kept;
     const trust = {
       ...this.trust,
       ...(lacks === 'left epochs' && { left: [] }),
       ...(lacks === 'own notes' && { ownNotes: [] }),
+      ...(lacks === 'bounded pushes' && { pushedAgain: null }),
+      ...(lacks === 'waiting a minute' && this.newest && { back: { hash: noteHash(this.newest.note), sinceMs: 0 } }),
+      ...(lacks === 'fresh answers' && { givesAfter: false }),
       ...(lacks === 'patience' && { refused: this.#almostRefused }),
     };
     return { relayPubkey: relayHost.key, trust, kept, pending, rows: this.#rowsToProve() };
@@ -293,4 +343,8 @@ export class ModelHost {
     }
     return rows;
   }
+}
+
+function sizeIn(note: string): number {
+  return Number(note.split('\n', 2)[1]);
 }

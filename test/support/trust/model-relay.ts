@@ -111,6 +111,8 @@ export class ModelRelay {
   readonly views = new Map<string, ModelStore>();
   /** Hosts that are shown this head for ever. */
   readonly frozen = new Map<string, { log: SmallLog; size: number }>();
+  /** Hosts that are answered this note by a cache. */
+  readonly cached = new Map<string, string>();
   /** Epochs of which the link is refused. */
   readonly cutLinks = new Set<Epoch>();
   /** What all views store is stored in each. */
@@ -172,6 +174,8 @@ export class ModelRelay {
   }
 
   #head(host: string, store: ModelStore, knew: Buffer | undefined): string {
+    const cached = this.cached.get(host);
+    if (cached !== undefined) return cached;
     const { log, size } = this.frozen.get(host) ?? { log: store.tip, size: store.tip.size };
     return log.note(size, this.givesAfter ? knew : undefined);
   }
