@@ -33,7 +33,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/protocol': 4180,
   'src/relay': 910,
   'src/relay/auth': 1130,
-  'src/relay/core': 4080,
+  'src/relay/core': 4100,
   'src/relay/engine': 3110,
   'src/relay/http': 3210,
   'src/relay/image': 1360,
@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 10110,
   'test/unit/cli': 10010,
   'test/unit/host': 21610,
-  'test/unit/relay': 22880,
+  'test/unit/relay': 22890,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 100020,
-  test: 121260,
+  src: 100040,
+  test: 121270,
   'bench scripts': 13520,
 };

@@ -11,6 +11,8 @@ import {
   type RowChange,
   rowKey,
   type RowReader,
+  type TableName,
+  type Tables,
   type DedupRow,
   type EnrolmentRow,
   enrolmentRecord,
@@ -19,7 +21,9 @@ import {
 } from './rows.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 
-export function reduce({ lsn, event }: LogEntry, rows: RowReader, half?: Half): RowChange[] {
+export function reduce({ lsn, event }: LogEntry, stored: RowReader, half?: Half): RowChange[] {
+  // Three reducers ask for each row that is moved.
+  const rows = event.type === 'ItemsMoved' ? new QueueRowsOnce(stored) : stored;
   if (half === 'known') return reduceRelay(event, rows).concat(reduceDedup(event, lsn, rows));
   return reduceRelay(event, rows).concat(
     reduceEnrolments(event, rows),
@@ -29,6 +33,22 @@ export function reduce({ lsn, event }: LogEntry, rows: RowReader, half?: Half): 
     half ? [] : reduceDedup(event, lsn, rows),
     reduceUsage(event, rows),
   );
+}
+
+/** Reads each queue row once: it is decoded each time. */
+class QueueRowsOnce implements RowReader {
+  readonly #rows: RowReader;
+  readonly #read = new Map<string, Tables['queue'] | undefined>();
+
+  constructor(rows: RowReader) {
+    this.#rows = rows;
+  }
+
+  get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
+    if (table !== 'queue') return this.#rows.get(table, key);
+    if (!this.#read.has(key)) this.#read.set(key, this.#rows.get('queue', key));
+    return this.#read.get(key) as Tables[T] | undefined;
+  }
 }
 
 /**

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { HostName, ItemId } from '../../../../src/protocol/names.ts';
 import { type ItemLost, type ItemsExpired, type RelayEvent, eventTimeMs } from '../../../../src/relay/core/event.ts';
@@ -412,6 +412,14 @@ describe('a rotation, event by event', () => {
     expect(rows.get('share', dave.key + alice.key)).toEqual({ items: 1, bytes: 7 });
     expect(rows.get('move', bob.key)).toBeUndefined();
     expect(rows.get('sender', alice.key)).toEqual({ dedupRows: 2 });
+  });
+
+  test('ItemsMoved reads each queue row once, which takes longer than all else of it', () => {
+    const rows = before();
+    rows.apply(became);
+    const asked = vi.spyOn(rows, 'get');
+    reduce({ lsn: 9, event: moved(bob, dave, [NOON_MS], ROTATED_MS) }, rows);
+    expect(asked.mock.calls.filter(([table]) => table === 'queue')).toHaveLength(1);
   });
 
   test('ItemsMoved of an item that is not queued is a broken invariant', () => {
