@@ -114,10 +114,10 @@ function discardCommand(context: CommandContext): Command {
 }
 
 /** Prints what was done with `count` items. Throws `CommandFailed` when a number that was given is no item's. */
-function printDone<T extends { not_found: number[] }>(
+function printDone(
   context: CommandContext,
   flags: DaemonFlags,
-  result: T,
+  result: { not_found: number[] },
   text: string,
   count: number,
 ): void {

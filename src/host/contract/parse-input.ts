@@ -83,7 +83,7 @@ function refuseForms(forms: readonly ValueSchema[], value: unknown, path: string
   if (types.includes(undefined)) return badInput(path, `must be ${allowedText({ anyOf: forms })}`);
   const given = isObject(value) ? value['type'] : undefined;
   const form = forms[types.indexOf(given)];
-  if (form) return refuse(form as TSchema, value, path);
+  if (form) return refuse(form, value, path);
   const among = `one of ${types.join(', ')}`;
   return isObject(value)
     ? badInput(joinPath(path, 'type'), `must be ${among}`)
