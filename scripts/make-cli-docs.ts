@@ -44,9 +44,10 @@ const OF_TERMINALS =
   'or `--no-color` forbids them; `FORCE_COLOR` has them in a pipe too.';
 
 const OF_DAEMON =
-  'A command that asks the daemon starts it where none runs, and says so on a terminal. With `--no-start`, or ' +
-  '`POSTE_NO_START=1` in the environment of scripts, it ends with exit code 1 instead. `status`, `doctor`, ' +
-  '`daemon stop`, `session list` and `session end` start none.';
+  'A command that asks the daemon starts it where none runs, and says so on a terminal. Where `poste daemon install` ' +
+  'made a service of this host, it starts that. With `--no-start`, or `POSTE_NO_START=1` in the environment of ' +
+  'scripts, it ends with exit code 1 instead. `status`, `doctor`, `daemon stop`, `session list` and `session end` ' +
+  'start none.';
 
 const HEAD = `<!-- Made by npm run docs:cli from the commands. Do not edit. -->
 

@@ -59,10 +59,17 @@ export function isOwnUnit(text: string): boolean {
 export function unitWords(text: string): string[] {
   const [, line = ''] = /^ExecStart=(.*)$/m.exec(text) ?? [];
   const words = line.match(/"(?:[^"\\]|\\.)*"|\S+/g) ?? [];
-  return words.map((word, at) => {
-    const plain = word.replaceAll(/^"|"$/g, '').replaceAll(/\\(.)|%(?=%)/g, '$1');
-    return at === 0 ? plain : plain.replaceAll('$$', '$');
-  });
+  return words.map((word, at) => (at === 0 ? unquoted(word) : unquoted(word).replaceAll('$$', '$')));
+}
+
+/** The variables that a unit of ours sets. */
+export function unitEnvironment(text: string): Environment {
+  const lines = [...text.matchAll(/^Environment=(.*)$/gm)].map(([, word = '']) => unquoted(word));
+  return Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]));
+}
+
+function unquoted(word: string): string {
+  return word.replaceAll(/^"|"$/g, '').replaceAll(/\\(.)|%%/g, (_, escaped: string | undefined) => escaped ?? '%');
 }
 
 /** The path of the user's unit. */
@@ -129,6 +136,13 @@ function plain(word: string): string {
 export function agentWords(text: string): string[] {
   const [, list = ''] = /<key>ProgramArguments<\/key>\s*<array>(.*?)<\/array>/s.exec(text) ?? [];
   return [...list.matchAll(/<string>(.*?)<\/string>/g)].map(([, word = '']) => plain(word));
+}
+
+/** The variables that an agent of ours sets. */
+export function agentEnvironment(text: string): Environment {
+  const [, dict = ''] = /<key>EnvironmentVariables<\/key>\s*<dict>(.*?)<\/dict>/s.exec(text) ?? [];
+  const pairs = dict.matchAll(/<key>(.*?)<\/key>\s*<string>(.*?)<\/string>/g);
+  return Object.fromEntries([...pairs].map(([, name = '', value = '']) => [plain(name), plain(value)]));
 }
 
 /** The path of the user's agent. */

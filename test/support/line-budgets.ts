@@ -3,11 +3,11 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4840,
   scripts: 8680,
   'src/cli': 680,
-  'src/cli/host': 3270,
-  'src/cli/lib': 2850,
+  'src/cli/host': 3050,
+  'src/cli/lib': 3150,
   'src/cli/mail': 3650,
   'src/cli/relay': 5020,
-  'src/host': 980,
+  'src/host': 1000,
   'src/host/agents': 810,
   'src/host/api': 810,
   'src/host/base': 710,
@@ -55,14 +55,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 6490,
   'test/support': 23320,
   'test/unit': 10110,
-  'test/unit/cli': 10010,
-  'test/unit/host': 21610,
+  'test/unit/cli': 10110,
+  'test/unit/host': 21620,
   'test/unit/relay': 22890,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 100040,
-  test: 121270,
+  src: 100140,
+  test: 121380,
   'bench scripts': 13520,
 };

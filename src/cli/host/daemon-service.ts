@@ -14,7 +14,7 @@ import {
   serviceManager,
   shownCommand,
   tellManager,
-} from './service-manager.ts';
+} from '../lib/service-manager.ts';
 
 interface ServiceFlags {
   dryRun?: boolean;

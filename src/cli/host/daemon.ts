@@ -24,11 +24,11 @@ import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import { ask } from '../lib/daemon-call.ts';
-import { startInBackground, waitForDaemon } from '../lib/daemon-start.ts';
+import { startInBackground, waitForService } from '../lib/daemon-start.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { wholeNumber } from '../lib/values.ts';
 import { UNIT_NAME } from '../../host/service-files.ts';
-import { installedService, tellManager } from './service-manager.ts';
+import { installedService, tellManager } from '../lib/service-manager.ts';
 
 interface DaemonFlags {
   logLevel?: LogLevel;
@@ -177,7 +177,7 @@ Example:
       const stopped = await stopDaemon(context);
       if (service) {
         await tellManager(context, service, service.restart, 'the daemon was not started');
-        await waitForDaemon(paths, 'poste daemon logs');
+        await waitForService(paths);
       } else await startInBackground(context, paths);
       const { pid, version } = await ask(context, 'status', {}, {});
       const text = `The daemon runs (process ${pid}, version ${version}).\n`;

@@ -16,7 +16,7 @@ import { JSON_FLAG } from '../lib/format.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { reportChecks } from '../lib/checks.ts';
 import { goneCheckouts, installedChecks } from './installed.ts';
-import { isServiceThere } from './service-manager.ts';
+import { isServiceThere } from '../lib/service-manager.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 
 const NOTES = `

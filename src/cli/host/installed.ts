@@ -19,7 +19,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { failureOf } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { hookFile, isHooked, serverOfProgram, settingsText, toolsFile } from '../lib/program-settings.ts';
-import { ownService } from './service-manager.ts';
+import { ownService } from '../lib/service-manager.ts';
 
 interface Installed {
   area: 'wake' | 'daemon';

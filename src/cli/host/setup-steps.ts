@@ -10,7 +10,7 @@ import { isSameName } from '../../host/core/address.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask } from '../lib/daemon-call.ts';
-import { startInBackground, waitForDaemon } from '../lib/daemon-start.ts';
+import { startInBackground, waitForService } from '../lib/daemon-start.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { hostFailure } from '../lib/host-paths.ts';
@@ -32,7 +32,7 @@ import {
 } from '../lib/program-settings.ts';
 import { addWritten, readWritten, removeWritten, type Written } from '../lib/setup-record.ts';
 import { installService } from './daemon-service.ts';
-import { serviceManager } from './service-manager.ts';
+import { serviceManager } from '../lib/service-manager.ts';
 
 export type Look =
   | { type: 'needed' }
@@ -124,7 +124,7 @@ function daemonStep(context: CommandContext, { service }: Wishes): Step {
       if (!isThere) await addWritten(context, { type: 'service' });
       try {
         const { notices, unit, backup } = await installService(context, false);
-        await waitForDaemon(paths, 'poste daemon logs');
+        await waitForService(paths);
         return { notices, file: { path: unit, copy: backup } };
       } catch (error) {
         if (!(error instanceof CommandFailed) || error.code !== 'SYSTEMCTL_FAILED') throw error;

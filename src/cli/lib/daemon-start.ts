@@ -8,10 +8,17 @@ import { fileFault } from '../../lib/file-fault.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import type { CommandContext } from './context.ts';
 import { CommandFailed, EXIT } from './exit.ts';
+import { note } from './output.ts';
+import { hasFailed, installedService, mayFail, type ServiceManager, tellManager } from './service-manager.ts';
+import { withoutUndefined } from './values.ts';
 
 /** The time that a daemon may take to answer after its start. */
 export const START_MS = 20_000;
 const LOOK_EVERY_MS = 25;
+/** The time after which the manager of a service that does not answer yet is asked whether it has failed. */
+const SERVICE_LOOK_MS = 1000;
+/** Where the log of a service is found. */
+const LOGS = 'poste daemon logs';
 /** The pause between two starts while another process has the store. */
 const LOCKED_EVERY_MS = 1000;
 /** A log that has grown so far is begun anew, and the former one is kept beside it. */
@@ -49,9 +56,45 @@ export async function startInBackground(
   }
 }
 
-/** Waits for a daemon that a service starts; `log` is where that writes. Throws `CommandFailed`. */
-export async function waitForDaemon(paths: HostPaths, log: string): Promise<void> {
-  if (!(await untilAnswered(paths, performance.now() + START_MS))) throw silent(log);
+/**
+ * Does the same, by the service that poste installed for this host, where there is one: a daemon beside it would keep
+ * the store from it. Where its manager does not start it, the daemon starts without it, and the service is ended, so
+ * that it does not try on and on to have the store.
+ */
+export async function startDaemon(context: CommandContext, paths: HostPaths, onStart?: () => void): Promise<void> {
+  const service = existsSync(paths.store) ? installedService(context) : undefined;
+  if (!service) return startInBackground(context, paths, withoutUndefined({ onStart }));
+  onStart?.();
+  const fault = await serviceFault(context, paths, service);
+  if (fault === undefined) return;
+  note(context, `${fault}; the daemon is started without it`);
+  await tellManager(context, service, mayFail(service.stop), '');
+  await startInBackground(context, paths);
+}
+
+/** Says why the service does not come up, as a clause; `undefined` when a daemon answers. Throws `CommandFailed`. */
+async function serviceFault(
+  context: CommandContext,
+  paths: HostPaths,
+  service: ServiceManager,
+): Promise<string | undefined> {
+  try {
+    await tellManager(context, service, service.start, 'the service was not started');
+  } catch (error) {
+    if (error instanceof CommandFailed) return error.message;
+    throw error;
+  }
+  const deadline = performance.now() + START_MS;
+  while (!(await untilAnswered(paths, Math.min(deadline, performance.now() + SERVICE_LOOK_MS)))) {
+    if (await hasFailed(context, service)) return `the service of ${service.name} has failed`;
+    if (performance.now() > deadline) throw silent(LOGS);
+  }
+  return undefined;
+}
+
+/** Waits for a daemon that a service starts. Throws `CommandFailed`. */
+export async function waitForService(paths: HostPaths): Promise<void> {
+  if (!(await untilAnswered(paths, performance.now() + START_MS))) throw silent(LOGS);
 }
 
 interface Refusal {

@@ -34,24 +34,28 @@ interface User {
   owns: (path: string, userId: number) => boolean;
 }
 
+const thisUser = (): User => ({ userId: process.getuid?.(), owns: ownsFolder });
+
 /** The paths of the host of this user. A relative POSTE_HOME is taken from the working folder. Throws `HomeUnknown`. */
-export function ownPaths(
-  { env }: { env: Environment },
-  { userId, owns }: User = { userId: process.getuid?.(), owns: ownsFolder },
-): HostPaths {
+export function ownPaths({ env }: { env: Environment }, user = thisUser()): HostPaths {
   const { POSTE_HOME: home } = env;
   if (home !== undefined && home !== '') {
     const folder = resolve(home);
     return pathsIn(join(folder, 'config.toml'), folder, folder);
   }
   const data = join(xdgFolder(env, 'XDG_DATA_HOME') ?? join(homeFolder(env), '.local', 'share'), 'poste');
-  // A command that starts without the session's environment must find the same socket.
-  const usual = userId === undefined ? undefined : `/run/user/${userId}`;
-  const runtime =
-    xdgFolder(env, 'XDG_RUNTIME_DIR') ??
-    (usual !== undefined && userId !== undefined && owns(usual, userId) ? usual : undefined);
+  const runtime = runtimeFolder(env, user);
   const config = join(configFolder(env), 'poste', 'config.toml');
   return pathsIn(config, data, runtime === undefined ? data : join(runtime, 'poste'));
+}
+
+/** The folder of the user's sockets, which a command finds that starts without the session's environment too. */
+export function runtimeFolder(env: Environment, { userId, owns } = thisUser()): string | undefined {
+  const usual = userId === undefined ? undefined : `/run/user/${userId}`;
+  return (
+    xdgFolder(env, 'XDG_RUNTIME_DIR') ??
+    (usual !== undefined && userId !== undefined && owns(usual, userId) ? usual : undefined)
+  );
 }
 
 /** A relay of this user keeps here what its store folder must not hold; `undefined` where no home folder is known. */

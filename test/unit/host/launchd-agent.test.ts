@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { agentPath, agentText, agentWords, isOwnAgent } from '../../../src/host/service-files.ts';
+import { agentEnvironment, agentPath, agentText, agentWords, isOwnAgent } from '../../../src/host/service-files.ts';
 
 const PARTS = { node: '/usr/bin/node', main: '/opt/poste/main.js', environment: {}, logFile: '/home/ada/daemon.log' };
 
@@ -82,6 +82,8 @@ test('is known as its own by its first lines, and lies with the agents of the us
 
 test('what an agent runs is read back', () => {
   const path = '/a b/<node> & "co"&amp;/x';
-  const text = agentText({ node: path, main: path, environment: {}, logFile: '/l' });
+  const environment = { POSTE_HOME: path, XDG_DATA_HOME: '/b' };
+  const text = agentText({ node: path, main: path, environment, logFile: '/l' });
   expect(agentWords(text)).toEqual([path, path, 'daemon']);
+  expect(agentEnvironment(text)).toEqual(environment);
 });

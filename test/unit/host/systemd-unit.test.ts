@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { isOwnUnit, unitPath, unitText, unitWords } from '../../../src/host/service-files.ts';
+import { isOwnUnit, unitEnvironment, unitPath, unitText, unitWords } from '../../../src/host/service-files.ts';
 
 const PARTS = { node: '/usr/bin/node', main: '/opt/poste/main.js', environment: {} };
 
@@ -39,8 +39,13 @@ describe('the unit of the daemon', () => {
 
   test('is known as its own by its first line, and no other is', () => {
     expect(isOwnUnit(unitText(PARTS))).toBe(true);
-    for (const path of ['/usr/bin/node', '/a b/100% "n\\ode" $HOME $$/x'])
-      expect(unitWords(unitText({ ...PARTS, node: path, main: path }))).toEqual([path, path, 'daemon']);
+    for (const path of ['/usr/bin/node', '/a b/100% "n\\ode" $HOME $$/x%%20']) {
+      const environment = { POSTE_HOME: path, XDG_DATA_HOME: `${path}=b` };
+      const text = unitText({ environment, node: path, main: path });
+      expect(unitWords(text)).toEqual([path, path, 'daemon']);
+      expect(unitEnvironment(text)).toEqual(environment);
+    }
+    expect(unitEnvironment(unitText(PARTS))).toEqual({});
     expect(isOwnUnit('[Unit]\n# Written by poste daemon install. poste daemon uninstall takes it away.\n')).toBe(false);
   });
 

@@ -38,7 +38,7 @@ test('text comes back as its bytes were, and bytes that are none are refused', (
  */
 const OWN_FILES = new Set([
   'cli/host/daemon-service.ts',
-  'cli/host/service-manager.ts',
+  'cli/lib/service-manager.ts',
   'cli/lib/daemon-call.ts',
   'cli/lib/daemon-start.ts',
   'cli/lib/setup-record.ts',

@@ -73,17 +73,27 @@ test('wrong arguments are usage errors', async () => {
   }
 });
 
-/** A host whose service a script stands for: it notes its words, and ends or starts nothing. */
+interface Served {
+  here: PosteHome;
+  told: () => Promise<string[]>;
+  /** `poste daemon`. */
+  run: (...args: string[]) => ReturnType<typeof runHere>;
+  /** A command at a terminal, which may start the daemon. */
+  typed: (...args: string[]) => ReturnType<typeof runHere>;
+}
+
+/** A host whose service a script stands for: it notes its words, and does besides what the lines say. */
 async function withService(
   platform: 'linux' | 'darwin',
   program: string,
-): Promise<{ here: PosteHome; told: () => Promise<string[]>; run: (...args: string[]) => ReturnType<typeof runHere> }> {
+  lines = (_folder: string): string => '',
+): Promise<Served> {
   const here = await posteHome();
   const bin = join(here.folder, 'bin');
   await mkdir(bin);
   const notes = join(here.folder, 'told');
   await writeFile(notes, '');
-  await writeFile(join(bin, program), `#!/bin/sh\necho "$@" >> '${notes}'\n`);
+  await writeFile(join(bin, program), `#!/bin/sh\necho "$@" >> '${notes}'\n${lines(here.folder)}`);
   await chmod(join(bin, program), 0o755);
   const environment = {
     ...here.environment,
@@ -96,8 +106,97 @@ async function withService(
     await writeFile(notes, '');
     return lines;
   };
-  return { here, told, run: (...args) => runHere(['daemon', ...args], { environment, platform }) };
+  const run = (...args: string[]): ReturnType<typeof runHere> =>
+    runHere(['daemon', ...args], { environment, platform });
+  const typed = (...args: string[]): ReturnType<typeof runHere> => {
+    const world = { environment: { ...environment, POSTE_NO_START: '' }, platform, columns: 80, typed: '' };
+    return runHere(args, world);
+  };
+  return { here, told, run, typed };
 }
+
+/** The daemon that answers; it is ended when the test is over, if it runs then. */
+async function running({ here }: Served): Promise<number> {
+  const { pid } = await here.json<Running>('status');
+  onTestFinished(() => endDaemon(pid).catch(() => undefined));
+  return pid;
+}
+
+/** A manager that starts the service at this word, once it is let, and notes which process that is. */
+function starting(word: string): (folder: string) => string {
+  const daemon = `'${process.execPath}' '${commandContext().program}' daemon`;
+  return (folder) => `case "$*" in *'${word}'*) [ ! -e '${folder}/let' ] || {
+    POSTE_HOME='${folder}' setsid ${daemon} > /dev/null 2>&1 &
+    echo "$!" > '${folder}/pid'; };;
+  esac`;
+}
+
+test.each([
+  ['linux', 'systemctl', '--user start', () => ['--user start poste.service']],
+  [
+    'darwin',
+    'launchctl',
+    'kickstart',
+    (folder: string) => {
+      const domain = `gui/${process.getuid?.()}`;
+      const file = join(folder, 'Library', 'LaunchAgents', 'org.poste.daemon.plist');
+      return [`bootstrap ${domain} ${file}`, `kickstart ${domain}/org.poste.daemon`];
+    },
+  ],
+] as const)('on %s a command starts the service that is installed, and no daemon beside it', async (...given) => {
+  const [platform, program, word, words] = given;
+  const served = await withService(platform, program, starting(word));
+  const { here, told, run, typed } = served;
+  expect((await run('install')).code).toBe(0);
+  await told();
+  await writeFile(join(here.folder, 'let'), '');
+  const { code, stderr } = await typed('agent', 'list');
+  const pid = await running(served);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: 'poste: starting the daemon; poste daemon stop ends it.\n' });
+  expect(pid).toBe(Number(await readFile(join(here.folder, 'pid'), 'utf8')));
+  // It runs now, and is started once.
+  expect((await typed('agent', 'list')).stderr).toBe('');
+  // On a slow machine it is asked whether it has failed.
+  expect((await told()).filter((line) => !line.includes('is-failed'))).toEqual(words(here.folder));
+});
+
+test.each([
+  [
+    'that its manager refuses',
+    `[ "$2" != start ] || { echo 'Failed to connect to bus' >&2; exit 1; }`,
+    ['--user start poste.service', '--user stop poste.service'],
+    'the service was not started, as systemctl --user start poste.service ended with 1: Failed to connect to bus',
+  ],
+  [
+    'that fails',
+    `[ "$2" != is-failed ] || echo failed`,
+    ['--user start poste.service', '--user is-failed poste.service', '--user stop poste.service'],
+    'the service of systemd has failed',
+  ],
+])('a service %s is ended, and the daemon started without it', async (_about, lines, words, why) => {
+  const served = await withService('linux', 'systemctl', () => lines);
+  const { told, run, typed } = served;
+  await run('install');
+  await told();
+  const { code, stderr } = await typed('agent', 'list');
+  await running(served);
+  const says = ['starting the daemon; poste daemon stop ends it', `${why}; the daemon is started without it`];
+  expect({ code, stderr }).toEqual({ code: 0, stderr: says.map((one) => `poste: ${one}.\n`).join('') });
+  expect(await told()).toEqual(words);
+});
+
+test('a service of another host of this user is left alone', async () => {
+  const served = await withService('linux', 'systemctl');
+  const { here, told, run, typed } = served;
+  await run('install');
+  const unit = join(here.folder, 'config', 'systemd', 'user', 'poste.service');
+  await writeFile(unit, (await readFile(unit, 'utf8')).replace(here.folder, join(here.folder, 'other')));
+  await told();
+  expect((await typed('agent', 'list')).code).toBe(0);
+  await running(served);
+  expect((await run('stop')).code).toBe(0);
+  expect(await told()).toEqual([]);
+});
 
 test('a daemon that is a service of systemd is stopped and restarted as one', async () => {
   const { here, told, run } = await withService('linux', 'systemctl');

@@ -7,23 +7,25 @@ import { isAbsolute } from 'node:path';
 import { getuid } from 'node:process';
 import {
   AGENT_LABEL,
+  agentEnvironment,
   agentPath,
   agentText,
   agentWords,
   isOwnAgent,
   UNIT_NAME,
   isOwnUnit,
+  unitEnvironment,
   unitPath,
   unitText,
   unitWords,
 } from '../../host/service-files.ts';
-import { ownPaths } from '../../host/base/paths.ts';
-import { HomeUnknown } from '../../lib/user-folders.ts';
+import { ownPaths, runtimeFolder } from '../../host/base/paths.ts';
+import { type Environment, HomeUnknown } from '../../lib/user-folders.ts';
 import { runBounded } from '../../host/wake/processes.ts';
 import { printableWithin } from '../../protocol/printable.ts';
-import type { CommandContext } from '../lib/context.ts';
-import { CommandFailed } from '../lib/exit.ts';
-import { findProgram } from '../lib/find-program.ts';
+import type { CommandContext } from './context.ts';
+import { CommandFailed } from './exit.ts';
+import { findProgram } from './find-program.ts';
 
 /** The words after the program. */
 export interface ServiceCommand {
@@ -44,6 +46,8 @@ export interface ServiceManager {
   isOwn: (text: string) => boolean;
   /** The words of the command that such a text runs. */
   words: (text: string) => string[];
+  /** The variables that such a text sets. */
+  environment: (text: string) => Environment;
   /** After the file was written; `isNew` when it says something else than before. */
   install: (isNew: boolean) => ServiceCommand[];
   /** Ends the service, while its file is there. */
@@ -53,6 +57,9 @@ export interface ServiceManager {
   /** Undoes `install` before the file goes. */
   unregister: ServiceCommand[];
   stop: ServiceCommand[];
+  start: ServiceCommand[];
+  /** Prints `failed` when the service ended, and is not started again by itself. */
+  state?: ServiceCommand;
   /** Starts it too, where it does not run. */
   restart: ServiceCommand[];
   /** A sentence for the owner. */
@@ -79,18 +86,29 @@ export function isServiceThere(context: CommandContext): boolean {
   }
 }
 
+interface OwnService {
+  manager: ServiceManager;
+  words: string[];
+  environment: Environment;
+}
+
 /** The service that poste installed here, and what it runs; `undefined` when there is none. Throws `CommandFailed`. */
-export function ownService(context: CommandContext): { manager: ServiceManager; words: string[] } | undefined {
+export function ownService(context: CommandContext): OwnService | undefined {
   if (!isServiceThere(context)) return undefined;
   const manager = serviceManager(context);
   const text = fileText(manager.file);
-  return text !== undefined && manager.isOwn(text) ? { manager, words: manager.words(text) } : undefined;
+  if (text === undefined || !manager.isOwn(text)) return undefined;
+  return { manager, words: manager.words(text), environment: manager.environment(text) };
 }
 
-/** The manager of that service, if its program is on PATH. Throws `CommandFailed`. */
+/** The manager of that service, if it serves this host and its program is on PATH. Throws `CommandFailed`. */
 export function installedService(context: CommandContext): ServiceManager | undefined {
-  const manager = ownService(context)?.manager;
-  return manager && findProgram(manager.program, context.env['PATH']) !== undefined ? manager : undefined;
+  const service = ownService(context);
+  if (!service || findProgram(service.manager.program, context.env['PATH']) === undefined) return undefined;
+  const { HOME, XDG_RUNTIME_DIR } = context.env;
+  const env = { HOME, XDG_RUNTIME_DIR, ...service.environment };
+  // A user may have more hosts than one, as for a try, and one service.
+  return ownPaths({ env }).store === ownPaths(context).store ? service.manager : undefined;
 }
 
 /** The text of the file of a service; `undefined` when there is none. Throws `CommandFailed`. */
@@ -118,6 +136,7 @@ function systemd(context: CommandContext): ServiceManager {
       serviceText(() => unitText({ node: process.execPath, main: context.program, environment: folders(context) })),
     isOwn: isOwnUnit,
     words: unitWords,
+    environment: unitEnvironment,
     // A service that runs with an older unit is restarted.
     install: (isNew) => [
       user('daemon-reload'),
@@ -128,6 +147,8 @@ function systemd(context: CommandContext): ServiceManager {
     forget: [user('daemon-reload')],
     unregister: [user('disable', UNIT_NAME)],
     stop: [user('stop', UNIT_NAME)],
+    start: [user('start', UNIT_NAME)],
+    state: user('is-failed', UNIT_NAME),
     restart: [user('restart', UNIT_NAME)],
     notice: 'The daemon runs while you are logged in; loginctl enable-linger keeps it running when you are not.',
   };
@@ -151,6 +172,7 @@ function launchd(context: CommandContext): ServiceManager {
       ),
     isOwn: isOwnAgent,
     words: agentWords,
+    environment: agentEnvironment,
     install: (isNew) => [
       ...(isNew ? [end] : []),
       { words: ['enable', target] },
@@ -162,6 +184,7 @@ function launchd(context: CommandContext): ServiceManager {
     forget: [],
     unregister: [end],
     stop: [{ words: ['kill', 'SIGTERM', target] }],
+    start: [{ ...load, mayFail: true }, start],
     restart: [{ ...load, mayFail: true }, { words: ['kickstart', '-k', target] }],
     notice: 'The daemon runs while you are logged in.',
   };
@@ -202,8 +225,7 @@ export async function tellManager(
   const program = findProgram(manager.program, context.env['PATH']);
   if (program === undefined) return false;
   for (const command of commands) {
-    const options = { timeoutMs: MANAGER_MS, signal: new AbortController().signal };
-    const { code, stderr } = await runBounded(program, command.words, options);
+    const { code, stderr } = await ranManager(context, program, command);
     if (code === 0 || command.mayFail) continue;
     const ended = code === null ? 'did not end in time' : `ended with ${code}`;
     const said = lastLines(stderr);
@@ -212,6 +234,29 @@ export async function tellManager(
     throw new CommandFailed('failure', 'SYSTEMCTL_FAILED', message);
   }
   return true;
+}
+
+/** The commands, for a caller who goes on when they fail. */
+export function mayFail(commands: readonly ServiceCommand[]): ServiceCommand[] {
+  return commands.map((command) => ({ ...command, mayFail: true }));
+}
+
+/** True when the service ended, as with wrong settings, and will not be started again by itself. */
+export async function hasFailed(context: CommandContext, { program: name, state }: ServiceManager): Promise<boolean> {
+  const program = findProgram(name, context.env['PATH']);
+  if (program === undefined || state === undefined) return false;
+  return (await ranManager(context, program, state)).stdout.trim() === 'failed';
+}
+
+function ranManager(
+  context: CommandContext,
+  program: string,
+  { words }: ServiceCommand,
+): ReturnType<typeof runBounded> {
+  // systemctl finds its manager by this, which a command of cron has not.
+  const runtime = runtimeFolder(context.env);
+  const environment = runtime === undefined ? {} : { XDG_RUNTIME_DIR: runtime };
+  return runBounded(program, words, { timeoutMs: MANAGER_MS, signal: new AbortController().signal, environment });
 }
 
 /** The end of what a program said, on one line. */
