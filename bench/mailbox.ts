@@ -12,6 +12,7 @@ import { searchMail } from '../src/host/mail/search.ts';
 import { indexWords } from '../src/host/mail/word-index.ts';
 import { newMessage, storeMessage } from '../src/host/mailbox/mailbox.ts';
 import { sendMail } from '../src/host/mail/send.ts';
+import { LoopWatch } from '../test/support/loop-watch.ts';
 import { SeededRandom } from '../test/support/seeded-random.ts';
 import { quantile } from './figures.ts';
 import { granted, newHost } from './mail-host.ts';
@@ -24,6 +25,7 @@ const BODY = 'x'.repeat(1000);
 /** Every so many of the mailbox is left unread. */
 const UNREAD_EVERY = 4;
 const OPERATIONS = 200;
+const WATCHED = 50;
 /** Every so many needs a reply, is of another sender, or has a rare word. */
 const NEEDS_REPLY_EVERY = 365;
 const OTHER_SENDER_EVERY = 700;
@@ -53,7 +55,8 @@ export async function fullMailbox(): Promise<Figure[]> {
     const index = await indexed(context);
     const found: Figure[] = [];
     for (const [what, text] of SEARCHES) {
-      found.push(...(await measured(`search, ${what}`, () => searchMail(context, receiver, { text }))));
+      const search = () => searchMail(context, receiver, { text });
+      found.push(...(await measured(`search, ${what}`, search)), ...(await held(`search, ${what}`, search)));
     }
     return [
       index,
@@ -118,6 +121,21 @@ async function measured(what: string, run: () => Promise<object>): Promise<Figur
     granted(await run());
     tookMs.push(performance.now() - before);
   }
+  return quantiles(what, tookMs);
+}
+
+/** How long each one holds the loop at most: so long everybody else of the daemon waits. */
+async function held(what: string, run: () => Promise<object>): Promise<Figure[]> {
+  const heldMs: number[] = [];
+  for (let at = 0; at < WATCHED; at++) {
+    const watch = new LoopWatch();
+    granted(await run());
+    heldMs.push(watch.stop());
+  }
+  return quantiles(`${what}: loop held`, heldMs);
+}
+
+function quantiles(what: string, tookMs: readonly number[]): Figure[] {
   return [0.5, 0.99].map((q): Figure => {
     return { name: `${what}, p${q * 100}`, unit: 'ms', better: 'less', values: [quantile(tookMs, q)] };
   });

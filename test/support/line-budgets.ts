@@ -1,6 +1,6 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
-  bench: 4840,
+  bench: 4860,
   scripts: 8680,
   'src/cli': 680,
   'src/cli/host': 3050,
@@ -28,13 +28,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/web': 310,
   'src/host/wire': 670,
   'src/http': 2280,
-  'src/lib': 2460,
+  'src/lib': 2540,
   'src/library': 1490,
   'src/protocol': 4180,
   'src/relay': 910,
   'src/relay/auth': 1130,
   'src/relay/core': 4100,
-  'src/relay/engine': 3110,
+  'src/relay/engine': 3030,
   'src/relay/http': 3210,
   'src/relay/image': 1360,
   'src/relay/jobs': 1270,
@@ -54,15 +54,15 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/property': 4430,
   'test/spec': 6490,
   'test/support': 23320,
-  'test/unit': 10110,
+  'test/unit': 10200,
   'test/unit/cli': 10110,
-  'test/unit/host': 21620,
-  'test/unit/relay': 22890,
+  'test/unit/host': 21670,
+  'test/unit/relay': 22810,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 100140,
-  test: 121380,
-  'bench scripts': 13520,
+  src: 100170,
+  test: 121420,
+  'bench scripts': 13540,
 };

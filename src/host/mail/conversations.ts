@@ -39,7 +39,7 @@ export async function listConversations(
     const absent = refuseAbsentAgent(reader, agentId);
     if (absent) return absent;
     const query = filterOf(input, input.state ?? 'all');
-    return isRefusal(query) ? query : listPage(new MailLook(reader, agentId, query), input, fresh);
+    return isRefusal(query) ? query : listPage(new MailLook(context, reader, agentId, query), input, fresh);
   });
   if (input.text !== undefined) return result;
   for (let at = 0; at < fresh.length; at += SLICE_ENTRIES) {
@@ -135,7 +135,7 @@ export async function markAllRead(
     const slice = await context.store.transact<{ changed: number; next: number | null } | Refusal>(async (tx) => {
       const absent = refuseAbsentAgent(tx, agentId);
       if (absent) return absent;
-      const look = new MailLook(tx, agentId, query, SLICE_ENTRIES);
+      const look = new MailLook(context, tx, agentId, query, SLICE_ENTRIES);
       const { found, next } = await foundPage(look, { before: end, limit: SLICE_ENTRIES });
       const meant = found.map(({ message }) => ({ message_id: message.ref }));
       return { changed: advanceAll(tx, context, agentId, meant, 'read').length, next };

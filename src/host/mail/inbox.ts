@@ -164,7 +164,7 @@ async function list(
 ): Promise<InboxResult | Refusal> {
   const look = async (reader: Reader): Promise<ListPage | Refusal> => {
     const fresh: number[] = [];
-    const result = await complete(reader, agentId, () => listPage(reader, agentId, input, fresh));
+    const result = await complete(reader, agentId, () => listPage(context, reader, agentId, input, fresh));
     return isRefusal(result) ? result : { result, fresh: input.peek === true ? [] : fresh };
   };
   const { wait_seconds = 0 } = input;
@@ -178,6 +178,7 @@ async function list(
 
 /** The newest first. Adds to `fresh` the positions of entries that were not notified yet. */
 async function listPage(
+  context: HostContext,
   reader: Reader,
   agentId: AgentId,
   input: InboxInput,
@@ -194,7 +195,7 @@ async function listPage(
   addState(query, state);
   const page =
     reply_to === undefined
-      ? await foundPage(new MailLook(reader, agentId, query), { before, limit })
+      ? await foundPage(new MailLook(context, reader, agentId, query), { before, limit })
       : await answersPage(reader, agentId, reply_to, { state, before, limit });
   if (isRefusal(page)) return page;
   for (const { position, entry } of page.found) if (entry.notifiedAtMs === null) fresh.push(position);

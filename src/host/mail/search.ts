@@ -5,6 +5,8 @@
  * One answer reads a bounded number of messages and of rows of the index; then its cursor goes on from there, and its
  * page is not full. That comes to pass only before the index is whole, where the index proposes much that is not meant,
  * and where a query has many short words.
+ *
+ * An answer is of one moment, that of its reader, and gives the event loop back after each time slice.
  */
 import { type MailQuery, emptyQuery, isInState, isMeantBy, parseMailQuery } from '../core/mail-query.ts';
 import { type Refusal, isRefusal } from '../core/refusal.ts';
@@ -20,6 +22,7 @@ import { isOwed } from '../mailbox/debts.ts';
 import { mailboxOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 import { BLOCK_POSITIONS, blockAt, placesSet, placesWith, wordBlockOf } from '../mailbox/word-blocks.ts';
 import type { HostContext } from '../base/context.ts';
+import { TimeSlice } from '../../lib/clock.ts';
 
 /** One answer reads so much. */
 export const SEARCH_MESSAGES_MAX = 2000;
@@ -45,7 +48,7 @@ export async function searchMail(
   return context.store.read<SearchResult | Refusal>(async (reader) => {
     const absent = refuseAbsentAgent(reader, agentId);
     if (absent) return absent;
-    const { found, next } = await foundPage(new MailLook(reader, agentId, query), { before, limit });
+    const { found, next } = await foundPage(new MailLook(context, reader, agentId, query), { before, limit });
     const summaries: MessageSummary[] = found.map(({ message, entry }) => summaryOf(message, entry));
     return { notice: UNTRUSTED_NOTICE, summaries, next_cursor: next === null ? null : cursorOf(ACTION, next) };
   });
@@ -95,13 +98,21 @@ export class MailLook {
   /** Those that few messages have come first: where none is left, the others are not looked for. */
   readonly #terms: readonly Term[];
   readonly #messagesMax: number;
+  readonly #slice: TimeSlice;
   #read = 0;
   #bytes = 0;
   #rows = 0;
   /** Set when it read as much as one may: what is before this position was not looked at. */
   endedBefore: number | null = null;
 
-  constructor(reader: Reader, agentId: AgentId, query: MailQuery, messagesMax = SEARCH_MESSAGES_MAX) {
+  constructor(
+    context: Pick<HostContext, 'monotonicMs'>,
+    reader: Reader,
+    agentId: AgentId,
+    query: MailQuery,
+    messagesMax = SEARCH_MESSAGES_MAX,
+  ) {
+    this.#slice = new TimeSlice(() => context.monotonicMs());
     this.reader = reader;
     this.agentId = agentId;
     this.#query = query;
@@ -117,6 +128,7 @@ export class MailLook {
         this.endedBefore = position + 1;
         return;
       }
+      if (this.#slice.isOver) await this.#slice.pause();
       const found = this.#at(position);
       if (found && this.isMeant(found)) yield found;
     }
@@ -131,6 +143,7 @@ export class MailLook {
     const readMax = this.#read + this.#messagesMax;
     for await (const { key } of reader.range('threadEntry', [agentId, thread], { from: [agentId, thread, position] })) {
       if (this.#read >= readMax || this.#bytes >= 2 * SEARCH_BYTES_MAX) return false;
+      if (this.#slice.isOver) await this.#slice.pause();
       const found = this.#at(key[2]);
       if (found && this.isMeant(found)) return true;
     }
@@ -182,6 +195,7 @@ export class MailLook {
         this.endedBefore = end;
         return;
       }
+      if (this.#slice.isOver) await this.#slice.pause();
       const begin = blockAt(end - 1) * BLOCK_POSITIONS;
       const places = isNarrow ? placesIn(blockAt(end - 1)) : undefined;
       const few = places && placesSet(places.subarray(0, end - begin));
@@ -192,9 +206,12 @@ export class MailLook {
         const until: [AgentId, number] = [agentId, end];
         const keys = await reader.keys(table, [agentId], { until, reverse: true, limit: KEYS_AT_ONCE });
         for (const [, position] of keys) {
-          if (this.#hasReadIndex && blockAt(position) !== known?.block) {
-            this.endedBefore = position + 1;
-            return;
+          if (blockAt(position) !== known?.block) {
+            if (this.#hasReadIndex) {
+              this.endedBefore = position + 1;
+              return;
+            }
+            if (this.#slice.isOver) await this.#slice.pause();
           }
           const isProposed = !isNarrow || (placesIn(blockAt(position))?.[position % BLOCK_POSITIONS] ?? 1) === 1;
           if (isProposed) yield position;

@@ -22,7 +22,7 @@ import {
 import type { OpenInvite } from '../core/directory.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { EngineParts } from './parts.ts';
-import { TimeSlice } from './time-slice.ts';
+import { TimeSlice } from '../../lib/clock.ts';
 
 /** Deny entries and invites that one event forgets: a hundred thousand may expire at one moment. */
 const LAPSED_AT_ONCE = 250;

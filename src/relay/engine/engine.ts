@@ -45,7 +45,7 @@ import { LostItemCommands } from './lost-items.ts';
 import { LogProofs } from './log-proofs.ts';
 import { Queues } from './queues.ts';
 import { type EngineObserver, NO_OBSERVER } from './parts.ts';
-import { TimeSlice } from './time-slice.ts';
+import { TimeSlice } from '../../lib/clock.ts';
 import type { QueueFault } from './vanished-items.ts';
 import { type Pushed, Pushes } from './pushes.ts';
 import type { StoreSnapshot } from '../store/store-reader.ts';

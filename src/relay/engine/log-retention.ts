@@ -16,7 +16,7 @@ import {
 import { PRUNED_AT_ONCE } from '../store/durable-log.ts';
 import { missingRecord } from '../store/record-run.ts';
 import type { EngineParts } from './parts.ts';
-import { TimeSlice } from './time-slice.ts';
+import { TimeSlice } from '../../lib/clock.ts';
 import type { StopSignal } from '../../lib/periodic-task.ts';
 import { CHECKSUM_BYTES } from '../store/checksum.ts';
 import type { StoreSnapshot } from '../store/store-reader.ts';

@@ -24,7 +24,7 @@ import {
 import type { Payload } from '../store/durable-log.ts';
 import type { EngineParts } from './parts.ts';
 import { isRowFault } from './queues.ts';
-import { TimeSlice } from './time-slice.ts';
+import { TimeSlice } from '../../lib/clock.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import { LookFirst, type RowReader, type TableName, type Tables, afterLooks, rowKey } from '../core/rows.ts';
 

@@ -29,7 +29,7 @@ import { type QueueRow, afterLooks } from '../core/rows.ts';
 import { DamagedRow } from '../store/checksum.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { type Committer, StoreFailed } from './committer.ts';
-import { AdaptiveBatch, TimeSlice } from './time-slice.ts';
+import { AdaptiveBatch, TimeSlice } from '../../lib/clock.ts';
 import { type QueueFault, VanishedItems } from './vanished-items.ts';
 
 /** Places for items in memory at most, over all targets; about 24 bytes each. The index in use always stays. */

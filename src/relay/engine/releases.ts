@@ -19,7 +19,7 @@ import type { Released } from '../core/queue-index.ts';
 import { afterLooks } from '../core/rows.ts';
 import type { EngineParts } from './parts.ts';
 import { brokenQueueRefusal, isBrokenQueue } from './queues.ts';
-import { AdaptiveBatch, TimeSlice } from './time-slice.ts';
+import { AdaptiveBatch, TimeSlice } from '../../lib/clock.ts';
 import {
   EXTENDED_AT_ONCE,
   decideAck,

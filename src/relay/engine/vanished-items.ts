@@ -17,7 +17,7 @@ import { countText } from '../core/count-text.ts';
 import type { QueueIndex } from '../core/queue-index.ts';
 import { NO_USAGE, type RowReader, type UsageRow } from '../core/rows.ts';
 import type { RelayStore } from '../store/relay-store.ts';
-import { TimeSlice } from './time-slice.ts';
+import { TimeSlice } from '../../lib/clock.ts';
 
 /** The index of due items is walked whole: of 5 million items that takes a second of a processor. */
 const SEARCHED_AGAIN_MS = 60_000;

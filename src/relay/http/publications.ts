@@ -13,7 +13,7 @@ import { EncKeyRequest, SendersRequest } from '../../protocol/schemas.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import type { Engine } from '../engine/engine.ts';
-import { TimeSlice } from '../engine/time-slice.ts';
+import { TimeSlice } from '../../lib/clock.ts';
 import {
   type HopRelayRequest,
   type HostOperation,

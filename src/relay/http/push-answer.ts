@@ -12,7 +12,7 @@ import { PUBLIC_KEY_BYTES, type PublicKey, publicKeyBytes } from '../../protocol
 import { receiptTree } from '../../protocol/receipt-tree.ts';
 import type { Reply } from '../../http/exchange.ts';
 import type { PushOutcome } from '../core/decision.ts';
-import { TimeSlice } from '../engine/time-slice.ts';
+import { TimeSlice } from '../../lib/clock.ts';
 import { formHeaders } from './forms.ts';
 import type { RelayParts } from './operation.ts';
 

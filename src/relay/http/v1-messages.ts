@@ -25,7 +25,7 @@ import type { PushItem } from '../core/command.ts';
 import type { PushOutcome } from '../core/decision.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
-import { TimeSlice } from '../engine/time-slice.ts';
+import { TimeSlice } from '../../lib/clock.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { EnvelopesEncoder, cursorText, parseCursor } from './page-writer.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';

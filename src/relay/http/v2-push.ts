@@ -23,7 +23,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushItem, WireVerdict } from '../core/command.ts';
 import type { PushOutcome } from '../core/decision.ts';
 import type { Engine } from '../engine/engine.ts';
-import { TimeSlice } from '../engine/time-slice.ts';
+import { TimeSlice } from '../../lib/clock.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
 import { formParserOf, hasBinaryBody, takesBinary } from './forms.ts';

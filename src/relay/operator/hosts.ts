@@ -7,7 +7,7 @@ import type { HostState } from '../../protocol/operator-documents.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
-import { TimeSlice } from '../engine/time-slice.ts';
+import { TimeSlice } from '../../lib/clock.ts';
 import { type RawQuery, type RelayRequest, bodyParserOf, refusalReply } from '../http/operation.ts';
 import {
   type ConsoleUrlDocument,

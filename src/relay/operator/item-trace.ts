@@ -15,7 +15,7 @@ import { type ItemAccepted, type LogEntry, eventTimeMs } from '../core/event.ts'
 import { ItemLife, type LifeStep } from '../core/describe-event.ts';
 import { rowKey } from '../core/rows.ts';
 import type { Engine } from '../engine/engine.ts';
-import { TimeSlice } from '../engine/time-slice.ts';
+import { TimeSlice } from '../../lib/clock.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { LastPull } from './activity.ts';
 import { type LogBack, type LogSearchOptions, namedKey } from './log-search.ts';

@@ -5,7 +5,7 @@
  */
 import type { ConsoleLog, LoggedEvent, EpochBegun, EpochsRead } from '../../protocol/operator-documents.ts';
 import { type LogEntry, type RelayEvent, eventTimeMs } from '../core/event.ts';
-import { TimeSlice } from '../engine/time-slice.ts';
+import { TimeSlice } from '../../lib/clock.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type EventHost, describeEvent } from '../core/describe-event.ts';
 import { epochBegunOf } from './activity.ts';

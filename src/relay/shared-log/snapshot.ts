@@ -13,7 +13,7 @@ import { createHash, hash as hashOf } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { type Pair, packedBlocks, unpackedBlock } from '../../lib/pair-block.ts';
 import type { StopSignal } from '../../lib/periodic-task.ts';
-import { TimeSlice } from '../engine/time-slice.ts';
+import { TimeSlice } from '../../lib/clock.ts';
 import { rowPairs } from '../store/item-run.ts';
 import { PREFIX, REPLAYED_TABLES, logKey, prefixRange } from '../store/keys.ts';
 import { type Layout, asIs, hash, pack, tuple, unpackArray } from '../store/packing.ts';

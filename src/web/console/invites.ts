@@ -26,11 +26,14 @@ const LIFETIMES: readonly (readonly [string, string])[] = [
 ];
 const LIFETIME_DEFAULT = String(7 * DAY_MS);
 
+function openInvites(): Promise<ConsoleInvites> {
+  return read<ConsoleInvites>('invites');
+}
+
 export function Invites(): VNode {
   // A host may have used one.
   const position = samples.value.at(-1)?.log_position ?? 0;
-  const load = (): Promise<ConsoleInvites> => read<ConsoleInvites>('invites');
-  const { value: shown, problem, reload } = useLoaded(load, [position], { keptAs: 'invites' });
+  const { value: shown, problem, reload } = useLoaded(openInvites, [position], { keptAs: 'invites' });
   const [issued, setIssued] = useState<ConsoleInviteIssued>();
   const revoke = async ({ id, label }: InviteShown): Promise<void> => {
     try {

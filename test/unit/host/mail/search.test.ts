@@ -49,7 +49,7 @@ describe('search', () => {
       accepted(await send(context, 'alice', { to: ['owner'], subject: 's', body, reply_to }));
     const isMeantFrom = (messagesMax: number): Promise<boolean> =>
       context.store.read((reader) => {
-        const look = new MailLook(reader, OWNER_ID, parseMailQuery('needle') as MailQuery, messagesMax);
+        const look = new MailLook(context, reader, OWNER_ID, parseMailQuery('needle') as MailQuery, messagesMax);
         return look.isMeantFrom(reader.get('entry', OWNER_ID, 1)!, 1);
       });
     expect(await isMeantFrom(5)).toBe(true);

@@ -139,6 +139,54 @@ describe('a search', () => {
   );
 });
 
+test.each([
+  ['of what is read', BLOCK_POSITIONS - 2, BLOCK_POSITIONS - 2],
+  ['of blocks of the index', 12 * BLOCK_POSITIONS - 1, 12],
+])('a search gives the loop back after each time slice: %s', async (_what, messages, slices) => {
+  const context = await testContext();
+  await fill(context, messages, new SeededRandom(1), 'word');
+  await index(context);
+  // Whenever the search looks at the clock, a slice is over.
+  const slow = { ...context, monotonicMs: () => (context.clock.nowMs += 5) };
+  let turns = 0;
+  let isOver = false;
+  const turn = (): void => {
+    if (isOver) return;
+    turns++;
+    setImmediate(turn);
+  };
+  turn();
+  expect(accepted(await searchMail(slow, OWNER_ID, { text: 'word nothing' })).summaries).toEqual([]);
+  isOver = true;
+  expect(turns).toBeGreaterThanOrEqual(slices);
+});
+
+test('a search shows the mailbox as it was when it began, whatever changes while it looks', async () => {
+  const context = await testContext();
+  const random = new SeededRandom(1);
+  await fill(context, BLOCK_POSITIONS + 50, random, 'word');
+  await index(context);
+  const text = 'word is:unread';
+  const before = await meant(context, text);
+  const shown = await context.store.read(async (reader) => {
+    const look = new MailLook(context, reader, OWNER_ID, parseMailQuery(text) as MailQuery);
+    const { found: all } = await foundPage(look, { before: undefined, limit: 1000 }, async ({ position }) => {
+      if (position !== BLOCK_POSITIONS + 20) return false;
+      // Some were shown, and the rest of the newest ones and a block of the index are still to come.
+      await fill(context, 3, random, 'word');
+      await context.store.transact((tx) => {
+        for (const at of [7, 9, BLOCK_POSITIONS + 10]) dropEntry(tx, OWNER_ID, at, tx.get('entry', OWNER_ID, at)!);
+        for (const at of [8, BLOCK_POSITIONS + 9]) advanceEntry(tx, OWNER_ID, at, 'read', context.nowMs());
+      });
+      return false;
+    });
+    return all.map(({ message }) => message.ref);
+  });
+  expect(shown).toEqual(before);
+  expect(await found(context, text)).toEqual(await meant(context, text));
+  expect((await meant(context, text)).length).toBe(before.length + 3 - 5);
+});
+
 test.each(['nothing', 'nothing is:unread'])('one answer to %j reads a part of the index', async (text) => {
   const context = await testContext();
   await fill(context, 4 * BLOCK_POSITIONS - 1, new SeededRandom(1));
@@ -146,7 +194,7 @@ test.each(['nothing', 'nothing is:unread'])('one answer to %j reads a part of th
   const next = (before: number): Promise<number | null> =>
     context.store.read(async (reader) => {
       // A block has its row, and here one chunk; the look may read four.
-      const look = new MailLook(reader, OWNER_ID, parseMailQuery(text) as MailQuery, 2);
+      const look = new MailLook(context, reader, OWNER_ID, parseMailQuery(text) as MailQuery, 2);
       return (await foundPage(look, { before, limit: 1 })).next;
     });
   expect(await next(4 * BLOCK_POSITIONS)).toBe(2 * BLOCK_POSITIONS);

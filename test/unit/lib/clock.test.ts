@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { AdaptiveBatch, TimeSlice } from '../../../../src/relay/engine/time-slice.ts';
+import { AdaptiveBatch, TimeSlice } from '../../../src/lib/clock.ts';
 
 /** A clock that stands still until work moves it. */
 function clock() {
