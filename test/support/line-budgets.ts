@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 100170,
-  test: 121420,
+  test: 121430,
   'bench scripts': 13540,
 };

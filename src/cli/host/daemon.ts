@@ -24,11 +24,11 @@ import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import { ask } from '../lib/daemon-call.ts';
-import { startInBackground, waitForService } from '../lib/daemon-start.ts';
+import { startServiceOrDaemon } from '../lib/daemon-start.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { wholeNumber } from '../lib/values.ts';
 import { UNIT_NAME } from '../../host/service-files.ts';
-import { installedService, tellManager } from '../lib/service-manager.ts';
+import { installedService, mayFail, tellManager } from '../lib/service-manager.ts';
 
 interface DaemonFlags {
   logLevel?: LogLevel;
@@ -173,12 +173,8 @@ Example:
     )
     .action(async ({ json }: Flags) => {
       const paths = ownPaths(context);
-      const service = installedService(context);
       const stopped = await stopDaemon(context);
-      if (service) {
-        await tellManager(context, service, service.restart, 'the daemon was not started');
-        await waitForService(paths);
-      } else await startInBackground(context, paths);
+      await startServiceOrDaemon(context, paths);
       const { pid, version } = await ask(context, 'status', {}, {});
       const text = `The daemon runs (process ${pid}, version ${version}).\n`;
       context.stdout.write(json ? jsonLine({ stopped: stopped !== null, pid, version }) : text);
@@ -190,8 +186,8 @@ async function stopDaemon(context: CommandContext): Promise<number | null> {
   const pid = await runningPid(context);
   if (pid === null) return null;
   const service = installedService(context);
-  if (service) await tellManager(context, service, service.stop, 'the daemon was not stopped');
-  // A daemon that was started by hand beside the service is not ended by it.
+  if (service) await tellManager(context, service, mayFail(service.stop), '');
+  // A daemon that was started beside the service is not ended by it, nor any by a manager that cannot be reached.
   if (!service || (await runningPid(context)) === pid) end(pid);
   const { socket } = ownPaths(context);
   for (let waitedMs = 0; isRunning(pid) || (await isListening(socket)); waitedMs += LOOK_EVERY_MS) {

@@ -8,7 +8,7 @@ import { softwareVersion } from '../../lib/package-root.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import { printable } from '../../protocol/printable.ts';
 import { agentOption, type CommandContext } from './context.ts';
-import { startDaemon } from './daemon-start.ts';
+import { startServiceOrDaemon } from './daemon-start.ts';
 import { CommandFailed, type ExitName, exitOfStatus, usageFailure } from './exit.ts';
 import { JSON_FLAG } from './format.ts';
 import { note } from './output.ts';
@@ -115,7 +115,7 @@ export async function ask<N extends OperationName>(
     if (!flags.start || !(error instanceof CallFailed) || error.code !== 'DAEMON_NOT_RUNNING') throw callFailure(error);
   }
   try {
-    await startDaemon(context, paths, () => note(context, 'starting the daemon; poste daemon stop ends it'));
+    await startServiceOrDaemon(context, paths, () => note(context, 'starting the daemon; poste daemon stop ends it'));
     return await once();
   } catch (error) {
     throw callFailure(error);

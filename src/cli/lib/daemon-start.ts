@@ -61,7 +61,11 @@ export async function startInBackground(
  * the store from it. Where its manager does not start it, the daemon starts without it, and the service is ended, so
  * that it does not try on and on to have the store.
  */
-export async function startDaemon(context: CommandContext, paths: HostPaths, onStart?: () => void): Promise<void> {
+export async function startServiceOrDaemon(
+  context: CommandContext,
+  paths: HostPaths,
+  onStart?: () => void,
+): Promise<void> {
   const service = existsSync(paths.store) ? installedService(context) : undefined;
   if (!service) return startInBackground(context, paths, withoutUndefined({ onStart }));
   onStart?.();

@@ -60,8 +60,6 @@ export interface ServiceManager {
   start: ServiceCommand[];
   /** Prints `failed` when the service ended, and is not started again by itself. */
   state?: ServiceCommand;
-  /** Starts it too, where it does not run. */
-  restart: ServiceCommand[];
   /** A sentence for the owner. */
   notice: string;
 }
@@ -149,7 +147,6 @@ function systemd(context: CommandContext): ServiceManager {
     stop: [user('stop', UNIT_NAME)],
     start: [user('start', UNIT_NAME)],
     state: user('is-failed', UNIT_NAME),
-    restart: [user('restart', UNIT_NAME)],
     notice: 'The daemon runs while you are logged in; loginctl enable-linger keeps it running when you are not.',
   };
 }
@@ -185,7 +182,6 @@ function launchd(context: CommandContext): ServiceManager {
     unregister: [end],
     stop: [{ words: ['kill', 'SIGTERM', target] }],
     start: [{ ...load, mayFail: true }, start],
-    restart: [{ ...load, mayFail: true }, { words: ['kickstart', '-k', target] }],
     notice: 'The daemon runs while you are logged in.',
   };
 }

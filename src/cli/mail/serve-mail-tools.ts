@@ -10,7 +10,7 @@ import { serveMcp } from '../../host/mcp/serve.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { startDaemon } from '../lib/daemon-start.ts';
+import { startServiceOrDaemon } from '../lib/daemon-start.ts';
 import { CommandFailed } from '../lib/exit.ts';
 
 export interface MailToolsOptions {
@@ -38,7 +38,7 @@ export async function serveMailTools(
     answered,
     inbox: claudeInboxOf(context.env, wakeUnattended),
     parentPid: () => process.ppid,
-    start: start ? () => startDaemon(context, paths).catch(refuse) : undefined,
+    start: start ? () => startServiceOrDaemon(context, paths).catch(refuse) : undefined,
   });
   await Promise.race([served.ended, signalled]);
   await served.close();

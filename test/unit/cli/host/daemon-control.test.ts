@@ -163,7 +163,7 @@ test.each([
 test.each([
   [
     'that its manager refuses',
-    `[ "$2" != start ] || { echo 'Failed to connect to bus' >&2; exit 1; }`,
+    `case "$2" in st*) echo 'Failed to connect to bus' >&2; exit 1;; esac`,
     ['--user start poste.service', '--user stop poste.service'],
     'the service was not started, as systemctl --user start poste.service ended with 1: Failed to connect to bus',
   ],
@@ -183,6 +183,14 @@ test.each([
   const says = ['starting the daemon; poste daemon stop ends it', `${why}; the daemon is started without it`];
   expect({ code, stderr }).toEqual({ code: 0, stderr: says.map((one) => `poste: ${one}.\n`).join('') });
   expect(await told()).toEqual(words);
+  // So are they started again, and stopped, where the manager does not do it.
+  const again = await run('restart');
+  await running(served);
+  expect(again).toMatchObject({ code: 0, stderr: '' });
+  expect(await run('stop')).toMatchObject({
+    code: 0,
+    stdout: expect.stringMatching(/^The daemon has stopped/) as string,
+  });
 });
 
 test('a service of another host of this user is left alone', async () => {
