@@ -172,6 +172,8 @@ describe('the console', () => {
     expect(await page.evaluate('navigator.clipboard.readText()')).toBe(command);
     await window.soundInEveryLayout('welcome');
     expect(await window.violations()).toEqual([]);
+    await window.go('Hosts');
+    await page.getByText('No host has enrolled yet.').waitFor();
     expect(await window.unsound()).toEqual([]);
   });
 

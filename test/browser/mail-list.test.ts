@@ -131,6 +131,20 @@ describe('the list', () => {
   });
 });
 
+test('on a narrow page a long subject of sent mail ends in its row, and its time is in line with it', async () => {
+  const mail = await started();
+  await send(mail.context, 'owner', { to: ['bob'], subject: 'a long subject '.repeat(10) });
+  const window = await MailWindow.entered(suite, mail, { viewport: { width: 360, height: 700 } });
+  const { page } = window;
+  await window.go('Sent');
+  const edges = (selector: string): Promise<{ left: number; right: number }> =>
+    page.locator(`.mail-sent ${selector}`).evaluate((one) => one.getBoundingClientRect().toJSON());
+  await page.locator('.mail-sent').waitFor();
+  const subject = await edges('.mail-subject');
+  expect(subject.right).toBeLessThan(345);
+  expect((await edges('time')).left).toBe(subject.left);
+});
+
 test('a conversation that is longer than a page opens at its newest message', async () => {
   const mail = await started();
   const { context } = mail;

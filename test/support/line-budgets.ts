@@ -45,7 +45,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/standby': 770,
   'src/relay/store': 8870,
   'src/web': 5620,
-  'test/browser': 2770,
+  'test/browser': 2780,
   'test/control': 760,
   'test/crash': 1630,
   'test/e2e': 4210,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 100170,
-  test: 121430,
+  test: 121450,
   'bench scripts': 13540,
 };

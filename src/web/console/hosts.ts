@@ -74,7 +74,7 @@ export function Hosts(): VNode {
     ${
       found &&
       html`<section class="panel">
-        <${HostTable} hosts=${found.hosts} sorting=${asked} sortBy=${change} />
+        <${HostTable} found=${found} sorting=${asked} sortBy=${change} />
       </section>`
     }
     ${found && html`<${Pager} found=${found} go=${(to: number) => change({ offset: to })} />`}`;
@@ -96,12 +96,12 @@ function Pager({ found, go }: { found: ConsoleHosts; go: (offset: number) => voi
 }
 
 interface HostTableProps {
-  hosts: readonly HostListed[];
+  found: ConsoleHosts;
   sorting: Sorting;
   sortBy: (sorting: Sorting) => void;
 }
 
-function HostTable({ hosts, sorting, sortBy }: HostTableProps): VNode {
+function HostTable({ found: { hosts, total }, sorting, sortBy }: HostTableProps): VNode {
   /** By a click on the title of a column; another click turns the order around. */
   const sort = (by: HostOrder, isUpwards = false) => {
     const isSorted = sorting.by === by;
@@ -113,7 +113,7 @@ function HostTable({ hosts, sorting, sortBy }: HostTableProps): VNode {
   };
   return html`<${Table}
     label="Hosts"
-    none="No host matches."
+    none=${total === 0 ? 'No host has enrolled yet.' : 'No host matches.'}
     rows=${hosts}
     keyOf=${(host: HostListed) => host.host_pubkey}
     columns=${[
@@ -142,7 +142,7 @@ function HostTable({ hosts, sorting, sortBy }: HostTableProps): VNode {
       { title: 'full', isNumber: true, sort: sort('full'), cell: (host: HostListed) => PERCENT.format(host.fullness) },
     ]}
   />
-  <p class="note">Last seen is when a host asked for its mail, since the relay started.</p>`;
+  ${total > 0 && html`<p class="note">Last seen is when a host asked for its mail, since the relay started.</p>`}`;
 }
 
 type Member = ConsoleHost['lineage'][number];
