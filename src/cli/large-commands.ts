@@ -10,6 +10,7 @@ export const LARGE_COMMANDS: Readonly<Record<string, readonly string[]>> = {
   hooks: ['./mail/hooks.ts'],
   host: ['./host/host.ts'],
   init: ['./host/init.ts'],
+  peer: ['./host/peers.ts'],
   quarantine: ['./mail/quarantine.ts'],
   relay: ['./relay/', './host/relay.ts', './host/relay-evidence.ts', './mail/quarantine.ts'],
   restore: ['./host/backup.ts'],
