@@ -1,10 +1,10 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4860,
-  scripts: 8680,
+  scripts: 8690,
   'src/cli': 680,
-  'src/cli/host': 3050,
-  'src/cli/lib': 3150,
+  'src/cli/host': 3060,
+  'src/cli/lib': 3170,
   'src/cli/mail': 3650,
   'src/cli/relay': 5020,
   'src/host': 1000,
@@ -44,25 +44,25 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/shared-log': 5230,
   'src/relay/standby': 770,
   'src/relay/store': 8870,
-  'src/web': 5620,
+  'src/web': 5640,
   'test/browser': 2780,
   'test/control': 760,
   'test/crash': 1630,
   'test/e2e': 4210,
   'test/http': 10920,
   'test/postgres': 2180,
-  'test/property': 4430,
+  'test/property': 4440,
   'test/spec': 6490,
   'test/support': 23320,
   'test/unit': 10200,
-  'test/unit/cli': 10110,
+  'test/unit/cli': 10120,
   'test/unit/host': 21670,
   'test/unit/relay': 22810,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 100170,
+  src: 100200,
   test: 121450,
   'bench scripts': 13540,
 };

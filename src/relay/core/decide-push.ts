@@ -289,7 +289,7 @@ export function knownKeys(
   knownPairs: KnownPairs = pairsBySender,
 ): KnownKeys {
   const senders = lineageOf(rows, senderPubkey);
-  // Its own key also where nothing is known of it: a sender's row may be gone from the disk, and its items known.
+  // The present key also without a sender's row: that may be gone from the disk, and items of the key be known.
   const known = senders.filter((sender) => sender === senderPubkey || rows.get('sender', sender));
   const rejection = requestRejection(item, limits);
   const lineages = (rejection ? [] : item.targets).map(({ hostPubkey }) => lineageOf(rows, hostPubkey));

@@ -51,28 +51,26 @@ export interface DueItems {
   due: QueueRow[];
   /** The live key of each sender, which gets the notice; absent when it is no host any more. */
   tellAt: ReadonlyMap<PublicKey, PublicKey>;
-  /** Says whether one that was not acked has no row: it left the queue by another event, or is gone from the disk. */
-  isOneGone: boolean;
 }
 
 export function dueItems({ targetPubkey, seqs, nowMs }: ExpireItems, rows: RowReader): DueItems {
-  const { ackedThrough } = targetRow(rows, targetPubkey);
-  const unacked = seqs.filter((seq) => seq > ackedThrough);
-  const waiting = unacked.flatMap((seq) => waitingRow(rows, targetPubkey, seq) ?? []);
-  const due = waiting.filter(({ expiresAtMs }) => expiresAtMs <= nowMs);
+  const due = seqs.flatMap((seq) => {
+    const row = waitingRow(rows, targetPubkey, seq);
+    return row && row.expiresAtMs <= nowMs ? row : [];
+  });
   const tellAt = new Map<PublicKey, PublicKey>();
   for (const { senderPubkey } of due) {
     const key = presentKey(rows, senderPubkey);
     if (rows.get('enrolment', key)?.revokedAtMs === null) tellAt.set(senderPubkey, key);
   }
-  return { due, tellAt, isOneGone: waiting.length < unacked.length };
+  return { due, tellAt };
 }
 
 export function decideExpire(
   command: ExpireItems,
   rows: RowReader,
   { limits }: RelaySettings,
-  { due, tellAt }: Pick<DueItems, 'due' | 'tellAt'> = dueItems(command, rows),
+  { due, tellAt }: DueItems = dueItems(command, rows),
 ): DecidedExpiry | undefined {
   const { targetPubkey, nowMs } = command;
   if (due.length === 0) return undefined;

@@ -35,7 +35,7 @@ export function reduce({ lsn, event }: LogEntry, stored: RowReader, half?: Half)
   );
 }
 
-/** Reads each queue row once: it is decoded each time. */
+/** Asks the store for each queue row once: the store decodes a row at each call. */
 class QueueRowsOnce implements RowReader {
   readonly #rows: RowReader;
   readonly #read = new Map<string, Tables['queue'] | undefined>();

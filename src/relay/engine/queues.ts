@@ -107,14 +107,6 @@ export class Queues {
     return this.#vanished.maySearch(target, index) && this.#vanished.search(target);
   }
 
-  /** As above, for an index that need not be in memory. */
-  async lacksAny(target: PublicKey): Promise<boolean> {
-    await this.migrated(target);
-    if (!this.#loaded.has(target)) await this.loadIndex(target);
-    const index = this.#loaded.get(target);
-    return index !== undefined && this.lacks(target, index);
-  }
-
   /**
    * To be called with all rows of a queue with `after` < seq <= `through`, as they were read. Where some are gone, that
    * is told before it resolves; `undefined`: none are, as far as the index is in memory. Throws `BrokenQueue` when the

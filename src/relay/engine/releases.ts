@@ -8,8 +8,7 @@
  * time, queue by queue, in batches that hold the event loop for a few milliseconds. So a run of items that came
  * together, if milliseconds apart, is written anew a few times and not once an item. A crash leaves the entries, and
  * the next sweep finds the rest of them. Where the rows of a queue are at fault, or an entry is damaged, the items stay
- * where they are, with the entries that name them, and the sweep goes on to the next. An entry that names an item which
- * is gone from the disk stays too, while somebody is charged for the item.
+ * where they are, with the entries that name them, and the sweep goes on to the next.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { AckItems, ExpireItems } from '../core/command.ts';
@@ -201,13 +200,11 @@ export class Expiry {
     const { committer, settings, queues } = this.#parts;
     let command = slice;
     for (;;) {
-      const { due, tellAt, isOneGone } = dueItems(command, committer);
+      const { due, tellAt } = dueItems(command, committer);
       const keys = [command.targetPubkey, ...tellAt.values()];
       const wait = committer.isFull ? committer.room() : queues.waitFor(keys);
       if (!wait) {
         batch.run(() => this.#admit(decideExpire(command, committer, settings, { due, tellAt })));
-        // Without the entry nobody would miss what is gone from the disk, and its sender would be charged for ever.
-        if (isOneGone && (await queues.lacksAny(command.targetPubkey))) return false;
         return command.seqs.length === slice.seqs.length;
       }
       try {

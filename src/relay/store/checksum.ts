@@ -125,10 +125,10 @@ function isArray(first: number | undefined): boolean {
   return first !== undefined && ((first & 0xf0) === 0x90 || first === 0xdc);
 }
 
-/** Of CRC-32, its bits in the order in which they are taken. */
+/** That of CRC-32, its lowest bit first. */
 const POLYNOMIAL = 0xedb88320;
 
-/** A row of which one bit is another now, as it was written, with its key; else `undefined`. */
+/** Returns a row, with its key, as it was written, if at most one bit of both has flipped since; else `undefined`. */
 export function pairBeforeFlip(key: Buffer, value: Buffer): Pair | undefined {
   const written = Buffer.concat([key, value]);
   const pair: Pair = [written.subarray(0, key.length), written.subarray(key.length)];

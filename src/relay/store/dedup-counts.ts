@@ -168,7 +168,7 @@ export class DedupCounts {
     // Without the changes nothing is known of the buckets, and still whether rows were missing.
     this.#least = changes && buckets;
     this.#countedLsn = lsn;
-    // With more rows than those, the row of a sender is missing.
+    // With more rows than the senders are charged for, the row of a sender is missing.
     this.#isMissing = rows !== expected;
     const { onDamaged } = this.#options;
     for (const key of damagedKeys) onDamaged(new DamagedRow(Buffer.from(key, 'hex'), 'does not match its checksum'));

@@ -6,7 +6,8 @@
  *
  * Rows cannot be taken out of a filter. So there are several, each of the rows of one time, and one goes when all of
  * its rows may be forgotten (`DedupPurged`). While the rows that were stored before are being read, when there are more
- * than the filters are for, and when their index is damaged, nothing is known here, and LevelDB is asked.
+ * than the filters are for, and when neither their index nor the rows themselves say which there are, nothing is known
+ * here, and LevelDB is asked.
  *
  * A host that changed its key often may know an item under each pair of keys, and to hash 4,096 of them takes 10 ms. So
  * a row is also held under numbers of its names (`pairs`). What is stored does not say the names of a row: of those
@@ -198,13 +199,13 @@ export class KnownItems {
   /** `isAll`: every row from before the start was added. */
   filled(isAll: boolean): void {
     if (!isAll) this.#giveUp();
-    else if (this.#isFilling) this.#state = 'complete';
+    else if (this.isFilling) this.#state = 'complete';
   }
 
   async #addIndexed(level: Level, snapshot: LevelSnapshot): Promise<number> {
     let found = 0;
     for await (const run of runsOf(level, prefixRange(PREFIX.dedupUntil), { snapshot, bytes: READ_BYTES })) {
-      if (!this.#isFilling) return found;
+      if (!this.isFilling) return found;
       for (const [key, value] of run) {
         const untilMs = dueTimeOf(key);
         const names = withoutChecksum(key, value);
@@ -222,7 +223,7 @@ export class KnownItems {
     return found;
   }
 
-  get #isFilling(): boolean {
+  get isFilling(): boolean {
     return this.#state === 'filling';
   }
 
@@ -255,17 +256,18 @@ export async function fillAndCount(
   let count: DedupCount | undefined;
   try {
     await known.fill(level, onDamaged);
-    const { isComplete } = known;
-    if (!isComplete || !countApart || (await rowsOfSenders(level, snapshot)) <= COUNTED_HERE_MAX) {
+    // The index was damaged, or has fewer entries than there are rows.
+    const isUnknown = known.isFilling;
+    if (isUnknown || !countApart || (await rowsOfSenders(level, snapshot)) <= COUNTED_HERE_MAX) {
       const visit = (key: Buffer, value: Buffer): void => known.addStored(key, value);
-      const steps = countDedupRows(level, lsn, snapshot, isComplete ? undefined : visit);
+      const steps = countDedupRows(level, lsn, snapshot, isUnknown ? visit : undefined);
       count = (await paceWork(steps, { share: 1, monotonicMs, rest: () => true }))?.result;
-      if (!isComplete) known.filled(count !== undefined && count.rows + count.flipped >= count.expected);
+      if (isUnknown) known.filled(count !== undefined && count.rows + count.flipped === count.expected);
     }
   } catch (error) {
     // Or the database was closed or cannot be read.
     if (error instanceof DamagedRow) onDamaged(error);
-    if (!known.isComplete) known.filled(false);
+    if (known.isFilling) known.filled(false);
     return;
   } finally {
     await snapshot.close();

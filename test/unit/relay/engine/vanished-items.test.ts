@@ -1,7 +1,5 @@
 /** Rows of a queue that vanish from the disk without a trace: no host acks what it was never handed. */
 import { describe, expect, test, vi } from 'vitest';
-import { retentionMs } from '../../../../src/protocol/limits.ts';
-import { rowKey } from '../../../../src/relay/core/rows.ts';
 import { queueKey, rowKeyBytes } from '../../../../src/relay/store/keys.ts';
 import type { Level } from '../../../../src/relay/store/level.ts';
 import { encodeRow } from '../../../../src/relay/store/row-codec.ts';
@@ -10,11 +8,9 @@ import { pushOf, reportLostOf, rotateOf } from '../../../support/commands.ts';
 import { alice, bob, carol, dave } from '../../../support/hosts.ts';
 import { type QueueForm, writeQueues } from '../../../support/queue-forms.ts';
 import { withRawLevel } from '../../../support/raw-level.ts';
-import { settingsWith } from '../../../support/settings.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { type TestRelay, type TestRelayOptions, openTestRelay } from '../../../support/test-relay.ts';
 
-const RETENTION_MS = retentionMs(settingsWith().limits);
 const REFUSED = { type: 'Refusal', code: 'UNAVAILABLE' };
 const FIRST = ['m1', 'm2', 'm3'];
 const ALL = [...FIRST, 'm4', 'm5'];
@@ -205,40 +201,4 @@ test('the operator hears of what vanished when its host changes its key, and the
   expect(await relay.ack(dave, relay.engine.head(dave.key).headSeq)).toMatchObject({ deleted: ALL.length });
   // Nothing waits under the old key, nor will.
   expect(relay.engine.brokenQueues).toEqual([]);
-});
-
-describe('what vanished and is not pushed again', () => {
-  test.each(['alone', 'in runs'] as const)('is charged until a rebuild, with which it expires (%s)', async (form) => {
-    const relay = await relayBefore(form);
-    await relay.altered(HIDE.deleted);
-    await relay.sweepAfter(RETENTION_MS + 1000);
-    // Its time has passed, and still it is missed: an ack would leave the charge in the log.
-    expect(relay.vanished).toHaveLength(1);
-    expect(await relay.ack(bob, relay.engine.head(bob.key).headSeq)).toMatchObject(REFUSED);
-    expect(relay.engine.head(bob.key)).toMatchObject({ queueItems: gone(form) });
-    await relay.close();
-    await rebuilt(relay.folder);
-    await relay.open();
-    await relay.sweep();
-    expect(await relay.ack(bob, relay.engine.head(bob.key).headSeq)).toMatchObject({
-      ackedThrough: expect.any(Number),
-    });
-    expect(relay.engine.head(bob.key)).toMatchObject({ queueItems: 0, queueBytes: 0 });
-    expect(relay.store.get('share', rowKey.share(bob.key, alice.key))).toBeUndefined();
-    await relay.close();
-    expect((await verified(relay.folder)).findings).toEqual([]);
-  });
-
-  test('is charged no more once it is pushed again, and its entry goes', async () => {
-    const relay = await relayBefore('alone');
-    await relay.altered(HIDE.deleted);
-    await relay.sweepAfter(RETENTION_MS + 1000);
-    expect(relay.engine.brokenQueues).toMatchObject([{ targetPubkey: bob.key }]);
-    await relay.push(...pushesTo(bob, FIRST.slice(0, 1)));
-    expect(relay.engine.head(bob.key)).toMatchObject({ queueItems: 1 });
-    await relay.sweepAfter(RETENTION_MS + 1000);
-    expect(relay.engine.brokenQueues).toEqual([]);
-    expect(relay.engine.head(bob.key)).toMatchObject({ queueItems: 0, queueBytes: 0 });
-    expect(await relay.store.due.items(relay.clock.nowMs)).toEqual([]);
-  });
 });

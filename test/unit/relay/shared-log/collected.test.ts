@@ -40,6 +40,8 @@ describe.each(Object.keys(FAULTS) as (keyof typeof FAULTS)[])('rows that are %s 
     onTestFinished(() => relay.close());
     await relay.enrolAll(alice, bob);
     await relay.push(...IDS.map((id) => pushOf(alice, id, [[bob, `wire of ${id}`]])));
+    // It is not acked, and lies in the run that the ack cuts where others follow.
+    await relay.push(pushOf(alice, 'waits', [[bob, 'wire that waits']]));
     const following = relay.folders[1] as string;
     // A batch is followed when the next one shows that it was acknowledged.
     await relay.push(pushOf(bob, 'other', [[alice, 'wire of other']]));
@@ -49,10 +51,13 @@ describe.each(Object.keys(FAULTS) as (keyof typeof FAULTS)[])('rows that are %s 
     // The index of the queue is in memory, so the ack goes by what was there.
     expect(await relay.ack(bob, NOON_MS - 1)).toMatchObject({ deleted: 0 });
     await FAULTS[fault](relay.store.level);
-    expect(await relay.ack(bob, relay.engine.head(bob.key).headSeq)).toMatchObject({ deleted: IDS.length });
+    expect(await relay.ack(bob, relay.engine.head(bob.key).headSeq - 1)).toMatchObject({ deleted: IDS.length });
     await relay.close();
     const left = prefixesOf(await relay.followed(following));
-    expect(left.filter((prefix) => prefix === PREFIX.queue || prefix === PREFIX.payload)).toEqual([]);
+    const ofItems: number[] = [PREFIX.queue, PREFIX.payload];
+    expect(left.filter((prefix) => ofItems.includes(prefix)).toSorted((a, b) => a - b)).toEqual(
+      ofItems.toSorted((a, b) => a - b),
+    );
     expect((await verified(following)).findings).toEqual([]);
   });
 });
