@@ -38,14 +38,16 @@ const OF_TERMINALS =
   'cut, and times are ISO 8601. Where a command takes the id of a message, a thread or an item, or the fingerprint ' +
   'of a host, its first characters will do (six, and four behind `SHA256:`), and of an id its last four: several ' +
   'that a text may mean are listed, with exit code 4. A message has a number in each mailbox, which lists on a ' +
-  'terminal show and commands take; it never means another message. At a terminal `inbox`, `send`, `reply`, `sent` ' +
-  'and `trace` are about your own mailbox, of `owner`, unless `--as` or `POSTE_AGENT` names an agent; in a pipe, and ' +
-  'in what the program of an agent runs, one of them must. Colours are for a terminal, unless `NO_COLOR` ' +
+  'terminal show and commands take; it never means another message. At a terminal `inbox`, `sent` and `trace` ' +
+  'are about your own mailbox, that of `owner`, unless `--as` or `POSTE_AGENT` names an agent; in a pipe, and where ' +
+  'the program of an agent says that it runs the command, one of them must name whose mailbox it is. `send` and ' +
+  '`reply` always need one: `--as owner` writes in your name. Colours are for a terminal, unless `NO_COLOR` ' +
   'or `--no-color` forbids them; `FORCE_COLOR` has them in a pipe too.';
 
 const OF_DAEMON =
   'A command that asks the daemon starts it where none runs, and says so on a terminal. Where `poste daemon install` ' +
-  'made a service of this host, it starts that. With `--no-start`, or `POSTE_NO_START=1` in the environment of ' +
+  'made a service of this host, it starts that; where the service does not come up, the command ends it and ' +
+  'starts the daemon without it. With `--no-start`, or `POSTE_NO_START=1` in the environment of ' +
   'scripts, it ends with exit code 1 instead. `status`, `doctor`, `daemon stop`, `session list` and `session end` ' +
   'start none.';
 

@@ -195,7 +195,7 @@ export const COMMANDS: CommandTable = {
     inbox: from(mailbox, 'inboxCommand', 'Read and search the mail of an agent, or your own.'),
     send: from(send, 'sendCommand', 'Send a message, as an agent or as yourself.'),
     reply: from(send, 'replyCommand', 'Answer a message, as an agent or as yourself.'),
-    sent: from(send, 'sentCommand', 'Show what an agent sent, and how far each message came.'),
+    sent: from(send, 'sentCommand', 'Show what an agent or you sent, and how far each message came.'),
     waiting: from(waiting, 'waitingCommand', 'Show who owes an answer to whom, and since when.'),
     trace: from(trace, 'traceCommand', 'Follow one message through outbox, relay, receiver and receipts.'),
     outbox: from(outbox, 'outboxCommand', 'Show what waits for paired hosts, and cancel it.'),

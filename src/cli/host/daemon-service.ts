@@ -11,6 +11,7 @@ import {
   type ServiceCommand,
   type ServiceManager,
   fileText,
+  otherHost,
   serviceManager,
   shownCommand,
   tellManager,
@@ -69,12 +70,21 @@ function withFlags(command: Command): Command {
   return command.option('--dry-run', 'only show what would be written and run').option(...JSON_FLAG);
 }
 
+/** One user has one service. Throws `CommandFailed` where it is that of another host. */
+function requireOwnHost(context: CommandContext): void {
+  const folder = otherHost(context);
+  if (folder === undefined) return;
+  const message = `${serviceManager(context).file} is the service of another host, in ${folder}, and stays as it is`;
+  throw new CommandFailed('conflict', 'SERVICE_OF_ANOTHER_HOST', message);
+}
+
 /** Throws `CommandFailed`. */
 export async function installService(context: CommandContext, dryRun = false): Promise<ServiceChange> {
   const { store } = ownPaths(context);
   if (!existsSync(store)) {
     throw new CommandFailed('notFound', 'STORE_ABSENT', `there is no store at ${store}: make one with poste init`);
   }
+  requireOwnHost(context);
   const manager = serviceManager(context);
   const { file } = manager;
   const text = manager.text();
@@ -102,6 +112,7 @@ export async function installService(context: CommandContext, dryRun = false): P
 
 /** Throws `CommandFailed`. */
 export async function uninstallService(context: CommandContext, dryRun = false): Promise<ServiceChange> {
+  requireOwnHost(context);
   const manager = serviceManager(context);
   const { file, remove, forget } = manager;
   const before = fileText(file);

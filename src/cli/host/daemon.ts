@@ -22,7 +22,6 @@ import { announce } from '../lib/output.ts';
 import { screenOf } from '../lib/screen.ts';
 import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
-import { isListening } from '../../lib/unix-socket.ts';
 import { ask } from '../lib/daemon-call.ts';
 import { startServiceOrDaemon } from '../lib/daemon-start.ts';
 import { findProgram } from '../lib/find-program.ts';
@@ -165,8 +164,8 @@ export function restartCommand(context: CommandContext): Command {
     .addHelpText(
       'after',
       `
-For a new version of Poste, and for changes of config.toml. A daemon that is a service is restarted as one; any other
-runs in the background then.
+For a new version of Poste, and for changes of config.toml. Where this host has a service, the daemon is that then;
+elsewhere it runs in the background.
 
 Example:
   $ poste daemon restart`,
@@ -184,13 +183,14 @@ Example:
 /** Returns the id of the process that ended; null when none ran. Throws `CommandFailed`. */
 async function stopDaemon(context: CommandContext): Promise<number | null> {
   const pid = await runningPid(context);
-  if (pid === null) return null;
   const service = installedService(context);
+  // Also one that does not answer.
   if (service) await tellManager(context, service, mayFail(service.stop), '');
+  if (pid === null) return null;
   // A daemon that was started beside the service is not ended by it, nor any by a manager that cannot be reached.
   if (!service || (await runningPid(context)) === pid) end(pid);
-  const { socket } = ownPaths(context);
-  for (let waitedMs = 0; isRunning(pid) || (await isListening(socket)); waitedMs += LOOK_EVERY_MS) {
+  // Another one may serve by then, which a command started.
+  for (let waitedMs = 0; isRunning(pid) || (await runningPid(context)) === pid; waitedMs += LOOK_EVERY_MS) {
     if (waitedMs >= STOP_MS) {
       const late = `has not ended within ${STOP_MS / 1000} seconds`;
       const message = `the daemon, process ${pid}, ${late}: see poste daemon logs`;

@@ -32,7 +32,7 @@ import {
 } from '../lib/program-settings.ts';
 import { addWritten, readWritten, removeWritten, type Written } from '../lib/setup-record.ts';
 import { installService } from './daemon-service.ts';
-import { serviceManager } from '../lib/service-manager.ts';
+import { otherHost, serviceManager } from '../lib/service-manager.ts';
 
 export type Look =
   | { type: 'needed' }
@@ -103,7 +103,9 @@ function hostStep(context: CommandContext): Step {
 function daemonStep(context: CommandContext, { service }: Wishes): Step {
   const paths = ownPaths(context);
   const manager = serviceManager(context);
-  const isService = service && findProgram(manager.program, context.env['PATH']) !== undefined;
+  const other = otherHost(context);
+  const isManaged = findProgram(manager.program, context.env['PATH']) !== undefined;
+  const isService = service && isManaged && other === undefined;
   const isUnitThere = (): boolean => existsSync(manager.file);
   return {
     text: isService ? 'install the daemon as a service, and start it' : START,
@@ -118,7 +120,10 @@ function daemonStep(context: CommandContext, { service }: Wishes): Step {
     async run() {
       if (!isService) {
         await runInBackground(context);
-        return { notices: [service ? `There is no ${manager.program} on this machine. ${BY_HAND}` : BY_HAND] };
+        const why = isManaged
+          ? `The service is of another host, in ${other}.`
+          : `There is no ${manager.program} on this machine.`;
+        return { notices: [service ? `${why} ${BY_HAND}` : BY_HAND] };
       }
       const isThere = isUnitThere();
       if (!isThere) await addWritten(context, { type: 'service' });

@@ -41,8 +41,11 @@ export function actingCommand(context: CommandContext, name: string): Command {
 }
 
 /** What programs of agents set for the commands that they run: some of them give these a terminal. */
-const AGENT_VARIABLES = [
+export const AGENT_VARIABLES = [
+  'AGENT',
   'AI_AGENT',
+  'ANTIGRAVITY_AGENT',
+  'AUGMENT_AGENT',
   'CLAUDECODE',
   'CLINE_ACTIVE',
   'CODEX_CI',
@@ -52,26 +55,31 @@ const AGENT_VARIABLES = [
   'CRUSH',
   'CURSOR_AGENT',
   'GEMINI_CLI',
+  'GOOSE_TERMINAL',
   'OPENCODE',
   'QWEN_CODE',
 ];
 
-/** True when a person reads at this terminal, and types there. A command may take its input from a pipe. */
-function isPersonHere({ stdin, stdout, stderr, env }: CommandContext, takesInput: boolean): boolean {
-  const isTypedAt = (takesInput ? stderr : stdin).isTTY === true;
-  return stdout.isTTY === true && isTypedAt && AGENT_VARIABLES.every((name) => !env[name]);
+/**
+ * True when a person reads at this terminal, and types there, as far as it can be told: the program of an agent may
+ * give a command a terminal and none of these variables. So what sends mail does not ask this.
+ */
+function isPersonHere({ stdin, stdout, env }: CommandContext): boolean {
+  return stdout.isTTY === true && stdin.isTTY === true && AGENT_VARIABLES.every((name) => !env[name]);
 }
 
 /** The flag that says whose mailbox a command is about. */
 export function mailboxOption(context: CommandContext, description = 'the agent to act as'): Option {
-  return agentOption(context, '--as <name>', description, 'POSTE_AGENT, else at a terminal owner, who is you');
+  return agentOption(context, '--as <name>', description, 'POSTE_AGENT; without it, at a terminal: owner, that is you');
 }
 
-/** Makes a command one for one mailbox: that of `--as`, else of POSTE_AGENT, else the owner's where a person asks. */
+/**
+ * Makes a command, which sends no mail, one for one mailbox: that of `--as`, else of POSTE_AGENT, else the owner's,
+ * where a person asks.
+ */
 export function forMailbox(context: CommandContext, command: Command): Command {
   return command.hook('preAction', (self) => {
-    const { as, body, bodyFile } = self.opts<{ as?: string; body?: string; bodyFile?: string }>();
-    if (as !== undefined || !isPersonHere(context, [body, bodyFile].includes('-'))) return;
+    if (self.opts<ActingFlags>().as !== undefined || !isPersonHere(context)) return;
     self.setOptionValueWithSource('as', OWNER_NAME, 'default');
   });
 }

@@ -70,7 +70,7 @@ export async function startServiceOrDaemon(
   if (!service) return startInBackground(context, paths, withoutUndefined({ onStart }));
   onStart?.();
   const fault = await serviceFault(context, paths, service);
-  if (fault === undefined) return;
+  if (fault === undefined || (await isListening(paths.socket))) return;
   note(context, `${fault}; the daemon is started without it`);
   await tellManager(context, service, mayFail(service.stop), '');
   await startInBackground(context, paths);
@@ -90,7 +90,7 @@ async function serviceFault(
   }
   const deadline = performance.now() + START_MS;
   while (!(await untilAnswered(paths, Math.min(deadline, performance.now() + SERVICE_LOOK_MS)))) {
-    if (await hasFailed(context, service)) return `the service of ${service.name} has failed`;
+    if (await hasFailed(context, service)) return `the service has failed (${service.name})`;
     if (performance.now() > deadline) throw silent(LOGS);
   }
   return undefined;

@@ -2,7 +2,7 @@
  * The program that starts the daemon with its user's session, and again when it fails: systemd, or launchd on macOS.
  * Each is a file and the commands of a program.
  */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { isAbsolute } from 'node:path';
 import { getuid } from 'node:process';
 import {
@@ -103,10 +103,21 @@ export function ownService(context: CommandContext): OwnService | undefined {
 export function installedService(context: CommandContext): ServiceManager | undefined {
   const service = ownService(context);
   if (!service || findProgram(service.manager.program, context.env['PATH']) === undefined) return undefined;
+  return otherHost(context) === undefined ? service.manager : undefined;
+}
+
+/** The folder of another host of this user, which the service that poste installed serves. Throws `CommandFailed`. */
+export function otherHost(context: CommandContext): string | undefined {
+  const service = ownService(context);
+  if (!service) return undefined;
   const { HOME, XDG_RUNTIME_DIR } = context.env;
-  const env = { HOME, XDG_RUNTIME_DIR, ...service.environment };
-  // A user may have more hosts than one, as for a try, and one service.
-  return ownPaths({ env }).store === ownPaths(context).store ? service.manager : undefined;
+  const { dataFolder } = ownPaths({ env: { HOME, XDG_RUNTIME_DIR, ...service.environment } });
+  return realFolder(dataFolder) === realFolder(ownPaths(context).dataFolder) ? undefined : dataFolder;
+}
+
+/** A folder may have two names, as one too long for a socket has. */
+function realFolder(folder: string): string {
+  return existsSync(folder) ? realpathSync(folder) : folder;
 }
 
 /** The text of the file of a service; `undefined` when there is none. Throws `CommandFailed`. */

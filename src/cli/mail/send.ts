@@ -5,7 +5,7 @@ import type { SentInput, SentMessage, SentResult } from '../../host/contract/sen
 import { BODY_CHARACTERS_MAX, LIST_LIMIT_MAX } from '../../host/contract/limits.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type ActingFlags, ask, mailboxCommand } from '../lib/daemon-call.ts';
+import { type ActingFlags, actingCommand, ask, mailboxCommand } from '../lib/daemon-call.ts';
 import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { givenText } from '../lib/input.ts';
 import { jsonLine, formatFields } from '../lib/format.ts';
@@ -30,18 +30,18 @@ is an agent's name, agent@host, role:<role>, * for everyone, or owner. The kinds
 an idle recipient; message and reply only with --needs-reply, an @mention, or as the answer to
 a message of its own with --needs-reply; status never.
 
-At a terminal you write as owner, unless --as or POSTE_AGENT names an agent; elsewhere one of them must. Every user of
-this machine can read a command line: --body - reads the body from standard input.
+--as owner writes in your own name. Every user of this machine can read a command line: --body - reads the body from
+standard input.
 
 Examples:
-  $ poste send --to builder --subject 'Branch fix-7' --body 'Please merge it.'
+  $ poste send --as owner --to builder --subject 'Branch fix-7' --body 'Please merge it.'
   $ echo 'Branch fix-7 is ready.' | poste send --as builder --to reviewer --subject 'Ready' --body -
   $ git log -1 | poste send --as builder --to role:review --subject 'Please review' --body - --kind request \
 --needs-reply
   $ echo 'All green.' | POSTE_AGENT=builder poste send --to '*' owner --subject 'Done' --body - --json`;
 
 export function sendCommand(context: CommandContext): Command {
-  const command = mailboxCommand(context, 'send')
+  const command = actingCommand(context, 'send')
     .requiredOption('--to <address...>', 'the recipients, at most 20')
     .requiredOption('--subject <text>', 'the subject, at most 200 characters')
     .option('--reply-to <message>', `a message by ${MESSAGE_NAMES}: this one joins its thread`);
@@ -70,12 +70,12 @@ const REPLY_NOTES = `
 The answer goes to the sender of the message, in the same thread.
 
 Examples:
-  $ poste reply 3 --body 'Go ahead.'
+  $ poste reply --as owner 3 --body 'Go ahead.'
   $ echo 'Looks good.' | poste reply --as reviewer 06EXAMPLE0000000000000000 --body -
   $ poste reply --as reviewer 06EXAMPLE0000000000000000 --to-all --body-file review.md`;
 
 export function replyCommand(context: CommandContext): Command {
-  const command = mailboxCommand(context, 'reply')
+  const command = actingCommand(context, 'reply')
     .argument('<message>', MESSAGE_NAMES)
     .option('--subject <text>', 'the subject (default: that of the message)')
     .option('--to-all', 'send it to the other recipients of the message too');

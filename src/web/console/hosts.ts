@@ -25,6 +25,7 @@ import {
 } from '../shared/components.ts';
 import { SearchField, SelectField, onValue } from '../shared/fields.ts';
 import { bytes, count, countText } from '../shared/format.ts';
+import { forgetPlace } from '../shared/place.ts';
 import { forgetView, useKept, useLoaded } from '../shared/use-loaded.ts';
 import { hostHref, samples } from './state.ts';
 import { failureText, notice } from '../shared/session.ts';
@@ -157,6 +158,10 @@ export function Host({ hostKey }: { hostKey: string }): VNode {
   if (!shown) return html`<h1 tabindex="-1">Host</h1><p class="none">Asking the relay…</p>`;
   const { host, quotas, lineage } = shown;
   const events = `#/log?${new URLSearchParams({ host: hostKey }).toString()}`;
+  const begin = (): void => {
+    forgetView(events);
+    forgetPlace(events);
+  };
   return html`<h1 tabindex="-1"><${Untrusted} text=${host.host} /> <${StateMark} state=${host.state} /></h1>
     <${Warning} text=${problem} />
     <div class="columns">
@@ -190,7 +195,7 @@ export function Host({ hostKey }: { hostKey: string }): VNode {
       />
     </${Panel}>
     <p class="actions">
-      <a class="button" href=${events} onClick=${() => forgetView(events)}>Events of this host</a>
+      <a class="button" href=${events} onClick=${begin}>Events of this host</a>
       ${host.revoked_at === null && html`<${Revoke} host=${host} done=${reload} />`}
     </p>`;
 }

@@ -111,7 +111,9 @@ export function dropDraft(name: string): void {
 export function dropSent(name: string, sent: Draft): void {
   const { sentWith: _no, ...last } = draftOf(name) ?? sent;
   const { sentWith: _neither, ...before } = sent;
-  const body = last.body.startsWith(sent.body) ? last.body.slice(sent.body.length).trimStart() : last.body;
+  const behind = last.body.startsWith(sent.body) ? last.body.slice(sent.body.length) : last.body;
+  // Neither the line break nor the blank before it belongs to what comes.
+  const body = behind.trim() === '' ? '' : behind.replace(/^(?:[^\S\n]*\n)+|^ /, '');
   if (body === '' && JSON.stringify({ ...last, body: sent.body }) === JSON.stringify(before)) dropDraft(name);
   else void keepDraft(name, { ...last, body });
 }

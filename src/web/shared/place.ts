@@ -70,6 +70,11 @@ export function changeView(oldURL: string): void {
   scrollTo(0, 0);
 }
 
+/** The view that this hash names begins at its top when it is opened again. */
+export function forgetPlace(hash: string): void {
+  places.delete(viewOf(new URL(hash, location.href).href));
+}
+
 /** A query that gives a value names another list; a word alone says what gets the focus. */
 function viewOf(address: string): string {
   const { hash } = new URL(address);

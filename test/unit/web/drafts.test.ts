@@ -44,6 +44,7 @@ test('what was sent is let go, and what was typed meanwhile stays', async () => 
   expect(await left({ body: 'Please look.\n' })).toBeUndefined();
   expect(await left({ body: '' })).toBeUndefined();
   expect(await left({ body: 'Please look.\n\nP.S. Soon' })).toEqual({ ...NEW_DRAFT, ...first, body: 'P.S. Soon' });
+  expect(await left({ body: 'Please look.\n\n    code' })).toMatchObject({ body: '    code' });
   expect(await left({ body: 'Never mind.' })).toEqual({ ...NEW_DRAFT, ...first, body: 'Never mind.' });
   // Somebody else is to get the next one.
   expect(await left({ to: ['carol'] })).toEqual({ ...NEW_DRAFT, ...first, to: ['carol'], body: '' });

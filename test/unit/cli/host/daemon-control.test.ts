@@ -2,6 +2,7 @@
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { EXIT } from '../../../../src/cli/lib/exit.ts';
 import { softwareVersion } from '../../../../src/lib/package-root.ts';
 import { CommandRun, commandContext, runHere } from '../../../support/command-run.ts';
 import { endDaemon, posteHome, type PosteHome } from '../../../support/poste-home.ts';
@@ -171,7 +172,7 @@ test.each([
     'that fails',
     `[ "$2" != is-failed ] || echo failed`,
     ['--user start poste.service', '--user is-failed poste.service', '--user stop poste.service'],
-    'the service of systemd has failed',
+    'the service has failed (systemd)',
   ],
 ])('a service %s is ended, and the daemon started without it', async (_about, lines, words, why) => {
   const served = await withService('linux', 'systemctl', () => lines);
@@ -202,7 +203,15 @@ test('a service of another host of this user is left alone', async () => {
   await told();
   expect((await typed('agent', 'list')).code).toBe(0);
   await running(served);
+  expect((await run('restart')).code).toBe(0);
+  await running(served);
   expect((await run('stop')).code).toBe(0);
+  for (const change of ['install', 'uninstall'] as const) {
+    expect(await run(change)).toMatchObject({
+      code: EXIT.conflict,
+      stderr: `poste: ${unit} is the service of another host, in ${join(here.folder, 'other')}, and stays as it is.\n`,
+    });
+  }
   expect(await told()).toEqual([]);
 });
 

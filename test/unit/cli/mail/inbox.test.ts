@@ -2,6 +2,7 @@
 import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { AGENT_VARIABLES } from '../../../../src/cli/lib/daemon-call.ts';
 import { EXIT } from '../../../../src/cli/lib/exit.ts';
 import type { InboxResult, MessageSummary, SendResult } from '../../../../src/host/contract/mail.ts';
 import type { SentResult } from '../../../../src/host/contract/sent-mail.ts';
@@ -120,7 +121,7 @@ describe('a person', () => {
     expect((await typed({}, 'ack', id)).stdout).toContain('1 message acked.\n');
   });
 
-  test('at a terminal writes as the owner, answers, and follows what became of it', async () => {
+  test('at a terminal follows what became of mail that was written as the owner', async () => {
     const home = await hostOf('ann', 'ben');
     const { environment } = home;
     const typed = (...args: string[]): ReturnType<typeof runHere> =>
@@ -128,44 +129,22 @@ describe('a person', () => {
     const nothing = 'Nothing was sent.\n\nAgents here: ann, ben. See what one sent with: poste sent --as ann\n';
     expect((await typed('sent')).stdout).toBe(nothing);
     expect(JSON.parse((await typed('sent', '--json')).stdout)).toMatchObject({ messages: [] });
-    expect(await typed('send', '--to', 'ann', '--subject', 'First', '--body', 'b')).toMatchObject({ code: EXIT.ok });
-    // The body comes through a pipe, and the rest of the command is still at the terminal.
-    for (const body of [
-      ['--body', '-'],
-      ['--body-file', '-'],
-    ]) {
-      const piped = commandContext({ environment, columns: 120, stdin: 'From a pipe' });
-      Object.assign(piped.stderr, { isTTY: true });
-      const { code } = await new CommandRun(['send', '--to', 'ann', '--subject', 'Piped', ...body], piped).ended();
-      expect(code).toBe(EXIT.ok);
-    }
-    expect(await home.json('inbox', '--as', 'ann')).toMatchObject({
-      summaries: ['Piped', 'Piped', 'First'].map((subject) => ({ from: 'owner@here', subject })),
-    });
-    expect((await typed('sent')).stdout).toMatch(/^3 .* Piped\n2 .* Piped\n1 .* First\n/m);
+    for (const subject of ['First', 'Second'])
+      await typed('send', '--as', 'owner', '--to', 'ann', '--subject', subject, '--body', 'b');
+    expect((await typed('sent')).stdout).toMatch(/^2 .* Second\n1 .* First\n/m);
     expect((await typed('sent', '1')).stdout).toContain('subject  First\n');
     expect((await typed('trace', '1')).stdout).toMatch(/^ +from +owner@here$/m);
-    const id = await send(home, 'For the owner', 'owner');
-    expect((await typed('reply', id, '--body', 'yes')).stdout).toContain('  ann@here: ');
     expect((await typed('trace', '99')).stderr).toMatch(/^poste: [^\n]*99/);
-    expect(
-      (await runHere(['sent'], { environment: { ...environment, POSTE_AGENT: 'ann' }, columns: 120 })).stdout,
-    ).toContain('For the owner');
+    await send(home, 'For the owner', 'owner');
+    const asAnn = { environment: { ...environment, POSTE_AGENT: 'ann' }, columns: 120, typed: '' };
+    expect((await runHere(['sent'], asAnn)).stdout).toContain('For the owner');
   });
 
   test('what a program starts must name whose mailbox it is, also where it has a terminal', async () => {
     const { environment } = await hostOf();
-    const commands = [
-      ['inbox'],
-      ['inbox', 'read', '1'],
-      ['inbox', 'search', 'a'],
-      ['sent'],
-      ['trace', '1'],
-      ['reply', '1', '--body', 'b'],
-      ['send', '--to', 'ann', '--subject', 's', '--body', '-'],
-    ];
+    const commands = [['inbox'], ['inbox', 'read', '1'], ['inbox', 'search', 'a'], ['sent'], ['trace', '1']];
     const worlds: CommandWorld[] = [
-      { environment: { ...environment, CLAUDECODE: '1' }, columns: 80, typed: '' },
+      ...AGENT_VARIABLES.map((name) => ({ environment: { ...environment, [name]: '1' }, columns: 80, typed: '' })),
       { environment, columns: 80 },
       { environment, typed: '' },
     ];
@@ -178,6 +157,20 @@ describe('a person', () => {
           stderr: 'poste: no agent given: use --as NAME or POSTE_AGENT.\n',
         });
       }
+    }
+  });
+
+  test('says whose name mail is written in, also at a terminal', async () => {
+    const { environment } = await hostOf();
+    for (const args of [
+      ['reply', '1', '--body', 'b'],
+      ['send', '--to', 'ann', '--subject', 's', '--body', 'b'],
+    ]) {
+      const { code, stderr } = await runHere(args, { environment, columns: 80, typed: '' });
+      expect({ code, stderr }).toEqual({
+        code: EXIT.usage,
+        stderr: 'poste: no agent given: use --as NAME or POSTE_AGENT.\n',
+      });
     }
   });
 

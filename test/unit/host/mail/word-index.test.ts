@@ -10,6 +10,7 @@ import { advanceEntry, dropEntry, newMessage, storeMessage } from '../../../../s
 import { BLOCK_POSITIONS, BLOCK_TERMS_MAX } from '../../../../src/host/mailbox/word-blocks.ts';
 import { accepted } from '../../../support/mail-context.ts';
 import { ManualTimers } from '../../../support/manual-time.ts';
+import { IS_THOROUGH } from '../../../support/thorough.ts';
 import { SeededRandom } from '../../../support/seeded-random.ts';
 import { type TestContext, testContext } from '../../../support/test-context.ts';
 
@@ -117,7 +118,7 @@ const QUERIES = [
 ];
 
 describe('a search', () => {
-  test.each([1, 2])(
+  test.each(IS_THOROUGH ? [1, 2, 3, 4] : [1])(
     'finds what reading everything finds, however much of the index there is (seed %i)',
     async (seed) => {
       const context = await testContext();
