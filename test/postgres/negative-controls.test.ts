@@ -162,7 +162,13 @@ test.runIf(IS_THOROUGH)('a relay that reduces otherwise stops', async (context) 
   expect(world.nodes[0]?.said).not.toContain('this view makes something else of batch');
 });
 
-test.runIf(IS_THOROUGH)('without the comparison of effects it goes on, and stores an item again', async (context) => {
+test.runIf(IS_THOROUGH)('without the comparison of effects it goes on, and stores no item again', async (context) => {
   const world = await worldOf(context, { without: ['what a follower makes of a batch'], second: ['dedup rows'] });
+  expect(kindsOf(await pushAgainAtSecond(world))).not.toContain('doubled');
+});
+
+test.runIf(IS_THOROUGH)('and without the count of dedup rows it does', async (context) => {
+  const without = ['what a follower makes of a batch', 'the count of dedup rows'] as const;
+  const world = await worldOf(context, { without, second: ['dedup rows'] });
   expect(kindsOf(await pushAgainAtSecond(world))).toContain('doubled');
 });

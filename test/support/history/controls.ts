@@ -69,6 +69,11 @@ export const LEFT_OUT = {
     from: 'if (!effects.equals(followed.effects)) throw new ViewDiverged(followed);',
     to: 'followed.effects.copy(effects);',
   },
+  'the count of dedup rows': {
+    file: 'relay/store/dedup-counts.ts',
+    from: 'this.#isMissing = rows !== expected;',
+    to: 'this.#isMissing = rows < 0;',
+  },
 } as const satisfies Record<string, Patch>;
 
 export type LeftOut = keyof typeof LEFT_OUT;
