@@ -5,7 +5,7 @@
 import { cp, readFile, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { EvidenceView } from '../../src/host/contract/peers.ts';
+import type { EvidenceView } from '../../src/host/contract/relays.ts';
 import { type EvidenceDocument, oracleVerdict } from '../support/evidence-oracle.ts';
 import { eventually } from '../support/eventually.ts';
 import { FlakyProxy } from '../support/flaky-proxy.ts';

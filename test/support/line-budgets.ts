@@ -11,7 +11,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/agents': 810,
   'src/host/api': 810,
   'src/host/base': 710,
-  'src/host/contract': 1900,
+  'src/host/contract': 1980,
   'src/host/core': 4250,
   'src/host/doctor': 1460,
   'src/host/hooks': 1820,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 100200,
+  src: 100280,
   test: 121450,
   'bench scripts': 13540,
 };

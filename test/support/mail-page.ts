@@ -1,6 +1,6 @@
 /** The owner's page over a host of this process: agents that write, a listener on loopback, and links to it. */
 import { onTestFinished } from 'vitest';
-import type { RelayStatusResult } from '../../src/host/contract/peers.ts';
+import type { RelayStatusResult } from '../../src/host/contract/relays.ts';
 import { type Handlers, handlersOf } from '../../src/host/api/handlers.ts';
 import { systemTimers } from '../../src/lib/clock.ts';
 import type { WakeAgent } from '../../src/host/agents/sessions.ts';

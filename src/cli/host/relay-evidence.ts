@@ -3,7 +3,7 @@ import { statSync } from 'node:fs';
 import { open, rm, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
-import type { EvidenceResult, EvidenceShowResult, EvidenceView } from '../../host/contract/peers.ts';
+import type { EvidenceResult, EvidenceShowResult, EvidenceView } from '../../host/contract/relays.ts';
 import { fileFault } from '../../lib/file-fault.ts';
 import { replaceFile } from '../../lib/files.ts';
 import { shellWord } from '../../lib/shell-word.ts';

@@ -1,7 +1,7 @@
 /** `poste relay set`, `status` and `unset`: the relay that carries the mail of this host, pinned by its key. */
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
-import type { RelaySetResult, RelayStatusResult } from '../../host/contract/peers.ts';
+import type { RelaySetResult, RelayStatusResult } from '../../host/contract/relays.ts';
 import { CA_CHARACTERS_MAX } from '../../host/contract/limits.ts';
 import { countText } from '../../host/core/spans.ts';
 import { certificatesOf } from '../../lib/certificates.ts';

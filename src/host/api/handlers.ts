@@ -49,6 +49,9 @@ export const STATUS_OF: Readonly<Record<RefusalCode, number>> = {
   NO_RELAY: 404,
   RELAY_KEY_MISMATCH: 403,
   RELAY_UNREACHABLE: 503,
+  RELAY_KNOWN: 409,
+  RELAY_NEEDED: 409,
+  TOO_MANY_RELAYS: 409,
   UNAVAILABLE: 503,
 };
 

@@ -11,6 +11,7 @@ import * as daemon from '../contract/daemon.ts';
 import * as outbox from '../contract/outbox.ts';
 import * as page from '../contract/owner-page.ts';
 import * as peers from '../contract/peers.ts';
+import * as relays from '../contract/relays.ts';
 import * as sent from '../contract/sent-mail.ts';
 import * as waiting from '../contract/waiting.ts';
 
@@ -68,12 +69,12 @@ export const OPERATIONS = {
   unpair: { acting: 'anybody', input: peers.UnpairInput, output: peers.PeerView },
   'rename-host': { acting: 'anybody', input: peers.RenameHostInput, output: peers.RenameHostResult },
   'rotate-key': { acting: 'anybody', input: Nothing, output: peers.RotateKeyResult },
-  'relay-set': { acting: 'anybody', input: peers.RelaySetInput, output: peers.RelaySetResult },
-  'relay-unset': { acting: 'anybody', input: Nothing, output: peers.RelayUnsetResult },
-  'relay-status': { acting: 'anybody', input: Nothing, output: peers.RelayStatusResult },
-  'relay-evidence': { acting: 'anybody', input: Nothing, output: peers.EvidenceResult },
-  'relay-evidence-show': { acting: 'anybody', input: peers.EvidenceInput, output: peers.EvidenceShowResult },
-  'relay-evidence-dismiss': { acting: 'anybody', input: peers.EvidenceInput, output: peers.EvidenceView },
+  'relay-set': { acting: 'anybody', input: relays.RelaySetInput, output: relays.RelaySetResult },
+  'relay-unset': { acting: 'anybody', input: Nothing, output: relays.RelayUnsetResult },
+  'relay-status': { acting: 'anybody', input: Nothing, output: relays.RelayStatusResult },
+  'relay-evidence': { acting: 'anybody', input: Nothing, output: relays.EvidenceResult },
+  'relay-evidence-show': { acting: 'anybody', input: relays.EvidenceInput, output: relays.EvidenceShowResult },
+  'relay-evidence-dismiss': { acting: 'anybody', input: relays.EvidenceInput, output: relays.EvidenceView },
   outbox: { acting: 'anybody', input: outbox.OutboxInput, output: outbox.OutboxResult },
   'outbox-cancel': { acting: 'anybody', input: outbox.CancelInput, output: outbox.CancelResult },
   quarantine: { acting: 'anybody', input: outbox.QuarantineInput, output: outbox.QuarantineResult },

@@ -11,7 +11,7 @@ import {
   orNull,
   PublicKeyText,
 } from '../../protocol/shapes.ts';
-import { LINK_STATES } from './peers.ts';
+import { LINK_STATES } from './relays.ts';
 
 export const WebLinkResult = Type.Object({
   /** Opens the page once. */

@@ -51,5 +51,7 @@ export const DEBTS_SHOWN_MAX = 200;
 export const OUTBOX_PAGE_MAX = 200;
 export const QUARANTINE_PAGE_MAX = 200;
 
+/** The relays that a host uses. */
+export const RELAYS_MAX = 8;
 /** The length of the authorities that a host trusts for its relay: twice the size of a bundle of all public ones. */
 export const CA_CHARACTERS_MAX = 1 << 19;

@@ -3,7 +3,7 @@ import { type Static, Type } from 'typebox';
 import { CLOSED, Count, Moment, orNull } from '../../protocol/shapes.ts';
 import { MESSAGE_KINDS } from '../core/rows.ts';
 import { InboxResult, MessageSummary, SearchResult } from './mail.ts';
-import { LINK_STATES } from './peers.ts';
+import { LINK_STATES } from './relays.ts';
 import { ADDRESS_CHARACTERS_MAX, LIST_LIMIT_MAX, SEARCH_CHARACTERS_MAX } from './limits.ts';
 
 /** The messages that are meant; each member narrows it. */

@@ -1,4 +1,4 @@
-import type { RelayStatusResult } from './peers.ts';
+import type { RelayStatusResult } from './relays.ts';
 
 /** How the relay of this host does, as a predicate: the relay works. */
 export const RELAY_STATE_TEXTS: Readonly<Record<RelayStatusResult['state'], string>> = {

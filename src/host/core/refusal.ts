@@ -21,6 +21,9 @@ const REFUSAL_CODES = [
   'NO_RELAY', // none is set
   'RELAY_KEY_MISMATCH', // details.shown and details.pinned or details.expected: fingerprints
   'RELAY_UNREACHABLE',
+  'RELAY_KNOWN', // details.number: the relay that has this key, or this address
+  'RELAY_NEEDED', // details.relays: numbers and addresses of those that there are
+  'TOO_MANY_RELAYS', // details.max
   'UNAVAILABLE', // may be tried again
 ] as const;
 export type RefusalCode = (typeof REFUSAL_CODES)[number];

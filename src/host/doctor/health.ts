@@ -8,7 +8,7 @@ import { isoSecondOrNull, isoTime } from '../../protocol/time.ts';
 import type { DaemonFacts } from '../api/handlers.ts';
 import { broken } from '../../lib/check.ts';
 import type { Check, CheckId, StatusResult } from '../contract/daemon.ts';
-import type { RelayStatusResult } from '../contract/peers.ts';
+import type { RelayStatusResult } from '../contract/relays.ts';
 import { liveSessions } from '../agents/sessions.ts';
 import type { HostClock, HostContext } from '../base/context.ts';
 import { type AgentRow, OWNER_ID, type PeerRow } from '../core/rows.ts';

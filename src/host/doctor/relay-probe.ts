@@ -14,7 +14,7 @@ import { acceptedSenders } from '../core/peer-keys.ts';
 import type { PeerFacts } from './peer-checks.ts';
 import type { ProbeResult, Probed, RelayCheckFacts } from './relay-checks.ts';
 import type { PeerRow, RelayEnrolmentRow, RelayRow } from '../core/rows.ts';
-import type { RelayStatusResult } from '../contract/peers.ts';
+import type { RelayStatusResult } from '../contract/relays.ts';
 import type { HostContext } from '../base/context.ts';
 import { rotationsSince } from '../peers/identity.ts';
 import { currentKey, livePeers } from '../peers/peers.ts';

@@ -3,7 +3,7 @@ import type { RelayEvidence } from '../../protocol/evidence.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import { isoTime, isoTimeOrNull } from '../../protocol/time.ts';
 import type { HostContext } from '../base/context.ts';
-import type { EvidenceInput, EvidenceResult, EvidenceShowResult, EvidenceView } from '../contract/peers.ts';
+import type { EvidenceInput, EvidenceResult, EvidenceShowResult, EvidenceView } from '../contract/relays.ts';
 import { evidenceClause, evidenceText, hostsOf, showsTwoHistories } from '../core/evidence-text.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { EvidenceRow, KeptEvidence } from '../core/relay-trust.ts';

@@ -15,7 +15,7 @@ import type {
   RelaySetResult,
   RelayStatusResult,
   RelayUnsetResult,
-} from '../contract/peers.ts';
+} from '../contract/relays.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { dropEnrolmentOfName, enrolmentIn, pinRelay, positionIn, unpinRelay } from './relay-rows.ts';
 import type { Reader } from '../store/host-store.ts';

@@ -5,7 +5,7 @@ import { outboxText } from '../../../../src/cli/mail/outbox.ts';
 import { quarantineText, quarantinedItemText } from '../../../../src/cli/mail/quarantine.ts';
 import { relaySetText, relayStatusText } from '../../../../src/cli/host/relay.ts';
 import type { QuarantinedItem } from '../../../../src/host/contract/outbox.ts';
-import type { PinnedRelay, RelayStatusResult } from '../../../../src/host/contract/peers.ts';
+import type { PinnedRelay, RelayStatusResult } from '../../../../src/host/contract/relays.ts';
 import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
 import { relay as relayHost } from '../../../support/hosts.ts';
 import { PIPE, terminal } from '../../../support/screens.ts';
