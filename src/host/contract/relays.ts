@@ -101,10 +101,14 @@ export const RelayView = Type.Object({
   is_down: Type.Boolean(),
   /** Since its last good answer; null while this daemon had none. */
   heard_seconds: orNull(Count),
+  /** The same while at least three tries failed in that time, else 0; the start of the daemon counts as an answer. */
+  unheard_seconds: Count,
   /** Messages that it accepted and still has, as far as this host knows, and that no host has confirmed. */
   held: Count,
   /** Of these, the ones that no other relay has. */
   held_alone: Count,
+  /** The numbers of the relays that have the others too. */
+  copies_at: Type.Array(Type.Integer({ minimum: 1, maximum: RELAYS_MAX })),
   /** Paired hosts that this host writes to over this relay, by name. */
   hosts: Type.Array(Type.String()),
 });
