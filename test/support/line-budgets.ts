@@ -12,7 +12,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/api': 810,
   'src/host/base': 710,
   'src/host/contract': 1980,
-  'src/host/core': 4250,
+  'src/host/core': 4290,
   'src/host/doctor': 1460,
   'src/host/hooks': 1820,
   'src/host/inbound': 1280,
@@ -21,9 +21,9 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/mailbox': 630,
   'src/host/mcp': 1410,
   'src/host/outbox': 1640,
-  'src/host/peers': 780,
-  'src/host/relay': 3580,
-  'src/host/store': 1150,
+  'src/host/peers': 790,
+  'src/host/relay': 3600,
+  'src/host/store': 1180,
   'src/host/wake': 1600,
   'src/host/web': 310,
   'src/host/wire': 670,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 23330,
   'test/unit': 10200,
   'test/unit/cli': 10120,
-  'test/unit/host': 21670,
+  'test/unit/host': 21760,
   'test/unit/relay': 22810,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 100290,
-  test: 121450,
+  src: 100380,
+  test: 121520,
   'bench scripts': 13540,
 };

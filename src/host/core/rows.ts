@@ -1,9 +1,9 @@
 /**
  * Everything a host keeps, as rows: plain values, one table each, written by transactions of the store.
  *
- * store/tables.ts says which table holds which rows under which key; quarantine.ts and session-rows.ts have those of
- * the quarantine and of sessions. Times are milliseconds since the Unix epoch. protocol/ has what other hosts see; the
- * names are the specification's.
+ * store/tables.ts says which table holds which rows under which key; quarantine.ts, relay-rows.ts and session-rows.ts
+ * have those of the quarantine, of this host's relays and of sessions. Times are milliseconds since the
+ * Unix epoch. protocol/ has what other hosts see; the names are the specification's.
  */
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { HostName, ItemId } from '../../protocol/names.ts';
@@ -13,7 +13,6 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import type { PushedKind } from '../../protocol/items.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ReceiptSignature } from '../../protocol/receipt-tree.ts';
-import type { WitnessOfRelay } from './witness.ts';
 
 declare const agentIdBrand: unique symbol;
 /** The lasting id of an agent, whatever its name: 32 hexadecimal digits, or `owner`. */
@@ -292,8 +291,12 @@ export interface PeerRow {
   lanFailures: number;
   /** Requests with mail over the LAN since one was taken, and whether the peer answered the last one. */
   mailFailed?: { count: number; isAnswered: boolean };
-  /** The relay that said last that the peer can be sent mail there; absent where none did. */
+  /**
+   * The relay of this host at which the peer can be sent mail, as far as that was asked; of several the one that this
+   * host prefers, and `alsoAt` has the others in that order. Absent where there is none.
+   */
   atRelay?: PublicKey;
+  alsoAt?: readonly PublicKey[];
   /** The last list of agents that it sent. */
   directory: { agents: DirectoryAgent[]; fetchedAtMs: number } | null;
   /** Says whether it ever confirmed a delivery: an older program never does. */
@@ -349,51 +352,4 @@ export interface IdempotencyRow {
   atMs: number;
   /** The result as it was given. */
   result: unknown;
-}
-
-/** The source of the proof that a relay's authority asks for, fresh each time: a file, or what a command prints. */
-export type RelayProofSource = { type: 'file'; path: string } | { type: 'command'; command: string };
-
-/** The relay that this host uses, by its pinned key. */
-export interface RelayRow {
-  /** Without a slash at its end. */
-  url: string;
-  pubkey: PublicKey;
-  pinnedAtMs: number;
-  /** Another key was shown at this address: nothing goes there until the owner confirms it. */
-  seenKey: { pubkey: PublicKey; atMs: number } | null;
-  proof: RelayProofSource | null;
-  /** The certificates, in PEM, of authorities that may have signed the relay's own, and the file that had them. */
-  ca?: { pem: string; path: string };
-  /** It only ever answered 404 to v2's info route: this host speaks v1 to it, which pins no key. */
-  isV1?: true;
-  /** The store generation that rows and positions are of; null before the relay was reached. */
-  epoch: Epoch | null;
-  /** `iat` of the newest sender list that was published: never gone behind. */
-  sendersIatMs: number;
-  /** Those who are to cosign its log, if the owner named any. */
-  witnesses?: readonly WitnessOfRelay[];
-}
-
-/** This host's registrations at a relay, under one host key in one epoch: a cache, made again when it is missing. */
-export interface RelayEnrolmentRow {
-  /** When the relay showed this host as enrolled. */
-  checkedAtMs: number;
-  authorizedBy: string | null;
-  account: string | null;
-  isCrowded: boolean;
-  /** When a hosted enrolment expires, by its token. */
-  validUntilMs: number | null;
-  /** The encryption key that the relay has for this host, as it was read back. */
-  encKey: { encPub: string; at: number; checkedAtMs: number } | null;
-  /** The list of accepted senders that the relay has, by its answer. */
-  senders: { hash: Sha256Hex; count: number; iat: number; checkedAtMs: number } | null;
-}
-
-/** This host received its queue at a relay so far: all up to there is delivered, known or in quarantine. */
-export interface RelayPositionRow {
-  receivedThrough: number;
-  /** The cursor after the last received page of a v1 relay, which has no seq. */
-  cursor?: string;
-  atMs: number;
 }

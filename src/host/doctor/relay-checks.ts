@@ -8,7 +8,7 @@ import { assertNever } from '../../lib/assert-never.ts';
 import { HOP_SKEW_MAX_MS } from '../../protocol/hop.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import { shellWord } from '../../lib/shell-word.ts';
-import type { RelayProofSource } from '../core/rows.ts';
+import type { RelayProofSource } from '../core/relay-rows.ts';
 import { broken, note, ok } from '../../lib/check.ts';
 import type { Check, CheckId } from '../contract/daemon.ts';
 import { CLOCK_NOTE_MS } from './peer-checks.ts';

@@ -6,6 +6,7 @@ import type { EvidenceRow, LookOutcome } from '../core/relay-trust.ts';
 import { OWNER_ID } from '../core/rows.ts';
 import { reportToAgent } from '../mailbox/mailbox.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
+import { relayRowOf } from '../store/own-relays.ts';
 
 /** `known`: evidence against the same relay from before. `number`: as the list has it. */
 export function alertOfEvidence(
@@ -30,10 +31,9 @@ export function reportSetBack(
   reportToAgent(tx, context, OWNER_ID, { ...report, kind: 'status' });
 }
 
-/** The address of the relay that is set, the fingerprint of another one. */
+/** The address of a relay that is in use, the fingerprint of another one. */
 function relayNameIn(reader: Reader, relayPubkey: PublicKey): string {
-  const relay = reader.get('relay');
-  return relay?.pubkey === relayPubkey ? relay.url : displayFingerprint(relayPubkey);
+  return relayRowOf(reader, relayPubkey)?.url ?? displayFingerprint(relayPubkey);
 }
 
 export function hostNamesIn(reader: Reader): HostOf {

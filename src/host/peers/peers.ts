@@ -20,10 +20,12 @@ import {
 import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 import { isSameHost } from '../core/address.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
+import { atRelays, relaysOfPeer } from '../core/peer-relays.ts';
 import type { PeerEncKey, PeerId, PeerKey, PeerRow, SignedRotation } from '../core/rows.ts';
 import { suggestions } from '../core/suggestions.ts';
 import type { PeerView } from '../contract/peers.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
+import { ownRelays } from '../store/own-relays.ts';
 import type { HostContext } from '../base/context.ts';
 import { lastSentMs, afterPeerChange, noteMailOverLan } from '../outbox/outbox.ts';
 
@@ -176,12 +178,21 @@ export async function livePeers(reader: Reader): Promise<PeerRow[]> {
   return peers;
 }
 
-/** The relay that knows the peer; undefined when the one that was asked does not. */
-export function notePeerAtRelay(tx: Transaction, peerId: PeerId, relayPubkey: PublicKey | undefined): void {
+/** The relay was asked whether it can take mail for the peer. What relays of before said goes. */
+export async function notePeerAtRelay(
+  tx: Transaction,
+  peerId: PeerId,
+  relayPubkey: PublicKey,
+  isThere: boolean,
+): Promise<void> {
+  const own = (await ownRelays(tx)).map(({ row }) => row.pubkey);
   const peer = tx.get('peer', peerId);
-  if (!peer || peer.atRelay === relayPubkey) return;
-  const { atRelay: _before, ...others } = peer;
-  tx.put('peer', [peerId], { ...others, ...(relayPubkey && { atRelay: relayPubkey }) });
+  if (!peer) return;
+  const known = relaysOfPeer(peer);
+  const now = own.filter((pubkey) => (pubkey === relayPubkey ? isThere : known.includes(pubkey)));
+  if (now.join() === known.join()) return;
+  const { atRelay: _atRelay, alsoAt: _alsoAt, ...others } = peer;
+  tx.put('peer', [peerId], { ...others, ...atRelays(now) });
 }
 
 export function peerOfKey(reader: Reader, key: PublicKey): PeerRow | undefined {
@@ -234,10 +245,9 @@ export async function learnRotation(
   putPeer(tx, { ...peer, keys: [...keys, { publicKey: newKey, pinnedAtMs: nowMs, retiredAtMs: null }] });
   tx.put('peerKey', [newKey], peer.peerId);
   // Items that a relay refused for the old key may go to the new one at once.
-  const relay = tx.get('relay');
-  if (relay?.epoch) {
-    const event = { type: 'relay-ready', relayPubkey: relay.pubkey, epoch: relay.epoch } as const;
-    await afterPeerChange(tx, context, peer.peerId, event);
+  for (const { row } of await ownRelays(tx)) {
+    const { pubkey: relayPubkey, epoch } = row;
+    if (epoch) await afterPeerChange(tx, context, peer.peerId, { type: 'relay-ready', relayPubkey, epoch });
   }
   tx.afterCommit(() => context.emit({ type: 'peers-changed' }));
   return 'learned';

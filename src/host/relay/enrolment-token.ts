@@ -14,7 +14,7 @@ import { isObject } from '../../protocol/json.ts';
 import { fileFault } from '../../lib/file-fault.ts';
 import { utf8Text } from '../../lib/user-text.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
-import type { RelayProofSource } from '../core/rows.ts';
+import type { RelayProofSource } from '../core/relay-rows.ts';
 
 const COMMAND_TIMEOUT_MS = 30_000;
 

@@ -8,6 +8,7 @@
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
+import { peerIsAt } from '../core/peer-relays.ts';
 import type { PeerRow, PeerId } from '../core/rows.ts';
 import type { HostContext } from '../base/context.ts';
 import { afterPeerChange } from '../outbox/outbox.ts';
@@ -103,11 +104,11 @@ export class PeersAtRelay {
   async #noteStanding({ scope, protocol }: RelaySession, { peerId }: PeerRow, isEnrolled: boolean, isNew: boolean) {
     const context = this.#context;
     const { relayPubkey, epoch } = scope;
-    const atRelay = isEnrolled && protocol === 2 ? relayPubkey : undefined;
-    const known = await context.store.read((reader) => reader.get('peer', peerId)?.atRelay);
-    if (known === atRelay && !isNew) return;
+    const isThere = isEnrolled && protocol === 2;
+    const known = await context.store.read((reader) => reader.get('peer', peerId));
+    if (!isNew && known && peerIsAt(known, relayPubkey) === isThere) return;
     await context.store.transact(async (tx) => {
-      notePeerAtRelay(tx, peerId, atRelay);
+      await notePeerAtRelay(tx, peerId, relayPubkey, isThere);
       if (isNew) await afterPeerChange(tx, context, peerId, { type: 'relay-ready', relayPubkey, epoch });
     });
   }

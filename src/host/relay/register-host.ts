@@ -14,10 +14,12 @@ import { ISSUED_AHEAD_MAX_MS, retentionMs, type Limits } from '../../protocol/li
 import { printableWithin } from '../../protocol/printable.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { acceptedSenders } from '../core/peer-keys.ts';
-import type { Identity, RelayEnrolmentRow, RelayProofSource, RelayRow } from '../core/rows.ts';
+import type { Identity } from '../core/rows.ts';
+import type { RelayEnrolmentRow, RelayProofSource, RelayRow } from '../core/relay-rows.ts';
 import { signedEncKey } from '../peers/identity.ts';
 import type { HostContext } from '../base/context.ts';
 import { livePeers } from '../peers/peers.ts';
+import { relayRowOf } from '../store/own-relays.ts';
 import {
   type RelayScope,
   addToEnrolment,
@@ -209,7 +211,7 @@ async function publishSenders(parts: RegisterHost, known: RelayEnrolmentRow): Pr
   const { context, client, identity, scope, relayNowMs } = parts;
   const { senders, lastIatMs } = await context.store.read(async (reader) => ({
     senders: acceptedSenders(await livePeers(reader)),
-    lastIatMs: reader.get('relay')?.sendersIatMs ?? 0,
+    lastIatMs: relayRowOf(reader, scope.relayPubkey)?.sendersIatMs ?? 0,
   }));
   const hash = sha256Hex(senders.join('\n'));
   if (known.senders?.hash === hash) return known;

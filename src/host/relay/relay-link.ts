@@ -9,7 +9,7 @@
  * again, the pause after a failure ends at once; what `retry-after` asked for is kept.
  */
 import { displayFingerprint } from '../../protocol/public-key.ts';
-import type { RelayEnrolmentRow, RelayRow } from '../core/rows.ts';
+import type { RelayEnrolmentRow, RelayRow } from '../core/relay-rows.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
 import type { Transaction } from '../store/host-store.ts';
 import { type RelayScope, dropEnrolment, noteSeenKey, rewindPosition, notifyOutbox } from './relay-rows.ts';

@@ -12,6 +12,7 @@ import { isDue } from '../core/look-rows.ts';
 import { look } from '../core/relay-look.ts';
 import type { LookOutcome, RowToProve, TrustState } from '../core/relay-trust.ts';
 import { isSending } from '../core/outbox.ts';
+import { peerIsAt } from '../core/peer-relays.ts';
 import type { OutboxRow } from '../core/rows.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -21,6 +22,7 @@ import { openRows } from '../outbox/outbox.ts';
 import { applyLook, trustIn } from '../outbox/trust-rows.ts';
 import { livePeers } from '../peers/peers.ts';
 import type { Reader } from '../store/host-store.ts';
+import { relayRowOf } from '../store/own-relays.ts';
 import { answerTo } from './look-answers.ts';
 import type { PeersAtRelay } from './peers-at-relay.ts';
 import type { V2Session } from './register-host.ts';
@@ -181,7 +183,7 @@ export class RelayLooks {
   async #meet(session: V2Session): Promise<void> {
     const { context, peers } = this.#options;
     const { relayPubkey } = session.scope;
-    const others = (await context.store.read(livePeers)).filter(({ atRelay }) => atRelay !== relayPubkey);
+    const others = (await context.store.read(livePeers)).filter((peer) => !peerIsAt(peer, relayPubkey));
     for (let asked = 0; asked < Math.min(MET_MAX, others.length); asked++) {
       const peer = others[this.#met++ % others.length];
       if (peer && peers.isEnrolled(session, peer) === undefined) await peers.ask(session, peer);
@@ -191,8 +193,8 @@ export class RelayLooks {
   /** Notes which witnesses of the owner's cosigned the log: where none did for a day, `poste doctor` says so. */
   async #askForWitnesses({ client, scope }: V2Session): Promise<void> {
     const { context } = this.#options;
-    const row = await context.store.read((reader) => reader.get('relay'));
-    if (row?.pubkey !== scope.relayPubkey || !row.witnesses) return;
+    const row = await context.store.read((reader) => relayRowOf(reader, scope.relayPubkey));
+    if (!row?.witnesses) return;
     try {
       await witnessesAt(client, context, row);
     } catch (error) {

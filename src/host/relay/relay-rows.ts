@@ -1,14 +1,17 @@
 /**
- * The rows of the relay that this host uses: the pinned relay, this host's registration there, and how far this host
- * has received its queue. Only this file writes them.
+ * The rows of the relays that this host uses: each pinned relay, this host's registration there, and how far this host
+ * has received its queue. Only this file writes them; store/own-relays.ts reads them.
  *
- * Invariants: enrolments and positions are those of the relay's current epoch alone, so that a generation which comes
- * back begins at 0; a change of the epoch notifies every open row of the outbox in the same transaction.
+ * Invariants: what one relay does changes the rows of no other; enrolments and positions are those of a relay's current
+ * epoch alone, so that a generation which comes back begins at 0; a change of the epoch notifies every open row of the
+ * outbox in the same transaction.
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { RelayEnrolmentRow, RelayRow } from '../core/rows.ts';
+import type { RelayEnrolmentRow, RelayRow } from '../core/relay-rows.ts';
+import type { WitnessOfRelay } from '../core/witness.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
+import { ownRelays, relayRowOf } from '../store/own-relays.ts';
 import type { HostContext } from '../base/context.ts';
 import { type PeerEvent, afterPeerChange } from '../outbox/outbox.ts';
 import { leaveEpoch } from '../outbox/trust-rows.ts';
@@ -21,7 +24,7 @@ export interface RelayScope {
   hostPubkey: PublicKey;
 }
 
-/** Pins a relay. A registration at the same relay stays. */
+/** Pins the first relay. A registration at the same relay stays. */
 export function pinRelay(
   tx: Transaction,
   context: HostContext,
@@ -46,19 +49,19 @@ export function pinRelay(
  * with all that v1 has no routes for, such as its rotations.
  */
 export async function noteSpeaksV2(tx: Transaction, pubkey: PublicKey): Promise<void> {
-  const row = tx.get('relay');
-  if (!row?.isV1 || row.pubkey !== pubkey) return;
+  const row = relayRowOf(tx, pubkey);
+  if (!row?.isV1) return;
   const { isV1: _isV1, ...pinned } = row;
-  tx.put('relay', [], pinned);
+  putRow(tx, pinned);
   await dropRows(tx, 'relayEnrolment', (scope) => scope.relayPubkey === pubkey);
 }
 
-/** Uses no relay any more; answers the one that was used. */
+/** Does not use the first relay any more; answers which it was. */
 export async function unpinRelay(tx: Transaction, context: HostContext): Promise<RelayRow | undefined> {
   const row = tx.get('relay');
   if (!row) return undefined;
   tx.delete('relay', []);
-  await dropScopes(tx, () => true);
+  await dropScopesOver(tx);
   tx.afterCommit(() => context.emit({ type: 'relay-changed' }));
   return row;
 }
@@ -73,9 +76,9 @@ export function noteSeenKey(
   asked: Pick<RelayRow, 'url' | 'pubkey'>,
   pubkey: PublicKey,
 ): void {
-  const row = tx.get('relay');
-  if (row?.pubkey !== asked.pubkey || row.url !== asked.url || row.seenKey?.pubkey === pubkey) return;
-  tx.put('relay', [], { ...row, seenKey: { pubkey, atMs: context.nowMs() } });
+  const row = relayRowOf(tx, asked.pubkey);
+  if (row?.url !== asked.url || row.seenKey?.pubkey === pubkey) return;
+  putRow(tx, { ...row, seenKey: { pubkey, atMs: context.nowMs() } });
 }
 
 /**
@@ -87,11 +90,11 @@ export async function enterEpoch(
   context: HostContext,
   { relayPubkey, epoch }: Pick<RelayScope, 'relayPubkey' | 'epoch'>,
 ): Promise<boolean> {
-  const row = tx.get('relay');
-  if (row?.pubkey !== relayPubkey || row.epoch === epoch) return false;
-  tx.put('relay', [], { ...row, epoch });
+  const row = relayRowOf(tx, relayPubkey);
+  if (!row || row.epoch === epoch) return false;
+  putRow(tx, { ...row, epoch });
   if (row.epoch !== null) leaveEpoch(tx, relayPubkey, row.epoch);
-  await dropScopes(tx, (scope) => scope.relayPubkey !== relayPubkey || scope.epoch !== epoch);
+  await dropScopesOver(tx);
   await notifyOutbox(tx, context, { type: 'new-epoch', relayPubkey, epoch });
   return true;
 }
@@ -127,19 +130,32 @@ export function dropEnrolment(tx: Transaction, scope: RelayScope): void {
 }
 
 /**
- * This host has another name: it enrols again, so that the relay knows it. Where the relay wants a proof, the name
+ * This host has another name: it enrols again, so that its relays know it. Where a relay wants a proof, the name
  * waits for the next enrolment: an invite is good once, and a proof that is gone must not end an enrolment that still
  * holds.
  */
-export function dropEnrolmentOfName(tx: Transaction, hostPubkey: PublicKey): void {
-  const row = tx.get('relay');
-  if (row?.epoch && row.proof === null) dropEnrolment(tx, { relayPubkey: row.pubkey, epoch: row.epoch, hostPubkey });
+export async function dropEnrolmentsOfName(tx: Transaction, hostPubkey: PublicKey): Promise<void> {
+  for (const { row } of await ownRelays(tx)) {
+    const { pubkey: relayPubkey, epoch, proof } = row;
+    if (epoch && proof === null) dropEnrolment(tx, { relayPubkey, epoch, hostPubkey });
+  }
 }
 
 /** Notes the `iat` of a sender list before it is published. */
 export function noteSendersIat(tx: Transaction, relayPubkey: PublicKey, iatMs: number): void {
-  const row = tx.get('relay');
-  if (row?.pubkey === relayPubkey && row.sendersIatMs < iatMs) tx.put('relay', [], { ...row, sendersIatMs: iatMs });
+  const row = relayRowOf(tx, relayPubkey);
+  if (row && row.sendersIatMs < iatMs) putRow(tx, { ...row, sendersIatMs: iatMs });
+}
+
+/** Notes the newest checkpoint that a witness of the relay was seen to cosign. */
+export function noteWitness(
+  tx: Transaction,
+  { url, pubkey }: Pick<RelayRow, 'url' | 'pubkey'>,
+  last: WitnessOfRelay,
+): void {
+  const row = relayRowOf(tx, pubkey);
+  if (row?.url !== url || !row.witnesses) return;
+  putRow(tx, { ...row, witnesses: row.witnesses.map((one) => (one.vkey === last.vkey ? last : one)) });
 }
 
 /** Received-through: 0 before anything. */
@@ -162,16 +178,26 @@ export function putCursor(tx: Transaction, context: HostContext, scope: RelaySco
 }
 
 function isCurrent(reader: Reader, { relayPubkey, epoch }: RelayScope): boolean {
-  const row = reader.get('relay');
-  return row?.pubkey === relayPubkey && row.epoch === epoch;
+  return relayRowOf(reader, relayPubkey)?.epoch === epoch;
+}
+
+/** Writes the row of a relay that is in use already. */
+function putRow(tx: Transaction, row: RelayRow): void {
+  if (tx.get('relay')?.pubkey === row.pubkey) tx.put('relay', [], row);
+  else {
+    const further = tx.get('relayMore', row.pubkey);
+    if (further) tx.put('relayMore', [row.pubkey], { ...row, rank: further.rank, role: further.role });
+  }
 }
 
 function keyOf({ relayPubkey, epoch, hostPubkey }: RelayScope): [PublicKey, Epoch, PublicKey] {
   return [relayPubkey, epoch, hostPubkey];
 }
 
-async function dropScopes(tx: Transaction, isOver: (scope: RelayScope) => boolean): Promise<void> {
-  for (const table of ['relayEnrolment', 'relayPosition'] as const) await dropRows(tx, table, isOver);
+/** Drops what is of an epoch that its relay left, or of a relay that is not used any more. */
+async function dropScopesOver(tx: Transaction): Promise<void> {
+  await dropRows(tx, 'relayEnrolment', (scope) => !isCurrent(tx, scope));
+  await dropRows(tx, 'relayPosition', (scope) => !isCurrent(tx, scope));
 }
 
 async function dropRows(

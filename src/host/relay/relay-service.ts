@@ -8,7 +8,7 @@ import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 import { parseWitnessKey } from '../../protocol/cosignature.ts';
 import { showsTwoHistories } from '../core/evidence-text.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
-import type { RelayProofSource, RelayRow } from '../core/rows.ts';
+import type { RelayProofSource, RelayRow } from '../core/relay-rows.ts';
 import type {
   PinnedRelay,
   RelaySetInput,
@@ -17,7 +17,7 @@ import type {
   RelayUnsetResult,
 } from '../contract/relays.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
-import { dropEnrolmentOfName, enrolmentIn, pinRelay, positionIn, unpinRelay } from './relay-rows.ts';
+import { dropEnrolmentsOfName, enrolmentIn, pinRelay, positionIn, unpinRelay } from './relay-rows.ts';
 import type { Reader } from '../store/host-store.ts';
 import { certificatesOf } from '../../lib/certificates.ts';
 import { systemTimers } from '../../lib/clock.ts';
@@ -104,7 +104,7 @@ export class RelayService {
   /** Begins again with the relay under the new name: requests of v1 are signed by name. */
   async #takeName(): Promise<void> {
     const context = this.#context;
-    await context.store.transact((tx) => dropEnrolmentOfName(tx, context.identity().signer.publicKey));
+    await context.store.transact((tx) => dropEnrolmentsOfName(tx, context.identity().signer.publicKey));
     this.#link.restart();
   }
 

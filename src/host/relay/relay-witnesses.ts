@@ -11,11 +11,12 @@ import type { Sha256Hex } from '../../protocol/encodings.ts';
 import { HOUR_MS } from '../../protocol/limits.ts';
 import type { HostContext } from '../base/context.ts';
 import type { WitnessOfRelay } from '../core/witness.ts';
-import type { RelayRow } from '../core/rows.ts';
+import type { RelayRow } from '../core/relay-rows.ts';
 import { isPartOf } from '../core/look-questions.ts';
 import { askedAll } from './look-answers.ts';
 import type { RelayClient } from './relay-client.ts';
 import { RelayProblem } from './relay-request.ts';
+import { noteWitness } from './relay-rows.ts';
 
 /** Clocks that differ by more say nothing about the time of a cosignature. */
 export const JUDGED_SKEW_MAX_MS = 600_000;
@@ -45,7 +46,7 @@ export async function witnessesAt(client: RelayClient, context: HostContext, row
     const missing =
       timeS === undefined ? 'it did not cosign the newest one' : isYoung ? null : 'its cosignature is old';
     const last = (fault ?? missing) === null && note !== undefined ? lastOf(note, row, witness.vkey, atMs) : undefined;
-    if (last && last.atMs !== witness.atMs) await noteSeen(context, row, last);
+    if (last && last.atMs !== witness.atMs) await context.store.transact((tx) => noteWitness(tx, row, last));
     facts.push({
       name: key?.name ?? witness.vkey,
       fault: fault ?? missing,
@@ -85,13 +86,4 @@ async function faultOf(client: RelayClient, context: HostContext, row: RelayRow,
 function lastOf(note: string, { pubkey }: RelayRow, vkey: string, atMs: number): WitnessOfRelay | undefined {
   const checkpoint = openCheckpoint(note, pubkey);
   return checkpoint && { vkey, atMs, epoch: checkpoint.epoch, size: checkpoint.size };
-}
-
-async function noteSeen(context: HostContext, { url, pubkey }: RelayRow, last: WitnessOfRelay): Promise<void> {
-  await context.store.transact((tx) => {
-    const row = tx.get('relay');
-    if (row?.url !== url || row.pubkey !== pubkey || !row.witnesses) return;
-    const witnesses = row.witnesses.map((one) => (one.vkey === last.vkey ? last : one));
-    tx.put('relay', [], { ...row, witnesses });
-  });
 }

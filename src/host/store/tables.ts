@@ -30,11 +30,9 @@ import type {
   PeerId,
   PeerRow,
   ReceiptRow,
-  RelayEnrolmentRow,
-  RelayPositionRow,
-  RelayRow,
   SentRow,
 } from '../core/rows.ts';
+import type { FurtherRelayRow, RelayEnrolmentRow, RelayPositionRow, RelayRow } from '../core/relay-rows.ts';
 import type { SessionRow } from '../core/session-rows.ts';
 import type { WordBlockRow, WordChunkRow } from '../core/words.ts';
 
@@ -124,6 +122,7 @@ export const TABLES = {
   quarantineLoss: table<[room: string], QuarantineLossRow>(0x47, ['text']),
   idempotency: table<[AgentId, keyHash: Sha256Hex], IdempotencyRow>(0x50, ['text', 'text']),
   idempotencyDue: table<[atMs: number, AgentId, keyHash: Sha256Hex], true>(0x51, ['number', 'text', 'text']),
+  /** The first of this host's relays, and the others. */
   relay: table<[], RelayRow>(0x60, [], 'small'),
   relayEnrolment: table<KeyAtRelay, RelayEnrolmentRow>(0x61, ['text', 'text', 'text']),
   relayPosition: table<KeyAtRelay, RelayPositionRow>(0x62, ['text', 'text', 'text'], 'of mail'),
@@ -132,6 +131,7 @@ export const TABLES = {
   relayTrust: table<[relayPubkey: PublicKey], RelayTrustRow>(0x64, ['text'], 'small'),
   pendingNote: table<[relayPubkey: PublicKey, PeerId, Epoch], PendingNote>(0x65, ['text', 'text', 'text'], 'small'),
   evidence: table<[relayPubkey: PublicKey, digest: Sha256Hex], KeptEvidence>(0x66, ['text', 'text'], 'small'),
+  relayMore: table<[relayPubkey: PublicKey], FurtherRelayRow>(0x67, ['text'], 'small'),
   clock: table<[], ClockRow>(0x70, []),
   /** Present once the owner's page was opened. */
   page: table<[], PageRow>(0x71, []),

@@ -6,6 +6,7 @@ import type { LanEncKey } from '../../../../src/protocol/lan.ts';
 import type { HostName, ItemId } from '../../../../src/protocol/names.ts';
 import { type PublicKey, displayFingerprint, hostFingerprint } from '../../../../src/protocol/public-key.ts';
 import type { Refusal } from '../../../../src/host/core/refusal.ts';
+import { peerIsAt, relaysOfPeer } from '../../../../src/host/core/peer-relays.ts';
 import type { Address, MessageRef, PeerId, PeerRow } from '../../../../src/host/core/rows.ts';
 import { addOutboxRow, afterAttempt, markReached, markUnreached } from '../../../../src/host/outbox/outbox.ts';
 import {
@@ -21,6 +22,7 @@ import {
   livePeers,
   markPinnedOurKey,
   noteKnowsOurKey,
+  notePeerAtRelay,
   peerOfName,
   pinPeer,
   setAddress,
@@ -372,6 +374,28 @@ test('what the relay refused for the old key of a host goes to the new one at on
   await waitingRow(context, peerId);
   expect(await learn(context, record)).toBe('learned');
   expect(await dueMs(context, peerId)).toBe(context.nowMs());
+});
+
+test('the relays that know a host are noted in the order of the owner; those of before go', async () => {
+  const context = await testContext();
+  const { peerId } = accepted(await pin(context, THERE));
+  const [second, former] = [hostNamed('second-relay').key, hostNamed('former-relay').key];
+  await context.store.transact((tx) => {
+    const row = pinRelay(tx, context, { url: 'https://relay.example', pubkey: relay.key, proof: null });
+    tx.put('relayMore', [second], { ...row, pubkey: second, rank: 1, role: 'home' });
+    tx.put('peer', [peerId], { ...tx.get('peer', peerId)!, atRelay: former });
+  });
+  const noted = async (key: PublicKey, isThere: boolean): Promise<PublicKey[]> => {
+    await context.store.transact((tx) => notePeerAtRelay(tx, peerId, key, isThere));
+    return context.store.read((reader) => relaysOfPeer(reader.get('peer', peerId)!));
+  };
+  expect(await noted(second, true)).toEqual([second]);
+  expect(await noted(relay.key, true)).toEqual([relay.key, second]);
+  expect(await noted(former, true)).toEqual([relay.key, second]);
+  expect(peerIsAt((await context.store.read((reader) => reader.get('peer', peerId)))!, second)).toBe(true);
+  expect(await noted(relay.key, false)).toEqual([second]);
+  expect(await noted(second, false)).toEqual([]);
+  expect(await context.store.read((reader) => reader.get('peer', peerId))).not.toHaveProperty('atRelay');
 });
 
 test('a rotation hurries nothing where no relay is set or none was entered', async () => {

@@ -3,7 +3,7 @@
  * way.
  */
 import { expect, onTestFinished, test } from 'vitest';
-import type { RelayRow } from '../../../../src/host/core/rows.ts';
+import type { RelayRow } from '../../../../src/host/core/relay-rows.ts';
 import { type Connecting, connect, shownRelay } from '../../../../src/host/relay/register-host.ts';
 import { AnotherRelay, RelayCallFailed, RelayProblem } from '../../../../src/host/relay/relay-request.ts';
 import { pinRelay } from '../../../../src/host/relay/relay-rows.ts';

@@ -2,7 +2,8 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import type { RelayEnrolmentRow, RelayProofSource, SignedRotation } from '../../../../src/host/core/rows.ts';
+import type { SignedRotation } from '../../../../src/host/core/rows.ts';
+import type { RelayEnrolmentRow, RelayProofSource } from '../../../../src/host/core/relay-rows.ts';
 import {
   type RelayScope,
   enrolmentIn,

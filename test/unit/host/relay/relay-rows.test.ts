@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import type { Address, MessageRef, OutboxRow, RelayRow } from '../../../../src/host/core/rows.ts';
+import type { Address, MessageRef, OutboxRow } from '../../../../src/host/core/rows.ts';
+import type { RelayRow } from '../../../../src/host/core/relay-rows.ts';
 import { addOutboxRow, afterAttempt } from '../../../../src/host/outbox/outbox.ts';
 import type { ItemId } from '../../../../src/protocol/names.ts';
 import { addPeer } from '../../../support/mail-context.ts';
@@ -22,6 +23,7 @@ import {
   rewindPosition,
   unpinRelay,
 } from '../../../../src/host/relay/relay-rows.ts';
+import { ownRelays, relayRowOf } from '../../../../src/host/store/own-relays.ts';
 import { alice, hostNamed, relay } from '../../../support/hosts.ts';
 import { type TestContext, testContext } from '../../../support/test-context.ts';
 
@@ -289,6 +291,66 @@ test('without a relay nothing is noted of one', async () => {
   });
   expect(await relayOf(context)).toBeUndefined();
   expect(await context.store.read((reader) => positionIn(reader, scope))).toBe(0);
+});
+
+test('a relay that enters an epoch or is unset changes nothing of another one', async () => {
+  const context = await testContext();
+  const first = await pinned(context);
+  const ofAnother = { ...scope, relayPubkey: another, epoch: 'ITS-FIRST' as never };
+  const further = { ...first, pubkey: another, epoch: ofAnother.epoch, rank: 1, role: 'guest' as const };
+  await context.store.transact((tx) => {
+    tx.put('relayMore', [another], further);
+    for (const one of [scope, ofAnother]) {
+      putEnrolment(tx, one, known);
+      putPosition(tx, context, one, 70);
+    }
+  });
+  const positions = (): Promise<number[]> =>
+    context.store.read((reader) => [scope, ofAnother].map((one) => positionIn(reader, one)));
+  expect(await positions()).toEqual([70, 70]);
+  const enter = (to: RelayScope): Promise<boolean> => context.store.transact((tx) => enterEpoch(tx, context, to));
+  expect(await enter({ ...ofAnother, epoch: 'ITS-SECOND' as never })).toBe(true);
+  expect(await positions()).toEqual([70, 0]);
+  const second = { ...ofAnother, epoch: 'ITS-SECOND' as never };
+  await context.store.transact((tx) => {
+    putEnrolment(tx, second, known);
+    noteSeenKey(tx, context, further, alice.key);
+    noteSendersIat(tx, another, 90);
+  });
+  expect(await enter({ ...scope, epoch: 'SECOND' as never })).toBe(true);
+  expect(await context.store.read((reader) => enrolmentIn(reader, second))).toEqual(known);
+  expect(await relayOf(context)).toMatchObject({ epoch: 'SECOND', seenKey: null, sendersIatMs: 0 });
+  await context.store.transact((tx) => unpinRelay(tx, context));
+  expect(await context.store.read((reader) => enrolmentIn(reader, second))).toEqual(known);
+  expect(await context.store.read((reader) => reader.get('relayMore', another))).toEqual({
+    ...further,
+    epoch: 'ITS-SECOND',
+    seenKey: { pubkey: alice.key, atMs: context.nowMs() },
+    sendersIatMs: 90,
+  });
+});
+
+test('the relays of this host stand in the order of their owner, and each is found by its key', async () => {
+  const context = await testContext();
+  const third = hostNamed('third-relay').key;
+  expect(await context.store.read(ownRelays)).toEqual([]);
+  const row = await pinned(context);
+  await context.store.transact((tx) => {
+    tx.put('relayMore', [another], { ...row, pubkey: another, rank: 2, role: 'guest' });
+    tx.put('relayMore', [third], { ...row, pubkey: third, rank: 1, role: 'home' });
+  });
+  expect(await context.store.read(ownRelays)).toEqual([
+    { row, rank: 0, role: 'home' },
+    { row: { ...row, pubkey: third }, rank: 1, role: 'home' },
+    { row: { ...row, pubkey: another }, rank: 2, role: 'guest' },
+  ]);
+  const found = (key: typeof another) => context.store.read((reader) => relayRowOf(reader, key)?.pubkey);
+  expect(await Promise.all([relay.key, another, third, alice.key].map(found))).toEqual([
+    relay.key,
+    another,
+    third,
+    undefined,
+  ]);
 });
 
 test('every open row of every paired host takes note of a new epoch and of a rewind', async () => {

@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { witnessKeyText } from '../../../../src/protocol/cosignature.ts';
 import type { Sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { NEW_TRUST } from '../../../../src/host/core/relay-trust.ts';
-import type { RelayRow } from '../../../../src/host/core/rows.ts';
+import type { RelayRow } from '../../../../src/host/core/relay-rows.ts';
 import { witnessesAt } from '../../../../src/host/relay/relay-witnesses.ts';
 import { RelayClient } from '../../../../src/host/relay/relay-client.ts';
 import { epochNumbered } from '../../../support/epochs.ts';

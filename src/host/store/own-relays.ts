@@ -1,0 +1,28 @@
+/** The relays that this host uses: the first, which is a home, and those beside it. */
+import type { PublicKey } from '../../protocol/public-key.ts';
+import type { RelayRole, RelayRow } from '../core/relay-rows.ts';
+import type { Reader } from './host-store.ts';
+
+export interface OwnRelay {
+  row: RelayRow;
+  /** Its place in the owner's order: 0 for the first home. */
+  rank: number;
+  role: RelayRole;
+}
+
+/** All of them, in the owner's order. */
+export async function ownRelays(reader: Reader): Promise<OwnRelay[]> {
+  const first = reader.get('relay');
+  const found: OwnRelay[] = first ? [{ row: first, rank: 0, role: 'home' }] : [];
+  for await (const { row: further } of reader.range('relayMore', [])) {
+    const { rank, role, ...row } = further;
+    found.push({ row, rank, role });
+  }
+  return found.toSorted((a, b) => a.rank - b.rank);
+}
+
+/** Undefined when this host uses no relay of this key. */
+export function relayRowOf(reader: Reader, relayPubkey: PublicKey): RelayRow | undefined {
+  const first = reader.get('relay');
+  return first?.pubkey === relayPubkey ? first : reader.get('relayMore', relayPubkey);
+}
