@@ -6,6 +6,7 @@ import { expect, test } from 'vitest';
 import type { OutboxEvent } from '../../src/host/core/outbox-event.ts';
 import type { OutboxRow, PeerRow } from '../../src/host/core/rows.ts';
 import { chooseTransport } from '../../src/host/core/transport-choice.ts';
+import { relay } from '../support/hosts.ts';
 import { DispatcherWorld, RELAY_FACTS, type Request, everyRow, takenByRelay } from '../support/scripted-carriers.ts';
 import { SeededRandom } from '../support/seeded-random.ts';
 import { share } from '../support/thorough.ts';
@@ -20,9 +21,9 @@ const LAN_EVENTS: OutboxEvent[] = [
   { type: 'lan-rejected', code: 'quarantine full' },
 ];
 const RELAY_EVENTS: OutboxEvent[] = [
-  { type: 'relay-failed', reason: 'no answer' },
-  { type: 'relay-refused', code: 'quota:queue_items' },
-  { type: 'relay-refused', code: 'unknown target' },
+  { type: 'relay-failed', relayPubkey: relay.key, reason: 'no answer' },
+  { type: 'relay-refused', relayPubkey: relay.key, code: 'quota:queue_items' },
+  { type: 'relay-refused', relayPubkey: relay.key, code: 'unknown target' },
 ];
 
 const isMessage = ({ kind, state }: OutboxRow): boolean => kind === 'envelope' && state === 'pending';

@@ -57,8 +57,8 @@ describe('sender outbox row, over the relay', () => {
 
   test.each<[string, OutboxEvent]>([
     ['a receipt that does not verify', { type: 'relay-accepted', acceptance: acceptance(NOON_MS), isVerified: false }],
-    ['a rejected or missing result', { type: 'relay-refused', code: 'quota:queue_items' }],
-    ['a lost response', { type: 'relay-failed', reason: 'socket hang up' }],
+    ['a rejected or missing result', { type: 'relay-refused', relayPubkey: relay.key, code: 'quota:queue_items' }],
+    ['a lost response', { type: 'relay-failed', relayPubkey: relay.key, reason: 'socket hang up' }],
   ])('pending: %s leaves it pending, retried with backoff', (_why, event) => {
     const { row, effects } = givenRow({ firstPushAtMs: NOON_MS }).when(event);
     expect(row).toMatchObject({ state: 'pending', relayAttempts: 1, acceptance: null });
@@ -135,15 +135,21 @@ describe('sender outbox row, over the relay', () => {
 
   test('relay-accepted: when the push of a new epoch fails it stays accepted, retried, and its deadline holds', () => {
     const row = relayAccepted({ nextAtMs: NOON_MS });
-    const refused = givenRow(row).when({ type: 'relay-refused', code: 'unknown target' });
+    const refused = givenRow(row).when({ type: 'relay-refused', relayPubkey: relay.key, code: 'unknown target' });
     expect(refused.row).toMatchObject({
       state: 'relay-accepted',
       relayAttempts: 1,
       lastError: 'rejected:unknown target',
     });
-    const late = givenRow(row).when({ type: 'relay-failed', reason: 'x' }, { nowMs: DEADLINE_MS });
+    const late = givenRow(row).when(
+      { type: 'relay-failed', relayPubkey: relay.key, reason: 'x' },
+      { nowMs: DEADLINE_MS },
+    );
     expect(late.row).toMatchObject({ state: 'unconfirmed' });
-    const soon = givenRow(row).when({ type: 'relay-failed', reason: 'x' }, { nowMs: DEADLINE_MS - 1 });
+    const soon = givenRow(row).when(
+      { type: 'relay-failed', relayPubkey: relay.key, reason: 'x' },
+      { nowMs: DEADLINE_MS - 1 },
+    );
     expect(soon.row).toMatchObject({ state: 'relay-accepted', nextAtMs: DEADLINE_MS });
   });
 
@@ -161,9 +167,15 @@ describe('sender outbox row, over the relay', () => {
   });
 
   test('a row may be pushed until first push + retention; a lost response fixes the first push', () => {
-    const { row } = givenRow().when({ type: 'relay-pushing' }, { nowMs: NOON_MS + 1 });
+    const { row } = givenRow().when(
+      { type: 'relay-pushing', relayPubkey: relay.key, isOneOfMany: false },
+      { nowMs: NOON_MS + 1 },
+    );
     expect(row).toMatchObject({ firstPushAtMs: NOON_MS + 1, state: 'pending' });
-    const again = givenRow({ firstPushAtMs: NOON_MS + 1 }).when({ type: 'relay-pushing' }, { nowMs: NOON_MS + 2 });
+    const again = givenRow({ firstPushAtMs: NOON_MS + 1 }).when(
+      { type: 'relay-pushing', relayPubkey: relay.key, isOneOfMany: false },
+      { nowMs: NOON_MS + 2 },
+    );
     expect(again.row).toMatchObject({ firstPushAtMs: NOON_MS + 1 });
     expect(mayPush(outboxRow(), at(NOON_MS + GIVE_UP_MS), RETENTION_MS)).toBe(true);
     const pushed = outboxRow({ firstPushAtMs: NOON_MS });
@@ -211,11 +223,14 @@ describe('sender outbox row, over the relay', () => {
   });
 
   test('a relay of v1 gives no receipt: the row stays pending and is shown to it again after a day', () => {
-    const { row, effects } = givenRow({ relayAttempts: 1 }).when({ type: 'relay-stored' });
+    const { row, effects } = givenRow({ relayAttempts: 1 }).when({ type: 'relay-stored', relayPubkey: relay.key });
     expect(row).toMatchObject({ state: 'pending', relayAttempts: 0, nextAtMs: NOON_MS + ASK_AGAIN_MS });
     expect(row?.relayStoredAtMs).toBe(NOON_MS);
     expect(effects).toEqual([]);
-    const late = givenRow().when({ type: 'relay-stored' }, { nowMs: NOON_MS + UNDELIVERED_ALERT_MS - 1 });
+    const late = givenRow().when(
+      { type: 'relay-stored', relayPubkey: relay.key },
+      { nowMs: NOON_MS + UNDELIVERED_ALERT_MS - 1 },
+    );
     expect(late.row?.nextAtMs).toBe(NOON_MS + UNDELIVERED_ALERT_MS);
   });
 
@@ -273,8 +288,8 @@ describe('sender outbox row, over the LAN', () => {
     expect(step).toMatchObject({ row: { state: 'relay-accepted', acceptance: taken }, effects: [] });
     for (const event of [
       { type: 'relay-accepted', acceptance: taken, isVerified: false },
-      { type: 'relay-refused', code: 'too large' },
-      { type: 'relay-failed', reason: 'x' },
+      { type: 'relay-refused', relayPubkey: relay.key, code: 'too large' },
+      { type: 'relay-failed', relayPubkey: relay.key, reason: 'x' },
     ] as const) {
       const { row, effects } = given.when(event, { nowMs });
       expect(row).toMatchObject({ state: 'lan-accepted', relayAttempts: 1, lanAttempts: 0 });
@@ -282,7 +297,7 @@ describe('sender outbox row, over the LAN', () => {
       expect(effects).toEqual([]);
     }
     // A relay of v1 proves nothing: the peer is asked next, after as long as it waited.
-    const stored = given.when({ type: 'relay-stored' }, { nowMs });
+    const stored = given.when({ type: 'relay-stored', relayPubkey: relay.key }, { nowMs });
     expect(stored.row).toMatchObject({ state: 'lan-accepted', relayAttempts: 1, nextAtMs: nowMs + LAN_DOUBT_MS });
   });
 
@@ -337,8 +352,8 @@ describe('sender outbox row, over the LAN', () => {
   test.each([
     { type: 'lan-failed', reason: `\u202e${'x'.repeat(1 << 20)}` },
     { type: 'lan-rejected', code: `\u001b[2J${'x'.repeat(1 << 20)}` },
-    { type: 'relay-failed', reason: `\u202e${'x'.repeat(1 << 20)}` },
-    { type: 'relay-refused', code: `\u001b[2J${'x'.repeat(1 << 20)}` },
+    { type: 'relay-failed', relayPubkey: relay.key, reason: `\u202e${'x'.repeat(1 << 20)}` },
+    { type: 'relay-refused', relayPubkey: relay.key, code: `\u001b[2J${'x'.repeat(1 << 20)}` },
   ] as const)('what a row keeps of the words of others is short and printable: $type', (event) => {
     const { lastError = '' } = givenRow().when(event).row ?? {};
     expect(lastError).toHaveLength(500);
@@ -497,7 +512,7 @@ describe('sender outbox row, of a receipt', () => {
     const nowMs = NOON_MS + UNDELIVERED_ALERT_MS;
     const failed = givenRow(receipt).when({ type: 'lan-failed', reason: 'x' }, { nowMs });
     expect(failed).toMatchObject({ row: { state: 'pending', lanAttempts: 1, alertedAtMs: null }, effects: [] });
-    const refused = givenRow(receipt).when({ type: 'relay-refused', code: 'bad receipt' });
+    const refused = givenRow(receipt).when({ type: 'relay-refused', relayPubkey: relay.key, code: 'bad receipt' });
     expect(refused.row).toMatchObject({ state: 'pending', relayAttempts: 1 });
     const end = givenRow(receipt).when(passed, { nowMs: NOON_MS + GIVE_UP_MS });
     expect(end).toEqual({ row: null, effects: [dropWire] });
@@ -558,13 +573,13 @@ describe('sender outbox row: what is learned of the relay', () => {
   });
 
   test('an item that is too large for the relay alerts once, and only while it is pending', () => {
-    const refused: OutboxEvent = { type: 'relay-refused', code: 'too large' };
+    const refused: OutboxEvent = { type: 'relay-refused', relayPubkey: relay.key, code: 'too large' };
     const step = givenRow({ firstPushAtMs: NOON_MS }).when(refused);
     expect(step.effects).toContainEqual({ type: 'Alert', alert: 'too-large', recipients: [ANNA] });
     expect(step.row).toMatchObject({ state: 'pending', alertedAtMs: NOON_MS, relayAttempts: 1 });
     expect(givenRow({ alertedAtMs: NOON_MS - 1 }).when(refused).effects).toEqual([]);
     expect(givenRow(relayAccepted()).when(refused).effects).toEqual([]);
-    expect(givenRow({}).when({ type: 'relay-refused', code: 'conflict' }).effects).toEqual([]);
+    expect(givenRow({}).when({ type: 'relay-refused', relayPubkey: relay.key, code: 'conflict' }).effects).toEqual([]);
   });
 
   test('a notice of before the retention can have passed by this clock is not believed, whatever it is dated', () => {
@@ -654,7 +669,7 @@ describe('what is over stays as it is', () => {
     ['a relay that does not show it', denial],
     ['a relay that takes mail again', { ...ready, epoch: epochNumbered(2) }],
     ['a new epoch', epoch2],
-    ['an answer of v1', { type: 'relay-stored' }],
+    ['an answer of v1', { type: 'relay-stored', relayPubkey: relay.key }],
     ['time', passed],
   ])('%s changes nothing of it', (_given, happening) => {
     expect(givenRow(over).when(happening)).toEqual({ row: outboxRow(over), effects: [] });
@@ -662,7 +677,9 @@ describe('what is over stays as it is', () => {
 });
 
 test('a row that a relay of v2 has says nothing of v1', () => {
-  expect(givenRow(relayAccepted()).when({ type: 'relay-stored' }).row).not.toHaveProperty('relayStoredAtMs');
+  expect(givenRow(relayAccepted()).when({ type: 'relay-stored', relayPubkey: relay.key }).row).not.toHaveProperty(
+    'relayStoredAtMs',
+  );
 });
 
 test('a peer that answers again does not put off what is due since before', () => {

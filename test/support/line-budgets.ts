@@ -12,7 +12,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/api': 810,
   'src/host/base': 710,
   'src/host/contract': 1980,
-  'src/host/core': 4290,
+  'src/host/core': 4400,
   'src/host/doctor': 1460,
   'src/host/hooks': 1820,
   'src/host/inbound': 1280,
@@ -22,7 +22,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/mcp': 1410,
   'src/host/outbox': 1640,
   'src/host/peers': 790,
-  'src/host/relay': 3600,
+  'src/host/relay': 3610,
   'src/host/store': 1180,
   'src/host/wake': 1600,
   'src/host/web': 310,
@@ -52,7 +52,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/http': 10920,
   'test/postgres': 2190,
   'test/property': 4440,
-  'test/spec': 6490,
+  'test/spec': 6500,
   'test/support': 23330,
   'test/unit': 10200,
   'test/unit/cli': 10120,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 100380,
-  test: 121520,
+  src: 100500,
+  test: 121540,
   'bench scripts': 13540,
 };

@@ -7,7 +7,8 @@
 import { RETRY_TIMING, type OutboxFacts, type OutboxEvent, type OutboxStep } from '../../src/host/core/outbox-event.ts';
 import type { Reader } from '../../src/host/store/host-store.ts';
 import { stepOutbox } from '../../src/host/core/outbox.ts';
-import type { Address, MessageRef, OutboxRow, PeerId, RelayAcceptance } from '../../src/host/core/rows.ts';
+import type { RelayAcceptance } from '../../src/host/core/relay-acceptance.ts';
+import type { Address, MessageRef, OutboxRow, PeerId } from '../../src/host/core/rows.ts';
 import { sha256Hex } from '../../src/protocol/encodings.ts';
 import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
 import { acceptReceipt, signDocument } from '../../src/protocol/documents.ts';

@@ -5,7 +5,8 @@
 import type { DeliveryState } from '../../protocol/documents.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { Address, OutboxRow, RecipientState, RelayAcceptance } from './rows.ts';
+import type { DeniedAt, ProvenAt, RelayAcceptance } from './relay-acceptance.ts';
+import type { Address, OutboxRow, RecipientState } from './rows.ts';
 
 /** When a row is tried again that could not be sent: after `firstMs`, then after twice as much each time. */
 export interface RetryTiming {
@@ -23,15 +24,16 @@ export type OutboxEvent =
   | { type: 'lan-rejected'; code: string }
   /** No answer. */
   | { type: 'lan-failed'; reason: string }
-  /** The bytes are about to leave for the relay; durable before they do. */
-  | { type: 'relay-pushing' }
+  /** The bytes are about to leave for the relay; durable before they do. Says whether this host has several relays. */
+  | { type: 'relay-pushing'; relayPubkey: PublicKey; isOneOfMany: boolean }
   /** Says whether the receipt verifies: key, item, target and hash. */
   | { type: 'relay-accepted'; acceptance: RelayAcceptance; isVerified: boolean }
   /** A relay that speaks only v1 has it, and gives no receipt. */
-  | { type: 'relay-stored' }
-  /** A rejected or missing result. */
-  | { type: 'relay-refused'; code: string }
-  | { type: 'relay-failed'; reason: string }
+  | { type: 'relay-stored'; relayPubkey: PublicKey }
+  /** The relay refused it; or this host knew that it would, and nothing left. */
+  | { type: 'relay-refused'; relayPubkey: PublicKey; code: string; isUnsent?: true }
+  /** No answer, or none about it. */
+  | { type: 'relay-failed'; relayPubkey: PublicKey; reason: string }
   /** A notice that verifies. */
   | { type: 'expired'; relayPubkey: PublicKey; expiredAtMs: number }
   /** A delivery receipt that verifies. */
@@ -41,11 +43,13 @@ export type OutboxEvent =
   /** It went back in time, without a new epoch: what it took may be gone. */
   | { type: 'relay-rewound'; relayPubkey: PublicKey }
   /** What it took in this epoch is in its log: a proof that verifies. */
-  | { type: 'relay-proven'; relayPubkey: PublicKey; epoch: Epoch; proven: NonNullable<OutboxRow['proven']> }
+  | { type: 'relay-proven'; relayPubkey: PublicKey; epoch: Epoch; proven: ProvenAt }
   /** It took it in this epoch and does not show it in its log. */
-  | { type: 'relay-denied'; relayPubkey: PublicKey; epoch: Epoch; denied: NonNullable<OutboxRow['denied']> }
+  | { type: 'relay-denied'; relayPubkey: PublicKey; epoch: Epoch; denied: DeniedAt }
   /** The relay takes mail for this peer, and did not before. */
   | { type: 'relay-ready'; relayPubkey: PublicKey; epoch: Epoch }
+  /** The owner removed this one of several relays. */
+  | { type: 'relay-removed'; relayPubkey: PublicKey }
   /** The peer answers over the LAN again. */
   | { type: 'peer-reached' }
   | { type: 'peer-unpaired' }

@@ -1,7 +1,8 @@
 /** The times of an outbox row: what passed since something happened, when it is doubted and when over. Pure. */
 import { DAY_MS } from '../../protocol/limits.ts';
 import type { OutboxClock } from './outbox-event.ts';
-import type { OutboxRow, RelayAcceptance } from './rows.ts';
+import type { RelayAcceptance } from './relay-acceptance.ts';
+import type { OutboxRow } from './rows.ts';
 
 /**
  * A receiver keeps retired keys for this time: what was sealed before may open for nobody, so it is not sent any more.

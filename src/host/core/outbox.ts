@@ -11,10 +11,8 @@
  *   - the row of a receipt is dropped in the end and never alerts anybody.
  */
 import { assertNever } from '../../lib/assert-never.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import { printableWithin } from '../../protocol/printable.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxAlert, OutboxClock, OutboxEffect, OutboxEvent, OutboxFacts, OutboxStep } from './outbox-event.ts';
 import {
   firstAcceptance,
@@ -24,7 +22,9 @@ import {
   LAN_DOUBT_MS,
   lanDoubtAtMs,
 } from './outbox-times.ts';
-import type { Address, OutboxRow, OutboxState, RecipientState, RelayAcceptance } from './rows.ts';
+import type { RelayAcceptance } from './relay-acceptance.ts';
+import { isAcceptedIn } from './relay-copies.ts';
+import type { Address, OutboxRow, OutboxState, RecipientState } from './rows.ts';
 
 /** The time after its retention in which a relay's item may still be confirmed. */
 export const RELAY_GRACE_MS = DAY_MS;
@@ -196,6 +196,8 @@ function moveAtRelay(row: OutboxRow, event: RelayEvent, facts: OutboxFacts): Mov
       if (row.state !== 'pending' && !isToPush) return keepRow(row);
       return changeRow(row, { relayAttempts: 0, nextAtMs: soonest(row, nowMs) });
     }
+    case 'relay-removed':
+      return keepRow(row);
     default:
       return assertNever(event);
   }
@@ -219,11 +221,6 @@ function longestWaitMs({ state }: OutboxRow): number {
   if (state === 'quarantined') return QUARANTINE_ALERT_MS;
   if (state === 'lan-accepted') return ASK_AGAIN_MS;
   return state === 'pending' ? 0 : Infinity;
-}
-
-/** True when the relay took the row in this generation of its store, as far as is known. */
-export function isAcceptedIn({ acceptance }: OutboxRow, relayPubkey: PublicKey, epoch: Epoch): boolean {
-  return acceptance?.relayPubkey === relayPubkey && acceptance.epoch === epoch && !acceptance.mayBeLost;
 }
 
 function failedOverLan(row: OutboxRow, error: string, facts: OutboxFacts, pauseMs: typeof lanBackoffMs): MovedRow {

@@ -170,15 +170,15 @@ export function outboxEventOfResult(
   isSigned?: ReceiptCheck,
 ): OutboxEvent {
   const { status, accept } = result;
+  const { relayPubkey, epoch } = pushed;
   const code = /^rejected:(.*)/s.exec(status)?.[1];
-  if (code !== undefined) return { type: 'relay-refused', code: code.slice(0, 100) };
+  if (code !== undefined) return { type: 'relay-refused', relayPubkey, code: code.slice(0, 100) };
   const signature = receiptSignatureOf(result);
-  if (!accept || !signature) return { type: 'relay-failed', reason: 'the relay gave no result for it' };
+  if (!accept || !signature) return { type: 'relay-failed', relayPubkey, reason: 'the relay gave no result for it' };
   const checked = checkAcceptReceipt(accept, signature, pushed, isSigned);
   if ('fault' in checked) {
-    return { type: 'relay-failed', reason: `the accept receipt does not verify (${checked.fault})` };
+    return { type: 'relay-failed', relayPubkey, reason: `the accept receipt does not verify (${checked.fault})` };
   }
-  const { relayPubkey, epoch } = pushed;
   const acceptedAtMs = Math.min(accept.at, nowMs);
   const acceptance = { relayPubkey, epoch, seq: checked.seq, accept, acceptedAtMs, retentionMs, ...signature };
   return { type: 'relay-accepted', acceptance, isVerified: true };

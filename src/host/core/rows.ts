@@ -7,12 +7,12 @@
  */
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { HostName, ItemId } from '../../protocol/names.ts';
-import type { AcceptReceipt, DeliveryState, HostRotation } from '../../protocol/documents.ts';
+import type { DeliveryState, HostRotation } from '../../protocol/documents.ts';
 import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PushedKind } from '../../protocol/items.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { ReceiptSignature } from '../../protocol/receipt-tree.ts';
+import type { DeniedAt, ProvenAt, RelayAcceptance, RelayCopy, TriedRelay } from './relay-acceptance.ts';
 
 declare const agentIdBrand: unique symbol;
 /** The lasting id of an agent, whatever its name: 32 hexadecimal digits, or `owner`. */
@@ -197,23 +197,6 @@ export const OUTBOX_STATES = [
 ] as const;
 export type OutboxState = (typeof OUTBOX_STATES)[number];
 
-/**
- * The relay's signed receipt for a row's item. Either signature proves it alone: what was signed together with others
- * has its place in their tree.
- */
-export type RelayAcceptance = ReceiptSignature & {
-  relayPubkey: PublicKey;
-  epoch: Epoch;
-  seq: number;
-  accept: AcceptReceipt;
-  /** By the relay's word: no deadline depends on it. */
-  acceptedAtMs: number;
-  /** The relay's retention when it accepted the item. */
-  retentionMs: number;
-  /** Since then the relay's store went back in time without a new epoch. */
-  mayBeLost?: true;
-};
-
 /** One item for one paired host. Its wire bytes are made once, stored beside it and never change. */
 export interface OutboxRow {
   rowId: number;
@@ -240,10 +223,18 @@ export interface OutboxRow {
   acceptance: RelayAcceptance | null;
   /** The first acceptance by a relay, by this host's clock; absent before it, and in rows older than this field. */
   firstAccepted?: { atMs: number; retentionMs: number };
-  /** The log of the relay that was proven to hold what `acceptance` accepts. */
-  proven?: { epoch: Epoch; size: number };
-  /** The relay did not show it there so often in a row, and last then: it is pushed again each time. */
-  denied?: { times: number; atMs: number };
+  /** Of `acceptance`. */
+  proven?: ProvenAt;
+  denied?: DeniedAt;
+  /**
+   * At most one of each relay; absent while only one was in use. `acceptance` is then the newest live one of them, so
+   * that older software finds it.
+   */
+  copies?: readonly RelayCopy[];
+  /** The relays that its bytes left for while there were several; absent likewise. */
+  tried?: readonly TriedRelay[];
+  /** Of a receipt: the relays that brought the message, while there were several. */
+  broughtBy?: readonly PublicKey[];
   /** When a relay of version 1 last answered that it has it: without proof, and without confirmation. */
   relayStoredAtMs?: number;
   /** When the host alerted the sender that it is still not delivered. */

@@ -8,15 +8,8 @@ import type { TraceInput, TraceResult, TraceRow } from '../contract/outbox.ts';
 import type { HostContext } from '../base/context.ts';
 import { checkAcceptReceipt, type ReceiptFault } from '../core/receipts.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
-import {
-  type AgentId,
-  type MessageRef,
-  type MessageRow,
-  type OutboxRow,
-  OWNER_ID,
-  type PeerId,
-  type RelayAcceptance,
-} from '../core/rows.ts';
+import type { RelayAcceptance } from '../core/relay-acceptance.ts';
+import { type AgentId, type MessageRef, type MessageRow, type OutboxRow, OWNER_ID, type PeerId } from '../core/rows.ts';
 import { nameOf } from '../mailbox/mailbox.ts';
 import { rowView } from '../outbox/outbox-list.ts';
 import { outboxRowOf } from '../outbox/outbox.ts';

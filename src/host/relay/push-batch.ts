@@ -19,6 +19,7 @@ import type { HostContext } from '../base/context.ts';
 import type { RelayTransport, RowEvent, Sent } from '../outbox/peer-work.ts';
 import { afterAttempt, wireOf } from '../outbox/outbox.ts';
 import { currentKey } from '../peers/peers.ts';
+import { ownRelays } from '../store/own-relays.ts';
 import type { PeersAtRelay } from './peers-at-relay.ts';
 import type { RelayLink } from './relay-link.ts';
 import type { RelayLooks } from './relay-looks.ts';
@@ -29,6 +30,7 @@ import type { V1Stored } from './relay-v1-client.ts';
 /** A relay's refusals of a key, in v1 of a name, that it has no queue for. */
 const ABSENT: ReadonlySet<string> = new Set(['unknown target', 'recipient host unknown', 'recipient host ambiguous']);
 const REVOKED = 'target revoked';
+const NO_RESULT = 'the relay gave no result for it';
 /** Refusals that only an operator or the peer's owner can change. */
 const WORTH_A_WARNING: ReadonlySet<string> = new Set(['sender not accepted by target', 'conflict']);
 
@@ -111,9 +113,9 @@ export class RelayCarrier implements RelayTransport {
     const tooLarge = rows.filter(({ wireBytes }) => wireBytes > bytesMax);
     const fitting = rows.filter(({ wireBytes }) => wireBytes <= bytesMax);
     const pushed = fitting.length > 0 ? await this.#offer(fitting, signal) : [];
-    const refused = tooLarge.map(
-      ({ rowId }): RowEvent => ({ rowId, event: { type: 'relay-refused', code: 'too large' } }),
-    );
+    const { relayPubkey } = session.scope;
+    const event = { type: 'relay-refused', relayPubkey, code: 'too large', isUnsent: true } as const;
+    const refused = tooLarge.map(({ rowId }): RowEvent => ({ rowId, event }));
     return { events: [...refused, ...pushed] };
   }
 
@@ -169,7 +171,8 @@ export class RelayCarrier implements RelayTransport {
 
   async #push(session: RelaySession, rows: readonly OutboxRow[], signal: AbortSignal): Promise<RowEvent[]> {
     const { context, link, looks } = this.#options;
-    const pushed = await this.#leaving(rows);
+    const { relayPubkey } = session.scope;
+    const pushed = await this.#leaving(rows, relayPubkey);
     if (pushed.length === 0 || session !== this.#session()) return [];
     const startedMs = context.monotonicMs();
     let answer: PushAnswer;
@@ -181,12 +184,12 @@ export class RelayCarrier implements RelayTransport {
       if (signal.aborted || session.ending.signal.aborted) return [];
       this.#size = batchSizeAfter(this.#size, Infinity);
       await link.failed(session, error);
-      const event = { type: 'relay-failed', reason: error.message } as const;
+      const event = { type: 'relay-failed', relayPubkey, reason: error.message } as const;
       return pushed.map(({ row }) => ({ rowId: row.rowId, event }));
     }
     this.#size = batchSizeAfter(this.#size, context.monotonicMs() - startedMs);
     const events = pushed.map(({ row, targetPubkey }, at): RowEvent => {
-      const event = answer.events[at] ?? { type: 'relay-failed', reason: 'the relay gave no result for it' };
+      const event = answer.events[at] ?? { type: 'relay-failed', relayPubkey, reason: NO_RESULT };
       this.#noteRefusal(session, targetPubkey, event);
       return { rowId: row.rowId, event };
     });
@@ -198,19 +201,20 @@ export class RelayCarrier implements RelayTransport {
   }
 
   /** The rows whose bytes may leave: that they did is durable before. */
-  #leaving(rows: readonly OutboxRow[]): Promise<Pushed[]> {
+  #leaving(rows: readonly OutboxRow[], relayPubkey: PublicKey): Promise<Pushed[]> {
     const { context } = this.#options;
-    return context.store.transact((tx) =>
-      rows.flatMap(({ rowId, peerId }): Pushed[] => {
+    return context.store.transact(async (tx) => {
+      const isOneOfMany = (await ownRelays(tx)).length > 1;
+      return rows.flatMap(({ rowId, peerId }): Pushed[] => {
         const peer = tx.get('peer', peerId);
         const row = tx.get('outbox', rowId);
         if (!row || !isSending(row) || !peer || peer.unpairedAtMs !== null) return [];
-        const leaving = afterAttempt(tx, context, rowId, { type: 'relay-pushing' });
+        const leaving = afterAttempt(tx, context, rowId, { type: 'relay-pushing', relayPubkey, isOneOfMany });
         // A deadline may have ended it.
         if (leaving?.state !== row.state) return [];
         return [{ row: leaving, targetPubkey: currentKey(peer).publicKey, wire: wireOf(tx, rowId) }];
-      }),
-    );
+      });
+    });
   }
 
   #noteRefusal(session: RelaySession, targetPubkey: PublicKey, event: OutboxEvent): void {
@@ -265,16 +269,16 @@ async function pushInV2(
 /** The wire bytes are the canonical form of the envelope, so the relay makes the same of what is parsed of them. */
 async function pushInV1({ client, scope }: V1Session, rows: readonly Pushed[]): Promise<PushAnswer> {
   const { results, stopped } = await client.push(rows.map(({ wire }) => JSON.parse(wire.toString('utf8')) as unknown));
-  const events = rows.map(({ row }, at) => outboxEventInV1(results[at], row));
+  const events = rows.map(({ row }, at) => outboxEventInV1(results[at], row, scope.relayPubkey));
   return { events, epoch: scope.epoch, stopped };
 }
 
-function outboxEventInV1(result: V1Stored | undefined, { itemId }: OutboxRow): OutboxEvent {
-  if (!result) return { type: 'relay-failed', reason: 'the relay stopped at a limit before it' };
+function outboxEventInV1(result: V1Stored | undefined, { itemId }: OutboxRow, relayPubkey: PublicKey): OutboxEvent {
+  if (!result) return { type: 'relay-failed', relayPubkey, reason: 'the relay stopped at a limit before it' };
   if (result.error !== undefined && result.error !== '')
-    return { type: 'relay-refused', code: result.error.slice(0, 100) };
-  if (result.id !== itemId) return { type: 'relay-failed', reason: 'the relay gave no result for it' };
-  return { type: 'relay-stored' };
+    return { type: 'relay-refused', relayPubkey, code: result.error.slice(0, 100) };
+  if (result.id !== itemId) return { type: 'relay-failed', relayPubkey, reason: NO_RESULT };
+  return { type: 'relay-stored', relayPubkey };
 }
 
 export interface BatchSize {

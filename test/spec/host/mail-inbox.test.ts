@@ -11,6 +11,7 @@ import { replyMail, sendMail } from '../../../src/host/mail/send.ts';
 import { type Refusal, isRefusal } from '../../../src/host/core/refusal.ts';
 import type { MessageRef } from '../../../src/host/core/rows.ts';
 import { SHOWN_TO_MAX } from '../../../src/host/contract/limits.ts';
+import { relay } from '../../support/hosts.ts';
 import type { TestContext } from '../../support/test-context.ts';
 import { accepted, addPeer, idOf, contextOf, refused, send } from '../../support/mail-context.ts';
 
@@ -350,7 +351,7 @@ describe('what the agent sent', () => {
     context.clock.nowMs += SECOND_MS;
     await context.store.transact((tx) => {
       const row = outboxRowOf(tx, peer.peerId, id);
-      afterAttempt(tx, context, row?.rowId ?? 0, { type: 'relay-stored' });
+      afterAttempt(tx, context, row?.rowId ?? 0, { type: 'relay-stored', relayPubkey: relay.key });
     });
     const atRelay = { to: 'carol@there', state: 'relay', at: isoSecond(atMs + SECOND_MS) };
     expect(await shown('alice')).toMatchObject({ recipients: [local, atRelay] });

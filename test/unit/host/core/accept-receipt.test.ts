@@ -92,10 +92,12 @@ test('a result makes a row accepted only with a receipt that verifies', () => {
   expect(outboxEventOfResult({ status: '' }, PUSHED, promise)).toMatchObject({ type: 'relay-failed' });
   expect(outboxEventOfResult({ status: 'duplicate', accept, sig: '' }, PUSHED, promise)).toEqual({
     type: 'relay-failed',
+    relayPubkey: relay.key,
     reason: 'the accept receipt does not verify (signature)',
   });
   expect(outboxEventOfResult({ status: 'rejected:quota:queue_items' }, PUSHED, promise)).toEqual({
     type: 'relay-refused',
+    relayPubkey: relay.key,
     code: 'quota:queue_items',
   });
 });
@@ -103,12 +105,13 @@ test('a result makes a row accepted only with a receipt that verifies', () => {
 test('a result without a receipt or without its signature is none, and a refusal is kept at its length', () => {
   const promise = { retentionMs: 1000, nowMs: NOON_MS };
   const [accept, sig] = signed();
-  const none = { type: 'relay-failed', reason: 'the relay gave no result for it' };
+  const none = { type: 'relay-failed', relayPubkey: relay.key, reason: 'the relay gave no result for it' };
   expect(outboxEventOfResult({ status: 'accepted', accept }, PUSHED, promise)).toEqual(none);
   expect(outboxEventOfResult({ status: 'accepted', ...sig }, PUSHED, promise)).toEqual(none);
   expect(outboxEventOfResult({ status: 'not rejected:quota' }, PUSHED, promise)).toEqual(none);
   expect(outboxEventOfResult({ status: `rejected:a\n${'x'.repeat(200)}` }, PUSHED, promise)).toEqual({
     type: 'relay-refused',
+    relayPubkey: relay.key,
     code: `a\n${'x'.repeat(98)}`,
   });
 });
@@ -185,7 +188,7 @@ describe('a receipt that was signed together with others', () => {
 
   test('is no result without the statement, which stands beside the results', () => {
     const { accept, proof } = together();
-    const none = { type: 'relay-failed', reason: 'the relay gave no result for it' };
+    const none = { type: 'relay-failed', relayPubkey: relay.key, reason: 'the relay gave no result for it' };
     expect(outboxEventOfResult({ status: 'accepted', accept, proof }, PUSHED, promise)).toEqual(none);
   });
 

@@ -6,6 +6,7 @@ import { failsOverLan, wayOfMail } from '../../../../src/host/core/transport-cho
 import { noteAnswered } from '../../../../src/host/peers/peers.ts';
 import { markReached } from '../../../../src/host/outbox/outbox.ts';
 import type { OutboxRow, PeerRow } from '../../../../src/host/core/rows.ts';
+import { relay } from '../../../support/hosts.ts';
 import {
   DispatcherWorld,
   RELAY_FACTS,
@@ -16,7 +17,7 @@ import {
 import { deferred } from '../../../support/deferred.ts';
 import { CONTEXT_START_MS } from '../../../support/test-context.ts';
 
-const UNKNOWN_TARGET = { type: 'relay-refused', code: 'unknown target' } as const;
+const UNKNOWN_TARGET = { type: 'relay-refused', relayPubkey: relay.key, code: 'unknown target' } as const;
 const NO_ANSWER = { type: 'lan-failed', reason: 'no answer' } as const;
 
 const shown = (requests: readonly Request[]): [string, string, number[]][] =>
@@ -285,7 +286,7 @@ test('order: it does not pass one whose request fails while rows are put off', a
   const stored = new Promise<void>((resolve) => {
     vi.spyOn(store, 'transact').mockImplementation(async (work) => {
       if (++transactions === 2) {
-        first.answer(everyRow(first, { type: 'relay-failed', reason: 'no answer' }));
+        first.answer(everyRow(first, { type: 'relay-failed', relayPubkey: relay.key, reason: 'no answer' }));
         await world.settled();
         resolve();
       }

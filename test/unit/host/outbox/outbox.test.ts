@@ -1,4 +1,3 @@
-import { nextDueMs } from '../../../support/outbox-rows.ts';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { isoTime, timeMsOf } from '../../../../src/protocol/time.ts';
 import type { AgentId, MessageRef, OutboxRow } from '../../../../src/host/core/rows.ts';
@@ -8,6 +7,8 @@ import { afterAttempt, afterPeerChange, dueRows, wireOf } from '../../../../src/
 import { type Envelope, openSeal } from '../../../../src/host/wire/sealing.ts';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { HostStore, Reader } from '../../../../src/host/store/host-store.ts';
+import { relay } from '../../../support/hosts.ts';
+import { nextDueMs } from '../../../support/outbox-rows.ts';
 import {
   type PairedContext,
   addAgent,
@@ -207,7 +208,8 @@ test('a message that waits behind an earlier one that was refused is reported in
   await sendTo(w.alice, w.bob, { from: 'anna', to: ['bert'] });
   w.alice.clock.nowMs = laterAtMs + UNDELIVERED_ALERT_MS - 1000;
   // The earlier one is past its own report, and its pause is as long as pauses get.
-  for (let tries = 0; tries < 12; tries++) await step(w, 1, { type: 'relay-refused', code: 'quota:queue_items' });
+  for (let tries = 0; tries < 12; tries++)
+    await step(w, 1, { type: 'relay-refused', relayPubkey: relay.key, code: 'quota:queue_items' });
   expect((await due(w, w.bob)).map(({ rowId }) => rowId)).toEqual([]);
   const [later, earlier] = (await listOutbox(w.alice.context, {})).rows;
   expect(timeMsOf(earlier?.next_at ?? '')).toBeGreaterThan(laterAtMs + UNDELIVERED_ALERT_MS);
