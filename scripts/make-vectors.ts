@@ -22,12 +22,13 @@ import {
 import { binaryFormVectors } from './vectors/binary-form.ts';
 import { cosignatureVectors } from './vectors/cosignature.ts';
 import { envelopeVectors } from './vectors/envelope.ts';
+import { homeRelaysVectors } from './vectors/home-relays.ts';
 import { hopVectors, lanHopVectors } from './vectors/hop.ts';
 import { lanHelloVectors, lanPairingVectors } from './vectors/lan-pairing.ts';
 import { logProofVectors } from './vectors/log-proof.ts';
 import { CONVENTIONS } from './vectors/parties.ts';
 import { receiptTreeVectors } from './vectors/receipt-tree.ts';
-import { seenVectors } from './vectors/seen.ts';
+import { homeVectors, seenVectors } from './vectors/shown.ts';
 import { sessionVectors } from './vectors/session.ts';
 
 export const VECTOR_FOLDER = join(import.meta.dirname, '../test/vectors');
@@ -47,6 +48,8 @@ export async function vectorFiles(): Promise<Map<string, string>> {
     ['receipt-tree.json', receiptTreeVectors()],
     ['delivery-receipt.json', deliveryReceiptVectors()],
     ['seen.json', await seenVectors()],
+    ['home-relays.json', homeRelaysVectors()],
+    ['home.json', await homeVectors()],
     ['expiry-notice.json', expiryVectors()],
     ['rotation.json', rotationVectors()],
     ['log-proof.json', logProofVectors()],

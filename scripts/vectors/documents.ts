@@ -104,8 +104,8 @@ export interface ReceiptStory {
   at: number;
   /** The hash of the envelope that is receipted. */
   envelopeHash: Sha256Hex;
-  /** Sealed: what the signing host has seen of the relay. */
-  seen?: object;
+  /** What is sealed in it besides. */
+  shown?: { seen: object } | { home: object };
 }
 
 /** A receipt as it is pushed. */
@@ -118,7 +118,7 @@ export interface PushedReceipt {
 }
 
 export function pushedReceipt(story: ReceiptStory): PushedReceipt {
-  const { msg, from, recipient, to, seq, state, at, envelopeHash, seen } = story;
+  const { msg, from, recipient, to, seq, state, at, envelopeHash, shown } = story;
   const keys = { host_pubkey: from.signer.publicKey, sender_host_pubkey: to.signer.publicKey };
   const document = deliveryReceipt({
     msg,
@@ -128,7 +128,7 @@ export function pushedReceipt(story: ReceiptStory): PushedReceipt {
     at,
     ...keys,
     wire_hash: envelopeHash,
-    ...(seen && { seen }),
+    ...shown,
   });
   const parts = signed(document, from.signer);
   const wire = canonicalBytes({ rec: document, sig: parts.signature });

@@ -26,6 +26,7 @@ export const aliceSecond = party(alice.host, 0x05);
 export const aliceThird = party(alice.host, 0x06);
 export const witness = party('witness.example', 0x07);
 export const secondWitness = party('other-witness.example', 0x08);
+export const secondRelay = party('other-relay', 0x09);
 
 /** The seed and public key as every file shows them. */
 export function keysOf({ seed, signer }: Party): { seed: string; pubkey: string } {
@@ -81,3 +82,5 @@ export const secondEphemeralKey = sealKey(0x42);
 export const thirdEphemeralKey = sealKey(0x43);
 export const fourthEphemeralKey = sealKey(0x44);
 export const fifthEphemeralKey = sealKey(0x45);
+export const sixthEphemeralKey = sealKey(0x46);
+export const seventhEphemeralKey = sealKey(0x47);

@@ -15,6 +15,7 @@ export {
   encKeyAdvertisement,
   enrolClaim,
   expiryNotice,
+  homeRelays,
   hostRotation,
   isDocumentSigned,
   senderList,
@@ -29,6 +30,8 @@ export type {
   EncKeyAdvertisement,
   EnrolClaim,
   ExpiryNotice,
+  HomeRelay,
+  HomeRelays,
   HostRotation,
   SenderList,
 } from '../protocol/documents.ts';
@@ -36,6 +39,15 @@ export { SEED_BYTES, signerFromSeed, verifySignature } from '../protocol/ed25519
 export type { Signer } from '../protocol/ed25519.ts';
 export { EPOCH_RANDOM_BYTES, epochFromRandom, parseEpoch } from '../protocol/epoch.ts';
 export type { Epoch } from '../protocol/epoch.ts';
+export {
+  HOME_RELAYS_BYTES_MAX,
+  HOME_RELAYS_MAX,
+  homeRelaysText,
+  isHomeUrl,
+  readHomeRelays,
+  signHomeRelays,
+} from '../protocol/home-relays.ts';
+export type { HomeRelaysFault, SignedHomeRelays } from '../protocol/home-relays.ts';
 export {
   HOP_HEADERS,
   HOP_SKEW_MAX_MS,

@@ -152,6 +152,26 @@ export interface HostRotation {
 
 export const hostRotation = builderOf<HostRotation>(1, 'host-rotation');
 
+/** A relay at which a host takes mail. */
+export interface HomeRelay {
+  relay_pubkey: PublicKey;
+  /** For people. Without a slash at its end. */
+  url: string;
+}
+
+/** By this a host says at which relays it takes mail (home-relays.ts has the rules). */
+export interface HomeRelays {
+  v: 1;
+  type: 'home-relays';
+  host_pubkey: PublicKey;
+  /** Of two under one key the larger one holds. */
+  seq: number;
+  /** The host's order of preference. Empty: nothing but the LAN reaches it. */
+  relays: HomeRelay[];
+}
+
+export const homeRelays = builderOf<HomeRelays>(1, 'home-relays');
+
 /** By this a host key vouches for the cloud key to which its account token is bound. */
 export interface CloudKeyCertificate {
   v: 1;
@@ -187,6 +207,8 @@ export interface DeliveryReceipt {
   wire_hash: Sha256Hex;
   /** Sealed to the other host: what this one has seen of a relay. Whatever stands in it, the receipt counts. */
   seen?: unknown;
+  /** Sealed to it too: what this host says of the relays at which both take mail (home-relays.ts). */
+  home?: unknown;
 }
 
 export const deliveryReceipt = builderOf<DeliveryReceipt>(1, 'receipt');

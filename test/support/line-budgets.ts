@@ -1,7 +1,7 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4860,
-  scripts: 8690,
+  scripts: 8880,
   'src/cli': 680,
   'src/cli/host': 3060,
   'src/cli/lib': 3170,
@@ -26,11 +26,11 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/store': 1180,
   'src/host/wake': 1600,
   'src/host/web': 310,
-  'src/host/wire': 670,
+  'src/host/wire': 700,
   'src/http': 2280,
   'src/lib': 2540,
-  'src/library': 1490,
-  'src/protocol': 4180,
+  'src/library': 1500,
+  'src/protocol': 4300,
   'src/relay': 910,
   'src/relay/auth': 1130,
   'src/relay/core': 4100,
@@ -53,16 +53,16 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/postgres': 2190,
   'test/property': 4440,
   'test/spec': 6500,
-  'test/support': 23330,
+  'test/support': 23460,
   'test/unit': 10200,
   'test/unit/cli': 10120,
-  'test/unit/host': 21760,
+  'test/unit/host': 21830,
   'test/unit/relay': 22810,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 100500,
-  test: 121540,
-  'bench scripts': 13540,
+  src: 100660,
+  test: 121750,
+  'bench scripts': 13740,
 };

@@ -7,13 +7,13 @@
 import type { ReceiptParties } from '../../protocol/documents.ts';
 import { isObject } from '../../protocol/json.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { SeenEntry } from '../../protocol/seen.ts';
+import { parseSeen, type SeenEntry } from '../../protocol/seen.ts';
 import type { HostContext } from '../base/context.ts';
 import type { RelayTrustRow } from '../core/relay-trust.ts';
 import type { PeerId, PeerRow, SealKey } from '../core/rows.ts';
 import type { Reader } from '../store/host-store.ts';
 import type { Sealed } from '../wire/sealing.ts';
-import { openSeen, sealSeen } from '../wire/seen.ts';
+import { openInReceipt, SEEN_SEAL, sealInReceipt } from '../wire/receipt-seals.ts';
 import { seenForPeer } from './trust-rows.ts';
 
 /** What receipts to a peer show, sealed under these keys, in this state of the looks at the relay. */
@@ -89,7 +89,7 @@ export function sealForReceipts(
   const seal = async (): Promise<void> => {
     try {
       const [entry] = await seenForPeer(reader, context, peer, turn);
-      sealing.sealed = await sealSeen(entry, { host_pubkey: from, sender_host_pubkey: to }, encPub);
+      sealing.sealed = await sealInReceipt(SEEN_SEAL, entry, { host_pubkey: from, sender_host_pubkey: to }, encPub);
     } catch (error) {
       // With a key that nothing can be sealed to a receipt still says what it is for.
       sealing.failedAtMs = context.monotonicMs();
@@ -121,7 +121,7 @@ export function openedSeen(
   const ct = isObject(rec.seen) ? rec.seen['ct'] : undefined;
   const known = opened.get(peerId);
   if (known && known.ct === ct) return known.entries;
-  const entries = openSeen(rec.seen, rec, keys);
+  const entries = openInReceipt(SEEN_SEAL, rec.seen, rec, keys).then((entry) => parseSeen([entry]));
   opened.set(peerId, { ct, entries });
   return entries;
 }

@@ -24,6 +24,7 @@ import {
   bytes,
   each,
   eachSigned,
+  expectSigned,
   jcs,
   readVectors,
   sha256Of,
@@ -146,10 +147,13 @@ function sealChecks<C extends SealedCase>(of: readonly C[], infoText: string, bo
   return [...opened, ...sealed];
 }
 
-interface SeenCase extends SignedCase, SealedCase {
+interface ShownCase extends SignedCase, SealedCase {
   host: HostKeys;
-  document: Document & { sender_host_pubkey: string; seen: Box };
-  entry: Document | null;
+  document: Document & { sender_host_pubkey: string };
+  /** What `seen` shows; null before the host has a note. */
+  entry?: Document | null;
+  /** What `home` says. */
+  home?: Document;
 }
 
 /** The relay signed the checkpoint of an entry, and the SHA-256 of `knew` stands in it. */
@@ -161,20 +165,49 @@ function expectEntry({ relay, checkpoint, knew }: Document): void {
   expect(verify(null, utf8(`${text}\n`), publicKey(bytes(String(relay)), ED25519), signed)).toBe(true);
 }
 
-function seen(): VectorChecks {
-  const { cases: of } = readVectors('seen.json') as { cases: SeenCase[] };
-  const plain = each(of, 'says what it is to say, and always takes as much room', (one) => {
-    const { document, host: from, target, aad, entry, plaintext } = one;
+const IS_BOX = { key_id: expect.any(String), enc: expect.any(String), ct: expect.any(String) } as Document;
+
+/** What `member` of a receipt shows: each of one of these sizes, between these two hosts. */
+function shownChecks<C extends ShownCase>(
+  of: readonly C[],
+  member: 'seen' | 'home',
+  sizeOf: (one: C) => number,
+): Check[] {
+  const boxOf = ({ document }: C): Box => document[member] as Box;
+  const plain = each(of, 'says what it is to say, in as much room as it must', (one) => {
+    const { document, host: from, target, aad, plaintext } = one;
+    const said = one[member === 'seen' ? 'entry' : 'home'] ?? null;
     expect(document.sender_host_pubkey).toBe(target.pubkey);
-    expect(aad).toBe(jcs({ v: 1, type: 'mail-seen', from: from.pubkey, to: target.pubkey }));
-    expect(plaintext.trimEnd()).toBe(entry ? jcs(entry) : '');
-    expect(utf8(plaintext)).toHaveLength(704);
-    expect(bytes(document.seen.ct)).toHaveLength(720);
+    expect(aad).toBe(jcs({ v: 1, type: `mail-${member}`, from: from.pubkey, to: target.pubkey }));
+    expect(plaintext.trimEnd()).toBe(said ? jcs(said) : '');
+    expect(utf8(plaintext)).toHaveLength(sizeOf(one));
+    expect(bytes(boxOf(one).ct)).toHaveLength(sizeOf(one) + TAG_BYTES);
+  });
+  return [...plain, ...sealChecks(of, `mail-${member}-v1`, boxOf), ...receiptChecks(of, { [member]: IS_BOX })];
+}
+
+function seen(): VectorChecks {
+  const { cases: of } = readVectors('seen.json') as { cases: ShownCase[] };
+  const entries = each(of, 'the relay signed it', ({ entry }) => {
+    expect(entry).toBeDefined();
     if (entry) expectEntry(entry);
   });
-  const isBox = { key_id: expect.any(String), enc: expect.any(String), ct: expect.any(String) } as Document;
-  const sealing = sealChecks(of, 'mail-seen-v1', ({ document }) => document.seen);
-  return { file: 'seen.json', checks: [...plain, ...sealing, ...receiptChecks(of, { seen: isBox })] };
+  return { file: 'seen.json', checks: [...shownChecks(of, 'seen', () => 704), ...entries] };
+}
+
+function home(): VectorChecks {
+  const { cases: of } = readVectors('home.json') as { cases: ShownCase[] };
+  const documents = each(of, 'the host signed its document', async ({ host: from, home: said }) => {
+    const { doc, sig, known } = said ?? {};
+    expect(Number.isSafeInteger(known)).toBe(true);
+    if (doc === undefined) return;
+    expect(doc).toMatchObject({ v: 1, type: 'home-relays', host_pubkey: from.pubkey });
+    await expectSigned(utf8(jcs(doc)), String(sig), from);
+  });
+  const name = 'has both sizes';
+  const run = (): void => expect(of.map((one) => one.home?.['doc'] !== undefined)).toEqual([false, true]);
+  const checks = shownChecks(of, 'home', (one) => (one.home?.['doc'] === undefined ? 128 : 2_176));
+  return { file: 'home.json', checks: [...checks, ...documents, { name, run }] };
 }
 
 const content = each(cases, 'its content', ({ content: written, plaintext, envelope }) => {
@@ -221,4 +254,5 @@ const keysOnce = {
 export const SEALED: readonly VectorChecks[] = [
   { file: 'envelope.json', checks: [...content, ...sealing, ...pushed, keysOnce] },
   seen(),
+  home(),
 ];

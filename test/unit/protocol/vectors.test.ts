@@ -10,6 +10,7 @@ import { BINARY_FORM } from '../../support/vectors/binary-form.ts';
 import { COSIGNATURE } from '../../support/vectors/cosignature.ts';
 import { DOCUMENTS } from '../../support/vectors/documents.ts';
 import { SEALED } from '../../support/vectors/envelope.ts';
+import { HOME_RELAYS } from '../../support/vectors/home-relays.ts';
 import { HOPS } from '../../support/vectors/hops.ts';
 import { LOG } from '../../support/vectors/log.ts';
 import { type VectorChecks, readVectors } from '../../support/vectors/oracle.ts';
@@ -22,6 +23,7 @@ const TABLE: readonly VectorChecks[] = [
   ...HOPS,
   LAN_PAIRING,
   ...SEALED,
+  HOME_RELAYS,
   BINARY_FORM,
   RECEIPT_TREE,
   LOG,

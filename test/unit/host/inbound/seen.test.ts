@@ -10,11 +10,12 @@ import { trustIn } from '../../../../src/host/outbox/trust-rows.ts';
 import { pinRelay } from '../../../../src/host/relay/relay-rows.ts';
 import { parseContent, parseEnvelope, parseReceipt } from '../../../../src/host/wire/parse.ts';
 import { openSeal, sealEnvelope, type SealedContent } from '../../../../src/host/wire/sealing.ts';
-import { openSeen } from '../../../../src/host/wire/seen.ts';
+import { openInReceipt, SEEN_SEAL } from '../../../../src/host/wire/receipt-seals.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
 import { type DeliveryReceipt, signDocument } from '../../../../src/protocol/documents.ts';
 import { parseJsonBounded, RECEIPT_JSON_BOUNDS } from '../../../../src/protocol/json.ts';
 import { DEFAULT_LIMITS } from '../../../../src/protocol/limits.ts';
+import { parseSeen, type SeenEntry } from '../../../../src/protocol/seen.ts';
 import { relay } from '../../../support/hosts.ts';
 import {
   addAgent,
@@ -91,8 +92,8 @@ function say(bob: PairedContext, { ref }: MessageRow, state: 'notified' | 'read'
   return bob.store().transact((tx) => issueReceipt(tx, bob.context, { ref, agentId: BERT }, state));
 }
 
-function shownBy({ rec }: { rec: DeliveryReceipt }, key: SealKey) {
-  return openSeen(rec.seen, rec, [key]);
+async function shownBy({ rec }: { rec: DeliveryReceipt }, key: SealKey): Promise<SeenEntry[]> {
+  return parseSeen([await openInReceipt(SEEN_SEAL, rec.seen, rec, [key])]);
 }
 
 describe('1, sealed content', () => {

@@ -4,12 +4,34 @@ import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { SealKey } from '../../../../src/host/core/rows.ts';
 import { generateSealKey, type Sealed, sealTo } from '../../../../src/host/wire/sealing.ts';
-import { openSeen, SEEN_INFO, sealSeen, seenAdditional, seenPlaintext } from '../../../../src/host/wire/seen.ts';
+import {
+  HOME_SEAL,
+  openInReceipt,
+  SEEN_SEAL,
+  sealedAdditional,
+  sealedPlaintext,
+  sealInReceipt,
+} from '../../../../src/host/wire/receipt-seals.ts';
 import { PLAIN_NOTE_CHARACTERS_MAX } from '../../../../src/protocol/checkpoint.ts';
+import {
+  HOME_RELAYS_BYTES_MAX,
+  homeRelaysText,
+  type SignedHomeRelays,
+  signHomeRelays,
+} from '../../../../src/protocol/home-relays.ts';
+import { parseSeen, type SeenEntry } from '../../../../src/protocol/seen.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
 import { seenEntry } from '../../../support/relay-notes.ts';
 
+const SEEN_INFO = SEEN_SEAL.info;
 const BETWEEN = { host_pubkey: bob.key, sender_host_pubkey: alice.key };
+
+const sealSeen = (entry: SeenEntry | undefined, between: typeof BETWEEN, encPub: string): Promise<Sealed> =>
+  sealInReceipt(SEEN_SEAL, entry, between, encPub);
+const seenAdditional = (between: typeof BETWEEN): Buffer => sealedAdditional(SEEN_SEAL, between);
+async function openSeen(seen: unknown, between: typeof BETWEEN, keys: readonly SealKey[]): Promise<SeenEntry[]> {
+  return parseSeen([await openInReceipt(SEEN_SEAL, seen, between, keys)]);
+}
 
 function padded(text: string): Buffer {
   const bytes = Buffer.from(text);
@@ -36,7 +58,7 @@ test('the ciphertext has 720 bytes for the longest entry, for a short one and be
     const { ct } = await sealSeen(entry, BETWEEN, key.encPub);
     expect(Buffer.from(ct, 'base64')).toHaveLength(720);
   }
-  expect(seenPlaintext(undefined).toString()).toBe(' '.repeat(704));
+  expect(sealedPlaintext(SEEN_SEAL, undefined).toString()).toBe(' '.repeat(704));
   expect(await openSeen(await sealSeen(undefined, BETWEEN, key.encPub), BETWEEN, [key])).toEqual([]);
 });
 
@@ -90,4 +112,47 @@ test('an unknown member of the entry is passed over', async () => {
   const plaintext = padded(JSON.stringify({ ...entry, x: 1 }));
   const seen = await sealTo(key.encPub, SEEN_INFO, plaintext, seenAdditional(BETWEEN));
   expect(await openSeen(seen, BETWEEN, [key])).toEqual([entry]);
+});
+
+function signed(more: object = {}): SignedHomeRelays {
+  return signHomeRelays(bob.signer, {
+    seq: 7,
+    relays: [{ relay_pubkey: carol.key, url: 'https://r.example' }],
+    ...more,
+  });
+}
+
+describe('what a host says of relays', () => {
+  test('takes 144 bytes without a document and 2,192 with one, the longest too', async () => {
+    const room = HOME_RELAYS_BYTES_MAX - homeRelaysText(signed({ x: '' })).length;
+    const longest = signed({ x: 'x'.repeat(room) });
+    expect(homeRelaysText(longest)).toHaveLength(HOME_RELAYS_BYTES_MAX);
+    const known = Number.MAX_SAFE_INTEGER;
+    for (const [home, size] of [
+      [{ known: 1 }, 144],
+      [{ known }, 144],
+      [signed(), 2_192],
+      [signHomeRelays(bob.signer, { seq: 1, relays: [] }), 2_192],
+      [{ ...longest, known }, 2_192],
+    ] as const) {
+      const box = await sealInReceipt(HOME_SEAL, home, BETWEEN, key.encPub);
+      expect(Buffer.from(box.ct, 'base64')).toHaveLength(size);
+      expect(await openInReceipt(HOME_SEAL, box, BETWEEN, [key])).toEqual(home);
+      expect(await openInReceipt(SEEN_SEAL, box, BETWEEN, [key])).toBeUndefined();
+    }
+  });
+
+  test('more than fits is never sealed, and of another size never opened', async () => {
+    expect(() => sealedPlaintext(HOME_SEAL, { x: 'x'.repeat(2_176) })).toThrow(/fits/);
+    for (const size of [127, 129, 2_175, 2_177, 4_096]) {
+      const plaintext = Buffer.from('{"known":1}'.padEnd(size));
+      const box = await sealTo(key.encPub, HOME_SEAL.info, plaintext, sealedAdditional(HOME_SEAL, BETWEEN));
+      expect(await openInReceipt(HOME_SEAL, box, BETWEEN, [key])).toBeUndefined();
+    }
+  });
+
+  test('a seal of what was seen, moved there, does not open', async () => {
+    const box = await sealInReceipt(SEEN_SEAL, seenEntry(1), BETWEEN, key.encPub);
+    expect(await openInReceipt({ ...HOME_SEAL, sizes: [704] }, box, BETWEEN, [key])).toBeUndefined();
+  });
 });
