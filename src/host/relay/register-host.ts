@@ -14,6 +14,7 @@ import { ISSUED_AHEAD_MAX_MS, retentionMs, type Limits } from '../../protocol/li
 import { printableWithin } from '../../protocol/printable.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { acceptedSenders } from '../core/peer-keys.ts';
+import { isDoorShut } from '../core/relay-move.ts';
 import type { Identity } from '../core/rows.ts';
 import type { RelayEnrolmentRow, RelayProofSource, RelayRow } from '../core/relay-rows.ts';
 import { signedEncKey } from '../peers/identity.ts';
@@ -210,7 +211,8 @@ export function isSignedEncKey(shown: ShownEncKey, hostPubkey: PublicKey): boole
 async function publishSenders(parts: RegisterHost, known: RelayEnrolmentRow): Promise<RelayEnrolmentRow> {
   const { context, client, identity, scope, relayNowMs } = parts;
   const { senders, lastIatMs } = await context.store.read(async (reader) => ({
-    senders: acceptedSenders(await livePeers(reader)),
+    // A relay that is being left refuses everybody (core/relay-move.ts).
+    senders: isDoorShut(reader.get('relayMove'), scope.relayPubkey) ? [] : acceptedSenders(await livePeers(reader)),
     lastIatMs: relayRowOf(reader, scope.relayPubkey)?.sendersIatMs ?? 0,
   }));
   const hash = sha256Hex(senders.join('\n'));

@@ -32,6 +32,7 @@ import type {
   ReceiptRow,
   SentRow,
 } from '../core/rows.ts';
+import type { RelayMoveRow } from '../core/relay-move.ts';
 import type { FurtherRelayRow, RelayEnrolmentRow, RelayPositionRow, RelayRow } from '../core/relay-rows.ts';
 import type { SessionRow } from '../core/session-rows.ts';
 import type { WordBlockRow, WordChunkRow } from '../core/words.ts';
@@ -132,6 +133,8 @@ export const TABLES = {
   pendingNote: table<[relayPubkey: PublicKey, PeerId, Epoch], PendingNote>(0x65, ['text', 'text', 'text'], 'small'),
   evidence: table<[relayPubkey: PublicKey, digest: Sha256Hex], KeptEvidence>(0x66, ['text', 'text'], 'small'),
   relayMore: table<[relayPubkey: PublicKey], FurtherRelayRow>(0x67, ['text'], 'small'),
+  /** The move from one relay to another that is under way, or the last one. */
+  relayMove: table<[], RelayMoveRow>(0x6a, [], 'small'),
   clock: table<[], ClockRow>(0x70, []),
   /** Present once the owner's page was opened. */
   page: table<[], PageRow>(0x71, []),

@@ -2,6 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { newMove } from '../../../../src/host/core/relay-move.ts';
 import type { SignedRotation } from '../../../../src/host/core/rows.ts';
 import type { RelayEnrolmentRow, RelayProofSource } from '../../../../src/host/core/relay-rows.ts';
 import {
@@ -422,6 +423,22 @@ test('an advertisement is signed by the host that it names and by no other', () 
   expect(isSignedEncKey({ ...good, host_pubkey: other.publicKey }, one.publicKey)).toBe(false);
   expect(isSignedEncKey(good, other.publicKey)).toBe(false);
   expect(isSignedEncKey({ ...good, enc_pub: 'y' }, one.publicKey)).toBe(false);
+});
+
+test('a relay that is being closed gets the empty list, and the other one again once the move is over', async () => {
+  const { context, parts, lists } = await given({});
+  await addPeer(context, 'there');
+  await registerHost(parts);
+  const named = (host: string) => ({ pubkey: hostNamed(host).key, url: `https://${host}.example` });
+  const move = newMove({ pubkey: relay.key, url: 'https://relay.example' }, named('new'), true, context.nowMs());
+  for (const state of ['leaving', 'closing', 'closing', 'done'] as const) {
+    await context.store.transact((tx) => tx.put('relayMove', [], { ...move, state }));
+    await registerHost(parts);
+  }
+  await context.store.transact((tx) => tx.put('relayMove', [], { ...move, state: 'closing', from: named('other') }));
+  await registerHost(parts);
+  // Nothing is published again that the relay has.
+  expect(lists.map(({ senders }) => senders.length)).toEqual([1, 0, 1]);
 });
 
 test('sender allowlist: the answer is checked: another number of senders or another iat is another list', async () => {
