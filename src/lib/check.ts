@@ -9,6 +9,8 @@ export interface Check<Area extends string = string, Id extends string = string>
   id: Id;
   /** The paired host, agent or folder that it is about, if there may be several. */
   about: string | null;
+  /** The address of the relay that it is about, where a host has several. */
+  relay?: string;
   state: CheckState;
   /** May quote text of other hosts. */
   sentence: string;

@@ -4,16 +4,16 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   scripts: 8880,
   'src/cli': 680,
   'src/cli/host': 3060,
-  'src/cli/lib': 3170,
+  'src/cli/lib': 3180,
   'src/cli/mail': 3650,
   'src/cli/relay': 5020,
   'src/host': 1000,
   'src/host/agents': 810,
   'src/host/api': 810,
   'src/host/base': 710,
-  'src/host/contract': 1980,
+  'src/host/contract': 2010,
   'src/host/core': 4640,
-  'src/host/doctor': 1460,
+  'src/host/doctor': 1560,
   'src/host/hooks': 1820,
   'src/host/inbound': 1280,
   'src/host/lan': 1630,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 23460,
   'test/unit': 10200,
   'test/unit/cli': 10120,
-  'test/unit/host': 22110,
+  'test/unit/host': 22150,
   'test/unit/relay': 22810,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 100910,
-  test: 122030,
+  src: 101050,
+  test: 122070,
   'bench scripts': 13740,
 };

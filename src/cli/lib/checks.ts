@@ -49,8 +49,11 @@ function textOf<Area extends string>(
 ): string {
   const width = Math.min(LABEL_CHARACTERS_MAX, Math.max(...checks.map((check) => labelOf(check).length)));
   const areas = (Object.keys(titles) as Area[]).flatMap((area) => {
-    const lines = checks.filter((check) => check.area === area).map((check) => checkText(screen, check, width));
-    return lines.length === 0 ? [] : [`${applyStyle(screen, 'bold', titles[area])}\n${lines.join('')}`];
+    const ofArea = checks.filter((check) => check.area === area);
+    return [...Map.groupBy(ofArea, ({ relay = '' }) => relay)].map(([relay, found]) => {
+      const title = relay === '' ? titles[area] : `${titles[area]} ${printable(relay)}`;
+      return `${applyStyle(screen, 'bold', title)}\n${found.map((check) => checkText(screen, check, width)).join('')}`;
+    });
   });
   const look = notes === 0 ? '' : `${countText(notes, 'thing is', 'things are')} worth a look`;
   const end = broken > 0 ? look : `Nothing is broken${look === '' ? '' : `, ${look}`}`;

@@ -11,7 +11,7 @@ import {
   orNull,
   PublicKeyText,
 } from '../../protocol/shapes.ts';
-import { LINK_STATES } from './relays.ts';
+import { LINK_STATES, RelayOfHost, RelayView } from './relays.ts';
 
 export const WebLinkResult = Type.Object({
   /** Opens the page once. */
@@ -46,6 +46,8 @@ const CHECK_IDS = [
   'relay-link',
   'relay-evidence',
   'relay-witness',
+  'relay-retention',
+  'relay-own-key',
   'outbox',
   'quarantine',
   'wake',
@@ -59,6 +61,7 @@ export const CheckDocument = Type.Object({
   area: Type.Enum([...CHECK_AREAS]),
   id: Type.Enum([...CHECK_IDS]),
   about: Type.Union([Type.String(), Type.Null()]),
+  relay: Type.Optional(Type.String()),
   state: Type.Enum([...CHECK_STATES]),
   sentence: Type.String(),
   command: Type.Union([Type.String(), Type.Null()]),
@@ -76,6 +79,8 @@ export type DoctorResult = Static<typeof DoctorResult>;
 
 /** The way that mail for a paired host would go now; `none`: it waits. */
 const REACHES = ['lan', 'relay', 'none', 'unknown'] as const;
+
+const { number, role, state, problem, is_down, unheard_seconds } = RelayView.properties;
 
 export const StatusResult = Type.Object(
   {
@@ -101,10 +106,18 @@ export const StatusResult = Type.Object(
     relay: orNull(
       Type.Object({ url: Type.String(), state: Type.Enum([...LINK_STATES]), problem: orNull(Type.String()) }),
     ),
+    /** In the owner's order; absent while there is at most one. */
+    relays: Type.Optional(
+      Type.Array(Type.Object({ number, url: Type.String(), role, state, problem, is_down, unheard_seconds })),
+    ),
     peers: Type.Array(
       Type.Object({
         host: HostNameText,
         reach: Type.Enum([...REACHES]),
+        /** The relay that mail for it takes where the LAN does not reach; absent while there is at most one. */
+        relay: Type.Optional(orNull(Type.Object({ number, url: Type.String() }))),
+        /** The relays where it takes mail, while this host uses none of them that works. Its word, never called. */
+        takes_mail_at: Type.Optional(Type.Array(RelayOfHost)),
         address: orNull(Type.String()),
         reached_at: orNull(Moment),
         /** Messages that nobody has taken yet. */

@@ -3,6 +3,7 @@ import { type Static, Type } from 'typebox';
 import { LanAddressText } from '../../protocol/lan.ts';
 import { Count, HostNameText, Moment, orNull, PublicKeyText } from '../../protocol/shapes.ts';
 import { PAIR_WAIT_MS_MAX } from './limits.ts';
+import { RelayOfHost } from './relays.ts';
 
 const PeerName = Type.String({
   minLength: 1,
@@ -27,6 +28,8 @@ export const PeerView = Type.Object({
   has_confirmed: Type.Boolean(),
   /** Says whether it is known to have this host's present key. */
   knows_our_key: Type.Boolean(),
+  /** As of `status`. */
+  takes_mail_at: Type.Optional(Type.Array(RelayOfHost)),
 });
 export type PeerView = Static<typeof PeerView>;
 

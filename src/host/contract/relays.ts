@@ -89,6 +89,15 @@ const LinkMembers = {
   evidence: Count,
 };
 
+/** A relay of a paired host, as that host says. */
+export const RelayOfHost = Type.Object({
+  url: Type.String(),
+  fingerprint: Type.String(),
+  /** This host uses it too. */
+  is_shared: Type.Boolean(),
+});
+export type RelayOfHost = Static<typeof RelayOfHost>;
+
 /** One of several relays. */
 export const RelayView = Type.Object({
   /** In the owner's order, from 1: commands take it as well as the address. */

@@ -7,21 +7,24 @@
  */
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { HandlerParts } from '../api/handlers.ts';
-import type { DoctorResult } from '../contract/daemon.ts';
+import type { Check, DoctorResult } from '../contract/daemon.ts';
+import type { RelayView } from '../contract/relays.ts';
 import type { AskedProof, TraceInput, TraceResult, TraceRow } from '../contract/outbox.ts';
 import type { HostContext } from '../base/context.ts';
 import { isRefusal, type Refusal } from '../core/refusal.ts';
 import type { PeerId, PeerRow } from '../core/rows.ts';
+import type { RelayRow } from '../core/relay-rows.ts';
 import { LanClient } from '../lan/lan-client.ts';
 import { traceMessage } from '../mail/trace.ts';
 import { knowsOurKey } from '../peers/peers.ts';
 import { RelayClient } from '../relay/relay-client.ts';
 import { callerTrusting, RelayCallFailed, RelayProblem } from '../relay/relay-request.ts';
+import { ownRelays } from '../store/own-relays.ts';
 import { wakeFaults } from '../wake/wake-methods.ts';
 import { type Health, type HealthParts, hostStatus, readHealth, type StoredFacts } from './health.ts';
 import { wakeCheck } from './mail-checks.ts';
 import { ownKeyCheck, type OwnKeyFacts, peerCheck, type PeerFacts, probePeer } from './peer-checks.ts';
-import { noRelayCheck, relayChecks } from './relay-checks.ts';
+import { noRelayCheck, type RelayCheckFacts, relayChecks } from './relay-checks.ts';
 import { probeRelay, type RelayProbe } from './relay-probe.ts';
 
 /** The time for all requests over the LAN, and for all requests to the relay. The daemon's clients wait longer. */
@@ -55,9 +58,9 @@ export async function examineHost(
   const health = await readHealth(parts);
   const { stored, checks } = health;
   const unaware = stored.peers.map(({ row }) => row).filter((row) => !knowsOurKey(row, signer.publicKey));
-  const [peers, relay, wake] = await Promise.all([
+  const [peers, relays, wake] = await Promise.all([
     calledPeers(context, stored, lanTime),
-    askedRelay(parts, health, unaware, relayTime),
+    askedRelays(parts, health, unaware, relayTime),
     Promise.all(
       stored.agents.map(async ({ agent: { name }, unreadWaking, sessions }) => {
         const faults = await wakeFaults(sessions, lanTime);
@@ -68,13 +71,24 @@ export async function examineHost(
     parts.relay.look(LOOK_WAIT_MS),
   ]);
   const reached = peers.map(({ row, facts: seen }): PeerFacts => {
-    return { ...seen, atRelay: relay ? (relay.atRelay.get(row.peerId) ?? 'not-seen') : 'no-relay' };
+    return {
+      ...seen,
+      atRelay:
+        bestOf(
+          AT_RELAY,
+          relays.map(({ atRelay }) => atRelay.get(row.peerId)),
+        ) ?? 'no-relay',
+    };
   });
   const ownKey: OwnKeyFacts = {
     unaware: peers
       .filter(({ row }) => unaware.includes(row))
       .map(({ facts: { host, probe } }) => ({ host, isAnswering: probe?.type === 'answered' })),
-    atRelay: relay ? relay.rotations : 'no-relay',
+    atRelay:
+      bestOf(
+        ROTATIONS,
+        relays.map(({ rotations }) => rotations),
+      ) ?? 'no-relay',
   };
   const nowMs = context.nowMs();
   const isNeeded = reached.some(({ probe, mailFails }) => probe?.type !== 'answered' || mailFails);
@@ -88,7 +102,7 @@ export async function examineHost(
       ...checks.lan,
       ...reached.map((peer) => peerCheck(peer, nowMs)),
       ...ownKeyCheck(ownKey),
-      ...(relay ? relayChecks(relay.facts, nowMs) : [noRelayCheck(isNeeded)]),
+      ...(relays.length === 0 ? [noRelayCheck(isNeeded)] : relays.flatMap(({ facts }) => checksOf(facts, nowMs))),
       ...checks.mail,
       ...wake,
     ],
@@ -109,29 +123,69 @@ interface AskedRelay {
   rotations: Exclude<OwnKeyFacts['atRelay'], 'no-relay'>;
 }
 
-/** Asks for all paired hosts: whether the LAN reaches them is not known yet. */
-async function askedRelay(
-  { context, relay }: HealthParts,
+/** The best that one of several relays says of a host. */
+const AT_RELAY = ['carried', 'not-seen', 'absent'] as const;
+const ROTATIONS = ['shown', 'not-seen', 'not-shown'] as const;
+
+function bestOf<T>(order: readonly T[], said: readonly (T | undefined)[]): T | undefined {
+  return order.find((one) => said.includes(one));
+}
+
+/** Names the relay in each finding where there are several. */
+function checksOf(facts: RelayCheckFacts, nowMs: number): Check[] {
+  const checks = relayChecks(facts, nowMs);
+  return facts.among ? checks.map((check) => ({ ...check, relay: facts.url })) : checks;
+}
+
+/** Asks each relay, for all paired hosts: whether the LAN reaches them is not known yet. */
+async function askedRelays(
+  parts: HealthParts,
   { stored, link }: Health,
   unaware: readonly PeerRow[],
   inTime: AbortSignal,
-): Promise<AskedRelay | undefined> {
-  const row = await context.store.read((reader) => reader.get('relay'));
-  if (!row) return undefined;
-  const probe = await probeRelay(context, row, link, inTime);
-  if (probe.facts.info.type === 'seen') relay.answered();
-  const rows = stored.peers.map((peer) => peer.row);
-  const [carried, rotations] = await Promise.all([
-    probe.carriesFor(rows),
-    probe.showsRotations(new Set(unaware.map(({ pinnedOurKey }) => pinnedOurKey))),
-  ]);
-  const atRelay = new Map(rows.map(({ peerId }, at) => [peerId, carried[at] ?? 'not-seen'] as const));
-  return { facts: probe.facts, atRelay, rotations };
+): Promise<AskedRelay[]> {
+  const { context, relay } = parts;
+  const relays = await context.store.read(ownRelays);
+  const peers = stored.peers.map(({ row }) => row);
+  const ask = async (row: RelayRow, known: Link, among: RelayCheckFacts['among']): Promise<AskedRelay> => {
+    const probe = await probeRelay(context, row, known, inTime);
+    if (probe.facts.info.type === 'seen') relay.answered(row.pubkey);
+    const [carried, rotations] = await Promise.all([
+      probe.carriesFor(peers),
+      probe.showsRotations(new Set(unaware.map(({ pinnedOurKey }) => pinnedOurKey))),
+    ]);
+    const atRelay = new Map(peers.map(({ peerId }, at) => [peerId, carried[at] ?? 'not-seen'] as const));
+    return { facts: { ...probe.facts, ...(among && { among }) }, atRelay, rotations };
+  };
+  const views = link.relays;
+  if (!views) return Promise.all(relays.slice(0, 1).map(({ row }) => ask(row, link, undefined)));
+  const asked = await Promise.all(
+    views.flatMap((view) => {
+      const row = relays.find((one) => one.row.pubkey === view.relay.relay_pubkey)?.row;
+      return row ? [ask(row, view, amongOf(view))] : [];
+    }),
+  );
+  return asked.map(({ facts, atRelay, rotations }) => ({ facts: besideOthers(facts, asked), atRelay, rotations }));
+}
+
+type Link = Pick<RelayView, 'problem' | 'enrolment' | 'received_through' | 'limits'>;
+
+/** `isOtherWell` is known when all were asked. */
+function amongOf({ number, heard_seconds: heard, unheard_seconds: unheard }: RelayView): RelayCheckFacts['among'] {
+  return { number, isOtherWell: false, silentMs: Math.max(heard ?? 0, unheard) * 1000, unknownKeySinceMs: null };
+}
+
+function besideOthers(facts: RelayCheckFacts, asked: readonly AskedRelay[]): RelayCheckFacts {
+  const isOtherWell = asked.some(
+    ({ facts: { url, info, pinned, seen } }) =>
+      url !== facts.url && info.type === 'seen' && info.value.fingerprint === pinned && !seen,
+  );
+  return facts.among ? { ...facts, among: { ...facts.among, isOtherWell } } : facts;
 }
 
 /**
- * The trace, with the pinned relay's proofs that the items it accepted are in its log. The daemon does not verify the
- * proofs: the receiver of the trace does, offline.
+ * The trace, with the proofs of pinned relays that the items they accepted are in their logs. The daemon does not
+ * verify the proofs: the receiver of the trace does, offline.
  */
 export async function traceWithProofs(
   context: HostContext,
@@ -140,16 +194,17 @@ export async function traceWithProofs(
 ): Promise<TraceResult | Refusal> {
   const trace = await traceMessage(context, input);
   if (isRefusal(trace)) return trace;
-  const relay = await context.store.read((reader) => reader.get('relay'));
+  const relays = await context.store.read(ownRelays);
   const { hostName, signer } = context.identity();
   const stopping = AbortSignal.any([signal, AbortSignal.timeout(PROBE_MS)]);
-  const options = { signer, hostName, nowMs: () => context.nowMs(), stopping, caller: callerTrusting(relay?.ca) };
-  const client = relay && new RelayClient({ url: relay.url, ...options }, relay.pubkey);
   const proofAt = async (row: TraceRow, acceptance: Acceptance): Promise<AskedProof> => {
-    if (!relay || !client) return none('no relay is set any more that could be asked');
-    if (acceptance.relay_pubkey !== relay.pubkey) return none('another relay took it than the one that is set now');
+    if (relays.length === 0) return none('no relay is set any more that could be asked');
+    const relay = relays.find((one) => one.row.pubkey === acceptance.relay_pubkey)?.row;
+    if (!relay) return none('another relay took it than the one that is set now');
     if (relay.seenKey) return none('the relay shows another key, and is not asked: see poste doctor');
-    return proofOf(client, row, acceptance);
+    const caller = callerTrusting(relay.ca);
+    const options = { url: relay.url, signer, hostName, nowMs: () => context.nowMs(), stopping, caller };
+    return proofOf(new RelayClient(options, relay.pubkey), row, acceptance);
   };
   const rows = trace.rows.map(async (row) =>
     row.acceptance ? { ...row, proof: await proofAt(row, row.acceptance) } : row,

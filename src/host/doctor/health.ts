@@ -3,7 +3,7 @@
  * doctor` adds what paired hosts and the relay answer.
  */
 import { type ListenAddress, listenAddressText } from '../../lib/listen-address.ts';
-import { displayFingerprint } from '../../protocol/public-key.ts';
+import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import { isoSecondOrNull, isoTime } from '../../protocol/time.ts';
 import type { DaemonFacts } from '../api/handlers.ts';
 import { broken } from '../../lib/check.ts';
@@ -33,9 +33,9 @@ export interface HealthParts {
   web: { readonly page: StatusResult['page'] };
   relay: {
     status(): Promise<RelayStatusResult>;
-    /** The relay answers: the daemon need not wait out an earlier failure. */
-    answered(): void;
-    /** Looks at the relay's log, for so long at most. */
+    /** This relay answers: the daemon need not wait out an earlier failure. */
+    answered(relayPubkey: PublicKey): void;
+    /** Looks at the logs of the relays, for so long at most. */
     look(waitMs: number): Promise<void>;
     readonly carrier: Pick<RelayTransport, 'factsFor'>;
   };

@@ -25,6 +25,17 @@ export type Probed<T> = ProbeResult<T> | { type: 'skipped' };
 
 export interface RelayCheckFacts {
   url: string;
+  /** Of a relay that is one of several. */
+  among?: {
+    /** Its number, from 1. */
+    number: number;
+    /** Another one can be used now. */
+    isOtherWell: boolean;
+    /** Since it was last heard, as far as this daemon knows. */
+    silentMs: number;
+    /** The present key of this host, while the relay is not known to have registered it; else null. */
+    unknownKeySinceMs: number | null;
+  };
   /** It speaks only version 1, which has few things to ask for. */
   isV1: boolean;
   proof: RelayProofSource | null;
@@ -39,6 +50,8 @@ export interface RelayCheckFacts {
     validUntilMs: number | null;
     isCrowded: boolean;
     receivedThrough: number;
+    /** Days for which it keeps items; null before it said so. */
+    retentionDays: number | null;
   };
   /** A v1 relay shows neither epoch nor clock. */
   info: ProbeResult<{ fingerprint: string; epoch: string | null; aheadMs: number | null }>;
@@ -76,6 +89,8 @@ export function relayChecks(facts: RelayCheckFacts, nowMs: number): Check[] {
     ...evidenceChecks(facts),
     ...witnessChecks(facts, nowMs),
     ...clockCheck(facts),
+    ...retentionCheck(facts),
+    ...ownKeyAtRelayCheck(facts, nowMs),
     ...enrolmentCheck(facts, nowMs),
     ...encKeyCheck(facts),
     ...sendersCheck(facts),
@@ -99,18 +114,27 @@ function probedCheck<T>(id: CheckId, what: string, probe: Probed<T>, checkOf: (v
   return [note(of(id), `${what} could not be seen: ${probe.reason}`, 'poste doctor')];
 }
 
-function reachCheck({ url, info }: RelayCheckFacts): Check[] {
+/** One of several may be away for so long before somebody must act. */
+const AWAY_MS = DAY_MS;
+
+function reachCheck(facts: RelayCheckFacts): Check[] {
+  const { url, among, info } = facts;
   if (info.type === 'seen') return [ok(of('relay-reach'), `${url} answers`)];
+  if (among?.isOtherWell && among.silentMs < AWAY_MS) {
+    const sentence = `${url} cannot be used: ${info.reason}; mail takes another relay meanwhile`;
+    return [note(of('relay-reach'), sentence, 'poste relay list')];
+  }
   // curl may trust other authorities.
   const isNotTrusted = info.code === 'CERTIFICATE_NOT_TRUSTED';
   const command = isNotTrusted
-    ? `poste relay set ${shellWord(url)} --ca <file with the certificate of its authority>`
+    ? `${again(facts)} --ca <file with the certificate of its authority>`
     : `curl -i ${shellWord(`${url}/v2/relay/info`)}`;
   return [broken(of('relay-reach'), `${url} cannot be used: ${info.reason}`, command)];
 }
 
 /** Specification, "Relay key pinning": a changed key is reported until the owner confirms it. */
-function keyCheck({ url, isV1, pinned, seen, info, signedLog }: RelayCheckFacts): Check {
+function keyCheck(facts: RelayCheckFacts): Check {
+  const { url, isV1, pinned, seen, info, signedLog } = facts;
   const subject = of('relay-key');
   const shown = info.type === 'seen' && info.value.fingerprint !== pinned ? info.value.fingerprint : seen?.fingerprint;
   if (shown !== undefined) {
@@ -119,7 +143,7 @@ function keyCheck({ url, isV1, pinned, seen, info, signedLog }: RelayCheckFacts)
       'it is not used until its operator tells you the new one';
     // Never suggest the shown key: an agent that follows the advice would confirm an impostor. Version 1 can name no
     // key.
-    const command = isV1 ? 'poste relay unset' : `poste relay set ${shellWord(url)} --key ${OPERATORS_KEY}`;
+    const command = isV1 ? 'poste relay unset' : `${again(facts)} --key ${OPERATORS_KEY}`;
     return broken(subject, sentence, command);
   }
   if (shownBy(signedLog) === 'not-signed') {
@@ -196,9 +220,28 @@ function clockCheck({ info }: RelayCheckFacts): Check[] {
   return [broken(subject, refused, 'timedatectl set-ntp true')];
 }
 
-function enrolmentCheck({ url, you, known, proof }: RelayCheckFacts, nowMs: number): Check[] {
+/** A longer retention puts off what a sender is told of mail that nobody confirmed, by the relay's word alone. */
+const RETENTION_DAYS_MAX = 60;
+
+function retentionCheck({ known: { retentionDays } }: RelayCheckFacts): Check[] {
+  if (retentionDays === null || retentionDays <= RETENTION_DAYS_MAX) return [];
+  const sentence =
+    `it keeps mail for ${countText(Math.floor(retentionDays), 'day')}: senders are told of mail that nobody ` +
+    'confirms only after that';
+  return [note(of('relay-retention'), sentence)];
+}
+
+function ownKeyAtRelayCheck({ among, info }: RelayCheckFacts, nowMs: number): Check[] {
+  const sinceMs = among?.unknownKeySinceMs ?? null;
+  if (sinceMs === null || info.type === 'seen') return [];
+  const unknown = `it does not know the key that this host took ${agoText(nowMs - sinceMs)}`;
+  return [note(of('relay-own-key'), `${unknown}: it learns it when it answers`, 'poste relay list')];
+}
+
+function enrolmentCheck(facts: RelayCheckFacts, nowMs: number): Check[] {
+  const { you, known, proof } = facts;
   const subject = of('relay-enrolment');
-  const token = tokenCommand(url);
+  const token = tokenCommand(facts);
   const { problem, validUntilMs, isCrowded } = known;
   return probedCheck('relay-enrolment', 'whether it knows this host', you, (record) => {
     if (!record) {
@@ -272,7 +315,8 @@ const PASSING: ReadonlySet<string> = new Set([
 ]);
 
 /** The daemon's own last problem; the daemon tries again by itself. */
-function linkCheck({ url, known, info, you, seen }: RelayCheckFacts, nowMs: number): Check[] {
+function linkCheck(facts: RelayCheckFacts, nowMs: number): Check[] {
+  const { known, info, you, seen } = facts;
   const { problem } = known;
   const isReported = seen !== null || info.type === 'failed' || shownBy(you) === null;
   if (!problem || isReported) return [];
@@ -281,20 +325,28 @@ function linkCheck({ url, known, info, you, seen }: RelayCheckFacts, nowMs: numb
   const sentence = `the daemon could not use it ${agoText(nowMs - atMs)}: ${message}`;
   if (PASSING.has(code)) return [note(subject, `${sentence}; it tries again by itself`, 'poste relay status')];
   const isForToken = code === 'NO_TOKEN' || code === 'ENROL_REFUSED';
-  return [broken(subject, sentence, isForToken ? tokenCommand(url) : 'poste relay status')];
+  return [broken(subject, sentence, isForToken ? tokenCommand(facts) : 'poste relay status')];
 }
 
-function tokenCommand(url: string): string {
-  return `poste relay set ${shellWord(url)} --token-file <file>`;
+type Named = Pick<RelayCheckFacts, 'url' | 'among'>;
+
+/** The command that names the first relay, or a further one, once more. */
+function again({ url, among }: Named): string {
+  return `poste relay ${among && among.number > 1 ? 'add' : 'set'} ${shellWord(url)}`;
+}
+
+function tokenCommand(facts: Named): string {
+  return `${again(facts)} --token-file <file>`;
 }
 
 /** The command that registers this host at the relay from scratch. */
-function anew({ url, pinned, proof }: RelayCheckFacts): string {
+function anew({ url, among, pinned, proof }: RelayCheckFacts): string {
   const token =
     proof === null
       ? ''
       : proof.type === 'file'
         ? ` --token-file ${shellWord(proof.path)}`
         : ` --token-command ${shellWord(proof.command)}`;
-  return `poste relay unset && poste relay set ${shellWord(url)} --key ${pinned}${token}`;
+  const leave = among ? `remove ${shellWord(url)}` : 'unset';
+  return `poste relay ${leave} && poste relay ${among ? 'add' : 'set'} ${shellWord(url)} --key ${pinned}${token}`;
 }

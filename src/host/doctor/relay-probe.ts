@@ -15,7 +15,7 @@ import type { PeerFacts } from './peer-checks.ts';
 import type { ProbeResult, Probed, RelayCheckFacts } from './relay-checks.ts';
 import type { PeerRow } from '../core/rows.ts';
 import type { RelayEnrolmentRow, RelayRow } from '../core/relay-rows.ts';
-import type { RelayStatusResult } from '../contract/relays.ts';
+import type { RelayView } from '../contract/relays.ts';
 import type { HostContext } from '../base/context.ts';
 import { rotationsSince } from '../peers/identity.ts';
 import { currentKey, livePeers } from '../peers/peers.ts';
@@ -47,7 +47,7 @@ export interface RelayProbe {
 export async function probeRelay(
   context: HostContext,
   row: RelayRow,
-  status: RelayStatusResult,
+  status: Pick<RelayView, 'problem' | 'enrolment' | 'received_through' | 'limits'>,
   inTime: AbortSignal,
 ): Promise<RelayProbe> {
   const { hostName, signer } = context.identity();
@@ -92,6 +92,7 @@ export async function probeRelay(
         validUntilMs: validUntil === null ? null : timeMsOf(validUntil),
         isCrowded: status.enrolment?.crowded ?? false,
         receivedThrough: status.received_through,
+        retentionDays: status.limits?.retention_days ?? null,
       },
       info,
       you,

@@ -16,6 +16,7 @@ import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
 import { encKeyAdvertisement, senderList } from '../../../../src/protocol/documents.ts';
 import { epochFromRandom } from '../../../../src/protocol/epoch.ts';
 import { signCheckpoint } from '../../../../src/protocol/checkpoint.ts';
+import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { DEFAULT_LIMITS } from '../../../../src/protocol/limits.ts';
 import type { AgentId } from '../../../../src/host/core/rows.ts';
 import { bob as stranger, relay as relayHost } from '../../../support/hosts.ts';
@@ -38,7 +39,7 @@ async function checksOf(
 ): Promise<Check[]> {
   const known = {
     status: () => relay.status(),
-    answered: () => relay.answered(),
+    answered: (relayPubkey: PublicKey) => relay.answered(relayPubkey),
     look: async () => undefined,
     carrier: { factsFor: () => null },
   };

@@ -9,7 +9,7 @@ const GOOD: RelayCheckFacts = {
   proof: null,
   pinned: 'SHA256:pinned',
   seen: null,
-  known: { epoch: 'E1', problem: null, validUntilMs: null, isCrowded: false, receivedThrough: 5 },
+  known: { epoch: 'E1', problem: null, validUntilMs: null, isCrowded: false, receivedThrough: 5, retentionDays: 14 },
   info: { type: 'seen', value: { fingerprint: 'SHA256:pinned', epoch: 'E1', aheadMs: 12 } },
   signedLog: { type: 'seen', value: 'proven' },
   you: { type: 'seen', value: { headSeq: 5, ackedThrough: 5 } },
@@ -121,6 +121,43 @@ test.each<[given: string, when: Partial<RelayCheckFacts>, ...wrong: string[]]>([
 ])('of the relay: %s', (_given, when, ...then) => {
   const checks = relayChecks({ ...GOOD, ...when }, NOON_MS);
   const wrong = checks.filter(({ state }) => state !== 'ok');
+  expect(wrong.map(({ state, id, command }) => `${state} ${id} > ${command}`)).toEqual(then);
+});
+
+const ANOTHER = { number: 2, isOtherWell: true, silentMs: 0, unknownKeySinceMs: null };
+const LIST = 'poste relay list';
+const AWAY = { info: FAILED, ...UNASKED };
+
+test.each<[given: string, when: Partial<RelayCheckFacts>, ...wrong: string[]]>([
+  ['away, while another one answers', { ...AWAY, among: ANOTHER }, `note relay-reach > ${LIST}`],
+  ['away for almost a day', { ...AWAY, among: { ...ANOTHER, silentMs: DAY - 1 } }, `note relay-reach > ${LIST}`],
+  ['away for a day', { ...AWAY, among: { ...ANOTHER, silentMs: DAY } }, `broken relay-reach > ${CURL}`],
+  ['away, as all are', { ...AWAY, among: { ...ANOTHER, isOtherWell: false } }, `broken relay-reach > ${CURL}`],
+  [
+    'away since before this host took its key',
+    { ...AWAY, among: { ...ANOTHER, unknownKeySinceMs: NOON_MS - DAY } },
+    `note relay-reach > ${LIST}`,
+    `note relay-own-key > ${LIST}`,
+  ],
+  [
+    'not the first, under another key',
+    { ...shown({ fingerprint: 'SHA256:new' }), ...UNASKED, among: ANOTHER },
+    `broken relay-key > ${CONFIRM.replace('set', 'add')}`,
+  ],
+  [
+    'not the first, with another list of senders',
+    { senders: seen('another'), among: ANOTHER },
+    `broken relay-senders > poste relay remove ${URL} && poste relay add ${URL} --key SHA256:pinned`,
+  ],
+  [
+    'the first of several, under another key',
+    { ...hasSeen('SHA256:new'), among: { ...ANOTHER, number: 1 } },
+    `broken relay-key > ${CONFIRM}`,
+  ],
+  ['keeping mail for 61 days', known({ retentionDays: 61 }), 'note relay-retention > null'],
+  ['keeping mail for 60 days', known({ retentionDays: 60 })],
+])('of several relays, one %s', (_given, when, ...then) => {
+  const wrong = relayChecks({ ...GOOD, ...when }, NOON_MS).filter(({ state }) => state !== 'ok');
   expect(wrong.map(({ state, id, command }) => `${state} ${id} > ${command}`)).toEqual(then);
 });
 
