@@ -17,6 +17,7 @@ import { carol, relay } from '../support/hosts.ts';
 import { ANNA, BERT, RETENTION_MS, acceptance, givenRow, outboxRow, relayAccepted } from '../support/outbox-rows.ts';
 import { NOON_MS } from '../support/test-clock.ts';
 
+const AT_RELAY = { relayPubkey: relay.key, retentionMs: RETENTION_MS };
 const DEADLINE_MS = NOON_MS + RETENTION_MS + DAY_MS;
 /** From then on an expiry is in time for what was pushed at noon: the clock of a relay may be a little faster. */
 const ALMOST_MS = NOON_MS + Math.ceil(RETENTION_MS * 0.99);
@@ -177,12 +178,13 @@ describe('sender outbox row, over the relay', () => {
       { nowMs: NOON_MS + 2 },
     );
     expect(again.row).toMatchObject({ firstPushAtMs: NOON_MS + 1 });
-    expect(mayPush(outboxRow(), at(NOON_MS + GIVE_UP_MS), RETENTION_MS)).toBe(true);
+    expect(mayPush(outboxRow(), AT_RELAY, at(NOON_MS + GIVE_UP_MS))).toBe(true);
     const pushed = outboxRow({ firstPushAtMs: NOON_MS });
-    expect(mayPush(pushed, at(NOON_MS + RETENTION_MS - 1), RETENTION_MS)).toBe(true);
-    expect(mayPush(pushed, at(NOON_MS + RETENTION_MS), RETENTION_MS)).toBe(false);
-    expect(mayPush(outboxRow(relayAccepted()), at(DEADLINE_MS - 1), RETENTION_MS)).toBe(true);
-    expect(mayPush(outboxRow({ state: 'done' }), at(NOON_MS), RETENTION_MS)).toBe(false);
+    expect(mayPush(pushed, AT_RELAY, at(NOON_MS + RETENTION_MS - 1))).toBe(true);
+    expect(mayPush(pushed, AT_RELAY, at(NOON_MS + RETENTION_MS))).toBe(false);
+    // What another relay saw of it says nothing of this one.
+    const triedElsewhere = outboxRow({ ...pushed, tried: [{ relayPubkey: carol.key, firstAtMs: NOON_MS }] });
+    expect(mayPush(triedElsewhere, AT_RELAY, at(NOON_MS + RETENTION_MS))).toBe(true);
   });
 
   test('while this machine was suspended the relay’s time went on: for its dedup, and for what it kept', () => {
@@ -191,12 +193,12 @@ describe('sender outbox row, over the relay', () => {
     const late = NOON_MS + RETENTION_MS;
     // The clock of this host counts nothing of it, or was set on by so much.
     for (const momentMs of [(): number => late - 1, (datedMs: number): number => datedMs]) {
-      expect(mayPush(pushed, { nowMs: late, momentMs }, RETENTION_MS)).toBe(false);
+      expect(mayPush(pushed, AT_RELAY, { nowMs: late, momentMs })).toBe(false);
       expect(isExpiryInTime(accepted, { nowMs: late, momentMs })).toBe(true);
       expect(isExpiryInTime(accepted, { nowMs: ALMOST_MS - 1, momentMs })).toBe(false);
     }
     // A clock that was set back by ten years: what passed since is what it counts.
-    expect(mayPush(pushed, setBack(late), RETENTION_MS)).toBe(false);
+    expect(mayPush(pushed, AT_RELAY, setBack(late))).toBe(false);
     expect(isExpiryInTime(accepted, setBack(late))).toBe(true);
     expect(isExpiryInTime(accepted, at(ALMOST_MS))).toBe(true);
   });

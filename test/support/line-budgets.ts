@@ -12,7 +12,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/api': 810,
   'src/host/base': 710,
   'src/host/contract': 2010,
-  'src/host/core': 4640,
+  'src/host/core': 4990,
   'src/host/doctor': 1560,
   'src/host/hooks': 1820,
   'src/host/inbound': 1280,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 23460,
   'test/unit': 10200,
   'test/unit/cli': 10120,
-  'test/unit/host': 22150,
+  'test/unit/host': 22710,
   'test/unit/relay': 22810,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 101050,
-  test: 122070,
+  src: 101390,
+  test: 122630,
   'bench scripts': 13740,
 };

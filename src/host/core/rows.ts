@@ -235,6 +235,8 @@ export interface OutboxRow {
   tried?: readonly TriedRelay[];
   /** Of a receipt: the relays that brought the message, while there were several. */
   broughtBy?: readonly PublicKey[];
+  /** The relays that brought delivery receipts for it, each with its first one, while there were several. */
+  confirmedOver?: readonly { relayPubkey: PublicKey; atMs: number }[];
   /** When a relay of version 1 last answered that it has it: without proof, and without confirmation. */
   relayStoredAtMs?: number;
   /** When the host alerted the sender that it is still not delivered. */

@@ -12,7 +12,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxClock } from './outbox-event.ts';
 import { LAN_ATTEMPTS_BEFORE_RELAY } from './outbox.ts';
 import { elapsedAtMostMs, lanDoubtAtMs } from './outbox-times.ts';
-import { isAcceptedIn } from './relay-copies.ts';
+import { isAcceptedIn, triedAt } from './relay-copies.ts';
 import type { OutboxRow, PeerRow } from './rows.ts';
 
 /** The relay as it is known now, and whether it can take mail for the peer. */
@@ -59,7 +59,7 @@ export function wayOfMail(
   return relay?.isTargetEnrolled ? 'relay' : 'none';
 }
 
-/** `relay` is null when none is configured or it may not be used. */
+/** `relay` is the one that would carry it; null when none is configured or may be used. */
 export function chooseTransport(
   row: OutboxRow,
   peer: Pick<PeerRow, 'address' | 'lanFailures' | 'unpairedAtMs'>,
@@ -73,7 +73,7 @@ export function chooseTransport(
   switch (row.state) {
     case 'pending':
     case 'lan-accepted': {
-      if (!isCarried || !relay.isTargetEnrolled || !mayPush(row, now, relay.retentionMs)) return overLan;
+      if (!isCarried || !relay.isTargetEnrolled || !mayPush(row, relay, now)) return overLan;
       // Rules 1 and 3: a peer that answers again has no failures, and its rows none either.
       const isDoubted = row.state === 'lan-accepted' && now.nowMs >= lanDoubtAtMs(row, now);
       const isFar = relay.hasTwoHistories ? peer.address === null : isOutOfReach(peer);
@@ -88,11 +88,14 @@ export function chooseTransport(
   }
 }
 
-/** True when a row may be pushed to a relay that keeps items for `retentionMs`: later its dedup may be gone. */
-export function mayPush(row: OutboxRow, clock: OutboxClock, retentionMs: number): boolean {
-  if (row.state === 'relay-accepted') return true;
-  const isUnconfirmed = row.state === 'pending' || row.state === 'lan-accepted';
-  return isUnconfirmed && (row.firstPushAtMs === null || elapsedAtMostMs(row.firstPushAtMs, clock) < retentionMs);
+/** True when the row may be pushed to a relay that is not known to have it: later its dedup may be gone. */
+export function mayPush(
+  row: OutboxRow,
+  { relayPubkey, retentionMs }: Pick<RelayFacts, 'relayPubkey' | 'retentionMs'>,
+  clock: OutboxClock,
+): boolean {
+  const tried = triedAt(row, relayPubkey);
+  return !tried || elapsedAtMostMs(tried.firstAtMs, clock) < retentionMs;
 }
 
 const REFUSED = 'rejected:';
@@ -147,11 +150,17 @@ export function isToSend({ kind, state }: OutboxRow): boolean {
 }
 
 /** Says why a row waits, as far as other rows are concerned. */
-function failureOf(row: OutboxRow): 'unanswered' | 'refused' | 'of its own' {
+function failureOf(row: OutboxRow): Failure {
   const { lastError, firstPushAtMs } = row;
   if (!isToSend(row)) return 'of its own';
   // Without an error and pushed: a relay of v1 has it.
-  if (lastError === null) return firstPushAtMs === null ? 'unanswered' : 'of its own';
-  if (!lastError.startsWith(REFUSED)) return 'unanswered';
+  return lastError === null && firstPushAtMs !== null ? 'of its own' : failureIn(lastError);
+}
+
+type Failure = 'unanswered' | 'refused' | 'of its own';
+
+/** The same, by what a row keeps of its last failure. */
+export function failureIn(lastError: string | null): Failure {
+  if (!lastError?.startsWith(REFUSED)) return 'unanswered';
   return REFUSED_FOR_ITSELF.has(lastError) ? 'of its own' : 'refused';
 }
