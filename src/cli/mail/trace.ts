@@ -116,7 +116,7 @@ export function traceText(trace: TraceResult, checked: readonly CheckedRow[]): s
     ...(trace.arrival ? [arrivalText(trace.arrival)] : []),
     ...trace.mailboxes.map(mailboxText),
     ...trace.recipients.map(recipientText),
-    ...trace.rows.map((row, at) => rowText(row, checked[at])),
+    ...trace.rows.map((row, at) => rowText(row, checked[at], confirmedAt(row, trace))),
   ].join('\n');
 }
 
@@ -188,7 +188,17 @@ function recipientText({ recipient, state, steps: known }: TraceResult['recipien
   );
 }
 
-function rowText(row: TraceRow, checked: CheckedRow | undefined): string {
+/** When the last recipient of the row was known to have it. */
+function confirmedAt({ recipients }: TraceRow, trace: TraceResult): string | undefined {
+  const own = trace.recipients.filter(({ recipient }) => recipients.includes(recipient));
+  const delivered = own.flatMap(({ steps: known }) => known.filter(({ state }) => state === 'delivered'));
+  return delivered
+    .map(({ at }) => at)
+    .toSorted()
+    .at(-1);
+}
+
+function rowText(row: TraceRow, checked: CheckedRow | undefined, confirmed: string | undefined): string {
   const { acceptance } = row;
   const pushed: Step[] = [
     [row.first_push_at, 'first pushed to a relay'],
@@ -207,8 +217,40 @@ function rowText(row: TraceRow, checked: CheckedRow | undefined): string {
     row.lan_attempts + row.relay_attempts === 0
       ? ''
       : pair('failed', `${countText(row.lan_attempts, 'attempt')} over the LAN, ${row.relay_attempts} at a relay`);
-  const confirmed = row.confirmed.length === 0 ? '' : pair('confirmed', `by ${row.confirmed.join(', ')}`);
-  return `${head}${tried}${confirmed}${acceptance && checked ? proofText(checked) : ''}`;
+  const by = row.confirmed.length === 0 ? '' : pair('confirmed', `by ${row.confirmed.join(', ')}`);
+  const relays = row.relays ? pair('relays', relaysText(row, row.relays, confirmed)) : '';
+  return `${head}${tried}${relays}${by}${acceptance && checked ? proofText(checked) : ''}`;
+}
+
+type RelayOfRow = NonNullable<TraceRow['relays']>[number];
+
+const FATES: Readonly<Record<RelayOfRow['state'], string | null>> = {
+  live: null,
+  again: 'may have lost it',
+  expired: 'said expired',
+  gone: 'was removed',
+};
+
+/** One line: what each relay took, when the other host confirmed it, and what relays said of it besides. */
+function relaysText(row: TraceRow, relays: readonly RelayOfRow[], confirmed: string | undefined): string {
+  const taken = relays.map((relay) => `by ${nameOf(relay)} ${timeIn(row, relay.accepted_at)}`);
+  const end = confirmed === undefined ? [] : [`confirmed ${timeIn(row, confirmed)}`];
+  const settled = row.state === 'done' ? ': settled before' : '';
+  const fates = relays.flatMap((relay) => {
+    const fate = FATES[relay.state];
+    return fate === null ? [] : [`; ${nameOf(relay)} ${fate}${settled}`];
+  });
+  return `accepted ${[...taken, ...end].join(', ')}${fates.join('')}`;
+}
+
+function nameOf({ url, fingerprint }: RelayOfRow): string {
+  return url === null ? fingerprint : new URL(url).host;
+}
+
+/** The time alone on the day on which the row was queued. */
+function timeIn({ created_at: from }: TraceRow, at: string): string {
+  const [day = '', time = ''] = at.split('T');
+  return from.startsWith(day) ? time.slice(0, 8) : `on ${day} ${time.slice(0, 8)}`;
 }
 
 function acceptanceText({

@@ -187,6 +187,20 @@ export const TraceRow = Type.Object({
       must_know: Type.Boolean(),
     }),
   ),
+  /** Every relay that took it, where this host had several; `acceptance` is that of one of them. */
+  relays: Type.Optional(
+    Type.Array(
+      Type.Object({
+        relay_pubkey: PublicKeyText,
+        fingerprint: Type.String(),
+        /** Null when this host does not use it any more. */
+        url: orNull(Type.String()),
+        accepted_at: ExactMoment,
+        /** `again`: it may have lost it. `expired`: it says that its time was up. `gone`: its owner removed it. */
+        state: Type.Enum(['live', 'again', 'expired', 'gone']),
+      }),
+    ),
+  ),
   /** All present and former keys of this host and of the other. */
   own_keys: Type.Array(PublicKeyText),
   host_keys: Type.Array(PublicKeyText),

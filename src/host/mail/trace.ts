@@ -10,10 +10,12 @@ import { checkAcceptReceipt, type ReceiptFault } from '../core/receipts.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import type { RelayAcceptance } from '../core/relay-acceptance.ts';
 import { type AgentId, type MessageRef, type MessageRow, type OutboxRow, OWNER_ID, type PeerId } from '../core/rows.ts';
+import type { RelayCopy } from '../core/relay-acceptance.ts';
 import { nameOf } from '../mailbox/mailbox.ts';
 import { rowView } from '../outbox/outbox-list.ts';
 import { outboxRowOf } from '../outbox/outbox.ts';
 import type { Reader } from '../store/host-store.ts';
+import { relayRowOf } from '../store/own-relays.ts';
 import { receiptItemId } from '../outbox/receipts.ts';
 import { wholeId } from './find-message.ts';
 import { recipientViews } from './sent.ts';
@@ -122,11 +124,25 @@ function traceRow(reader: Reader, context: HostContext, row: OutboxRow): TraceRo
       accept: acceptance.accept,
       ...receiptSignatureOf(acceptance),
       fault: keptAcceptanceFault(row, acceptance, { own, peer }),
-      must_know: mustKnowItem(acceptance, reader.get('relay')?.epoch ?? null, context.nowMs()),
+      must_know: mustKnowItem(acceptance, relayRowOf(reader, acceptance.relayPubkey)?.epoch ?? null, context.nowMs()),
     },
+    ...(row.copies && { relays: row.copies.map((copy) => copyView(reader, copy)) }),
     own_keys: own,
     host_keys: peer,
     proof: null,
+  };
+}
+
+function copyView(
+  reader: Reader,
+  { acceptance: { relayPubkey, acceptedAtMs }, state }: RelayCopy,
+): NonNullable<TraceRow['relays']>[number] {
+  return {
+    relay_pubkey: relayPubkey,
+    fingerprint: displayFingerprint(relayPubkey),
+    url: relayRowOf(reader, relayPubkey)?.url ?? null,
+    accepted_at: isoTime(acceptedAtMs),
+    state,
   };
 }
 

@@ -233,3 +233,26 @@ test("a peer's words obey no terminal", async () => {
   const text = traceText(await traceOf(bob.context, sent.ref), []);
   expect(text).toContain('\\u{1b}[2J\\u{a}Outbox row 9');
 });
+
+test('of a message that several relays took, one line says which, when, and what they said of it since', async () => {
+  const { alice, sent } = await carried();
+  const { acceptance, ...row } = await alice.rowOf(sent);
+  if (!acceptance) throw new Error('the relay took it');
+  const elsewhere = { ...acceptance, relayPubkey: carol.key, acceptedAtMs: acceptance.acceptedAtMs + DAY_MS };
+  const copies = [
+    { acceptance, state: 'expired', atMs: 0 },
+    { acceptance: elsewhere, state: 'live', atMs: 0 },
+  ] as const;
+  await alice.store.transact((tx) => tx.put('outbox', [row.rowId], { ...row, acceptance: elsewhere, copies }));
+  const trace = await traceOf(alice.context, sent.ref);
+  expect(trace.rows[0]?.relays).toMatchObject([
+    { relay_pubkey: relay.key, url: expect.stringMatching(/^http:/), state: 'expired' },
+    { relay_pubkey: carol.key, url: null, accepted_at: isoTime(elsewhere.acceptedAtMs), state: 'live' },
+  ]);
+  const first = new URL(trace.rows[0]?.relays?.[0]?.url ?? '').host;
+  const [line = ''] = /relays .*/.exec(traceText(trace, [])) ?? [];
+  expect(line.replaceAll(/\d/g, '0').replace(/SHA256:\S+/, 'KEY')).toBe(
+    `relays      accepted by ${first.replaceAll(/\d/g, '0')} 00:00:00, by KEY on 0000-00-00 00:00:00, ` +
+      `confirmed 00:00:00; ${first.replaceAll(/\d/g, '0')} said expired: settled before`,
+  );
+});
