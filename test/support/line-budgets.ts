@@ -11,16 +11,16 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/agents': 810,
   'src/host/api': 810,
   'src/host/base': 710,
-  'src/host/contract': 2020,
-  'src/host/core': 4990,
+  'src/host/contract': 2030,
+  'src/host/core': 5070,
   'src/host/doctor': 1560,
   'src/host/hooks': 1820,
-  'src/host/inbound': 1280,
+  'src/host/inbound': 1320,
   'src/host/lan': 1630,
   'src/host/mail': 3000,
   'src/host/mailbox': 630,
   'src/host/mcp': 1410,
-  'src/host/outbox': 1640,
+  'src/host/outbox': 1670,
   'src/host/peers': 790,
   'src/host/relay': 3610,
   'src/host/store': 1180,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 23460,
   'test/unit': 10200,
   'test/unit/cli': 10120,
-  'test/unit/host': 22730,
+  'test/unit/host': 23120,
   'test/unit/relay': 22810,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 101470,
-  test: 122650,
+  src: 101630,
+  test: 123050,
   'bench scripts': 13740,
 };

@@ -142,7 +142,7 @@ export function quarantineText(screen: Screen, result: QuarantineResult, of: 'al
       ? 'No item matches.\n'
       : table(
           screen,
-          of === 'relay' ? [...COLUMNS.slice(0, 1), ...RELAY_COLUMNS, ...COLUMNS.slice(1)] : COLUMNS,
+          of === 'relay' ? [...COLUMNS.slice(0, 1), ...relayColumns(items), ...COLUMNS.slice(1)] : COLUMNS,
           items,
         );
   const all = `${countText(total_items, 'item')}, ${formatBytes(total_bytes)} in total.\n`;
@@ -187,6 +187,11 @@ const RELAY_COLUMNS: readonly Column<QuarantinedItem>[] = [
   { title: 'SEQ', cell: ({ relay }) => String(relay?.seq ?? '-'), isNumber: true },
 ];
 
+function relayColumns(items: readonly QuarantinedItem[]): readonly Column<QuarantinedItem>[] {
+  if (!items.some(({ relays }) => relays)) return RELAY_COLUMNS;
+  return [...RELAY_COLUMNS, { title: 'ALSO', cell: ({ relays }) => relays?.map(relayName).join(' ') ?? '-' }];
+}
+
 function relayName({ pubkey }: NonNullable<QuarantinedItem['relay']>): string {
   const key = parsePublicKey(pubkey);
   return key ? displayFingerprint(key) : pubkey;
@@ -201,13 +206,11 @@ export function quarantinedItemText(screen: Screen, { item, wire_b64 }: Quaranti
     ['kind', `${item.kind === '' ? 'none' : item.kind}, over ${item.via}`],
     ['from', item.host ?? 'an unpaired host'],
     ['key', item.sender_pubkey],
-    ...(item.relay
-      ? [
-          ['relay', relayName(item.relay)],
-          ['epoch', item.relay.epoch],
-          ['seq', String(item.relay.seq ?? 'none: the relay speaks v1')],
-        ]
-      : []),
+    ...[...(item.relay ? [item.relay] : []), ...(item.relays ?? [])].flatMap((relay) => [
+      ['relay', relayName(relay)],
+      ['epoch', relay.epoch],
+      ['seq', String(relay.seq ?? 'none: the relay speaks v1')],
+    ]),
     ['since', formatTime(screen, item.at)],
     ['reason', `${item.reason}: ${item.detail}`],
     ...(item.recipients ? [['waits for', item.recipients.join(', ')]] : []),

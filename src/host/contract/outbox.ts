@@ -70,10 +70,14 @@ export const QuarantineInput = Type.Object({
 });
 export type QuarantineInput = Static<typeof QuarantineInput>;
 
+const PlaceAtRelay = Type.Object({ pubkey: Type.String(), epoch: Type.String(), seq: orNull(count) });
+
 export const QuarantinedItem = Type.Object({
   number,
   via: Type.Enum(['lan', 'relay']),
-  relay: orNull(Type.Object({ pubkey: Type.String(), epoch: Type.String(), seq: orNull(count) })),
+  relay: orNull(PlaceAtRelay),
+  /** Others of this host's relays that brought it since; absent where none did. */
+  relays: Type.Optional(Type.Array(PlaceAtRelay)),
   kind: Type.String({ description: '`envelope`, `receipt` or `expired`, or the text that a relay gave instead.' }),
   item_id: Type.String(),
   sender_pubkey: Type.String(),

@@ -36,8 +36,8 @@ export type OutboxEvent =
   | { type: 'relay-failed'; relayPubkey: PublicKey; reason: string }
   /** A notice that verifies. */
   | { type: 'expired'; relayPubkey: PublicKey; expiredAtMs: number }
-  /** A delivery receipt that verifies. */
-  | { type: 'receipt'; recipient: Address; state: DeliveryState }
+  /** A delivery receipt that verifies, and the relay that brought it. */
+  | { type: 'receipt'; recipient: Address; state: DeliveryState; relayPubkey?: PublicKey }
   /** The relay's store began anew. */
   | { type: 'new-epoch'; relayPubkey: PublicKey; epoch: Epoch }
   /** It went back in time, without a new epoch: what it took may be gone. */
@@ -48,6 +48,8 @@ export type OutboxEvent =
   | { type: 'relay-denied'; relayPubkey: PublicKey; epoch: Epoch; denied: DeniedAt }
   /** The relay takes mail for this peer, and did not before. */
   | { type: 'relay-ready'; relayPubkey: PublicKey; epoch: Epoch }
+  /** Of a receipt: this one of several relays brought its message, too. */
+  | { type: 'relay-brought'; relayPubkey: PublicKey }
   /** The owner removed this one of several relays. */
   | { type: 'relay-removed'; relayPubkey: PublicKey }
   /** The peer answers over the LAN again. */

@@ -13,6 +13,7 @@
 import { assertNever } from '../../lib/assert-never.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import { printableWithin } from '../../protocol/printable.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxAlert, OutboxClock, OutboxEffect, OutboxEvent, OutboxFacts, OutboxStep } from './outbox-event.ts';
 import {
   firstAcceptance,
@@ -23,7 +24,7 @@ import {
   lanDoubtAtMs,
 } from './outbox-times.ts';
 import type { RelayAcceptance } from './relay-acceptance.ts';
-import { isAcceptedIn } from './relay-copies.ts';
+import { copyAt, isAcceptedIn } from './relay-copies.ts';
 import type { Address, OutboxRow, OutboxState, RecipientState } from './rows.ts';
 
 /** The time after its retention in which a relay's item may still be confirmed. */
@@ -103,7 +104,7 @@ function move(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): MovedRow 
     case 'lan-failed':
       return failedOverLan(row, event.reason, facts, lanBackoffMs);
     case 'receipt':
-      return confirmRow(row, event.recipient);
+      return confirmRow(confirmedOver(row, event.relayPubkey, nowMs), event.recipient);
     case 'peer-reached':
       if (row.state === 'lan-accepted') return doubtedSoon(row, facts);
       if (row.state !== 'pending') return keepRow(row);
@@ -196,6 +197,12 @@ function moveAtRelay(row: OutboxRow, event: RelayEvent, facts: OutboxFacts): Mov
       if (row.state !== 'pending' && !isToPush) return keepRow(row);
       return changeRow(row, { relayAttempts: 0, nextAtMs: soonest(row, nowMs) });
     }
+    case 'relay-brought': {
+      const { kind, broughtBy = [] } = row;
+      if (kind !== 'receipt' || broughtBy.includes(event.relayPubkey)) return keepRow(row);
+      const nextAtMs = copyAt(row, event.relayPubkey) ? row.nextAtMs : soonest(row, nowMs);
+      return changeRow(row, { broughtBy: [...broughtBy, event.relayPubkey], nextAtMs });
+    }
     case 'relay-removed':
       return keepRow(row);
     default:
@@ -258,6 +265,13 @@ function acceptedByRelay(row: OutboxRow, acceptance: RelayAcceptance, facts: Out
   const accepted: OutboxRow = { ...others, state: 'relay-accepted', acceptance, firstAccepted };
   const nextAtMs = keptUntilMs(accepted, acceptance, facts) + (row.kind === 'receipt' ? 0 : RELAY_GRACE_MS);
   return changeRow(accepted, { relayAttempts: 0, lastError: null, nextAtMs });
+}
+
+/** The row with a relay that brought a receipt for it, where there are several. */
+function confirmedOver(row: OutboxRow, relayPubkey: PublicKey | undefined, atMs: number): OutboxRow {
+  const { copies, confirmedOver: known = [] } = row;
+  if (!copies || relayPubkey === undefined || known.some((one) => one.relayPubkey === relayPubkey)) return row;
+  return { ...row, confirmedOver: [...known, { relayPubkey, atMs }] };
 }
 
 function confirmRow(row: OutboxRow, recipient: Address): MovedRow {

@@ -54,6 +54,8 @@ export interface QuarantineRow {
   via: 'lan' | 'relay';
   /** Null for an item over the LAN. */
   relay: ItemAtRelay | null;
+  /** Others of this host's relays that brought it since, each once. */
+  relays?: readonly ItemAtRelay[];
   /** An `ItemKind`, or the text that a relay gave instead. */
   kind: string;
   itemId: string;
@@ -75,6 +77,16 @@ export interface QuarantineRow {
   share?: string;
   /** Its bytes are not kept: there was no room for them. It must come again before it can be accepted. */
   isBare?: true;
+}
+
+/** The relays that brought the item. */
+export function relaysOfRow(row: QuarantineRow | undefined): PublicKey[] {
+  return [row?.relay, ...(row?.relays ?? [])].flatMap((relay) => relay?.pubkey ?? []);
+}
+
+/** The row of an item that came over this relay, too. */
+export function broughtToo(row: QuarantineRow, relay: ItemAtRelay): QuarantineRow {
+  return relaysOfRow(row).includes(relay.pubkey) ? row : { ...row, relays: [...(row.relays ?? []), relay] };
 }
 
 /** The usage of one room, or of one share of it. */

@@ -19,7 +19,8 @@ import {
 } from '../../protocol/receipt-tree.ts';
 import { firstAcceptance } from './outbox-times.ts';
 import type { OutboxEvent } from './outbox-event.ts';
-import type { OutboxRow, ReceiptRow, RecipientState, SentRecipient, SentStep } from './rows.ts';
+import { copyAt } from './relay-copies.ts';
+import type { ArrivalRow, OutboxRow, ReceiptRow, RecipientState, SentRecipient, SentStep } from './rows.ts';
 
 /** 1 to 4 for the states of a receipt, 0 for states that come without one. */
 export function deliveryRank(state: RecipientState): number {
@@ -48,6 +49,55 @@ export function nextReceipt(
 /** The state of `last` under the next seq: for a sender that proves not to know it. */
 export function repeatedReceipt(last: ReceiptRow, { nowMs, floor }: ReceiptClock): ReceiptRow {
   return { seq: Math.max(last.seq + 1, floor), state: last.state, atMs: nowMs };
+}
+
+/** A copy of a message that came over one of several relays. */
+export interface RelayedCopy {
+  relayPubkey: PublicKey;
+  /** When that relay stored it at the latest, by this host's clock: a seq is no less than the relay's milliseconds. */
+  storedAtMs: number;
+}
+
+/** The arrival of a message that this relay brought, too. */
+export function noteBrought(arrival: ArrivalRow, relayPubkey: PublicKey): ArrivalRow {
+  const known = relaysOfArrival(arrival);
+  if (arrival.broughtBy && known.includes(relayPubkey)) return arrival;
+  return { ...arrival, broughtBy: [...new Set([...known, relayPubkey])] };
+}
+
+/** The relays that brought a message, as far as this was recorded. */
+export function relaysOfArrival({ broughtBy, relay }: ArrivalRow): readonly PublicKey[] {
+  return broughtBy ?? (relay ? [relay.pubkey] : []);
+}
+
+/** The clock of a relay is measured as well as this. */
+const MEASURED_WITHIN_MS = 5_000;
+
+/** The last receipt for one recipient. */
+interface LastReceipt {
+  /** When it was issued, as the clock of now would have dated it. */
+  atMs: number;
+  /** Absent once it was handed over, or its time was up. */
+  row: OutboxRow | undefined;
+  /** The relays that it goes to. */
+  goesTo: readonly PublicKey[];
+}
+
+/**
+ * Says what a copy of a known message calls for: over the LAN or the only relay (`copy` is null) the receipt under the
+ * next seq, unless the last one waits. Over one of several relays the last receipt goes there, too, the same bytes and
+ * once. The next seq is for a copy that was stored after the last receipt was issued: others were on their way then,
+ * and a relay that comes back with many of them costs no second receipt for any.
+ */
+export function answerToCopy(
+  { atMs, row, goesTo }: LastReceipt,
+  copy: RelayedCopy | null,
+): 'nothing' | 'there-too' | 'next' {
+  if (!copy) return row ? 'nothing' : 'next';
+  const { relayPubkey, storedAtMs } = copy;
+  if (row && !goesTo.includes(relayPubkey)) return 'there-too';
+  if (row && copyAt(row, relayPubkey)?.state !== 'live') return 'nothing';
+  return storedAtMs > atMs - MEASURED_WITHIN_MS ? 'next' : 'nothing';
 }
 
 /** Says whether a receipt moves a recipient that is known to be in `state` by the receipt `seq`. */

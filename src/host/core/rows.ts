@@ -326,6 +326,8 @@ export interface ArrivalRow {
   via?: 'lan' | 'relay';
   /** Set when a relay brought it, by the relay's claim. */
   relay?: ItemAtRelay | null;
+  /** The relays that brought a copy, where this host has several. */
+  broughtBy?: readonly PublicKey[];
   /** The recipients that it was delivered to, by the addresses in the envelope. */
   recipients: { address: Address; agentId: AgentId }[];
   atMs: number;

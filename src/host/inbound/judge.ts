@@ -25,6 +25,8 @@ import {
   type PeerRow,
   type SealKey,
 } from '../core/rows.ts';
+import { type QuarantineRow, relaysOfRow } from '../core/quarantine.ts';
+import { noteBrought } from '../core/receipts.ts';
 import { quarantinedRow } from './quarantine-rows.ts';
 import {
   accept,
@@ -53,12 +55,12 @@ import { outboxRowOf, afterAttempt } from '../outbox/outbox.ts';
 /** The time for which a retired encryption key still opens mail. */
 const RETIRED_SEAL_KEY_MS = 60 * 86_400_000;
 
-/** `only`: the recipients that it is still in quarantine for, if others got it before. */
+/** `quarantined`: its row, if it is in quarantine. */
 export async function judgeEnvelope(
   reader: Reader,
   context: HostContext,
   inspection: Inspection,
-  only: readonly Address[] | null,
+  quarantined: QuarantineRow | undefined,
 ): Promise<Judgement> {
   const signed = signedByHost(reader, context, inspection, ENVELOPE);
   if ('status' in signed) return signed;
@@ -71,13 +73,27 @@ export async function judgeEnvelope(
   if (arrival && arrival.contentHash !== contentHash) {
     return keep('id-conflict', `${peer.hostName} sent other content under this id before`);
   }
-  if (arrival && only === null) {
-    return duplicate((tx) => repeatReceipts(tx, context, peer.peerId, envelope.id as ItemId, arrival));
-  }
+  // The recipients that it is still in quarantine for, if others got it before.
+  const only = quarantined?.recipients ?? null;
+  const { copy } = inspection;
+  const repeat = (tx: Transaction): void => {
+    if (arrival) repeatReceipts(tx, context, { peerId: peer.peerId, msg: envelope.id as ItemId, arrival }, copy);
+  };
+  if (arrival && only === null) return duplicate(repeat);
   const content = await openContent(reader, context, inspection, signed.rec);
   if (!isContent(content)) return content;
   const first = arrival ?? { contentHash, ...arrivalOf(reader, context, envelope, inspection) };
-  return judgeRecipients(reader, context, { envelope, content, peer, arrival: first, only });
+  const known = copy ? [...relaysOfRow(quarantined), copy.relayPubkey].reduce(noteBrought, first) : first;
+  const judged = judgeRecipients(reader, context, { envelope, content, peer, arrival: known, only });
+  if (!copy) return judged;
+  // Those who got it before are answered over this relay, too.
+  return {
+    ...judged,
+    apply: (tx) => {
+      repeat(tx);
+      judged.apply(tx);
+    },
+  };
 }
 
 /** Verifies an envelope, opens it unless it came before, and seals what its receipts show. */
@@ -289,17 +305,22 @@ export function judgeReceipt(reader: Reader, context: HostContext, inspection: I
   if (!isOwnKey(reader, context, rec.sender_host_pubkey))
     return keep('wrong-target', 'it is for a key that this host never had');
   if (rec.wire_hash !== row.wireHash) return keep('wrong-hash', 'it is for other bytes than were sent');
+  const over = inspection.item.relay && { relayPubkey: inspection.item.relay.pubkey };
+  const event = { type: 'receipt', recipient: address, state, ...over } as const;
+  const note = (tx: Transaction): void => void afterAttempt(tx, context, row.rowId, event);
   const apply = (tx: Transaction): void => {
     if (!peer.hasConfirmed) tx.put('peer', [peer.peerId], { ...peer, hasConfirmed: true });
     if (rec.sender_host_pubkey === context.identity().signer.publicKey) noteKnowsOurKey(tx, context, peer.peerId);
     applyToSent(tx, context, row.ref, { peerId: peer.peerId, address }, { state, seq, atMs });
-    afterAttempt(tx, context, row.rowId, { type: 'receipt', recipient: address, state });
+    note(tx);
   };
   const known = reader
     .get('sent', row.ref)
     ?.recipients.find((sent) => sent.peerId === peer.peerId && sent.address === address);
   const isKnown = known?.seq === seq && known.state === state && row.confirmed.includes(address);
-  return isKnown ? duplicate() : { ...accept(apply), shown: { peerId: peer.peerId, entries: inspection.seen } };
+  if (!isKnown) return { ...accept(apply), shown: { peerId: peer.peerId, entries: inspection.seen } };
+  // Which of several relays bring what the peer confirms is worth knowing.
+  return row.copies ? duplicate(note) : duplicate();
 }
 
 export function judgeNotice(reader: Reader, context: HostContext, inspection: Inspection): Judgement {
@@ -311,7 +332,9 @@ export function judgeNotice(reader: Reader, context: HostContext, inspection: In
   if (!row && isForgotten(reader, rec.item_id)) return duplicate();
   if (!row) return keep('unknown-message', 'no message of this id was sent to that key');
   const clock = { nowMs: context.nowMs(), momentMs: (datedMs: number) => context.momentMs(datedMs) };
-  if (row.state === 'relay-accepted' && row.acceptance?.relayPubkey === relayPubkey && !isExpiryInTime(row, clock))
+  const isOfIt = row.state === 'relay-accepted' && row.acceptance?.relayPubkey === relayPubkey;
+  // Of a copy at one of several relays it says something nonetheless: of the relay.
+  if (isOfIt && !row.copies && !isExpiryInTime(row, clock))
     return keep('too-early', 'the relay said that it keeps items longer than it can have had this one');
   const notice = { type: 'expired', relayPubkey, expiredAtMs: rec.expired_at } as const;
   return accept((tx) => void afterAttempt(tx, context, row.rowId, notice));

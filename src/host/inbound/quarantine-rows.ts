@@ -15,6 +15,7 @@ import { printableWithin } from '../../protocol/printable.ts';
 import type { HostContext } from '../base/context.ts';
 import {
   bareScopeOf,
+  broughtToo,
   QUARANTINE_ROOMS,
   type QuarantineLossRow,
   type QuarantinePlace,
@@ -33,7 +34,7 @@ import { countText } from '../core/spans.ts';
 import { type Report, reportToAgent } from '../mailbox/mailbox.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { claimedHost } from '../wire/parse.ts';
-import type { IncomingItem, KeptReason } from './verify.ts';
+import type { IncomingItem, Inspection, KeptReason } from './verify.ts';
 import { peerOfKey } from '../peers/peers.ts';
 
 const KIND_CHARACTERS_MAX = 64;
@@ -90,18 +91,25 @@ export async function addToQuarantine(
   return put(tx, context, row, item, { wasBare: false });
 }
 
-/** Updates an item that stays in quarantine: reason, recipients, and missing bytes if there is room now. */
+/**
+ * Updates an item that stays in quarantine: reason, recipients, missing bytes if there is room now, and the relays that
+ * brought it.
+ */
 export async function keepInQuarantine(
   tx: Transaction,
   context: HostContext,
   row: QuarantineRow,
   kept: KeptReason,
-  item: IncomingItem,
+  { item, copy }: Pick<Inspection, 'item' | 'copy'>,
 ): Promise<QuarantineRow | undefined> {
-  const next = { ...row, ...written(kept) };
+  const brought = copy && item.relay ? broughtToo(row, item.relay) : row;
+  const next = { ...brought, ...written(kept) };
   const { isBare, ...whole } = next;
   if (!isBare || !mayKeepBytes(tx, whole, item) || !isWithinMinute(context, whole)) {
-    if (!isDeepStrictEqual(next, row)) tx.put('quarantine', [row.number], next);
+    if (isDeepStrictEqual(next, row)) return row;
+    count(tx, row, -1);
+    tx.put('quarantine', [row.number], next);
+    count(tx, next, 1);
     return next;
   }
   removeFromQuarantine(tx, row);

@@ -147,6 +147,7 @@ function itemView(reader: Reader, row: QuarantineRow): QuarantinedItem {
     number: row.number,
     via: row.via,
     relay: row.relay,
+    ...(row.relays && { relays: [...row.relays] }),
     kind: row.kind,
     item_id: row.itemId,
     sender_pubkey: row.senderPubkey,

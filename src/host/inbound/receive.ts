@@ -9,7 +9,10 @@
  */
 import { type IncomingItem, Inspection, type Judgement, keep, signedByRelay } from './verify.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
+import { ownRelays } from '../store/own-relays.ts';
 import type { HostContext } from '../base/context.ts';
+import type { QuarantineRow } from '../core/quarantine.ts';
+import type { RelayedCopy } from '../core/receipts.ts';
 import {
   addToQuarantine,
   keepInQuarantine,
@@ -43,6 +46,7 @@ function inspectItems(context: HostContext, items: readonly IncomingItem[]): Pro
 
 async function inspectIn(reader: Reader, context: HostContext, item: IncomingItem): Promise<Inspection> {
   const inspection = new Inspection(item);
+  inspection.copy = await relayedCopy(reader, item);
   if (item.kind === 'envelope') await checkEnvelope(reader, context, inspection);
   if (item.kind === 'receipt') await checkReceipt(reader, context, inspection);
   if (item.kind === 'expired') signedByRelay(inspection);
@@ -53,7 +57,7 @@ async function inspectIn(reader: Reader, context: HostContext, item: IncomingIte
 export async function receiveItem(tx: Transaction, context: HostContext, inspection: Inspection): Promise<Received> {
   const { item } = inspection;
   const before = quarantinedRow(tx, item, inspection.wireHash);
-  const { status, kept, apply, shown } = await judge(tx, context, inspection, before?.recipients ?? null);
+  const { status, kept, apply, shown } = await judge(tx, context, inspection, before);
   apply(tx);
   if (shown) await hearSeen(tx, context, shown.peerId, shown.entries);
   if (!kept) {
@@ -61,7 +65,7 @@ export async function receiveItem(tx: Transaction, context: HostContext, inspect
     return { status };
   }
   const row = before
-    ? await keepInQuarantine(tx, context, before, kept, item)
+    ? await keepInQuarantine(tx, context, before, kept, inspection)
     : await addToQuarantine(tx, context, item, kept);
   if (!before && row) tx.afterCommit(() => logQuarantined(context, row));
   return (!row || row.isBare) && item.via === 'lan' ? { status: 'rejected', code: QUARANTINE_FULL } : { status };
@@ -136,15 +140,21 @@ function chunksOf(items: readonly IncomingItem[]): IncomingItem[][] {
   return chunks;
 }
 
+async function relayedCopy(reader: Reader, { relay, skewMs }: IncomingItem): Promise<RelayedCopy | null> {
+  if (!relay || (await ownRelays(reader)).length < 2) return null;
+  // An item without a place shows nothing of when it was stored.
+  return { relayPubkey: relay.pubkey, storedAtMs: relay.seq === null ? 0 : relay.seq + (skewMs ?? 0) };
+}
+
 async function judge(
   reader: Reader,
   context: HostContext,
   inspection: Inspection,
-  only: Parameters<typeof judgeEnvelope>[3],
+  quarantined: QuarantineRow | undefined,
 ): Promise<Judgement> {
   switch (inspection.item.kind) {
     case 'envelope':
-      return judgeEnvelope(reader, context, inspection, only);
+      return judgeEnvelope(reader, context, inspection, quarantined);
     case 'receipt':
       return judgeReceipt(reader, context, inspection);
     case 'expired':

@@ -2,13 +2,13 @@
 import { peerOfKey } from '../peers/peers.ts';
 import { type Sha256Hex, sha256Hex } from '../../protocol/encodings.ts';
 import { verifySignature } from '../../protocol/ed25519.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { SeenEntry } from '../../protocol/seen.ts';
 import type { HostContext } from '../base/context.ts';
 import { doubtOfSignature, retiredAt } from '../core/peer-keys.ts';
 import type { QuarantineReason } from '../core/quarantine.ts';
-import type { Address, PeerId, PeerRow, SealKey } from '../core/rows.ts';
+import type { RelayedCopy } from '../core/receipts.ts';
+import type { Address, ItemAtRelay, PeerId, PeerRow, SealKey } from '../core/rows.ts';
 import { NotOpened, openSeal, type SealedContent, signedBytesOf } from '../wire/sealing.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import {
@@ -80,6 +80,8 @@ const NOTICE: Omit<Form<ExpiryNotice>, 'signingOf'> = {
 export class Inspection {
   readonly item: IncomingItem;
   readonly wireHash: Sha256Hex;
+  /** Null when it came over the LAN, or over the only relay. */
+  copy: RelayedCopy | null = null;
   /** What the receipt shows of a relay, if it was opened. */
   seen: readonly SeenEntry[] = [];
   #record: SignedRecord<unknown> | Judgement | undefined;
@@ -139,7 +141,9 @@ export const NOBODYS_KEY = '' as PublicKey;
 export interface IncomingItem {
   via: 'lan' | 'relay';
   /** The relay that brought it, and its seq there (null in v1); null over the LAN. */
-  relay: { pubkey: PublicKey; epoch: Epoch; seq: number | null } | null;
+  relay: ItemAtRelay | null;
+  /** By so much this host's clock is ahead of that relay's, if it was measured. */
+  skewMs?: number | null;
   /** An `ItemKind`, or the text that a relay gave instead. */
   kind: string;
   itemId: string;

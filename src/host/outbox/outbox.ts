@@ -15,6 +15,7 @@ import type { HostContext } from '../base/context.ts';
 import { markRecipients, reportToAgent } from '../mailbox/mailbox.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
 import type { ItemId } from '../../protocol/names.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushedKind } from '../../protocol/items.ts';
 import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
 
@@ -169,6 +170,7 @@ interface NewOutboxItem {
   peerId: PeerId;
   recipients: Address[];
   wire: Buffer;
+  broughtBy?: readonly PublicKey[];
 }
 
 /** Adds a row that is due at once. Throws when the peer has one for this item. */

@@ -16,11 +16,19 @@ import {
 } from '../../protocol/documents.ts';
 import { isObject } from '../../protocol/json.ts';
 import type { ItemId } from '../../protocol/names.ts';
-import { type ReceiptClock, nextReceipt, repeatedReceipt } from '../core/receipts.ts';
+import {
+  answerToCopy,
+  nextReceipt,
+  noteBrought,
+  type ReceiptClock,
+  relaysOfArrival,
+  type RelayedCopy,
+  repeatedReceipt,
+} from '../core/receipts.ts';
 import type { Address, AgentId, ArrivalRow, MessageRef, OutboxRow, PeerId, ReceiptRow } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../base/context.ts';
-import { addOutboxRow, dropOutboxRow, outboxRowOf } from './outbox.ts';
+import { addOutboxRow, afterAttempt, dropOutboxRow, outboxRowOf } from './outbox.ts';
 import { sealedForReceipts, sealForReceipts } from './seen.ts';
 import { parseReceipt } from '../wire/parse.ts';
 import { advanceEntry, type EntryChange, markLocalRecipient } from '../mailbox/mailbox.ts';
@@ -53,20 +61,36 @@ export function issueReceipt(
   }
 }
 
-/** Issues the last receipts again, for a sender that proves not to know them. One that waits is not doubled. */
+/** Sends the last receipts where a copy of their message calls for it. `copy`: what one of several relays brought. */
 export function repeatReceipts(
   tx: Transaction,
   context: HostContext,
-  peerId: PeerId,
-  msg: ItemId,
-  arrival: ArrivalRow,
+  { peerId, msg, arrival }: { peerId: PeerId; msg: ItemId; arrival: ArrivalRow },
+  copy: RelayedCopy | null,
 ): void {
   for (const { address } of arrival.recipients) {
     const last = tx.get('receipt', peerId, msg, address);
     if (!last) throw new Error('invariant: a delivered message has a receipt');
-    if (outboxRowOf(tx, peerId, receiptItemId(msg, address, last))) continue;
-    queueReceipt(tx, context, { peerId, msg, address, arrival }, repeatedReceipt(last, clockOf(tx, context)));
+    const row = outboxRowOf(tx, peerId, receiptItemId(msg, address, last));
+    const goesTo = row?.broughtBy ?? relaysOfArrival(arrival);
+    const answer = answerToCopy({ atMs: context.momentMs(last.atMs), row, goesTo }, copy);
+    if (answer === 'there-too' && row && copy) {
+      afterAttempt(tx, context, row.rowId, { type: 'relay-brought', relayPubkey: copy.relayPubkey });
+      tx.afterCommit(() => context.emit({ type: 'outbox-changed', peerId }));
+    }
+    if (answer !== 'next') continue;
+    // It goes to where its sender proved not to know the last one.
+    const subject = copy ? { ...arrival, broughtBy: [copy.relayPubkey] } : arrival;
+    queueReceipt(
+      tx,
+      context,
+      { peerId, msg, address, arrival: subject },
+      repeatedReceipt(last, clockOf(tx, context)),
+      row,
+    );
   }
+  const noted = copy ? noteBrought(arrival, copy.relayPubkey) : arrival;
+  if (noted !== arrival) tx.put('arrival', [peerId, msg], noted);
 }
 
 /**
@@ -92,7 +116,8 @@ export async function signReceiptAnew(tx: Transaction, context: HostContext, row
   }
   const peer = tx.get('peer', peerId);
   if (peer) await sealForReceipts(tx, context, peer, senderPubkey);
-  const subject = { peerId, msg, address, arrival: { ref, senderPubkey, wireHash } };
+  const { broughtBy } = row;
+  const subject = { peerId, msg, address, arrival: { ref, senderPubkey, wireHash, ...(broughtBy && { broughtBy }) } };
   queueReceipt(tx, context, subject, repeatedReceipt(last, clockOf(tx, context)), row);
   return true;
 }
@@ -101,7 +126,7 @@ interface ReceiptSubject {
   peerId: PeerId;
   msg: ItemId;
   address: Address;
-  arrival: Pick<ArrivalRow, 'ref' | 'senderPubkey' | 'wireHash'>;
+  arrival: Pick<ArrivalRow, 'ref' | 'senderPubkey' | 'wireHash' | 'broughtBy'>;
 }
 
 /** `unsent`: the row whose place it takes. */
@@ -142,6 +167,7 @@ function queueReceipt(
     ref: arrival.ref,
     peerId,
     recipients: [address],
+    ...(arrival.broughtBy && { broughtBy: arrival.broughtBy }),
     wire: Buffer.from(signedRecordJson(signer, rec), 'utf8'),
   });
 }

@@ -148,7 +148,8 @@ export class PullLoop {
       if (wait > 0) this.#isHeldBack = isHeldBack;
       return isHeldBack ? 0 : this.#jittered(timing.pollMs);
     }
-    const items = placed.map(({ item }) => item);
+    const { skewMs } = link;
+    const items = placed.map(({ item }) => ({ ...item, skewMs }));
     this.#options.looks.owe();
     await this.#options.peers.learnSenders(session, items);
     const throughOf = (count: number): number => placed[count - 1]?.through ?? after;

@@ -7,7 +7,7 @@ import { relaySetText, relayStatusText } from '../../../../src/cli/host/relay.ts
 import type { QuarantinedItem } from '../../../../src/host/contract/outbox.ts';
 import type { PinnedRelay, RelayStatusResult } from '../../../../src/host/contract/relays.ts';
 import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
-import { relay as relayHost } from '../../../support/hosts.ts';
+import { alice, relay as relayHost } from '../../../support/hosts.ts';
 import { PIPE, terminal } from '../../../support/screens.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
@@ -147,6 +147,13 @@ test('what came over a relay is listed with the relay, the epoch and the seq', (
   for (const line of [`relay      ${fingerprint}`, `epoch      ${relay.epoch}`, 'seq        1763675303001']) {
     expect(shown).toContain(`  ${line}\n`);
   }
+  expect(quarantineText(terminal(200), list, 'relay')).not.toContain('ALSO');
+  const again = { ...item, relays: [{ ...relay, pubkey: alice.key, seq: 5 }] };
+  const also = displayFingerprint(alice.key);
+  const [titles, both] = quarantineText(PIPE, { ...list, items: [again] }, 'relay').split('\n');
+  expect(titles).toMatch(/ SEQ +ALSO +KIND /);
+  expect(both).toContain(`  ${relay.seq}  ${also}  envelope `);
+  expect(quarantinedItemText(PIPE, { item: again, wire_b64: '' })).toContain(`  relay      ${also}\n`);
   const bare = quarantinedItemText(PIPE, { item: { ...item, kind: 'a\u202eb', has_bytes: false }, wire_b64: null });
   expect(bare).toContain('Its 12 bytes were not kept, because the quota was full: it must be sent again.\n');
   expect(bare).toContain('kind       a\\u{202e}b, over relay\n');

@@ -1,6 +1,7 @@
 import * as fc from 'fast-check';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import {
+  answerToCopy,
   deliveryRank,
   movesRecipient,
   nextReceipt,
@@ -11,6 +12,8 @@ import {
 } from '../../../../src/host/core/receipts.ts';
 import type { Address, ReceiptRow, RecipientState, SentRecipient } from '../../../../src/host/core/rows.ts';
 import { DELIVERY_STATES, type DeliveryState } from '../../../../src/protocol/documents.ts';
+import { hostNamed, relay } from '../../../support/hosts.ts';
+import { acceptance, outboxRow, relayAccepted } from '../../../support/outbox-rows.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
 const PENDING: SentRecipient = {
@@ -138,4 +141,39 @@ test('of two receipts of one state the later seq counts, and the same again chan
   expect([4, 5, 6].map((seq) => movesRecipient(known, { state: 'read', seq }))).toEqual([false, false, true]);
   expect(movesRecipient(known, { state: 'acked', seq: 1 })).toBe(true);
   expect(movesRecipient(known, { state: 'notified', seq: 9 })).toBe(false);
+});
+
+describe('a copy of a message whose last receipt was issued at noon', () => {
+  const FIRST = relay.key;
+  const SECOND = hostNamed('second relay').key;
+  const old = { relayPubkey: FIRST, storedAtMs: NOON_MS - 60_000 };
+  const later = { relayPubkey: FIRST, storedAtMs: NOON_MS + 60_000 };
+  const waiting = outboxRow({ kind: 'receipt', broughtBy: [FIRST] });
+  const atFirst = { ...waiting, ...relayAccepted(), firstPushAtMs: NOON_MS };
+  const lost = { ...atFirst, acceptance: { ...acceptance(NOON_MS), mayBeLost: true } as const };
+
+  test.for([
+    ['over the LAN, and it waits', waiting, null, 'nothing'],
+    ['over the LAN, and a relay has it', atFirst, null, 'nothing'],
+    ['over the LAN, and it was handed over', undefined, null, 'next'],
+    ['over the same relay, from before, and it waits', waiting, old, 'nothing'],
+    ['over the same relay, from after, and it waits', waiting, later, 'nothing'],
+    ['over the same relay, from before, which has it', atFirst, old, 'nothing'],
+    ['over the same relay, from after, which has it', atFirst, later, 'next'],
+    ['over the same relay, from after, which lost it', lost, later, 'nothing'],
+    ['over the same relay, from before, and it was handed over', undefined, old, 'nothing'],
+    ['over the same relay, from after, and it was handed over', undefined, later, 'next'],
+    ['over another relay, from before, and it waits', waiting, { ...old, relayPubkey: SECOND }, 'there-too'],
+    ['over another relay, from after, and the first has it', atFirst, { ...later, relayPubkey: SECOND }, 'there-too'],
+    ['over another relay, from before, and it was handed over', undefined, { ...old, relayPubkey: SECOND }, 'nothing'],
+    ['over another relay, from after, and it was handed over', undefined, { ...later, relayPubkey: SECOND }, 'next'],
+  ] as const)('%s', ([, row, copy, answer]) => {
+    expect(answerToCopy({ atMs: NOON_MS, row, goesTo: [FIRST] }, copy)).toBe(answer);
+  });
+
+  test('is from after only when it was stored later than 5 seconds before: a measured clock is no better', () => {
+    const last = { atMs: NOON_MS, row: undefined, goesTo: [] };
+    const copies = [-5_000, -4_999, 0].map((ms) => ({ relayPubkey: FIRST, storedAtMs: NOON_MS + ms }));
+    expect(copies.map((copy) => answerToCopy(last, copy))).toEqual(['nothing', 'next', 'next']);
+  });
 });
