@@ -74,6 +74,8 @@ export const LanPairing = Type.Object({
   port: Type.Optional(Port),
   /** `host:port` where it listens, if its requests come from another address. */
   address: Type.Optional(LanAddressText),
+  /** What it says of relays (home-relays.ts). Whatever stands in it, the hosts are paired. */
+  home: Type.Optional(Type.Unknown()),
 });
 export type LanPairing = Static<typeof LanPairing>;
 
@@ -91,14 +93,16 @@ export const LanItemsAnswer = Type.Object({
 export type LanItemsAnswer = Static<typeof LanItemsAnswer>;
 
 /**
- * The answer of `GET` and the body of `POST /v1/lan/agents`: names and roles, never sessions; and what the host has
- * seen of its relay. `parseSeen` reads that, and nothing in it makes the names count less.
+ * The answer of `GET` and the body of `POST /v1/lan/agents`: names and roles, never sessions; what the host has seen
+ * of its relay, which `parseSeen` reads; and what it says of relays (home-relays.ts). Neither makes the names count
+ * less.
  */
 export const LanAgents = Type.Object({
   agents: Type.Array(Type.Object({ name: AgentName, roles: Type.Array(AgentName, { maxItems: ROLES_MAX }) }), {
     maxItems: LAN_AGENTS_MAX,
   }),
   seen: Type.Optional(Type.Unknown()),
+  home: Type.Optional(Type.Unknown()),
 });
 export type LanAgents = Static<typeof LanAgents>;
 

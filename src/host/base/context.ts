@@ -98,6 +98,8 @@ export type HostEvent =
   | { type: 'agents-changed' }
   /** The owner set another relay, or none, or confirmed the relay's new key. */
   | { type: 'relay-changed' }
+  /** This host signed another document of its relays. */
+  | { type: 'home-changed' }
   /** There is new evidence against a relay, or the owner dismissed some. */
   | { type: 'evidence-changed' }
   /** A paired host showed a note of the relay that is to be compared with what the relay shows here. */
@@ -126,6 +128,7 @@ export const LISTENERS = {
   'peers-changed': ['lan', 'relay', 'debts', 'page'],
   'agents-changed': ['lan', 'debts', 'page'],
   'relay-changed': ['relay'],
+  'home-changed': ['lan'],
   'evidence-changed': ['relay'],
   'relay-note-heard': ['relay'],
   'identity-changed': ['context', 'lan', 'relay'],

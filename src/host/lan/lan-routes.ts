@@ -31,11 +31,18 @@ import { type IncomingItem, isGivenUp } from '../inbound/verify.ts';
 import type { HostContext } from '../base/context.ts';
 import { encKeyOf, learnDirectory, learnEncKey, learnRotation } from '../peers/peers.ts';
 import { receiveItems } from '../inbound/receive.ts';
+import { takeHome } from '../outbox/homes.ts';
 import { hearSeen } from '../outbox/trust-rows.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
 import { isDialledAt } from './peer-address.ts';
 import { agentsFor, type LookAtRelay } from './peer-sync.ts';
-import { inviterMessage, type ListeningAt, NOT_CONFIRMED, type PairingInvite } from '../peers/pairing-invite.ts';
+import {
+  inviterMessage,
+  type ListeningAt,
+  NOT_CONFIRMED,
+  type PairingInvite,
+  pairingWords,
+} from '../peers/pairing-invite.ts';
 
 export interface LanRequest {
   method: string;
@@ -150,12 +157,12 @@ async function pair(request: LanRequest, parts: LanRouteParts): Promise<Reply> {
   if (typeof invitation === 'string') return notPaired(invitation);
   const encKey = encKeyOf(said.enc_key, publicKey);
   if (!encKey) return problemReply('BAD_SIGNATURE', 'the encryption key is not signed by the host key');
-  const { port } = said;
+  const { port, home } = said;
   const address = said.address ?? (await addressOfCaller({ publicKey, port, from: request.callerAddress }));
-  const fault = await invite.admit(invitation, { hostName, publicKey, encKey, address, port });
-  return fault === undefined
-    ? ok(inviterMessage(context, invitation.secret, parties, listening(), said.mac))
-    : notPaired(fault);
+  const fault = await invite.admit(invitation, { hostName, publicKey, encKey, address, port, home });
+  if (fault !== undefined) return notPaired(fault);
+  const words = await pairingWords(context, listening(), publicKey);
+  return ok(inviterMessage(context, invitation.secret, parties, words, said.mac));
 }
 
 function notPaired(reason: string): Reply {
@@ -222,6 +229,7 @@ async function takeAgents(request: LanRequest, { context }: LanRouteParts): Prom
   await context.store.transact(async (tx) => {
     learnDirectory(tx, peer.peerId, directory, context.nowMs());
     await hearSeen(tx, context, peer.peerId, parseSeen(said.seen));
+    await takeHome(tx, context, peer.peerId, { home: said.home, via: 'lan', by: { type: 'lan' } });
   });
   return ok({ host_pubkey: context.identity().signer.publicKey });
 }

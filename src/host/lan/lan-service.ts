@@ -24,7 +24,13 @@ import { LanCallFailed, LanClient } from './lan-client.ts';
 import { lanRoutes } from './lan-routes.ts';
 import { LanServer } from './lan-server.ts';
 import { LanCarrier } from './send-batch.ts';
-import { acceptorMessage, isFromInviter, type ListeningAt, PairingInvite } from '../peers/pairing-invite.ts';
+import {
+  acceptorMessage,
+  isFromInviter,
+  type ListeningAt,
+  PairingInvite,
+  pairingWords,
+} from '../peers/pairing-invite.ts';
 import { INVITE_MS } from '../contract/limits.ts';
 import { type LookAtRelay, type SyncReason, PeerSync } from './peer-sync.ts';
 import { quarantineRetries } from '../inbound/quarantine.ts';
@@ -106,6 +112,7 @@ export class LanService {
       },
       'identity-changed': () => this.#syncAll('needed'),
       'agents-changed': () => this.#syncAll('agents-changed'),
+      'home-changed': () => this.#syncAll('home-changed'),
     });
     await this.#listenAsNeeded().catch((error) => this.#logNotListening(error));
     this.#rounds = new PeriodicTask({
@@ -221,7 +228,8 @@ export class LanService {
     }
     const context = this.#context;
     const parties = { inviter_pubkey: inviter, acceptor_pubkey: context.identity().signer.publicKey };
-    const said = acceptorMessage(context, code.secret, parties, this.#listeningAt());
+    const words = await pairingWords(context, this.#listeningAt(), inviter);
+    const said = acceptorMessage(context, code.secret, parties, words);
     const answer = await this.#pairAnswer(address, said, signal);
     const encKey = encKeyOf(answer.enc_key, inviter);
     const name = parseHostName(answer.host);
@@ -245,6 +253,7 @@ export class LanService {
         encKey,
         address: answer.address ?? address,
         port: answer.port,
+        home: answer.home,
       });
     });
     if (isRefusal(pinned)) return pinned;

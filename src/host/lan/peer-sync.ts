@@ -1,6 +1,6 @@
 /**
- * Tells paired hosts what they do not know of this one (a new key, other agents), and asks them for the names of their
- * agents. With each peer one exchange runs at a time.
+ * Tells paired hosts what they do not know of this one (a new key, other agents or relays), and asks them for the names
+ * of their agents. With each peer one exchange runs at a time.
  *
  * A peer that was restored from before a rotation has forgotten this host's new key, and takes this host for a
  * stranger. So in doubt this host asks for something that only paired hosts get, and tells everything again when that
@@ -15,6 +15,7 @@ import { ownDirectory } from '../agents/agents.ts';
 import { encKeyDocument, rotationsSince } from '../peers/identity.ts';
 import { currentKey, learnDirectory, livePeers, markPinnedOurKey, noteAnswered } from '../peers/peers.ts';
 import { markReached } from '../outbox/outbox.ts';
+import { homeFor, takeHome } from '../outbox/homes.ts';
 import { nextSeen } from '../outbox/seen.ts';
 import { hearSeen } from '../outbox/trust-rows.ts';
 import { type CalledHost, type LanClient, LanCallFailed } from './lan-client.ts';
@@ -36,9 +37,10 @@ const LOOK_WAIT_MS = 1_000;
 
 /**
  * `needed`: ask for what is not known, or too old. `doubt`: ask in any case, which shows whether the peer knows this
- * host. `agents-changed`: tell the peer which agents are here now.
+ * host. `agents-changed`: tell the peer which agents are here now. `home-changed`: tell it where this host takes mail
+ * now, and ask, which shows whether it knows.
  */
-export type SyncReason = 'needed' | 'doubt' | 'agents-changed';
+export type SyncReason = 'needed' | 'doubt' | 'agents-changed' | 'home-changed';
 
 /** The exchange with one peer. */
 interface Exchange {
@@ -103,16 +105,21 @@ export class PeerSync {
 
   async #syncOnce(peerId: PeerId, reasons: ReadonlySet<SyncReason>): Promise<void> {
     const { context, client } = this.#options;
-    const peer = await context.store.read((reader) => reader.get('peer', peerId));
+    const [peer, home] = await context.store.read(
+      (reader) => [reader.get('peer', peerId), homeFor(reader, context, peerId)] as const,
+    );
     if (!peer || peer.unpairedAtMs !== null || peer.address === null) {
       this.#unanswered.delete(peerId);
       return;
     }
     const host = { address: peer.address, publicKey: currentKey(peer).publicKey };
     try {
-      if (await sendOwnKey(context, client, { ...host, peer })) this.#noteKnown(peerId);
-      if (reasons.has('agents-changed')) await this.#tellAgents(host, peer);
-      if (!reasons.has('doubt')) {
+      const isNewKey = await sendOwnKey(context, client, { ...host, peer });
+      if (isNewKey) this.#noteKnown(peerId);
+      // Only behind its key does the document count that the key signed.
+      const isNewHome = home?.doc !== undefined && (isNewKey || reasons.has('home-changed'));
+      if (isNewHome || reasons.has('agents-changed')) await this.#tellAgents(host, peer);
+      if (!isNewHome && !reasons.has('doubt')) {
         // While its mail goes over the relay, only this finds out that it is back.
         const isAway = peer.lanFailures > 0 || peer.mailFailed?.isAnswered === false;
         const isNeeded = this.wasUnanswered(peerId) || isAway || !isFresh(peer, context.nowMs());
@@ -120,11 +127,12 @@ export class PeerSync {
       }
       // Noted before the answer comes: the answer is as old as the question.
       const fetchedAtMs = context.nowMs();
-      const { agents, seen } = await this.#agentsOf(host, peer);
+      const { agents, seen, home: shown } = await this.#agentsOf(host, peer);
       this.#unanswered.delete(peerId);
       await context.store.transact(async (tx) => {
         learnDirectory(tx, peerId, { agents, fetchedAtMs }, context.nowMs());
         await hearSeen(tx, context, peerId, parseSeen(seen));
+        await takeHome(tx, context, peerId, { home: shown, via: 'lan', by: { type: 'lan' } });
         await markReached(tx, context, peerId);
         noteAnswered(tx, peerId);
       });
@@ -165,13 +173,15 @@ export class PeerSync {
 }
 
 /**
- * What this host says of its agents to a peer, with what it has seen of the relay that both use: the newest, as where
- * hosts meet without the relay it cannot choose what they compare.
+ * What this host says of its agents to a peer, with what it says of relays, and what it has seen of the one that both
+ * use: the newest, as where hosts meet without the relay it cannot choose what they compare.
  */
 export async function agentsFor(context: HostContext, peer: PeerRow, look: LookAtRelay): Promise<LanAgents> {
   if (peer.atRelay !== undefined) await look(LOOK_WAIT_MS);
-  const seen = await context.store.read((reader) => nextSeen(reader, context, peer));
-  return { agents: await ownDirectory(context), ...(seen.length > 0 && { seen }) };
+  const [seen, home] = await context.store.read(
+    async (reader) => [await nextSeen(reader, context, peer), homeFor(reader, context, peer.peerId)] as const,
+  );
+  return { agents: await ownDirectory(context), ...(seen.length > 0 && { seen }), ...(home && { home }) };
 }
 
 function isFresh({ directory }: PeerRow, nowMs: number): boolean {

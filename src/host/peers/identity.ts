@@ -10,6 +10,7 @@ import { isSameHost } from '../core/address.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { HostKey, Identity, IdentityRow, PeerEncKey, PeerRow, SealKey, SignedRotation } from '../core/rows.ts';
 import { countText } from '../core/spans.ts';
+import { renewOwnHome } from '../outbox/homes.ts';
 import { generateSealKey } from '../wire/sealing.ts';
 import type { HostStore } from '../store/host-store.ts';
 import { livePeers } from './peers.ts';
@@ -113,6 +114,7 @@ export async function rotateOwnKey(context: HostContext): Promise<RotateKeyResul
     tx.put('identity', [], next);
     const peers = await livePeers(tx);
     tx.afterCommit(() => context.emit({ type: 'identity-changed', identity }));
+    await renewOwnHome(tx, context, { signer: newSigner });
     return {
       host_pubkey: newSigner.publicKey,
       fingerprint: displayFingerprint(newSigner.publicKey),

@@ -30,8 +30,10 @@ import type {
   PairWaitResult,
   PeerView,
 } from '../contract/peers.ts';
+import type { SaidHome } from '../core/home-documents.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import type { PeerRow } from '../core/rows.ts';
+import { homeFor } from '../outbox/homes.ts';
 import { encKeyDocument } from './identity.ts';
 import { type PairedHost, peerOfKey, peerView, pinPeer, refusePairing } from './peers.ts';
 
@@ -216,14 +218,27 @@ export interface ListeningAt {
   address: string | undefined;
 }
 
+/** What a host says in a pairing besides its name and keys. */
+export interface PairingWords extends ListeningAt {
+  home: SaidHome | undefined;
+}
+
+/** What this host says to the host with this key, which it may have been paired with before. */
+export function pairingWords(context: HostContext, listening: ListeningAt, other: PublicKey): Promise<PairingWords> {
+  return context.store.read((reader) => ({
+    ...listening,
+    home: homeFor(reader, context, peerOfKey(reader, other)?.peerId),
+  }));
+}
+
 /** The message that this host sends as the acceptor. */
 export function acceptorMessage(
   context: HostContext,
   secret: Uint8Array,
   parties: PairingParties,
-  listening: ListeningAt,
+  words: PairingWords,
 ): LanPairing {
-  const body = ownBody(context, listening);
+  const body = ownBody(context, words);
   return { ...body, mac: pairingMac(secret, { role: 'acceptor', ...parties, body }) };
 }
 
@@ -232,10 +247,10 @@ export function inviterMessage(
   context: HostContext,
   secret: Uint8Array,
   parties: PairingParties,
-  listening: ListeningAt,
+  words: PairingWords,
   acceptorMac: string,
 ): LanPairing {
-  const body = ownBody(context, listening);
+  const body = ownBody(context, words);
   return { ...body, mac: pairingMac(secret, { role: 'inviter', ...parties, body, acceptor_mac: acceptorMac }) };
 }
 
@@ -262,9 +277,9 @@ function isCovered(received: LanPairing, secret: Uint8Array, words: WithoutBody<
   return isPairingMac(mac, secret, { ...words, body });
 }
 
-function ownBody(context: HostContext, { port, address }: ListeningAt): Omit<LanPairing, 'mac'> {
+function ownBody(context: HostContext, { port, address, home }: PairingWords): Omit<LanPairing, 'mac'> {
   const identity = context.identity();
   const { hostName, signer } = identity;
   const own = { host: hostName, pubkey: signer.publicKey, enc_key: encKeyDocument(identity), port };
-  return address === undefined ? own : { ...own, address };
+  return { ...own, ...(address !== undefined && { address }), ...(home && { home }) };
 }

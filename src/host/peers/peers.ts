@@ -27,6 +27,7 @@ import type { PeerView } from '../contract/peers.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { ownRelays } from '../store/own-relays.ts';
 import type { HostContext } from '../base/context.ts';
+import { dropPeerHome, takeHome } from '../outbox/homes.ts';
 import { lastSentMs, afterPeerChange, noteMailOverLan } from '../outbox/outbox.ts';
 
 /** The most hosts that one host may be paired with: as many as a relay's sender list holds. */
@@ -41,6 +42,8 @@ export interface PairedHost {
   address: string | null;
   /** The port of its listener, if it announced only that. */
   port?: number | undefined;
+  /** What it said of relays, untrusted. */
+  home?: unknown;
 }
 
 /** The advertisement in its stored form; `undefined` unless `host` signed it and the key is valid. */
@@ -53,7 +56,7 @@ export function encKeyOf(advertisement: LanEncKey, host: PublicKey): PeerEncKey 
 
 /** Pins a host. Pairing again with a pinned host updates its row. */
 export async function pinPeer(tx: Transaction, context: HostContext, host: PairedHost): Promise<PeerRow | Refusal> {
-  const { hostName, publicKey, encKey, address, port } = host;
+  const { hostName, publicKey, encKey, address, port, home } = host;
   const known = peerOfKey(tx, publicKey);
   const refused = await refusePairing(tx, context, host, known);
   if (refused) return refused;
@@ -82,6 +85,7 @@ export async function pinPeer(tx: Transaction, context: HostContext, host: Paire
   putPeer(tx, peer);
   tx.put('peerKey', [publicKey], peer.peerId);
   tx.put('peerName', [foldHostName(hostName)], peer.peerId);
+  await takeHome(tx, context, peer.peerId, { home, via: 'lan', by: { type: 'lan' } });
   // The host just answered: send now what waits for it.
   if (known) await afterPeerChange(tx, context, peer.peerId, { type: 'peer-reached' });
   tx.afterCommit(() => context.emit({ type: 'peers-changed' }));
@@ -159,6 +163,7 @@ export function unpair(context: HostContext, named: string): Promise<PeerView | 
     const gone: PeerRow = { ...peer, unpairedAtMs: context.nowMs(), directory: null };
     putPeer(tx, gone);
     tx.delete('peerName', [foldHostName(peer.hostName)]);
+    dropPeerHome(tx, peer.peerId);
     await afterPeerChange(tx, context, peer.peerId, { type: 'peer-unpaired' });
     tx.afterCommit(() => context.emit({ type: 'peers-changed' }));
     return peerView(context, gone);

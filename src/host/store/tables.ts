@@ -12,6 +12,7 @@ import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { AskedRow, OwedRow } from '../core/debts.ts';
+import type { HomeDocumentRow, PeerHomeRow } from '../core/home-documents.ts';
 import type { KeptEvidence, KeptNote, PendingNote, RelayTrustRow } from '../core/relay-trust.ts';
 import type { QuarantineLossRow, QuarantineRow, QuarantineUsage } from '../core/quarantine.ts';
 import type {
@@ -133,6 +134,8 @@ export const TABLES = {
   pendingNote: table<[relayPubkey: PublicKey, PeerId, Epoch], PendingNote>(0x65, ['text', 'text', 'text'], 'small'),
   evidence: table<[relayPubkey: PublicKey, digest: Sha256Hex], KeptEvidence>(0x66, ['text', 'text'], 'small'),
   relayMore: table<[relayPubkey: PublicKey], FurtherRelayRow>(0x67, ['text'], 'small'),
+  homeDocument: table<[], HomeDocumentRow>(0x68, [], 'small'),
+  peerHome: table<[PeerId], PeerHomeRow>(0x69, ['text'], 'small'),
   /** The move from one relay to another that is under way, or the last one. */
   relayMove: table<[], RelayMoveRow>(0x6a, [], 'small'),
   clock: table<[], ClockRow>(0x70, []),

@@ -1,0 +1,159 @@
+/**
+ * The documents of home relays: this host's own, and those of paired hosts (core/home-documents.ts decides). Only this
+ * file writes their rows.
+ *
+ * Invariants: the own document is signed by the present key, and is made anew in the transaction that changes the
+ * relays or the key; a host that never had two relays has none, unless a peer shows that it had one. What a peer showed
+ * is stored in the transaction of what brought it, and nothing is sent for it.
+ */
+import { isDeepStrictEqual } from 'node:util';
+import type { HomeRelay } from '../../protocol/documents.ts';
+import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
+import type { Signer } from '../../protocol/ed25519.ts';
+import { HOME_RELAYS_MAX, isHomeUrl, signHomeRelays } from '../../protocol/home-relays.ts';
+import { DAY_MS } from '../../protocol/limits.ts';
+import type { HostContext } from '../base/context.ts';
+import {
+  type HomeDocumentRow,
+  type PeerHomeRow,
+  type SaidHome,
+  type ShownHome,
+  afterTelling,
+  hearHome,
+  nextHomeSeq,
+  saidTo,
+} from '../core/home-documents.ts';
+import type { PeerId } from '../core/rows.ts';
+import type { Reader, Transaction } from '../store/host-store.ts';
+import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
+
+/** The relays at which a peer takes mail, in its order; undefined when it showed no document. Empty: the LAN alone. */
+export function homeOf(reader: Reader, peerId: PeerId): readonly HomeRelay[] | undefined {
+  return reader.get('peerHome', peerId)?.held?.relays;
+}
+
+/** This host's own document. */
+export function ownHome(reader: Reader): HomeDocumentRow | undefined {
+  return reader.get('homeDocument');
+}
+
+/** What is known of the documents of a peer and of this host there. */
+export interface PeerHome {
+  peerId: PeerId;
+  row: PeerHomeRow;
+  /** It showed that it holds the present document of this host. */
+  knowsOurs: boolean;
+}
+
+/** Of all peers that showed a document, or what they know. */
+export async function peerHomes(reader: Reader): Promise<PeerHome[]> {
+  const seq = ownHome(reader)?.doc.seq;
+  const found: PeerHome[] = [];
+  for await (const { key, row } of reader.range('peerHome', []))
+    found.push({ peerId: key[0], row, knowsOurs: seq !== undefined && row.knownOurs === seq });
+  return found;
+}
+
+/** What is said to a peer now, or to a host that is none yet; undefined when there is nothing. */
+export function homeFor(reader: Reader, context: HostContext, peerId: PeerId | undefined): SaidHome | undefined {
+  return saidTo(ownHome(reader), peerId && reader.get('peerHome', peerId), context.nowMs());
+}
+
+/** This was put into mail or a receipt for the peer. */
+export function noteTold(tx: Transaction, context: HostContext, peerId: PeerId, said: SaidHome): void {
+  const row = tx.get('peerHome', peerId);
+  putPeerHome(tx, peerId, row, afterTelling(row, said, context.nowMs()));
+}
+
+/** What `homeFor` will say once this was taken: receipts for the mail that brings it are sealed before. */
+export function homeAfter(
+  reader: Reader,
+  context: HostContext,
+  peerId: PeerId,
+  shown: ShownHome,
+): SaidHome | undefined {
+  return saidTo(ownHome(reader), hear(reader, context, peerId, shown)?.row, context.nowMs());
+}
+
+/** Takes what a peer showed, in the transaction of what brought it. A document that does not count costs itself. */
+export async function takeHome(tx: Transaction, context: HostContext, peerId: PeerId, shown: ShownHome): Promise<void> {
+  const heard = hear(tx, context, peerId, shown);
+  if (!heard) return;
+  putPeerHome(tx, peerId, tx.get('peerHome', peerId), heard.row);
+  if (heard.fault) logBad(tx, context, peerId, heard.fault);
+  if (heard.isBehind) await renewOwnHome(tx, context, { isBehind: true });
+}
+
+function hear(
+  reader: Reader,
+  context: HostContext,
+  peerId: PeerId,
+  shown: ShownHome,
+): ReturnType<typeof hearHome> | undefined {
+  const peer = reader.get('peer', peerId);
+  if (peer?.unpairedAtMs !== null) return undefined;
+  const facts = { peerKeys: peer.keys, own: ownHome(reader), nowMs: context.nowMs() };
+  return hearHome(reader.get('peerHome', peerId), shown, facts);
+}
+
+/** The pairing ended. */
+export function dropPeerHome(tx: Transaction, peerId: PeerId): void {
+  if (tx.get('peerHome', peerId)) tx.delete('peerHome', [peerId]);
+}
+
+function putPeerHome(
+  tx: Transaction,
+  peerId: PeerId,
+  before: PeerHomeRow | undefined,
+  after: PeerHomeRow | undefined,
+): void {
+  if (after && after !== before) tx.put('peerHome', [peerId], after);
+}
+
+/**
+ * Signs this host's document anew where its relays or its key are others than in the last one. `isBehind`: a peer holds
+ * a later one, so this host was set back to a copy.
+ */
+export async function renewOwnHome(
+  tx: Transaction,
+  context: HostContext,
+  { signer = context.identity().signer, isBehind = false }: { signer?: Signer; isBehind?: boolean } = {},
+): Promise<void> {
+  const own = ownHome(tx);
+  const all = await ownRelays(tx);
+  if (!own && all.length < 2 && !isBehind) return;
+  const homes = all.filter(({ role }) => role === 'home');
+  const shown = homes.filter(isShown).slice(0, HOME_RELAYS_MAX);
+  const relays = shown.map(({ row }) => ({ relay_pubkey: row.pubkey, url: row.url }));
+  const isSame = own?.doc.host_pubkey === signer.publicKey && isDeepStrictEqual(own.doc.relays, relays);
+  if (isSame && !isBehind) return;
+  const nowMs = context.nowMs();
+  const laterSeqs = (await peerHomes(tx)).map(({ row }) => row.later?.seq ?? 0);
+  const signed = signHomeRelays(signer, { seq: nextHomeSeq(own, laterSeqs, nowMs), relays });
+  tx.put('homeDocument', [], { ...signed, madeAtMs: nowMs });
+  tx.afterCommit(() => {
+    for (const { row } of homes.filter((relay) => !shown.includes(relay)))
+      context.log('warn', 'paired hosts are not told of a relay: its address is too long', { url: row.url });
+    context.emit({ type: 'home-changed' });
+  });
+}
+
+/** A relay of v1 proves nothing, and no other host could use an address that a document may not have. */
+function isShown({ row }: OwnRelay): boolean {
+  return !row.isV1 && isHomeUrl(row.url) && isAcceptablePoint(row.pubkey);
+}
+
+/** When a document of a peer was last logged as bad, by the clock that never goes back. */
+const badAt = new WeakMap<HostContext, Map<PeerId, number>>();
+
+function logBad(tx: Transaction, context: HostContext, peerId: PeerId, reason: string): void {
+  const at = badAt.get(context) ?? new Map<PeerId, number>();
+  badAt.set(context, at);
+  const nowMs = context.monotonicMs();
+  if (nowMs - (at.get(peerId) ?? Number.NEGATIVE_INFINITY) < DAY_MS) return;
+  const host = tx.get('peer', peerId)?.hostName;
+  tx.afterCommit(() => {
+    at.set(peerId, nowMs);
+    context.log('warn', 'a paired host showed relays of its own in a document that does not count', { host, reason });
+  });
+}
