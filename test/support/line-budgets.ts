@@ -20,9 +20,9 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/mail': 3000,
   'src/host/mailbox': 630,
   'src/host/mcp': 1410,
-  'src/host/outbox': 1830,
-  'src/host/peers': 820,
-  'src/host/relay': 3610,
+  'src/host/outbox': 1840,
+  'src/host/peers': 830,
+  'src/host/relay': 4510,
   'src/host/store': 1180,
   'src/host/wake': 1600,
   'src/host/web': 310,
@@ -53,16 +53,16 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/postgres': 2190,
   'test/property': 4440,
   'test/spec': 6500,
-  'test/support': 23460,
+  'test/support': 23520,
   'test/unit': 10200,
   'test/unit/cli': 10120,
-  'test/unit/host': 23370,
+  'test/unit/host': 24000,
   'test/unit/relay': 22810,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 102040,
-  test: 123300,
+  src: 102970,
+  test: 123980,
   'bench scripts': 13740,
 };

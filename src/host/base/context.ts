@@ -6,6 +6,7 @@
  */
 import { ClockGuard } from '../../lib/clock-guard.ts';
 import { systemClock, systemRandom } from '../../lib/clock.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import type { RetryTiming } from '../core/outbox-event.ts';
 import type { AgentId, Identity, MessageRef, PeerId } from '../core/rows.ts';
 import { type HostStore, StoreFailed } from '../store/host-store.ts';
@@ -96,10 +97,12 @@ export type HostEvent =
   | { type: 'peers-changed' }
   /** An agent of this host was added, removed or renamed, or got other roles. */
   | { type: 'agents-changed' }
-  /** The owner set another relay, or none, or confirmed the relay's new key. */
+  /** The owner set, added or removed a relay, preferred another one, or confirmed a relay's new key. */
   | { type: 'relay-changed' }
   /** This host signed another document of its relays. */
   | { type: 'home-changed' }
+  /** A relay can be used from now on, is down, or was not heard for long; or is so no more. */
+  | { type: 'relay-turned'; relayPubkey: PublicKey }
   /** There is new evidence against a relay, or the owner dismissed some. */
   | { type: 'evidence-changed' }
   /** A paired host showed a note of the relay that is to be compared with what the relay shows here. */
@@ -129,6 +132,7 @@ export const LISTENERS = {
   'agents-changed': ['lan', 'debts', 'page'],
   'relay-changed': ['relay'],
   'home-changed': ['lan'],
+  'relay-turned': ['relay'],
   'evidence-changed': ['relay'],
   'relay-note-heard': ['relay'],
   'identity-changed': ['context', 'lan', 'relay'],

@@ -14,7 +14,7 @@ import type { Check, CheckId } from '../contract/daemon.ts';
 import { CLOCK_NOTE_MS } from './peer-checks.ts';
 import { TWO_CAUSES } from '../core/evidence-text.ts';
 import { agoText, countText, spanText } from '../core/spans.ts';
-import { OPERATORS_KEY } from '../relay/relay-service.ts';
+import { OPERATORS_KEY } from '../relay/owners-relays.ts';
 import type { WitnessFact } from '../relay/relay-witnesses.ts';
 
 /** The outcome of one probe; `reason` is a clause. */

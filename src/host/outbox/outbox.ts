@@ -123,7 +123,16 @@ export function afterAttempt(
 /** An event that happens to all rows of a peer. */
 export type PeerEvent = Extract<
   OutboxEvent,
-  { type: 'peer-reached' | 'peer-unpaired' | 'clock-jumped' | 'new-epoch' | 'relay-rewound' | 'relay-ready' }
+  {
+    type:
+      | 'peer-reached'
+      | 'peer-unpaired'
+      | 'clock-jumped'
+      | 'new-epoch'
+      | 'relay-rewound'
+      | 'relay-ready'
+      | 'relay-removed';
+  }
 >;
 
 /** Something happened to the peer itself: every row of it that is open takes note. */

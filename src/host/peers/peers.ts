@@ -20,12 +20,12 @@ import {
 import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 import { isSameHost } from '../core/address.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
-import { atRelays, relaysOfPeer } from '../core/peer-relays.ts';
+import { atRelays, peerIsAt, relaysOfPeer } from '../core/peer-relays.ts';
 import type { PeerEncKey, PeerId, PeerKey, PeerRow, SignedRotation } from '../core/rows.ts';
 import { suggestions } from '../core/suggestions.ts';
 import type { PeerView } from '../contract/peers.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { ownRelays } from '../store/own-relays.ts';
+import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
 import type { HostContext } from '../base/context.ts';
 import { dropPeerHome, takeHome } from '../outbox/homes.ts';
 import { lastSentMs, afterPeerChange, noteMailOverLan } from '../outbox/outbox.ts';
@@ -190,14 +190,27 @@ export async function notePeerAtRelay(
   relayPubkey: PublicKey,
   isThere: boolean,
 ): Promise<void> {
-  const own = (await ownRelays(tx)).map(({ row }) => row.pubkey);
+  const own = await ownRelays(tx);
   const peer = tx.get('peer', peerId);
-  if (!peer) return;
-  const known = relaysOfPeer(peer);
-  const now = own.filter((pubkey) => (pubkey === relayPubkey ? isThere : known.includes(pubkey)));
-  if (now.join() === known.join()) return;
+  if (peer) putRelaysOf(tx, peer, own, (pubkey) => (pubkey === relayPubkey ? isThere : peerIsAt(peer, pubkey)));
+}
+
+/** This host uses other relays, or prefers others of them. */
+export async function noteRelaysChanged(tx: Transaction): Promise<void> {
+  const own = await ownRelays(tx);
+  for (const peer of await livePeers(tx)) putRelaysOf(tx, peer, own, (pubkey) => peerIsAt(peer, pubkey));
+}
+
+function putRelaysOf(
+  tx: Transaction,
+  peer: PeerRow,
+  own: readonly OwnRelay[],
+  isThere: (pubkey: PublicKey) => boolean,
+): void {
+  const now = own.map(({ row }) => row.pubkey).filter(isThere);
+  if (now.join() === relaysOfPeer(peer).join()) return;
   const { atRelay: _atRelay, alsoAt: _alsoAt, ...others } = peer;
-  tx.put('peer', [peerId], { ...others, ...atRelays(now) });
+  putPeer(tx, { ...others, ...atRelays(now) });
 }
 
 export function peerOfKey(reader: Reader, key: PublicKey): PeerRow | undefined {

@@ -35,10 +35,19 @@ const REWIND_OFTEN_MS = 60_000;
 /** An empty page that came sooner was not held back by the relay. */
 const HELD_BACK_MS = 900;
 
+/** Says how often the queue is read while nothing comes. */
+export interface PullPace {
+  /** The time that the relay is asked to hold an empty page back; 0 for not at all. */
+  waitSeconds: number;
+  /** Between two pulls where it does not hold one back. */
+  restMs: number;
+}
+
 interface PullLoopOptions {
   context: HostContext;
   link: RelayLink;
-  timing: RelayTiming;
+  timing: Pick<RelayTiming, 'pollMs'>;
+  pace: () => PullPace | Promise<PullPace>;
   peers: PeersAtRelay;
   looks: Pick<RelayLooks, 'owe'>;
   timers: Timers;
@@ -57,6 +66,8 @@ export class PullLoop {
   #failed: { session: RelaySession; resumed: AbortSignal } | undefined;
   #isHeldBack: boolean | null = null;
   #headSeq: number | null = null;
+  #hurried = new AbortController();
+  #waiting: (() => void)[] = [];
 
   constructor(options: PullLoopOptions) {
     this.#options = options;
@@ -76,6 +87,19 @@ export class PullLoop {
     this.#running = this.#run();
   }
 
+  /** Ends the rest between two pulls. */
+  hurry(): void {
+    this.#hurried.abort();
+    this.#hurried = new AbortController();
+  }
+
+  /** Resolves when a pull that is under way, or the next one, ended. */
+  turned(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#waiting.push(resolve);
+    });
+  }
+
   /** Resolves when nothing is under way any more. */
   stop(): Promise<void> {
     return this.#running;
@@ -89,7 +113,9 @@ export class PullLoop {
       if (!session || stopping.aborted) return;
       if (link.pauseMs > 0) continue;
       try {
-        await this.#sleep(await this.#turn(session));
+        const restMs = await this.#turn(session);
+        for (const resolve of this.#waiting.splice(0)) resolve();
+        await this.#sleep(restMs, this.#hurried.signal);
       } catch (error) {
         if (stopping.aborted || isStoreFailure(error)) return;
         if (error instanceof RelayCallFailed) {
@@ -122,16 +148,17 @@ export class PullLoop {
   }
 
   async #turnInV2(session: V2Session): Promise<number> {
-    const { context, link, timing, stopping } = this.#options;
+    const { context, link, timing, pace, stopping } = this.#options;
     const { client, scope, limits } = session;
     const after = await context.store.read((reader) => positionIn(reader, scope));
     const acked = await this.#ack(session, after, () => client.ack(scope.epoch, after));
     if (acked === 'rewind') return this.#rewind(session);
     if (link.session !== session) return 0;
     const limit = Math.max(1, Math.min(this.#limit, limits.max_pull));
+    const { waitSeconds, restMs } = await pace();
     const startedMs = context.monotonicMs();
     // What could not be acked is acked soon, and not when something comes.
-    const wait = acked === 'failed' ? 0 : timing.waitSeconds;
+    const wait = acked === 'failed' ? 0 : waitSeconds;
     const page = await client.pull({ after, limit, epoch: scope.epoch, wait });
     if (page.epoch !== scope.epoch) {
       link.ended(session);
@@ -144,9 +171,10 @@ export class PullLoop {
     if (page.head_seq < after) return this.#rewind(session);
     const placed = placedItems(page, after, scope);
     if (placed.length === 0) {
-      const isHeldBack = context.monotonicMs() - startedMs >= HELD_BACK_MS;
+      const isHeldBack = waitSeconds > 0 && context.monotonicMs() - startedMs >= HELD_BACK_MS;
       if (wait > 0) this.#isHeldBack = isHeldBack;
-      return isHeldBack ? 0 : this.#jittered(timing.pollMs);
+      if (isHeldBack) return 0;
+      return this.#jittered(acked === 'failed' ? Math.min(restMs, timing.pollMs) : restMs);
     }
     const { skewMs } = link;
     const items = placed.map(({ item }) => ({ ...item, skewMs }));

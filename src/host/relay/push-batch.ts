@@ -13,6 +13,7 @@ import { receiptCheck } from '../../protocol/receipt-tree.ts';
 import { outboxEventOfResult } from '../core/receipts.ts';
 import type { OutboxEvent } from '../core/outbox-event.ts';
 import { isSending } from '../core/outbox.ts';
+import type { RelayRole } from '../core/relay-rows.ts';
 import type { OutboxRow, PeerRow } from '../core/rows.ts';
 import type { RelayFacts } from '../core/transport-choice.ts';
 import type { HostContext } from '../base/context.ts';
@@ -67,6 +68,7 @@ interface PushAnswer {
 export class RelayCarrier implements RelayTransport {
   /** There is signed evidence of two histories, which nobody dismissed. */
   hasTwoHistories = false;
+  role: RelayRole = 'home';
   readonly #options: RelayCarrierOptions;
   #offers: Offer[] = [];
   #isPushing = false;
@@ -76,8 +78,24 @@ export class RelayCarrier implements RelayTransport {
     this.#options = options;
   }
 
+  get relayPubkey(): PublicKey {
+    return this.#options.link.relayPubkey;
+  }
+
+  get #session(): RelaySession | undefined {
+    return this.#options.link.current;
+  }
+
   get isUsable(): boolean {
-    return this.#session() !== undefined;
+    return this.#session !== undefined;
+  }
+
+  get isDown(): boolean {
+    return this.#options.link.health.isDown;
+  }
+
+  get unheardMs(): number {
+    return this.#options.link.health.unheardMs;
   }
 
   get pauseMs(): number {
@@ -85,7 +103,7 @@ export class RelayCarrier implements RelayTransport {
   }
 
   factsFor(peer: PeerRow): RelayFacts | null | 'unknown' {
-    const session = this.#session();
+    const session = this.#session;
     if (!session) return null;
     const isTargetEnrolled = this.#options.peers.isEnrolled(session, peer);
     if (isTargetEnrolled === undefined) return 'unknown';
@@ -102,12 +120,12 @@ export class RelayCarrier implements RelayTransport {
   }
 
   async ask(peer: PeerRow): Promise<void> {
-    const session = this.#session();
+    const session = this.#session;
     if (session) await this.#options.peers.ask(session, peer);
   }
 
   async send(_peer: PeerRow, rows: readonly OutboxRow[], signal: AbortSignal): Promise<Sent> {
-    const session = this.#session();
+    const session = this.#session;
     if (!session) return { events: [] };
     const { max_item_bytes: bytesMax } = session.limits;
     const tooLarge = rows.filter(({ wireBytes }) => wireBytes > bytesMax);
@@ -117,16 +135,6 @@ export class RelayCarrier implements RelayTransport {
     const event = { type: 'relay-refused', relayPubkey, code: 'too large', isUnsent: true } as const;
     const refused = tooLarge.map(({ rowId }): RowEvent => ({ rowId, event }));
     return { events: [...refused, ...pushed] };
-  }
-
-  /**
-   * The session, when it is of the key that this host has now. After a rotation the former session lives until the
-   * relay knows the new key. What the new key signed would look like a thief's to its receiver, were it pushed under
-   * the old one.
-   */
-  #session(): RelaySession | undefined {
-    const { session } = this.#options.link;
-    return session?.scope.hostPubkey === this.#options.context.identity().signer.publicKey ? session : undefined;
   }
 
   /** Resolves when a request with some of the rows was answered, or with nothing when none can be made. */
@@ -141,7 +149,7 @@ export class RelayCarrier implements RelayTransport {
     this.#isPushing = true;
     // What is offered in this turn shares a request.
     await Promise.resolve();
-    for (let session = this.#session(); this.#offers.length > 0; session = this.#session()) {
+    for (let session = this.#session; this.#offers.length > 0; session = this.#session) {
       if (session && !signal.aborted && this.pauseMs <= 0) await this.#pushNext(session, signal);
       else for (const { resolve } of this.#offers.splice(0)) resolve([]);
     }
@@ -173,7 +181,7 @@ export class RelayCarrier implements RelayTransport {
     const { context, link, looks } = this.#options;
     const { relayPubkey } = session.scope;
     const pushed = await this.#leaving(rows, relayPubkey);
-    if (pushed.length === 0 || session !== this.#session()) return [];
+    if (pushed.length === 0 || session !== this.#session) return [];
     const startedMs = context.monotonicMs();
     let answer: PushAnswer;
     try {

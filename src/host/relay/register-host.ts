@@ -276,6 +276,7 @@ export interface Connecting {
   progress: { scope: string; rotations: number };
   /** Takes the time by which this host's clock is ahead of the relay's; null when the relay does not tell its time. */
   noteSkew: (ms: number | null) => void;
+  asking?: RelayClientOptions['asking'];
   stopping: AbortSignal;
 }
 
@@ -295,6 +296,7 @@ export async function connect(connecting: Connecting): Promise<Connected> {
     nowMs: () => context.nowMs(),
     stopping: AbortSignal.any([stopping, ending.signal]),
     caller: callerTrusting(row.ca),
+    asking: connecting.asking,
   };
   const client = new RelayClient(options, row.pubkey);
   const info = await infoUnlessV1(client, row.isV1 === true);

@@ -1,5 +1,5 @@
 /**
- * The connection to the pinned relay. The link checks the relay's key and epoch and registers this host; pulling and
+ * The connection to one pinned relay. The link checks the relay's key and epoch and registers this host; pulling and
  * pushing take their session from it and report what went wrong.
  *
  *     info ─▶ the pinned key? ─▶ epoch ─▶ rotations, enrolment, enc key, senders, each checked ─▶ session
@@ -8,15 +8,18 @@
  * ends it, and all steps begin again. A failure or `retry-after` makes a pause. When the relay answers any request
  * again, the pause after a failure ends at once; what `retry-after` asked for is kept.
  */
-import { displayFingerprint } from '../../protocol/public-key.ts';
+import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import type { RelayEnrolmentRow, RelayRow } from '../core/relay-rows.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
 import type { Transaction } from '../store/host-store.ts';
+import { relayRowOf } from '../store/own-relays.ts';
 import { type RelayScope, dropEnrolment, noteSeenKey, rewindPosition, notifyOutbox } from './relay-rows.ts';
 import { AnotherRelay, RelayCallFailed, isNotEnrolled } from './relay-request.ts';
 import { type Connected, connect, type RelaySession, RENEW_BEFORE_MS } from './register-host.ts';
 import { TokenUnavailable } from './enrolment-token.ts';
+import { systemTimers } from '../../lib/clock.ts';
 import { SingleFlightTask } from '../../lib/periodic-task.ts';
+import { LinkHealth } from './link-health.ts';
 
 export interface RelayTiming {
   /** The pause after the first failure, and the longest. */
@@ -26,6 +29,12 @@ export interface RelayTiming {
   pollMs: number;
   /** The time that a pull asks the relay to wait. */
   waitSeconds: number;
+  /** Between two pulls from a home that is neither the first nor the second, while those two can be used. */
+  homeMs: number;
+  /** Between two pulls from a guest: while it has mail of the last hour, while it has any, and else. */
+  guestSoonMs: number;
+  guestMs: number;
+  guestIdleMs: number;
   /** Between two looks at its log; while something is to be confirmed; and after what a look is owed for. */
   lookMs: number;
   lookSoonMs: number;
@@ -37,6 +46,10 @@ export const RELAY_TIMING: RelayTiming = {
   pauseMaxMs: 300_000,
   pollMs: 15_000,
   waitSeconds: 25,
+  homeMs: 60_000,
+  guestSoonMs: 15_000,
+  guestMs: 600_000,
+  guestIdleMs: 3_600_000,
   lookMs: 600_000,
   lookSoonMs: 60_000,
   lookSettleMs: 5_000,
@@ -54,13 +67,17 @@ export interface LinkProblem {
 
 export interface RelayLinkOptions {
   context: HostContext;
+  relayPubkey: PublicKey;
   timing: RelayTiming;
   stopping: AbortSignal;
   /** Called when there is a session that was not there before. */
   entered: () => void;
+  /** Called when the relay became well, down or unheard, or is so no more. */
+  turned?: () => void;
 }
 
 export class RelayLink {
+  readonly health: LinkHealth;
   readonly #options: RelayLinkOptions;
   readonly #context: HostContext;
   #session: RelaySession | undefined;
@@ -84,6 +101,13 @@ export class RelayLink {
   constructor(options: RelayLinkOptions) {
     this.#options = options;
     this.#context = options.context;
+    this.health = new LinkHealth({
+      monotonicMs: () => options.context.monotonicMs(),
+      timers: systemTimers,
+      pauseMs: () => this.pauseMs,
+      hasSession: () => this.current !== undefined,
+      turned: () => options.turned?.(),
+    });
     this.#establishing = new SingleFlightTask({
       work: () => this.#establish(),
       onError: (error) => {
@@ -95,8 +119,22 @@ export class RelayLink {
     options.stopping.addEventListener('abort', () => this.#release(undefined), { once: true });
   }
 
+  get relayPubkey(): PublicKey {
+    return this.#options.relayPubkey;
+  }
+
   get session(): RelaySession | undefined {
     return this.#session;
+  }
+
+  /**
+   * The session, when it is of the key that this host has now. After a rotation the former session lives until the
+   * relay knows the new key. What the new key signed would look like a thief's to its receiver, were it pushed under
+   * the old one.
+   */
+  get current(): RelaySession | undefined {
+    const session = this.#session;
+    return session?.scope.hostPubkey === this.#context.identity().signer.publicKey ? session : undefined;
   }
 
   get state(): LinkState {
@@ -147,6 +185,7 @@ export class RelayLink {
     this.#retryAfterUntilMs = 0;
     this.#problem = undefined;
     this.#resume();
+    this.health.begin();
     this.refresh();
   }
 
@@ -160,6 +199,7 @@ export class RelayLink {
 
   /** The relay answers, whatever was asked: what waits out a failure tries again now. */
   answered(): void {
+    this.health.heard();
     if (this.#backoffUntilMs <= this.#context.monotonicMs()) return;
     this.#resume();
     if (!this.#session) this.refresh();
@@ -196,6 +236,7 @@ export class RelayLink {
 
   async stop(): Promise<void> {
     clearTimeout(this.#timer);
+    this.health.close();
     await this.#establishing.stop();
   }
 
@@ -209,10 +250,11 @@ export class RelayLink {
   async #establish(): Promise<void> {
     if (this.pauseMs > 0) return this.#later(this.pauseMs);
     const context = this.#context;
-    const row = await context.store.read((reader) => reader.get('relay'));
+    const row = await this.#readRow();
     if (!row || row.seenKey) {
       this.#leave();
       this.#setState(row ? 'key-changed' : 'unset', row && keyChanged(row));
+      this.health.stopped();
       return;
     }
     try {
@@ -242,6 +284,7 @@ export class RelayLink {
     this.#ending = made.ending;
     this.#session = made;
     this.#setState('ready', undefined);
+    this.health.note();
     // Rows that this brings forward are sent at once, so the session is there first.
     await context.store.transact((tx) => notifyOutbox(tx, context, { type: 'relay-ready', relayPubkey, epoch }));
     this.#release(made);
@@ -249,8 +292,15 @@ export class RelayLink {
   }
 
   #leave(): void {
+    const had = this.#session;
     this.#session = undefined;
     this.#ending.abort();
+    if (had) this.health.lost();
+  }
+
+  #readRow(): Promise<RelayRow | undefined> {
+    const { context, relayPubkey } = this.#options;
+    return context.store.read((reader) => relayRowOf(reader, relayPubkey));
   }
 
   /** Undefined when the relay showed another key, or when the pinned relay or this host's key changed meanwhile. */
@@ -266,6 +316,7 @@ export class RelayLink {
         row,
         progress: this.#progress,
         noteSkew: (ms) => void (this.#skewMs = ms),
+        asking: (waitMs) => this.health.asking(waitMs),
         stopping: AbortSignal.any([this.#options.stopping, signal]),
       });
     } catch (error) {
@@ -277,9 +328,8 @@ export class RelayLink {
       });
       return undefined;
     }
-    const after = await context.store.read((reader) => reader.get('relay'));
-    const isAsBefore = after?.pubkey === row.pubkey && after.url === row.url && context.identity() === identity;
-    return isAsBefore ? made : undefined;
+    const after = await this.#readRow();
+    return after?.url === row.url && context.identity() === identity ? made : undefined;
   }
 
   #pause(error: RelayCallFailed | TokenUnavailable, isOver: boolean): void {
@@ -295,6 +345,7 @@ export class RelayLink {
     const retryAfterMs = (error instanceof RelayCallFailed && error.retryAfterMs) || 0;
     this.#retryAfterUntilMs = Math.max(this.#retryAfterUntilMs, nowMs + retryAfterMs);
     const code = error instanceof RelayCallFailed ? codeOf(error) : 'NO_TOKEN';
+    this.health.failed();
     if (count > 1 || !isOver) this.#setState('failing', { code, message: error.message, atMs: this.#context.nowMs() });
   }
 
@@ -303,6 +354,7 @@ export class RelayLink {
     this.#backoffUntilMs = 0;
     this.#resuming.abort();
     this.#resuming = new AbortController();
+    this.health.note();
   }
 
   #setState(state: LinkState, problem: LinkProblem | undefined): void {

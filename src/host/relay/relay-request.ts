@@ -44,13 +44,19 @@ const UNFIT: ReadonlyMap<string, string> = new Map([
   ['ERR_TLS_CERT_ALTNAME_INVALID', 'of another name'],
 ]);
 
-let lastCaller: { pem: string; caller: HttpCaller } | undefined;
+/** As many as a host has relays. */
+const CALLERS_MAX = 8;
+const callers = new Map<string, HttpCaller>();
 
 /** A caller for a relay whose authority is private: its certificates, in PEM, are trusted beside those of Node. */
 export function callerTrusting(ca: { pem: string } | undefined): HttpCaller | undefined {
   if (!ca) return undefined;
-  if (lastCaller?.pem !== ca.pem) lastCaller = { pem: ca.pem, caller: new HttpCaller({ ca: ca.pem }) };
-  return lastCaller.caller;
+  const known = callers.get(ca.pem);
+  if (known) return known;
+  if (callers.size >= CALLERS_MAX) callers.clear();
+  const caller = new HttpCaller({ ca: ca.pem });
+  callers.set(ca.pem, caller);
+  return caller;
 }
 
 /** No answer that can be used. `status` is 0 when there was none at all. */
@@ -114,6 +120,8 @@ export interface RelayClientOptions {
   stopping?: AbortSignal;
   /** The caller whose certificates are trusted; those of Node alone when absent. */
   caller?: HttpCaller | undefined;
+  /** Called before a request that asks the relay to wait so long; what it returns is called when that ended. */
+  asking?: ((waitMs: number) => () => void) | undefined;
   /** The content types that the relay has besides JSON; absent: those that `info` lists, once it was asked. */
   forms?: readonly string[];
 }
@@ -136,7 +144,7 @@ export interface RelayAnswer {
   isBinary: boolean;
 }
 
-type Caller = Pick<RelayClientOptions, 'url' | 'stopping' | 'caller'>;
+type Caller = Pick<RelayClientOptions, 'url' | 'stopping' | 'caller' | 'asking'>;
 
 /** The JSON object that the relay answers. Throws as `askRelay` does. */
 export async function sendRelayRequest(caller: Caller, request: RelayRequest): Promise<Record<string, unknown>> {
@@ -147,10 +155,11 @@ export async function sendRelayRequest(caller: Caller, request: RelayRequest): P
 
 /** The answer of the relay. Throws `RelayProblem` when it refuses, and `RelayCallFailed`. */
 export async function askRelay(
-  { url, stopping, caller = PLAIN_CALLER }: Caller,
+  { url, stopping, caller = PLAIN_CALLER, asking }: Caller,
   { method, target, headers = {}, body, longerMs = 0, takesCut }: RelayRequest,
 ): Promise<RelayAnswer> {
   const { signal, over } = limitedSignal(ANSWER_TIMEOUT_MS + longerMs, stopping);
+  const answered = asking?.(longerMs);
   let said: HttpAnswer;
   try {
     said = await caller.request(url + target, {
@@ -166,11 +175,12 @@ export async function askRelay(
     throw failedCall(error);
   } finally {
     over();
+    answered?.();
   }
-  const { status, body: bytes, headers: answered, cut } = said;
-  const retryAfterMs = retryAfterOf(answered['retry-after']);
+  const { status, body: bytes, headers: shown, cut } = said;
+  const retryAfterMs = retryAfterOf(shown['retry-after']);
   if (status < 200 || status > 299) throw new RelayProblem(status, parsedAnswer(bytes) ?? {}, retryAfterMs);
-  const isBinary = answered['content-type'] === BINARY_TYPE;
+  const isBinary = shown['content-type'] === BINARY_TYPE;
   // Of JSON nothing can be read before its end, and what this host itself ended it does not want any more.
   if (cut && (!isBinary || stopping?.aborted === true)) throw failedCall(cut);
   return { body: bytes, isBinary };

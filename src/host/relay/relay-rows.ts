@@ -11,11 +11,11 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { RelayEnrolmentRow, RelayRow } from '../core/relay-rows.ts';
 import type { WitnessOfRelay } from '../core/witness.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { ownRelays, relayRowOf } from '../store/own-relays.ts';
+import { type OwnRelay, ownRelays, relayRowOf } from '../store/own-relays.ts';
 import type { HostContext } from '../base/context.ts';
 import { type PeerEvent, afterPeerChange } from '../outbox/outbox.ts';
 import { leaveEpoch } from '../outbox/trust-rows.ts';
-import { livePeers } from '../peers/peers.ts';
+import { livePeers, noteRelaysChanged } from '../peers/peers.ts';
 
 /** One generation of one relay's store, for one key of this host. */
 export interface RelayScope {
@@ -24,24 +24,51 @@ export interface RelayScope {
   hostPubkey: PublicKey;
 }
 
+/** What the owner says of a relay, and the key that it shows. */
+export type PinnedAs = Pick<RelayRow, 'url' | 'pubkey' | 'proof' | 'ca' | 'isV1' | 'witnesses'>;
+
 /** Pins the first relay. A registration at the same relay stays. */
-export function pinRelay(
-  tx: Transaction,
-  context: HostContext,
-  pinned: Pick<RelayRow, 'url' | 'pubkey' | 'proof' | 'ca' | 'isV1' | 'witnesses'>,
-): RelayRow {
-  const before = tx.get('relay');
+export function pinRelay(tx: Transaction, context: HostContext, pinned: PinnedAs): RelayRow {
+  const row = rowPinned(pinned, tx.get('relay'), context.nowMs());
+  tx.put('relay', [], row);
+  tx.afterCommit(() => context.emit({ type: 'relay-changed' }));
+  return row;
+}
+
+/** The row of a relay that is pinned in the place of `before`. */
+export function rowPinned(pinned: PinnedAs, before: RelayRow | undefined, nowMs: number): RelayRow {
   const isSame = before?.pubkey === pinned.pubkey;
-  const row: RelayRow = {
+  return {
     ...pinned,
-    pinnedAtMs: isSame ? before.pinnedAtMs : context.nowMs(),
+    pinnedAtMs: isSame ? before.pinnedAtMs : nowMs,
     seenKey: null,
     epoch: isSame ? before.epoch : null,
     sendersIatMs: before?.sendersIatMs ?? 0,
   };
-  tx.put('relay', [], row);
+}
+
+/**
+ * Writes these as the relays of this host, in this order; homes come before guests. What of the outbox was at another
+ * one is gone from there.
+ */
+export async function putOwnRelays(
+  tx: Transaction,
+  context: HostContext,
+  relays: readonly Pick<OwnRelay, 'row' | 'role'>[],
+): Promise<void> {
+  const before = (await ownRelays(tx)).map(({ row }) => row.pubkey);
+  const [first, ...homes] = relays.filter(({ role }) => role === 'home');
+  const further = [...homes, ...relays.filter(({ role }) => role === 'guest')];
+  if (first) tx.put('relay', [], first.row);
+  else tx.delete('relay', []);
+  for (const pubkey of before) tx.delete('relayMore', [pubkey]);
+  for (const [at, { row, role }] of further.entries())
+    tx.put('relayMore', [row.pubkey], { ...row, rank: at + 1, role });
+  for (const relayPubkey of before.filter((pubkey) => !relayRowOf(tx, pubkey)))
+    await notifyOutbox(tx, context, { type: 'relay-removed', relayPubkey });
+  await dropScopesOver(tx);
+  await noteRelaysChanged(tx);
   tx.afterCommit(() => context.emit({ type: 'relay-changed' }));
-  return row;
 }
 
 /**

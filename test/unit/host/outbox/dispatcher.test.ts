@@ -43,6 +43,9 @@ async function given(messages: number, push: Answering, ask?: () => Promise<void
   } as unknown as RelaySession;
   const link = {
     session: session as RelaySession | undefined,
+    get current() {
+      return link.session;
+    },
     pauseMs: 0,
     worked: () => undefined,
     failed: (_session: RelaySession, error: RelayCallFailed) => Promise.resolve(void failures.push(error)),

@@ -105,11 +105,21 @@ async function given(asked: Partial<Asked>, { maxPull = 500, protocol = 2 } = {}
     },
   };
   const timing = RELAY_TIMING;
+  const pace = { waitSeconds: timing.waitSeconds, restMs: timing.pollMs };
   timers = new ManualTimers();
   const usable = link as unknown as RelayLink;
   const peers = new PeersAtRelay({ context, link: usable, keyLearned: () => undefined });
   const looks = { owe: () => undefined };
-  const loop = new PullLoop({ context, link: usable, timing, peers, looks, timers, stopping: stopping.signal });
+  const loop = new PullLoop({
+    context,
+    link: usable,
+    timing,
+    pace: () => pace,
+    peers,
+    looks,
+    timers,
+    stopping: stopping.signal,
+  });
   onTestFinished(async () => {
     stopping.abort();
     await loop.stop();

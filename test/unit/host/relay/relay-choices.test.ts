@@ -7,7 +7,7 @@ import {
   batchOf,
   batchSizeAfter,
 } from '../../../../src/host/relay/push-batch.ts';
-import { parseRelayUrl } from '../../../../src/host/relay/relay-service.ts';
+import { parseRelayUrl } from '../../../../src/host/relay/relay-input.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 
 test.each([

@@ -5,6 +5,7 @@ import { RELAY_TIMING, RelayLink } from '../../../../src/host/relay/relay-link.t
 import type { RelaySession } from '../../../../src/host/relay/register-host.ts';
 import { problemDocument } from '../../../../src/protocol/problem.ts';
 import { FIRST_ADAPTER } from '../../../support/adapters.ts';
+import { relay as relayHost } from '../../../support/hosts.ts';
 import { relayForTest } from '../../../support/http-relay.ts';
 import { RelayContext } from '../../../support/relay-contexts.ts';
 
@@ -19,7 +20,13 @@ async function linkForTest(): Promise<{ link: RelayLink; session: () => Promise<
   await host.stop();
   const stopping = new AbortController();
   const { context } = host;
-  const link = new RelayLink({ context, timing: RELAY_TIMING, stopping: stopping.signal, entered: () => undefined });
+  const link = new RelayLink({
+    context,
+    relayPubkey: relayHost.key,
+    timing: RELAY_TIMING,
+    stopping: stopping.signal,
+    entered: () => undefined,
+  });
   onTestFinished(async () => {
     stopping.abort();
     await link.stop();
